@@ -1,0 +1,47 @@
+# Two commands: `make quickstart` and `make test`. `make help` lists the rest.
+.PHONY: help quickstart build test setup checks parity bench clean
+
+LIBTORCH ?=
+PRESET ?= release
+BUILD := build/$(PRESET)
+JOBS ?= $(shell nproc)
+CMAKE_FLAGS := $(if $(LIBTORCH),-DLIBTORCH=$(abspath $(LIBTORCH)))
+export LIBTORCH
+
+help:
+	@echo "make quickstart            set up, build, and train, evaluate and use a small GPT-2 (DATA=file.txt: on your text)"
+	@echo "make build                 set up and build build/release/lockstep"
+	@echo "make test                  set up, build, and run every test that needs no GPU"
+	@echo "make checks                format, includes and file sizes"
+	@echo "make parity                the tests against Hugging Face's transformers"
+	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
+
+setup:
+	@tools/setup.sh
+
+# CMake is asked anew only where it has not been, or was with another libtorch; Ninja does the rest.
+$(BUILD)/build.ninja: | setup
+	@cmake --preset $(PRESET) $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || (mkdir -p build; cmake --preset $(PRESET) $(CMAKE_FLAGS))
+
+build: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS) --target lockstep
+
+test: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS)
+	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --label-exclude gpu
+
+quickstart: build
+	@tools/quickstart.sh $(BUILD)/lockstep $(DATA)
+
+checks:
+	@tools/setup.sh style
+	@tools/check_format.sh
+	@python3 tools/check_includes.py
+	@python3 tools/check_sizes.py
+
+parity: test
+	@tools/setup.sh parity
+	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep LOCKSTEP_BUILD=$(abspath $(BUILD)) .deps/python/bin/python -m pytest -q tests/parity
+
+clean:
+	rm -rf build

@@ -1,0 +1,26 @@
+# Flags of our own code. Third-party headers come as SYSTEM and are not warned about.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+find_program(CCACHE ccache)
+if(CCACHE)
+  # pch_defines and time_macros let ccache keep objects that use the precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+endif()
+
+add_library(lockstep_compiler INTERFACE)
+# -fPIC for programs too (CMake would say -fPIE), so that all share one precompiled header.
+target_compile_options(lockstep_compiler INTERFACE -Wall -Wextra -Werror -fno-math-errno -fPIC)
+if(CCACHE)
+  target_compile_options(lockstep_compiler INTERFACE -fpch-preprocess)
+endif()
+set(LOCKSTEP_SANITIZE "" CACHE STRING "address or thread")
+if(LOCKSTEP_SANITIZE)
+  set(sanitize -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
+  if(LOCKSTEP_SANITIZE STREQUAL "address")
+    list(APPEND sanitize -fsanitize=undefined -fno-sanitize=vptr)
+  endif()
+  target_compile_options(lockstep_compiler INTERFACE ${sanitize})
+  target_link_options(lockstep_compiler INTERFACE ${sanitize})
+endif()

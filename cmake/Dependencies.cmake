@@ -1,0 +1,17 @@
+# Debian's packages. Their static archives are taken, so that the program depends on libtorch alone.
+find_package(Threads REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(GTest REQUIRED)
+set(LOCKSTEP_STATIC_LIBRARIES yaml-cpp zstd z xxhash pcre2-8)
+add_library(lockstep_dependencies INTERFACE)
+foreach(name IN LISTS LOCKSTEP_STATIC_LIBRARIES)
+  find_library(library_${name} NAMES lib${name}.a ${name} REQUIRED)
+  target_link_libraries(lockstep_dependencies INTERFACE ${library_${name}})
+endforeach()
+target_link_libraries(lockstep_dependencies INTERFACE nlohmann_json::nlohmann_json Threads::Threads)
+# fmt comes with libtorch, header-only: Debian's is older and would clash with it (base/format.h).
+target_include_directories(lockstep_dependencies SYSTEM INTERFACE ${LIBTORCH}/include)
+target_compile_definitions(lockstep_dependencies INTERFACE FMT_HEADER_ONLY)
+
+add_library(lockstep_gtest INTERFACE)
+target_link_libraries(lockstep_gtest INTERFACE GTest::gtest_main GTest::gmock)

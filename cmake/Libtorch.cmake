@@ -1,0 +1,16 @@
+# libtorch as an imported target. find_package(Torch) would turn CMake's CUDA language on, which
+# CMake 3.25 does not know in C++20 for nvcc 13.
+if(NOT EXISTS ${LIBTORCH}/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "no libtorch in ${LIBTORCH}: run `make setup`, or give LIBTORCH=dir")
+endif()
+add_library(lockstep_libtorch INTERFACE)
+target_include_directories(lockstep_libtorch SYSTEM INTERFACE
+  ${LIBTORCH}/include ${LIBTORCH}/include/torch/csrc/api/include)
+target_compile_definitions(lockstep_libtorch INTERFACE USE_C10D_GLOO)
+target_link_libraries(lockstep_libtorch INTERFACE ${LIBTORCH}/lib/libtorch_cpu.so ${LIBTORCH}/lib/libc10.so)
+get_filename_component(libtorch_wheel ${LIBTORCH} DIRECTORY)
+set(CMAKE_BUILD_RPATH ${LIBTORCH}/lib ${libtorch_wheel}/nvidia/cu13/lib)
+set(CMAKE_INSTALL_RPATH ${CMAKE_BUILD_RPATH})
+# The wheel's libtorch_cpu.so needs two libraries of CUDA, which lie beside it.
+target_link_options(lockstep_libtorch INTERFACE
+  -Wl,-rpath-link,${LIBTORCH}/lib -Wl,-rpath-link,${libtorch_wheel}/nvidia/cu13/lib)

@@ -1,0 +1,17 @@
+# Tests of the program as users run it: one Python file (standard library only) a subject.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+file(GLOB program_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/program/test_*.py)
+foreach(file IN LISTS program_tests)
+  get_filename_component(name ${file} NAME_WE)
+  string(REPLACE test_ "" name ${name})
+  add_test(NAME program.${name} COMMAND ${Python3_EXECUTABLE} ${file})
+  set_tests_properties(program.${name} PROPERTIES TIMEOUT 900
+    ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
+endforeach()
+
+# The README's example is compiled and run as it stands there.
+add_executable(example_ten_lines ${CMAKE_SOURCE_DIR}/examples/ten_lines.cpp)
+target_link_libraries(example_ten_lines PRIVATE lockstep_parallel)
+lockstep_precompile(example_ten_lines)
+add_test(NAME examples.ten_lines COMMAND example_ten_lines)
+set_tests_properties(examples.ten_lines PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=1")

@@ -1,0 +1,32 @@
+// The README's example: data-parallel training of a model in ten lines. Run here on two ranks as
+// threads.
+#include <span>
+
+#include <torch/torch.h>
+
+#include "base/log.h"
+#include "comm/threads.h"
+#include "nn/initialize.h"
+#include "parallel/parallel_model.h"
+
+using namespace lockstep;
+void train(comm::Communicator& ranks, std::span<const nn::ForwardInputs> batches, int64_t targets) {
+  auto model = nn::make_model(model::preset("gpt2-tiny"), at::kFloat, at::kCPU);
+  nn::initialize(*model, /*seed=*/1);
+  parallel::ParallelModel parallel(std::move(model), {}, ranks);  // the same weights everywhere
+  for (int step = 0; step < 10; ++step) {
+    const auto result = parallel.forward_backward(batches, targets);  // summed over the ranks
+    log_info("loss {}", result.loss_sum / targets);
+    parallel.optimizer_step(/*learning_rate=*/1e-3);
+  }
+}
+
+int main() {
+  comm::run_ranks(2, [](comm::Communicator& ranks) {
+    nn::ForwardInputs inputs;
+    inputs.ids = torch::arange(2 * 32).view({2, 32}) + 64 * ranks.rank();
+    inputs.labels = inputs.ids;
+    inputs.samples = torch::arange(2) + 2 * ranks.rank();
+    train(ranks, {&inputs, 1}, /*targets=*/2 * 2 * 31);
+  });
+}

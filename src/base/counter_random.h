@@ -1,0 +1,32 @@
+// Random numbers by position: the same (key, counter) gives the same number on every rank, thread
+// and machine. Initial weights, dropout masks and shuffles are drawn this way, so that no plan
+// changes them.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// The finalizer of splitmix64 (Steele, Lea and Flood, 2014): a bijection of 64-bit words.
+constexpr uint64_t mix_bits(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+/// A key for a stream, from another key and a number (a layer, a step, a name's hash).
+constexpr uint64_t derive_key(uint64_t key, uint64_t part) {
+  return mix_bits(key + 0x9e3779b97f4a7c15ULL * (part + 1));
+}
+
+/// The counter's 64 random bits in the stream of `key`.
+constexpr uint64_t random_bits(uint64_t key, uint64_t counter) {
+  return mix_bits(mix_bits(counter + 0x9e3779b97f4a7c15ULL) ^ key);
+}
+
+/// Uniform in [0, 1), 24 bits.
+constexpr float random_uniform(uint64_t key, uint64_t counter) {
+  return static_cast<float>(random_bits(key, counter) >> 40) * 0x1.0p-24F;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,200 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/format.h"
+
+namespace lockstep {
+
+Error system_error(ErrorKind kind, std::string_view action, const std::filesystem::path& path) {
+  const int code = errno;
+  std::string remedy;
+  if (code == ENOSPC || code == EDQUOT) {
+    remedy = fmt::format(
+        "free some space on the disk of {}, or write elsewhere", path.parent_path().string());
+  } else if (code == EACCES || code == EROFS) {
+    remedy = "write where you may, or change the permissions";
+  }
+  return Error(
+      kind, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(code)), remedy);
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path, ErrorKind kind) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    throw system_error(kind, "open", path);
+  }
+  struct stat status{};
+  void* mapped = MAP_FAILED;
+  const bool known = ::fstat(descriptor, &status) == 0;
+  if (known && S_ISREG(status.st_mode) && status.st_size > 0) {
+    mapped = ::mmap(
+        nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, descriptor, 0);
+  }
+  const int code = errno;
+  ::close(descriptor);
+  errno = code;
+  if (known && !S_ISREG(status.st_mode)) {
+    throw Error(kind, fmt::format("{} is not a file", path.string()));
+  }
+  if (known && status.st_size == 0) {
+    return;  // an empty file has no bytes to map
+  }
+  if (mapped == MAP_FAILED) {
+    throw system_error(kind, "map", path);
+  }
+  data_ = static_cast<const std::byte*>(mapped);
+  size_ = static_cast<size_t>(status.st_size);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) {
+    ::munmap(const_cast<std::byte*>(data_), size_);
+  }
+}
+
+File::File(const std::filesystem::path& path, Mode mode, ErrorKind kind)
+    : path_(path), kind_(kind) {
+  const int flags = mode == Mode::kRead     ? O_RDONLY
+                    : mode == Mode::kCreate ? O_RDWR | O_CREAT | O_TRUNC
+                                            : O_RDWR;
+  descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) {
+    fail(mode == Mode::kCreate ? "create" : "open");
+  }
+}
+
+File::File(File&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      path_(std::move(other.path_)),
+      kind_(other.kind_) {}
+
+File::~File() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+void File::fail(const char* action) const { throw system_error(kind_, action, path_); }
+
+void File::resize(uint64_t size) {
+  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) {
+    fail("set the size of");
+  }
+}
+
+void File::write_at(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count <= 0) {
+      fail("write");
+    }
+    offset += static_cast<uint64_t>(count);
+    bytes = bytes.subspan(static_cast<size_t>(count));
+  }
+}
+
+void File::read_at(uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count < 0) {
+      fail("read");
+    }
+    if (count == 0) {
+      throw Error(
+          kind_,
+          fmt::format("{} ends at byte {}, {} bytes early", path_.string(), offset, bytes.size()));
+    }
+    offset += static_cast<uint64_t>(count);
+    bytes = bytes.subspan(static_cast<size_t>(count));
+  }
+}
+
+void File::sync() {
+  if (::fsync(descriptor_) != 0) {
+    fail("sync");
+  }
+}
+
+uint64_t File::size() const {
+  struct stat status{};
+  if (::fstat(descriptor_, &status) != 0) {
+    fail("look at");
+  }
+  return static_cast<uint64_t>(status.st_size);
+}
+
+std::string read_file(const std::filesystem::path& path, ErrorKind kind) {
+  if (std::filesystem::is_directory(path)) {
+    throw Error(kind, fmt::format("{} is a folder, not a file", path.string()));
+  }
+  const File file(path, File::Mode::kRead, kind);
+  std::string text(file.size(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+void write_file_atomically(
+    const std::filesystem::path& path, std::string_view text, ErrorKind kind) {
+  std::filesystem::path temporary = path;
+  temporary += fmt::format(".tmp-{}", ::getpid());
+  try {
+    File file(temporary, File::Mode::kCreate, kind);
+    file.write_at(0, std::as_bytes(std::span(text)));
+    file.sync();
+    if (::rename(temporary.c_str(), path.c_str()) != 0) {
+      throw system_error(kind, "rename a file to", path);
+    }
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  sync_folder(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0 || ::fsync(descriptor) != 0) {
+    const Error error = system_error(ErrorKind::kCheckpoint, "sync", folder);
+    if (descriptor >= 0) {
+      ::close(descriptor);
+    }
+    throw error;
+  }
+  ::close(descriptor);
+}
+
+void create_folders(const std::filesystem::path& folder, ErrorKind kind) {
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (code) {
+    errno = code.value();
+    throw system_error(kind, "create the folder", folder);
+  }
+}
+
+}  // namespace lockstep

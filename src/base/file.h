@@ -1,0 +1,77 @@
+// Files: mapped, read whole, written whole into place, and by offset. Every failure is an Error
+// that names the path and the system's reason; a full disk is told as such.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace lockstep {
+
+/// A file mapped read-only. Move-only; the bytes live as long as it does.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::filesystem::path& path, ErrorKind kind = ErrorKind::kData);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  size_t size() const { return size_; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// An open file, read and written by offset. Move-only; closed by the destructor.
+class File {
+ public:
+  enum class Mode { kRead, kCreate, kWrite };  // kCreate truncates; kWrite opens what is there
+  File(const std::filesystem::path& path, Mode mode, ErrorKind kind = ErrorKind::kCheckpoint);
+  File(File&& other) noexcept;
+  File& operator=(File&& other) = delete;
+  ~File();
+
+  void resize(uint64_t size);
+  void write_at(uint64_t offset, std::span<const std::byte> bytes);
+  /// Fills `bytes` whole; a file that ends before is an error.
+  void read_at(uint64_t offset, std::span<std::byte> bytes) const;
+  /// To the device: fsync.
+  void sync();
+  uint64_t size() const;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  [[noreturn]] void fail(const char* action) const;
+  int descriptor_ = -1;
+  std::filesystem::path path_;
+  ErrorKind kind_;
+};
+
+/// The whole file.
+std::string read_file(const std::filesystem::path& path, ErrorKind kind = ErrorKind::kData);
+/// Writes to a temporary name beside `path`, syncs, renames, syncs the folder: a reader sees the
+/// old text or the new one, whatever happens.
+void write_file_atomically(
+    const std::filesystem::path& path,
+    std::string_view text,
+    ErrorKind kind = ErrorKind::kCheckpoint);
+/// fsync of a folder, so that a rename in it is on the device.
+void sync_folder(const std::filesystem::path& folder);
+/// mkdir -p, with an Error that names the folder.
+void create_folders(const std::filesystem::path& folder, ErrorKind kind = ErrorKind::kCheckpoint);
+/// The Error of a failed system call on `path`, from errno: "cannot write PATH: No space left on
+/// device".
+Error system_error(ErrorKind kind, std::string_view action, const std::filesystem::path& path);
+
+}  // namespace lockstep

@@ -1,0 +1,112 @@
+#include "base/log.h"
+
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+std::atomic<LogLevel>& level_setting() {
+  static std::atomic<LogLevel> level{LogLevel::kInfo};
+  return level;
+}
+
+std::atomic<int>& rank_setting() {
+  static std::atomic<int> rank{-1};
+  return rank;
+}
+
+/// The text that stands in the terminal's last line, and the lock of everything that is written
+/// around it.
+struct StatusLine {
+  std::mutex mutex;
+  std::string text;
+};
+
+StatusLine& status_line() {
+  static auto* const status =
+      new StatusLine;  // never destroyed: threads may log until the very end
+  return *status;
+}
+
+constexpr std::string_view kClearLine = "\r\x1b[K";
+
+void write_whole(std::string_view text) {
+  // One write, so that lines of several processes on one pipe do not mix.
+  while (!text.empty()) {
+    const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      return;  // there is nobody to tell
+    }
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+std::string_view name_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug: ";
+    case LogLevel::kInfo:
+      return "";
+    case LogLevel::kWarning:
+      return "warning: ";
+    case LogLevel::kError:
+      return "error: ";
+  }
+  return "";
+}
+
+}  // namespace
+
+void set_log_level(LogLevel level) {
+  level_setting() = level;
+}
+void set_log_rank(int rank) {
+  rank_setting() = rank;
+}
+
+void log_line(LogLevel level, std::string_view text) {
+  if (level < level_setting()) {
+    return;
+  }
+  const int rank = rank_setting();
+  const std::string prefix = rank >= 0 ? fmt::format("[rank {}] ", rank) : "";
+  write_lines(fmt::format("{}{}{}\n", prefix, name_of(level), text));
+}
+
+void write_lines(std::string_view lines) {
+  StatusLine& status = status_line();
+  const std::lock_guard lock(status.mutex);
+  if (status.text.empty()) {
+    write_whole(lines);
+  } else {
+    write_whole(fmt::format("{}{}{}{}", kClearLine, lines, kClearLine, status.text));
+  }
+}
+
+void set_status_line(std::string_view text) {
+  StatusLine& status = status_line();
+  const std::lock_guard lock(status.mutex);
+  if (text.empty() && status.text.empty()) {
+    return;
+  }
+  status.text = text;
+  write_whole(fmt::format("{}{}", kClearLine, text));
+}
+
+void keep_status_line() {
+  StatusLine& status = status_line();
+  const std::lock_guard lock(status.mutex);
+  if (!status.text.empty()) {
+    status.text.clear();
+    write_whole("\n");
+  }
+}
+
+}  // namespace lockstep

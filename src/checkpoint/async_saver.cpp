@@ -1,0 +1,112 @@
+#include "checkpoint/async_saver.h"
+
+#include <cstring>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "base/log.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Adds the time of its life to `total`.
+class Held {
+ public:
+  explicit Held(std::chrono::duration<double>& total) : total_(total) {}
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() { total_ += Clock::now() - start_; }
+
+ private:
+  std::chrono::duration<double>& total_;
+  Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace
+
+AsyncSaver::AsyncSaver(comm::Communicator communicator) : communicator_(std::move(communicator)) {}
+
+AsyncSaver::~AsyncSaver() {
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    log_error("a checkpoint was not saved: {}", error.what());
+  }
+}
+
+void AsyncSaver::prepare(std::span<const Piece> pieces) {
+  wait();
+  thread_ = std::thread([this, all = std::vector<Piece>(pieces.begin(), pieces.end())] {
+    try {
+      snapshot(all, Copy::kMemoryAlone);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  });
+}
+
+void AsyncSaver::save(
+    const std::filesystem::path& folder,
+    std::span<const Piece> pieces,
+    std::string state,
+    SmallFiles files,
+    SaveOptions options,
+    std::function<void()> then) {
+  wait();
+  const Held held(held_);
+  snapshot(pieces, Copy::kValues);
+  thread_ = std::thread([this,
+                         folder,
+                         options,
+                         state = std::move(state),
+                         files = std::move(files),
+                         then = std::move(then)] {
+    try {
+      save_checkpoint(folder, copies_, state, files, communicator_, options);
+      if (then) {
+        then();
+      }
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  });
+}
+
+void AsyncSaver::snapshot(std::span<const Piece> pieces, Copy copy) {
+  const at::NoGradGuard no_gradient;
+  copies_.resize(pieces.size());
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    at::Tensor buffer = std::move(copies_[i].data);
+    copies_[i] = pieces[i];
+    if (!pieces[i].data.defined()) {
+      continue;
+    }
+    const at::Tensor source = pieces[i].data.detach().view({-1});
+    if (!buffer.defined() || buffer.numel() != source.numel() ||
+        buffer.scalar_type() != pieces[i].dtype) {
+      buffer = at::empty({source.numel()}, at::dtype(pieces[i].dtype));
+    }
+    if (copy == Copy::kValues) {
+      buffer.copy_(source);
+    } else if (buffer.numel() > 0) {
+      std::memset(
+          buffer.data_ptr(), 0, buffer.nbytes());  // the system gives memory when it is touched
+    }
+    copies_[i].data = std::move(buffer);
+  }
+}
+
+void AsyncSaver::wait() {
+  const Held held(held_);
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  if (failure_ != nullptr) {
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+}
+
+}  // namespace lockstep::checkpoint

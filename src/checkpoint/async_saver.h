@@ -1,0 +1,65 @@
+// Saving in the background: training waits for a copy in memory, and not for the disk.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "comm/communicator.h"
+
+namespace lockstep::checkpoint {
+
+/// One saver a rank. Every method is called by all ranks, in the same order, from the training
+/// thread.
+///
+/// It holds a copy of this rank's pieces in host memory from the first save on (for AdamW with
+/// float32 masters: 14 bytes for each parameter that this rank writes).
+class AsyncSaver {
+ public:
+  /// `communicator` is the saver's own group: its thread uses it while training uses others.
+  explicit AsyncSaver(comm::Communicator communicator);
+  AsyncSaver(const AsyncSaver&) = delete;
+  AsyncSaver& operator=(const AsyncSaver&) = delete;
+  /// Waits for a save that is under way. A failure that nobody has waited for becomes a line in the
+  /// log.
+  ~AsyncSaver();
+
+  /// Makes the memory for the copies on a thread, so that the first save does not wait for it.
+  /// Optional, and not collective; pieces are those of the saves to come.
+  void prepare(std::span<const Piece> pieces);
+
+  /// Waits for the save before (throws what that threw), copies the pieces, and returns;
+  /// save_checkpoint then runs on a thread. `then` runs there once the checkpoint is committed, on
+  /// every rank: rank 0 rotates in it.
+  void save(
+      const std::filesystem::path& folder,
+      std::span<const Piece> pieces,
+      std::string state,
+      SmallFiles files,
+      SaveOptions options = {},
+      std::function<void()> then = {});
+
+  /// Blocks until the last save has ended; throws what it threw, once.
+  void wait();
+
+  /// How long the training thread has been held by save() and wait().
+  double seconds_held() const { return held_.count(); }
+
+ private:
+  enum class Copy { kMemoryAlone, kValues };
+  void snapshot(std::span<const Piece> pieces, Copy copy);
+
+  comm::Communicator communicator_;
+  std::vector<Piece> copies_;  // kept from save to save, so that their memory is faulted in once
+  std::thread thread_;
+  std::exception_ptr failure_;
+  std::chrono::duration<double> held_{0};
+};
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,196 @@
+#include "checkpoint/folders.h"
+
+#include <algorithm>
+#include <charconv>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include <unistd.h>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/text.h"
+#include "checkpoint/together.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "checkpoint-";
+
+std::optional<int64_t> step_of_name(std::string_view name) {
+  int64_t step = 0;
+  if (!name.starts_with(kPrefix)) {
+    return std::nullopt;
+  }
+  name.remove_prefix(kPrefix.size());
+  const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (code != std::errc{} || end != name.data() + name.size() || step < 0) {
+    return std::nullopt;
+  }
+  return step;
+}
+
+fs::path with_suffix(fs::path path, std::string_view suffix) {
+  return path += suffix;
+}
+
+/// The names in a folder; none where it cannot be read.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code code;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+    names.push_back(at->path().filename().string());
+  }
+  return names;
+}
+
+/// NAME of NAME.suffix where NAME is a checkpoint's.
+std::optional<std::string> without_suffix(std::string_view name, std::string_view suffix) {
+  if (!name.ends_with(suffix)) {
+    return std::nullopt;
+  }
+  name.remove_suffix(suffix.size());
+  return step_of_name(name) ? std::optional<std::string>(name) : std::nullopt;
+}
+
+int64_t sequence_of(const fs::path& folder) {
+  try {
+    return read_manifest(folder).sequence;
+  } catch (const Error&) {
+    return -1;
+  }
+}
+
+}  // namespace
+
+fs::path checkpoint_folder(const fs::path& output_dir, int64_t step) {
+  return output_dir / fmt::format("{}{}", kPrefix, step);
+}
+
+std::optional<int64_t> checkpoint_step(const fs::path& folder) {
+  return step_of_name((folder.has_filename() ? folder : folder.parent_path()).filename().string());
+}
+
+std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output_dir) {
+  std::vector<ListedCheckpoint> found, without_manifest;
+  std::error_code ignored;
+  for (const std::string& name : names_in(output_dir)) {
+    const fs::path path = output_dir / name;
+    auto step = step_of_name(name);
+    if (const auto replaced = without_suffix(name, kReplacedSuffix);
+        replaced && !fs::exists(output_dir / *replaced, ignored)) {
+      step = step_of_name(*replaced);  // killed between the two renames of a swap
+    }
+    if (step && fs::is_directory(path, ignored)) {
+      const int64_t sequence = sequence_of(path);
+      (sequence < 0 ? without_manifest : found).push_back({path, *step, sequence});
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
+  });
+  for (ListedCheckpoint& listed : without_manifest) {  // those have a step alone to go by
+    const auto place = std::find_if(
+        found.begin(), found.end(), [&](const auto& other) { return other.step < listed.step; });
+    found.insert(place, std::move(listed));
+  }
+  return found;
+}
+
+void rotate_checkpoints(
+    const fs::path& output_dir, int64_t limit, std::span<const fs::path> keep, Disk& disk) {
+  int64_t kept = 0;  // the newest ones that are whole, as far as sizes tell
+  for (const ListedCheckpoint& checkpoint : list_checkpoints(output_dir)) {
+    if (checkpoint.sequence < 0) {
+      continue;
+    }
+    const auto is_this = [&](const fs::path& path) {
+      return path.lexically_normal() == checkpoint.folder.lexically_normal();
+    };
+    try {
+      const bool whole = size_problems(checkpoint.folder, read_manifest(checkpoint.folder)).empty();
+      if (whole && kept < std::max<int64_t>(limit, 1)) {
+        ++kept;
+        continue;
+      }
+      if (kept == 0 || std::any_of(keep.begin(), keep.end(), is_this)) {
+        continue;
+      }
+      // Renamed first: a removal that is killed leaves no half checkpoint under a good name.
+      const fs::path going = with_suffix(checkpoint.folder, kRemovingSuffix);
+      disk.remove(going);
+      disk.rename(checkpoint.folder, going);
+      disk.remove(going);
+    } catch (const Error& error) {
+      log_warning("an old checkpoint stays: {}", error.message());
+    }
+  }
+}
+
+void clean_leftovers(const fs::path& output_dir, Disk& disk) {
+  std::error_code ignored;
+  for (const std::string& name : names_in(output_dir)) {
+    if (without_suffix(name, kSavingSuffix) || without_suffix(name, kRemovingSuffix)) {
+      disk.remove(output_dir / name);
+    } else if (const auto replaced = without_suffix(name, kReplacedSuffix)) {
+      if (fs::exists(output_dir / *replaced, ignored)) {
+        disk.remove(output_dir / name);
+      } else {
+        disk.rename(output_dir / name, output_dir / *replaced);
+      }
+    }
+  }
+}
+
+void check_shared_folder(const fs::path& folder, comm::Communicator& communicator) {
+  std::string name;
+  together(communicator, ErrorKind::kConfig, [&] {
+    if (communicator.rank() == 0) {
+      create_folders(folder, ErrorKind::kConfig);
+      std::random_device random;  // a name that no cache of a network file system can know
+      name = fmt::format(".lockstep-shared-{:08x}{:08x}", random(), random());
+      write_file_atomically(folder / name, name, ErrorKind::kConfig);
+    }
+  });
+  name = comm::broadcast_string(communicator, name);
+  bool seen = false;
+  for (int attempt = 0; attempt < 10 && !seen; ++attempt) {
+    if (attempt > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    std::error_code ignored;
+    seen = fs::exists(folder / name, ignored);
+  }
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  const auto answers = comm::gather_strings(
+      communicator, fmt::format("{}{}", seen ? '+' : '-', static_cast<const char*>(host)));
+  if (communicator.rank() == 0) {
+    std::error_code ignored;
+    fs::remove(folder / name, ignored);
+  }
+  std::vector<std::string> blind;
+  for (size_t rank = 0; rank < answers.size(); ++rank) {
+    if (answers[rank].front() == '-') {
+      blind.push_back(fmt::format("rank {} on {}", rank, answers[rank].substr(1)));
+    }
+  }
+  if (!blind.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "the output folder {} is not shared by all nodes: what rank 0 on {} writes there is "
+            "not seen "
+            "by {}",
+            folder.string(),
+            answers.front().substr(1),
+            list_text(blind)),
+        "set output_dir to a folder that every node mounts at the same path");
+  }
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,184 @@
+#include "checkpoint/model_folder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "checkpoint/text.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+/// What the base model is called inside a model with a head. A file of the base model alone lacks
+/// it.
+constexpr std::string_view kBasePrefixes[] = {"transformer.", "model."};
+
+bool all_digits(std::string_view text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// Buffers, not parameters: GPT-2's causal masks (h.3.attn.bias) and the rotary tables of old Llama
+/// files.
+bool ignored_buffer(std::string_view name) {
+  if (name.ends_with(".rotary_emb.inv_freq")) {
+    return true;
+  }
+  if (name.starts_with(kBasePrefixes[0])) {
+    name.remove_prefix(kBasePrefixes[0].size());
+  }
+  if (!name.starts_with("h.")) {
+    return false;
+  }
+  name.remove_prefix(2);
+  for (const std::string_view suffix : {".attn.bias", ".attn.masked_bias"}) {
+    if (name.ends_with(suffix) && all_digits(name.substr(0, name.size() - suffix.size()))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TensorFiles open_model(const std::filesystem::path& folder, ErrorKind kind) {
+  std::error_code ignored;
+  if (!TensorFiles::exist(folder, "model") &&
+      (std::filesystem::exists(folder / "pytorch_model.bin", ignored) ||
+       std::filesystem::exists(folder / "pytorch_model.bin.index.json", ignored))) {
+    throw Error(
+        kind,
+        fmt::format(
+            "{} holds its weights as a pickle (pytorch_model.bin) alone, and nothing is unpickled "
+            "here",
+            folder.string()),
+        "convert it where you trust it: "
+        "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR)");
+  }
+  return TensorFiles(folder, "model", kind);
+}
+
+}  // namespace
+
+ModelFolder::ModelFolder(const std::filesystem::path& folder, ErrorKind kind)
+    : kind_(kind),
+      files_(open_model(folder, kind)) {}
+
+std::optional<std::string> ModelFolder::stored_name(const std::string& name) const {
+  if (files_.contains(name)) {
+    return name;
+  }
+  for (const std::string_view prefix : kBasePrefixes) {
+    if (name.starts_with(prefix)) {
+      std::string bare = name.substr(prefix.size());
+      if (files_.contains(bare)) {
+        return bare;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> ModelFolder::match(std::span<const WantedTensor> wanted, Aliases aliases) {
+  matched_.clear();
+  std::vector<std::string> problems, missing;
+  std::set<std::string> used;
+  for (const WantedTensor& tensor : wanted) {
+    auto stored = stored_name(tensor.name);
+    for (const std::string& alias : tensor.aliases) {
+      const auto other = stored_name(alias);
+      if (!other) {
+        continue;
+      }
+      used.insert(*other);
+      if (!stored) {
+        stored = other;
+      } else if (aliases == Aliases::kCompare) {
+        compare(*stored, *other);
+      }
+    }
+    if (!stored) {
+      missing.push_back(shown(tensor.name));
+      continue;
+    }
+    used.insert(*stored);
+    matched_[tensor.name] = *stored;
+    const TensorEntry& entry = files_.tensor(*stored);
+    if (entry.shape != tensor.shape) {
+      problems.push_back(fmt::format(
+          "tensor {} of {} has shape {}; the model needs {}",
+          shown(*stored),
+          files_.file_of(*stored).string(),
+          shape_text(entry.shape),
+          shape_text(tensor.shape)));
+    }
+  }
+  std::vector<std::string> unexpected;
+  for (std::string& name : files_.names()) {
+    if (!used.contains(name) && !ignored_buffer(name)) {
+      unexpected.push_back(std::move(name));
+    }
+  }
+  if (!missing.empty()) {
+    problems.insert(
+        problems.begin(),
+        fmt::format(
+            "{} lacks {} of the model's {} tensors: {}{}",
+            files_.folder().string(),
+            missing.size(),
+            wanted.size(),
+            list_text(missing),
+            unexpected.empty()
+                ? ""
+                : fmt::format(" (and has {}, which the model lacks)", list_text(unexpected, 3))));
+  }
+  if (!problems.empty()) {
+    throw Error(
+        kind_,
+        fmt::format("the weights do not fit the model: {}", list_text(problems)),
+        "check that config.json belongs to these weights");
+  }
+  return unexpected;
+}
+
+void ModelFolder::compare(const std::string& first, const std::string& second) const {
+  const TensorEntry& a = files_.tensor(first);
+  const TensorEntry& b = files_.tensor(second);
+  const auto left = files_.bytes(first);
+  const auto right = files_.bytes(second);
+  const bool equal = a.dtype == b.dtype && a.shape == b.shape &&
+                     (left.empty() || std::memcmp(left.data(), right.data(), left.size()) == 0);
+  if (!equal) {
+    log_warning(
+        "{}: {} and {} are one tensor in this model, but differ; {} is taken",
+        files_.folder().string(),
+        shown(first),
+        shown(second),
+        shown(first));
+  }
+}
+
+std::string ModelFolder::resolve(const std::string& name) const {
+  if (const auto found = matched_.find(name); found != matched_.end()) {
+    return found->second;
+  }
+  if (const auto stored = stored_name(name)) {
+    return *stored;
+  }
+  const auto names = files_.names();
+  throw Error(
+      kind_,
+      fmt::format(
+          "{} has no tensor {}.{}",
+          files_.folder().string(),
+          shown(name),
+          did_you_mean(name, names)));
+}
+
+void ModelFolder::read(const std::string& name, int64_t begin, const at::Tensor& out) const {
+  files_.read(resolve(name), begin, out);
+}
+
+}  // namespace lockstep::checkpoint

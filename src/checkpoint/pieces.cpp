@@ -1,0 +1,206 @@
+#include "checkpoint/pieces.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "checkpoint/text.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using json = nlohmann::json;
+
+struct Run {
+  int64_t begin, end;
+  size_t rank;
+};
+
+/// What the ranks said of one tensor.
+struct Described {
+  TensorEntry entry;
+  size_t first_rank = 0;
+  std::vector<Run> runs;
+};
+
+using Key = std::pair<std::string, std::string>;  // group, name
+
+std::string range_text(int64_t begin, int64_t end) {
+  return end - begin == 1 ? fmt::format("element {}", begin)
+                          : fmt::format("elements {} to {}", begin, end - 1);
+}
+
+void add_piece(
+    std::map<Key, Described>& tensors,
+    const json& piece,
+    size_t rank,
+    std::vector<std::string>& problems) {
+  TensorEntry entry;
+  entry.name = piece[1].get<std::string>();
+  entry.dtype = static_cast<FileDtype>(piece[2].get<int>());
+  entry.shape = piece[3].get<std::vector<int64_t>>();
+  const auto begin = piece[4].get<int64_t>();
+  const auto count = piece[5].get<int64_t>();
+  const bool negative =
+      std::any_of(entry.shape.begin(), entry.shape.end(), [](int64_t dim) { return dim < 0; });
+  if (negative || !tensor_bytes(entry)) {
+    problems.push_back(
+        fmt::format("{} has the impossible shape {}", shown(entry.name), shape_text(entry.shape)));
+    return;
+  }
+  const int64_t elements = entry.elements();
+  if (begin < 0 || begin > elements || count > elements - begin) {
+    problems.push_back(fmt::format(
+        "rank {} has {} of {}, whose shape is {}",
+        rank,
+        range_text(begin, begin + count),
+        shown(entry.name),
+        shape_text(entry.shape)));
+    return;
+  }
+  const auto [at, added] = tensors.try_emplace(Key(piece[0].get<std::string>(), entry.name));
+  Described& tensor = at->second;
+  if (added) {
+    tensor.entry = std::move(entry);
+    tensor.first_rank = rank;
+  } else if (tensor.entry.shape != entry.shape || tensor.entry.dtype != entry.dtype) {
+    problems.push_back(fmt::format(
+        "{} is {} {} on rank {} and {} {} on rank {}",
+        shown(entry.name),
+        dtype_name(tensor.entry.dtype),
+        shape_text(tensor.entry.shape),
+        tensor.first_rank,
+        dtype_name(entry.dtype),
+        shape_text(entry.shape),
+        rank));
+    return;
+  }
+  if (count > 0) {
+    tensor.runs.push_back({begin, begin + count, rank});
+  }
+}
+
+void check_coverage(Described& tensor, std::vector<std::string>& problems) {
+  const std::string what =
+      fmt::format("{} {}", shown(tensor.entry.name), shape_text(tensor.entry.shape));
+  std::sort(tensor.runs.begin(), tensor.runs.end(), [](const Run& a, const Run& b) {
+    return std::tie(a.begin, a.end, a.rank) < std::tie(b.begin, b.end, b.rank);
+  });
+  int64_t next = 0;
+  size_t last_rank = 0;
+  for (const Run& run : tensor.runs) {
+    if (run.begin > next) {
+      problems.push_back(
+          fmt::format("{} of {} come from no rank", range_text(next, run.begin), what));
+    } else if (run.begin < next) {
+      problems.push_back(fmt::format(
+          "{} of {} come from rank {} and from rank {}",
+          range_text(run.begin, std::min(next, run.end)),
+          what,
+          last_rank,
+          run.rank));
+    }
+    if (run.end > next) {
+      next = run.end;
+      last_rank = run.rank;
+    }
+  }
+  if (next < tensor.entry.elements()) {
+    problems.push_back(
+        fmt::format("{} of {} come from no rank", range_text(next, tensor.entry.elements()), what));
+  }
+}
+
+}  // namespace
+
+std::string describe_pieces(std::span<const Piece> pieces) {
+  json all = json::array();
+  for (const Piece& piece : pieces) {
+    if (piece.data.defined() && !piece.data.is_contiguous()) {
+      throw Error(
+          ErrorKind::kInternal,
+          fmt::format("the piece of tensor {} is not contiguous", shown(piece.name)));
+    }
+    const FileDtype dtype = file_dtype(piece.dtype);
+    const int64_t count = piece.data.defined() ? piece.data.numel() : 0;
+    if (count > 0 && piece.data.scalar_type() != piece.dtype &&
+        !(at::isFloatingType(piece.data.scalar_type()) && at::isFloatingType(piece.dtype))) {
+      throw Error(
+          ErrorKind::kInternal,
+          fmt::format(
+              "the piece of tensor {} is {}, which cannot become {}",
+              shown(piece.name),
+              c10::toString(piece.data.scalar_type()),
+              dtype_name(dtype)));
+    }
+    all.push_back(
+        {piece.file_group, piece.name, static_cast<int>(dtype), piece.shape, piece.begin, count});
+  }
+  try {
+    return all.dump();
+  } catch (const json::exception&) {
+    throw Error(ErrorKind::kInternal, "a tensor's name is not UTF-8");
+  }
+}
+
+std::vector<GlobalTensor> combine_pieces(std::span<const std::string> descriptions) {
+  std::map<Key, Described> tensors;
+  std::vector<std::string> problems;
+  for (size_t rank = 0; rank < descriptions.size(); ++rank) {
+    for (const json& piece : json::parse(descriptions[rank])) {
+      add_piece(tensors, piece, rank, problems);
+    }
+  }
+  if (problems.empty()) {
+    for (auto& [key, tensor] : tensors) {
+      check_coverage(tensor, problems);
+    }
+  }
+  if (!problems.empty()) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format(
+            "the ranks' pieces are not the whole of every tensor once: {}", list_text(problems)));
+  }
+  std::vector<GlobalTensor> combined;
+  combined.reserve(tensors.size());
+  for (auto& [key, tensor] : tensors) {
+    combined.push_back({key.first, std::move(tensor.entry)});
+  }
+  return combined;
+}
+
+std::vector<Piece> share_of(std::span<const Piece> whole, int rank, int size) {
+  int64_t total = 0;
+  for (const Piece& piece : whole) {
+    total += piece.data.numel() * static_cast<int64_t>(c10::elementSize(piece.dtype));
+  }
+  // Cuts between ranks, in bytes of all tensors laid end to end.
+  const auto cut = [&](int64_t r) { return total / size * r + total % size * r / size; };
+  const int64_t first = cut(rank), last = cut(rank + 1);
+  std::vector<Piece> mine;
+  int64_t start = 0;
+  for (const Piece& piece : whole) {
+    const auto width = static_cast<int64_t>(c10::elementSize(piece.dtype));
+    const int64_t elements = piece.data.numel();
+    // An element belongs to the rank in whose run its first byte lies.
+    const auto element_at = [&](int64_t byte) {
+      return std::clamp((byte - start + width - 1) / width, int64_t{0}, elements);
+    };
+    const int64_t begin = first <= start ? 0 : element_at(first);
+    const int64_t end = last <= start ? 0 : element_at(last);
+    if (end > begin || (elements == 0 && rank == 0)) {
+      Piece part = piece;
+      part.begin = begin;
+      part.data = piece.data.view({-1}).narrow(0, begin, end - begin);
+      mine.push_back(std::move(part));
+    }
+    start += elements * width;
+  }
+  return mine;
+}
+
+}  // namespace lockstep::checkpoint

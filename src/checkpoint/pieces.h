@@ -1,0 +1,49 @@
+// What each rank gives to a save: runs of flat elements of named tensors. Together they must be
+// every tensor, once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "checkpoint/safetensors.h"
+
+namespace lockstep::checkpoint {
+
+/// Elements [begin, begin + data.numel()) of a tensor, in C order of its global shape.
+struct Piece {
+  std::string file_group;      // "model" or "optimizer": which files it goes to
+  std::string name;            // of the tensor, the same on every rank
+  at::ScalarType dtype;        // in the file; floating data of another type is rounded to it
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t begin = 0;
+  at::Tensor
+      data;  // contiguous, of any shape and device; none or zero elements: this rank has none of it
+};
+
+/// A tensor of the checkpoint, from the pieces of all ranks.
+struct GlobalTensor {
+  std::string file_group;
+  TensorEntry entry;  // begin and end are not set
+};
+
+/// This rank's pieces as text, without their data, for `combine_pieces`. Throws (internal) for a
+/// piece that is not contiguous or whose type has no place in a file.
+std::string describe_pieces(std::span<const Piece> pieces);
+
+/// The checkpoint's tensors, sorted by group and name, from what every rank described (in rank
+/// order): the same on every rank, whatever rank holds what. Throws (internal), all problems at
+/// once, where the pieces of a tensor disagree on its shape or type, lie beyond it, overlap, or
+/// leave elements out: tensor, range and ranks are named.
+std::vector<GlobalTensor> combine_pieces(std::span<const std::string> descriptions);
+
+/// Which pieces rank `rank` of `size` writes of tensors that every rank holds whole: the tensors,
+/// laid end to end, are cut into `size` runs of about equal bytes. `whole` are pieces with begin 0
+/// and all their elements; the result has views of their data. A tensor without elements goes to
+/// rank 0.
+std::vector<Piece> share_of(std::span<const Piece> whole, int rank, int size);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,131 @@
+// The safetensors format: a strict reader over a mapped file, and the header of a file to be
+// written.
+//
+//   u64 N | N bytes of JSON, padded with spaces | tensor bytes, C order, nothing else
+//
+// A file of unknown origin is safe to open: every size and offset is checked against the file, with
+// arithmetic that cannot overflow, before anything is allocated or read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace lockstep::checkpoint {
+
+/// The element types of the format, in the order of its writers (the highest comes first in a
+/// file).
+enum class FileDtype {
+  kBool,
+  kF4,
+  kF6E2M3,
+  kF6E3M2,
+  kU8,
+  kI8,
+  kF8E5M2,
+  kF8E4M3,
+  kF8E8M0,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
+  kI16,
+  kU16,
+  kF16,
+  kBF16,
+  kI32,
+  kU32,
+  kF32,
+  kC64,
+  kF64,
+  kI64,
+  kU64,
+};
+
+/// The name in the file, "BF16".
+std::string_view dtype_name(FileDtype dtype);
+std::optional<FileDtype> dtype_of_name(std::string_view name);
+/// Bits of an element: 4 and 6 exist.
+int dtype_bits(FileDtype dtype);
+/// libtorch's type with the same bytes; nothing for those that pack elements into shared bytes.
+std::optional<at::ScalarType> scalar_type(FileDtype dtype);
+/// The type in the file; throws kInternal for a libtorch type that the format does not know.
+FileDtype file_dtype(at::ScalarType type);
+
+/// The longest header that is read: the limit of the format's reference implementation.
+inline constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
+
+/// One tensor of a file. `begin` and `end` are bytes from the start of the data.
+struct TensorEntry {
+  std::string name;
+  FileDtype dtype = FileDtype::kF32;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+
+  int64_t elements() const;
+  uint64_t bytes() const { return end - begin; }
+};
+
+/// The bytes that dtype and shape ask for; nothing where they are not a whole number below 2^63.
+std::optional<uint64_t> tensor_bytes(const TensorEntry& tensor);
+
+struct SafetensorsHeader {
+  std::vector<TensorEntry> tensors;  // in the order of their bytes
+  std::map<std::string, std::string> metadata;
+  uint64_t data_begin = 0;  // the file's offset of the first tensor byte
+  uint64_t file_size = 0;
+};
+
+/// Reads the header at the start of `bytes`, a file's beginning (all of it, or at least the
+/// header), and checks it against `file_size`. Throws an Error of `kind` that names `source` and
+/// the tensor.
+SafetensorsHeader parse_safetensors_header(
+    std::span<const std::byte> bytes,
+    uint64_t file_size,
+    std::string_view source,
+    ErrorKind kind = ErrorKind::kData);
+
+/// Puts the tensors into the order of the format's writers (by type, then by name), gives them
+/// their offsets, and returns the file's beginning up to the first tensor byte: length, JSON and
+/// padding to 8 bytes. `begin` and `end` of `tensors` are ignored. The same tensors give the same
+/// bytes, in whatever order they come.
+struct EncodedHeader {
+  std::string bytes;
+  SafetensorsHeader layout;
+};
+EncodedHeader encode_safetensors_header(
+    std::vector<TensorEntry> tensors,
+    const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
+/// A file, mapped and checked. Move-only.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path, ErrorKind kind = ErrorKind::kData);
+
+  const std::filesystem::path& path() const { return path_; }
+  const SafetensorsHeader& header() const { return header_; }
+  /// Nothing where the file has no tensor of this name.
+  const TensorEntry* find(const std::string& name) const;
+  /// The tensor's bytes in the mapping: they live as long as this object, and may stand at any
+  /// alignment.
+  std::span<const std::byte> bytes(const TensorEntry& tensor) const;
+
+ private:
+  std::filesystem::path path_;
+  MappedFile file_;
+  SafetensorsHeader header_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+}  // namespace lockstep::checkpoint

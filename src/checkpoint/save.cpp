@@ -1,0 +1,342 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/file_plan.h"
+#include "checkpoint/text.h"
+#include "checkpoint/together.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Bytes of one write, and of the buffer through which data goes that is elsewhere or of another
+/// type.
+constexpr int64_t kWriteBytes = 16 << 20;
+
+/// The steps of one save. Each method is called by every rank.
+class Save {
+ public:
+  Save(fs::path staging, SmallFiles files, comm::Communicator& communicator, Disk& disk)
+      : staging_(std::move(staging)),
+        files_(std::move(files)),
+        communicator_(communicator),
+        disk_(disk) {}
+
+  /// Agrees on the tensors and thus on the files; nothing is written.
+  void plan(std::span<const Piece> pieces, uint64_t max_file_bytes);
+  /// Rank 0 makes the folder, the files at their size with their headers, and the small ones.
+  void create(const std::function<void()>& prepare);
+  /// Every rank writes its pieces and syncs what it wrote.
+  void write(std::span<const Piece> pieces);
+  /// Rank 0 does what makes the save good; all learn whether it did.
+  void commit(const std::function<void()>& body);
+  /// Runs the steps in `body`; if they fail, rank 0 removes what there is before all throw.
+  void run(const std::function<void()>& body);
+
+  std::map<std::string, uint64_t> sizes() const;
+  const FilePlan& file_plan() const { return plan_; }
+  const SmallFiles& files() const { return files_; }
+  const fs::path& staging() const { return staging_; }
+  bool leads() const { return communicator_.rank() == 0; }
+
+ private:
+  void write_piece(const Piece& piece, File& file, uint64_t offset);
+
+  fs::path staging_;
+  SmallFiles files_;
+  comm::Communicator& communicator_;
+  Disk& disk_;
+  FilePlan plan_;
+  std::map<std::string, uint64_t> small_sizes_;
+};
+
+void Save::plan(std::span<const Piece> pieces, uint64_t max_file_bytes) {
+  std::string mine;
+  together(communicator_, ErrorKind::kInternal, [&] { mine = describe_pieces(pieces); });
+  const auto descriptions = comm::gather_strings(communicator_, mine);
+  // From here on every rank computes the same, errors included.
+  plan_ = plan_files(combine_pieces(descriptions), max_file_bytes);
+}
+
+void Save::create(const std::function<void()>& prepare) {
+  together(communicator_, ErrorKind::kCheckpoint, [&] {
+    if (!leads()) {
+      return;
+    }
+    for (const auto& [name, text] : plan_.indexes) {
+      files_.insert_or_assign(name, text);
+    }
+    for (const auto& [name, text] : files_) {
+      const bool planned =
+          std::any_of(plan_.files.begin(), plan_.files.end(), [&](const auto& file) {
+            return file.name == name;
+          });
+      if (!plain_file_name(name) || planned || name == kManifestName) {
+        throw Error(
+            ErrorKind::kInternal, fmt::format("a save cannot hold a small file {}", shown(name)));
+      }
+    }
+    prepare();
+    disk_.remove(staging_);
+    disk_.create_folder(staging_);
+    for (const PlannedFile& file :
+         plan_.files) {  // all before any byte: a full disk is told at once
+      disk_.create_file(staging_ / file.name, file.header.layout.file_size);
+    }
+    for (const PlannedFile& planned : plan_.files) {
+      File file(staging_ / planned.name, File::Mode::kWrite);
+      disk_.write(file, 0, std::as_bytes(std::span(planned.header.bytes)));
+      disk_.sync(file);
+    }
+    for (const auto& [name, text] : files_) {
+      disk_.write_whole(staging_ / name, text);
+    }
+  });
+}
+
+void Save::write(std::span<const Piece> pieces) {
+  together(communicator_, ErrorKind::kCheckpoint, [&] {
+    // In the order of the files, so that one is open at a time and written from front to back.
+    std::vector<std::pair<FilePlan::Place, const Piece*>> order;
+    for (const Piece& piece : pieces) {
+      if (piece.data.defined() && piece.data.numel() > 0) {
+        FilePlan::Place place = plan_.places.at({piece.file_group, piece.name});
+        place.offset += static_cast<uint64_t>(piece.begin) * c10::elementSize(piece.dtype);
+        order.emplace_back(place, &piece);
+      }
+    }
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.first.file, a.first.offset) < std::tie(b.first.file, b.first.offset);
+    });
+    for (size_t i = 0; i < order.size();) {
+      const size_t number = order[i].first.file;
+      File file(staging_ / plan_.files[number].name, File::Mode::kWrite);
+      for (; i < order.size() && order[i].first.file == number; ++i) {
+        in_context(fmt::format("writing tensor {}", shown(order[i].second->name)), [&] {
+          write_piece(*order[i].second, file, order[i].first.offset);
+        });
+      }
+      disk_.sync(file);
+    }
+  });
+}
+
+void Save::write_piece(const Piece& piece, File& file, uint64_t offset) {
+  const at::NoGradGuard no_gradient;
+  const at::Tensor flat = piece.data.detach().view({-1});
+  const auto width = static_cast<int64_t>(c10::elementSize(piece.dtype));
+  const int64_t step = kWriteBytes / width;
+  for (int64_t begin = 0; begin < flat.numel(); begin += step) {
+    const int64_t count = std::min(step, flat.numel() - begin);
+    const at::Tensor part = flat.narrow(0, begin, count).to(at::kCPU, piece.dtype);
+    disk_.write(
+        file,
+        offset + static_cast<uint64_t>(begin * width),
+        {static_cast<const std::byte*>(part.const_data_ptr()), part.nbytes()});
+  }
+}
+
+std::map<std::string, uint64_t> Save::sizes() const {
+  // Rank 0 alone has the small files.
+  nlohmann::json small = nlohmann::json::object();
+  for (const auto& [name, text] : files_) {
+    small[name] = text.size();
+  }
+  std::map<std::string, uint64_t> sizes =
+      nlohmann::json::parse(comm::broadcast_string(communicator_, small.dump()))
+          .get<std::map<std::string, uint64_t>>();
+  for (const PlannedFile& file : plan_.files) {
+    sizes[file.name] = file.header.layout.file_size;
+  }
+  return sizes;
+}
+
+void Save::commit(const std::function<void()>& body) {
+  together(communicator_, ErrorKind::kCheckpoint, [&] {
+    if (leads()) {
+      body();
+    }
+  });
+}
+
+void Save::run(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    // No collective here: all ranks have agreed that it failed, and none of them writes any more.
+    // If a rank was lost, nobody knows that of it, and the next save cleans up.
+    if (leads() && error.kind() != ErrorKind::kPeerLost) {
+      std::error_code ignored;
+      fs::remove_all(staging_, ignored);
+    }
+    throw;
+  }
+}
+
+fs::path without_slash(const fs::path& folder) {
+  return folder.has_filename() ? folder : folder.parent_path();
+}
+
+fs::path parent_of(const fs::path& folder) {
+  return folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+}
+
+/// A folder that a checkpoint may replace: an older checkpoint, or one with nothing in it.
+void check_replaceable(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored) || fs::exists(folder / kManifestName, ignored) ||
+      fs::is_empty(folder, ignored)) {
+    return;
+  }
+  throw Error(
+      ErrorKind::kCheckpoint,
+      fmt::format("{} exists and is no checkpoint of Lockstep", folder.string()),
+      "move it away, or choose another output_dir");
+}
+
+int64_t next_sequence(const fs::path& output_dir) {
+  int64_t highest = 0;
+  for (const ListedCheckpoint& listed : list_checkpoints(output_dir)) {
+    highest = std::max(highest, listed.sequence);
+  }
+  return highest + 1;
+}
+
+/// Gives the finished folder its name, in the place of what has it.
+void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) {
+    disk.rename(staging, folder);
+    disk.sync_folder(parent_of(folder));
+    return;
+  }
+  fs::path old = staging;
+  if (!disk.exchange(staging, folder)) {
+    old = folder;
+    old += kReplacedSuffix;
+    disk.remove(old);
+    disk.rename(folder, old);
+    disk.rename(staging, folder);
+  }
+  disk.sync_folder(parent_of(folder));
+  try {
+    disk.remove(old);
+  } catch (const Error& error) {
+    log_warning("the replaced checkpoint stays: {}", error.message());  // the new one is good
+  }
+}
+
+/// model.safetensors, model-00001-of-00002.safetensors, model.safetensors.index.json.
+bool is_model_file(std::string_view name) {
+  std::string shape(name);
+  std::replace_if(shape.begin(), shape.end(), [](char c) { return c >= '0' && c <= '9'; }, '0');
+  return shape == "model.safetensors" || shape == "model.safetensors.index.json" ||
+         shape == "model-00000-of-00000.safetensors";
+}
+
+/// Model weights of an earlier save in `folder`, other than `files`: a reader might take them for
+/// these.
+void remove_stale_weights(const fs::path& folder, const std::set<std::string>& files, Disk& disk) {
+  const auto stale = [&](const std::string& name) {
+    return !files.contains(name) && is_model_file(name);
+  };
+  std::vector<fs::path> going;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (stale(entry.path().filename().string())) {
+      going.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : going) {
+    disk.remove(path);
+  }
+}
+
+}  // namespace
+
+void save_checkpoint(
+    const fs::path& to,
+    std::span<const Piece> pieces,
+    const std::string& state,
+    const SmallFiles& files,
+    comm::Communicator& communicator,
+    const SaveOptions& options) {
+  const fs::path folder = without_slash(to);
+  Disk& disk = options.disk != nullptr ? *options.disk : system_disk();
+  SmallFiles all = communicator.rank() == 0 ? files : SmallFiles{};
+  if (communicator.rank() == 0) {
+    all[std::string(kStateName)] = state;
+  }
+  fs::path staging = folder;
+  staging += kSavingSuffix;
+  Save save(staging, std::move(all), communicator, disk);
+  in_context(fmt::format("saving {}", folder.string()), [&] {
+    save.run([&] {
+      save.plan(pieces, options.max_file_bytes);
+      save.create([&] {
+        parse_json(state, kStateName, ErrorKind::kInternal);
+        disk.create_folder(parent_of(folder));
+        clean_leftovers(parent_of(folder), disk);
+        check_replaceable(folder);
+      });
+      save.write(pieces);
+      Manifest manifest;
+      manifest.files = hash_files(staging, save.sizes(), communicator);
+      save.commit([&] {
+        manifest.sequence = next_sequence(parent_of(folder));
+        disk.write_whole(staging / kManifestName, manifest_json(manifest));
+        disk.sync_folder(staging);
+        swap_in(staging, folder, disk);
+      });
+    });
+  });
+}
+
+void save_model(
+    const fs::path& to,
+    std::span<const Piece> pieces,
+    const SmallFiles& files,
+    comm::Communicator& communicator,
+    const SaveOptions& options) {
+  const fs::path folder = without_slash(to);
+  Disk& disk = options.disk != nullptr ? *options.disk : system_disk();
+  Save save(
+      folder / kSavingSuffix, communicator.rank() == 0 ? files : SmallFiles{}, communicator, disk);
+  in_context(fmt::format("saving the model to {}", folder.string()), [&] {
+    save.run([&] {
+      save.plan(pieces, options.max_file_bytes);
+      save.create([&] { disk.create_folder(folder); });
+      save.write(pieces);
+      save.commit([&] {
+        std::set<std::string> names;
+        for (const PlannedFile& file : save.file_plan().files) {
+          names.insert(file.name);
+        }
+        for (const auto& [name, text] : save.files()) {
+          if (!save.file_plan().indexes.contains(name)) {
+            names.insert(name);
+          }
+        }
+        remove_stale_weights(folder, names, disk);
+        for (const std::string& name : names) {
+          disk.rename(save.staging() / name, folder / name);
+        }
+        for (const auto& [name, text] : save.file_plan().indexes) {
+          disk.rename(save.staging() / name, folder / name);
+        }
+        disk.sync_folder(folder);
+        disk.remove(save.staging());
+      });
+    });
+  });
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "base/json.h"
+#include "checkpoint/model_folder.h"
+#include "checkpoint/text.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+/// Elements of one copy where the file's bytes must pass through an aligned buffer.
+constexpr int64_t kCopyElements = 1 << 20;
+
+}  // namespace
+
+bool TensorFiles::exist(const std::filesystem::path& folder, std::string_view group) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder / fmt::format("{}.safetensors", group), ignored) ||
+         std::filesystem::exists(folder / fmt::format("{}.safetensors.index.json", group), ignored);
+}
+
+TensorFiles::TensorFiles(std::filesystem::path folder, std::string group, ErrorKind kind)
+    : folder_(std::move(folder)),
+      group_(std::move(group)),
+      kind_(kind) {
+  const auto single = folder_ / fmt::format("{}.safetensors", group_);
+  const auto index = folder_ / fmt::format("{}.safetensors.index.json", group_);
+  std::error_code ignored;
+  if (std::filesystem::exists(single, ignored)) {
+    add_file(single);
+  } else if (std::filesystem::exists(index, ignored)) {
+    open_index(index);
+  } else {
+    throw Error(
+        kind_,
+        fmt::format(
+            "{} holds neither {} nor {}",
+            folder_.string(),
+            single.filename().string(),
+            index.filename().string()),
+        "check the path");
+  }
+}
+
+void TensorFiles::open_index(const std::filesystem::path& index) {
+  const nlohmann::json root = read_json(index, kind_);
+  const auto fail = [&](const std::string& what) {
+    throw Error(kind_, fmt::format("{}: {}", index.string(), what), "copy or download it again");
+  };
+  if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object()) {
+    fail("it has no object \"weight_map\"");
+  }
+  const nlohmann::json& map = root["weight_map"];
+  std::set<std::string> file_names;
+  for (const auto& [name, file] : map.items()) {
+    if (!file.is_string() || !plain_file_name(file.get_ref<const std::string&>())) {
+      fail(fmt::format(
+          "tensor {} is said to stand in {}, which is not the name of a file of the same folder",
+          shown(name),
+          file.is_string() ? shown(file.get_ref<const std::string&>()) : "no text"));
+    }
+    file_names.insert(file.get<std::string>());
+  }
+  for (const std::string& name : file_names) {
+    add_file(folder_ / name);
+  }
+  for (const auto& [name, file] : map.items()) {
+    const auto found = index_.find(name);
+    const auto& wanted = file.get_ref<const std::string&>();
+    if (found == index_.end() || files_[found->second.file].path().filename() != wanted) {
+      fail(fmt::format("tensor {} does not stand in {}", shown(name), shown(wanted)));
+    }
+  }
+}
+
+void TensorFiles::add_file(const std::filesystem::path& path) {
+  files_.emplace_back(path, kind_);
+  const auto& tensors = files_.back().header().tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto [at, added] = index_.emplace(tensors[i].name, Place{files_.size() - 1, i});
+    if (!added) {
+      throw Error(
+          kind_,
+          fmt::format(
+              "tensor {} stands in {} and in {}",
+              shown(tensors[i].name),
+              files_[at->second.file].path().string(),
+              path.string()),
+          "copy or download the folder again");
+    }
+  }
+}
+
+std::vector<std::string> TensorFiles::files() const {
+  std::vector<std::string> names;
+  for (const SafetensorsFile& file : files_) {
+    names.push_back(file.path().filename().string());
+  }
+  return names;
+}
+
+std::vector<std::string> TensorFiles::names() const {
+  std::vector<std::string> names;
+  names.reserve(index_.size());
+  for (const auto& [name, place] : index_) {
+    names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+const TensorFiles::Place& TensorFiles::place(const std::string& name) const {
+  const auto found = index_.find(name);
+  if (found == index_.end()) {
+    throw Error(
+        kind_,
+        fmt::format("the {} files in {} have no tensor {}", group_, folder_.string(), shown(name)));
+  }
+  return found->second;
+}
+
+const TensorEntry& TensorFiles::tensor(const std::string& name) const {
+  const Place& at = place(name);
+  return files_[at.file].header().tensors[at.tensor];
+}
+
+const std::filesystem::path& TensorFiles::file_of(const std::string& name) const {
+  return files_[place(name).file].path();
+}
+
+std::span<const std::byte> TensorFiles::bytes(const std::string& name) const {
+  const Place& at = place(name);
+  return files_[at.file].bytes(files_[at.file].header().tensors[at.tensor]);
+}
+
+void TensorFiles::read(const std::string& name, int64_t begin, const at::Tensor& out) const {
+  const TensorEntry& entry = tensor(name);
+  const auto fail = [&](const std::string& what) {
+    throw Error(
+        kind_, fmt::format("tensor {} of {} {}", shown(name), file_of(name).string(), what));
+  };
+  const auto type = scalar_type(entry.dtype);
+  if (!type) {
+    fail(fmt::format("is of type {}, which cannot be read", dtype_name(entry.dtype)));
+  }
+  if (*type != out.scalar_type() &&
+      !(at::isFloatingType(*type) && at::isFloatingType(out.scalar_type()))) {
+    fail(fmt::format(
+        "is of type {}, not {}", dtype_name(entry.dtype), c10::toString(out.scalar_type())));
+  }
+  const int64_t count = out.numel();
+  if (begin < 0 || begin > entry.elements() || count > entry.elements() - begin) {
+    fail(fmt::format(
+        "has shape {}, and elements {} to {} were asked for",
+        shape_text(entry.shape),
+        begin,
+        begin + count));
+  }
+  if (!out.is_contiguous()) {
+    throw Error(ErrorKind::kInternal, "a tensor is read into memory that is not contiguous");
+  }
+  const at::NoGradGuard no_gradient;
+  const auto width = static_cast<size_t>(c10::elementSize(*type));
+  const std::byte* source = bytes(name).data() + static_cast<size_t>(begin) * width;
+  const at::Tensor flat = out.detach().view({-1});
+  if (reinterpret_cast<uintptr_t>(source) % width == 0) {
+    // The mapping is read-only; copy_ does not write to its source.
+    flat.copy_(at::from_blob(const_cast<std::byte*>(source), {count}, at::dtype(*type)));
+    return;
+  }
+  const at::Tensor buffer = at::empty({std::min(count, kCopyElements)}, at::dtype(*type));
+  for (int64_t at = 0; at < count; at += kCopyElements) {
+    const int64_t part = std::min(kCopyElements, count - at);
+    std::memcpy(
+        buffer.data_ptr(),
+        source + static_cast<size_t>(at) * width,
+        static_cast<size_t>(part) * width);
+    flat.narrow(0, at, part).copy_(buffer.narrow(0, 0, part));
+  }
+}
+
+at::Tensor TensorFiles::read_whole(const std::string& name) const {
+  const TensorEntry& entry = tensor(name);
+  const auto type = scalar_type(entry.dtype);
+  at::Tensor out = at::empty(entry.shape, at::dtype(type.value_or(at::kByte)));
+  read(name, 0, out);
+  return out;
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,23 @@
+// Names and shapes from files of unknown origin, as they may stand in a message: short, printable,
+// in quotes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lockstep::checkpoint {
+
+/// "name" with control characters escaped, cut after 120 bytes.
+std::string shown(std::string_view name);
+/// [2, 3]; a shape of more than 8 dims is cut.
+std::string shape_text(std::span<const int64_t> shape);
+/// At most `limit` items of a list, joined by ", ", then "and N more".
+std::string list_text(std::span<const std::string> items, size_t limit = 8);
+
+/// Whether a name from an index or a manifest is that of a file of the same folder: no path, no
+/// "..".
+bool plain_file_name(std::string_view name);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,38 @@
+#include "cli/commands.h"
+
+#include "cli/calibrate.h"
+#include "cli/doctor.h"
+#include "cli/estimate.h"
+#include "cli/eval.h"
+#include "cli/generate.h"
+#include "cli/launch.h"
+#include "cli/plan.h"
+#include "cli/sample.h"
+#include "cli/schedule.h"
+#include "cli/tokenize.h"
+#include "cli/tokenizer.h"
+#include "cli/train.h"
+
+namespace lockstep::cli {
+
+std::span<const Command> commands() {
+  static constexpr Command kCommands[] = {
+      {"train", "Train or fine-tune a model, on any number of ranks", run_train},
+      {"eval", "Loss, perplexity and token accuracy of a model on a text", run_eval},
+      {"generate", "Continue a prompt", run_generate},
+      {"tokenizer", "Train a tokenizer", run_tokenizer},
+      {"tokenize", "Text to token ids", run_tokenize},
+      {"sample", "Write a sample corpus to try things on", run_sample},
+      {"launch",
+       "Start any program as ranks: torchrun, accelerate and deepspeed's words",
+       run_launch},
+      {"doctor", "What may hurt a job on this machine, and the remedy", run_doctor},
+      {"estimate", "Memory of each rank, what fits, and what would make it fit", run_estimate},
+      {"plan", "The fastest way to split a model over a cluster, and why", run_plan},
+      {"calibrate", "Measure this machine for the planner", run_calibrate},
+      {"schedule", "Draw and check a pipeline schedule", run_schedule},
+  };
+  return kCommands;
+}
+
+}  // namespace lockstep::cli

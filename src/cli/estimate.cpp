@@ -1,0 +1,127 @@
+#include "cli/estimate.h"
+
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "cli/job.h"
+#include "plan/search.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+config::ResolveOptions resolve_options() {
+  using Kind = config::Flag::Kind;
+  config::ResolveOptions options;
+  options.command = "estimate";
+  options.flags = {
+      {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
+      {"gpu",
+       Kind::kValue,
+       "The device, such as h100-80gb (the default) or a100-40gb; --gpu list names all"},
+      {"gpus", Kind::kValue, "Devices; else the product of the sizes of `parallel`"},
+      {"json", Kind::kSwitch, "One JSON object on stdout, and nothing else"},
+  };
+  return options;
+}
+
+int64_t devices_of(const config::Resolution& resolution) {
+  const config::ParallelSection& parallel = resolution.config.parallel;
+  const int64_t others = parallel.tensor * parallel.pipeline * parallel.context;
+  return resolution.integer("gpus", 1).value_or(others * parallel.data.value_or(1));
+}
+
+nlohmann::json as_json(const plan::Job& job, const plan::Device& device) {
+  nlohmann::json stages = nlohmann::json::array();
+  for (const plan::StageMemory& stage : plan::estimate_memory(job)) {
+    const plan::Memory& m = stage.peak;
+    stages.push_back(
+        {{"stage", stage.stage},
+         {"blocks", stage.blocks},
+         {"parameters", m.parameters},
+         {"gradients", m.gradients},
+         {"optimizer", m.optimizer},
+         {"activations", m.activations},
+         {"working", m.working},
+         {"logits", m.logits},
+         {"gathered", m.gathered},
+         {"buckets", m.buckets},
+         {"fragmentation", m.fragmentation},
+         {"context", m.context},
+         {"host", m.host},
+         {"total", m.total()}});
+  }
+  const double most = plan::largest(plan::estimate_memory(job)).peak.total();
+  return {
+      {"device", device.name},
+      {"usable_bytes", plan::usable_bytes(device)},
+      {"peak_bytes", most},
+      {"fits", most <= plan::usable_bytes(device)},
+      {"stages", stages}};
+}
+
+void print_remedies(const plan::Job& job, const plan::Cluster& cluster) {
+  const double now = plan::largest(plan::estimate_memory(job)).peak.total();
+  const double seconds = plan::simulate(job, cluster).step_seconds;
+  std::cout << "\nthe cheapest changes that would make it fit\n";
+  int shown = 0;
+  for (const plan::Remedy& remedy : plan::remedies(job, cluster)) {
+    if (++shown > 5) {
+      break;
+    }
+    std::cout << fmt::format(
+        "  {}: saves {:.1f} GB, the step takes {:+.0f}%{}\n",
+        remedy.change,
+        (now - remedy.bytes) / 1e9,
+        100 * (remedy.seconds / seconds - 1),
+        remedy.fits ? "" : " (not enough alone)");
+  }
+  if (shown == 0) {
+    std::cout << "  none alone: see `lockstep plan` for combinations\n";
+  }
+}
+
+}  // namespace
+
+int run_estimate(std::vector<std::string> arguments) {
+  const config::Resolution resolution = config::resolve(arguments, resolve_options());
+  if (resolution.help) {
+    std::cout << "lockstep estimate --model gpt2-xl|config.json|DIR [parallel.…] [training.…] "
+                 "[--gpu h100-80gb]\n"
+                 "  [--gpus N] [--json]\nMemory of each rank by kind, what fits, and what would "
+                 "make it fit.\n";
+    return 0;
+  }
+  const std::string name = resolution.value("gpu").value_or("h100-80gb");
+  if (name == "list") {
+    for (const plan::Device& device : plan::device_library()) {
+      std::cout << fmt::format(
+          "{:<16} {:6.0f} GB  {}\n", device.name, device.memory_bytes / 1e9, device.source);
+    }
+    return 0;
+  }
+  const plan::Device& device = plan::find_device(name);
+  const plan::Job job = planned_job(resolution.config, devices_of(resolution));
+  const plan::Cluster cluster = plan::uniform_cluster(device, job.mesh.ranks());
+  if (resolution.has("json")) {
+    std::cout << as_json(job, device).dump() << "\n";
+    return 0;
+  }
+  const plan::ParameterCounts counts = plan::count_parameters(job.model);
+  std::cout << fmt::format(
+      "{:.3f} billion parameters, sequence {}, {}\n{}\n\n",
+      counts.total(job.model.layers) / 1e9,
+      job.sequence,
+      job.precision == plan::Precision::kFloat32 ? "float32" : "16 bits with float32 masters",
+      plan::plan_line(job));
+  std::cout << plan::memory_table(job, device);
+  if (plan::largest(plan::estimate_memory(job)).peak.total() > plan::usable_bytes(device)) {
+    print_remedies(job, cluster);
+  }
+  return 0;
+}
+
+}  // namespace lockstep::cli

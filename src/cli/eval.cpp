@@ -1,0 +1,124 @@
+#include "cli/eval.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "cli/world.h"
+#include "config/print.h"
+#include "config/resolve.h"
+#include "data/bigram.h"
+#include "train/checkpointing.h"
+#include "train/datasets.h"
+#include "train/evaluate.h"
+#include "train/model_loading.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int64_t kDefaultLength = 1024;
+
+config::ResolveOptions resolve_options() {
+  using Kind = config::Flag::Kind;
+  config::ResolveOptions options;
+  options.command = "eval";
+  options.required = {"model.path"};
+  options.flags = {
+      {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
+      {"json", Kind::kSwitch, "One JSON object on stdout, and nothing else"},
+      {"bigram",
+       Kind::kSwitch,
+       "Also the loss of a bigram model of data.train; exit code 1 where the model is not better"},
+      {"model", Kind::kKey, "The same as model.path", "model.path"},
+      {"data", Kind::kKey, "The same as data.validation", "data.validation"},
+      {"train", Kind::kKey, "The same as data.train", "data.train"},
+  };
+  return options;
+}
+
+int evaluate(const config::Resolution& resolution, train::World& world) {
+  config::Config config = resolution.config;
+  if (!resolution.has("bigram") && !config.data.validation.empty()) {
+    config.data.train.clear();  // it is not needed, nor tokenized
+  }
+  const model::ModelSource source = train::find_source(config.model.path, "");
+  const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
+  const int64_t length = config.data.sequence_length > 0
+                             ? config.data.sequence_length
+                             : std::min(source.config.max_positions, kDefaultLength);
+  const train::Datasets datasets =
+      train::open_datasets(config.data, tokenizer, length, world.communicator);
+  if (datasets.validation == nullptr || (resolution.has("bigram") && datasets.train == nullptr)) {
+    throw Error(
+        ErrorKind::kConfig,
+        datasets.validation == nullptr ? "there is nothing to evaluate on"
+                                       : "a bigram model needs a text to count",
+        datasets.validation == nullptr ? "give --data FILE" : "give --train FILE");
+  }
+  train::ModelRequest request;
+  request.device = world.device;
+  request.dtype = config.training.bf16 || config.training.bf16_full_eval
+                      ? at::kBFloat16
+                      : train::stored_type(source);
+  request.tokenizer_size = tokenizer->vocabulary_size();
+  const auto model = train::load_model(source, request);
+  const train::Evaluation result = train::evaluate(
+      *model,
+      *datasets.validation,
+      config.training.per_device_eval_batch_size,
+      world.communicator,
+      world.device);
+  if (!world.is_first()) {
+    return 0;
+  }
+  nlohmann::ordered_json report{
+      {"eval_loss", result.loss()},
+      {"eval_perplexity", result.perplexity()},
+      {"eval_token_accuracy", result.accuracy()},
+      {"eval_tokens", result.targets},
+      {"eval_samples", result.samples},
+      {"eval_runtime", result.seconds}};
+  std::optional<double> bigram;
+  if (resolution.has("bigram")) {
+    bigram = data::bigram_loss(*datasets.train, *datasets.validation).mean();
+    report["bigram_loss"] = *bigram;
+  }
+  if (resolution.has("json")) {
+    fmt::print("{}\n", report.dump());
+  } else {
+    for (const auto& [name, value] : report.items()) {
+      fmt::print("{:<20} {}\n", name, value.dump());
+    }
+  }
+  if (bigram && result.loss() >= *bigram) {
+    log_error(
+        "the model's loss, {:.4f}, is not below the bigram model's, {:.4f}",
+        result.loss(),
+        *bigram);
+    return exit_code(ErrorKind::kRun);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run_eval(std::vector<std::string> arguments) {
+  const config::ResolveOptions options = resolve_options();
+  const config::Resolution resolution = config::resolve(arguments, options);
+  if (resolution.help) {
+    fmt::print("{}", config::help(options));
+    return 0;
+  }
+  RankOptions ranks;
+  ranks.command = "eval";
+  ranks.arguments = std::move(arguments);
+  ranks.ranks = resolution.integer("nproc", 1);
+  ranks.use_cpu = resolution.config.training.use_cpu;
+  return run_ranks(ranks, [&](train::World& world) { return evaluate(resolution, world); });
+}
+
+}  // namespace lockstep::cli

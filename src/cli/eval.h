@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// lockstep eval --model DIR --data FILE [--json]: loss, perplexity and token accuracy.
+int run_eval(std::vector<std::string> arguments);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,105 @@
+#include "cli/generate.h"
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "nn/generate.h"
+#include "train/checkpointing.h"
+#include "train/device_map.h"
+#include "train/model_loading.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Request {
+  std::string model, tokenizer, prompt, dtype = "auto", device_map = "auto";
+  nn::GenerateOptions options;
+};
+
+/// Fills the request; an exit code where the command ends here (--help, a usage error).
+std::optional<int> parse(std::vector<std::string> arguments, Request& request) {
+  CLI::App app("Continue a prompt: the prompt and its continuation on stdout, and nothing else");
+  app.name("lockstep generate");
+  app.add_option(
+         "--model", request.model, "A model folder, a checkpoint, an output_dir, or a Hub name")
+      ->required();
+  app.add_option("--tokenizer", request.tokenizer, "Another tokenizer than the model's");
+  app.add_option("--prompt", request.prompt, "The text to continue; - reads it from stdin")
+      ->required();
+  app.add_option(
+         "--max-new-tokens,--max_new_tokens", request.options.max_new_tokens, "Tokens to add")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  app.add_option(
+         "--temperature", request.options.temperature, "0, the default, takes the likeliest")
+      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--top-k,--top_k", request.options.top_k, "Sample among the k likeliest; 0: all")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  app.add_option("--top-p,--top_p", request.options.top_p, "Sample among the fewest that reach p")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--seed", request.options.seed, "Of the sampling");
+  app.add_option("--dtype", request.dtype, "Of the weights")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
+  app.add_option(
+         "--device-map,--device_map",
+         request.device_map,
+         "auto: over all visible GPUs, then host memory; cpu")
+      ->check(CLI::IsMember({"auto", "cpu"}));
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    app.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorKind::kConfig, error.what(), "see `lockstep generate --help`");
+  }
+  return std::nullopt;
+}
+
+void write_out(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw Error(ErrorKind::kRun, "cannot write to stdout");
+  }
+}
+
+}  // namespace
+
+int run_generate(std::vector<std::string> arguments) {
+  Request request;
+  if (const auto exit = parse(std::move(arguments), request)) {
+    return *exit;
+  }
+  if (request.prompt == "-") {
+    request.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  }
+  const model::ModelSource source = train::find_source(request.model, "");
+  const auto tokenizer = train::load_tokenizer(request.tokenizer, source);
+  std::vector<int64_t> prompt;
+  for (const int32_t id : tokenizer->encode(request.prompt)) {
+    prompt.push_back(id);
+  }
+  train::ModelRequest load;
+  load.dtype = request.dtype == "auto"      ? train::stored_type(source)
+               : request.dtype == "float32" ? at::kFloat
+                                            : at::kBFloat16;
+  load.tokenizer_size = tokenizer->vocabulary_size();
+  const auto positions = static_cast<int64_t>(prompt.size()) + request.options.max_new_tokens;
+  const auto model = train::load_over_devices(source, load, request.device_map, positions);
+  request.options.stop_tokens = source.config.eos_token_ids;
+
+  write_out(request.prompt);
+  text::StreamDecoder decoder(tokenizer);
+  nn::generate(*model, prompt, request.options, [&](int64_t id) {
+    write_out(decoder.push(static_cast<int32_t>(id)));
+    return true;
+  });
+  write_out(decoder.finish() + "\n");
+  return 0;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,67 @@
+// The program: one command a file, dispatched by this table.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/nearest.h"
+#include "cli/commands.h"
+#include "cli/launch.h"
+#include "cli/report_error.h"
+
+namespace lockstep::cli {
+namespace {
+
+void print_usage() {
+  fmt::print("usage: lockstep COMMAND [-c file.yaml] [key=value | --key value]...\n\n");
+  for (const Command& command : commands()) {
+    fmt::print("  {:<10} {}\n", command.name, command.summary);
+  }
+  fmt::print("\n`lockstep COMMAND --help` tells the rest.\n");
+}
+
+int unknown_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    names.emplace_back(command.name);
+  }
+  fmt::print(
+      stderr,
+      "lockstep: there is no command '{}'.{} The commands are: {}\n",
+      name,
+      did_you_mean(name, names),
+      fmt::join(names, ", "));
+  return exit_code(ErrorKind::kConfig);
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    print_usage();
+    return words.empty() ? exit_code(ErrorKind::kConfig) : 0;
+  }
+  if (words[0] == "--version") {
+    fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
+    return 0;
+  }
+  for (const Command& command : commands()) {
+    if (command.name == words[0]) {
+      const std::vector<std::string> arguments(words.begin() + 1, words.end());
+      return report_errors([&] { return command.run(arguments); });
+    }
+  }
+  return unknown_command(words[0]);
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int count, char** words) {
+  const std::vector<std::string> all(words, words + count);
+  std::vector<std::string> arguments = lockstep::cli::arguments_of_link(all);
+  if (!arguments.empty()) {
+    arguments.insert(arguments.begin(), "launch");
+    return lockstep::cli::run(arguments);
+  }
+  return lockstep::cli::run({words + 1, words + count});
+}

@@ -1,0 +1,232 @@
+#include "cli/plan.h"
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "cli/job.h"
+#include "plan/search.h"
+#include "plan/validate.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+config::ResolveOptions resolve_options() {
+  using Kind = config::Flag::Kind;
+  config::ResolveOptions options;
+  options.command = "plan";
+  options.flags = {
+      {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
+      {"gpu", Kind::kValue, "The device, such as h100-80gb (the default)"},
+      {"gpus", Kind::kValue, "Devices of that kind (8)"},
+      {"cluster", Kind::kValue, "A cluster file instead: nodes, devices and links, equal or not"},
+      {"without", Kind::kValue, "Plan without this node: node3"},
+      {"add", Kind::kValue, "Plan with another node: 8xh100-80gb"},
+      {"global-batch", Kind::kValue, "Sequences of a step (512)"},
+      {"explain",
+       Kind::kSwitch,
+       "Where each millisecond and gigabyte of the plan of `parallel` (or of the best) goes"},
+      {"tokens", Kind::kValue, "Tokens of the whole run: its time and energy"},
+      {"write", Kind::kValue, "Write the best plan as YAML, for `lockstep train -c`"},
+      {"svg", Kind::kValue, "Write the pipeline's timeline as a drawing"},
+      {"trace", Kind::kValue, "Write it as a Chrome or Perfetto trace"},
+      {"validate", Kind::kValue, "Predict the published runs of this CSV file and compare"},
+      {"unseen", Kind::kSwitch, "With --validate: no row has lent itself to the calibration"},
+  };
+  return options;
+}
+
+void add_node(const std::string& text, plan::Cluster& cluster) {
+  const size_t cross = text.find('x');
+  const int count = cross == std::string::npos ? 0 : std::atoi(text.c_str());
+  if (count < 1 || count > 4096) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--add {}: not a number of devices and a name", text),
+        "--add 8xh100-80gb");
+  }
+  const plan::Device& device = plan::find_device(text.substr(cross + 1));
+  for (plan::NodeGroup& group : cluster.groups) {
+    if (group.device.name == device.name && group.devices_per_node == count) {
+      ++group.nodes;
+      return;
+    }
+  }
+  plan::NodeGroup group = plan::uniform_cluster(device, count).groups.front();
+  group.devices_per_node = count;
+  group.nodes = 1;
+  group.name = "added";
+  cluster.groups.push_back(group);
+}
+
+// Nodes are counted through the groups: node0, node1, ...; a group's own name with a number works
+// as well.
+void remove_node(const std::string& text, plan::Cluster& cluster) {
+  const size_t digits = text.find_first_of("0123456789");
+  const std::string name = text.substr(0, digits);
+  int number = digits == std::string::npos ? 0 : std::atoi(text.c_str() + digits);
+  for (auto group = cluster.groups.begin(); group != cluster.groups.end(); ++group) {
+    if (name != "node" && name != group->name) {
+      continue;
+    }
+    if (number < group->nodes) {
+      if (--group->nodes == 0) {
+        cluster.groups.erase(group);
+      }
+      return;
+    }
+    number -= group->nodes;
+  }
+  throw Error(
+      ErrorKind::kConfig,
+      fmt::format("--without {}: there is no such node", text),
+      "node0 to the last, or a name of the cluster file");
+}
+
+plan::Cluster cluster_of(const config::Resolution& resolution) {
+  plan::Cluster cluster =
+      resolution.has("cluster")
+          ? plan::read_cluster(*resolution.value("cluster"))
+          : plan::uniform_cluster(
+                plan::find_device(resolution.value("gpu").value_or("h100-80gb")),
+                static_cast<int>(
+                    std::min<int64_t>(resolution.integer("gpus", 1).value_or(8), 1000000)));
+  const auto every = [&](const char* flag) {
+    const auto found = resolution.flags.find(flag);
+    return found == resolution.flags.end() ? std::vector<std::string>{} : found->second;
+  };
+  for (const std::string& node : every("without")) {
+    remove_node(node, cluster);
+  }
+  for (const std::string& node : every("add")) {
+    add_node(node, cluster);
+  }
+  if (cluster.devices() == 0) {
+    throw Error(ErrorKind::kConfig, "no device is left to plan with");
+  }
+  return cluster;
+}
+
+int validate(const config::Resolution& resolution) {
+  const std::vector<plan::Run> runs = plan::read_runs(*resolution.value("validate"));
+  const plan::Verdict verdict = plan::judge(plan::validate(runs, !resolution.has("unseen")));
+  std::cout << verdict.text << verdict.json << "\n";
+  return verdict.met ? 0 : 1;
+}
+
+plan::SearchRequest request_of(const config::Resolution& resolution) {
+  const config::Config& config = resolution.config;
+  plan::SearchRequest request;
+  request.cluster = cluster_of(resolution);
+  request.base.model = planned_model(config);
+  request.base.sequence = config.data.sequence_length > 0
+                              ? config.data.sequence_length
+                              : std::min<int64_t>(request.base.model.max_positions, 1024);
+  request.base.global_batch = resolution.integer("global-batch", 1).value_or(512);
+  request.base.precision = config.training.bf16 || resolution.origins.count("training.bf16") == 0
+                               ? plan::Precision::kMixed16
+                               : plan::Precision::kFloat32;
+  request.base.software = our_software(request.base.precision);
+  const auto given = [&](const char* key, int64_t value) {
+    return resolution.origins.count(key) != 0 ? std::optional<int>(static_cast<int>(value))
+                                              : std::nullopt;
+  };
+  request.tensor = given("parallel.tensor", config.parallel.tensor);
+  request.pipeline = given("parallel.pipeline", config.parallel.pipeline);
+  request.context = given("parallel.context", config.parallel.context);
+  request.zero_stage = given("parallel.zero_stage", config.parallel.zero_stage);
+  if (const auto micro = given(
+          "training.per_device_train_batch_size", config.training.per_device_train_batch_size)) {
+    request.micro_batch = *micro;
+  }
+  return request;
+}
+
+[[noreturn]] void nothing_fits(
+    const plan::SearchResult& result, const plan::SearchRequest& request) {
+  const double room = plan::usable_bytes(request.cluster.slowest().device);
+  std::string nearest = "more devices, or larger ones";
+  if (result.smallest) {
+    nearest = fmt::format(
+        "the nearest is {}: {:.1f} GB a device; more devices, or devices of that size",
+        plan::plan_line(result.smallest->job),
+        result.smallest->memory.total() / 1e9);
+  }
+  throw Error(
+      ErrorKind::kOutOfMemory,
+      fmt::format(
+          "none of {} plans fits {} devices of {:.1f} GB",
+          result.considered,
+          request.cluster.devices(),
+          room / 1e9),
+      nearest);
+}
+
+void write_files(
+    const config::Resolution& resolution, const plan::Job& job, const plan::Cluster& cluster) {
+  const auto write = [&](const char* flag, const std::string& text) {
+    write_file_atomically(*resolution.value(flag), text, ErrorKind::kEnvironment);
+    std::cout << "written: " << *resolution.value(flag) << "\n";
+  };
+  if (resolution.has("write")) {
+    write("write", plan::plan_yaml(job));
+  }
+  if (resolution.has("svg")) {
+    write("svg", plan::plan_svg(job, cluster));
+  }
+  if (resolution.has("trace")) {
+    write("trace", plan::plan_trace(job, cluster));
+  }
+}
+
+void print_run(
+    const config::Resolution& resolution, const plan::Step& step, int64_t batch, int64_t sequence) {
+  const std::optional<int64_t> tokens = resolution.integer("tokens", 1);
+  if (!tokens) {
+    return;
+  }
+  const double steps = static_cast<double>(*tokens) / static_cast<double>(batch * sequence);
+  std::cout << fmt::format(
+      "{} tokens: {:.0f} steps, {:.2f} days, {:.1f} MWh\n",
+      *tokens,
+      steps,
+      steps * step.step_seconds / 86400,
+      steps * step.joules / 3.6e9);
+}
+
+}  // namespace
+
+int run_plan(std::vector<std::string> arguments) {
+  const config::Resolution resolution = config::resolve(arguments, resolve_options());
+  if (resolution.help) {
+    std::cout << "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] "
+                 "[--global-batch N]\n"
+                 "  [--explain] [--tokens N] [--write FILE] [--svg FILE] [--trace FILE] [--without "
+                 "node3] [--add 8xDEVICE]\n"
+                 "  [parallel.…]\nThe fastest plans, and why.\nlockstep plan --validate RUNS.csv "
+                 "[--unseen]\n";
+    return 0;
+  }
+  if (resolution.has("validate")) {
+    return validate(resolution);
+  }
+  const plan::SearchRequest request = request_of(resolution);
+  const plan::SearchResult result = plan::search(request);
+  if (result.best.empty()) {
+    nothing_fits(result, request);
+  }
+  std::cout << plan::search_table(result, request);
+  const plan::Candidate& best = result.best.front();
+  if (resolution.has("explain")) {
+    std::cout << "\n" << plan::explain(best.job, request.cluster);
+  }
+  print_run(resolution, best.step, best.job.global_batch, best.job.sequence);
+  write_files(resolution, best.job, request.cluster);
+  return 0;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,13 @@
+// `lockstep plan`: see docs/plan.md.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// `arguments` without the program's and the command's names. Returns the exit code; throws
+/// lockstep::Error.
+int run_plan(std::vector<std::string> arguments);
+
+}  // namespace lockstep::cli

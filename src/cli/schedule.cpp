@@ -1,0 +1,147 @@
+#include "cli/schedule.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "schedule/check.h"
+#include "schedule/draw.h"
+#include "schedule/file.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct Options {
+  int stages = 4;
+  int chunks = 8;
+  int virtual_stages = 0;
+  std::string kind = "1f1b";
+  std::string file, svg, save;
+  std::vector<double> times{1, 1, 1};
+  double message = 0;
+};
+
+// The drawing is for a terminal; a schedule wider than this is told in figures alone.
+constexpr double kWidestDrawing = 400;
+
+schedule::Schedule schedule_of(const Options& options) {
+  if (!options.file.empty()) {
+    return schedule::read_schedule(options.file);
+  }
+  return schedule::make_schedule(
+      {.kind = schedule::parse_kind(options.kind),
+       .ranks = options.stages,
+       .micro_batches = options.chunks,
+       .virtual_stages = options.virtual_stages});
+}
+
+void print_report(
+    const schedule::Schedule& schedule,
+    const schedule::Timeline& timeline,
+    const Options& options) {
+  const schedule::Report report = schedule::check(schedule);
+  std::cout << fmt::format(
+      "bubble {:.4f} of the time of all ranks; {:.4f} where a rank's optimizer step does not wait "
+      "for the "
+      "others\n",
+      timeline.bubble(),
+      timeline.span_bubble());
+  if (schedule.kind != schedule::Kind::kFile) {
+    const double formula = schedule::formula_bubble(
+        {.kind = schedule.kind,
+         .ranks = schedule.ranks,
+         .micro_batches = schedule.micro_batches,
+         .virtual_stages = schedule.virtual_stages()},
+        options.times[0],
+        options.times[1],
+        options.times[2]);
+    std::cout << fmt::format(
+        "bubble of the formula, with messages that take no time: {:.4f}\n", formula);
+  }
+  std::cout << fmt::format(
+      "activations held at most (micro-batches × stages), by rank: {}\n",
+      fmt::join(report.held, " "));
+  std::cout << "proved: complete, no deadlock, within its claim of memory; messages "
+            << (report.messages_in_order ? "arrive in the order in which they are taken\n"
+                                         : "are matched by stage and micro-batch\n");
+}
+
+}  // namespace
+
+int run_schedule(std::vector<std::string> arguments) {
+  Options options;
+  CLI::App app(
+      "Draws a pipeline schedule as text (and as an SVG), with its bubble, and proves it complete, "
+      "free of "
+      "deadlock and within its claim of memory.",
+      "lockstep schedule");
+  app.add_option("--stages", options.stages, "Pipeline ranks")->capture_default_str();
+  app.add_option("--chunks", options.chunks, "Micro-batches of a step")->capture_default_str();
+  app.add_option("--kind", options.kind, "naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v")
+      ->capture_default_str();
+  app.add_option(
+      "--virtual-stages",
+      options.virtual_stages,
+      "Stages a rank (interleaved; else as the kind has)");
+  app.add_option("--file", options.file, "Read the schedule from a file of actions instead");
+  app.add_option(
+         "--times", options.times, "Forward, input-gradient and weight-gradient time of a rank")
+      ->expected(3)
+      ->delimiter(',');
+  app.add_option("--message", options.message, "Time of a message between ranks");
+  app.add_option("--svg", options.svg, "Write the drawing to this file");
+  app.add_option("--save", options.save, "Write the list of actions to this file");
+  try {
+    std::reverse(arguments.begin(), arguments.end());
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorKind::kConfig, error.what(), "`lockstep schedule --help`");
+  }
+  for (const double time :
+       {options.times[0], options.times[1], options.times[2], options.message + 1}) {
+    if (!(time > 0 && time < 1e12)) {
+      throw Error(ErrorKind::kConfig, "--times and --message take positive times");
+    }
+  }
+  const schedule::Schedule schedule = schedule_of(options);
+  schedule::require_valid(schedule, "the schedule");
+  const schedule::Timeline timeline = schedule::time_schedule(
+      schedule,
+      schedule::even_durations(
+          schedule, {options.times[0], options.times[1], options.times[2]}, options.message));
+  const std::string title = fmt::format(
+      "{}: {} ranks, {} stages, {} micro-batches",
+      schedule::kind_name(schedule.kind),
+      schedule.ranks,
+      schedule.stages,
+      schedule.micro_batches);
+  std::cout << title << "\n";
+  const double column =
+      *std::min_element(options.times.begin(), options.times.end()) / schedule.virtual_stages();
+  if (timeline.end / column <= kWidestDrawing) {
+    std::cout << schedule::draw_text(schedule, timeline, column);
+  } else {
+    std::cout << "(too wide to draw as text: --svg FILE)\n";
+  }
+  print_report(schedule, timeline, options);
+  if (!options.svg.empty()) {
+    write_file_atomically(
+        options.svg, schedule::draw_svg(schedule, timeline, title), ErrorKind::kEnvironment);
+    std::cout << "drawing: " << options.svg << "\n";
+  }
+  if (!options.save.empty()) {
+    write_file_atomically(options.save, schedule::schedule_text(schedule), ErrorKind::kEnvironment);
+    std::cout << "actions: " << options.save << "\n";
+  }
+  return 0;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,83 @@
+#include "cli/train.h"
+
+#include "base/format.h"
+#include "base/log.h"
+#include "cli/world.h"
+#include "config/print.h"
+#include "config/resolve.h"
+#include "launch/record.h"
+#include "train/dry_run.h"
+#include "train/trainer.h"
+
+namespace lockstep::cli {
+namespace {
+
+config::ResolveOptions resolve_options() {
+  using Kind = config::Flag::Kind;
+  config::ResolveOptions options;
+  options.command = "train";
+  options.required = {"training.output_dir", "data.train"};
+  options.flags = {
+      {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
+      {"dry-run", Kind::kSwitch, "Check everything that can be checked, train nothing"},
+      {"print-config", Kind::kSwitch, "Print the configuration and where each value came from"},
+      {"json-schema", Kind::kSwitch, "Print the JSON schema of a configuration file"},
+      {"model", Kind::kKey, "The same as model.path", "model.path"},
+      {"data", Kind::kKey, "The same as data.train", "data.train"},
+  };
+  return options;
+}
+
+LogLevel level_of(const std::string& name) {
+  if (name == "debug") {
+    return LogLevel::kDebug;
+  }
+  return name == "warning"                       ? LogLevel::kWarning
+         : name == "error" || name == "critical" ? LogLevel::kError
+                                                 : LogLevel::kInfo;
+}
+
+}  // namespace
+
+int run_train(std::vector<std::string> arguments) {
+  const config::ResolveOptions options = resolve_options();
+  const config::Resolution resolution = config::resolve(arguments, options);
+  if (resolution.help) {
+    fmt::print("{}", config::help(options));
+    return 0;
+  }
+  if (resolution.has("json-schema")) {
+    fmt::print("{}\n", config::json_schema());
+    return 0;
+  }
+  if (resolution.has("print-config")) {
+    fmt::print("{}", config::print_config(resolution));
+    return 0;
+  }
+  const config::TrainingSection& training = resolution.config.training;
+  if (resolution.has("dry-run")) {
+    fmt::print("{}", train::dry_run(resolution.config, resolution.integer("nproc", 1).value_or(1)));
+    return 0;
+  }
+  RankOptions ranks;
+  ranks.command = "train";
+  ranks.arguments = std::move(arguments);
+  ranks.ranks = resolution.integer("nproc", 1);
+  ranks.use_cpu = training.use_cpu;
+  ranks.timeout = std::chrono::seconds(training.ddp_timeout);
+  return run_ranks(ranks, [&](train::World& world) {
+    set_log_level(level_of(world.is_first() ? training.log_level : training.log_level_replica));
+    if (world.is_first()) {
+      for (const std::string& warning : resolution.warnings) {
+        log_warning("{}", warning);
+      }
+    }
+    return train::run_training(
+        resolution.config,
+        config::to_yaml(resolution.config, resolution.origins),
+        world,
+        launch::set_recorded_step);
+  });
+}
+
+}  // namespace lockstep::cli

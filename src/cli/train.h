@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// lockstep train: see `lockstep train --help`. Starts its ranks where no launcher did.
+int run_train(std::vector<std::string> arguments);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,25 @@
+// From a launcher's variables, or --nproc, to the ranks of a command.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/world.h"
+
+namespace lockstep::cli {
+
+struct RankOptions {
+  std::string command;                 // "train"
+  std::vector<std::string> arguments;  // as the user gave them: each rank gets the same
+  std::optional<int64_t> ranks;        // --nproc; nothing: every visible GPU, else one
+  bool use_cpu = false;
+  std::chrono::seconds timeout = std::chrono::seconds(1800);
+};
+
+/// Under a launcher, or alone where one rank is wanted: runs `body` as this rank. Else starts the
+/// ranks, each as this program with the same arguments, and watches them. Returns the exit code.
+int run_ranks(const RankOptions& options, const std::function<int(train::World&)>& body);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,228 @@
+#include "comm/communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::comm {
+namespace {
+
+c10d::ReduceOp to_c10d(Reduce reduce) {
+  switch (reduce) {
+    case Reduce::kSum:
+      return c10d::ReduceOp::SUM;
+    case Reduce::kMax:
+      return c10d::ReduceOp::MAX;
+    case Reduce::kMin:
+      return c10d::ReduceOp::MIN;
+  }
+  return c10d::ReduceOp::SUM;
+}
+
+/// Several works as one.
+class Works : public c10d::Work {
+ public:
+  explicit Works(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}
+  bool wait(std::chrono::milliseconds timeout) override {
+    for (const auto& work : works_) {
+      work->wait(timeout);
+    }
+    return true;
+  }
+
+ private:
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+};
+
+Error peer_lost(const std::string& call, const std::exception& error) {
+  const std::string text = error.what();
+  return Error(
+      ErrorKind::kPeerLost,
+      fmt::format("{} failed: {}", call, text.substr(0, text.find('\n'))),
+      "another rank ended or did not answer: look for the first one that failed");
+}
+
+}  // namespace
+
+void Pending::wait() {
+  const auto work = std::exchange(work_, nullptr);
+  if (work == nullptr) {
+    return;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    work->wait();
+  } catch (const std::exception& error) {
+    throw peer_lost(describe_(), error);
+  }
+  *waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (finish_) {
+    std::exchange(finish_, nullptr)();
+  }
+}
+
+Communicator::Communicator(ProcessGroup group, std::string name)
+    : group_(std::move(group)),
+      name_(std::move(name)),
+      rank_(group_->getRank()),
+      size_(group_->getSize()) {}
+
+Communicator Communicator::alone() {
+  return {};
+}
+
+Pending Communicator::start(
+    std::string_view operation,
+    const Tensor& shape_of,
+    double ring_factor,
+    const std::function<c10::intrusive_ptr<c10d::Work>()>& call) {
+  Pending pending;
+  if (size_ == 1) {
+    return pending;
+  }
+  const int64_t sequence = sequence_++;
+  if (observer_) {
+    const auto bytes = static_cast<int64_t>(shape_of.nbytes());
+    const double sent = ring_factor * static_cast<double>(bytes) * (size_ - 1) / size_;
+    observer_({operation, sequence, bytes, static_cast<int64_t>(sent)});
+  }
+  pending.waited_ = waited_;
+  pending.describe_ = [name = name_,
+                       rank = rank_,
+                       size = size_,
+                       operation = std::string(operation),
+                       sequence,
+                       shape = shape_of.sizes().vec()] {
+    return fmt::format(
+        "rank {} of {}: {} number {} of group {}, shape [{}],",
+        rank,
+        size,
+        operation,
+        sequence,
+        name,
+        fmt::join(shape, ", "));
+  };
+  try {
+    pending.work_ = call();
+  } catch (const std::exception& error) {
+    throw peer_lost(pending.describe_(), error);
+  }
+  return pending;
+}
+
+Pending Communicator::all_reduce(Tensor tensor, Reduce reduce) {
+  return start("all_reduce", tensor, 2.0, [&] {
+    std::vector<Tensor> tensors{tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = to_c10d(reduce);
+    return group_->allreduce(tensors, options);
+  });
+}
+
+Pending Communicator::all_gather(Tensor out, Tensor in) {
+  if (size_ == 1 && out.data_ptr() != in.data_ptr()) {
+    out.view({-1}).copy_(in.view({-1}));
+  }
+  return start("all_gather", out, 1.0, [&] {
+    Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
+    return group_->_allgather_base(flat_out, flat_in);
+  });
+}
+
+Pending Communicator::reduce_scatter(Tensor out, Tensor in, Reduce reduce) {
+  if (size_ == 1 && out.data_ptr() != in.data_ptr()) {
+    out.view({-1}).copy_(in.view({-1}));
+  }
+  return start("reduce_scatter", in, 1.0, [&] {
+    Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = to_c10d(reduce);
+    return group_->_reduce_scatter_base(flat_out, flat_in, options);
+  });
+}
+
+Pending Communicator::broadcast(Tensor tensor, int root) {
+  return start("broadcast", tensor, 1.0, [&] {
+    std::vector<Tensor> tensors{tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return group_->broadcast(tensors, options);
+  });
+}
+
+Pending Communicator::all_to_all(Tensor out, Tensor in) {
+  if (size_ == 1 && out.data_ptr() != in.data_ptr()) {
+    out.view({-1}).copy_(in.view({-1}));
+  }
+  return start("all_to_all", in, 1.0, [&] {
+    std::vector<int64_t> equal;
+    return group_->alltoall_base(out, in, equal, equal);
+  });
+}
+
+Pending Communicator::exchange(std::span<const P2p> transfers) {
+  if (transfers.empty()) {
+    return {};
+  }
+  return start("exchange", transfers.front().tensor, 1.0, [&]() -> c10::intrusive_ptr<c10d::Work> {
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    for (const P2p& transfer : transfers) {
+      std::vector<Tensor> tensors{transfer.tensor};
+      works.push_back(
+          transfer.direction == P2p::Direction::kSend
+              ? group_->send(tensors, transfer.peer, transfer.tag)
+              : group_->recv(tensors, transfer.peer, transfer.tag));
+    }
+    return c10::make_intrusive<Works>(std::move(works));
+  });
+}
+
+void Communicator::barrier() {
+  // An all-reduce, not c10d's barrier: that one may wait on a device that has nothing to do.
+  Tensor one = at::zeros({1}, at::kInt);
+  all_reduce(one).wait();
+}
+
+std::vector<std::string> gather_strings(Communicator& communicator, const std::string& text) {
+  if (communicator.size() == 1) {
+    return {text};
+  }
+  const int64_t ranks = communicator.size();
+  Tensor lengths = at::empty({ranks}, at::kLong);
+  communicator.all_gather(lengths, at::full({1}, static_cast<int64_t>(text.size()), at::kLong))
+      .wait();
+  const int64_t longest = std::max<int64_t>(
+      1, *std::max_element(lengths.data_ptr<int64_t>(), lengths.data_ptr<int64_t>() + ranks));
+  Tensor mine = at::zeros({longest}, at::kByte), all = at::empty({ranks * longest}, at::kByte);
+  std::copy(text.begin(), text.end(), mine.data_ptr<uint8_t>());
+  communicator.all_gather(all, mine).wait();
+  std::vector<std::string> texts;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    const auto* begin = reinterpret_cast<const char*>(all.data_ptr<uint8_t>()) + rank * longest;
+    texts.emplace_back(begin, static_cast<size_t>(lengths.data_ptr<int64_t>()[rank]));
+  }
+  return texts;
+}
+
+std::string broadcast_string(Communicator& communicator, const std::string& text) {
+  return gather_strings(communicator, communicator.rank() == 0 ? text : "").front();
+}
+
+void agree_on_success(Communicator& communicator, const std::string& failure, ErrorKind kind) {
+  const auto failures = gather_strings(communicator, failure);
+  for (size_t rank = 0; rank < failures.size(); ++rank) {
+    if (!failures[rank].empty()) {
+      throw Error(
+          kind,
+          failures.size() == 1 ? failures[rank] : fmt::format("rank {}: {}", rank, failures[rank]));
+    }
+  }
+}
+
+}  // namespace lockstep::comm

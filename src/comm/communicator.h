@@ -1,0 +1,117 @@
+// Eight verbs over a group of ranks. On a group of one, every verb is the identity and nothing is
+// sent.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "base/error.h"
+#include "comm/process_group.h"
+
+namespace lockstep::comm {
+
+using at::Tensor;
+
+enum class Reduce { kSum, kMax, kMin };
+
+/// What an observer is told of each call, before it starts.
+struct Call {
+  std::string_view operation;  // "all_reduce", ...
+  int64_t sequence;            // the how-manieth call of this communicator
+  int64_t bytes;               // of the tensor that the caller gave (the larger of in and out)
+  int64_t bytes_sent;          // from this rank, by a ring: the theory's count
+};
+using Observer = std::function<void(const Call&)>;
+
+/// A collective in flight. wait() blocks until its result is in the tensor (on a GPU: orders the
+/// current stream after it), or throws Error (peer lost) that names rank, operation, sequence
+/// number and shape. A Pending that is dropped without wait() has said nothing of success.
+class [[nodiscard]] Pending {
+ public:
+  Pending() = default;
+  Pending(Pending&&) noexcept = default;
+  Pending& operator=(Pending&&) noexcept = default;
+  void wait();
+  bool in_flight() const { return work_ != nullptr; }
+
+ private:
+  friend class Communicator;
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::function<void()> finish_;           // what is to be done once the work has ended
+  std::function<std::string()> describe_;  // for the error
+  std::shared_ptr<double> waited_;
+};
+
+struct P2p {
+  enum class Direction { kSend, kReceive } direction;
+  Tensor tensor;
+  int peer;
+  int tag = 0;
+};
+
+/// Collectives of one group. Every rank of the group must call the same verbs in the same order,
+/// with tensors of the same shape and type. Tensors must be contiguous, and live until wait(). Not
+/// thread-safe: one thread a rank calls.
+class Communicator {
+ public:
+  explicit Communicator(ProcessGroup group, std::string name = "world");
+  /// The group of one.
+  static Communicator alone();
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::string& name() const { return name_; }
+
+  Pending all_reduce(Tensor tensor, Reduce reduce = Reduce::kSum);
+  /// out: size() times in, in rank order.
+  Pending all_gather(Tensor out, Tensor in);
+  /// in: size() times out.
+  Pending reduce_scatter(Tensor out, Tensor in, Reduce reduce = Reduce::kSum);
+  Pending broadcast(Tensor tensor, int root);
+  /// Part r of `in` goes to rank r; part r of `out` is from rank r. Equal parts along the first
+  /// dim.
+  Pending all_to_all(Tensor out, Tensor in);
+  /// Sends and receives, all at once.
+  Pending exchange(std::span<const P2p> transfers);
+  /// Blocks until every rank has come.
+  void barrier();
+
+  /// Sees every call. One at a time; empty takes it away.
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
+  /// Seconds spent in wait() so far.
+  double seconds_waited() const { return *waited_; }
+  const ProcessGroup& process_group() const { return group_; }
+
+ private:
+  Communicator() = default;
+  Pending start(
+      std::string_view operation,
+      const Tensor& shape_of,
+      double ring_factor,
+      const std::function<c10::intrusive_ptr<c10d::Work>()>& call);
+
+  ProcessGroup group_;
+  std::string name_ = "alone";
+  int rank_ = 0, size_ = 1;
+  int64_t sequence_ = 0;
+  Observer observer_;
+  std::shared_ptr<double> waited_ = std::make_shared<double>(0.0);
+};
+
+/// Every rank's text, on every rank, in rank order. Every rank must call.
+std::vector<std::string> gather_strings(Communicator& communicator, const std::string& text);
+/// Rank 0's text, on every rank.
+std::string broadcast_string(Communicator& communicator, const std::string& text);
+/// Agrees on whether a step that each rank took by itself went well. `failure` is empty where it
+/// did. Where it failed anywhere, every rank throws an Error of `kind` that names the first rank
+/// that failed and its reason.
+void agree_on_success(Communicator& communicator, const std::string& failure, ErrorKind kind);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,71 @@
+// The one file that includes gloo's headers (Debian's libgloo-dev; libtorch holds the code). No
+// gloo type is instantiated here: devices come from c10d's own factory.
+#include "comm/process_group.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::comm {
+namespace {
+
+NcclFactory& nccl_factory() {
+  static NcclFactory factory;
+  return factory;
+}
+
+c10::intrusive_ptr<c10d::Backend> join_gloo(
+    const Store& store, int rank, int size, const GroupOptions& options) {
+  auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
+  if (!options.interface.empty()) {
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(options.interface));
+  } else if (!options.host.empty()) {
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.host));
+  } else {
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+  }
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, gloo);
+}
+
+}  // namespace
+
+void set_nccl_factory(NcclFactory factory) {
+  nccl_factory() = std::move(factory);
+}
+
+ProcessGroup join_group(const Store& store, int rank, int size, const GroupOptions& options) {
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
+  try {
+    group->setBackend(
+        c10::kCPU, c10d::ProcessGroup::BackendType::GLOO, join_gloo(store, rank, size, options));
+    group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+    if (options.device.is_cuda()) {
+      if (!nccl_factory()) {
+        throw Error(
+            ErrorKind::kEnvironment,
+            "NCCL is not there: liblockstep_cuda.so was not loaded",
+            "build with LOCKSTEP_CUDA=1");
+      }
+      group->setBackend(
+          c10::kCUDA,
+          c10d::ProcessGroup::BackendType::NCCL,
+          nccl_factory()(store, rank, size, options));
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    throw Error(
+        ErrorKind::kPeerLost,
+        fmt::format(
+            "rank {} could not meet the other {} ranks: {}",
+            rank,
+            size - 1,
+            text.substr(0, text.find('\n'))),
+        "look at the first rank that failed; check the interface (GLOO_SOCKET_IFNAME)");
+  }
+  return group;
+}
+
+}  // namespace lockstep::comm

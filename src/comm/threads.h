@@ -1,0 +1,17 @@
+// Ranks as threads of this process, each with its own Gloo group over one store in memory: how the
+// tests run several ranks in milliseconds, and how one process drives several devices.
+#pragma once
+
+#include <exception>
+#include <functional>
+
+#include "comm/communicator.h"
+
+namespace lockstep::comm {
+
+/// Runs `body` once as each of `size` ranks and returns when all have ended. The first exception
+/// (by time) that left a body is thrown again; the other ranks then fail in their next collective,
+/// so that none waits for ever.
+void run_ranks(int size, const std::function<void(Communicator&)>& body);
+
+}  // namespace lockstep::comm

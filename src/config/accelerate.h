@@ -1,0 +1,41 @@
+// Accelerate's configuration file, and the parts of TrainingArguments that are of its making (fsdp,
+// fsdp_config, parallelism_config, accelerator_config), as keys of ours.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/problems.h"
+#include "config/value.h"
+
+namespace lockstep::config {
+
+/// Whether a tree has the shape of `accelerate config`'s file.
+bool is_accelerate(const Value& tree);
+
+/// The file's content as a tree of our keys. Every key of the file is mapped, answered with a
+/// warning that says why it does nothing for training (the launcher reads the keys about machines),
+/// or a problem.
+Value accelerate_settings(
+    const Value& file, Problems& problems, std::vector<std::string>& warnings);
+
+/// `fsdp` ("full_shard auto_wrap offload", or true) and `fsdp_config` (a map, or a file's name).
+Value fsdp_settings(
+    const Value& fsdp,
+    const Value& fsdp_config,
+    Problems& problems,
+    std::vector<std::string>& warnings);
+
+/// `parallelism_config`: {dp_replicate_size, dp_shard_size, tp_size, cp_size, sp_size, ...}.
+Value parallelism_settings(
+    const Value& config, Problems& problems, std::vector<std::string>& warnings);
+
+/// `accelerator_config`: nothing in it is mapped; split_batches=true is a problem.
+void check_accelerator_config(
+    const Value& config, Problems& problems, std::vector<std::string>& warnings);
+
+/// A map that may be given as a text of JSON, or as the name of a file. Null stays null.
+Value map_or_file(const Value& value, const std::string& key, Problems& problems);
+
+}  // namespace lockstep::config

@@ -1,0 +1,13 @@
+// Where tokenized data goes, where the user does not say.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace lockstep::config {
+
+/// data.cache_dir where it is given, else lockstep/data below XDG_CACHE_HOME or ~/.cache, else
+/// below /tmp.
+std::filesystem::path cache_folder(const std::string& cache_dir);
+
+}  // namespace lockstep::config

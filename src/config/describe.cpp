@@ -1,0 +1,158 @@
+// --help and the JSON schema.
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "config/command_line.h"
+#include "config/print.h"
+#include "config/scalar.h"
+#include "config/schema.h"
+
+namespace lockstep::config {
+namespace {
+
+constexpr size_t kWidth = 100;
+
+/// Breaks a text into lines that begin at column `indent`; the first follows what is written
+/// already.
+std::string wrapped(const std::string& text, size_t indent) {
+  std::string result;
+  size_t column = indent;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const size_t size = end - at;
+    if (column > indent && column + 1 + size > kWidth) {
+      result += fmt::format("\n{:{}}", "", indent);
+      column = indent;
+    } else if (column > indent) {
+      result += ' ';
+      ++column;
+    }
+    result += text.substr(at, size);
+    column += size;
+    at = end + 1;
+  }
+  return result;
+}
+
+std::string entry(const std::string& name, const std::string& text) {
+  constexpr size_t kIndent = 38;
+  std::string line = fmt::format("  {}", name);
+  if (line.size() < kIndent - 1) {
+    line.resize(kIndent, ' ');
+  } else {
+    line += fmt::format("\n{:{}}", "", kIndent);
+  }
+  return line + wrapped(text, kIndent) + "\n";
+}
+
+std::string default_text(const Key& key) {
+  if (key.default_value.is_null()) {
+    return "null";
+  }
+  return key.default_value.is_scalar() && key.default_value.text.empty()
+             ? "empty"
+             : to_text(key.default_value);
+}
+
+nlohmann::ordered_json schema_of(const Key& key) {
+  using json = nlohmann::ordered_json;
+  json schema;
+  const auto type = [&](const char* name) {
+    return key.optional ? json::array({name, "null"}) : json(name);
+  };
+  switch (key.type) {
+    case Key::Type::kSection:
+      schema["type"] = "object";
+      schema["additionalProperties"] = false;
+      break;
+    case Key::Type::kBool:
+      schema["type"] = type("boolean");
+      break;
+    case Key::Type::kInteger:
+      schema["type"] = type("integer");
+      break;
+    case Key::Type::kNumber:
+      schema["type"] = type("number");
+      break;
+    case Key::Type::kText:
+      schema["type"] = type("string");
+      break;
+    case Key::Type::kList:
+      schema["type"] = json::array({"array", "string"});
+      schema["items"] = {{"type", "string"}};
+      break;
+  }
+  if (!key.choices.empty()) {
+    schema["enum"] = key.choices;
+    if (key.optional) {
+      schema["enum"].push_back(nullptr);
+    }
+  }
+  schema["description"] = key.help;
+  if (key.type != Key::Type::kSection) {
+    schema["default"] = nlohmann::ordered_json::parse(to_json_text(key.default_value));
+  }
+  return schema;
+}
+
+}  // namespace
+
+std::string help(const ResolveOptions& options) {
+  std::string text = fmt::format(
+      "lockstep {} [-c file.yaml] [key=value | --key value]...\n\n"
+      "Keys of training may be written without their section: learning_rate=1e-4, "
+      "--learning_rate 1e-4.\n",
+      options.command);
+  text += "\nFlags\n";
+  for (const Flag& flag : options.flags) {
+    const char* value = flag.kind == Flag::Kind::kSwitch ? "" : " VALUE";
+    const std::string meaning =
+        flag.key.empty() ? flag.help : fmt::format("{} (the key {})", flag.help, flag.key);
+    text += entry("--" + flag_name(flag.name) + value, meaning);
+  }
+  text +=
+      entry("-c, --config FILE", "The configuration, YAML or JSON; it may have a defaults list");
+  text += entry("--config-path DIR", "The folder of a configuration tree (conf)");
+  text += entry("--config-name NAME", "The file of the tree to begin with (config)");
+  text += entry("--config-dir DIR", "One more folder with configuration groups");
+  text += entry("--config_file FILE", "A configuration of accelerate, below the others");
+  text += entry("--allow-unknown-config", "Warn of keys that are not known, and leave them out");
+  text += entry("-h, --help", "This text");
+  for (const Key& key : all_keys()) {
+    if (key.type == Key::Type::kSection) {
+      text += fmt::format("\n{}: {}\n", key.name, key.help);
+    } else {
+      text += entry(
+          key.name,
+          fmt::format(
+              "{}. {}{}; default {}",
+              key.help,
+              type_text(key),
+              key.optional ? " or null" : "",
+              default_text(key)));
+    }
+  }
+  return text;
+}
+
+std::string json_schema() {
+  using json = nlohmann::ordered_json;
+  json root = {
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"title", "Lockstep configuration"},
+      {"type", "object"},
+      {"properties", json::object()}};
+  for (const Key& key : all_keys()) {
+    json* parent = &root;
+    const Path path = split_path(key.name);
+    for (size_t i = 0; i + 1 < path.size(); ++i) {
+      parent = &(*parent)["properties"][path[i]];
+    }
+    (*parent)["properties"][path.back()] = schema_of(key);
+  }
+  return root.dump(2) + "\n";
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,141 @@
+#include "config/effects.h"
+
+#include <algorithm>
+
+#include "base/format.h"
+#include "config/schema.h"
+
+namespace lockstep::config {
+namespace {
+
+constexpr NotBuiltYet kNotBuiltYet[] = {
+    {"training.auto_find_batch_size",
+     "",
+     "give a smaller per_device_train_batch_size and more gradient_accumulation_steps"},
+    {"training.average_tokens_across_devices",
+     "",
+     "the loss is always divided by the target tokens of all ranks: leave it true"},
+    {"training.fp16", "", "use training.bf16=true"},
+    {"training.fp16_full_eval", "", "evaluation runs in the type of training"},
+    {"training.label_smoothing_factor", "", "leave it 0"},
+    {"training.neftune_noise_alpha", "", "leave it null"},
+    {"training.optim",
+     "adamw_bnb_8bit|adamw_8bit|paged_adamw_8bit|lion_32bit|sgd|adafactor",
+     "use adamw_torch_fused"},
+    {"training.train_sampling_strategy", "group_by_length", "use random or sequential"},
+    {"parallel.tensor", "", "leave it 1"},
+    {"parallel.pipeline", "", "leave it 1"},
+    {"parallel.context", "", "leave it 1"},
+    {"parallel.sequence_parallel", "", "leave it false"},
+    {"parallel.zero_stage", "", "leave it 0"},
+    {"parallel.recompute",
+     "",
+     "leave it none, and gradient_checkpointing false; a smaller "
+     "per_device_train_batch_size needs less memory too"},
+    {"parallel.offload_optimizer.device", "", "leave it none"},
+    {"parallel.offload_param.device", "", "leave it none"},
+};
+
+bool is_listed(std::string_view values, const std::string& text) {
+  while (!values.empty()) {
+    const size_t bar = std::min(values.find('|'), values.size());
+    if (values.substr(0, bar) == text) {
+      return true;
+    }
+    values.remove_prefix(std::min(bar + 1, values.size()));
+  }
+  return false;
+}
+
+Origin origin_of(const Origins& origins, const std::string& key) {
+  const auto found = origins.find(key);
+  return found == origins.end() ? Origin{} : found->second;
+}
+
+}  // namespace
+
+std::span<const NotBuiltYet> not_built_yet() {
+  return kNotBuiltYet;
+}
+
+void check_built(const Config& config, const Origins& origins, Problems& problems) {
+  const Value values = to_value(config);
+  for (const NotBuiltYet& entry : kNotBuiltYet) {
+    const std::string key(entry.key);
+    const Value* value = values.find(split_path(key));
+    const bool refused = entry.values.empty()
+                             ? to_text(*value) != to_text(find_key(key)->default_value)
+                             : is_listed(entry.values, value->text);
+    if (refused) {
+      problems.add(
+          key,
+          origin_of(origins, key),
+          fmt::format("{} is not supported yet", value->is_null() ? "null" : value->text),
+          std::string(entry.remedy));
+    }
+  }
+}
+
+void warn_of_idle_keys(
+    const Config& config, const Origins& origins, std::vector<std::string>& warnings) {
+  const Value values = to_value(config);
+  const auto warn = [&](const char* key, bool idle, const char* reason) {
+    // A default that is written out, as in the config.yaml of a run, asks for nothing.
+    const bool asked =
+        to_text(*values.find(split_path(key))) != to_text(find_key(key)->default_value);
+    if (idle && asked && origins.count(key) != 0) {
+      warnings.push_back(
+          fmt::format("{} ({}) does nothing: {}", key, describe(origins.at(key)), reason));
+    }
+  };
+  const TrainingSection& training = config.training;
+  const ParallelSection& parallel = config.parallel;
+  const bool no_pipeline = parallel.pipeline == 1;
+  warn("parallel.schedule", no_pipeline, "there is no pipeline");
+  warn("parallel.virtual_stages", no_pipeline, "there is no pipeline");
+  warn("parallel.split", no_pipeline, "there is no pipeline");
+  warn("parallel.prefetch_units", parallel.zero_stage < 3, "it is of zero_stage=3");
+  warn(
+      "parallel.offload_optimizer.path",
+      parallel.offload_optimizer.device != "nvme",
+      "it is of device=nvme");
+  warn(
+      "parallel.offload_param.path",
+      parallel.offload_param.device != "nvme",
+      "it is of device=nvme");
+  warn(
+      "training.warmup_steps",
+      training.lr_scheduler_type == "constant" && training.warmup_steps > 0,
+      "lr_scheduler_type=constant has no warm-up (constant_with_warmup has)");
+  warn(
+      "training.num_train_epochs",
+      training.max_steps > 0,
+      "max_steps is given, and takes its place");
+  warn(
+      "training.eval_steps",
+      training.eval_strategy != "steps" && training.eval_steps.has_value(),
+      "eval_strategy is not steps");
+  warn(
+      "training.bf16_full_eval",
+      training.bf16_full_eval && training.bf16,
+      "evaluation runs in the type of training, which is bfloat16 already");
+  const bool reports = std::any_of(
+      training.report_to.begin(), training.report_to.end(), [](const std::string& tracker) {
+        return tracker != "none" && tracker != "all";
+      });
+  warn(
+      "training.report_to",
+      reports,
+      "there are no reporters yet; metrics go to metrics.jsonl in output_dir");
+  warn(
+      "training.dataloader_num_workers",
+      training.dataloader_num_workers > 1,
+      "one thread reads ahead, and the data are tokenized already");
+  warn("training.ddp_backend", true, "ranks talk through nccl on GPUs and through gloo on CPUs");
+  warn(
+      "training.run_name",
+      training.run_name.has_value(),
+      "it is the run's name for the trackers of report_to, and there are none yet");
+}
+
+}  // namespace lockstep::config

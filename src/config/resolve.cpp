@@ -1,0 +1,325 @@
+#include "config/resolve.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/nearest.h"
+#include "config/accelerate.h"
+#include "config/bind.h"
+#include "config/command_line.h"
+#include "config/compose.h"
+#include "config/deepspeed.h"
+#include "config/effects.h"
+#include "config/interpolate.h"
+#include "config/known_names.h"
+#include "config/layers.h"
+#include "config/scalar.h"
+#include "config/schema.h"
+#include "config/settings.h"
+#include "config/validate.h"
+#include "config/yaml.h"
+
+namespace lockstep::config {
+namespace {
+
+std::optional<std::string> process_environment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+class Resolver {
+ public:
+  explicit Resolver(const ResolveOptions& options)
+      : options_(options),
+        environment_(options.environment ? options.environment : process_environment) {}
+
+  Resolution run(const std::vector<std::string>& arguments) {
+    line_ = read_command_line(arguments, options_, problems_);
+    result_.flags = line_.flags;
+    result_.help = line_.help;
+    if (line_.help) {
+      return std::move(result_);
+    }
+    layers();
+    // A key that is not there makes what follows from it wrong too: but all that is wrong by itself
+    // is told at once.
+    interpolate();
+    ranks_ = find_ranks();
+    read_other_formats();
+    answer_known_names(tree_, problems_, result_.warnings);
+    drop_unknown();
+    bind_config(tree_, result_.config, result_.origins, problems_);
+    settle(result_.config, result_.origins, problems_);
+    check_built(result_.config, result_.origins, problems_);
+    validate(result_.config, result_.origins, ranks_, problems_, result_.warnings);
+    check_required();
+    problems_.throw_if_any();
+    warn_of_idle_keys(result_.config, result_.origins, result_.warnings);
+    return std::move(result_);
+  }
+
+ private:
+  void layers() {
+    tree_ = to_value(Config{});
+    try {
+      if (!line_.accelerate_file.empty()) {
+        const Value file = read_config_file(line_.accelerate_file);
+        merge(tree_, accelerate_settings(file, problems_, result_.warnings));
+      }
+      Composition composition =
+          compose({.file = line_.file, .folders = line_.folders}, std::move(line_.overrides));
+      rename_older_names(composition.tree, problems_);
+      if (is_accelerate(composition.tree)) {
+        composition.tree = accelerate_settings(composition.tree, problems_, result_.warnings);
+      }
+      merge(tree_, std::move(composition.tree));
+      choices_ = std::move(composition.choices);
+      line_.overrides = std::move(composition.overrides);
+      result_.warnings.insert(
+          result_.warnings.end(), composition.warnings.begin(), composition.warnings.end());
+    } catch (const Error& error) {
+      // Without its files the rest of a configuration cannot be judged.
+      problems_.add(error);
+      problems_.throw_if_any();
+    }
+    int64_t order = kCommandLineOrder;
+    for (const Override& override : line_.overrides) {
+      apply_override(tree_, override, ++order, problems_);
+    }
+    lift_short_names(tree_, problems_);
+  }
+
+  RunFacts facts() const {
+    RunFacts facts;
+    std::error_code ignored;
+    facts.hydra["runtime.cwd"] = std::filesystem::current_path(ignored).string();
+    facts.hydra["job.name"] = options_.command;
+    facts.hydra["job.config_name"] = line_.file.stem().string();
+    for (const auto& [group, option] : choices_) {
+      facts.hydra["runtime.choices." + group] = option;
+    }
+    // Workers get the launcher's time, so that all ranks make the same names.
+    const auto started = environment_("LOCKSTEP_STARTED");
+    facts.now =
+        started ? to_integer(*started).value_or(0) : static_cast<int64_t>(std::time(nullptr));
+    return facts;
+  }
+
+  /// Resolves every ${...} of the sections in place.
+  void interpolate() {
+    const Value source = tree_;
+    Interpolator interpolator(source, environment_, facts());
+    for (Entry& entry : tree_.entries) {
+      if (is_section(entry.name)) {
+        interpolate(entry.value, {entry.name}, interpolator);
+      }
+    }
+    referenced_ = interpolator.referenced();
+    referenced_.merge(referenced_names(source));
+    expand_texts(tree_, "");
+  }
+
+  /// Takes a value out of `training`; null where there is none.
+  Value take(const char* name) {
+    Value* training = tree_.find("training");
+    const Value* found = training == nullptr ? nullptr : training->find(name);
+    Value value = found == nullptr ? Value::null() : *found;
+    if (found != nullptr) {
+      training->erase(name);
+    }
+    return value;
+  }
+
+  /// The values of `training` that are other programs' configurations.
+  void read_other_formats() {
+    auto& warnings = result_.warnings;
+    const Value fsdp = take("fsdp"), fsdp_config = take("fsdp_config");
+    fill(tree_, fsdp_settings(fsdp, fsdp_config, problems_, warnings), problems_);
+    const Value parallelism = take("parallelism_config");
+    fill(tree_, parallelism_settings(parallelism, problems_, warnings), problems_);
+    check_accelerator_config(take("accelerator_config"), problems_, warnings);
+    const Value file = read_deepspeed(take("deepspeed"), problems_);
+    const DeepspeedContext context{tree_, ranks_, line_.allow_unknown, problems_, warnings};
+    fill(tree_, deepspeed_settings(file, context), problems_);
+  }
+
+  void interpolate(Value& value, const Path& path, Interpolator& interpolator) {
+    if (value.is_map()) {
+      for (Entry& entry : value.entries) {
+        Path inner = path;
+        inner.push_back(entry.name);
+        interpolate(entry.value, inner, interpolator);
+      }
+      return;
+    }
+    if (value.is_scalar() && !value.quoted && value.text == "???") {
+      problems_.add(join(path), value.origin, "it must be given a value", join(path) + "=...");
+      value = Value::null();
+      return;
+    }
+    try {
+      value = interpolator.resolve(value, path);
+    } catch (const Error& error) {
+      problems_.add(join(path), {}, error.message(), error.remedy());
+      value = Value::null();
+    }
+  }
+
+  /// A map that was given as a text, as flags do: --lr_scheduler_kwargs '{"num_cycles": 2}'.
+  void expand_texts(Value& tree, const std::string& prefix) {
+    for (Entry& entry : tree.entries) {
+      const std::string key = prefix + entry.name;
+      const Key* known = find_key(key);
+      if (known == nullptr || known->type != Key::Type::kSection) {
+        continue;
+      }
+      Value& value = entry.value;
+      if (value.is_map()) {
+        expand_texts(value, key + ".");
+      } else if (value.is_scalar() && value.text.starts_with('{')) {
+        const Origin origin = value.origin;
+        try {
+          value = value.text.find('"') == std::string::npos
+                      ? parse_override_value(value.text, key)
+                      : parse_json_with_comments(value.text, key);
+        } catch (const Error& error) {
+          problems_.add(key, origin, error.message(), error.remedy());
+          value = Value::null();
+        }
+        set_origin(value, origin);
+      }
+    }
+  }
+
+  /// Top-level names that are neither sections nor variables.
+  void drop_unknown() {
+    for (const Entry& entry : tree_.entries) {
+      if (is_section(entry.name) || referenced_.count(entry.name) != 0) {
+        continue;
+      }
+      const std::string place = describe(entry.value.origin);
+      if (entry.name == "hydra") {
+        if (entry.value.entries.size() > (entry.value.find("searchpath") == nullptr ? 0U : 1U)) {
+          result_.warnings.push_back(fmt::format(
+              "hydra ({}) does nothing here: everything is written to training.output_dir", place));
+        }
+      } else if (line_.allow_unknown) {
+        result_.warnings.push_back(fmt::format(
+            "{} ({}) does nothing: {}", entry.name, place, why_unknown(entry.name).first));
+      } else {
+        const auto [what, remedy] = why_unknown(entry.name);
+        problems_.add(entry.name, entry.value.origin, what, remedy);
+      }
+    }
+    if (line_.allow_unknown) {
+      drop_unknown_below(tree_, "");
+    }
+  }
+
+  /// What to tell of a top-level name, and the remedy.
+  static std::pair<std::string, std::string> why_unknown(const std::string& name) {
+    if (name == "lora" || name == "quantization") {
+      return {"it is not supported yet", "leave it out"};
+    }
+    if (name == "zero_optimization" || name.starts_with("train_micro_batch_size")) {
+      return {"it is a key of DeepSpeed's", "give DeepSpeed's file as --deepspeed FILE"};
+    }
+    std::vector<std::string> names = key_names();
+    for (const Key& key : all_keys()) {
+      names.push_back(key.name);
+    }
+    return {
+        "there is no such key." + did_you_mean(name, names),
+        "a variable must be referred to by a ${...}; --allow-unknown-config leaves out what is not "
+        "known"};
+  }
+
+  void drop_unknown_below(Value& tree, const std::string& prefix) {
+    std::erase_if(tree.entries, [&](Entry& entry) {
+      const std::string key = prefix + entry.name;
+      const Key* known = find_key(key);
+      if (known != nullptr && known->type == Key::Type::kSection) {
+        drop_unknown_below(entry.value, key + ".");
+      }
+      if (known == nullptr && !prefix.empty()) {
+        result_.warnings.push_back(fmt::format(
+            "{} ({}) does nothing: there is no such key", key, describe(entry.value.origin)));
+        return true;
+      }
+      return false;
+    });
+  }
+
+  /// The number of ranks, where something tells it.
+  std::optional<int64_t> find_ranks() {
+    if (options_.ranks) {
+      return options_.ranks;
+    }
+    if (const auto size = environment_("WORLD_SIZE")) {
+      const auto ranks = to_integer(*size);
+      if (!ranks || *ranks < 1) {
+        problems_.add(
+            "WORLD_SIZE",
+            {.source = Origin::Source::kEnvironment, .place = "WORLD_SIZE"},
+            fmt::format("'{}' is no number of ranks", *size));
+        return std::nullopt;
+      }
+      return ranks;
+    }
+    const auto nproc = line_.flags.find("nproc");
+    return nproc == line_.flags.end() ? std::nullopt : to_integer(nproc->second.back());
+  }
+
+  void check_required() {
+    const Value values = to_value(result_.config);
+    for (const std::string& key : options_.required) {
+      const Value* value = values.find(split_path(key));
+      const bool empty = value == nullptr || value->is_null() ||
+                         (value->is_scalar() && value->text.empty()) ||
+                         (value->is_list() && value->items.empty());
+      if (empty) {
+        problems_.add(key, {}, "it must be given", fmt::format("{}=...", key));
+      }
+    }
+  }
+
+  const ResolveOptions& options_;
+  Environment environment_;
+  CommandLine line_;
+  Problems problems_;
+  Resolution result_;
+  Value tree_;
+  std::map<std::string, std::string> choices_;
+  std::set<std::string> referenced_;
+  std::optional<int64_t> ranks_;
+};
+
+}  // namespace
+
+std::optional<std::string> Resolution::value(const std::string& flag) const {
+  const auto found = flags.find(flag);
+  return found == flags.end() ? std::nullopt : std::optional(found->second.back());
+}
+
+std::optional<int64_t> Resolution::integer(const std::string& flag, int64_t least) const {
+  const auto text = value(flag);
+  if (!text) {
+    return std::nullopt;
+  }
+  const auto number = to_integer(*text);
+  if (!number || *number < least) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--{} {}: an integer of at least {} is expected", flag, *text, least));
+  }
+  return number;
+}
+
+Resolution resolve(const std::vector<std::string>& arguments, const ResolveOptions& options) {
+  return Resolver(options).run(arguments);
+}
+
+}  // namespace lockstep::config

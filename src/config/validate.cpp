@@ -1,0 +1,221 @@
+#include "config/validate.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/nearest.h"
+#include "config/checker.h"
+#include "config/resolve.h"
+#include "config/scalar.h"
+
+namespace lockstep::config {
+namespace {
+
+void validate_model(const Config& config, Checker& check) {
+  const ModelSection& model = config.model;
+  if (!model.path.empty() && !model.preset.empty()) {
+    check.fail(
+        "model.preset",
+        fmt::format("{} is given, and model.path {} too", model.preset, model.path),
+        "give one of them");
+  }
+}
+
+void validate_data(const Config& config, Checker& check) {
+  const DataSection& data = config.data;
+  check.require(
+      data.sequence_length == 0 || (data.sequence_length >= 2 && data.sequence_length <= 1 << 26),
+      "data.sequence_length",
+      "0 or from 2 to 67108864");
+  const auto is_share = [](double share) { return share >= 0 && share < 1; };
+  check.require(
+      is_share(data.validation_fraction), "data.validation_fraction", "from 0 to below 1");
+  check.require(is_share(data.test_fraction), "data.test_fraction", "from 0 to below 1");
+  if (data.validation_fraction + data.test_fraction >= 1) {
+    check.fail(
+        "data.validation_fraction",
+        fmt::format(
+            "{} and data.test_fraction {} leave nothing to train on",
+            data.validation_fraction,
+            data.test_fraction),
+        "their sum must be below 1");
+  }
+  for (const auto& [key, files] :
+       {std::pair{"data.train", &data.train},
+        {"data.validation", &data.validation},
+        {"data.test", &data.test}}) {
+    if (std::any_of(files->begin(), files->end(), [](const auto& file) { return file.empty(); })) {
+      check.fail(key, "a file's name is empty");
+    }
+  }
+}
+
+bool is_split(const std::string& split, int64_t stages) {
+  if (split == "auto" || split == "parameters") {
+    return true;
+  }
+  int64_t parts = 0;
+  for (size_t at = 0; at <= split.size();) {
+    const size_t comma = std::min(split.find(',', at), split.size());
+    const auto layers = to_integer(split.substr(at, comma - at));
+    if (!layers || *layers < 0) {
+      return false;
+    }
+    ++parts;
+    at = comma + 1;
+  }
+  return parts % stages == 0;
+}
+
+void validate_parallel(
+    const Config& config, std::optional<int64_t> ranks, Checker& check, Problems& problems) {
+  const ParallelSection& parallel = config.parallel;
+  check.require(parallel.data.value_or(1) >= 1, "parallel.data", "at least 1");
+  check.require(parallel.tensor >= 1, "parallel.tensor", "at least 1");
+  check.require(parallel.pipeline >= 1, "parallel.pipeline", "at least 1");
+  check.require(parallel.context >= 1, "parallel.context", "at least 1");
+  check.require(
+      parallel.zero_stage >= 0 && parallel.zero_stage <= 3, "parallel.zero_stage", "0, 1, 2 or 3");
+  check.require(parallel.virtual_stages >= 1, "parallel.virtual_stages", "at least 1");
+  check.require(parallel.prefetch_units >= 0, "parallel.prefetch_units", "at least 0");
+  const bool sizes = parallel.data.value_or(1) >= 1 && parallel.tensor >= 1 &&
+                     parallel.pipeline >= 1 && parallel.context >= 1;
+  if (ranks && sizes) {
+    try {
+      data_parallel_ranks(parallel, *ranks);
+    } catch (const Error& error) {
+      problems.add(error);
+    }
+  }
+  if (sizes && !is_split(parallel.split, parallel.pipeline)) {
+    check.fail(
+        "parallel.split",
+        fmt::format("'{}' is no split into {} stages", parallel.split, parallel.pipeline),
+        "write auto, parameters, or the layers of each stage: 3,4,4,1");
+  }
+  for (const char* kind : {"parallel.offload_optimizer", "parallel.offload_param"}) {
+    const OffloadSection& offload = std::string_view(kind).ends_with("param")
+                                        ? parallel.offload_param
+                                        : parallel.offload_optimizer;
+    if (offload.device == "nvme" && offload.path.empty()) {
+      check.fail(std::string(kind) + ".path", "device=nvme needs a folder", "give its path");
+    }
+  }
+  if (parallel.offload_param.device != "none" && parallel.zero_stage != 3) {
+    check.fail(
+        "parallel.offload_param.device",
+        fmt::format("parameters are offloaded with zero_stage=3, not {}", parallel.zero_stage),
+        "set parallel.zero_stage=3, or use parallel.offload_optimizer");
+  }
+  const std::vector<std::string> schedules = {
+      "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"};
+  const bool is_file = parallel.schedule.find_first_of("./") != std::string::npos;
+  if (!is_file &&
+      std::find(schedules.begin(), schedules.end(), parallel.schedule) == schedules.end()) {
+    check.fail(
+        "parallel.schedule",
+        fmt::format(
+            "'{}' is none of {}, and no file.{}",
+            parallel.schedule,
+            fmt::join(schedules, ", "),
+            did_you_mean(parallel.schedule, schedules)));
+  }
+}
+
+}  // namespace
+
+void settle(Config& config, Origins& origins, Problems& problems) {
+  TrainingSection& training = config.training;
+  if (auto& resume = training.resume_from_checkpoint) {
+    const auto word = to_bool(*resume);
+    if (resume->empty() || (word && !*word)) {
+      resume.reset();
+    } else if (word && *resume != "1") {
+      resume = "true";
+    }
+  }
+  const char* checkpointing = "training.gradient_checkpointing";
+  const char* recompute = "parallel.recompute";
+  const auto derive = [&](const char* key, const char* from) {
+    origins[key] = {
+        .source = Origin::Source::kDerived,
+        .place = fmt::format("{} ({})", from, describe(origins.at(from)))};
+  };
+  const bool wanted = training.gradient_checkpointing;
+  const bool recomputes = config.parallel.recompute != "none";
+  if (origins.count(checkpointing) == 0) {
+    if (recomputes) {
+      training.gradient_checkpointing = true;
+      derive(checkpointing, recompute);
+    }
+  } else if (origins.count(recompute) == 0) {
+    if (wanted) {
+      config.parallel.recompute = "full";
+      derive(recompute, checkpointing);
+    }
+  } else if (wanted != recomputes) {
+    problems.add(
+        checkpointing,
+        origins.at(checkpointing),
+        fmt::format(
+            "{} says otherwise than {}={} ({})",
+            wanted,
+            recompute,
+            config.parallel.recompute,
+            describe(origins.at(recompute))),
+        "they are one setting: gradient_checkpointing=true is recompute=full; give one of them");
+  }
+}
+
+void validate(
+    const Config& config,
+    const Origins& origins,
+    std::optional<int64_t> ranks,
+    Problems& problems,
+    std::vector<std::string>& warnings) {
+  Checker check(config, origins, problems);
+  validate_model(config, check);
+  validate_data(config, check);
+  validate_training(config, check, warnings);
+  validate_parallel(config, ranks, check, problems);
+  if (config.monitor.peak_tflops) {
+    check.require(*config.monitor.peak_tflops > 0, "monitor.peak_tflops", "above 0");
+  }
+}
+
+int64_t data_parallel_ranks(const ParallelSection& parallel, int64_t ranks) {
+  const int64_t shared = parallel.pipeline * parallel.context * parallel.tensor;
+  const int64_t data = parallel.data.value_or(shared > 0 ? ranks / shared : 0);
+  if (shared > 0 && data > 0 && data * shared == ranks) {
+    return data;
+  }
+  const std::string product = fmt::format(
+      "parallel: pipeline {} x context {} x tensor {}",
+      parallel.pipeline,
+      parallel.context,
+      parallel.tensor);
+  if (parallel.data && shared > 0 && ranks % shared == 0) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} x data {} is {} ranks, and there are {}",
+            product,
+            *parallel.data,
+            *parallel.data * shared,
+            ranks),
+        fmt::format("set parallel.data={} or leave it out", ranks / shared));
+  }
+  std::string fitting;
+  for (int64_t size = 1; size <= ranks && ranks <= 1 << 20; ++size) {
+    if (ranks % size == 0) {
+      fitting += (fitting.empty() ? "" : ", ") + std::to_string(size);
+    }
+  }
+  throw Error(
+      ErrorKind::kConfig,
+      fmt::format("{} is {} ranks, which does not divide the {} there are", product, shared, ranks),
+      fmt::format("their product must be one of {}", fitting));
+}
+
+}  // namespace lockstep::config

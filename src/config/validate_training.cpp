@@ -1,0 +1,259 @@
+#include <algorithm>
+#include <map>
+
+#include "base/format.h"
+#include "base/nearest.h"
+#include "config/checker.h"
+#include "config/validate.h"
+
+namespace lockstep::config {
+namespace {
+
+bool is_whole(double value) {
+  return std::floor(value) == value;
+}
+
+/// A number of steps (whole, at least 1) or a share of all steps (between 0 and 1).
+bool is_interval(double value) {
+  return std::isfinite(value) && value > 0 && value < 1e15 && (value < 1 || is_whole(value));
+}
+
+void validate_numbers(const TrainingSection& training, Checker& check) {
+  const auto finite_from_0 = [](double value) { return std::isfinite(value) && value >= 0; };
+  const auto is_share = [](double value) { return value >= 0 && value < 1; };
+  const auto at_least = [&](int64_t value, int64_t least, const char* key) {
+    check.require(value >= least, key, fmt::format("at least {}", least));
+  };
+  at_least(training.per_device_train_batch_size, 1, "training.per_device_train_batch_size");
+  at_least(training.per_device_eval_batch_size, 1, "training.per_device_eval_batch_size");
+  at_least(training.gradient_accumulation_steps, 1, "training.gradient_accumulation_steps");
+  at_least(training.dataloader_num_workers, 0, "training.dataloader_num_workers");
+  at_least(
+      training.dataloader_prefetch_factor.value_or(1), 1, "training.dataloader_prefetch_factor");
+  at_least(training.save_total_limit.value_or(1), 1, "training.save_total_limit");
+  at_least(training.ddp_timeout, 1, "training.ddp_timeout");
+  check.require(
+      training.max_steps > 0 ||
+          (std::isfinite(training.num_train_epochs) && training.num_train_epochs > 0),
+      "training.num_train_epochs",
+      "above 0");
+  check.require(finite_from_0(training.learning_rate), "training.learning_rate", "at least 0");
+  check.require(finite_from_0(training.weight_decay), "training.weight_decay", "at least 0");
+  check.require(is_share(training.adam_beta1), "training.adam_beta1", "from 0 to below 1");
+  check.require(is_share(training.adam_beta2), "training.adam_beta2", "from 0 to below 1");
+  check.require(
+      std::isfinite(training.adam_epsilon) && training.adam_epsilon > 0,
+      "training.adam_epsilon",
+      "above 0");
+  check.require(finite_from_0(training.max_grad_norm), "training.max_grad_norm", "at least 0");
+  check.require(
+      training.label_smoothing_factor >= 0 && training.label_smoothing_factor < 1,
+      "training.label_smoothing_factor",
+      "from 0 to below 1");
+  check.require(
+      std::isfinite(training.ddp_bucket_cap_mb) && training.ddp_bucket_cap_mb > 0,
+      "training.ddp_bucket_cap_mb",
+      "above 0");
+  const char* interval = "a whole number of steps, or a share of all steps between 0 and 1";
+  check.require(is_interval(training.logging_steps), "training.logging_steps", interval);
+  check.require(is_interval(training.save_steps), "training.save_steps", interval);
+  check.require(is_interval(training.eval_steps.value_or(1)), "training.eval_steps", interval);
+  check.require(
+      training.warmup_steps == 0 || is_interval(training.warmup_steps),
+      "training.warmup_steps",
+      interval);
+  check.require(finite_from_0(training.eval_delay), "training.eval_delay", "at least 0");
+}
+
+void validate_precision(const TrainingSection& training, Checker& check) {
+  if (training.bf16 && training.fp16) {
+    check.fail("training.fp16", "bf16 is given too", "give one of them");
+  }
+  if (training.bf16_full_eval && training.fp16_full_eval) {
+    check.fail("training.fp16_full_eval", "bf16_full_eval is given too", "give one of them");
+  }
+  if (training.bf16_full_eval && !training.bf16) {
+    check.fail(
+        "training.bf16_full_eval",
+        "evaluation runs in the type of training, which is float32",
+        "set training.bf16=true, or leave this false");
+  }
+}
+
+void validate_evaluation(const Config& config, Checker& check) {
+  const TrainingSection& training = config.training;
+  const bool has_data = !config.data.validation.empty() || config.data.validation_fraction > 0;
+  const bool evaluates = training.eval_strategy != "no";
+  const char* remedy = "give data.validation=FILE, or data.validation_fraction=0.05";
+  if (evaluates && !has_data) {
+    check.fail("training.eval_strategy", "there is nothing to evaluate on", remedy);
+  } else if ((training.do_eval || training.eval_on_start) && !has_data) {
+    check.fail(
+        training.do_eval ? "training.do_eval" : "training.eval_on_start",
+        "there is nothing to evaluate on",
+        remedy);
+  }
+  if (training.do_predict && config.data.test.empty() && config.data.test_fraction == 0) {
+    check.fail(
+        "training.do_predict",
+        "there is nothing to test on",
+        "give data.test=FILE, or data.test_fraction=0.05");
+  }
+  if (training.save_strategy == "best" && !evaluates) {
+    check.fail(
+        "training.save_strategy",
+        "the best checkpoint is known from evaluations, and there are none",
+        "set training.eval_strategy=steps");
+  }
+  if (!training.load_best_model_at_end) {
+    return;
+  }
+  const std::string key = "training.load_best_model_at_end";
+  if (!evaluates) {
+    check.fail(
+        key,
+        "the best checkpoint is known from evaluations, and there are none",
+        "set training.eval_strategy to that of saving");
+  } else if (training.save_strategy != "best" && training.save_strategy != training.eval_strategy) {
+    check.fail(
+        key,
+        fmt::format(
+            "save_strategy {} is not eval_strategy {}",
+            training.save_strategy,
+            training.eval_strategy),
+        "make them the same, or set training.save_strategy=best");
+  } else if (training.save_strategy == "steps") {
+    const double each = training.eval_steps.value_or(training.logging_steps);
+    const double times = training.save_steps / each;
+    if ((training.save_steps < 1) != (each < 1) || std::abs(times - std::round(times)) > 1e-9) {
+      check.fail(
+          key,
+          fmt::format(
+              "save_steps {} is no multiple of eval_steps {}: a checkpoint would have no metric",
+              training.save_steps,
+              each),
+          "make save_steps a multiple of eval_steps");
+    }
+  }
+}
+
+const std::map<std::string, std::vector<std::string>>& arguments_of_schedules() {
+  static const std::map<std::string, std::vector<std::string>> kArguments = {
+      {"linear", {}},
+      {"cosine", {"num_cycles"}},
+      {"cosine_with_restarts", {"num_cycles"}},
+      {"polynomial", {"lr_end", "power"}},
+      {"constant", {}},
+      {"constant_with_warmup", {}},
+      {"inverse_sqrt", {"timescale"}},
+      {"cosine_with_min_lr", {"num_cycles", "min_lr", "min_lr_rate"}},
+      {"warmup_stable_decay",
+       {"num_decay_steps",
+        "num_stable_steps",
+        "warmup_type",
+        "decay_type",
+        "min_lr_ratio",
+        "num_cycles"}},
+      {"reduce_lr_on_plateau",
+       {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"}},
+  };
+  return kArguments;
+}
+
+void validate_schedule(
+    const TrainingSection& training, Checker& check, std::vector<std::string>& warnings) {
+  const std::string& type = training.lr_scheduler_type;
+  const SchedulerArguments& arguments = training.lr_scheduler_kwargs;
+  const std::vector<std::string> allowed = scheduler_arguments(type);
+  const std::string prefix = "training.lr_scheduler_kwargs.";
+  for (const std::string& key : key_names()) {
+    const bool known =
+        !key.starts_with(prefix) ||
+        std::find(allowed.begin(), allowed.end(), key.substr(prefix.size())) != allowed.end();
+    if (!known && !check.value(key).is_null()) {
+      check.fail(
+          key,
+          fmt::format("lr_scheduler_type={} does not take it", type),
+          allowed.empty() ? "it takes no arguments"
+                          : fmt::format("it takes {}", fmt::join(allowed, ", ")));
+    }
+  }
+  if (type == "warmup_stable_decay" && arguments.num_decay_steps.value_or(-1) < 0) {
+    check.fail(prefix + "num_decay_steps", "warmup_stable_decay needs a number of steps from 0");
+  }
+  if (type == "cosine_with_min_lr" &&
+      arguments.min_lr.has_value() == arguments.min_lr_rate.has_value()) {
+    check.fail(prefix + "min_lr", "cosine_with_min_lr needs one of min_lr and min_lr_rate");
+  }
+  if (type == "reduce_lr_on_plateau" && training.eval_strategy == "no") {
+    check.fail(
+        "training.lr_scheduler_type",
+        "reduce_lr_on_plateau goes by evaluations, and there are none",
+        "set training.eval_strategy=steps");
+  }
+  if (type == "polynomial" && arguments.lr_end.value_or(1e-7) >= training.learning_rate) {
+    check.fail(
+        prefix + "lr_end",
+        fmt::format(
+            "{} is not below learning_rate {}",
+            arguments.lr_end.value_or(1e-7),
+            training.learning_rate));
+  }
+  check.require(arguments.timescale.value_or(1) >= 1, prefix + "timescale", "at least 1");
+  if (arguments.factor) {
+    check.require(
+        *arguments.factor > 0 && *arguments.factor < 1, prefix + "factor", "between 0 and 1");
+  }
+  if (training.max_steps > 0 && training.warmup_steps >= 1 &&
+      training.warmup_steps >= static_cast<double>(training.max_steps)) {
+    warnings.push_back(fmt::format(
+        "training.warmup_steps ({}) is not below max_steps ({}): the learning rate never reaches "
+        "{}",
+        training.warmup_steps,
+        training.max_steps,
+        training.learning_rate));
+  }
+}
+
+void validate_trackers(const TrainingSection& training, Checker& check) {
+  const std::vector<std::string> known = {
+      "none",
+      "all",
+      "azure_ml",
+      "clearml",
+      "codecarbon",
+      "comet_ml",
+      "dagshub",
+      "dvclive",
+      "flyte",
+      "mlflow",
+      "neptune",
+      "swanlab",
+      "tensorboard",
+      "trackio",
+      "wandb"};
+  for (const std::string& tracker : training.report_to) {
+    if (std::find(known.begin(), known.end(), tracker) == known.end()) {
+      check.fail(
+          "training.report_to",
+          fmt::format("'{}' is no tracker.{}", tracker, did_you_mean(tracker, known)));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> scheduler_arguments(const std::string& schedule) {
+  const auto found = arguments_of_schedules().find(schedule);
+  return found == arguments_of_schedules().end() ? std::vector<std::string>{} : found->second;
+}
+
+void validate_training(const Config& config, Checker& check, std::vector<std::string>& warnings) {
+  validate_numbers(config.training, check);
+  validate_precision(config.training, check);
+  validate_evaluation(config, check);
+  validate_schedule(config.training, check, warnings);
+  validate_trackers(config.training, check);
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,326 @@
+#include "data/documents.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "text/utf8.h"
+
+namespace lockstep::data {
+namespace {
+
+using json = nlohmann::json;
+
+/// What every parser of one file knows.
+struct Context {
+  std::string path;
+  DataOptions options;
+  std::atomic<bool> warned = false;
+};
+
+/// Makes the record valid UTF-8, or says where it is not.
+void check_utf8(Record& record, Context& context) {
+  const size_t valid = text::valid_utf8_prefix(record.text);
+  if (valid == record.text.size()) {
+    return;
+  }
+  const std::string_view before = std::string_view(record.text).substr(0, valid);
+  const auto lines = std::count(before.begin(), before.end(), '\n');
+  const size_t column =
+      lines == 0 ? valid + static_cast<size_t>(record.column) : valid - before.rfind('\n');
+  const std::string place = fmt::format(
+      "{}, line {}, byte {} of it: {:#04x} is not UTF-8",
+      context.path,
+      record.line + lines,
+      column,
+      static_cast<unsigned char>(record.text[valid]));
+  if (context.options.invalid_utf8 == InvalidUtf8::kError) {
+    throw Error(
+        ErrorKind::kData,
+        place,
+        fmt::format(
+            "convert the file (iconv -f latin1 -t utf-8 {}), or let such bytes become U+FFFD "
+            "with data.invalid_utf8=replace",
+            context.path));
+  }
+  if (!context.warned.exchange(true)) {
+    log_warning("{}; this and all other such bytes of the file become U+FFFD", place);
+  }
+  record.text = text::replace_invalid_utf8(record.text);
+}
+
+std::string list_names(std::vector<std::string> names) {
+  constexpr size_t kMost = 12;
+  const size_t all = names.size();
+  names.resize(std::min(all, kMost));
+  return fmt::format("{}{}", fmt::join(names, ", "), all > kMost ? ", ..." : "");
+}
+
+[[noreturn]] void fail_missing_field(
+    const std::string& place,
+    const std::string& field,
+    std::string_view key,
+    const std::vector<std::string>& names) {
+  const auto has = [&](std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  std::string remedy = fmt::format("name the field: {}=...", key);
+  if (key == "data.text_field" && has("instruction") && (has("output") || has("instances"))) {
+    remedy = "these are instructions: set data.prompt=alpaca";
+  } else if (names.size() == 1) {
+    remedy = fmt::format("set {}={}", key, names.front());
+    if (names.front().find_first_of(";\t") != std::string::npos) {
+      remedy =
+          "the file seems to have another delimiter: convert it to commas, or set data.format=tsv";
+    }
+  }
+  throw Error(
+      ErrorKind::kData,
+      fmt::format(
+          "{} has no field \"{}\".{} It has: {}",
+          place,
+          field,
+          did_you_mean(field, names),
+          names.empty() ? "none" : list_names(names)),
+      remedy);
+}
+
+// ---- JSON
+
+std::string place_of(const Record& record, const Context& context) {
+  return fmt::format("{}, line {}", context.path, record.line);
+}
+
+json parse_record(const Record& record, const Context& context) {
+  constexpr int64_t kMostPadding = int64_t{1} << 24;
+  try {
+    return parse_json(record.text, place_of(record, context) + ",");
+  } catch (const Error& error) {
+    if (error.message().find("is not JSON") == std::string::npos ||
+        record.line + record.column > kMostPadding) {
+      throw;
+    }
+    // Once more, at its place in the file, so that the error names line and column there.
+    const std::string padded = std::string(static_cast<size_t>(record.line - 1), '\n') +
+                               std::string(static_cast<size_t>(record.column - 1), ' ') +
+                               record.text;
+    parse_json(padded, context.path);
+    throw;
+  }
+}
+
+/// A field's text. Where it may be missing, a missing one and null are empty.
+std::string take_string(
+    const json& object,
+    const std::string& field,
+    std::string_view key,
+    bool optional,
+    const std::string& place) {
+  const auto found = object.find(field);
+  if (found == object.end() || (found->is_null() && optional)) {
+    if (optional) {
+      return "";
+    }
+    std::vector<std::string> names;
+    for (const auto& [name, value] : object.items()) {
+      names.push_back(name);
+    }
+    fail_missing_field(place, field, key, names);
+  }
+  if (!found->is_string()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "{}: the field \"{}\" is of type {}, not a string", place, field, found->type_name()),
+        "write the text as a JSON string, or leave the record out");
+  }
+  return found->get<std::string>();
+}
+
+void take_instruction(
+    const json& object,
+    const Context& context,
+    const std::string& place,
+    std::vector<Document>& documents) {
+  const DataOptions& options = context.options;
+  const std::string instruction =
+      take_string(object, options.instruction_field, "data.instruction_field", false, place);
+  const auto add = [&](const json& instance, const std::string& where) {
+    const std::string input =
+        options.input_field.empty()
+            ? ""
+            : take_string(instance, options.input_field, "data.input_field", true, where);
+    documents.push_back(
+        {alpaca_prompt(instruction, input),
+         take_string(instance, options.output_field, "data.output_field", false, where)});
+  };
+  const auto instances = object.find("instances");
+  if (object.contains(options.output_field) || instances == object.end() ||
+      !instances->is_array()) {
+    add(object, place);
+    return;
+  }
+  for (size_t i = 0; i < instances->size(); ++i) {  // the form of Alpaca's seed tasks
+    const std::string where = fmt::format("{}, instance {}", place, i + 1);
+    if (!(*instances)[i].is_object()) {
+      throw Error(ErrorKind::kData, fmt::format("{} is not an object", where));
+    }
+    add((*instances)[i], where);
+  }
+}
+
+void parse_object(Record record, Context& context, std::vector<Document>& documents) {
+  check_utf8(record, context);
+  const json object = parse_record(record, context);
+  const std::string place = place_of(record, context);
+  if (!object.is_object()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: a record is an object, and this is of type {}", place, object.type_name()),
+        R"(write {"text": "..."} on each line)");
+  }
+  if (context.options.prompt == Prompt::kAlpaca) {
+    take_instruction(object, context, place, documents);
+    return;
+  }
+  documents.push_back(
+      {"", take_string(object, context.options.text_field, "data.text_field", false, place)});
+}
+
+// ---- tables
+
+struct Columns {
+  size_t count = 0;
+  size_t text = 0;                           // the text, or the output
+  std::optional<size_t> instruction, input;  // of a prompt
+};
+
+Columns find_columns(const std::vector<std::string>& names, const Context& context) {
+  const DataOptions& options = context.options;
+  const std::string place = context.path + ", line 1 (the header)";
+  const auto find = [&](const std::string& field, std::string_view key) {
+    const auto at = std::find(names.begin(), names.end(), field);
+    if (at == names.end()) {
+      fail_missing_field(place, field, key, names);
+    }
+    if (std::find(at + 1, names.end(), field) != names.end()) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{} names \"{}\" twice", place, field),
+          fmt::format("rename one, or name another column: {}=...", key));
+    }
+    return static_cast<size_t>(at - names.begin());
+  };
+  Columns columns;
+  columns.count = names.size();
+  if (options.prompt == Prompt::kNone) {
+    columns.text = find(options.text_field, "data.text_field");
+    return columns;
+  }
+  columns.instruction = find(options.instruction_field, "data.instruction_field");
+  columns.text = find(options.output_field, "data.output_field");
+  if (std::find(names.begin(), names.end(), options.input_field) != names.end()) {
+    columns.input = find(options.input_field, "data.input_field");
+  }
+  return columns;
+}
+
+void parse_row(
+    Record record,
+    char delimiter,
+    const Columns& columns,
+    Context& context,
+    std::vector<Document>& documents) {
+  check_utf8(record, context);
+  std::vector<std::string> fields = split_row(record, delimiter, context.path);
+  if (fields.size() != columns.count) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "{}: the row has {} fields, where the header has {}",
+            place_of(record, context),
+            fields.size(),
+            columns.count),
+        "put fields that hold the delimiter in quotes");
+  }
+  Document document;
+  if (columns.instruction) {
+    document.prompt =
+        alpaca_prompt(fields[*columns.instruction], columns.input ? fields[*columns.input] : "");
+  }
+  document.text = std::move(fields[columns.text]);
+  documents.push_back(std::move(document));
+}
+
+DocumentSource open_delimited(const std::shared_ptr<Context>& context, char delimiter) {
+  auto table = open_table(context->path, delimiter);
+  DocumentSource source;
+  if (!table->columns().empty()) {
+    const Columns columns = find_columns(table->columns(), *context);
+    source.parse = [context, columns, delimiter](Record record, std::vector<Document>& documents) {
+      parse_row(std::move(record), delimiter, columns, *context, documents);
+    };
+  }
+  source.records = std::move(table);
+  return source;
+}
+
+}  // namespace
+
+std::string alpaca_prompt(std::string_view instruction, std::string_view input) {
+  if (input.empty()) {
+    return fmt::format(
+        "Below is an instruction that describes a task. Write a response that appropriately "
+        "completes "
+        "the request.\n\n### Instruction:\n{}\n\n### Response:",
+        instruction);
+  }
+  return fmt::format(
+      "Below is an instruction that describes a task, paired with an input that provides further "
+      "context. Write a response that appropriately completes the request.\n\n### "
+      "Instruction:\n{}\n\n### Input:\n{}\n\n### Response:",
+      instruction,
+      input);
+}
+
+DocumentSource open_documents(
+    const InputFile& input, const DataOptions& options, const TextCutting& cutting) {
+  auto context = std::make_shared<Context>();
+  context->path = input.path.string();
+  context->options = options;
+  switch (input.format) {
+    case Format::kCsv:
+      return open_delimited(context, ',');
+    case Format::kTsv:
+      return open_delimited(context, '\t');
+    case Format::kJson:
+      return {open_json(input.path), [context](Record record, std::vector<Document>& documents) {
+                parse_object(std::move(record), *context, documents);
+              }};
+    case Format::kText:
+    case Format::kAuto:
+      break;
+  }
+  if (options.prompt == Prompt::kAlpaca) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "data.prompt=alpaca needs records with fields, and {} is plain text", context->path),
+        "give JSON lines, CSV or TSV (data.format says which, where the name does not)");
+  }
+  return {
+      open_text(input.path, cutting), [context](Record record, std::vector<Document>& documents) {
+        check_utf8(record, *context);
+        documents.push_back({"", std::move(record.text), record.begins, record.ends});
+      }};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,38 @@
+// What records say: documents.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/inputs.h"
+#include "data/options.h"
+#include "data/records.h"
+
+namespace lockstep::data {
+
+/// A document or, of long plain text, a part of one. Valid UTF-8.
+struct Document {
+  std::string prompt;  // encoded apart and without loss; empty: none
+  std::string text;
+  bool begins = true, ends = true;
+};
+
+/// A file that is open: its records one after another, and what makes documents of a record.
+/// `parse` may be called from many threads; it appends to the documents, and its Errors name file,
+/// line and field.
+struct DocumentSource {
+  std::unique_ptr<RecordReader> records;
+  std::function<void(Record record, std::vector<Document>& documents)> parse;
+};
+
+DocumentSource open_documents(
+    const InputFile& input, const DataOptions& options, const TextCutting& cutting);
+
+/// The prompt that Stanford Alpaca (Taori et al., 2023) trains with; `input` may be empty.
+std::string alpaca_prompt(std::string_view instruction, std::string_view input);
+
+}  // namespace lockstep::data

@@ -1,0 +1,72 @@
+#include "data/encoder.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "text/tokenizer.h"
+
+namespace lockstep::data {
+namespace {
+
+using text::SpecialTokens;
+using text::Template;
+
+/// What the template puts before a text: the ids that encoding with it has in front of those
+/// without it.
+std::optional<int32_t> find_begin(const text::Tokenizer& tokenizer) {
+  const std::vector<int32_t> with =
+      tokenizer.encode("a", SpecialTokens::kRecognise, Template::kApply);
+  const std::vector<int32_t> without =
+      tokenizer.encode("a", SpecialTokens::kRecognise, Template::kOmit);
+  const auto at = std::search(with.begin(), with.end(), without.begin(), without.end());
+  const auto before = at == with.end() ? 0 : at - with.begin();
+  if (before > 1) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "the tokenizer's template puts {} tokens before a text; one at most is supported",
+            before),
+        "change post_processor in its tokenizer.json");
+  }
+  return before == 1 ? std::optional(with.front()) : std::nullopt;
+}
+
+bool splits_at_spaces(const Encoder& encoder) {
+  static constexpr std::array<std::array<std::string_view, 2>, 5> kTrials{{
+      {"the end", " of it"},
+      {"one, two.", " 3 four"},
+      {"a line\n", " and  more"},
+      {"spaces  ", " (here)"},
+      {"na\xC3\xAFve", " \xE4\xB8\xAD\xE6\x96\x87"},
+  }};
+  for (const auto& [first, second] : kTrials) {
+    std::vector<int32_t> parts = encoder.encode(first);
+    const std::vector<int32_t> rest = encoder.encode(second);
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    if (parts != encoder.encode(std::string(first) + std::string(second))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Encoder make_encoder(std::shared_ptr<const text::Tokenizer> tokenizer, bool append_eos) {
+  Encoder encoder;
+  encoder.fingerprint = tokenizer->fingerprint();
+  encoder.vocabulary_size = tokenizer->vocabulary_size();
+  encoder.begin = find_begin(*tokenizer);
+  encoder.end = append_eos ? tokenizer->eos() : std::nullopt;
+  encoder.pad = tokenizer->pad() ? tokenizer->pad() : tokenizer->eos();
+  encoder.encode = [tokenizer = std::move(tokenizer)](std::string_view text) {
+    return tokenizer->encode(text, SpecialTokens::kRecognise, Template::kOmit);
+  };
+  encoder.pieces = splits_at_spaces(encoder);
+  return encoder;
+}
+
+}  // namespace lockstep::data

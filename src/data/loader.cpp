@@ -1,0 +1,91 @@
+#include "data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <utility>
+
+namespace lockstep::data {
+
+MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& draws) {
+  MicroBatch batch;
+  batch.rows = std::max<int64_t>(1, static_cast<int64_t>(draws.size()));
+  batch.length = 2;
+  for (const Draw& draw : draws) {
+    batch.length = std::max(batch.length, view.tokens(draw.sequence));
+  }
+  const auto length = static_cast<size_t>(batch.length);
+  const size_t cells = static_cast<size_t>(batch.rows) * length;
+  batch.ids.assign(cells, view.dataset().pad());
+  batch.labels.assign(cells, kIgnored);
+  batch.samples.assign(static_cast<size_t>(batch.rows), 0);
+  for (size_t row = 0; row < draws.size(); ++row) {
+    view.read(
+        draws[row].sequence,
+        std::span(batch.ids).subspan(row * length, length),
+        std::span(batch.labels).subspan(row * length, length));
+    batch.samples[row] = draws[row].sample;
+  }
+  return batch;
+}
+
+Loader::Loader(std::shared_ptr<const SequenceView> view, Sampler sampler, int64_t prefetch)
+    : view_(std::move(view)),
+      sampler_(sampler),
+      prefetch_(static_cast<size_t>(std::max<int64_t>(1, prefetch))),
+      steps_per_epoch_(sampler.steps_per_epoch()),
+      thread_([this] { run(); }) {}
+
+Loader::~Loader() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  taken_.notify_all();
+  thread_.join();
+}
+
+void Loader::run() {
+  try {
+    while (true) {
+      StepDraws draws = sampler_.next();
+      StepBatch step;
+      for (const std::vector<Draw>& rows : draws.micro_batches) {
+        step.micro_batches.push_back(make_micro_batch(*view_, rows));
+      }
+      step.samples = draws.samples;
+      step.epoch = draws.epoch;
+      step.after = draws.after;
+      std::unique_lock lock(mutex_);
+      taken_.wait(lock, [this] { return stopping_ || queue_.size() < prefetch_; });
+      if (stopping_) {
+        return;
+      }
+      queue_.push_back(std::move(step));
+      made_.notify_one();
+    }
+  } catch (...) {
+    const std::scoped_lock lock(mutex_);
+    error_ = std::current_exception();
+    made_.notify_one();
+  }
+}
+
+StepBatch Loader::next() {
+  std::unique_lock lock(mutex_);
+  if (queue_.empty() && !error_) {
+    const auto start = std::chrono::steady_clock::now();
+    made_.wait(lock, [this] { return !queue_.empty() || error_ != nullptr; });
+    waited_seconds_ +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  if (queue_.empty()) {
+    std::rethrow_exception(error_);
+  }
+  StepBatch step = std::move(queue_.front());
+  queue_.pop_front();
+  taken_.notify_one();
+  return step;
+}
+
+}  // namespace lockstep::data

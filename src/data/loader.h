@@ -1,0 +1,72 @@
+// Batches, made ahead of time by a thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "data/sampler.h"
+#include "data/sequences.h"
+
+namespace lockstep::data {
+
+/// Rows for one forward and backward pass, row-major [rows, length]. Short rows are padded at the
+/// end with labels of kIgnored. `length` is the longest row's, at least 2 and at most the view's.
+struct MicroBatch {
+  int64_t rows = 0, length = 0;
+  std::vector<int64_t> ids, labels;  // rows * length
+  std::vector<int64_t> samples;      // rows: numbers of the sampler's endless stream
+};
+
+struct StepBatch {
+  std::vector<MicroBatch> micro_batches;
+  int64_t samples = 0;  // of the step, over all ranks
+  double epoch = 0;     // after this step
+  SamplerState after;   // what a checkpoint after this step holds
+};
+
+/// The rows of `draws`. Without draws: one row of padding, all of whose labels are kIgnored (sample
+/// 0), so that a rank without data takes part in every collective and adds nothing.
+MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& draws);
+
+/// A thread makes up to `prefetch` steps ahead. One thread calls next().
+class Loader {
+ public:
+  Loader(std::shared_ptr<const SequenceView> view, Sampler sampler, int64_t prefetch = 2);
+  /// Stops the thread; a step in the making is finished first, the rest is dropped.
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// The next step's batch of this rank; endless, epoch after epoch. Waits where it is not ready.
+  /// An exception of the thread comes out here, after the steps that were made before it, and again
+  /// at every later call.
+  StepBatch next();
+  int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  /// Seconds that next() has waited so far.
+  double waited_seconds() const { return waited_seconds_; }
+
+ private:
+  void run();
+
+  std::shared_ptr<const SequenceView> view_;
+  Sampler sampler_;
+  const size_t prefetch_;
+  const int64_t steps_per_epoch_;
+  double waited_seconds_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable made_, taken_;
+  std::deque<StepBatch> queue_;  // guarded by mutex_, as are the next two
+  std::exception_ptr error_;
+  bool stopping_ = false;
+  std::thread thread_;  // last: it uses what stands above
+};
+
+}  // namespace lockstep::data

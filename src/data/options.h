@@ -1,0 +1,54 @@
+// What is read and how it becomes documents: the `data` section, resolved. No environment, no YAML.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::data {
+
+enum class Format { kAuto, kText, kJson, kCsv, kTsv };
+/// How plain text is cut in documents; docs/data.md says which to choose.
+enum class TextDocuments { kFile, kLine, kParagraph };
+enum class Prompt { kNone, kAlpaca };
+enum class InvalidUtf8 { kError, kReplace };
+enum class Packing { kPacked, kPerDocument };
+/// What becomes of a document that is longer than a sequence, where sequences are per document.
+enum class LongDocuments { kSplit, kTruncate };
+
+struct DataOptions {
+  std::vector<std::string> train, validation, test;  // files, globs, folders
+  Format format = Format::kAuto;                     // data.format; kAuto: from each file's name
+  std::string text_field = "text";                   // data.text_field
+  /// data.prompt. kAlpaca: a record is an instruction, an input that may be empty, and an output;
+  /// the prompt that the first two make has no loss.
+  Prompt prompt = Prompt::kNone;
+  std::string instruction_field = "instruction";        // data.instruction_field
+  std::string input_field = "input";                    // data.input_field
+  std::string output_field = "output";                  // data.output_field
+  TextDocuments text_documents = TextDocuments::kFile;  // data.text_documents
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::kError;       // data.invalid_utf8
+  /// data.validation_fraction, data.test_fraction: shares of the documents of `train` that are held
+  /// out, in [0, 1), used where no files are given for that split.
+  double validation_fraction = 0;
+  double test_fraction = 0;
+  uint64_t split_seed = 0;          // data.split_seed: which documents these are
+  std::filesystem::path cache_dir;  // data.cache_dir; the token files are written here
+  int threads = 0;                  // of the tokenization; 0: one a core
+};
+
+/// The values of the users' words; anything else is an Error of kind kConfig that names the key and
+/// what is allowed.
+Format parse_format(std::string_view word);                 // auto text json jsonl csv tsv
+Prompt parse_prompt(std::string_view word);                 // none alpaca
+TextDocuments parse_text_documents(std::string_view word);  // file line paragraph
+InvalidUtf8 parse_invalid_utf8(std::string_view word);      // error replace
+LongDocuments parse_long_documents(std::string_view word);  // split truncate
+std::string_view name_of(Format format);
+
+/// Everything that is wrong with the options themselves (no file is looked at); empty: nothing.
+std::vector<std::string> problems_of(const DataOptions& options);
+
+}  // namespace lockstep::data

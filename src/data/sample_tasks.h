@@ -1,0 +1,22 @@
+// Instructions whose answers can be checked, and short texts with labels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::data {
+
+struct SampleInstruction {
+  std::string instruction, input, output, kind;
+};
+/// Arithmetic, sorting, counting, reversing, copying, choosing, and questions about a story.
+SampleInstruction make_instruction(uint64_t key);
+
+struct LabelledText {
+  std::string text, label;  // praise, complaint, question or request
+};
+/// Praise and complaint are made of the same words: which of the two it is depends on how they are
+/// negated.
+LabelledText make_labelled(uint64_t key);
+
+}  // namespace lockstep::data

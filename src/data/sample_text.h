@@ -1,0 +1,23 @@
+// English of the sample corpus: lists, articles, sentences with gaps.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep::data {
+
+using Gaps = std::initializer_list<std::pair<std::string_view, std::string_view>>;
+
+/// `pattern` with each {key} replaced by its value. A key that has none is an Error of kind
+/// kInternal.
+std::string fill(std::string_view pattern, Gaps gaps);
+/// "a", "a and b", "a, b and c"; "nothing" where the list is empty.
+std::string listed(const std::vector<std::string>& items);
+/// "a bell", "an apple".
+std::string with_article(const std::string& noun);
+std::string capital(std::string text);
+
+}  // namespace lockstep::data

@@ -1,0 +1,107 @@
+#include "data/sampler.h"
+
+#include <algorithm>
+
+#include "base/counter_random.h"
+#include "base/error.h"
+#include "base/format.h"
+#include "data/permutation.h"
+
+namespace lockstep::data {
+namespace {
+
+/// The start of the i-th of `parts` parts of `whole`; sizes differ by one at most.
+int64_t part_begin(int64_t whole, int64_t i, int64_t parts) {
+  return whole / parts * i + std::min(i, whole % parts);
+}
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return a / b + (a % b == 0 ? 0 : 1);
+}
+
+void check(const SamplerOptions& options, const SamplerState& state) {
+  if (options.global_batch < 1 || options.micro_batch < 1 || options.ranks < 1 ||
+      options.rank < 0 || options.rank >= options.ranks) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "a step of {} sequences, {} at once, on rank {} of {}",
+            options.global_batch,
+            options.micro_batch,
+            options.rank,
+            options.ranks),
+        "batch sizes and the number of ranks are at least 1");
+  }
+  if (options.sequences < 1) {
+    throw Error(ErrorKind::kData, "the data holds no sequence", "name files that are not empty");
+  }
+  if (options.drop_last && options.sequences < options.global_batch) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "an epoch has {} sequences, less than a step's {}, and dataloader_drop_last "
+            "leaves short steps out: nothing remains",
+            options.sequences,
+            options.global_batch),
+        "set dataloader_drop_last=false, a smaller batch or a smaller data.sequence_length");
+  }
+  if (state.epoch < 0 || state.position < 0 || state.position > options.sequences) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "the sampler stands at sequence {} of epoch {}, and the data has {} sequences",
+            state.position,
+            state.epoch,
+            options.sequences),
+        "resume with the data and data.sequence_length that the checkpoint was trained with");
+  }
+}
+
+}  // namespace
+
+Sampler::Sampler(SamplerOptions options, SamplerState start) : options_(options), state_(start) {
+  check(options_, state_);
+}
+
+int64_t Sampler::steps_per_epoch() const {
+  return options_.drop_last ? options_.sequences / options_.global_batch
+                            : divide_up(options_.sequences, options_.global_batch);
+}
+
+StepDraws Sampler::next() {
+  const int64_t least = options_.drop_last ? options_.global_batch : 1;
+  if (options_.sequences - state_.position < least) {
+    ++state_.epoch;
+    state_.position = 0;
+  }
+  StepDraws step;
+  step.samples = std::min(options_.global_batch, options_.sequences - state_.position);
+  const Permutation order(
+      options_.sequences,
+      derive_key(derive_key(state_.seed, 0x5a3b), static_cast<uint64_t>(state_.epoch)));
+  const int64_t begin = part_begin(step.samples, options_.rank, options_.ranks);
+  const int64_t share = part_begin(step.samples, options_.rank + 1, options_.ranks) - begin;
+  const int64_t largest = divide_up(step.samples, options_.ranks);
+  const int64_t micro_batches = divide_up(largest, options_.micro_batch);
+  for (int64_t m = 0; m < micro_batches; ++m) {
+    std::vector<Draw>& draws = step.micro_batches.emplace_back();
+    const int64_t end = part_begin(share, m + 1, micro_batches);
+    for (int64_t i = part_begin(share, m, micro_batches); i < end; ++i) {
+      const int64_t position = state_.position + begin + i;
+      draws.push_back(
+          {options_.order == SampleOrder::kRandom ? order(position) : position,
+           state_.epoch * options_.sequences + position});
+    }
+  }
+  state_.position += step.samples;
+  if (options_.sequences - state_.position < least) {
+    ++state_.epoch;
+    state_.position = 0;
+  }
+  step.after = state_;
+  step.epoch = static_cast<double>(state_.epoch) +
+               static_cast<double>(state_.position) / static_cast<double>(options_.sequences);
+  return step;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,63 @@
+// Which sequences a rank computes in a step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::data {
+
+/// All that a resume needs, whatever the number of ranks then is.
+struct SamplerState {
+  int64_t epoch = 0;
+  int64_t position = 0;  // sequences of this epoch that are done
+  uint64_t seed = 0;
+  bool operator==(const SamplerState&) const = default;
+};
+
+enum class SampleOrder { kRandom, kSequential };
+
+struct SamplerOptions {
+  int64_t sequences = 0;     // of the data set
+  int64_t global_batch = 1;  // sequences of one optimizer step, over all ranks
+  int64_t micro_batch = 1;   // most rows that one rank computes at once
+  int64_t rank = 0;          // data-parallel rank
+  int64_t ranks = 1;         // data-parallel size
+  SampleOrder order = SampleOrder::kRandom;
+  bool drop_last = false;  // dataloader_drop_last: the short last step of an epoch is left out
+};
+
+/// One drawn sequence. `sample` numbers the endless stream of draws: epoch * sequences + position.
+struct Draw {
+  int64_t sequence = 0, sample = 0;
+};
+
+/// What one rank does in one step. Every rank has the same number of micro-batches, at least one;
+/// some may be empty, where a step has too few sequences to go round.
+struct StepDraws {
+  std::vector<std::vector<Draw>> micro_batches;
+  int64_t samples = 0;  // of the step, over all ranks
+  SamplerState after;
+  double epoch = 0;  // after the step, as a fraction
+};
+
+/// The order is a function of (seed, epoch) and takes no memory; ranks only divide it. A step takes
+/// the next global_batch sequences of the epoch, or what is left of it; rank r of R gets the r-th
+/// of R consecutive parts, whose sizes differ by one at most, and divides it the same way among its
+/// micro-batches. So nothing is lost or repeated on any number of ranks, and a resume costs
+/// nothing.
+class Sampler {
+ public:
+  /// An Error of kind kConfig or kData where no step is possible, or where the state is not of this
+  /// data set.
+  Sampler(SamplerOptions options, SamplerState start);
+
+  StepDraws next();
+  const SamplerState& state() const { return state_; }
+  int64_t steps_per_epoch() const;
+
+ private:
+  SamplerOptions options_;
+  SamplerState state_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,102 @@
+#include "data/sequences.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr int64_t kStride = 1024;  // documents between two entries of first_rows_
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+SequenceView::SequenceView(
+    std::shared_ptr<const TokenDataset> dataset,
+    int64_t length,
+    Packing packing,
+    LongDocuments long_documents)
+    : dataset_(std::move(dataset)),
+      length_(length),
+      packing_(packing),
+      long_documents_(long_documents) {
+  constexpr int64_t kLongest = int64_t{1} << 30;
+  if (length < 2 || length > kLongest) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("data.sequence_length={} is outside 2 to {}", length, kLongest),
+        "two tokens are the least: the second is predicted from the first");
+  }
+  if (packing_ == Packing::kPacked) {
+    size_ = dataset_->tokens() / length_ + (dataset_->tokens() % length_ == 0 ? 0 : 1);
+    return;
+  }
+  for (int64_t document = 0; document < dataset_->documents(); ++document) {
+    if (document % kStride == 0) {
+      first_rows_.push_back(size_);
+    }
+    size_ += rows_of(document);
+  }
+}
+
+int64_t SequenceView::rows_of(int64_t document) const {
+  const DocumentSpan span = dataset_->document(document);
+  const int64_t rows = divide_up(span.end - span.begin, length_);
+  return long_documents_ == LongDocuments::kTruncate ? std::min<int64_t>(rows, 1) : rows;
+}
+
+SequenceView::Range SequenceView::range(int64_t index) const {
+  if (index < 0 || index >= size_) {
+    throw Error(ErrorKind::kInternal, fmt::format("sequence {} of {} was asked for", index, size_));
+  }
+  if (packing_ == Packing::kPacked) {
+    const int64_t begin = index * length_;
+    return {begin, std::min(begin + length_, dataset_->tokens()), -1};
+  }
+  const auto block = std::upper_bound(first_rows_.begin(), first_rows_.end(), index) - 1;
+  int64_t row = *block;
+  int64_t document = (block - first_rows_.begin()) * kStride;
+  for (int64_t rows = rows_of(document); row + rows <= index; rows = rows_of(document)) {
+    row += rows;
+    ++document;
+  }
+  const DocumentSpan span = dataset_->document(document);
+  const int64_t begin = span.begin + (index - row) * length_;
+  return {begin, std::min(begin + length_, span.end), document};
+}
+
+int64_t SequenceView::tokens(int64_t index) const {
+  const Range found = range(index);
+  return found.end - found.begin;
+}
+
+int64_t SequenceView::read(int64_t index, std::span<int64_t> ids, std::span<int64_t> labels) const {
+  const Range found = range(index);
+  const int64_t count = found.end - found.begin;
+  dataset_->read(found.begin, ids.first(static_cast<size_t>(count)));
+  std::copy_n(ids.begin(), count, labels.begin());
+  if (!dataset_->has_prompts()) {
+    return count;
+  }
+  int64_t document = found.document >= 0 ? found.document : dataset_->document_of(found.begin);
+  for (DocumentSpan span{}; document < dataset_->documents(); ++document) {
+    span = dataset_->document(document);
+    if (span.begin >= found.end) {
+      break;
+    }
+    const int64_t begin = std::max(span.begin, found.begin);
+    const int64_t end = std::min(span.prompt_end, found.end);
+    for (int64_t at = begin; at < end; ++at) {
+      labels[static_cast<size_t>(at - found.begin)] = kIgnored;
+    }
+  }
+  return count;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,56 @@
+// A token file as rows for the model: packed blocks, or one document a row.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/options.h"
+#include "data/token_dataset.h"
+
+namespace lockstep::data {
+
+/// The label of a position without loss (Hugging Face's and PyTorch's).
+inline constexpr int64_t kIgnored = -100;
+
+/// Rows of at most `length` tokens. Packed: consecutive blocks of the whole stream, documents end
+/// to end, the last block short; nothing is lost. Per document: each row is of one document, and a
+/// longer document goes on in the next row (kSplit) or is cut off (kTruncate). `lockstep eval`
+/// counts packed rows in order. Immutable, thread-safe; memory does not grow with the corpus beyond
+/// one number for 1,024 documents.
+class SequenceView {
+ public:
+  SequenceView(
+      std::shared_ptr<const TokenDataset> dataset,
+      int64_t length,
+      Packing packing = Packing::kPacked,
+      LongDocuments long_documents = LongDocuments::kSplit);
+
+  int64_t size() const { return size_; }
+  int64_t length() const { return length_; }
+  const TokenDataset& dataset() const { return *dataset_; }
+  /// Tokens of row `index`, 1 to length().
+  int64_t tokens(int64_t index) const;
+  /// Writes the row to the front of both, each at least tokens(index) long, and returns its tokens.
+  /// Labels stand at the same positions as ids (the model shifts them); those of prompts are
+  /// kIgnored.
+  int64_t read(int64_t index, std::span<int64_t> ids, std::span<int64_t> labels) const;
+
+ private:
+  struct Range {
+    int64_t begin, end;  // of the stream
+    int64_t document;    // that holds `begin`; -1: not known yet
+  };
+  Range range(int64_t index) const;
+  int64_t rows_of(int64_t document) const;
+
+  std::shared_ptr<const TokenDataset> dataset_;
+  int64_t length_;
+  Packing packing_;
+  LongDocuments long_documents_;
+  int64_t size_ = 0;
+  std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,92 @@
+// The layout of a token file, and its writer. docs/data.md describes it; token_dataset.h reads it.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "base/file.h"
+#include "base/hash.h"
+
+namespace lockstep::data {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian");
+
+/// Bytes 0 to 4096 of the file (the rest of them are zero). After them: the tokens (uint16 or
+/// uint32, zeros to a multiple of 8 bytes), the end of each document in the stream (uint64), and
+/// with kHasPrompts the number of prompt tokens at the start of each document (uint64).
+struct TokenFileHeader {
+  static constexpr size_t kSpace = 4096;
+  static constexpr uint32_t kVersion = 1;
+  static constexpr std::array<char, 8> kMagic{'L', 'O', 'C', 'K', 'T', 'O', 'K', '\n'};
+  static constexpr uint64_t kHasPrompts = 1;
+
+  std::array<char, 8> magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t token_bytes = 2;
+  uint64_t tokens = 0;
+  uint64_t documents = 0;
+  uint64_t vocabulary_size = 0;
+  uint64_t pad = 0;
+  uint64_t flags = 0;
+  std::array<char, 32> key{};           // what the file was made from
+  std::array<char, 32> content_hash{};  // of all that follows the header, XXH3-128
+  std::array<char, 32> header_hash{};   // of the bytes before this field
+
+  std::string hash() const;
+  /// Bytes of the tokens and their padding.
+  uint64_t token_space() const { return (tokens * token_bytes + 7) / 8 * 8; }
+};
+static_assert(sizeof(TokenFileHeader) == 152 && std::is_trivially_copyable_v<TokenFileHeader>);
+
+/// Writes a token file beside its place and renames it there when it is whole. Streams: documents'
+/// ends wait in a file of their own. Not copied, not moved; without commit() the destructor removes
+/// what was written.
+class TokenFileWriter {
+ public:
+  /// `pad` is an id of the vocabulary, kept for readers.
+  TokenFileWriter(
+      std::filesystem::path path, const std::string& key, int64_t vocabulary_size, int64_t pad);
+  ~TokenFileWriter();
+  TokenFileWriter(const TokenFileWriter&) = delete;
+  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
+
+  /// Tokens of the document that is being written. An id outside the vocabulary is an Error of kind
+  /// kInternal.
+  void add(std::span<const int32_t> ids);
+  void end_document(int64_t prompt_tokens);
+  int64_t tokens() const { return static_cast<int64_t>(header_.tokens); }
+  int64_t documents() const { return static_cast<int64_t>(header_.documents); }
+
+  /// Syncs, renames, syncs the folder.
+  void commit();
+
+ private:
+  /// A file that grows, written in large blocks.
+  struct Stream {
+    Stream(const std::filesystem::path& path, uint64_t offset);
+    void write(const void* data, size_t size);
+    void flush();
+    File file;
+    uint64_t offset;
+    std::vector<std::byte> buffer;
+    Hasher* hasher = nullptr;
+  };
+  void append(Stream& from);
+  void remove_lists();
+
+  std::filesystem::path path_, temporary_, ends_path_, prompts_path_;
+  TokenFileHeader header_;
+  Hasher hasher_;
+  std::unique_ptr<Stream> tokens_, ends_, prompts_;  // prompts_: null until one is there
+  bool committed_ = false;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,34 @@
+// Files into token streams: read by one thread, encoded by many, written in the files' order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "data/documents.h"
+#include "data/encoder.h"
+#include "data/inputs.h"
+#include "data/options.h"
+
+namespace lockstep::data {
+
+/// A document's ids, or those of a part of one.
+struct EncodedDocument {
+  std::span<const int32_t> ids;
+  int64_t prompt_tokens = 0;  // at the start, without loss
+  bool begins = true, ends = true;
+};
+
+/// Calls `take` on the calling thread for each document of `inputs` in their order, with the
+/// tokenizer's begin and end put around it; documents without text are left out. Memory is bounded
+/// by the longest record. The first error in the order of the files is thrown, whatever the threads
+/// do.
+void tokenize_files(
+    std::span<const InputFile> inputs,
+    const DataOptions& options,
+    const TextCutting& cutting,
+    const Encoder& encoder,
+    const std::function<void(const EncodedDocument&)>& take);
+
+}  // namespace lockstep::data

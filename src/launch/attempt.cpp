@@ -1,0 +1,183 @@
+#include "launch/attempt.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace lockstep::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kForEver{-1};
+constexpr milliseconds kOthersFailingToo{10};  // so that the report names all that failed at once
+constexpr milliseconds kCauseOfLostPeer{150};  // a lost peer may be seen before the peer's own end
+constexpr milliseconds kOrphansMayFinish{1000};
+constexpr milliseconds kOrphansMustFinish{200};
+constexpr int kPeerLostCode = 7;
+
+milliseconds left_until(Clock::time_point deadline) {
+  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+}
+
+bool only_lost_peers(const std::vector<const Worker*>& failures) {
+  return std::all_of(failures.begin(), failures.end(), [](const Worker* worker) {
+    return worker->status->shell_code() == kPeerLostCode;
+  });
+}
+
+// Failures as they count: a peer that is lost because the others were pre-empted is none.
+std::vector<const Worker*> failures_that_count(const WorkerGroup& group) {
+  std::vector<const Worker*> failures = group.failures();
+  if (group.preempted() && only_lost_peers(failures)) {
+    failures.clear();
+  }
+  return failures;
+}
+
+// Waits until the attempt has an end, and tells which.
+AttemptEnd watch(Guard& guard, WorkerGroup& group, const AttemptOptions& options) {
+  std::optional<Clock::time_point> deadline;
+  while (true) {
+    if (guard.signal()) {
+      return AttemptEnd::kSignalled;
+    }
+    if (!failures_that_count(group).empty()) {
+      return AttemptEnd::kFailed;
+    }
+    if (group.running() == 0) {
+      return group.preempted() ? AttemptEnd::kPreempted : AttemptEnd::kSucceeded;
+    }
+    if (options.interrupted && options.interrupted()) {
+      return AttemptEnd::kInterrupted;
+    }
+    if (group.preempted() && !deadline) {
+      deadline = Clock::now() + options.signal_grace;
+    }
+    if (deadline && Clock::now() >= *deadline) {
+      return AttemptEnd::kPreempted;
+    }
+    group.wait(deadline ? left_until(*deadline) : kForEver);
+  }
+}
+
+// A moment for the other failures of the same cause to be seen.
+void gather(WorkerGroup& group) {
+  const milliseconds pause =
+      only_lost_peers(group.failures()) ? kCauseOfLostPeer : kOthersFailingToo;
+  const auto deadline = Clock::now() + pause;
+  while (group.running() > 0 && Clock::now() < deadline) {
+    group.wait(left_until(deadline));
+    if (pause == kCauseOfLostPeer && !only_lost_peers(group.failures())) {
+      return;
+    }
+  }
+}
+
+void end_workers(
+    Guard& guard, WorkerGroup& group, const AttemptOptions& options, AttemptResult& result) {
+  const int seen = guard.signals_seen();
+  const auto hurry = [&] { return guard.signals_seen() > seen; };
+  const bool gently = result.end == AttemptEnd::kSignalled || result.end == AttemptEnd::kPreempted;
+  std::vector<int> stubborn;
+  if (group.running() > 0) {
+    const int first = result.end == AttemptEnd::kSignalled ? result.signal : SIGTERM;
+    const milliseconds grace = gently ? options.signal_grace : options.failure_grace;
+    group.stop(first, grace, hurry);
+    for (const auto& worker : group.workers()) {
+      if (worker->asked_to_end && worker->status && worker->status->signal == SIGKILL) {
+        stubborn.push_back(worker->rank);
+      }
+    }
+    if (!stubborn.empty() && first != SIGKILL) {
+      log_warning(
+          "ranks {} did not end within {:.1f} s of {} and were killed",
+          fmt::join(stubborn, ", "),
+          hurry() ? 0.0 : static_cast<double>(grace.count()) / 1000,
+          signal_name(first));
+    }
+  }
+  guard.end_descendants(
+      result.end == AttemptEnd::kSucceeded ? kOrphansMayFinish : kOrphansMustFinish);
+  group.finish_output();
+}
+
+// After a signal: workers that could not save say so with a code of ours (2 to 7); others just died
+// of it.
+std::vector<const Worker*> failed_while_stopping(const WorkerGroup& group) {
+  std::vector<const Worker*> result;
+  for (const auto& worker : group.workers()) {
+    const int code = worker->status ? worker->status->shell_code() : 0;
+    if (code >= 2 && code <= kPeerLostCode) {
+      result.push_back(worker.get());
+    }
+  }
+  std::sort(result.begin(), result.end(), [](const Worker* a, const Worker* b) {
+    return a->order < b->order;
+  });
+  return result;
+}
+
+int exit_code_of(const WorkerGroup& group, const AttemptResult& result) {
+  if (!result.failures.empty()) {
+    return result.failures[root_cause(result.failures)].status.shell_code();
+  }
+  switch (result.end) {
+    case AttemptEnd::kSucceeded:
+      return 0;
+    case AttemptEnd::kPreempted:
+      return kExitPreempted;
+    case AttemptEnd::kFailed:
+    case AttemptEnd::kInterrupted:
+      return 1;
+    case AttemptEnd::kSignalled:
+      break;
+  }
+  if (group.preempted()) {
+    return kExitPreempted;
+  }
+  const bool all_succeeded =
+      std::all_of(group.workers().begin(), group.workers().end(), [](const auto& worker) {
+        return worker->status && worker->status->succeeded();
+      });
+  return all_succeeded ? 0 : 128 + result.signal;
+}
+
+}  // namespace
+
+AttemptResult run_attempt(
+    Guard& guard, std::vector<WorkerSpec> specs, const AttemptOptions& options) {
+  const std::optional<MemoryCounters> before = read_memory_counters();
+  WorkerGroup group(guard.loop(), std::move(specs));
+  AttemptResult result;
+  result.end = watch(guard, group, options);
+  result.signal = guard.signal().value_or(0);
+  if (result.end == AttemptEnd::kFailed) {
+    gather(group);
+  }
+  std::vector<const Worker*> failed = failures_that_count(group);
+  const std::optional<MemoryCounters> after = read_memory_counters();
+  for (const Worker* worker : failed) {
+    result.failures.push_back(describe(*worker, before, after));
+  }
+  result.exit_code = exit_code_of(group, result);
+  if (options.ending) {
+    options.ending(result);
+  }
+  end_workers(guard, group, options, result);
+  if (result.end == AttemptEnd::kSignalled && failed.empty()) {
+    failed = failed_while_stopping(group);
+  }
+  // Again: by now the rest of what they printed has been read.
+  result.failures.clear();
+  for (const Worker* worker : failed) {
+    result.failures.push_back(describe(*worker, before, after));
+  }
+  result.exit_code = exit_code_of(group, result);
+  return result;
+}
+
+}  // namespace lockstep::launch

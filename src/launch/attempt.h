@@ -1,0 +1,47 @@
+// One run of the workers of this machine, from start to the last process gone.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "launch/failure_report.h"
+#include "launch/guard.h"
+#include "launch/worker_group.h"
+
+namespace lockstep::launch {
+
+enum class AttemptEnd {
+  kSucceeded,
+  kFailed,       // a worker failed
+  kSignalled,    // a signal came and was forwarded
+  kPreempted,    // workers saved and left with kExitPreempted
+  kInterrupted,  // AttemptOptions::interrupted
+};
+
+struct AttemptResult {
+  AttemptEnd end = AttemptEnd::kSucceeded;
+  int signal = 0;                 // with kSignalled
+  std::vector<Failure> failures;  // in the order seen
+  /// The exit code that tells it to a shell: the root cause's own, 75, or 128 + the signal.
+  int exit_code = 0;
+};
+
+struct AttemptOptions {
+  std::chrono::milliseconds signal_grace{
+      120000};                                   // from a forwarded signal to SIGKILL: time to save
+  std::chrono::milliseconds failure_grace{700};  // from a failure's SIGTERM to SIGKILL
+  /// Asked after every event; true ends the workers as after a failure. Wake the guard's loop to
+  /// have it asked.
+  std::function<bool()> interrupted;
+  /// Told how the attempt ends before the workers are ended, so that other nodes hear of a failure
+  /// at once.
+  std::function<void(const AttemptResult&)> ending;
+};
+
+/// Starts the workers, passes on what they print, forwards signals, and returns when no process of
+/// theirs is left.
+AttemptResult run_attempt(
+    Guard& guard, std::vector<WorkerSpec> specs, const AttemptOptions& options);
+
+}  // namespace lockstep::launch

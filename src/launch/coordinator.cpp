@@ -1,0 +1,462 @@
+#include "launch/coordinator.h"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <list>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "launch/attempt.h"
+#include "launch/channel.h"
+#include "launch/job_store.h"
+#include "launch/roster.h"
+#include "launch/secret.h"
+
+namespace lockstep::launch {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTick{250}, kBeat{1000}, kGreeting{10000}, kFarewell{5000};
+constexpr milliseconds kLastCallAgain{
+    2000};  // for the rounds after the first: survivors are here already
+constexpr size_t kMostGuests = 4096;
+
+milliseconds since(Clock::time_point begin) {
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+}
+
+// One agent's connection.
+struct Guest {
+  enum class Stage {
+    kGreeting,
+    kIdle,
+    kReady,
+    kChecking,
+    kRunning,
+    kEnded,
+    kGone
+  } stage = Stage::kGreeting;
+  NodeInfo node;
+  std::string challenge;
+  Clock::time_point came = Clock::now();
+  std::unique_ptr<Channel> channel;
+  bool in_round() const { return stage == Stage::kChecking || stage == Stage::kRunning; }
+};
+
+}  // namespace
+
+std::string proof(
+    const std::string& secret,
+    const std::string& side,
+    const std::string& challenge,
+    const std::string& nonce,
+    const std::string& run_id) {
+  return hmac_hex(secret, fmt::format("lockstep|{}|{}|{}|{}", side, challenge, nonce, run_id));
+}
+
+class Coordinator::State {
+ public:
+  State(const LaunchPlan& plan, Socket listener, std::string address)
+      : plan_(plan),
+        listener_(std::move(listener)),
+        address_(std::move(address)) {
+    rules_ = {plan.min_nodes, plan.max_nodes, plan.meeting.last_call, plan.meeting.join_timeout};
+    loop_.watch(listener_.get(), [this] { accept(); });
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~State() {
+    leaving_ = true;
+    loop_.wake();
+    thread_.join();
+    loop_.forget(listener_.get());
+  }
+
+ private:
+  enum class Phase { kGathering, kChecking, kRunning, kStopping, kOver };
+
+  void run();
+  void accept();
+  void hear(Guest& guest, const json& message);
+  void greet(Guest& guest, const json& message);
+  void refuse(Guest& guest, const std::string& why);
+  void lose(Guest& guest, const std::string& why);
+  void look_after_guests();
+  void gather();
+  void begin_round();
+  void checked(Guest& guest, const json& message);
+  void ending(const json& message);
+  void ended(Guest& guest, const json& message);
+  void stop_round(const std::string& why);
+  void settle();
+  void end_job(AttemptEnd end, int code);
+  bool everybody(Guest::Stage stage) const;
+  void tell_round(const json& message);
+  int ready() const;
+
+  const LaunchPlan plan_;
+  Socket listener_;
+  const std::string address_;
+  GatheringRules rules_;
+  EventLoop loop_;
+  std::thread thread_;
+  std::atomic<bool> leaving_{false};
+
+  std::list<Guest> guests_;
+  Phase phase_ = Phase::kGathering;
+  Clock::time_point gathering_since_ = Clock::now(), enough_since_ = Clock::now(),
+                    last_beat_ = Clock::now();
+  int64_t next_id_ = 1;
+  int rounds_ = 0, restarts_ = 0;
+  std::vector<int64_t> members_;  // of the round, in rank order
+  std::optional<JobStore> store_;
+  // How the round ends.
+  AttemptEnd end_ = AttemptEnd::kSucceeded;
+  int exit_code_ = 0, signal_ = 0;
+  bool membership_changed_ = false;
+  std::string reason_;
+  json failures_ = json::array(), problems_ = json::array();
+  json last_word_;  // what latecomers are told once the job is over
+};
+
+void Coordinator::State::run() {
+  std::optional<Clock::time_point> left;
+  while (true) {
+    loop_.wait(kTick);
+    try {
+      look_after_guests();
+      gather();
+    } catch (const std::exception& error) {
+      reason_ = error.what();
+      end_job(AttemptEnd::kFailed, exit_code(ErrorKind::kEnvironment));
+    }
+    guests_.remove_if([](const Guest& guest) { return guest.stage == Guest::Stage::kGone; });
+    if (leaving_) {
+      left = left.value_or(Clock::now());
+      // Agents close their end once they have read how the job ended.
+      if (guests_.empty() || phase_ != Phase::kOver || since(*left) > kFarewell) {
+        break;
+      }
+    }
+  }
+  guests_.clear();
+}
+
+void Coordinator::State::accept() {
+  Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket || guests_.size() >= kMostGuests) {
+    return;
+  }
+  Guest& guest = guests_.emplace_back();
+  guest.challenge = random_hex();
+  guest.channel = std::make_unique<Channel>(
+      loop_,
+      std::move(socket),
+      [this, &guest](const json& message) { hear(guest, message); },
+      [this, &guest](const std::string& why) { lose(guest, why); });
+  guest.channel->send(
+      {{"lockstep", 1}, {"challenge", guest.challenge}, {"secret", !plan_.meeting.secret.empty()}});
+}
+
+void Coordinator::State::hear(Guest& guest, const json& message) {
+  if (guest.stage == Guest::Stage::kGreeting) {
+    greet(guest, message);
+  } else if (message.contains("ready")) {
+    guest.stage = Guest::Stage::kReady;
+    if (phase_ == Phase::kOver) {
+      guest.channel->send(last_word_);
+    } else if (phase_ == Phase::kRunning && static_cast<int>(members_.size()) < rules_.most) {
+      membership_changed_ = true;
+      stop_round(guest.node.name() + " joins");
+    }
+  } else if (message.contains("checked")) {
+    checked(guest, message);
+  } else if (message.contains("ending")) {
+    ending(message);
+  } else if (message.contains("ended")) {
+    ended(guest, message);
+  }
+}
+
+void Coordinator::State::refuse(Guest& guest, const std::string& why) {
+  log_warning("an agent at {} was refused: {}", peer_address(guest.channel->socket()), why);
+  guest.channel->send({{"refused", why}});
+  guest.stage = Guest::Stage::kIdle;  // it closes the connection once it has read this
+}
+
+void Coordinator::State::greet(Guest& guest, const json& message) {
+  const std::string run_id = message.at("join").get<std::string>();
+  const std::string nonce = message.at("nonce").get<std::string>();
+  const std::string& secret = plan_.meeting.secret;
+  const std::string expected = proof(secret, "agent", guest.challenge, nonce, plan_.run_id);
+  if (!secret.empty() &&
+      !equal_in_constant_time(message.at("proof").get<std::string>(), expected)) {
+    refuse(
+        guest,
+        "the secret is not the same (--rdzv-secret-file), or the job's id is another (--rdzv-id)");
+    return;
+  }
+  if (run_id != plan_.run_id) {
+    refuse(guest, fmt::format("the job here is '{}', not '{}' (--rdzv-id)", plan_.run_id, run_id));
+    return;
+  }
+  guest.node = node_from_json(message.at("node"));
+  guest.node.id = next_id_++;
+  const bool fixed = plan_.meeting.kind == MeetingPoint::Kind::kStatic;
+  for (const Guest& other : guests_) {
+    if (fixed && &other != &guest && other.node.id != 0 && other.stage != Guest::Stage::kGone &&
+        other.node.node_rank == guest.node.node_rank) {
+      const int rank = guest.node.node_rank;
+      guest.node = {};
+      refuse(
+          guest, fmt::format("node rank {} is taken by {} (--node-rank)", rank, other.node.name()));
+      return;
+    }
+  }
+  guest.stage = Guest::Stage::kIdle;
+  guest.channel->trust();
+  guest.channel->send(
+      {{"welcome", guest.node.id},
+       {"proof", proof(secret, "host", guest.challenge, nonce, plan_.run_id)}});
+}
+
+void Coordinator::State::lose(Guest& guest, const std::string& why) {
+  const bool took_part = guest.in_round();
+  guest.stage = Guest::Stage::kGone;
+  if (took_part && phase_ != Phase::kOver) {
+    if (end_ == AttemptEnd::kSucceeded) {
+      end_ = AttemptEnd::kFailed;
+      exit_code_ = exit_code(ErrorKind::kPeerLost);
+      reason_ = fmt::format("node {} was lost: {}", guest.node.name(), why);
+      log_error("{}", reason_);
+    }
+    stop_round(reason_);
+    settle();
+  }
+}
+
+void Coordinator::State::look_after_guests() {
+  const bool beat = since(last_beat_) >= kBeat;
+  if (beat) {
+    last_beat_ = Clock::now();
+  }
+  // Half a second early: what was last heard may be that much older than the silence.
+  const milliseconds silent = plan_.meeting.heartbeat_timeout - milliseconds(500);
+  for (Guest& guest : guests_) {
+    if (guest.stage == Guest::Stage::kGone) {
+      continue;
+    }
+    if (guest.stage == Guest::Stage::kGreeting && since(guest.came) > kGreeting) {
+      guest.channel->close("it did not say who it is");
+    } else if (guest.node.id != 0 && since(guest.channel->heard()) > silent) {
+      guest.channel->close(fmt::format(
+          "silent for {:.1f} s",
+          static_cast<double>(since(guest.channel->heard()).count()) / 1000));
+    } else if (beat && guest.node.id != 0) {
+      guest.channel->send({{"beat", 1}});
+    }
+  }
+}
+
+int Coordinator::State::ready() const {
+  return static_cast<int>(std::count_if(guests_.begin(), guests_.end(), [](const Guest& guest) {
+    return guest.stage == Guest::Stage::kReady;
+  }));
+}
+
+void Coordinator::State::gather() {
+  if (phase_ != Phase::kGathering) {
+    return;
+  }
+  const int count = ready();
+  if (count < rules_.least) {
+    enough_since_ = Clock::now();
+  }
+  switch (gathering(rules_, count, since(enough_since_), since(gathering_since_))) {
+    case Gathering::kWait:
+      return;
+    case Gathering::kComplete:
+      begin_round();
+      return;
+    case Gathering::kGiveUp:
+      break;
+  }
+  std::vector<std::string> names;
+  for (const Guest& guest : guests_) {
+    if (guest.stage == Guest::Stage::kReady) {
+      names.push_back(guest.node.name());
+    }
+  }
+  reason_ += fmt::format(
+      "{}only {} of {} nodes came within {} s: {}",
+      reason_.empty() ? "" : "; then ",
+      count,
+      rules_.least,
+      rules_.join_timeout.count() / 1000,
+      fmt::join(names, ", "));
+  end_job(AttemptEnd::kFailed, exit_code(ErrorKind::kPeerLost));
+}
+
+void Coordinator::State::begin_round() {
+  std::vector<NodeInfo> nodes;
+  for (Guest& guest : guests_) {
+    if (guest.stage == Guest::Stage::kReady && static_cast<int>(nodes.size()) < rules_.most) {
+      nodes.push_back(guest.node);
+      guest.stage = Guest::Stage::kChecking;
+    }
+  }
+  order_nodes(nodes);
+  members_.clear();
+  json list = json::array();
+  for (const NodeInfo& node : nodes) {
+    members_.push_back(node.id);
+    list.push_back(to_json(node));
+  }
+  end_ = AttemptEnd::kSucceeded;
+  exit_code_ = signal_ = 0;
+  membership_changed_ = false;
+  reason_.clear();
+  failures_ = json::array();
+  problems_ = json::array();
+  store_.emplace(address_, rounds_ == 0 ? plan_.meeting.store_port : 0);
+  phase_ = Phase::kChecking;
+  tell_round(
+      {{"round", rounds_++},
+       {"restarts", restarts_},
+       {"nodes", list},
+       {"store", {{"address", address_}, {"port", store_->port()}}}});
+}
+
+void Coordinator::State::tell_round(const json& message) {
+  for (Guest& guest : guests_) {
+    if (guest.in_round()) {
+      guest.channel->send(message);
+    }
+  }
+}
+
+bool Coordinator::State::everybody(Guest::Stage stage) const {
+  return std::all_of(guests_.begin(), guests_.end(), [&](const Guest& guest) {
+    return !guest.in_round() || guest.stage == stage;
+  });
+}
+
+void Coordinator::State::checked(Guest& guest, const json& message) {
+  for (const json& problem : message.at("problems")) {
+    problems_.push_back(problem);
+  }
+  if (phase_ != Phase::kChecking || guest.stage != Guest::Stage::kChecking) {
+    return;
+  }
+  guest.stage = Guest::Stage::kRunning;
+  if (!everybody(Guest::Stage::kRunning)) {
+    return;
+  }
+  if (problems_.empty()) {
+    phase_ = Phase::kRunning;
+    tell_round({{"start", rounds_ - 1}});
+    return;
+  }
+  reason_ = "the nodes cannot all reach each other:";
+  for (const json& problem : problems_) {
+    reason_ += "\n    " + problem.get<std::string>();
+  }
+  end_job(AttemptEnd::kFailed, exit_code(ErrorKind::kEnvironment));
+}
+
+void Coordinator::State::ending(const json& message) {
+  const auto end = static_cast<AttemptEnd>(message.at("ending").get<int>());
+  if (end == AttemptEnd::kFailed || end == AttemptEnd::kSignalled) {
+    for (const json& failure : message.at("failures")) {
+      failures_.push_back(failure);
+    }
+    if (end_ == AttemptEnd::kSucceeded) {
+      end_ = end;
+      exit_code_ = message.at("exit_code").get<int>();
+      signal_ = end == AttemptEnd::kSignalled ? message.at("signal").get<int>() : 0;
+    }
+    stop_round("a worker failed or a signal came on another node");
+  }
+}
+
+void Coordinator::State::ended(Guest& guest, const json& message) {
+  if (!guest.in_round()) {
+    return;
+  }
+  guest.stage = Guest::Stage::kEnded;
+  const auto end = static_cast<AttemptEnd>(message.at("ended").get<int>());
+  if (end_ == AttemptEnd::kSucceeded && end == AttemptEnd::kPreempted) {
+    end_ = end;
+    exit_code_ = kExitPreempted;
+  }
+  if (end == AttemptEnd::kSignalled && end_ == AttemptEnd::kSignalled) {
+    exit_code_ = message.at("exit_code").get<int>();  // known only now: workers may have saved
+  }
+  if (failures_.empty()) {
+    for (const json& failure : message.at("failures")) {
+      failures_.push_back(failure);
+    }
+  }
+  settle();
+}
+
+void Coordinator::State::stop_round(const std::string& why) {
+  if (phase_ == Phase::kChecking || phase_ == Phase::kRunning) {
+    phase_ = Phase::kStopping;
+    tell_round({{"stop", why}, {"signal", signal_}});
+  }
+}
+
+// Once every node's workers have ended: another round, or the end.
+void Coordinator::State::settle() {
+  const bool some_run = std::any_of(
+      guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.in_round(); });
+  if (some_run || phase_ == Phase::kOver || phase_ == Phase::kGathering) {
+    return;
+  }
+  const bool failed = end_ == AttemptEnd::kFailed;
+  const bool changed = membership_changed_ && end_ == AttemptEnd::kSucceeded;
+  if (!changed && !(failed && restarts_ < plan_.max_restarts)) {
+    end_job(end_, exit_code_);
+    return;
+  }
+  restarts_ += failed ? 1 : 0;
+  phase_ = Phase::kGathering;
+  gathering_since_ = enough_since_ = Clock::now();
+  rules_.last_call = std::min(rules_.last_call, kLastCallAgain);
+  for (Guest& guest : guests_) {
+    if (guest.stage == Guest::Stage::kEnded) {
+      guest.stage = Guest::Stage::kIdle;
+      guest.channel->send({{"again", 1}, {"failures", failures_}, {"reason", reason_}});
+    }
+  }
+}
+
+void Coordinator::State::end_job(AttemptEnd end, int code) {
+  phase_ = Phase::kOver;
+  last_word_ = {
+      {"end", static_cast<int>(end)},
+      {"exit_code", code},
+      {"failures", failures_},
+      {"reason", reason_}};
+  for (Guest& guest : guests_) {
+    if (guest.node.id != 0 && guest.stage != Guest::Stage::kGone) {
+      guest.channel->send(last_word_);
+    }
+  }
+}
+
+Coordinator::Coordinator(const LaunchPlan& plan, Socket listener, std::string address)
+    : state_(std::make_unique<State>(plan, std::move(listener), std::move(address))) {}
+
+Coordinator::~Coordinator() = default;
+
+}  // namespace lockstep::launch

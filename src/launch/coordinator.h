@@ -1,0 +1,42 @@
+// The meeting place of a job's agents, hosted by one of them: who takes part, when workers start,
+// that a failure anywhere stops them everywhere, and what comes next. It runs on a thread of its
+// own.
+//
+// Agents and coordinator exchange JSON lines over TCP:
+//   greeting   <- {lockstep, challenge, secret}     -> {join, nonce, proof, node}     <- {welcome,
+//   proof} or {refused} a round    -> {ready}   <- {round, nodes, store, restarts}   -> {checked,
+//   problems}   <- {start} its end    -> {ending, end, failures}   <- {stop}   -> {ended, end,
+//   exit_code, failures}   <- {again} or {end} always     {beat} each second, both ways
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "launch/launch_plan.h"
+#include "launch/network.h"
+
+namespace lockstep::launch {
+
+/// The HMAC that an agent ("agent") or the coordinator ("host") proves the secret with.
+std::string proof(
+    const std::string& secret,
+    const std::string& side,
+    const std::string& challenge,
+    const std::string& nonce,
+    const std::string& run_id);
+
+class Coordinator {
+ public:
+  /// Takes over a listening socket. `address` is where workers find the store of a round.
+  Coordinator(const LaunchPlan& plan, Socket listener, std::string address);
+  /// Lets the last messages go out (bounded), and ends.
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,63 @@
+// The one screen that says which worker failed, how, and what it said last.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/memory_word.h"
+#include "launch/process.h"
+#include "launch/worker_group.h"
+
+namespace lockstep::launch {
+
+/// What a worker wrote of its error: TORCHELASTIC_ERROR_FILE, in either of its forms.
+struct ErrorFile {
+  std::string message;
+  std::string callstack;  // Python's or ours
+  std::string hint;
+  std::optional<int64_t> timestamp;  // seconds
+  std::optional<int64_t> step;
+};
+
+/// Reads it; nothing where it is missing, cut, larger than 16 MiB, or not what it should be.
+std::optional<ErrorFile> read_error_file(const std::filesystem::path& path);
+/// A copy of the file with the exit code in it, as torchelastic's parents expect; failures are
+/// ignored.
+void copy_error_file(
+    const std::filesystem::path& from, const std::filesystem::path& to, int exit_code);
+
+/// A failed worker as the report tells it; it can travel between machines as JSON.
+struct Failure {
+  std::string host;
+  int rank = 0, local_rank = 0;
+  int64_t pid = 0;
+  ExitStatus status;
+  int64_t time = 0;  // seconds since 1970
+  std::string error_file, message, callstack, hint, memory;
+  std::optional<int64_t> step;
+  std::vector<std::string> last_lines;
+};
+
+/// Puts together what is known of a worker that failed.
+Failure describe(
+    const Worker& worker,
+    const std::optional<MemoryCounters>& before,
+    const std::optional<MemoryCounters>& after);
+
+std::string to_json(const Failure& failure);
+/// The inverse; nothing where the text is not one.
+std::optional<Failure> failure_from_json(const std::string& text);
+
+/// The index of the root cause: of the earliest by error file, one that is not merely a lost peer
+/// (exit code 7), else the first that was seen. `failures` is not empty, and in the order seen.
+size_t root_cause(const std::vector<Failure>& failures);
+
+/// The report, in torchrun's shape: "NAME FAILED", the other failures, the root cause with at most
+/// `lines` last lines. Ends with a newline.
+std::string report(
+    const std::string& name, const std::vector<Failure>& failures, size_t lines = LineTail::kLines);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,53 @@
+#include <optional>
+
+#include "launch/job_store.h"
+#include "launch/meeting.h"
+
+namespace lockstep::launch {
+namespace {
+
+class Alone : public Meeting {
+ public:
+  Alone(Guard& guard, const LaunchPlan& plan) : guard_(guard), plan_(plan) {}
+
+  std::optional<Round> next_round() override {
+    if (guard_.signal()) {
+      return std::nullopt;
+    }
+    Round round;
+    round.number = rounds_++;
+    round.restarts = round.number;
+    round.world_size = plan_.workers;
+    // A store for each round: workers' keys of the last one must not be met again.
+    store_.emplace("127.0.0.1", round.number == 0 ? plan_.meeting.store_port : 0);
+    round.master_port = store_->port();
+    return round;
+  }
+
+  bool interrupted() const override { return false; }
+  void ending(const AttemptResult&) override {}
+
+  Verdict conclude(const AttemptResult& result) override {
+    Verdict verdict;
+    verdict.end = result.end;
+    verdict.failures = result.failures;
+    verdict.exit_code = result.exit_code;
+    const bool again = result.end == AttemptEnd::kFailed && rounds_ <= plan_.max_restarts;
+    verdict.next = again ? Verdict::Next::kAgain : Verdict::Next::kEnd;
+    return verdict;
+  }
+
+ private:
+  Guard& guard_;
+  const LaunchPlan& plan_;
+  int rounds_ = 0;
+  std::optional<JobStore> store_;
+};
+
+}  // namespace
+
+std::unique_ptr<Meeting> meet_alone(Guard& guard, const LaunchPlan& plan) {
+  return std::make_unique<Alone>(guard, plan);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,48 @@
+// Who takes part in a round, and with which ranks: pure rules, no sockets.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace lockstep::launch {
+
+/// An agent as it introduces itself.
+struct NodeInfo {
+  int64_t id = 0;  // given by the coordinator, in the order of joining
+  std::string host, address;
+  int64_t pid = 0;
+  int workers = 1;
+  int node_rank = -1;  // wanted; -1: any
+  int probe_port = 0;
+  std::string probe_token;
+
+  /// "n1 (10.0.0.1)".
+  std::string name() const;
+};
+
+nlohmann::json to_json(const NodeInfo& node);
+/// Error (peer lost) where the object is not one, or a number is out of its range.
+NodeInfo node_from_json(const nlohmann::json& object);
+
+/// Puts the nodes of a round in order: by wanted rank where every node has one, else by (address,
+/// pid, id).
+void order_nodes(std::vector<NodeInfo>& nodes);
+
+/// When a round of `ready` nodes may begin.
+struct GatheringRules {
+  int least = 1, most = 1;
+  std::chrono::milliseconds last_call{30000}, join_timeout{600000};
+};
+enum class Gathering { kWait, kComplete, kGiveUp };
+/// `since_enough`: for how long at least `least` were ready; `since_begin`: for how long the round
+/// is awaited.
+Gathering gathering(
+    const GatheringRules& rules,
+    int ready,
+    std::chrono::milliseconds since_enough,
+    std::chrono::milliseconds since_begin);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,39 @@
+// The environment of a worker: torchrun's variables, so that Python and C++ workers join alike.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep::launch {
+
+using Environment = std::map<std::string, std::string>;
+
+/// This process's own environment.
+Environment current_environment();
+/// As exec wants it: NAME=VALUE.
+std::vector<std::string> flatten(const Environment& environment);
+
+/// Who a worker is, and where it meets the others.
+struct WorkerIdentity {
+  int rank = 0, local_rank = 0, group_rank = 0, role_rank = 0;
+  int world_size = 1, local_world_size = 1, group_world_size = 1, role_world_size = 1;
+  std::string role = "default";
+  std::string master_address = "127.0.0.1";
+  int master_port = 0;
+  int restart_count = 0, max_restarts = 0;
+  std::string run_id = "none";
+  bool agent_store = true;  // an agent hosts the store at the master's address: rank 0 must not
+  std::string error_file;   // empty: none
+};
+
+/// Adds the variables of `identity`. NCCL's error handling is kept where it is set.
+void set_identity(Environment& environment, const WorkerIdentity& identity);
+
+/// The CPUs that this process may use, and how many physical cores they are; a cgroup's CPU quota
+/// counts.
+int usable_cores();
+/// OMP_NUM_THREADS for each of `workers`: cores divided by workers, at least 1.
+int threads_for(int workers);
+
+}  // namespace lockstep::launch

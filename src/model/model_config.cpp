@@ -1,0 +1,119 @@
+#include "model/model_config.h"
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "model/family.h"
+
+namespace lockstep::model {
+namespace {
+
+using nlohmann::json;
+
+json number_or_null(const std::optional<int64_t>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+/// Writes what changed since the text was read; everything else stays as it stands there.
+void write_changes(json& object, const ModelConfig& before, const ModelConfig& now) {
+  const FamilyKeys& keys = keys_of(now.family);
+  const auto write = [&](const char* key, const auto& old_value, const auto& new_value) {
+    if (old_value != new_value) {
+      object[key] = new_value;
+    }
+  };
+  write("vocab_size", before.vocab_size, now.vocab_size);
+  write(keys.max_positions, before.max_positions, now.max_positions);
+  write("tie_word_embeddings", before.tie_word_embeddings, now.tie_word_embeddings);
+  write("initializer_range", before.initializer_range, now.initializer_range);
+  write(keys.norm_eps, before.norm_eps, now.norm_eps);
+  write(keys.attention_dropout, before.attention_dropout, now.attention_dropout);
+  if (now.family == Family::kGpt2) {
+    write("embd_pdrop", before.embedding_dropout, now.embedding_dropout);
+    write("resid_pdrop", before.residual_dropout, now.residual_dropout);
+  }
+  if (before.bos_token_id != now.bos_token_id) {
+    object["bos_token_id"] = number_or_null(now.bos_token_id);
+  }
+  if (before.pad_token_id != now.pad_token_id) {
+    object["pad_token_id"] = number_or_null(now.pad_token_id);
+  }
+  if (before.eos_token_ids != now.eos_token_ids) {
+    const auto& ids = now.eos_token_ids;
+    object["eos_token_id"] = ids.empty()       ? json(nullptr)
+                             : ids.size() == 1 ? json(ids[0])
+                                               : json(ids);
+  }
+}
+
+bool same_structure(const ModelConfig& a, const ModelConfig& b) {
+  return a.hidden_size == b.hidden_size && a.layers == b.layers && a.heads == b.heads &&
+         a.kv_heads == b.kv_heads && a.head_dim == b.head_dim &&
+         a.intermediate_size == b.intermediate_size && a.activation == b.activation &&
+         a.qkv_bias == b.qkv_bias && a.attention_out_bias == b.attention_out_bias &&
+         a.mlp_bias == b.mlp_bias && a.sliding_windows == b.sliding_windows &&
+         a.scale_attention == b.scale_attention &&
+         a.scale_attention_by_inverse_layer == b.scale_attention_by_inverse_layer &&
+         a.rope == b.rope;
+}
+
+}  // namespace
+
+int64_t ModelConfig::rotary_dim() const {
+  return rope.type == RopeType::kNone
+             ? 0
+             : static_cast<int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
+}
+
+double ModelConfig::attention_scale(int64_t layer) const {
+  const double scale = scale_attention ? 1 / std::sqrt(static_cast<double>(head_dim)) : 1;
+  return scale_attention_by_inverse_layer ? scale / static_cast<double>(layer + 1) : scale;
+}
+
+std::optional<int64_t> position_limit(const ModelConfig& config) {
+  return config.rope.type == RopeType::kNone ? std::optional(config.max_positions) : std::nullopt;
+}
+
+void check_positions(const ModelConfig& config, int64_t positions) {
+  const auto limit = position_limit(config);
+  if (limit && positions > *limit) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} positions are more than the {} that the model has learned ({} in its config.json)",
+            positions,
+            *limit,
+            keys_of(config.family).max_positions),
+        "use shorter sequences, or a model with rotary positions");
+  }
+}
+
+std::string to_json(const ModelConfig& config, std::string_view dtype) {
+  const std::string_view source = "the text of the model's configuration";
+  const ModelConfig before = parse_model_config(config.json, source);
+  if (!same_structure(before, config)) {
+    throw Error(
+        ErrorKind::kInternal,
+        "a model's structure was changed after its configuration was read, and cannot be saved");
+  }
+  json object = parse_json(config.json, source);
+  write_changes(object, before, config);
+  object["architectures"] = {std::string(keys_of(config.family).architecture)};
+  object["dtype"] = std::string(dtype);
+  object["torch_dtype"] = std::string(dtype);
+  return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+ModelConfig with_vocabulary(ModelConfig config, int64_t vocab_size) {
+  if (vocab_size < 1) {
+    throw Error(ErrorKind::kInternal, fmt::format("a vocabulary of {} tokens", vocab_size));
+  }
+  config.vocab_size = vocab_size;
+  return config;
+}
+
+}  // namespace lockstep::model

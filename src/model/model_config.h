@@ -1,0 +1,118 @@
+// What a model is, from its config.json: sizes, options and rotary positions of the four families.
+// Key names and defaults are Hugging Face's; what is here is a plain struct that every module
+// reads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::model {
+
+enum class Family { kGpt2, kLlama, kMistral, kQwen2 };
+
+enum class Activation {
+  kGelu,      // by the error function
+  kGeluTanh,  // gelu_new and its like
+  kRelu,
+  kRelu2,
+  kRelu6,
+  kSilu,
+  kTanh,
+  kSigmoid,
+  kQuickGelu,
+  kMish,
+  kLeakyRelu,
+  kHardswish,
+  kLinear,
+};
+
+enum class RopeType { kNone, kDefault, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
+
+/// Rotary positions. A family with learned positions (GPT-2) has kNone.
+struct Rope {
+  RopeType type = RopeType::kNone;
+  double theta = 10000;
+  double partial_rotary_factor = 1;  // the first int(head_dim * this) numbers of a head are rotated
+  std::optional<double> factor;
+  int64_t original_max_positions = 0;                              // llama3, yarn, longrope
+  double low_frequency_factor = 1, high_frequency_factor = 4;      // llama3
+  double beta_fast = 32, beta_slow = 1;                            // yarn
+  std::optional<double> attention_factor, mscale, mscale_all_dim;  // yarn, longrope
+  bool truncate = true;                                            // yarn
+  std::vector<double> short_factor, long_factor;                   // longrope
+  bool operator==(const Rope&) const = default;
+};
+
+/// A model's description. Made by parse_model_config or preset, which check it; a change by hand
+/// must keep the sizes consistent.
+struct ModelConfig {
+  Family family = Family::kGpt2;
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;  // divides heads
+  int64_t head_dim = 0;
+  int64_t intermediate_size = 0;
+  Activation activation = Activation::kGeluTanh;
+  int64_t max_positions = 0;  // a hard limit where positions are learned: see position_limit
+  double norm_eps = 1e-5;
+  bool tie_word_embeddings = false;
+  bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
+  double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
+  /// One number a layer: position j is visible to i where i - window < j <= i; 0 is no window.
+  std::vector<int64_t> sliding_windows;
+  bool scale_attention = true;                    // by 1 / sqrt(head_dim)
+  bool scale_attention_by_inverse_layer = false;  // and by 1 / (layer + 1)
+  bool upcast_attention = false;  // scores in float32 whatever the type of the weights
+  Rope rope;
+  std::optional<int64_t> bos_token_id, pad_token_id;
+  std::vector<int64_t> eos_token_ids;
+  /// The row of the embedding that starts at zero and learns nothing by look-up (pad_token_id,
+  /// where the family has it so).
+  std::optional<int64_t> embedding_padding_row;
+  double initializer_range = 0.02;
+  std::string json;  // the text it was read from: saving keeps the keys that we do not know
+
+  /// The queries that one key-value head serves.
+  int64_t queries_per_kv_head() const { return heads / kv_heads; }
+  /// The numbers of a head that rotary positions turn.
+  int64_t rotary_dim() const;
+  /// What scores are multiplied by.
+  double attention_scale(int64_t layer) const;
+};
+
+/// "gpt2", "llama", "mistral", "qwen2".
+std::string_view family_name(Family family);
+/// The largest number of positions that the model can compute at all; nothing where positions are
+/// rotary, which go on past max_positions (with a quality of their own).
+std::optional<int64_t> position_limit(const ModelConfig& config);
+/// Throws (kConfig) where `positions` is past position_limit, saying what the limit is and where it
+/// comes from.
+void check_positions(const ModelConfig& config, int64_t positions);
+
+/// Reads the text of a config.json. `source` names it in errors. Nothing is allocated by the sizes
+/// that it holds. Throws one Error (kData) that lists every problem: wrong types, sizes out of
+/// bounds or that do not fit each other, an unknown family, and keys that change the mathematics in
+/// ways that are not supported. Unknown keys are kept.
+ModelConfig parse_model_config(std::string_view json, std::string_view source);
+/// The same, of a file.
+ModelConfig read_model_config(const std::filesystem::path& path);
+/// The config.json to save: the text it came from, with what was changed since, `dtype` ("float32",
+/// "bfloat16", ...) under its old and its new name, and the architecture. Hugging Face's loader of
+/// today and of version 4 read it.
+std::string to_json(const ModelConfig& config, std::string_view dtype);
+/// The config with another vocabulary size (1 or more), for an embedding that is resized.
+ModelConfig with_vocabulary(ModelConfig config, int64_t vocab_size);
+
+/// A built-in model: gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt2-tiny, ... An unknown name is an
+/// Error (kConfig) with the nearest one.
+ModelConfig preset(std::string_view name);
+/// The names that preset() knows.
+std::vector<std::string> preset_names();
+
+}  // namespace lockstep::model

@@ -1,0 +1,366 @@
+#include <algorithm>
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/nearest.h"
+#include "model/config_reader.h"
+#include "model/family.h"
+#include "model/model_config.h"
+#include "model/parse_rope.h"
+
+namespace lockstep::model {
+namespace {
+
+using nlohmann::json;
+
+// Bounds of sizes: far above any model, and such that no product of them overflows 64 bits.
+constexpr int64_t kMostVocabulary = int64_t{1} << 26;
+constexpr int64_t kMostWidth = int64_t{1} << 18;
+constexpr int64_t kMostInner = int64_t{1} << 22;
+constexpr int64_t kMostLayers = 1 << 12;
+constexpr int64_t kMostHeads = 1 << 14;
+constexpr int64_t kMostPositions = int64_t{1} << 31;
+
+struct NeutralValue {
+  const char* key;
+  json neutral;  // null: only a missing key or null is
+};
+
+/// Keys of other models of these shapes that change what is computed. One that is there with any
+/// other value than its neutral one is an error: to train on would be to train another model.
+const std::vector<NeutralValue>& mathematical_keys() {
+  static const std::vector<NeutralValue> keys = {
+      {"quantization_config", nullptr},
+      {"attn_logit_softcapping", nullptr},
+      {"final_logit_softcapping", nullptr},
+      {"logit_softcapping", nullptr},
+      {"query_pre_attn_scalar", nullptr},
+      {"attention_multiplier", nullptr},
+      {"logit_scale", 1},
+      {"logits_scaling", 1},
+      {"embedding_multiplier", 1},
+      {"residual_multiplier", 1},
+      {"scale_emb", 1},
+      {"scale_depth", nullptr},
+      {"use_qk_norm", false},
+      {"qk_norm", false},
+      {"qk_layernorm", false},
+      {"clip_qkv", nullptr},
+      {"alibi", false},
+      {"use_alibi", false},
+      {"add_cross_attention", false},
+      {"is_encoder_decoder", false},
+      {"parallel_attn", false},
+      {"use_parallel_residual", false},
+      {"num_local_experts", nullptr},
+      {"num_experts", nullptr},
+      {"n_routed_experts", nullptr},
+      {"use_mrope", false},
+      {"no_rope_layers", nullptr},
+      {"attention_chunk_size", nullptr},
+      {"rope_interleave", false},
+      {"rope_interleaved", false},
+      {"pruned_heads", json::object()},
+  };
+  return keys;
+}
+
+constexpr std::array<std::pair<const char*, Activation>, 19> kActivations = {{
+    {"gelu_new", Activation::kGeluTanh},
+    {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"gelu_python_tanh", Activation::kGeluTanh},
+    {"gelu_fast", Activation::kGeluTanh},
+    {"gelu_accurate", Activation::kGeluTanh},
+    {"gelu", Activation::kGelu},
+    {"gelu_python", Activation::kGelu},
+    {"relu", Activation::kRelu},
+    {"relu2", Activation::kRelu2},
+    {"relu6", Activation::kRelu6},
+    {"silu", Activation::kSilu},
+    {"swish", Activation::kSilu},
+    {"tanh", Activation::kTanh},
+    {"sigmoid", Activation::kSigmoid},
+    {"quick_gelu", Activation::kQuickGelu},
+    {"mish", Activation::kMish},
+    {"leaky_relu", Activation::kLeakyRelu},
+    {"hardswish", Activation::kHardswish},
+    {"linear", Activation::kLinear},
+}};
+
+const FamilyKeys* parse_family(ConfigReader& reader) {
+  std::vector<std::string> names;
+  for (const FamilyKeys& family : all_families()) {
+    names.emplace_back(family.name);
+  }
+  const std::string known = fmt::format("{}", fmt::join(names, ", "));
+  if (!reader.has("model_type")) {
+    reader.problem("model_type", "is missing; supported are " + known);
+    return nullptr;
+  }
+  const std::string name = reader.text("model_type", "gpt2");
+  for (const FamilyKeys& family : all_families()) {
+    if (family.name == name) {
+      return &family;
+    }
+  }
+  reader.problem(
+      "model_type",
+      fmt::format(
+          "\"{}\" is not supported; there are {}.{}", name, known, did_you_mean(name, names)));
+  return nullptr;
+}
+
+Activation parse_activation(ConfigReader& reader, const char* key, const char* fallback) {
+  const std::string name = reader.text(key, fallback);
+  std::vector<std::string> names;
+  for (const auto& [known, activation] : kActivations) {
+    if (name == known) {
+      return activation;
+    }
+    names.emplace_back(known);
+  }
+  reader.problem(
+      key,
+      fmt::format(
+          "\"{}\" is not supported; there are {}.{}",
+          name,
+          fmt::join(names, ", "),
+          did_you_mean(name, names)));
+  return Activation::kLinear;
+}
+
+/// The name under which a size is given: the family's own, or the common one that transformers
+/// takes too.
+const char* given(const ConfigReader& reader, const char* own, const char* common) {
+  return !reader.has(own) && reader.has(common) ? common : own;
+}
+
+void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& config) {
+  config.vocab_size = reader.integer("vocab_size", keys.default_vocab_size, 1, kMostVocabulary);
+  config.hidden_size = reader.integer(
+      given(reader, keys.hidden_size, "hidden_size"), keys.default_hidden_size, 1, kMostWidth);
+  config.layers = reader.integer(
+      given(reader, keys.layers, "num_hidden_layers"), keys.default_layers, 1, kMostLayers);
+  config.heads = reader.integer(
+      given(reader, keys.heads, "num_attention_heads"), keys.default_heads, 1, kMostHeads);
+  config.max_positions = reader.integer(
+      given(reader, keys.max_positions, "max_position_embeddings"),
+      keys.default_max_positions,
+      1,
+      kMostPositions);
+  config.kv_heads = config.heads;
+  const char* kv = "num_key_value_heads";
+  if (keys.family != Family::kGpt2) {
+    // A missing key is the family's default; an explicit null is as many as heads.
+    const bool is_default = !reader.object().contains(kv) && keys.default_kv_heads > 0;
+    config.kv_heads = is_default
+                          ? keys.default_kv_heads
+                          : reader.optional_integer(kv, 1, kMostHeads).value_or(config.heads);
+    if (config.heads % config.kv_heads != 0) {
+      reader.problem(
+          kv,
+          fmt::format("{} does not divide the {} attention heads", config.kv_heads, config.heads));
+    }
+  }
+  config.intermediate_size =
+      reader.optional_integer(keys.intermediate_size, 1, kMostInner)
+          .value_or(
+              keys.default_intermediate_size > 0 ? keys.default_intermediate_size
+                                                 : 4 * config.hidden_size);
+  const auto head_dim = keys.family == Family::kGpt2
+                            ? std::nullopt
+                            : reader.optional_integer("head_dim", 1, kMostWidth);
+  config.head_dim = head_dim.value_or(std::max<int64_t>(config.hidden_size / config.heads, 1));
+  if (!head_dim && config.hidden_size % config.heads != 0) {
+    reader.problem(
+        keys.hidden_size,
+        fmt::format("{} does not divide by {} = {}", config.hidden_size, keys.heads, config.heads));
+  }
+}
+
+void parse_options(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& config) {
+  const bool is_gpt2 = keys.family == Family::kGpt2;
+  config.activation = parse_activation(reader, keys.activation, is_gpt2 ? "gelu_new" : "silu");
+  config.norm_eps = reader.number(keys.norm_eps, keys.default_norm_eps, 0, 1);
+  config.tie_word_embeddings = reader.boolean("tie_word_embeddings", keys.default_tie);
+  config.initializer_range = reader.number("initializer_range", 0.02, 0, 100);
+  constexpr double kMostDropout = 0.999;
+  config.attention_dropout =
+      reader.number(keys.attention_dropout, keys.default_dropout, 0, kMostDropout);
+  switch (keys.family) {
+    case Family::kGpt2:
+      config.qkv_bias = config.attention_out_bias = config.mlp_bias = true;
+      config.embedding_dropout = reader.number("embd_pdrop", 0.1, 0, kMostDropout);
+      config.residual_dropout = reader.number("resid_pdrop", 0.1, 0, kMostDropout);
+      config.scale_attention = reader.boolean("scale_attn_weights", true);
+      config.scale_attention_by_inverse_layer =
+          reader.boolean("scale_attn_by_inverse_layer_idx", false);
+      config.upcast_attention = reader.boolean("reorder_and_upcast_attn", false);
+      break;
+    case Family::kLlama:
+      config.qkv_bias = config.attention_out_bias = reader.boolean("attention_bias", false);
+      config.mlp_bias = reader.boolean("mlp_bias", false);
+      break;
+    case Family::kMistral:
+    case Family::kQwen2:
+      config.qkv_bias = keys.family == Family::kQwen2;
+      for (const char* key : {"attention_bias", "mlp_bias"}) {
+        // Qwen2 files may name attention_bias for the biases that the family has anyway.
+        if (reader.boolean(key, false) && !(config.qkv_bias && key[0] == 'a')) {
+          reader.problem(key, fmt::format("true is not supported by {}", keys.name));
+        }
+      }
+      break;
+  }
+}
+
+/// layer_types, where it is there: one "full_attention" or "sliding_attention" a layer.
+std::vector<std::string> parse_layer_types(ConfigReader& reader, const ModelConfig& config) {
+  auto types = reader.texts("layer_types", kMostLayers);
+  if (!types.empty() && static_cast<int64_t>(types.size()) != config.layers) {
+    reader.problem(
+        "layer_types", fmt::format("has {} entries for {} layers", types.size(), config.layers));
+    types.clear();
+  }
+  for (const std::string& type : types) {
+    if (type != "full_attention" && type != "sliding_attention") {
+      reader.problem("layer_types", fmt::format("\"{}\" is not supported", type));
+      return {};
+    }
+  }
+  return types;
+}
+
+void parse_windows(ConfigReader& reader, ModelConfig& config) {
+  const bool is_qwen2 = config.family == Family::kQwen2;
+  config.sliding_windows.assign(static_cast<size_t>(config.layers), 0);
+  const auto types = parse_layer_types(reader, config);
+  int64_t window = 0, first = 0;
+  if (config.family == Family::kMistral || is_qwen2) {
+    window = reader.object().contains("sliding_window")
+                 ? reader.optional_integer("sliding_window", 1, kMostPositions).value_or(0)
+                 : 4096;
+  }
+  if (is_qwen2) {
+    window = reader.boolean("use_sliding_window", false) ? window : 0;
+    first = reader.integer("max_window_layers", 28, 0, kMostPositions);
+  }
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto i = static_cast<size_t>(layer);
+    const bool slides = window > 0 && layer >= first;
+    config.sliding_windows[i] = slides ? window : 0;
+    if (types.empty() || (types[i] == "sliding_attention") == slides) {
+      continue;
+    }
+    if (is_qwen2 && window > 0) {
+      config.sliding_windows[i] = slides ? 0 : window;
+      continue;
+    }
+    reader.problem(
+        "layer_types",
+        fmt::format(
+            "layer {} is \"{}\", which {}",
+            layer,
+            types[i],
+            is_qwen2 ? "needs use_sliding_window and sliding_window"
+                     : fmt::format("{} does not have", family_name(config.family))));
+    return;
+  }
+}
+
+void parse_token_ids(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& config) {
+  const auto id = [&](const char* key, int64_t fallback) -> std::optional<int64_t> {
+    const int64_t value =
+        reader.object().contains(key)
+            ? reader.optional_integer(key, -kMostVocabulary, kMostPositions).value_or(-1)
+            : fallback;
+    return value < 0 ? std::nullopt : std::optional(value);
+  };
+  config.bos_token_id = id("bos_token_id", keys.default_bos);
+  config.eos_token_ids = reader.integers("eos_token_id", -kMostVocabulary, kMostPositions, 1024);
+  if (!reader.object().contains("eos_token_id") && keys.default_eos >= 0) {
+    config.eos_token_ids = {keys.default_eos};
+  }
+  std::erase_if(config.eos_token_ids, [](int64_t token) { return token < 0; });
+  const auto pad = reader.optional_integer("pad_token_id", -kMostVocabulary, kMostPositions);
+  if (pad && *pad >= 0) {
+    config.pad_token_id = pad;
+  }
+  if (!pad || keys.family == Family::kGpt2) {
+    return;
+  }
+  // transformers makes the embedding with padding_idx = pad_token_id; torch counts a negative one
+  // from the end.
+  const int64_t row = *pad < 0 ? *pad + config.vocab_size : *pad;
+  if (row >= 0 && row < config.vocab_size) {
+    config.embedding_padding_row = row;
+  } else {
+    reader.problem(
+        "pad_token_id",
+        fmt::format("{} is not a row of an embedding of {}", *pad, config.vocab_size));
+  }
+}
+
+void check_mathematical_keys(ConfigReader& reader) {
+  for (const auto& [key, neutral] : mathematical_keys()) {
+    if (reader.has(key) && reader.object().at(key) != neutral) {
+      reader.problem(
+          key,
+          fmt::format(
+              "{} changes what the model computes and is not supported{}",
+              shown(reader.object().at(key)),
+              neutral.is_null() ? "" : fmt::format(" (only {} is)", neutral.dump())));
+    }
+  }
+}
+
+void throw_problems(std::string_view source, std::vector<std::string> problems) {
+  constexpr size_t kMostShown = 20;
+  const size_t count = problems.size();
+  if (count > kMostShown) {
+    problems.resize(kMostShown);
+    problems.push_back(fmt::format("and {} more", count - kMostShown));
+  }
+  throw Error(
+      ErrorKind::kData,
+      fmt::format(
+          "{} is not a model that can be built:\n  {}", source, fmt::join(problems, "\n  ")));
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(std::string_view text, std::string_view source) {
+  const json object = parse_json(text, source);
+  if (!object.is_object()) {
+    throw Error(ErrorKind::kData, fmt::format("{} holds {}, not an object", source, shown(object)));
+  }
+  std::vector<std::string> problems;
+  ConfigReader reader(object, "", problems);
+  ModelConfig config;
+  if (const FamilyKeys* keys = parse_family(reader)) {
+    config.family = keys->family;
+    parse_sizes(reader, *keys, config);
+    parse_options(reader, *keys, config);
+    parse_windows(reader, config);
+    parse_token_ids(reader, *keys, config);
+    if (keys->family != Family::kGpt2) {
+      config.rope = parse_rope(reader, config);
+    }
+    check_mathematical_keys(reader);
+  }
+  if (!problems.empty()) {
+    throw_problems(source, std::move(problems));
+  }
+  config.json = std::string(text);
+  return config;
+}
+
+ModelConfig read_model_config(const std::filesystem::path& path) {
+  return parse_model_config(MappedFile(path).text(), path.string());
+}
+
+}  // namespace lockstep::model

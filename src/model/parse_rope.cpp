@@ -1,0 +1,176 @@
+#include "model/parse_rope.h"
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "base/nearest.h"
+
+namespace lockstep::model {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kLargestTheta = 1e15, kLargestFactor = 1e6;
+constexpr int64_t kMostPositions = int64_t{1} << 31;
+const std::array<std::pair<const char*, RopeType>, 6> kTypes = {{
+    {"default", RopeType::kDefault},
+    {"linear", RopeType::kLinear},
+    {"dynamic", RopeType::kDynamic},
+    {"llama3", RopeType::kLlama3},
+    {"yarn", RopeType::kYarn},
+    {"longrope", RopeType::kLongRope},
+}};
+
+RopeType parse_type(ConfigReader& reader) {
+  const std::string name = reader.text("rope_type", reader.text("type", "default"));
+  std::vector<std::string> names;
+  for (const auto& [known, type] : kTypes) {
+    if (name == known) {
+      return type;
+    }
+    names.emplace_back(known);
+  }
+  reader.problem(
+      "rope_type",
+      fmt::format(
+          "\"{}\" is not supported; there are {}.{}",
+          name,
+          fmt::join(names, ", "),
+          did_you_mean(name, names)));
+  return RopeType::kDefault;
+}
+
+void need(ConfigReader& reader, const char* key, const char* type) {
+  if (!reader.has(key)) {
+    reader.problem(key, fmt::format("is missing; rope_type \"{}\" needs it", type));
+  }
+}
+
+void parse_longrope(ConfigReader& reader, Rope& rope, int64_t rotary_dim) {
+  constexpr size_t kLongest = 1 << 16;
+  for (auto [key, values] :
+       {std::pair("short_factor", &rope.short_factor),
+        std::pair("long_factor", &rope.long_factor)}) {
+    need(reader, key, "longrope");
+    *values = reader.numbers(key, 1e-6, kLargestFactor, kLongest);
+    if (!values->empty() && static_cast<int64_t>(values->size()) != rotary_dim / 2) {
+      reader.problem(
+          key,
+          fmt::format(
+              "has {} numbers; a rotary dim of {} needs {}",
+              values->size(),
+              rotary_dim,
+              rotary_dim / 2));
+    }
+    if (values->empty()) {
+      values->assign(static_cast<size_t>(std::max<int64_t>(rotary_dim / 2, 0)), 1.0);
+    }
+  }
+}
+
+void parse_by_type(ConfigReader& reader, Rope& rope, int64_t rotary_dim) {
+  rope.factor = reader.optional_number("factor", 1e-6, kLargestFactor);
+  switch (rope.type) {
+    case RopeType::kLinear:
+      need(reader, "factor", "linear");
+      break;
+    case RopeType::kDynamic:
+      need(reader, "factor", "dynamic");
+      if (rotary_dim <= 2) {
+        reader.problem("rope_type", "\"dynamic\" needs a rotary dim of more than 2");
+      }
+      break;
+    case RopeType::kLlama3:
+      for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"}) {
+        need(reader, key, "llama3");
+      }
+      rope.low_frequency_factor = reader.number("low_freq_factor", 1, 1e-6, kLargestFactor);
+      rope.high_frequency_factor = reader.number("high_freq_factor", 4, 1e-6, kLargestFactor);
+      if (rope.high_frequency_factor <= rope.low_frequency_factor) {
+        reader.problem("high_freq_factor", "is not larger than low_freq_factor");
+      }
+      break;
+    case RopeType::kYarn:
+      rope.beta_fast = reader.number("beta_fast", 32, 0, kLargestFactor);
+      rope.beta_slow = reader.number("beta_slow", 1, 0, kLargestFactor);
+      // transformers takes zero for "not given".
+      rope.beta_fast = rope.beta_fast == 0 ? 32 : rope.beta_fast;
+      rope.beta_slow = rope.beta_slow == 0 ? 1 : rope.beta_slow;
+      rope.mscale = reader.optional_number("mscale", 0, kLargestFactor);
+      rope.mscale_all_dim = reader.optional_number("mscale_all_dim", 0, kLargestFactor);
+      rope.truncate = reader.boolean("truncate", true);
+      if (rope.theta <= 1) {
+        reader.problem("rope_theta", "rope_type \"yarn\" needs one of more than 1");
+      }
+      break;
+    case RopeType::kLongRope:
+      parse_longrope(reader, rope, rotary_dim);
+      break;
+    default:
+      break;
+  }
+  if (rope.type == RopeType::kYarn || rope.type == RopeType::kLongRope) {
+    rope.attention_factor = reader.optional_number("attention_factor", 0, kLargestFactor);
+  }
+}
+
+}  // namespace
+
+Rope parse_rope(ConfigReader& reader, const ModelConfig& config) {
+  const json empty = json::object();
+  const json* values = &empty;
+  std::string where;
+  for (const char* key :
+       {"rope_parameters", "rope_scaling"}) {  // the last one that holds something counts
+    if (!reader.has(key)) {
+      continue;
+    }
+    const json& found = reader.object().at(key);
+    if (!found.is_object()) {
+      reader.problem(key, fmt::format("{} is not an object", shown(found)));
+    } else if (!found.empty()) {
+      values = &found;
+      where = std::string(key) + ".";
+    }
+  }
+  ConfigReader inner(*values, where, reader.problems());
+  for (const auto& [key, value] : values->items()) {
+    if (value.is_object()) {
+      inner.problem(key, "rotary positions that differ from layer to layer are not supported");
+      return Rope{};
+    }
+  }
+  Rope rope;
+  rope.type = parse_type(inner);
+  rope.theta = inner.number(
+      "rope_theta", reader.number("rope_theta", 10000, 1, kLargestTheta), 1, kLargestTheta);
+  rope.partial_rotary_factor =
+      inner.number("partial_rotary_factor", reader.number("partial_rotary_factor", 1, 0, 1), 0, 1);
+  const auto rotary_dim =
+      static_cast<int64_t>(static_cast<double>(config.head_dim) * rope.partial_rotary_factor);
+  if (rotary_dim < 2 || rotary_dim % 2 != 0) {
+    reader.problem(
+        "head_dim",
+        fmt::format(
+            "rotary positions turn {} of the {} numbers of a head; that must be even and 2 or more",
+            rotary_dim,
+            config.head_dim));
+  }
+  parse_by_type(inner, rope, rotary_dim);
+  if (rope.type == RopeType::kLlama3 || rope.type == RopeType::kYarn ||
+      rope.type == RopeType::kLongRope) {
+    const char* key = "original_max_position_embeddings";  // outside, it goes before the one inside
+    rope.original_max_positions = reader.integer(
+        key, inner.integer(key, config.max_positions, 1, kMostPositions), 1, kMostPositions);
+    if (rope.type == RopeType::kLongRope && rope.original_max_positions < 2) {
+      reader.problem(key, "rope_type \"longrope\" needs 2 or more");
+    }
+  }
+  return rope;
+}
+
+}  // namespace lockstep::model

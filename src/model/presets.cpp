@@ -1,0 +1,135 @@
+// Built-in models, each by the text of its config.json, so that one reader checks them all.
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/nearest.h"
+#include "model/model_config.h"
+
+namespace lockstep::model {
+namespace {
+
+std::string gpt2(int64_t width, int64_t layers, int64_t heads) {
+  return fmt::format(
+      R"({{"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_ctx": 1024, "n_embd": {},
+"n_layer": {}, "n_head": {}, "n_inner": null, "activation_function": "gelu_new", "resid_pdrop": 0.1,
+"embd_pdrop": 0.1, "attn_pdrop": 0.1, "layer_norm_epsilon": 1e-05, "initializer_range": 0.02,
+"bos_token_id": 50256, "eos_token_id": 50256, "tie_word_embeddings": true}})",
+      width,
+      layers,
+      heads);
+}
+
+struct Sizes {
+  const char* model_type;
+  int64_t vocabulary, width, inner, layers, heads, kv_heads, positions;
+  double theta;
+  bool tied = false;
+  const char* more = "";  // further keys, each after a comma
+};
+
+std::string rotary(const Sizes& sizes) {
+  return fmt::format(
+      R"({{"model_type": "{}", "vocab_size": {}, "hidden_size": {}, "intermediate_size": {},
+"num_hidden_layers": {}, "num_attention_heads": {}, "num_key_value_heads": {}, "hidden_act": "silu",
+"max_position_embeddings": {}, "rope_theta": {:.1f}, "initializer_range": 0.02, "tie_word_embeddings": {}{}}})",
+      sizes.model_type,
+      sizes.vocabulary,
+      sizes.width,
+      sizes.inner,
+      sizes.layers,
+      sizes.heads,
+      sizes.kv_heads,
+      sizes.positions,
+      sizes.theta,
+      sizes.tied,
+      sizes.more);
+}
+
+// About 3 million parameters each: they learn something on a processor in a minute. No dropout, for
+// that reason.
+constexpr const char* kGpt2Tiny =
+    R"({"model_type": "gpt2", "vocab_size": 4096, "n_positions": 512, "n_embd": 192, "n_layer": 5,
+"n_head": 6, "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+"layer_norm_epsilon": 1e-05, "initializer_range": 0.02, "bos_token_id": 0, "eos_token_id": 0,
+"tie_word_embeddings": true})";
+
+constexpr const char* kTinyTokens =
+    R"(, "rms_norm_eps": 1e-05, "bos_token_id": 0, "eos_token_id": 0)";
+constexpr const char* kLlamaTokens =
+    R"(, "rms_norm_eps": 1e-05, "bos_token_id": 1, "eos_token_id": 2, "attention_bias": false, "mlp_bias": false)";
+constexpr const char* kLlama3Tokens =
+    R"(, "rms_norm_eps": 1e-05, "bos_token_id": 128000, "eos_token_id": 128001, "attention_bias": false,
+"mlp_bias": false)";
+constexpr const char* kLlama32Tokens =
+    R"(, "rms_norm_eps": 1e-05, "bos_token_id": 128000, "eos_token_id": 128001, "attention_bias": false,
+"mlp_bias": false, "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+"high_freq_factor": 4.0, "original_max_position_embeddings": 8192})";
+constexpr const char* kMistralTokens =
+    R"(, "rms_norm_eps": 1e-05, "bos_token_id": 1, "eos_token_id": 2, "sliding_window": 4096)";
+constexpr const char* kQwen2Tokens =
+    R"(, "rms_norm_eps": 1e-06, "bos_token_id": 151643, "eos_token_id": 151643, "use_sliding_window": false)";
+
+const std::vector<std::pair<std::string, std::string>>& table() {
+  static const std::vector<std::pair<std::string, std::string>> presets = {
+      {"gpt2-tiny", kGpt2Tiny},
+      {"gpt2", gpt2(768, 12, 12)},
+      {"gpt2-medium", gpt2(1024, 24, 16)},
+      {"gpt2-large", gpt2(1280, 36, 20)},
+      {"gpt2-xl", gpt2(1600, 48, 25)},
+      {"llama-tiny", rotary({"llama", 4096, 192, 512, 5, 6, 2, 512, 1e4, true, kTinyTokens})},
+      {"llama-160m",
+       rotary({"llama", 32000, 768, 2048, 12, 12, 12, 2048, 1e4, false, kLlamaTokens})},
+      {"tinyllama-1.1b",
+       rotary({"llama", 32000, 2048, 5632, 22, 32, 4, 2048, 1e4, false, kLlamaTokens})},
+      {"llama2-7b",
+       rotary({"llama", 32000, 4096, 11008, 32, 32, 32, 4096, 1e4, false, kLlamaTokens})},
+      {"llama2-13b",
+       rotary({"llama", 32000, 5120, 13824, 40, 40, 40, 4096, 1e4, false, kLlamaTokens})},
+      {"llama2-70b",
+       rotary({"llama", 32000, 8192, 28672, 80, 64, 8, 4096, 1e4, false, kLlamaTokens})},
+      {"llama3-8b",
+       rotary({"llama", 128256, 4096, 14336, 32, 32, 8, 8192, 5e5, false, kLlama3Tokens})},
+      {"llama3-70b",
+       rotary({"llama", 128256, 8192, 28672, 80, 64, 8, 8192, 5e5, false, kLlama3Tokens})},
+      {"llama3.2-1b",
+       rotary({"llama", 128256, 2048, 8192, 16, 32, 8, 131072, 5e5, true, kLlama32Tokens})},
+      {"mistral-tiny", rotary({"mistral", 4096, 192, 512, 5, 6, 2, 512, 1e4, true, kTinyTokens})},
+      {"mistral-7b",
+       rotary({"mistral", 32000, 4096, 14336, 32, 32, 8, 32768, 1e4, false, kMistralTokens})},
+      {"qwen2-tiny", rotary({"qwen2", 4096, 192, 512, 5, 6, 2, 512, 1e6, true, kTinyTokens})},
+      {"qwen2-0.5b",
+       rotary({"qwen2", 151936, 896, 4864, 24, 14, 2, 131072, 1e6, true, kQwen2Tokens})},
+      {"qwen2-1.5b",
+       rotary({"qwen2", 151936, 1536, 8960, 28, 12, 2, 131072, 1e6, true, kQwen2Tokens})},
+      {"qwen2-7b",
+       rotary({"qwen2", 152064, 3584, 18944, 28, 28, 4, 131072, 1e6, false, kQwen2Tokens})},
+  };
+  return presets;
+}
+
+}  // namespace
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, text] : table()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+ModelConfig preset(std::string_view name) {
+  for (const auto& [known, text] : table()) {
+    if (known == name) {
+      return parse_model_config(text, fmt::format("preset {}", name));
+    }
+  }
+  const auto names = preset_names();
+  throw Error(
+      ErrorKind::kConfig,
+      fmt::format("there is no preset \"{}\".{}", name, did_you_mean(name, names)),
+      fmt::format("the presets are {}", fmt::join(names, ", ")));
+}
+
+}  // namespace lockstep::model

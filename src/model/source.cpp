@@ -1,0 +1,235 @@
+#include "model/source.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/nearest.h"
+
+namespace lockstep::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+fs::path expanded(const std::string& path) {
+  if (path == "~" || path.starts_with("~/")) {
+    return fs::path(environment("HOME")) / path.substr(std::min<size_t>(path.size(), 2));
+  }
+  return path;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+struct HubName {
+  std::string organisation, name, revision = "main";
+  std::string id() const { return organisation.empty() ? name : organisation + "/" + name; }
+  std::string folder() const {
+    return organisation.empty() ? "models--" + name : "models--" + organisation + "--" + name;
+  }
+};
+
+/// One part of a Hub name: letters, digits, '-', '_' and '.', not beginning or ending with '-' or
+/// '.', without "--" and "..".
+bool is_hub_part(std::string_view part) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  };
+  const auto edge = [](char c) { return c == '-' || c == '.'; };
+  return !part.empty() && part.size() <= 96 && std::ranges::all_of(part, allowed) &&
+         !edge(part.front()) && !edge(part.back()) && part.find("--") == std::string_view::npos &&
+         part.find("..") == std::string_view::npos;
+}
+
+std::optional<HubName> parse_hub_name(std::string text) {
+  HubName result;
+  if (const size_t at = text.find('@'); at != std::string::npos) {
+    result.revision = text.substr(at + 1);
+    text.resize(at);
+    if (!is_hub_part(result.revision)) {
+      return std::nullopt;
+    }
+  }
+  const size_t slash = text.find('/');
+  result.name = slash == std::string::npos ? text : text.substr(slash + 1);
+  if (slash != std::string::npos) {
+    result.organisation = text.substr(0, slash);
+    if (!is_hub_part(result.organisation)) {
+      return std::nullopt;
+    }
+  }
+  return is_hub_part(result.name) ? std::optional(result) : std::nullopt;
+}
+
+std::string trimmed(std::string text) {
+  const auto last = text.find_last_not_of(" \t\r\n");
+  text.resize(last == std::string::npos ? 0 : last + 1);
+  return text;
+}
+
+/// The snapshot of a revision: refs/<revision> holds a commit, or the revision is one.
+std::optional<fs::path> snapshot(const fs::path& repository, const std::string& revision) {
+  std::string commit = revision;
+  if (const fs::path reference = repository / "refs" / revision; is_there(reference)) {
+    commit = trimmed(read_file(reference));
+    if (!is_hub_part(commit)) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{} does not hold the name of a commit", reference.string()));
+    }
+  }
+  const fs::path folder = repository / "snapshots" / commit;
+  return is_folder(folder) ? std::optional(folder) : std::nullopt;
+}
+
+bool find_weights(const fs::path& folder) {
+  if (is_there(folder / "model.safetensors") || is_there(folder / "model.safetensors.index.json")) {
+    return true;
+  }
+  for (const char* name :
+       {"pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+        "tf_model.h5",
+        "flax_model.msgpack",
+        "model.ckpt.index",
+        "consolidated.00.pth"}) {
+    if (is_there(folder / name)) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format(
+              "{} holds its weights as {}, which is not read (such files can run code); there is "
+              "no "
+              "model.safetensors",
+              folder.string(),
+              name),
+          "save it again with transformers: AutoModelForCausalLM.from_pretrained(...)"
+          ".save_pretrained(..., safe_serialization=True)");
+    }
+  }
+  return false;
+}
+
+ModelSource read_folder(ModelSource::Kind kind, const std::string& name, const fs::path& folder) {
+  const fs::path file = folder / "config.json";
+  if (!is_there(file)) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("the model folder {} has no config.json", folder.string()),
+        "give a folder that was saved by transformers or by lockstep");
+  }
+  ModelSource source;
+  source.kind = kind;
+  source.name = name;
+  source.folder = folder;
+  source.config = read_model_config(file);
+  source.has_weights = find_weights(folder);
+  return source;
+}
+
+ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const fs::path& cache) {
+  std::vector<HubName> candidates = {hub};
+  if (hub.organisation.empty()) {
+    // The Hub's short names of its first models.
+    candidates.push_back(hub);
+    candidates.back().organisation = "openai-community";
+  }
+  for (const HubName& candidate : candidates) {
+    const fs::path repository = cache / candidate.folder();
+    if (!is_folder(repository)) {
+      continue;
+    }
+    if (const auto folder = snapshot(repository, candidate.revision)) {
+      return read_folder(ModelSource::Kind::kHub, path, *folder);
+    }
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "{} holds no snapshot of revision \"{}\"", repository.string(), candidate.revision),
+        fmt::format("fetch it: hf download {} --revision {}", candidate.id(), candidate.revision));
+  }
+  const auto names = preset_names();
+  const bool is_preset = std::ranges::find(names, path) != names.end();
+  throw Error(
+      ErrorKind::kConfig,
+      fmt::format(
+          "model.path \"{}\" is no folder or file here, and the local Hugging Face cache {} does "
+          "not hold "
+          "it",
+          path,
+          cache.string()),
+      fmt::format(
+          "fetch it: hf download {}{}",
+          candidates.back().id(),
+          is_preset ? fmt::format("; or build it with random weights: model.preset={}", path)
+                    : ""));
+}
+
+}  // namespace
+
+fs::path hub_cache_folder() {
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
+    if (const std::string folder = environment(name); !folder.empty()) {
+      return expanded(folder);
+    }
+  }
+  if (const std::string folder = environment("HF_HOME"); !folder.empty()) {
+    return expanded(folder) / "hub";
+  }
+  if (const std::string folder = environment("XDG_CACHE_HOME"); !folder.empty()) {
+    return expanded(folder) / "huggingface" / "hub";
+  }
+  return expanded("~/.cache/huggingface/hub");
+}
+
+ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
+  if (path.empty()) {
+    throw Error(ErrorKind::kConfig, "model.path is empty");
+  }
+  const fs::path local = expanded(path);
+  if (is_folder(local)) {
+    return read_folder(ModelSource::Kind::kFolder, path, local);
+  }
+  if (is_there(local)) {
+    // A file: a configuration alone. Weights beside it are not taken, or a folder would have been
+    // named.
+    ModelSource source;
+    source.kind = ModelSource::Kind::kConfigFile;
+    source.name = path;
+    source.folder = fs::absolute(local).parent_path();
+    source.config = read_model_config(local);
+    return source;
+  }
+  if (const auto hub = parse_hub_name(path)) {
+    return find_in_hub_cache(path, *hub, hub_cache);
+  }
+  throw Error(
+      ErrorKind::kConfig,
+      fmt::format(
+          "model.path \"{}\" is no folder, no file and no name of a model on the Hub", path),
+      "give a folder with config.json, a config.json, or a name such as openai-community/gpt2");
+}
+
+ModelSource preset_source(const std::string& name) {
+  ModelSource source;
+  source.name = name;
+  source.config = preset(name);
+  return source;
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,35 @@
+// Where a model comes from: a built-in name, a config.json, a Hugging Face folder, or a Hub name in
+// the local cache.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "model/model_config.h"
+
+namespace lockstep::model {
+
+struct ModelSource {
+  enum class Kind { kPreset, kConfigFile, kFolder, kHub };
+  Kind kind = Kind::kPreset;
+  std::string name;              // as the user gave it
+  std::filesystem::path folder;  // of config.json, weights and tokenizer; empty for a preset
+  bool has_weights = false;      // safetensors stand in the folder; else weights are random
+  ModelConfig config;
+};
+
+/// The folder of Hugging Face's cache (".../hub"), by the variables that its own tools read, in
+/// their order: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub,
+/// ~/.cache/huggingface/hub.
+std::filesystem::path hub_cache_folder();
+
+/// Finds what `model.path` names: a folder with config.json, a config.json, or a Hub name
+/// ("org/name", "name", "org/name@revision") that `hub_cache` holds. Reads the config and no
+/// weights. Throws (kConfig, kData): nothing there (with how to fetch a Hub name), no config.json,
+/// weights only in a pickled form.
+ModelSource find_model(
+    const std::string& path, const std::filesystem::path& hub_cache = hub_cache_folder());
+/// The source of a built-in model.
+ModelSource preset_source(const std::string& name);
+
+}  // namespace lockstep::model

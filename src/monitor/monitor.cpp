@@ -1,0 +1,234 @@
+#include "monitor/monitor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "monitor/metrics.h"
+#include "monitor/trackers.h"
+
+namespace lockstep::monitor {
+namespace {
+
+/// Of the rates that the progress line shows.
+constexpr double kWindowSeconds = 20;
+
+/// Puts records into the state's log_history.
+class History : public MetricsSink {
+ public:
+  explicit History(TrainerState& state) : state_(state) {}
+  void log(const Record& record) override { state_.log_history.push_back(history_line(record)); }
+
+ private:
+  TrainerState& state_;
+};
+
+double per_second(double amount, double seconds) {
+  return seconds > 0 ? amount / seconds : 0;
+}
+
+}  // namespace
+
+Clocks Clocks::system() {
+  using std::chrono::duration;
+  return {
+      .wall =
+          [] {
+            return duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+          },
+      .steady =
+          [] {
+            return duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+          }};
+}
+
+void Monitor::Sums::add(const StepReport& report) {
+  steps += 1;
+  tokens += report.tokens;
+  samples += report.samples;
+  loss += report.loss;
+  seconds += report.step_s;
+  flops += report.flops;
+}
+
+Monitor::Monitor(MonitorOptions options, std::optional<TrainerState> resumed, Clocks clocks)
+    : options_(std::move(options)),
+      clocks_(std::move(clocks)),
+      progress_(options_.progress),
+      steps_rate_(kWindowSeconds),
+      tokens_rate_(kWindowSeconds),
+      flops_rate_(kWindowSeconds),
+      data_wait_rate_(kWindowSeconds),
+      communication_wait_rate_(kWindowSeconds) {
+  if (resumed) {
+    state_ = std::move(*resumed);
+  }
+  state_.max_steps = options_.total_steps;
+  state_.logging_steps = static_cast<double>(options_.logging_steps);
+  create_folders(options_.output_dir);
+  sinks_.push_back(std::make_unique<History>(state_));
+  sinks_.push_back(
+      std::make_unique<MetricsFile>(options_.output_dir / "metrics.jsonl", state_.global_step));
+  for (auto& tracker : make_trackers(options_, clocks_.wall())) {
+    sinks_.push_back(std::move(tracker));
+  }
+  for (WindowedRate* const rate :
+       {&steps_rate_, &tokens_rate_, &flops_rate_, &data_wait_rate_, &communication_wait_rate_}) {
+    rate->start(0);
+  }
+}
+
+Monitor::~Monitor() = default;
+
+bool Monitor::step(const StepReport& report) {
+  if (run_.steps == 0) {
+    begun_ = clocks_.steady() - report.step_s;
+  }
+  since_log_.add(report);
+  run_.add(report);
+  state_.global_step = report.step;
+  state_.epoch = report.epoch;
+  state_.num_input_tokens_seen += report.tokens;
+  state_.total_flos += report.flops;
+  const double now = run_.seconds;
+  steps_rate_.add(now, 1);
+  tokens_rate_.add(now, static_cast<double>(report.tokens));
+  flops_rate_.add(now, report.flops);
+  data_wait_rate_.add(now, report.data_wait_s);
+  communication_wait_rate_.add(now, report.communication_wait_s);
+
+  const bool logged = due(report);
+  if (logged) {
+    log(training_record(report));
+    since_log_ = {};
+  }
+  progress_.update(figures(report), logged, clocks_.steady());
+  return logged;
+}
+
+bool Monitor::due(const StepReport& report) const {
+  if (options_.logging_strategy == LoggingStrategy::kNo) {
+    return false;
+  }
+  if (report.step == options_.total_steps || (report.step == 1 && options_.logging_first_step)) {
+    return true;
+  }
+  return options_.logging_strategy == LoggingStrategy::kEpoch
+             ? report.epoch_ends
+             : report.step % std::max<int64_t>(1, options_.logging_steps) == 0;
+}
+
+Record Monitor::training_record(const StepReport& report) const {
+  const auto steps = static_cast<double>(since_log_.steps);
+  Record record{
+      .kind = Record::Kind::kTraining,
+      .step = report.step,
+      .epoch = report.epoch,
+      .wall_time = clocks_.wall()};
+  record.values = {{"loss", since_log_.loss / steps}, {"learning_rate", report.learning_rate}};
+  if (report.grad_norm) {
+    record.values.emplace_back("grad_norm", *report.grad_norm);
+  }
+  record.values.emplace_back("tokens", state_.num_input_tokens_seen);
+  record.values.emplace_back(
+      "tokens_per_s", per_second(static_cast<double>(since_log_.tokens), since_log_.seconds));
+  record.values.emplace_back("step_s", since_log_.seconds / steps);
+  record.values.emplace_back("peak_memory_bytes", report.peak_memory_bytes);
+  return record;
+}
+
+ProgressFigures Monitor::figures(const StepReport& report) const {
+  ProgressFigures figures{
+      .step = report.step,
+      .total_steps = options_.total_steps,
+      .loss = report.loss,
+      .learning_rate = report.learning_rate,
+      .grad_norm = report.grad_norm};
+  figures.tokens_per_s = tokens_rate_.per_second();
+  if (options_.peak_flops > 0 && report.flops > 0) {
+    figures.peak_share = flops_rate_.per_second() / options_.peak_flops;
+  }
+  if (report.peak_memory_bytes > 0) {
+    figures.memory_bytes = report.peak_memory_bytes;
+  }
+  figures.data_share = data_wait_rate_.per_second();
+  figures.communication_share = communication_wait_rate_.per_second();
+  const double rate = steps_rate_.per_second();
+  if (rate > 0 && options_.total_steps >= report.step) {
+    // Evaluations and checkpoints go on taking the share of time that they took so far.
+    const double elapsed = std::max(clocks_.steady() - begun_, run_.seconds);
+    const double overhead = run_.seconds > 0 ? elapsed / run_.seconds : 1;
+    figures.seconds_left =
+        static_cast<double>(options_.total_steps - report.step) / rate * overhead;
+  }
+  return figures;
+}
+
+void Monitor::evaluation(const EvaluationReport& report) {
+  Record record{
+      .kind = Record::Kind::kEvaluation,
+      .step = report.step,
+      .epoch = report.epoch,
+      .wall_time = clocks_.wall()};
+  const auto add = [&](const char* name, Number number) {
+    record.values.emplace_back(fmt::format("{}_{}", report.prefix, name), number);
+  };
+  add("loss", report.loss);
+  add("perplexity", std::exp(report.loss));
+  if (report.token_accuracy) {
+    add("token_accuracy", *report.token_accuracy);
+  }
+  add("runtime", report.runtime_s);
+  add("samples_per_second", per_second(static_cast<double>(report.samples), report.runtime_s));
+  add("steps_per_second", per_second(static_cast<double>(report.batches), report.runtime_s));
+  record.values.insert(record.values.end(), report.values.begin(), report.values.end());
+  log(record);
+  write_results(options_.output_dir, report.prefix, record);
+}
+
+void Monitor::activity(const std::string& text) {
+  progress_.activity(text, clocks_.steady());
+}
+
+Record Monitor::summary_record() const {
+  const double runtime = run_.steps > 0 ? clocks_.steady() - begun_ : 0;
+  Record record{
+      .kind = Record::Kind::kSummary,
+      .step = state_.global_step,
+      .epoch = state_.epoch,
+      .wall_time = clocks_.wall()};
+  record.values = {
+      {"train_runtime", runtime},
+      {"train_samples_per_second", per_second(static_cast<double>(run_.samples), runtime)},
+      {"train_steps_per_second", per_second(static_cast<double>(run_.steps), runtime)},
+      {"total_flos", state_.total_flos}};
+  if (run_.steps > 0) {
+    record.values.emplace_back("train_loss", run_.loss / static_cast<double>(run_.steps));
+  }
+  return record;
+}
+
+void Monitor::finish() {
+  if (finished_) {
+    return;
+  }
+  finished_ = true;
+  progress_.finish();
+  const Record record = summary_record();
+  log(record);
+  for (const auto& sink : sinks_) {
+    sink->finish();
+  }
+  write_results(options_.output_dir, "train", record);
+  write_file_atomically(options_.output_dir / "trainer_state.json", to_json(state_));
+}
+
+void Monitor::log(const Record& record) {
+  for (const auto& sink : sinks_) {
+    sink->log(record);
+  }
+}
+
+}  // namespace lockstep::monitor

@@ -1,0 +1,136 @@
+// All that the trainer knows of monitoring: it reports steps and evaluations, and the progress
+// line, metrics.jsonl, trainer_state.json, the result files and the trackers of report_to follow.
+// Rank 0 has one, the others none.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "monitor/progress.h"
+#include "monitor/rates.h"
+#include "monitor/record.h"
+#include "monitor/trainer_state.h"
+
+namespace lockstep::monitor {
+
+enum class LoggingStrategy { kNo, kSteps, kEpoch };
+
+struct MonitorOptions {
+  std::filesystem::path output_dir{};
+  LoggingStrategy logging_strategy = LoggingStrategy::kSteps;
+  int64_t logging_steps = 500;  // resolved: a whole number of steps, at least 1
+  bool logging_first_step = false;
+  int64_t total_steps = 0;
+  /// Floating-point operations a second that the devices of all ranks could do in matrix products;
+  /// 0: unknown.
+  double peak_flops = 0;
+  std::vector<std::string> report_to{};  // "tensorboard", "wandb"; "none" and "all" are understood
+  std::string run_name{};
+  std::string project{};
+  std::filesystem::path logging_dir{};  // of TensorBoard; empty: output_dir/runs/<time>_<host>
+  /// The resolved configuration as a JSON object, for the trackers; "" for none.
+  std::string configuration_json{};
+  /// Where the trackers look for WANDB_PROJECT and the like; none: the process's environment.
+  std::function<const char*(const char* name)> environment{};
+  Progress::Style progress = Progress::Style::kAuto;
+};
+
+/// One optimizer step, over all ranks where not said otherwise.
+struct StepReport {
+  int64_t step = 0;  // steps done, this one included
+  double epoch = 0.0;
+  double loss = 0.0;
+  double learning_rate = 0.0;  // that was applied
+  std::optional<double> grad_norm{};
+  int64_t tokens = 0;   // of this step
+  int64_t samples = 0;  // of this step
+  double flops = 0;     // of this step, in matrix products; 0: unknown
+  double step_s = 0;    // wall time of this rank
+  double data_wait_s = 0;
+  double communication_wait_s = 0;
+  int64_t peak_memory_bytes = 0;  // of this rank or the most of all: the trainer's choice
+  bool epoch_ends = false;        // the last step of an epoch
+};
+
+/// One evaluation, over all ranks.
+struct EvaluationReport {
+  int64_t step = 0;
+  double epoch = 0.0;
+  double loss = 0.0;  // mean of a token
+  std::optional<double> token_accuracy{};
+  int64_t samples = 0;
+  int64_t batches = 0;
+  double runtime_s = 0;
+  std::string prefix = "eval";  // of the names: eval_loss
+  /// More numbers, by their whole names.
+  std::vector<std::pair<std::string, Number>> values{};
+};
+
+/// Seconds since 1970 and of a steady clock; tests pass their own.
+struct Clocks {
+  std::function<double()> wall;
+  std::function<double()> steady;
+  static Clocks system();
+};
+
+/// For one thread. Methods throw an Error where a file cannot be written.
+class Monitor {
+ public:
+  /// Begins a run: creates output_dir where needed, opens metrics.jsonl and the trackers. With
+  /// `resumed` (the trainer_state.json of the checkpoint that is continued) lines after its step
+  /// are cut from metrics.jsonl.
+  Monitor(
+      MonitorOptions options,
+      std::optional<TrainerState> resumed,
+      Clocks clocks = Clocks::system());
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  /// After every step. Returns whether the step was logged.
+  bool step(const StepReport& report);
+  void evaluation(const EvaluationReport& report);
+  /// "saving checkpoint-100", until the next step.
+  void activity(const std::string& text);
+  /// The run is done: train_results.json, all_results.json, trainer_state.json; trackers are
+  /// closed.
+  void finish();
+
+  /// Kept up to date by step() and evaluation(); the trainer sets the rest (best_metric, batch
+  /// size, ...), and writes to_json(state()) into each checkpoint.
+  TrainerState& state() { return state_; }
+  /// Adds a sink that gets every later record.
+  void add_sink(std::unique_ptr<MetricsSink> sink) { sinks_.push_back(std::move(sink)); }
+
+ private:
+  /// Sums over some steps.
+  struct Sums {
+    int64_t steps = 0, tokens = 0, samples = 0;
+    double loss = 0, seconds = 0, flops = 0;
+    void add(const StepReport& report);
+  };
+  bool due(const StepReport& report) const;
+  Record training_record(const StepReport& report) const;
+  Record summary_record() const;
+  void log(const Record& record);
+  ProgressFigures figures(const StepReport& report) const;
+
+  MonitorOptions options_;
+  Clocks clocks_;
+  TrainerState state_;
+  std::vector<std::unique_ptr<MetricsSink>> sinks_;
+  Progress progress_;
+  // Over time spent in steps: an evaluation between two of them does not count.
+  WindowedRate steps_rate_, tokens_rate_, flops_rate_, data_wait_rate_, communication_wait_rate_;
+  Sums since_log_, run_;
+  double begun_ = 0;  // steady clock: when the first step began
+  bool finished_ = false;
+};
+
+}  // namespace lockstep::monitor

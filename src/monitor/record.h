@@ -1,0 +1,55 @@
+// What is logged, and the one interface of everything that takes it down.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace lockstep::monitor {
+
+using Number = std::variant<int64_t, double>;
+
+/// One line of the log: named numbers at a step. NaN and infinity are allowed; a sink that cannot
+/// hold them writes null.
+struct Record {
+  enum class Kind {
+    kTraining,    // loss, learning_rate, grad_norm, ...
+    kEvaluation,  // eval_loss, eval_perplexity, ...
+    kSummary,     // train_runtime, ...: once, at the end
+  };
+  Kind kind = Kind::kTraining;
+  int64_t step = 0;      // optimizer steps done
+  double epoch = 0.0;    // fraction of the data seen, in epochs
+  double wall_time = 0;  // seconds since 1970
+  std::vector<std::pair<std::string, Number>> values{};
+
+  /// The number of that name, as a double; null where there is none.
+  const Number* find(std::string_view name) const {
+    for (const auto& [key, number] : values) {
+      if (key == name) {
+        return &number;
+      }
+    }
+    return nullptr;
+  }
+};
+
+/// The number as a double.
+inline double as_double(const Number& number) {
+  return std::visit([](auto value) { return static_cast<double>(value); }, number);
+}
+
+/// Takes records down: a file, a tracker. Called by rank 0 alone, from one thread. A sink that
+/// cannot write throws an Error that names the file and the reason.
+class MetricsSink {
+ public:
+  virtual ~MetricsSink() = default;
+  virtual void log(const Record& record) = 0;
+  /// The run ends well; nothing is logged afterwards.
+  virtual void finish() {}
+};
+
+}  // namespace lockstep::monitor

@@ -1,0 +1,149 @@
+#include "monitor/tensorboard.h"
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <span>
+
+#include <unistd.h>
+
+#include "base/format.h"
+#include "monitor/protobuf.h"
+#include "monitor/trackers.h"
+
+namespace lockstep::monitor {
+namespace {
+
+constexpr std::array<uint32_t, 256> make_crc_table() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = (crc & 1U) != 0 ? (crc >> 1) ^ 0x82f63b78U : crc >> 1;
+    }
+    table[i] = crc;
+  }
+  return table;
+}
+
+constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
+/// Of a tensor of texts, in TensorFlow's numbers.
+constexpr int kStringType = 7;
+
+uint32_t masked_crc(std::string_view bytes) {
+  const uint32_t crc = crc32c(bytes);
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
+}
+
+std::string little_endian(uint64_t value, int count) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) {
+    bytes += static_cast<char>(value >> (8 * i));
+  }
+  return bytes;
+}
+
+ProtobufMessage event_at(double wall_time, int64_t step) {
+  ProtobufMessage event;
+  event.real(1, wall_time);
+  if (step != 0) {  // a zero is the default, which is left out
+    event.whole(2, step);
+  }
+  return event;
+}
+
+/// A summary of one value.
+ProtobufMessage summary_of(const ProtobufMessage& value) {
+  ProtobufMessage summary;
+  summary.message(1, value);
+  return summary;
+}
+
+File create_file(const std::filesystem::path& folder, double wall_time) {
+  static std::atomic<int> files{0};
+  create_folders(folder);
+  const auto name = fmt::format(
+      "events.out.tfevents.{:010}.{}.{}.{}",
+      static_cast<int64_t>(wall_time),
+      host_name(),
+      ::getpid(),
+      files++);
+  return {folder / name, File::Mode::kCreate};
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = 0xffffffffU;
+  for (const char byte : bytes) {
+    crc = kCrcTable[(crc ^ static_cast<uint8_t>(byte)) & 0xffU] ^ (crc >> 8);
+  }
+  return ~crc;
+}
+
+std::string tensorboard_frame(std::string_view event) {
+  const std::string length = little_endian(event.size(), 8);
+  std::string frame = length + little_endian(masked_crc(length), 4);
+  frame += event;
+  return frame + little_endian(masked_crc(event), 4);
+}
+
+std::string tensorboard_version_event(double wall_time) {
+  return event_at(wall_time, 0).text(3, "brain.Event:2").bytes();
+}
+
+std::string tensorboard_scalar_event(
+    double wall_time, int64_t step, std::string_view tag, double value) {
+  ProtobufMessage scalar;
+  scalar.text(1, tag).real32(2, static_cast<float>(value));
+  return event_at(wall_time, step).message(5, summary_of(scalar)).bytes();
+}
+
+std::string tensorboard_text_event(
+    double wall_time, int64_t step, std::string_view tag, std::string_view text) {
+  ProtobufMessage plugin;
+  plugin.text(1, "text");
+  ProtobufMessage metadata;
+  metadata.message(1, plugin);
+  ProtobufMessage dim;
+  dim.whole(1, 1);
+  ProtobufMessage shape;
+  shape.message(2, dim);
+  ProtobufMessage tensor;
+  tensor.whole(1, kStringType).message(2, shape).text(8, text);
+  ProtobufMessage value;
+  value.text(1, tag).message(8, tensor).message(9, metadata);
+  return event_at(wall_time, step).message(5, summary_of(value)).bytes();
+}
+
+TensorboardFile::TensorboardFile(
+    const std::filesystem::path& folder, double wall_time, std::string_view configuration_json)
+    : file_(create_file(folder, wall_time)) {
+  std::string frames = tensorboard_frame(tensorboard_version_event(wall_time));
+  if (!configuration_json.empty()) {
+    // TensorBoard shows text as Markdown: a fenced block keeps the lines.
+    frames += tensorboard_frame(tensorboard_text_event(
+        wall_time, 0, "args", fmt::format("```json\n{}\n```", configuration_json)));
+  }
+  write(frames);
+}
+
+void TensorboardFile::log(const Record& record) {
+  std::string frames;
+  const auto add = [&](std::string_view name, double value) {
+    frames += tensorboard_frame(
+        tensorboard_scalar_event(record.wall_time, record.step, tracker_name(name), value));
+  };
+  add("epoch", record.epoch);
+  for (const auto& [name, number] : record.values) {
+    add(name, as_double(number));
+  }
+  write(frames);
+}
+
+void TensorboardFile::write(const std::string& frames) {
+  file_.write_at(end_, std::as_bytes(std::span(frames)));
+  end_ += frames.size();
+}
+
+}  // namespace lockstep::monitor

@@ -1,0 +1,40 @@
+#include "nn/activation.h"
+
+#include <ATen/ATen.h>
+
+namespace lockstep::nn {
+
+at::Tensor activate(model::Activation activation, const at::Tensor& x) {
+  using model::Activation;
+  switch (activation) {
+    case Activation::kGelu:
+      return at::gelu(x, "none");
+    case Activation::kGeluTanh:
+      return at::gelu(x, "tanh");
+    case Activation::kRelu:
+      return at::relu(x);
+    case Activation::kRelu2:
+      return at::square(at::relu(x));
+    case Activation::kRelu6:
+      return at::relu6(x);
+    case Activation::kSilu:
+      return at::silu(x);
+    case Activation::kTanh:
+      return at::tanh(x);
+    case Activation::kSigmoid:
+      return at::sigmoid(x);
+    case Activation::kQuickGelu:
+      return x * at::sigmoid(1.702 * x);
+    case Activation::kMish:
+      return at::mish(x);
+    case Activation::kLeakyRelu:
+      return at::leaky_relu(x);
+    case Activation::kHardswish:
+      return at::hardswish(x);
+    case Activation::kLinear:
+      break;
+  }
+  return x;
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,74 @@
+// What a forward pass is given, and what its blocks share.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+
+#include "model/model_config.h"
+
+namespace lockstep::nn {
+
+using at::Tensor;
+
+class KeyValueCache;
+
+struct ForwardInputs {
+  Tensor ids;      // [B, T] int64
+  Tensor labels;   // [B, T] int64 in step with ids: shifted by one inside; -100 is ignored. Needed
+                   // for a loss.
+  Tensor targets;  // in place of labels: [B, T] int64, shifted already (by an owner of a part of
+                   // the sequence)
+  Tensor samples;  // [B] int64, CPU: each row's number in the sampler's stream; needed for dropout
+  uint64_t seed = 0;      // of dropout
+  int64_t step = 0;       // likewise
+  bool training = false;  // dropout acts
+  Tensor positions;  // [B, T] int64; undefined: they count from the length of the cache, or from 0
+  KeyValueCache* cache =
+      nullptr;  // keys and values of the tokens before `ids`; those of `ids` are appended
+};
+
+/// The labels that each position predicts: [B, T] shifted left by one, the last column -100.
+Tensor shift_labels(const Tensor& labels);
+
+/// Sites of dropout, for its key.
+enum class DropoutSite : int64_t { kEmbedding = 0, kAttention = 1, kAttentionOut = 2, kMlp = 3 };
+constexpr int64_t dropout_site(DropoutSite site, int64_t layer) {
+  return 4 * layer + static_cast<int64_t>(site);
+}
+
+/// Cosines and sines of rotary positions: [T, d] float32, or [B, T, d] where positions are given; d
+/// is rotary_dim / 2.
+struct Rotary {
+  Tensor cos, sin;
+};
+
+/// Made once a forward pass, for a stage too; valid as long as the config.
+class ForwardContext {
+ public:
+  /// Checks shapes and the model's position limit (Error kConfig).
+  ForwardContext(const model::ModelConfig& config, ForwardInputs inputs);
+
+  const ForwardInputs& inputs() const { return inputs_; }
+  bool training() const { return inputs_.training; }
+  KeyValueCache* cache() const { return inputs_.cache; }
+  int64_t length() const { return length_; }         // T
+  int64_t first_position() const { return first_; }  // of ids[:, 0], where positions are not given
+  /// On that device; computed once for each.
+  const Rotary& rotary(at::Device device) const;
+  /// The dropout keys of the rows, [B] int64 on the CPU: of (seed, step, sample, site).
+  Tensor dropout_keys(int64_t site) const;
+
+ private:
+  const model::ModelConfig& config_;
+  ForwardInputs inputs_;
+  int64_t length_, first_;
+  mutable std::map<std::pair<int, int>, Rotary> rotary_;
+};
+
+using Context = std::shared_ptr<const ForwardContext>;
+
+}  // namespace lockstep::nn

@@ -1,0 +1,161 @@
+#include "nn/generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "base/counter_random.h"
+#include "base/error.h"
+#include "base/format.h"
+#include "nn/key_value_cache.h"
+
+namespace lockstep::nn {
+namespace {
+
+/// Keeps draws of generation apart from those of dropout and of initial weights.
+constexpr uint64_t kStream = 0x67656e6572617465ULL;
+
+double uniform(uint64_t seed, int64_t position) {
+  const uint64_t bits = random_bits(derive_key(seed, kStream), static_cast<uint64_t>(position));
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+void check(
+    const model::ModelConfig& config,
+    const std::vector<int64_t>& prompt,
+    const GenerateOptions& options) {
+  const auto fail = [](const std::string& message) { throw Error(ErrorKind::kConfig, message); };
+  if (prompt.empty()) {
+    fail("there is nothing to continue: the prompt has no tokens");
+  }
+  for (const int64_t id : prompt) {
+    if (id < 0 || id >= config.vocab_size) {
+      fail(fmt::format(
+          "token id {} of the prompt is not in the model's vocabulary of {}",
+          id,
+          config.vocab_size));
+    }
+  }
+  if (options.max_new_tokens < 0) {
+    fail(fmt::format("max_new_tokens is {}; it must be 0 or more", options.max_new_tokens));
+  }
+  if (!(options.temperature >= 0) || !std::isfinite(options.temperature)) {
+    fail(fmt::format("temperature is {}; it must be 0 (greedy) or more", options.temperature));
+  }
+  if (options.top_k < 0) {
+    fail(fmt::format("top_k is {}; it must be 0 (all tokens) or more", options.top_k));
+  }
+  if (!(options.top_p > 0 && options.top_p <= 1)) {
+    fail(fmt::format("top_p is {}; it must be more than 0 and at most 1", options.top_p));
+  }
+  // The last token is not fed back.
+  const int64_t positions =
+      static_cast<int64_t>(prompt.size()) + std::max<int64_t>(options.max_new_tokens - 1, 0);
+  in_context(
+      fmt::format(
+          "generating {} tokens after a prompt of {}", options.max_new_tokens, prompt.size()),
+      [&] { model::check_positions(config, positions); });
+}
+
+struct Candidate {
+  int64_t id;
+  double weight;
+};
+
+/// The candidates after temperature and top-k, likeliest first, with weights e^(logit /
+/// temperature), the largest
+/// 1. Their order decides draws, so equal ones stand by id.
+std::vector<Candidate> candidates_of(const Tensor& logits, const GenerateOptions& options) {
+  const auto* value = logits.const_data_ptr<float>();
+  std::vector<int64_t> order(static_cast<size_t>(logits.numel()));
+  std::iota(order.begin(), order.end(), 0);
+  const auto better = [&](int64_t a, int64_t b) {
+    return value[a] != value[b] ? value[a] > value[b] : a < b;
+  };
+  const auto all = static_cast<int64_t>(order.size());
+  const int64_t count = options.top_k > 0 ? std::min(options.top_k, all) : all;
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), better);
+  order.resize(static_cast<size_t>(count));
+  std::vector<Candidate> result;
+  for (const int64_t id : order) {
+    const double distance = static_cast<double>(value[id]) - value[order.front()];
+    result.push_back({id, std::exp(distance / options.temperature)});
+  }
+  return result;
+}
+
+}  // namespace
+
+int64_t choose_token(const Tensor& logits, const GenerateOptions& options, double draw) {
+  const Tensor values =
+      logits.to(at::TensorOptions().dtype(at::kFloat).device(at::kCPU)).contiguous();
+  if (at::isnan(values).any().item<bool>()) {
+    throw Error(
+        ErrorKind::kNumeric,
+        "the model's logits hold NaN",
+        "check the weights: they may have diverged");
+  }
+  if (options.temperature == 0) {
+    return at::argmax(values).item<int64_t>();
+  }
+  auto candidates = candidates_of(values, options);
+  const auto total_of = [&] {
+    double total = 0;
+    for (const Candidate& candidate : candidates) {
+      total += candidate.weight;
+    }
+    return total;
+  };
+  if (options.top_p < 1) {
+    // A token stays where those before it do not reach p; so the first always stays.
+    const double enough = options.top_p * total_of();
+    double before = 0;
+    size_t kept = 0;
+    while (kept < candidates.size() && before < enough) {
+      before += candidates[kept++].weight;
+    }
+    candidates.resize(kept);
+  }
+  double left = draw * total_of();
+  for (const Candidate& candidate : candidates) {
+    left -= candidate.weight;
+    if (left < 0) {
+      return candidate.id;
+    }
+  }
+  return candidates.back().id;  // by rounding only
+}
+
+Generated generate(
+    const LanguageModel& model,
+    const std::vector<int64_t>& prompt,
+    const GenerateOptions& options,
+    const std::function<bool(int64_t id)>& on_token) {
+  check(model.config(), prompt, options);
+  const at::NoGradGuard no_gradient;
+  KeyValueCache cache(model.config());
+  ForwardInputs inputs;
+  inputs.cache = &cache;
+  inputs.ids = at::tensor(prompt, at::kLong).unsqueeze(0);  // [1, T]
+  Generated result;
+  while (static_cast<int64_t>(result.ids.size()) < options.max_new_tokens) {
+    const Tensor logits = model.last_logits(inputs)[0];
+    const int64_t id = choose_token(logits, options, uniform(options.seed, cache.length()));
+    result.ids.push_back(id);
+    if (on_token && !on_token(id)) {
+      result.reason = StopReason::kCallback;
+      return result;
+    }
+    if (std::ranges::find(options.stop_tokens, id) != options.stop_tokens.end()) {
+      result.reason = StopReason::kStopToken;
+      return result;
+    }
+    inputs.ids = at::full({1, 1}, id, at::kLong);
+  }
+  return result;
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,43 @@
+// Text from a model, a token at a time, with a key-value cache.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "nn/language_model.h"
+
+namespace lockstep::nn {
+
+struct GenerateOptions {
+  int64_t max_new_tokens = 20;
+  double temperature = 0;  // 0: the likeliest token
+  int64_t top_k = 0;       // 0: all; else sample among the k likeliest
+  double top_p = 1;        // sample among the fewest tokens whose probabilities reach p; 1: all
+  uint64_t seed = 0;       // the draw of a position depends on (seed, position) alone
+  /// Generation ends after one of these; it is among the ids that come back.
+  std::vector<int64_t> stop_tokens = {};
+};
+
+enum class StopReason { kLength, kStopToken, kCallback };
+
+struct Generated {
+  std::vector<int64_t> ids;  // the new tokens
+  StopReason reason = StopReason::kLength;
+};
+
+/// Continues `prompt`. `on_token` is called with each new token, before the next is computed; false
+/// ends the generation. Blocks; call it on every rank that holds a part of the model. Throws Error
+/// (kConfig): an empty prompt, an id that the vocabulary does not have, options out of bounds, or
+/// prompt and new tokens past the model's position limit (checked before anything is computed).
+Generated generate(
+    const LanguageModel& model,
+    const std::vector<int64_t>& prompt,
+    const GenerateOptions& options,
+    const std::function<bool(int64_t id)>& on_token = nullptr);
+
+/// One draw from `logits` [V] by the options; `draw` is uniform in [0, 1). The order is Hugging
+/// Face's: temperature, then top-k, then top-p.
+int64_t choose_token(const Tensor& logits, const GenerateOptions& options, double draw);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,42 @@
+// Keys and values of the tokens that generation has seen.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "model/model_config.h"
+
+namespace lockstep::nn {
+
+using at::Tensor;
+
+/// One entry a layer. A layer with a sliding window keeps the last window - 1 positions, so that
+/// its memory is bounded.
+class KeyValueCache {
+ public:
+  explicit KeyValueCache(const model::ModelConfig& config);
+
+  /// The positions seen so far: the position of the next token.
+  int64_t length() const { return length_; }
+  /// Appends [B, Hkv, T, D] and returns all that a layer may attend to, [B, Hkv, S, D] each, in
+  /// order; the last T are those given.
+  std::pair<Tensor, Tensor> append(int64_t layer, const Tensor& key, const Tensor& value);
+  /// Called once a forward pass, after its blocks.
+  void advance(int64_t tokens) { length_ += tokens; }
+  /// The bytes that it holds.
+  int64_t bytes() const;
+
+ private:
+  struct Entry {
+    Tensor keys, values;  // [B, Hkv, capacity, D]
+    int64_t begin = 0, end = 0;
+    int64_t window = 0;
+  };
+  std::vector<Entry> entries_;
+  int64_t length_ = 0;
+};
+
+}  // namespace lockstep::nn

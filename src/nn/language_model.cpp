@@ -1,0 +1,199 @@
+#include "nn/language_model.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "model/parameters.h"
+#include "nn/families.h"
+#include "nn/key_value_cache.h"
+
+namespace lockstep::nn {
+namespace {
+
+std::string without_suffix(std::string name) {
+  constexpr size_t kSuffix = std::string_view(".weight").size();
+  name.resize(name.size() - kSuffix);
+  return name;
+}
+
+[[noreturn]] void throw_missing(const char* what) {
+  throw Error(ErrorKind::kInternal, fmt::format("this part of the model has no {}", what));
+}
+
+}  // namespace
+
+LanguageModel::LanguageModel(
+    model::ModelConfig config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks)
+    : around_unit([](int64_t, const Tensor& x, const UnitBody& body) { return body(x); }),
+      config_(std::move(config)),
+      part_(part),
+      blocks_(std::move(blocks)) {
+  const bool is_gpt2 = config_.family == model::Family::kGpt2;
+  if (part_.embedding) {
+    tokens = std::make_shared<TokenEmbedding>();
+    tokens->padding_row = config_.embedding_padding_row.value_or(-1);
+    embedding_dropout = make_dropout(config_.embedding_dropout, DropoutSite::kEmbedding, -1);
+    if (is_gpt2) {
+      positions = std::make_shared<PositionEmbedding>();
+    }
+  }
+  if (part_.head) {
+    final_norm = std::make_shared<Norm>(
+        is_gpt2 ? NormKind::kLayerNorm : NormKind::kRmsNorm, config_.norm_eps);
+    loss_head = std::make_shared<LossHead>();
+  }
+}
+
+Context LanguageModel::make_context(const ForwardInputs& inputs) const {
+  return std::make_shared<const ForwardContext>(config_, inputs);
+}
+
+Tensor LanguageModel::embed(const Context& context) const {
+  if (tokens == nullptr) {
+    throw_missing("embedding");
+  }
+  return around_unit(0, Tensor(), [this, context](const Tensor&) {
+    const ForwardInputs& inputs = context->inputs();
+    Tensor x = tokens->forward(inputs.ids);  // [B, T, C]
+    if (positions != nullptr) {
+      x = x + positions->forward(inputs.positions, context->first_position(), context->length());
+    }
+    return embedding_dropout->forward(x, *context);
+  });
+}
+
+Tensor LanguageModel::forward_blocks(const Tensor& x, const Context& context) const {
+  Tensor y = x;
+  int64_t unit = part_.embedding ? 1 : 0;
+  for (const auto& block : blocks_) {
+    y = around_unit(
+        unit++, y, [block, context](const Tensor& in) { return block->forward(in, *context); });
+  }
+  if (context->cache() != nullptr) {
+    context->cache()->advance(context->length());
+  }
+  return y;
+}
+
+Tensor LanguageModel::run_head(
+    const Tensor& x,
+    std::function<Tensor(const Tensor& hidden, const Tensor& vocabulary)> function) const {
+  if (loss_head == nullptr) {
+    throw_missing("head");
+  }
+  const auto unit = static_cast<int64_t>(blocks_.size()) + (part_.embedding ? 1 : 0);
+  return around_unit(unit, x, [this, function = std::move(function)](const Tensor& in) {
+    return function(
+        final_norm->forward(in), loss_head->weight.defined() ? loss_head->weight : tokens->weight);
+  });
+}
+
+Tensor LanguageModel::head_loss(const Tensor& x, const Context& context) const {
+  const ForwardInputs& inputs = context->inputs();
+  if (!inputs.targets.defined() && !inputs.labels.defined()) {
+    throw Error(ErrorKind::kInternal, "a loss needs labels");
+  }
+  const Tensor targets = inputs.targets.defined() ? inputs.targets : shift_labels(inputs.labels);
+  return run_head(x, [this, targets](const Tensor& hidden, const Tensor& vocabulary) {
+    return loss_head->loss(hidden, vocabulary, targets);
+  });
+}
+
+Tensor LanguageModel::hidden(const Context& context) const {
+  return forward_blocks(embed(context), context);
+}
+
+Tensor LanguageModel::loss(const ForwardInputs& inputs) const {
+  const Context context = make_context(inputs);
+  return head_loss(hidden(context), context);
+}
+
+Tensor LanguageModel::logits(const ForwardInputs& inputs) const {
+  return run_head(hidden(make_context(inputs)), [this](const Tensor& x, const Tensor& vocabulary) {
+    return loss_head->logits(x, vocabulary);
+  });
+}
+
+Tensor LanguageModel::last_logits(const ForwardInputs& inputs) const {
+  const Tensor x = hidden(make_context(inputs));  // [B, T, C]
+  const auto body = [this](const Tensor& last, const Tensor& vocabulary) {
+    return loss_head->logits(last, vocabulary);
+  };
+  return run_head(x.narrow(1, x.size(1) - 1, 1), body).squeeze(1);
+}
+
+Tensor LanguageModel::statistics(const ForwardInputs& inputs) const {
+  const at::NoGradGuard no_gradient;
+  const Context context = make_context(inputs);
+  const Tensor targets = inputs.targets.defined() ? inputs.targets : shift_labels(inputs.labels);
+  const auto body = [this, targets](const Tensor& x, const Tensor& vocabulary) {
+    return loss_head->statistics(x, vocabulary, targets);
+  };
+  return run_head(hidden(context), body).cpu();
+}
+
+std::string LanguageModel::head_prefix() const {
+  // A stage without the embedding holds the tied weight itself, under the embedding's name.
+  const bool is_own = !config_.tie_word_embeddings || part_.embedding;
+  return is_own ? "lm_head" : without_suffix(model::embedding_name(config_));
+}
+
+void LanguageModel::visit_slots(SlotVisitor& visitor) {
+  const bool is_gpt2 = config_.family == model::Family::kGpt2;
+  if (tokens != nullptr) {
+    visitor.tokens({"tokens", -1, without_suffix(model::embedding_name(config_))}, tokens);
+  }
+  if (positions != nullptr) {
+    visitor.positions({"positions", -1, "transformer.wpe"}, positions);
+  }
+  if (embedding_dropout != nullptr) {
+    visitor.dropout({"embedding_dropout", -1, ""}, embedding_dropout);
+  }
+  for (const auto& block : blocks_) {
+    block->visit_slots(visitor);
+  }
+  if (final_norm != nullptr) {
+    visitor.norm({"final_norm", -1, is_gpt2 ? "transformer.ln_f" : "model.norm"}, final_norm);
+  }
+  if (loss_head != nullptr) {
+    visitor.loss_head({"loss_head", -1, head_prefix()}, loss_head);
+  }
+}
+
+void LanguageModel::visit_parameters(
+    const std::function<void(const std::string& name, Tensor&)>& function) {
+  LayerVisitor visitor([&](const SlotName& name, Layer& layer) {
+    if (layer.weight.defined()) {
+      function(name.prefix + ".weight", layer.weight);
+    }
+    if (layer.bias.defined()) {
+      function(name.prefix + ".bias", layer.bias);
+    }
+  });
+  visit_slots(visitor);
+}
+
+std::vector<std::vector<std::string>> LanguageModel::units() {
+  const size_t first_block = part_.embedding ? 1 : 0;
+  std::vector<std::vector<std::string>> result(first_block + blocks_.size() + (part_.head ? 1 : 0));
+  LayerVisitor visitor([&](const SlotName& name, Layer& layer) {
+    size_t unit = 0;
+    if (name.layer >= 0) {
+      unit = first_block + static_cast<size_t>(name.layer - part_.first_layer);
+    } else if (name.role == "final_norm" || name.role == "loss_head") {
+      unit = result.size() - 1;
+    }
+    if (layer.weight.defined()) {
+      result[unit].push_back(name.prefix + ".weight");
+    }
+    if (layer.bias.defined()) {
+      result[unit].push_back(name.prefix + ".bias");
+    }
+  });
+  visit_slots(visitor);
+  return result;
+}
+
+}  // namespace lockstep::nn

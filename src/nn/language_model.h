@@ -1,0 +1,114 @@
+// A decoder-only transformer, plain: embedding, blocks, head. It knows nothing of ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "model/model_config.h"
+#include "nn/forward_context.h"
+#include "nn/layers.h"
+#include "nn/slots.h"
+
+namespace lockstep::nn {
+
+/// One layer of the model, keyed by its index in the whole model.
+class Block {
+ public:
+  explicit Block(int64_t layer) : layer_(layer) {}
+  virtual ~Block() = default;
+  int64_t layer() const { return layer_; }
+  /// [B, T, C] -> [B, T, C]
+  virtual Tensor forward(const Tensor& x, const ForwardContext& context) const = 0;
+  virtual void visit_slots(SlotVisitor& visitor) = 0;
+
+ private:
+  int64_t layer_;
+};
+
+/// The units that a process builds: all of them, or those of a pipeline stage.
+struct ModelPart {
+  int64_t first_layer = 0;
+  int64_t layers = -1;  // -1: to the last
+  bool embedding = true, head = true;
+};
+
+class LanguageModel {
+ public:
+  /// Runs a unit: `body` is the unit, from its input to its output. The default calls it.
+  /// Strategies that act around units (gathering parameters, recomputing, moving to another device)
+  /// put their own here.
+  using UnitBody = std::function<Tensor(const Tensor& x)>;
+  using UnitRunner = std::function<Tensor(int64_t unit, const Tensor& x, const UnitBody& body)>;
+
+  /// Use make_model.
+  LanguageModel(
+      model::ModelConfig config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks);
+  virtual ~LanguageModel() = default;
+  LanguageModel(const LanguageModel&) = delete;
+  LanguageModel& operator=(const LanguageModel&) = delete;
+
+  const model::ModelConfig& config() const { return config_; }
+  const ModelPart& part() const { return part_; }
+
+  /// The SUM of the token losses, a float32 scalar.
+  Tensor loss(const ForwardInputs& inputs) const;
+  /// [B, T, V], in the type of the weights.
+  Tensor logits(const ForwardInputs& inputs) const;
+  /// [B, V] of the last position alone.
+  Tensor last_logits(const ForwardInputs& inputs) const;
+  /// float64 [3], on the CPU: the sum of the token losses, the targets counted, the targets that
+  /// were the likeliest token. No gradient.
+  Tensor statistics(const ForwardInputs& inputs) const;
+
+  // The same in pieces, for a part of the model and for owners of the loop. Units of this part are
+  // run through `around_unit`; a missing embedding or head is an Error (kInternal).
+  Context make_context(const ForwardInputs& inputs) const;
+  Tensor embed(const Context& context) const;                            // -> [B, T, C]
+  Tensor forward_blocks(const Tensor& x, const Context& context) const;  // [B, T, C] -> [B, T, C]
+  Tensor head_loss(const Tensor& x, const Context& context) const;       // [B, T, C] -> scalar
+
+  /// Slots in the order of use.
+  void visit_slots(SlotVisitor& visitor);
+  /// Every parameter once, by Hugging Face's name, in the order of use. The function may replace
+  /// the tensor (its storage, device or type); a tied head follows the embedding.
+  void visit_parameters(const std::function<void(const std::string& name, Tensor&)>& function);
+  /// The names of the parameters by unit: embedding, each block, head; in the order of use. A tied
+  /// head also reads the embedding's weight, which is listed in the embedding's unit alone.
+  std::vector<std::vector<std::string>> units();
+  const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
+
+  UnitRunner around_unit;
+
+  // The slots outside the blocks. Absent ones (by family or part) are null.
+  std::shared_ptr<TokenEmbedding> tokens;
+  std::shared_ptr<PositionEmbedding> positions;
+  std::shared_ptr<Dropout> embedding_dropout;
+  std::shared_ptr<Norm> final_norm;
+  std::shared_ptr<LossHead> loss_head;
+
+ private:
+  Tensor run_head(
+      const Tensor& x,
+      std::function<Tensor(const Tensor& hidden, const Tensor& vocabulary)> function) const;
+  std::string head_prefix() const;
+  /// Runs embedding and blocks.
+  Tensor hidden(const Context& context) const;
+
+  model::ModelConfig config_;
+  ModelPart part_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+};
+
+/// Builds the model, or a part of it, with uninitialised parameters that require gradients. A
+/// device of type Meta allocates nothing. Throws Error: kConfig (a part that does not exist),
+/// kOutOfMemory.
+std::unique_ptr<LanguageModel> make_model(
+    const model::ModelConfig& config, at::ScalarType dtype, at::Device device, ModelPart part = {});
+
+}  // namespace lockstep::nn

@@ -1,0 +1,95 @@
+#include "nn/layers.h"
+
+#include <ATen/ATen.h>
+
+#include "nn/forward_context.h"
+#include "nn/key_value_cache.h"
+#include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/embedding.h"
+#include "ops/norms.h"
+#include "ops/token_loss.h"
+
+namespace lockstep::nn {
+namespace {
+
+Tensor product_out_in(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
+  return at::linear(x, weight, bias);
+}
+
+Tensor product_in_out(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
+  return at::linear(x, weight.t(), bias);
+}
+
+}  // namespace
+
+Linear::Linear(WeightLayout layout)
+    : layout(layout),
+      product(layout == WeightLayout::kOutIn ? product_out_in : product_in_out) {}
+
+std::optional<Tensor> Linear::optional_bias() const {
+  return bias.defined() ? std::optional(bias) : std::nullopt;
+}
+
+Tensor Linear::forward(const Tensor& x) const {
+  return product(x, weight, optional_bias());
+}
+
+Tensor Norm::normalize(const Tensor& x, const Tensor& scale, const Tensor& shift) const {
+  return kind == NormKind::kLayerNorm ? ops::layer_norm(x, scale, shift, eps)
+                                      : ops::rms_norm(x, scale, eps);
+}
+
+Tensor TokenEmbedding::forward(const Tensor& ids) const {
+  return ops::embedding(weight, ids.to(weight.device()), padding_row);
+}
+
+Tensor PositionEmbedding::forward(const Tensor& positions, int64_t first, int64_t length) const {
+  return positions.defined() ? ops::embedding(weight, positions.to(weight.device()))
+                             : weight.narrow(0, first, length);
+}
+
+Tensor Attention::forward(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const ForwardContext& context) const {
+  Tensor keys = key, values = value;
+  if (context.cache() != nullptr) {
+    std::tie(keys, values) = context.cache()->append(layer, key, value);
+  }
+  ops::AttentionOptions options;
+  options.scale = scale;
+  options.window = window;
+  options.upcast = upcast;
+  if (context.training() && dropout > 0) {
+    options.dropout = dropout;
+    options.dropout_keys = context.dropout_keys(dropout_site(DropoutSite::kAttention, layer));
+    options.first_head = first_head;
+    options.total_heads = total_heads;
+  }
+  return ops::attention(query, keys, values, options).transpose(1, 2).flatten(2);  // [B, T, H D]
+}
+
+Tensor Dropout::forward(const Tensor& x, const ForwardContext& context) const {
+  if (!context.training() || probability == 0) {
+    return x;
+  }
+  return ops::dropout(x, probability, context.dropout_keys(site));
+}
+
+Tensor LossHead::loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const {
+  return ops::token_loss(hidden.flatten(0, 1), vocabulary, targets.flatten().to(hidden.device()));
+}
+
+Tensor LossHead::logits(const Tensor& hidden, const Tensor& vocabulary) const {
+  return at::linear(hidden, vocabulary);
+}
+
+Tensor LossHead::statistics(
+    const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const {
+  return ops::token_statistics(
+      hidden.flatten(0, 1), vocabulary, targets.flatten().to(hidden.device()));
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,108 @@
+// What stands in a model's slots. No rank and no collective: a strategy swaps a slot's layer for
+// one of its own. Parameters have the layout of Hugging Face's files.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::nn {
+
+using at::Tensor;
+
+class ForwardContext;
+
+/// A layer with parameters; either may be undefined.
+struct Layer {
+  Tensor weight, bias;
+  virtual ~Layer() = default;
+};
+
+enum class WeightLayout {
+  kOutIn,  // [out, in], as torch.nn.Linear
+  kInOut,  // [in, out], as GPT-2's Conv1D
+};
+
+/// y = x W + b. `product` is the inner seam, for what changes how the product is made whatever
+/// stands in the slot: deferred weight gradients, LoRA, 8-bit weights. It gets the weight in the
+/// file's layout and, where the layer has one and adds it in the product, the bias.
+struct Linear : Layer {
+  using Product = std::function<Tensor(
+      const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias)>;
+  explicit Linear(WeightLayout layout);
+  WeightLayout layout;
+  Product product;
+  /// [..., in] -> [..., out]
+  virtual Tensor forward(const Tensor& x) const;
+  std::optional<Tensor> optional_bias() const;
+};
+
+enum class NormKind { kLayerNorm, kRmsNorm };
+
+struct Norm : Layer {
+  Norm(NormKind kind, double eps) : kind(kind), eps(eps) {}
+  NormKind kind;
+  double eps;
+  virtual Tensor forward(const Tensor& x) const { return normalize(x, weight, bias); }
+  /// Over the last dim, statistics in float32; for a layer that shares its parameters in its own
+  /// way.
+  Tensor normalize(const Tensor& x, const Tensor& scale, const Tensor& shift) const;
+};
+
+struct TokenEmbedding : Layer {
+  int64_t padding_row = -1;  // gets no gradient from look-ups; -1: no such row
+  /// ids [B, T] int64 -> [B, T, C]
+  virtual Tensor forward(const Tensor& ids) const;
+};
+
+struct PositionEmbedding : Layer {
+  /// `positions` [B, T] int64 -> [B, T, C]; undefined: `first`, `first` + 1, ... -> [T, C]
+  virtual Tensor forward(const Tensor& positions, int64_t first, int64_t length) const;
+};
+
+/// The attention itself, between the projections. It has no parameters.
+struct Attention {
+  double scale = 1;
+  int64_t window = 0;   // 0: none
+  double dropout = 0;   // of the probabilities, in training
+  bool upcast = false;  // scores in float32
+  int64_t layer = 0;
+  int64_t first_head =
+      0;  // where a rank holds some of the heads: the first query head that it holds
+  int64_t total_heads = 0;  // of the whole layer; 0: those given
+  virtual ~Attention() = default;
+  /// query [B, H, T, D]; key and value [B, Hkv, T, D], H a multiple of Hkv; positions rotated
+  /// already. Returns [B, T, H D]. With a cache in the context, key and value are appended to it
+  /// and all of it is attended to.
+  virtual Tensor forward(
+      const Tensor& query,
+      const Tensor& key,
+      const Tensor& value,
+      const ForwardContext& context) const;
+};
+
+/// Dropout of activations [B, T, C] in training.
+struct Dropout {
+  double probability = 0;
+  int64_t site = 0;  // distinguishes the dropouts of a model: ForwardContext::dropout_key
+  virtual ~Dropout() = default;
+  virtual Tensor forward(const Tensor& x, const ForwardContext& context) const;
+};
+
+/// From the last hidden states to the loss. `weight` is defined where the head is not tied;
+/// `vocabulary` is the weight to use, [V, C].
+struct LossHead : Layer {
+  /// hidden [B, T, C], targets [B, T] int64 (shifted already; -100 ignored) -> the SUM of the token
+  /// losses, a float32 scalar.
+  virtual Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const;
+  /// [B, T, C] -> [B, T, V], in the type of `hidden`
+  virtual Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const;
+  /// float64 [3]: the sum of the token losses, the targets that were counted, those that were the
+  /// likeliest token. No gradient.
+  virtual Tensor statistics(
+      const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const;
+};
+
+}  // namespace lockstep::nn

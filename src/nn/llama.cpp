@@ -1,0 +1,92 @@
+// Llama (Touvron et al., 2023), and with it Mistral and Qwen2, which differ by options.
+#include <ATen/ATen.h>
+
+#include "model/parameters.h"
+#include "nn/activation.h"
+#include "nn/families.h"
+#include "ops/rope.h"
+
+namespace lockstep::nn {
+namespace {
+
+std::shared_ptr<Linear> make_linear() {
+  return std::make_shared<Linear>(WeightLayout::kOutIn);
+}
+
+class LlamaBlock final : public Block {
+ public:
+  LlamaBlock(const model::ModelConfig& config, int64_t layer)
+      : Block(layer),
+        prefix_(model::layer_prefix(config, layer)),
+        head_dim_(config.head_dim),
+        activation_(config.activation),
+        attention_norm_(std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps)),
+        mlp_norm_(std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps)),
+        query_(make_linear()),
+        key_(make_linear()),
+        value_(make_linear()),
+        attention_out_(make_linear()),
+        mlp_gate_(make_linear()),
+        mlp_up_(make_linear()),
+        mlp_down_(make_linear()),
+        attention_(make_attention(config, layer)),
+        attention_dropout_(
+            make_dropout(config.residual_dropout, DropoutSite::kAttentionOut, layer)),
+        mlp_dropout_(make_dropout(config.residual_dropout, DropoutSite::kMlp, layer)) {}
+
+  Tensor forward(const Tensor& x, const ForwardContext& context) const override {
+    const Tensor attended = x + attention_dropout_->forward(attend(x, context), context);
+    const Tensor normal = mlp_norm_->forward(attended);
+    const Tensor inner =
+        activate(activation_, mlp_gate_->forward(normal)) * mlp_up_->forward(normal);
+    return attended + mlp_dropout_->forward(mlp_down_->forward(inner), context);
+  }
+
+  void visit_slots(SlotVisitor& visitor) override {
+    const auto name = [&](const char* role, const char* module = "") {
+      return SlotName{role, layer(), prefix_ + module};
+    };
+    visitor.norm(name("attention_norm", "input_layernorm"), attention_norm_);
+    visitor.linear(name("query", "self_attn.q_proj"), query_);
+    visitor.linear(name("key", "self_attn.k_proj"), key_);
+    visitor.linear(name("value", "self_attn.v_proj"), value_);
+    visitor.attention(name("attention", "self_attn"), attention_);
+    visitor.linear(name("attention_out", "self_attn.o_proj"), attention_out_);
+    visitor.dropout(name("attention_dropout"), attention_dropout_);
+    visitor.norm(name("mlp_norm", "post_attention_layernorm"), mlp_norm_);
+    visitor.linear(name("mlp_gate", "mlp.gate_proj"), mlp_gate_);
+    visitor.linear(name("mlp_up", "mlp.up_proj"), mlp_up_);
+    visitor.linear(name("mlp_down", "mlp.down_proj"), mlp_down_);
+    visitor.dropout(name("mlp_dropout"), mlp_dropout_);
+  }
+
+ private:
+  Tensor attend(const Tensor& x, const ForwardContext& context) const {
+    const Tensor normal = attention_norm_->forward(x);
+    const Rotary& rotary = context.rotary(x.device());
+    const auto heads = [&](const Linear& linear) {
+      return linear.forward(normal).unflatten(-1, {-1, head_dim_});  // [B, T, H, D]
+    };
+    const auto rotated = [&](const Linear& linear) {
+      return ops::rotate(heads(linear), rotary.cos, rotary.sin).transpose(1, 2);  // [B, H, T, D]
+    };
+    return attention_out_->forward(attention_->forward(
+        rotated(*query_), rotated(*key_), heads(*value_).transpose(1, 2), context));  // [B, T, C]
+  }
+
+  std::string prefix_;
+  int64_t head_dim_;
+  model::Activation activation_;
+  std::shared_ptr<Norm> attention_norm_, mlp_norm_;
+  std::shared_ptr<Linear> query_, key_, value_, attention_out_, mlp_gate_, mlp_up_, mlp_down_;
+  std::shared_ptr<Attention> attention_;
+  std::shared_ptr<Dropout> attention_dropout_, mlp_dropout_;
+};
+
+}  // namespace
+
+std::shared_ptr<Block> make_llama_block(const model::ModelConfig& config, int64_t layer) {
+  return std::make_shared<LlamaBlock>(config, layer);
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,103 @@
+#include <map>
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "model/parameters.h"
+#include "nn/families.h"
+#include "nn/language_model.h"
+
+namespace lockstep::nn {
+namespace {
+
+/// Gives each layer the parameters that the model's description names, uninitialised.
+class Allocator {
+ public:
+  Allocator(const model::ModelConfig& config, at::TensorOptions options) : options_(options) {
+    for (model::ParameterSpec& parameter : model::parameters_of(config)) {
+      shapes_.emplace(std::move(parameter.name), std::move(parameter.shape));
+    }
+  }
+  void fill(const SlotName& name, Layer& layer) const {
+    layer.weight = allocate(name.prefix + ".weight");
+    layer.bias = allocate(name.prefix + ".bias");
+  }
+
+ private:
+  Tensor allocate(const std::string& name) const {
+    const auto found = shapes_.find(name);
+    if (found == shapes_.end()) {
+      return {};  // the layer has none of this name
+    }
+    try {
+      return at::empty(found->second, options_).set_requires_grad(true);
+    } catch (const c10::Error& error) {
+      throw Error(
+          ErrorKind::kOutOfMemory,
+          fmt::format(
+              "cannot allocate {} ({}, {}) on {}: {}",
+              name,
+              fmt::join(found->second, "x"),
+              c10::toString(c10::typeMetaToScalarType(options_.dtype())),
+              options_.device().str(),
+              error.what_without_backtrace()),
+          "use a smaller model, or a smaller type");
+    }
+  }
+  at::TensorOptions options_;
+  std::map<std::string, std::vector<int64_t>> shapes_;
+};
+
+ModelPart checked(const model::ModelConfig& config, ModelPart part) {
+  if (part.layers < 0) {
+    part.layers = config.layers - part.first_layer;
+  }
+  if (part.first_layer < 0 || part.layers < 0 || part.first_layer + part.layers > config.layers) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "layers {} to {} of a model of {} layers",
+            part.first_layer,
+            part.first_layer + part.layers - 1,
+            config.layers));
+  }
+  return part;
+}
+
+}  // namespace
+
+std::shared_ptr<Attention> make_attention(const model::ModelConfig& config, int64_t layer) {
+  auto attention = std::make_shared<Attention>();
+  attention->scale = config.attention_scale(layer);
+  attention->window = config.sliding_windows.at(static_cast<size_t>(layer));
+  attention->dropout = config.attention_dropout;
+  attention->upcast = config.upcast_attention;
+  attention->layer = layer;
+  return attention;
+}
+
+std::shared_ptr<Dropout> make_dropout(double probability, DropoutSite site, int64_t layer) {
+  auto dropout = std::make_shared<Dropout>();
+  dropout->probability = probability;
+  dropout->site = dropout_site(site, layer);
+  return dropout;
+}
+
+std::unique_ptr<LanguageModel> make_model(
+    const model::ModelConfig& config, at::ScalarType dtype, at::Device device, ModelPart part) {
+  part = checked(config, part);
+  std::vector<std::shared_ptr<Block>> blocks;
+  for (int64_t layer = part.first_layer; layer < part.first_layer + part.layers; ++layer) {
+    blocks.push_back(
+        config.family == model::Family::kGpt2 ? make_gpt2_block(config, layer)
+                                              : make_llama_block(config, layer));
+  }
+  auto result = std::make_unique<LanguageModel>(config, part, std::move(blocks));
+  const Allocator allocator(config, at::TensorOptions().dtype(dtype).device(device));
+  LayerVisitor visitor([&](const SlotName& name, Layer& layer) { allocator.fill(name, layer); });
+  result->visit_slots(visitor);
+  return result;
+}
+
+}  // namespace lockstep::nn

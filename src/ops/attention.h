@@ -1,0 +1,41 @@
+// Causal attention with grouped queries, sliding windows, and dropout whose mask is never kept.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::ops {
+
+using at::Tensor;
+
+struct AttentionOptions {
+  double scale = 1;          // of the scores
+  int64_t window = 0;        // key j is seen by query i where i - window < j <= i; 0: every j <= i
+  bool upcast = false;       // scores in float32, whatever the type
+  double dropout = 0;        // of the probabilities
+  Tensor dropout_keys = {};  // [B] int64 on the CPU, where dropout > 0: see ops/dropout.h. The
+                             // element is (head, query, key)
+  int64_t first_head = 0,
+          total_heads = 0;  // for dropout, where query holds a part of the heads; 0 heads: all
+};
+
+/// softmax(scale * query key^T + mask) value (Vaswani et al., 2017, equation 1). query [B, H, T,
+/// D], key and value [B, Hkv, S, D] with T <= S and H a multiple of Hkv; query t stands at position
+/// S - T + t. Returns [B, H, T, D]. Chooses one of the two below.
+Tensor attention(
+    const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
+
+/// ATen's fused kernel. Takes neither dropout nor upcast.
+Tensor fused_attention(
+    const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
+
+/// The scores of a tile of queries at a time, in the forward and again in the backward pass: no
+/// probabilities are kept, and keys that a tile does not see are left out. Takes every option.
+Tensor tiled_attention(
+    const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
+
+/// [T, S] bool: which keys each query sees.
+Tensor visible_keys(int64_t queries, int64_t keys, int64_t window, at::Device device);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,28 @@
+// The row-wise parts of explicit attention: internal to ops.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::ops {
+
+using at::Tensor;
+
+/// Which keys of a tile each query sees: row r of [n, queries, keys] is query r % queries, which
+/// sees the keys [first, last) of the tile with last = first_last + r % queries, and first = last -
+/// window (0 or more).
+struct Visible {
+  int64_t first_last = 0;
+  int64_t window = 0;  // 0: none
+};
+
+/// scores [n, queries, keys], contiguous, become softmax(scale * scores) over the keys that are
+/// seen, zero elsewhere. In float32 inside, whatever the type.
+void softmax_visible(Tensor& scores, double scale, const Visible& visible);
+
+/// The gradient of the scores from that of the probabilities, which it overwrites:
+/// scale * p * (g - sum(g p)).
+void softmax_visible_backward(Tensor& gradient, const Tensor& probabilities, double scale);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,268 @@
+#include "ops/dropout.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/counter_random.h"
+#include "base/error.h"
+#include "base/format.h"
+#include "ops/vector.h"
+
+namespace lockstep::ops {
+namespace {
+
+using vector::Floats;
+using vector::Longs;
+using vector::Words;
+
+/// The threshold of the 32 bits, and what kept elements are multiplied by.
+struct Rate {
+  uint32_t threshold;
+  float scale;
+};
+
+Rate rate_of(double probability) {
+  const double threshold = std::floor(probability * 0x1p32 + 0.5);
+  return {static_cast<uint32_t>(threshold), static_cast<float>(1 / (1 - threshold * 0x1p-32))};
+}
+
+LOCKSTEP_INLINE Longs mix(const Longs& word) {
+  Longs x = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+LOCKSTEP_INLINE uint32_t draw(uint64_t key, uint64_t element) {
+  const uint64_t word = random_bits(key, element / 2);
+  return static_cast<uint32_t>(element % 2 == 0 ? word : word >> 32);
+}
+
+/// `count` neighbouring elements, from the global element `first` on.
+template <class T>
+struct Run {
+  LOCKSTEP_INLINE static void run(
+      const T* from, T* to, int64_t count, uint64_t key, uint64_t first, Rate rate) {
+    int64_t i = 0;
+    for (; i < count && (first + static_cast<uint64_t>(i)) % 2 != 0; ++i) {
+      one(from, to, i, key, first, rate);
+    }
+    Longs counters = {0, 1, 2, 3, 4, 5, 6, 7};
+    counters += (first + static_cast<uint64_t>(i)) / 2 + 0x9e3779b97f4a7c15ULL;
+    for (; i + vector::kLanes <= count; i += vector::kLanes, counters += 8) {
+      // A word is two elements, the low half first: as they lie in memory.
+      const Words drawn = std::bit_cast<Words>(mix(mix(counters) ^ key));
+      const Floats value = vector::load(from + i) * rate.scale;
+      vector::store(to + i, drawn >= rate.threshold ? value : Floats{});
+    }
+    for (; i < count; ++i) {
+      one(from, to, i, key, first, rate);
+    }
+  }
+  LOCKSTEP_INLINE static void one(
+      const T* from, T* to, int64_t i, uint64_t key, uint64_t first, Rate rate) {
+    const bool kept = draw(key, first + static_cast<uint64_t>(i)) >= rate.threshold;
+    vector::narrow(kept ? vector::widen(from[i]) * rate.scale : 0, to[i]);
+  }
+};
+
+/// The part as runs of neighbouring global elements, all of one length.
+class Runs {
+ public:
+  Runs(at::IntArrayRef sizes, const DropoutRegion& region) {
+    const auto dims = static_cast<int64_t>(sizes.size());
+    sizes_ = sizes.vec();
+    begin_.assign(sizes_.size(), 0);
+    whole_ = sizes_;
+    if (!region.whole.empty()) {
+      check(region);
+      std::copy(region.begin.begin(), region.begin.end(), begin_.begin() + 1);
+      std::copy(region.whole.begin(), region.whole.end(), whole_.begin() + 1);
+    }
+    // Dims after the last partial one lie together.
+    last_ = 1;
+    for (int64_t dim = 1; dim < dims; ++dim) {
+      if (sizes_[static_cast<size_t>(dim)] != whole_[static_cast<size_t>(dim)]) {
+        last_ = dim;
+      }
+    }
+    for (int64_t dim = last_; dim < dims; ++dim) {
+      length_ *= sizes_[static_cast<size_t>(dim)];
+    }
+  }
+  int64_t length() const { return length_; }
+  /// The row (the index in the first dim) of run `index`, and its first global element.
+  std::pair<int64_t, uint64_t> start(int64_t index) const {
+    uint64_t element = 0, stride = 1;
+    for (auto dim = static_cast<int64_t>(sizes_.size()) - 1; dim >= 1; --dim) {
+      const auto d = static_cast<size_t>(dim);
+      int64_t position = begin_[d];
+      if (dim < last_) {
+        position += index % sizes_[d];
+        index /= sizes_[d];
+      }
+      element += static_cast<uint64_t>(position) * stride;
+      stride *= static_cast<uint64_t>(whole_[d]);
+    }
+    return {index, element};
+  }
+
+ private:
+  void check(const DropoutRegion& region) const {
+    bool good =
+        region.whole.size() + 1 == sizes_.size() && region.begin.size() == region.whole.size();
+    for (size_t i = 0; good && i < region.whole.size(); ++i) {
+      good = region.begin[i] >= 0 && region.begin[i] + sizes_[i + 1] <= region.whole[i];
+    }
+    if (!good) {
+      throw Error(
+          ErrorKind::kInternal,
+          fmt::format(
+              "dropout of a part {} that begins at {} of a whole {}",
+              fmt::join(sizes_, "x"),
+              fmt::join(region.begin, ","),
+              fmt::join(region.whole, "x")));
+    }
+  }
+  std::vector<int64_t> sizes_, begin_, whole_;
+  int64_t last_ = 1, length_ = 1;
+};
+
+template <class T>
+void drop_on_cpu(const Tensor& from, Tensor& to, Rate rate, const Tensor& keys, const Runs& runs) {
+  const auto* in = static_cast<const T*>(from.const_data_ptr());
+  auto* out = static_cast<T*>(to.mutable_data_ptr());
+  const auto* row_keys = keys.const_data_ptr<int64_t>();
+  constexpr int64_t kGrain = 16384;
+  at::parallel_for(0, from.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t index = begin / runs.length(), skipped = begin % runs.length();
+      const int64_t count = std::min(runs.length() - skipped, end - begin);
+      const auto [row, first] = runs.start(index);
+      vector::dispatch<Run<T>>(
+          in + begin,
+          out + begin,
+          count,
+          static_cast<uint64_t>(row_keys[row]),
+          first + static_cast<uint64_t>(skipped),
+          rate);
+      begin += count;
+    }
+  });
+}
+
+Tensor drop(const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
+  const bool has_kernel =
+      x.device().is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+  if (!has_kernel) {
+    return dropout_by_tensors(x, probability, keys, region);
+  }
+  const Tensor from = x.contiguous();
+  Tensor to = at::empty_like(from);
+  if (from.numel() == 0) {
+    return to;
+  }
+  const Runs runs(from.sizes(), region);
+  const Rate rate = rate_of(probability);
+  if (x.scalar_type() == at::kFloat) {
+    drop_on_cpu<float>(from, to, rate, keys, runs);
+  } else {
+    drop_on_cpu<vector::Bfloat16>(from, to, rate, keys, runs);
+  }
+  return to;
+}
+
+struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
+  static Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const Tensor& x,
+      double probability,
+      const Tensor& keys,
+      const std::vector<int64_t>& begin,
+      const std::vector<int64_t>& whole) {
+    context->saved_data["probability"] = probability;
+    context->saved_data["keys"] = keys;
+    context->saved_data["begin"] = begin;
+    context->saved_data["whole"] = whole;
+    return drop(x, probability, keys, {begin, whole});
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
+    auto& saved = context->saved_data;
+    const DropoutRegion region{saved["begin"].toIntVector(), saved["whole"].toIntVector()};
+    return {
+        drop(gradient[0], saved["probability"].toDouble(), saved["keys"].toTensor(), region),
+        Tensor(),
+        Tensor(),
+        Tensor(),
+        Tensor()};
+  }
+};
+
+/// Shifts without the sign: int64 stands for uint64.
+Tensor shifted(const Tensor& x, int64_t bits) {
+  return at::bitwise_and(
+      at::bitwise_right_shift(x, bits), static_cast<int64_t>(~uint64_t{0} >> bits));
+}
+
+Tensor mix(Tensor x) {
+  x = at::bitwise_xor(x, shifted(x, 30)) * static_cast<int64_t>(0xbf58476d1ce4e5b9ULL);
+  x = at::bitwise_xor(x, shifted(x, 27)) * static_cast<int64_t>(0x94d049bb133111ebULL);
+  return at::bitwise_xor(x, shifted(x, 31));
+}
+
+}  // namespace
+
+Tensor dropout_by_tensors(
+    const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
+  if (x.numel() == 0) {
+    return x.clone();
+  }
+  const Runs runs(x.sizes(), region);
+  const int64_t rows = x.size(0), per_row = x.numel() / rows / runs.length();
+  // The global element of each element of a row: the start of its run, and its place in the run.
+  std::vector<int64_t> starts;
+  for (int64_t i = 0; i < per_row; ++i) {
+    starts.push_back(static_cast<int64_t>(runs.start(i).second));
+  }
+  const auto longs = at::TensorOptions().dtype(at::kLong);
+  const Tensor element = at::tensor(starts, longs).to(x.device()).unsqueeze(1) +
+                         at::arange(runs.length(), longs.device(x.device()));  // [runs, length]
+  const Tensor counter =
+      mix(shifted(element.flatten(), 1) + static_cast<int64_t>(0x9e3779b97f4a7c15ULL));
+  const Tensor word =
+      mix(at::bitwise_xor(counter, keys.to(x.device()).unsqueeze(1)));  // [B, elements of a row]
+  const Tensor is_odd = at::bitwise_and(element.flatten(), 1).to(at::kBool);
+  const Tensor half =
+      at::where(is_odd, shifted(word, 32), at::bitwise_and(word, int64_t{0xffffffff}));
+  const Rate rate = rate_of(probability);
+  const Tensor kept = (half >= static_cast<int64_t>(rate.threshold)).view(x.sizes());
+  const bool is_double = x.scalar_type() == at::kDouble;
+  const Tensor scaled =
+      (x.to(is_double ? at::kDouble : at::kFloat) * rate.scale).to(x.scalar_type());
+  return at::where(kept, scaled, at::zeros({}, x.options()));
+}
+
+Tensor dropout(
+    const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
+  if (!(probability >= 0 && probability < 1)) {
+    throw Error(ErrorKind::kInternal, fmt::format("dropout with probability {}", probability));
+  }
+  if (probability == 0) {
+    return x;
+  }
+  if (!keys.defined() || keys.scalar_type() != at::kLong || !keys.device().is_cpu() ||
+      !keys.is_contiguous() || x.dim() < 2 || keys.numel() != x.size(0)) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format(
+            "dropout needs one int64 key on the CPU for each of {} rows",
+            x.dim() > 0 ? x.size(0) : 0));
+  }
+  return DropoutFunction::apply(x, probability, keys, region.begin, region.whole);
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,34 @@
+// Dropout whose mask is a function of a key and the global element, and is never kept.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::ops {
+
+using at::Tensor;
+
+/// Where a part of a tensor stands in the whole, for a rank that holds a slice of heads or of the
+/// sequence: for each dim after the first, where the part begins and how large the whole is. Empty:
+/// the part is the whole.
+struct DropoutRegion {
+  std::vector<int64_t> begin, whole;
+};
+
+/// x [B, ...] with elements set to zero with `probability` (in [0, 1)) and the others scaled so
+/// that the mean stays. `keys` [B] int64 on the CPU: the key of each row (base/counter_random.h).
+/// Element e of a row's whole, counted in C order, draws 32 bits, half e % 2 (0 is the low one) of
+/// random_bits(key, e / 2), and is dropped where they are below probability * 2^32. The backward
+/// pass draws the mask again: none is kept. float32 and bfloat16 on the CPU; any float type
+/// elsewhere, by tensor operations.
+Tensor dropout(
+    const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region = {});
+
+/// The same, written plainly: a reference for tests, and what other devices run. No gradient of its
+/// own.
+Tensor dropout_by_tensors(
+    const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region = {});
+
+}  // namespace lockstep::ops

@@ -1,0 +1,307 @@
+#include "ops/norms.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "ops/vector.h"
+
+namespace lockstep::ops {
+namespace {
+
+using vector::Floats;
+using vector::kLanes;
+
+enum class Kind { kLayer, kRms };
+
+/// Rounds to the type and back, as a tensor of that type would hold it.
+template <class T>
+LOCKSTEP_INLINE Floats rounded(const Floats& value) {
+  T stored[kLanes];
+  vector::store(stored, value);
+  return vector::load(stored);
+}
+
+template <class T>
+LOCKSTEP_INLINE Floats load_up_to(const T* from, int64_t count) {
+  return count >= kLanes ? vector::load(from) : vector::load_some(from, count);
+}
+template <class T>
+LOCKSTEP_INLINE void store_up_to(T* to, const Floats& value, int64_t count) {
+  if (count >= kLanes) {
+    vector::store(to, value);
+  } else {
+    vector::store_some(to, value, count);
+  }
+}
+/// Zero in the lanes past the end, where a mean was subtracted.
+LOCKSTEP_INLINE Floats first_lanes(const Floats& all, int64_t count) {
+  Floats value = all;
+  for (int64_t lane = std::min(count, kLanes); lane < kLanes; ++lane) {
+    value[lane] = 0;
+  }
+  return value;
+}
+
+/// Rows [begin, end) of [rows, C]: y, and for each row its mean (kLayer) and its inverse deviation.
+template <class T, Kind kKind>
+struct Forward {
+  LOCKSTEP_INLINE static void run(
+      const T* x,
+      const T* weight,
+      const T* bias,
+      T* y,
+      float* mean,
+      float* inverse,
+      int64_t begin,
+      int64_t end,
+      int64_t size,
+      float eps) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* in = x + row * size;
+      T* out = y + row * size;
+      float middle = 0;
+      if constexpr (kKind == Kind::kLayer) {
+        Floats total{};
+        for (int64_t i = 0; i < size; i += kLanes) {
+          total += load_up_to(in + i, size - i);
+        }
+        middle = vector::sum(total) / static_cast<float>(size);
+        mean[row] = middle;
+      }
+      Floats squares{};
+      for (int64_t i = 0; i < size; i += kLanes) {
+        const Floats distance = first_lanes(load_up_to(in + i, size - i) - middle, size - i);
+        squares += distance * distance;
+      }
+      const float scale = 1 / std::sqrt(vector::sum(squares) / static_cast<float>(size) + eps);
+      inverse[row] = scale;
+      for (int64_t i = 0; i < size; i += kLanes) {
+        const Floats normal = (load_up_to(in + i, size - i) - middle) * scale;
+        const Floats w = load_up_to(weight + i, size - i);
+        if constexpr (kKind == Kind::kLayer) {
+          store_up_to(out + i, normal * w + load_up_to(bias + i, size - i), size - i);
+        } else {
+          store_up_to(out + i, rounded<T>(normal) * w, size - i);
+        }
+      }
+    }
+  }
+};
+
+/// Rows [begin, end): the gradient of x; those of weight and bias are added to the float32 sums.
+template <class T, Kind kKind>
+struct Backward {
+  LOCKSTEP_INLINE static void run(
+      const T* gradient,
+      const T* x,
+      const T* weight,
+      const float* mean,
+      const float* inverse,
+      T* x_gradient,
+      float* weight_sum,
+      float* bias_sum,
+      int64_t begin,
+      int64_t end,
+      int64_t size) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* g = gradient + row * size;
+      const T* in = x + row * size;
+      T* out = x_gradient + row * size;
+      const float middle = kKind == Kind::kLayer ? mean[row] : 0;
+      const float scale = inverse[row];
+      Floats sums{}, products{};
+      for (int64_t i = 0; i < size; i += kLanes) {
+        const Floats dy = load_up_to(g + i, size - i);
+        const Floats normal =
+            first_lanes((load_up_to(in + i, size - i) - middle) * scale, size - i);
+        const Floats weighted = dy * load_up_to(weight + i, size - i);
+        sums += weighted;
+        products += weighted * normal;
+        const Floats seen = kKind == Kind::kLayer ? normal : rounded<T>(normal);
+        store_up_to(weight_sum + i, load_up_to(weight_sum + i, size - i) + dy * seen, size - i);
+        if constexpr (kKind == Kind::kLayer) {
+          store_up_to(bias_sum + i, load_up_to(bias_sum + i, size - i) + dy, size - i);
+        }
+      }
+      const float mean_product = vector::sum(products) / static_cast<float>(size);
+      const float mean_gradient =
+          kKind == Kind::kLayer ? vector::sum(sums) / static_cast<float>(size) : 0;
+      for (int64_t i = 0; i < size; i += kLanes) {
+        const Floats normal = (load_up_to(in + i, size - i) - middle) * scale;
+        const Floats weighted = load_up_to(g + i, size - i) * load_up_to(weight + i, size - i);
+        store_up_to(out + i, (weighted - mean_gradient - normal * mean_product) * scale, size - i);
+      }
+    }
+  }
+};
+
+template <class T>
+const T* data(const Tensor& tensor) {
+  return static_cast<const T*>(tensor.const_data_ptr());
+}
+
+struct Statistics {
+  Tensor y, mean, inverse;
+};
+
+template <class T, Kind kKind>
+Statistics forward_on_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  const int64_t size = x.size(-1), rows = x.numel() / size;
+  const auto floats = x.options().dtype(at::kFloat);
+  Statistics result{
+      at::empty_like(x),
+      at::empty({kKind == Kind::kLayer ? rows : 0}, floats),
+      at::empty({rows}, floats)};
+  auto* y = static_cast<T*>(result.y.mutable_data_ptr());
+  auto* mean = result.mean.mutable_data_ptr<float>();
+  auto* inverse = result.inverse.mutable_data_ptr<float>();
+  const T* shift = kKind == Kind::kLayer ? data<T>(bias) : nullptr;
+  at::parallel_for(0, rows, std::max<int64_t>(1, 16384 / size), [&](int64_t begin, int64_t end) {
+    vector::dispatch<Forward<T, kKind>>(
+        data<T>(x),
+        data<T>(weight),
+        shift,
+        y,
+        mean,
+        inverse,
+        begin,
+        end,
+        size,
+        static_cast<float>(eps));
+  });
+  return result;
+}
+
+template <class T, Kind kKind>
+torch::autograd::tensor_list backward_on_cpu(
+    const Tensor& gradient,
+    const Tensor& x,
+    const Tensor& weight,
+    const Tensor& mean,
+    const Tensor& inverse) {
+  const int64_t size = x.size(-1), rows = x.numel() / size;
+  Tensor x_gradient = at::empty_like(x);
+  auto* out = static_cast<T*>(x_gradient.mutable_data_ptr());
+  // Sums of fixed runs of rows, added in order: the result does not depend on the number of
+  // threads.
+  const int64_t run = std::max<int64_t>(64, (rows + 31) / 32), runs = (rows + run - 1) / run;
+  Tensor sums = at::zeros({2, runs, size}, x.options().dtype(at::kFloat));
+  auto* weight_sums = sums.mutable_data_ptr<float>();
+  auto* bias_sums = weight_sums + runs * size;
+  at::parallel_for(0, runs, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      vector::dispatch<Backward<T, kKind>>(
+          data<T>(gradient),
+          data<T>(x),
+          data<T>(weight),
+          data<float>(mean),
+          data<float>(inverse),
+          out,
+          weight_sums + i * size,
+          bias_sums + i * size,
+          i * run,
+          std::min((i + 1) * run, rows),
+          size);
+    }
+  });
+  const Tensor total = sums.sum(1);
+  const auto type = x.scalar_type();
+  return {
+      x_gradient,
+      total[0].to(type),
+      kKind == Kind::kLayer ? total[1].to(type) : Tensor(),
+      Tensor()};
+}
+
+struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
+  static Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const Tensor& x,
+      const Tensor& weight,
+      const Tensor& bias,
+      double eps) {
+    const Tensor in = x.contiguous();
+    const bool is_float = x.scalar_type() == at::kFloat;
+    const auto result =
+        (is_float ? forward_on_cpu<float, Kind::kLayer>
+                  : forward_on_cpu<vector::Bfloat16, Kind::kLayer>)(in,
+                                                                    weight.contiguous(),
+                                                                    bias.contiguous(),
+                                                                    eps);
+    context->save_for_backward({in, weight, result.mean, result.inverse});
+    return result.y;
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
+    const auto saved = context->get_saved_variables();
+    const bool is_float = saved[0].scalar_type() == at::kFloat;
+    return (
+        is_float ? backward_on_cpu<float, Kind::kLayer>
+                 : backward_on_cpu<vector::Bfloat16, Kind::kLayer>)(gradient[0].contiguous(),
+                                                                    saved[0],
+                                                                    saved[1].contiguous(),
+                                                                    saved[2],
+                                                                    saved[3]);
+  }
+};
+
+struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
+  static Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const Tensor& x,
+      const Tensor& weight,
+      double eps) {
+    const Tensor in = x.contiguous();
+    const bool is_float = x.scalar_type() == at::kFloat;
+    const auto result =
+        (is_float ? forward_on_cpu<float, Kind::kRms>
+                  : forward_on_cpu<vector::Bfloat16, Kind::kRms>)(in,
+                                                                  weight.contiguous(),
+                                                                  Tensor(),
+                                                                  eps);
+    context->save_for_backward({in, weight, result.inverse});
+    return result.y;
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
+    const auto saved = context->get_saved_variables();
+    const bool is_float = saved[0].scalar_type() == at::kFloat;
+    auto all =
+        (is_float ? backward_on_cpu<float, Kind::kRms>
+                  : backward_on_cpu<vector::Bfloat16, Kind::kRms>)(gradient[0].contiguous(),
+                                                                   saved[0],
+                                                                   saved[1].contiguous(),
+                                                                   saved[2],
+                                                                   saved[2]);
+    return {all[0], all[1], Tensor()};
+  }
+};
+
+bool has_kernel(const Tensor& x, const Tensor& weight) {
+  return x.device().is_cpu() && x.numel() > 0 && weight.scalar_type() == x.scalar_type() &&
+         (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  if (has_kernel(x, weight) && bias.scalar_type() == x.scalar_type()) {
+    return LayerNormFunction::apply(x, weight, bias, eps);
+  }
+  return at::layer_norm(x, {x.size(-1)}, weight, bias, eps);
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  if (has_kernel(x, weight)) {
+    return RmsNormFunction::apply(x, weight, eps);
+  }
+  const Tensor high = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+  const Tensor normal = high * at::rsqrt(high.square().mean({-1}, /*keepdim=*/true) + eps);
+  return weight * normal.to(x.scalar_type());
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,21 @@
+// Layer norm and RMS norm over the last dim, with statistics and parameter gradients summed in
+// float32.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::ops {
+
+using at::Tensor;
+
+/// (x - mean) / sqrt(variance + eps) * weight + bias, in float32, rounded once (Ba, Kiros and
+/// Hinton, 2016). x [..., C]; weight and bias [C] of the type of x. (ATen's bfloat16 gradient of
+/// the bias is off by up to 0.2, relative; this one is not.)
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+
+/// weight * (x / sqrt(mean(x^2) + eps)), where the quotient is made in float32 and rounded to the
+/// type of x before it is multiplied, as Hugging Face's models do (Zhang and Sennrich, 2019). x
+/// [..., C], weight [C].
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
+
+}  // namespace lockstep::ops

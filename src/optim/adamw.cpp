@@ -1,0 +1,85 @@
+#include "optim/adamw.h"
+
+#include <array>
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+
+#include "ops/adamw.h"
+
+namespace lockstep::optim {
+namespace {
+
+class AdamW : public Optimizer {
+ public:
+  explicit AdamW(const OptimizerOptions& options) : Optimizer(options) {}
+
+  void visit_state(int64_t index, const StateVisitor& visit) override {
+    State& state = states_.at(static_cast<size_t>(index));
+    visit("exp_avg", state.exp_avg, StateLayout::kElementwise);
+    visit("exp_avg_sq", state.exp_avg_sq, StateLayout::kElementwise);
+  }
+  double state_bytes_per_element() const override { return 2 * sizeof(float); }
+
+ protected:
+  void make_state(const Shard& shard) override {
+    const at::TensorOptions type = at::TensorOptions(shard.parameter.device()).dtype(at::kFloat);
+    states_.push_back(
+        {at::zeros({shard.parameter.numel()}, type), at::zeros({shard.parameter.numel()}, type)});
+  }
+
+  void update_shard(int64_t index, double learning_rate, double gradient_scale) override {
+    const at::NoGradGuard no_grad;
+    const Shard& shard = this->shard(index);
+    const State& state = states_.at(static_cast<size_t>(index));
+    ops::AdamWStep step{
+        .learning_rate = learning_rate,
+        .beta1 = options().adam_beta1,
+        .beta2 = options().adam_beta2,
+        .epsilon = options().adam_epsilon,
+        .weight_decay = options().weight_decay,
+        .gradient_scale = gradient_scale,
+        .step = steps()};
+    // The decayed elements come first, so weight decay is one cut.
+    update_part(shard, state, 0, shard.decayed, step);
+    step.weight_decay = 0;
+    update_part(shard, state, shard.decayed, shard.parameter.numel(), step);
+  }
+
+ private:
+  struct State {
+    at::Tensor exp_avg, exp_avg_sq;  // [n]
+  };
+
+  static void update_part(
+      const Shard& shard,
+      const State& state,
+      int64_t begin,
+      int64_t end,
+      const ops::AdamWStep& step) {
+    if (begin == end) {
+      return;
+    }
+    const auto part = [&](const at::Tensor& tensor) {
+      return tensor.defined() ? tensor.narrow(0, begin, end - begin) : at::Tensor();
+    };
+    const bool has_master = shard.master.defined() && !shard.master.is_same(shard.parameter);
+    ops::adamw_step(
+        {.parameter = part(shard.parameter),
+         .master = has_master ? part(shard.master) : at::Tensor(),
+         .gradient = part(shard.gradient),
+         .exp_avg = part(state.exp_avg),
+         .exp_avg_sq = part(state.exp_avg_sq)},
+        step);
+  }
+
+  std::vector<State> states_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options) {
+  return std::make_unique<AdamW>(options);
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,131 @@
+#include "optim/optimizer.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/nearest.h"
+#include "optim/adamw.h"
+
+namespace lockstep::optim {
+namespace {
+
+using Maker = std::unique_ptr<Optimizer> (*)(const OptimizerOptions&);
+
+/// The optimizers there are, by the names that users type.
+const std::map<std::string, Maker>& makers() {
+  static const std::map<std::string, Maker> table{
+      {"adamw", make_adamw},
+      {"adamw_torch", make_adamw},
+      {"adamw_torch_fused", make_adamw},
+  };
+  return table;
+}
+
+void check_betas_and_co(const OptimizerOptions& options, std::vector<std::string>& problems) {
+  const auto beta = [&](const char* name, double value) {
+    if (!(value >= 0 && value < 1)) {
+      problems.push_back(fmt::format("training.{} is {}; it must be in [0, 1)", name, value));
+    }
+  };
+  beta("adam_beta1", options.adam_beta1);
+  beta("adam_beta2", options.adam_beta2);
+  if (!(options.adam_epsilon >= 0)) {
+    problems.push_back(
+        fmt::format("training.adam_epsilon is {}; it must not be negative", options.adam_epsilon));
+  }
+  if (!(options.weight_decay >= 0)) {
+    problems.push_back(
+        fmt::format("training.weight_decay is {}; it must not be negative", options.weight_decay));
+  }
+}
+
+void check_shard(const Shard& shard) {
+  const auto fail = [&](const std::string& message) {
+    throw Error(ErrorKind::kInternal, fmt::format("the shard {}: {}", shard.name, message));
+  };
+  if (!shard.parameter.defined()) {
+    fail("it has no parameter buffer");
+  }
+  const int64_t count = shard.parameter.numel();
+  if (shard.decayed < 0 || shard.decayed > count) {
+    fail(fmt::format("{} of its {} elements decay", shard.decayed, count));
+  }
+  if (shard.parameter.scalar_type() != at::kFloat && !shard.master.defined()) {
+    fail(fmt::format(
+        "its parameters are {} and have no float32 master",
+        c10::toString(shard.parameter.scalar_type())));
+  }
+  if (shard.master.defined() &&
+      (shard.master.numel() != count || shard.master.scalar_type() != at::kFloat)) {
+    fail(fmt::format(
+        "its master holds {} elements of {} for {} parameters",
+        shard.master.numel(),
+        c10::toString(shard.master.scalar_type()),
+        count));
+  }
+}
+
+}  // namespace
+
+int64_t Optimizer::add(Shard shard) {
+  check_shard(shard);
+  make_state(shard);
+  shards_.push_back(std::move(shard));
+  return size() - 1;
+}
+
+void Optimizer::step(double learning_rate, double gradient_scale) {
+  begin_step();
+  for (int64_t index = 0; index < size(); ++index) {
+    update(index, learning_rate, gradient_scale);
+  }
+}
+
+void Optimizer::update(int64_t index, double learning_rate, double gradient_scale) {
+  const Shard& shard = this->shard(index);
+  if (!shard.gradient.defined() || shard.gradient.numel() != shard.parameter.numel()) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format(
+            "the shard {} of {} elements is updated with {} gradients",
+            shard.name,
+            shard.parameter.numel(),
+            shard.gradient.defined() ? shard.gradient.numel() : 0));
+  }
+  if (steps_ < 1) {
+    throw Error(ErrorKind::kInternal, "the optimizer updates a shard before a step was begun");
+  }
+  update_shard(index, learning_rate, gradient_scale);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
+  std::vector<std::string> problems;
+  const auto found = makers().find(options.optim);
+  if (found == makers().end()) {
+    problems.push_back(fmt::format(
+        "training.optim is '{}', which is not one of {}.{}",
+        options.optim,
+        fmt::join(optimizer_names(), ", "),
+        did_you_mean(options.optim, optimizer_names())));
+  }
+  check_betas_and_co(options, problems);
+  if (!problems.empty()) {
+    throw Error(ErrorKind::kConfig, fmt::format("{}", fmt::join(problems, "\n")));
+  }
+  return found->second(options);
+}
+
+std::span<const std::string> optimizer_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const auto& [name, maker] : makers()) {
+      list.push_back(name);
+    }
+    return list;
+  }();
+  return names;
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,106 @@
+// The seam of the optimizers: each works on flat shards and knows nothing of ranks, units or the
+// model. A new one is a file with a subclass, and a line in the table of optimizer.cpp.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::optim {
+
+/// What the user set: TrainingArguments' names.
+struct OptimizerOptions {
+  std::string optim = "adamw_torch_fused";
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double weight_decay = 0.0;
+};
+
+/// Where a parameter lies in a shard. For optimizers that need a parameter's shape or edges
+/// (Adafactor, LAMB); those that work element by element ignore it.
+struct Segment {
+  std::string parameter{};
+  std::vector<int64_t> shape{};  // of the whole parameter
+  int64_t begin = 0;             // the first of its elements that this shard holds
+  int64_t offset = 0;            // where that one lies in the shard
+  int64_t count = 0;
+};
+
+/// A run of a flat parameter buffer that this rank updates. The tensors are handles: views of the
+/// engine's buffers, contiguous, of one length n, which may be 0.
+struct Shard {
+  std::string name{};      // of the unit, for messages
+  at::Tensor parameter{};  // [n] in the training type (float32 or bfloat16)
+  at::Tensor master{};     // [n] float32; undefined, or `parameter` itself, where that is float32
+  at::Tensor gradient{};   // [n] float32 or bfloat16; must be defined in update(), not before
+  int64_t decayed = 0;     // the first so many elements get weight decay
+  std::vector<Segment> layout{};  // may be empty
+};
+
+/// A part of an optimizer's state.
+enum class StateLayout {
+  kElementwise,  // [n], element i belongs to element i of the shard: saved and loaded by any range
+  kWhole,        // of the shard as a whole: fits only the same split
+};
+using StateVisitor = std::function<void(std::string_view name, at::Tensor& state, StateLayout)>;
+
+/// Not thread-safe across calls for one shard. No collectives. State is allocated by add() on the
+/// shard's device.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Takes a shard and makes its state (zeros, as of no step). Returns its index: 0, 1, 2, ...
+  int64_t add(Shard shard);
+  int64_t size() const { return static_cast<int64_t>(shards_.size()); }
+  /// To set the gradient anew, or move a buffer (offload).
+  Shard& shard(int64_t index) { return shards_.at(static_cast<size_t>(index)); }
+
+  /// One update of every shard: begin_step(), then update() of each.
+  void step(double learning_rate, double gradient_scale = 1.0);
+  /// Counts a step. Then update() each shard once, in any order, as its gradient becomes ready.
+  void begin_step() { ++steps_; }
+  /// gradient_scale multiplies the gradient first (the average over tokens, clipping).
+  /// Autograd is not told: bump the version of parameters that share the buffer, so that an old
+  /// graph fails.
+  void update(int64_t index, double learning_rate, double gradient_scale = 1.0);
+
+  /// Steps done: saved in a checkpoint, set on resume.
+  int64_t steps() const { return steps_; }
+  void set_steps(int64_t steps) { steps_ = steps; }
+  /// The state of a shard, by name, in a fixed order ("exp_avg", "exp_avg_sq"); the tensors may be
+  /// written.
+  virtual void visit_state(int64_t index, const StateVisitor& visit) = 0;
+  /// Bytes of state for each element, for the memory estimate: 8 of AdamW.
+  virtual double state_bytes_per_element() const = 0;
+
+ protected:
+  explicit Optimizer(OptimizerOptions options) : options_(std::move(options)) {}
+  const OptimizerOptions& options() const { return options_; }
+  /// The state of the shard just taken.
+  virtual void make_state(const Shard& shard) = 0;
+  virtual void update_shard(int64_t index, double learning_rate, double gradient_scale) = 0;
+
+ private:
+  OptimizerOptions options_;
+  std::vector<Shard> shards_;
+  int64_t steps_ = 0;
+};
+
+/// The optimizer of that name. Throws Error(kConfig) that lists every problem: an unknown or
+/// unsupported name, a value out of range.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
+
+/// The names that make_optimizer knows, sorted.
+std::span<const std::string> optimizer_names();
+
+}  // namespace lockstep::optim

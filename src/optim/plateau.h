@@ -1,0 +1,16 @@
+// reduce_lr_on_plateau: the rate falls when a watched metric has stopped improving (torch's
+// ReduceLROnPlateau).
+#pragma once
+
+#include <memory>
+
+#include "optim/schedule.h"
+#include "optim/schedule_arguments.h"
+
+namespace lockstep::optim {
+
+/// Arguments: mode (min, max), factor, patience, threshold, threshold_mode (rel, abs), cooldown,
+/// min_lr, eps. No warm-up. Problems are left in `arguments`.
+std::unique_ptr<Schedule> make_plateau_schedule(double learning_rate, ScheduleArguments& arguments);
+
+}  // namespace lockstep::optim

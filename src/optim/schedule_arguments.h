@@ -1,0 +1,48 @@
+// The arguments of one schedule (training.lr_scheduler_kwargs), read by name; what is wrong with
+// them is collected and told at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace lockstep::optim {
+
+class ScheduleArguments {
+ public:
+  /// `json`: an object, or "" for none. Throws Error(kConfig) where it is something else.
+  ScheduleArguments(std::string type, const std::string& json);
+  ~ScheduleArguments();
+  ScheduleArguments(const ScheduleArguments&) = delete;
+  ScheduleArguments& operator=(const ScheduleArguments&) = delete;
+
+  // Each reads one argument; a missing one is `otherwise`. null counts as missing.
+  double number(const std::string& name, double otherwise);
+  std::optional<double> maybe_number(const std::string& name);
+  int64_t whole(const std::string& name, int64_t otherwise, int64_t least = 0);
+  int64_t needed_whole(const std::string& name);
+  std::string choice(
+      const std::string& name, const std::string& otherwise, std::span<const std::string> choices);
+  bool has(const std::string& name);
+
+  void problem(std::string message) { problems_.push_back(std::move(message)); }
+  /// Throws Error(kConfig) that lists the problems, if there are any; with_unknown also those
+  /// arguments that nobody asked for.
+  void throw_problems(bool with_unknown);
+
+ private:
+  const nlohmann::json* find(const std::string& name);
+
+  std::string type_;
+  std::unique_ptr<nlohmann::json> values_;
+  std::set<std::string> known_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace lockstep::optim

@@ -1,0 +1,18 @@
+// What a user chose of how a model is trained on a mesh: the narrow struct that parallelize() reads.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include "optim/optimizer.h"
+
+namespace lockstep::parallel {
+
+struct Plan {
+  optim::OptimizerOptions optimizer;
+  double max_gradient_norm = 1.0;  // 0: no clipping
+  double bucket_megabytes = 25;
+  bool find_unused_parameters = false;
+  int64_t accumulation_steps = 1;
+};
+
+}  // namespace lockstep::parallel

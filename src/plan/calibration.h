@@ -1,0 +1,45 @@
+// The fitted parameters of the cost model: few, physical, one set for all systems and one a device
+// kind.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/device.h"
+
+namespace lockstep::plan {
+
+/// Parameters that hold for every device.
+struct Physics {
+  double product_fill =
+      96;  // the length k of a product's inner loop at which half is lost to filling it
+  double misaligned = 0.72;          // of a product whose sizes are multiples of 8 but not of 64
+  double kernel_seconds = 4e-6;      // of a kernel, however small
+  double host_seconds = 1.5e-3;      // of a block and micro-batch that waits for the host
+  double link_efficiency = 0.78;     // of a link's rate that a collective reaches within a node
+  double network_efficiency = 0.72;  // the same between nodes
+  double link_latency = 6e-6;        // of a collective's step within a node, s
+  double network_latency = 15e-6;    // the same between nodes
+  double early_libraries = 0.80;     // rate of the first year's matrix kernels over later ones
+  double straggler = 0.01;  // spread of a node's time, share of it: all wait for the slowest
+  double contention =
+      0.10;  // compute slowed down by communication that runs beside it, share of its time
+  double step_seconds =
+      0.004;  // of a step, besides: data, logging, the loss scale's synchronisation
+};
+
+struct Calibration {
+  Physics physics;
+  std::map<std::string, Efficiency> devices;
+};
+
+/// The committed table (calibration_table.cpp), made by `lockstep calibrate --fit`.
+const Calibration& calibration();
+/// The device whose parameters stand for this one: the same chip with other memory, or the nearest
+/// that has runs.
+std::string calibrated_as(const std::string& device);
+/// The efficiency of a device, or the default where nothing like it was fitted.
+Efficiency fitted_efficiency(const std::string& device);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,63 @@
+// The devices that a job has: nodes of equal or unequal devices, and the links within and between
+// them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/calibration.h"
+#include "plan/device.h"
+
+namespace lockstep::plan {
+
+/// Nodes that are alike.
+struct NodeGroup {
+  std::string name;  // "node", or as the file has it
+  int nodes = 1;
+  int devices_per_node = 8;
+  Device device;
+  double peer_bandwidth = 0;     // bytes/s one way for each device, within the node
+  double network_bandwidth = 0;  // bytes/s one way for each device, to other nodes
+
+  int devices() const { return nodes * devices_per_node; }
+};
+
+struct Cluster {
+  std::vector<NodeGroup> groups;
+  Physics physics;
+
+  int devices() const;
+  /// The group that rank `rank` is in, ranks being numbered through the groups.
+  const NodeGroup& group_of(int rank) const;
+  /// The group with the slowest 16-bit products: what an even split waits for.
+  const NodeGroup& slowest() const;
+  bool unequal() const { return groups.size() > 1; }
+};
+
+/// `devices` devices of one kind, in its usual nodes.
+Cluster uniform_cluster(const Device& device, int devices);
+
+/// Reads a cluster file (docs/plan.md has its keys). Throws (config) with everything that is wrong:
+/// unknown keys with the nearest one, figures that cannot be, devices that are not in the library.
+Cluster parse_cluster(std::string_view yaml, const std::string& source);
+Cluster read_cluster(const std::filesystem::path& path);
+
+/// The time of collectives over `members` ranks of which `per_node` are in each node. `bytes` is
+/// the whole tensor: what is gathered, scattered or reduced. Rings over all network ports of a node
+/// (Thakur et al., 2005; NCCL's figures of bus bandwidth); trees where the message is so small that
+/// latency decides.
+struct CollectiveGroup {
+  double members = 1;
+  double per_node = 1;
+};
+double all_gather_seconds(
+    const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
+double all_reduce_seconds(
+    const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
+double message_seconds(
+    const Cluster& cluster, const NodeGroup& node, bool within_node, double bytes);
+
+}  // namespace lockstep::plan

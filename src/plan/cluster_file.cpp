@@ -1,0 +1,195 @@
+// Reads cluster files.
+#include <algorithm>
+#include <cmath>
+
+#include <yaml-cpp/yaml.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/nearest.h"
+#include "plan/cluster.h"
+
+namespace lockstep::plan {
+
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(std::string source) : source_(std::move(source)) {}
+
+  Cluster read(std::string_view text) {
+    YAML::Node root;
+    try {
+      root = YAML::Load(std::string(text));
+    } catch (const YAML::Exception& error) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format("{} is no YAML at line {}: {}", source_, error.mark.line + 1, error.msg));
+    }
+    Cluster cluster;
+    cluster.physics = calibration().physics;
+    if (!root.IsMap() || !root["nodes"] || !root["nodes"].IsSequence() ||
+        root["nodes"].size() == 0) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format("{} needs a list of nodes", source_),
+          "nodes: [{count: 2, devices: 8, device: h100-80gb}]");
+    }
+    check_keys(root, {"nodes"}, "");
+    if (root["nodes"].size() > 4096) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format("{} has more than 4096 entries of nodes: use count", source_));
+    }
+    for (size_t i = 0; i < root["nodes"].size(); ++i) {
+      cluster.groups.push_back(read_group(root["nodes"][i], fmt::format("nodes[{}]", i)));
+    }
+    if (problems_.empty() && devices(cluster) > 1e6) {
+      problems_.push_back(fmt::format("{:.0f} devices are more than a million", devices(cluster)));
+    }
+    if (!problems_.empty()) {
+      throw Error(
+          ErrorKind::kConfig, fmt::format("{}:\n  {}", source_, fmt::join(problems_, "\n  ")));
+    }
+    return cluster;
+  }
+
+ private:
+  static double devices(const Cluster& cluster) {
+    double sum = 0;
+    for (const NodeGroup& group : cluster.groups) {
+      sum += static_cast<double>(group.nodes) * group.devices_per_node;
+    }
+    return sum;
+  }
+
+  void check_keys(
+      const YAML::Node& node, const std::vector<std::string>& known, const std::string& where) {
+    for (const auto& entry : node) {
+      const auto key = entry.first.as<std::string>("?");
+      if (std::find(known.begin(), known.end(), key) == known.end()) {
+        problems_.push_back(fmt::format(
+            "{}{} is no key of a cluster file.{} Known: {}",
+            where.empty() ? "" : where + ".",
+            key,
+            did_you_mean(key, known),
+            fmt::join(known, ", ")));
+      }
+    }
+  }
+
+  double number(
+      const YAML::Node& node,
+      const char* key,
+      double fallback,
+      double least,
+      double most,
+      const std::string& where) {
+    if (!node[key]) {
+      return fallback;
+    }
+    double value = 0;
+    try {
+      value = node[key].as<double>();
+    } catch (const YAML::Exception&) {
+      value = std::nan("");
+    }
+    if (!(value >= least && value <= most)) {
+      problems_.push_back(fmt::format(
+          "{}.{} is {}, and must be a number from {} to {}",
+          where,
+          key,
+          node[key].IsScalar() ? node[key].Scalar() : "no number",
+          least,
+          most));
+      return fallback;
+    }
+    return value;
+  }
+
+  Device read_device(const YAML::Node& node, const std::string& where) {
+    if (!node) {
+      problems_.push_back(where + ".device is missing: a name of the library, or figures");
+      return device_library().front();
+    }
+    if (node.IsScalar()) {
+      try {
+        return find_device(node.Scalar());
+      } catch (const Error& error) {
+        problems_.push_back(fmt::format("{}.device: {} Or give figures.", where, error.message()));
+        return device_library().front();
+      }
+    }
+    const std::string at = where + ".device";
+    check_keys(
+        node,
+        {"like",
+         "name",
+         "tflops16",
+         "tflops8",
+         "tflops32",
+         "memory_gb",
+         "bandwidth_gb_s",
+         "processors",
+         "watts",
+         "host_gb_s",
+         "matrix_efficiency",
+         "attention_efficiency",
+         "memory_efficiency"},
+        at);
+    Device device = node["like"] ? read_device(node["like"], at) : find_device("cpu");
+    device.name = node["name"] ? node["name"].as<std::string>("device") : device.name;
+    device.flops16 = number(node, "tflops16", device.flops16 / 1e12, 1e-4, 1e6, at) * 1e12;
+    device.flops8 = number(node, "tflops8", device.flops8 / 1e12, 0, 1e6, at) * 1e12;
+    device.flops32 = number(node, "tflops32", device.flops32 / 1e12, 1e-4, 1e6, at) * 1e12;
+    device.memory_bytes = number(node, "memory_gb", device.memory_bytes / 1e9, 0.1, 1e5, at) * 1e9;
+    device.memory_bandwidth =
+        number(node, "bandwidth_gb_s", device.memory_bandwidth / 1e9, 0.1, 1e6, at) * 1e9;
+    device.processors = static_cast<int>(number(node, "processors", device.processors, 1, 1e5, at));
+    device.watts = number(node, "watts", device.watts, 0, 1e5, at);
+    device.host_bandwidth =
+        number(node, "host_gb_s", device.host_bandwidth / 1e9, 0.01, 1e5, at) * 1e9;
+    device.efficiency.matrix16 =
+        number(node, "matrix_efficiency", device.efficiency.matrix16, 0.01, 1, at);
+    device.efficiency.attention =
+        number(node, "attention_efficiency", device.efficiency.attention, 0.01, 1, at);
+    device.efficiency.memory =
+        number(node, "memory_efficiency", device.efficiency.memory, 0.01, 1, at);
+    return device;
+  }
+
+  NodeGroup read_group(const YAML::Node& node, const std::string& where) {
+    NodeGroup group;
+    if (!node.IsMap()) {
+      problems_.push_back(where + " must be a map: {count: 2, devices: 8, device: h100-80gb}");
+      return group;
+    }
+    check_keys(node, {"name", "count", "devices", "device", "peer_gb_s", "network_gb_s"}, where);
+    group.device = read_device(node["device"], where);
+    group.name = node["name"] ? node["name"].as<std::string>("node") : "node";
+    group.nodes = static_cast<int>(number(node, "count", 1, 1, 1e6, where));
+    group.devices_per_node =
+        static_cast<int>(number(node, "devices", group.device.devices_per_node, 1, 4096, where));
+    group.peer_bandwidth =
+        number(node, "peer_gb_s", group.device.peer_bandwidth / 1e9, 1e-3, 1e5, where) * 1e9;
+    group.network_bandwidth =
+        number(node, "network_gb_s", group.device.node_network / 1e9, 1e-3, 1e5, where) * 1e9;
+    return group;
+  }
+
+  std::string source_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+Cluster parse_cluster(std::string_view yaml, const std::string& source) {
+  return Reader(source).read(yaml);
+}
+
+Cluster read_cluster(const std::filesystem::path& path) {
+  return parse_cluster(read_file(path, ErrorKind::kConfig), path.string());
+}
+
+}  // namespace lockstep::plan

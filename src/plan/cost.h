@@ -1,0 +1,41 @@
+// How long the operations of a model take on a device: a roofline whose efficiency depends on the
+// size.
+#pragma once
+
+#include "plan/cluster.h"
+#include "plan/job.h"
+
+namespace lockstep::plan {
+
+/// [m, k] × [k, n], `count` of them at a time, in 16 or 8 bits. Tiles are counted in waves over the
+/// processors, the inner loop needs filling, sizes that are no multiple of 64 cost, and memory may
+/// decide.
+double product_seconds(
+    const Physics& physics,
+    const Device& device,
+    Precision precision,
+    double count,
+    double m,
+    double n,
+    double k);
+
+/// A kernel that moves `bytes`.
+double memory_seconds(const Device& device, double bytes);
+
+/// Times of a micro-batch on one rank, in seconds. Tensor-parallel collectives are apart: `tensor`.
+struct PassTimes {
+  double forward = 0;
+  double input = 0;   // the gradient of the input, recomputation included
+  double weight = 0;  // the gradients of the weights
+  double forward_tensor = 0, backward_tensor = 0;  // collectives that are not hidden
+  double all() const { return forward + input + weight + forward_tensor + backward_tensor; }
+  PassTimes& operator+=(const PassTimes& other);
+  PassTimes scaled(double factor) const;
+};
+
+/// One block; the embedding; the head with the loss.
+PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup& node);
+PassTimes embedding_seconds(const Job& job, const Cluster& cluster, const NodeGroup& node);
+PassTimes head_seconds(const Job& job, const Cluster& cluster, const NodeGroup& node);
+
+}  // namespace lockstep::plan

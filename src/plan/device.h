@@ -1,0 +1,49 @@
+// Devices and links: figures of public data sheets, and the few fitted efficiencies that turn them
+// into times.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::plan {
+
+/// What share of a data sheet's figures real kernels reach. Fitted (see calibration.h) or measured
+/// by `lockstep calibrate`; one set a device kind.
+struct Efficiency {
+  double matrix16 = 0.70;   // of the 16-bit matrix peak, for a large aligned product
+  double matrix8 = 0.55;    // of the 8-bit matrix peak
+  double attention = 0.40;  // fused attention, of the 16-bit peak
+  double memory = 0.80;     // of the memory bandwidth, for element-wise kernels
+};
+
+/// A device's data sheet. Rates are per second: dense (no sparsity), 32-bit accumulation.
+struct Device {
+  std::string name;                  // "h100-80gb"
+  std::vector<std::string> aliases;  // how others write it, lower case, without punctuation
+  double flops16 = 0;                // bfloat16 or float16 matrix products
+  double flops8 = 0;                 // 0: none
+  double flops32 = 0;                // float32 as training uses it
+  double memory_bytes = 0;
+  double memory_bandwidth = 0;  // bytes/s
+  int processors = 1;  // streaming multiprocessors (or cores): waves of tiles are counted with it
+  double watts = 0;
+  double peer_bandwidth = 0;  // to devices of the node, bytes/s one way: NVLink, else PCIe
+  double host_bandwidth = 0;  // to host memory, bytes/s one way
+  double node_network =
+      0;  // to other nodes, bytes/s one way for each device: the usual network of its servers
+  int devices_per_node = 8;  // usual
+  const char* source = "";   // of the figures
+  Efficiency efficiency;
+};
+
+/// Every device that is known, in the order of the table.
+const std::vector<Device>& device_library();
+std::vector<std::string> device_names();
+/// By name or alias, whatever the case and punctuation ("H100-80GB-SXM" is h100-80gb). Throws
+/// (config) with the nearest name.
+const Device& find_device(std::string_view name);
+/// Lower case letters and digits alone.
+std::string plain_name(std::string_view name);
+
+}  // namespace lockstep::plan

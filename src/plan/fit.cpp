@@ -1,0 +1,224 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "base/counter_random.h"
+#include "base/format.h"
+#include "plan/validate.h"
+
+namespace lockstep::plan {
+
+namespace {
+
+struct Parameter {
+  std::string name;
+  double* value;
+  double start, least, most;
+};
+
+struct Target {
+  Prepared prepared;
+  Cluster cluster;
+  double seconds = 0;
+  double weight = 1;
+};
+
+// Consumer cards reach nearly all of a peak that is set by 32-bit accumulation, servers' cards are
+// held by their power.
+Efficiency first_guess(const std::string& device) {
+  Efficiency guess;
+  if (device.rfind("rtx", 0) == 0) {
+    guess = {.matrix16 = 0.9, .matrix8 = 0.75, .attention = 0.55, .memory = 0.85};
+  }
+  return guess;
+}
+
+class Fitter {
+ public:
+  Fitter(std::vector<Target> targets, Calibration& calibration)
+      : targets_(std::move(targets)),
+        calibration_(calibration) {
+    Physics& p = calibration_.physics;
+    p = Physics{};
+    add("product_fill", p.product_fill, 20, 400);
+    add("misaligned", p.misaligned, 0.4, 1);
+    add("kernel_seconds", p.kernel_seconds, 1e-6, 1e-5);
+    add("host_seconds", p.host_seconds, 1e-4, 6e-3);
+    add("link_efficiency", p.link_efficiency, 0.4, 0.95);
+    add("network_efficiency", p.network_efficiency, 0.4, 0.95);
+    add("link_latency", p.link_latency, 1e-6, 3e-5);
+    add("network_latency", p.network_latency, 3e-6, 5e-5);
+    add("early_libraries", p.early_libraries, 0.6, 1);
+    add("straggler", p.straggler, 0.001, 0.05);
+    add("contention", p.contention, 0.01, 0.5);
+    add("step_seconds", p.step_seconds, 1e-4, 0.05);
+    for (const Target& target : targets_) {
+      const std::string name = calibrated_as(target.prepared.device.name);
+      if (calibration_.devices.count(name) == 0) {
+        calibration_.devices[name] = first_guess(name);
+      }
+    }
+    for (auto& [name, efficiency] : calibration_.devices) {
+      add(name + " matrix16", efficiency.matrix16, 0.4, 0.97);
+      add(name + " matrix8", efficiency.matrix8, 0.3, 0.95);
+      add(name + " attention", efficiency.attention, 0.1, 0.8);
+      add(name + " memory", efficiency.memory, 0.5, 0.95);
+    }
+  }
+
+  double loss() {
+    double sum = 0;
+    for (Target& target : targets_) {
+      target.cluster.physics = calibration_.physics;
+      target.cluster.groups[0].device.efficiency =
+          calibration_.devices[calibrated_as(target.prepared.device.name)];
+      const double error = std::abs(
+          std::log(simulate(target.prepared.job, target.cluster).step_seconds / target.seconds));
+      const double smooth = error < 0.02 ? error * error / 0.04 + 0.01 : error;
+      sum += smooth * target.weight;
+    }
+    for (const Parameter& parameter : parameters_) {
+      const double off = std::log(*parameter.value / parameter.start) / 0.4;
+      sum += 0.006 * off * off;
+    }
+    return sum;
+  }
+
+  double coordinate_steps() {
+    double best = loss();
+    for (double step = 0.2; step > 0.005;) {
+      bool better = false;
+      for (Parameter& parameter : parameters_) {
+        better = try_factor(parameter, 1 + step, best) ||
+                 try_factor(parameter, 1 / (1 + step), best) || better;
+      }
+      step *= better ? 1 : 0.6;
+    }
+    return best;
+  }
+
+  // Two to four parameters at a time: ridges, on which one figure makes up for another, are not
+  // seen along axes.
+  double joint_steps(int count) {
+    double best = loss();
+    for (int i = 0; i < count; ++i) {
+      const uint64_t key = derive_key(20240601, static_cast<uint64_t>(i));
+      std::vector<double> before;
+      for (const Parameter& parameter : parameters_) {
+        before.push_back(*parameter.value);
+      }
+      const uint64_t changed = 2 + random_bits(key, 0) % 3;
+      const double size = 0.15 * random_uniform(key, 1) + 0.005;
+      for (uint64_t c = 0; c < changed; ++c) {
+        Parameter& parameter = parameters_[random_bits(key, 10 + c) % parameters_.size()];
+        const double direction = random_uniform(key, 20 + c) * 2 - 1;
+        *parameter.value = std::clamp(
+            *parameter.value * std::exp(direction * size), parameter.least, parameter.most);
+      }
+      const double now = loss();
+      if (now < best) {
+        best = now;
+        continue;
+      }
+      for (size_t p = 0; p < parameters_.size(); ++p) {
+        *parameters_[p].value = before[p];
+      }
+    }
+    return best;
+  }
+
+ private:
+  void add(const std::string& name, double& value, double least, double most) {
+    parameters_.push_back({name, &value, value, least, most});
+  }
+
+  bool try_factor(Parameter& parameter, double factor, double& best) {
+    const double before = *parameter.value;
+    *parameter.value = std::clamp(before * factor, parameter.least, parameter.most);
+    const double now = loss();
+    if (now < best - 1e-9) {
+      best = now;
+      return true;
+    }
+    *parameter.value = before;
+    return false;
+  }
+
+  std::vector<Target> targets_;
+  Calibration& calibration_;
+  std::vector<Parameter> parameters_;
+};
+
+}  // namespace
+
+Calibration fit_calibration(
+    const std::vector<Run>& runs, const std::function<void(const std::string&)>& tell) {
+  const std::vector<bool> lent = lent_to_calibration(runs);
+  std::vector<Target> targets;
+  std::map<std::string, int> of_system;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!lent[i]) {
+      continue;
+    }
+    Target target;
+    target.prepared = prepare(runs[i]);
+    target.cluster = cluster_of(target.prepared);
+    target.seconds = measured_seconds(runs[i], target.prepared.job).value_or(0);
+    ++of_system[target.prepared.system];
+    targets.push_back(std::move(target));
+  }
+  for (Target& target : targets) {
+    target.weight = 1 / std::sqrt(static_cast<double>(of_system[target.prepared.system]));
+  }
+  tell(fmt::format("{} configurations", targets.size()));
+  Calibration calibration;
+  Fitter fitter(std::move(targets), calibration);
+  tell(fmt::format("loss {:.4f} at the start", fitter.loss()));
+  for (int round = 0; round < 3; ++round) {
+    const double axes = fitter.coordinate_steps();
+    const double joint = fitter.joint_steps(3000);
+    tell(fmt::format("loss {:.4f} after coordinate steps, {:.4f} after joint ones", axes, joint));
+  }
+  return calibration;
+}
+
+std::string calibration_source(const Calibration& calibration) {
+  const Physics& p = calibration.physics;
+  std::string text =
+      "// Made by `lockstep calibrate --fit RUNS.csv --write FILE` from a fifth of the published "
+      "runs (which: see\n"
+      "// lent_to_calibration in plan/validate.h). Do not edit: run it again.\n"
+      "#include \"plan/calibration.h\"\n\nnamespace lockstep::plan {\n\n"
+      "const Calibration& calibration() {\n  static const Calibration table = {\n      .physics "
+      "=\n          {\n";
+  const auto line = [&](const char* name, double value) {
+    text += fmt::format("              .{} = {:.4g},\n", name, value);
+  };
+  line("product_fill", p.product_fill);
+  line("misaligned", p.misaligned);
+  line("kernel_seconds", p.kernel_seconds);
+  line("host_seconds", p.host_seconds);
+  line("link_efficiency", p.link_efficiency);
+  line("network_efficiency", p.network_efficiency);
+  line("link_latency", p.link_latency);
+  line("network_latency", p.network_latency);
+  line("early_libraries", p.early_libraries);
+  line("straggler", p.straggler);
+  line("contention", p.contention);
+  line("step_seconds", p.step_seconds);
+  text += "          },\n      .devices =\n          {\n";
+  for (const auto& [name, e] : calibration.devices) {
+    text += fmt::format(
+        "              {{\"{}\",\n               {{.matrix16 = {:.4g}, .matrix8 = {:.4g}, "
+        ".attention = {:.4g}, .memory = {:.4g}}}}},\n",
+        name,
+        e.matrix16,
+        e.matrix8,
+        e.attention,
+        e.memory);
+  }
+  return text + "          },\n  };\n  return table;\n}\n\n}  // namespace lockstep::plan\n";
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,139 @@
+#include "plan/job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace lockstep::plan {
+
+std::string_view recompute_name(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kNone:
+      return "none";
+    case Recompute::kElementwise:
+      return "elementwise";
+    case Recompute::kAttention:
+      return "attention";
+    case Recompute::kOperations:
+      return "operations";
+    case Recompute::kHalf:
+      return "half";
+    case Recompute::kFull:
+      break;
+  }
+  return "full";
+}
+
+std::string_view offload_name(Offload offload) {
+  switch (offload) {
+    case Offload::kNone:
+      return "none";
+    case Offload::kOptimizer:
+      return "optimizer";
+    case Offload::kAll:
+      break;
+  }
+  return "all";
+}
+
+int64_t Job::micro_batches() const {
+  const int64_t of_step = micro_batch * mesh.data;
+  return std::max<int64_t>(1, (global_batch + of_step - 1) / of_step);
+}
+
+double Job::micro_tokens() const {
+  return static_cast<double>(micro_batch) * static_cast<double>(sequence) / mesh.context;
+}
+
+bool gated(const model::ModelConfig& model) {
+  return model.family != model::Family::kGpt2;
+}
+
+ParameterCounts count_parameters(const model::ModelConfig& model) {
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const auto queries = static_cast<double>(model.heads * model.head_dim);
+  const auto keys = static_cast<double>(model.kv_heads * model.head_dim);
+  const auto width = static_cast<double>(model.intermediate_size);
+  const bool gpt2 = model.family == model::Family::kGpt2;
+  ParameterCounts counts;
+  counts.block = hidden * (queries + 2 * keys) + queries * hidden +
+                 (gated(model) ? 3 : 2) * hidden * width + (gpt2 ? 4 : 2) * hidden;
+  counts.block += model.qkv_bias ? queries + 2 * keys : 0;
+  counts.block += model.attention_out_bias ? hidden : 0;
+  counts.block += model.mlp_bias ? width + hidden : 0;
+  counts.embedding = static_cast<double>(model.vocab_size) * hidden;
+  counts.positions = gpt2 ? static_cast<double>(model.max_positions) * hidden : 0;
+  counts.head = (model.tie_word_embeddings ? 0 : counts.embedding) + (gpt2 ? 2 : 1) * hidden;
+  return counts;
+}
+
+double model_flops(const Job& job) {
+  const model::ModelConfig& model = job.model;
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const auto queries = static_cast<double>(model.heads * model.head_dim);
+  const auto keys = static_cast<double>(model.kv_heads * model.head_dim);
+  const double products =
+      static_cast<double>(model.layers) *
+          (hidden * (2 * queries + 2 * keys) +
+           (gated(model) ? 3 : 2) * hidden * static_cast<double>(model.intermediate_size)) +
+      static_cast<double>(model.vocab_size) * hidden;
+  const double attention =
+      2 * static_cast<double>(model.layers) * static_cast<double>(job.sequence) * queries;
+  const double tokens = static_cast<double>(job.global_batch) * static_cast<double>(job.sequence);
+  return 6 * tokens * (products + attention);
+}
+
+std::vector<int64_t> split_layers(int64_t layers, int64_t stages) {
+  const double edge = layers % stages == 0 ? 0 : 1;
+  const double total = static_cast<double>(layers) + 2 * edge;
+  std::vector<int64_t> counts(stages, 0);
+  int64_t given = 0;
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    const double until =
+        total * static_cast<double>(stage + 1) / static_cast<double>(stages) - edge;
+    const auto end = static_cast<int64_t>(std::floor(until + 0.5));
+    counts[stage] = (stage + 1 == stages ? layers : std::clamp(end, given, layers)) - given;
+    given += counts[stage];
+  }
+  return counts;
+}
+
+std::vector<int64_t> split_layers(const Job& job, int64_t stages) {
+  return static_cast<int64_t>(job.split.size()) == stages ? job.split
+                                                          : split_layers(job.model.layers, stages);
+}
+
+std::vector<int64_t> balance_layers(
+    int64_t layers, const std::vector<double>& block, const std::vector<double>& edge) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const auto stages = static_cast<int64_t>(block.size());
+  const int64_t least = layers >= stages ? 1 : 0;
+  // best[n]: the slowest of the stages so far when they hold n blocks; chosen[s][n]: what stage s
+  // holds of them.
+  std::vector<double> best(layers + 1, kNever);
+  best[0] = 0;
+  std::vector<std::vector<int64_t>> chosen(stages, std::vector<int64_t>(layers + 1, 0));
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    std::vector<double> next(layers + 1, kNever);
+    for (int64_t held = 0; held <= layers; ++held) {
+      for (int64_t mine = least; mine <= held; ++mine) {
+        const double time =
+            std::max(best[held - mine], block[stage] * static_cast<double>(mine) + edge[stage]);
+        if (time < next[held]) {
+          next[held] = time;
+          chosen[stage][held] = mine;
+        }
+      }
+    }
+    best = std::move(next);
+  }
+  std::vector<int64_t> counts(stages, 0);
+  int64_t left = layers;
+  for (int64_t stage = stages - 1; stage >= 0; --stage) {
+    counts[stage] = chosen[stage][left];
+    left -= counts[stage];
+  }
+  return counts;
+}
+
+}  // namespace lockstep::plan

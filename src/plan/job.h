@@ -1,0 +1,118 @@
+// What is to be run: a model, how it is split, and what the training program does. The cost model,
+// the memory estimate, the simulator and the search all read this one description.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mesh/mesh.h"
+#include "model/model_config.h"
+#include "schedule/schedule.h"
+
+namespace lockstep::plan {
+
+enum class Precision {
+  kFloat32,
+  kMixed16,  // bfloat16 or float16 products
+  kFloat8,   // 8-bit products in the blocks, 16-bit elsewhere
+};
+
+enum class Recompute {
+  kNone,
+  kElementwise,  // norms and activations: cheap, and nearly half of what is kept
+  kAttention,    // the attention's scores alone (Korthikanti et al., 2022, "selective")
+  kOperations,   // everything but every second matrix product ("selective op")
+  kHalf,         // every second block
+  kFull,         // every block: only its input is kept
+};
+std::string_view recompute_name(Recompute recompute);
+
+enum class Offload { kNone, kOptimizer, kAll };  // to host memory; kAll: parameters as well
+std::string_view offload_name(Offload offload);
+
+/// What a training program does; facts about it, none of them fitted.
+struct Software {
+  bool fused_attention = true;      // scores never reach memory (FlashAttention)
+  bool fused_elementwise = true;    // norms, activations, dropout and residuals in few kernels
+  double attention_generation = 1;  // rate of its attention kernel over the device's fitted one
+  bool flat_gather = false;         // units are gathered through one network port a rank
+  bool overlap_data = true;         // gradients reduced, and units gathered, beside the compute
+  bool overlap_tensor = false;      // tensor-parallel collectives beside the products
+  bool waits_for_host =
+      false;  // a recomputed block saves and restores random states through the host
+  bool early_libraries = false;  // matrix kernels of the first year of its device
+  bool whole_messages =
+      false;  // each tensor rank sends the whole activation to the next stage, not its share
+  bool blocking_messages = false;        // a pipeline message holds up its sender
+  bool reduce_each_micro_batch = false;  // sharded gradients are reduced after every micro-batch
+  bool dropout = false;
+  bool offloads_activations =
+      false;                     // with Offload::kAll, the blocks' inputs go to the host as well
+  double weight_bytes = 2;       // of a parameter that is computed with
+  double gradient_bytes = 2;     // of a gradient that is kept
+  double optimizer_bytes = 12;   // of a parameter's master copy and moments
+  double reduce_bytes = 2;       // of a gradient on the wire
+  double logit_bytes = 6;        // kept of a logit from the forward to the backward pass
+  double update_bytes = 30;      // read and written by the optimizer for a parameter
+  double bucket_bytes = 100e6;   // communication buffers of a rank
+  double context_bytes = 1.2e9;  // of the driver, the libraries and the communicators
+  double fragmentation = 0.12;   // of activations and working memory, by the allocator
+};
+
+struct Job {
+  model::ModelConfig model;
+  int64_t sequence = 1024;
+  int64_t global_batch = 1;  // sequences of a step
+  int64_t micro_batch = 1;   // sequences of one micro-batch of one data-parallel rank
+  mesh::Mesh mesh;
+  int zero_stage = 0;
+  bool sequence_parallel = false;
+  schedule::Kind schedule = schedule::Kind::kOneFOneB;
+  int virtual_stages = 1;
+  Recompute recompute = Recompute::kNone;
+  double recompute_share =
+      1;  // of the blocks for which kFull holds; the others recompute kElementwise
+  Offload offload = Offload::kNone;
+  Precision precision = Precision::kMixed16;
+  Software software;
+  std::vector<int64_t> split;  // blocks of each pipeline rank; empty: split_layers decides
+
+  /// Micro-batches of a step on one data-parallel rank, rounded up.
+  int64_t micro_batches() const;
+  /// Tokens of a micro-batch on one rank of the context axis.
+  double micro_tokens() const;
+};
+
+/// Blocks of each stage, [stages]: equal where the layers divide; else as even as can be with the
+/// embedding and the head counted as a block each.
+std::vector<int64_t> split_layers(int64_t layers, int64_t stages);
+/// The job's own split where it has one for this many stages.
+std::vector<int64_t> split_layers(const Job& job, int64_t stages);
+/// The split whose slowest stage is the fastest, by dynamic programming over stages and blocks:
+/// stage s takes block[s] a block and edge[s] besides. Every stage gets a block at least where
+/// there are enough.
+std::vector<int64_t> balance_layers(
+    int64_t layers, const std::vector<double>& block, const std::vector<double>& edge);
+
+/// Parameters of one block, of the token (and position) embedding, and of an untied head.
+struct ParameterCounts {
+  double block = 0;
+  double embedding = 0;
+  double positions = 0;
+  double head = 0;
+  double total(int64_t layers) const {
+    return block * static_cast<double>(layers) + embedding + positions + head;
+  }
+};
+ParameterCounts count_parameters(const model::ModelConfig& model);
+/// Whether the MLP has a gate (three matrices).
+bool gated(const model::ModelConfig& model);
+
+/// Floating-point operations of the model for a step, forward and backward, recomputation not
+/// counted: 6 for each parameter of a product and token, and the attention's full square (the
+/// convention of published MFU figures).
+double model_flops(const Job& job);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,216 @@
+#include "plan/memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "schedule/check.h"
+
+namespace lockstep::plan {
+
+namespace {
+
+double compute_width(const Job& job) {
+  return job.precision == Precision::kFloat32 ? 4 : 2;
+}
+
+double shards(const Job& job) {
+  return static_cast<double>(job.mesh.data) * job.mesh.context;
+}
+
+// Micro-batches in flight on a rank, in whole ranks' worth of blocks: the schedule's own claim.
+double held(const Job& job, int rank) {
+  const int pipeline = job.mesh.pipeline;
+  const auto micro_batches = static_cast<double>(job.micro_batches());
+  const double p = pipeline;
+  const double v = job.virtual_stages;
+  switch (job.schedule) {
+    case schedule::Kind::kNaive:
+      return 1;
+    case schedule::Kind::kGpipe:
+      return micro_batches;
+    case schedule::Kind::kFile:
+    case schedule::Kind::kOneFOneB:
+      return std::min(p - rank, micro_batches);
+    case schedule::Kind::kInterleaved:
+      if (pipeline == 1) {
+        return 1;
+      }
+      return std::min((2 * (p - rank - 1) + (v - 1) * p + 1) / v, micro_batches);
+    case schedule::Kind::kZbH2:
+      return std::min(2 * p - 1, micro_batches);
+    case schedule::Kind::kZbH1:
+    case schedule::Kind::kZbV:
+      break;
+  }
+  return std::min(p, micro_batches);
+}
+
+}  // namespace
+
+double Memory::total() const {
+  return parameters + gradients + optimizer + activations + working + logits + gathered + buckets +
+         fragmentation + context;
+}
+
+double usable_bytes(const Device& device) {
+  return device.memory_bytes * 0.985;
+}
+
+double block_activations(const Job& job, Recompute recompute) {
+  const model::ModelConfig& model = job.model;
+  const double tensor = job.mesh.tensor;
+  const double tokens = job.micro_tokens();
+  const double width = compute_width(job);
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const double queries = static_cast<double>(model.heads * model.head_dim) / tensor;
+  const double keys = static_cast<double>(model.kv_heads * model.head_dim) / tensor;
+  const double mlp = static_cast<double>(model.intermediate_size) / tensor;
+  const double spread = job.sequence_parallel ? tensor : 1;
+  // Kept whole on each tensor rank unless the sequence is split too: the inputs of both norms and
+  // of both regions.
+  const double input = tokens * hidden * width / spread;
+  if (recompute == Recompute::kFull) {
+    const double others = 1 - job.recompute_share;
+    return input * job.recompute_share +
+           (others > 0 ? others * block_activations(job, Recompute::kElementwise) : 0);
+  }
+  const double masks = job.software.dropout ? 2 * tokens * hidden / spread : 0;
+  const double regions = 4 * input + masks;
+  // Queries, keys, values; the attention's output; what the activation needs and gives.
+  // In 8 bits, the inputs of products are kept as they were computed with.
+  const double narrow = job.precision == Precision::kFloat8 ? 1 : width;
+  const double activated = (gated(model) ? 1 : 0) * mlp;
+  const double inner =
+      tokens * width * (queries + 2 * keys + queries + (gated(model) ? 2 : 1) * mlp) +
+      tokens * narrow * (mlp + activated);
+  double scores = 0;
+  if (!job.software.fused_attention) {
+    const double heads = static_cast<double>(model.heads) / tensor;
+    scores = heads * tokens * static_cast<double>(job.sequence) *
+             (job.software.dropout ? width * 2 + 1 : width);
+  }
+  switch (recompute) {
+    case Recompute::kElementwise:
+      return regions - 2 * input + inner - tokens * narrow * (mlp + activated) + scores;
+    case Recompute::kAttention:
+      return regions + inner;
+    case Recompute::kOperations:
+      return 2 * input +
+             tokens * width * (queries + 2 * keys + queries + (gated(model) ? 1 : 0.5) * mlp);
+    case Recompute::kHalf:
+      return (regions + inner + scores + input) / 2;
+    case Recompute::kNone:
+    case Recompute::kFull:
+      break;
+  }
+  return regions + inner + scores;
+}
+
+namespace {
+
+// Parameters that stand on a stage of this many blocks, on one tensor rank.
+double stage_parameters(const Job& job, int64_t blocks, bool first, bool last) {
+  const ParameterCounts counts = count_parameters(job.model);
+  double edges = first ? counts.embedding + counts.positions : 0;
+  edges += last ? counts.head : 0;
+  if (last && !first && job.model.tie_word_embeddings) {
+    edges += counts.embedding;  // a copy of its own on the last stage
+  }
+  return (counts.block * static_cast<double>(blocks) + edges) / job.mesh.tensor;
+}
+
+void add_states(const Job& job, double parameters, Memory& memory) {
+  const Software& software = job.software;
+  const double group = shards(job);
+  const auto stage_bytes = [&](int from_stage, double bytes) {
+    return parameters * bytes / (job.zero_stage >= from_stage ? group : 1);
+  };
+  memory.parameters = stage_bytes(3, software.weight_bytes);
+  memory.gradients = stage_bytes(2, software.gradient_bytes);
+  memory.optimizer = stage_bytes(1, software.optimizer_bytes);
+  if (job.offload != Offload::kNone) {
+    memory.host += memory.optimizer;
+    memory.optimizer = 0;
+  }
+  if (job.offload == Offload::kAll) {
+    memory.host += memory.parameters + memory.gradients;
+    memory.parameters = 0;
+    memory.gradients = 0;
+  }
+  const ParameterCounts counts = count_parameters(job.model);
+  const double width = compute_width(job);
+  if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {
+    // Under a pipeline the stage's units stay gathered, and its gradients whole, until the step
+    // ends.
+    memory.gathered = parameters * (width + software.reduce_bytes);
+  } else if (job.zero_stage >= 3 || job.offload == Offload::kAll) {
+    // The unit that computes and the one that is fetched ahead; a unit's gradient before it is
+    // reduced.
+    const double unit = std::max(counts.block, counts.embedding / 2) / job.mesh.tensor;
+    memory.gathered = unit * (2 * width + software.reduce_bytes);
+  }
+}
+
+void add_activations(const Job& job, int rank, int64_t blocks, bool last, StageMemory& stage) {
+  Memory& memory = stage.peak;
+  const double in_flight = held(job, rank);
+  stage.in_flight = in_flight;
+  const double tokens = job.micro_tokens();
+  const double width = compute_width(job);
+  memory.activations =
+      in_flight * static_cast<double>(blocks) * block_activations(job, job.recompute);
+  if (job.recompute != Recompute::kNone) {
+    memory.working =
+        block_activations(job, Recompute::kNone) - block_activations(job, job.recompute);
+    memory.working = std::max(memory.working, 0.0);
+  }
+  if (job.offload == Offload::kAll && job.software.offloads_activations &&
+      job.recompute == Recompute::kFull && job.recompute_share == 1) {
+    memory.host += memory.activations;
+    memory.activations = 2 * block_activations(job, job.recompute);
+  }
+  // The widest intermediate of the backward pass, and its gradient.
+  memory.working += tokens * width * 2 *
+                    std::max(
+                        static_cast<double>(job.model.hidden_size),
+                        static_cast<double>(job.model.intermediate_size) / job.mesh.tensor);
+  if (last) {
+    memory.logits = tokens * static_cast<double>(job.model.vocab_size) / job.mesh.tensor *
+                    job.software.logit_bytes;
+  }
+}
+
+}  // namespace
+
+std::vector<StageMemory> estimate_memory(const Job& job) {
+  const int pipeline = job.mesh.pipeline;
+  const std::vector<int64_t> blocks = split_layers(job, pipeline);
+  std::vector<StageMemory> stages;
+  for (int rank = 0; rank < pipeline; ++rank) {
+    StageMemory stage;
+    stage.stage = rank;
+    stage.blocks = blocks[rank];
+    const bool first = rank == 0;
+    const bool last = rank + 1 == pipeline;
+    add_states(job, stage_parameters(job, stage.blocks, first, last), stage.peak);
+    add_activations(job, rank, stage.blocks, last, stage);
+    Memory& memory = stage.peak;
+    // The optimizer's step needs its working copies when activations are gone: the larger of the
+    // two counts.
+    memory.buckets = job.mesh.ranks() > 1 ? job.software.bucket_bytes : 0;
+    memory.fragmentation = job.software.fragmentation *
+                           (memory.activations + memory.working + memory.logits + memory.gathered);
+    memory.context = job.software.context_bytes;
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
+const StageMemory& largest(const std::vector<StageMemory>& stages) {
+  return *std::max_element(
+      stages.begin(), stages.end(), [](const StageMemory& a, const StageMemory& b) {
+        return a.peak.total() < b.peak.total();
+      });
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,245 @@
+// Tables and files that say what a plan is and what it costs.
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "plan/search.h"
+#include "schedule/draw.h"
+
+namespace lockstep::plan {
+
+namespace {
+
+std::string gigabytes(double bytes) {
+  return bytes >= 1e8 ? fmt::format("{:.1f} GB", bytes / 1e9)
+                      : fmt::format("{:.1f} MB", bytes / 1e6);
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
+}
+
+}  // namespace
+
+std::string plan_line(const Job& job) {
+  std::string text = fmt::format("data {}", job.mesh.data);
+  const auto axis = [&](const char* name, int size) {
+    if (size > 1) {
+      text += fmt::format(" × {} {}", name, size);
+    }
+  };
+  axis("tensor", job.mesh.tensor);
+  axis("pipeline", job.mesh.pipeline);
+  axis("context", job.mesh.context);
+  text += fmt::format(
+      ", zero {}, micro-batch {} × {}", job.zero_stage, job.micro_batch, job.micro_batches());
+  if (job.mesh.pipeline > 1) {
+    text += fmt::format(", {}", schedule::kind_name(job.schedule));
+    text += job.virtual_stages > 1 ? fmt::format(" of {}", job.virtual_stages) : "";
+  }
+  text += fmt::format(", recompute {}", recompute_name(job.recompute));
+  text +=
+      job.offload == Offload::kNone ? "" : fmt::format(", offload {}", offload_name(job.offload));
+  if (!job.split.empty()) {
+    text += fmt::format(", layers {}", fmt::join(job.split, ","));
+  }
+  return text;
+}
+
+std::string search_table(const SearchResult& result, const SearchRequest& request) {
+  std::string text;
+  const Cluster& cluster = request.cluster;
+  for (const NodeGroup& group : cluster.groups) {
+    text += fmt::format(
+        "{} × {} {} ({:.0f} GB each, {:.0f} GB/s within the node, {:.1f} GB/s between nodes)\n",
+        group.nodes,
+        group.devices_per_node,
+        group.device.name,
+        group.device.memory_bytes / 1e9,
+        group.peer_bandwidth / 1e9,
+        group.network_bandwidth / 1e9);
+  }
+  int rank = 0;
+  for (const Candidate& c : result.best) {
+    text += fmt::format(
+        "{}. {}\n   step {}, {:.0f} tokens/s, {:.1f}% of the peak, {} of {} a device\n   {}\n",
+        ++rank,
+        plan_line(c.job),
+        seconds_text(c.step.step_seconds),
+        c.step.tokens_per_second,
+        100 * c.step.utilisation,
+        gigabytes(c.memory.total()),
+        gigabytes(usable_bytes(cluster.slowest().device)),
+        c.reason);
+  }
+  for (const auto& [what, why] : result.refused) {
+    text += fmt::format("refused: {}: {}\n", what, why);
+  }
+  text += fmt::format(
+      "{} plans: {} do not fit, {} cannot be among the best (by their lower bound), {} simulated\n",
+      result.considered,
+      result.out_of_memory,
+      result.bounded,
+      result.simulated);
+  return text;
+}
+
+std::string explain(const Job& job, const Cluster& cluster) {
+  const Step step = simulate(job, cluster);
+  std::string text = plan_line(job) + "\n\nwhere a step's time goes\n";
+  const auto part = [&](const char* name, double seconds) {
+    if (seconds > 0) {
+      text += fmt::format(
+          "  {:<44} {:>10}  {:5.1f}%\n",
+          name,
+          seconds_text(seconds),
+          100 * seconds / step.step_seconds);
+    }
+  };
+  part("products, attention and other kernels", step.compute);
+  part("recomputation", step.recompute);
+  part("tensor-parallel collectives, not hidden", step.tensor);
+  part("pipeline: bubble and messages", step.pipeline);
+  part("data parallel: reductions and gathers, waits", step.data);
+  part("optimizer", step.optimizer);
+  part("copies to and from the host, not hidden", step.offload);
+  part("besides", step.rest);
+  part("step", step.step_seconds);
+  text += fmt::format(
+      "  {:.0f} tokens/s, {:.1f}% of the peak, {:.1f} kJ a step\n\n",
+      step.tokens_per_second,
+      100 * step.utilisation,
+      step.joules / 1e3);
+  text += memory_table(job, cluster.slowest().device);
+  text += "\nwhich axis splits what (in FlexFlow's terms, Jia et al., 2018)\n";
+  const auto axis = [&](const char* name, int size, const char* what) {
+    text += fmt::format("  {:<9} {:>5}  {}\n", name, size, what);
+  };
+  axis("data", job.mesh.data, "sample: each rank its own sequences");
+  axis("context", job.mesh.context, "attribute: each rank a part of every sequence");
+  axis("tensor", job.mesh.tensor, "parameter: each rank a part of every matrix");
+  axis("pipeline", job.mesh.pipeline, "operator: each rank some of the blocks");
+  return text;
+}
+
+std::string memory_table(const Job& job, const Device& device) {
+  const std::vector<StageMemory> stages = estimate_memory(job);
+  std::string text = "memory of a rank at its peak";
+  text += job.mesh.pipeline > 1 ? ", by pipeline rank\n" : "\n";
+  // All stages of a long pipeline would be a wall of figures: the first, the fullest and the last
+  // tell it.
+  std::vector<const StageMemory*> shown;
+  for (const StageMemory& stage : stages) {
+    if (stages.size() <= 8 || &stage == &stages.front() || &stage == &stages.back() ||
+        &stage == &largest(stages)) {
+      shown.push_back(&stage);
+    }
+  }
+  const auto row = [&](const char* name, const auto& value) {
+    double most = 0;
+    std::string line = fmt::format("  {:<34}", name);
+    for (const StageMemory* stage : shown) {
+      const double bytes = value(stage->peak);
+      most = std::max(most, bytes);
+      line += fmt::format(" {:>10}", gigabytes(bytes));
+    }
+    if (most > 0) {
+      text += line + "\n";
+    }
+  };
+  std::string head = fmt::format("  {:<34}", "");
+  for (const StageMemory* stage : shown) {
+    head += fmt::format(" {:>10}", fmt::format("stage {}", stage->stage));
+  }
+  text += shown.size() > 1 ? head + "\n" : "";
+  row("parameters", [](const Memory& m) { return m.parameters; });
+  row("gradients", [](const Memory& m) { return m.gradients; });
+  row("optimizer: masters and moments", [](const Memory& m) { return m.optimizer; });
+  row("activations kept for backward", [](const Memory& m) { return m.activations; });
+  row("working memory of a block", [](const Memory& m) { return m.working; });
+  row("logits", [](const Memory& m) { return m.logits; });
+  row("gathered units", [](const Memory& m) { return m.gathered; });
+  row("communication buckets", [](const Memory& m) { return m.buckets; });
+  row("fragments of the allocator", [](const Memory& m) { return m.fragmentation; });
+  row("driver, libraries, communicators", [](const Memory& m) { return m.context; });
+  row("all", [](const Memory& m) { return m.total(); });
+  row("beside it, in host memory", [](const Memory& m) { return m.host; });
+  const double most = largest(stages).peak.total();
+  text += fmt::format(
+      "  {} on {} ({} usable): {}\n",
+      gigabytes(most),
+      device.name,
+      gigabytes(usable_bytes(device)),
+      most <= usable_bytes(device)
+          ? fmt::format("fits, {} left", gigabytes(usable_bytes(device) - most))
+          : fmt::format("does NOT fit, {} too much", gigabytes(most - usable_bytes(device))));
+  return text;
+}
+
+std::string plan_yaml(const Job& job) {
+  std::string text = fmt::format(
+      "# {}\nparallel:\n  data: {}\n  tensor: {}\n  pipeline: {}\n  context: {}\n  "
+      "sequence_parallel: {}\n  zero_stage: {}\n",
+      plan_line(job),
+      job.mesh.data,
+      job.mesh.tensor,
+      job.mesh.pipeline,
+      job.mesh.context,
+      job.sequence_parallel,
+      job.zero_stage);
+  if (job.mesh.pipeline > 1) {
+    text += fmt::format(
+        "  schedule: {}\n  virtual_stages: {}\n",
+        schedule::kind_name(job.schedule),
+        job.virtual_stages);
+  }
+  if (!job.split.empty()) {
+    text += fmt::format("  split: \"{}\"\n", fmt::join(job.split, ","));
+  }
+  text += fmt::format("  recompute: {}\n", job.recompute == Recompute::kFull ? "full" : "none");
+  if (job.offload != Offload::kNone) {
+    text += "  offload_optimizer:\n    device: cpu\n";
+  }
+  text += fmt::format(
+      "training:\n  per_device_train_batch_size: {}\n  gradient_accumulation_steps: {}\n",
+      job.micro_batch,
+      job.micro_batches());
+  text += job.precision == Precision::kFloat32 ? "" : "  bf16: true\n";
+  return text + fmt::format("data:\n  sequence_length: {}\n", job.sequence);
+}
+
+std::string plan_trace(const Job& job, const Cluster& cluster) {
+  const PipelineTimeline pipeline = pipeline_timeline(job, cluster);
+  nlohmann::json events = nlohmann::json::array();
+  for (int rank = 0; rank < pipeline.schedule.ranks; ++rank) {
+    events.push_back(
+        {{"ph", "M"},
+         {"name", "thread_name"},
+         {"pid", 0},
+         {"tid", rank},
+         {"args", {{"name", fmt::format("stage {}", rank)}}}});
+    for (size_t i = 0; i < pipeline.timeline.spans[rank].size(); ++i) {
+      const schedule::Span& span = pipeline.timeline.spans[rank][i];
+      const schedule::Action& action = pipeline.schedule.actions[rank][i];
+      events.push_back(
+          {{"ph", "X"},
+           {"name", schedule::action_text(action)},
+           {"cat", "pipeline"},
+           {"pid", 0},
+           {"tid", rank},
+           {"ts", span.start * 1e6},
+           {"dur", (span.end - span.start) * 1e6},
+           {"args", {{"stage", action.stage}, {"micro_batch", action.micro_batch}}}});
+    }
+  }
+  return nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump();
+}
+
+std::string plan_svg(const Job& job, const Cluster& cluster) {
+  const PipelineTimeline pipeline = pipeline_timeline(job, cluster);
+  return schedule::draw_svg(pipeline.schedule, pipeline.timeline, plan_line(job));
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,294 @@
+#include "plan/simulate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::plan {
+
+namespace {
+
+double of_kind(const Job& job, const Device& device) {
+  return job.precision == Precision::kFloat8 && device.flops8 > 0 ? device.flops8
+         : job.precision == Precision::kFloat32                   ? device.flops32
+                                                                  : device.flops16;
+}
+
+// The node that a pipeline stage's first rank is in.
+const NodeGroup& node_of_stage(const Job& job, const Cluster& cluster, int rank) {
+  return cluster.group_of(rank * job.mesh.data * job.mesh.context * job.mesh.tensor);
+}
+
+struct Stages {
+  std::vector<PassTimes> times;   // by stage
+  std::vector<int64_t> blocks;    // by stage
+  std::vector<double> recompute;  // seconds of it in `input`, by stage
+};
+
+Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Schedule& schedule) {
+  Stages result;
+  result.blocks = split_layers(job, schedule.stages);
+  Job plain = job;
+  plain.recompute = Recompute::kNone;
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const NodeGroup& node = node_of_stage(job, cluster, schedule.rank_of_stage[stage]);
+    const auto count = static_cast<double>(result.blocks[stage]);
+    const PassTimes block = block_seconds(job, cluster, node);
+    PassTimes times = block.scaled(count);
+    if (stage == 0) {
+      times += embedding_seconds(job, cluster, node);
+    }
+    if (stage + 1 == schedule.stages) {
+      times += head_seconds(job, cluster, node);
+    }
+    result.times.push_back(times);
+    result.recompute.push_back((block.input - block_seconds(plain, cluster, node).input) * count);
+  }
+  return result;
+}
+
+// How the data axis lies on the nodes: ranks of one data group are `context × tensor` apart.
+CollectiveGroup data_group(const Job& job, const NodeGroup& node) {
+  const double members = static_cast<double>(job.mesh.data) * job.mesh.context;
+  const double per_node =
+      std::max(1.0, std::floor(static_cast<double>(node.devices_per_node) / job.mesh.tensor));
+  return {members, std::min(members, per_node)};
+}
+
+double message_time(const Job& job, const Cluster& cluster) {
+  const NodeGroup& node = cluster.groups.front();
+  const double bytes = job.micro_tokens() * static_cast<double>(job.model.hidden_size) * 2 /
+                       (job.software.whole_messages ? 1 : job.mesh.tensor);
+  const bool within = job.mesh.ranks() <= node.devices_per_node;
+  return message_seconds(cluster, node, within, bytes);
+}
+
+schedule::Durations durations_of(
+    const Job& job, const schedule::Schedule& schedule, const Stages& stages, double message) {
+  schedule::Durations durations;
+  for (const PassTimes& times : stages.times) {
+    durations.stages.push_back(
+        {times.forward + times.forward_tensor, times.input + times.backward_tensor, times.weight});
+  }
+  durations.message.assign(schedule.stages, message);
+  if (job.software.blocking_messages) {
+    durations.send_blocks.assign(schedule.stages, message);
+  }
+  return durations;
+}
+
+schedule::Schedule schedule_of(const Job& job) {
+  return schedule::make_schedule(
+      {.kind = job.schedule,
+       .ranks = job.mesh.pipeline,
+       .micro_batches = static_cast<int>(job.micro_batches()),
+       .virtual_stages = job.schedule == schedule::Kind::kInterleaved ? job.virtual_stages : 0});
+}
+
+// Bytes a rank's stage reduces; parameters of the largest stage.
+double stage_parameters(const Job& job) {
+  const ParameterCounts counts = count_parameters(job.model);
+  const std::vector<int64_t> blocks = split_layers(job, job.mesh.pipeline);
+  double most = 0;
+  for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
+    double parameters = counts.block * static_cast<double>(blocks[rank]);
+    parameters += rank == 0 ? counts.embedding + counts.positions : 0;
+    parameters += rank + 1 == job.mesh.pipeline ? counts.head : 0;
+    most = std::max(most, parameters);
+  }
+  return most / job.mesh.tensor;
+}
+
+struct DataCost {
+  double exposed = 0;
+  double slowed = 0;  // compute that runs beside it loses this
+};
+
+// Stages 0 to 2: one reduction a step (or a micro-batch), and for sharded optimizers a gather of
+// what was updated.
+DataCost reduce_once(
+    const Job& job, const Cluster& cluster, const NodeGroup& node, double last_backward) {
+  const CollectiveGroup group = data_group(job, node);
+  const double parameters = stage_parameters(job);
+  const double reduced = parameters * job.software.reduce_bytes;
+  const double gathered = parameters * job.software.weight_bytes;
+  const double times = job.zero_stage >= 2 && job.software.reduce_each_micro_batch
+                           ? static_cast<double>(job.micro_batches())
+                           : 1;
+  double wire = 0;
+  double tail = 0;
+  if (job.zero_stage == 0) {
+    wire = all_reduce_seconds(cluster, node, group, reduced);
+  } else {
+    wire = all_gather_seconds(cluster, node, group, reduced) * times;
+    tail = all_gather_seconds(cluster, node, group, gathered);
+  }
+  DataCost cost;
+  if (!job.software.overlap_data) {
+    cost.exposed = wire + tail;
+    return cost;
+  }
+  // Hidden behind the backward pass of the last micro-batch, and the gather behind the next forward
+  // pass; the last bucket has nothing to hide behind.
+  const double last =
+      wire / static_cast<double>(std::max<int64_t>(2, job.model.layers / job.mesh.pipeline));
+  const double room = last_backward * times;
+  cost.exposed = std::max(wire - room, last) + std::max(tail - room / 2, 0.0);
+  cost.slowed = (wire + tail - cost.exposed) * cluster.physics.contention;
+  return cost;
+}
+
+// Stage 3, by micro-batch: each unit is gathered before its forward and its backward pass and its
+// gradient reduced, on one communication stream that runs ahead of the compute by one unit.
+DataCost gather_units(
+    const Job& job,
+    const Cluster& cluster,
+    const NodeGroup& node,
+    const PassTimes& block,
+    const PassTimes& edges) {
+  CollectiveGroup group = data_group(job, node);
+  if (job.software.flat_gather && group.members > group.per_node) {
+    group.per_node = 1;
+  }
+  const ParameterCounts counts = count_parameters(job.model);
+  const double unit = counts.block / job.mesh.tensor;
+  const double edge = (counts.embedding + counts.positions + counts.head) / job.mesh.tensor;
+  const double width = job.precision == Precision::kFloat32 ? 4 : 2;
+  const auto gather = [&](double parameters) {
+    return all_gather_seconds(cluster, node, group, parameters * width);
+  };
+  const auto scatter = [&](double parameters) {
+    return all_gather_seconds(cluster, node, group, parameters * job.software.reduce_bytes);
+  };
+  const auto layers = static_cast<double>(job.model.layers) / job.mesh.pipeline;
+  const double forward_compute = block.forward + block.forward_tensor;
+  const double backward_compute = block.input + block.weight + block.backward_tensor;
+  const double forward_wire = gather(unit);
+  const double backward_wire = (job.zero_stage >= 3 ? gather(unit) : 0) + scatter(unit);
+  DataCost cost;
+  if (!job.software.overlap_data) {
+    cost.exposed = layers * (forward_wire + backward_wire) + 2 * gather(edge) + scatter(edge);
+  } else {
+    // In steady state a unit takes the longer of its compute and its wire; the first gather and the
+    // last reduction have nothing to hide behind.
+    cost.exposed = layers * (std::max(0.0, forward_wire - forward_compute) +
+                             std::max(0.0, backward_wire - backward_compute));
+    cost.exposed += gather(edge) * 0.5 + forward_wire + scatter(edge) * 0.5 +
+                    std::max(0.0, 1.5 * gather(edge) - edges.all());
+    const double hidden = layers * (std::min(forward_wire, forward_compute) +
+                                    std::min(backward_wire, backward_compute));
+    cost.slowed = hidden * cluster.physics.contention;
+  }
+  const auto micro_batches = static_cast<double>(job.micro_batches());
+  cost.exposed *= micro_batches;
+  cost.slowed *= micro_batches;
+  return cost;
+}
+
+double optimizer_seconds(const Job& job, const Device& device) {
+  const double shards =
+      job.zero_stage >= 1 ? static_cast<double>(job.mesh.data) * job.mesh.context : 1;
+  const double parameters = stage_parameters(job) / shards;
+  return memory_seconds(device, parameters * job.software.update_bytes);
+}
+
+double offload_seconds(
+    const Job& job, const Cluster& cluster, const NodeGroup& node, double compute) {
+  const double shards =
+      job.zero_stage >= 1 ? static_cast<double>(job.mesh.data) * job.mesh.context : 1;
+  const double parameters = stage_parameters(job);
+  const double rate = node.device.host_bandwidth * cluster.physics.link_efficiency;
+  double exposed = 0;
+  if (job.offload != Offload::kNone) {
+    exposed += 2 * parameters / shards * job.software.optimizer_bytes / rate;
+  }
+  if (job.offload == Offload::kAll) {
+    const double wire =
+        2 * parameters / shards * 2 * static_cast<double>(job.micro_batches()) / rate;
+    exposed += std::max(0.0, wire - compute);
+  }
+  return exposed;
+}
+
+}  // namespace
+
+PipelineTimeline pipeline_timeline(const Job& job, const Cluster& cluster) {
+  PipelineTimeline result{schedule_of(job), {}};
+  const Stages stages = stage_times(job, cluster, result.schedule);
+  result.timeline = schedule::time_schedule(
+      result.schedule, durations_of(job, result.schedule, stages, message_time(job, cluster)));
+  return result;
+}
+
+Step simulate(const Job& job, const Cluster& cluster) {
+  const NodeGroup& node = cluster.slowest();
+  const auto micro_batches = static_cast<double>(job.micro_batches());
+  Step step;
+  const schedule::Schedule schedule =
+      job.mesh.pipeline > 1 ? schedule_of(job)
+                            : schedule::make_schedule(
+                                  {.kind = schedule::Kind::kNaive, .ranks = 1, .micro_batches = 1});
+  const Stages stages = stage_times(job, cluster, schedule);
+  step.stages = stages.times;
+  double compute_time = 0;  // of the pipeline, from the first forward to the last backward
+  double busiest = 0;
+  if (job.mesh.pipeline > 1) {
+    step.message = message_time(job, cluster);
+    const schedule::Timeline timeline =
+        schedule::time_schedule(schedule, durations_of(job, schedule, stages, step.message));
+    compute_time = timeline.end;
+    busiest = *std::max_element(timeline.busy.begin(), timeline.busy.end());
+    step.bubble = timeline.bubble();
+    step.span_bubble = timeline.span_bubble();
+    step.pipeline = compute_time - busiest;
+  } else {
+    busiest = stages.times.front().all() * micro_batches;
+    compute_time = busiest;
+  }
+  std::vector<PassTimes> by_rank(job.mesh.pipeline);
+  std::vector<double> recompute(job.mesh.pipeline, 0);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    by_rank[schedule.rank_of_stage[stage]] += stages.times[stage];
+    recompute[schedule.rank_of_stage[stage]] += stages.recompute[stage];
+  }
+  const auto slowest = static_cast<size_t>(
+      std::max_element(
+          by_rank.begin(),
+          by_rank.end(),
+          [](const PassTimes& a, const PassTimes& b) { return a.all() < b.all(); }) -
+      by_rank.begin());
+  const PassTimes& rank = by_rank[slowest];
+  step.recompute = recompute[slowest] * micro_batches;
+  step.tensor = (rank.forward_tensor + rank.backward_tensor) * micro_batches;
+  step.compute = busiest - step.recompute - step.tensor;
+
+  if (job.mesh.data * job.mesh.context > 1) {
+    const PassTimes block = block_seconds(job, cluster, node);
+    PassTimes edges = embedding_seconds(job, cluster, node);
+    edges += head_seconds(job, cluster, node);
+    const bool units =
+        job.zero_stage >= 3 || (job.zero_stage == 2 && job.software.reduce_each_micro_batch);
+    const DataCost cost = units && job.mesh.pipeline == 1
+                              ? gather_units(job, cluster, node, block, edges)
+                              : reduce_once(job, cluster, node, rank.input + rank.weight);
+    step.data = cost.exposed + cost.slowed;
+  }
+  // All wait for the slowest: the largest of n normal deviations grows with sqrt(2 ln n).
+  const double nodes = std::ceil(static_cast<double>(job.mesh.ranks()) / node.devices_per_node);
+  step.data +=
+      compute_time * cluster.physics.straggler * std::sqrt(2 * std::log(std::max(1.0, nodes)));
+  step.optimizer = optimizer_seconds(job, node.device);
+  step.offload = offload_seconds(job, cluster, node, compute_time);
+  step.rest = cluster.physics.step_seconds;
+  step.step_seconds = compute_time + step.data + step.optimizer + step.offload + step.rest;
+  const double tokens = static_cast<double>(job.global_batch) * static_cast<double>(job.sequence);
+  step.tokens_per_second = tokens / step.step_seconds;
+  step.model_flops_per_device = model_flops(job) / step.step_seconds / job.mesh.ranks();
+  step.utilisation = step.model_flops_per_device / of_kind(job, node.device);
+  // Devices draw about a third of their limit when they wait.
+  const double busy_share = (step.compute + step.recompute) / step.step_seconds;
+  step.joules =
+      step.step_seconds * job.mesh.ranks() * node.device.watts * (0.35 + 0.65 * busy_share);
+  return step;
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,47 @@
+// Simulates a training step: where each millisecond goes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/cluster.h"
+#include "plan/cost.h"
+#include "plan/job.h"
+#include "plan/memory.h"
+#include "schedule/timeline.h"
+
+namespace lockstep::plan {
+
+/// A step, in seconds. The parts add up to step_seconds on the rank of the slowest stage.
+struct Step {
+  double step_seconds = 0;
+  double compute = 0;  // products, attention and element-wise kernels, without recomputation
+  double recompute = 0;
+  double tensor = 0;    // exposed tensor-parallel collectives
+  double pipeline = 0;  // bubble and messages
+  double data = 0;      // exposed gradient reductions and gathers
+  double optimizer = 0;
+  double offload = 0;      // exposed copies to and from the host
+  double rest = 0;         // of a step, besides
+  double bubble = 0;       // share of the pipeline's time in which a rank idles
+  double span_bubble = 0;  // the same where optimizer steps are not synchronised
+  double tokens_per_second = 0;
+  double model_flops_per_device = 0;  // per second, recomputation not counted
+  double utilisation = 0;             // of the 16-bit (8-bit) peak
+  double joules = 0;                  // of all devices
+  std::vector<PassTimes> stages;      // of a micro-batch, by stage
+  double message = 0;                 // between stages
+};
+
+/// Ranks with the same place on the pipeline axis do the same at the same time, so each such set is
+/// simulated once.
+Step simulate(const Job& job, const Cluster& cluster);
+
+/// The timeline of the pipeline of a step, for drawings: the schedule and its spans.
+struct PipelineTimeline {
+  schedule::Schedule schedule;
+  schedule::Timeline timeline;
+};
+PipelineTimeline pipeline_timeline(const Job& job, const Cluster& cluster);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,371 @@
+// What is known of the systems whose runs are published, and how a row becomes a job.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "plan/memory.h"
+#include "plan/runs.h"
+#include "plan/simulate.h"
+
+namespace lockstep::plan {
+
+namespace {
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+bool begins(const std::string& text, std::string_view start) {
+  return text.rfind(start, 0) == 0;
+}
+
+// Megatron-LM of 2020 to 2022 and what was built on it: scores in memory, dropout, gradients
+// reduced at the end.
+Software megatron_2021() {
+  Software software;
+  software.fused_attention = false;
+  software.overlap_data = false;
+  software.blocking_messages = true;
+  software.dropout = true;
+  software.gradient_bytes = 4;
+  software.reduce_bytes = 2;
+  software.logit_bytes = 10;
+  return software;
+}
+
+Software
+fully_sharded() {  // PyTorch's FSDP with mixed precision: float32 shards, 16-bit gathered units
+  Software software;
+  software.weight_bytes = 4;
+  software.gradient_bytes = 4;
+  software.optimizer_bytes = 8;
+  software.reduce_bytes = 4;
+  software.update_bytes = 28;
+  software.logit_bytes = 10;
+  software.reduce_each_micro_batch = true;
+  return software;
+}
+
+}  // namespace
+
+Software software_of(const std::string& system, const Job& job) {
+  Software software;
+  if (has(system, "Megatron-Core") || has(system, "Megatron-Bridge")) {
+    software.overlap_tensor = true;
+    software.gradient_bytes = 4;
+    software.reduce_bytes = 2;
+    software.attention_generation = 1.6;  // cuDNN's kernels for Hopper and later, not Ampere's
+  } else if (has(system, "BLOOM") || has(system, "MT-NLG")) {
+    software = megatron_2021();
+    software.gradient_bytes = 2;
+    software.whole_messages = true;
+    software.waits_for_host = true;
+    software.context_bytes = 4.5e9;  // a dozen communicators besides the driver
+    software.bucket_bytes = 3e9;     // two of 500 million numbers, and the float32 copy of one
+  } else if (has(system, "DeepSpeed ZeRO-3")) {
+    software = megatron_2021();
+    software.overlap_data = true;
+    software.gradient_bytes = 2;
+    software.reduce_each_micro_batch = true;
+    software.flat_gather = true;
+  } else if (has(system, "zero-bubble")) {
+    software = megatron_2021();
+    software.blocking_messages = false;
+    software.fragmentation = 0;  // its peaks are what was allocated, not what was reserved
+  } else if (has(system, "Megatron") || has(system, "OneFlow")) {
+    software = megatron_2021();
+    software.overlap_data = has(system, "OneFlow");
+    software.early_libraries = has(system, "2020");
+  } else if (has(system, "llm-foundry")) {
+    software = fully_sharded();
+    software.fused_elementwise = false;
+    software.logit_bytes = 6;
+    software.early_libraries = true;  // 2023; only on devices that were new then
+  } else if (has(system, "llm.c")) {
+    software.attention_generation = 1.3;  // cuDNN
+  } else if (has(system, "torchtitan")) {
+    software = fully_sharded();
+    software.fused_elementwise = has(system, "compile");
+    software.overlap_tensor = has(system, "async");
+  } else if (has(system, "LLM.Q")) {
+    software.offloads_activations = true;
+    software.optimizer_bytes = 4;  // moments in 16 bits; the weights are their own master copy
+    software.update_bytes = 16;
+    software.logit_bytes = 0.5;  // the head is computed in pieces
+  } else if (has(system, "picotron") || has(system, "FSDP")) {
+    software = fully_sharded();
+  }
+  if (job.precision == Precision::kFloat32) {
+    software.weight_bytes = 4;
+    software.gradient_bytes = 4;
+    software.optimizer_bytes = 8;
+    software.reduce_bytes = 4;
+  }
+  return software;
+}
+
+namespace {
+
+Precision precision_of(const std::string& text) {
+  const std::string plain = plain_name(text);
+  if (has(plain, "fp8")) {
+    return Precision::kFloat8;
+  }
+  return plain == "fp32" || plain == "float32" || plain == "tf32" ? Precision::kFloat32
+                                                                  : Precision::kMixed16;
+}
+
+Recompute recompute_of(const std::string& text) {
+  if (begins(text, "full")) {
+    return Recompute::kFull;
+  }
+  if (has(text, "layer")) {
+    return Recompute::kHalf;
+  }
+  if (has(text, "op")) {
+    return Recompute::kOperations;
+  }
+  return has(text, "selective") ? Recompute::kAttention : Recompute::kNone;
+}
+
+// "interleaved-1F1B VP=4", "ZB-2p", "1F1B-I": the kind and the virtual stages.
+void read_schedule(const std::string& text, Job& job) {
+  const std::string plain = plain_name(text);
+  using schedule::Kind;
+  job.schedule = Kind::kOneFOneB;
+  if (has(plain, "zbh1") || has(plain, "zb1p")) {
+    job.schedule = Kind::kZbH1;
+  } else if (has(plain, "zbh2") || has(plain, "zb2p")) {
+    job.schedule = Kind::kZbH2;
+  } else if (has(plain, "zbv")) {
+    job.schedule = Kind::kZbV;
+    job.virtual_stages = 2;
+  } else if (begins(plain, "gpipe")) {
+    job.schedule = Kind::kGpipe;
+  } else if (has(plain, "interleaved") || has(plain, "1f1bi")) {
+    job.schedule = Kind::kInterleaved;
+    job.virtual_stages = 2;
+    const size_t at = text.find('=');
+    if (at != std::string::npos) {
+      job.virtual_stages = std::max(1, std::atoi(text.c_str() + at + 1));
+    } else if (has(plain, "1f1bi") || has(plain, "1layer")) {
+      job.virtual_stages = static_cast<int>(std::ceil(
+          static_cast<double>(job.model.layers) / job.mesh.pipeline));  // one block a chunk
+    }
+  }
+  if (job.mesh.pipeline == 1) {
+    job.schedule = Kind::kOneFOneB;
+    job.virtual_stages = 1;
+  }
+}
+
+int zero_stage_of(const std::string& text) {
+  const std::string plain = plain_name(text);
+  if (has(plain, "zero3") || has(plain, "fullshard") || has(plain, "fsdp")) {
+    return has(plain, "shardgradop") ? 2 : 3;
+  }
+  if (has(plain, "zero0")) {
+    return 0;
+  }
+  return has(plain, "zero2") ? 2 : has(plain, "zero") || has(plain, "optimizer") ? 1 : 0;
+}
+
+void fill_model(const Run& run, model::ModelConfig& model) {
+  const auto count = [&](const char* column, double fallback) {
+    return static_cast<int64_t>(std::llround(run.number(column).value_or(fallback)));
+  };
+  model.layers = count("layers", 0);
+  model.hidden_size = count("hidden", 0);
+  const auto hidden = static_cast<double>(model.hidden_size);
+  model.heads = count("heads", std::max(1.0, std::round(hidden / 128)));
+  model.kv_heads = count("kv_heads", static_cast<double>(model.heads));
+  model.head_dim = std::max<int64_t>(1, model.hidden_size / std::max<int64_t>(model.heads, 1));
+  model.intermediate_size = count("ffn", 4 * hidden);
+  model.vocab_size = count("vocab", 51200);
+  const std::string name = plain_name(run.cell("model"));
+  const bool llama =
+      has(name, "llama") || has(name, "qwen") || has(name, "smollm") || has(name, "mistral");
+  model.family = llama ? model::Family::kLlama : model::Family::kGpt2;
+  model.tie_word_embeddings = !llama;
+  if (has(name, "qwen25") && model.hidden_size < 3000) {
+    model.tie_word_embeddings = true;
+  }
+  if (has(name, "qwen") && !run.number("vocab")) {
+    model.vocab_size = 151936;
+  }
+}
+
+// What a row leaves open is the fastest that fits, as whoever ran it would have chosen.
+void choose_what_fits(Job& job, const Device& device, bool own_memory) {
+  const Cluster cluster = uniform_cluster(device, job.mesh.ranks());
+  const double room = usable_bytes(device);
+  Job best = job;
+  double best_seconds = 0;
+  const auto consider = [&](const Job& candidate) {
+    if (largest(estimate_memory(candidate)).peak.least() > room) {
+      return false;
+    }
+    const double seconds = simulate(candidate, cluster).step_seconds;
+    if (best_seconds == 0 || seconds < best_seconds) {
+      best = candidate;
+      best_seconds = seconds;
+    }
+    return true;
+  };
+  for (const Offload offload : {Offload::kNone, Offload::kOptimizer, Offload::kAll}) {
+    Job candidate = job;
+    candidate.offload = offload;
+    for (const Recompute recompute :
+         {Recompute::kNone, Recompute::kElementwise, Recompute::kAttention}) {
+      candidate.recompute = recompute;
+      consider(candidate);
+    }
+    candidate.recompute = Recompute::kFull;
+    for (int eighths = 1; eighths <= 8; ++eighths) {  // as few blocks as will do
+      candidate.recompute_share = eighths / 8.0;
+      if (consider(candidate)) {
+        break;
+      }
+    }
+    if (!own_memory && best_seconds > 0) {
+      break;
+    }
+  }
+  if (best_seconds == 0) {
+    best.recompute = Recompute::kFull;
+    best.offload = job.mesh.ranks() <= device.devices_per_node ? Offload::kAll : Offload::kNone;
+  }
+  job = best;
+}
+
+// Operations that a row counts with recomputation were recomputed.
+bool counts_recomputation(const Run& run) {
+  return has(run.cell("system"), "MT-NLG") ||
+         std::any_of(run.metrics.begin(), run.metrics.end(), [](const Run::Metric& metric) {
+           return begins(metric.name, "hw_tflops");
+         });
+}
+
+std::string why_not(const Run& run) {
+  if (!run.number("layers") || !run.number("hidden")) {
+    return "no layers or hidden size";
+  }
+  if (run.number("ep").value_or(1) > 1) {
+    return "mixture of experts";
+  }
+  if (!run.number("n_gpus")) {
+    return "no number of devices";
+  }
+  if (!run.number("global_batch")) {
+    return "no global batch";
+  }
+  return "";
+}
+
+void fill_mesh(const Run& run, Job& job) {
+  const auto size = [&](const char* column) {
+    return static_cast<int>(std::clamp(run.number(column).value_or(1), 1.0, 1e6));
+  };
+  job.mesh.tensor = size("tp");
+  job.mesh.pipeline = size("pp");
+  job.mesh.context = size("cp");
+  const double others = static_cast<double>(job.mesh.tensor) * job.mesh.pipeline * job.mesh.context;
+  const double devices = run.number("n_gpus").value_or(1);
+  job.mesh.data = static_cast<int>(std::max(1.0, std::round(devices / others)));
+}
+
+void fill_micro_batch(const Run& run, Job& job, const Device& device) {
+  const std::optional<double> given = run.number("micro_batch");
+  if (given) {
+    // A local batch that is the whole share of a data rank is run through the pipeline one by one.
+    const bool whole = *given * job.mesh.data >= static_cast<double>(job.global_batch);
+    job.micro_batch = job.mesh.pipeline > 1 && whole ? 1 : static_cast<int64_t>(*given);
+    return;
+  }
+  job.micro_batch = 1;
+  if (job.mesh.pipeline > 1) {
+    return;
+  }
+  const int64_t share = std::max<int64_t>(1, job.global_batch / job.mesh.data);
+  for (int64_t size = std::min<int64_t>(share, 16); size > 1; --size) {
+    job.micro_batch = size;
+    Job frugal = job;
+    frugal.recompute = Recompute::kFull;
+    if (share % size == 0 &&
+        largest(estimate_memory(frugal)).peak.total() <= usable_bytes(device)) {
+      return;
+    }
+  }
+  job.micro_batch = 1;
+}
+
+}  // namespace
+
+Prepared prepare(const Run& run) {
+  Prepared result;
+  result.system = run.cell("system");
+  result.model = run.cell("model");
+  result.published_schedule = run.cell("schedule");
+  result.skipped = why_not(run);
+  if (!result.skipped.empty()) {
+    return result;
+  }
+  try {
+    std::string name = run.cell("gpu");
+    name = name.substr(0, std::min(name.find(" ("), name.find(',')));
+    const size_t words = name.find(" Performance");
+    result.device = find_device(name.substr(0, words));
+  } catch (const Error&) {
+    result.skipped = "an unknown device";
+    return result;
+  }
+  result.network_bandwidth = result.device.node_network;
+  if (has(run.cell("gpu"), "Jean Zay")) {
+    result.network_bandwidth = 6.25e9;  // four 100 Gb/s Omni-Path ports a node of eight
+  }
+  Job& job = result.job;
+  fill_model(run, job.model);
+  fill_mesh(run, job);
+  const bool llama3 = has(run.cell("model"), "Llama-3");
+  job.sequence = static_cast<int64_t>(run.number("seq").value_or(llama3 ? 8192 : 2048));
+  job.model.max_positions = job.sequence;
+  job.global_batch = static_cast<int64_t>(*run.number("global_batch"));
+  job.precision = precision_of(run.cell("precision"));
+  job.zero_stage = zero_stage_of(run.cell("zero_or_fsdp"));
+  job.software = software_of(result.system, job);
+  if (has(run.cell("precision"), "fp32 grad")) {
+    job.software.gradient_bytes += 4;  // accumulated in float32 beside the 16-bit ones
+    job.software.bucket_bytes += 3e9;  // and reduced in float32
+  }
+  if (has(run.cell("zero_or_fsdp"), "mp=PURE")) {
+    job.software.reduce_bytes = 2;
+  }
+  // Only on the device that was new when it ran.
+  job.software.early_libraries =
+      job.software.early_libraries &&
+      begins(result.device.name, has(result.system, "2020") ? "a100" : "h100");
+  const std::string recompute = run.cell("recompute");
+  const bool modern = job.software.fused_attention;
+  job.sequence_parallel =
+      job.mesh.tensor > 1 && (has(recompute, "+SP") || has(recompute, "+ SP") || modern);
+  if (modern && job.zero_stage == 0) {
+    job.zero_stage = 1;  // the sharded optimizer is what these systems do by default
+  }
+  read_schedule(run.cell("schedule"), job);
+  fill_micro_batch(run, job, result.device);
+  result.fixed_recompute = !recompute.empty();
+  if (result.fixed_recompute) {
+    job.recompute = recompute_of(recompute);
+  } else if (counts_recomputation(run)) {
+    job.recompute = Recompute::kFull;
+  } else if (has(result.system, "torchtitan")) {
+    job.recompute = Recompute::kOperations;  // its default
+  } else {
+    choose_what_fits(job, result.device, has(result.system, "LLM.Q"));
+  }
+  return result;
+}
+
+}  // namespace lockstep::plan

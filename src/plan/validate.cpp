@@ -1,0 +1,173 @@
+#include "plan/validate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/format.h"
+#include "schedule/timeline.h"
+
+namespace lockstep::plan {
+
+namespace {
+
+constexpr int kOneIn = 5;
+constexpr int kPlace = 2;
+
+bool is_noise(const Run& run) {
+  return run.cell("source").find("inconsistent") != std::string::npos;
+}
+
+std::optional<double> metric(const Run& run, std::string_view name) {
+  for (const Run::Metric& metric : run.metrics) {
+    if (metric.name == name) {
+      return metric.value;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string describe(const Prepared& p, const Run& run) {
+  return fmt::format(
+      "{}, {}, {} x {}",
+      p.system.empty() ? run.cell("system") : p.system,
+      run.cell("model"),
+      run.cell("n_gpus"),
+      run.cell("gpu"));
+}
+
+// Peaks that the program itself reports leave the driver's memory out.
+bool reported_by_program(const Run& run) {
+  return std::any_of(run.metrics.begin(), run.metrics.end(), [](const Run::Metric& m) {
+    return m.name == "peak_mem";
+  });
+}
+
+// Bubbles of schedules that are kinds of ours; those found by a search for one set of timings
+// (ZB-1p, ZB-2p) are not.
+std::optional<double> published_bubble(const Run& run) {
+  const std::string name = plain_name(run.cell("schedule"));
+  return name == "zb1p" || name == "zb2p" ? std::nullopt : metric(run, "bubble_rate");
+}
+
+// The published rates are of equal stages with the times of one stage, and optimizer steps that are
+// not synchronised. The rows give no times: they are this model's own of a stage of that many
+// blocks.
+double even_bubble(const Prepared& prepared) {
+  const Job& job = prepared.job;
+  const Cluster cluster = cluster_of(prepared);
+  const schedule::Schedule schedule = schedule::make_schedule(
+      {.kind = job.schedule,
+       .ranks = job.mesh.pipeline,
+       .micro_batches = static_cast<int>(job.micro_batches()),
+       .virtual_stages = job.schedule == schedule::Kind::kInterleaved ? job.virtual_stages : 0});
+  const double blocks = std::ceil(static_cast<double>(job.model.layers) / job.mesh.pipeline);
+  const PassTimes stage = block_seconds(job, cluster, cluster.groups[0]).scaled(blocks);
+  const double message = simulate(job, cluster).message;
+  return schedule::time_schedule(
+             schedule,
+             schedule::even_durations(
+                 schedule, {stage.forward, stage.input, stage.weight}, message))
+      .span_bubble();
+}
+
+void compare(const Run& run, Comparison& comparison) {
+  const Prepared& prepared = comparison.prepared;
+  comparison.rows = run.rows;
+  comparison.measured_seconds = measured_seconds(run, prepared.job);
+  comparison.measured_bytes = measured_bytes(run);
+  comparison.measured_bubble = published_bubble(run);
+  comparison.step = simulate(prepared.job, cluster_of(prepared));
+  comparison.seconds = comparison.step.step_seconds;
+  if (comparison.measured_bubble) {
+    comparison.bubble = even_bubble(prepared);
+  }
+  Memory memory = largest(estimate_memory(prepared.job)).peak;
+  comparison.fits = memory.least() <= usable_bytes(prepared.device);
+  if (reported_by_program(run)) {
+    memory.context = 0;
+  }
+  comparison.bytes = memory.total();
+  for (const Run::Metric& m : run.metrics) {
+    if (m.name.rfind("fits", 0) == 0) {
+      comparison.measured_fits = m.text != "OOM";
+    }
+  }
+  if (comparison.measured_seconds || comparison.measured_bytes) {
+    comparison.measured_fits = true;
+  }
+}
+
+}  // namespace
+
+std::optional<double> Comparison::time_error() const {
+  return measured_seconds ? std::optional(seconds / *measured_seconds - 1) : std::nullopt;
+}
+
+std::optional<double> Comparison::memory_error() const {
+  return measured_bytes ? std::optional(bytes / *measured_bytes - 1) : std::nullopt;
+}
+
+Cluster cluster_of(const Prepared& prepared) {
+  Cluster cluster = uniform_cluster(prepared.device, prepared.job.mesh.ranks());
+  cluster.groups[0].network_bandwidth = prepared.network_bandwidth;
+  return cluster;
+}
+
+std::vector<bool> lent_to_calibration(const std::vector<Run>& runs) {
+  std::vector<bool> lent(runs.size(), false);
+  std::map<std::string, int> seen;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const Prepared prepared = prepare(runs[i]);
+    if (!prepared.skipped.empty() || is_noise(runs[i]) ||
+        !measured_seconds(runs[i], prepared.job)) {
+      continue;
+    }
+    lent[i] = seen[prepared.system + "|" + prepared.device.name]++ % kOneIn == kPlace;
+  }
+  return lent;
+}
+
+Validation validate(const std::vector<Run>& runs, bool lent) {
+  Validation result;
+  const std::vector<bool> lenders =
+      lent ? lent_to_calibration(runs) : std::vector<bool>(runs.size(), false);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    Comparison comparison;
+    comparison.prepared = prepare(runs[i]);
+    if (!comparison.prepared.skipped.empty()) {
+      result.skipped.push_back(
+          {describe(comparison.prepared, runs[i]), comparison.prepared.skipped, runs[i].rows});
+      continue;
+    }
+    compare(runs[i], comparison);
+    comparison.lent = lenders[i];
+    if (comparison.measured_seconds || comparison.measured_bytes || comparison.measured_bubble ||
+        comparison.measured_fits) {
+      result.comparisons.push_back(std::move(comparison));
+    } else {
+      result.skipped.push_back(
+          {describe(comparison.prepared, runs[i]), "no metric that a step tells", runs[i].rows});
+    }
+  }
+  return result;
+}
+
+std::optional<double> kendall_tau(
+    const std::vector<double>& predicted, const std::vector<double>& measured, double noise) {
+  double agree = 0;
+  double pairs = 0;
+  for (size_t i = 0; i < measured.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (std::abs(measured[i] / measured[j] - 1) < noise) {
+        continue;
+      }
+      ++pairs;
+      const double sign = (measured[i] - measured[j]) * (predicted[i] - predicted[j]);
+      agree += sign > 0 ? 1 : sign < 0 ? -1 : 0;
+    }
+  }
+  return pairs >= 3 ? std::optional(agree / pairs) : std::nullopt;
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,61 @@
+// Reading the JSON of a tokenizer: each value knows the file and key it came from, so that every
+// error names them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/error.h"
+
+namespace lockstep::text {
+
+/// A JSON value and where it stands ("tokenizer.json: model.vocab"). A view: the JSON must outlive
+/// it.
+class Field {
+ public:
+  Field(const nlohmann::json& value, std::string place)
+      : value_(&value),
+        place_(std::move(place)) {}
+
+  const nlohmann::json& json() const { return *value_; }
+  const std::string& place() const { return place_; }
+  bool is_null() const;
+  bool is_object() const;
+  bool is_string() const;
+
+  /// The value itself, which must be of that kind.
+  std::string string() const;
+  bool boolean() const;
+  int64_t integer() const;
+  double number() const;
+  /// Exactly one code point.
+  char32_t character() const;
+  std::vector<Field> list() const;
+  /// Calls entry(key, value) for each, in the order of the keys.
+  void each(const std::function<void(const std::string&, const Field&)>& entry) const;
+
+  /// The value of a key of this object, which must be there.
+  Field at(std::string_view key) const;
+  /// The value of a key, unless it is missing or null.
+  std::optional<Field> find(std::string_view key) const;
+  std::string string_or(std::string_view key, std::string otherwise) const;
+  bool boolean_or(std::string_view key, bool otherwise) const;
+  int64_t integer_or(std::string_view key, int64_t otherwise) const;
+  std::optional<std::string> optional_string(std::string_view key) const;
+
+  /// The Error that this value is not what it should be: "FILE: KEY <problem>".
+  Error error(std::string_view problem, std::string remedy = "") const;
+
+ private:
+  [[noreturn]] void wrong_kind(std::string_view wanted) const;
+  const nlohmann::json* value_;
+  std::string place_;
+};
+
+}  // namespace lockstep::text

@@ -1,0 +1,289 @@
+#include "text/tokenizer_files.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "text/fields.h"
+
+namespace lockstep::text {
+namespace {
+
+using json = nlohmann::json;
+
+constexpr std::array<const char*, 6> kFileNames{
+    "tokenizer.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json"};
+constexpr const char* kEndOfText = "<|endoftext|>";
+
+std::string place_of(const TokenizerFiles& files, const std::string& name) {
+  return files.place.empty() ? name : files.place + "/" + name;
+}
+
+std::optional<json> read_optional(const TokenizerFiles& files, const std::string& name) {
+  const auto found = files.contents.find(name);
+  if (found == files.contents.end()) {
+    return std::nullopt;
+  }
+  return parse_json(found->second, place_of(files, name));
+}
+
+/// A token is a string, or an object with its content.
+std::optional<std::string> token_name(const Field& field, std::string_view key) {
+  const std::optional<Field> token = field.find(key);
+  if (!token) {
+    return std::nullopt;
+  }
+  return token->is_object() ? token->at("content").string() : token->string();
+}
+
+void read_names(const TokenizerFiles& files, const char* name, SpecialNames& names) {
+  const std::optional<json> parsed = read_optional(files, name);
+  if (!parsed) {
+    return;
+  }
+  const Field field(*parsed, place_of(files, name) + ":");
+  const auto fill = [&](std::optional<std::string>& slot, std::string_view key) {
+    if (!slot) {
+      slot = token_name(field, key);
+    }
+  };
+  fill(names.bos, "bos_token");
+  fill(names.eos, "eos_token");
+  fill(names.pad, "pad_token");
+  fill(names.unk, "unk_token");
+}
+
+/// The lines of a merges.txt.
+MergePairs read_merges(const TokenizerFiles& files) {
+  const std::string place = place_of(files, "merges.txt");
+  MergePairs merges;
+  std::string_view rest = files.contents.at("merges.txt");
+  for (size_t line = 1; !rest.empty(); ++line) {
+    const size_t end = rest.find('\n');
+    std::string_view text = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    if (text.ends_with('\r')) {
+      text.remove_suffix(1);
+    }
+    if (text.starts_with("#version") || (text.empty() && rest.empty())) {
+      continue;
+    }
+    const size_t space = text.find(' ');
+    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{}: line {} is not two tokens and one space: \"{}\"", place, line, text),
+          "take the file from the model's page again");
+    }
+    merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+  }
+  return merges;
+}
+
+TokenIds read_vocabulary(const TokenizerFiles& files) {
+  if (std::optional<TokenIds> ids = read_token_ids(files.contents.at("vocab.json"))) {
+    return *std::move(ids);
+  }
+  // Something is odd: read it again, slowly, which tells what.
+  const json parsed = *read_optional(files, "vocab.json");
+  TokenIds ids;
+  Field(parsed, place_of(files, "vocab.json") + ":")
+      .each([&](const std::string& token, const Field& id) {
+        ids.emplace_back(token, id.integer());
+      });
+  return ids;
+}
+
+std::optional<int64_t> find_token(const TokenIds& vocabulary, const std::string& token) {
+  const auto found = std::find_if(vocabulary.begin(), vocabulary.end(), [&](const auto& entry) {
+    return entry.first == token;
+  });
+  return found == vocabulary.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// The names of the special tokens of the two-file form, which are added to its vocabulary.
+std::vector<std::string> special_tokens(const TokenizerFiles& files, const TokenIds& vocabulary) {
+  const SpecialNames names = read_special_names(files);
+  std::vector<std::string> tokens;
+  for (const auto& name : {names.bos, names.eos, names.unk, names.pad}) {
+    if (name && std::find(tokens.begin(), tokens.end(), *name) == tokens.end()) {
+      tokens.push_back(*name);
+    }
+  }
+  if (tokens.empty() && find_token(vocabulary, kEndOfText)) {
+    tokens.emplace_back(kEndOfText);
+  }
+  return tokens;
+}
+
+json added_token(int64_t id, const std::string& content, bool special) {
+  return {
+      {"id", id},
+      {"content", content},
+      {"single_word", false},
+      {"lstrip", false},
+      {"rstrip", false},
+      {"normalized", !special},
+      {"special", special}};
+}
+
+/// The added tokens by rising id: the special ones, and those of added_tokens.json.
+json added_tokens(const TokenizerFiles& files, const TokenIds& vocabulary) {
+  std::map<int64_t, json> by_id;
+  const std::vector<std::string> specials = special_tokens(files, vocabulary);
+  const auto is_special = [&](const std::string& token) {
+    return std::find(specials.begin(), specials.end(), token) != specials.end();
+  };
+  if (const std::optional<json> added = read_optional(files, "added_tokens.json")) {
+    Field(*added, place_of(files, "added_tokens.json") + ":")
+        .each([&](const std::string& token, const Field& id) {
+          by_id[id.integer()] = added_token(id.integer(), token, is_special(token));
+        });
+  }
+  int64_t next = static_cast<int64_t>(vocabulary.size());
+  for (const std::string& token : specials) {
+    const std::optional<int64_t> known = find_token(vocabulary, token);
+    const bool listed = std::any_of(by_id.begin(), by_id.end(), [&](const auto& entry) {
+      return entry.second["content"] == token;
+    });
+    if (listed) {
+      continue;
+    }
+    if (!known && !by_id.empty()) {
+      next = std::max(next, by_id.rbegin()->first + 1);
+    }
+    const int64_t id = known.value_or(next);
+    by_id[id] = added_token(id, token, true);
+  }
+  json list = json::array();
+  for (auto& [id, token] : by_id) {
+    list.push_back(std::move(token));
+  }
+  return list;
+}
+
+/// GPT-2's tokenizer from its two files.
+TokenizerDescription two_file_tokenizer(const TokenizerFiles& files) {
+  ModelTables tables{read_vocabulary(files), read_merges(files)};
+  bool prefix_space = false;
+  std::string kind = "GPT2Tokenizer";
+  if (const std::optional<json> parsed = read_optional(files, "tokenizer_config.json")) {
+    const Field config(*parsed, place_of(files, "tokenizer_config.json") + ":");
+    prefix_space = config.boolean_or("add_prefix_space", false);
+    kind = config.string_or("tokenizer_class", kind);
+    if (kind != "GPT2Tokenizer" && kind != "GPT2TokenizerFast") {
+      throw config.error(
+          fmt::format(
+              "names the tokenizer_class {}, whose rules vocab.json and merges.txt do not tell",
+              kind),
+          "save the tokenizer with transformers' save_pretrained, which writes a tokenizer.json");
+    }
+  }
+  json added = added_tokens(files, tables.vocabulary);
+  auto description = std::make_shared<const json>(json{
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", std::move(added)},
+      {"normalizer", nullptr},
+      {"pre_tokenizer",
+       {{"type", "ByteLevel"},
+        {"add_prefix_space", prefix_space},
+        {"trim_offsets", true},
+        {"use_regex", true}}},
+      {"post_processor",
+       {{"type", "ByteLevel"},
+        {"add_prefix_space", true},
+        {"trim_offsets", false},
+        {"use_regex", true}}},
+      {"decoder",
+       {{"type", "ByteLevel"},
+        {"add_prefix_space", true},
+        {"trim_offsets", true},
+        {"use_regex", true}}},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", nullptr},
+        {"continuing_subword_prefix", ""},
+        {"end_of_word_suffix", ""},
+        {"fuse_unk", false},
+        {"byte_fallback", false},
+        {"ignore_merges", false}}}});
+  return {std::move(description), std::move(tables)};
+}
+
+}  // namespace
+
+TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file) {
+  const bool is_folder = std::filesystem::is_directory(folder_or_file);
+  const std::filesystem::path folder = is_folder ? folder_or_file : folder_or_file.parent_path();
+  TokenizerFiles files{folder.string(), {}};
+  for (const char* name : kFileNames) {
+    if (std::filesystem::is_regular_file(folder / name)) {
+      files.contents[name] = read_file(folder / name);
+    }
+  }
+  if (!is_folder) {
+    files.contents["tokenizer.json"] = read_file(folder_or_file);
+  }
+  const bool two_files =
+      files.contents.contains("vocab.json") && files.contents.contains("merges.txt");
+  if (!files.contents.contains("tokenizer.json") && !two_files) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "{} holds no tokenizer: neither tokenizer.json nor vocab.json and merges.txt",
+            folder_or_file.string()),
+        "give the folder of a tokenizer (tokenizer.path), train one with `lockstep tokenizer "
+        "train`, or "
+        "save one with transformers' save_pretrained");
+  }
+  return files;
+}
+
+SpecialNames read_special_names(const TokenizerFiles& files) {
+  SpecialNames names;
+  read_names(files, "tokenizer_config.json", names);
+  read_names(files, "special_tokens_map.json", names);
+  return names;
+}
+
+TokenizerDescription read_description(const TokenizerFiles& files) {
+  const auto found = files.contents.find("tokenizer.json");
+  if (found == files.contents.end()) {
+    return two_file_tokenizer(files);
+  }
+  const std::string place = place_of(files, "tokenizer.json");
+  if (std::optional<SplitTokenizer> split = split_tokenizer(found->second)) {
+    return {std::make_shared<const json>(parse_json(split->rest, place)), std::move(split->tables)};
+  }
+  return {std::make_shared<const json>(parse_json(found->second, place)), std::nullopt};
+}
+
+std::string two_files_as_json(const TokenizerFiles& files) {
+  const TokenizerDescription description = two_file_tokenizer(files);
+  json whole = *description.json;
+  json vocabulary = json::object();
+  for (const auto& [token, id] : description.tables->vocabulary) {
+    vocabulary[token] = id;
+  }
+  json& model = whole["model"];
+  model["vocab"] = std::move(vocabulary);
+  model["merges"] = description.tables->merges;  // a list of pairs
+  return whole.dump(1) + "\n";
+}
+
+}  // namespace lockstep::text

@@ -1,0 +1,256 @@
+#include "train/checkpointing.h"
+
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <torch/version.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int kStateFormat = 1;
+constexpr std::string_view kTrainerState = "trainer_state.json";
+
+/// What this rank writes: of each slice, the elements that it owns.
+std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model, bool with_optimizer) {
+  std::vector<checkpoint::Piece> pieces;
+  model.visit_state([&](const parallel::StateSlice& slice) {
+    if (slice.file_group != "model" && !with_optimizer) {
+      return;
+    }
+    pieces.push_back(
+        {slice.file_group,
+         slice.name,
+         slice.data.scalar_type(),
+         slice.shape,
+         slice.begin + slice.owned_begin,
+         slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin)});
+  });
+  return pieces;
+}
+
+nlohmann::ordered_json generation_config(const model::ModelConfig& config) {
+  nlohmann::ordered_json json{{"_from_model_config", true}};
+  if (config.bos_token_id) {
+    json["bos_token_id"] = *config.bos_token_id;
+  }
+  if (config.eos_token_ids.size() == 1) {
+    json["eos_token_id"] = config.eos_token_ids.front();
+  } else if (!config.eos_token_ids.empty()) {
+    json["eos_token_id"] = config.eos_token_ids;
+  }
+  if (config.pad_token_id) {
+    json["pad_token_id"] = *config.pad_token_id;
+  }
+  return json;
+}
+
+/// What makes the weights a model folder.
+checkpoint::SmallFiles model_files(const Job& job) {
+  const model::ModelConfig& config = job.model->model().config();
+  checkpoint::SmallFiles files = job.tokenizer->files();
+  files["config.json"] = model::to_json(config, job.config.training.bf16 ? "bfloat16" : "float32");
+  files["generation_config.json"] = generation_config(config).dump(2) + "\n";
+  return files;
+}
+
+std::string state_json(const Job& job, const World& world) {
+  const Progress& progress = job.progress;
+  nlohmann::ordered_json state{
+      {"format", kStateFormat},
+      {"step", progress.step},
+      {"tokens", progress.tokens},
+      {"epoch", progress.epoch},
+      {"seed", job.config.training.seed},
+      {"sampler",
+       {{"seed", progress.sampler.seed},
+        {"epoch", progress.sampler.epoch},
+        {"position", progress.sampler.position}}},
+      {"optimizer",
+       {{"name", job.config.training.optim}, {"steps", job.model->optimizer().steps()}}},
+      {"scheduler", job.schedule->state()},
+      {"versions", {{"libtorch", TORCH_VERSION}}},
+      {"ranks", world.size()},
+      {"configuration", job.resolved}};
+  if (job.best.metric) {
+    state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
+  }
+  return state.dump(2) + "\n";
+}
+
+void read_state(Job& job, const std::string& text, const std::string& source) {
+  const nlohmann::json state = parse_json(text, source, ErrorKind::kCheckpoint);
+  try {
+    if (state.at("format") != kStateFormat) {
+      throw Error(
+          ErrorKind::kCheckpoint,
+          fmt::format("{} has format {}, not {}", source, state.at("format").dump(), kStateFormat),
+          "resume with the version of lockstep that wrote it");
+    }
+    Progress& progress = job.progress;
+    progress.step = state.at("step");
+    progress.tokens = state.at("tokens");
+    progress.epoch = state.at("epoch");
+    const nlohmann::json& sampler = state.at("sampler");
+    progress.sampler = {sampler.at("epoch"), sampler.at("position"), sampler.at("seed")};
+    job.model->optimizer().set_steps(state.at("optimizer").at("steps"));
+    job.schedule->load_state(state.at("scheduler"));
+    if (state.contains("best")) {
+      job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorKind::kCheckpoint, fmt::format("{}: {}", source, error.what()));
+  }
+}
+
+/// Reads everything that this rank holds, of the groups wanted.
+void read_slices(
+    parallel::ParallelModel& model, const checkpoint::Checkpoint& from, bool with_optimizer) {
+  std::vector<checkpoint::ExpectedTensor> expected;
+  model.visit_state([&](const parallel::StateSlice& slice) {
+    if (slice.file_group == "model" || with_optimizer) {
+      expected.push_back({slice.file_group, slice.name, slice.shape});
+    }
+  });
+  from.check(expected);
+  model.visit_state([&](const parallel::StateSlice& slice) {
+    if (slice.file_group == "model" || with_optimizer) {
+      from.read(slice.file_group, slice.name, slice.begin, slice.data);
+    }
+  });
+  model.state_changed();
+}
+
+checkpoint::Checkpoint open(const Job& job, const std::filesystem::path& folder, World& world) {
+  return checkpoint::Checkpoint::open(
+      folder,
+      world.communicator,
+      job.config.checkpoint.verify ? checkpoint::Verify::kHashes : checkpoint::Verify::kSizes);
+}
+
+}  // namespace
+
+std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, int64_t step) {
+  return checkpoint::checkpoint_folder(output_dir, step);
+}
+
+void check_output_folder(const std::filesystem::path& output_dir, World& world) {
+  checkpoint::check_shared_folder(output_dir, world.communicator);
+}
+
+std::optional<std::filesystem::path> find_checkpoint_to_resume(
+    const config::Config& config, World& world) {
+  const auto& asked = config.training.resume_from_checkpoint;
+  if (!asked || *asked == "false") {
+    return std::nullopt;
+  }
+  if (*asked != "true") {
+    return *asked;
+  }
+  const auto latest = checkpoint::latest_checkpoint(config.training.output_dir, world.communicator);
+  if (!latest) {
+    if (world.is_first()) {
+      log_info("no checkpoint in {} yet: starting from the beginning", config.training.output_dir);
+    }
+    return std::nullopt;
+  }
+  return latest->folder();
+}
+
+void save_training_state(Job& job, World& world) {
+  const config::TrainingSection& training = job.config.training;
+  const std::filesystem::path folder = checkpoint_folder(training.output_dir, job.progress.step);
+  const bool with_optimizer = !training.save_only_model;
+  checkpoint::SmallFiles files;
+  if (world.is_first()) {
+    files = model_files(job);
+    files[std::string(kTrainerState)] = monitor::to_json(job.monitor->state());
+    files["config.yaml"] = job.resolved;
+  }
+  checkpoint::save_checkpoint(
+      folder,
+      owned_pieces(*job.model, with_optimizer),
+      state_json(job, world),
+      files,
+      world.communicator);
+  on_first_rank(world.communicator, [&] {
+    if (training.save_total_limit) {
+      std::vector<std::filesystem::path> keep;
+      if (training.load_best_model_at_end && job.best.metric) {
+        keep.push_back(checkpoint_folder(training.output_dir, job.best.step));
+      }
+      checkpoint::rotate_checkpoints(training.output_dir, *training.save_total_limit, keep);
+    }
+    return "";
+  });
+}
+
+monitor::TrainerState restore_training_state(
+    Job& job, const std::filesystem::path& folder, World& world) {
+  const checkpoint::Checkpoint from = open(job, folder, world);
+  if (!from.has_group("optimizer")) {
+    throw Error(
+        ErrorKind::kCheckpoint,
+        fmt::format(
+            "{} holds a model without its optimizer: it cannot be resumed", folder.string()),
+        fmt::format("start a new run from its weights with model.path={}", folder.string()));
+  }
+  read_slices(*job.model, from, /*with_optimizer=*/true);
+  read_state(job, from.state(), (folder / checkpoint::kStateName).string());
+  if (job.config.training.ignore_data_skip) {
+    job.progress.sampler.epoch = job.progress.sampler.position = 0;
+  }
+  if (world.is_first()) {
+    log_info("resuming {} after step {}", folder.string(), job.progress.step);
+  }
+  monitor::TrainerState state;
+  if (from.has_file(std::string(kTrainerState))) {
+    state = monitor::parse_trainer_state(
+        from.file(std::string(kTrainerState)), (folder / kTrainerState).string());
+  }
+  state.global_step = job.progress.step;
+  return state;
+}
+
+void restore_best_weights(Job& job, World& world) {
+  if (!job.best.metric) {
+    return;
+  }
+  const auto folder = checkpoint_folder(job.config.training.output_dir, job.best.step);
+  if (!std::filesystem::exists(folder)) {
+    throw Error(
+        ErrorKind::kCheckpoint,
+        fmt::format("the best model was that of step {}, which was not saved", job.best.step),
+        "let eval_steps be a multiple of save_steps, or set training.save_strategy=best");
+  }
+  read_slices(*job.model, open(job, folder, world), /*with_optimizer=*/false);
+}
+
+void export_final_model(Job& job, World& world) {
+  checkpoint::save_model(
+      job.config.training.output_dir,
+      owned_pieces(*job.model, /*with_optimizer=*/false),
+      world.is_first() ? model_files(job) : checkpoint::SmallFiles{},
+      world.communicator);
+}
+
+std::shared_ptr<const text::Tokenizer> load_tokenizer(
+    const std::string& path, const model::ModelSource& source) {
+  const std::filesystem::path folder = path.empty() ? source.folder : std::filesystem::path(path);
+  if (folder.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} has no tokenizer of its own", source.name),
+        "give tokenizer.path=FOLDER; `lockstep tokenizer train` makes one");
+  }
+  return text::Tokenizer::load(folder);
+}
+
+}  // namespace lockstep::train

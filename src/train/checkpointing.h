@@ -1,0 +1,50 @@
+// A run's checkpoints: what goes into them, and how a run comes back from one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "monitor/trainer_state.h"
+#include "train/job.h"
+
+namespace lockstep::train {
+
+/// output_dir/checkpoint-<step>.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, int64_t step);
+
+/// Error (environment) where the ranks do not see one output folder, before anything is computed.
+/// Every rank must call.
+void check_output_folder(const std::filesystem::path& output_dir, World& world);
+
+/// The folder that training.resume_from_checkpoint names: itself, or with "true" the latest good
+/// checkpoint of output_dir; nothing where there is none yet. Every rank must call.
+std::optional<std::filesystem::path> find_checkpoint_to_resume(
+    const config::Config& config, World& world);
+
+/// Writes output_dir/checkpoint-<step> and removes old ones beyond save_total_limit. Every rank
+/// must call; each writes what it holds.
+void save_training_state(Job& job, World& world);
+
+/// Reads weights, optimizer, schedule, sampler and counts back into the job. Every rank must call.
+/// Returns the state of the monitor.
+monitor::TrainerState restore_training_state(
+    Job& job, const std::filesystem::path& folder, World& world);
+
+/// The weights of the best checkpoint (load_best_model_at_end). Every rank must call.
+void restore_best_weights(Job& job, World& world);
+
+/// Makes output_dir itself a model folder, of the last checkpoint's files (linked, not copied).
+/// Every rank must call.
+void export_final_model(Job& job, World& world);
+
+/// The tokenizer of `path`, or of the model's folder. Error (config) where neither has one.
+std::shared_ptr<const text::Tokenizer> load_tokenizer(
+    const std::string& path, const model::ModelSource& source);
+
+/// training.lr_scheduler_kwargs as the schedule reads them: a JSON object of what was given.
+std::string scheduler_arguments(const config::TrainingSection& training);
+
+}  // namespace lockstep::train

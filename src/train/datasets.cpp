@@ -1,0 +1,81 @@
+#include "train/datasets.h"
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "config/cache_folder.h"
+#include "data/prepare.h"
+#include "data/token_dataset.h"
+#include "train/world.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string to_text(const data::PreparedData& prepared) {
+  return fmt::format(
+      "{}\n{}\n{}", prepared.train.string(), prepared.validation.string(), prepared.test.string());
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  size_t begin = 0;
+  for (size_t end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find('\n', begin);
+    lines.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
+  }
+  return lines;
+}
+
+}  // namespace
+
+data::DataOptions data_options(const config::DataSection& section) {
+  data::DataOptions options;
+  options.train = section.train;
+  options.validation = section.validation;
+  options.test = section.test;
+  options.format = data::parse_format(section.format);
+  options.text_field = section.text_field;
+  options.prompt = data::parse_prompt(section.prompt);
+  options.instruction_field = section.instruction_field;
+  options.input_field = section.input_field;
+  options.output_field = section.output_field;
+  options.text_documents = data::parse_text_documents(section.text_documents);
+  options.invalid_utf8 = data::parse_invalid_utf8(section.invalid_utf8);
+  options.validation_fraction = section.validation_fraction;
+  options.test_fraction = section.test_fraction;
+  options.split_seed = static_cast<uint64_t>(section.split_seed);
+  options.cache_dir = config::cache_folder(section.cache_dir);
+  return options;
+}
+
+data::Encoder encoder_of(
+    const std::shared_ptr<const text::Tokenizer>& tokenizer, const config::DataSection& section) {
+  return data::make_encoder(tokenizer, section.append_eos);
+}
+
+Datasets open_datasets(
+    const config::DataSection& section,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t sequence_length,
+    comm::Communicator& communicator) {
+  const data::DataOptions options = data_options(section);
+  const auto paths = lines_of(on_first_rank(communicator, [&] {
+    return to_text(data::prepare_data(options, encoder_of(tokenizer, section)));
+  }));
+  const auto open = [&](const std::string& path) -> std::shared_ptr<const data::SequenceView> {
+    if (path.empty()) {
+      return nullptr;
+    }
+    return std::make_shared<const data::SequenceView>(
+        data::TokenDataset::open(path),
+        sequence_length,
+        section.packing ? data::Packing::kPacked : data::Packing::kPerDocument,
+        data::parse_long_documents(section.long_documents));
+  };
+  return {open(paths.at(0)), open(paths.at(1)), open(paths.at(2))};
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,33 @@
+// The token files of a run: made by rank 0, opened by all.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "config/config.h"
+#include "data/encoder.h"
+#include "data/options.h"
+#include "data/sequences.h"
+#include "text/tokenizer.h"
+
+namespace lockstep::train {
+
+struct Datasets {
+  std::shared_ptr<const data::SequenceView> train, validation, test;  // null where not named
+};
+
+/// The section `data` as the data module's options.
+data::DataOptions data_options(const config::DataSection& section);
+
+/// A tokenizer as the data module sees it.
+data::Encoder encoder_of(
+    const std::shared_ptr<const text::Tokenizer>& tokenizer, const config::DataSection& section);
+
+/// Tokenizes once (rank 0, the others wait), then opens the token files. Every rank must call.
+Datasets open_datasets(
+    const config::DataSection& section,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t sequence_length,
+    comm::Communicator& communicator);
+
+}  // namespace lockstep::train

@@ -1,0 +1,66 @@
+#include "train/dry_run.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "data/inputs.h"
+#include "model/parameters.h"
+#include "monitor/progress.h"
+#include "train/checkpointing.h"
+#include "train/model_loading.h"
+
+namespace lockstep::train {
+
+std::string dry_run(const config::Config& config, int64_t ranks) {
+  const config::TrainingSection& training = config.training;
+  const model::ModelSource source = find_source(config.model.path, config.model.preset);
+  const auto tokenizer = load_tokenizer(config.tokenizer.path, source);
+  if (tokenizer->vocabulary_size() > source.config.vocab_size && !config.model.resize_embeddings) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "the tokenizer has {} entries and the embedding of {} only {}",
+            tokenizer->vocabulary_size(),
+            source.name,
+            source.config.vocab_size),
+        "set model.resize_embeddings=true, or give the tokenizer that belongs to the model");
+  }
+  const data::DataOptions options = data_options(config.data);
+  const auto files_of = [&](const std::vector<std::string>& words, std::string_view key) {
+    return words.empty() ? size_t{0} : data::find_inputs(words, options.format, key).size();
+  };
+  const int64_t parameters = model::parameter_count(source.config);
+  // Weights, gradients and AdamW's two moments; bfloat16 keeps float32 masters beside them.
+  const int64_t bytes = parameters * 16;
+  const int64_t batch =
+      training.per_device_train_batch_size * training.gradient_accumulation_steps * ranks;
+  std::string text;
+  text += fmt::format(
+      "model       {} ({}, {} layers, width {}, vocabulary {}), {} parameters, {} weights\n",
+      source.name,
+      model::family_name(source.config.family),
+      source.config.layers,
+      source.config.hidden_size,
+      source.config.vocab_size,
+      monitor::format_count(static_cast<double>(parameters)),
+      source.has_weights ? "its own" : "random");
+  text += fmt::format("tokenizer   {} entries\n", tokenizer->vocabulary_size());
+  text += fmt::format(
+      "data        {} training files, {} validation files\n",
+      files_of(options.train, "data.train"),
+      files_of(options.validation, "data.validation"));
+  text += fmt::format(
+      "step        {} ranks x {} sequences x {} accumulations = {} sequences\n",
+      ranks,
+      training.per_device_train_batch_size,
+      training.gradient_accumulation_steps,
+      batch);
+  text += fmt::format(
+      "memory      {} a rank for weights, gradients and optimizer, and activations beside them\n",
+      monitor::format_bytes(bytes));
+  text += fmt::format("output      {}\n", training.output_dir);
+  return text;
+}
+
+}  // namespace lockstep::train

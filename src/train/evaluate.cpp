@@ -1,0 +1,53 @@
+#include "train/evaluate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include "data/loader.h"
+#include "train/inputs.h"
+
+namespace lockstep::train {
+
+double Evaluation::perplexity() const {
+  return std::exp(loss());
+}
+
+Evaluation evaluate(
+    const nn::LanguageModel& model,
+    const data::SequenceView& sequences,
+    int64_t batch_size,
+    comm::Communicator& communicator,
+    c10::Device device,
+    const std::function<void(int64_t done, int64_t all)>& progress) {
+  const at::NoGradGuard no_grad;
+  const auto start = std::chrono::steady_clock::now();
+  Evaluation result;
+  result.samples = sequences.size();
+  result.batches = (sequences.size() + batch_size - 1) / batch_size;
+  at::Tensor totals = at::zeros({3}, at::kDouble);  // loss, targets, correct
+  for (int64_t batch = communicator.rank(); batch < result.batches; batch += communicator.size()) {
+    std::vector<data::Draw> draws;
+    const int64_t end = std::min(sequences.size(), (batch + 1) * batch_size);
+    for (int64_t sequence = batch * batch_size; sequence < end; ++sequence) {
+      draws.push_back({sequence, sequence});
+    }
+    totals.add_(model.statistics(to_inputs(data::make_micro_batch(sequences, draws), device)));
+    if (progress) {
+      progress(batch + 1, result.batches);
+    }
+  }
+  communicator.all_reduce(totals).wait();
+  const auto* sums = totals.data_ptr<double>();
+  result.loss_sum = sums[0];
+  result.targets = static_cast<int64_t>(sums[1]);
+  result.correct = static_cast<int64_t>(sums[2]);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace lockstep::train

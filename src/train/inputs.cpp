@@ -1,0 +1,34 @@
+#include "train/inputs.h"
+
+#include <ATen/ops/tensor.h>
+
+#include "data/sequences.h"
+
+namespace lockstep::train {
+namespace {
+
+at::Tensor rows_of(const std::vector<int64_t>& values, int64_t rows, c10::Device device) {
+  return at::tensor(values, at::kLong).view({rows, -1}).to(device);
+}
+
+}  // namespace
+
+nn::ForwardInputs to_inputs(const data::MicroBatch& batch, c10::Device device) {
+  nn::ForwardInputs inputs;
+  inputs.ids = rows_of(batch.ids, batch.rows, device);
+  inputs.labels = rows_of(batch.labels, batch.rows, device);
+  inputs.samples = at::tensor(batch.samples, at::kLong);
+  return inputs;
+}
+
+int64_t count_targets(const data::MicroBatch& batch) {
+  int64_t count = 0;
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    for (int64_t t = 1; t < batch.length; ++t) {
+      count += batch.labels[static_cast<size_t>(row * batch.length + t)] != data::kIgnored ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,284 @@
+#include "train/job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <ATen/Context.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "model/operations.h"
+#include "model/parameters.h"
+#include "train/checkpointing.h"
+#include "train/model_loading.h"
+#include "train/peak.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kDefaultSequenceLength = 1024;
+constexpr int64_t kDefaultPrefetch = 2;
+
+/// Problems of a configuration that show only where files and ranks are known.
+void check(const config::Config& config, const Datasets& datasets) {
+  const config::TrainingSection& training = config.training;
+  if (datasets.train == nullptr || datasets.train->size() == 0) {
+    throw Error(
+        ErrorKind::kData,
+        datasets.train == nullptr ? "data.train names no files" : "the training data is empty",
+        "give data.train=FILE with some text");
+  }
+  const bool evaluates = training.eval_strategy != "no" || training.do_eval ||
+                         training.eval_on_start || training.load_best_model_at_end;
+  if (evaluates && datasets.validation == nullptr) {
+    throw Error(
+        ErrorKind::kConfig,
+        "an evaluation is asked for, and there is nothing to evaluate on",
+        "give data.validation=FILE or data.validation_fraction=0.05, or set "
+        "training.eval_strategy=no");
+  }
+}
+
+int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model) {
+  const int64_t asked = config.data.sequence_length;
+  const int64_t length = asked > 0 ? asked : std::min(model.max_positions, kDefaultSequenceLength);
+  model::check_positions(model, length);
+  return length;
+}
+
+std::unique_ptr<parallel::ParallelModel> make_parallel_model(
+    const config::Config& config, std::unique_ptr<nn::LanguageModel> model, World& world) {
+  const config::TrainingSection& training = config.training;
+  parallel::Plan plan;
+  plan.optimizer = {
+      training.optim,
+      training.adam_beta1,
+      training.adam_beta2,
+      training.adam_epsilon,
+      training.weight_decay};
+  plan.max_gradient_norm = training.max_grad_norm;
+  plan.bucket_megabytes = training.ddp_bucket_cap_mb;
+  plan.find_unused_parameters = training.ddp_find_unused_parameters;
+  plan.accumulation_steps = training.gradient_accumulation_steps;
+  return std::make_unique<parallel::ParallelModel>(std::move(model), plan, world.communicator);
+}
+
+data::SamplerOptions sampler_options(const Job& job, const World& world) {
+  const config::TrainingSection& training = job.config.training;
+  data::SamplerOptions options;
+  options.sequences = job.datasets.train->size();
+  options.micro_batch = training.per_device_train_batch_size;
+  options.global_batch =
+      training.per_device_train_batch_size * training.gradient_accumulation_steps * world.size();
+  options.rank = world.rank();
+  options.ranks = world.size();
+  options.order = training.train_sampling_strategy == "sequential" ? data::SampleOrder::kSequential
+                                                                   : data::SampleOrder::kRandom;
+  options.drop_last = training.dataloader_drop_last;
+  return options;
+}
+
+monitor::MonitorOptions monitor_options(const Job& job, double peak_flops) {
+  const config::TrainingSection& training = job.config.training;
+  monitor::MonitorOptions options;
+  options.output_dir = training.output_dir;
+  options.logging_strategy = training.logging_strategy == "no" ? monitor::LoggingStrategy::kNo
+                             : training.logging_strategy == "epoch"
+                                 ? monitor::LoggingStrategy::kEpoch
+                                 : monitor::LoggingStrategy::kSteps;
+  options.logging_steps = job.length.logging_steps;
+  options.logging_first_step = training.logging_first_step;
+  options.total_steps = job.length.total_steps;
+  options.peak_flops = peak_flops;
+  options.report_to = training.report_to;
+  options.run_name = training.run_name.value_or("");
+  const std::string& style = job.config.monitor.progress;
+  using Style = monitor::Progress::Style;
+  options.progress = style == "none"                                     ? Style::kSilent
+                     : style == "line"                                   ? Style::kTerminal
+                     : style == "plain" || training.disable_tqdm == true ? Style::kPlain
+                                                                         : Style::kAuto;
+  return options;
+}
+
+void start_monitor(Job& job, World& world, std::optional<monitor::TrainerState> resumed) {
+  const auto type = job.config.training.bf16 ? at::kBFloat16 : at::kFloat;
+  const auto& stated = job.config.monitor.peak_tflops;
+  const double peak =
+      stated ? *stated * 1e12 * world.size() : measure_peak(world.communicator, world.device, type);
+  on_first_rank(world.communicator, [&] {
+    const config::TrainingSection& training = job.config.training;
+    create_folders(training.output_dir);
+    write_file_atomically(std::filesystem::path(training.output_dir) / "config.yaml", job.resolved);
+    job.monitor =
+        std::make_unique<monitor::Monitor>(monitor_options(job, peak), std::move(resumed));
+    monitor::TrainerState& state = job.monitor->state();
+    state.max_steps = job.length.total_steps;
+    state.num_train_epochs = std::ceil(job.length.epochs);
+    state.logging_steps = static_cast<double>(job.length.logging_steps);
+    state.eval_steps = static_cast<double>(job.length.eval_steps);
+    state.save_steps = static_cast<double>(job.length.save_steps);
+    state.train_batch_size = training.per_device_train_batch_size;
+    return "";
+  });
+}
+
+void describe(const Job& job, const World& world) {
+  if (!world.is_first()) {
+    return;
+  }
+  const config::TrainingSection& training = job.config.training;
+  log_info(
+      "{}: {} parameters, {}; {} rank{} on {}",
+      job.source.name,
+      monitor::format_count(static_cast<double>(job.model->parameters())),
+      training.bf16 ? "bfloat16 with float32 masters" : "float32",
+      world.size(),
+      world.size() == 1 ? "" : "s",
+      world.device.str());
+  log_info(
+      "{} sequences of {} tokens; {} x {} x {} = {} a step; {} steps are {:.4g} epochs",
+      job.datasets.train->size(),
+      job.datasets.train->length(),
+      world.size(),
+      training.per_device_train_batch_size,
+      training.gradient_accumulation_steps,
+      world.size() * training.per_device_train_batch_size * training.gradient_accumulation_steps,
+      job.length.total_steps,
+      job.length.epochs);
+}
+
+bool greater_is_better(const config::TrainingSection& training) {
+  return training.greater_is_better.value_or(
+      !training.metric_for_best_model.value_or("loss").ends_with("loss"));
+}
+
+}  // namespace
+
+std::unique_ptr<Job> make_job(
+    const config::Config& config, const std::string& resolved, World& world) {
+  auto job = std::make_unique<Job>();
+  const config::TrainingSection& training = config.training;
+  job->config = config;
+  job->resolved = resolved;
+  if (training.full_determinism) {
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  }
+  if (training.tf32) {
+    at::globalContext().setAllowTF32CuBLAS(*training.tf32);
+  }
+  job->source = find_source(config.model.path, config.model.preset);
+  job->tokenizer = load_tokenizer(config.tokenizer.path, job->source);
+  check_output_folder(training.output_dir, world);
+
+  ModelRequest request;
+  request.dtype = training.bf16 ? at::kBFloat16 : at::kFloat;
+  request.device = world.device;
+  request.seed = static_cast<uint64_t>(training.seed);
+  request.tokenizer_size = job->tokenizer->vocabulary_size();
+  request.resize_embeddings = config.model.resize_embeddings;
+  const int64_t length = sequence_length_of(config, job->source.config);
+  job->datasets = open_datasets(config.data, job->tokenizer, length, world.communicator);
+  check(config, job->datasets);
+
+  const auto resume_from = find_checkpoint_to_resume(config, world);
+  auto model = load_model(job->source, request);
+  const model::ModelConfig shape = model->config();
+  job->flops_per_token = model::operations_per_token(shape, length).training();
+  job->model = make_parallel_model(config, std::move(model), world);
+  job->progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
+
+  data::SamplerOptions options = sampler_options(*job, world);
+  job->length =
+      run_length(training, data::Sampler(options, job->progress.sampler).steps_per_epoch());
+  optim::ScheduleOptions schedule;
+  schedule.lr_scheduler_type = training.lr_scheduler_type;
+  schedule.lr_scheduler_kwargs = scheduler_arguments(training);
+  schedule.learning_rate = training.learning_rate;
+  schedule.total_steps = job->length.total_steps;
+  schedule.warmup_steps = training.warmup_steps;
+  job->schedule = optim::make_schedule(schedule);
+
+  std::optional<monitor::TrainerState> history;
+  if (resume_from) {
+    history = restore_training_state(*job, *resume_from, world);
+  }
+  job->loader = std::make_unique<data::Loader>(
+      job->datasets.train,
+      data::Sampler(options, job->progress.sampler),
+      training.dataloader_prefetch_factor.value_or(kDefaultPrefetch));
+  describe(*job, world);
+  start_monitor(*job, world, std::move(history));
+  return job;
+}
+
+Evaluation Job::evaluate(
+    const data::SequenceView& sequences, const std::string& prefix, World& world) {
+  const Evaluation result = train::evaluate(
+      model->model(),
+      sequences,
+      config.training.per_device_eval_batch_size,
+      world.communicator,
+      world.device,
+      [&](int64_t done, int64_t all) {
+        if (monitor != nullptr) {
+          monitor->activity(fmt::format("evaluating {}/{}", done, all));
+        }
+      });
+  if (monitor != nullptr) {
+    monitor::EvaluationReport report;
+    report.step = progress.step;
+    report.epoch = progress.epoch;
+    report.loss = result.loss();
+    report.token_accuracy = result.accuracy();
+    report.samples = result.samples;
+    report.batches = result.batches;
+    report.runtime_s = result.seconds;
+    report.prefix = prefix;
+    monitor->evaluation(report);
+  }
+  if (prefix != "eval") {
+    return result;
+  }
+  schedule->observe(result.loss());
+  const std::string name = config.training.metric_for_best_model.value_or("loss");
+  const double metric = name.ends_with("accuracy")     ? result.accuracy()
+                        : name.ends_with("perplexity") ? result.perplexity()
+                                                       : result.loss();
+  const bool better = greater_is_better(config.training) ? metric > best.metric.value_or(-INFINITY)
+                                                         : metric < best.metric.value_or(INFINITY);
+  if (better) {
+    best = {metric, progress.step};
+    if (monitor != nullptr) {
+      monitor->state().best_metric = metric;
+      monitor->state().best_global_step = progress.step;
+      monitor->state().best_model_checkpoint =
+          checkpoint_folder(config.training.output_dir, progress.step).string();
+    }
+  }
+  return result;
+}
+
+void finish_job(Job& job, World& world) {
+  const config::TrainingSection& training = job.config.training;
+  if (training.load_best_model_at_end) {
+    restore_best_weights(job, world);
+  }
+  if (training.do_eval) {
+    job.evaluate(*job.datasets.validation, "eval", world);
+  }
+  if (training.do_predict && job.datasets.test != nullptr) {
+    job.evaluate(*job.datasets.test, "test", world);
+  }
+  export_final_model(job, world);
+  on_first_rank(world.communicator, [&] {
+    job.monitor->finish();
+    return "";
+  });
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,64 @@
+// Everything that a training run holds.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "data/loader.h"
+#include "model/source.h"
+#include "monitor/monitor.h"
+#include "optim/schedule.h"
+#include "parallel/parallel_model.h"
+#include "text/tokenizer.h"
+#include "train/datasets.h"
+#include "train/evaluate.h"
+#include "train/run_length.h"
+#include "train/world.h"
+
+namespace lockstep::train {
+
+/// How far a run is: what a checkpoint brings back.
+struct Progress {
+  int64_t step = 0;    // optimizer steps done
+  int64_t tokens = 0;  // read so far, all ranks
+  double epoch = 0;
+  data::SamplerState sampler;
+};
+
+/// The best evaluation so far, by training.metric_for_best_model.
+struct Best {
+  std::optional<double> metric;
+  int64_t step = 0;
+};
+
+struct Job {
+  config::Config config;
+  std::string resolved;  // the configuration as a file
+  model::ModelSource source;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  Datasets datasets;
+  RunLength length;
+  std::unique_ptr<parallel::ParallelModel> model;
+  std::unique_ptr<optim::Schedule> schedule;
+  std::unique_ptr<data::Loader> loader;
+  std::unique_ptr<monitor::Monitor> monitor;  // rank 0's; null on the others
+  double flops_per_token = 0;
+  Progress progress;
+  Best best;
+
+  /// Evaluates, logs, and keeps the best. Every rank must call.
+  Evaluation evaluate(const data::SequenceView& sequences, const std::string& prefix, World& world);
+};
+
+/// Builds it whole, from the files or from a checkpoint where one is to be resumed. Every rank must
+/// call.
+std::unique_ptr<Job> make_job(
+    const config::Config& config, const std::string& resolved, World& world);
+
+/// After the last step: closing evaluations, the results' files, the model in output_dir.
+void finish_job(Job& job, World& world);
+
+}  // namespace lockstep::train

@@ -1,0 +1,37 @@
+// From what the user named to a model with weights.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "model/source.h"
+#include "nn/language_model.h"
+
+namespace lockstep::train {
+
+/// What `model.path` or `model.preset` names. A folder of checkpoints (an output_dir) stands for
+/// the latest good one. Error (config) where neither or both are given.
+model::ModelSource find_source(const std::string& path, const std::string& preset);
+
+struct ModelRequest {
+  at::ScalarType dtype = at::kFloat;
+  c10::Device device = c10::Device(c10::kCPU);
+  uint64_t seed = 42;                     // of random weights
+  std::optional<int64_t> tokenizer_size;  // ids of the tokenizer that will be used
+  bool resize_embeddings = false;         // grow the embedding where the tokenizer has more
+};
+
+/// Builds the model and fills it: from the folder's files, each tensor read from the mapping
+/// straight into its place, or at random, equally on every rank. Error (config) where the tokenizer
+/// is larger than the embedding.
+std::unique_ptr<nn::LanguageModel> load_model(
+    const model::ModelSource& source, const ModelRequest& request);
+
+/// The type of the weights in the folder's files ("BF16" -> bfloat16), float32 where there are none
+/// or others.
+at::ScalarType stored_type(const model::ModelSource& source);
+
+}  // namespace lockstep::train

@@ -1,0 +1,39 @@
+#include "train/run_length.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace lockstep::train {
+namespace {
+
+int64_t whole_steps(double steps, int64_t total) {
+  const double count = steps < 1 ? std::ceil(static_cast<double>(total) * steps) : steps;
+  return std::max<int64_t>(1, static_cast<int64_t>(count));
+}
+
+}  // namespace
+
+RunLength run_length(const config::TrainingSection& training, int64_t steps_per_epoch) {
+  RunLength length;
+  const auto per_epoch = static_cast<double>(steps_per_epoch);
+  length.steps_per_epoch = steps_per_epoch;
+  length.total_steps = training.max_steps > 0
+                           ? training.max_steps
+                           : static_cast<int64_t>(std::ceil(training.num_train_epochs * per_epoch));
+  length.epochs = static_cast<double>(length.total_steps) / per_epoch;
+  length.logging_steps = whole_steps(training.logging_steps, length.total_steps);
+  length.eval_steps =
+      whole_steps(training.eval_steps.value_or(training.logging_steps), length.total_steps);
+  length.save_steps = whole_steps(training.save_steps, length.total_steps);
+  return length;
+}
+
+bool is_due(std::string_view strategy, int64_t interval, int64_t step, bool epoch_ends) {
+  if (strategy == "steps") {
+    return step % interval == 0;
+  }
+  return strategy == "epoch" && epoch_ends;
+}
+
+}  // namespace lockstep::train

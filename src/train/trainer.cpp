@@ -1,0 +1,211 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "data/loader.h"
+#include "model/operations.h"
+#include "monitor/memory.h"
+#include "monitor/monitor.h"
+#include "optim/schedule.h"
+#include "parallel/parallel_model.h"
+#include "train/checkpointing.h"
+#include "train/evaluate.h"
+#include "train/inputs.h"
+#include "train/job.h"
+#include "train/run_length.h"
+#include "train/stop_signal.h"
+
+namespace lockstep::train {
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// What the ranks tell each other once a step.
+struct StepCounts {
+  int64_t targets = 0;      // tokens that the loss counts
+  int64_t tokens = 0;       // tokens that were read
+  int64_t stop = 0;         // ranks that were asked to stop
+  int64_t peak_memory = 0;  // bytes, of the rank that uses most
+};
+
+class Trainer {
+ public:
+  Trainer(Job& job, World& world, const std::function<void(int64_t)>& on_step)
+      : job_(job),
+        world_(world),
+        config_(job.config.training),
+        on_step_(on_step) {}
+
+  int run() {
+    if (job_.progress.step >= job_.length.total_steps) {
+      log_info("all {} steps are done already", job_.length.total_steps);
+    } else if (config_.eval_on_start) {
+      evaluate_now();
+    }
+    int exit = 0;
+    while (exit == 0 && job_.progress.step < job_.length.total_steps) {
+      exit = one_step();
+    }
+    return exit;
+  }
+
+ private:
+  int one_step();
+  StepCounts agree(const data::StepBatch& batch);
+  void report(const StepCounts& counts, const data::StepBatch& batch, double began);
+  void evaluate_now();
+  bool evaluation_is_due(bool epoch_ends) const;
+  void save();
+
+  Job& job_;
+  World& world_;
+  const config::TrainingSection& config_;
+  const std::function<void(int64_t)>& on_step_;
+  StopSignal stop_;
+  double learning_rate_ = 0;
+  parallel::StepResult result_;
+  double data_waited_ = 0, communication_waited_ = 0;  // before this step
+};
+
+StepCounts Trainer::agree(const data::StepBatch& batch) {
+  StepCounts mine;
+  for (const data::MicroBatch& micro_batch : batch.micro_batches) {
+    const int64_t targets = count_targets(micro_batch);
+    mine.targets += targets;
+    mine.tokens += targets == 0 ? 0 : micro_batch.rows * micro_batch.length;
+  }
+  mine.stop = stop_.requested() ? 1 : 0;
+  mine.peak_memory = monitor::process_memory().peak_resident_bytes;
+  at::Tensor all = at::empty({world_.size(), 4}, at::kLong);
+  world_.communicator
+      .all_gather(
+          all, at::tensor({mine.targets, mine.tokens, mine.stop, mine.peak_memory}, at::kLong))
+      .wait();
+  StepCounts counts;
+  const auto rows = all.accessor<int64_t, 2>();
+  for (int64_t rank = 0; rank < world_.size(); ++rank) {
+    counts.targets += rows[rank][0];
+    counts.tokens += rows[rank][1];
+    counts.stop += rows[rank][2];
+    counts.peak_memory = std::max(counts.peak_memory, rows[rank][3]);
+  }
+  return counts;
+}
+
+int Trainer::one_step() {
+  const double began = seconds_now();
+  data_waited_ = job_.loader->waited_seconds();
+  communication_waited_ = world_.communicator.seconds_waited();
+  if (on_step_) {
+    on_step_(job_.progress.step + 1);
+  }
+  const data::StepBatch batch = job_.loader->next();
+  const StepCounts counts = agree(batch);
+  std::vector<nn::ForwardInputs> inputs;
+  for (const data::MicroBatch& micro_batch : batch.micro_batches) {
+    inputs.push_back(to_inputs(micro_batch, world_.device));
+    inputs.back().seed = static_cast<uint64_t>(config_.seed);
+    inputs.back().step = job_.progress.step;
+    inputs.back().training = true;
+  }
+  learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
+  in_context(fmt::format("training step {}", job_.progress.step + 1), [&] {
+    result_ = job_.model->forward_backward(inputs, counts.targets);
+    job_.model->optimizer_step(learning_rate_);
+  });
+
+  Progress& progress = job_.progress;
+  ++progress.step;
+  progress.tokens += counts.tokens;
+  progress.sampler = batch.after;
+  progress.epoch = batch.epoch;
+  const bool epoch_ends = batch.after.position == 0;
+  const bool last = progress.step == job_.length.total_steps;
+  report(counts, batch, began);
+  if (evaluation_is_due(epoch_ends)) {
+    evaluate_now();
+  }
+  const bool stopping = counts.stop > 0;
+  const bool wanted =
+      is_due(config_.save_strategy, job_.length.save_steps, progress.step, epoch_ends) ||
+      (last && config_.save_strategy != "no") ||
+      (config_.save_strategy == "best" && job_.best.step == progress.step);
+  if (wanted || stopping) {
+    save();
+  }
+  return stopping && !last ? kExitPreempted : 0;
+}
+
+void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, double began) {
+  if (job_.monitor == nullptr) {
+    return;
+  }
+  monitor::StepReport report;
+  report.step = job_.progress.step;
+  report.epoch = job_.progress.epoch;
+  report.loss = result_.loss_sum / static_cast<double>(std::max<int64_t>(counts.targets, 1));
+  report.learning_rate = learning_rate_;
+  report.grad_norm = result_.gradient_norm;
+  report.tokens = counts.tokens;
+  report.samples = batch.samples;
+  report.flops = static_cast<double>(counts.tokens) * job_.flops_per_token;
+  report.step_s = seconds_now() - began;
+  report.data_wait_s = job_.loader->waited_seconds() - data_waited_;
+  report.communication_wait_s = world_.communicator.seconds_waited() - communication_waited_;
+  report.peak_memory_bytes = counts.peak_memory;
+  report.epoch_ends = batch.after.position == 0;
+  job_.monitor->step(report);
+}
+
+bool Trainer::evaluation_is_due(bool epoch_ends) const {
+  const auto at = config_.eval_strategy == "epoch" ? job_.progress.epoch
+                                                   : static_cast<double>(job_.progress.step);
+  return job_.datasets.validation != nullptr && at >= config_.eval_delay &&
+         is_due(config_.eval_strategy, job_.length.eval_steps, job_.progress.step, epoch_ends);
+}
+
+void Trainer::evaluate_now() {
+  job_.evaluate(*job_.datasets.validation, "eval", world_);
+}
+
+void Trainer::save() {
+  if (job_.monitor != nullptr) {
+    job_.monitor->activity(fmt::format("saving checkpoint-{}", job_.progress.step));
+  }
+  save_training_state(job_, world_);
+}
+
+}  // namespace
+
+int run_training(
+    const config::Config& config,
+    const std::string& resolved,
+    World& world,
+    const std::function<void(int64_t step)>& on_step) {
+  const auto job = make_job(config, resolved, world);
+  const int exit = Trainer(*job, world, on_step).run();
+  if (exit == kExitPreempted) {
+    if (world.is_first()) {
+      log_warning(
+          "stopped by a signal after step {}; go on with training.resume_from_checkpoint=true",
+          job->progress.step);
+    }
+    return exit;
+  }
+  finish_job(*job, world);
+  return exit;
+}
+
+}  // namespace lockstep::train

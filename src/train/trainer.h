@@ -1,0 +1,23 @@
+// The main job: from a configuration to a trained model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "config/config.h"
+#include "train/world.h"
+
+namespace lockstep::train {
+
+/// Trains as `config` says, on this rank of `world`. Every rank must call, with equal
+/// configurations. `resolved` is the configuration as a file, for config.yaml. Returns the exit
+/// code: 0, or kExitPreempted after a signal (a checkpoint was written). `on_step` is told each step
+/// as it begins, for reports of failures. Throws Error.
+int run_training(
+    const config::Config& config,
+    const std::string& resolved,
+    World& world,
+    const std::function<void(int64_t step)>& on_step = nullptr);
+
+}  // namespace lockstep::train

@@ -1,0 +1,126 @@
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "base/counter_random.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/nearest.h"
+#include "temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Error, TellsCauseContextsAndRemedy) {
+  const auto read = [] {
+    in_context("resuming", [] {
+      in_context("reading a.safetensors", [] {
+        throw Error(ErrorKind::kCheckpoint, "12 bytes are missing", "use an older checkpoint");
+      });
+    });
+  };
+  try {
+    read();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "12 bytes are missing\n  while reading a.safetensors\n  while resuming\n"
+        "  try: use an older checkpoint");
+    EXPECT_EQ(exit_code(error.kind()), 4);
+  }
+}
+
+TEST(File, WritesAtomicallyAndMaps) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "a.txt";
+  write_file_atomically(path, "one");
+  write_file_atomically(path, "two");
+  EXPECT_EQ(read_file(path), "two");
+  EXPECT_EQ(MappedFile(path).text(), "two");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(File, MapsAnEmptyFileAndNamesAMissingOne) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder.path() / "empty", "");
+  EXPECT_EQ(MappedFile(folder.path() / "empty").size(), 0U);
+  try {
+    MappedFile file(folder.path() / "missing");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("missing"), std::string::npos);
+    EXPECT_NE(error.message().find("No such file"), std::string::npos);
+  }
+  EXPECT_THROW(MappedFile{folder.path()}, Error);
+}
+
+TEST(File, ReadsByOffsetAndTellsWhereItEnds) {
+  const TemporaryFolder folder;
+  File file(folder.path() / "a", File::Mode::kCreate);
+  file.resize(8);
+  const std::array<std::byte, 3> bytes{std::byte{1}, std::byte{2}, std::byte{3}};
+  file.write_at(2, bytes);
+  std::array<std::byte, 3> read{};
+  file.read_at(2, read);
+  EXPECT_EQ(read, bytes);
+  try {
+    file.read_at(6, read);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("ends at byte 8"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Hash, EqualsThePublishedVectors) {
+  EXPECT_EQ(hash_hex(""), "99aa06d3014798d86001c324468d497f");  // XXH3-128 of nothing, seed 0
+  Hasher hasher;
+  hasher.update(std::as_bytes(std::span(std::string_view("ab"))));
+  hasher.update(std::as_bytes(std::span(std::string_view("c"))));
+  EXPECT_EQ(hasher.hex(), hash_hex("abc"));
+}
+
+TEST(Nearest, FindsTypingErrorsAndNothingElse) {
+  const std::vector<std::string> names{"learning_rate", "max_steps", "seed"};
+  EXPECT_EQ(nearest_name("learnign_rate", names), "learning_rate");
+  EXPECT_EQ(nearest_name("sede", names), "seed");
+  EXPECT_EQ(nearest_name("speed_of_light", names), std::nullopt);
+  EXPECT_EQ(nearest_name("max_stps", names), "max_steps");
+  EXPECT_EQ(did_you_mean("nothing_like_it", names), "");
+}
+
+TEST(Json, TellsWhereItBreaks) {
+  EXPECT_EQ(parse_json(R"({"a": [1, {"b": null}]})", "x.json")["a"][0], 1);
+  try {
+    parse_json("{\n \"a\": 1,\n}", "x.json");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("x.json is not JSON at line 3"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(parse_json(R"({"a": 1, "a": 2})", "x.json"), Error);
+  EXPECT_THROW(parse_json(std::string(100, '['), "x.json"), Error);
+  EXPECT_THROW(parse_json("", "x.json"), Error);
+}
+
+TEST(CounterRandom, IsUniformAndDependsOnKeyAndCounter) {
+  double sum = 0;
+  std::set<uint64_t> seen;
+  for (uint64_t i = 0; i < 10000; ++i) {
+    sum += random_uniform(derive_key(7, 3), i);
+    seen.insert(random_bits(derive_key(7, 3), i));
+    seen.insert(random_bits(derive_key(7, 4), i));
+  }
+  EXPECT_NEAR(sum / 10000, 0.5, 0.02);
+  EXPECT_EQ(seen.size(), 20000U);
+}
+
+}  // namespace
+}  // namespace lockstep

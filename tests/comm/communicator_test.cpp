@@ -1,0 +1,144 @@
+#include "comm/communicator.h"
+
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "base/error.h"
+#include "comm/store.h"
+#include "comm/threads.h"
+
+namespace lockstep::comm {
+namespace {
+
+TEST(Communicator, SumsGathersAndScatters) {
+  for (const int size : {1, 2, 3}) {
+    run_ranks(size, [&](Communicator& group) {
+      const auto rank = static_cast<float>(group.rank());
+      Tensor sum = torch::full({5}, rank);
+      group.all_reduce(sum).wait();
+      EXPECT_TRUE(sum.eq(size * (size - 1) / 2.0).all().item<bool>());
+      Tensor largest = torch::full({1}, rank);
+      group.all_reduce(largest, Reduce::kMax).wait();
+      EXPECT_EQ(largest.item<float>(), size - 1);
+
+      Tensor all = torch::empty({3 * size});
+      group.all_gather(all, torch::full({3}, rank)).wait();
+      for (int r = 0; r < size; ++r) {
+        EXPECT_EQ(all[3 * r + 1].item<float>(), r);
+      }
+      Tensor part = torch::empty({2});
+      group.reduce_scatter(part, torch::arange(2 * size).to(torch::kFloat)).wait();
+      EXPECT_EQ(part[0].item<float>(), size * 2 * rank);
+
+      Tensor from_last = torch::full({2}, rank);
+      group.broadcast(from_last, size - 1).wait();
+      EXPECT_EQ(from_last[1].item<float>(), size - 1);
+
+      Tensor turned = torch::empty({size});
+      group.all_to_all(turned, torch::arange(size).to(torch::kFloat) + 10 * rank).wait();
+      for (int r = 0; r < size; ++r) {
+        EXPECT_EQ(turned[r].item<float>(), 10 * r + rank);
+      }
+      group.barrier();
+    });
+  }
+}
+
+TEST(Communicator, SumsBfloat16) {
+  run_ranks(2, [](Communicator& group) {
+    Tensor sum = torch::full({7}, 1.5, torch::kBFloat16);
+    group.all_reduce(sum).wait();
+    EXPECT_TRUE(sum.eq(3.0).all().item<bool>());
+  });
+}
+
+TEST(Communicator, ExchangesInBothDirectionsAtOnce) {
+  run_ranks(3, [](Communicator& group) {
+    const int next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;
+    Tensor out = torch::full({4}, group.rank()), in = torch::full({4}, -1);
+    const std::vector<P2p> transfers{
+        {P2p::Direction::kSend, out, next}, {P2p::Direction::kReceive, in, previous}};
+    group.exchange(transfers).wait();
+    EXPECT_EQ(in[3].item<int64_t>(), previous);
+  });
+}
+
+TEST(Communicator, TellsAnObserverTheBytesOfARing) {
+  run_ranks(4, [](Communicator& group) {
+    std::vector<Call> calls;
+    group.set_observer([&](const Call& call) { calls.push_back(call); });
+    Tensor tensor = torch::zeros({100});
+    group.all_reduce(tensor).wait();
+    ASSERT_EQ(calls.size(), 1U);
+    EXPECT_EQ(calls[0].operation, "all_reduce");
+    EXPECT_EQ(calls[0].bytes, 400);
+    EXPECT_EQ(calls[0].bytes_sent, 600);  // 2 (n-1)/n of 400
+  });
+}
+
+TEST(Communicator, NamesRankOperationAndShapeWhenAPeerIsLost) {
+  try {
+    run_ranks(2, [](Communicator& group) {
+      if (group.rank() == 1) {
+        return;  // its group is destroyed here: rank 0 sees the connection close
+      }
+      Tensor tensor = torch::zeros({3, 2});
+      group.all_reduce(tensor).wait();
+    });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kPeerLost);
+    EXPECT_NE(
+        error.message().find("rank 0 of 2: all_reduce number 0 of group world, shape [3, 2]"),
+        std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Communicator, GathersStringsOfAnyLength) {
+  run_ranks(3, [](Communicator& group) {
+    const auto texts = gather_strings(group, std::string(static_cast<size_t>(group.rank()), 'x'));
+    EXPECT_EQ(texts, (std::vector<std::string>{"", "x", "xx"}));
+    EXPECT_EQ(broadcast_string(group, group.rank() == 0 ? "all" : "none"), "all");
+  });
+}
+
+TEST(Communicator, AgreesOnTheFirstFailure) {
+  run_ranks(3, [](Communicator& group) {
+    agree_on_success(group, "", ErrorKind::kCheckpoint);
+    try {
+      agree_on_success(group, group.rank() == 1 ? "disk full" : "", ErrorKind::kCheckpoint);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.message(), "rank 1: disk full");
+    }
+  });
+}
+
+TEST(Store, IsHostedOnAFreePortAndJoined) {
+  const HostedStore hosted;
+  EXPECT_GT(hosted.port(), 0);
+  Rendezvous rendezvous{.port = hosted.port(), .rank = 0, .size = 1, .hosted_by_agent = true};
+  const Store joined = join_store(rendezvous);
+  joined->set("key", "value");
+  EXPECT_EQ(hosted.store()->get_to_str("key"), "value");
+  EXPECT_THROW(HostedStore{hosted.port()}, Error);
+}
+
+TEST(Store, TellsWhereNoStoreAnswers) {
+  Rendezvous rendezvous{.port = 1, .rank = 1, .size = 2};
+  rendezvous.timeout = std::chrono::milliseconds(300);
+  try {
+    join_store(rendezvous);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("127.0.0.1:1"), std::string::npos) << error.what();
+    EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,163 @@
+#include "config/validate.h"
+
+#include <gmock/gmock.h>
+
+#include "config/effects.h"
+#include "config/harness.h"
+#include "config/schema.h"
+
+namespace lockstep::config {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string error(const std::vector<std::string>& arguments) {
+  return Harness().error(arguments);
+}
+
+TEST(Validate, RangesAreToldWithTheValueAndItsOrigin) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"per_device_train_batch_size=0", "must be at least 1, not 0"},
+      {"gradient_accumulation_steps=-2", "must be at least 1, not -2"},
+      {"learning_rate=-1", "must be at least 0, not -1.0"},
+      {"learning_rate=nan", "must be at least 0, not .nan"},
+      {"learning_rate=inf", "must be at least 0, not .inf"},
+      {"adam_beta1=1", "from 0 to below 1"},
+      {"adam_epsilon=0", "above 0"},
+      {"num_train_epochs=0", "above 0"},
+      {"logging_steps=0", "a whole number of steps, or a share"},
+      {"logging_steps=1.5", "a whole number of steps, or a share"},
+      {"warmup_steps=2.5", "a whole number of steps, or a share"},
+      {"save_total_limit=0", "at least 1"},
+      {"data.validation_fraction=1", "from 0 to below 1"},
+      {"data.sequence_length=1", "0 or from 2"},
+      {"parallel.zero_stage=4", "0, 1, 2 or 3"},
+      {"parallel.tensor=0", "at least 1"},
+      {"monitor.peak_tflops=0", "above 0"},
+      {"report_to=[wandbb]", "Did you mean 'wandb'?"},
+      {"parallel.schedule=1f1", "Did you mean '1f1b'?"},
+      {"parallel.split=3,x", "no split"},
+  };
+  for (const auto& [argument, text] : cases) {
+    const std::string quoted =
+        std::string(argument) == "parallel.split=3,x" ? "parallel.split='3,x'" : argument;
+    EXPECT_THAT(error({quoted}), HasSubstr(text)) << argument;
+    EXPECT_THAT(error({quoted}), HasSubstr("(command line: " + quoted + ")")) << argument;
+  }
+  EXPECT_EQ(error({"num_train_epochs=0", "max_steps=5"}), "");
+}
+
+TEST(Validate, CombinationsAreToldWithTheRemedy) {
+  EXPECT_THAT(error({"bf16=true", "fp16=true"}), HasSubstr("bf16 is given too"));
+  EXPECT_THAT(error({"bf16_full_eval=true"}), HasSubstr("set training.bf16=true"));
+  EXPECT_THAT(error({"model.path=a", "model.preset=b"}), HasSubstr("give one of them"));
+  EXPECT_THAT(error({"eval_strategy=steps"}), HasSubstr("data.validation=FILE"));
+  EXPECT_THAT(error({"do_predict=true"}), HasSubstr("data.test=FILE"));
+  EXPECT_THAT(error({"save_strategy=best"}), HasSubstr("eval_strategy=steps"));
+  EXPECT_THAT(error({"load_best_model_at_end=true"}), HasSubstr("eval_strategy"));
+  const std::vector<std::string> evaluates = {"data.validation=v.txt", "eval_strategy=steps"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), evaluates.begin(), evaluates.end());
+    return error(more);
+  };
+  EXPECT_EQ(with({}), "");
+  EXPECT_EQ(with({"load_best_model_at_end=true", "eval_steps=100", "save_steps=300"}), "");
+  EXPECT_THAT(
+      with({"load_best_model_at_end=true", "eval_steps=200", "save_steps=300"}),
+      HasSubstr("save_steps 300 is no multiple of eval_steps 200"));
+  EXPECT_THAT(
+      with({"load_best_model_at_end=true", "save_strategy=epoch"}),
+      HasSubstr("save_strategy epoch is not eval_strategy steps"));
+}
+
+TEST(Validate, SchedulesAndTheirArguments) {
+  EXPECT_THAT(
+      error({"lr_scheduler_kwargs.power=2"}),
+      HasSubstr("lr_scheduler_type=linear does not take it"));
+  EXPECT_THAT(
+      error({"lr_scheduler_type=polynomial", "lr_scheduler_kwargs.num_cycles=2"}),
+      HasSubstr("it takes lr_end, power"));
+  EXPECT_THAT(error({"lr_scheduler_type=warmup_stable_decay"}), HasSubstr("num_decay_steps"));
+  EXPECT_THAT(
+      error({"lr_scheduler_type=cosine_with_min_lr"}), HasSubstr("one of min_lr and min_lr_rate"));
+  EXPECT_THAT(error({"lr_scheduler_type=reduce_lr_on_plateau"}), HasSubstr("eval_strategy=steps"));
+  EXPECT_THAT(
+      error({"lr_scheduler_kwargs={num_cycle: 2}"}),
+      HasSubstr("Did you mean 'training.lr_scheduler_kwargs.num_cycles'?"));
+  EXPECT_THAT(error({"lr_scheduler_type=cosin"}), HasSubstr("Did you mean 'cosine'?"));
+  EXPECT_EQ(
+      error({"lr_scheduler_type=cosine_with_min_lr", "lr_scheduler_kwargs.min_lr_rate=0.1"}), "");
+  const Harness harness;
+  EXPECT_TRUE(
+      any_holds(harness.run({"max_steps=10", "warmup_steps=20"}).warnings, "never reaches"));
+  EXPECT_TRUE(any_holds(
+      harness.run({"lr_scheduler_type=constant", "warmup_steps=20"}).warnings, "no warm-up"));
+}
+
+TEST(Validate, GradientCheckpointingIsRecomputation) {
+  EXPECT_THAT(
+      error({"gradient_checkpointing=true", "parallel.recompute=none"}),
+      HasSubstr("they are one setting"));
+  EXPECT_THAT(
+      error({"gradient_checkpointing=false", "parallel.recompute=full"}),
+      HasSubstr("they are one setting"));
+  Config config;
+  Origins origins{{"training.gradient_checkpointing", {.source = Origin::Source::kCommandLine}}};
+  Problems problems;
+  config.training.gradient_checkpointing = true;
+  settle(config, origins, problems);
+  EXPECT_EQ(config.parallel.recompute, "full");
+  EXPECT_THAT(
+      describe(origins["parallel.recompute"]), HasSubstr("from training.gradient_checkpointing"));
+  config = {};
+  origins = {{"parallel.recompute", {.source = Origin::Source::kCommandLine}}};
+  config.parallel.recompute = "selective";
+  settle(config, origins, problems);
+  EXPECT_TRUE(config.training.gradient_checkpointing);
+  EXPECT_TRUE(problems.empty());
+}
+
+TEST(Validate, WhatIsNotBuiltIsRefusedAndNamed) {
+  for (const NotBuiltYet& entry : not_built_yet()) {
+    const Key* key = find_key(std::string(entry.key));
+    ASSERT_NE(key, nullptr) << entry.key;
+    EXPECT_FALSE(entry.remedy.empty());
+    std::string value = std::string(entry.values.substr(0, entry.values.find('|')));
+    if (value.empty()) {
+      value = key->type == Key::Type::kBool ? (key->default_value.text == "true" ? "false" : "true")
+              : !key->choices.empty()       ? key->choices.back()
+              : key->type == Key::Type::kInteger ? "2"
+                                                 : "0.5";
+    }
+    EXPECT_THAT(error({key->name + "=" + value}), HasSubstr("is not supported yet")) << key->name;
+    const std::string harmless = key->default_value.is_null() ? "null" : key->default_value.text;
+    EXPECT_EQ(error({key->name + "=" + harmless}), "") << key->name;
+  }
+}
+
+TEST(Validate, IdleKeysAreWarnedOf) {
+  const Harness harness;
+  const auto warnings = [&](const char* argument) { return harness.run({argument}).warnings; };
+  EXPECT_TRUE(any_holds(warnings("parallel.schedule=gpipe"), "there is no pipeline"));
+  EXPECT_TRUE(any_holds(warnings("report_to=wandb"), "metrics.jsonl"));
+  EXPECT_TRUE(any_holds(warnings("parallel.offload_param.path=/x"), "device=nvme"));
+  EXPECT_TRUE(any_holds(warnings("ddp_backend=gloo"), "nccl on GPUs"));
+  EXPECT_TRUE(any_holds(warnings("dataloader_num_workers=4"), "one thread"));
+  EXPECT_THAT(warnings("report_to=none"), IsEmpty());
+  EXPECT_THAT(warnings("report_to=all"), IsEmpty());
+  EXPECT_THAT(warnings("parallel.schedule=1f1b"), IsEmpty());
+}
+
+TEST(Validate, AllProblemsAreToldAtOnceButAScreenAtMost) {
+  std::vector<std::string> arguments;
+  for (int i = 0; i < 30; ++i) {
+    arguments.push_back("training.x" + std::to_string(i) + "=1");
+  }
+  const std::string text = error(arguments);
+  EXPECT_THAT(text, HasSubstr("has 30 problems"));
+  EXPECT_THAT(text, HasSubstr("and 10 more"));
+}
+
+}  // namespace
+}  // namespace lockstep::config

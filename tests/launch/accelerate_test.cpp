@@ -1,0 +1,184 @@
+#include "launch/accelerate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "launch/compat.h"
+#include "temporary_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Key;
+using ::testing::Not;
+using ::testing::Pair;
+
+const Environment kNothing{{"HOME", "/nonexistent"}, {"PYTHON_EXEC", "py"}};
+
+class Accelerate : public ::testing::Test {
+ protected:
+  std::string write(const std::string& text) {
+    const auto path = folder_.path() / "config.yaml";
+    write_file_atomically(path, text);
+    return path.string();
+  }
+  LaunchPlan plan(std::vector<std::string> arguments) {
+    arguments.emplace_back("train.py");
+    return plan_accelerate(arguments, kNothing).plan;
+  }
+  std::string problem(std::vector<std::string> arguments) {
+    try {
+      plan(std::move(arguments));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Accelerate, StartsOneProcessWithoutAConfiguration) {
+  const LaunchPlan simple = plan({});
+  EXPECT_TRUE(simple.plain);
+  EXPECT_EQ(simple.workers, 1);
+  EXPECT_THAT(simple.environment, Contains(Pair("ACCELERATE_MIXED_PRECISION", "no")));
+  ASSERT_FALSE(simple.notes.empty());
+  EXPECT_THAT(simple.notes[0], HasSubstr("num_processes=1, num_machines=1, mixed_precision=no"));
+}
+
+TEST_F(Accelerate, ReadsAWholeFileAndTheCommandLineBeatsIt) {
+  const std::string path = write(R"(compute_environment: LOCAL_MACHINE
+debug: true
+distributed_type: FSDP
+downcast_bf16: 'no'
+enable_cpu_affinity: false
+fsdp_config:
+  fsdp_sharding_strategy: HYBRID_SHARD
+  offload_params: true
+  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer
+machine_rank: 1
+main_process_ip: 10.0.0.1
+main_process_port: 1234
+main_training_function: main
+mixed_precision: bf16
+num_machines: 2
+num_processes: 8
+rdzv_backend: static
+same_network: true
+tpu_env: []
+use_cpu: false
+)");
+  const LaunchPlan both =
+      plan({"--config_file", path, "--mixed_precision", "no", "--machine-rank=0"});
+  EXPECT_EQ(both.workers, 4);
+  EXPECT_EQ(both.max_nodes, 2);
+  EXPECT_EQ(both.meeting.kind, MeetingPoint::Kind::kStatic);
+  EXPECT_EQ(both.meeting.host, "10.0.0.1");
+  EXPECT_EQ(both.meeting.port, 1234);
+  EXPECT_EQ(both.meeting.node_rank, 0);
+  for (const auto& [name, value] : Environment{
+           {"ACCELERATE_USE_FSDP", "true"},
+           {"FSDP_SHARDING_STRATEGY", "HYBRID_SHARD"},
+           {"FSDP_OFFLOAD_PARAMS", "true"},
+           {"FSDP_TRANSFORMER_CLS_TO_WRAP", "LlamaDecoderLayer"},
+           {"FSDP_MIN_NUM_PARAMS", "100000000"},
+           {"FSDP_VERSION", "1"},
+           {"ACCELERATE_DEBUG_MODE", "true"},
+           {"ACCELERATE_MIXED_PRECISION", "no"},
+           {"FSDP_USE_ORIG_PARAMS", "true"}}) {
+    EXPECT_THAT(both.environment, Contains(Pair(name, value)));
+  }
+}
+
+TEST_F(Accelerate, HandsDeepspeedsSettingsOn) {
+  const LaunchPlan zero = plan(
+      {"--use_deepspeed",
+       "--num_processes=2",
+       "--zero_stage=3",
+       "--offload_optimizer_device",
+       "cpu",
+       "--gradient_accumulation_steps=4"});
+  for (const auto& [name, value] : Environment{
+           {"ACCELERATE_USE_DEEPSPEED", "true"},
+           {"ACCELERATE_DEEPSPEED_ZERO_STAGE", "3"},
+           {"ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "cpu"},
+           {"ACCELERATE_DEEPSPEED_ZERO3_INIT", "true"},
+           {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4"},
+           {"ACCELERATE_GRADIENT_CLIPPING", "1.0"}}) {
+    EXPECT_THAT(zero.environment, Contains(Pair(name, value)));
+  }
+  const LaunchPlan file = plan(
+      {"--config_file",
+       write("distributed_type: DEEPSPEED\nnum_processes: 2\n"
+             "deepspeed_config:\n  deepspeed_config_file: ds.json\n")});
+  EXPECT_THAT(file.environment, Contains(Pair("ACCELERATE_DEEPSPEED_CONFIG_FILE", "ds.json")));
+  EXPECT_THAT(
+      file.environment, Contains(Pair("ACCELERATE_CONFIG_DS_FIELDS", "deepspeed_config_file")));
+  EXPECT_THAT(file.environment, Not(Contains(Key("ACCELERATE_DEEPSPEED_ZERO_STAGE"))));
+}
+
+TEST_F(Accelerate, TakesYamlsNoForThePrecision) {
+  EXPECT_THAT(
+      plan({"--config_file", write("distributed_type: 'NO'\nmixed_precision: no\n")}).environment,
+      Contains(Pair("ACCELERATE_MIXED_PRECISION", "no")));
+  EXPECT_THAT(
+      plan({"--config_file", write("distributed_type: 'NO'\nfp16: true\n")}).environment,
+      Contains(Pair("ACCELERATE_MIXED_PRECISION", "fp16")));
+}
+
+TEST_F(Accelerate, TellsWhatIsWrong) {
+  EXPECT_THAT(
+      problem({"--config_file", write("num_proceses: 2\n")}),
+      HasSubstr("Did you mean 'num-processes'?"));
+  EXPECT_THAT(
+      problem({"--config_file", write("distributed_type: TPU\n")}),
+      HasSubstr("distributed_type TPU"));
+  EXPECT_THAT(
+      problem({"--config_file", write("distributed_type: MULTI_GPU\nnum_processes: -1\n")}),
+      HasSubstr("give --num_processes"));
+  EXPECT_THAT(problem({"--num_proc", "2"}), HasSubstr("no option --num_proc"));
+  EXPECT_THAT(
+      problem({"--multi_gpu", "--cpu"}), HasSubstr("--cpu, --multi-gpu exclude each other"));
+  EXPECT_THAT(problem({"--multi_gpu", "--num_processes=1"}), HasSubstr("at least 2"));
+  EXPECT_THAT(problem({"--tpu"}), HasSubstr("not supported here"));
+  EXPECT_THAT(problem({"--num_machines=2", "--num_processes=3"}), HasSubstr("does not divide"));
+  EXPECT_THAT(
+      problem({"--use_fsdp", "--fsdp_sync_module_states=false"}), HasSubstr("must be true where"));
+  EXPECT_THAT(problem({"--use_parallelism_config"}), HasSubstr("wants --use-fsdp"));
+}
+
+TEST(Compat, FollowsFromTheOptions) {
+  EXPECT_EQ(surface_of({"x.py"}), Surface::kTorchrun);
+  EXPECT_EQ(surface_of({"--nproc-per-node", "2", "x.py", "--num_gpus", "3"}), Surface::kTorchrun);
+  EXPECT_EQ(surface_of({"--nproc", "2", "x.py"}), Surface::kTorchrun);
+  EXPECT_EQ(surface_of({"--num_processes", "2", "x.py"}), Surface::kAccelerate);
+  EXPECT_EQ(surface_of({"--num_gpus=2", "x.py"}), Surface::kDeepspeed);
+  EXPECT_EQ(surface_of({"--include", "localhost:0", "x.py"}), Surface::kDeepspeed);
+  EXPECT_EQ(
+      surface_of({"--master_port", "3", "--compat", "deepspeed", "x.py"}), Surface::kDeepspeed);
+  EXPECT_EQ(surface_of({"--compat=torch.distributed.launch", "x.py"}), Surface::kDistributedLaunch);
+  EXPECT_EQ(surface_of({"x.py", "--compat", "deepspeed"}), Surface::kTorchrun);
+  try {
+    surface_of({"--num_gpus=2", "--nproc-per-node=2", "x.py"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("torchrun does not know --num_gpus"));
+    EXPECT_THAT(error.what(), HasSubstr("deepspeed does not know --nproc-per-node"));
+  }
+}
+
+TEST(Compat, PrintsHelpAndCompletionWithoutAProgram) {
+  EXPECT_THAT(read_launch({"--help"}, kNothing).answer, HasSubstr("--nproc-per-node VALUE"));
+  EXPECT_THAT(
+      read_launch({"--compat", "deepspeed", "-h"}, kNothing).answer, HasSubstr("--hostfile VALUE"));
+  EXPECT_THAT(
+      read_launch({"--print-completion=bash"}, kNothing).answer, HasSubstr("complete -o default"));
+  EXPECT_THROW(read_launch({}, kNothing), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::launch

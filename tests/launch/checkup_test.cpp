@@ -1,0 +1,80 @@
+#include "launch/checkup.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "launch/bandwidth.h"
+#include "launch/devices.h"
+#include "launch/helpers.h"
+#include "launch/read_identity.h"
+#include "temporary_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::HasSubstr;
+using State = Finding::State;
+
+const testing::RegisterPart measure("measure", [](int, char** argv) {
+  const WorkerIdentity identity = read_identity(current_environment()).value();
+  const Measured measured = measure_ranks(identity);
+  if (identity.rank == 0) {
+    write_file_atomically(argv[0], to_text(measured));
+  }
+  return 0;
+});
+
+TEST(Checkup, ExaminesThisMachine) {
+  const TemporaryFolder folder;
+  const std::vector<Finding> findings = examine_machine(current_environment(), folder.path());
+  const std::string table = table_of(findings);
+  for (const char* row :
+       {"machine ", "GPUs ", "shared memory ", "limits ", "host name ", "ports ", "disk "}) {
+    EXPECT_THAT(table, HasSubstr(row));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Checkup, TellsWhatIsBrokenAndHowToMendIt) {
+  EXPECT_EQ(judge_shared_memory(1e6).state, State::kBroken);
+  EXPECT_EQ(judge_shared_memory(5e8).state, State::kWarning);
+  EXPECT_EQ(judge_open_files(100).state, State::kBroken);
+  EXPECT_EQ(judge_disk("/nonexistent").state, State::kBroken);
+  EXPECT_EQ(judge_bandwidth(2, 1e6, 1e9).state, State::kBroken);
+  EXPECT_EQ(judge_bandwidth(2, 8e8, 1e9).state, State::kGood);
+  EXPECT_EQ(judge_clocks(3, 2).state, State::kWarning);
+  EXPECT_EQ(exit_code_of({judge_disk("/nonexistent")}), 3);
+  EXPECT_EQ(exit_code_of({judge_clocks(3, 2)}), 0);
+  EXPECT_THAT(table_of({judge_shared_memory(1e6)}), HasSubstr("try: docker run --shm-size=8g"));
+}
+
+TEST(Checkup, MeasuresTheRanks) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "result").string();
+  std::vector<std::string> arguments{"2"};
+  const auto worker = testing::part("measure", {file});
+  arguments.insert(arguments.end(), worker.begin(), worker.end());
+  const auto ran = testing::run(testing::part("supervise", arguments), {"OMP_NUM_THREADS=1"});
+  ASSERT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+  const Measured measured = measured_from_text(read_file(file));
+  EXPECT_GT(measured.all_reduce, 1e7);
+  EXPECT_GT(measured.expected, 1e7);
+  EXPECT_LT(measured.clocks, 1);
+}
+
+TEST(Devices, ReadListsAsTheKernelAndCudaDo) {
+  EXPECT_EQ(parse_cpu_list("0-2,5"), (std::vector<int>{0, 1, 2, 5}));
+  for (const char* bad : {"x", "2-1", "-", "1-", "0-99999999"}) {
+    EXPECT_TRUE(parse_cpu_list(bad).empty()) << bad;
+  }
+  EXPECT_FALSE(visible_devices({}).has_value());
+  EXPECT_TRUE(visible_devices({{"CUDA_VISIBLE_DEVICES", ""}})->empty());
+  EXPECT_EQ(
+      visible_devices({{"CUDA_VISIBLE_DEVICES", "3, 1,-1,0"}}),
+      (std::vector<std::string>{"3", "1"}));
+  EXPECT_TRUE(usable_gpus({{"CUDA_VISIBLE_DEVICES", ""}}).empty());
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,88 @@
+// Python scripts written for torchrun, run unchanged: with the torch package of the test
+// environment.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "launch/helpers.h"
+#include "temporary_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Ran;
+
+const std::string kPython = std::string(LOCKSTEP_SOURCE_DIR) + "/.deps/python/bin/python";
+
+// Data-parallel training as torch's tutorials write it; @record; a failure in the first attempt
+// where asked for.
+constexpr const char* kScript = R"(
+import os, sys
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.distributed.elastic.multiprocessing.errors import record
+
+@record
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(dist.get_rank())
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4, generator=generator)).pow(2).mean().backward()
+        optimizer.step()
+    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    if "--fail" in sys.argv and dist.get_rank() == 1 and attempt == 0:
+        raise RuntimeError("the first attempt fails")
+    weight = model.module.weight.sum().item()
+    print(f"rank {dist.get_rank()} of {dist.get_world_size()} attempt {attempt} weight {weight:.6f}")
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    main()
+)";
+
+class Python : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(kPython)) {
+      GTEST_SKIP() << "no Python environment in .deps/python";
+    }
+    write_file_atomically(folder_.path() / "ddp.py", kScript);
+  }
+  Ran launch(std::vector<std::string> arguments) {
+    return testing::run(
+        testing::part("launch", std::move(arguments)),
+        {"PYTHON_EXEC=" + kPython, "HOME=" + folder_.path().string(), "CUDA_VISIBLE_DEVICES="});
+  }
+  std::string script() const { return (folder_.path() / "ddp.py").string(); }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Python, TrainsDataParallelAndRestarts) {
+  const Ran ran = launch({"--nproc-per-node=2", "--max-restarts=1", script(), "--fail"});
+  EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+  EXPECT_THAT(ran.output, HasSubstr("rank 0 of 2 attempt 1 weight "));
+  EXPECT_THAT(ran.output, HasSubstr("rank 1 of 2 attempt 1 weight "));
+  EXPECT_THAT(ran.error_output, HasSubstr("ddp.py FAILED"));
+  EXPECT_THAT(ran.error_output, HasSubstr("RuntimeError: the first attempt fails"));
+  EXPECT_THAT(ran.error_output, HasSubstr("/attempt_0/1/error.json"));
+}
+
+TEST_F(Python, RunsAsAccelerateAndDeepspeedWouldRunIt) {
+  const Ran accelerate = launch({"--num_processes=2", "--cpu", "--mixed_precision=no", script()});
+  EXPECT_EQ(accelerate.status.shell_code(), 0) << accelerate.error_output;
+  EXPECT_THAT(accelerate.output, HasSubstr("rank 1 of 2 attempt 0 weight "));
+  const Ran deepspeed = launch({"--num_gpus=2", script(), "--deepspeed"});
+  EXPECT_EQ(deepspeed.status.shell_code(), 0) << deepspeed.error_output;
+  EXPECT_THAT(deepspeed.output, HasSubstr("rank 1 of 2 attempt 0 weight "));
+}
+
+}  // namespace
+}  // namespace lockstep::launch

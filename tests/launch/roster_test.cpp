@@ -1,0 +1,64 @@
+#include "launch/roster.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+using std::chrono::milliseconds;
+
+NodeInfo node(int64_t id, const std::string& address, int64_t pid, int rank = -1) {
+  NodeInfo info;
+  info.id = id;
+  info.address = address;
+  info.pid = pid;
+  info.node_rank = rank;
+  info.probe_port = 1;
+  return info;
+}
+
+std::vector<int64_t> ids(const std::vector<NodeInfo>& nodes) {
+  std::vector<int64_t> result;
+  for (const NodeInfo& one : nodes) {
+    result.push_back(one.id);
+  }
+  return result;
+}
+
+TEST(Roster, OrdersByWantedRankElseByAddress) {
+  std::vector<NodeInfo> free{
+      node(1, "10.0.0.3", 5), node(2, "10.0.0.1", 9), node(3, "10.0.0.1", 7)};
+  order_nodes(free);
+  EXPECT_EQ(ids(free), (std::vector<int64_t>{3, 2, 1}));
+  std::vector<NodeInfo> ranked{node(1, "a", 1, 2), node(2, "b", 1, 0), node(3, "c", 1, 1)};
+  order_nodes(ranked);
+  EXPECT_EQ(ids(ranked), (std::vector<int64_t>{2, 3, 1}));
+}
+
+TEST(Roster, WaitsForMoreAtTheMinimumAndBeginsAtTheMaximum) {
+  const GatheringRules rules{2, 4, milliseconds(100), milliseconds(1000)};
+  EXPECT_EQ(gathering(rules, 4, milliseconds(0), milliseconds(0)), Gathering::kComplete);
+  EXPECT_EQ(gathering(rules, 3, milliseconds(99), milliseconds(5000)), Gathering::kWait);
+  EXPECT_EQ(gathering(rules, 2, milliseconds(100), milliseconds(100)), Gathering::kComplete);
+  EXPECT_EQ(gathering(rules, 1, milliseconds(0), milliseconds(999)), Gathering::kWait);
+  EXPECT_EQ(gathering(rules, 1, milliseconds(0), milliseconds(1000)), Gathering::kGiveUp);
+}
+
+TEST(Roster, RefusesWhatIsNoNode) {
+  EXPECT_EQ(node_from_json(to_json(node(7, "10.0.0.1", 3))).id, 7);
+  for (
+      const char* text :
+      {"{}",
+       "[]",
+       R"({"id": "x"})",
+       R"({"id":1,"host":"a","address":"b","pid":1,"workers":0,"node_rank":-1,"probe_port":1,"probe_token":""})",
+       R"({"id":1,"host":"a","address":"b","pid":1,"workers":1,"node_rank":-1,"probe_port":70000,"probe_token":""})"}) {
+    EXPECT_THROW(node_from_json(nlohmann::json::parse(text)), Error) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,199 @@
+#include "launch/supervisor.h"
+
+#include <csignal>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "launch/helpers.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Ran;
+using testing::supervise_script;
+
+TEST(Supervisor, GivesEveryWorkerItsPlace) {
+  const Ran ran = supervise_script(
+      3,
+      "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $ROLE_NAME $MASTER_ADDR "
+      "$TORCHELASTIC_USE_AGENT_STORE $TORCHELASTIC_RESTART_COUNT; test -n \"$MASTER_PORT\" && "
+      "test -n \"$OMP_NUM_THREADS\" && test -n \"$TORCHELASTIC_ERROR_FILE\"");
+  EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+  for (const char* line :
+       {"0 0 3 3 0 default 127.0.0.1 True 0\n",
+        "1 1 3 3 0 default 127.0.0.1 True 0\n",
+        "2 2 3 3 0 default 127.0.0.1 True 0\n"}) {
+    EXPECT_THAT(ran.output, HasSubstr(line));
+  }
+  EXPECT_LT(ran.seconds, 3);
+}
+
+TEST(Supervisor, NamesTheWorkerThatFailsAndPassesItsCodeOn) {
+  const Ran ran = supervise_script(
+      3, "if [ $RANK = 1 ]; then echo 'the last words' >&2; exit 4; fi; exec sleep 60");
+  EXPECT_EQ(ran.status.shell_code(), 4);
+  EXPECT_LT(ran.seconds, 3);
+  EXPECT_THAT(ran.error_output, HasSubstr("sh FAILED"));
+  EXPECT_THAT(ran.error_output, HasSubstr("rank      : 1 (local_rank: 1)"));
+  EXPECT_THAT(ran.error_output, HasSubstr("exitcode  : 4 (pid: "));
+  EXPECT_THAT(ran.error_output, HasSubstr("    | the last words\n"));
+}
+
+TEST(Supervisor, TellsEveryFatalSignal) {
+  for (const char* name :
+       {"HUP", "INT", "QUIT", "ILL", "ABRT", "BUS", "FPE", "KILL", "SEGV", "TERM"}) {
+    const int number = *signal_number(name);
+    const Ran ran = supervise_script(
+        2,
+        std::string("ulimit -c 0; [ $RANK = 0 ] && exec sleep 60; kill -") + name +
+            " $$; sleep 60");
+    EXPECT_EQ(ran.status.shell_code(), 128 + number) << name << ran.error_output;
+    EXPECT_THAT(ran.error_output, HasSubstr(std::string("(SIG") + name + ")"));
+    EXPECT_LT(ran.seconds, 3) << name;
+    if (number == SIGKILL) {
+      EXPECT_THAT(ran.error_output, HasSubstr("memory    : "));
+    }
+  }
+}
+
+TEST(Supervisor, KillsAWorkerThatIgnoresSigterm) {
+  const Ran ran = supervise_script(
+      2, "[ $RANK = 1 ] && { sleep 0.2; exit 3; }; trap '' TERM; while :; do sleep 0.1; done");
+  EXPECT_EQ(ran.status.shell_code(), 3);
+  EXPECT_LT(ran.seconds, 4);
+  EXPECT_THAT(
+      ran.error_output, HasSubstr("ranks 0 did not end within 0.7 s of SIGTERM and were killed"));
+}
+
+TEST(Supervisor, LeavesNoGrandchild) {
+  for (const char* end : {"exit 0", "exit 9"}) {
+    const std::string mark = testing::unique_mark();
+    // The grandchild leaves the session, and its parent ends: only the subreaper finds it.
+    const Ran ran = supervise_script(
+        2,
+        "export " + mark + "; (setsid sleep 300 & setsid sh -c 'trap \"\" TERM; sleep 300' &) ; " +
+            end);
+    EXPECT_EQ(ran.status.shell_code(), std::string(end) == "exit 0" ? 0 : 9);
+    EXPECT_LT(ran.seconds, 4);
+    EXPECT_EQ(testing::processes_left(mark), 0);
+  }
+}
+
+TEST(Supervisor, KilledItselfLeavesNothing) {
+  const std::string mark = testing::unique_mark();
+  const Ran ran = supervise_script(
+      2,
+      "export " + mark + "; setsid sleep 300 & echo started; sleep 300",
+      "started\nstarted\n",
+      [](pid_t pid) { ::kill(pid, SIGKILL); });
+  EXPECT_EQ(ran.status.signal, SIGKILL);
+  for (int i = 0; i < 200 && testing::processes_left(mark) > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(testing::processes_left(mark), 0);
+}
+
+TEST(Supervisor, ForwardsSignalsAndPassesPreemptionOn) {
+  const Ran ran = supervise_script(
+      2,
+      "trap 'echo saved; exit 75' TERM; echo started; while :; do sleep 0.05; done",
+      "started\nstarted\n",
+      [](pid_t pid) { ::kill(pid, SIGTERM); });
+  EXPECT_EQ(ran.status.shell_code(), 75) << ran.error_output;
+  EXPECT_THAT(ran.output, HasSubstr("saved\nsaved\n"));
+  EXPECT_THAT(ran.error_output, Not(HasSubstr("FAILED")));
+}
+
+TEST(Supervisor, DiesOfASignalAsItsWorkersDo) {
+  const Ran ran =
+      supervise_script(2, "echo started; exec sleep 60", "started\nstarted\n", [](pid_t pid) {
+        ::kill(pid, SIGINT);
+      });
+  EXPECT_EQ(ran.status.shell_code(), 128 + SIGINT);
+  EXPECT_LT(ran.seconds, 3);
+}
+
+TEST(Supervisor, ReportsASaveThatFailedAfterTheSignal) {
+  const Ran ran = supervise_script(
+      1,
+      "trap 'echo disk full >&2; exit 4' TERM; echo started; while :; do sleep 0.05; done",
+      "started\n",
+      [](pid_t pid) { ::kill(pid, SIGTERM); });
+  EXPECT_EQ(ran.status.shell_code(), 4);
+  EXPECT_THAT(ran.error_output, HasSubstr("    | disk full\n"));
+}
+
+TEST(Supervisor, TakesAWorkersOwnPreemptionForNoFailure) {
+  const Ran ran = supervise_script(2, "[ $RANK = 0 ] && sleep 0.2; exit 75");
+  EXPECT_EQ(ran.status.shell_code(), 75);
+  EXPECT_THAT(ran.error_output, Not(HasSubstr("FAILED")));
+}
+
+TEST(Supervisor, LooksForTheCauseOfALostPeer) {
+  const Ran ran = supervise_script(2, "[ $RANK = 0 ] && exit 7; sleep 0.05; kill -SEGV $$");
+  EXPECT_EQ(ran.status.shell_code(), 128 + SIGSEGV) << ran.error_output;
+}
+
+TEST(Supervisor, PassesRankZeroThroughByteForByte) {
+  // More than a pipe holds, no newline, bytes that are no text.
+  const Ran ran =
+      supervise_script(1, "head -c 300000 /dev/zero | tr '\\0' '\\377'; printf '\\000end'");
+  EXPECT_EQ(ran.output.size(), 300004U);
+  EXPECT_EQ(ran.output.substr(0, 300000), std::string(300000, '\xff'));
+  EXPECT_EQ(ran.output.substr(300000), std::string("\0end", 4));
+}
+
+TEST(Supervisor, KeepsLinesOfDifferentRanksApart) {
+  const Ran ran = supervise_script(
+      4,
+      "[ $RANK = 0 ] && exit 0; i=0; while [ $i -lt 500 ]; do printf ab$RANK; printf 'cd%d\\n' "
+      "$RANK; i=$((i+1)); done");
+  EXPECT_EQ(ran.status.shell_code(), 0);
+  size_t begin = 0, lines = 0;
+  while (begin < ran.output.size()) {
+    const size_t end = ran.output.find('\n', begin);
+    const std::string line = ran.output.substr(begin, end - begin);
+    EXPECT_TRUE(line == "ab1cd1" || line == "ab2cd2" || line == "ab3cd3") << line;
+    begin = end + 1;
+    ++lines;
+  }
+  EXPECT_EQ(lines, 1500U);
+}
+
+TEST(Supervisor, MakesTheReportPrintable) {
+  const Ran ran = supervise_script(
+      1, "printf 'a\\377b\\033[31mred\\007\\n' >&2; head -c 100000 /dev/zero >&2; exit 2");
+  EXPECT_EQ(ran.status.shell_code(), 2);
+  EXPECT_THAT(
+      ran.error_output,
+      HasSubstr("    | a\xEF\xBF\xBD"
+                "bred\n"));
+}
+
+TEST(Supervisor, RunsSixtyFourWorkers) {
+  const Ran ran = supervise_script(64, "echo rank $RANK");
+  EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+  for (int rank = 0; rank < 64; ++rank) {
+    EXPECT_THAT(ran.output, HasSubstr("rank " + std::to_string(rank) + "\n"));
+  }
+}
+
+TEST(Supervisor, TellsAProgramThatCannotRun) {
+  SupervisorOptions options;
+  options.argv = {"no-such-program-here"};
+  try {
+    supervise(options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+    EXPECT_THAT(error.message(), HasSubstr("cannot run 'no-such-program-here': No such file"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::launch

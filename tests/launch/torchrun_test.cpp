@@ -1,0 +1,138 @@
+#include "launch/torchrun.h"
+
+#include <csignal>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "launch/helpers.h"
+#include "launch/plan_parts.h"
+#include "temporary_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string problem_of(
+    const std::vector<std::string>& arguments, const Environment& environment = {}) {
+  try {
+    plan_torchrun(arguments, environment);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Torchrun, ReadsBothSpellingsPrefixesAndValues) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"--nproc-per-node", "3", "--max-restarts=2", "x.py", "--nnodes", "9"},
+           {"--nproc_per_node=3", "--max_restarts", "2", "x.py", "--nnodes", "9"},
+           {"--nproc", "3", "--max-r", "2", "x.py", "--nnodes", "9"}}) {
+    const LaunchPlan plan = plan_torchrun(arguments, {{"PYTHON_EXEC", "/usr/bin/py"}});
+    EXPECT_EQ(plan.workers, 3);
+    EXPECT_EQ(plan.max_restarts, 2);
+    EXPECT_EQ(plan.max_nodes, 1);
+    EXPECT_THAT(plan.argv, ElementsAre("/usr/bin/py", "-u", "x.py", "--nnodes", "9"));
+  }
+}
+
+TEST(Torchrun, TakesDefaultsFromPetVariables) {
+  const Environment environment{
+      {"PET_NPROC_PER_NODE", "4"},
+      {"PET_MAX_RESTARTS", "7"},
+      {"PET_MODULE", "1"},
+      {"PYTHON_EXEC", "py"}};
+  const LaunchPlan plan = plan_torchrun({"--max-restarts", "1", "pkg.main"}, environment);
+  EXPECT_EQ(plan.workers, 4);
+  EXPECT_EQ(plan.max_restarts, 1);
+  EXPECT_THAT(plan.argv, ElementsAre("py", "-u", "-m", "pkg.main"));
+}
+
+TEST(Torchrun, ChoosesHowNodesMeet) {
+  EXPECT_EQ(plan_torchrun({"x"}, {}).meeting.kind, MeetingPoint::Kind::kLocal);
+  EXPECT_EQ(
+      plan_torchrun({"--standalone", "--nnodes", "4", "x"}, {}).meeting.kind,
+      MeetingPoint::Kind::kLocal);
+  const LaunchPlan fixed = plan_torchrun(
+      {"--nnodes=2", "--node-rank=1", "--master-addr=n0", "--master-port=1234", "x"}, {});
+  EXPECT_EQ(fixed.meeting.kind, MeetingPoint::Kind::kStatic);
+  EXPECT_EQ(fixed.meeting.host, "n0");
+  EXPECT_EQ(fixed.meeting.port, 1234);
+  const LaunchPlan dynamic = plan_torchrun(
+      {"--nnodes=2:5",
+       "--rdzv-backend=c10d",
+       "--rdzv-endpoint=[fe80::1]:77",
+       "--rdzv-conf=join_timeout=9,is_host=1",
+       "x"},
+      {});
+  EXPECT_EQ(dynamic.meeting.kind, MeetingPoint::Kind::kDynamic);
+  EXPECT_EQ(dynamic.meeting.host, "fe80::1");
+  EXPECT_EQ(dynamic.meeting.port, 77);
+  EXPECT_EQ(dynamic.meeting.join_timeout, std::chrono::seconds(9));
+  EXPECT_EQ(dynamic.meeting.is_host, true);
+  EXPECT_EQ(dynamic.min_nodes, 2);
+  EXPECT_EQ(dynamic.max_nodes, 5);
+}
+
+TEST(Torchrun, TellsAllProblemsAtOnce) {
+  const std::string text = problem_of(
+      {"--nnodes",
+       "3:2",
+       "--nproc-per-nod",
+       "0",
+       "--max-restarts",
+       "-1",
+       "--nproc-per-noed=3",
+       "--start-method=thread",
+       "--rdzv-conf",
+       "join_timeut=3",
+       "-m",
+       "--no-python",
+       "x"});
+  for (const char* part :
+       {"--nnodes 3:2",
+        "--nproc-per-node 0",
+        "--max-restarts -1",
+        "no option --nproc-per-noed. Did you mean 'nproc-per-node'?",
+        "--start-method thread",
+        "Did you mean 'join_timeout'?",
+        "exclude each other"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(problem_of({"--r", "x"}), HasSubstr("ambiguous"));
+  EXPECT_THAT(problem_of({"--tee", "4", "x"}), HasSubstr("not a choice of streams"));
+  EXPECT_THAT(problem_of({"--rdzv-backend=etcd", "x"}), HasSubstr("c10d needs no service"));
+  EXPECT_THAT(
+      problem_of({"--rdzv-backend=c10d", "--rdzv-endpoint=a b", "x"}), HasSubstr("no endpoint"));
+  EXPECT_THAT(problem_of({"--nproc-per-node"}), HasSubstr("wants a value"));
+}
+
+TEST(StdSpec, NamesRanksOfAnyNumberOfDigits) {
+  const StdSpec spec = StdSpec::parse("0:1,12:3,100:2", "tee");
+  EXPECT_TRUE(spec.of(0).output);
+  EXPECT_FALSE(spec.of(0).error_output);
+  EXPECT_TRUE(spec.of(12).output && spec.of(12).error_output);
+  EXPECT_FALSE(spec.of(1).output);
+  for (const char* bad : {"", "4", "1:", ":3", "a:1", "1:1,", "-1:1", "1:11", "1:1,2"}) {
+    EXPECT_THROW(StdSpec::parse(bad, "tee"), Error) << bad;
+  }
+}
+
+TEST(Torchrun, ReadsASecretThatOnlyItsOwnerMayRead) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "secret";
+  write_file_atomically(path, "0123456789abcdef\n");
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  EXPECT_EQ(read_secret(path.string()), "0123456789abcdef");
+  std::filesystem::permissions(path, std::filesystem::perms(0640));
+  EXPECT_THROW(read_secret(path.string()), Error);
+  EXPECT_THROW(read_secret((folder.path() / "none").string()), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,265 @@
+#include "monitor/monitor.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "monitor/trainer_state.h"
+#include "temporary_folder.h"
+
+namespace lockstep::monitor {
+namespace {
+
+/// A run whose time the test sets.
+struct TimedRun {
+  TemporaryFolder folder;
+  double now = 50;
+
+  MonitorOptions options(int64_t logging_steps = 2, int64_t total = 6) const {
+    return {
+        .output_dir = folder.path() / "out",
+        .logging_steps = logging_steps,
+        .total_steps = total,
+        .progress = Progress::Style::kSilent};
+  }
+  Clocks clocks() {
+    return {.wall = [this] { return 1.7e9 + now; }, .steady = [this] { return now; }};
+  }
+  StepReport report(int64_t step) {
+    now += 0.5;
+    return {
+        .step = step,
+        .epoch = static_cast<double>(step) / 3,
+        .loss = 10.0 - static_cast<double>(step),
+        .learning_rate = 1e-3,
+        .grad_norm = 0.5,
+        .tokens = 100,
+        .samples = 4,
+        .flops = 1e9,
+        .step_s = 0.5,
+        .peak_memory_bytes = 1 << 20,
+        .epoch_ends = step % 3 == 0};
+  }
+  std::vector<nlohmann::json> metrics() const {
+    std::vector<nlohmann::json> lines;
+    std::string text = read_file(folder.path() / "out" / "metrics.jsonl");
+    for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
+      lines.push_back(nlohmann::json::parse(text.substr(0, end)));
+      text.erase(0, end + 1);
+    }
+    return lines;
+  }
+  nlohmann::json file(const char* name) const { return read_json(folder.path() / "out" / name); }
+};
+
+TEST(Monitor, LogsTheMeanSinceTheLastLine) {
+  TimedRun run;
+  Monitor monitor(run.options(), std::nullopt, run.clocks());
+  EXPECT_FALSE(monitor.step(run.report(1)));
+  EXPECT_TRUE(run.metrics().empty());
+  EXPECT_TRUE(monitor.step(run.report(2)));
+  monitor.step(run.report(3));
+  monitor.step(run.report(4));
+  const auto lines = run.metrics();
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(
+      lines[1],
+      (nlohmann::json{
+          {"step", 4},
+          {"epoch", 4.0 / 3},
+          {"loss", 6.5},
+          {"learning_rate", 1e-3},
+          {"grad_norm", 0.5},
+          {"tokens", 400},
+          {"tokens_per_s", 200.0},
+          {"step_s", 0.5},
+          {"peak_memory_bytes", 1 << 20}}));
+}
+
+TEST(Monitor, LogsByItsStrategy) {
+  const auto logged = [](LoggingStrategy strategy, bool first, int64_t every) {
+    TimedRun run;
+    MonitorOptions options = run.options(every);
+    options.logging_strategy = strategy;
+    options.logging_first_step = first;
+    Monitor monitor(options, std::nullopt, run.clocks());
+    std::vector<int64_t> steps;
+    for (int64_t step = 1; step <= 6; ++step) {
+      if (monitor.step(run.report(step))) {
+        steps.push_back(step);
+      }
+    }
+    return steps;
+  };
+  using Steps = std::vector<int64_t>;
+  EXPECT_EQ(logged(LoggingStrategy::kSteps, false, 4), (Steps{4, 6}));  // the last one always
+  EXPECT_EQ(logged(LoggingStrategy::kSteps, true, 4), (Steps{1, 4, 6}));
+  EXPECT_EQ(logged(LoggingStrategy::kEpoch, false, 1), (Steps{3, 6}));
+  EXPECT_EQ(logged(LoggingStrategy::kNo, true, 1), (Steps{}));
+}
+
+TEST(Monitor, WritesEvaluationsAndResults) {
+  TimedRun run;
+  Monitor monitor(run.options(), std::nullopt, run.clocks());
+  monitor.step(run.report(1));
+  monitor.evaluation(
+      {.step = 1,
+       .epoch = 0.5,
+       .loss = 2.0,
+       .token_accuracy = 0.25,
+       .samples = 8,
+       .batches = 2,
+       .runtime_s = 4});
+  const auto lines = run.metrics();
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(
+      lines[0],
+      (nlohmann::json{
+          {"step", 1},
+          {"epoch", 0.5},
+          {"eval_loss", 2.0},
+          {"eval_perplexity", std::exp(2.0)},
+          {"eval_token_accuracy", 0.25},
+          {"eval_runtime", 4.0},
+          {"eval_samples_per_second", 2.0},
+          {"eval_steps_per_second", 0.5}}));
+  EXPECT_EQ(run.file("eval_results.json")["eval_loss"], 2.0);
+
+  run.now += 3.5;  // the evaluation
+  monitor.step(run.report(2));
+  monitor.finish();
+  monitor.finish();  // once is enough
+  EXPECT_EQ(
+      run.file("train_results.json"),
+      (nlohmann::json{
+          {"epoch", 2.0 / 3},
+          {"total_flos", 2e9},
+          {"train_loss", 8.5},
+          {"train_runtime", 4.5},
+          {"train_samples_per_second", 8 / 4.5},
+          {"train_steps_per_second", 2 / 4.5}}));
+  EXPECT_EQ(run.file("all_results.json")["eval_loss"], 2.0);
+  EXPECT_EQ(run.file("all_results.json")["train_loss"], 8.5);
+  const nlohmann::json state = run.file("trainer_state.json");
+  EXPECT_EQ(state["global_step"], 2);
+  EXPECT_EQ(state["max_steps"], 6);
+  ASSERT_EQ(state["log_history"].size(), 3U);  // evaluation, training, summary
+  EXPECT_EQ(state["log_history"][1]["loss"], 8.5);
+  EXPECT_EQ(state["log_history"][2]["train_runtime"], 4.5);
+}
+
+TEST(Monitor, ResumesAsIfNothingHadHappened) {
+  TimedRun once;
+  {
+    Monitor monitor(once.options(), std::nullopt, once.clocks());
+    for (int64_t step = 1; step <= 6; ++step) {
+      monitor.step(once.report(step));
+    }
+  }
+  TimedRun twice;
+  std::string checkpoint;
+  {
+    Monitor monitor(twice.options(), std::nullopt, twice.clocks());
+    for (int64_t step = 1; step <= 5; ++step) {  // killed after 5, with a checkpoint of 2
+      monitor.step(twice.report(step));
+      if (step == 2) {
+        checkpoint = to_json(monitor.state());
+      }
+    }
+  }
+  Monitor monitor(twice.options(), parse_trainer_state(checkpoint, "checkpoint-2"), twice.clocks());
+  EXPECT_EQ(twice.metrics().size(), 1U);
+  EXPECT_EQ(monitor.state().log_history.size(), 1U);
+  for (int64_t step = 3; step <= 6; ++step) {
+    monitor.step(twice.report(step));
+  }
+  EXPECT_EQ(twice.metrics(), once.metrics());
+  EXPECT_EQ(monitor.state().num_input_tokens_seen, 600);
+  EXPECT_EQ(monitor.state().total_flos, 6e9);
+}
+
+TEST(Monitor, TellsOtherSinks) {
+  struct Counter : MetricsSink {
+    explicit Counter(int& count) : count_(count) {}
+    void log(const Record& record) override {
+      ++count_;
+      EXPECT_NE(record.find("loss"), nullptr);
+      EXPECT_EQ(record.find("no such"), nullptr);
+    }
+    int& count_;
+  };
+  TimedRun run;
+  int count = 0;
+  Monitor monitor(run.options(1), std::nullopt, run.clocks());
+  monitor.add_sink(std::make_unique<Counter>(count));
+  monitor.step(run.report(1));
+  monitor.step(run.report(2));
+  EXPECT_EQ(count, 2);
+}
+
+TEST(Monitor, KeepsJsonWholeWhereALossIsNone) {
+  TimedRun run;
+  Monitor monitor(run.options(1), std::nullopt, run.clocks());
+  StepReport report = run.report(1);
+  report.loss = std::nan("");
+  monitor.step(report);
+  monitor.evaluation({.step = 1, .loss = 1e6});  // whose perplexity overflows
+  monitor.finish();
+  EXPECT_TRUE(run.metrics()[0]["loss"].is_null());
+  EXPECT_TRUE(run.metrics()[1]["eval_perplexity"].is_null());
+  EXPECT_TRUE(run.file("trainer_state.json")["log_history"][0]["loss"].is_null());
+}
+
+TEST(TrainerState, ReadsBackWhatItWrites) {
+  TrainerState state;
+  state.epoch = 1.0 / 3;
+  state.global_step = 12;
+  state.max_steps = 100;
+  state.num_train_epochs = 3;
+  state.total_flos = 1.5e18;
+  state.num_input_tokens_seen = int64_t{1} << 60;
+  state.best_metric = 0.1;
+  state.best_global_step = 10;
+  state.best_model_checkpoint = "out/checkpoint-10";
+  state.log_history = {R"({"epoch":0.1,"loss":2.0,"step":1})"};
+  const std::string text = to_json(state);
+  EXPECT_TRUE(text.starts_with(
+      "{\n  \"best_global_step\": 10,\n  \"best_metric\": 0.1,\n  \"best_model_checkpoint\": "
+      "\"out/checkpoint-10\",\n  \"epoch\": 0.3333333333333333,\n"))
+      << text;
+  EXPECT_NE(text.find("\"num_train_epochs\": 3,"), std::string::npos);
+  EXPECT_NE(text.find("\"is_world_process_zero\": true,"), std::string::npos);
+  EXPECT_NE(text.find("\"trial_params\": null\n}"), std::string::npos);
+  const TrainerState read = parse_trainer_state(text, "x");
+  EXPECT_EQ(to_json(read), text);
+  EXPECT_EQ(read.epoch, state.epoch);
+  EXPECT_EQ(read.log_history, state.log_history);
+}
+
+TEST(TrainerState, ReadsHuggingFacesAndRefusesWhatIsNone) {
+  const TrainerState state = parse_trainer_state(
+      R"({"best_metric": null, "epoch": 2.0, "eval_steps": 500, "global_step": 40, "log_history": [
+          {"epoch": 1.0, "grad_norm": 0.3, "learning_rate": 2e-5, "loss": 3.1, "step": 20}],
+          "logging_steps": 20, "stateful_callbacks": {"TrainerControl": {}}, "train_batch_size": 8})",
+      "trainer_state.json");
+  EXPECT_EQ(state.global_step, 40);
+  EXPECT_FALSE(state.best_metric);
+  EXPECT_EQ(state.log_history.size(), 1U);
+  for (const char* const text :
+       {"", "[]", "3", R"({"global_step": "x"})", R"({"log_history": 3, "epoch": []})"}) {
+    try {
+      parse_trainer_state(text, "checkpoint-3/trainer_state.json");
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+      EXPECT_NE(error.message().find("checkpoint-3/trainer_state.json"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::monitor

@@ -1,0 +1,218 @@
+#include "monitor/trackers.h"
+
+#include <cmath>
+#include <map>
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "monitor/monitor.h"
+#include "monitor/tensorboard.h"
+#include "monitor/wandb.h"
+#include "temporary_folder.h"
+
+namespace lockstep::monitor {
+namespace {
+
+std::string hex(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) {
+    text += fmt::format("{:02x}", static_cast<uint8_t>(byte));
+  }
+  return text;
+}
+
+Record a_record() {
+  return {
+      .step = 7,
+      .epoch = 0.5,
+      .wall_time = 1010.0,
+      .values = {{"loss", 2.5}, {"tokens", int64_t{512}}, {"grad_norm", std::nan("")}}};
+}
+
+TEST(Tensorboard, HasCastagnolisChecksum) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283U);
+}
+
+TEST(Tensorboard, WritesTheBytesThatItsReaderExpects) {
+  // Read back by tensorboard 2.21.
+  EXPECT_EQ(
+      hex(tensorboard_frame(tensorboard_version_event(1000.0))),
+      "1800000000000000a37f4b22090000000000408f401a0d627261696e2e4576656e743a3273ae6b56");
+  EXPECT_EQ(
+      hex(tensorboard_frame(tensorboard_scalar_event(1001.0, 1, "train/loss", 2.5))),
+      "200000000000000029eda950090000000000488f4010012a130a110a0a747261696e2f6c6f73731500002040d473"
+      "9099");
+}
+
+TEST(Tensorboard, KeepsOneFileARunWithEachRecordAtOnce) {
+  const TemporaryFolder folder;
+  TensorboardFile file(folder.path() / "runs" / "a", 1000.0, R"({"seed": 1})");
+  EXPECT_TRUE(
+      file.path().filename().string().starts_with("events.out.tfevents.0000001000." + host_name()));
+  const std::string first = tensorboard_frame(tensorboard_version_event(1000.0));
+  EXPECT_TRUE(read_file(file.path()).starts_with(first));
+  EXPECT_NE(read_file(file.path()).find(R"({"seed": 1})"), std::string::npos);
+  file.log(a_record());
+  const std::string text = read_file(file.path());
+  EXPECT_NE(
+      text.find(tensorboard_frame(tensorboard_scalar_event(1010.0, 7, "train/loss", 2.5))),
+      std::string::npos);
+  EXPECT_NE(text.find("train/tokens"), std::string::npos);
+  const TensorboardFile second(folder.path() / "runs" / "a", 1000.0, "");
+  EXPECT_NE(second.path(), file.path());
+}
+
+/// The records of a .wandb file; fails the test where a fragment is wrong.
+std::vector<std::string> wandb_records(const std::filesystem::path& path) {
+  const std::string text = read_file(path);
+  EXPECT_EQ(hex(text.substr(0, 7)), "3a572642e1be00");
+  std::vector<std::string> records;
+  std::string partial;
+  bool within = false;  // a record that goes on
+  size_t at = 7;
+  while (at < text.size()) {
+    const size_t room = 32768 - at % 32768;
+    if (room < 7) {
+      EXPECT_EQ(text.substr(at, room), std::string(room, '\0'));
+      at += room;
+      continue;
+    }
+    const auto byte = [&](size_t i) {
+      return static_cast<uint32_t>(static_cast<uint8_t>(text.at(at + i)));
+    };
+    const uint32_t checksum = byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
+    const size_t length = byte(4) | byte(5) << 8;
+    const uint32_t type = byte(6);
+    EXPECT_LE(7 + length, room);
+    EXPECT_EQ(
+        ::crc32(
+            0, reinterpret_cast<const Bytef*>(text.data() + at + 6), static_cast<uInt>(length + 1)),
+        checksum);
+    EXPECT_EQ(within, type == 3 || type == 4);
+    within = type == 2 || type == 3;
+    partial += text.substr(at + 7, length);
+    if (type == 1 || type == 4) {
+      records.push_back(std::move(partial));
+      partial.clear();
+    }
+    at += 7 + length;
+  }
+  EXPECT_FALSE(within);
+  return records;
+}
+
+TEST(WandbLog, SplitsRecordsOverBlocks) {
+  const TemporaryFolder folder;
+  // Sizes around the end of a block, where headers do not fit, and over several blocks.
+  for (const size_t first : {0UL, 32740UL, 32747UL, 32748UL, 32752UL, 32754UL, 32755UL, 100000UL}) {
+    std::vector<std::string> written{std::string(first, 'a'), "b", std::string(40000, 'c'), "d"};
+    WandbLog log(folder.path() / "a");
+    for (const std::string& record : written) {
+      log.append(record);
+    }
+    if (first == 0) {
+      written.front().clear();
+    }
+    EXPECT_EQ(wandb_records(folder.path() / "a"), written) << first;
+  }
+}
+
+TEST(WandbRun, WritesWhatWandbSyncReads) {
+  const TemporaryFolder folder;
+  WandbRun run(
+      {.folder = folder.path(),
+       .run_id = "abcd1234",
+       .project = "p",
+       .name = "first",
+       .tags = {"x", "y"},
+       .configuration_json = R"({"seed": 1, "model": {"layers": 2}})",
+       .start_time = 1000.5});
+  run.log(a_record());
+  run.finish();
+  EXPECT_TRUE(run.folder().filename().string().starts_with("offline-run-19"));
+  EXPECT_TRUE(run.folder().filename().string().ends_with("-abcd1234"));
+  EXPECT_EQ(
+      std::filesystem::read_symlink(folder.path() / "wandb" / "latest-run"),
+      run.folder().filename());
+  const auto records = wandb_records(run.folder() / "run-abcd1234.wandb");
+  ASSERT_EQ(records.size(), 5U);  // header, run, history, summary, exit
+  // num 1; header (21) {version_info {producer "0.31.0", min_consumer "0.70.0"}}; _info (200)
+  // {stream_id}
+  EXPECT_EQ(
+      hex(records[0]), "0801aa01120a100a06302e33312e301206302e37302e30c20c0a0a086162636431323334");
+  EXPECT_NE(records[1].find(R"({"layers":2})"), std::string::npos);
+  EXPECT_NE(
+      hex(records[1])
+          .find("8a01"
+                "09"
+                "08e807"
+                "1080cab5ee01"),
+      std::string::npos)
+      << hex(records[1]);  // start_time {1000 s, 500000000 ns}
+  // history item {nested_key "train/loss", value_json "2.5"}
+  EXPECT_NE(hex(records[2]).find("0a12120a747261696e2f6c6f7373820103322e35"), std::string::npos)
+      << hex(records[2]);
+  for (const char* const part :
+       {"_step", "_timestamp", "1010.0", "_runtime", "9.5", "NaN", "train/global_step"}) {
+    EXPECT_NE(records[2].find(part), std::string::npos) << part;
+  }
+  EXPECT_NE(hex(records[4]).find("92010408001009"), std::string::npos) << hex(records[4]);
+  EXPECT_NE(
+      read_file(run.folder() / "files" / "wandb-summary.json").find(R"("train/loss":2.5)"),
+      std::string::npos);
+}
+
+TEST(WandbRun, RefusesAnIdThatIsNoName) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(WandbRun({.folder = folder.path(), .run_id = "../../x"}), Error);
+}
+
+TEST(WandbOptions, ComeFromTheEnvironment) {
+  const WandbOptions given{.folder = "out", .project = "lockstep", .name = "n"};
+  const auto options = wandb_options_from_environment(
+      given,
+      {{"WANDB_PROJECT", "q"}, {"WANDB_TAGS", "a,,b"}, {"WANDB_DIR", "/d"}, {"WANDB_RUN_ID", "r"}});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->project, "q");
+  EXPECT_EQ(options->name, "n");
+  EXPECT_EQ(options->folder, "/d");
+  EXPECT_EQ(options->run_id, "r");
+  EXPECT_EQ(options->tags, (std::vector<std::string>{"a", "b"}));
+  EXPECT_FALSE(wandb_options_from_environment(given, {{"WANDB_MODE", "disabled"}}));
+  EXPECT_FALSE(wandb_options_from_environment(given, {{"WANDB_DISABLED", "true"}}));
+}
+
+TEST(Trackers, AreMadeByName) {
+  EXPECT_TRUE(problems_of_report_to({}).empty());
+  EXPECT_TRUE(problems_of_report_to({"none"}).empty());
+  EXPECT_TRUE(problems_of_report_to({"tensorboard", "wandb", "all"}).empty());
+  EXPECT_EQ(
+      problems_of_report_to({"tensorbord", "mlflow"}),
+      (std::vector<std::string>{
+          "training.report_to has 'tensorbord', which is not one of tensorboard, wandb, all, none. "
+          "Did you "
+          "mean 'tensorboard'?",
+          "training.report_to has 'mlflow', which is not one of tensorboard, wandb, all, none."}));
+  const TemporaryFolder folder;
+  MonitorOptions options{.output_dir = folder.path(), .report_to = {"all"}};
+  options.environment = [](const char* name) {
+    return std::string_view(name) == "WANDB_MODE" ? "disabled" : nullptr;
+  };
+  EXPECT_EQ(make_trackers(options, 1000.0).size(), 1U);
+  EXPECT_TRUE(std::filesystem::is_directory(folder.path() / "runs"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "wandb"));
+}
+
+TEST(TrackerName, SplitsOffTheSplit) {
+  EXPECT_EQ(tracker_name("loss"), "train/loss");
+  EXPECT_EQ(tracker_name("eval_loss"), "eval/loss");
+  EXPECT_EQ(tracker_name("test_token_accuracy"), "test/token_accuracy");
+  EXPECT_EQ(tracker_name("evaluation"), "train/evaluation");
+}
+
+}  // namespace
+}  // namespace lockstep::monitor

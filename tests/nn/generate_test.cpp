@@ -1,0 +1,240 @@
+// Generation, its cache, and initial weights.
+#include "nn/generate.h"
+
+#include <map>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "model/parameters.h"
+#include "nn/initialize.h"
+#include "nn/key_value_cache.h"
+#include "nn/testing.h"
+
+namespace lockstep::nn {
+namespace {
+
+using testing::HasSubstr;
+
+model::ModelConfig small(int family) {
+  return model::parse_model_config(kSmallModels[family], "test");
+}
+
+std::vector<int64_t> ids_of(const Tensor& ids) {
+  const Tensor flat = ids.contiguous();
+  return {flat.const_data_ptr<int64_t>(), flat.const_data_ptr<int64_t>() + flat.numel()};
+}
+
+TEST(Generate, WithTheCacheEqualsWithoutIt) {
+  for (int family = 0; family < 4; ++family) {
+    const auto model = small_model(small(family));
+    std::vector<int64_t> text = ids_of(small_inputs(small(family), 1, 5).ids);
+    const auto got = generate(*model, text, {.max_new_tokens = 40});
+    ASSERT_EQ(got.ids.size(), 40);
+    for (const int64_t id : got.ids) {
+      ForwardInputs inputs;
+      inputs.ids = at::tensor(text, at::kLong).unsqueeze(0);
+      const Tensor last = model->last_logits(inputs)[0];
+      // Equal but for rounding: the chosen one is the likeliest within it.
+      EXPECT_GT(last[id].item<double>(), last.max().item<double>() - 1e-4) << "family " << family;
+      text.push_back(id);
+    }
+  }
+}
+
+TEST(Generate, TheCacheTakesPiecesOfAnyLength) {
+  for (int family = 0; family < 4; ++family) {
+    const auto model = small_model(small(family));
+    const at::NoGradGuard no_gradient;
+    const ForwardInputs whole = small_inputs(small(family), 2, 30);
+    const Tensor wanted = model->logits(whole);
+    KeyValueCache cache(small(family));
+    int64_t first = 0;
+    for (const int64_t length : {4, 1, 1, 9, 2, 13}) {
+      ForwardInputs piece;
+      piece.ids = whole.ids.narrow(1, first, length);
+      piece.cache = &cache;
+      const Tensor got = model->logits(piece);
+      EXPECT_LT((got - wanted.narrow(1, first, length)).abs().max().item<double>(), 1e-4)
+          << "family " << family << " from " << first;
+      first += length;
+    }
+    EXPECT_EQ(cache.length(), 30);
+  }
+}
+
+TEST(Generate, AWindowBoundsTheCache) {
+  const auto config = small(2);
+  const auto model = small_model(config);
+  const at::NoGradGuard no_gradient;
+  KeyValueCache cache(config);
+  ForwardInputs inputs;
+  inputs.ids = at::zeros({1, 1}, at::kLong);
+  inputs.cache = &cache;
+  for (int i = 0; i < 500; ++i) {
+    model->last_logits(inputs);
+  }
+  // Two layers of keys and values, two heads of ten numbers; 64 positions at most for a window of
+  // four.
+  EXPECT_LE(cache.bytes(), 2 * 2 * 2 * 10 * 64 * 4);
+}
+
+TEST(Generate, StopsAtATokenAtTheCallersWishAndAtTheLength) {
+  const auto model = small_model(small(0));
+  const auto all = generate(*model, {1, 2, 3}, {.max_new_tokens = 12}).ids;
+  std::vector<int64_t> told;
+  GenerateOptions options{.max_new_tokens = 12};
+  options.stop_tokens = {99, all[4]};
+  const auto stopped = generate(*model, {1, 2, 3}, options, [&](int64_t id) {
+    told.push_back(id);
+    return true;
+  });
+  const auto first = std::find(all.begin(), all.end(), all[4]) - all.begin();
+  EXPECT_EQ(stopped.reason, StopReason::kStopToken);
+  EXPECT_EQ(stopped.ids, std::vector<int64_t>(all.begin(), all.begin() + first + 1));
+  EXPECT_EQ(told, stopped.ids);
+  int calls = 0;
+  const auto cut =
+      generate(*model, {1, 2, 3}, {.max_new_tokens = 12}, [&](int64_t) { return ++calls < 3; });
+  EXPECT_EQ(cut.reason, StopReason::kCallback);
+  EXPECT_EQ(cut.ids.size(), 3);
+  EXPECT_EQ(generate(*model, {1}, {.max_new_tokens = 0}).ids.size(), 0);
+}
+
+TEST(Generate, SamplingDependsOnSeedAndPositionAlone) {
+  const auto model = small_model(small(1));
+  GenerateOptions options{.max_new_tokens = 20, .temperature = 1.5};
+  const auto first = generate(*model, {1, 2, 3}, options).ids;
+  EXPECT_EQ(generate(*model, {1, 2, 3}, options).ids, first);
+  // Continuing a part of it goes on in the same way.
+  std::vector<int64_t> prompt = {1, 2, 3};
+  prompt.insert(prompt.end(), first.begin(), first.begin() + 8);
+  options.max_new_tokens = 12;
+  EXPECT_EQ(
+      generate(*model, prompt, options).ids, std::vector<int64_t>(first.begin() + 8, first.end()));
+  options.seed = 1;
+  EXPECT_NE(
+      generate(*model, prompt, options).ids, std::vector<int64_t>(first.begin() + 8, first.end()));
+}
+
+TEST(Generate, ErrorsComeBeforeAnythingIsComputed) {
+  const auto model = small_model(small(0));
+  const auto problem = [&](const std::vector<int64_t>& prompt,
+                           const GenerateOptions& options) -> std::string {
+    try {
+      generate(*model, prompt, options, [](int64_t) {
+        ADD_FAILURE() << "a token was generated";
+        return false;
+      });
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(problem({}, {}), HasSubstr("no tokens"));
+  EXPECT_THAT(problem({37}, {}), HasSubstr("token id 37"));
+  EXPECT_THAT(problem({-1}, {}), HasSubstr("token id -1"));
+  EXPECT_THAT(problem({1}, {.temperature = -1}), HasSubstr("temperature"));
+  EXPECT_THAT(problem({1}, {.temperature = NAN}), HasSubstr("temperature"));
+  EXPECT_THAT(problem({1}, {.top_k = -1}), HasSubstr("top_k"));
+  EXPECT_THAT(problem({1}, {.top_p = 0}), HasSubstr("top_p"));
+  EXPECT_THAT(problem({1}, {.max_new_tokens = -1}), HasSubstr("max_new_tokens"));
+  EXPECT_THAT(
+      problem({1, 2}, {.max_new_tokens = 64}),
+      AllOf(
+          HasSubstr("65 positions"),
+          HasSubstr("n_positions"),
+          HasSubstr("64 tokens after a prompt of 2")));
+  EXPECT_EQ(generate(*model, {1, 2}, {.max_new_tokens = 63}).ids.size(), 63);
+}
+
+TEST(ChooseToken, FollowsTemperatureTopKAndTopP) {
+  const Tensor logits = at::tensor({0.5, 0.1, 0.3, 0.06, 0.04}).log();
+  const auto draw = [&](GenerateOptions options, double at) {
+    return choose_token(logits, options, at);
+  };
+  EXPECT_EQ(draw({}, 0.99), 0);
+  // In the order of likelihood: 0 (0.5), 2 (0.3), 1 (0.1), 3, 4.
+  EXPECT_EQ(draw({.temperature = 1}, 0.49), 0);
+  EXPECT_EQ(draw({.temperature = 1}, 0.51), 2);
+  EXPECT_EQ(draw({.temperature = 1}, 0.85), 1);
+  EXPECT_EQ(draw({.temperature = 1}, 0.99), 4);
+  EXPECT_EQ(draw({.temperature = 1, .top_k = 2}, 0.99), 2);
+  EXPECT_EQ(draw({.temperature = 1, .top_k = 2}, 0.62), 0);  // 0.5 of 0.8
+  EXPECT_EQ(draw({.temperature = 1, .top_p = 0.5}, 0.99), 0);
+  EXPECT_EQ(draw({.temperature = 1, .top_p = 0.51}, 0.99), 2);
+  EXPECT_EQ(draw({.temperature = 1, .top_p = 1e-9}, 0.99), 0);
+  EXPECT_EQ(draw({.temperature = 1e-6}, 0.99), 0);
+  EXPECT_EQ(draw({.temperature = 0.5}, 0.7), 0);  // 0.25 of 0.3552
+  EXPECT_EQ(draw({.temperature = 0.5}, 0.71), 2);
+  EXPECT_EQ(draw({.temperature = 1, .top_k = 100}, 0.99), 4);
+  EXPECT_THROW(choose_token(at::tensor({0.0F, NAN}), {}, 0), Error);
+}
+
+TEST(Initialize, AnyShardDrawsItsOwnPart) {
+  const model::ParameterSpec spec{
+      "some.weight", {50, 30}, {model::Initialization::Kind::kNormal, 0.02, 7}, true};
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const Tensor whole = at::empty({1500}, type);
+    fill_initial(whole, spec, 3);
+    EXPECT_EQ(whole.view({50, 30})[7].abs().max().item<double>(), 0);
+    for (const auto& [begin, count] : std::vector<std::pair<int64_t, int64_t>>{
+             {0, 1}, {1, 1}, {7, 100}, {200, 33}, {215, 20}, {1499, 1}, {300, 0}}) {
+      const Tensor part = at::empty({count}, type);
+      fill_initial(part, spec, 3, begin);
+      EXPECT_TRUE(at::equal(part, whole.narrow(0, begin, count))) << begin;
+    }
+    EXPECT_THROW(fill_initial(at::empty({2}, type), spec, 3, 1499), Error);
+  }
+}
+
+TEST(Initialize, DistributionsOfTheFamily) {
+  const auto model = make_model(model::preset("gpt2-tiny"), at::kFloat, at::kCPU);
+  initialize(*model, 42);
+  std::map<std::string, Tensor> values;
+  model->visit_parameters(
+      [&](const std::string& name, Tensor& parameter) { values[name] = parameter.detach(); });
+  const auto check = [&](const std::string& name, double deviation) {
+    EXPECT_NEAR(values[name].mean().item<double>(), 0, deviation / 50) << name;
+    EXPECT_NEAR(values[name].std().item<double>(), deviation, deviation / 50) << name;
+  };
+  check("transformer.wte.weight", 0.02);
+  check("transformer.h.0.attn.c_attn.weight", 0.02);
+  check("transformer.h.0.mlp.c_proj.weight", 0.02 / std::sqrt(10.0));
+  EXPECT_TRUE(at::equal(values["transformer.h.0.ln_1.weight"], at::ones({192})));
+  EXPECT_TRUE(at::equal(values["transformer.h.0.attn.c_attn.bias"], at::zeros({576})));
+  // Normal, not just of the right spread: a fraction of 0.0455 lies beyond two deviations, 0.0027
+  // beyond three.
+  const Tensor far = values["transformer.wte.weight"].abs();
+  EXPECT_NEAR((far > 0.04).to(at::kFloat).mean().item<double>(), 0.0455, 1e-3);
+  EXPECT_NEAR((far > 0.06).to(at::kFloat).mean().item<double>(), 0.0027, 3e-4);
+  EXPECT_FALSE(at::equal(
+      values["transformer.h.0.attn.c_attn.weight"], values["transformer.h.1.attn.c_attn.weight"]));
+  const Tensor before = values["transformer.wte.weight"].clone();
+  initialize(*model, 43);
+  EXPECT_FALSE(at::equal(before, values["transformer.wte.weight"]));
+}
+
+TEST(Initialize, NewRowsStandNearTheMeanOfTheOld) {
+  const auto grown = model::with_vocabulary(small(1), 45);
+  const auto model = small_model(grown);
+  {
+    const at::NoGradGuard no_gradient;
+    model->tokens->weight.add_(3);
+  }
+  const Tensor old = model->tokens->weight.detach().narrow(0, 0, 37).clone();
+  initialize_new_rows(*model, 37, 5);
+  const Tensor now = model->tokens->weight.detach();
+  EXPECT_TRUE(at::equal(now.narrow(0, 0, 37), old));
+  const Tensor distance = now.narrow(0, 37, 8) - old.mean(0);
+  EXPECT_LT(distance.abs().max().item<double>(), 0.5);
+  EXPECT_GT(distance.std().item<double>(), 0.05);
+  EXPECT_LT(model->loss_head->weight.detach().narrow(0, 37, 8).mean().abs().item<double>(), 0.1);
+}
+
+}  // namespace
+}  // namespace lockstep::nn

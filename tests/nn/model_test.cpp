@@ -1,0 +1,420 @@
+// The models themselves: structure, gradients, dropout, parts, slots, and that they learn alone.
+#include <cmath>
+#include <map>
+#include <set>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "model/parameters.h"
+#include "nn/devices.h"
+#include "nn/initialize.h"
+#include "nn/language_model.h"
+#include "nn/testing.h"
+#include "ops/token_loss.h"
+
+namespace lockstep::nn {
+namespace {
+
+using testing::HasSubstr;
+
+class EveryFamily : public testing::TestWithParam<const char*> {
+ protected:
+  model::ModelConfig config() const { return model::parse_model_config(GetParam(), "test"); }
+};
+INSTANTIATE_TEST_SUITE_P(Nn, EveryFamily, testing::ValuesIn(kSmallModels));
+
+TEST_P(EveryFamily, HasTheParametersOfItsDescription) {
+  const auto model = make_model(config(), at::kBFloat16, at::kCPU);
+  const auto specs = model::parameters_of(config());
+  size_t i = 0;
+  model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+    ASSERT_LT(i, specs.size());
+    EXPECT_EQ(name, specs[i].name);
+    EXPECT_EQ(parameter.sizes(), at::IntArrayRef(specs[i].shape));
+    EXPECT_EQ(parameter.scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(parameter.requires_grad());
+    ++i;
+  });
+  EXPECT_EQ(i, specs.size());
+  std::vector<std::string> in_units;
+  const auto units = model->units();
+  EXPECT_EQ(static_cast<int64_t>(units.size()), config().layers + 2);
+  for (const auto& unit : units) {
+    in_units.insert(in_units.end(), unit.begin(), unit.end());
+  }
+  EXPECT_EQ(in_units.size(), specs.size());
+  EXPECT_EQ(in_units.front(), specs.front().name);
+  EXPECT_EQ(in_units.back(), specs.back().name);
+}
+
+TEST_P(EveryFamily, LossIsThatOfItsLogits) {
+  const auto model = small_model(config());
+  const ForwardInputs inputs = small_inputs(config(), 3, 9);
+  const Tensor logits = model->logits(inputs);
+  EXPECT_EQ(logits.sizes(), (at::IntArrayRef{3, 9, config().vocab_size}));
+  const Tensor wanted = at::cross_entropy_loss(
+      logits.narrow(1, 0, 8).flatten(0, 1),
+      inputs.labels.narrow(1, 1, 8).flatten(),
+      {},
+      at::Reduction::Sum);
+  const Tensor loss = model->loss(inputs);
+  EXPECT_EQ(loss.dim(), 0);
+  EXPECT_EQ(loss.scalar_type(), at::kFloat);
+  EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), 1e-4);
+  EXPECT_LT((model->last_logits(inputs) - logits.select(1, 8)).abs().max().item<double>(), 1e-5);
+  const Tensor statistics = model->statistics(inputs);
+  EXPECT_NEAR(statistics[0].item<double>(), wanted.item<double>(), 1e-4);
+  EXPECT_EQ(
+      statistics[1].item<double>(), (inputs.labels.narrow(1, 1, 8) != -100).sum().item<double>());
+}
+
+TEST_P(EveryFamily, EveryParameterGetsAGradientInBothTypes) {
+  std::map<std::string, Tensor> exact;
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto model = small_model(config(), type);
+    model->loss(small_inputs(config(), 2, 11)).backward();
+    model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+      ASSERT_TRUE(parameter.grad().defined()) << name;
+      const Tensor gradient = parameter.grad().to(at::kDouble);
+      EXPECT_TRUE(at::isfinite(gradient).all().item<bool>()) << name;
+      if (type == at::kFloat) {
+        exact[name] = gradient;
+        return;
+      }
+      // The key's bias moves all scores of a query alike: its gradient is noise around zero.
+      if (name.ends_with("k_proj.bias")) {
+        return;
+      }
+      const double error =
+          (gradient - exact[name]).norm().item<double>() / exact[name].norm().item<double>();
+      EXPECT_LT(error, 0.1) << name;
+    });
+  }
+}
+
+TEST_P(EveryFamily, ATokenDoesNotSeeTheFuture) {
+  const auto model = small_model(config());
+  ForwardInputs inputs = small_inputs(config(), 1, 10);
+  const Tensor before = model->logits(inputs).detach();
+  inputs.ids = inputs.ids.clone();
+  inputs.ids[0][6] = (inputs.ids[0][6] + 1) % config().vocab_size;
+  const Tensor change = (model->logits(inputs) - before).abs().amax(2)[0];
+  EXPECT_LT(change.narrow(0, 0, 6).max().item<double>(), 1e-6);
+  EXPECT_GT(change[6].item<double>(), 1e-4);
+}
+
+TEST_P(EveryFamily, StagesGiveTheWholesLossAndGradients) {
+  const auto whole = small_model(config());
+  const ForwardInputs inputs = small_inputs(config(), 2, 8);
+  const Tensor wanted = whole->loss(inputs);
+  wanted.backward();
+  std::map<std::string, Tensor> values, gradients;
+  whole->visit_parameters([&](const std::string& name, Tensor& parameter) {
+    values[name] = parameter.detach();
+    gradients[name] = parameter.grad();
+  });
+  const auto first = make_model(config(), at::kFloat, at::kCPU, {0, 1, true, false});
+  const auto last = make_model(config(), at::kFloat, at::kCPU, {1, -1, false, true});
+  for (const auto& stage : {first.get(), last.get()}) {
+    stage->visit_parameters([&](const std::string& name, Tensor& parameter) {
+      parameter.detach().copy_(values.at(name));
+    });
+  }
+  const Context context = first->make_context(inputs), other = last->make_context(inputs);
+  const Tensor loss = last->head_loss(
+      last->forward_blocks(first->forward_blocks(first->embed(context), context), other), other);
+  EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), 1e-5);
+  loss.backward();
+  std::map<std::string, Tensor> sums;  // a tied weight stands on both stages
+  for (const auto& stage : {first.get(), last.get()}) {
+    stage->visit_parameters([&](const std::string& name, Tensor& parameter) {
+      sums[name] = sums.contains(name) ? sums[name] + parameter.grad() : parameter.grad();
+    });
+  }
+  ASSERT_EQ(sums.size(), gradients.size());
+  for (const auto& [name, gradient] : gradients) {
+    EXPECT_LT((sums[name] - gradient).abs().max().item<double>(), 1e-5) << name;
+  }
+  EXPECT_THROW(first->head_loss(inputs.ids.to(at::kFloat), context), Error);
+  EXPECT_THROW(last->embed(other), Error);
+  EXPECT_EQ(last->units().size(), static_cast<size_t>(config().layers));
+}
+
+TEST_P(EveryFamily, LearnsAloneToCopy) {
+  // The 'laptop' property: no rank, no trainer; a model, a loss, a few steps.
+  auto description = config();
+  const auto model = small_model(description);
+  const int64_t half = 6;
+  double first = 0, last = 0;
+  std::map<std::string, std::pair<Tensor, Tensor>> moments;
+  for (int64_t step = 1; step <= 60; ++step) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
+    const Tensor part = at::empty({16, half}, at::kLong).random_(1, 9, generator);
+    ForwardInputs inputs;
+    inputs.ids = at::cat({part, part}, 1);  // the second half repeats the first
+    inputs.labels = inputs.ids.clone();
+    inputs.labels.narrow(1, 0, half).fill_(-100);
+    const Tensor loss = model->loss(inputs) / (16 * half);
+    loss.backward();
+    first = step == 1 ? loss.item<double>() : first;
+    last = loss.item<double>();
+    const at::NoGradGuard no_gradient;
+    model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+      auto& [mean, square] =
+          moments.try_emplace(name, at::zeros_like(parameter), at::zeros_like(parameter))
+              .first->second;
+      mean.mul_(0.9).add_(parameter.grad(), 0.1);
+      square.mul_(0.95).addcmul_(parameter.grad(), parameter.grad(), 0.05);
+      const double c1 = 1 - std::pow(0.9, step), c2 = 1 - std::pow(0.95, step);
+      parameter.addcdiv_(mean, (square / c2).sqrt() + 1e-8, -0.01 / c1);
+      parameter.mutable_grad().zero_();
+    });
+  }
+  EXPECT_GT(first, 2.0);
+  EXPECT_LT(last, 0.6 * first);
+}
+
+TEST(Dropouts, AreTheSameForASampleWhereverItStands) {
+  auto config = model::parse_model_config(kSmallModels[0], "test");
+  config.attention_dropout = config.residual_dropout = config.embedding_dropout = 0.2;
+  const auto model = small_model(config);
+  ForwardInputs inputs = small_inputs(config, 4, 7);
+  inputs.training = true;
+  inputs.samples = at::tensor({10, 11, 12, 13}, at::kLong);
+  const Tensor all = model->logits(inputs).detach();
+  ForwardInputs one = inputs;
+  one.ids = inputs.ids.narrow(0, 2, 1);
+  one.labels = Tensor();
+  one.samples = at::tensor({12}, at::kLong);
+  EXPECT_LT((model->logits(one)[0] - all[2]).abs().max().item<double>(), 1e-5);
+  one.samples = at::tensor({13}, at::kLong);
+  EXPECT_GT((model->logits(one)[0] - all[2]).abs().max().item<double>(), 1e-2);
+  one.samples = at::tensor({12}, at::kLong);
+  one.step = 1;
+  EXPECT_GT((model->logits(one)[0] - all[2]).abs().max().item<double>(), 1e-2);
+  one.step = 0;
+  one.seed = 1;
+  EXPECT_GT((model->logits(one)[0] - all[2]).abs().max().item<double>(), 1e-2);
+  one.training = false;
+  const Tensor still = model->logits(one).detach();
+  one.seed = 2;
+  EXPECT_TRUE(at::equal(model->logits(one), still));
+  one.training = true;
+  one.samples = Tensor();
+  EXPECT_THROW(model->logits(one), Error);
+}
+
+TEST(Dropouts, GradientsWithDropoutAreThoseOfFiniteDifferences) {
+  auto config = model::parse_model_config(kSmallModels[0], "test");
+  config.attention_dropout = config.residual_dropout = config.embedding_dropout = 0.3;
+  const auto model = small_model(config, at::kDouble);
+  ForwardInputs inputs = small_inputs(config, 2, 6);
+  inputs.training = true;
+  inputs.samples = at::arange(2, at::kLong);
+  model->loss(inputs).backward();
+  model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
+    const Tensor direction = at::empty_like(parameter.detach()).normal_(0, 1, generator);
+    const double wanted = (parameter.grad() * direction).sum().item<double>();
+    const auto loss_at = [&](double distance) {
+      const at::NoGradGuard no_gradient;
+      parameter.add_(direction, distance);
+      const double value = model->loss(inputs).item<double>();
+      parameter.add_(direction, -distance);
+      return value;
+    };
+    const double measured = (loss_at(1e-5) - loss_at(-1e-5)) / 2e-5;
+    EXPECT_NEAR(measured, wanted, 1e-5 * std::max(1.0, std::abs(wanted))) << name;
+  });
+}
+
+TEST(Slots, EveryRoleIsVisitedAndASwapTakesEffect) {
+  struct Roles final : SlotVisitor {
+    std::multiset<std::string> seen;
+    void linear(const SlotName& name, std::shared_ptr<Linear>& slot) override {
+      seen.insert(name.role);
+      if (name.role == "mlp_down") {
+        struct Doubled final : Linear {
+          explicit Doubled(const Linear& other) : Linear(other) {}
+          Tensor forward(const Tensor& x) const override { return 2 * Linear::forward(x); }
+        };
+        slot = std::make_shared<Doubled>(*slot);
+      }
+    }
+    void norm(const SlotName& name, std::shared_ptr<Norm>&) override { seen.insert(name.role); }
+    void tokens(const SlotName& name, std::shared_ptr<TokenEmbedding>&) override {
+      seen.insert(name.role);
+    }
+    void positions(const SlotName& name, std::shared_ptr<PositionEmbedding>&) override {
+      seen.insert(name.role);
+    }
+    void attention(const SlotName& name, std::shared_ptr<Attention>&) override {
+      seen.insert(name.role);
+    }
+    void dropout(const SlotName& name, std::shared_ptr<Dropout>&) override {
+      seen.insert(name.role);
+    }
+    void loss_head(const SlotName& name, std::shared_ptr<LossHead>&) override {
+      seen.insert(name.role);
+    }
+  };
+  const auto config = model::parse_model_config(kSmallModels[0], "test");
+  const auto model = small_model(config);
+  const ForwardInputs inputs = small_inputs(config, 1, 5);
+  const Tensor before = model->logits(inputs).detach();
+  Roles roles;
+  model->visit_slots(roles);
+  EXPECT_GT((model->logits(inputs) - before).abs().max().item<double>(), 1e-3);
+  const std::multiset<std::string> of_block = {
+      "attention_norm",
+      "query_key_value",
+      "attention",
+      "attention_out",
+      "attention_dropout",
+      "mlp_norm",
+      "mlp_up",
+      "mlp_down",
+      "mlp_dropout"};
+  std::multiset<std::string> wanted = {
+      "tokens", "positions", "embedding_dropout", "final_norm", "loss_head"};
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    wanted.insert(of_block.begin(), of_block.end());
+  }
+  EXPECT_EQ(roles.seen, wanted);
+}
+
+TEST(Slots, TheInnerProductGetsTheFilesLayout) {
+  const auto config = model::parse_model_config(kSmallModels[0], "test");
+  const auto model = small_model(config);
+  const ForwardInputs inputs = small_inputs(config, 1, 5);
+  const Tensor before = model->logits(inputs).detach();
+  int64_t calls = 0;
+  struct Watch final : SlotVisitor {
+    int64_t* calls;
+    void linear(const SlotName&, std::shared_ptr<Linear>& slot) override {
+      EXPECT_EQ(slot->layout, WeightLayout::kInOut);
+      slot->product =
+          [counter = calls](
+              const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
+            ++*counter;
+            return at::matmul(x, weight) + *bias;
+          };
+    }
+  } watch;
+  watch.calls = &calls;
+  model->visit_slots(watch);
+  EXPECT_LT((model->logits(inputs) - before).abs().max().item<double>(), 1e-5);
+  EXPECT_EQ(calls, 4 * config.layers);
+}
+
+TEST(Units, TheRunnerSeesEachInOrderAndMayRunABodyAgain) {
+  const auto config = model::parse_model_config(kSmallModels[1], "test");
+  const auto model = small_model(config);
+  const Tensor wanted = model->loss(small_inputs(config, 1, 5)).detach();
+  std::vector<int64_t> units;
+  std::vector<LanguageModel::UnitBody> bodies;
+  Tensor last_input;
+  model->around_unit = [&](int64_t unit, const Tensor& x, const LanguageModel::UnitBody& body) {
+    units.push_back(unit);
+    bodies.push_back(body);
+    last_input = x;
+    return body(x);
+  };
+  Tensor loss;
+  {
+    const ForwardInputs inputs = small_inputs(config, 1, 5);
+    loss = model->loss(inputs);
+  }
+  EXPECT_EQ(units, (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(
+      bodies.back()(last_input).item<double>(),
+      wanted.item<double>());  // after everything else is gone
+}
+
+TEST(Positions, GivenOnesAreThoseCounted) {
+  for (const char* text : {kSmallModels[0], kSmallModels[2]}) {
+    const auto config = model::parse_model_config(text, "test");
+    const auto model = small_model(config);
+    ForwardInputs inputs = small_inputs(config, 2, 6);
+    const Tensor wanted = model->logits(inputs);
+    inputs.positions = at::arange(6).expand({2, 6});
+    EXPECT_LT((model->logits(inputs) - wanted).abs().max().item<double>(), 1e-6);
+    inputs.positions = at::arange(3, 9).expand({2, 6});
+    const double change = (model->logits(inputs) - wanted).abs().max().item<double>();
+    if (config.rope.type == model::RopeType::kNone) {
+      EXPECT_GT(change, 1e-3);
+    } else {
+      EXPECT_LT(change, 1e-5);  // rotary positions are relative
+    }
+  }
+}
+
+TEST(Inputs, BadOnesAreErrorsThatSaySo) {
+  const auto config = model::parse_model_config(kSmallModels[0], "test");
+  const auto model = small_model(config);
+  ForwardInputs inputs = small_inputs(config, 1, 5);
+  inputs.labels = Tensor();
+  EXPECT_THROW(model->loss(inputs), Error);
+  inputs.labels = at::zeros({1, 4}, at::kLong);
+  EXPECT_THROW(model->loss(inputs), Error);
+  inputs.labels = Tensor();
+  inputs.ids = at::zeros({1, 65}, at::kLong);
+  try {
+    model->logits(inputs);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_THAT(error.message(), testing::AllOf(HasSubstr("65 positions"), HasSubstr("64")));
+  }
+  inputs.ids = at::full({1, 2}, config.vocab_size, at::kLong);
+  EXPECT_THROW(model->logits(inputs), Error);
+  inputs.ids = at::zeros({0, 2}, at::kLong);
+  EXPECT_THROW(model->logits(inputs), Error);
+  inputs.ids = Tensor();
+  EXPECT_THROW(model->logits(inputs), Error);
+}
+
+TEST(MakeModel, HugeModelsAndWrongPartsAreErrors) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer ends a program that asks for too much memory";
+#endif
+  const auto huge = model::parse_model_config(
+      R"({"model_type": "gpt2", "vocab_size": 60000000, "n_embd": 262144, "n_head": 1, "n_layer": 1})",
+      "test");
+  try {
+    make_model(huge, at::kFloat, at::kCPU);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory);
+    EXPECT_THAT(error.message(), HasSubstr("transformer.wte.weight"));
+  }
+  const auto on_meta = make_model(huge, at::kFloat, at::kMeta);
+  EXPECT_TRUE(on_meta->tokens->weight.is_meta());
+  const auto config = model::parse_model_config(kSmallModels[0], "test");
+  EXPECT_THROW(make_model(config, at::kFloat, at::kCPU, {1, 2}), Error);
+  EXPECT_THROW(make_model(config, at::kFloat, at::kCPU, {-1, 1}), Error);
+}
+
+TEST(Devices, APlacementMovesParametersAndActivations) {
+  const auto config = model::parse_model_config(kSmallModels[1], "test");
+  const auto model = small_model(config);
+  const ForwardInputs inputs = small_inputs(config, 1, 5);
+  const Tensor wanted = model->logits(inputs);
+  const auto units = model::unit_bytes(config, 4, 16);
+  const auto placement =
+      model::place_units(config, units, {{"first", units[0] + 1}, {"second", 1 << 20}});
+  EXPECT_EQ(placement.device_of_unit, (std::vector<int64_t>{0, 1, 1, 1}));
+  // Both are the CPU here: what is shown is that the model still computes the same.
+  place_on_devices(*model, placement, {at::kCPU, at::kCPU});
+  EXPECT_TRUE(at::equal(model->logits(inputs), wanted));
+  EXPECT_THROW(place_on_devices(*model, {{0, 0}}, {at::kCPU}), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::nn

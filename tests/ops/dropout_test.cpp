@@ -1,0 +1,90 @@
+#include "ops/dropout.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "base/counter_random.h"
+#include "base/error.h"
+#include "ops/testing.h"
+
+namespace lockstep::ops {
+namespace {
+
+Tensor keys_of(std::vector<int64_t> keys) {
+  return at::tensor(keys, at::kLong);
+}
+
+TEST(Dropout, DropsWhatItsDefinitionSays) {
+  const Tensor x = at::ones({3, 5, 7});
+  const Tensor y = dropout(x, 0.3, keys_of({11, -5, 1LL << 60})).flatten(1);
+  const auto threshold = static_cast<uint32_t>(0.3 * 0x1p32 + 0.5);
+  const int64_t keys[] = {11, -5, 1LL << 60};
+  for (int64_t row = 0; row < 3; ++row) {
+    for (int64_t e = 0; e < 35; ++e) {
+      const uint64_t word =
+          random_bits(static_cast<uint64_t>(keys[row]), static_cast<uint64_t>(e / 2));
+      const auto half = static_cast<uint32_t>(e % 2 == 0 ? word : word >> 32);
+      const float wanted = half >= threshold ? 1 / 0.7F : 0;
+      EXPECT_NEAR(y[row][e].item<float>(), wanted, 1e-6) << row << " " << e;
+    }
+  }
+}
+
+TEST(Dropout, TheLoopIsTheTensorVersion) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t size : {1, 2, 15, 16, 17, 1000}) {
+      const Tensor x = random({4, 3, size}).to(type);
+      const Tensor keys = keys_of({1, 2, 3, -4});
+      EXPECT_TRUE(at::equal(dropout(x, 0.1, keys), dropout_by_tensors(x, 0.1, keys))) << size;
+    }
+  }
+}
+
+TEST(Dropout, APartDrawsTheWholesMask) {
+  const Tensor x = random({2, 6, 5, 9}), keys = keys_of({7, 8});
+  const Tensor whole = dropout(x, 0.4, keys);
+  for (const auto& [dim, begin, size] :
+       std::vector<std::array<int64_t, 3>>{{1, 2, 3}, {2, 1, 3}, {3, 4, 5}, {3, 1, 1}, {1, 5, 1}}) {
+    DropoutRegion region{{0, 0, 0}, {6, 5, 9}};
+    region.begin[static_cast<size_t>(dim - 1)] = begin;
+    const Tensor part = x.narrow(dim, begin, size);
+    EXPECT_TRUE(at::equal(dropout(part, 0.4, keys, region), whole.narrow(dim, begin, size)));
+    EXPECT_TRUE(
+        at::equal(dropout_by_tensors(part, 0.4, keys, region), whole.narrow(dim, begin, size)));
+  }
+  // And a row alone draws its own.
+  EXPECT_TRUE(at::equal(
+      dropout(x.narrow(0, 1, 1), 0.4, keys.narrow(0, 1, 1).clone()), whole.narrow(0, 1, 1)));
+}
+
+TEST(Dropout, GradientHasTheSameMask) {
+  const Tensor x = at::ones({2, 40}).set_requires_grad(true);
+  const Tensor y = dropout(x, 0.5, keys_of({1, 2}));
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), y.detach()));
+}
+
+TEST(Dropout, RateAndMeanAreRight) {
+  const Tensor x = at::ones({1, 1 << 20});
+  const Tensor y = dropout(x, 0.1, keys_of({3}));
+  EXPECT_NEAR((y == 0).to(at::kFloat).mean().item<double>(), 0.1, 2e-3);
+  EXPECT_NEAR(y.mean().item<double>(), 1, 3e-3);
+  // Neighbours, which share a word, are independent.
+  const Tensor zero = (y == 0).view({-1, 2}).to(at::kFloat);
+  EXPECT_NEAR((zero.select(1, 0) * zero.select(1, 1)).mean().item<double>(), 0.01, 1e-3);
+}
+
+TEST(Dropout, OddCalls) {
+  const Tensor x = random({2, 3});
+  EXPECT_TRUE(dropout(x, 0, Tensor()).is_same(x));
+  EXPECT_EQ(dropout(at::empty({2, 0}), 0.5, keys_of({1, 2})).numel(), 0);
+  EXPECT_THROW(dropout(x, 1, keys_of({1, 2})), Error);
+  EXPECT_THROW(dropout(x, -0.1, keys_of({1, 2})), Error);
+  EXPECT_THROW(dropout(x, 0.5, keys_of({1})), Error);
+  EXPECT_THROW(dropout(x, 0.5, Tensor()), Error);
+  EXPECT_THROW(dropout(x, 0.5, keys_of({1, 2}), {{2}, {4}}), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::ops

@@ -1,0 +1,230 @@
+#include "parallel/data/data_parallel.h"
+
+#include <mutex>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "base/error.h"
+#include "comm/threads.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using comm::Communicator;
+
+/// Three matrices of odd sizes and a bias, with a loss that is a sum over rows.
+struct Toy {
+  std::vector<Tensor> weights;
+
+  explicit Toy(uint64_t seed) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+    for (const auto& shape : std::vector<std::vector<int64_t>>{{7, 5}, {5, 3}, {3, 1}, {1}}) {
+      weights.push_back(torch::empty(shape).normal_(0, 0.5, generator).requires_grad_());
+    }
+  }
+  Tensor loss(const Tensor& rows) const {  // [n, 7]
+    const Tensor hidden = rows.matmul(weights[0]).tanh().matmul(weights[1]).tanh();
+    return (hidden.matmul(weights[2]) + weights[3]).square().sum();
+  }
+  std::vector<ParameterUnit> units() const {
+    return {
+        {"first", {{"w0", weights[0], true}}},
+        {"second", {{"w1", weights[1], true}, {"bias", weights[3], false}}},
+        {"third", {{"w2", weights[2], true}}}};
+  }
+};
+
+Tensor rows_of_data(int64_t rows) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(11);
+  return torch::empty({rows, 7}).normal_(0, 1, generator);
+}
+
+/// The gradient of `name`, as the engine holds it.
+Tensor gradient_of(DataParallel& engine, const std::string& name) {
+  for (const Bucket& bucket : engine.buckets()) {
+    for (const Bucket::Entry& entry : bucket.entries) {
+      if (entry.name == name) {
+        return bucket.gradient.narrow(0, entry.offset, entry.count).clone();
+      }
+    }
+  }
+  throw std::out_of_range(name);
+}
+
+std::vector<Tensor> plain_gradients(const Tensor& data) {
+  const Toy toy(1);
+  toy.loss(data).backward();
+  std::vector<Tensor> gradients;
+  for (const Tensor& weight : toy.weights) {
+    gradients.push_back(weight.grad().flatten());
+  }
+  return gradients;
+}
+
+TEST(DataParallel, SumsToTheGradientsOfOneRankWhateverTheShares) {
+  const Tensor data = rows_of_data(11);
+  const auto expected = plain_gradients(data);
+  for (const int ranks : {1, 2, 3}) {
+    for (const int micro_batches : {1, 2}) {
+      comm::run_ranks(ranks, [&](Communicator& group) {
+        const Toy toy(1);
+        DataParallel engine(group, toy.units(), {.bucket_megabytes = 1e-5});
+        const auto parts = data.tensor_split(ranks * micro_batches);  // of unequal size
+        for (int repeat = 0; repeat < 2; ++repeat) {                  // a second step starts clean
+          engine.begin_step();
+          for (int m = 0; m < micro_batches; ++m) {
+            engine.begin_micro_batch(m + 1 == micro_batches);
+            toy.loss(parts[static_cast<size_t>(m * ranks + group.rank())]).backward();
+            engine.end_micro_batch();
+          }
+          engine.finish();
+        }
+        const std::vector<std::string> names{"w0", "w1", "w2", "bias"};
+        for (size_t i = 0; i < names.size(); ++i) {
+          EXPECT_TRUE(torch::allclose(gradient_of(engine, names[i]), expected[i], 1e-5, 1e-6))
+              << names[i] << " on " << ranks << " ranks";
+        }
+      });
+    }
+  }
+}
+
+TEST(DataParallel, ReducesWhileTheBackwardPassRunsAndOnlyInTheLastMicroBatch) {
+  comm::run_ranks(2, [](Communicator& group) {
+    const Toy toy(1);
+    DataParallel engine(group, toy.units(), {.bucket_megabytes = 1e-5});
+    ASSERT_EQ(engine.buckets().size(), 3U);
+    std::vector<std::string> events;
+    group.set_observer([&](const comm::Call&) { events.emplace_back("reduce"); });
+    const Tensor data = rows_of_data(4);
+    engine.begin_step();
+    engine.begin_micro_batch(false);
+    toy.loss(data).backward();
+    engine.end_micro_batch();
+    EXPECT_TRUE(events.empty());
+    engine.begin_micro_batch(true);
+    toy.loss(data).backward();
+    events.emplace_back("backward ended");
+    engine.end_micro_batch();
+    engine.finish();
+    EXPECT_EQ(events, (std::vector<std::string>{"reduce", "reduce", "reduce", "backward ended"}));
+    EXPECT_EQ(engine.overlapped_reductions(), 2);  // the last has nothing to overlap with
+  });
+}
+
+TEST(DataParallel, MakesParametersEqualAtTheStart) {
+  comm::run_ranks(3, [](Communicator& group) {
+    const Toy toy(static_cast<uint64_t>(group.rank()) + 1);
+    const Toy first(1);
+    const DataParallel engine(group, toy.units(), {});
+    for (size_t i = 0; i < toy.weights.size(); ++i) {
+      EXPECT_TRUE(torch::equal(toy.weights[i], first.weights[i]));
+    }
+  });
+}
+
+TEST(DataParallel, NamesUnusedParametersOrLooksForThem) {
+  comm::run_ranks(2, [](Communicator& group) {
+    for (const bool find : {false, true}) {
+      const Toy toy(1);
+      DataParallelOptions options;
+      options.find_unused_parameters = find;
+      DataParallel engine(group, toy.units(), options);
+      const auto step = [&] {
+        engine.begin_step();
+        engine.begin_micro_batch(true);
+        // Rank 1 does not use w2.
+        (group.rank() == 0 ? toy.loss(rows_of_data(2))
+                           : rows_of_data(2).matmul(toy.weights[0]).matmul(toy.weights[1]).sum() +
+                                 toy.weights[3].sum())
+            .backward();
+        engine.end_micro_batch();
+        engine.finish();
+      };
+      if (find) {
+        step();
+        EXPECT_GT(gradient_of(engine, "w2").abs().sum().item<float>(), 0);
+      } else if (group.rank() == 1) {
+        try {
+          step();
+          ADD_FAILURE() << "no error";
+        } catch (const Error& error) {
+          EXPECT_NE(error.message().find("rank 1: w2"), std::string::npos) << error.what();
+          EXPECT_NE(error.remedy().find("ddp_find_unused_parameters"), std::string::npos);
+        }
+        engine.begin_step();  // take part in rank 0's reductions, so that the test can go on
+        engine.begin_micro_batch(true);
+        toy.loss(rows_of_data(2)).backward();
+        engine.end_micro_batch();
+        engine.finish();
+      } else {
+        step();
+      }
+    }
+  });
+}
+
+TEST(DataParallel, DoesNotDeadlockWhereGradientsComeInAnotherOrder) {
+  comm::run_ranks(2, [](Communicator& group) {
+    const Tensor a = torch::ones({3}).requires_grad_(), b = torch::ones({3}).requires_grad_();
+    DataParallel engine(
+        group, {{"a", {{"a", a, true}}}, {"b", {{"b", b, true}}}}, {.bucket_megabytes = 1e-6});
+    engine.begin_step();
+    engine.begin_micro_batch(true);
+    (group.rank() == 0 ? (a * 2).exp().sum() + b.sum() : a.sum() + (b * 2).exp().sum()).backward();
+    engine.end_micro_batch();
+    engine.finish();
+    EXPECT_NEAR(gradient_of(engine, "a")[0].item<double>(), 2 * std::exp(2.0) + 1, 1e-4);
+    EXPECT_NEAR(gradient_of(engine, "b")[0].item<double>(), 2 * std::exp(2.0) + 1, 1e-4);
+  });
+}
+
+TEST(DataParallel, LeavesFrozenParametersAlone) {
+  Communicator alone = Communicator::alone();
+  Toy toy(1);
+  toy.weights[1].requires_grad_(false);
+  DataParallel engine(alone, toy.units(), {});
+  engine.begin_step();
+  engine.begin_micro_batch(true);
+  toy.loss(rows_of_data(3)).backward();
+  engine.end_micro_batch();
+  engine.finish();
+  EXPECT_THROW(gradient_of(engine, "w1"), std::out_of_range);
+}
+
+TEST(DataParallel, NamesTheParameterWhoseGradientIsNotFinite) {
+  Communicator alone = Communicator::alone();
+  const Toy toy(1);
+  DataParallel engine(alone, toy.units(), {});
+  engine.begin_step();
+  engine.begin_micro_batch(true);
+  (toy.loss(rows_of_data(3)) + toy.weights[3].sum() * INFINITY).backward();
+  engine.end_micro_batch();
+  engine.finish();
+  EXPECT_EQ(engine.first_non_finite(), "bias");
+}
+
+TEST(DataParallel, VoidsGraphsOfBeforeAnUpdate) {
+  Communicator alone = Communicator::alone();
+  const Toy toy(1);
+  DataParallel engine(alone, toy.units(), {});
+  engine.begin_step();
+  engine.begin_micro_batch(true);
+  const Tensor loss = toy.loss(rows_of_data(3));
+  engine.parameters_changed();
+  EXPECT_THROW(loss.backward(), c10::Error);
+}
+
+TEST(Buckets, HoldWholeParametersAndTheDecayedFirst) {
+  const Toy toy(1);
+  const auto all = make_buckets(toy.units(), 1 << 20, at::kFloat);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].values.numel(), 35 + 15 + 3 + 1);
+  EXPECT_EQ(all[0].decayed, 53);
+  EXPECT_EQ(all[0].entries.back().name, "bias");
+  EXPECT_TRUE(toy.weights[0].is_alias_of(all[0].values));
+}
+
+}  // namespace
+}  // namespace lockstep::parallel

@@ -1,0 +1,247 @@
+"""Models equal Hugging Face's: logits, every gradient, twenty AdamW steps, greedy generation, and the saved folder.
+
+One process of parity_driver (tests/parity/driver.cpp) runs all cases; each case is a random model with something odd.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoConfig
+
+PROGRAM = pathlib.Path(os.environ.get("LOCKSTEP_PROGRAM", "build/release/lockstep"))
+DRIVER = PROGRAM.parent / "parity_driver"
+STEPS, NEW_TOKENS = 20, 64
+torch.set_num_threads(1)
+transformers.utils.logging.set_verbosity_error()
+
+GPT2 = dict(model_type="gpt2", vocab_size=101, n_embd=24, n_layer=2, n_head=3, n_positions=96, bos_token_id=0,
+            eos_token_id=None, initializer_range=0.1)
+LLAMA = dict(model_type="llama", vocab_size=97, hidden_size=24, intermediate_size=44, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128, bos_token_id=0, eos_token_id=None,
+             head_dim=8, initializer_range=0.1)
+MISTRAL = dict(LLAMA, model_type="mistral", sliding_window=5)
+QWEN2 = dict(LLAMA, model_type="qwen2")
+SHORT = dict(LLAMA, max_position_embeddings=16)  # sequences are longer than the positions that were trained
+
+
+def rope(base=SHORT, **scaling):
+    """The old style, which transformers writes no more but reads."""
+    return dict(base, rope_theta=500.0, rope_scaling=scaling)
+
+
+def rope_v5(base=SHORT, **parameters):
+    return dict(base, rope_parameters=dict(parameters, rope_theta=500.0))
+
+
+LONGROPE = dict(rope_type="longrope", short_factor=[1.0, 1.1, 1.5, 1.6], long_factor=[2.0, 3.0, 3.5, 9.0])
+CASES = {
+    "gpt2": GPT2,
+    "gpt2-one-layer-untied": dict(GPT2, n_layer=1, tie_word_embeddings=False, n_inner=50),
+    "gpt2-scale-flags": dict(GPT2, scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False),
+    "gpt2-upcast": dict(GPT2, reorder_and_upcast_attn=True, activation_function="gelu"),
+    "gpt2-bfloat16": GPT2,
+    "llama": LLAMA,
+    "llama-one-layer-one-key": dict(LLAMA, num_hidden_layers=1, num_key_value_heads=1, vocab_size=51),
+    "llama-biases-tied": dict(LLAMA, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, hidden_act="gelu"),
+    "llama-padding": dict(LLAMA, pad_token_id=5, tie_word_embeddings=True),
+    "llama-wide-heads": dict(LLAMA, head_dim=10, num_key_value_heads=None, hidden_act="gelu_pytorch_tanh"),
+    "llama-bfloat16": LLAMA,
+    "activation-gelu-fast": dict(GPT2, activation_function="gelu_fast"),
+    "activation-relu": dict(GPT2, activation_function="relu", n_inner=40),
+    "activation-relu2": dict(LLAMA, hidden_act="relu2"),
+    "activation-quick-gelu": dict(MISTRAL, hidden_act="quick_gelu"),
+    "activation-mish": dict(QWEN2, hidden_act="mish"),
+    "activation-hardswish": dict(LLAMA, hidden_act="hardswish", num_hidden_layers=1),
+    "rope-linear": rope(rope_type="linear", factor=2.5),
+    "rope-linear-old-name": rope(type="linear", factor=3),
+    "rope-linear-v5": rope_v5(rope_type="linear", factor=2.5),
+    "rope-dynamic": rope(rope_type="dynamic", factor=2.0),
+    "rope-dynamic-short": rope(LLAMA, rope_type="dynamic", factor=4.0),
+    "rope-llama3": rope(LLAMA, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                        original_max_position_embeddings=16),
+    "rope-llama3-v5": rope_v5(LLAMA, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                              original_max_position_embeddings=32),
+    "rope-yarn": rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16),
+    "rope-yarn-mscale": rope_v5(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=8.0,
+                                beta_slow=2.0, mscale=0.7, mscale_all_dim=0.3, truncate=False),
+    "rope-yarn-attention-factor": rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16,
+                                       attention_factor=0.9),
+    "rope-longrope-long": rope(LLAMA, **LONGROPE, original_max_position_embeddings=8),
+    "rope-longrope-crossing": rope(LLAMA, **LONGROPE, original_max_position_embeddings=40, factor=3.0),
+    "rope-longrope-v5": rope_v5(LLAMA, **LONGROPE, original_max_position_embeddings=64),
+    "rope-partial": rope(LLAMA, rope_type="linear", factor=1.5) | dict(partial_rotary_factor=0.5),
+    "mistral-window": MISTRAL,
+    "mistral-full-untied": dict(MISTRAL, sliding_window=None, num_key_value_heads=1),
+    "mistral-bfloat16": MISTRAL,
+    "qwen2": dict(QWEN2, tie_word_embeddings=True),
+    "qwen2-window-layers": dict(QWEN2, num_hidden_layers=3, use_sliding_window=True, sliding_window=6, max_window_layers=1),
+    "qwen2-layer-types": dict(QWEN2, use_sliding_window=True, sliding_window=4, max_window_layers=2,
+                              layer_types=["sliding_attention", "full_attention"]),
+    "qwen2-bfloat16": QWEN2,
+}
+SHARDED = {"gpt2", "llama", "mistral-window", "qwen2"}
+BARE = {"gpt2-scale-flags"}  # names without the prefix, as the first GPT-2 files have them
+
+
+@contextlib.contextmanager
+def partial_rotation(name):
+    """transformers' Llama has no partial rotary positions; here it gets them as its Phi has."""
+    module = transformers.models.llama.modeling_llama
+    whole = module.apply_rotary_pos_emb
+
+    def partial(q, k, cos, sin, **options):
+        size = cos.shape[-1]
+        rotated = whole(q[..., :size], k[..., :size], cos, sin, **options)
+        return tuple(torch.cat((part, x[..., size:]), -1) for part, x in zip(rotated, (q, k)))
+
+    if name == "rope-partial":
+        module.apply_rotary_pos_emb = partial
+    try:
+        yield
+    finally:
+        module.apply_rotary_pos_emb = whole
+
+
+def is_low(name):
+    return name.endswith("bfloat16")
+
+
+def open_model(folder, name):
+    attention = "eager" if name == "gpt2-upcast" else "sdpa"
+    dtype = torch.bfloat16 if is_low(name) else torch.float32
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attention).eval()
+
+
+def make_case(folder, name, settings):
+    """A model folder with random weights, and the driver's inputs. The config.json is the text of `settings`."""
+    torch.manual_seed(sum(map(ord, name)))
+    model_folder = folder / "model"
+    model_folder.mkdir(parents=True)
+    (model_folder / "config.json").write_text(json.dumps(settings))
+    with partial_rotation(name):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_folder))
+    with torch.no_grad():
+        for key, value in model.named_parameters():
+            if key.endswith("bias"):
+                value.normal_(0, 0.1)
+    if is_low(name):
+        model = model.bfloat16()
+    if name in BARE:
+        save_file({key.removeprefix("transformer."): value for key, value in model.state_dict().items()
+                   if key != "lm_head.weight"}, model_folder / "model.safetensors", {"format": "pt"})
+    else:
+        model.save_pretrained(model_folder, max_shard_size="15KB" if name in SHARDED else "1GB")
+        (model_folder / "config.json").write_text(json.dumps(settings))
+    vocabulary = settings["vocab_size"]
+    ids = torch.randint(0, vocabulary, (3, 21))
+    labels = ids.clone()
+    labels[0, 3:6] = -100
+    labels[2, :10] = -100
+    save_file({"ids": ids, "labels": labels, "batches": torch.randint(0, vocabulary, (STEPS, 2, 17)),
+               "prompt": torch.randint(0, vocabulary, (7,)), "new_tokens": torch.tensor([NEW_TOKENS])},
+              folder / "input.safetensors")
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    for name, settings in CASES.items():
+        make_case(root / name, name, settings)
+    result = subprocess.run([DRIVER, *(root / name for name in CASES)], capture_output=True, text=True,
+                            env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert result.returncode == 0, result.stderr
+    return root
+
+
+@pytest.fixture(params=CASES)
+def case(request, cases):
+    name = request.param
+    folder = cases / name
+    with partial_rotation(name):
+        yield name, folder, load_file(folder / "input.safetensors"), load_file(folder / "output.safetensors")
+
+
+def summed_loss(model, ids, labels):
+    logits = model(ids).logits.float()
+    return logits, torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="sum")
+
+
+def check_close(what, ours, theirs, name):
+    """Within 1e-4 of the tensor's largest value, or 1e-7; bfloat16, which rounds elsewhere, within 5 hundredths of its norm."""
+    assert ours.shape == theirs.shape, what
+    ours, theirs = ours.double(), theirs.double()
+    if is_low(name):
+        assert (ours - theirs).norm() <= 0.05 * theirs.norm() + 1e-3, what
+    else:
+        assert (ours - theirs).abs().max() <= max(1e-4 * theirs.abs().max(), 1e-7), what
+
+
+def test_logits_and_gradients(case):
+    name, folder, given, ours = case
+    model = open_model(folder / "model", name)
+    logits, loss = summed_loss(model, given["ids"], given["labels"])
+    loss.backward()
+    check_close("logits", ours["logits"], logits.detach(), name)
+    assert abs(ours["loss"].item() - loss.item()) <= (1e-2 if is_low(name) else 1e-5) * loss.item()
+    gradients = {key: value.grad for key, value in model.named_parameters()}
+    assert {key[len("grad."):] for key in ours if key.startswith("grad.")} == set(gradients)
+    for key, value in gradients.items():
+        if is_low(name) and key.endswith("k_proj.bias"):
+            continue  # moving all keys alike changes little: the gradient is small, and its rounding is not
+        check_close(key, ours["grad." + key], value, name)
+
+
+def test_twenty_steps(case):
+    name, folder, given, ours = case
+    if is_low(name):
+        pytest.skip("bfloat16 parameters without master weights are no way to train")
+    model = open_model(folder / "model", name)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
+    losses = []
+    for batch in given["batches"]:
+        loss = summed_loss(model, batch, batch)[1] / (batch.shape[0] * (batch.shape[1] - 1))
+        losses.append(loss.item())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert (ours["losses"] - torch.tensor(losses, dtype=torch.double)).abs().max() <= 1e-4
+
+
+def test_greedy_generation(case):
+    name, folder, given, ours = case
+    model = open_model(folder / "model", name)
+    prompt = given["prompt"][None]
+    if is_low(name):
+        return check_low_generation(model, prompt, ours["generated"])
+    theirs = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NEW_TOKENS, do_sample=False,
+                            use_cache=True, pad_token_id=0)
+    assert ours["generated"].tolist() == theirs[0, prompt.shape[1]:].tolist()
+
+
+def check_low_generation(model, prompt, generated):
+    """In bfloat16 near ties fall either way: each token is among the likeliest, within the rounding."""
+    text = torch.cat((prompt, generated[None]), 1)
+    logits = model(text).logits[0, prompt.shape[1] - 1:-1].float()
+    chosen = logits.gather(1, generated[:, None])[:, 0]
+    assert ((logits.amax(1) - chosen) <= 0.05 * logits.std(1)).all()
+
+
+def test_saved_folder_opens(case):
+    name, folder, given, ours = case
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder / "saved", output_loading_info=True,
+        attn_implementation="eager" if name == "gpt2-upcast" else "sdpa")
+    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
+    assert model.dtype == (torch.bfloat16 if is_low(name) else torch.float32)
+    original = open_model(folder / "model", name)
+    with torch.no_grad():
+        assert torch.equal(model.eval()(given["ids"]).logits, original(given["ids"]).logits)
+    settings = json.loads((folder / "saved" / "config.json").read_text())
+    assert {key: settings[key] for key in CASES[name]} == CASES[name]

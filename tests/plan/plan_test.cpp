@@ -1,0 +1,285 @@
+#include <cmath>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/operations.h"
+#include "model/parameters.h"
+#include "plan/search.h"
+
+namespace lockstep::plan {
+namespace {
+
+Job gpt2_job(const std::string& preset = "gpt2") {
+  Job job;
+  job.model = model::preset(preset);
+  job.sequence = 1024;
+  job.global_batch = 64;
+  job.micro_batch = 4;
+  return job;
+}
+
+std::string error_of(const std::string& yaml) {
+  try {
+    parse_cluster(yaml, "c.yaml");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    return error.what();
+  }
+  ADD_FAILURE() << "no error for " << yaml;
+  return "";
+}
+
+TEST(Job, CountsTheParametersOfEveryFamily) {
+  for (const char* name : {"gpt2", "gpt2-xl"}) {
+    const model::ModelConfig config = model::preset(name);
+    EXPECT_EQ(
+        count_parameters(config).total(config.layers),
+        static_cast<double>(model::parameter_count(config)))
+        << name;
+  }
+}
+
+TEST(Job, SplitsLayersEvenly) {
+  EXPECT_EQ(split_layers(12, 4), (std::vector<int64_t>{3, 3, 3, 3}));
+  // The embedding and the head count as a block each where the layers do not divide.
+  EXPECT_EQ(split_layers(22, 8), (std::vector<int64_t>{2, 3, 3, 3, 3, 3, 3, 2}));
+  EXPECT_EQ(split_layers(126, 8), (std::vector<int64_t>{15, 16, 16, 16, 16, 16, 16, 15}));
+  for (int64_t stages = 1; stages <= 9; ++stages) {
+    int64_t sum = 0;
+    for (const int64_t count : split_layers(9, stages)) {
+      sum += count;
+    }
+    EXPECT_EQ(sum, 9);
+  }
+}
+
+TEST(Job, BalancesUnequalStages) {
+  // A device of half the speed gets half the blocks; the head's time counts.
+  EXPECT_EQ(balance_layers(9, {1, 2}, {0, 0}), (std::vector<int64_t>{6, 3}));
+  EXPECT_EQ(balance_layers(10, {1, 1}, {0, 4}), (std::vector<int64_t>{7, 3}));
+  EXPECT_EQ(balance_layers(2, {1, 1, 1}, {0, 0, 0}).size(), 3U);
+}
+
+TEST(Memory, StatesAreWhatZeroSays) {
+  Job job = gpt2_job("gpt2-xl");
+  const double parameters = count_parameters(job.model).total(job.model.layers);
+  job.mesh.data = 8;
+  const auto states = [&](int stage) {
+    job.zero_stage = stage;
+    const Memory memory = estimate_memory(job)[0].peak;
+    return memory.parameters + memory.gradients + memory.optimizer;
+  };
+  EXPECT_NEAR(states(0), parameters * 16, 1);
+  EXPECT_NEAR(states(1), parameters * (4 + 12.0 / 8), 1);
+  EXPECT_NEAR(states(2), parameters * (2 + 14.0 / 8), 1);
+  EXPECT_NEAR(states(3), parameters * 16 / 8, 1);
+}
+
+TEST(Memory, ActivationsAreKorthikantisFormula) {
+  // sbh (34 + 5 a s / h) with dropout and scores in memory; sbh (10 + 24 / t + 5 a s / (h t)) with
+  // tensor ranks; all of it over t with sequence parallelism (equations 1, 2 and 4).
+  Job job = gpt2_job("gpt2-xl");
+  job.software.fused_attention = false;
+  job.software.dropout = true;
+  const double h = 1600;
+  const double a = 25;
+  const double sbh = 1024 * 4 * h;
+  EXPECT_NEAR(block_activations(job, Recompute::kNone) / (sbh * (34 + 5 * a * 1024 / h)), 1, 0.01);
+  job.mesh.tensor = 5;
+  EXPECT_NEAR(
+      block_activations(job, Recompute::kNone) / (sbh * (10 + 24 / 5.0 + 5 * a * 1024 / h / 5)),
+      1,
+      0.01);
+  job.sequence_parallel = true;
+  EXPECT_NEAR(
+      block_activations(job, Recompute::kNone) / (sbh / 5 * (34 + 5 * a * 1024 / h)), 1, 0.01);
+  EXPECT_NEAR(block_activations(job, Recompute::kFull), sbh * 2 / 5, 1);
+}
+
+TEST(Memory, TheFirstStageOfOneFOneBHoldsMost) {
+  Job job = gpt2_job();
+  job.mesh.pipeline = 4;
+  const std::vector<StageMemory> stages = estimate_memory(job);
+  EXPECT_EQ(stages.front().in_flight, 4);
+  EXPECT_EQ(stages.back().in_flight, 1);
+  EXPECT_GT(stages[1].peak.activations, stages[2].peak.activations);
+}
+
+TEST(Cost, ProductsAreRooflines) {
+  const Physics physics;
+  const Device& device = find_device("A100");
+  const double large = product_seconds(physics, device, Precision::kMixed16, 1, 8192, 8192, 8192);
+  const double rate = 2 * std::pow(8192.0, 3) / large;
+  EXPECT_LE(rate, device.flops16 * device.efficiency.matrix16);
+  EXPECT_GE(rate, device.flops16 * device.efficiency.matrix16 * 0.9);
+  // A vector times a matrix is bound by memory; an odd size costs.
+  EXPECT_GT(
+      product_seconds(physics, device, Precision::kMixed16, 1, 1, 8192, 8192),
+      2 * 8192.0 * 8192 / device.memory_bandwidth);
+  EXPECT_GT(
+      product_seconds(physics, device, Precision::kMixed16, 1, 8192, 8200, 8192),
+      product_seconds(physics, device, Precision::kMixed16, 1, 8192, 8256, 8192));
+}
+
+TEST(Collectives, AGroupOfOneIsFreeAndNodesAreSlower) {
+  const Cluster cluster = uniform_cluster(find_device("h100-80gb"), 64);
+  const NodeGroup& node = cluster.groups[0];
+  EXPECT_EQ(all_reduce_seconds(cluster, node, {1, 1}, 1e9), 0);
+  const double inside = all_reduce_seconds(cluster, node, {8, 8}, 1e9);
+  EXPECT_NEAR(inside, 2e9 * 7 / 8 / (450e9 * cluster.physics.link_efficiency), inside * 0.05);
+  EXPECT_GT(all_reduce_seconds(cluster, node, {8, 1}, 1e9), 4 * inside);
+  EXPECT_LT(all_gather_seconds(cluster, node, {8, 8}, 1e9), inside);
+}
+
+TEST(Simulate, PartsAddUpAndMoreDevicesAreFaster) {
+  Job job = gpt2_job("gpt2-xl");
+  double before = 1e9;
+  for (const int data : {1, 2, 8, 16}) {
+    job.mesh.data = data;
+    const Step step = simulate(job, uniform_cluster(find_device("h100-80gb"), data));
+    const double sum = step.compute + step.recompute + step.tensor + step.pipeline + step.data +
+                       step.optimizer + step.offload + step.rest;
+    EXPECT_NEAR(sum, step.step_seconds, 1e-9);
+    EXPECT_LT(step.step_seconds, before);
+    before = step.step_seconds;
+    EXPECT_GT(step.utilisation, 0.1);
+    EXPECT_LT(step.utilisation, 0.9);
+  }
+}
+
+TEST(Simulate, RecomputationCostsAThirdAndPipelinesTheirBubble) {
+  Job job = gpt2_job("gpt2-xl");
+  const Cluster one = uniform_cluster(find_device("h100-80gb"), 1);
+  const double plain = simulate(job, one).step_seconds;
+  job.recompute = Recompute::kFull;
+  EXPECT_NEAR(simulate(job, one).step_seconds / plain, 4.0 / 3, 0.06);
+  job.recompute = Recompute::kNone;
+  job.mesh.pipeline = 4;
+  const Step piped = simulate(job, uniform_cluster(find_device("h100-80gb"), 4));
+  EXPECT_GT(piped.bubble, 3.0 / (16 + 3));  // the head makes the last stage the slowest
+  EXPECT_LT(piped.bubble, 3.0 / (16 + 3) + 0.08);
+}
+
+TEST(Search, FindsWhatExhaustionFinds) {
+  SearchRequest request;
+  request.base = gpt2_job("gpt2-xl");
+  request.cluster = uniform_cluster(find_device("a100-40gb"), 8);
+  const SearchResult pruned = search(request);
+  request.best = 100000;  // nothing is cut off by a bound
+  const SearchResult all = search(request);
+  ASSERT_EQ(pruned.best.size(), 5U);
+  EXPECT_EQ(all.bounded, 0);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_DOUBLE_EQ(pruned.best[i].step.step_seconds, all.best[i].step.step_seconds);
+    EXPECT_LE(pruned.best[i].memory.total(), usable_bytes(request.cluster.groups[0].device));
+  }
+  EXPECT_EQ(pruned.considered, pruned.out_of_memory + pruned.bounded + pruned.simulated);
+  EXPECT_EQ(search_table(pruned, request).find("1. data") == std::string::npos, false);
+}
+
+TEST(Search, KeepsWhatIsGivenAndSaysWhatDoesNotFit) {
+  SearchRequest request;
+  request.base = gpt2_job("gpt2-xl");
+  request.cluster = uniform_cluster(find_device("rtx-4090"), 4);
+  request.tensor = 2;
+  const SearchResult result = search(request);
+  ASSERT_FALSE(result.best.empty());
+  EXPECT_EQ(result.best[0].job.mesh.tensor, 2);
+  EXPECT_NE(result.best[0].reason.find("does not fit on one device"), std::string::npos);
+  request.cluster = uniform_cluster(find_device("titan-rtx"), 1);
+  request.tensor.reset();
+  request.base.model.layers = 400;
+  const SearchResult none = search(request);
+  EXPECT_TRUE(none.best.empty());
+  EXPECT_GT(none.smallest->memory.total(), 24e9);
+}
+
+TEST(Search, GivesUnequalDevicesUnequalShares) {
+  SearchRequest request;
+  request.base = gpt2_job("gpt2-xl");
+  request.pipeline = 2;
+  request.cluster = parse_cluster(
+      "nodes:\n  - {count: 1, devices: 1, device: h100-80gb}\n  - {count: 1, devices: 1, device: "
+      "v100-32gb}\n",
+      "c");
+  const SearchResult result = search(request);
+  ASSERT_FALSE(result.best.empty());
+  bool split = false;
+  for (const Candidate& candidate : result.best) {
+    split = split ||
+            (!candidate.job.split.empty() && candidate.job.split[0] > 2 * candidate.job.split[1]);
+  }
+  EXPECT_TRUE(split) << search_table(result, request);
+}
+
+TEST(Search, IsQuickOnThousandsOfDevices) {
+  SearchRequest request;
+  request.base = gpt2_job("gpt2-xl");
+  request.base.global_batch = 16384;
+  request.cluster = uniform_cluster(find_device("h100-80gb"), 16384);
+  EXPECT_FALSE(search(request).best.empty());
+}
+
+TEST(Remedies, SayWhatWouldFit) {
+  Job job = gpt2_job("gpt2-xl");
+  job.micro_batch = 8;
+  job.mesh.data = 4;
+  const Cluster cluster = uniform_cluster(find_device("rtx-4090"), 4);
+  const std::vector<Remedy> found = remedies(job, cluster);
+  ASSERT_FALSE(found.empty());
+  EXPECT_TRUE(found[0].fits);
+  EXPECT_NE(memory_table(job, cluster.groups[0].device).find("does NOT fit"), std::string::npos);
+}
+
+TEST(Report, WritesPlansAndTraces) {
+  Job job = gpt2_job();
+  job.mesh = {.pipeline = 2, .data = 2, .context = 1, .tensor = 2};
+  const Cluster cluster = uniform_cluster(find_device("h100-80gb"), 8);
+  const std::string yaml = plan_yaml(job);
+  EXPECT_NE(yaml.find("  pipeline: 2\n"), std::string::npos) << yaml;
+  EXPECT_NE(yaml.find("  gradient_accumulation_steps: 8\n"), std::string::npos) << yaml;
+  const auto trace = nlohmann::json::parse(plan_trace(job, cluster));
+  EXPECT_EQ(trace["traceEvents"].size(), 2U + 2 * 2 * 8);
+  EXPECT_NE(plan_svg(job, cluster).find("<svg"), std::string::npos);
+  EXPECT_NE(explain(job, cluster).find("where a step's time goes"), std::string::npos);
+}
+
+TEST(Devices, AreFoundByManyNames) {
+  for (const char* name :
+       {"H100-80GB-SXM", "h100", "A100-40GB", "RTX 4090", "GB200", "titan-rtx", "cpu"}) {
+    EXPECT_NO_THROW(find_device(name)) << name;
+  }
+  try {
+    find_device("h100-80bg");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("Did you mean 'h100-80gb'?"), std::string::npos)
+        << error.what();
+  }
+  for (const Device& device : device_library()) {
+    EXPECT_GT(std::string(device.source).size(), 10U);
+    EXPECT_GT(device.flops16, 0);
+  }
+}
+
+TEST(ClusterFile, TellsEverythingThatIsWrong) {
+  const std::string text = error_of(
+      "nodes:\n  - {cuont: 2, devices: -1, device: h200x, peer_gb_s: fast}\n  - {devices: 8, "
+      "device: {tflops16: 1e9}}\n");
+  EXPECT_NE(text.find("Did you mean 'count'?"), std::string::npos) << text;
+  EXPECT_NE(text.find("nodes[0].devices is -1"), std::string::npos) << text;
+  EXPECT_NE(text.find("no device is called 'h200x'"), std::string::npos) << text;
+  EXPECT_NE(text.find("peer_gb_s is fast"), std::string::npos) << text;
+  EXPECT_NE(text.find("nodes[1].device.tflops16 is 1e9"), std::string::npos) << text;
+  EXPECT_NE(error_of("nodes: []").find("needs a list of nodes"), std::string::npos);
+  EXPECT_NE(error_of("").find("needs a list of nodes"), std::string::npos);
+  EXPECT_NE(error_of("nodes: [").find("no YAML"), std::string::npos);
+  EXPECT_NE(
+      error_of("nodes: [{count: 1000000, devices: 4096, device: cpu}]").find("more than a million"),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::plan

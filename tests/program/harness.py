@@ -1,0 +1,156 @@
+"""Runs the program as a user does, for tests: python3's standard library and nothing else.
+
+LOCKSTEP_PROGRAM names the program. Each test class gets a scratch folder with a small corpus and a tokenizer,
+made once by the program itself.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+PROGRAM = os.environ["LOCKSTEP_PROGRAM"]
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SHARED_DATA = SOURCE.parent / "shared" / "data"
+
+
+class Result:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    def __repr__(self):
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+def environment(**more):
+    env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    env.update({"OMP_NUM_THREADS": "1"}, **more)
+    return env
+
+
+def lockstep(*arguments, cwd=None, timeout=240, env=None, stdin=None):
+    """Runs it to its end."""
+    done = subprocess.run(
+        [PROGRAM, *map(str, arguments)],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        timeout=timeout,
+        env=env or environment(),
+    )
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def start(*arguments, cwd=None, env=None):
+    """Starts it; the caller waits."""
+    return subprocess.Popen(
+        [PROGRAM, *map(str, arguments)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env or environment(),
+        text=True,
+    )
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("waited in vain")
+
+
+def metrics(run):
+    """The lines of metrics.jsonl."""
+    path = pathlib.Path(run) / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def losses(run):
+    return [line["loss"] for line in metrics(run) if "loss" in line]
+
+
+def processes_of(marker):
+    """The processes whose command line holds `marker`."""
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                line = (folder / "cmdline").read_bytes()
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if marker.encode() in line and state != "Z":
+                found.append(int(folder.name))
+    return found
+
+
+CONFIG = {
+    "model_type": "gpt2",
+    "architectures": ["GPT2LMHeadModel"],
+    "vocab_size": 512,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 2,
+    "n_positions": 64,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+
+
+class ProgramTest(unittest.TestCase):
+    """A scratch folder with `corpus/`, `tokenizer/` and `model.json`, in which commands are run."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-"))
+        cls.run_ok_in(cls.folder, "sample", "--output", "corpus", "--size", "0.3")
+        cls.run_ok_in(
+            cls.folder, "tokenizer", "train", "--files", "corpus/train.txt", "--vocab-size", "512",
+            "--output", "tokenizer")
+        (cls.folder / "model.json").write_text(json.dumps(CONFIG))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    @staticmethod
+    def run_ok_in(folder, *arguments, **options):
+        result = lockstep(*arguments, cwd=folder, **options)
+        assert result.code == 0, result
+        return result
+
+    def run_ok(self, *arguments, **options):
+        return self.run_ok_in(self.folder, *arguments, **options)
+
+    def run_fails(self, code, *arguments, **options):
+        result = lockstep(*arguments, cwd=self.folder, **options)
+        self.assertEqual(result.code, code, result)
+        told = result.err[max(result.err.find("error: "), 0):]
+        self.assertLess(len(told.splitlines()), 60, result)  # one screen
+        return result
+
+    def train_arguments(self, output, *more, ranks=1, steps=6):
+        """A short float32 run with dropout, every step logged."""
+        return [
+            "train", "--nproc", ranks, "model.path=model.json", "tokenizer.path=tokenizer",
+            "data.train=corpus/train.txt", "data.validation=corpus/validation.txt",
+            "data.cache_dir=cache", "data.sequence_length=32", f"output_dir={output}",
+            f"max_steps={steps}", "logging_steps=1", "save_steps=1000", "learning_rate=1e-3",
+            "warmup_steps=2", "monitor.peak_tflops=1", "use_cpu=true", *more]
+
+    def train(self, output, *more, ranks=1, steps=6, **options):
+        return self.run_ok(*self.train_arguments(output, *more, ranks=ranks, steps=steps), **options)
+
+    def assert_close(self, first, second, tolerance):
+        self.assertEqual(len(first), len(second))
+        for a, b in zip(first, second):
+            self.assertLessEqual(abs(a - b), tolerance, f"{first}\n{second}")

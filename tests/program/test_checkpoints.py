@@ -1,0 +1,92 @@
+"""Checkpoints that are damaged, cut off, or meet a full disk."""
+
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+from harness import ProgramTest, lockstep, losses
+
+
+def flip(path, offset):
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0x40
+    path.unlink()  # it may be mapped or linked elsewhere
+    path.write_bytes(data)
+
+
+class Damage(ProgramTest):
+    def setUp(self):
+        self.run_folder = self.folder / self.id().rpartition(".")[2]
+        self.name = self.run_folder.name
+        self.arguments = self.train_arguments(self.name, "save_steps=2", "resume_from_checkpoint=true")
+        self.run_ok(*self.arguments)
+        self.expected = losses(self.run_folder)
+
+    def test_an_altered_byte_is_found_and_the_older_one_is_taken(self):
+        flip(self.run_folder / "checkpoint-6" / "model.safetensors", 5000)
+        result = self.run_ok(*self.arguments)
+        self.assertIn("model.safetensors", result.err)
+        self.assertIn("checkpoint-4", result.err)
+        self.assertEqual(losses(self.run_folder), self.expected)
+
+    def test_a_cut_file_named_by_path_is_an_error(self):
+        path = next((self.run_folder / "checkpoint-6").glob("optimizer-*.safetensors"))
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(data[:-7])
+        result = self.run_fails(
+            4, *self.train_arguments("other", f"resume_from_checkpoint={self.run_folder}/checkpoint-6"))
+        self.assertIn(path.name, result.err)
+
+    def test_a_folder_without_its_manifest_was_never_committed(self):
+        (self.run_folder / "checkpoint-6" / "manifest.json").unlink()
+        arguments = self.train_arguments("other", f"resume_from_checkpoint={self.run_folder}/checkpoint-6")
+        self.assertIn("manifest.json", self.run_fails(4, *arguments).err)
+        # The latest is the one before; what is no checkpoint of ours is not overwritten.
+        result = self.run_fails(4, *self.arguments)
+        self.assertIn("checkpoint-4 after step 4", result.err)
+        self.assertIn("move it away", result.err)
+
+    def test_another_model_is_told_by_tensor(self):
+        config = self.folder / "wider.json"
+        config.write_text((self.folder / "model.json").read_text().replace('"n_embd": 32', '"n_embd": 48'))
+        result = self.run_fails(
+            4, *self.train_arguments(
+                "other", "model.path=wider.json",
+                f"resume_from_checkpoint={self.run_folder}/checkpoint-6"))
+        self.assertIn("transformer.", result.err)
+        self.assertIn("48", result.err)
+
+    def test_only_damaged_ones_are_an_error(self):
+        for folder in self.run_folder.glob("checkpoint-*"):
+            flip(folder / "model.safetensors", 3000)
+        result = self.run_fails(4, *self.arguments)
+        self.assertIn("checkpoint-6", result.err)
+
+
+class FullDisk(ProgramTest):
+    def test_the_error_names_the_file_and_the_older_checkpoint_still_loads(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, text=True)
+        if mounted.returncode != 0:
+            self.skipTest(f"a tmpfs cannot be mounted here: {mounted.stderr.strip()}")
+        try:
+            arguments = self.train_arguments("disk/run", "save_steps=2", ranks=2, steps=8)
+            result = self.run_fails(4, *arguments)
+            self.assertIn("No space left on device", result.err)
+            self.assertIn("disk/run", result.err)
+            left = sorted(p.name for p in (disk / "run").glob("checkpoint-*"))
+            self.assertTrue(left)
+            self.assertFalse([name for name in left if "." in name])
+            # Elsewhere there is room: the older checkpoint is good.
+            self.run_ok(*self.train_arguments(
+                "roomy", f"resume_from_checkpoint={disk}/run/{left[-1]}", ranks=2, steps=8))
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,111 @@
+"""Configuration through the program: files, trees, overrides, flags, and where values came from."""
+
+import json
+import re
+import unittest
+
+from harness import CONFIG, ProgramTest, environment, losses
+
+# A tree of the shape that Hydra projects have: a primary file with a defaults list, groups, an experiment that
+# overrides them from the root package.
+TREE = {
+    "train.yaml": """
+defaults:
+  - _self_
+  - model: tiny
+  - data: corpus
+  - trainer@training: short
+  - optional local: default
+""",
+    "model/tiny.yaml": "path: model.json\n",
+    "model/wide.yaml": "defaults: [tiny]\npath: wide.json\n",
+    "data/corpus.yaml": """
+train: [corpus/train.txt]
+validation: [corpus/validation.txt]
+cache_dir: cache
+sequence_length: 32
+""",
+    "trainer/short.yaml": """
+output_dir: ${oc.env:RUNS,runs}/tree
+max_steps: 4
+logging_steps: 1
+per_device_train_batch_size: 4
+learning_rate: 1e-3
+save_strategy: 'no'
+use_cpu: true
+""",
+    "experiment/long.yaml": """
+# @package _global_
+defaults:
+  - override /model: wide
+training:
+  max_steps: 6
+tokenizer:
+  path: tokenizer
+""",
+}
+
+
+class Trees(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name, text in TREE.items():
+            path = cls.folder / "conf" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        (cls.folder / "wide.json").write_text(json.dumps({**CONFIG, "n_embd": 40}))
+
+    def test_a_tree_is_composed_and_trains(self):
+        words = ["train", "--config-path", "conf", "--config-name", "train", "+experiment=long",
+                 "training.learning_rate=2e-3", "monitor.peak_tflops=1"]
+        self.run_ok(*words, env=environment(RUNS="elsewhere"))
+        run = self.folder / "elsewhere" / "tree"
+        self.assertEqual(len(losses(run)), 6)
+        self.assertEqual(json.loads((run / "config.json").read_text())["n_embd"], 40)
+
+    def test_where_each_value_came_from(self):
+        out = self.run_ok(
+            "train", "--config-path", "conf", "--config-name", "train", "+experiment=long",
+            "--learning_rate", "3e-3", "--print-config").out
+        line = {m[1]: m[0] for m in re.finditer(r"^ *(\w+):.*$", out, re.M)}
+        self.assertIn("0.003", line["learning_rate"])
+        self.assertIn("command line", line["learning_rate"])
+        self.assertIn("experiment/long.yaml", line["max_steps"])
+        self.assertIn("default", line["weight_decay"])
+
+    def test_spellings_of_one_value_are_one(self):
+        spellings = [
+            ["training.seed=7"], ["seed=7"], ["--seed", "7"], ["--seed=7"], ["trainer.args.seed=7"],
+            ["++training.seed=7"]]
+        for words in spellings:
+            out = self.run_ok(
+                "train", "--config-path", "conf", "--config-name", "train", "tokenizer.path=tokenizer",
+                "--print-config", *words).out
+            self.assertRegex(out, r"(?m)^ *seed: 7\b", words)
+
+    def test_a_dry_run_checks_and_writes_nothing(self):
+        result = self.run_ok(*self.train_arguments("dry", "--dry-run"))
+        self.assertIn("43.9k", result.out)
+        self.assertFalse((self.folder / "dry").exists())
+        self.assertIn("narrow", self.run_fails(
+            2, *self.train_arguments("dry", "--dry-run", "model.path=narrow")).err)
+
+    def test_a_hub_name_is_found_in_the_local_cache_or_told_how_to_fetch(self):
+        self.train("source", steps=2)
+        snapshot = self.folder / "hf/hub/models--someone--small/snapshots/abc"
+        snapshot.parent.mkdir(parents=True)
+        snapshot.symlink_to(self.folder / "source")
+        refs = self.folder / "hf/hub/models--someone--small/refs"
+        refs.mkdir()
+        (refs / "main").write_text("abc")
+        env = environment(HF_HOME=str(self.folder / "hf"))
+        words = ["eval", "--data", "corpus/validation.txt", "data.sequence_length=32", "--model"]
+        self.run_ok(*words, "someone/small", env=env)
+        result = self.run_fails(2, *words, "someone/other", env=env)
+        self.assertIn("someone/other", result.err)
+        self.assertRegex(result.err, r"hf download|huggingface-cli")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

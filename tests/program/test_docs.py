@@ -1,0 +1,86 @@
+"""Every command in the documentation runs: the ```sh blocks of each page, in order, in a folder of the page's own.
+
+A page starts with nothing but `lockstep` on the PATH, a small corpus.txt and a small model in gpt2-folder. `make` is a stand-in that
+checks that the target exists; what the targets do is tested by CI, which calls them.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from harness import CONFIG, PROGRAM, SOURCE, environment, lockstep
+
+PAGES = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").glob("*.md"))]
+MAKE = """#!/bin/sh
+for word; do case $word in *=*) ;; *) set -- "$word"; exec /usr/bin/make -C {source} -n "$1" >/dev/null;; esac; done
+"""
+
+
+def commands_of(page):
+    return re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+class Documentation(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.base = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-docs-"))
+        tools = cls.base / "bin"
+        tools.mkdir()
+        (tools / "lockstep").symlink_to(PROGRAM)
+        (tools / "make").write_text(MAKE.format(source=SOURCE))
+        (tools / "make").chmod(0o755)
+        cls.path = f"{tools}:{os.environ['PATH']}"
+        start = cls.base / "start"
+        start.mkdir()
+        for words in (
+            ["sample", "--output", "sample", "--size", "0.1"],
+            ["tokenizer", "train", "--files", "sample/train.txt", "--vocab-size", "512", "--output", "gpt2-folder"],
+        ):
+            result = lockstep(*words, cwd=start)
+            assert result.code == 0, result
+        (start / "gpt2-folder" / "config.json").write_text(json.dumps(CONFIG))
+        shutil.copy(start / "sample" / "train.txt", start / "corpus.txt")
+        shutil.rmtree(start / "sample")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.base, ignore_errors=True)
+
+    def test_every_page(self):
+        for page in PAGES:
+            blocks = commands_of(page)
+            if not blocks:
+                continue
+            with self.subTest(page=page.name):
+                folder = self.base / page.stem
+                shutil.copytree(self.base / "start", folder)
+                done = subprocess.run(
+                    ["bash", "-euo", "pipefail", "-c", "\n".join(blocks)],
+                    cwd=folder, capture_output=True, text=True, timeout=600,
+                    env=environment(PATH=self.path, XDG_CACHE_HOME=str(folder / ".cache")))
+                self.assertEqual(done.returncode, 0, f"{page}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+
+    def test_links_lead_somewhere(self):
+        for page in PAGES:
+            for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
+                self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
+
+    def test_every_test_that_a_page_names_is_there(self):
+        for page in PAGES:
+            for path in re.findall(r"`((?:tests|examples|tools|src)/[\w./]+)`", page.read_text()):
+                self.assertTrue((SOURCE / path).exists(), f"{page.name}: {path}")
+
+    def test_the_readme_shows_the_example_that_is_compiled(self):
+        shown = re.search(r"```cpp\n(.*?)```", (SOURCE / "README.md").read_text(), re.S)[1]
+        self.assertIn(shown, (SOURCE / "examples" / "ten_lines.cpp").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

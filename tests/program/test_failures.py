@@ -1,0 +1,67 @@
+"""What goes wrong is told at once, with a name, and leaves nothing running."""
+
+import json
+import os
+import pathlib
+import signal
+import time
+import unittest
+
+from harness import ProgramTest, losses, processes_of, start, wait_for
+
+
+class Failures(ProgramTest):
+    def test_a_killed_rank_ends_the_job_with_its_name_and_leaves_nothing(self):
+        process = start(*self.train_arguments("killed", ranks=3, steps=10000), cwd=self.folder)
+        wait_for(lambda: len(losses(self.folder / "killed")) >= 2)
+        def rank_of(pid):
+            variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            return next((int(v[5:]) for v in variables if v.startswith(b"RANK=")), None)
+
+        ranks = {rank_of(pid): pid for pid in processes_of("output_dir=killed") if pid != process.pid}
+        self.assertGreaterEqual(set(ranks), {0, 1, 2})
+        victim = ranks[1]
+        os.kill(victim, signal.SIGKILL)
+        killed = time.monotonic()
+        out, err = process.communicate(timeout=30)
+        self.assertLess(time.monotonic() - killed, 3)  # a second, and a slow machine
+        self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
+        self.assertIn("rank", err)
+        self.assertIn("SIGKILL", err)
+        self.assertEqual(processes_of("output_dir=killed"), [])
+
+    def test_a_loss_that_is_not_finite_stops_with_a_name(self):
+        result = self.run_fails(
+            6, *self.train_arguments("diverged", "learning_rate=1e30", "warmup_steps=0", "max_grad_norm=0"))
+        self.assertIn("transformer.", result.err)
+        self.assertIn("learning_rate", result.err)
+
+    def test_bad_input_is_told_at_once(self):
+        cases = [
+            (2, ["learning_rat=1"], ["learning_rat", "learning_rate"]),
+            (2, ["model.path=model.json", "model.preset=gpt2"], ["model.p"]),
+            (2, ["per_device_train_batch_size=0"], ["per_device_train_batch_size"]),
+            (4, ["data.train=nothing-here.txt"], ["nothing-here.txt"]),
+            (2, ["eval_strategy=sometimes"], ["eval_strategy"]),
+            (4, ["data.train=empty.txt"], ["empty"]),
+            (2, ["data.sequence_length=4096"], ["64"]),
+        ]
+        (self.folder / "empty.txt").write_text("")
+        for code, words, expected in cases:
+            result = self.run_fails(code, *self.train_arguments("bad", *words))
+            for text in expected:
+                self.assertIn(text, result.err, words)
+
+    def test_a_tokenizer_larger_than_the_embedding(self):
+        config = json.loads((self.folder / "model.json").read_text())
+        config["vocab_size"] = 300
+        (self.folder / "narrow.json").write_text(json.dumps(config))
+        result = self.run_fails(2, *self.train_arguments("narrow", "model.path=narrow.json"))
+        self.assertIn("resize_embeddings", result.err)
+        self.train("wide", "model.path=narrow.json", "model.resize_embeddings=true", steps=2)
+        saved = json.loads((self.folder / "wide" / "config.json").read_text())
+        self.assertEqual(saved["vocab_size"], 512)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

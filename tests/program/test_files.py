@@ -1,0 +1,47 @@
+"""What a run leaves in output_dir."""
+
+import json
+import unittest
+
+from harness import ProgramTest, losses, metrics
+
+
+class Files(ProgramTest):
+    def test_a_run_leaves_what_users_expect(self):
+        result = self.train("run", "eval_strategy=steps", "eval_steps=3", "save_steps=3", ranks=2)
+        run = self.folder / "run"
+        self.assertEqual(result.out, "")
+        lines = metrics(run)
+        steps = [line["step"] for line in lines if "loss" in line]
+        self.assertEqual(steps, [1, 2, 3, 4, 5, 6])
+        for key in ("epoch", "learning_rate", "grad_norm", "tokens", "tokens_per_s", "step_s", "peak_memory_bytes"):
+            self.assertIn(key, lines[0])
+        self.assertEqual(lines[0]["tokens"], 2 * 8 * 32)
+        evaluations = [line for line in lines if "eval_loss" in line]
+        self.assertEqual([line["step"] for line in evaluations], [3, 6])
+        self.assertIn("eval_perplexity", evaluations[0])
+        state = json.loads((run / "trainer_state.json").read_text())
+        self.assertEqual(state["global_step"], 6)
+        results = json.loads((run / "train_results.json").read_text())
+        self.assertGreater(results["train_runtime"], 0)
+        self.assertGreater(results["train_samples_per_second"], 0)
+        for name in ("config.yaml", "config.json", "model.safetensors", "tokenizer.json"):
+            self.assertTrue((run / name).exists(), name)
+        self.assertEqual(
+            sorted(p.name for p in run.glob("checkpoint-*")), ["checkpoint-3", "checkpoint-6"])
+
+    def test_the_resolved_configuration_gives_the_same_run(self):
+        self.train("first", "per_device_train_batch_size=4")
+        text = (self.folder / "first" / "config.yaml").read_text()
+        (self.folder / "again.yaml").write_text(text)
+        self.run_ok("train", "-c", "again.yaml", "output_dir=second")
+        self.assertEqual(losses(self.folder / "first"), losses(self.folder / "second"))
+
+    def test_old_checkpoints_go_and_the_last_good_one_stays(self):
+        self.train("limited", "save_steps=2", "save_total_limit=1")
+        names = [p.name for p in (self.folder / "limited").glob("checkpoint-*")]
+        self.assertEqual(names, ["checkpoint-6"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,27 @@
+"""Any number of ranks learns the same."""
+
+import unittest
+
+from harness import ProgramTest, losses, metrics
+
+
+class Ranks(ProgramTest):
+    def test_every_split_of_a_batch_of_8_gives_the_same_losses(self):
+        self.train("one", "per_device_train_batch_size=8", steps=20)
+        splits = {"two": (2, 4, 1), "four": (4, 2, 1), "accumulated": (2, 2, 2)}
+        for name, (ranks, batch, accumulation) in splits.items():
+            self.train(
+                name, f"per_device_train_batch_size={batch}",
+                f"gradient_accumulation_steps={accumulation}", ranks=ranks, steps=20)
+            self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 1e-5)
+        self.assertLess(losses(self.folder / "one")[-1], losses(self.folder / "one")[0])
+
+    def test_three_ranks_and_a_batch_that_does_not_divide_the_epoch(self):
+        # One epoch, whatever its last step holds.
+        self.train("three", "per_device_train_batch_size=7", "max_steps=-1", "num_train_epochs=1", ranks=3)
+        lines = [line for line in metrics(self.folder / "three") if "loss" in line]
+        self.assertEqual(lines[-1]["epoch"], 1.0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,74 @@
+"""Evaluating and generating from what a run left."""
+
+import json
+import unittest
+
+from harness import ProgramTest, lockstep
+
+
+class Use(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.run_ok_in(cls.folder, *cls.train_arguments(cls, "run", "learning_rate=3e-3", steps=30))
+
+    def test_evaluation_is_the_same_on_any_number_of_ranks_and_batches(self):
+        reports = []
+        for words in (["--nproc", 1], ["--nproc", 2], ["--nproc", 3, "per_device_eval_batch_size=5"]):
+            result = self.run_ok(
+                "eval", "--model", "run", "--data", "corpus/validation.txt", "--json", "use_cpu=true",
+                "data.sequence_length=48", *words)
+            self.assertEqual(len(result.out.splitlines()), 1)
+            reports.append(json.loads(result.out))
+        for report in reports:
+            self.assertAlmostEqual(report["eval_loss"], reports[0]["eval_loss"], delta=1e-6)
+            self.assertEqual(report["eval_tokens"], reports[0]["eval_tokens"])
+            self.assertEqual(report["eval_token_accuracy"], reports[0]["eval_token_accuracy"])
+        self.assertEqual(reports[0]["eval_loss"], reports[1]["eval_loss"])
+
+    def test_a_short_last_block_counts(self):
+        text = (self.folder / "corpus" / "validation.txt").read_bytes()[:3000].decode(errors="ignore")
+        (self.folder / "short.txt").write_text(text)
+        report = json.loads(self.run_ok(
+            "eval", "--model", "run", "--data", "short.txt", "--json", "data.sequence_length=60",
+            "data.append_eos=false").out)
+        # Each block's first token is not predicted; all of the text is in the blocks.
+        blocks, tokens = report["eval_samples"], report["eval_tokens"] + report["eval_samples"]
+        self.assertEqual(blocks, -(-tokens // 60))
+        self.assertNotEqual(tokens % 60, 0)
+        whole = json.loads(self.run_ok(
+            "eval", "--model", "run", "--data", "short.txt", "--json", "data.sequence_length=30",
+            "data.append_eos=false").out)
+        self.assertEqual(whole["eval_tokens"] + whole["eval_samples"], tokens)
+
+    def test_the_bigram_baseline_decides_the_exit_code(self):
+        arguments = ["eval", "--model", "run", "--data", "corpus/validation.txt", "--bigram",
+                     "--train", "corpus/train.txt", "data.sequence_length=32"]
+        result = lockstep(*arguments, cwd=self.folder)
+        self.assertEqual(result.code, 1, result)  # 30 steps are not enough
+        self.assertIn("bigram", result.err)
+
+    def test_generation_writes_the_prompt_its_continuation_and_nothing_else(self):
+        words = ["generate", "--model", "run", "--prompt", "Once upon a", "--max-new-tokens", 12]
+        first = self.run_ok(*words)
+        self.assertTrue(first.out.startswith("Once upon a"), first)
+        self.assertGreater(len(first.out), len("Once upon a\n"))
+        self.assertEqual(first.err, "")
+        self.assertEqual(self.run_ok(*words).out, first.out)  # greedy
+        sampled = [*words, "--temperature", 1.5, "--top-k", 50, "--top-p", 0.95, "--seed"]
+        self.assertEqual(self.run_ok(*sampled, 1).out, self.run_ok(*sampled, 1).out)
+        self.assertNotEqual(self.run_ok(*sampled, 1).out, self.run_ok(*sampled, 2).out)
+        self.assertEqual(self.run_ok(*words[:-1], 0).out, "Once upon a\n")
+
+    def test_bad_use_is_told(self):
+        self.assertIn("--help", self.run_fails(2, "generate", "--model", "run").err)
+        self.assertIn("nowhere", self.run_fails(2, "generate", "--model", "nowhere", "--prompt", "a").err)
+        result = self.run_fails(2, "generate", "--model", "run", "--prompt", "a", "--max-new-tokens", 100000)
+        self.assertIn("64", result.err)
+        self.assertIn("train", self.run_fails(2, "trian").err)
+        hub = self.run_fails(2, "eval", "--model", "openai-community/gpt2", "--data", "corpus/validation.txt")
+        self.assertIn("openai-community/gpt2", hub.err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,53 @@
+#include "train/evaluate.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "base/error.h"
+#include "comm/threads.h"
+#include "nn/initialize.h"
+#include "train/inputs.h"
+#include "train/world.h"
+
+namespace lockstep::train {
+namespace {
+
+TEST(Inputs, CountsTheLabelsThatArePredicted) {
+  data::MicroBatch batch;
+  batch.rows = 2;
+  batch.length = 3;
+  batch.ids = {1, 2, 3, 4, 5, 6};
+  batch.labels = {1, 2, -100, -100, -100, 6};
+  batch.samples = {7, 8};
+  EXPECT_EQ(count_targets(batch), 2);  // a row's first label is never predicted
+  const nn::ForwardInputs inputs = to_inputs(batch, at::kCPU);
+  EXPECT_EQ(inputs.ids[1][0].item<int64_t>(), 4);
+  EXPECT_EQ(inputs.samples[1].item<int64_t>(), 8);
+}
+
+TEST(Evaluation, OfNothingIsNotANumberOfItsOwn) {
+  const Evaluation nothing;
+  EXPECT_EQ(nothing.loss(), 0);
+  EXPECT_EQ(nothing.accuracy(), 0);
+}
+
+TEST(OnFirstRank, GivesEveryRankTheTextOrTheFailure) {
+  comm::run_ranks(3, [](comm::Communicator& group) {
+    EXPECT_EQ(
+        on_first_rank(group, [&] { return "from " + std::to_string(group.rank()); }), "from 0");
+    try {
+      on_first_rank(group, []() -> std::string {
+        throw Error(ErrorKind::kData, "no such file", "look again");
+      });
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kData);
+      EXPECT_NE(std::string(error.what()).find("no such file"), std::string::npos);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::train

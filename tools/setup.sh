@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Installs what the build needs, and says what it installs: Debian's packages, and libtorch's wheel in .deps/ of
+# this checkout. Idempotent: what is there is left alone.
+#   LIBTORCH=dir       use an installed libtorch (the folder that holds include/ and lib/)
+#   LOCKSTEP_CUDA=1    the GPU set of libtorch (4.7 GB); without it the CPU set (1.3 GB), unless an NVIDIA driver is here
+#   tools/setup.sh parity   also the Python environment of the parity tests (transformers as the oracle)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+torch_version=2.11.0
+packages=(
+  g++ cmake ninja-build ccache git python3 python3-venv python3-pip
+  libgloo-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libpcre2-dev libxxhash-dev
+  libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev libzstd-dev)
+
+install_packages() {
+  local missing=() package
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  local sudo=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! sudo -n true 2>/dev/null; then
+      echo "setup: these Debian packages are missing, and only root may install them:" >&2
+      echo "  sudo apt-get install ${missing[*]}" >&2
+      exit 3
+    fi
+    sudo=(sudo)
+  fi
+  echo "setup: installing Debian packages: ${missing[*]}"
+  "${sudo[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq "${missing[@]}" >/dev/null
+}
+
+# A wheel is unpacked into a folder of its own name, and the folder renamed when whole: a set-up that was
+# cut off is begun anew.
+install_libtorch() {
+  local set=$1
+  local stamp=.deps/libtorch/.lockstep-$torch_version-$set
+  [ -e "$stamp" ] && return
+  echo "setup: installing libtorch $torch_version ($set set) into .deps/libtorch"
+  rm -rf .deps/libtorch .deps/libtorch.partial
+  mkdir -p .deps
+  if [ "$set" = cuda ]; then
+    python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore \
+      --target .deps/libtorch.partial "torch==$torch_version"
+  else
+    # libtorch_cpu.so needs these two libraries of CUDA, and no others.
+    python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps \
+      --target .deps/libtorch.partial "torch==$torch_version" \
+      nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
+  fi
+  touch ".deps/libtorch.partial/${stamp##*/}"
+  mv .deps/libtorch.partial .deps/libtorch
+}
+
+install_parity() {
+  local stamp=.deps/python/.lockstep-parity-2
+  [ -e "$stamp" ] && return
+  echo "setup: installing the parity tests' Python environment into .deps/python"
+  rm -rf .deps/python
+  python3 -m venv .deps/python
+  .deps/python/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
+    transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 numpy pyyaml pytest
+  touch "$stamp"
+}
+
+install_style() {
+  [ -x .deps/style/bin/clang-format ] && return
+  echo "setup: installing clang-format into .deps/style"
+  python3 -m venv .deps/style
+  .deps/style/bin/pip install -q --disable-pip-version-check clang-format==19.1.7
+}
+
+install_packages
+if [ -z "${LIBTORCH:-}" ]; then
+  if [ "${LOCKSTEP_CUDA:-0}" = 1 ] || { [ -z "${LOCKSTEP_CUDA:-}" ] && [ -e /proc/driver/nvidia/version ]; }; then
+    install_libtorch cuda
+  else
+    install_libtorch cpu
+  fi
+elif [ ! -e "$LIBTORCH/lib/libtorch_cpu.so" ]; then
+  echo "setup: LIBTORCH=$LIBTORCH holds no lib/libtorch_cpu.so" >&2
+  exit 3
+fi
+case "${1:-}" in
+  parity) install_parity ;;
+  style) install_style ;;
+  "") ;;
+  *) echo "setup: unknown part '$1': parity or style" >&2; exit 2 ;;
+esac
