@@ -7,7 +7,12 @@ program=$(realpath "$1")
 data=${2:+$(realpath "$2")}
 cd "$(dirname "$0")/.."
 work=quickstart
-vocabulary=$([ -n "$data" ] && echo 4096 || echo 900)
+# A token should occur some tens of times: a small text gets a small vocabulary.
+vocabulary=900
+if [ -n "$data" ]; then
+  vocabulary=$(($(stat -Lc %s "$data") / 300))
+  vocabulary=$((vocabulary < 300 ? 300 : vocabulary > 4096 ? 4096 : vocabulary))
+fi
 steps=${QUICKSTART_STEPS:-250}
 if ! { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }; then
   ranks="--nproc 2"

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "cli/parse.h"
 #include "plan/validate.h"
 
 namespace lockstep::cli {
@@ -81,14 +82,8 @@ int run_calibrate(std::vector<std::string> arguments) {
   app.add_option("--seconds", options.seconds, "Time for each measurement")->capture_default_str();
   app.add_option(
       "--fit", options.fit, "Fit the cost model to the published runs of this CSV file instead");
-  try {
-    std::reverse(arguments.begin(), arguments.end());
-    app.parse(std::move(arguments));
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::kConfig, error.what(), "`lockstep calibrate --help`");
   }
   if (!options.fit.empty()) {
     return fit(options);

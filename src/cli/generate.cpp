@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/parse.h"
 #include "nn/generate.h"
 #include "train/checkpointing.h"
 #include "train/device_map.h"
@@ -22,7 +23,7 @@ struct Request {
 };
 
 /// Fills the request; an exit code where the command ends here (--help, a usage error).
-std::optional<int> parse(std::vector<std::string> arguments, Request& request) {
+Parsed read_request(std::vector<std::string> arguments, Request& request) {
   CLI::App app("Continue a prompt: the prompt and its continuation on stdout, and nothing else");
   app.name("lockstep generate");
   app.add_option(
@@ -49,16 +50,7 @@ std::optional<int> parse(std::vector<std::string> arguments, Request& request) {
          request.device_map,
          "auto: over all visible GPUs, then host memory; cpu")
       ->check(CLI::IsMember({"auto", "cpu"}));
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-  try {
-    app.parse(arguments);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::kConfig, error.what(), "see `lockstep generate --help`");
-  }
-  return std::nullopt;
+  return parse(app, std::move(arguments));
 }
 
 void write_out(const std::string& text) {
@@ -71,8 +63,8 @@ void write_out(const std::string& text) {
 
 int run_generate(std::vector<std::string> arguments) {
   Request request;
-  if (const auto exit = parse(std::move(arguments), request)) {
-    return *exit;
+  if (read_request(std::move(arguments), request) == Parsed::kHelpShown) {
+    return 0;
   }
   if (request.prompt == "-") {
     request.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});

@@ -1,13 +1,12 @@
 #include "cli/sample.h"
 
-#include <algorithm>
-#include <iostream>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/parse.h"
 #include "data/sample.h"
 
 namespace lockstep::cli {
@@ -24,19 +23,13 @@ int run_sample(std::vector<std::string> arguments) {
       ->capture_default_str();
   app.add_option("--size", options.megabytes, "Megabytes, of all files together")
       ->capture_default_str();
-  try {
-    std::reverse(arguments.begin(), arguments.end());
-    app.parse(std::move(arguments));
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::kConfig, error.what(), "`lockstep sample --help`");
   }
   options.folder = folder;
   const data::SampleReport report = data::write_sample_corpus(options);
   for (const auto& [path, bytes] : report.files) {
-    std::cout << fmt::format("{:>9}  {}\n", bytes, path.string());
+    fmt::print("{:>9}  {}\n", bytes, path.string());
   }
   return 0;
 }

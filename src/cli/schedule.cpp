@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "cli/parse.h"
 #include "schedule/check.h"
 #include "schedule/draw.h"
 #include "schedule/file.h"
@@ -96,14 +97,8 @@ int run_schedule(std::vector<std::string> arguments) {
   app.add_option("--message", options.message, "Time of a message between ranks");
   app.add_option("--svg", options.svg, "Write the drawing to this file");
   app.add_option("--save", options.save, "Write the list of actions to this file");
-  try {
-    std::reverse(arguments.begin(), arguments.end());
-    app.parse(std::move(arguments));
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::kConfig, error.what(), "`lockstep schedule --help`");
   }
   for (const double time :
        {options.times[0], options.times[1], options.times[2], options.message + 1}) {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "cli/parse.h"
 #include "base/json.h"
 #include "text/tokenizer.h"
 
@@ -135,14 +136,8 @@ int run_tokenize(std::vector<std::string> arguments) {
       "Special tokens in the text are text like any other (for text that is not trusted)");
   app.add_flag("--no-template", options.no_template, "Put nothing around each text, such as <s>");
   app.add_flag("--skip-specials", options.skip_specials, "With --decode: leave special tokens out");
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-  try {
-    app.parse(arguments);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
+  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::kConfig, error.what(), "see `lockstep tokenize --help`");
   }
   run(options);
   return 0;

@@ -1,6 +1,5 @@
 #include "cli/tokenizer.h"
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/parse.h"
 #include "text/train_bpe.h"
 
 namespace lockstep::cli {
@@ -59,14 +59,8 @@ int run_tokenizer(std::vector<std::string> arguments) {
       ->add_option(
           "--min-frequency", options.minimum_count, "Pairs that occur less often are not merged")
       ->capture_default_str();
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-  try {
-    app.parse(arguments);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", training->parsed() ? training->help() : app.help());
+  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::kConfig, error.what(), "see `lockstep tokenizer train --help`");
   }
   train(files, options, output);
   return 0;

@@ -37,6 +37,12 @@ LogLevel level_of(const std::string& name) {
                                                  : LogLevel::kInfo;
 }
 
+void warn(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    log_warning("{}", warning);
+  }
+}
+
 }  // namespace
 
 int run_train(std::vector<std::string> arguments) {
@@ -51,11 +57,13 @@ int run_train(std::vector<std::string> arguments) {
     return 0;
   }
   if (resolution.has("print-config")) {
+    warn(resolution.warnings);
     fmt::print("{}", config::print_config(resolution));
     return 0;
   }
   const config::TrainingSection& training = resolution.config.training;
   if (resolution.has("dry-run")) {
+    warn(resolution.warnings);
     fmt::print("{}", train::dry_run(resolution.config, resolution.integer("nproc", 1).value_or(1)));
     return 0;
   }
@@ -68,9 +76,7 @@ int run_train(std::vector<std::string> arguments) {
   return run_ranks(ranks, [&](train::World& world) {
     set_log_level(level_of(world.is_first() ? training.log_level : training.log_level_replica));
     if (world.is_first()) {
-      for (const std::string& warning : resolution.warnings) {
-        log_warning("{}", warning);
-      }
+      warn(resolution.warnings);
     }
     return train::run_training(
         resolution.config,

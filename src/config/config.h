@@ -220,6 +220,10 @@ struct TrainingSection {
   std::vector<std::string> report_to = {"none"};
   /// A name of the run for the trackers of report_to.
   std::optional<std::string> run_name;
+  /// The project that W&B puts the run into.
+  std::string project = "huggingface";
+  /// Where TensorBoard's file goes; null: output_dir/runs/<time>_<host>.
+  std::optional<std::string> logging_dir;
 
   // Evaluation
 

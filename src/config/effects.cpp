@@ -119,23 +119,22 @@ void warn_of_idle_keys(
       "training.bf16_full_eval",
       training.bf16_full_eval && training.bf16,
       "evaluation runs in the type of training, which is bfloat16 already");
-  const bool reports = std::any_of(
-      training.report_to.begin(), training.report_to.end(), [](const std::string& tracker) {
-        return tracker != "none" && tracker != "all";
-      });
+  const auto reports_to = [&](const char* tracker) {
+    const auto& chosen = training.report_to;
+    return std::find(chosen.begin(), chosen.end(), tracker) != chosen.end() ||
+           std::find(chosen.begin(), chosen.end(), "all") != chosen.end();
+  };
   warn(
-      "training.report_to",
-      reports,
-      "there are no reporters yet; metrics go to metrics.jsonl in output_dir");
+      "training.logging_dir",
+      !reports_to("tensorboard"),
+      "TensorBoard's file is written with report_to=tensorboard; metrics.jsonl stands in output_dir");
+  warn("training.run_name", !reports_to("wandb"), "it is of report_to=wandb");
+  warn("training.project", !reports_to("wandb"), "it is of report_to=wandb");
   warn(
       "training.dataloader_num_workers",
       training.dataloader_num_workers > 1,
       "one thread reads ahead, and the data are tokenized already");
   warn("training.ddp_backend", true, "ranks talk through nccl on GPUs and through gloo on CPUs");
-  warn(
-      "training.run_name",
-      training.run_name.has_value(),
-      "it is the run's name for the trackers of report_to, and there are none yet");
 }
 
 }  // namespace lockstep::config

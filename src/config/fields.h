@@ -326,6 +326,10 @@ void visit_fields(Section& section, Visitor&& visitor) {
       section.disable_tqdm);
   visitor({"report_to", "Where metrics go beside metrics.jsonl"}, section.report_to);
   visitor({"run_name", "A name of the run for the trackers of report_to"}, section.run_name);
+  visitor({"project", "The project that W&B puts the run into"}, section.project);
+  visitor(
+      {"logging_dir", "Where TensorBoard's file goes; null: output_dir/runs/<time>_<host>"},
+      section.logging_dir);
   visitor(
       {"eval_strategy", "When the model is evaluated during training", choices::kStrategies},
       section.eval_strategy);

@@ -25,7 +25,7 @@ milliseconds left_until(Clock::time_point deadline) {
 
 bool only_lost_peers(const std::vector<const Worker*>& failures) {
   return std::all_of(failures.begin(), failures.end(), [](const Worker* worker) {
-    return worker->status->shell_code() == kPeerLostCode;
+    return lost_a_peer(*worker->status);
   });
 }
 

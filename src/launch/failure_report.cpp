@@ -245,10 +245,13 @@ std::optional<Failure> failure_from_json(const std::string& text) {
   }
 }
 
+bool lost_a_peer(const ExitStatus& status) {
+  return status.signal == SIGPIPE || (status.signal == 0 && status.code == kPeerLostCode);
+}
+
 size_t root_cause(const std::vector<Failure>& failures) {
   const auto weight = [](const Failure& failure) {
-    const bool peer_lost = failure.status.signal == 0 && failure.status.code == kPeerLostCode;
-    return std::pair(peer_lost, failure.time);
+    return std::pair(lost_a_peer(failure.status), failure.time);
   };
   size_t best = 0;
   for (size_t i = 1; i < failures.size(); ++i) {

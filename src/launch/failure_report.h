@@ -51,8 +51,12 @@ std::string to_json(const Failure& failure);
 /// The inverse; nothing where the text is not one.
 std::optional<Failure> failure_from_json(const std::string& text);
 
-/// The index of the root cause: of the earliest by error file, one that is not merely a lost peer
-/// (exit code 7), else the first that was seen. `failures` is not empty, and in the order seen.
+/// Whether a worker that ended so merely lost a peer: exit code 7, or a write to a socket whose
+/// other end is gone (SIGPIPE).
+bool lost_a_peer(const ExitStatus& status);
+
+/// The index of the root cause: of the earliest by error file, one that did not merely lose a peer,
+/// else the first that was seen. `failures` is not empty, and in the order seen.
 size_t root_cause(const std::vector<Failure>& failures);
 
 /// The report, in torchrun's shape: "NAME FAILED", the other failures, the root cause with at most

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "config/schema.h"
 #include "model/operations.h"
 #include "model/parameters.h"
 #include "train/checkpointing.h"
@@ -96,6 +97,9 @@ monitor::MonitorOptions monitor_options(const Job& job, double peak_flops) {
   options.peak_flops = peak_flops;
   options.report_to = training.report_to;
   options.run_name = training.run_name.value_or("");
+  options.project = training.project;
+  options.logging_dir = training.logging_dir.value_or("");
+  options.configuration_json = config::to_json_text(config::to_value(job.config));
   const std::string& style = job.config.monitor.progress;
   using Style = monitor::Progress::Style;
   options.progress = style == "none"                                     ? Style::kSilent
@@ -173,6 +177,9 @@ std::unique_ptr<Job> make_job(
   }
   job->source = find_source(config.model.path, config.model.preset);
   job->tokenizer = load_tokenizer(config.tokenizer.path, job->source);
+  if (job->source.kind == model::ModelSource::Kind::kPreset) {
+    take_special_tokens(job->source.config, *job->tokenizer);
+  }
   check_output_folder(training.output_dir, world);
 
   ModelRequest request;

@@ -70,6 +70,14 @@ model::ModelSource find_source(const std::string& path, const std::string& prese
   return model::find_model(path);
 }
 
+void take_special_tokens(model::ModelConfig& config, const text::Tokenizer& tokenizer) {
+  config.bos_token_id = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
+  config.eos_token_ids.clear();
+  if (tokenizer.eos()) {
+    config.eos_token_ids.push_back(*tokenizer.eos());
+  }
+}
+
 std::unique_ptr<nn::LanguageModel> load_model(
     const model::ModelSource& source, const ModelRequest& request) {
   model::ModelConfig config = source.config;

@@ -9,6 +9,7 @@
 
 #include "model/source.h"
 #include "nn/language_model.h"
+#include "text/tokenizer.h"
 
 namespace lockstep::train {
 
@@ -23,6 +24,10 @@ struct ModelRequest {
   std::optional<int64_t> tokenizer_size;  // ids of the tokenizer that will be used
   bool resize_embeddings = false;         // grow the embedding where the tokenizer has more
 };
+
+/// A preset has no text of its own: its begin and end of text are those of the tokenizer that it is
+/// trained with, or none.
+void take_special_tokens(model::ModelConfig& config, const text::Tokenizer& tokenizer);
 
 /// Builds the model and fills it: from the folder's files, each tensor read from the mapping
 /// straight into its place, or at random, equally on every rank. Error (config) where the tokenizer

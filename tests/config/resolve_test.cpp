@@ -264,7 +264,8 @@ TEST(Resolve, NamesThatDoNothingAreWarnedOfUnlessHarmless) {
   const Harness harness;
   EXPECT_TRUE(
       any_holds(harness.run({"--torch_compile"}).warnings, "training.torch_compile (command line"));
-  EXPECT_TRUE(any_holds(harness.run({"logging_dir=x"}).warnings, "metrics.jsonl"));
+  EXPECT_TRUE(any_holds(harness.run({"logging_dir=x"}).warnings, "report_to=tensorboard"));
+  EXPECT_THAT(harness.run({"logging_dir=x", "report_to=tensorboard"}).warnings, IsEmpty());
   for (const char* harmless :
        {"torch_compile=false",
         "save_safetensors=true",

@@ -139,6 +139,12 @@ TEST(Supervisor, LooksForTheCauseOfALostPeer) {
   EXPECT_EQ(ran.status.shell_code(), 128 + SIGSEGV) << ran.error_output;
 }
 
+TEST(Supervisor, TakesABrokenPipeForALostPeer) {
+  const Ran ran = supervise_script(
+      2, "[ $RANK = 0 ] && { sleep 0.2; kill -PIPE $$; }; sleep 0.25; kill -KILL $$");
+  EXPECT_EQ(ran.status.shell_code(), 128 + SIGKILL) << ran.error_output;
+}
+
 TEST(Supervisor, PassesRankZeroThroughByteForByte) {
   // More than a pipe holds, no newline, bytes that are no text.
   const Ran ran =

@@ -1,7 +1,9 @@
 """Every command in the documentation runs: the ```sh blocks of each page, in order, in a folder of the page's own.
 
-A page starts with nothing but `lockstep` on the PATH, a small corpus.txt and a small model in gpt2-folder. `make` is a stand-in that
-checks that the target exists; what the targets do is tested by CI, which calls them.
+A page starts with nothing but `lockstep` on the PATH, a small corpus.txt, a small model in gpt2-folder, and the files of
+`pages/<page>/`, which stand for the reader's own. `make` is a stand-in that checks that the target exists; what the targets do
+is tested by CI, which calls them. In a block "```sh machines" each command is the same on every machine: it runs as two machines at
+once, on addresses of this one. `ssh` runs its command here.
 """
 
 import json
@@ -9,6 +11,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -19,10 +22,34 @@ PAGES = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "do
 MAKE = """#!/bin/sh
 for word; do case $word in *=*) ;; *) set -- "$word"; exec /usr/bin/make -C {source} -n "$1" >/dev/null;; esac; done
 """
+SSH = """#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+exec sh -c "$3"
+"""
 
 
 def commands_of(page):
-    return re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)
+    blocks = re.findall(r"^```sh( machines)?\n(.*?)^```", page.read_text(), re.M | re.S)
+    return [on_two_machines(text) if machines else text for machines, text in blocks]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def on_two_machines(text):
+    """Each command as node 0 in the background and as node 1, both on this machine and a free port."""
+    script = []
+    for command in (line for line in text.splitlines() if line and not line.startswith("#")):
+        port = free_port()
+        first = re.sub(r"10\.0\.0\.1(:\d+)?", lambda m: "127.0.0.1" + (f":{port}" if m[1] else ""), command)
+        first = re.sub(r"--master-port \d+", f"--master-port {port}", first)
+        second = first.replace("--node-rank 0", "--node-rank 1")
+        one_machine_starts_all = "--hostfile" in command
+        script.append(first if one_machine_starts_all else f"{first} & {second}; wait $!")
+    return "\n".join(script)
 
 
 class Documentation(unittest.TestCase):
@@ -35,7 +62,9 @@ class Documentation(unittest.TestCase):
         tools.mkdir()
         (tools / "lockstep").symlink_to(PROGRAM)
         (tools / "make").write_text(MAKE.format(source=SOURCE))
-        (tools / "make").chmod(0o755)
+        (tools / "ssh").write_text(SSH)
+        for tool in ("make", "ssh"):
+            (tools / tool).chmod(0o755)
         cls.path = f"{tools}:{os.environ['PATH']}"
         start = cls.base / "start"
         start.mkdir()
@@ -61,6 +90,9 @@ class Documentation(unittest.TestCase):
             with self.subTest(page=page.name):
                 folder = self.base / page.stem
                 shutil.copytree(self.base / "start", folder)
+                own = pathlib.Path(__file__).parent / "pages" / page.stem
+                if own.is_dir():
+                    shutil.copytree(own, folder, dirs_exist_ok=True)
                 done = subprocess.run(
                     ["bash", "-euo", "pipefail", "-c", "\n".join(blocks)],
                     cwd=folder, capture_output=True, text=True, timeout=600,

@@ -30,6 +30,27 @@ class Files(ProgramTest):
         self.assertEqual(
             sorted(p.name for p in run.glob("checkpoint-*")), ["checkpoint-3", "checkpoint-6"])
 
+    def test_trackers_get_what_was_asked_for(self):
+        self.train(
+            "tracked", "report_to=[tensorboard,wandb]", "logging_dir=board", "project=stories", "run_name=first", steps=2)
+        board = list((self.folder / "board").glob("events.out.tfevents.*"))
+        self.assertEqual(len(board), 1)
+        self.assertIn(b"train/loss", board[0].read_bytes())
+        self.assertIn(b"learning_rate", board[0].read_bytes())
+        run = list((self.folder / "tracked" / "wandb").glob("offline-run-*/*.wandb"))
+        self.assertEqual(len(run), 1)
+        self.assertIn(b"stories", run[0].read_bytes())
+
+    def test_a_preset_ends_texts_as_its_tokenizer_does(self):
+        self.run_ok(
+            "tokenizer", "train", "--files", "corpus/train.txt", "--vocab-size", "400",
+            "--special-tokens", "<unused>", "<|endoftext|>", "--output", "late")
+        tokenizer = json.loads((self.folder / "late" / "tokenizer.json").read_text())
+        end = json.loads((self.folder / "late" / "tokenizer_config.json").read_text())["eos_token"]
+        self.train("preset", "model.path=null", "model.preset=gpt2-tiny", "tokenizer.path=late", steps=1)
+        config = json.loads((self.folder / "preset" / "config.json").read_text())
+        self.assertEqual(config["eos_token_id"], next(t["id"] for t in tokenizer["added_tokens"] if t["content"] == end))
+
     def test_the_resolved_configuration_gives_the_same_run(self):
         self.train("first", "per_device_train_batch_size=4")
         text = (self.folder / "first" / "config.yaml").read_text()

@@ -1,0 +1,26 @@
+#include "cli/parse.h"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::cli {
+
+Parsed parse(CLI::App& app, std::vector<std::string> arguments) {
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return Parsed::kHelpShown;
+  } catch (const CLI::ParseError& error) {
+    throw Error(
+        ErrorKind::kConfig, error.what(), fmt::format("see `{} --help`", app.get_name()));
+  }
+  return Parsed::kRun;
+}
+
+}  // namespace lockstep::cli
