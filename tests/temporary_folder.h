@@ -1,12 +1,12 @@
 // A folder that exists as long as the object does, for tests.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+
+#include <unistd.h>
 
 namespace lockstep {
 

@@ -4,21 +4,31 @@ namespace lockstep {
 
 int exit_code(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kRun: return 1;
-    case ErrorKind::kConfig: return 2;
-    case ErrorKind::kEnvironment: return 3;
+    case ErrorKind::kRun:
+      return 1;
+    case ErrorKind::kConfig:
+      return 2;
+    case ErrorKind::kEnvironment:
+      return 3;
     case ErrorKind::kData:
-    case ErrorKind::kCheckpoint: return 4;
-    case ErrorKind::kOutOfMemory: return 5;
-    case ErrorKind::kNumeric: return 6;
-    case ErrorKind::kPeerLost: return 7;
-    case ErrorKind::kInternal: return 1;
+    case ErrorKind::kCheckpoint:
+      return 4;
+    case ErrorKind::kOutOfMemory:
+      return 5;
+    case ErrorKind::kNumeric:
+      return 6;
+    case ErrorKind::kPeerLost:
+      return 7;
+    case ErrorKind::kInternal:
+      return 1;
   }
   return 1;
 }
 
 Error::Error(ErrorKind kind, std::string message, std::string remedy)
-    : kind_(kind), message_(std::move(message)), remedy_(std::move(remedy)) {
+    : kind_(kind),
+      message_(std::move(message)),
+      remedy_(std::move(remedy)) {
   compose();
 }
 

@@ -1,13 +1,13 @@
 #include "base/file.h"
 
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <utility>
 
 #include "base/format.h"
 
@@ -35,8 +35,8 @@ MappedFile::MappedFile(const std::filesystem::path& path, ErrorKind kind) {
   void* mapped = MAP_FAILED;
   const bool known = ::fstat(descriptor, &status) == 0;
   if (known && S_ISREG(status.st_mode) && status.st_size > 0) {
-    mapped = ::mmap(
-        nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, descriptor, 0);
+    mapped =
+        ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, descriptor, 0);
   }
   const int code = errno;
   ::close(descriptor);
@@ -55,7 +55,8 @@ MappedFile::MappedFile(const std::filesystem::path& path, ErrorKind kind) {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
@@ -70,7 +71,8 @@ MappedFile::~MappedFile() {
 }
 
 File::File(const std::filesystem::path& path, Mode mode, ErrorKind kind)
-    : path_(path), kind_(kind) {
+    : path_(path),
+      kind_(kind) {
   const int flags = mode == Mode::kRead     ? O_RDONLY
                     : mode == Mode::kCreate ? O_RDWR | O_CREAT | O_TRUNC
                                             : O_RDWR;
@@ -91,7 +93,9 @@ File::~File() {
   }
 }
 
-void File::fail(const char* action) const { throw system_error(kind_, action, path_); }
+void File::fail(const char* action) const {
+  throw system_error(kind_, action, path_);
+}
 
 void File::resize(uint64_t size) {
   if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) {

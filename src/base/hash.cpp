@@ -1,9 +1,9 @@
 #include "base/hash.h"
 
-#include <xxhash.h>
-
 #include <cstdint>
 #include <new>
+
+#include <xxhash.h>
 
 #include "base/format.h"
 
@@ -39,11 +39,15 @@ void Hasher::update_field(std::string_view text) {
   update(std::as_bytes(std::span(text)));
 }
 
-std::string Hasher::hex() const { return to_hex(XXH3_128bits_digest(state_->state)); }
+std::string Hasher::hex() const {
+  return to_hex(XXH3_128bits_digest(state_->state));
+}
 
 std::string hash_hex(std::span<const std::byte> bytes) {
   return to_hex(XXH3_128bits(bytes.data(), bytes.size()));
 }
-std::string hash_hex(std::string_view text) { return hash_hex(std::as_bytes(std::span(text))); }
+std::string hash_hex(std::string_view text) {
+  return hash_hex(std::as_bytes(std::span(text)));
+}
 
 }  // namespace lockstep

@@ -17,8 +17,7 @@ Parsed parse(CLI::App& app, std::vector<std::string> arguments) {
     fmt::print("{}", app.help());
     return Parsed::kHelpShown;
   } catch (const CLI::ParseError& error) {
-    throw Error(
-        ErrorKind::kConfig, error.what(), fmt::format("see `{} --help`", app.get_name()));
+    throw Error(ErrorKind::kConfig, error.what(), fmt::format("see `{} --help`", app.get_name()));
   }
   return Parsed::kRun;
 }

@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "cli/parse.h"
 #include "base/json.h"
+#include "cli/parse.h"
 #include "text/tokenizer.h"
 
 namespace lockstep::cli {

@@ -127,7 +127,8 @@ void warn_of_idle_keys(
   warn(
       "training.logging_dir",
       !reports_to("tensorboard"),
-      "TensorBoard's file is written with report_to=tensorboard; metrics.jsonl stands in output_dir");
+      "TensorBoard's file is written with report_to=tensorboard; metrics.jsonl stands in "
+      "output_dir");
   warn("training.run_name", !reports_to("wandb"), "it is of report_to=wandb");
   warn("training.project", !reports_to("wandb"), "it is of report_to=wandb");
   warn(

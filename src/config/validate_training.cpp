@@ -222,7 +222,10 @@ void validate_trackers(const TrainingSection& training, Checker& check) {
       check.fail(
           "training.report_to",
           fmt::format(
-              "'{}' is not one of {}.{}", tracker, fmt::join(known, ", "), did_you_mean(tracker, known)),
+              "'{}' is not one of {}.{}",
+              tracker,
+              fmt::join(known, ", "),
+              did_you_mean(tracker, known)),
           "metrics.jsonl in output_dir has every figure, a line of JSON each, for other trackers");
     }
   }

@@ -16,7 +16,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// The model's parameters by unit, in order of use. The rule of which decay is the model description's.
+/// The model's parameters by unit, in order of use. The rule of which decay is the model
+/// description's.
 std::vector<ParameterUnit> units_of(nn::LanguageModel& model) {
   std::map<std::string, bool> decays;
   for (const model::ParameterSpec& spec : model::parameters_of(model.config())) {
@@ -144,8 +145,7 @@ void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& vi
   int64_t index = 0;
   for (Bucket& bucket : data_parallel_->buckets()) {
     const optim::Shard& shard = optimizer_->shard(index);
-    const auto owned =
-        share_of(bucket.values.numel(), data_group_.rank(), data_group_.size());
+    const auto owned = share_of(bucket.values.numel(), data_group_.rank(), data_group_.size());
     for (const Bucket::Entry& entry : bucket.entries) {
       const std::vector<int64_t> shape = entry.parameter.sizes().vec();
       const auto part = [&](const Tensor& flat) {
@@ -170,11 +170,18 @@ void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& vi
   }
   for (NamedParameter& p : frozen_) {
     const Tensor flat = p.tensor.detach().view({-1});
-    each("model", p.name, p.tensor.sizes().vec(), flat, 0,
-         share_of(flat.numel(), data_group_.rank(), data_group_.size()));
+    each(
+        "model",
+        p.name,
+        p.tensor.sizes().vec(),
+        flat,
+        0,
+        share_of(flat.numel(), data_group_.rank(), data_group_.size()));
   }
 }
 
-void ParallelModel::state_changed() { data_parallel_->parameters_changed(); }
+void ParallelModel::state_changed() {
+  data_parallel_->parameters_changed();
+}
 
 }  // namespace lockstep::parallel

@@ -16,8 +16,8 @@
 
 namespace lockstep::parallel {
 
-/// A run of a tensor of the training state that this rank holds, for checkpoints. Names and global shapes are
-/// all that a file depends on.
+/// A run of a tensor of the training state that this rank holds, for checkpoints. Names and global
+/// shapes are all that a file depends on.
 struct StateSlice {
   std::string file_group;      // "model" or "optimizer"
   std::string name;            // "transformer.wte.weight", "exp_avg.transformer.wte.weight"
@@ -39,10 +39,10 @@ class ParallelModel {
   ParallelModel(
       std::unique_ptr<nn::LanguageModel> model, const Plan& plan, comm::Communicator& data_group);
 
-  /// Forward and backward passes over the rank's micro-batches, and the sum of the gradients over the ranks: the
-  /// gradient of (summed loss / target_tokens), where target_tokens counts all ranks and micro-batches. Every
-  /// rank must call, each with as many micro-batches. Error (numeric) naming a parameter where the loss or a
-  /// gradient is NaN or infinite.
+  /// Forward and backward passes over the rank's micro-batches, and the sum of the gradients over
+  /// the ranks: the gradient of (summed loss / target_tokens), where target_tokens counts all ranks
+  /// and micro-batches. Every rank must call, each with as many micro-batches. Error (numeric)
+  /// naming a parameter where the loss or a gradient is NaN or infinite.
   StepResult forward_backward(
       std::span<const nn::ForwardInputs> micro_batches, int64_t target_tokens);
   /// Clips by the norm that forward_backward found, and updates.

@@ -1,4 +1,5 @@
-// What a user chose of how a model is trained on a mesh: the narrow struct that parallelize() reads.
+// What a user chose of how a model is trained on a mesh: the narrow struct that parallelize()
+// reads.
 #pragma once
 
 #include <c10/core/ScalarType.h>

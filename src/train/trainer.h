@@ -12,8 +12,8 @@ namespace lockstep::train {
 
 /// Trains as `config` says, on this rank of `world`. Every rank must call, with equal
 /// configurations. `resolved` is the configuration as a file, for config.yaml. Returns the exit
-/// code: 0, or kExitPreempted after a signal (a checkpoint was written). `on_step` is told each step
-/// as it begins, for reports of failures. Throws Error.
+/// code: 0, or kExitPreempted after a signal (a checkpoint was written). `on_step` is told each
+/// step as it begins, for reports of failures. Throws Error.
 int run_training(
     const config::Config& config,
     const std::string& resolved,

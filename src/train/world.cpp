@@ -1,12 +1,12 @@
 #include "train/world.h"
 
+#include <csignal>
+
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
-
-#include <csignal>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -103,7 +103,8 @@ World join_world(const WorldOptions& options) {
   if (rendezvous.size == 1) {
     return {{}, comm::Communicator::alone(), device, options.local_rank, options.local_size};
   }
-  // Gloo writes to sockets without MSG_NOSIGNAL: a peer that is gone is to be an error, not our end.
+  // Gloo writes to sockets without MSG_NOSIGNAL: a peer that is gone is to be an error, not our
+  // end.
   std::signal(SIGPIPE, SIG_IGN);
   const comm::Store store = comm::join_store(rendezvous);
   comm::GroupOptions group;

@@ -76,6 +76,7 @@ class Documentation(unittest.TestCase):
             assert result.code == 0, result
         (start / "gpt2-folder" / "config.json").write_text(json.dumps(CONFIG))
         shutil.copy(start / "sample" / "train.txt", start / "corpus.txt")
+        shutil.copy(shutil.which("env"), start / "my_program")  # a compiled program that shows its variables
         shutil.rmtree(start / "sample")
 
     @classmethod

@@ -164,7 +164,8 @@ TEST(WordPiece, TakesTheLongestTokens) {
 }
 
 json unigram() {
-  return json::parse(R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1], ["b", -1],
+  return json::parse(
+      R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1], ["b", -1],
       ["ab", -1.5], ["abc", -9], ["c", -2], ["<0xC3>", -20], ["<0xA9>", -20]]}})");
 }
 

@@ -40,9 +40,10 @@ struct Bucket {
   comm::Pending reduction;
 };
 
-/// Cuts units into buckets of at least `bytes` (the last may be smaller), from the last unit to the first: the
-/// order in which their gradients come. A bucket holds one type; a parameter is never split. The parameters become views of the
-/// buckets' values; frozen ones (no requires_grad) are left out.
+/// Cuts units into buckets of at least `bytes` (the last may be smaller), from the last unit to the
+/// first: the order in which their gradients come. A bucket holds one type; a parameter is never
+/// split. The parameters become views of the buckets' values; frozen ones (no requires_grad) are
+/// left out.
 std::vector<Bucket> make_buckets(
     const std::vector<ParameterUnit>& units, int64_t bytes, at::ScalarType gradient_type);
 

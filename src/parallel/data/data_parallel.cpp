@@ -29,7 +29,8 @@ DataParallel::DataParallel(
     comm::Communicator& group,
     const std::vector<ParameterUnit>& units,
     const DataParallelOptions& options)
-    : group_(group), options_(options) {
+    : group_(group),
+      options_(options) {
   const auto bytes = static_cast<int64_t>(options.bucket_megabytes * kMegabyte);
   buckets_ = make_buckets(units, bytes, options.gradient_type);
   for (size_t b = 0; b < buckets_.size(); ++b) {

@@ -1,5 +1,6 @@
-// Data parallelism: every rank holds all parameters and works on its own part of the batch; gradients are
-// summed in buckets while the backward pass still runs (Li et al., "PyTorch Distributed", VLDB 2020, 3.2).
+// Data parallelism: every rank holds all parameters and works on its own part of the batch;
+// gradients are summed in buckets while the backward pass still runs (Li et al., "PyTorch
+// Distributed", VLDB 2020, 3.2).
 #pragma once
 
 #include <optional>
@@ -12,19 +13,22 @@
 namespace lockstep::parallel {
 
 struct DataParallelOptions {
-  double bucket_megabytes = 25;         // ddp_bucket_cap_mb
-  bool find_unused_parameters = false;  // else a parameter without a gradient is an error that names it
+  double bucket_megabytes = 25;  // ddp_bucket_cap_mb
+  bool find_unused_parameters =
+      false;  // else a parameter without a gradient is an error that names it
   at::ScalarType gradient_type = at::kFloat;  // of the buffers that accumulate and are reduced
 };
 
 /// The gradients' way from autograd to the optimizer. A step, on every rank alike:
-///   begin_step(); for each micro-batch { begin_micro_batch(last); loss.backward(); end_micro_batch(); }
-///   finish();     then read buckets()[i].gradient: the sum over ranks and micro-batches
-/// Only the last micro-batch of a step communicates. Reductions are started in one static order, so that ranks
-/// whose gradients come in another order never deadlock.
+///   begin_step(); for each micro-batch { begin_micro_batch(last); loss.backward();
+///   end_micro_batch(); } finish();     then read buckets()[i].gradient: the sum over ranks and
+///   micro-batches
+/// Only the last micro-batch of a step communicates. Reductions are started in one static order, so
+/// that ranks whose gradients come in another order never deadlock.
 class DataParallel {
  public:
-  /// Takes over the storage of the parameters and makes them equal to rank 0's. Every rank must call.
+  /// Takes over the storage of the parameters and makes them equal to rank 0's. Every rank must
+  /// call.
   DataParallel(
       comm::Communicator& group,
       const std::vector<ParameterUnit>& units,
