@@ -14,6 +14,7 @@ help:
 	@echo "make test                  set up, build, and run every test that needs no GPU"
 	@echo "make checks                format, includes and file sizes"
 	@echo "make parity                the tests against Hugging Face's transformers"
+	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
 	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
 
 setup:
@@ -42,6 +43,10 @@ checks:
 parity: test
 	@tools/setup.sh parity
 	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep LOCKSTEP_BUILD=$(abspath $(BUILD)) .deps/python/bin/python -m pytest -q tests/parity
+
+bench: build
+	@tools/setup.sh peers
+	@python3 bench/run.py --program $(BUILD)/lockstep $(BENCH)
 
 clean:
 	rm -rf build

@@ -4,6 +4,7 @@
 #   LIBTORCH=dir       use an installed libtorch (the folder that holds include/ and lib/)
 #   LOCKSTEP_CUDA=1    the GPU set of libtorch (4.7 GB); without it the CPU set (1.3 GB), unless an NVIDIA driver is here
 #   tools/setup.sh parity   also the Python environment of the parity tests (transformers as the oracle)
+#   tools/setup.sh peers    also the Python environment of the peers that bench/run.py measures
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -66,6 +67,19 @@ install_parity() {
   touch "$stamp"
 }
 
+install_peers() {
+  local stamp=.deps/peers/.lockstep-peers-1
+  [ -e "$stamp" ] && return
+  echo "setup: installing the peers of the benchmark into .deps/peers"
+  rm -rf .deps/peers
+  python3 -m venv .deps/peers
+  .deps/peers/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
+    transformers==5.23.0 accelerate==1.15.0 numpy psutil setuptools wheel ninja py-cpuinfo
+  # Its operations are built at first use; for a processor it needs none.
+  DS_BUILD_OPS=0 .deps/peers/bin/pip install -q --disable-pip-version-check --no-build-isolation deepspeed==0.19.8
+  touch "$stamp"
+}
+
 install_style() {
   [ -x .deps/style/bin/clang-format ] && return
   echo "setup: installing clang-format into .deps/style"
@@ -86,7 +100,8 @@ elif [ ! -e "$LIBTORCH/lib/libtorch_cpu.so" ]; then
 fi
 case "${1:-}" in
   parity) install_parity ;;
+  peers) install_peers ;;
   style) install_style ;;
   "") ;;
-  *) echo "setup: unknown part '$1': parity or style" >&2; exit 2 ;;
+  *) echo "setup: unknown part '$1': parity, peers or style" >&2; exit 2 ;;
 esac

@@ -1,0 +1,62 @@
+"""What every peer's script shares: the model, the tokens, and what is reported to bench/run.py."""
+
+import argparse
+import json
+import os
+import pathlib
+import time
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--layers", type=int, required=True)
+    parser.add_argument("--width", type=int, required=True)
+    parser.add_argument("--heads", type=int, required=True)
+    parser.add_argument("--vocabulary", type=int, required=True)
+    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--warm", type=int, default=5)
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--kind", required=True)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--save", action="store_true", help="save a checkpoint after the last step")
+    parser.add_argument("--resume", action="store_true", help="begin from that checkpoint")
+    return parser.parse_known_args()[0]
+
+
+def make_model(a):
+    config = GPT2Config(
+        vocab_size=a.vocabulary, n_positions=a.length, n_embd=a.width, n_layer=a.layers, n_head=a.heads,
+        resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+    )
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(config)
+
+
+def tokens(a, rows):
+    """Random ones: the time of a step does not depend on them."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, a.vocabulary, (rows, a.length), generator=generator)
+
+
+class Report:
+    """Times since the epoch, processor time of this rank, and memory; one file a rank."""
+
+    def __init__(self, a, model):
+        self.path = a.out / f"rank{os.environ.get('RANK', '0')}.json"
+        self.values = {}
+        model.register_forward_pre_hook(lambda *_: self.mark("first_forward"))
+
+    def mark(self, name):
+        self.values.setdefault(name, time.time())
+        self.values.setdefault(f"{name}_processor", time.process_time())
+
+    def write(self, **values):
+        status = pathlib.Path("/proc/self/status").read_text()
+        peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+        self.values.update(values, peak_bytes=int(peak.split()[1]) * 1024)
+        self.path.write_text(json.dumps(self.values))

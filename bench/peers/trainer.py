@@ -1,0 +1,72 @@
+"""Hugging Face's Trainer: plain (its DDP), or with DeepSpeed ZeRO 2 or 3."""
+
+import os
+
+import torch
+from common import Report, arguments, make_model, tokens
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+a = arguments()
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, ids):
+        self.ids = ids
+
+    def __len__(self):
+        return len(self.ids)
+
+    def __getitem__(self, i):
+        return {"input_ids": self.ids[i], "labels": self.ids[i]}
+
+
+class Marks(TrainerCallback):
+    def on_step_end(self, args, state, control, **more):
+        done = state.global_step - first
+        if done == a.warm:
+            report.mark("begin")
+        if done == a.steps:
+            report.mark("end")
+            report.mark("save_begin")
+
+    def on_save(self, args, state, control, **more):
+        report.mark("save_end")
+
+
+first = a.steps if a.resume else 0
+more = {}
+if a.kind.startswith("zero"):
+    more["deepspeed"] = {
+        "zero_optimization": {"stage": int(a.kind[-1])},
+        "bf16": {"enabled": a.bf16},
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "zero_allow_untested_optimizer": True,
+    }
+settings = TrainingArguments(
+    output_dir=str(a.out / "trainer"),
+    per_device_train_batch_size=a.batch,
+    max_steps=first + a.steps,
+    learning_rate=1e-4,
+    bf16=a.bf16,
+    use_cpu=True,
+    report_to=[],
+    save_strategy="steps" if a.save else "no",
+    save_steps=a.steps,
+    logging_steps=a.steps,
+    dataloader_pin_memory=False,
+    disable_tqdm=True,
+    **more,
+)
+model = make_model(a)
+report = Report(a, model)
+ranks = int(os.environ.get("WORLD_SIZE", "1"))
+trainer = Trainer(
+    model=model,
+    args=settings,
+    train_dataset=Rows(tokens(a, (first + a.steps) * a.batch * ranks * 2)),
+    callbacks=[Marks()],
+)
+result = trainer.train(resume_from_checkpoint=a.resume or None)
+report.write(loss=result.training_loss)
