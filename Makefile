@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build test setup checks parity bench clean
+.PHONY: help quickstart build test test-gpu setup checks parity bench clean
 
 LIBTORCH ?=
 PRESET ?= release
@@ -12,6 +12,7 @@ help:
 	@echo "make quickstart            set up, build, and train, evaluate and use a small GPT-2 (DATA=file.txt: on your text)"
 	@echo "make build                 set up and build build/release/lockstep"
 	@echo "make test                  set up, build, and run every test that needs no GPU"
+	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make checks                format, includes and file sizes"
 	@echo "make parity                the tests against Hugging Face's transformers"
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
@@ -30,6 +31,10 @@ build: $(BUILD)/build.ninja
 test: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --label-exclude gpu
+
+test-gpu: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS)
+	@ctest --test-dir $(BUILD) --output-on-failure -L gpu
 
 quickstart: build
 	@tools/quickstart.sh $(BUILD)/lockstep $(DATA)

@@ -8,6 +8,7 @@ foreach(file IN LISTS program_tests)
   set_tests_properties(program.${name} PROPERTIES TIMEOUT 900
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+set_tests_properties(program.gpu PROPERTIES LABELS gpu)
 
 # The README's example is compiled and run as it stands there.
 add_executable(example_ten_lines ${CMAKE_SOURCE_DIR}/examples/ten_lines.cpp)

@@ -7,13 +7,13 @@ program=$(realpath "$1")
 data=${2:+$(realpath "$2")}
 cd "$(dirname "$0")/.."
 work=quickstart
-# A token should occur some tens of times: a small text gets a small vocabulary.
+# In a minute a token must be seen often to be learned: a small text gets a small vocabulary.
 vocabulary=900
 if [ -n "$data" ]; then
-  vocabulary=$(($(stat -Lc %s "$data") / 300))
-  vocabulary=$((vocabulary < 300 ? 300 : vocabulary > 4096 ? 4096 : vocabulary))
+  vocabulary=$(($(stat -Lc %s "$data") / 2000))
+  vocabulary=$((vocabulary < 320 ? 320 : vocabulary > 1024 ? 1024 : vocabulary))
 fi
-steps=${QUICKSTART_STEPS:-250}
+steps=${QUICKSTART_STEPS:-400}
 if ! { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }; then
   ranks="--nproc 2"
 fi
