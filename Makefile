@@ -5,8 +5,10 @@ LIBTORCH ?=
 PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
-CMAKE_FLAGS := $(if $(LIBTORCH),-DLIBTORCH=$(abspath $(LIBTORCH)))
-export LIBTORCH
+# With CUDA where it is asked for, or a driver is there and it is not asked against (LOCKSTEP_CUDA=0).
+LOCKSTEP_CUDA ?= $(if $(wildcard /proc/driver/nvidia/version),1,0)
+CMAKE_FLAGS := -DLOCKSTEP_CUDA=$(if $(filter 1,$(LOCKSTEP_CUDA)),ON,OFF) $(if $(LIBTORCH),-DLIBTORCH=$(abspath $(LIBTORCH)))
+export LIBTORCH LOCKSTEP_CUDA
 
 help:
 	@echo "make quickstart            set up, build, and train, evaluate and use a small GPT-2 (DATA=file.txt: on your text)"
@@ -21,18 +23,19 @@ help:
 setup:
 	@tools/setup.sh
 
-# CMake is asked anew only where it has not been, or was with another libtorch; Ninja does the rest.
-$(BUILD)/build.ninja: | setup
-	@cmake --preset $(PRESET) $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || (mkdir -p build; cmake --preset $(PRESET) $(CMAKE_FLAGS))
+# CMake is asked anew only where it has not been, or was with other flags; Ninja does the rest.
+$(BUILD)/.flags: setup
+	@mkdir -p $(BUILD)
+	@echo '$(CMAKE_FLAGS)' | cmp -s - $@ || { rm -f $(BUILD)/CMakeCache.txt; cmake --preset $(PRESET) $(CMAKE_FLAGS) >$(BUILD).log && echo '$(CMAKE_FLAGS)' >$@; }
 
-build: $(BUILD)/build.ninja
+build: $(BUILD)/.flags
 	@cmake --build $(BUILD) -j $(JOBS) --target lockstep
 
-test: $(BUILD)/build.ninja
+test: $(BUILD)/.flags
 	@cmake --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --label-exclude gpu
 
-test-gpu: $(BUILD)/build.ninja
+test-gpu: $(BUILD)/.flags
 	@cmake --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure -L gpu
 
