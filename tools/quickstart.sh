@@ -13,7 +13,8 @@ if [ -n "$data" ]; then
   vocabulary=$(($(stat -Lc %s "$data") / 2000))
   vocabulary=$((vocabulary < 320 ? 320 : vocabulary > 1024 ? 1024 : vocabulary))
 fi
-steps=${QUICKSTART_STEPS:-400}
+# Real text has more to learn than the sample.
+steps=${QUICKSTART_STEPS:-$([ -n "$data" ] && echo 1200 || echo 800)}
 if ! { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }; then
   ranks="--nproc 2"
 fi
@@ -39,9 +40,9 @@ lockstep tokenizer train --files "$text" --vocab-size "$vocabulary" --output $wo
 lockstep train ${ranks:-} \
   model.preset=gpt2-tiny tokenizer.path=$work/tokenizer \
   "${train[@]}" data.sequence_length=128 data.cache_dir=$work/cache \
-  output_dir=$work/run max_steps="$steps" per_device_train_batch_size=8 \
-  learning_rate=3e-3 warmup_steps=20 lr_scheduler_type=cosine weight_decay=0.1 \
-  logging_steps=10 save_steps="$steps" bf16=true
+  output_dir=$work/run max_steps="$steps" per_device_train_batch_size=4 \
+  learning_rate=1.5e-3 warmup_steps=20 lr_scheduler_type=cosine adam_beta2=0.99 \
+  logging_steps=20 save_steps="$steps" bf16=true
 
 lockstep eval --model $work/run --bigram "${train[@]}" data.sequence_length=128 data.cache_dir=$work/cache
 
