@@ -16,6 +16,7 @@
 #include "train/datasets.h"
 #include "train/evaluate.h"
 #include "train/model_loading.h"
+#include "train/plan.h"
 
 namespace lockstep::cli {
 namespace {
@@ -65,12 +66,19 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
                       ? at::kBFloat16
                       : train::stored_type(source);
   request.tokenizer_size = tokenizer->vocabulary_size();
-  const auto model = train::load_model(source, request);
+  parallel::Axes axes(
+      world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
+  const parallel::Plan plan = train::plan_of(config);
+  const parallel::ShardedModel sharded =
+      parallel::make_sharded_model(train::model_spec(source, request), plan, axes);
+  const parallel::SequencePart part = parallel::sequence_part(plan, axes);
   const train::Evaluation result = train::evaluate(
-      *model,
+      [&](const nn::ForwardInputs& inputs) {
+        return sharded.model->statistics(parallel::shard_inputs(inputs, part));
+      },
       *datasets.validation,
       config.training.per_device_eval_batch_size,
-      world.communicator,
+      axes,
       world.device);
   if (!world.is_first()) {
     return 0;

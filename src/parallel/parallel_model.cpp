@@ -6,7 +6,9 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/accumulate.h>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -45,10 +47,17 @@ std::pair<int64_t, int64_t> share_of(int64_t n, int64_t rank, int64_t ranks) {
 }  // namespace
 
 ParallelModel::ParallelModel(
-    std::unique_ptr<nn::LanguageModel> model, const Plan& plan, comm::Communicator& data_group)
-    : model_(std::move(model)),
+    ShardedModel model,
+    const Plan& plan,
+    std::unique_ptr<Axes> own,
+    Axes* axes,
+    const SequencePart& part)
+    : own_axes_(std::move(own)),
+      axes_(axes == nullptr ? *own_axes_ : *axes),
+      model_(std::move(model.model)),
+      sharded_(std::move(model.parameters)),
       plan_(plan),
-      data_group_(data_group),
+      part_(part),
       optimizer_(optim::make_optimizer(plan.optimizer)) {
   const std::vector<ParameterUnit> units = units_of(*model_);
   DataParallelOptions options;
@@ -57,7 +66,7 @@ ParallelModel::ParallelModel(
   at::ScalarType type = at::kFloat;
   for (const ParameterUnit& unit : units) {
     for (const NamedParameter& p : unit.parameters) {
-      parameters_ += p.tensor.numel();
+      parameters_ += c10::multiply_integers(shape_of(p.name, p.tensor));
       type = p.tensor.scalar_type();
       if (!p.tensor.requires_grad()) {
         frozen_.push_back(p);
@@ -66,7 +75,7 @@ ParallelModel::ParallelModel(
   }
   // Sums over micro-batches are kept in float32: added in bfloat16, small gradients would be lost.
   options.gradient_type = plan.accumulation_steps > 1 ? at::kFloat : type;
-  data_parallel_ = std::make_unique<DataParallel>(data_group, units, options);
+  data_parallel_ = std::make_unique<DataParallel>(axes_.gradients(), units, options);
   const at::NoGradGuard no_grad;
   for (Bucket& bucket : data_parallel_->buckets()) {
     optim::Shard shard;
@@ -83,6 +92,48 @@ ParallelModel::ParallelModel(
   }
 }
 
+ParallelModel::ParallelModel(
+    ShardedModel model, const Plan& plan, Axes& axes, const SequencePart& part)
+    : ParallelModel(std::move(model), plan, nullptr, &axes, part) {}
+
+ParallelModel::ParallelModel(
+    std::unique_ptr<nn::LanguageModel> model, const Plan& plan, comm::Communicator& data_group)
+    : ParallelModel(
+          {std::move(model), {}},
+          plan,
+          std::make_unique<Axes>(data_group, mesh::Mesh{.data = data_group.size()}),
+          nullptr,
+          SequencePart{}) {}
+
+const mesh::Cut& ParallelModel::cut_of(const std::string& name) const {
+  static const mesh::Cut whole;
+  const auto found = sharded_.find(name);
+  return found == sharded_.end() ? whole : found->second.cut;
+}
+
+std::vector<int64_t> ParallelModel::shape_of(const std::string& name, const Tensor& part) const {
+  const auto found = sharded_.find(name);
+  return found == sharded_.end() ? part.sizes().vec() : found->second.shape;
+}
+
+double ParallelModel::squared_gradient_norm() const {
+  double squares = 0;
+  for (const Bucket& bucket : data_parallel_->buckets()) {
+    if (sharded_.empty()) {
+      squares += optim::squared_norm(bucket.gradient);
+      continue;
+    }
+    // What several ranks of the model hold counts once over all of them.
+    for (const Bucket::Entry& entry : bucket.entries) {
+      squares += optim::squared_norm(bucket.gradient.narrow(0, entry.offset, entry.count)) /
+                 cut_of(entry.name).copies;
+    }
+  }
+  Tensor all = at::full({1}, squares, at::kDouble);
+  axes_.model().all_reduce(all).wait();
+  return all.item<double>();
+}
+
 StepResult ParallelModel::forward_backward(
     std::span<const nn::ForwardInputs> micro_batches, int64_t target_tokens) {
   StepResult result;
@@ -91,21 +142,17 @@ StepResult ParallelModel::forward_backward(
   const double scale = 1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1));
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     data_parallel_->begin_micro_batch(i + 1 == micro_batches.size());
-    const Tensor loss = model_->loss(micro_batches[i]);
+    const Tensor loss = model_->loss(shard_inputs(micro_batches[i], part_));
     (loss * scale).backward();
     data_parallel_->end_micro_batch();
     losses.add_(loss.detach().to(at::kCPU, at::kDouble));
   }
-  comm::Pending summed = data_group_.all_reduce(losses);
+  comm::Pending summed = axes_.gradients().all_reduce(losses);
   data_parallel_->finish();
   summed.wait();
   result.loss_sum = losses.item<double>();
 
-  double squares = 0;
-  for (const Bucket& bucket : data_parallel_->buckets()) {
-    squares += optim::squared_norm(bucket.gradient);
-  }
-  result.gradient_norm = std::sqrt(squares);
+  result.gradient_norm = std::sqrt(squared_gradient_norm());
   if (!std::isfinite(result.loss_sum) || !std::isfinite(result.gradient_norm)) {
     const auto name = data_parallel_->first_non_finite();
     throw Error(
@@ -128,38 +175,47 @@ void ParallelModel::optimizer_step(double learning_rate) {
   data_parallel_->parameters_changed();
 }
 
+Tensor ParallelModel::statistics(const nn::ForwardInputs& inputs) {
+  return model_->statistics(shard_inputs(inputs, part_));
+}
+
 void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& visit) {
   const at::NoGradGuard no_grad;
   const auto each = [&](const std::string& group,
-                        const std::string& name,
+                        const std::string& prefix,
+                        const std::string& parameter,
                         const std::vector<int64_t>& shape,
                         const Tensor& flat,
                         int64_t bucket_offset,
                         std::pair<int64_t, int64_t> owned) {
+    const mesh::Cut& cut = cut_of(parameter);
     // The rank's share of the bucket, seen from this parameter.
     const auto clamp = [&](int64_t at) {
-      return std::min(std::max<int64_t>(at - bucket_offset, 0), flat.numel());
+      return cut.copy > 0 ? 0 : std::min(std::max<int64_t>(at - bucket_offset, 0), flat.numel());
     };
-    visit({group, name, shape, 0, flat, clamp(owned.first), clamp(owned.second)});
+    visit(
+        {group, prefix + parameter, shape, cut, 0, flat, clamp(owned.first), clamp(owned.second)});
   };
+  const int ranks = axes_.gradients().size(), rank = axes_.gradients().rank();
   int64_t index = 0;
   for (Bucket& bucket : data_parallel_->buckets()) {
     const optim::Shard& shard = optimizer_->shard(index);
-    const auto owned = share_of(bucket.values.numel(), data_group_.rank(), data_group_.size());
+    const auto owned = share_of(bucket.values.numel(), rank, ranks);
     for (const Bucket::Entry& entry : bucket.entries) {
-      const std::vector<int64_t> shape = entry.parameter.sizes().vec();
+      const std::vector<int64_t> shape = shape_of(entry.name, entry.parameter);
       const auto part = [&](const Tensor& flat) {
         return flat.narrow(0, entry.offset, entry.count);
       };
-      each("model", entry.name, shape, part(bucket.values), entry.offset, owned);
+      each("model", "", entry.name, shape, part(bucket.values), entry.offset, owned);
       if (shard.master.data_ptr() != shard.parameter.data_ptr()) {
-        each("optimizer", "master." + entry.name, shape, part(shard.master), entry.offset, owned);
+        each("optimizer", "master.", entry.name, shape, part(shard.master), entry.offset, owned);
       }
       optimizer_->visit_state(
           index, [&](std::string_view state, Tensor& tensor, optim::StateLayout) {
             each(
                 "optimizer",
-                fmt::format("{}.{}", state, entry.name),
+                fmt::format("{}.", state),
+                entry.name,
                 shape,
                 part(tensor),
                 entry.offset,
@@ -172,11 +228,28 @@ void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& vi
     const Tensor flat = p.tensor.detach().view({-1});
     each(
         "model",
+        "",
         p.name,
-        p.tensor.sizes().vec(),
+        shape_of(p.name, p.tensor),
         flat,
         0,
-        share_of(flat.numel(), data_group_.rank(), data_group_.size()));
+        share_of(flat.numel(), rank, ranks));
+  }
+}
+
+void ParallelModel::visit_gradients(const std::function<void(const StateSlice&)>& visit) {
+  for (const Bucket& bucket : data_parallel_->buckets()) {
+    for (const Bucket::Entry& entry : bucket.entries) {
+      visit(
+          {"gradient",
+           entry.name,
+           shape_of(entry.name, entry.parameter),
+           cut_of(entry.name),
+           0,
+           bucket.gradient.narrow(0, entry.offset, entry.count),
+           0,
+           0});
+    }
   }
 }
 

@@ -3,16 +3,19 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "mesh/cut.h"
 #include "nn/language_model.h"
 #include "optim/optimizer.h"
+#include "parallel/axes.h"
+#include "parallel/context/sequence_part.h"
 #include "parallel/data/data_parallel.h"
 #include "parallel/plan.h"
+#include "parallel/sharded_model.h"
 
 namespace lockstep::parallel {
 
@@ -22,7 +25,8 @@ struct StateSlice {
   std::string file_group;      // "model" or "optimizer"
   std::string name;            // "transformer.wte.weight", "exp_avg.transformer.wte.weight"
   std::vector<int64_t> shape;  // of the whole tensor
-  int64_t begin = 0;           // the first element that `data` holds
+  mesh::Cut cut;               // the part of it that this rank holds
+  int64_t begin = 0;           // the first element of the part that `data` holds
   Tensor data;                 // flat, a view of the live state: may be read and written
   int64_t owned_begin = 0;     // of `data`'s elements, those that this rank writes to a checkpoint:
   int64_t owned_end = 0;       // every element of the whole tensor is owned by exactly one rank
@@ -35,7 +39,10 @@ struct StepResult {
 
 class ParallelModel {
  public:
-  /// Every rank of `data_group` must call, with equal models.
+  /// Use parallelize. Every rank must call; `axes` must outlive it.
+  ParallelModel(ShardedModel model, const Plan& plan, Axes& axes, const SequencePart& part);
+  /// A whole model on every rank, under data parallelism alone. Every rank of `data_group` must
+  /// call, with equal models.
   ParallelModel(
       std::unique_ptr<nn::LanguageModel> model, const Plan& plan, comm::Communicator& data_group);
 
@@ -48,8 +55,15 @@ class ParallelModel {
   /// Clips by the norm that forward_backward found, and updates.
   void optimizer_step(double learning_rate);
 
+  /// nn::LanguageModel::statistics of a batch that the ranks of one data coordinate share: all of
+  /// them must call, and the sum over axes.gradients() is the batch's.
+  Tensor statistics(const nn::ForwardInputs& inputs);
+
   /// The state that a checkpoint holds: weights, and in the group "optimizer" masters and moments.
   void visit_state(const std::function<void(const StateSlice&)>& visit);
+  /// What forward_backward summed, as this rank holds it, by the parameters' names: for tests and
+  /// for verification. Nothing is owned.
+  void visit_gradients(const std::function<void(const StateSlice&)>& visit);
   /// After visit_state wrote weights (a resume): nothing computed before is valid.
   void state_changed();
 
@@ -57,12 +71,26 @@ class ParallelModel {
   optim::Optimizer& optimizer() { return *optimizer_; }
   const DataParallel& data_parallel() const { return *data_parallel_; }
   double gradient_scale() const { return gradient_scale_; }
+  /// Of the whole model.
   int64_t parameters() const { return parameters_; }
 
  private:
+  ParallelModel(
+      ShardedModel model,
+      const Plan& plan,
+      std::unique_ptr<Axes> own,
+      Axes* axes,
+      const SequencePart& part);
+  const mesh::Cut& cut_of(const std::string& name) const;
+  std::vector<int64_t> shape_of(const std::string& name, const Tensor& part) const;
+  double squared_gradient_norm() const;
+
+  std::unique_ptr<Axes> own_axes_;
+  Axes& axes_;
   std::unique_ptr<nn::LanguageModel> model_;
+  ShardedParameters sharded_;
   Plan plan_;
-  comm::Communicator& data_group_;
+  SequencePart part_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::vector<NamedParameter> frozen_;

@@ -31,7 +31,8 @@ std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model, bool
          slice.data.scalar_type(),
          slice.shape,
          slice.begin + slice.owned_begin,
-         slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin)});
+         slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin),
+         slice.cut});
   });
   return pieces;
 }
@@ -122,7 +123,14 @@ void read_slices(
   from.check(expected);
   model.visit_state([&](const parallel::StateSlice& slice) {
     if (slice.file_group == "model" || with_optimizer) {
-      from.read(slice.file_group, slice.name, slice.begin, slice.data);
+      from.read(
+          {slice.file_group,
+           slice.name,
+           slice.data.scalar_type(),
+           slice.shape,
+           slice.begin,
+           slice.data,
+           slice.cut});
     }
   });
   model.state_changed();

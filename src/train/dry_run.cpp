@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "config/resolve.h"
 #include "data/inputs.h"
 #include "model/parameters.h"
 #include "monitor/progress.h"
@@ -33,8 +34,9 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const int64_t parameters = model::parameter_count(source.config);
   // Weights, gradients and AdamW's two moments; bfloat16 keeps float32 masters beside them.
   const int64_t bytes = parameters * 16;
+  const int64_t data = config::data_parallel_ranks(config.parallel, ranks);
   const int64_t batch =
-      training.per_device_train_batch_size * training.gradient_accumulation_steps * ranks;
+      training.per_device_train_batch_size * training.gradient_accumulation_steps * data;
   std::string text;
   text += fmt::format(
       "model       {} ({}, {} layers, width {}, vocabulary {}), {} parameters, {} weights\n",
@@ -52,7 +54,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
       files_of(options.validation, "data.validation"));
   text += fmt::format(
       "step        {} ranks x {} sequences x {} accumulations = {} sequences\n",
-      ranks,
+      data,
       training.per_device_train_batch_size,
       training.gradient_accumulation_steps,
       batch);
