@@ -12,6 +12,7 @@
 #include "config/print.h"
 #include "config/resolve.h"
 #include "data/bigram.h"
+#include "parallel/evaluation_model.h"
 #include "train/checkpointing.h"
 #include "train/datasets.h"
 #include "train/evaluate.h"
@@ -69,13 +70,13 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
   parallel::Axes axes(
       world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
   const parallel::Plan plan = train::plan_of(config);
-  const parallel::ShardedModel sharded =
-      parallel::make_sharded_model(train::model_spec(source, request), plan, axes);
-  const parallel::SequencePart part = parallel::sequence_part(plan, axes);
+  parallel::EvaluationModel model(
+      parallel::make_sharded_stages(train::model_spec(source, request), plan, axes),
+      plan,
+      axes,
+      parallel::sequence_part(plan, axes));
   const train::Evaluation result = train::evaluate(
-      [&](const nn::ForwardInputs& inputs) {
-        return sharded.model->statistics(parallel::shard_inputs(inputs, part));
-      },
+      [&](std::span<const nn::ForwardInputs> batches) { return model.statistics(batches); },
       *datasets.validation,
       config.training.per_device_eval_batch_size,
       axes,

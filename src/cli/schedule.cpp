@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "cli/parse.h"
+#include "parallel/pipeline/rehearsal.h"
 #include "schedule/check.h"
 #include "schedule/draw.h"
 #include "schedule/file.h"

@@ -23,7 +23,6 @@ constexpr NotBuiltYet kNotBuiltYet[] = {
      "adamw_bnb_8bit|adamw_8bit|paged_adamw_8bit|lion_32bit|sgd|adafactor",
      "use adamw_torch_fused"},
     {"training.train_sampling_strategy", "group_by_length", "use random or sequential"},
-    {"parallel.pipeline", "", "leave it 1"},
     {"parallel.zero_stage", "", "leave it 0"},
     {"parallel.recompute",
      "",

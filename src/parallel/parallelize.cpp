@@ -31,6 +31,46 @@ Tensor allocate(const Tensor& like, const std::string& name, c10::Device device)
   }
 }
 
+/// The first stage's embedding and the last one's tied head are copies of one parameter.
+void mark_tied_copy(ShardedModel& stage) {
+  const nn::ModelPart& part = stage.model->part();
+  if (!stage.model->config().tie_word_embeddings || part.embedding == part.head) {
+    return;
+  }
+  const std::string tied = model::embedding_name(stage.model->config());
+  stage.model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+    if (name == tied) {
+      mesh::Cut& cut =
+          stage.parameters.try_emplace(name, ShardedParameter{parameter.sizes().vec(), {}})
+              .first->second.cut;
+      cut.copy += part.head ? cut.copies : 0;
+      cut.copies *= 2;
+    }
+  });
+}
+
+ShardedModel make_stage(
+    const ModelSpec& spec, const Plan& plan, Axes& axes, const nn::ModelPart& stage) {
+  ShardedModel result;
+  result.model = nn::make_model(spec.config, spec.dtype, at::kMeta, stage);
+  result.parameters = apply_tensor_parallel(*result.model, axes, plan.sequence_sharding);
+  const SequencePart part = sequence_part(plan, axes);
+  apply_sequence_part(*result.model, part);
+  apply_context_parallel(*result.model, axes, part, plan.context_attention);
+  mark_tied_copy(result);
+  result.model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+    Tensor values = allocate(parameter, name, spec.device);
+    const auto found = result.parameters.find(name);
+    spec.fill(
+        name,
+        found == result.parameters.end() ? ShardedParameter{parameter.sizes().vec(), {}}
+                                         : found->second,
+        values);
+    parameter = values.set_requires_grad(parameter.requires_grad());
+  });
+  return result;
+}
+
 }  // namespace
 
 SequencePart sequence_part(const Plan& plan, const Axes& axes) {
@@ -45,28 +85,25 @@ SequencePart sequence_part(const Plan& plan, const Axes& axes) {
 }
 
 ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes) {
-  ShardedModel result;
-  result.model = nn::make_model(spec.config, spec.dtype, at::kMeta);
-  result.parameters = apply_tensor_parallel(*result.model, axes, plan.sequence_sharding);
-  const SequencePart part = sequence_part(plan, axes);
-  apply_sequence_part(*result.model, part);
-  apply_context_parallel(*result.model, axes, part, plan.context_attention);
-  result.model->visit_parameters([&](const std::string& name, Tensor& parameter) {
-    Tensor values = allocate(parameter, name, spec.device);
-    const auto found = result.parameters.find(name);
-    spec.fill(
-        name,
-        found == result.parameters.end() ? ShardedParameter{parameter.sizes().vec(), {}}
-                                         : found->second,
-        values);
-    parameter = values.set_requires_grad(parameter.requires_grad());
-  });
-  return result;
+  return make_stage(spec, plan, axes, {});
+}
+
+std::vector<ShardedModel> make_sharded_stages(const ModelSpec& spec, const Plan& plan, Axes& axes) {
+  std::vector<ShardedModel> stages;
+  for (const nn::ModelPart& part : parts_of_rank(
+           spec.config,
+           plan.pipeline,
+           axes.coordinate().pipeline,
+           axes.mesh().pipeline,
+           plan.sequence_length)) {
+    stages.push_back(make_stage(spec, plan, axes, part));
+  }
+  return stages;
 }
 
 std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& plan, Axes& axes) {
   return std::make_unique<ParallelModel>(
-      make_sharded_model(spec, plan, axes), plan, axes, sequence_part(plan, axes));
+      make_sharded_stages(spec, plan, axes), plan, axes, sequence_part(plan, axes));
 }
 
 ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "model/model_config.h"
 #include "parallel/axes.h"
@@ -35,9 +36,12 @@ SequencePart sequence_part(const Plan& plan, const Axes& axes);
 /// kOutOfMemory, and what `fill` throws.
 ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes);
 
-/// The same, ready to be trained: the strategies are applied in one order, tensor and sequence
-/// first, then context, then data, then the optimizer. Every rank must call; `axes` must outlive
-/// the result.
+/// The same under a pipeline too: a model for each stage that this rank holds, in their order.
+std::vector<ShardedModel> make_sharded_stages(const ModelSpec& spec, const Plan& plan, Axes& axes);
+
+/// The stages ready to be trained: the strategies are applied in one order, the pipeline's split
+/// first, then tensor and sequence, then context, then data, then the optimizer. Every rank must
+/// call; `axes` must outlive the result.
 std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& plan, Axes& axes);
 
 /// Fills each parameter with the family's initial values, as nn::initialize does: the same ones

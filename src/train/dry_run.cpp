@@ -10,6 +10,7 @@
 #include "monitor/progress.h"
 #include "train/checkpointing.h"
 #include "train/model_loading.h"
+#include "train/plan.h"
 
 namespace lockstep::train {
 
@@ -27,6 +28,11 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
             source.config.vocab_size),
         "set model.resize_embeddings=true, or give the tokenizer that belongs to the model");
   }
+  const parallel::Plan plan = plan_of(config);
+  const auto stages = static_cast<int>(config.parallel.pipeline);
+  // Says which stages or schedules cannot be.
+  const auto parts =
+      parallel::parts_of_rank(source.config, plan.pipeline, 0, stages, plan.sequence_length);
   const data::DataOptions options = data_options(config.data);
   const auto files_of = [&](const std::vector<std::string>& words, std::string_view key) {
     return words.empty() ? size_t{0} : data::find_inputs(words, options.format, key).size();
@@ -58,6 +64,14 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
       training.per_device_train_batch_size,
       training.gradient_accumulation_steps,
       batch);
+  if (stages > 1) {
+    text += fmt::format(
+        "pipeline    {} ranks, {} stage{} each, schedule {}\n",
+        stages,
+        parts.size(),
+        parts.size() > 1 ? "s" : "",
+        config.parallel.schedule);
+  }
   text += fmt::format(
       "memory      {} a rank for weights, gradients and optimizer, and activations beside them\n",
       monitor::format_bytes(bytes));

@@ -12,6 +12,11 @@
 #include "train/inputs.h"
 
 namespace lockstep::train {
+namespace {
+
+constexpr int64_t kBatchesAStage = 2;
+
+}  // namespace
 
 double Evaluation::perplexity() const {
   return std::exp(loss());
@@ -31,13 +36,20 @@ Evaluation evaluate(
   result.batches = (sequences.size() + batch_size - 1) / batch_size;
   at::Tensor totals = at::zeros({3}, at::kDouble);  // loss, targets, correct
   const comm::Communicator& data = axes.along(mesh::Axis::kData);
+  // Several batches fill a pipeline's stages; without one they go one by one.
+  const int64_t at_once = axes.mesh().pipeline == 1 ? 1 : kBatchesAStage * axes.mesh().pipeline;
+  std::vector<nn::ForwardInputs> inputs;
   for (int64_t batch = data.rank(); batch < result.batches; batch += data.size()) {
     std::vector<data::Draw> draws;
     const int64_t end = std::min(sequences.size(), (batch + 1) * batch_size);
     for (int64_t sequence = batch * batch_size; sequence < end; ++sequence) {
       draws.push_back({sequence, sequence});
     }
-    totals.add_(statistics(to_inputs(data::make_micro_batch(sequences, draws), device)));
+    inputs.push_back(to_inputs(data::make_micro_batch(sequences, draws), device));
+    if (std::ssize(inputs) == at_once || batch + data.size() >= result.batches) {
+      totals.add_(statistics(inputs));
+      inputs.clear();
+    }
     if (progress) {
       progress(batch + 1, result.batches);
     }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "data/sequences.h"
 #include "nn/forward_context.h"
@@ -25,9 +26,9 @@ struct Evaluation {
   }
 };
 
-/// What a model says of a batch: see nn::LanguageModel::statistics. Where ranks share a batch, all
-/// of them are asked, and the sum over axes.gradients() is the batch's.
-using Statistics = std::function<at::Tensor(const nn::ForwardInputs&)>;
+/// What a model says of batches: see nn::LanguageModel::statistics. Where ranks share batches, all
+/// of them are asked, and the sum over axes.gradients() is the batches'.
+using Statistics = std::function<at::Tensor(std::span<const nn::ForwardInputs>)>;
 
 /// Every sequence once, in order, in batches that the data-parallel ranks take in turn: the batches
 /// are the same on any number of ranks, and so is the result. Every rank must call.

@@ -123,7 +123,8 @@ void describe(const Job& job, const World& world) {
   log_info(
       "{}: {} parameters, {}; {} rank{} on {}",
       job.source.name,
-      monitor::format_count(static_cast<double>(job.model->parameters())),
+      monitor::format_count(
+          static_cast<double>(model::parameter_count(job.model->model().config()))),
       training.bf16 ? "bfloat16 with float32 masters" : "float32",
       world.size(),
       world.size() == 1 ? "" : "s",
@@ -216,7 +217,7 @@ std::unique_ptr<Job> make_job(
 Evaluation Job::evaluate(
     const data::SequenceView& sequences, const std::string& prefix, World& world) {
   const Evaluation result = train::evaluate(
-      [&](const nn::ForwardInputs& inputs) { return model->statistics(inputs); },
+      [&](std::span<const nn::ForwardInputs> batches) { return model->statistics(batches); },
       sequences,
       config.training.per_device_eval_batch_size,
       *axes,

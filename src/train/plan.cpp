@@ -41,6 +41,15 @@ parallel::Plan plan_of(const config::Config& config) {
   plan.accumulation_steps = training.gradient_accumulation_steps;
   plan.sequence_sharding = config.parallel.sequence_parallel ? parallel::SequenceSharding::kShards
                                                              : parallel::SequenceSharding::kNone;
+  if (config.parallel.pipeline > 1) {  // else its keys say nothing
+    plan.pipeline = {
+        config.parallel.schedule,
+        static_cast<int>(config.parallel.virtual_stages),
+        config.parallel.split};
+  }
+  if (config.data.sequence_length > 0) {
+    plan.sequence_length = config.data.sequence_length;
+  }
   return plan;
 }
 

@@ -83,7 +83,7 @@ Tensor loss_of(const Tensors& outputs, int micro_batch) {
 }
 
 TEST(SequentialPipeline, LossAndGradientsAreThoseOfOneProcess) {
-  const auto whole = make_modules();
+  auto whole = make_modules();
   double expected = 0;
   const auto inputs = make_inputs();
   for (int m = 0; m < kMicroBatches; ++m) {

@@ -82,7 +82,9 @@ TEST(State, GoesFromAnyPlanToAnyOtherWithTheSameBytes) {
     for (const mesh::Mesh& mesh :
          {mesh::Mesh{.tensor = 3},
           mesh::Mesh{.data = 2, .tensor = 2},
+          mesh::Mesh{.pipeline = 2},
           mesh::Mesh{.data = 3},
+          mesh::Mesh{.pipeline = 2, .data = 2, .tensor = 2},
           mesh::Mesh{.context = 2, .tensor = 4},
           mesh::Mesh{}}) {
       const fs::path next = folder.path() / mesh.text();

@@ -136,6 +136,15 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
   return mine;
 }
 
+std::vector<nn::ForwardInputs> shard_inputs(
+    std::span<const nn::ForwardInputs> batches, const SequencePart& part) {
+  std::vector<nn::ForwardInputs> own;
+  for (const nn::ForwardInputs& inputs : batches) {
+    own.push_back(shard_inputs(inputs, part));
+  }
+  return own;
+}
+
 void apply_sequence_part(nn::LanguageModel& model, const SequencePart& part) {
   if (part.is_whole()) {
     return;

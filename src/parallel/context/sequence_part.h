@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "nn/forward_context.h"
@@ -36,6 +37,8 @@ struct SequencePart {
 /// position). Padding adds nothing to a loss: no token before it attends to it. Inputs that need
 /// neither come back as they are.
 nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePart& part);
+std::vector<nn::ForwardInputs> shard_inputs(
+    std::span<const nn::ForwardInputs> batches, const SequencePart& part);
 
 /// Swaps the dropouts of a model whose activations are parts of sequences: they draw the masks of
 /// the whole. A whole part changes nothing.

@@ -65,6 +65,14 @@ Schedules::Schedules(const PipelineOptions& options, int ranks) : options_(optio
               "set parallel.pipeline={}, or write a file of {} lines", file_->ranks, ranks_));
     }
     placement_ = *file_;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (placement_.stages_of(rank).empty()) {
+        throw Error(
+            ErrorKind::kConfig,
+            fmt::format("{} gives rank {} nothing to do", options.schedule, rank),
+            "leave its line out, and start one rank less");
+      }
+    }
   }
   splits_backward_ = splits(placement_);
 }
