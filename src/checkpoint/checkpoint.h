@@ -105,7 +105,9 @@ class Checkpoint {
   /// Elements [begin, begin + out.numel()) of a tensor, converted to out's floating type.
   void read(const std::string& group, const std::string& name, int64_t begin, const at::Tensor& out)
       const;
-  /// Fills the data of pieces such as those that were saved, cut in any way; checks shapes.
+  /// Fills the data of a piece, cut in any way; the shape must be the tensor's.
+  void read(const Piece& piece) const;
+  /// The same of pieces such as those that were saved; checks shapes.
   void read(std::span<const Piece> pieces) const;
 
  private:

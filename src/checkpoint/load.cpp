@@ -144,12 +144,26 @@ void Checkpoint::read(
   this->group(group).read(name, begin, out);
 }
 
+void Checkpoint::read(const Piece& piece) const {
+  if (!piece.data.defined()) {
+    return;
+  }
+  const at::Tensor flat = piece.data.view({-1});
+  const TensorFiles& files = group(piece.file_group);
+  mesh::visit_runs(
+      piece.cut,
+      piece.shape,
+      piece.begin,
+      piece.begin + flat.numel(),
+      [&](int64_t local, int64_t whole, int64_t count) {
+        files.read(piece.name, whole, flat.narrow(0, local - piece.begin, count));
+      });
+}
+
 void Checkpoint::read(std::span<const Piece> pieces) const {
   for (const Piece& piece : pieces) {
     check(std::vector<ExpectedTensor>{{piece.file_group, piece.name, piece.shape}}, Extra::kAllow);
-    if (piece.data.defined() && piece.data.numel() > 0) {
-      read(piece.file_group, piece.name, piece.begin, piece.data);
-    }
+    read(piece);
   }
 }
 

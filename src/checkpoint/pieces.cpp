@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -19,14 +20,49 @@ struct Run {
   size_t rank;
 };
 
+/// Elements of a part of a tensor, as a rank has them.
+struct Held {
+  mesh::Cut cut;
+  int64_t begin, end;
+  size_t rank;
+};
+
 /// What the ranks said of one tensor.
 struct Described {
   TensorEntry entry;
   size_t first_rank = 0;
-  std::vector<Run> runs;
+  std::vector<Held> held;
 };
 
 using Key = std::pair<std::string, std::string>;  // group, name
+
+json describe_cut(const mesh::Cut& cut) {
+  json ranges = json::array();
+  for (const mesh::Range& range : cut.ranges) {
+    ranges.push_back({range.begin, range.end});
+  }
+  return {cut.dim, ranges};
+}
+
+/// Nothing where it does not fit the shape.
+std::optional<mesh::Cut> parse_cut(const json& text, const std::vector<int64_t>& shape) {
+  mesh::Cut cut;
+  cut.dim = text[0].get<int>();
+  if (cut.dim < 0 || cut.dim >= static_cast<int>(shape.size())) {
+    return std::nullopt;
+  }
+  int64_t last = 0;
+  for (const json& range : text[1]) {
+    cut.ranges.push_back({range[0].get<int64_t>(), range[1].get<int64_t>()});
+    const mesh::Range& added = cut.ranges.back();
+    if (added.begin < last || added.end < added.begin ||
+        added.end > shape[static_cast<size_t>(cut.dim)]) {
+      return std::nullopt;
+    }
+    last = added.end;
+  }
+  return cut;
+}
 
 std::string range_text(int64_t begin, int64_t end) {
   return end - begin == 1 ? fmt::format("element {}", begin)
@@ -51,8 +87,9 @@ void add_piece(
         fmt::format("{} has the impossible shape {}", shown(entry.name), shape_text(entry.shape)));
     return;
   }
-  const int64_t elements = entry.elements();
-  if (begin < 0 || begin > elements || count > elements - begin) {
+  const auto cut = piece.size() > 6 ? parse_cut(piece[6], entry.shape) : mesh::Cut{};
+  const int64_t elements = cut ? cut->elements(entry.shape) : 0;
+  if (!cut || begin < 0 || begin > elements || count > elements - begin) {
     problems.push_back(fmt::format(
         "rank {} has {} of {}, whose shape is {}",
         rank,
@@ -79,19 +116,30 @@ void add_piece(
     return;
   }
   if (count > 0) {
-    tensor.runs.push_back({begin, begin + count, rank});
+    tensor.held.push_back({*cut, begin, begin + count, rank});
   }
 }
 
-void check_coverage(Described& tensor, std::vector<std::string>& problems) {
+void check_coverage(const Described& tensor, std::vector<std::string>& problems) {
   const std::string what =
       fmt::format("{} {}", shown(tensor.entry.name), shape_text(tensor.entry.shape));
-  std::sort(tensor.runs.begin(), tensor.runs.end(), [](const Run& a, const Run& b) {
+  std::vector<Run> runs;
+  for (const Held& held : tensor.held) {
+    mesh::visit_runs(
+        held.cut,
+        tensor.entry.shape,
+        held.begin,
+        held.end,
+        [&](int64_t /*local*/, int64_t begin, int64_t count) {
+          runs.push_back({begin, begin + count, held.rank});
+        });
+  }
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
     return std::tie(a.begin, a.end, a.rank) < std::tie(b.begin, b.end, b.rank);
   });
   int64_t next = 0;
   size_t last_rank = 0;
-  for (const Run& run : tensor.runs) {
+  for (const Run& run : runs) {
     if (run.begin > next) {
       problems.push_back(
           fmt::format("{} of {} come from no rank", range_text(next, run.begin), what));
@@ -138,6 +186,9 @@ std::string describe_pieces(std::span<const Piece> pieces) {
     }
     all.push_back(
         {piece.file_group, piece.name, static_cast<int>(dtype), piece.shape, piece.begin, count});
+    if (!piece.cut.is_whole()) {
+      all.back().push_back(describe_cut(piece.cut));
+    }
   }
   try {
     return all.dump();

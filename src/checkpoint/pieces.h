@@ -1,5 +1,5 @@
-// What each rank gives to a save: runs of flat elements of named tensors. Together they must be
-// every tensor, once.
+// What each rank gives to a save: flat elements of named tensors, or of parts of them. Together
+// they must be every tensor, once.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,12 @@
 #include <ATen/core/Tensor.h>
 
 #include "checkpoint/safetensors.h"
+#include "mesh/cut.h"
 
 namespace lockstep::checkpoint {
 
-/// Elements [begin, begin + data.numel()) of a tensor, in C order of its global shape.
+/// Elements [begin, begin + data.numel()) of a tensor, in C order of its global shape; where the
+/// tensor is cut, of that part of it.
 struct Piece {
   std::string file_group;      // "model" or "optimizer": which files it goes to
   std::string name;            // of the tensor, the same on every rank
@@ -22,6 +24,7 @@ struct Piece {
   int64_t begin = 0;
   at::Tensor
       data;  // contiguous, of any shape and device; none or zero elements: this rank has none of it
+  mesh::Cut cut = {};  // the part that `begin` counts in: the whole, unless it says otherwise
 };
 
 /// A tensor of the checkpoint, from the pieces of all ranks.

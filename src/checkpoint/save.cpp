@@ -109,13 +109,12 @@ void Save::write(std::span<const Piece> pieces) {
     std::vector<std::pair<FilePlan::Place, const Piece*>> order;
     for (const Piece& piece : pieces) {
       if (piece.data.defined() && piece.data.numel() > 0) {
-        FilePlan::Place place = plan_.places.at({piece.file_group, piece.name});
-        place.offset += static_cast<uint64_t>(piece.begin) * c10::elementSize(piece.dtype);
-        order.emplace_back(place, &piece);
+        order.emplace_back(plan_.places.at({piece.file_group, piece.name}), &piece);
       }
     }
     std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.first.file, a.first.offset) < std::tie(b.first.file, b.first.offset);
+      return std::tie(a.first.file, a.first.offset, a.second->begin) <
+             std::tie(b.first.file, b.first.offset, b.second->begin);
     });
     for (size_t i = 0; i < order.size();) {
       const size_t number = order[i].first.file;
@@ -138,10 +137,19 @@ void Save::write_piece(const Piece& piece, File& file, uint64_t offset) {
   for (int64_t begin = 0; begin < flat.numel(); begin += step) {
     const int64_t count = std::min(step, flat.numel() - begin);
     const at::Tensor part = flat.narrow(0, begin, count).to(at::kCPU, piece.dtype);
-    disk_.write(
-        file,
-        offset + static_cast<uint64_t>(begin * width),
-        {static_cast<const std::byte*>(part.const_data_ptr()), part.nbytes()});
+    const auto* bytes = static_cast<const std::byte*>(part.const_data_ptr());
+    const int64_t first = piece.begin + begin;
+    mesh::visit_runs(
+        piece.cut,
+        piece.shape,
+        first,
+        first + count,
+        [&](int64_t local, int64_t whole, int64_t run) {
+          disk_.write(
+              file,
+              offset + static_cast<uint64_t>(whole * width),
+              {bytes + (local - first) * width, static_cast<size_t>(run * width)});
+        });
   }
 }
 

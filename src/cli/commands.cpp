@@ -12,6 +12,7 @@
 #include "cli/tokenize.h"
 #include "cli/tokenizer.h"
 #include "cli/train.h"
+#include "cli/verify.h"
 
 namespace lockstep::cli {
 
@@ -26,6 +27,7 @@ std::span<const Command> commands() {
       {"launch",
        "Start any program as ranks: torchrun, accelerate and deepspeed's words",
        run_launch},
+      {"verify", "A plan against one rank: losses and every gradient", run_verify},
       {"doctor", "What may hurt a job on this machine, and the remedy", run_doctor},
       {"estimate", "Memory of each rank, what fits, and what would make it fit", run_estimate},
       {"plan", "The fastest way to split a model over a cluster, and why", run_plan},

@@ -12,10 +12,12 @@
 #include "config/print.h"
 #include "config/resolve.h"
 #include "data/bigram.h"
+#include "parallel/evaluation_model.h"
 #include "train/checkpointing.h"
 #include "train/datasets.h"
 #include "train/evaluate.h"
 #include "train/model_loading.h"
+#include "train/plan.h"
 
 namespace lockstep::cli {
 namespace {
@@ -65,12 +67,19 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
                       ? at::kBFloat16
                       : train::stored_type(source);
   request.tokenizer_size = tokenizer->vocabulary_size();
-  const auto model = train::load_model(source, request);
+  parallel::Axes axes(
+      world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
+  const parallel::Plan plan = train::plan_of(config);
+  parallel::EvaluationModel model(
+      parallel::make_sharded_stages(train::model_spec(source, request), plan, axes),
+      plan,
+      axes,
+      parallel::sequence_part(plan, axes));
   const train::Evaluation result = train::evaluate(
-      *model,
+      [&](std::span<const nn::ForwardInputs> batches) { return model.statistics(batches); },
       *datasets.validation,
       config.training.per_device_eval_batch_size,
-      world.communicator,
+      axes,
       world.device);
   if (!world.is_first()) {
     return 0;

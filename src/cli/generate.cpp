@@ -9,10 +9,12 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "cli/parse.h"
+#include "cli/world.h"
 #include "nn/generate.h"
 #include "train/checkpointing.h"
 #include "train/device_map.h"
 #include "train/model_loading.h"
+#include "train/plan.h"
 
 namespace lockstep::cli {
 namespace {
@@ -20,6 +22,7 @@ namespace {
 struct Request {
   std::string model, tokenizer, prompt, dtype = "auto", device_map = "auto";
   nn::GenerateOptions options;
+  int64_t tensor = 1;
 };
 
 /// Fills the request; an exit code where the command ends here (--help, a usage error).
@@ -50,6 +53,8 @@ Parsed read_request(std::vector<std::string> arguments, Request& request) {
          request.device_map,
          "auto: over all visible GPUs, then host memory; cpu")
       ->check(CLI::IsMember({"auto", "cpu"}));
+  app.add_option("--tensor", request.tensor, "Ranks that share each layer: so many are started")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   return parse(app, std::move(arguments));
 }
 
@@ -59,12 +64,71 @@ void write_out(const std::string& text) {
   }
 }
 
+enum class Output { kStdout, kNone };
+
+/// The prompt and its continuation.
+void continue_prompt(
+    const nn::LanguageModel& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    const std::vector<int64_t>& prompt,
+    const Request& request,
+    Output output) {
+  const auto write = [&](const std::string& text) {
+    if (output == Output::kStdout) {
+      write_out(text);
+    }
+  };
+  write(request.prompt);
+  text::StreamDecoder decoder(tokenizer);
+  nn::generate(model, prompt, request.options, [&](int64_t id) {
+    write(decoder.push(static_cast<int32_t>(id)));
+    return true;
+  });
+  write(decoder.finish() + "\n");
+}
+
+/// On the ranks of a tensor group, each with its part of the model.
+int generate_on_ranks(
+    const Request& request,
+    const std::vector<std::string>& arguments,
+    const model::ModelSource& source,
+    train::ModelRequest load,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    const std::vector<int64_t>& prompt) {
+  RankOptions ranks;
+  ranks.command = "generate";
+  ranks.arguments = arguments;
+  ranks.ranks = request.tensor;
+  ranks.use_cpu = request.device_map == "cpu";
+  return run_ranks(ranks, [&](train::World& world) {
+    load.device = world.device;
+    config::ParallelSection parallel;
+    parallel.tensor = request.tensor;
+    parallel::Axes axes(world.communicator, train::mesh_of(parallel, world.size()), world.group);
+    const parallel::ShardedModel sharded =
+        parallel::make_sharded_model(train::model_spec(source, load), {}, axes);
+    continue_prompt(
+        *sharded.model,
+        tokenizer,
+        prompt,
+        request,
+        world.is_first() ? Output::kStdout : Output::kNone);
+    return 0;
+  });
+}
+
 }  // namespace
 
 int run_generate(std::vector<std::string> arguments) {
   Request request;
-  if (read_request(std::move(arguments), request) == Parsed::kHelpShown) {
+  if (read_request(arguments, request) == Parsed::kHelpShown) {
     return 0;
+  }
+  if (request.prompt == "-" && request.tensor > 1) {
+    throw Error(
+        ErrorKind::kConfig,
+        "several ranks cannot read the prompt from stdin",
+        "give its text with --prompt, or leave --tensor 1");
   }
   if (request.prompt == "-") {
     request.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
@@ -80,17 +144,13 @@ int run_generate(std::vector<std::string> arguments) {
                : request.dtype == "float32" ? at::kFloat
                                             : at::kBFloat16;
   load.tokenizer_size = tokenizer->vocabulary_size();
+  request.options.stop_tokens = source.config.eos_token_ids;
+  if (request.tensor > 1) {
+    return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);
+  }
   const auto positions = static_cast<int64_t>(prompt.size()) + request.options.max_new_tokens;
   const auto model = train::load_over_devices(source, load, request.device_map, positions);
-  request.options.stop_tokens = source.config.eos_token_ids;
-
-  write_out(request.prompt);
-  text::StreamDecoder decoder(tokenizer);
-  nn::generate(*model, prompt, request.options, [&](int64_t id) {
-    write_out(decoder.push(static_cast<int32_t>(id)));
-    return true;
-  });
-  write_out(decoder.finish() + "\n");
+  continue_prompt(*model, tokenizer, prompt, request, Output::kStdout);
   return 0;
 }
 

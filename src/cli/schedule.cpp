@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "cli/parse.h"
+#include "parallel/pipeline/rehearsal.h"
 #include "schedule/check.h"
 #include "schedule/draw.h"
 #include "schedule/file.h"
@@ -25,6 +26,7 @@ struct Options {
   std::string file, svg, save;
   std::vector<double> times{1, 1, 1};
   double message = 0;
+  double rehearsal_ms = 0;
 };
 
 // The drawing is for a terminal; a schedule wider than this is told in figures alone.
@@ -72,6 +74,22 @@ void print_report(
                                          : "are matched by stage and micro-batch\n");
 }
 
+// Times of --times are in units of so many milliseconds.
+void print_rehearsal(const schedule::Schedule& schedule, const Options& options) {
+  const double unit = options.rehearsal_ms / 1e3;
+  const schedule::Timeline measured = parallel::rehearse(
+      schedule,
+      schedule::even_durations(
+          schedule, {options.times[0] * unit, options.times[1] * unit, options.times[2] * unit}));
+  std::cout << fmt::format(
+      "rehearsed with stages that sleep {} ms for a time of 1: bubble {:.4f}; {:.4f} where a "
+      "rank's "
+      "optimizer step does not wait for the others\n",
+      options.rehearsal_ms,
+      measured.bubble(),
+      measured.span_bubble());
+}
+
 }  // namespace
 
 int run_schedule(std::vector<std::string> arguments) {
@@ -95,15 +113,24 @@ int run_schedule(std::vector<std::string> arguments) {
       ->expected(3)
       ->delimiter(',');
   app.add_option("--message", options.message, "Time of a message between ranks");
+  app.add_option(
+      "--rehearse",
+      options.rehearsal_ms,
+      "Also run it, on ranks as threads and stages that sleep so many milliseconds for a time of "
+      "1");
   app.add_option("--svg", options.svg, "Write the drawing to this file");
   app.add_option("--save", options.save, "Write the list of actions to this file");
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
   }
   for (const double time :
-       {options.times[0], options.times[1], options.times[2], options.message + 1}) {
+       {options.times[0],
+        options.times[1],
+        options.times[2],
+        options.message + 1,
+        options.rehearsal_ms + 1}) {
     if (!(time > 0 && time < 1e12)) {
-      throw Error(ErrorKind::kConfig, "--times and --message take positive times");
+      throw Error(ErrorKind::kConfig, "--times, --message and --rehearse take positive times");
     }
   }
   const schedule::Schedule schedule = schedule_of(options);
@@ -127,6 +154,9 @@ int run_schedule(std::vector<std::string> arguments) {
     std::cout << "(too wide to draw as text: --svg FILE)\n";
   }
   print_report(schedule, timeline, options);
+  if (options.rehearsal_ms > 0) {
+    print_rehearsal(schedule, options);
+  }
   if (!options.svg.empty()) {
     write_file_atomically(
         options.svg, schedule::draw_svg(schedule, timeline, title), ErrorKind::kEnvironment);

@@ -1,6 +1,7 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -90,7 +91,7 @@ Pending Communicator::start(
   if (observer_) {
     const auto bytes = static_cast<int64_t>(shape_of.nbytes());
     const double sent = ring_factor * static_cast<double>(bytes) * (size_ - 1) / size_;
-    observer_({operation, sequence, bytes, static_cast<int64_t>(sent)});
+    observer_({operation, sequence, bytes, std::llround(sent)});
   }
   pending.waited_ = waited_;
   pending.describe_ = [name = name_,
@@ -170,17 +171,27 @@ Pending Communicator::exchange(std::span<const P2p> transfers) {
   if (transfers.empty()) {
     return {};
   }
-  return start("exchange", transfers.front().tensor, 1.0, [&]() -> c10::intrusive_ptr<c10d::Work> {
-    std::vector<c10::intrusive_ptr<c10d::Work>> works;
-    for (const P2p& transfer : transfers) {
-      std::vector<Tensor> tensors{transfer.tensor};
-      works.push_back(
-          transfer.direction == P2p::Direction::kSend
-              ? group_->send(tensors, transfer.peer, transfer.tag)
-              : group_->recv(tensors, transfer.peer, transfer.tag));
-    }
-    return c10::make_intrusive<Works>(std::move(works));
-  });
+  // What is sent, as start() counts it: by the ring's share of the first tensor.
+  double sent = 0;
+  for (const P2p& transfer : transfers) {
+    sent += transfer.direction == P2p::Direction::kSend
+                ? static_cast<double>(transfer.tensor.nbytes())
+                : 0.0;
+  }
+  const Tensor& first = transfers.front().tensor;
+  const double share = static_cast<double>(first.nbytes()) * (size_ - 1) / size_;
+  return start(
+      "exchange", first, share > 0 ? sent / share : 0, [&]() -> c10::intrusive_ptr<c10d::Work> {
+        std::vector<c10::intrusive_ptr<c10d::Work>> works;
+        for (const P2p& transfer : transfers) {
+          std::vector<Tensor> tensors{transfer.tensor};
+          works.push_back(
+              transfer.direction == P2p::Direction::kSend
+                  ? group_->send(tensors, transfer.peer, transfer.tag)
+                  : group_->recv(tensors, transfer.peer, transfer.tag));
+        }
+        return c10::make_intrusive<Works>(std::move(works));
+      });
 }
 
 void Communicator::barrier() {

@@ -23,10 +23,6 @@ constexpr NotBuiltYet kNotBuiltYet[] = {
      "adamw_bnb_8bit|adamw_8bit|paged_adamw_8bit|lion_32bit|sgd|adafactor",
      "use adamw_torch_fused"},
     {"training.train_sampling_strategy", "group_by_length", "use random or sequential"},
-    {"parallel.tensor", "", "leave it 1"},
-    {"parallel.pipeline", "", "leave it 1"},
-    {"parallel.context", "", "leave it 1"},
-    {"parallel.sequence_parallel", "", "leave it false"},
     {"parallel.zero_stage", "", "leave it 0"},
     {"parallel.recompute",
      "",
@@ -94,6 +90,7 @@ void warn_of_idle_keys(
   warn("parallel.schedule", no_pipeline, "there is no pipeline");
   warn("parallel.virtual_stages", no_pipeline, "there is no pipeline");
   warn("parallel.split", no_pipeline, "there is no pipeline");
+  warn("parallel.sequence_parallel", parallel.tensor == 1, "there is no tensor parallelism");
   warn("parallel.prefetch_units", parallel.zero_stage < 3, "it is of zero_stage=3");
   warn(
       "parallel.offload_optimizer.path",

@@ -52,7 +52,7 @@ const Rotary& ForwardContext::rotary(at::Device device) const {
   const Tensor& given = inputs_.positions;
   int64_t reach = first_ + length_;
   if (given.defined() && model::rope_depends_on_length(config_)) {
-    reach = given.max().item<int64_t>() + 1;
+    reach = inputs_.whole_length > 0 ? inputs_.whole_length : given.max().item<int64_t>() + 1;
   }
   const auto table = model::rope_frequencies(config_, reach);
   const Tensor frequencies = at::tensor(table.frequencies, at::kFloat).to(device);

@@ -27,6 +27,7 @@ struct ForwardInputs {
   int64_t step = 0;       // likewise
   bool training = false;  // dropout acts
   Tensor positions;  // [B, T] int64; undefined: they count from the length of the cache, or from 0
+  int64_t whole_length = 0;  // of the sequence, where ids are a part of it, or are padded; 0: T
   KeyValueCache* cache =
       nullptr;  // keys and values of the tokens before `ids`; those of `ids` are appended
 };

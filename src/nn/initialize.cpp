@@ -113,8 +113,9 @@ void initialize(LanguageModel& model, uint64_t seed) {
   });
 }
 
-void initialize_new_rows(LanguageModel& model, int64_t old_vocabulary, uint64_t seed) {
-  const int64_t added = model.config().vocab_size - old_vocabulary;
+void initialize_new_rows(
+    Tensor embedding, const model::ParameterSpec& spec, int64_t old_vocabulary, uint64_t seed) {
+  const int64_t added = embedding.size(0) - old_vocabulary, width = embedding.size(1);
   if (added <= 0) {
     return;
   }
@@ -123,18 +124,20 @@ void initialize_new_rows(LanguageModel& model, int64_t old_vocabulary, uint64_t 
         ErrorKind::kInternal, fmt::format("a vocabulary that had {} tokens", old_vocabulary));
   }
   const at::NoGradGuard no_gradient;
+  const Tensor mean = embedding.narrow(0, 0, old_vocabulary).to(at::kFloat).mean(0);
+  Tensor rows = embedding.narrow(0, old_vocabulary, added);
+  Tensor noise = at::empty({added, width}, rows.options().dtype(at::kFloat));
+  fill_initial(noise, spec, seed, old_vocabulary * width);
+  rows.copy_(noise + mean);
+}
+
+void initialize_new_rows(LanguageModel& model, int64_t old_vocabulary, uint64_t seed) {
   const auto specs = specs_of(model);
   const std::string embedding = model::embedding_name(model.config());
   model.visit_parameters([&](const std::string& name, Tensor& parameter) {
-    if (name != embedding && name != "lm_head.weight") {
-      return;
+    if (name == embedding || name == "lm_head.weight") {
+      initialize_new_rows(parameter, specs.at(name), old_vocabulary, seed);
     }
-    const int64_t width = parameter.size(1);
-    const Tensor mean = parameter.narrow(0, 0, old_vocabulary).to(at::kFloat).mean(0);
-    Tensor rows = parameter.narrow(0, old_vocabulary, added);
-    Tensor noise = at::empty({added, width}, rows.options().dtype(at::kFloat));
-    fill_initial(noise, specs.at(name), seed, old_vocabulary * width);
-    rows.copy_(noise + mean);
   });
 }
 

@@ -24,5 +24,8 @@ void initialize(LanguageModel& model, uint64_t seed);
 /// of its own, are the mean of the old rows plus the family's initial noise. (Far from the mean, a
 /// new token would begin with a large loss.)
 void initialize_new_rows(LanguageModel& model, int64_t old_vocabulary, uint64_t seed);
+/// The same of one embedding or head, [V, C], whole.
+void initialize_new_rows(
+    Tensor embedding, const model::ParameterSpec& spec, int64_t old_vocabulary, uint64_t seed);
 
 }  // namespace lockstep::nn

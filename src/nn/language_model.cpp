@@ -124,14 +124,19 @@ Tensor LanguageModel::last_logits(const ForwardInputs& inputs) const {
   return run_head(x.narrow(1, x.size(1) - 1, 1), body).squeeze(1);
 }
 
+Tensor LanguageModel::head_statistics(const Tensor& x, const Context& context) const {
+  const ForwardInputs& inputs = context->inputs();
+  const Tensor targets = inputs.targets.defined() ? inputs.targets : shift_labels(inputs.labels);
+  const auto body = [this, targets](const Tensor& hidden, const Tensor& vocabulary) {
+    return loss_head->statistics(hidden, vocabulary, targets);
+  };
+  return run_head(x, body).cpu();
+}
+
 Tensor LanguageModel::statistics(const ForwardInputs& inputs) const {
   const at::NoGradGuard no_gradient;
   const Context context = make_context(inputs);
-  const Tensor targets = inputs.targets.defined() ? inputs.targets : shift_labels(inputs.labels);
-  const auto body = [this, targets](const Tensor& x, const Tensor& vocabulary) {
-    return loss_head->statistics(x, vocabulary, targets);
-  };
-  return run_head(hidden(context), body).cpu();
+  return head_statistics(hidden(context), context);
 }
 
 std::string LanguageModel::head_prefix() const {

@@ -69,9 +69,10 @@ class LanguageModel {
   // The same in pieces, for a part of the model and for owners of the loop. Units of this part are
   // run through `around_unit`; a missing embedding or head is an Error (kInternal).
   Context make_context(const ForwardInputs& inputs) const;
-  Tensor embed(const Context& context) const;                            // -> [B, T, C]
-  Tensor forward_blocks(const Tensor& x, const Context& context) const;  // [B, T, C] -> [B, T, C]
-  Tensor head_loss(const Tensor& x, const Context& context) const;       // [B, T, C] -> scalar
+  Tensor embed(const Context& context) const;                             // -> [B, T, C]
+  Tensor forward_blocks(const Tensor& x, const Context& context) const;   // [B, T, C] -> [B, T, C]
+  Tensor head_loss(const Tensor& x, const Context& context) const;        // [B, T, C] -> scalar
+  Tensor head_statistics(const Tensor& x, const Context& context) const;  // as statistics
 
   /// Slots in the order of use.
   void visit_slots(SlotVisitor& visitor);

@@ -5,15 +5,22 @@
 #include <c10/core/ScalarType.h>
 
 #include "optim/optimizer.h"
+#include "parallel/context/context_attention.h"
+#include "parallel/pipeline/options.h"
+#include "parallel/tensor/sequence_sharding.h"
 
 namespace lockstep::parallel {
 
 struct Plan {
-  optim::OptimizerOptions optimizer;
+  optim::OptimizerOptions optimizer = {};
   double max_gradient_norm = 1.0;  // 0: no clipping
   double bucket_megabytes = 25;
   bool find_unused_parameters = false;
   int64_t accumulation_steps = 1;
+  PipelineOptions pipeline = {};
+  int64_t sequence_length = 1024;  // of most batches: the even cost of stages depends on it
+  SequenceSharding sequence_sharding = SequenceSharding::kNone;  // between tensor-parallel layers
+  ContextAttention context_attention = ContextAttention::kRing;
 };
 
 }  // namespace lockstep::parallel

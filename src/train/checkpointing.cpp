@@ -1,5 +1,6 @@
 #include "train/checkpointing.h"
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,8 @@ std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model, bool
          slice.data.scalar_type(),
          slice.shape,
          slice.begin + slice.owned_begin,
-         slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin)});
+         slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin),
+         slice.cut});
   });
   return pieces;
 }
@@ -110,19 +112,46 @@ void read_state(Job& job, const std::string& text, const std::string& source) {
   }
 }
 
-/// Reads everything that this rank holds, of the groups wanted.
-void read_slices(
-    parallel::ParallelModel& model, const checkpoint::Checkpoint& from, bool with_optimizer) {
-  std::vector<checkpoint::ExpectedTensor> expected;
+/// The tensors of the state, of the groups wanted: those that this rank holds a part of, and those
+/// of the other stages of its pipeline.
+std::vector<checkpoint::ExpectedTensor> expected_tensors(
+    parallel::ParallelModel& model, bool with_optimizer, World& world) {
+  nlohmann::json own = nlohmann::json::array();
   model.visit_state([&](const parallel::StateSlice& slice) {
     if (slice.file_group == "model" || with_optimizer) {
-      expected.push_back({slice.file_group, slice.name, slice.shape});
+      own.push_back({slice.file_group, slice.name, slice.shape});
     }
   });
-  from.check(expected);
+  std::set<nlohmann::json> all;
+  for (const std::string& text : comm::gather_strings(world.communicator, own.dump())) {
+    for (nlohmann::json& tensor : nlohmann::json::parse(text)) {
+      all.insert(std::move(tensor));
+    }
+  }
+  std::vector<checkpoint::ExpectedTensor> expected;
+  for (const nlohmann::json& tensor : all) {
+    expected.push_back({tensor.at(0), tensor.at(1), tensor.at(2)});
+  }
+  return expected;
+}
+
+/// Reads everything that this rank holds, of the groups wanted. Every rank must call.
+void read_slices(
+    parallel::ParallelModel& model,
+    const checkpoint::Checkpoint& from,
+    bool with_optimizer,
+    World& world) {
+  from.check(expected_tensors(model, with_optimizer, world));
   model.visit_state([&](const parallel::StateSlice& slice) {
     if (slice.file_group == "model" || with_optimizer) {
-      from.read(slice.file_group, slice.name, slice.begin, slice.data);
+      from.read(
+          {slice.file_group,
+           slice.name,
+           slice.data.scalar_type(),
+           slice.shape,
+           slice.begin,
+           slice.data,
+           slice.cut});
     }
   });
   model.state_changed();
@@ -202,7 +231,7 @@ monitor::TrainerState restore_training_state(
             "{} holds a model without its optimizer: it cannot be resumed", folder.string()),
         fmt::format("start a new run from its weights with model.path={}", folder.string()));
   }
-  read_slices(*job.model, from, /*with_optimizer=*/true);
+  read_slices(*job.model, from, /*with_optimizer=*/true, world);
   read_state(job, from.state(), (folder / checkpoint::kStateName).string());
   if (job.config.training.ignore_data_skip) {
     job.progress.sampler.epoch = job.progress.sampler.position = 0;
@@ -230,7 +259,7 @@ void restore_best_weights(Job& job, World& world) {
         fmt::format("the best model was that of step {}, which was not saved", job.best.step),
         "let eval_steps be a multiple of save_steps, or set training.save_strategy=best");
   }
-  read_slices(*job.model, open(job, folder, world), /*with_optimizer=*/false);
+  read_slices(*job.model, open(job, folder, world), /*with_optimizer=*/false, world);
 }
 
 void export_final_model(Job& job, World& world) {

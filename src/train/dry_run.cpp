@@ -4,11 +4,13 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "config/resolve.h"
 #include "data/inputs.h"
 #include "model/parameters.h"
 #include "monitor/progress.h"
 #include "train/checkpointing.h"
 #include "train/model_loading.h"
+#include "train/plan.h"
 
 namespace lockstep::train {
 
@@ -26,6 +28,11 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
             source.config.vocab_size),
         "set model.resize_embeddings=true, or give the tokenizer that belongs to the model");
   }
+  const parallel::Plan plan = plan_of(config);
+  const auto stages = static_cast<int>(config.parallel.pipeline);
+  // Says which stages or schedules cannot be.
+  const auto parts =
+      parallel::parts_of_rank(source.config, plan.pipeline, 0, stages, plan.sequence_length);
   const data::DataOptions options = data_options(config.data);
   const auto files_of = [&](const std::vector<std::string>& words, std::string_view key) {
     return words.empty() ? size_t{0} : data::find_inputs(words, options.format, key).size();
@@ -33,8 +40,9 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const int64_t parameters = model::parameter_count(source.config);
   // Weights, gradients and AdamW's two moments; bfloat16 keeps float32 masters beside them.
   const int64_t bytes = parameters * 16;
+  const int64_t data = config::data_parallel_ranks(config.parallel, ranks);
   const int64_t batch =
-      training.per_device_train_batch_size * training.gradient_accumulation_steps * ranks;
+      training.per_device_train_batch_size * training.gradient_accumulation_steps * data;
   std::string text;
   text += fmt::format(
       "model       {} ({}, {} layers, width {}, vocabulary {}), {} parameters, {} weights\n",
@@ -52,10 +60,18 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
       files_of(options.validation, "data.validation"));
   text += fmt::format(
       "step        {} ranks x {} sequences x {} accumulations = {} sequences\n",
-      ranks,
+      data,
       training.per_device_train_batch_size,
       training.gradient_accumulation_steps,
       batch);
+  if (stages > 1) {
+    text += fmt::format(
+        "pipeline    {} ranks, {} stage{} each, schedule {}\n",
+        stages,
+        parts.size(),
+        parts.size() > 1 ? "s" : "",
+        config.parallel.schedule);
+  }
   text += fmt::format(
       "memory      {} a rank for weights, gradients and optimizer, and activations beside them\n",
       monitor::format_bytes(bytes));

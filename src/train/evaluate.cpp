@@ -12,16 +12,21 @@
 #include "train/inputs.h"
 
 namespace lockstep::train {
+namespace {
+
+constexpr int64_t kBatchesAStage = 2;
+
+}  // namespace
 
 double Evaluation::perplexity() const {
   return std::exp(loss());
 }
 
 Evaluation evaluate(
-    const nn::LanguageModel& model,
+    const Statistics& statistics,
     const data::SequenceView& sequences,
     int64_t batch_size,
-    comm::Communicator& communicator,
+    parallel::Axes& axes,
     c10::Device device,
     const std::function<void(int64_t done, int64_t all)>& progress) {
   const at::NoGradGuard no_grad;
@@ -30,18 +35,26 @@ Evaluation evaluate(
   result.samples = sequences.size();
   result.batches = (sequences.size() + batch_size - 1) / batch_size;
   at::Tensor totals = at::zeros({3}, at::kDouble);  // loss, targets, correct
-  for (int64_t batch = communicator.rank(); batch < result.batches; batch += communicator.size()) {
+  const comm::Communicator& data = axes.along(mesh::Axis::kData);
+  // Several batches fill a pipeline's stages; without one they go one by one.
+  const int64_t at_once = axes.mesh().pipeline == 1 ? 1 : kBatchesAStage * axes.mesh().pipeline;
+  std::vector<nn::ForwardInputs> inputs;
+  for (int64_t batch = data.rank(); batch < result.batches; batch += data.size()) {
     std::vector<data::Draw> draws;
     const int64_t end = std::min(sequences.size(), (batch + 1) * batch_size);
     for (int64_t sequence = batch * batch_size; sequence < end; ++sequence) {
       draws.push_back({sequence, sequence});
     }
-    totals.add_(model.statistics(to_inputs(data::make_micro_batch(sequences, draws), device)));
+    inputs.push_back(to_inputs(data::make_micro_batch(sequences, draws), device));
+    if (std::ssize(inputs) == at_once || batch + data.size() >= result.batches) {
+      totals.add_(statistics(inputs));
+      inputs.clear();
+    }
     if (progress) {
       progress(batch + 1, result.batches);
     }
   }
-  communicator.all_reduce(totals).wait();
+  axes.gradients().all_reduce(totals).wait();
   const auto* sums = totals.data_ptr<double>();
   result.loss_sum = sums[0];
   result.targets = static_cast<int64_t>(sums[1]);

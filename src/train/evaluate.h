@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
-#include "comm/communicator.h"
 #include "data/sequences.h"
-#include "nn/language_model.h"
+#include "nn/forward_context.h"
+#include "parallel/axes.h"
 
 namespace lockstep::train {
 
@@ -25,14 +26,18 @@ struct Evaluation {
   }
 };
 
-/// Every sequence once, in order, in batches that the ranks take in turn: the batches are the same
-/// on any number of ranks, and so is the result. Every rank must call. `progress(done, all)` is
-/// told of this rank's batches.
+/// What a model says of batches: see nn::LanguageModel::statistics. Where ranks share batches, all
+/// of them are asked, and the sum over axes.gradients() is the batches'.
+using Statistics = std::function<at::Tensor(std::span<const nn::ForwardInputs>)>;
+
+/// Every sequence once, in order, in batches that the data-parallel ranks take in turn: the batches
+/// are the same on any number of ranks, and so is the result. Every rank must call.
+/// `progress(done, all)` is told of this rank's batches.
 Evaluation evaluate(
-    const nn::LanguageModel& model,
+    const Statistics& statistics,
     const data::SequenceView& sequences,
     int64_t batch_size,
-    comm::Communicator& communicator,
+    parallel::Axes& axes,
     c10::Device device,
     const std::function<void(int64_t done, int64_t all)>& progress = nullptr);
 

@@ -17,6 +17,7 @@
 #include "train/checkpointing.h"
 #include "train/model_loading.h"
 #include "train/peak.h"
+#include "train/plan.h"
 
 namespace lockstep::train {
 namespace {
@@ -51,32 +52,15 @@ int64_t sequence_length_of(const config::Config& config, const model::ModelConfi
   return length;
 }
 
-std::unique_ptr<parallel::ParallelModel> make_parallel_model(
-    const config::Config& config, std::unique_ptr<nn::LanguageModel> model, World& world) {
-  const config::TrainingSection& training = config.training;
-  parallel::Plan plan;
-  plan.optimizer = {
-      training.optim,
-      training.adam_beta1,
-      training.adam_beta2,
-      training.adam_epsilon,
-      training.weight_decay};
-  plan.max_gradient_norm = training.max_grad_norm;
-  plan.bucket_megabytes = training.ddp_bucket_cap_mb;
-  plan.find_unused_parameters = training.ddp_find_unused_parameters;
-  plan.accumulation_steps = training.gradient_accumulation_steps;
-  return std::make_unique<parallel::ParallelModel>(std::move(model), plan, world.communicator);
-}
-
-data::SamplerOptions sampler_options(const Job& job, const World& world) {
+data::SamplerOptions sampler_options(const Job& job) {
   const config::TrainingSection& training = job.config.training;
   data::SamplerOptions options;
   options.sequences = job.datasets.train->size();
   options.micro_batch = training.per_device_train_batch_size;
+  options.rank = job.axes->coordinate().data;
+  options.ranks = job.axes->mesh().data;
   options.global_batch =
-      training.per_device_train_batch_size * training.gradient_accumulation_steps * world.size();
-  options.rank = world.rank();
-  options.ranks = world.size();
+      training.per_device_train_batch_size * training.gradient_accumulation_steps * options.ranks;
   options.order = training.train_sampling_strategy == "sequential" ? data::SampleOrder::kSequential
                                                                    : data::SampleOrder::kRandom;
   options.drop_last = training.dataloader_drop_last;
@@ -139,19 +123,24 @@ void describe(const Job& job, const World& world) {
   log_info(
       "{}: {} parameters, {}; {} rank{} on {}",
       job.source.name,
-      monitor::format_count(static_cast<double>(job.model->parameters())),
+      monitor::format_count(
+          static_cast<double>(model::parameter_count(job.model->model().config()))),
       training.bf16 ? "bfloat16 with float32 masters" : "float32",
       world.size(),
       world.size() == 1 ? "" : "s",
       world.device.str());
+  if (job.axes->mesh().data != world.size()) {
+    log_info("mesh: {}", job.axes->mesh().text());
+  }
   log_info(
       "{} sequences of {} tokens; {} x {} x {} = {} a step; {} steps are {:.4g} epochs",
       job.datasets.train->size(),
       job.datasets.train->length(),
-      world.size(),
+      job.axes->mesh().data,
       training.per_device_train_batch_size,
       training.gradient_accumulation_steps,
-      world.size() * training.per_device_train_batch_size * training.gradient_accumulation_steps,
+      job.axes->mesh().data * training.per_device_train_batch_size *
+          training.gradient_accumulation_steps,
       job.length.total_steps,
       job.length.epochs);
 }
@@ -193,13 +182,15 @@ std::unique_ptr<Job> make_job(
   check(config, job->datasets);
 
   const auto resume_from = find_checkpoint_to_resume(config, world);
-  auto model = load_model(job->source, request);
-  const model::ModelConfig shape = model->config();
-  job->flops_per_token = model::operations_per_token(shape, length).training();
-  job->model = make_parallel_model(config, std::move(model), world);
+  check_plan(config.parallel, length);
+  const parallel::ModelSpec spec = model_spec(job->source, request);
+  job->flops_per_token = model::operations_per_token(spec.config, length).training();
+  job->axes = std::make_unique<parallel::Axes>(
+      world.communicator, mesh_of(config.parallel, world.size()), world.group);
+  job->model = parallel::parallelize(spec, plan_of(config), *job->axes);
   job->progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
 
-  data::SamplerOptions options = sampler_options(*job, world);
+  data::SamplerOptions options = sampler_options(*job);
   job->length =
       run_length(training, data::Sampler(options, job->progress.sampler).steps_per_epoch());
   optim::ScheduleOptions schedule;
@@ -226,10 +217,10 @@ std::unique_ptr<Job> make_job(
 Evaluation Job::evaluate(
     const data::SequenceView& sequences, const std::string& prefix, World& world) {
   const Evaluation result = train::evaluate(
-      model->model(),
+      [&](std::span<const nn::ForwardInputs> batches) { return model->statistics(batches); },
       sequences,
       config.training.per_device_eval_batch_size,
-      world.communicator,
+      *axes,
       world.device,
       [&](int64_t done, int64_t all) {
         if (monitor != nullptr) {

@@ -11,6 +11,7 @@
 #include "model/source.h"
 #include "monitor/monitor.h"
 #include "optim/schedule.h"
+#include "parallel/axes.h"
 #include "parallel/parallel_model.h"
 #include "text/tokenizer.h"
 #include "train/datasets.h"
@@ -41,6 +42,7 @@ struct Job {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   Datasets datasets;
   RunLength length;
+  std::unique_ptr<parallel::Axes> axes;
   std::unique_ptr<parallel::ParallelModel> model;
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<data::Loader> loader;

@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -28,24 +28,64 @@ std::vector<checkpoint::WantedTensor> wanted_tensors(const model::ModelConfig& c
   return wanted;
 }
 
-void read_weights(
-    nn::LanguageModel& model,
-    const model::ModelConfig& stored,
-    const std::filesystem::path& folder) {
-  checkpoint::ModelFolder files(folder);
-  for (const std::string& extra : files.match(wanted_tensors(stored))) {
-    log_warning("{} holds a tensor that the model does not have: {}", folder.string(), extra);
+/// What fills the parameters of a model from the files of a folder.
+class FolderWeights {
+ public:
+  FolderWeights(const model::ModelSource& source, const model::ModelConfig& wanted, uint64_t seed)
+      : files_(source.folder),
+        old_vocabulary_(source.config.vocab_size),
+        seed_(seed) {
+    for (const std::string& extra : files_.match(wanted_tensors(source.config))) {
+      log_warning(
+          "{} holds a tensor that the model does not have: {}", source.folder.string(), extra);
+    }
+    for (model::ParameterSpec& spec : model::parameters_of(source.config)) {
+      stored_elements_[spec.name] = spec.elements();
+    }
+    for (model::ParameterSpec& spec : model::parameters_of(wanted)) {
+      std::string name = spec.name;
+      wanted_.emplace(std::move(name), std::move(spec));
+    }
   }
-  const at::NoGradGuard no_grad;
-  // A grown embedding has more rows than the file: the file's are its first.
-  std::map<std::string, int64_t> elements;
-  for (const model::ParameterSpec& spec : model::parameters_of(stored)) {
-    elements[spec.name] = spec.elements();
+
+  void fill(
+      const std::string& name,
+      const parallel::ShardedParameter& parameter,
+      const at::Tensor& values) const {
+    const model::ParameterSpec& spec = wanted_.at(name);
+    const bool grows = stored_elements_.at(name) < spec.elements();
+    const at::Tensor grown = grows ? grown_embedding(spec, values.scalar_type()) : at::Tensor();
+    const at::Tensor flat = values.view({-1});
+    mesh::visit_runs(
+        parameter.cut,
+        parameter.shape,
+        0,
+        flat.numel(),
+        [&](int64_t local, int64_t whole, int64_t count) {
+          const at::Tensor run = flat.narrow(0, local, count);
+          if (grows) {
+            run.copy_(grown.view({-1}).narrow(0, whole, count));
+          } else {
+            files_.read(name, whole, run);
+          }
+        });
   }
-  model.visit_parameters([&](const std::string& name, at::Tensor& tensor) {
-    files.read(name, 0, tensor.detach().view({-1}).narrow(0, 0, elements.at(name)));
-  });
-}
+
+ private:
+  /// The file's rows, then the new ones. Whole, because these begin near the mean of those.
+  at::Tensor grown_embedding(const model::ParameterSpec& spec, at::ScalarType type) const {
+    at::Tensor whole = at::empty(spec.shape, at::dtype(type));
+    files_.read(spec.name, 0, whole.view({-1}).narrow(0, 0, stored_elements_.at(spec.name)));
+    nn::initialize_new_rows(whole, spec, old_vocabulary_, seed_);
+    return whole;
+  }
+
+  checkpoint::ModelFolder files_;
+  int64_t old_vocabulary_;
+  uint64_t seed_;
+  std::map<std::string, int64_t> stored_elements_;
+  std::map<std::string, model::ParameterSpec> wanted_;
+};
 
 }  // namespace
 
@@ -78,10 +118,9 @@ void take_special_tokens(model::ModelConfig& config, const text::Tokenizer& toke
   }
 }
 
-std::unique_ptr<nn::LanguageModel> load_model(
-    const model::ModelSource& source, const ModelRequest& request) {
-  model::ModelConfig config = source.config;
-  if (request.tokenizer_size && *request.tokenizer_size > config.vocab_size) {
+parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequest& request) {
+  parallel::ModelSpec spec{source.config, request.dtype, request.device, nullptr};
+  if (request.tokenizer_size && *request.tokenizer_size > source.config.vocab_size) {
     if (!request.resize_embeddings) {
       throw Error(
           ErrorKind::kConfig,
@@ -89,22 +128,35 @@ std::unique_ptr<nn::LanguageModel> load_model(
               "the tokenizer has {} entries and the embedding of {} only {}",
               *request.tokenizer_size,
               source.name,
-              config.vocab_size),
+              source.config.vocab_size),
           "set model.resize_embeddings=true, or give the tokenizer that belongs to the model");
     }
-    config = model::with_vocabulary(config, *request.tokenizer_size);
+    spec.config = model::with_vocabulary(source.config, *request.tokenizer_size);
   }
-  auto model = nn::make_model(config, request.dtype, request.device);
   if (!source.has_weights) {
-    nn::initialize(*model, request.seed);
-    return model;
+    spec.fill = parallel::fill_at_random(spec.config, request.seed);
+    return spec;
   }
-  in_context(fmt::format("loading the weights of {}", source.folder.string()), [&] {
-    read_weights(*model, source.config, source.folder);
+  const std::string what = fmt::format("loading the weights of {}", source.folder.string());
+  const auto weights = in_context(what, [&] {
+    return std::make_shared<const FolderWeights>(source, spec.config, request.seed);
   });
-  if (config.vocab_size > source.config.vocab_size) {
-    nn::initialize_new_rows(*model, source.config.vocab_size, request.seed);
-  }
+  spec.fill = [weights, what](
+                  const std::string& name,
+                  const parallel::ShardedParameter& parameter,
+                  const at::Tensor& values) {
+    in_context(what, [&] { weights->fill(name, parameter, values); });
+  };
+  return spec;
+}
+
+std::unique_ptr<nn::LanguageModel> load_model(
+    const model::ModelSource& source, const ModelRequest& request) {
+  const parallel::ModelSpec spec = model_spec(source, request);
+  auto model = nn::make_model(spec.config, spec.dtype, spec.device);
+  model->visit_parameters([&](const std::string& name, at::Tensor& parameter) {
+    spec.fill(name, {parameter.sizes().vec(), {}}, parameter.detach());
+  });
   return model;
 }
 

@@ -9,6 +9,7 @@
 
 #include "model/source.h"
 #include "nn/language_model.h"
+#include "parallel/parallelize.h"
 #include "text/tokenizer.h"
 
 namespace lockstep::train {
@@ -29,7 +30,12 @@ struct ModelRequest {
 /// trained with, or none.
 void take_special_tokens(model::ModelConfig& config, const text::Tokenizer& tokenizer);
 
-/// Builds the model and fills it: from the folder's files, each tensor read from the mapping
+/// The model of `source` as parallelize() wants it: each rank's part is read from the mapped files
+/// straight into its place, or drawn at random by global element. Error (config) where the
+/// tokenizer is larger than the embedding.
+parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequest& request);
+
+/// Builds the whole model and fills it: from the folder's files, each tensor read from the mapping
 /// straight into its place, or at random, equally on every rank. Error (config) where the tokenizer
 /// is larger than the embedding.
 std::unique_ptr<nn::LanguageModel> load_model(

@@ -95,9 +95,12 @@ StepCounts Trainer::agree(const data::StepBatch& batch) {
       .wait();
   StepCounts counts;
   const auto rows = all.accessor<int64_t, 2>();
-  for (int64_t rank = 0; rank < world_.size(); ++rank) {
-    counts.targets += rows[rank][0];
-    counts.tokens += rows[rank][1];
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    // Ranks of one data coordinate share a batch: its first one tells of it.
+    const mesh::Coordinate at = job_.axes->mesh().coordinate(rank);
+    const bool tells = at == mesh::Coordinate{.data = at.data};
+    counts.targets += tells ? rows[rank][0] : 0;
+    counts.tokens += tells ? rows[rank][1] : 0;
     counts.stop += rows[rank][2];
     counts.peak_memory = std::max(counts.peak_memory, rows[rank][3]);
   }
@@ -107,7 +110,7 @@ StepCounts Trainer::agree(const data::StepBatch& batch) {
 int Trainer::one_step() {
   const double began = seconds_now();
   data_waited_ = job_.loader->waited_seconds();
-  communication_waited_ = world_.communicator.seconds_waited();
+  communication_waited_ = job_.axes->seconds_waited();
   if (on_step_) {
     on_step_(job_.progress.step + 1);
   }
@@ -163,7 +166,7 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   report.flops = static_cast<double>(counts.tokens) * job_.flops_per_token;
   report.step_s = seconds_now() - began;
   report.data_wait_s = job_.loader->waited_seconds() - data_waited_;
-  report.communication_wait_s = world_.communicator.seconds_waited() - communication_waited_;
+  report.communication_wait_s = job_.axes->seconds_waited() - communication_waited_;
   report.peak_memory_bytes = counts.peak_memory;
   report.epoch_ends = batch.after.position == 0;
   job_.monitor->step(report);

@@ -101,7 +101,7 @@ World join_world(const WorldOptions& options) {
   }
   const comm::Rendezvous& rendezvous = options.rendezvous;
   if (rendezvous.size == 1) {
-    return {{}, comm::Communicator::alone(), device, options.local_rank, options.local_size};
+    return {{}, comm::Communicator::alone(), {}, device, options.local_rank, options.local_size};
   }
   // Gloo writes to sockets without MSG_NOSIGNAL: a peer that is gone is to be an error, not our
   // end.
@@ -114,7 +114,7 @@ World join_world(const WorldOptions& options) {
   group.host = is_loopback(rendezvous.address) ? "127.0.0.1" : "";
   comm::Communicator communicator(
       comm::join_group(comm::with_prefix("world", store), rendezvous.rank, rendezvous.size, group));
-  return {store, std::move(communicator), device, options.local_rank, options.local_size};
+  return {store, std::move(communicator), group, device, options.local_rank, options.local_size};
 }
 
 }  // namespace lockstep::train

@@ -24,6 +24,7 @@ struct WorldOptions {
 struct World {
   comm::Store store;  // undefined where alone
   comm::Communicator communicator;
+  comm::GroupOptions group = {};  // how the communicator was joined
   c10::Device device = c10::Device(c10::kCPU);
   int local_rank = 0;
   int local_size = 1;

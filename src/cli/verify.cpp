@@ -1,0 +1,168 @@
+#include "cli/verify.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "cli/world.h"
+#include "config/print.h"
+#include "config/resolve.h"
+#include "parallel/verify.h"
+#include "train/model_loading.h"
+#include "train/plan.h"
+
+namespace lockstep::cli {
+namespace {
+
+/// The most tokens of a sequence where data.sequence_length does not say.
+constexpr int64_t kDefaultLength = 64;
+constexpr size_t kShown = 12;
+
+config::ResolveOptions resolve_options() {
+  using Kind = config::Flag::Kind;
+  config::ResolveOptions options;
+  options.command = "verify";
+  options.flags = {
+      {"model", Kind::kKey, "The same as model.path", "model.path"},
+      {"nproc", Kind::kValue, "Ranks to start; else the product of the sizes of `parallel`"},
+      {"layers", Kind::kValue, "Take the model's first so many layers; else all"},
+      {"steps", Kind::kValue, "Steps to compare; else 2"},
+      {"tolerance", Kind::kValue, "The largest error, relative; else 1e-4"},
+      {"all", Kind::kSwitch, "Show every parameter, not the worst alone"},
+  };
+  return options;
+}
+
+double tolerance_of(const config::Resolution& resolution, double otherwise) {
+  const auto text = resolution.value("tolerance");
+  if (!text) {
+    return otherwise;
+  }
+  try {
+    size_t used = 0;
+    const double value = std::stod(*text, &used);
+    if (used == text->size() && value > 0 && std::isfinite(value)) {
+      return value;
+    }
+  } catch (const std::exception&) {
+    // told below
+  }
+  throw Error(
+      ErrorKind::kConfig,
+      fmt::format("--tolerance is '{}'; it must be a number above 0", *text),
+      "--tolerance 1e-4");
+}
+
+parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::World& world) {
+  const config::Config& config = resolution.config;
+  train::ModelRequest request;
+  request.device = world.device;
+  request.seed = static_cast<uint64_t>(config.training.seed);
+  parallel::ModelSpec spec =
+      train::model_spec(train::find_source(config.model.path, config.model.preset), request);
+  if (const auto layers = resolution.integer("layers", 1)) {
+    spec.config.layers = std::min(*layers, spec.config.layers);
+  }
+  return spec;
+}
+
+parallel::VerifyOptions options_of(
+    const config::Resolution& resolution,
+    const parallel::ModelSpec& spec,
+    const parallel::Plan& plan,
+    const mesh::Mesh& mesh) {
+  const config::Config& config = resolution.config;
+  parallel::VerifyOptions options;
+  options.steps = resolution.integer("steps", 1).value_or(options.steps);
+  options.tolerance = tolerance_of(resolution, options.tolerance);
+  options.rows = std::max<int64_t>(
+      4, config.training.per_device_train_batch_size * plan.accumulation_steps * mesh.data);
+  options.length = config.data.sequence_length > 0
+                       ? config.data.sequence_length
+                       : std::min(spec.config.max_positions, kDefaultLength);
+  options.seed = static_cast<uint64_t>(config.training.seed);
+  return options;
+}
+
+enum class Rows { kWorst, kAll };
+
+void print(
+    const parallel::Verification& found,
+    const parallel::ModelSpec& spec,
+    const parallel::VerifyOptions& options,
+    const mesh::Mesh& mesh,
+    Rows shown) {
+  fmt::print(
+      "{} layers, {} sequences of {} tokens, float32; {}\n\n",
+      spec.config.layers,
+      options.rows,
+      options.length,
+      mesh.text());
+  fmt::print("{:<6} {:>14} {:>14} {:>12}\n", "step", "loss, one rank", "loss, plan", "difference");
+  for (size_t step = 0; step < found.losses.size(); ++step) {
+    const parallel::VerifiedLoss& loss = found.losses[step];
+    fmt::print(
+        "{:<6} {:>14.7f} {:>14.7f} {:>12.2e}\n",
+        step + 1,
+        loss.one,
+        loss.plan,
+        std::abs(loss.plan - loss.one));
+  }
+  std::vector<parallel::VerifiedGradient> rows = found.gradients;
+  const auto worse = [](const auto& a, const auto& b) { return a.error > b.error; };
+  if (shown == Rows::kWorst) {
+    std::stable_sort(rows.begin(), rows.end(), worse);
+    rows.resize(std::min(rows.size(), kShown));
+  }
+  fmt::print("\n{:<48} {:>12} {:>10}\n", "gradient of", "largest", "error");
+  for (const parallel::VerifiedGradient& row : rows) {
+    fmt::print("{:<48} {:>12.3e} {:>10.2e}\n", row.name, row.largest, row.error);
+  }
+  if (rows.size() < found.gradients.size()) {
+    fmt::print("and {} with less error (--all)\n", found.gradients.size() - rows.size());
+  }
+  if (found.first_difference) {
+    fmt::print("\nthey part at {}\n", *found.first_difference);
+  } else {
+    fmt::print("\nequal within {:g}\n", options.tolerance);
+  }
+}
+
+int verify(const config::Resolution& resolution, train::World& world) {
+  const config::Config& config = resolution.config;
+  const mesh::Mesh mesh = train::mesh_of(config.parallel, world.size());
+  parallel::Axes axes(world.communicator, mesh, world.group);
+  const parallel::ModelSpec spec = spec_of(resolution, world);
+  const parallel::Plan plan = train::plan_of(config);
+  const parallel::VerifyOptions options = options_of(resolution, spec, plan, mesh);
+  const parallel::Verification found = parallel::verify(spec, plan, axes, options);
+  if (world.is_first()) {
+    print(found, spec, options, mesh, resolution.has("all") ? Rows::kAll : Rows::kWorst);
+  }
+  return found.first_difference ? exit_code(ErrorKind::kNumeric) : 0;
+}
+
+}  // namespace
+
+int run_verify(std::vector<std::string> arguments) {
+  const config::ResolveOptions options = resolve_options();
+  const config::Resolution resolution = config::resolve(arguments, options);
+  if (resolution.help) {
+    fmt::print("{}", config::help(options));
+    return 0;
+  }
+  const config::ParallelSection& parallel = resolution.config.parallel;
+  RankOptions ranks;
+  ranks.command = "verify";
+  ranks.arguments = std::move(arguments);
+  ranks.ranks =
+      resolution.integer("nproc", 1)
+          .value_or(
+              parallel.pipeline * parallel.data.value_or(1) * parallel.context * parallel.tensor);
+  ranks.use_cpu = resolution.config.training.use_cpu;
+  return run_ranks(ranks, [&](train::World& world) { return verify(resolution, world); });
+}
+
+}  // namespace lockstep::cli

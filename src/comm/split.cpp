@@ -1,0 +1,40 @@
+#include "comm/split.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::comm {
+
+Communicator split(
+    Communicator& parent,
+    const std::vector<int>& ranks,
+    const std::string& name,
+    const GroupOptions& options) {
+  const auto mine = std::find(ranks.begin(), ranks.end(), parent.rank());
+  if (mine == ranks.end()) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("rank {} splits off a group {} without itself", parent.rank(), name));
+  }
+  if (ranks.size() == 1) {
+    return Communicator::alone();
+  }
+  // The first member tells groups of one split apart; the arrivals tell one split from the next,
+  // for none begins before the one before it has met.
+  const Store& store = parent.process_group()->getStore();
+  const std::string key = fmt::format("split/{}/{}", name, ranks.front());
+  const auto size = static_cast<int64_t>(ranks.size());
+  const int64_t number = (store->add(key + "/arrivals", 1) - 1) / size;
+  const auto rank = static_cast<int>(mine - ranks.begin());
+  return Communicator(
+      join_group(
+          with_prefix(fmt::format("{}/{}", key, number), store),
+          rank,
+          static_cast<int>(size),
+          options),
+      name);
+}
+
+}  // namespace lockstep::comm

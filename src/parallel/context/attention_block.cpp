@@ -1,0 +1,205 @@
+#include "parallel/context/attention_block.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "ops/dropout.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// Below every score, and yet a number: nothing was seen.
+constexpr double kNothing = -1e30;
+/// Scores of a tile, over all rows and heads; and the keys of a tile.
+constexpr int64_t kScores = int64_t{1} << 21, kKeys = 1024, kLeastQueries = 32;
+
+at::ScalarType sum_type(const Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+struct Tile {
+  int64_t query, queries, key, keys;  // within the block
+};
+
+/// Calls visit(tile) for the parts of a block of which some pair is seen.
+template <class Visit>
+void visit_tiles(
+    const Tensor& query,
+    const Tensor& key,
+    const BlockPlace& place,
+    const BlockOptions& options,
+    Visit&& visit) {
+  const int64_t keys = std::min(kKeys, key.size(2));
+  const int64_t of_query = std::max<int64_t>(query.size(0) * query.size(1) * keys, 1);
+  const int64_t queries = std::max(kLeastQueries, kScores / of_query);
+  for (int64_t q = 0; q < query.size(2); q += queries) {
+    const int64_t count = std::min(queries, query.size(2) - q);
+    const int64_t first = place.first_query + q, last = first + count - 1;
+    for (int64_t k = 0; k < key.size(2); k += keys) {
+      const int64_t some = std::min(keys, key.size(2) - k);
+      const int64_t first_key = place.first_key + k, last_key = first_key + some - 1;
+      const bool is_ahead = first_key > last;
+      const bool is_behind = options.window > 0 && last_key <= first - options.window;
+      if (!is_ahead && !is_behind) {
+        visit(Tile{q, count, k, some});
+      }
+    }
+  }
+}
+
+/// [B, H, T, D] -> [B Hkv, G T, D]: the queries of one key-value head lie together.
+Tensor by_key_head(const Tensor& x, int64_t kv_heads) {
+  return x.reshape({x.size(0) * kv_heads, x.size(1) / kv_heads * x.size(2), x.size(3)});
+}
+
+/// [B, Hkv, S, D] -> [B Hkv, S, D]
+Tensor flat_heads(const Tensor& x) {
+  return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
+}
+
+/// Scores [B, H, T, S] of a tile, -infinity where a key is not seen.
+Tensor scores_of(
+    const Tensor& query, const Tensor& key, const BlockPlace& place, const BlockOptions& options) {
+  const auto type = sum_type(query);
+  Tensor q = by_key_head(query, key.size(1)), k = flat_heads(key);
+  if (options.upcast) {
+    q = q.to(type);
+    k = k.to(type);
+  }
+  const int64_t queries = query.size(2), keys = key.size(2);
+  Tensor scores = at::bmm(q, k.transpose(1, 2))
+                      .to(type)
+                      .mul_(options.scale)
+                      .view({query.size(0), query.size(1), queries, keys});
+  const bool hides_ahead = place.first_key + keys - 1 > place.first_query;
+  const bool hides_behind =
+      options.window > 0 && place.first_key <= place.first_query + queries - 1 - options.window;
+  if (hides_ahead || hides_behind) {
+    const auto longs = at::TensorOptions().dtype(at::kLong).device(query.device());
+    const Tensor at_query =
+        at::arange(place.first_query, place.first_query + queries, longs).unsqueeze(1);
+    const Tensor at_key = at::arange(place.first_key, place.first_key + keys, longs);
+    Tensor hidden = at_key > at_query;  // [T, S]
+    if (options.window > 0) {
+      hidden = hidden.logical_or(at_key <= at_query - options.window);
+    }
+    scores.masked_fill_(hidden, -INFINITY);
+  }
+  return scores;
+}
+
+Tensor dropped(const Tensor& x, const BlockPlace& place, const BlockOptions& options) {
+  if (options.dropout == 0) {
+    return x;
+  }
+  const int64_t heads = options.total_heads > 0 ? options.total_heads : x.size(1);
+  return ops::dropout(
+      x.contiguous(),
+      options.dropout,
+      options.dropout_keys,
+      {{options.first_head, place.first_query, place.first_key},
+       {heads, options.whole_length, options.whole_length}});
+}
+
+/// [B, H, T, S] x [B, Hkv, S, D] -> [B, H, T, D], in the type of the sums.
+Tensor weighted(const Tensor& weights, const Tensor& values, at::ScalarType type) {
+  const Tensor w = by_key_head(weights, values.size(1)).to(values.scalar_type());
+  return at::bmm(w, flat_heads(values))
+      .to(type)
+      .view({weights.size(0), weights.size(1), weights.size(2), values.size(3)});
+}
+
+/// The transposed product: [B, H, T, S] x [B, H, T, D] -> [B, Hkv, S, D].
+Tensor weighted_by_key(const Tensor& weights, const Tensor& x, int64_t kv_heads) {
+  const Tensor w = by_key_head(weights, kv_heads).to(x.scalar_type());
+  return at::bmm(w.transpose(1, 2), by_key_head(x, kv_heads))
+      .to(sum_type(x))
+      .view({x.size(0), kv_heads, weights.size(3), x.size(3)});
+}
+
+}  // namespace
+
+SeenSoFar SeenSoFar::nothing(const Tensor& query) {
+  const auto options = query.options().dtype(sum_type(query));
+  const auto rows = query.sizes().slice(0, 3);
+  return {
+      at::zeros(query.sizes(), options),
+      at::zeros(rows, options),
+      at::full(rows, kNothing, options)};
+}
+
+SeenSoFar SeenSoFar::narrow(int64_t begin, int64_t count) const {
+  return {
+      sum.narrow(2, begin, count), weight.narrow(2, begin, count), peak.narrow(2, begin, count)};
+}
+
+Tensor SeenSoFar::output() const {
+  return sum / weight.clamp_min(1e-30).unsqueeze(-1);
+}
+
+Tensor SeenSoFar::log_sum() const {
+  return weight.clamp_min(1e-30).log().add_(peak);
+}
+
+void see_block(
+    SeenSoFar& seen,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const BlockPlace& place,
+    const BlockOptions& options) {
+  visit_tiles(query, key, place, options, [&](const Tile& tile) {
+    const Tensor q = query.narrow(2, tile.query, tile.queries);
+    const Tensor k = key.narrow(2, tile.key, tile.keys);
+    const BlockPlace at{place.first_query + tile.query, place.first_key + tile.key};
+    SeenSoFar rows = seen.narrow(tile.query, tile.queries);
+    Tensor scores = scores_of(q, k, at, options);  // [B, H, T, S]
+    const Tensor peak = at::maximum(rows.peak, scores.amax(3));
+    const Tensor weights = scores.sub_(peak.unsqueeze(3)).exp_();
+    const Tensor shrink = (rows.peak - peak).exp_();
+    rows.weight.mul_(shrink).add_(weights.sum(3));
+    rows.sum.mul_(shrink.unsqueeze(3))
+        .add_(weighted(
+            dropped(weights, at, options),
+            value.narrow(2, tile.key, tile.keys),
+            rows.sum.scalar_type()));
+    rows.peak.copy_(peak);
+  });
+}
+
+void see_block_backward(
+    BlockGradients& gradients,
+    const Tensor& output_gradient,
+    const Tensor& log_sum,
+    const Tensor& dot,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const BlockPlace& place,
+    const BlockOptions& options) {
+  const int64_t kv_heads = key.size(1);
+  const auto type = sum_type(query);
+  visit_tiles(query, key, place, options, [&](const Tile& tile) {
+    const auto queries = [&](const Tensor& x) { return x.narrow(2, tile.query, tile.queries); };
+    const auto keys = [&](const Tensor& x) { return x.narrow(2, tile.key, tile.keys); };
+    const BlockPlace at{place.first_query + tile.query, place.first_key + tile.key};
+    const Tensor q = queries(query), k = keys(key), dout = queries(output_gradient);
+    const Tensor probabilities =
+        scores_of(q, k, at, options).sub_(queries(log_sum).unsqueeze(3)).exp_();
+    keys(gradients.value)
+        .add_(weighted_by_key(dropped(probabilities, at, options), dout, kv_heads));
+    const Tensor of_probabilities =
+        at::bmm(by_key_head(dout, kv_heads), flat_heads(keys(value)).transpose(1, 2))
+            .to(type)
+            .view(probabilities.sizes());
+    const Tensor of_scores = dropped(of_probabilities, at, options)
+                                 .sub(queries(dot).unsqueeze(3))
+                                 .mul_(probabilities)
+                                 .mul_(options.scale);
+    queries(gradients.query).add_(weighted(of_scores, k, type));
+    keys(gradients.key).add_(weighted_by_key(of_scores, q, kv_heads));
+  });
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,69 @@
+// Attention of some queries to some keys, a block at a time: the softmax over all keys is made of
+// its parts as they come (Liu et al., "Ring Attention with Blockwise Transformers", 2023, section
+// 3; the running maximum and sum are Milakov and Gimelshein's, 2018).
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::parallel {
+
+using at::Tensor;
+
+struct BlockOptions {
+  double scale = 1;
+  int64_t window = 0;  // key j is seen by query i where i - window < j <= i; 0: every j <= i
+  bool upcast = false;
+  double dropout = 0;
+  Tensor dropout_keys;                                        // [B] int64, where dropout > 0
+  int64_t first_head = 0, total_heads = 0, whole_length = 0;  // of the dropout's elements
+};
+
+/// Where a block stands in the sequence.
+struct BlockPlace {
+  int64_t first_query = 0, first_key = 0;
+};
+
+/// What queries have seen so far: sums weighted by e^(score - peak), in float32 (float64 of float64
+/// queries).
+struct SeenSoFar {
+  Tensor sum;     // [B, H, T, D]: of the values
+  Tensor weight;  // [B, H, T]: of the weights
+  Tensor peak;    // [B, H, T]: the largest score
+
+  static SeenSoFar nothing(const Tensor& query);
+  SeenSoFar narrow(int64_t begin, int64_t count) const;  // views of some queries
+  Tensor output() const;   // [B, H, T, D]; zero where nothing was seen
+  Tensor log_sum() const;  // [B, H, T]: of e^score over the keys seen
+};
+
+/// Adds the keys of a block to what the queries have seen. query [B, H, T, D], key and value [B,
+/// Hkv, S, D], H a multiple of Hkv. Blocks that no query sees cost nothing.
+void see_block(
+    SeenSoFar& seen,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const BlockPlace& place,
+    const BlockOptions& options);
+
+/// The gradients that a block adds, in the type of SeenSoFar.
+struct BlockGradients {
+  Tensor query;       // [B, H, T, D], added to
+  Tensor key, value;  // [B, Hkv, S, D], added to
+};
+
+/// `log_sum` [B, H, T] over all keys; `dot` [B, H, T] = sum over D of output x its gradient.
+void see_block_backward(
+    BlockGradients& gradients,
+    const Tensor& output_gradient,
+    const Tensor& log_sum,
+    const Tensor& dot,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const BlockPlace& place,
+    const BlockOptions& options);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,68 @@
+#include "parallel/context/context_parallel.h"
+
+#include <memory>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "parallel/context/ring_attention.h"
+#include "parallel/tensor/head_split.h"
+
+namespace lockstep::parallel {
+namespace {
+
+class SwapAttention final : public nn::SlotVisitor {
+ public:
+  SwapAttention(comm::Communicator& group, const SequencePart& part, ContextAttention attention)
+      : group_(group),
+        part_(part),
+        attention_(attention) {}
+  void attention(const nn::SlotName& /*name*/, std::shared_ptr<nn::Attention>& slot) override {
+    if (attention_ == ContextAttention::kRing) {
+      slot = std::make_shared<RingAttention>(*slot, part_, group_);
+    } else {
+      slot = std::make_shared<UlyssesAttention>(*slot, part_, group_);
+    }
+  }
+
+ private:
+  comm::Communicator& group_;
+  SequencePart part_;
+  ContextAttention attention_;
+};
+
+/// Of every tensor rank, so that all ranks say the same.
+void check_heads(const model::ModelConfig& config, const mesh::Mesh& mesh) {
+  for (int rank = 0; rank < mesh.tensor; ++rank) {
+    const HeadSplit heads = split_heads(config, rank, mesh.tensor);
+    const int64_t queries = heads.queries.size(), keys = heads.key_values.size();
+    const bool keys_fit = keys % mesh.context == 0 || mesh.context % keys == 0;
+    if (queries % mesh.context != 0 || !keys_fit) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "parallel.context_attention=ulysses deals {} query and {} key-value heads of a "
+              "tensor rank to {} context ranks, and they do not divide",
+              queries,
+              keys,
+              mesh.context),
+          "use parallel.context_attention=ring, or a parallel.context that divides the heads");
+    }
+  }
+}
+
+}  // namespace
+
+void apply_context_parallel(
+    nn::LanguageModel& model, Axes& axes, const SequencePart& part, ContextAttention attention) {
+  comm::Communicator& group = axes.along(mesh::Axis::kContext);
+  if (group.size() == 1) {
+    return;  // the plain attention is that of a group of one
+  }
+  if (attention == ContextAttention::kUlysses) {
+    check_heads(model.config(), axes.mesh());
+  }
+  SwapAttention swap(group, part, attention);
+  model.visit_slots(swap);
+}
+
+}  // namespace lockstep::parallel

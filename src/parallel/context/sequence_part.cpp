@@ -1,0 +1,156 @@
+#include "parallel/context/sequence_part.h"
+
+#include <algorithm>
+#include <memory>
+
+#include <ATen/ATen.h>
+
+#include "ops/dropout.h"
+#include "ops/token_loss.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using at::Tensor;
+
+/// Dropout of a rank's part of the sequence: the same mask as of the whole.
+struct SequencePartDropout final : nn::Dropout {
+  SequencePartDropout(const nn::Dropout& plain, const SequencePart& part)
+      : Dropout(plain),
+        part(part) {}
+  SequencePart part;
+
+  Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override {
+    if (!context.training() || probability == 0) {
+      return x;
+    }
+    const int64_t whole = x.size(1) * part.tensor_ranks * part.context_ranks;
+    const Tensor keys = context.dropout_keys(site);
+    std::vector<Tensor> parts;
+    for (const PositionRun& run : part.runs(x.size(1))) {
+      parts.push_back(ops::dropout(
+          x.narrow(1, run.local, run.count).contiguous(),
+          probability,
+          keys,
+          {{run.whole, 0}, {whole, x.size(2)}}));
+    }
+    return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
+  }
+};
+
+/// Attention over a sequence that was padded: without the padding, so that it is that of the plain
+/// model, dropout included.
+struct UnpaddedAttention final : nn::Attention {
+  explicit UnpaddedAttention(const nn::Attention& plain) : Attention(plain) {}
+
+  Tensor forward(
+      const Tensor& query,
+      const Tensor& key,
+      const Tensor& value,
+      const nn::ForwardContext& context) const override {
+    const int64_t length = query.size(2), real = context.inputs().whole_length;
+    if (real == 0 || real == length) {
+      return Attention::forward(query, key, value, context);
+    }
+    const auto cut = [&](const Tensor& x) { return x.narrow(2, 0, real); };
+    const Tensor out = Attention::forward(cut(query), cut(key), cut(value), context);
+    return at::constant_pad_nd(out, {0, 0, 0, length - real});  // [B, T, H D]
+  }
+};
+
+class SwapDropout final : public nn::SlotVisitor {
+ public:
+  explicit SwapDropout(const SequencePart& part) : part_(part) {}
+  void dropout(const nn::SlotName& /*name*/, std::shared_ptr<nn::Dropout>& slot) override {
+    slot = std::make_shared<SequencePartDropout>(*slot, part_);
+  }
+  void attention(const nn::SlotName& /*name*/, std::shared_ptr<nn::Attention>& slot) override {
+    if (part_.context_ranks == 1) {
+      slot = std::make_shared<UnpaddedAttention>(*slot);
+    }
+  }
+
+ private:
+  SequencePart part_;
+};
+
+Tensor select(const Tensor& x, const std::vector<PositionRun>& runs) {  // [B, T] -> [B, L]
+  std::vector<Tensor> parts;
+  for (const PositionRun& run : runs) {
+    parts.push_back(x.narrow(1, run.whole, run.count));
+  }
+  return at::cat(parts, 1);
+}
+
+}  // namespace
+
+int64_t SequencePart::multiple() const {
+  return (context_ranks > 1 ? 2 * context_ranks : 1) * tensor_ranks;
+}
+
+std::vector<PositionRun> SequencePart::runs_of_context(int rank, int64_t length) const {
+  if (context_ranks == 1) {
+    return {{0, 0, length}};
+  }
+  const int64_t chunk = length / 2;
+  return {{0, rank * chunk, chunk}, {chunk, (2 * context_ranks - 1 - rank) * chunk, chunk}};
+}
+
+std::vector<PositionRun> SequencePart::runs(int64_t length) const {
+  const int64_t begin = tensor_rank * length, end = begin + length;
+  std::vector<PositionRun> mine;
+  for (const PositionRun& run : runs_of_context(context_rank, length * tensor_ranks)) {
+    const int64_t first = std::max(begin, run.local);
+    const int64_t last = std::min(end, run.local + run.count);
+    if (first < last) {
+      mine.push_back({first - begin, run.whole + first - run.local, last - first});
+    }
+  }
+  return mine;
+}
+
+nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePart& part) {
+  const int64_t length = inputs.ids.size(1);
+  const int64_t padding = (part.multiple() - length % part.multiple()) % part.multiple();
+  if (part.context_ranks == 1 && padding == 0) {
+    return inputs;
+  }
+  const int64_t rows = inputs.ids.size(0);
+  const auto runs =
+      part.runs_of_context(part.context_rank, (length + padding) / part.context_ranks);
+  nn::ForwardInputs mine = inputs;
+  mine.whole_length = length;
+  mine.ids = select(at::constant_pad_nd(inputs.ids, {0, padding}, 0), runs);
+  const Tensor targets = inputs.targets.defined() || !inputs.labels.defined()
+                             ? inputs.targets
+                             : nn::shift_labels(inputs.labels);
+  mine.labels = Tensor();
+  if (targets.defined()) {
+    mine.targets = select(at::constant_pad_nd(targets, {0, padding}, ops::kIgnoredTarget), runs);
+  }
+  const Tensor positions = inputs.positions.defined()
+                               ? inputs.positions
+                               : at::arange(length, inputs.ids.options()).expand({rows, length});
+  const Tensor last = positions.narrow(1, length - 1, 1).expand({rows, padding});
+  mine.positions = select(at::cat({positions, last}, 1), runs);
+  return mine;
+}
+
+std::vector<nn::ForwardInputs> shard_inputs(
+    std::span<const nn::ForwardInputs> batches, const SequencePart& part) {
+  std::vector<nn::ForwardInputs> own;
+  for (const nn::ForwardInputs& inputs : batches) {
+    own.push_back(shard_inputs(inputs, part));
+  }
+  return own;
+}
+
+void apply_sequence_part(nn::LanguageModel& model, const SequencePart& part) {
+  if (part.is_whole()) {
+    return;
+  }
+  SwapDropout swap(part);
+  model.visit_slots(swap);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,28 @@
+#include "parallel/evaluation_model.h"
+
+namespace lockstep::parallel {
+
+EvaluationModel::EvaluationModel(
+    std::vector<ShardedModel> stages, const Plan& plan, Axes& axes, const SequencePart& part)
+    : axes_(axes),
+      part_(part),
+      stages_(std::move(stages)) {
+  std::vector<nn::LanguageModel*> models;
+  for (const ShardedModel& stage : stages_) {
+    models.push_back(stage.model.get());
+  }
+  pipeline_ = std::make_unique<Pipeline>(
+      models,
+      std::vector<Accumulation>(models.size()),
+      plan.pipeline,
+      axes_.along(mesh::Axis::kPipeline));
+}
+
+Tensor EvaluationModel::statistics(std::span<const nn::ForwardInputs> batches) {
+  const std::vector<nn::ForwardInputs> own = shard_inputs(batches, part_);
+  Tensor sums = pipeline_->statistics(own);
+  axes_.along(mesh::Axis::kPipeline).all_reduce(sums).wait();
+  return sums;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,34 @@
+// A model under a plan that is only evaluated: no gradients, no optimizer.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "parallel/axes.h"
+#include "parallel/context/sequence_part.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/plan.h"
+#include "parallel/sharded_model.h"
+
+namespace lockstep::parallel {
+
+class EvaluationModel {
+ public:
+  /// `stages` are those of make_sharded_stages, and `part` sequence_part's. Every rank must call;
+  /// `axes` must outlive it.
+  EvaluationModel(
+      std::vector<ShardedModel> stages, const Plan& plan, Axes& axes, const SequencePart& part);
+
+  /// nn::LanguageModel::statistics, summed over batches that the ranks of one data coordinate
+  /// share: all of them must call, and the sum over axes.gradients() is the batches'.
+  Tensor statistics(std::span<const nn::ForwardInputs> batches);
+
+ private:
+  Axes& axes_;
+  SequencePart part_;
+  std::vector<ShardedModel> stages_;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,42 @@
+// Weight gradients that can wait: the backward pass of a linear in two halves (Qi et al., "Zero
+// Bubble Pipeline Parallelism", 2023, section 2). The input's gradient, for which another stage
+// waits, is made at once; the weights' is handed out as a closure and made when there is time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "nn/language_model.h"
+
+namespace lockstep::parallel {
+
+using at::Tensor;
+
+/// What a backward pass left for later. A call makes one weight's gradient and accumulates it.
+using DeferredWork = std::vector<std::function<void()>>;
+
+/// Where the linears of one stage leave their closures; one thread uses it.
+class DeferredQueue {
+ public:
+  void push(std::function<void()> work) { work_.push_back(std::move(work)); }
+  /// All that was left since the last call.
+  DeferredWork take() { return std::exchange(work_, {}); }
+
+ private:
+  DeferredWork work_;
+};
+
+/// Makes every linear of the model leave the gradients of its weight and bias in `queue`. Autograd
+/// then does not see these parameters. Where a linear's input needs no gradient there is no half to
+/// do first, and where its weight is no leaf autograd must see it: there it stays as it was. To be
+/// called after layers were swapped.
+void defer_weight_gradients(nn::LanguageModel& model, const std::shared_ptr<DeferredQueue>& queue);
+
+/// Adds `gradient` to the parameter's, with the hooks that autograd would call.
+void accumulate_gradient(const Tensor& parameter, Tensor gradient);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,90 @@
+// Runs a schedule's lists of actions: on every rank its own list, with the messages that follow
+// from it. It knows nothing of models: a stage is a function from tensors to tensors.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "parallel/pipeline/mailbox.h"
+#include "parallel/pipeline/stage.h"
+#include "schedule/schedule.h"
+
+namespace lockstep::parallel {
+
+/// When an action ran on this rank, in seconds of a steady clock.
+struct ActionTimes {
+  schedule::Action action;
+  double called = 0;   // the action before it had ended
+  double started = 0;  // what it needs from another rank was there
+  double ended = 0;
+};
+using ActionObserver = std::function<void(const ActionTimes&)>;
+
+class Executor {
+ public:
+  /// `schedule` was checked and has as many ranks as `group`; `stages` are those of this rank,
+  /// ascending, and outlive the executor. `mailbox` may serve other executors of the same group and
+  /// number of stages, one after the other.
+  Executor(
+      schedule::Schedule schedule,
+      std::vector<Stage*> stages,
+      comm::Communicator& group,
+      Mailbox& mailbox);
+
+  /// All actions of this rank. `signatures` [micro-batches] stand for the micro-batches' shapes,
+  /// equal on every rank: where one is equal to that of an earlier call, messages have the same
+  /// layouts. Where gradients are off, no graph is kept, and the schedule must be of forward passes
+  /// alone. Every rank of the group must call. Throws what a stage throws; Error (peer lost).
+  void run(std::span<const uint64_t> signatures);
+
+  /// Told each action that has ended. One at a time; empty takes it away.
+  void set_observer(ActionObserver observer) { observer_ = std::move(observer); }
+
+ private:
+  /// A micro-batch in a stage, between its forward pass and the end of its backward pass.
+  struct Flight {
+    Tensors inputs, outputs;
+    std::vector<std::pair<Tensor, Tensor>> gradients;  // parameters, and what I made for them
+    DeferredWork work;
+  };
+  /// An action of this rank and its messages.
+  struct Step {
+    schedule::Action action;
+    bool last_accumulation = false;  // of its stage in the list
+    int from = -1;                   // the rank whose message it takes; -1: none
+    int sent_at = 0;                 // the action of `from` that sent it
+    int to = -1;                     // the rank that it sends to
+    int taken_at = 0;                // the action of `to` that takes it
+  };
+  using Key = std::pair<int, int>;  // stage, micro-batch
+
+  void plan_steps();
+  void expect(const Step& step, std::span<const uint64_t> signatures);
+  void forward(const Step& step, uint64_t signature);
+  void backward(const Step& step, uint64_t signature);
+  void backward_whole(const Step& step, Flight& flight, const Tensors& gradients);
+  void backward_input(const Step& step, Flight& flight, const Tensors& gradients);
+  void backward_weight(const Step& step);
+  Tensors take_inputs(const Step& step, uint64_t signature);
+  Tensors take_gradients(const Step& step, const Flight& flight, uint64_t signature);
+  void give_outputs(const Step& step, const Tensors& outputs, uint64_t signature);
+  void give_gradients(const Step& step, const Flight& flight, uint64_t signature);
+
+  schedule::Schedule schedule_;
+  std::map<int, Stage*> stages_;
+  comm::Communicator& group_;
+  Mailbox& mailbox_;
+  std::vector<Step> steps_;
+  std::map<Key, Flight> flights_;
+  std::map<Key, Tensors> local_activations_, local_gradients_;  // between stages of this rank
+  ActionObserver observer_;
+  double started_ = 0;  // of the action that runs
+};
+
+}  // namespace lockstep::parallel

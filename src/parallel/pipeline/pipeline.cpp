@@ -1,0 +1,153 @@
+#include "parallel/pipeline/pipeline.h"
+
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::parallel {
+
+/// A part of a language model as a stage.
+class LanguageModelStage final : public Stage {
+ public:
+  LanguageModelStage(nn::LanguageModel& model, Accumulation accumulation, bool defers)
+      : model_(model),
+        accumulation_(std::move(accumulation)) {
+    if (defers) {
+      queue_ = std::make_shared<DeferredQueue>();
+      defer_weight_gradients(model_, queue_);
+    }
+  }
+
+  /// The step's micro-batches, and what its loss is multiplied by.
+  void begin(std::span<const nn::ForwardInputs> micro_batches, double scale) {
+    micro_batches_ = micro_batches;
+    scale_ = scale;
+    sums_ = at::zeros({kSums}, at::kDouble);
+  }
+  /// The losses' sum, or the statistics', of the micro-batches that went through since begin().
+  const Tensor& sums() const { return sums_; }
+
+  Tensors forward(int micro_batch, const Tensors& inputs) override {
+    const nn::Context context =
+        model_.make_context(micro_batches_[static_cast<size_t>(micro_batch)]);
+    const Tensor x = model_.forward_blocks(
+        model_.part().embedding ? model_.embed(context) : inputs.front(), context);
+    if (!model_.part().head) {
+      return {x};
+    }
+    if (!at::GradMode::is_enabled()) {
+      sums_.add_(model_.head_statistics(x, context));
+      return {};
+    }
+    const Tensor loss = model_.head_loss(x, context);
+    sums_.narrow(0, 0, 1).add_(loss.detach().to(at::kCPU, at::kDouble));
+    return {loss * scale_};
+  }
+  Tensors parameters() override {
+    Tensors result;
+    model_.visit_parameters(
+        [&](const std::string&, Tensor& parameter) { result.push_back(parameter); });
+    return result;
+  }
+  void begin_accumulation(bool last) override { accumulation_.begin(last); }
+  void end_accumulation() override { accumulation_.end(); }
+  DeferredQueue* deferred() override { return queue_.get(); }
+
+ private:
+  static constexpr int64_t kSums = 3;
+  nn::LanguageModel& model_;
+  Accumulation accumulation_;
+  std::shared_ptr<DeferredQueue> queue_;
+  std::span<const nn::ForwardInputs> micro_batches_;
+  double scale_ = 1;
+  Tensor sums_;
+};
+
+namespace {
+
+/// What the shapes between stages follow from.
+std::vector<uint64_t> signatures_of(std::span<const nn::ForwardInputs> micro_batches) {
+  std::vector<uint64_t> signatures;
+  for (const nn::ForwardInputs& inputs : micro_batches) {
+    const auto rows = static_cast<uint64_t>(inputs.ids.size(0));
+    const auto length = static_cast<uint64_t>(inputs.ids.size(1));
+    signatures.push_back(rows << 32 | length << 1 | (at::GradMode::is_enabled() ? 1 : 0));
+  }
+  return signatures;
+}
+
+c10::Device device_of(const std::vector<nn::LanguageModel*>& parts) {
+  c10::Device device(c10::kCPU);
+  for (nn::LanguageModel* part : parts) {
+    part->visit_parameters(
+        [&](const std::string&, Tensor& parameter) { device = parameter.device(); });
+  }
+  return device;
+}
+
+}  // namespace
+
+Pipeline::Pipeline(
+    const std::vector<nn::LanguageModel*>& parts,
+    const std::vector<Accumulation>& accumulations,
+    const PipelineOptions& options,
+    comm::Communicator& group)
+    : group_(group),
+      schedules_(options, group.size()),
+      mailbox_(std::make_unique<Mailbox>(group, device_of(parts), schedules_.stages())) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    stages_.push_back(std::make_unique<LanguageModelStage>(
+        *parts[i], accumulations[i], schedules_.splits_backward()));
+  }
+}
+
+Pipeline::~Pipeline() = default;
+
+std::vector<Stage*> Pipeline::stages() const {
+  std::vector<Stage*> result;
+  for (const auto& stage : stages_) {
+    result.push_back(stage.get());
+  }
+  return result;
+}
+
+Executor& Pipeline::executor_of(size_t micro_batches) {
+  const bool trains = at::GradMode::is_enabled();
+  std::unique_ptr<Executor>& executor = (trains ? executors_ : evaluators_)[micro_batches];
+  if (executor == nullptr) {
+    const auto count = static_cast<int>(micro_batches);
+    executor = std::make_unique<Executor>(
+        trains ? schedules_.of(count) : schedules_.forward_only(count),
+        stages(),
+        group_,
+        *mailbox_);
+  }
+  return *executor;
+}
+
+Tensor Pipeline::forward_backward(std::span<const nn::ForwardInputs> micro_batches, double scale) {
+  for (const auto& stage : stages_) {
+    stage->begin(micro_batches, scale);
+  }
+  Executor& executor = executor_of(micro_batches.size());
+  executor.set_observer(observer_);
+  executor.run(signatures_of(micro_batches));
+  return stages_.back()->sums().narrow(0, 0, 1);
+}
+
+Tensor Pipeline::statistics(std::span<const nn::ForwardInputs> batches) {
+  const at::NoGradGuard no_grad;
+  for (const auto& stage : stages_) {
+    stage->begin(batches, 1);
+  }
+  if (!batches.empty()) {
+    executor_of(batches.size()).run(signatures_of(batches));
+  }
+  return stages_.back()->sums();
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,61 @@
+// The pipeline of a language model: the stages of this rank, and their run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "nn/language_model.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/options.h"
+
+namespace lockstep::parallel {
+
+class LanguageModelStage;
+
+/// What surrounds each accumulation of a micro-batch's gradients into a part's parameters.
+struct Accumulation {
+  std::function<void(bool last)> begin;
+  std::function<void()> end;
+};
+
+class Pipeline {
+ public:
+  /// `parts` are this rank's, one a stage, ascending, as parts_of_rank said; they outlive the
+  /// pipeline. Where the schedule puts weight gradients off, their linears are made to.
+  Pipeline(
+      const std::vector<nn::LanguageModel*>& parts,
+      const std::vector<Accumulation>& accumulations,
+      const PipelineOptions& options,
+      comm::Communicator& group);
+  ~Pipeline();
+
+  /// Forward and backward passes; gradients are those of scale * (summed loss). Every rank of the
+  /// group must call, with the same micro-batches. Returns the summed loss, float64 [1] on the CPU,
+  /// where the last stage is; 0 elsewhere.
+  at::Tensor forward_backward(std::span<const nn::ForwardInputs> micro_batches, double scale);
+  /// LanguageModel::statistics summed over the batches, where the last stage is; zeros elsewhere.
+  /// Every rank of the group must call, with the same batches.
+  at::Tensor statistics(std::span<const nn::ForwardInputs> batches);
+
+  /// Told the actions of forward_backward as they end.
+  void set_observer(ActionObserver observer) { observer_ = std::move(observer); }
+  Schedules& schedules() { return schedules_; }
+
+ private:
+  Executor& executor_of(size_t micro_batches);
+  std::vector<Stage*> stages() const;
+
+  comm::Communicator& group_;
+  Schedules schedules_;
+  std::vector<std::unique_ptr<LanguageModelStage>> stages_;
+  std::unique_ptr<Mailbox> mailbox_;
+  std::map<size_t, std::unique_ptr<Executor>> executors_, evaluators_;  // by micro-batches
+  ActionObserver observer_;
+};
+
+}  // namespace lockstep::parallel

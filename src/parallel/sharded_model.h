@@ -1,0 +1,29 @@
+// A rank's part of a model.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mesh/cut.h"
+#include "nn/language_model.h"
+
+namespace lockstep::parallel {
+
+/// A parameter of which a rank holds a part: the shape of the whole, and the part.
+struct ShardedParameter {
+  std::vector<int64_t> shape;
+  mesh::Cut cut;
+};
+
+/// By Hugging Face's name. A parameter that is not there is held whole by this rank, and by no
+/// other of the ranks that hold the model between them.
+using ShardedParameters = std::map<std::string, ShardedParameter>;
+
+struct ShardedModel {
+  std::unique_ptr<nn::LanguageModel> model;
+  ShardedParameters parameters;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,76 @@
+// The layers of a tensor-parallel model: each stands in the slot of the plain one whose parameters
+// it holds a part of.
+#pragma once
+
+#include <memory>
+
+#include "mesh/cut.h"
+#include "nn/layers.h"
+#include "parallel/tensor/region.h"
+
+namespace lockstep::parallel {
+
+/// Before sharded layers: the norm is the last thing that every rank computes alike, or of its part
+/// of the sequence. What comes out goes to several layers, and its gradient is summed once.
+struct EnteringNorm final : nn::Norm {
+  EnteringNorm(const nn::Norm& plain, Region region) : Norm(plain), region(std::move(region)) {}
+  Region region;
+  Tensor forward(const Tensor& x) const override;
+};
+
+/// Holds rows of the weight by input: its product is a part of the sum over the ranks. The bias is
+/// whole and added after it.
+struct ShardedToAllLinear final : nn::Linear {
+  ShardedToAllLinear(const nn::Linear& plain, Region region)
+      : Linear(plain),
+        region(std::move(region)) {}
+  Region region;
+  Tensor forward(const Tensor& x) const override;
+};
+
+/// Key or value heads that several ranks hold, each for other queries: their gradient is the sum.
+struct CopiedHeadsLinear final : nn::Linear {
+  CopiedHeadsLinear(const nn::Linear& plain, Group copies)
+      : Linear(plain),
+        copies(std::move(copies)) {}
+  Group copies;
+  Tensor forward(const Tensor& x) const override;
+};
+
+/// Holds the rows `rows` of the vocabulary; the others' tokens come from the other ranks.
+struct VocabularyParallelEmbedding final : nn::TokenEmbedding {
+  VocabularyParallelEmbedding(
+      const nn::TokenEmbedding& plain, Region region, mesh::Range rows, int64_t vocabulary);
+  Region region;
+  mesh::Range rows;
+  int64_t vocabulary;
+  Tensor forward(const Tensor& ids) const override;
+};
+
+/// The rank's part of the sequence of the positions' rows (sequence parallelism).
+struct SequenceShardedPositions final : nn::PositionEmbedding {
+  SequenceShardedPositions(const nn::PositionEmbedding& plain, Region region)
+      : PositionEmbedding(plain),
+        region(std::move(region)) {}
+  Region region;
+  Tensor forward(const Tensor& positions, int64_t first, int64_t length) const override;
+};
+
+/// Holds the rows `rows` of the vocabulary: logits are never gathered for a loss.
+struct VocabularyParallelHead final : nn::LossHead {
+  VocabularyParallelHead(
+      const nn::LossHead& plain, Region region, mesh::Range rows, int64_t vocabulary)
+      : LossHead(plain),
+        region(std::move(region)),
+        rows(rows),
+        vocabulary_size(vocabulary) {}
+  Region region;
+  mesh::Range rows;
+  int64_t vocabulary_size;
+  Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const override;
+  Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const override;
+  Tensor statistics(
+      const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const override;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,250 @@
+#include "parallel/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/accumulate.h>
+
+#include "base/counter_random.h"
+#include "base/error.h"
+#include "base/format.h"
+#include "model/parameters.h"
+#include "nn/forward_context.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// Below it, next to the model's largest gradient, one is taken for rounding.
+constexpr double kFloor = 1e-3;
+
+/// Rows of the batch of a step. Every fifth label or so does not count, so that ranks have unequal
+/// numbers of targets.
+nn::ForwardInputs rows_of_step(
+    const model::ModelConfig& config,
+    const VerifyOptions& options,
+    int64_t step,
+    mesh::Range rows,
+    c10::Device device) {
+  Tensor ids = at::empty({rows.size(), options.length}, at::kLong);
+  Tensor labels = at::empty_like(ids);
+  auto id = ids.accessor<int64_t, 2>(), label = labels.accessor<int64_t, 2>();
+  const uint64_t key = derive_key(options.seed, static_cast<uint64_t>(step));
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    for (int64_t t = 0; t < options.length; ++t) {
+      const uint64_t bits = random_bits(key, static_cast<uint64_t>(row * options.length + t));
+      id[row - rows.begin][t] =
+          static_cast<int64_t>((bits >> 8) % static_cast<uint64_t>(config.vocab_size));
+      label[row - rows.begin][t] = bits % 5 == 0 ? -100 : id[row - rows.begin][t];
+    }
+  }
+  nn::ForwardInputs inputs;
+  inputs.ids = ids.to(device);
+  inputs.labels = labels.to(device);
+  inputs.samples =
+      at::arange(step * options.rows + rows.begin, step * options.rows + rows.end, at::kLong);
+  inputs.seed = options.seed;
+  inputs.step = step;
+  inputs.training = true;
+  return inputs;
+}
+
+struct Step {
+  double loss = 0;
+  int64_t targets = 0;
+};
+
+/// Forward and backward pass over the part of the step's batch that a data coordinate has.
+Step run_step(
+    ParallelModel& model,
+    const ModelSpec& spec,
+    const Plan& plan,
+    const VerifyOptions& options,
+    int64_t step,
+    mesh::Range data) {  // this rank's coordinate, and the size of the axis
+  const auto inputs_of = [&](mesh::Range rows) {
+    return rows_of_step(spec.config, options, step, rows, spec.device);
+  };
+  std::vector<nn::ForwardInputs> inputs;
+  for (int64_t m = 0; m < plan.accumulation_steps; ++m) {
+    inputs.push_back(inputs_of(mesh::split_evenly(
+        options.rows,
+        data.end * plan.accumulation_steps,
+        data.begin * plan.accumulation_steps + m)));
+  }
+  Step result;
+  const Tensor targets = nn::shift_labels(inputs_of({0, options.rows}).labels);
+  result.targets = targets.ne(-100).sum().item<int64_t>();
+  result.loss = model.forward_backward(inputs, result.targets).loss_sum /
+                static_cast<double>(std::max<int64_t>(result.targets, 1));
+  return result;
+}
+
+using Gradients = std::map<std::string, std::vector<StateSlice>>;
+
+Gradients gradients_of(ParallelModel& model) {
+  Gradients gradients;
+  model.visit_gradients([&](const StateSlice& slice) { gradients[slice.name].push_back(slice); });
+  return gradients;
+}
+
+/// The whole gradient, float64 on the CPU, as the holders of each element have it: `absent` where
+/// nobody of this rank does.
+Tensor whole_gradient(
+    const Gradients& gradients,
+    const std::string& name,
+    const std::vector<int64_t>& shape,
+    double absent) {
+  Tensor whole = at::full({c10::multiply_integers(shape)}, absent, at::kDouble);
+  const auto found = gradients.find(name);
+  if (found == gradients.end()) {
+    return whole;
+  }
+  for (const StateSlice& slice : found->second) {
+    mesh::visit_runs(
+        slice.cut,
+        slice.shape,
+        slice.begin,
+        slice.begin + slice.data.numel(),
+        [&](int64_t local, int64_t at, int64_t count) {
+          whole.narrow(0, at, count).copy_(slice.data.narrow(0, local - slice.begin, count));
+        });
+  }
+  return whole;
+}
+
+/// Compares what all ranks hold of a gradient with rank 0's own; the result counts on rank 0.
+/// Where ranks hold the same element, each is compared: by the largest and the least of them.
+void compare(
+    comm::Communicator& world,
+    const Gradients& under_plan,
+    const Gradients& on_one,
+    const model::ParameterSpec& parameter,
+    int64_t step,
+    double floor,
+    VerifiedGradient& result) {
+  Tensor most = whole_gradient(under_plan, parameter.name, parameter.shape, -INFINITY);
+  Tensor least = whole_gradient(under_plan, parameter.name, parameter.shape, INFINITY);
+  world.all_reduce(most, comm::Reduce::kMax).wait();
+  world.all_reduce(least, comm::Reduce::kMin).wait();
+  if (world.rank() != 0) {
+    return;
+  }
+  const Tensor one = whole_gradient(on_one, parameter.name, parameter.shape, NAN);
+  const double largest = one.abs().max().item<double>();
+  if (step == 1) {
+    result.largest = largest;
+  }
+  const Tensor above = (most - one).abs(), below = (least - one).abs();
+  const Tensor errors = at::maximum(above, below);
+  const int64_t element = errors.argmax().item<int64_t>();
+  const double error = errors[element].item<double>() / std::max({largest, floor, 1e-30});
+  if (!(error <= result.error) || result.step == 0) {
+    const bool is_above = !(below[element].item<double>() > above[element].item<double>());
+    result.error = error;
+    result.step = step;
+    result.element = element;
+    result.one = one[element].item<double>();
+    result.plan = (is_above ? most : least)[element].item<double>();
+  }
+}
+
+double largest_gradient(const Gradients& gradients) {
+  double largest = 0;
+  for (const auto& [name, slices] : gradients) {
+    for (const StateSlice& slice : slices) {
+      largest = std::max(largest, slice.data.abs().max().item<double>());
+    }
+  }
+  return largest;
+}
+
+std::optional<std::string> first_difference(const Verification& found, double tolerance) {
+  for (size_t step = 1; step <= found.losses.size(); ++step) {
+    const VerifiedLoss& loss = found.losses[step - 1];
+    if (!(std::abs(loss.plan - loss.one) <= tolerance * std::max(1.0, std::abs(loss.one)))) {
+      return fmt::format(
+          "the loss of step {}: {:.8g} under the plan, {:.8g} on one rank",
+          step,
+          loss.plan,
+          loss.one);
+    }
+    for (const VerifiedGradient& gradient : found.gradients) {
+      if (gradient.step == static_cast<int64_t>(step) && !(gradient.error <= tolerance)) {
+        return fmt::format(
+            "the gradient of {} in step {}, at element {}: {:.6g} under the plan, {:.6g} on one "
+            "rank",
+            gradient.name,
+            step,
+            gradient.element,
+            gradient.plan,
+            gradient.one);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Verification verify(
+    const ModelSpec& spec, const Plan& plan, Axes& axes, const VerifyOptions& options) {
+  const at::NoGradGuard no_grad;
+  comm::Communicator& world = axes.world();
+  const mesh::Mesh& mesh = axes.mesh();
+  if (options.rows < mesh.data * plan.accumulation_steps) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} sequences cannot be dealt to {} data-parallel ranks with {} micro-batches each",
+            options.rows,
+            mesh.data,
+            plan.accumulation_steps),
+        fmt::format("give at least {}", mesh.data * plan.accumulation_steps));
+  }
+  comm::Communicator alone = comm::Communicator::alone();
+  Axes own(alone, {});
+  Plan plain;
+  plain.optimizer = plan.optimizer;
+  plain.max_gradient_norm = plan.max_gradient_norm;
+  const bool leads = world.rank() == 0;
+  const auto model = parallelize(spec, plan, axes);
+  const auto one = leads ? parallelize(spec, plain, own) : nullptr;
+
+  Verification found;
+  const auto parameters = model::parameters_of(spec.config);
+  for (const model::ParameterSpec& parameter : parameters) {
+    found.gradients.push_back({.name = parameter.name});
+  }
+  for (int64_t step = 0; step < options.steps; ++step) {
+    const at::AutoGradMode with_grad(true);
+    VerifiedLoss loss;
+    Gradients expected;
+    if (leads) {
+      loss.one = run_step(*one, spec, plain, options, step, {0, 1}).loss;
+      expected = gradients_of(*one);
+    }
+    loss.plan =
+        run_step(*model, spec, plan, options, step, {axes.coordinate().data, mesh.data}).loss;
+    const Gradients gradients = gradients_of(*model);
+    const double floor = kFloor * largest_gradient(expected);
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      compare(world, gradients, expected, parameters[i], step + 1, floor, found.gradients[i]);
+    }
+    found.losses.push_back(loss);
+    model->optimizer_step(options.learning_rate);
+    if (leads) {
+      one->optimizer_step(options.learning_rate);
+    }
+  }
+  const std::string told = comm::broadcast_string(
+      world, leads ? first_difference(found, options.tolerance).value_or("") : "");
+  if (!told.empty()) {
+    found.first_difference = told;
+  }
+  return found;
+}
+
+}  // namespace lockstep::parallel

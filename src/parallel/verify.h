@@ -1,0 +1,51 @@
+// Whether a plan computes what one rank computes: losses and every gradient, on the same batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/parallelize.h"
+
+namespace lockstep::parallel {
+
+struct VerifyOptions {
+  int64_t steps = 2;
+  int64_t rows = 4;     // sequences of a step, dealt to the data-parallel ranks and micro-batches
+  int64_t length = 64;  // tokens of each
+  uint64_t seed = 42;   // of the tokens and of dropout
+  double tolerance = 1e-4;
+  double learning_rate = 1e-3;
+};
+
+struct VerifiedLoss {
+  double one = 0, plan = 0;  // nats a token
+};
+
+/// The gradient of a parameter, over all steps. Errors are relative to its largest element, or to a
+/// thousandth of the model's largest gradient, where that is more (for gradients that are zero but
+/// for rounding).
+struct VerifiedGradient {
+  std::string name;
+  double largest = 0;   // on one rank, in the first step
+  double error = 0;     // the worst of the steps
+  int64_t step = 0;     // when the error was worst, from 1
+  int64_t element = 0;  // of the flattened parameter, where it was worst
+  double one = 0, plan = 0;
+};
+
+struct Verification {
+  std::vector<VerifiedLoss> losses;         // a step each
+  std::vector<VerifiedGradient> gradients;  // in the order of use
+  /// The first thing beyond the tolerance, as a sentence; none where all is within.
+  std::optional<std::string> first_difference;
+};
+
+/// Trains `options.steps` steps on rank 0 alone and under the plan, from the same weights, on the
+/// same random tokens. Every rank must call; blocks. Rank 0 holds the whole model besides its part.
+/// The result is whole on rank 0; on the others it has `first_difference` alone.
+Verification verify(
+    const ModelSpec& spec, const Plan& plan, Axes& axes, const VerifyOptions& options);
+
+}  // namespace lockstep::parallel

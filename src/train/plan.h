@@ -1,0 +1,19 @@
+// From the configuration to what parallelize() reads.
+#pragma once
+
+#include "config/config.h"
+#include "mesh/mesh.h"
+#include "parallel/plan.h"
+
+namespace lockstep::train {
+
+/// The mesh of section `parallel` on so many ranks. Error (config) that lists those that multiply
+/// to them.
+mesh::Mesh mesh_of(const config::ParallelSection& parallel, int ranks);
+
+/// What of the plan does not fit sequences of `length` tokens: Error (config).
+void check_plan(const config::ParallelSection& parallel, int64_t length);
+
+parallel::Plan plan_of(const config::Config& config);
+
+}  // namespace lockstep::train

@@ -1,0 +1,86 @@
+// What each axis sends, against the papers' formulas.
+#include <gtest/gtest.h>
+
+#include "parallel/plans.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// Sizes that every number of ranks below divides, so that formulas are exact.
+const char* const kEvenGpt2 =
+    R"({"model_type": "gpt2", "vocab_size": 96, "n_embd": 24, "n_layer": 2, "n_head": 6,
+        "n_positions": 32, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1})";
+constexpr int64_t kLayers = 2, kWidth = 24, kLength = 24, kFloatBytes = 4;
+constexpr int64_t kActivation = kPlanRows * kLength * kWidth * kFloatBytes;  // [B, T, C]
+
+/// Bytes that rank 0 sends in forward_backward, by operation; calls of at most `small` bytes apart.
+struct Sent {
+  std::map<std::string, int64_t> large, small;
+};
+
+Sent sent_under(const PlanCase& plan, int64_t small) {
+  const model::ModelConfig config = model::parse_model_config(kEvenGpt2, "a test");
+  Sent sent;
+  comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
+    Axes axes(world, plan.mesh);  // of one axis: its communicator is the world's
+    const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    const auto model = parallelize(spec, plan.plan, axes);
+    if (world.rank() == 0) {
+      world.set_observer([&](const comm::Call& call) {
+        (call.bytes <= small ? sent.small : sent.large)[std::string(call.operation)] +=
+            call.bytes_sent;
+      });
+    }
+    const std::vector<nn::ForwardInputs> inputs{plan_inputs(config, 0, {0, kPlanRows}, kLength)};
+    (void)model->forward_backward(inputs, 100);
+    world.set_observer({});
+  });
+  return sent;
+}
+
+TEST(Bytes, TensorParallelismReducesTwoActivationsALayerEachWay) {
+  // Shoeybi et al., 2019, section 3 and figure 4; and one for the embedding, one for the head.
+  for (const int n : {2, 3}) {
+    const Sent sent = sent_under({{.tensor = n}}, kActivation / 2);
+    const int64_t reductions = 4 * kLayers + 2;
+    EXPECT_EQ(sent.large.at("all_reduce"), reductions * 2 * kActivation * (n - 1) / n);
+    EXPECT_EQ(sent.large.size(), 1U);
+    // Of the loss: three numbers a target token.
+    EXPECT_LE(sent.small.at("all_gather"), 3 * kPlanRows * kLength * kFloatBytes * n * (n - 1) / n);
+  }
+}
+
+TEST(Bytes, SequenceParallelismSendsAsMuchAsTensorParallelism) {
+  // Korthikanti et al., 2022, section 4.2.2: a reduction is a scatter and a gather.
+  for (const int n : {2, 3}) {
+    const Sent sent = sent_under(
+        {{.tensor = n}, 1, {.sequence_sharding = SequenceSharding::kShards}}, kActivation / 2);
+    const int64_t each = (4 * kLayers + 2) * kActivation * (n - 1) / n;
+    EXPECT_EQ(sent.large.at("all_gather"), each);
+    EXPECT_EQ(sent.large.at("reduce_scatter"), each);
+    EXPECT_EQ(sent.large.size(), 2U);
+  }
+}
+
+TEST(Bytes, ARingPassesKeysAndValuesAndTheirGradients) {
+  // Liu et al., 2023, section 3: n - 1 times the rank's keys and values; in the backward pass
+  // again, and their gradients n times.
+  for (const int n : {2, 3}) {
+    const Sent sent = sent_under({{.context = n}}, 0);
+    const int64_t pair = 2 * kActivation / n;
+    EXPECT_EQ(sent.large.at("exchange"), kLayers * pair * (2 * (n - 1) + n));
+  }
+}
+
+TEST(Bytes, UlyssesTradesFourActivationsALayerEachWay) {
+  // Jacobs et al., 2023, section 3.2: queries, keys, values and outputs.
+  for (const int n : {2, 3}) {
+    const Sent sent =
+        sent_under({{.context = n}, 1, {.context_attention = ContextAttention::kUlysses}}, 0);
+    const int64_t part = kActivation / n;
+    EXPECT_EQ(sent.large.at("all_to_all"), kLayers * 8 * part * (n - 1) / n);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::parallel

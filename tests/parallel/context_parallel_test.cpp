@@ -1,0 +1,146 @@
+#include "parallel/context/context_parallel.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "parallel/plans.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr auto kShards = SequenceSharding::kShards;
+constexpr auto kUlysses = ContextAttention::kUlysses;
+
+TEST(SequenceParallel, LearnsWhatOneRankLearns) {
+  for (const char* model : {kOddGpt2, kOddLlama, kOddQwen2}) {
+    const Trained one = train_under({}, model);
+    for (const PlanCase& plan :
+         {PlanCase{{.tensor = 2}, 1, {.sequence_sharding = kShards}},
+          PlanCase{{.tensor = 3}, 2, {.sequence_sharding = kShards}},
+          PlanCase{{.data = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}}}) {
+      expect_equal(train_under(plan, model), one, plan_name(plan) + ", sequence");
+    }
+  }
+}
+
+TEST(RingAttention, LearnsWhatOneRankLearns) {
+  for (const char* model : {kOddGpt2, kOddLlama, kOddQwen2}) {
+    const Trained one = train_under({}, model);
+    for (const PlanCase& plan :
+         {PlanCase{{.context = 2}},
+          PlanCase{{.context = 3}, 2},
+          PlanCase{{.data = 2, .context = 2}},
+          PlanCase{{.context = 2, .tensor = 2}},
+          PlanCase{{.context = 2, .tensor = 3}, 1, {.sequence_sharding = kShards}}}) {
+      expect_equal(train_under(plan, model), one, plan_name(plan) + ", ring");
+    }
+  }
+}
+
+TEST(UlyssesAttention, LearnsWhatOneRankLearns) {
+  for (const char* model : {kOddGpt2, kOddLlama}) {
+    const Trained one = train_under({}, model);
+    for (const PlanCase& plan :
+         {PlanCase{{.context = 2}, 1, {.context_attention = kUlysses}},
+          PlanCase{{.data = 2, .context = 2}, 2, {.context_attention = kUlysses}}}) {
+      expect_equal(train_under(plan, model), one, plan_name(plan) + ", ulysses");
+    }
+  }
+  const PlanCase plan{{.context = 2, .tensor = 2}, 1, {.context_attention = kUlysses}};
+  expect_equal(train_under(plan, kOddGpt2), train_under({}, kOddGpt2), plan_name(plan));
+}
+
+TEST(UlyssesAttention, GivesAKeyHeadToEveryRankThatNeedsIt) {
+  std::string model = kOddLlama;
+  model.replace(model.find("num_attention_heads\": 6"), 23, "num_attention_heads\": 4");
+  const PlanCase plan{{.context = 4}, 1, {.context_attention = kUlysses}};
+  expect_equal(train_under(plan, model), train_under({}, model), plan_name(plan));
+}
+
+TEST(UlyssesAttention, RefusesHeadsThatDoNotDivide) {
+  const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
+  comm::run_ranks(3, [&](comm::Communicator& world) {
+    Axes axes(world, {.context = 3});
+    const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    try {
+      (void)make_sharded_model(spec, {.context_attention = kUlysses}, axes);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      EXPECT_NE(error.remedy().find("context_attention=ring"), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST(SequencePart, GivesEveryPositionToOneRankAndEvenWorkToAll) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const int tensor_ranks : {1, 2, 3}) {
+      const int64_t multiple =
+          SequencePart{.context_ranks = ranks, .tensor_ranks = tensor_ranks}.multiple();
+      const int64_t length = 2 * multiple;
+      std::multiset<int64_t> seen;
+      std::set<int64_t> work;
+      for (int rank = 0; rank < ranks; ++rank) {
+        int64_t pairs = 0;
+        for (int tensor = 0; tensor < tensor_ranks; ++tensor) {
+          const SequencePart part{rank, ranks, tensor, tensor_ranks};
+          const int64_t mine = length / ranks / tensor_ranks;
+          int64_t next = 0;
+          for (const PositionRun& run : part.runs(mine)) {
+            EXPECT_EQ(run.local, next);
+            next += run.count;
+            for (int64_t i = 0; i < run.count; ++i) {
+              seen.insert(run.whole + i);
+              pairs += run.whole + i + 1;
+            }
+          }
+          EXPECT_EQ(next, mine);
+        }
+        work.insert(pairs);
+      }
+      EXPECT_EQ(seen.size(), static_cast<size_t>(length));
+      EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), seen.size());
+      EXPECT_EQ(work.size(), 1U) << ranks << " ranks have unequal work";
+    }
+  }
+}
+
+TEST(ShardInputs, PadsWithoutTargetsAndKeepsPositions) {
+  nn::ForwardInputs inputs;
+  inputs.ids = at::arange(10, 15).view({1, 5});
+  inputs.labels = inputs.ids.clone();
+  const SequencePart part{.context_rank = 0, .context_ranks = 2};
+  const nn::ForwardInputs mine = shard_inputs(inputs, part);  // of 8: the chunks 0, 1 and 6, 7
+  const auto list = [](const Tensor& x) {
+    return std::vector<int64_t>(x.data_ptr<int64_t>(), x.data_ptr<int64_t>() + x.numel());
+  };
+  EXPECT_EQ(list(mine.ids.contiguous()), (std::vector<int64_t>{10, 11, 0, 0}));
+  EXPECT_EQ(list(mine.targets.contiguous()), (std::vector<int64_t>{11, 12, -100, -100}));
+  EXPECT_EQ(list(mine.positions.contiguous()), (std::vector<int64_t>{0, 1, 4, 4}));
+  EXPECT_EQ(mine.whole_length, 5);
+}
+
+TEST(ContextParallel, EvaluatesLikeOneRank) {
+  const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
+  nn::ForwardInputs inputs = plan_inputs(config, 0, {0, kPlanRows}, kPlanLength);
+  inputs.training = false;
+  std::map<int, Tensor> statistics;
+  for (const int ranks : {1, 3}) {
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
+      Axes axes(world, {.context = ranks});
+      const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+      const ShardedModel sharded = make_sharded_model(spec, {}, axes);
+      const Tensor sums = sharded.model->statistics(shard_inputs(inputs, sequence_part({}, axes)));
+      axes.gradients().all_reduce(sums).wait();
+      if (world.rank() == 0) {
+        statistics[ranks] = sums;
+      }
+    });
+  }
+  EXPECT_TRUE(at::allclose(statistics[3], statistics[1], 1e-5)) << statistics[3];
+}
+
+}  // namespace
+}  // namespace lockstep::parallel

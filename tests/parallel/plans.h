@@ -1,0 +1,151 @@
+// Trains a small model under a plan on ranks as threads, and what one rank makes of the same.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "comm/threads.h"
+#include "mesh/cut.h"
+#include "parallel/parallelize.h"
+
+namespace lockstep::parallel {
+
+inline constexpr int64_t kPlanRows = 5, kPlanLength = 11;  // of a step's batch; primes
+
+/// Odd sizes, and dropout everywhere: 3 heads, a prime vocabulary and MLP width.
+inline const char* const kOddGpt2 =
+    R"({"model_type": "gpt2", "vocab_size": 101, "n_embd": 24, "n_layer": 2, "n_head": 4,
+        "n_inner": 53, "n_positions": 32, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1,
+        "initializer_range": 0.1})";
+/// Two key-value heads for six queries, a head of its own.
+inline const char* const kOddLlama =
+    R"({"model_type": "llama", "vocab_size": 103, "hidden_size": 24, "intermediate_size": 43,
+        "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
+        "attention_bias": true, "mlp_bias": true, "initializer_range": 0.1})";
+/// Windows, biases of queries and keys, a tied head.
+inline const char* const kOddQwen2 =
+    R"({"model_type": "qwen2", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 2, "num_attention_heads": 5, "num_key_value_heads": 5, "head_dim": 4,
+        "use_sliding_window": true, "sliding_window": 4, "max_window_layers": 1,
+        "tie_word_embeddings": true, "initializer_range": 0.1})";
+
+struct PlanCase {
+  mesh::Mesh mesh = {};
+  int64_t accumulation = 1;
+  Plan plan = {};
+};
+
+struct Trained {
+  std::vector<double> losses, norms;
+  std::map<std::string, Tensor> gradients;  // of the last step, whole
+};
+
+/// The rows of the step's batch that a data-parallel rank has in a micro-batch. Labels are masked
+/// here and there, so that ranks hold different numbers of targets.
+inline nn::ForwardInputs plan_inputs(
+    const model::ModelConfig& config, int64_t step, mesh::Range rows, int64_t length) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + static_cast<uint64_t>(step));
+  const Tensor ids =
+      at::empty({kPlanRows, length}, at::kLong).random_(0, config.vocab_size, generator);
+  Tensor labels = ids.clone();
+  labels.index_put_({0, torch::indexing::Slice(0, length / 2)}, -100);
+  labels.index_put_({3, torch::indexing::Slice(length - 2)}, -100);
+  nn::ForwardInputs inputs;
+  inputs.ids = ids.slice(0, rows.begin, rows.end);
+  inputs.labels = labels.slice(0, rows.begin, rows.end);
+  inputs.samples = at::arange(step * kPlanRows + rows.begin, step * kPlanRows + rows.end);
+  inputs.seed = 5;
+  inputs.step = step;
+  inputs.training = true;
+  return inputs;
+}
+
+/// Copies what a rank holds of a tensor to where it stands in the whole.
+inline void add_to_whole(const StateSlice& slice, Tensor& whole) {
+  if (!whole.defined()) {
+    whole = at::full(slice.shape, NAN);
+  }
+  const Tensor flat = whole.view({-1});
+  mesh::visit_runs(
+      slice.cut,
+      slice.shape,
+      slice.begin,
+      slice.begin + slice.data.numel(),
+      [&](int64_t local, int64_t at, int64_t count) {
+        flat.narrow(0, at, count).copy_(slice.data.narrow(0, local - slice.begin, count));
+      });
+}
+
+inline Trained train_under(
+    const PlanCase& plan,
+    const std::string& json,
+    int64_t steps = 5,
+    int64_t length = kPlanLength) {
+  const model::ModelConfig config = model::parse_model_config(json, "a test");
+  Trained trained;
+  std::mutex mutex;
+  comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
+    Axes axes(world, plan.mesh);
+    Plan options = plan.plan;
+    options.optimizer.weight_decay = 0.1;
+    options.accumulation_steps = plan.accumulation;
+    options.bucket_megabytes = 0.01;
+    options.max_gradient_norm = 0.5;
+    const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    const auto model = parallelize(spec, options, axes);
+    for (int64_t step = 0; step < steps; ++step) {
+      std::vector<nn::ForwardInputs> inputs;
+      const int64_t parts = plan.mesh.data * plan.accumulation;
+      for (int64_t m = 0; m < plan.accumulation; ++m) {
+        const int64_t part = axes.coordinate().data * plan.accumulation + m;
+        inputs.push_back(
+            plan_inputs(config, step, mesh::split_evenly(kPlanRows, parts, part), length));
+      }
+      const Tensor targets =
+          nn::shift_labels(plan_inputs(config, step, {0, kPlanRows}, length).labels);
+      const int64_t count = targets.ne(-100).sum().item<int64_t>();
+      const StepResult result = model->forward_backward(inputs, count);
+      const std::scoped_lock lock(mutex);
+      if (world.rank() == 0) {
+        trained.losses.push_back(result.loss_sum / static_cast<double>(count));
+        trained.norms.push_back(result.gradient_norm);
+      }
+      if (step + 1 == steps) {
+        model->visit_gradients(
+            [&](const StateSlice& slice) { add_to_whole(slice, trained.gradients[slice.name]); });
+      }
+      model->optimizer_step(1e-3);
+    }
+  });
+  return trained;
+}
+
+/// Losses within 1e-5, and every gradient within 1e-5 of its parameter's largest or of 1.
+inline void expect_equal(const Trained& found, const Trained& one, const std::string& name) {
+  ASSERT_EQ(found.losses.size(), one.losses.size()) << name;
+  for (size_t step = 0; step < one.losses.size(); ++step) {
+    EXPECT_NEAR(found.losses[step], one.losses[step], 1e-5) << name << ", step " << step;
+    EXPECT_NEAR(found.norms[step], one.norms[step], 1e-5 * one.norms[step]) << name;
+  }
+  ASSERT_EQ(found.gradients.size(), one.gradients.size()) << name;
+  for (const auto& [parameter, expected] : one.gradients) {
+    const Tensor& gradient = found.gradients.at(parameter);
+    ASSERT_EQ(gradient.sizes(), expected.sizes()) << name << ", " << parameter;
+    const double error = (gradient - expected).abs().max().item<double>();
+    EXPECT_LE(error, 1e-5) << name << ", " << parameter << " of "
+                           << expected.abs().max().item<double>();
+  }
+}
+
+inline std::string plan_name(const PlanCase& plan) {
+  return plan.mesh.text() + ", accumulation " + std::to_string(plan.accumulation);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,49 @@
+#include "parallel/pipeline/rehearsal.h"
+
+#include <map>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::parallel {
+namespace {
+
+using schedule::ActionKind;
+using schedule::Kind;
+
+TEST(Rehearsal, RunsEveryActionAfterWhatItNeeds) {
+  for (const Kind kind : {Kind::kOneFOneB, Kind::kZbH1, Kind::kZbV}) {
+    const schedule::Schedule schedule =
+        schedule::make_schedule({.kind = kind, .ranks = 3, .micro_batches = 4});
+    const schedule::StageTimes times{.forward = 2e-3, .input = 1e-3, .weight = 1e-3};
+    const schedule::Timeline timeline =
+        rehearse(schedule, schedule::even_durations(schedule, times));
+    // By direction, stage and micro-batch.
+    std::map<std::tuple<bool, int, int>, schedule::Span> spans;
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+      const auto& actions = schedule.actions[static_cast<size_t>(rank)];
+      const auto& own = timeline.spans[static_cast<size_t>(rank)];
+      ASSERT_EQ(own.size(), actions.size());
+      for (size_t i = 0; i < actions.size(); ++i) {
+        if (actions[i].kind != ActionKind::kBackwardWeight) {
+          spans[{
+              actions[i].kind == ActionKind::kForward, actions[i].stage, actions[i].micro_batch}] =
+              own[i];
+        }
+      }
+      EXPECT_GE(timeline.busy[static_cast<size_t>(rank)], 4 * 4e-3);  // sleeps are never shorter
+    }
+    for (const auto& [key, span] : spans) {
+      const auto& [is_forward, stage, micro_batch] = key;
+      const auto before = spans.find({is_forward, stage + (is_forward ? -1 : 1), micro_batch});
+      if (before != spans.end()) {
+        EXPECT_GT(span.end, before->second.start);  // an end is told after the message left
+      }
+    }
+    EXPECT_GT(timeline.bubble(), 0);
+    EXPECT_LT(timeline.bubble(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::parallel

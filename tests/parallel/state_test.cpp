@@ -1,0 +1,99 @@
+// Checkpoints do not show the plan that wrote them.
+#include <filesystem>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "parallel/plans.h"
+#include "temporary_folder.h"
+
+namespace lockstep::parallel {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<checkpoint::Piece> pieces_of(ParallelModel& model) {
+  std::vector<checkpoint::Piece> pieces;
+  model.visit_state([&](const StateSlice& slice) {
+    pieces.push_back(
+        {slice.file_group,
+         slice.name,
+         slice.data.scalar_type(),
+         slice.shape,
+         slice.begin + slice.owned_begin,
+         slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin),
+         slice.cut});
+  });
+  return pieces;
+}
+
+/// Trains a step under the plan, or resumes `from`, and saves to `to`.
+void save_under(
+    const mesh::Mesh& mesh, const std::string& json, const fs::path& from, const fs::path& to) {
+  const model::ModelConfig config = model::parse_model_config(json, "a test");
+  comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {
+    Axes axes(world, mesh);
+    const ModelSpec spec{
+        config, at::kBFloat16, at::kCPU, fill_at_random(config, from.empty() ? 3 : 4)};
+    const auto model = parallelize(spec, {}, axes);
+    if (from.empty()) {
+      const std::vector<nn::ForwardInputs> inputs{
+          plan_inputs(config, 0, {0, kPlanRows}, kPlanLength)};
+      (void)model->forward_backward(inputs, 100);
+      model->optimizer_step(1e-2);
+    } else {
+      const auto saved = checkpoint::Checkpoint::open(from, world);
+      model->visit_state([&](const StateSlice& slice) {
+        saved.read(checkpoint::Piece{
+            slice.file_group,
+            slice.name,
+            slice.data.scalar_type(),
+            slice.shape,
+            slice.begin,
+            slice.data,
+            slice.cut});
+      });
+      model->state_changed();
+    }
+    checkpoint::save_checkpoint(to, pieces_of(*model), "{}", {}, world);
+  });
+}
+
+std::map<std::string, std::string> tensor_files(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") {
+      files[entry.path().filename().string()] = read_file(entry.path(), ErrorKind::kCheckpoint);
+    }
+  }
+  return files;
+}
+
+TEST(State, GoesFromAnyPlanToAnyOtherWithTheSameBytes) {
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    const TemporaryFolder folder;
+    const fs::path first = folder.path() / "one";
+    save_under({}, json, {}, first);
+    const auto expected = tensor_files(first);
+    ASSERT_EQ(expected.size(), 2U);
+    fs::path last = first;
+    for (const mesh::Mesh& mesh :
+         {mesh::Mesh{.tensor = 3},
+          mesh::Mesh{.data = 2, .tensor = 2},
+          mesh::Mesh{.pipeline = 2},
+          mesh::Mesh{.data = 3},
+          mesh::Mesh{.pipeline = 2, .data = 2, .tensor = 2},
+          mesh::Mesh{.context = 2, .tensor = 4},
+          mesh::Mesh{}}) {
+      const fs::path next = folder.path() / mesh.text();
+      save_under(mesh, json, last, next);
+      EXPECT_TRUE(tensor_files(next) == expected) << mesh.text();
+      last = next;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::parallel

@@ -1,0 +1,73 @@
+#include "parallel/verify.h"
+
+#include <cmath>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "parallel/plans.h"
+
+namespace lockstep::parallel {
+namespace {
+
+Verification verify_on(
+    const mesh::Mesh& mesh, const Plan& plan, const std::function<void(ModelSpec&, int)>& change) {
+  const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
+  Verification found;
+  comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {
+    Axes axes(world, mesh);
+    ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    change(spec, world.rank());
+    const Verification mine =
+        verify(spec, plan, axes, {.rows = 5, .length = 11, .tolerance = 1e-5});
+    EXPECT_EQ(mine.first_difference.has_value(), !mine.first_difference.value_or("").empty());
+    if (world.rank() == 0) {
+      found = mine;
+    }
+  });
+  return found;
+}
+
+TEST(Verify, FindsThatPlansAreEqualAndListsEveryParameter) {
+  for (const mesh::Mesh& mesh :
+       {mesh::Mesh{}, mesh::Mesh{.data = 2, .tensor = 2}, mesh::Mesh{.context = 2}}) {
+    const Verification found = verify_on(mesh, {}, [](ModelSpec&, int) {});
+    EXPECT_FALSE(found.first_difference) << *found.first_difference;
+    ASSERT_EQ(found.losses.size(), 2U);
+    EXPECT_NEAR(found.losses[0].one, std::log(101), 0.3);
+    ASSERT_EQ(found.gradients.size(), 2U + 2 * 12 + 2);
+    for (const VerifiedGradient& gradient : found.gradients) {
+      EXPECT_GT(gradient.step, 0) << gradient.name;
+      EXPECT_LE(gradient.error, 1e-5) << gradient.name;
+    }
+  }
+}
+
+TEST(Verify, NamesTheFirstPlaceWhereTheyPart) {
+  // Rank 1 starts from other weights in one place.
+  const auto change = [](ModelSpec& spec, int rank) {
+    spec.fill = [fill = spec.fill, rank](
+                    const std::string& name, const ShardedParameter& part, const Tensor& values) {
+      fill(name, part, values);
+      if (rank == 1 && name == "transformer.h.1.mlp.c_proj.weight") {
+        Tensor(values).mul_(1.5);
+      }
+    };
+  };
+  const Verification found = verify_on({.tensor = 2}, {}, change);
+  ASSERT_TRUE(found.first_difference);
+  EXPECT_NE(found.first_difference->find("step 1"), std::string::npos) << *found.first_difference;
+}
+
+TEST(Verify, RefusesABatchThatCannotBeDealt) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
+    const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
+    Axes axes(world, {.data = 2});
+    const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    EXPECT_THROW((void)verify(spec, {}, axes, {.rows = 1}), Error);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::parallel

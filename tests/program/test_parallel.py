@@ -1,0 +1,77 @@
+"""Layers and sequences shared by ranks: the same losses, the same checkpoints, the same text."""
+
+import json
+import unittest
+
+from harness import CONFIG, ProgramTest, losses
+
+# Three heads, a vocabulary and a width that two ranks do not divide.
+ODD = dict(CONFIG, n_embd=36, n_head=3, n_inner=53)
+
+
+class Parallel(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        (cls.folder / "model.json").write_text(json.dumps(ODD))
+
+    def test_plans_learn_what_one_rank_learns(self):
+        batch = "per_device_train_batch_size=4"
+        self.train("one", batch, steps=8)
+        plans = {
+            "tensor": (3, ["parallel.tensor=3"]),
+            "sequence": (2, ["parallel.tensor=2", "parallel.sequence_parallel=true"]),
+            "context": (2, ["parallel.context=2"]),
+        }
+        for name, (ranks, plan) in plans.items():
+            self.train(name, batch, *plan, ranks=ranks, steps=8)
+            self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 1e-5)
+        self.train("mixed", "per_device_train_batch_size=2", "parallel.tensor=2", ranks=4, steps=8)
+        self.assert_close(losses(self.folder / "mixed"), losses(self.folder / "one"), 1e-5)
+
+    def test_checkpoints_go_from_plan_to_plan(self):
+        batch = "per_device_train_batch_size=4"
+        self.train("whole", batch, "save_steps=4", steps=8)
+        for name, first, second in (("shrinks", 3, 1), ("grows", 1, 3)):
+            self.train(name, batch, "save_steps=4", f"parallel.tensor={first}", ranks=first, steps=8)
+            resumed = self.train_arguments(
+                name + "-resumed", batch, f"parallel.tensor={second}",
+                f"resume_from_checkpoint={name}/checkpoint-4", ranks=second, steps=8)
+            self.run_ok(*resumed)
+            self.assert_close(
+                losses(self.folder / (name + "-resumed"))[-4:], losses(self.folder / "whole")[-4:], 1e-5)
+
+    def test_eval_and_generate_run_on_shared_layers(self):
+        self.train("model", "per_device_train_batch_size=4", steps=6)
+        evaluate = ["eval", "--model", "model", "--data", "corpus/validation.txt", "--json",
+                    "data.sequence_length=32", "data.cache_dir=cache", "use_cpu=true"]
+        alone = json.loads(self.run_ok(*evaluate).out)
+        for plan in ("parallel.tensor=2", "parallel.context=2"):
+            shared = json.loads(self.run_ok(*evaluate, "--nproc", 2, plan).out)
+            self.assertAlmostEqual(shared["eval_loss"], alone["eval_loss"], places=5)
+            self.assertEqual(shared["eval_tokens"], alone["eval_tokens"])
+        generate = ["generate", "--model", "model", "--prompt", "The ", "--device-map", "cpu"]
+        self.assertEqual(self.run_ok(*generate, "--tensor", 3).out, self.run_ok(*generate).out)
+
+    def test_verify_compares_a_plan_with_one_rank(self):
+        verify = ["verify", "--model", "model.json", "use_cpu=true", "data.sequence_length=33"]
+        table = self.run_ok(*verify, "parallel.tensor=2", "parallel.data=2").out
+        self.assertIn("equal within", table)
+        self.assertIn("transformer.h.", table)
+        table = self.run_fails(6, *verify, "parallel.tensor=3", "--tolerance", "1e-12").out
+        self.assertIn("they part at", table)
+
+    def test_plans_that_do_not_fit_say_what_would(self):
+        told = self.run_fails(2, "verify", "--model", "model.json", "use_cpu=true", "parallel.tensor=4")
+        self.assertIn("3 query heads", told.err)
+        self.assertIn("at most 3", told.err)
+        told = self.run_fails(
+            2, *self.train_arguments("bad", "parallel.tensor=2", ranks=3))
+        self.assertIn("their product must be one of 1, 3", told.err)
+        told = self.run_fails(
+            2, *self.train_arguments("bad", "parallel.context=3", "data.sequence_length=2", ranks=3))
+        self.assertIn("at most 2", told.err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
