@@ -154,6 +154,9 @@ void describe(const Job& job, const World& world) {
       world.size() * training.per_device_train_batch_size * training.gradient_accumulation_steps,
       job.length.total_steps,
       job.length.epochs);
+  if (job.forecast) {
+    log_info("{}", describe(*job.forecast));
+  }
 }
 
 bool greater_is_better(const config::TrainingSection& training) {
@@ -164,7 +167,10 @@ bool greater_is_better(const config::TrainingSection& training) {
 }  // namespace
 
 std::unique_ptr<Job> make_job(
-    const config::Config& config, const std::string& resolved, World& world) {
+    const config::Config& config,
+    const std::string& resolved,
+    World& world,
+    const ForecastOptions& forecast) {
   auto job = std::make_unique<Job>();
   const config::TrainingSection& training = config.training;
   job->config = config;
@@ -192,6 +198,7 @@ std::unique_ptr<Job> make_job(
   job->datasets = open_datasets(config.data, job->tokenizer, length, world.communicator);
   check(config, job->datasets);
 
+  job->forecast = make_forecast(config, job->source.config, world, forecast);
   const auto resume_from = find_checkpoint_to_resume(config, world);
   auto model = load_model(job->source, request);
   const model::ModelConfig shape = model->config();
