@@ -59,13 +59,18 @@ struct Software {
   bool reduce_each_micro_batch = false;  // sharded gradients are reduced after every micro-batch
   bool dropout = false;
   bool offloads_activations =
-      false;                    // with Offload::kAll, the blocks' inputs go to the host as well
-  double weight_bytes = 2;      // of a parameter that is computed with
-  double gradient_bytes = 2;    // of a gradient that is kept
-  double optimizer_bytes = 12;  // of a parameter's master copy and moments
-  double reduce_bytes = 2;      // of a gradient on the wire
-  double logit_bytes = 6;       // kept of a logit from the forward to the backward pass
-  double update_bytes = 30;     // read and written by the optimizer for a parameter
+      false;                       // with Offload::kAll, the blocks' inputs go to the host as well
+  double weight_bytes = 2;         // of a parameter that is computed with
+  double gradient_bytes = 2;       // of a gradient that is kept
+  double optimizer_bytes = 12;     // of a parameter's master copy and moments
+  double reduce_bytes = 2;         // of a gradient on the wire
+  double logit_bytes = 6;          // kept of a logit from the forward to the backward pass
+  double logit_limit = 1e30;       // the most bytes of logits that are made at once
+  double head_gradient_bytes = 0;  // of the head's weights, made beside the logits
+  double working_copies = 1;       // of the widest intermediate and its gradient
+  double mask_bytes = 1;           // of an element that dropout saw, kept for the backward pass
+  bool keeps_heads = false;        // queries, keys and values are kept by head as well as by token
+  double update_bytes = 30;        // read and written by the optimizer for a parameter
   double copy_bytes = 0;        // read and written of a gathered parameter, into and out of buffers
   double merge_bytes = 8;       // of an attention output, for each further step of a ring
   double bucket_bytes = 100e6;  // communication buffers of a rank

@@ -77,7 +77,8 @@ double block_activations(const Job& job, Recompute recompute) {
     return input * job.recompute_share +
            (others > 0 ? others * block_activations(job, Recompute::kElementwise) : 0);
   }
-  const double masks = job.software.dropout ? 2 * tokens * hidden / spread : 0;
+  const double masks =
+      job.software.dropout ? 2 * tokens * hidden * job.software.mask_bytes / spread : 0;
   const double regions = 4 * input + masks;
   // Queries, keys, values; the attention's output; what the activation needs and gives.
   // In 8 bits, the inputs of products are kept as they were computed with.
@@ -86,6 +87,7 @@ double block_activations(const Job& job, Recompute recompute) {
   const double inner =
       tokens * width * (queries + 2 * keys + queries + (gated(model) ? 2 : 1) * mlp) +
       tokens * narrow * (mlp + activated);
+  const double by_head = job.software.keeps_heads ? tokens * width * (queries + 2 * keys) : 0;
   double scores = 0;
   if (!job.software.fused_attention) {
     const double heads = static_cast<double>(model.heads) / tensor;
@@ -94,7 +96,7 @@ double block_activations(const Job& job, Recompute recompute) {
   }
   switch (recompute) {
     case Recompute::kElementwise:
-      return regions - 2 * input + inner - tokens * narrow * (mlp + activated) + scores;
+      return regions - 2 * input + inner - tokens * narrow * (mlp + activated) + scores + by_head;
     case Recompute::kAttention:
       return regions + inner;
     case Recompute::kOperations:
@@ -106,7 +108,7 @@ double block_activations(const Job& job, Recompute recompute) {
     case Recompute::kFull:
       break;
   }
-  return regions + inner + scores;
+  return regions + inner + scores + by_head;
 }
 
 namespace {
@@ -196,13 +198,15 @@ void add_activations(const Job& job, int rank, int64_t blocks, bool last, StageM
     memory.activations = 2 * block_activations(job, job.recompute);
   }
   // The widest intermediate of the backward pass, and its gradient.
-  memory.working += tokens * width * 2 *
+  memory.working += tokens * width * 2 * job.software.working_copies *
                     std::max(
                         static_cast<double>(job.model.hidden_size),
                         static_cast<double>(job.model.intermediate_size) / job.mesh.tensor);
   if (last) {
-    memory.logits = tokens * static_cast<double>(job.model.vocab_size) / job.mesh.tensor *
-                    job.software.logit_bytes;
+    const double vocabulary = static_cast<double>(job.model.vocab_size) / job.mesh.tensor;
+    memory.logits =
+        std::min(tokens * vocabulary * job.software.logit_bytes, job.software.logit_limit) +
+        vocabulary * static_cast<double>(job.model.hidden_size) * job.software.head_gradient_bytes;
   }
 }
 

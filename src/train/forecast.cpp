@@ -14,6 +14,8 @@
 namespace lockstep::train {
 namespace {
 
+constexpr double kLoadedWithTheFirstStep = 35e6;  // bytes of libraries' code and buffers, on a CPU
+
 struct Machine {
   plan::Cluster cluster;
   std::string basis;
@@ -68,7 +70,7 @@ Forecast predict(
   if (world.device.is_cpu()) {
     const auto resident = static_cast<double>(monitor::process_memory().resident_bytes);
     const auto available = static_cast<double>(monitor::available_memory());
-    job.software.context_bytes = resident;
+    job.software.context_bytes = resident + kLoadedWithTheFirstStep;
     job.software.fragmentation = 0;     // the C library gives large blocks back at once
     job.software.overlap_data = false;  // the core that sends is one that computes
     plan::Device& device = cluster.groups.front().device;

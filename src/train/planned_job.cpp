@@ -16,7 +16,13 @@ plan::Software our_software(const model::ModelConfig& model, plan::Precision pre
     software.optimizer_bytes = 8;  // the weights are their own masters
     software.reduce_bytes = 4;
   }
-  software.logit_bytes = 0.5;  // the loss is computed in pieces of the vocabulary
+  // The loss is made in runs of rows; the head's gradient beside it.
+  software.logit_bytes = precision == plan::Precision::kFloat32 ? 4 : 2;
+  software.logit_limit = 96 * 1024 * 1024;
+  software.head_gradient_bytes = 4;
+  software.working_copies = 2;
+  software.keeps_heads = true;
+  software.mask_bytes = 0;  // drawn again
   return software;
 }
 
