@@ -89,7 +89,8 @@ struct Job {
   bool sequence_parallel = false;
   schedule::Kind schedule = schedule::Kind::kOneFOneB;
   int virtual_stages = 1;
-  int greedy_held = 0;  // a schedule made for the predicted times, holding at most so many; 0: none
+  double greedy_held =
+      0;  // a schedule made for the predicted times, holding at most so many; 0: none
   Recompute recompute = Recompute::kNone;
   double recompute_share =
       1;  // of the blocks for which kFull holds; the others recompute kElementwise

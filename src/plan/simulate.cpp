@@ -100,7 +100,7 @@ schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
     return schedule::make_greedy(
         static_cast<int>(job.micro_batches()),
         durations_of(job, cluster, stages, stage_times(job, cluster, stages)),
-        job.greedy_held);
+        {.held = job.greedy_held, .weight_share = deferred_share(job)});
   }
   return schedule::make_schedule(
       {.kind = job.schedule,
@@ -252,6 +252,19 @@ double offload_seconds(
 }
 
 }  // namespace
+
+double deferred_share(const Job& job) {
+  const model::ModelConfig& model = job.model;
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const auto queries = static_cast<double>(model.heads * model.head_dim);
+  const auto keys = static_cast<double>(model.kv_heads * model.head_dim);
+  const auto width = static_cast<double>(model.intermediate_size);
+  const double inputs = 2 * hidden + queries + width;
+  const double gradients = queries + 2 * keys + 2 * hidden + (gated(model) ? 2 : 1) * width;
+  const double bytes = job.micro_tokens() * (job.precision == Precision::kFloat32 ? 4 : 2) *
+                       (inputs + gradients) / job.mesh.tensor;
+  return std::min(1.0, bytes / block_activations(job, Recompute::kNone));
+}
 
 PipelineTimeline pipeline_timeline(const Job& job, const Cluster& cluster) {
   PipelineTimeline result{schedule_of(job, cluster), {}};

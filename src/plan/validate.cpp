@@ -54,7 +54,9 @@ double even_bubble(const Job& job, const StageProfile& profile) {
         {}};
     return schedule::time_schedule(
                schedule::make_greedy(
-                   static_cast<int>(job.micro_batches()), durations, job.greedy_held),
+                   static_cast<int>(job.micro_batches()),
+                   durations,
+                   {.held = job.greedy_held, .weight_share = deferred_share(job)}),
                durations)
         .span_bubble();
   }

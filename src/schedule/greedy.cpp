@@ -19,14 +19,24 @@ struct Choice {
   ActionKind kind = ActionKind::kForward;
 };
 
+// How long is too long, as shares of W and of F.
+struct Patience {
+  double gap = 0;    // a shorter wait is waited for, a longer one is for a gradient of the weights
+  double delay = 0;  // a forward that holds a gradient up for longer is not begun
+};
+
 // Ranks act in the order of time, so that a rank that chooses knows all messages that have come.
 class Builder {
  public:
-  Builder(int micro_batches, const Durations& durations, int held_limit, double gap)
+  Builder(
+      int micro_batches,
+      const Durations& durations,
+      const GreedyLimits& limits,
+      const Patience& patience)
       : micro_batches_(micro_batches),
         durations_(durations),
-        held_limit_(held_limit),
-        gap_(gap),
+        limits_(limits),
+        patience_(patience),
         ranks_(durations.stages.size()) {
     const auto ranks = static_cast<int>(ranks_.size());
     schedule_.kind = Kind::kFile;
@@ -34,7 +44,7 @@ class Builder {
     schedule_.stages = ranks;
     schedule_.micro_batches = micro_batches;
     schedule_.actions.resize(ranks);
-    schedule_.held_limit.assign(ranks, std::min(held_limit, micro_batches));
+    schedule_.held_limit.assign(ranks, 0);
     for (int rank = 0; rank < ranks; ++rank) {
       schedule_.rank_of_stage.push_back(rank);
       ranks_[rank].inputs.assign(micro_batches, rank == 0 ? 0 : kNever);
@@ -72,12 +82,17 @@ class Builder {
     };
     const double backward =
         rank.inputs_done < rank.forwards ? ready(rank.gradients, rank.inputs_done) : kNever;
-    const double forward =
-        rank.forwards - rank.weights < held_limit_ ? ready(rank.inputs, rank.forwards) : kNever;
+    const double held =
+        rank.forwards - rank.inputs_done + (rank.inputs_done - rank.weights) * limits_.weight_share;
+    double forward = held + 1 <= limits_.held + 1e-9 ? ready(rank.inputs, rank.forwards) : kNever;
+    if (forward < backward && backward < kNever &&
+        forward + times.forward > backward + patience_.delay * times.forward) {
+      forward = kNever;
+    }
     const Choice next = backward <= forward ? Choice{backward, ActionKind::kBackwardInput}
                                             : Choice{forward, ActionKind::kForward};
     const bool pending = rank.weights < rank.inputs_done;
-    if (pending && next.start - rank.clock > gap_ * times.weight) {
+    if (pending && next.start - rank.clock > patience_.gap * times.weight) {
       return {rank.clock, ActionKind::kBackwardWeight};
     }
     return next;
@@ -91,6 +106,8 @@ class Builder {
     switch (choice.kind) {
       case ActionKind::kForward:
         which = rank.forwards++;
+        schedule_.held_limit[index] =
+            std::max(schedule_.held_limit[index], rank.forwards - rank.weights);
         rank.clock = choice.start + times.forward;
         if (index + 1 < schedule_.ranks) {
           ranks_[index + 1].inputs[which] = rank.clock + message(index);
@@ -116,8 +133,8 @@ class Builder {
 
   int micro_batches_;
   const Durations& durations_;
-  int held_limit_;
-  double gap_;  // of a weight gradient's time: a shorter wait is waited for
+  GreedyLimits limits_;
+  Patience patience_;
   std::vector<Rank> ranks_;
   Schedule schedule_;
 };
@@ -132,8 +149,8 @@ double longest_span(const Timeline& timeline) {
 
 }  // namespace
 
-Schedule make_greedy(int micro_batches, const Durations& durations, int held_limit) {
-  if (micro_batches < 1 || held_limit < 1 || durations.stages.empty() ||
+Schedule make_greedy(int micro_batches, const Durations& durations, const GreedyLimits& limits) {
+  if (micro_batches < 1 || limits.held < 1 || durations.stages.empty() ||
       durations.message.size() != durations.stages.size()) {
     throw Error(
         ErrorKind::kConfig,
@@ -141,17 +158,21 @@ Schedule make_greedy(int micro_batches, const Durations& durations, int held_lim
             "a schedule of {} stages, {} micro-batches and {} held: each must be at least 1",
             durations.stages.size(),
             micro_batches,
-            held_limit));
+            limits.held));
   }
   constexpr std::array<double, 5> kGaps{0, 0.25, 0.5, 0.75, 1};
+  constexpr std::array<double, 5> kDelays{1, 0.75, 0.5, 0.25, 0.1};
   Schedule best;
   double shortest = kNever;
-  for (const double gap : kGaps) {
-    Schedule schedule = Builder(micro_batches, durations, held_limit, gap).build();
-    const double span = longest_span(time_schedule(schedule, durations));
-    if (span < shortest) {
-      shortest = span;
-      best = std::move(schedule);
+  for (const double delay : kDelays) {
+    for (const double gap : kGaps) {
+      Schedule schedule =
+          Builder(micro_batches, durations, limits, {.gap = gap, .delay = delay}).build();
+      const double span = longest_span(time_schedule(schedule, durations));
+      if (span < shortest) {
+        shortest = span;
+        best = std::move(schedule);
+      }
     }
   }
   return best;
