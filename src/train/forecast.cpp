@@ -29,8 +29,15 @@ std::optional<Machine> find_machine(const World& world, const ForecastOptions& o
     return std::nullopt;
   }
   const std::filesystem::path file = config::machine_file();
-  if (std::filesystem::exists(file)) {
-    return Machine{plan::read_cluster(file), file.string()};
+  std::error_code missing;
+  if (std::filesystem::exists(file, missing)) {
+    try {
+      return Machine{plan::read_cluster(file), file.string()};
+    } catch (const Error& error) {
+      // Nobody asked for it: a run does not end because of it.
+      log_warning(
+          "{} is not used: {} `lockstep calibrate` writes it anew", file.string(), error.message());
+    }
   }
   return Machine{
       plan::uniform_cluster(plan::find_device("cpu"), world.size()),

@@ -1,6 +1,7 @@
 #include "train/planned_job.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "mesh/mesh.h"
 
@@ -44,7 +45,10 @@ plan::Job planned_job(
                      static_cast<int64_t>(job.mesh.data);
   job.zero_stage = static_cast<int>(parallel.zero_stage);
   job.sequence_parallel = parallel.sequence_parallel;
-  job.schedule = schedule::parse_kind(parallel.schedule);
+  // A file's schedule is timed as 1F1B.
+  job.schedule = std::filesystem::exists(parallel.schedule)
+                     ? schedule::Kind::kOneFOneB
+                     : schedule::parse_kind(parallel.schedule);
   job.virtual_stages =
       job.schedule == schedule::Kind::kZbV ? 2 : static_cast<int>(parallel.virtual_stages);
   const bool full = parallel.recompute == "full" || config.training.gradient_checkpointing;
