@@ -96,6 +96,7 @@ struct Job {
       1;  // of the blocks for which kFull holds; the others recompute kElementwise
   Offload offload = Offload::kNone;
   OffloadTo offload_to = OffloadTo::kHost;
+  double activations_away = 0;  // share of the activations that wait in host memory
   int64_t adapter_rank =
       0;  // LoRA (Hu et al., 2021) on every matrix of the blocks; 0: all is trained
   double frozen_bytes =

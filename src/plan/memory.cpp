@@ -197,6 +197,8 @@ void add_activations(const Job& job, int rank, int64_t blocks, bool last, StageM
     memory.host += memory.activations;
     memory.activations = 2 * block_activations(job, job.recompute);
   }
+  memory.host += memory.activations * job.activations_away;
+  memory.activations *= 1 - job.activations_away;
   // The widest intermediate of the backward pass, and its gradient.
   memory.working += tokens * width * 2 * job.software.working_copies *
                     std::max(

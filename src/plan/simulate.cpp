@@ -243,6 +243,13 @@ double offload_seconds(
   if (job.offload != Offload::kNone) {
     exposed += 2 * parameters / shards * job.software.optimizer_bytes / rate;
   }
+  if (job.activations_away > 0) {
+    const double blocks = static_cast<double>(job.model.layers) / job.mesh.pipeline;
+    const double bytes = block_activations(job, job.recompute) * blocks * job.activations_away *
+                         static_cast<double>(job.micro_batches());
+    const double link = node.device.host_bandwidth * cluster.physics.link_efficiency;
+    exposed += std::max(0.0, 2 * bytes / link - compute);
+  }
   if (job.offload == Offload::kAll) {
     const double wire =
         2 * parameters / shards * 2 * static_cast<double>(job.micro_batches()) / rate;

@@ -273,6 +273,16 @@ void choose_what_fits(Job& job, const Device& device, bool own_memory) {
         break;
       }
     }
+    // A host that is nearly as near as another device holds activations, beside the compute.
+    candidate.recompute = Recompute::kNone;
+    candidate.recompute_share = 1;
+    const bool near = device.host_bandwidth >= 200e9 && job.mesh.pipeline == 1;
+    for (int eighths = 1; near && offload == Offload::kNone && eighths <= 8; ++eighths) {
+      candidate.activations_away = eighths / 8.0;
+      if (consider(candidate)) {
+        break;
+      }
+    }
     if (!own_memory && best_seconds > 0) {
       break;
     }
