@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build test test-gpu setup checks parity bench clean
+.PHONY: help quickstart build test test-gpu setup checks parity bench plan-validation clean
 
 LIBTORCH ?=
 PRESET ?= release
@@ -18,6 +18,7 @@ help:
 	@echo "make checks                format, includes and file sizes"
 	@echo "make parity                the tests against Hugging Face's transformers"
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
+	@echo "make plan-validation       predicted against published step times and memory (RUNS=file.csv: of another file)"
 	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
 
 setup:
@@ -55,6 +56,11 @@ parity: test
 bench: build
 	@tools/setup.sh peers
 	@python3 bench/run.py --program $(BUILD)/lockstep $(BENCH)
+
+RUNS ?= $(firstword $(wildcard shared/plan/published_runs.csv ../shared/plan/published_runs.csv))
+plan-validation: build
+	@test -n "$(RUNS)" || { echo "there is no shared/plan/published_runs.csv here or one folder up: give RUNS=file.csv"; exit 2; }
+	@$(BUILD)/lockstep plan --validate "$(RUNS)"
 
 clean:
 	rm -rf build

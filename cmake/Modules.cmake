@@ -21,7 +21,8 @@ lockstep_module(nn TORCH DEPENDS base model ops)
 lockstep_module(optim TORCH DEPENDS base config ops)
 lockstep_module(checkpoint TORCH DEPENDS base config mesh model comm)
 lockstep_module(parallel TORCH DEPENDS base config mesh schedule model comm ops nn optim checkpoint)
-lockstep_module(train TORCH DEPENDS base config mesh text model data monitor comm ops nn optim checkpoint parallel)
+lockstep_module(train TORCH
+  DEPENDS base config mesh text model plan data monitor comm ops nn optim checkpoint parallel)
 lockstep_program(cli lockstep TORCH
   DEPENDS base config mesh schedule text model plan data monitor comm launch ops nn optim checkpoint parallel train)
 

@@ -1,18 +1,23 @@
 #include "cli/calibrate.h"
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
+#include <filesystem>
 #include <iostream>
+#include <optional>
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "cli/parse.h"
+#include "cli/world.h"
+#include "config/cache_folder.h"
+#include "monitor/memory.h"
+#include "plan/machine.h"
 #include "plan/validate.h"
+#include "train/machine.h"
 
 namespace lockstep::cli {
 
@@ -20,41 +25,9 @@ namespace {
 
 struct Options {
   std::string fit, write;
-  std::vector<int64_t> sizes{256, 512, 1024, 2048};
-  double seconds = 0.3;
+  std::optional<int64_t> ranks;
+  double seconds = 0.2;
 };
-
-// The rate of the best of many runs within `seconds`: what the machine can, not what else it did
-// meanwhile.
-template <class Body>
-double best_seconds(double seconds, const Body& body) {
-  using Clock = std::chrono::steady_clock;
-  double best = 1e30;
-  const auto until = Clock::now() + std::chrono::duration<double>(seconds);
-  body();
-  do {
-    const auto start = Clock::now();
-    body();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
-  } while (Clock::now() < until);
-  return best;
-}
-
-double product_rate(int64_t size, at::ScalarType type, double seconds) {
-  const at::Tensor a = at::ones({size, size}, type);
-  const at::Tensor b = at::ones({size, size}, type);
-  at::Tensor out = at::empty({size, size}, type);
-  const double time = best_seconds(seconds, [&] { at::mm_out(out, a, b); });
-  return 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) /
-         time;
-}
-
-double copy_rate(double seconds) {
-  const at::Tensor from = at::ones({int64_t{1} << 25}, at::kFloat);  // 128 MiB: past every cache
-  at::Tensor to = at::empty_like(from);
-  const double bytes = 2.0 * static_cast<double>(from.nbytes());
-  return bytes / best_seconds(seconds, [&] { to.copy_(from); });
-}
 
 int fit(const Options& options) {
   const plan::Calibration calibration = plan::fit_calibration(
@@ -69,62 +42,121 @@ int fit(const Options& options) {
   return 0;
 }
 
+void print_products(const char* type, const std::vector<plan::ProductSample>& samples) {
+  std::cout << fmt::format("products in {}\n", type);
+  for (const plan::ProductSample& s : samples) {
+    std::cout << fmt::format(
+        "  [{:>4}, {:>4}] x [{:>4}, {:>4}]  {:8.1f} GFLOP/s\n",
+        s.m,
+        s.k,
+        s.k,
+        s.n,
+        2 * s.m * s.n * s.k / s.seconds / 1e9);
+  }
+}
+
+// What was measured beside what the few fitted rates make of it, for a person to judge.
+void print(const plan::MachineSamples& samples, const plan::NodeGroup& node) {
+  print_products("float32", samples.products32);
+  print_products("bfloat16", samples.products16);
+  std::cout << fmt::format(
+      "memory: {:.1f} GB/s copied, {:.1f} GB/s by the optimizer\n",
+      samples.copy_bandwidth / 1e9,
+      samples.update_bandwidth / 1e9);
+  std::cout << "passes of small models, forward and backward\n";
+  const plan::Cluster cluster{.groups = {node}, .physics = plan::calibration().physics};
+  double worst = 0;
+  for (const plan::PassSample& pass : samples.passes) {
+    plan::Job job = pass.job;
+    const plan::Step step = plan::simulate(job, cluster);
+    const double seconds = step.step_seconds - step.optimizer - step.rest;
+    worst = std::max(worst, std::abs(seconds / pass.seconds - 1));
+    std::cout << fmt::format(
+        "  {} layers of {}, {} x {} tokens, {} words, {}: {:.2f} ms, by the rates {:.2f} ms\n",
+        job.model.layers,
+        job.model.hidden_size,
+        job.micro_batch,
+        job.sequence,
+        job.model.vocab_size,
+        job.precision == plan::Precision::kFloat32 ? "float32" : "bfloat16",
+        pass.seconds * 1e3,
+        seconds * 1e3);
+  }
+  std::cout << fmt::format("  the worst is {:.0f}% off\n", 100 * worst);
+  for (const plan::ReduceSample& s : samples.reductions) {
+    std::cout << fmt::format(
+        "all-reduce of {:>9.0f} bytes over {} ranks: {:.3f} ms, by the rates {:.3f} ms\n",
+        s.bytes,
+        s.members,
+        s.seconds * 1e3,
+        plan::all_reduce_seconds(cluster, node, {s.members, s.members}, s.bytes) * 1e3);
+  }
+}
+
+int measure(const Options& options, train::World& world) {
+  plan::MachineSamples samples = train::measure_machine(world.communicator, options.seconds);
+  if (!world.is_first()) {
+    return 0;
+  }
+  samples.memory_bytes =
+      static_cast<double>(monitor::available_memory()) / std::max(world.size(), 1);
+  const plan::NodeGroup node = plan::fit_machine(samples);
+  print(samples, node);
+  const std::filesystem::path file =
+      options.write.empty() ? config::machine_file() : std::filesystem::path(options.write);
+  if (file.has_parent_path()) {
+    create_folders(file.parent_path());
+  }
+  write_file_atomically(
+      file,
+      plan::machine_yaml(
+          node,
+          fmt::format(
+              "Measured by `lockstep calibrate`: {} ranks at a time, {} threads each.",
+              world.size(),
+              at::get_num_threads())),
+      ErrorKind::kEnvironment);
+  std::cout << "written: " << file.string() << "\n";
+  return 0;
+}
+
 }  // namespace
 
 int run_calibrate(std::vector<std::string> arguments) {
   Options options;
   CLI::App app(
-      "Measures this machine's matrix products and memory, and writes a cluster file for `lockstep "
-      "plan --cluster`.",
+      "Measures this machine (matrix products, memory, passes of small models, all-reduces) with "
+      "as "
+      "many ranks as will train, and writes a cluster file: `lockstep train` reads the usual one, "
+      "`lockstep plan --cluster` any.",
       "lockstep calibrate");
-  app.add_option("--write", options.write, "The file to write");
-  app.add_option("--sizes", options.sizes, "Sizes of square products")->delimiter(',');
-  app.add_option("--seconds", options.seconds, "Time for each measurement")->capture_default_str();
+  app.add_option("--nproc", options.ranks, "Ranks that measure at the same time (1)")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--write", options.write, "The file to write, in the place of the usual one");
+  app.add_option("--seconds", options.seconds, "Time for each measurement")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-3, 60.0));
   app.add_option(
       "--fit", options.fit, "Fit the cost model to the published runs of this CSV file instead");
-  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
+  const std::vector<std::string> given = arguments;
+  try {
+    std::reverse(arguments.begin(), arguments.end());
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
     return 0;
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorKind::kConfig, error.what(), "`lockstep calibrate --help`");
   }
   if (!options.fit.empty()) {
     return fit(options);
   }
-  double best32 = 0;
-  double best16 = 0;
-  std::cout << fmt::format("matrix products, {} threads\n", at::get_num_threads());
-  for (const int64_t size : options.sizes) {
-    if (size < 16 || size > 16384) {
-      throw Error(ErrorKind::kConfig, fmt::format("--sizes {}: from 16 to 16384", size));
-    }
-    const double rate32 = product_rate(size, at::kFloat, options.seconds);
-    const double rate16 = product_rate(size, at::kBFloat16, options.seconds);
-    best32 = std::max(best32, rate32);
-    best16 = std::max(best16, rate16);
-    std::cout << fmt::format(
-        "  {:>5}: float32 {:8.1f} GFLOP/s, bfloat16 {:8.1f} GFLOP/s\n",
-        size,
-        rate32 / 1e9,
-        rate16 / 1e9);
-  }
-  const double bandwidth = copy_rate(options.seconds);
-  std::cout << fmt::format("memory: {:.1f} GB/s read and written\n", bandwidth / 1e9);
-  const std::string text = fmt::format(
-      "# Measured by `lockstep calibrate`, {} threads. Links are the library's: measure them with "
-      "two ranks.\n"
-      "nodes:\n  - count: 1\n    devices: 2\n    device:\n      like: cpu\n      name: "
-      "this-machine\n      tflops16: {:.4f}\n"
-      "      tflops32: {:.4f}\n      bandwidth_gb_s: {:.2f}\n      matrix_efficiency: 1\n      "
-      "memory_efficiency: 1\n",
-      at::get_num_threads(),
-      best16 / 1e12,
-      best32 / 1e12,
-      bandwidth / 1e9);
-  if (options.write.empty()) {
-    std::cout << text;
-  } else {
-    write_file_atomically(options.write, text, ErrorKind::kEnvironment);
-    std::cout << "written: " << options.write << "\n";
-  }
-  return 0;
+  RankOptions ranks;
+  ranks.command = "calibrate";
+  ranks.arguments = given;
+  ranks.ranks = options.ranks.value_or(1);
+  ranks.use_cpu = true;
+  return run_ranks(ranks, [&](train::World& world) { return measure(options, world); });
 }
 
 }  // namespace lockstep::cli

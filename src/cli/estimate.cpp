@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "cli/job.h"
+#include "config/resolve.h"
 #include "plan/search.h"
+#include "train/planned_job.h"
 
 namespace lockstep::cli {
 
@@ -23,6 +25,10 @@ config::ResolveOptions resolve_options() {
        Kind::kValue,
        "The device, such as h100-80gb (the default) or a100-40gb; --gpu list names all"},
       {"gpus", Kind::kValue, "Devices; else the product of the sizes of `parallel`"},
+      {"lora-rank",
+       Kind::kValue,
+       "Train adapters of this rank on every matrix of the blocks alone"},
+      {"bits", Kind::kValue, "Of the frozen weights beside them: 16, 8 or 4"},
       {"json", Kind::kSwitch, "One JSON object on stdout, and nothing else"},
   };
   return options;
@@ -32,6 +38,22 @@ int64_t devices_of(const config::Resolution& resolution) {
   const config::ParallelSection& parallel = resolution.config.parallel;
   const int64_t others = parallel.tensor * parallel.pipeline * parallel.context;
   return resolution.integer("gpus", 1).value_or(others * parallel.data.value_or(1));
+}
+
+void read_adapters(const config::Resolution& resolution, plan::Job& job) {
+  job.adapter_rank = resolution.integer("lora-rank", 1).value_or(0);
+  const std::optional<int64_t> bits = resolution.integer("bits", 1);
+  if (bits && job.adapter_rank == 0) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--bits {} is of frozen weights, and all are trained", *bits),
+        "give --lora-rank too, such as --lora-rank 16");
+  }
+  if (bits && *bits != 16 && *bits != 8 && *bits != 4) {
+    throw Error(ErrorKind::kConfig, fmt::format("--bits {}", *bits), "16, 8 or 4");
+  }
+  // 4 bits have a scale of 8 bits for every 64 numbers, and those scales one of 32 for every 256.
+  job.frozen_bytes = !bits || *bits == 16 ? 2 : *bits == 8 ? 1 : 0.5 + (8 + 32.0 / 256) / 64 / 8;
 }
 
 nlohmann::json as_json(const plan::Job& job, const plan::Device& device) {
@@ -52,6 +74,7 @@ nlohmann::json as_json(const plan::Job& job, const plan::Device& device) {
          {"fragmentation", m.fragmentation},
          {"context", m.context},
          {"host", m.host},
+         {"nvme", m.nvme},
          {"total", m.total()}});
   }
   const double most = plan::largest(plan::estimate_memory(job)).peak.total();
@@ -91,7 +114,8 @@ int run_estimate(std::vector<std::string> arguments) {
   if (resolution.help) {
     std::cout << "lockstep estimate --model gpt2-xl|config.json|DIR [parallel.…] [training.…] "
                  "[--gpu h100-80gb]\n"
-                 "  [--gpus N] [--json]\nMemory of each rank by kind, what fits, and what would "
+                 "  [--gpus N] [--lora-rank 16 [--bits 4]] [--json]\nMemory of each rank by kind, "
+                 "what fits, and what would "
                  "make it fit.\n";
     return 0;
   }
@@ -104,7 +128,9 @@ int run_estimate(std::vector<std::string> arguments) {
     return 0;
   }
   const plan::Device& device = plan::find_device(name);
-  const plan::Job job = planned_job(resolution.config, devices_of(resolution));
+  plan::Job job = train::planned_job(
+      resolution.config, planned_model(resolution.config), devices_of(resolution));
+  read_adapters(resolution, job);
   const plan::Cluster cluster = plan::uniform_cluster(device, job.mesh.ranks());
   if (resolution.has("json")) {
     std::cout << as_json(job, device).dump() << "\n";

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "mesh/mesh.h"
 #include "model/source.h"
 
 namespace lockstep::cli {
@@ -23,52 +22,6 @@ model::ModelConfig planned_model(const config::Config& config) {
     return model::preset(name);
   }
   return model::find_model(name).config;
-}
-
-plan::Software our_software(plan::Precision precision) {
-  plan::Software software;
-  software.bucket_bytes = 50e6;
-  if (precision == plan::Precision::kFloat32) {
-    software.weight_bytes = 4;
-    software.gradient_bytes = 4;
-    software.optimizer_bytes = 8;  // the weights are their own masters
-    software.reduce_bytes = 4;
-  }
-  software.logit_bytes = 0.5;  // the loss is computed in pieces of the vocabulary
-  return software;
-}
-
-plan::Job planned_job(const config::Config& config, int64_t devices) {
-  const config::ParallelSection& parallel = config.parallel;
-  plan::Job job;
-  job.model = planned_model(config);
-  job.sequence = config.data.sequence_length > 0 ? config.data.sequence_length
-                                                 : std::min<int64_t>(job.model.max_positions, 1024);
-  job.mesh = mesh::make_mesh(
-      {.data = parallel.data,
-       .pipeline = parallel.pipeline,
-       .context = parallel.context,
-       .tensor = parallel.tensor},
-      static_cast<int>(std::clamp<int64_t>(devices, 1, 1000000)));
-  job.micro_batch = config.training.per_device_train_batch_size;
-  job.global_batch = job.micro_batch * config.training.gradient_accumulation_steps *
-                     static_cast<int64_t>(job.mesh.data);
-  job.zero_stage = static_cast<int>(parallel.zero_stage);
-  job.sequence_parallel = parallel.sequence_parallel;
-  job.schedule = schedule::parse_kind(parallel.schedule);
-  job.virtual_stages =
-      job.schedule == schedule::Kind::kZbV ? 2 : static_cast<int>(parallel.virtual_stages);
-  const bool full = parallel.recompute == "full" || config.training.gradient_checkpointing;
-  job.recompute = full ? plan::Recompute::kFull : plan::Recompute::kNone;
-  if (parallel.offload_param.device != "none") {
-    job.offload = plan::Offload::kAll;
-  } else if (parallel.offload_optimizer.device != "none") {
-    job.offload = plan::Offload::kOptimizer;
-  }
-  const bool half = config.training.bf16 || config.training.fp16;
-  job.precision = half ? plan::Precision::kMixed16 : plan::Precision::kFloat32;
-  job.software = our_software(job.precision);
-  return job;
 }
 
 }  // namespace lockstep::cli

@@ -8,8 +8,10 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "cli/job.h"
+#include "config/resolve.h"
 #include "plan/search.h"
 #include "plan/validate.h"
+#include "train/planned_job.h"
 
 namespace lockstep::cli {
 
@@ -35,7 +37,6 @@ config::ResolveOptions resolve_options() {
       {"svg", Kind::kValue, "Write the pipeline's timeline as a drawing"},
       {"trace", Kind::kValue, "Write it as a Chrome or Perfetto trace"},
       {"validate", Kind::kValue, "Predict the published runs of this CSV file and compare"},
-      {"unseen", Kind::kSwitch, "With --validate: no row has lent itself to the calibration"},
   };
   return options;
 }
@@ -113,7 +114,7 @@ plan::Cluster cluster_of(const config::Resolution& resolution) {
 
 int validate(const config::Resolution& resolution) {
   const std::vector<plan::Run> runs = plan::read_runs(*resolution.value("validate"));
-  const plan::Verdict verdict = plan::judge(plan::validate(runs, !resolution.has("unseen")));
+  const plan::Verdict verdict = plan::judge(plan::validate(runs));
   std::cout << verdict.text << verdict.json << "\n";
   return verdict.met ? 0 : 1;
 }
@@ -130,7 +131,7 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   request.base.precision = config.training.bf16 || resolution.origins.count("training.bf16") == 0
                                ? plan::Precision::kMixed16
                                : plan::Precision::kFloat32;
-  request.base.software = our_software(request.base.precision);
+  request.base.software = train::our_software(request.base.model, request.base.precision);
   const auto given = [&](const char* key, int64_t value) {
     return resolution.origins.count(key) != 0 ? std::optional<int>(static_cast<int>(value))
                                               : std::nullopt;
@@ -207,8 +208,7 @@ int run_plan(std::vector<std::string> arguments) {
                  "[--global-batch N]\n"
                  "  [--explain] [--tokens N] [--write FILE] [--svg FILE] [--trace FILE] [--without "
                  "node3] [--add 8xDEVICE]\n"
-                 "  [parallel.…]\nThe fastest plans, and why.\nlockstep plan --validate RUNS.csv "
-                 "[--unseen]\n";
+                 "  [parallel.…]\nThe fastest plans, and why.\nlockstep plan --validate RUNS.csv\n";
     return 0;
   }
   if (resolution.has("validate")) {

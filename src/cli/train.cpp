@@ -19,6 +19,8 @@ config::ResolveOptions resolve_options() {
   options.required = {"training.output_dir", "data.train"};
   options.flags = {
       {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
+      {"cluster", Kind::kValue, "The machine to predict step time and memory of: a cluster file"},
+      {"force", Kind::kSwitch, "Start even what is predicted not to fit in memory"},
       {"dry-run", Kind::kSwitch, "Check everything that can be checked, train nothing"},
       {"print-config", Kind::kSwitch, "Print the configuration and where each value came from"},
       {"json-schema", Kind::kSwitch, "Print the JSON schema of a configuration file"},
@@ -82,7 +84,9 @@ int run_train(std::vector<std::string> arguments) {
         resolution.config,
         config::to_yaml(resolution.config, resolution.origins),
         world,
-        launch::set_recorded_step);
+        launch::set_recorded_step,
+        {.cluster = resolution.value("cluster").value_or(""),
+         .misfit = resolution.has("force") ? train::Misfit::kRun : train::Misfit::kRefuse});
   });
 }
 

@@ -18,4 +18,8 @@ std::filesystem::path cache_folder(const std::string& cache_dir) {
   return base / "lockstep" / "data";
 }
 
+std::filesystem::path machine_file() {
+  return cache_folder("").parent_path() / "machine.yaml";
+}
+
 }  // namespace lockstep::config

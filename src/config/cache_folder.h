@@ -10,4 +10,8 @@ namespace lockstep::config {
 /// below /tmp.
 std::filesystem::path cache_folder(const std::string& cache_dir);
 
+/// What `lockstep calibrate` found out about this machine: lockstep/machine.yaml beside that
+/// folder.
+std::filesystem::path machine_file();
+
 }  // namespace lockstep::config

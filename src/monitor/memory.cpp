@@ -1,8 +1,10 @@
 #include "monitor/memory.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 
 namespace lockstep::monitor {
@@ -21,12 +23,30 @@ int64_t field_bytes(std::string_view text, std::string_view name) {
   return kibibytes * 1024;
 }
 
+std::string text_of(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// The number that a file holds; nothing where there is no file or it says "max".
+std::optional<int64_t> number_in(const char* path) {
+  const std::string text = text_of(path);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() ? std::optional(value) : std::nullopt;
+}
+
 }  // namespace
 
+int64_t available_memory() {
+  const int64_t machine = field_bytes(text_of("/proc/meminfo"), "MemAvailable:");
+  const auto limit = number_in("/sys/fs/cgroup/memory.max");
+  const auto used = number_in("/sys/fs/cgroup/memory.current");
+  return limit && used ? std::min(machine, std::max<int64_t>(*limit - *used, 0)) : machine;
+}
+
 ProcessMemory process_memory() {
-  std::ifstream file("/proc/self/status");
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return parse_process_status(text);
+  return parse_process_status(text_of("/proc/self/status"));
 }
 
 ProcessMemory parse_process_status(std::string_view text) {

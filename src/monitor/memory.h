@@ -11,6 +11,10 @@ struct ProcessMemory {
   int64_t peak_resident_bytes = 0;  // the most so far (VmHWM)
 };
 
+/// What processes of this machine can still have: /proc/meminfo's MemAvailable, or less where the
+/// control group has a limit. 0 where neither can be read.
+int64_t available_memory();
+
 /// Of /proc/self/status; zeros where that cannot be read.
 ProcessMemory process_memory();
 /// The same of a given text, for tests.

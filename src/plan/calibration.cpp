@@ -9,6 +9,7 @@ std::string calibrated_as(const std::string& device) {
   static const std::map<std::string, std::string> table = {
       {"a100-40gb", "a100-80gb"},  // the same chip
       {"h200", "h100-80gb"},
+      {"h100-96gb-500w", "h100-80gb"},  // the same chip with less power
       {"b200", "gb200"},
       {"gb300", "gb200"},
       {"v100-16gb", "v100-32gb"},

@@ -12,11 +12,18 @@ namespace lockstep::plan {
 
 /// Parameters that hold for every device.
 struct Physics {
-  double product_fill =
-      96;  // the length k of a product's inner loop at which half is lost to filling it
-  double misaligned = 0.72;          // of a product whose sizes are multiples of 8 but not of 64
-  double kernel_seconds = 4e-6;      // of a kernel, however small
-  double host_seconds = 1.5e-3;      // of a block and micro-batch that waits for the host
+  double tile_seconds =
+      1.2e-6;                // of a wave of tiles, besides its products: first loads, last stores
+  double misaligned = 0.72;  // of a product whose sizes are multiples of 8 but not of 64
+  double kernel_seconds = 4e-6;   // of a kernel, however small
+  double host_seconds = 1.5e-3;   // of a block and micro-batch that waits for the host
+  double message_seconds = 2e-4;  // of a pipeline message that the host waits for
+  double power_exponent =
+      0.5;  // a chip that is held to a share of its power runs at that power of it
+  double block_scaled =
+      0.95;  // 8-bit products with a scale for every 32 numbers, over those with one
+  double tensor_exposed =
+      0.6;  // of tensor-parallel collectives that are cut in pieces and run beside their products
   double link_efficiency = 0.78;     // of a link's rate that a collective reaches within a node
   double network_efficiency = 0.72;  // the same between nodes
   double link_latency = 6e-6;        // of a collective's step within a node, s
@@ -32,6 +39,8 @@ struct Physics {
 struct Calibration {
   Physics physics;
   std::map<std::string, Efficiency> devices;
+  std::vector<std::string> systems;  // of which runs were fitted
+  std::vector<std::string> lent;     // fingerprints of those runs
 };
 
 /// The committed table (calibration_table.cpp), made by `lockstep calibrate --fit`.

@@ -44,6 +44,15 @@ Cluster uniform_cluster(const Device& device, int devices) {
 
 namespace {
 
+// Of a device's links within the node, those that a group of `members` can use. Without a switch a
+// pair has but the links between the two: one of the six of a V100's cube mesh, four within a quad.
+double link_share(const NodeGroup& node, double members) {
+  if (!node.device.direct_links || members > 4) {
+    return 1;
+  }
+  return members > 2 ? 4.0 / 6 : 1.0 / 6;
+}
+
 struct Path {
   double bandwidth = 0;  // bytes/s at which the group's ring moves data through each member
   double latency = 0;    // of a whole turn of the ring
@@ -52,7 +61,10 @@ struct Path {
 
 Path path_of(const Cluster& cluster, const NodeGroup& node, CollectiveGroup group) {
   const Physics& physics = cluster.physics;
-  const double inside = node.peer_bandwidth * physics.link_efficiency;
+  const bool measured = node.link_latency > 0;
+  const double latency = measured ? node.link_latency : physics.link_latency;
+  const double inside = node.peer_bandwidth * (measured ? 1 : physics.link_efficiency) *
+                        link_share(node, std::min(group.members, group.per_node));
   Path path;
   path.bandwidth = inside;
   const double nodes = std::ceil(group.members / std::max(1.0, group.per_node));
@@ -61,13 +73,12 @@ Path path_of(const Cluster& cluster, const NodeGroup& node, CollectiveGroup grou
     // own port's worth.
     const double ports = group.per_node * node.network_bandwidth * physics.network_efficiency;
     path.bandwidth = group.per_node > 1 ? std::min(inside, ports) : ports;
-    path.latency =
-        (nodes - 1) * physics.network_latency + (group.members - nodes) * physics.link_latency;
-    path.tree_latency = 2 * std::log2(nodes) * physics.network_latency +
-                        (group.per_node - 1) * physics.link_latency;
+    path.latency = (nodes - 1) * physics.network_latency + (group.members - nodes) * latency;
+    path.tree_latency =
+        2 * std::log2(nodes) * physics.network_latency + (group.per_node - 1) * latency;
   } else {
-    path.latency = (group.members - 1) * physics.link_latency;
-    path.tree_latency = 2 * std::log2(std::max(2.0, group.members)) * physics.link_latency;
+    path.latency = (group.members - 1) * latency;
+    path.tree_latency = 2 * std::log2(std::max(2.0, group.members)) * latency;
   }
   return path;
 }
@@ -100,7 +111,8 @@ double message_seconds(
     const Cluster& cluster, const NodeGroup& node, bool within_node, double bytes) {
   const Physics& physics = cluster.physics;
   return within_node
-             ? bytes / (node.peer_bandwidth * physics.link_efficiency) + physics.link_latency
+             ? bytes / (node.peer_bandwidth * physics.link_efficiency * link_share(node, 2)) +
+                   physics.link_latency
              : bytes / (node.network_bandwidth * physics.network_efficiency) +
                    physics.network_latency;
 }

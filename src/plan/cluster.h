@@ -21,6 +21,8 @@ struct NodeGroup {
   Device device;
   double peer_bandwidth = 0;     // bytes/s one way for each device, within the node
   double network_bandwidth = 0;  // bytes/s one way for each device, to other nodes
+  double link_latency =
+      0;  // of a measured link within the node, s; 0: the physics' share and latency
 
   int devices() const { return nodes * devices_per_node; }
 };

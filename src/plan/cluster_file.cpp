@@ -136,7 +136,13 @@ class Reader {
          "host_gb_s",
          "matrix_efficiency",
          "attention_efficiency",
-         "memory_efficiency"},
+         "memory_efficiency",
+         "softmax_efficiency",
+         "update_efficiency",
+         "short_sides16",
+         "short_sides32",
+         "kernel_us",
+         "dropout_ns"},
         at);
     Device device = node["like"] ? read_device(node["like"], at) : find_device("cpu");
     device.name = node["name"] ? node["name"].as<std::string>("device") : device.name;
@@ -156,7 +162,37 @@ class Reader {
         number(node, "attention_efficiency", device.efficiency.attention, 0.01, 1, at);
     device.efficiency.memory =
         number(node, "memory_efficiency", device.efficiency.memory, 0.01, 1, at);
+    device.efficiency.softmax =
+        number(node, "softmax_efficiency", device.efficiency.softmax, 1e-3, 1e3, at);
+    device.efficiency.update =
+        number(node, "update_efficiency", device.efficiency.update, 1e-3, 1e3, at);
+    device.measured = node["short_sides16"] || node["short_sides32"];
+    device.short16 = short_sides(node, "short_sides16", at);
+    device.short32 = short_sides(node, "short_sides32", at);
+    device.kernel_seconds = number(node, "kernel_us", 0, 0, 1e5, at) * 1e-6;
+    device.dropout_seconds = number(node, "dropout_ns", 0, 0, 1e5, at) * 1e-9;
     return device;
+  }
+
+  // [rows, columns, inner] of a measured device.
+  ShortSides short_sides(const YAML::Node& node, const char* key, const std::string& where) {
+    const YAML::Node& list = node[key];
+    if (!list) {
+      return {};
+    }
+    ShortSides sides;
+    double* const values[] = {&sides.rows, &sides.columns, &sides.inner};
+    bool good = list.IsSequence() && list.size() == 3;
+    for (size_t i = 0; good && i < 3; ++i) {
+      *values[i] = list[i].as<double>(-1.0);
+      good = *values[i] >= 0 && *values[i] <= 1e5;
+    }
+    if (!good) {
+      problems_.push_back(fmt::format(
+          "{}.{} must be three numbers from 0 to 100000: rows, columns, inner", where, key));
+      return {};
+    }
+    return sides;
   }
 
   NodeGroup read_group(const YAML::Node& node, const std::string& where) {
@@ -165,7 +201,10 @@ class Reader {
       problems_.push_back(where + " must be a map: {count: 2, devices: 8, device: h100-80gb}");
       return group;
     }
-    check_keys(node, {"name", "count", "devices", "device", "peer_gb_s", "network_gb_s"}, where);
+    check_keys(
+        node,
+        {"name", "count", "devices", "device", "peer_gb_s", "network_gb_s", "latency_us"},
+        where);
     group.device = read_device(node["device"], where);
     group.name = node["name"] ? node["name"].as<std::string>("node") : "node";
     group.nodes = static_cast<int>(number(node, "count", 1, 1, 1e6, where));
@@ -175,6 +214,7 @@ class Reader {
         number(node, "peer_gb_s", group.device.peer_bandwidth / 1e9, 1e-3, 1e5, where) * 1e9;
     group.network_bandwidth =
         number(node, "network_gb_s", group.device.node_network / 1e9, 1e-3, 1e5, where) * 1e9;
+    group.link_latency = number(node, "latency_us", 0, 0, 1e6, where) * 1e-6;
     return group;
   }
 

@@ -57,28 +57,62 @@ BlockShape shape_of(const Job& job) {
   return shape;
 }
 
-// The products of a block, forward. `linear`: those with weights.
+// 8-bit products with many scales, over those with one for the whole tensor.
+double scaled_share(const Job& job, const Physics& physics, const Device& device) {
+  if (job.precision != Precision::kFloat8 || device.flops8 <= 0) {
+    return 1;
+  }
+  switch (job.software.scaling) {
+    case Scaling::kTensor:
+      return 1;
+    case Scaling::kRow:
+      return device.flops16 * device.efficiency.matrix16 /
+             (device.flops8 * device.efficiency.matrix8);
+    case Scaling::kBlock:
+      break;
+  }
+  return physics.block_scaled;
+}
+
+// The products of a block: those with weights forward, of the input's and of the weights' gradient;
+// the attention's forward.
 struct BlockProducts {
-  double linear = 0;
+  double forward = 0, input = 0, weight = 0;
   double attention = 0;
 };
 
-BlockProducts forward_products(
+BlockProducts block_products(
     const Job& job, const Physics& physics, const Device& device, const BlockShape& s) {
-  const auto product = [&](double n, double k) {
-    const double early = job.software.early_libraries ? physics.early_libraries : 1;
-    return product_seconds(physics, device, job.precision, 1, s.tokens, n, k) / early;
+  const auto product = [&](double m, double n, double k) {
+    const double share = (job.software.early_libraries ? physics.early_libraries : 1) *
+                         scaled_share(job, physics, device);
+    return product_seconds(physics, device, job.precision, 1, m, n, k) / share;
   };
   BlockProducts times;
-  times.linear = product(s.queries + 2 * s.keys, s.hidden) + product(s.hidden, s.queries) +
-                 product(s.matrices * s.width, s.hidden) + product(s.hidden, s.width);
+  const std::array<std::array<double, 2>, 4> weights{// out and in
+                                                     {{s.queries + 2 * s.keys, s.hidden},
+                                                      {s.hidden, s.queries},
+                                                      {s.matrices * s.width, s.hidden},
+                                                      {s.hidden, s.width}}};
+  for (const auto& [out, in] : weights) {
+    times.forward += product(s.tokens, out, in);
+    times.input += product(s.tokens, in, out);
+    times.weight += job.adapter_rank > 0 ? 0 : product(out, in, s.tokens);
+    if (job.adapter_rank > 0) {
+      const auto rank = static_cast<double>(job.adapter_rank);
+      times.forward += product(s.tokens, rank, in) + product(s.tokens, out, rank);
+      times.input += product(s.tokens, rank, out) + product(s.tokens, in, rank);
+      times.weight += product(rank, in, s.tokens) + product(out, rank, s.tokens);
+    }
+  }
   const double peak = job.precision == Precision::kFloat32 ? device.flops32 : device.flops16;
   if (job.software.fused_attention) {
     // Only the visible half is computed; short sequences leave processors idle.
     const double flops = 2 * s.tokens * s.sequence * s.queries;
-    const double fill = s.sequence / (s.sequence + 512);
+    const double fill = device.measured ? 1 : s.sequence / (s.sequence + 512);
     times.attention =
-        flops / (peak * device.efficiency.attention * job.software.attention_generation * fill);
+        flops / (peak * device.efficiency.attention * device.attention_rate *
+                 job.software.attention_generation * fill * power_share(physics, device));
   } else {
     const double batch = s.heads * s.tokens / s.sequence;
     const Precision precision =
@@ -97,9 +131,10 @@ double elementwise_bytes(const Job& job, const BlockShape& s) {
   const bool fused = job.software.fused_elementwise;
   const double spread = job.sequence_parallel ? job.mesh.tensor : 1;
   const double wide = job.precision == Precision::kFloat32 ? 2 : 1;
-  double of_hidden = fused ? 8 : 14;
+  // A norm of root mean squares is five kernels in float32 where it is not fused.
+  double of_hidden = fused ? 8 : (gated(job.model) ? 26 : 14);
   of_hidden += job.software.dropout ? (fused ? 1 : 5) : 0;
-  const double of_queries = fused ? 2 : 5;
+  const double of_queries = !fused ? 5 : (job.software.fused_attention ? 2 : 4);
   const double of_width = gated(job.model) ? (fused ? 3 : 5) : (fused ? 2 : 4);
   double bytes =
       s.tokens * kHalf * wide *
@@ -130,8 +165,8 @@ CollectiveGroup tensor_group(const Job& job, const NodeGroup& node) {
   return {members, std::min<double>(members, node.devices_per_node)};
 }
 
-// Ring attention: keys and values pass round the context axis; hidden behind the attention as far
-// as it lasts.
+// Ring attention: keys and values pass round the context axis, hidden behind the attention as far
+// as it lasts; each step's output is merged into the last one's.
 double context_seconds(
     const Job& job,
     const Cluster& cluster,
@@ -144,7 +179,9 @@ double context_seconds(
   const double bytes = s.tokens * 2 * s.keys * kHalf;
   const bool within = job.mesh.tensor * job.mesh.context <= node.devices_per_node;
   const double wire = (job.mesh.context - 1) * message_seconds(cluster, node, within, bytes);
-  return std::max(0.0, wire - attention);
+  const double merge = memory_seconds(
+      node.device, (job.mesh.context - 1) * s.tokens * s.queries * job.software.merge_bytes);
+  return std::max(0.0, wire - attention) + merge;
 }
 
 }  // namespace
@@ -157,24 +194,38 @@ double product_seconds(
     double m,
     double n,
     double k) {
+  if (device.measured) {
+    const bool wide = precision == Precision::kFloat32;
+    const ShortSides& sides = wide ? device.short32 : device.short16;
+    const double peak = wide ? device.flops32 : device.flops16;
+    return count * 2 * m * n * k / peak *
+               (1 + sides.rows / m + sides.columns / n + sides.inner / k) +
+           device.kernel_seconds;
+  }
   const bool eight = precision == Precision::kFloat8 && device.flops8 > 0;
   double rate = precision == Precision::kFloat32 ? device.flops32 : device.flops16;
   rate *= eight ? 1 : device.efficiency.matrix16;
   if (eight) {
     rate = device.flops8 * device.efficiency.matrix8;
   }
-  rate *= k / (k + physics.product_fill) * align_share(physics, n, k);
+  rate *= align_share(physics, n, k) * power_share(physics, device);
   const double processors = device.processors;
   double compute = 1e30;
   for (const Tile& tile : kTiles) {
     const double tiles = count * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
     const double waves = std::ceil(tiles / processors);
-    const double flops = waves * processors * tile.rows * tile.columns * k * 2;
-    compute = std::min(compute, flops / (rate * tile.share));
+    const double flops = processors * tile.rows * tile.columns * k * 2;
+    compute = std::min(compute, waves * (flops / (rate * tile.share) + physics.tile_seconds));
   }
   const double width = precision == Precision::kFloat32 ? 4 : kHalf;
   const double bytes = count * width * (m * k + k * n + m * n);
   return std::max(compute, memory_seconds(device, bytes)) + physics.kernel_seconds;
+}
+
+double power_share(const Physics& physics, const Device& device) {
+  return device.chip_watts > device.watts
+             ? std::pow(device.watts / device.chip_watts, physics.power_exponent)
+             : 1;
 }
 
 double memory_seconds(const Device& device, double bytes) {
@@ -203,23 +254,29 @@ PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup&
   const Device& device = node.device;
   const Physics& physics = cluster.physics;
   const BlockShape shape = shape_of(job);
-  const BlockProducts products = forward_products(job, physics, device, shape);
+  const BlockProducts products = block_products(job, physics, device, shape);
   const double memory = memory_seconds(device, elementwise_bytes(job, shape));
-  const double launch = kernels(job) * physics.kernel_seconds;
+  const double launch =
+      kernels(job) * (device.measured ? device.kernel_seconds : physics.kernel_seconds);
   PassTimes times;
-  times.forward = products.linear + products.attention + memory + launch;
+  times.forward = products.forward + products.attention + memory + launch;
   times.input =
-      products.linear + products.attention * attention_backward(job) + 1.2 * memory + 2 * launch;
-  times.weight = products.linear;
+      products.input + products.attention * attention_backward(job) + 1.2 * memory + 2 * launch;
+  times.weight = products.weight;
+  if (job.software.dropout && device.measured) {
+    // Drawn in the forward pass and again in the backward: of the visible scores and of two
+    // outputs.
+    const double draws = shape.tokens * (shape.heads * shape.sequence / 2 + 2 * shape.hidden);
+    times.forward += draws * device.dropout_seconds;
+    times.input += draws * device.dropout_seconds;
+  }
   const double ring = context_seconds(job, cluster, node, shape, products.attention);
   times.forward += ring;
   times.input += 2 * ring;
 
   const double bytes = shape.tokens * shape.hidden * kHalf;
   double reduce = all_reduce_seconds(cluster, node, tensor_group(job, node), bytes);
-  if (job.software.overlap_tensor) {
-    reduce *= 0.35;  // all but the first and last piece of a product that is cut in pieces
-  }
+  reduce *= 1 - (1 - physics.tensor_exposed) * job.software.overlap_tensor;
   times.forward_tensor = 2 * reduce;
   times.backward_tensor = 2 * reduce;
   switch (job.recompute) {
@@ -232,7 +289,7 @@ PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup&
       times.input += products.attention + 0.4 * memory;
       break;
     case Recompute::kOperations:
-      times.input += products.linear / 2 + memory;
+      times.input += products.forward / 2 + memory;
       times.backward_tensor += reduce;
       break;
     case Recompute::kHalf:
@@ -252,7 +309,7 @@ PassTimes embedding_seconds(const Job& job, const Cluster& cluster, const NodeGr
   const double bytes = job.micro_tokens() * static_cast<double>(job.model.hidden_size) * kHalf;
   PassTimes times;
   times.forward = memory_seconds(node.device, 2 * bytes);
-  times.weight = memory_seconds(node.device, 4 * bytes);
+  times.weight = job.adapter_rank > 0 ? 0 : memory_seconds(node.device, 4 * bytes);
   times.forward_tensor = all_reduce_seconds(cluster, node, tensor_group(job, node), bytes);
   return times;
 }
@@ -270,9 +327,10 @@ PassTimes head_seconds(const Job& job, const Cluster& cluster, const NodeGroup& 
   const double bytes = tokens * vocabulary;
   const bool fused = job.software.fused_elementwise;
   PassTimes times;
-  times.forward = product + memory_seconds(node.device, bytes * (fused ? 4 : 16));
-  times.input = product + memory_seconds(node.device, bytes * (fused ? 4 : 18));
-  times.weight = product;
+  const double softmax = node.device.efficiency.softmax;
+  times.forward = product + memory_seconds(node.device, bytes * (fused ? 4 : 16)) / softmax;
+  times.input = product + memory_seconds(node.device, bytes * (fused ? 4 : 18)) / softmax;
+  times.weight = job.adapter_rank > 0 ? 0 : product;
   times.backward_tensor =
       all_reduce_seconds(cluster, node, tensor_group(job, node), tokens * hidden * kHalf);
   return times;

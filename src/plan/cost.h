@@ -7,9 +7,9 @@
 
 namespace lockstep::plan {
 
-/// [m, k] × [k, n], `count` of them at a time, in 16 or 8 bits. Tiles are counted in waves over the
-/// processors, the inner loop needs filling, sizes that are no multiple of 64 cost, and memory may
-/// decide.
+/// [m, k] × [k, n], `count` of them at a time, in 32, 16 or 8 bits. Tiles are counted in waves over
+/// the processors, each wave has its first loads and last stores besides, sizes that are no
+/// multiple of 64 cost, and memory may decide.
 double product_seconds(
     const Physics& physics,
     const Device& device,
@@ -18,6 +18,9 @@ double product_seconds(
     double m,
     double n,
     double k);
+
+/// The rate of a device over that of its chip without a limit of power.
+double power_share(const Physics& physics, const Device& device);
 
 /// A kernel that moves `bytes`.
 double memory_seconds(const Device& device, double bytes);

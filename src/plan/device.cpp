@@ -151,12 +151,12 @@ std::vector<Sheet> sheets() {
        900,
        80,
        300,
-       60,
+       150,
        12.5,
        1.5625,
        8,
-       "NVIDIA V100 data sheet (SXM2); a hybrid cube mesh, two or three of six links between a "
-       "pair; one 100 Gb/s port a node"},
+       "NVIDIA V100 data sheet (SXM2); a hybrid cube mesh of six links a device, one or two of "
+       "them between a pair; one 100 Gb/s port a node"},
       {"v100-32gb",
        {"v10032gbdgx2", "v100sxm332gb", "v10032gb"},
        125,
@@ -291,6 +291,9 @@ std::vector<Device> make_library() {
     device.node_network = sheet.network * kGiga;
     device.devices_per_node = sheet.devices_per_node;
     device.source = sheet.source;
+    device.direct_links = device.name == "v100-16gb";
+    device.attention_rate = device.name == "gb300" ? 1.5 : 1;  // exponentials twice as fast
+    device.chip_watts = device.name == "h100-96gb-500w" ? 700 : 0;
     device.efficiency = fitted_efficiency(device.name);
     library.push_back(std::move(device));
   }

@@ -15,6 +15,14 @@ struct Efficiency {
   double matrix8 = 0.55;    // of the 8-bit matrix peak
   double attention = 0.40;  // fused attention, of the 16-bit peak
   double memory = 0.80;     // of the memory bandwidth, for element-wise kernels
+  double softmax = 1;       // of that, for the softmax over the vocabulary
+  double update = 1;        // of that, for the optimizer
+};
+
+/// A measured device's products: their operations over the peak, times 1 + rows / m + columns / n +
+/// inner / k.
+struct ShortSides {
+  double rows = 0, columns = 0, inner = 0;
 };
 
 /// A device's data sheet. Rates are per second: dense (no sparsity), 32-bit accumulation.
@@ -27,13 +35,21 @@ struct Device {
   double memory_bytes = 0;
   double memory_bandwidth = 0;  // bytes/s
   int processors = 1;  // streaming multiprocessors (or cores): waves of tiles are counted with it
+  double attention_rate = 1;  // of its exponentials, over its generation's
   double watts = 0;
+  double chip_watts = 0;      // of the same chip where its power is not limited; 0: it is not here
   double peer_bandwidth = 0;  // to devices of the node, bytes/s one way: NVLink, else PCIe
+  bool direct_links = false;  // links between pairs, no switch: a small group has fewer of them
   double host_bandwidth = 0;  // to host memory, bytes/s one way
+  double file_bandwidth = 3e9;  // to files, bytes/s one way: an NVMe drive for two devices
   double node_network =
       0;  // to other nodes, bytes/s one way for each device: the usual network of its servers
   int devices_per_node = 8;  // usual
-  const char* source = "";   // of the figures
+  bool measured = false;     // by `lockstep calibrate`: what follows holds, not waves of tiles
+  ShortSides short16, short32;
+  double kernel_seconds = 0;   // of a kernel, however small
+  double dropout_seconds = 0;  // of a random number that dropout draws
+  const char* source = "";     // of the figures
   Efficiency efficiency;
 };
 

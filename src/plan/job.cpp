@@ -67,6 +67,16 @@ ParameterCounts count_parameters(const model::ModelConfig& model) {
   return counts;
 }
 
+double adapter_parameters(const model::ModelConfig& model, int64_t rank) {
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const auto queries = static_cast<double>(model.heads * model.head_dim);
+  const auto keys = static_cast<double>(model.kv_heads * model.head_dim);
+  const auto width = static_cast<double>(model.intermediate_size);
+  const double sides =
+      2 * (hidden + queries) + 2 * (hidden + keys) + (gated(model) ? 3 : 2) * (hidden + width);
+  return static_cast<double>(rank) * sides;
+}
+
 double model_flops(const Job& job) {
   const model::ModelConfig& model = job.model;
   const auto hidden = static_cast<double>(model.hidden_size);

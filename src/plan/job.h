@@ -29,8 +29,16 @@ enum class Recompute {
 };
 std::string_view recompute_name(Recompute recompute);
 
+/// Which numbers share a scale in 8-bit products.
+enum class Scaling {
+  kTensor,
+  kRow,    // one scale a row: no faster than 16 bits
+  kBlock,  // one for every 32 numbers or so
+};
+
 enum class Offload { kNone, kOptimizer, kAll };  // to host memory; kAll: parameters as well
 std::string_view offload_name(Offload offload);
+enum class OffloadTo { kHost, kNvme };
 
 /// What a training program does; facts about it, none of them fitted.
 struct Software {
@@ -39,26 +47,36 @@ struct Software {
   double attention_generation = 1;  // rate of its attention kernel over the device's fitted one
   bool flat_gather = false;         // units are gathered through one network port a rank
   bool overlap_data = true;         // gradients reduced, and units gathered, beside the compute
-  bool overlap_tensor = false;      // tensor-parallel collectives beside the products
+  double overlap_tensor = 0;  // share of tensor-parallel collectives that run beside their products
+  Scaling scaling = Scaling::kTensor;
   bool waits_for_host =
       false;  // a recomputed block saves and restores random states through the host
   bool early_libraries = false;  // matrix kernels of the first year of its device
   bool whole_messages =
       false;  // each tensor rank sends the whole activation to the next stage, not its share
   bool blocking_messages = false;        // a pipeline message holds up its sender
+  bool waits_for_messages = false;       // the host waits for every pipeline message
   bool reduce_each_micro_batch = false;  // sharded gradients are reduced after every micro-batch
   bool dropout = false;
   bool offloads_activations =
-      false;                     // with Offload::kAll, the blocks' inputs go to the host as well
-  double weight_bytes = 2;       // of a parameter that is computed with
-  double gradient_bytes = 2;     // of a gradient that is kept
-  double optimizer_bytes = 12;   // of a parameter's master copy and moments
-  double reduce_bytes = 2;       // of a gradient on the wire
-  double logit_bytes = 6;        // kept of a logit from the forward to the backward pass
-  double update_bytes = 30;      // read and written by the optimizer for a parameter
-  double bucket_bytes = 100e6;   // communication buffers of a rank
-  double context_bytes = 1.2e9;  // of the driver, the libraries and the communicators
-  double fragmentation = 0.12;   // of activations and working memory, by the allocator
+      false;                       // with Offload::kAll, the blocks' inputs go to the host as well
+  double weight_bytes = 2;         // of a parameter that is computed with
+  double gradient_bytes = 2;       // of a gradient that is kept
+  double optimizer_bytes = 12;     // of a parameter's master copy and moments
+  double reduce_bytes = 2;         // of a gradient on the wire
+  double logit_bytes = 6;          // kept of a logit from the forward to the backward pass
+  double logit_limit = 1e30;       // the most bytes of logits that are made at once
+  double head_gradient_bytes = 0;  // of the head's weights, made beside the logits
+  double working_copies = 1;       // of the widest intermediate and its gradient
+  double mask_bytes = 1;           // of an element that dropout saw, kept for the backward pass
+  bool keeps_heads = false;        // queries, keys and values are kept by head as well as by token
+  double update_bytes = 30;        // read and written by the optimizer for a parameter
+  double copy_bytes = 0;        // read and written of a gathered parameter, into and out of buffers
+  double merge_bytes = 8;       // of an attention output, for each further step of a ring
+  double bucket_bytes = 100e6;  // communication buffers of a rank
+  double unit_parameters = 1e30;  // gathered at a time, at most (ZeRO stage 3)
+  double context_bytes = 1.2e9;   // of the driver, the libraries and the communicators
+  double fragmentation = 0.12;    // of activations and working memory, by the allocator
 };
 
 struct Job {
@@ -71,10 +89,18 @@ struct Job {
   bool sequence_parallel = false;
   schedule::Kind schedule = schedule::Kind::kOneFOneB;
   int virtual_stages = 1;
+  double greedy_held =
+      0;  // a schedule made for the predicted times, holding at most so many; 0: none
   Recompute recompute = Recompute::kNone;
   double recompute_share =
       1;  // of the blocks for which kFull holds; the others recompute kElementwise
   Offload offload = Offload::kNone;
+  OffloadTo offload_to = OffloadTo::kHost;
+  double activations_away = 0;  // share of the activations that wait in host memory
+  int64_t adapter_rank =
+      0;  // LoRA (Hu et al., 2021) on every matrix of the blocks; 0: all is trained
+  double frozen_bytes =
+      2;  // of a frozen parameter: 2, 1 (8 bits) or 0.53 (4 bits and their scales)
   Precision precision = Precision::kMixed16;
   Software software;
   std::vector<int64_t> split;  // blocks of each pipeline rank; empty: split_layers decides
@@ -107,6 +133,8 @@ struct ParameterCounts {
   }
 };
 ParameterCounts count_parameters(const model::ModelConfig& model);
+/// Of the adapters of one block: rank times in and out of each matrix.
+double adapter_parameters(const model::ModelConfig& model, int64_t rank);
 /// Whether the MLP has a gate (three matrices).
 bool gated(const model::ModelConfig& model);
 

@@ -57,7 +57,7 @@ class Judge {
     for (const Comparison& c : validation.comparisons) {
       Source& source = sources_[c.prepared.system];
       source.all.push_back(&c);
-      source.lent = source.lent || c.lent;
+      source.lent = source.lent || c.system_lent;
       rows_ += c.rows;
     }
     for (auto& [name, source] : sources_) {
@@ -107,7 +107,7 @@ class Judge {
 
   void print_sources() {
     for (const auto& [name, source] : sources_) {
-      print("\n{}{}", name, source.lent ? " (lent rows to the calibration: marked *)" : "");
+      print("\n{}{}", name, source.lent ? " (lent rows to the calibration, marked *)" : "");
       for (const Comparison* c : source.all) {
         print_one(*c);
       }
@@ -142,9 +142,10 @@ class Judge {
     }
     if (c.measured_bubble) {
       text += fmt::format(
-          "; {}: bubble {:.4f}, published {:.4f}",
+          "; {}: bubble {:.4f} ({}), published {:.4f}",
           c.prepared.published_schedule,
           c.bubble,
+          c.bubble_times,
           *c.measured_bubble);
     }
     if (c.measured_fits && *c.measured_fits != c.fits) {
@@ -297,8 +298,7 @@ class Judge {
       target(
           off == 0,
           fmt::format(
-              "published bubble rates: {} of {} more than {:.2f} off, the worst {:.3f} (timings of "
-              "this model's own prediction: the rows have none)",
+              "published bubble rates: {} of {} more than {:.2f} off, the worst {:.3f}",
               off,
               seen,
               kBubble,

@@ -23,6 +23,9 @@ double held(const Job& job, int rank) {
   const auto micro_batches = static_cast<double>(job.micro_batches());
   const double p = pipeline;
   const double v = job.virtual_stages;
+  if (job.greedy_held > 0) {
+    return std::min<double>(job.greedy_held, micro_batches);
+  }
   switch (job.schedule) {
     case schedule::Kind::kNaive:
       return 1;
@@ -74,7 +77,8 @@ double block_activations(const Job& job, Recompute recompute) {
     return input * job.recompute_share +
            (others > 0 ? others * block_activations(job, Recompute::kElementwise) : 0);
   }
-  const double masks = job.software.dropout ? 2 * tokens * hidden / spread : 0;
+  const double masks =
+      job.software.dropout ? 2 * tokens * hidden * job.software.mask_bytes / spread : 0;
   const double regions = 4 * input + masks;
   // Queries, keys, values; the attention's output; what the activation needs and gives.
   // In 8 bits, the inputs of products are kept as they were computed with.
@@ -83,6 +87,7 @@ double block_activations(const Job& job, Recompute recompute) {
   const double inner =
       tokens * width * (queries + 2 * keys + queries + (gated(model) ? 2 : 1) * mlp) +
       tokens * narrow * (mlp + activated);
+  const double by_head = job.software.keeps_heads ? tokens * width * (queries + 2 * keys) : 0;
   double scores = 0;
   if (!job.software.fused_attention) {
     const double heads = static_cast<double>(model.heads) / tensor;
@@ -91,7 +96,7 @@ double block_activations(const Job& job, Recompute recompute) {
   }
   switch (recompute) {
     case Recompute::kElementwise:
-      return regions - 2 * input + inner - tokens * narrow * (mlp + activated) + scores;
+      return regions - 2 * input + inner - tokens * narrow * (mlp + activated) + scores + by_head;
     case Recompute::kAttention:
       return regions + inner;
     case Recompute::kOperations:
@@ -103,7 +108,7 @@ double block_activations(const Job& job, Recompute recompute) {
     case Recompute::kFull:
       break;
   }
-  return regions + inner + scores;
+  return regions + inner + scores + by_head;
 }
 
 namespace {
@@ -119,24 +124,46 @@ double stage_parameters(const Job& job, int64_t blocks, bool first, bool last) {
   return (counts.block * static_cast<double>(blocks) + edges) / job.mesh.tensor;
 }
 
-void add_states(const Job& job, double parameters, Memory& memory) {
-  const Software& software = job.software;
-  const double group = shards(job);
-  const auto stage_bytes = [&](int from_stage, double bytes) {
-    return parameters * bytes / (job.zero_stage >= from_stage ? group : 1);
-  };
-  memory.parameters = stage_bytes(3, software.weight_bytes);
-  memory.gradients = stage_bytes(2, software.gradient_bytes);
-  memory.optimizer = stage_bytes(1, software.optimizer_bytes);
+void offload_states(const Job& job, Memory& memory) {
+  double& away = job.offload_to == OffloadTo::kNvme ? memory.nvme : memory.host;
   if (job.offload != Offload::kNone) {
-    memory.host += memory.optimizer;
+    away += memory.optimizer;
     memory.optimizer = 0;
   }
   if (job.offload == Offload::kAll) {
-    memory.host += memory.parameters + memory.gradients;
+    away += memory.parameters + memory.gradients;
     memory.parameters = 0;
     memory.gradients = 0;
   }
+  if (job.offload != Offload::kNone && job.offload_to == OffloadTo::kNvme) {
+    memory.host += 2 * job.software.bucket_bytes;  // what is on its way
+  }
+}
+
+// Parameters that are trained: all, or the adapters of the stage's blocks.
+double trained_parameters(const Job& job, int64_t blocks, double parameters) {
+  return job.adapter_rank > 0 ? adapter_parameters(job.model, job.adapter_rank) *
+                                    static_cast<double>(blocks) / job.mesh.tensor
+                              : parameters;
+}
+
+void add_states(const Job& job, int64_t blocks, double parameters, Memory& memory) {
+  const Software& software = job.software;
+  const double group = shards(job);
+  const double trained = trained_parameters(job, blocks, parameters);
+  const auto share = [&](int from_stage) { return job.zero_stage >= from_stage ? group : 1; };
+  memory.parameters = trained * software.weight_bytes / share(3);
+  memory.gradients = trained * software.gradient_bytes / share(2);
+  memory.optimizer = trained * software.optimizer_bytes / share(1);
+  if (job.adapter_rank > 0) {
+    memory.parameters += parameters * job.frozen_bytes / share(3);
+    if (job.frozen_bytes < 2) {
+      // The matrix that computes, in 16 bits.
+      memory.working += 2.0 * static_cast<double>(job.model.hidden_size) *
+                        static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
+    }
+  }
+  offload_states(job, memory);
   const ParameterCounts counts = count_parameters(job.model);
   const double width = compute_width(job);
   if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {
@@ -146,7 +173,9 @@ void add_states(const Job& job, double parameters, Memory& memory) {
   } else if (job.zero_stage >= 3 || job.offload == Offload::kAll) {
     // The unit that computes and the one that is fetched ahead; a unit's gradient before it is
     // reduced.
-    const double unit = std::max(counts.block, counts.embedding / 2) / job.mesh.tensor;
+    const double unit =
+        std::min(job.software.unit_parameters, std::max(counts.block, counts.embedding / 2)) /
+        job.mesh.tensor;
     memory.gathered = unit * (2 * width + software.reduce_bytes);
   }
 }
@@ -160,23 +189,26 @@ void add_activations(const Job& job, int rank, int64_t blocks, bool last, StageM
   memory.activations =
       in_flight * static_cast<double>(blocks) * block_activations(job, job.recompute);
   if (job.recompute != Recompute::kNone) {
-    memory.working =
-        block_activations(job, Recompute::kNone) - block_activations(job, job.recompute);
-    memory.working = std::max(memory.working, 0.0);
+    memory.working += std::max(
+        block_activations(job, Recompute::kNone) - block_activations(job, job.recompute), 0.0);
   }
   if (job.offload == Offload::kAll && job.software.offloads_activations &&
       job.recompute == Recompute::kFull && job.recompute_share == 1) {
     memory.host += memory.activations;
     memory.activations = 2 * block_activations(job, job.recompute);
   }
+  memory.host += memory.activations * job.activations_away;
+  memory.activations *= 1 - job.activations_away;
   // The widest intermediate of the backward pass, and its gradient.
-  memory.working += tokens * width * 2 *
+  memory.working += tokens * width * 2 * job.software.working_copies *
                     std::max(
                         static_cast<double>(job.model.hidden_size),
                         static_cast<double>(job.model.intermediate_size) / job.mesh.tensor);
   if (last) {
-    memory.logits = tokens * static_cast<double>(job.model.vocab_size) / job.mesh.tensor *
-                    job.software.logit_bytes;
+    const double vocabulary = static_cast<double>(job.model.vocab_size) / job.mesh.tensor;
+    memory.logits =
+        std::min(tokens * vocabulary * job.software.logit_bytes, job.software.logit_limit) +
+        vocabulary * static_cast<double>(job.model.hidden_size) * job.software.head_gradient_bytes;
   }
 }
 
@@ -192,7 +224,7 @@ std::vector<StageMemory> estimate_memory(const Job& job) {
     stage.blocks = blocks[rank];
     const bool first = rank == 0;
     const bool last = rank + 1 == pipeline;
-    add_states(job, stage_parameters(job, stage.blocks, first, last), stage.peak);
+    add_states(job, stage.blocks, stage_parameters(job, stage.blocks, first, last), stage.peak);
     add_activations(job, rank, stage.blocks, last, stage);
     Memory& memory = stage.peak;
     // The optimizer's step needs its working copies when activations are gone: the larger of the

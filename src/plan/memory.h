@@ -22,6 +22,7 @@ struct Memory {
   double fragmentation = 0;
   double context = 0;  // of the driver, the libraries and the communicators
   double host = 0;     // not on the device
+  double nvme = 0;     // in files
 
   double total() const;  // on the device
   /// What it cannot do without: an allocator that runs short gives its fragments back and goes on,

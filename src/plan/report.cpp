@@ -40,8 +40,13 @@ std::string plan_line(const Job& job) {
     text += job.virtual_stages > 1 ? fmt::format(" of {}", job.virtual_stages) : "";
   }
   text += fmt::format(", recompute {}", recompute_name(job.recompute));
-  text +=
-      job.offload == Offload::kNone ? "" : fmt::format(", offload {}", offload_name(job.offload));
+  text += job.offload == Offload::kNone
+              ? ""
+              : fmt::format(
+                    ", offload {} to {}",
+                    offload_name(job.offload),
+                    job.offload_to == OffloadTo::kNvme ? "files" : "host memory");
+  text += job.adapter_rank > 0 ? fmt::format(", adapters of rank {}", job.adapter_rank) : "";
   if (!job.split.empty()) {
     text += fmt::format(", layers {}", fmt::join(job.split, ","));
   }
@@ -166,6 +171,7 @@ std::string memory_table(const Job& job, const Device& device) {
   row("driver, libraries, communicators", [](const Memory& m) { return m.context; });
   row("all", [](const Memory& m) { return m.total(); });
   row("beside it, in host memory", [](const Memory& m) { return m.host; });
+  row("beside it, in files", [](const Memory& m) { return m.nvme; });
   const double most = largest(stages).peak.total();
   text += fmt::format(
       "  {} on {} ({} usable): {}\n",

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/hash.h"
 
 namespace lockstep::plan {
 
@@ -77,6 +78,14 @@ const std::string& Run::cell(const std::string& column) const {
   static const std::string blank;
   const auto found = cells.find(column);
   return found == cells.end() ? blank : found->second;
+}
+
+std::string Run::fingerprint() const {
+  Hasher hasher;
+  for (size_t c = 0; c < kConfigurationColumns; ++c) {
+    hasher.update_field(cell(kColumns[c]));
+  }
+  return hasher.hex().substr(0, 16);
 }
 
 std::optional<double> Run::number(const std::string& column) const {

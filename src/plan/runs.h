@@ -11,6 +11,7 @@
 
 #include "plan/cluster.h"
 #include "plan/job.h"
+#include "schedule/timeline.h"
 
 namespace lockstep::plan {
 
@@ -26,6 +27,8 @@ struct Run {
   int first = 0;  // line in the file
 
   const std::string& cell(const std::string& column) const;
+  /// 16 hexadecimal digits of the configuration, its measurements left out.
+  std::string fingerprint() const;
   /// Nothing where the cell is blank or no number.
   std::optional<double> number(const std::string& column) const;
 };
@@ -33,6 +36,17 @@ struct Run {
 /// Throws (data) where the file is no CSV or columns are missing.
 std::vector<Run> parse_runs(std::string_view csv, const std::string& source);
 std::vector<Run> read_runs(const std::filesystem::path& path);
+
+/// Times of a pipeline stage for one micro-batch, in one unit, and where they are from.
+struct StageProfile {
+  schedule::StageTimes stage;
+  double message = 0;
+  std::string from;
+};
+
+/// Of the row's own metrics (T_F, T_B, T_W, T_comm); else those that its source profiled; else
+/// equal ones and no messages.
+StageProfile stage_profile(const Run& run);
 
 /// A run that can be predicted, and what its system is known to do; or why it cannot be.
 struct Prepared {

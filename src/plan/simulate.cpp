@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "schedule/greedy.h"
+
 namespace lockstep::plan {
 
 namespace {
@@ -54,29 +56,52 @@ CollectiveGroup data_group(const Job& job, const NodeGroup& node) {
   return {members, std::min(members, per_node)};
 }
 
-double message_time(const Job& job, const Cluster& cluster) {
+// From pipeline rank to pipeline rank: within a node where the first rank of the one and the last
+// of the other stand in it.
+double message_time(const Job& job, const Cluster& cluster, int from, int to) {
   const NodeGroup& node = cluster.groups.front();
   const double bytes = job.micro_tokens() * static_cast<double>(job.model.hidden_size) * 2 /
                        (job.software.whole_messages ? 1 : job.mesh.tensor);
-  const bool within = job.mesh.ranks() <= node.devices_per_node;
-  return message_seconds(cluster, node, within, bytes);
+  const int ranks = job.mesh.data * job.mesh.context * job.mesh.tensor;
+  const int first = std::min(from, to) * ranks / node.devices_per_node;
+  const int last = (std::max(from, to) * ranks + ranks - 1) / node.devices_per_node;
+  return message_seconds(cluster, node, first == last, bytes) +
+         (job.software.waits_for_messages ? cluster.physics.message_seconds : 0);
 }
 
 schedule::Durations durations_of(
-    const Job& job, const schedule::Schedule& schedule, const Stages& stages, double message) {
+    const Job& job,
+    const Cluster& cluster,
+    const schedule::Schedule& schedule,
+    const Stages& stages) {
   schedule::Durations durations;
   for (const PassTimes& times : stages.times) {
     durations.stages.push_back(
         {times.forward + times.forward_tensor, times.input + times.backward_tensor, times.weight});
   }
-  durations.message.assign(schedule.stages, message);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const int next = std::min(stage + 1, schedule.stages - 1);
+    durations.message.push_back(
+        message_time(job, cluster, schedule.rank_of_stage[stage], schedule.rank_of_stage[next]));
+  }
   if (job.software.blocking_messages) {
-    durations.send_blocks.assign(schedule.stages, message);
+    durations.send_blocks = durations.message;
   }
   return durations;
 }
 
-schedule::Schedule schedule_of(const Job& job) {
+schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
+  if (job.greedy_held > 0) {
+    schedule::Schedule stages;  // one a rank: all that the times depend on
+    stages.ranks = stages.stages = job.mesh.pipeline;
+    for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
+      stages.rank_of_stage.push_back(rank);
+    }
+    return schedule::make_greedy(
+        static_cast<int>(job.micro_batches()),
+        durations_of(job, cluster, stages, stage_times(job, cluster, stages)),
+        {.held = job.greedy_held, .weight_share = deferred_share(job)});
+  }
   return schedule::make_schedule(
       {.kind = job.schedule,
        .ranks = job.mesh.pipeline,
@@ -84,12 +109,18 @@ schedule::Schedule schedule_of(const Job& job) {
        .virtual_stages = job.schedule == schedule::Kind::kInterleaved ? job.virtual_stages : 0});
 }
 
-// Bytes a rank's stage reduces; parameters of the largest stage.
+// Parameters of the largest stage that are trained: what is reduced and updated.
 double stage_parameters(const Job& job) {
   const ParameterCounts counts = count_parameters(job.model);
   const std::vector<int64_t> blocks = split_layers(job, job.mesh.pipeline);
   double most = 0;
   for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
+    if (job.adapter_rank > 0) {
+      most = std::max(
+          most,
+          adapter_parameters(job.model, job.adapter_rank) * static_cast<double>(blocks[rank]));
+      continue;
+    }
     double parameters = counts.block * static_cast<double>(blocks[rank]);
     parameters += rank == 0 ? counts.embedding + counts.positions : 0;
     parameters += rank + 1 == job.mesh.pipeline ? counts.head : 0;
@@ -152,12 +183,19 @@ DataCost gather_units(
   const ParameterCounts counts = count_parameters(job.model);
   const double unit = counts.block / job.mesh.tensor;
   const double edge = (counts.embedding + counts.positions + counts.head) / job.mesh.tensor;
-  const double width = job.precision == Precision::kFloat32 ? 4 : 2;
+  const double width = job.adapter_rank > 0                   ? job.frozen_bytes
+                       : job.precision == Precision::kFloat32 ? 4
+                                                              : 2;
+  // Of frozen parameters nothing is reduced.
+  const double trained = job.adapter_rank > 0 ? adapter_parameters(job.model, job.adapter_rank) /
+                                                    std::max(counts.block, 1.0)
+                                              : 1;
   const auto gather = [&](double parameters) {
     return all_gather_seconds(cluster, node, group, parameters * width);
   };
   const auto scatter = [&](double parameters) {
-    return all_gather_seconds(cluster, node, group, parameters * job.software.reduce_bytes);
+    return all_gather_seconds(
+        cluster, node, group, parameters * trained * job.software.reduce_bytes);
   };
   const auto layers = static_cast<double>(job.model.layers) / job.mesh.pipeline;
   const double forward_compute = block.forward + block.forward_tensor;
@@ -168,16 +206,18 @@ DataCost gather_units(
   if (!job.software.overlap_data) {
     cost.exposed = layers * (forward_wire + backward_wire) + 2 * gather(edge) + scatter(edge);
   } else {
-    // In steady state a unit takes the longer of its compute and its wire; the first gather and the
-    // last reduction have nothing to hide behind.
-    cost.exposed = layers * (std::max(0.0, forward_wire - forward_compute) +
-                             std::max(0.0, backward_wire - backward_compute));
+    // In steady state a unit takes the longer of its wire and its compute, which is slower beside
+    // it; the first gather and the last reduction have nothing to hide behind.
+    const auto beside = [&](double compute, double wire) {
+      const double slowed = std::min(wire, compute) * cluster.physics.contention;
+      cost.slowed += layers * slowed;
+      return layers * std::max(0.0, wire - compute - slowed);
+    };
+    cost.exposed = beside(forward_compute, forward_wire) + beside(backward_compute, backward_wire);
     cost.exposed += gather(edge) * 0.5 + forward_wire + scatter(edge) * 0.5 +
                     std::max(0.0, 1.5 * gather(edge) - edges.all());
-    const double hidden = layers * (std::min(forward_wire, forward_compute) +
-                                    std::min(backward_wire, backward_compute));
-    cost.slowed = hidden * cluster.physics.contention;
   }
+  cost.slowed += memory_seconds(node.device, (layers * unit + edge) * job.software.copy_bytes);
   const auto micro_batches = static_cast<double>(job.micro_batches());
   cost.exposed *= micro_batches;
   cost.slowed *= micro_batches;
@@ -188,7 +228,7 @@ double optimizer_seconds(const Job& job, const Device& device) {
   const double shards =
       job.zero_stage >= 1 ? static_cast<double>(job.mesh.data) * job.mesh.context : 1;
   const double parameters = stage_parameters(job) / shards;
-  return memory_seconds(device, parameters * job.software.update_bytes);
+  return memory_seconds(device, parameters * job.software.update_bytes) / device.efficiency.update;
 }
 
 double offload_seconds(
@@ -196,10 +236,19 @@ double offload_seconds(
   const double shards =
       job.zero_stage >= 1 ? static_cast<double>(job.mesh.data) * job.mesh.context : 1;
   const double parameters = stage_parameters(job);
-  const double rate = node.device.host_bandwidth * cluster.physics.link_efficiency;
+  const double rate = job.offload_to == OffloadTo::kNvme
+                          ? node.device.file_bandwidth
+                          : node.device.host_bandwidth * cluster.physics.link_efficiency;
   double exposed = 0;
   if (job.offload != Offload::kNone) {
     exposed += 2 * parameters / shards * job.software.optimizer_bytes / rate;
+  }
+  if (job.activations_away > 0) {
+    const double blocks = static_cast<double>(job.model.layers) / job.mesh.pipeline;
+    const double bytes = block_activations(job, job.recompute) * blocks * job.activations_away *
+                         static_cast<double>(job.micro_batches());
+    const double link = node.device.host_bandwidth * cluster.physics.link_efficiency;
+    exposed += std::max(0.0, 2 * bytes / link - compute);
   }
   if (job.offload == Offload::kAll) {
     const double wire =
@@ -211,11 +260,24 @@ double offload_seconds(
 
 }  // namespace
 
+double deferred_share(const Job& job) {
+  const model::ModelConfig& model = job.model;
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const auto queries = static_cast<double>(model.heads * model.head_dim);
+  const auto keys = static_cast<double>(model.kv_heads * model.head_dim);
+  const auto width = static_cast<double>(model.intermediate_size);
+  const double inputs = 2 * hidden + queries + width;
+  const double gradients = queries + 2 * keys + 2 * hidden + (gated(model) ? 2 : 1) * width;
+  const double bytes = job.micro_tokens() * (job.precision == Precision::kFloat32 ? 4 : 2) *
+                       (inputs + gradients) / job.mesh.tensor;
+  return std::min(1.0, bytes / block_activations(job, Recompute::kNone));
+}
+
 PipelineTimeline pipeline_timeline(const Job& job, const Cluster& cluster) {
-  PipelineTimeline result{schedule_of(job), {}};
+  PipelineTimeline result{schedule_of(job, cluster), {}};
   const Stages stages = stage_times(job, cluster, result.schedule);
-  result.timeline = schedule::time_schedule(
-      result.schedule, durations_of(job, result.schedule, stages, message_time(job, cluster)));
+  result.timeline =
+      schedule::time_schedule(result.schedule, durations_of(job, cluster, result.schedule, stages));
   return result;
 }
 
@@ -224,7 +286,7 @@ Step simulate(const Job& job, const Cluster& cluster) {
   const auto micro_batches = static_cast<double>(job.micro_batches());
   Step step;
   const schedule::Schedule schedule =
-      job.mesh.pipeline > 1 ? schedule_of(job)
+      job.mesh.pipeline > 1 ? schedule_of(job, cluster)
                             : schedule::make_schedule(
                                   {.kind = schedule::Kind::kNaive, .ranks = 1, .micro_batches = 1});
   const Stages stages = stage_times(job, cluster, schedule);
@@ -232,9 +294,9 @@ Step simulate(const Job& job, const Cluster& cluster) {
   double compute_time = 0;  // of the pipeline, from the first forward to the last backward
   double busiest = 0;
   if (job.mesh.pipeline > 1) {
-    step.message = message_time(job, cluster);
-    const schedule::Timeline timeline =
-        schedule::time_schedule(schedule, durations_of(job, schedule, stages, step.message));
+    const schedule::Durations durations = durations_of(job, cluster, schedule, stages);
+    step.message = *std::max_element(durations.message.begin(), durations.message.end());
+    const schedule::Timeline timeline = schedule::time_schedule(schedule, durations);
     compute_time = timeline.end;
     busiest = *std::max_element(timeline.busy.begin(), timeline.busy.end());
     step.bubble = timeline.bubble();

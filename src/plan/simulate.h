@@ -37,6 +37,10 @@ struct Step {
 /// simulated once.
 Step simulate(const Job& job, const Cluster& cluster);
 
+/// What a micro-batch keeps from the gradient of its input to that of the weights (the inputs of
+/// the products and the gradients of their outputs), as a share of its activations.
+double deferred_share(const Job& job);
+
 /// The timeline of the pipeline of a step, for drawings: the schedule and its spans.
 struct PipelineTimeline {
   schedule::Schedule schedule;

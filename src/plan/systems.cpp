@@ -28,6 +28,7 @@ Software megatron_2021() {
   software.fused_attention = false;
   software.overlap_data = false;
   software.blocking_messages = true;
+  software.waits_for_messages = true;
   software.dropout = true;
   software.gradient_bytes = 4;
   software.reduce_bytes = 2;
@@ -50,13 +51,22 @@ fully_sharded() {  // PyTorch's FSDP with mixed precision: float32 shards, 16-bi
 
 }  // namespace
 
+namespace {
+
+// Rates of attention kernels over those of FlashAttention 2, from their authors' plots: cuDNN's for
+// Hopper and later (Ampere's is no faster), and Triton's of 2023.
+constexpr double kCudnnAttention = 1.6;
+constexpr double kTritonAttention = 0.65;
+
+}  // namespace
+
 Software software_of(const std::string& system, const Job& job) {
   Software software;
   if (has(system, "Megatron-Core") || has(system, "Megatron-Bridge")) {
-    software.overlap_tensor = true;
+    software.overlap_tensor = 1;
     software.gradient_bytes = 4;
     software.reduce_bytes = 2;
-    software.attention_generation = 1.6;  // cuDNN's kernels for Hopper and later, not Ampere's
+    software.attention_generation = kCudnnAttention;
   } else if (has(system, "BLOOM") || has(system, "MT-NLG")) {
     software = megatron_2021();
     software.gradient_bytes = 2;
@@ -70,27 +80,31 @@ Software software_of(const std::string& system, const Job& job) {
     software.gradient_bytes = 2;
     software.reduce_each_micro_batch = true;
     software.flat_gather = true;
+    software.unit_parameters = 1e9;  // stage3_max_live_parameters
   } else if (has(system, "zero-bubble")) {
     software = megatron_2021();
-    software.blocking_messages = false;
     software.fragmentation = 0;  // its peaks are what was allocated, not what was reserved
   } else if (has(system, "Megatron") || has(system, "OneFlow")) {
     software = megatron_2021();
-    software.overlap_data = has(system, "OneFlow");
+    software.overlap_data = has(system, "OneFlow") || has(system, "2020");  // torch's DDP
     software.early_libraries = has(system, "2020");
   } else if (has(system, "llm-foundry")) {
     software = fully_sharded();
     software.fused_elementwise = false;
+    software.attention_generation = kTritonAttention;
     software.logit_bytes = 6;
     software.early_libraries = true;  // 2023; only on devices that were new then
   } else if (has(system, "llm.c")) {
-    software.attention_generation = 1.3;  // cuDNN
+    software.attention_generation = kCudnnAttention;
   } else if (has(system, "torchtitan")) {
     software = fully_sharded();
     software.fused_elementwise = has(system, "compile");
-    software.overlap_tensor = has(system, "async");
+    software.overlap_tensor = has(system, "async") ? 0.5 : 0;  // the gathers, not the reductions
+    software.copy_bytes = 14;   // two gathers copied out, a gradient copied in
+    software.merge_bytes = 32;  // in float32, by separate kernels
   } else if (has(system, "LLM.Q")) {
     software.offloads_activations = true;
+    software.attention_generation = kCudnnAttention;
     software.optimizer_bytes = 4;  // moments in 16 bits; the weights are their own master copy
     software.update_bytes = 16;
     software.logit_bytes = 0.5;  // the head is computed in pieces
@@ -117,6 +131,17 @@ Precision precision_of(const std::string& text) {
                                                                   : Precision::kMixed16;
 }
 
+// Blackwell's products take a scale for every 32 numbers; before it such scales are applied between
+// products of one scale, and cost as little.
+Scaling scaling_of(const std::string& text, const Device& device) {
+  const std::string plain = plain_name(text);
+  if (has(plain, "row")) {
+    return Scaling::kRow;
+  }
+  const bool blocks = has(plain, "mx") || has(plain, "block") || has(plain, "altfp8granularity");
+  return blocks && device.flops8 > 3e15 ? Scaling::kBlock : Scaling::kTensor;
+}
+
 Recompute recompute_of(const std::string& text) {
   if (begins(text, "full")) {
     return Recompute::kFull;
@@ -135,10 +160,13 @@ void read_schedule(const std::string& text, Job& job) {
   const std::string plain = plain_name(text);
   using schedule::Kind;
   job.schedule = Kind::kOneFOneB;
-  if (has(plain, "zbh1") || has(plain, "zb1p")) {
+  if (has(plain, "zbh1")) {
     job.schedule = Kind::kZbH1;
-  } else if (has(plain, "zbh2") || has(plain, "zb2p")) {
+  } else if (has(plain, "zbh2")) {
     job.schedule = Kind::kZbH2;
+  } else if (has(plain, "zb1p") || has(plain, "zb2p")) {
+    job.schedule = Kind::kZbH2;
+    job.greedy_held = job.mesh.pipeline * (has(plain, "zb2p") ? 2 : 1);
   } else if (has(plain, "zbv")) {
     job.schedule = Kind::kZbV;
     job.virtual_stages = 2;
@@ -172,6 +200,18 @@ int zero_stage_of(const std::string& text) {
   return has(plain, "zero2") ? 2 : has(plain, "zero") || has(plain, "optimizer") ? 1 : 0;
 }
 
+// Heads of about 128 that divide the hidden size, and among the tensor ranks.
+double likely_heads(int64_t hidden, int64_t tensor) {
+  int64_t best = 0;
+  for (int64_t heads = tensor; heads <= hidden; heads += tensor) {
+    const auto off = [&](int64_t n) { return std::abs(static_cast<double>(n) - hidden / 128.0); };
+    if (hidden % heads == 0 && (best == 0 || off(heads) < off(best))) {
+      best = heads;
+    }
+  }
+  return best > 0 ? static_cast<double>(best) : std::max(1.0, std::floor(hidden / 128.0 + 0.5));
+}
+
 void fill_model(const Run& run, model::ModelConfig& model) {
   const auto count = [&](const char* column, double fallback) {
     return static_cast<int64_t>(std::llround(run.number(column).value_or(fallback)));
@@ -179,7 +219,11 @@ void fill_model(const Run& run, model::ModelConfig& model) {
   model.layers = count("layers", 0);
   model.hidden_size = count("hidden", 0);
   const auto hidden = static_cast<double>(model.hidden_size);
-  model.heads = count("heads", std::max(1.0, std::round(hidden / 128)));
+  model.heads = count(
+      "heads",
+      likely_heads(
+          model.hidden_size,
+          static_cast<int64_t>(std::clamp(run.number("tp").value_or(1), 1.0, 1e6))));
   model.kv_heads = count("kv_heads", static_cast<double>(model.heads));
   model.head_dim = std::max<int64_t>(1, model.hidden_size / std::max<int64_t>(model.heads, 1));
   model.intermediate_size = count("ffn", 4 * hidden);
@@ -225,6 +269,16 @@ void choose_what_fits(Job& job, const Device& device, bool own_memory) {
     candidate.recompute = Recompute::kFull;
     for (int eighths = 1; eighths <= 8; ++eighths) {  // as few blocks as will do
       candidate.recompute_share = eighths / 8.0;
+      if (consider(candidate)) {
+        break;
+      }
+    }
+    // A host that is nearly as near as another device holds activations, beside the compute.
+    candidate.recompute = Recompute::kNone;
+    candidate.recompute_share = 1;
+    const bool near = device.host_bandwidth >= 200e9 && job.mesh.pipeline == 1;
+    for (int eighths = 1; near && offload == Offload::kNone && eighths <= 8; ++eighths) {
+      candidate.activations_away = eighths / 8.0;
       if (consider(candidate)) {
         break;
       }
@@ -335,12 +389,16 @@ Prepared prepare(const Run& run) {
   job.precision = precision_of(run.cell("precision"));
   job.zero_stage = zero_stage_of(run.cell("zero_or_fsdp"));
   job.software = software_of(result.system, job);
+  job.software.scaling = scaling_of(run.cell("precision"), result.device);
   if (has(run.cell("precision"), "fp32 grad")) {
     job.software.gradient_bytes += 4;  // accumulated in float32 beside the 16-bit ones
     job.software.bucket_bytes += 3e9;  // and reduced in float32
   }
   if (has(run.cell("zero_or_fsdp"), "mp=PURE")) {
     job.software.reduce_bytes = 2;
+  }
+  if (result.device.flops16 < 9e14) {
+    job.software.attention_generation = std::min(job.software.attention_generation, 1.0);
   }
   // Only on the device that was new when it ran.
   job.software.early_libraries =

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "base/format.h"
-#include "schedule/timeline.h"
+#include "schedule/greedy.h"
 
 namespace lockstep::plan {
 
@@ -43,31 +44,29 @@ bool reported_by_program(const Run& run) {
   });
 }
 
-// Bubbles of schedules that are kinds of ours; those found by a search for one set of timings
-// (ZB-1p, ZB-2p) are not.
-std::optional<double> published_bubble(const Run& run) {
-  const std::string name = plain_name(run.cell("schedule"));
-  return name == "zb1p" || name == "zb2p" ? std::nullopt : metric(run, "bubble_rate");
-}
-
 // The published rates are of equal stages with the times of one stage, and optimizer steps that are
-// not synchronised. The rows give no times: they are this model's own of a stage of that many
-// blocks.
-double even_bubble(const Prepared& prepared) {
-  const Job& job = prepared.job;
-  const Cluster cluster = cluster_of(prepared);
+// not synchronised.
+double even_bubble(const Job& job, const StageProfile& profile) {
+  if (job.greedy_held > 0) {
+    const schedule::Durations durations{
+        std::vector<schedule::StageTimes>(job.mesh.pipeline, profile.stage),
+        std::vector<double>(job.mesh.pipeline, profile.message),
+        {}};
+    return schedule::time_schedule(
+               schedule::make_greedy(
+                   static_cast<int>(job.micro_batches()),
+                   durations,
+                   {.held = job.greedy_held, .weight_share = deferred_share(job)}),
+               durations)
+        .span_bubble();
+  }
   const schedule::Schedule schedule = schedule::make_schedule(
       {.kind = job.schedule,
        .ranks = job.mesh.pipeline,
        .micro_batches = static_cast<int>(job.micro_batches()),
        .virtual_stages = job.schedule == schedule::Kind::kInterleaved ? job.virtual_stages : 0});
-  const double blocks = std::ceil(static_cast<double>(job.model.layers) / job.mesh.pipeline);
-  const PassTimes stage = block_seconds(job, cluster, cluster.groups[0]).scaled(blocks);
-  const double message = simulate(job, cluster).message;
   return schedule::time_schedule(
-             schedule,
-             schedule::even_durations(
-                 schedule, {stage.forward, stage.input, stage.weight}, message))
+             schedule, schedule::even_durations(schedule, profile.stage, profile.message))
       .span_bubble();
 }
 
@@ -76,11 +75,13 @@ void compare(const Run& run, Comparison& comparison) {
   comparison.rows = run.rows;
   comparison.measured_seconds = measured_seconds(run, prepared.job);
   comparison.measured_bytes = measured_bytes(run);
-  comparison.measured_bubble = published_bubble(run);
+  comparison.measured_bubble = metric(run, "bubble_rate");
   comparison.step = simulate(prepared.job, cluster_of(prepared));
   comparison.seconds = comparison.step.step_seconds;
   if (comparison.measured_bubble) {
-    comparison.bubble = even_bubble(prepared);
+    const StageProfile profile = stage_profile(run);
+    comparison.bubble = even_bubble(prepared.job, profile);
+    comparison.bubble_times = profile.from;
   }
   Memory memory = largest(estimate_memory(prepared.job)).peak;
   comparison.fits = memory.least() <= usable_bytes(prepared.device);
@@ -128,10 +129,11 @@ std::vector<bool> lent_to_calibration(const std::vector<Run>& runs) {
   return lent;
 }
 
-Validation validate(const std::vector<Run>& runs, bool lent) {
+Validation validate(const std::vector<Run>& runs) {
   Validation result;
-  const std::vector<bool> lenders =
-      lent ? lent_to_calibration(runs) : std::vector<bool>(runs.size(), false);
+  const Calibration& table = calibration();
+  const std::set<std::string> lenders(table.lent.begin(), table.lent.end());
+  const std::set<std::string> systems(table.systems.begin(), table.systems.end());
   for (size_t i = 0; i < runs.size(); ++i) {
     Comparison comparison;
     comparison.prepared = prepare(runs[i]);
@@ -141,7 +143,8 @@ Validation validate(const std::vector<Run>& runs, bool lent) {
       continue;
     }
     compare(runs[i], comparison);
-    comparison.lent = lenders[i];
+    comparison.lent = lenders.count(runs[i].fingerprint()) != 0;
+    comparison.system_lent = systems.count(comparison.prepared.system) != 0;
     if (comparison.measured_seconds || comparison.measured_bytes || comparison.measured_bubble ||
         comparison.measured_fits) {
       result.comparisons.push_back(std::move(comparison));

@@ -17,10 +17,12 @@ namespace lockstep::plan {
 struct Comparison {
   Prepared prepared;
   int rows = 0;
-  bool lent = false;  // to the calibration
+  bool lent = false;         // to the committed calibration
+  bool system_lent = false;  // other runs of its system did
   std::optional<double> measured_seconds, measured_bytes, measured_bubble;
   std::optional<bool> measured_fits;
   double seconds = 0, bytes = 0, bubble = 0;
+  std::string bubble_times;  // where the stage times are from that it is computed with
   bool fits = true;
   Step step;
 
@@ -42,9 +44,8 @@ struct Validation {
 /// Which runs lend themselves to the calibration: the third of every five of the same system and
 /// device, in the order of the file.
 std::vector<bool> lent_to_calibration(const std::vector<Run>& runs);
-/// `lent`: whether these are the runs that the committed calibration was made with (else none has
-/// lent).
-Validation validate(const std::vector<Run>& runs, bool lent);
+/// Predicts every run that can be. The committed calibration knows which runs it was made from.
+Validation validate(const std::vector<Run>& runs);
 
 /// The machine that a run was made on.
 Cluster cluster_of(const Prepared& prepared);

@@ -143,6 +143,9 @@ void describe(const Job& job, const World& world) {
           training.gradient_accumulation_steps,
       job.length.total_steps,
       job.length.epochs);
+  if (job.forecast) {
+    log_info("{}", describe(*job.forecast));
+  }
 }
 
 bool greater_is_better(const config::TrainingSection& training) {
@@ -153,7 +156,10 @@ bool greater_is_better(const config::TrainingSection& training) {
 }  // namespace
 
 std::unique_ptr<Job> make_job(
-    const config::Config& config, const std::string& resolved, World& world) {
+    const config::Config& config,
+    const std::string& resolved,
+    World& world,
+    const ForecastOptions& forecast) {
   auto job = std::make_unique<Job>();
   const config::TrainingSection& training = config.training;
   job->config = config;
@@ -181,6 +187,7 @@ std::unique_ptr<Job> make_job(
   job->datasets = open_datasets(config.data, job->tokenizer, length, world.communicator);
   check(config, job->datasets);
 
+  job->forecast = make_forecast(config, job->source.config, world, forecast);
   const auto resume_from = find_checkpoint_to_resume(config, world);
   check_plan(config.parallel, length);
   const parallel::ModelSpec spec = model_spec(job->source, request);

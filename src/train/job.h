@@ -16,6 +16,7 @@
 #include "text/tokenizer.h"
 #include "train/datasets.h"
 #include "train/evaluate.h"
+#include "train/forecast.h"
 #include "train/run_length.h"
 #include "train/world.h"
 
@@ -48,6 +49,7 @@ struct Job {
   std::unique_ptr<data::Loader> loader;
   std::unique_ptr<monitor::Monitor> monitor;  // rank 0's; null on the others
   double flops_per_token = 0;
+  std::optional<Forecast> forecast;  // rank 0's
   Progress progress;
   Best best;
 
@@ -58,7 +60,10 @@ struct Job {
 /// Builds it whole, from the files or from a checkpoint where one is to be resumed. Every rank must
 /// call.
 std::unique_ptr<Job> make_job(
-    const config::Config& config, const std::string& resolved, World& world);
+    const config::Config& config,
+    const std::string& resolved,
+    World& world,
+    const ForecastOptions& forecast = {});
 
 /// After the last step: closing evaluations, the results' files, the model in output_dir.
 void finish_job(Job& job, World& world);

@@ -61,6 +61,12 @@ class Trainer {
     return exit;
   }
 
+  void compare_with_forecast() const {
+    if (job_.forecast && !step_seconds_.empty()) {
+      log_info("{}", compare(*job_.forecast, step_seconds_, peak_memory_));
+    }
+  }
+
  private:
   int one_step();
   StepCounts agree(const data::StepBatch& batch);
@@ -77,6 +83,8 @@ class Trainer {
   double learning_rate_ = 0;
   parallel::StepResult result_;
   double data_waited_ = 0, communication_waited_ = 0;  // before this step
+  std::vector<double> step_seconds_;                   // rank 0's
+  double peak_memory_ = 0;                             // bytes, of the rank that uses most
 };
 
 StepCounts Trainer::agree(const data::StepBatch& batch) {
@@ -165,6 +173,8 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   report.samples = batch.samples;
   report.flops = static_cast<double>(counts.tokens) * job_.flops_per_token;
   report.step_s = seconds_now() - began;
+  step_seconds_.push_back(report.step_s);
+  peak_memory_ = static_cast<double>(counts.peak_memory);
   report.data_wait_s = job_.loader->waited_seconds() - data_waited_;
   report.communication_wait_s = job_.axes->seconds_waited() - communication_waited_;
   report.peak_memory_bytes = counts.peak_memory;
@@ -196,9 +206,12 @@ int run_training(
     const config::Config& config,
     const std::string& resolved,
     World& world,
-    const std::function<void(int64_t step)>& on_step) {
-  const auto job = make_job(config, resolved, world);
-  const int exit = Trainer(*job, world, on_step).run();
+    const std::function<void(int64_t step)>& on_step,
+    const ForecastOptions& forecast) {
+  const auto job = make_job(config, resolved, world, forecast);
+  Trainer trainer(*job, world, on_step);
+  const int exit = trainer.run();
+  trainer.compare_with_forecast();
   if (exit == kExitPreempted) {
     if (world.is_first()) {
       log_warning(

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/config.h"
+#include "train/forecast.h"
 #include "train/world.h"
 
 namespace lockstep::train {
@@ -18,6 +19,7 @@ int run_training(
     const config::Config& config,
     const std::string& resolved,
     World& world,
-    const std::function<void(int64_t step)>& on_step = nullptr);
+    const std::function<void(int64_t step)>& on_step = nullptr,
+    const ForecastOptions& forecast = {});
 
 }  // namespace lockstep::train

@@ -107,6 +107,36 @@ TEST(Memory, TheFirstStageOfOneFOneBHoldsMost) {
   EXPECT_GT(stages[1].peak.activations, stages[2].peak.activations);
 }
 
+TEST(Memory, AdaptersLeaveTheWeightsFrozen) {
+  Job job = gpt2_job("gpt2-xl");
+  const double parameters = count_parameters(job.model).total(job.model.layers);
+  const double whole = estimate_memory(job)[0].peak.total();
+  job.adapter_rank = 16;
+  // h to 3 h (three matrices), h to h, h to 4 h, 4 h to h: 16 (2 + 2 + 2 + 2 + 5 + 5) h a block.
+  const double adapters = 48.0 * 16 * 18 * 1600;
+  const Memory memory = estimate_memory(job)[0].peak;
+  EXPECT_NEAR(memory.parameters, 2 * parameters + 2 * adapters, 1);
+  EXPECT_NEAR(memory.optimizer, 12 * adapters, 1);
+  job.frozen_bytes = 0.53;
+  EXPECT_NEAR(estimate_memory(job)[0].peak.parameters, 0.53 * parameters + 2 * adapters, 1);
+  EXPECT_LT(estimate_memory(job)[0].peak.total(), whole / 2);
+  const Cluster one = uniform_cluster(find_device("h100-80gb"), 1);
+  const double with = simulate(job, one).step_seconds;
+  job.adapter_rank = 0;
+  EXPECT_LT(with, simulate(job, one).step_seconds);  // no gradient of frozen weights
+}
+
+TEST(Memory, FilesTakeWhatTheHostWould) {
+  Job job = gpt2_job("gpt2-xl");
+  job.offload = Offload::kOptimizer;
+  const Memory host = estimate_memory(job)[0].peak;
+  job.offload_to = OffloadTo::kNvme;
+  const Memory files = estimate_memory(job)[0].peak;
+  EXPECT_EQ(files.nvme, host.host);
+  EXPECT_LT(files.host, host.host);
+  EXPECT_EQ(files.total(), host.total());
+}
+
 TEST(Cost, ProductsAreRooflines) {
   const Physics physics;
   const Device& device = find_device("A100");

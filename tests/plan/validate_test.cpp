@@ -51,6 +51,38 @@ TEST(Runs, RefusesWhatIsNoTable) {
   EXPECT_TRUE(runs_of("").empty());
 }
 
+TEST(Runs, StageTimesAreTheRowsOwnThenTheSourcesThenEqual) {
+  const auto from = [](const std::string& row) { return stage_profile(runs_of(row)[0]).from; };
+  const std::string row = ",,GPT-6.2B,,30,4096,,,,,1024,72,3,1,8,,,,,1F1B,,A100-80GB,8,bf16,";
+  EXPECT_EQ(from("S" + row + "T_F,3,ms\n"), "the row's own times");
+  EXPECT_EQ(
+      from("zero-bubble-PP" + row + "bubble_rate,0.2,\n"), "the profile that the source publishes");
+  EXPECT_EQ(from("S" + row + "bubble_rate,0.2,\n"), "equal times");
+}
+
+TEST(Validate, BubblesAreThoseOfThePublishedTimes) {
+  const Validation validation =
+      validate(runs_of("zero-bubble-PP,,GPT-1.5B,,22,2304,24,,,,1024,144,6,1,8,1,,,,1F1B,,A100-"
+                       "80GB-SXM,8,,bubble_rate,"
+                       "0.2431,\n"
+                       "zero-bubble-PP,,GPT-6.2B,,30,4096,32,,,,1024,72,3,1,8,1,,,,ZB-H2,,A100-"
+                       "80GB-SXM,8,,bubble_rate,"
+                       "0.0698,\n"));
+  ASSERT_EQ(validation.comparisons.size(), 2U);
+  for (const Comparison& c : validation.comparisons) {
+    EXPECT_NEAR(c.bubble, *c.measured_bubble, 5e-4);
+  }
+}
+
+TEST(Validate, KnowsTheRunsThatItWasMadeFrom) {
+  const std::string row = "S,,GPT,,48,1600,25,,,50257,1024,64,4,1,1,8,,,,,none,A100-80GB,8,bf16,";
+  const auto runs = runs_of(row + "iter_time,900,ms\n" + row + "peak_mem,40,GB\n");
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0].fingerprint().size(), 16U);
+  EXPECT_NE(runs[0].fingerprint(), runs_of("T" + row + "iter_time,900,ms\n")[0].fingerprint());
+  EXPECT_FALSE(validate(runs).comparisons[0].lent);
+}
+
 TEST(Validate, RanksAndIgnoresNoise) {
   EXPECT_EQ(kendall_tau({1, 2, 3}, {1, 2, 3}, 0), 1.0);
   EXPECT_EQ(kendall_tau({3, 2, 1}, {1, 2, 3}, 0), -1.0);
@@ -62,8 +94,7 @@ TEST(Validate, JudgesRowsOfSystemsNeverSeen) {
   const Verdict verdict = judge(validate(
       runs_of("Abacus-1,,GPT,1.5,48,1600,25,,,50257,1024,64,4,1,1,8,,,,,none,A100-80GB,8,bf16,iter_"
               "time,0.001,ms\n"
-              "Abacus-1,,MoE,,,,,,,,,64,,,,,,8,,,,H100,8,,mfu,40,%\n"),
-      false));
+              "Abacus-1,,MoE,,,,,,,,,64,,,,,,8,,,,H100,8,,mfu,40,%\n")));
   EXPECT_FALSE(verdict.met);
   const auto json = nlohmann::json::parse(verdict.json);
   EXPECT_EQ(json["rows"], 1);
@@ -87,7 +118,7 @@ TEST(Validate, TheLentRowsAreAboutAFifth) {
   }
   EXPECT_GT(usable, 300);
   EXPECT_NEAR(lenders / usable, 0.2, 0.03);
-  const auto json = nlohmann::json::parse(judge(validate(runs, true)).json);
+  const auto json = nlohmann::json::parse(judge(validate(runs)).json);
   EXPECT_LT(json["median_step_time_error_sources_that_lent"], 0.06);
   EXPECT_LT(json["median_memory_error"], 0.08);
   EXPECT_EQ(json["ran_out_but_said_to_fit"], 0);

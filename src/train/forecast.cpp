@@ -1,0 +1,159 @@
+#include "train/forecast.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "config/cache_folder.h"
+#include "monitor/memory.h"
+#include "monitor/progress.h"
+#include "plan/search.h"
+#include "train/planned_job.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr double kLoadedWithTheFirstStep = 35e6;  // bytes of libraries' code and buffers, on a CPU
+
+struct Machine {
+  plan::Cluster cluster;
+  std::string basis;
+};
+
+std::optional<Machine> find_machine(const World& world, const ForecastOptions& options) {
+  if (!options.cluster.empty()) {
+    return Machine{plan::read_cluster(options.cluster), options.cluster.string()};
+  }
+  if (!world.device.is_cpu()) {
+    return std::nullopt;
+  }
+  const std::filesystem::path file = config::machine_file();
+  std::error_code missing;
+  if (std::filesystem::exists(file, missing)) {
+    try {
+      return Machine{plan::read_cluster(file), file.string()};
+    } catch (const Error& error) {
+      // Nobody asked for it: a run does not end because of it.
+      log_warning(
+          "{} is not used: {} `lockstep calibrate` writes it anew", file.string(), error.message());
+    }
+  }
+  return Machine{
+      plan::uniform_cluster(plan::find_device("cpu"), world.size()),
+      "another machine's: `lockstep calibrate` measures this one"};
+}
+
+[[noreturn]] void refuse(
+    const Forecast& forecast, const plan::Job& job, const plan::Cluster& cluster) {
+  std::string remedy = "with --force it starts all the same";
+  for (const plan::Remedy& change : plan::remedies(job, cluster)) {
+    if (change.fits) {
+      remedy = fmt::format(
+          "{} needs {} a rank; {}",
+          change.change,
+          monitor::format_bytes(static_cast<int64_t>(change.bytes)),
+          remedy);
+      break;
+    }
+  }
+  throw Error(
+      ErrorKind::kOutOfMemory,
+      fmt::format(
+          "a rank will need about {}, and can have {}",
+          monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
+          monitor::format_bytes(static_cast<int64_t>(forecast.room))),
+      remedy);
+}
+
+Forecast predict(
+    const config::Config& config,
+    const model::ModelConfig& model,
+    const World& world,
+    const Machine& machine,
+    Misfit misfit) {
+  plan::Job job = planned_job(config, model, world.size());
+  plan::Cluster cluster = machine.cluster;
+  if (world.device.is_cpu()) {
+    const auto resident = static_cast<double>(monitor::process_memory().resident_bytes);
+    const auto available = static_cast<double>(monitor::available_memory());
+    job.software.context_bytes = resident + kLoadedWithTheFirstStep;
+    job.software.fragmentation = 0;     // the C library gives large blocks back at once
+    job.software.overlap_data = false;  // the core that sends is one that computes
+    plan::Device& device = cluster.groups.front().device;
+    if (world.size() == world.local_size) {
+      cluster.groups.front().devices_per_node = world.size();
+    }
+    if (available > 0) {
+      device.memory_bytes = resident + available / std::max(world.local_size, 1);
+    }
+  }
+  Forecast forecast;
+  const plan::Step step = plan::simulate(job, cluster);
+  const plan::Memory memory = plan::largest(plan::estimate_memory(job)).peak;
+  forecast.step_seconds = step.step_seconds;
+  forecast.tokens_per_second = step.tokens_per_second;
+  forecast.bytes = memory.total();
+  forecast.room = plan::usable_bytes(cluster.slowest().device);
+  forecast.basis = machine.basis;
+  if (memory.least() > forecast.room) {
+    if (misfit == Misfit::kRefuse) {
+      refuse(forecast, job, cluster);
+    }
+    log_warning(
+        "a rank will need about {}, and can have {}",
+        monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
+        monitor::format_bytes(static_cast<int64_t>(forecast.room)));
+  }
+  return forecast;
+}
+
+}  // namespace
+
+std::optional<Forecast> make_forecast(
+    const config::Config& config,
+    const model::ModelConfig& model,
+    World& world,
+    const ForecastOptions& options) {
+  std::optional<Forecast> forecast;
+  on_first_rank(world.communicator, [&] {
+    if (const std::optional<Machine> machine = find_machine(world, options)) {
+      forecast = predict(config, model, world, *machine, options.misfit);
+    }
+    return "";
+  });
+  return forecast;
+}
+
+std::string describe(const Forecast& forecast) {
+  return fmt::format(
+      "predicted: {:.3g} s a step, {:.0f} tokens/s, {} a rank of {} (figures: {})",
+      forecast.step_seconds,
+      forecast.tokens_per_second,
+      monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
+      monitor::format_bytes(static_cast<int64_t>(forecast.room)),
+      forecast.basis);
+}
+
+std::string compare(
+    const Forecast& forecast, std::vector<double> seconds, double peak_memory_bytes) {
+  if (seconds.size() > 2) {
+    seconds.erase(seconds.begin());  // the first step sets buffers up
+  }
+  if (seconds.empty()) {
+    return "";
+  }
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return fmt::format(
+      "predicted {:.3g} s a step, measured {:.3g} s ({:+.1f}%); predicted {} a rank, measured {} "
+      "({:+.1f}%)",
+      forecast.step_seconds,
+      *middle,
+      100 * (forecast.step_seconds / *middle - 1),
+      monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
+      monitor::format_bytes(static_cast<int64_t>(peak_memory_bytes)),
+      100 * (forecast.bytes / peak_memory_bytes - 1));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,19 @@
+// What the trainer is going to run, in the planner's words.
+#pragma once
+
+#include <cstdint>
+
+#include "config/config.h"
+#include "plan/job.h"
+
+namespace lockstep::train {
+
+/// The facts of this program, of a model that is trained in this precision.
+plan::Software our_software(const model::ModelConfig& model, plan::Precision precision);
+
+/// The job of `config` for `model` on `devices` ranks. Throws (config) where the sizes of
+/// `parallel` do not go with them.
+plan::Job planned_job(
+    const config::Config& config, const model::ModelConfig& model, int64_t devices);
+
+}  // namespace lockstep::train

@@ -1,0 +1,82 @@
+#include "train/forecast.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "temporary_folder.h"
+#include "train/planned_job.h"
+
+namespace lockstep::train {
+namespace {
+
+config::Config small_config() {
+  config::Config config;
+  config.training.per_device_train_batch_size = 4;
+  config.data.sequence_length = 128;
+  return config;
+}
+
+std::filesystem::path cluster_of(const TemporaryFolder& folder, double memory_gb) {
+  const auto file = folder.path() / "cluster.yaml";
+  std::ofstream(file) << "nodes:\n  - {devices: 1, device: {like: a100-80gb, memory_gb: "
+                      << memory_gb << "}}\n";
+  return file;
+}
+
+TEST(PlannedJob, IsTheConfigurationInThePlannersWords) {
+  config::Config config = small_config();
+  config.training.bf16 = true;
+  config.training.gradient_accumulation_steps = 3;
+  const plan::Job job = planned_job(config, model::preset("gpt2"), 2);
+  EXPECT_EQ(job.mesh.data, 2);
+  EXPECT_EQ(job.global_batch, 24);
+  EXPECT_EQ(job.micro_batches(), 3);
+  EXPECT_EQ(job.precision, plan::Precision::kMixed16);
+  EXPECT_TRUE(job.software.dropout);  // as its config.json has it
+}
+
+TEST(Forecast, OfAKnownMachineSaysTimeAndMemory) {
+  const TemporaryFolder folder;
+  World world{.store = {}, .communicator = comm::Communicator::alone()};
+  world.local_size = 1;
+  const auto forecast = make_forecast(
+      small_config(), model::preset("gpt2-tiny"), world, {.cluster = cluster_of(folder, 80)});
+  ASSERT_TRUE(forecast.has_value());
+  EXPECT_GT(forecast->step_seconds, 0);
+  EXPECT_GT(forecast->bytes, 3e6 * 16);
+  EXPECT_GT(forecast->room, forecast->bytes);
+  EXPECT_NE(describe(*forecast).find("s a step"), std::string::npos);
+}
+
+TEST(Forecast, ComparesWithTheMedianAndLeavesTheFirstStepOut) {
+  Forecast forecast;
+  forecast.step_seconds = 1.1;
+  forecast.bytes = 90e6;
+  const std::string text = compare(forecast, {9, 1, 1, 1, 2}, 100e6);
+  EXPECT_NE(text.find("measured 1 s (+10.0%)"), std::string::npos) << text;
+  EXPECT_NE(text.find("(-10.0%)"), std::string::npos) << text;
+  EXPECT_EQ(compare(forecast, {}, 1), "");
+}
+
+TEST(Forecast, RefusesWhatWillNotFitUnlessForced) {
+  const TemporaryFolder folder;
+  World world{.store = {}, .communicator = comm::Communicator::alone()};
+  config::Config config = small_config();
+  config.training.per_device_train_batch_size = 1 << 20;  // more than any machine holds
+  const ForecastOptions refuse{.cluster = cluster_of(folder, 1)};
+  try {
+    make_forecast(config, model::preset("gpt2-xl"), world, refuse);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory);
+    EXPECT_NE(std::string(error.what()).find("--force"), std::string::npos) << error.what();
+  }
+  ForecastOptions run = refuse;
+  run.misfit = Misfit::kRun;
+  EXPECT_GT(make_forecast(config, model::preset("gpt2-xl"), world, run)->bytes, 1e9);
+}
+
+}  // namespace
+}  // namespace lockstep::train
