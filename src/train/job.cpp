@@ -51,6 +51,20 @@ int64_t sequence_length_of(const config::Config& config, const model::ModelConfi
   return length;
 }
 
+/// Sequences of a step. It stays what it was when the job began, however many ranks are left.
+int64_t global_batch_of(const config::TrainingSection& training, const World& world) {
+  return training.per_device_train_batch_size * training.gradient_accumulation_steps *
+         world.configured_ranks();
+}
+
+/// The most that a rank computes in a step, one after the other.
+int64_t micro_batches_of(const config::TrainingSection& training, const World& world) {
+  const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  return divide_up(
+      divide_up(global_batch_of(training, world), world.size()),
+      training.per_device_train_batch_size);
+}
+
 std::unique_ptr<parallel::ParallelModel> make_parallel_model(
     const config::Config& config, std::unique_ptr<nn::LanguageModel> model, World& world) {
   const config::TrainingSection& training = config.training;
@@ -64,7 +78,7 @@ std::unique_ptr<parallel::ParallelModel> make_parallel_model(
   plan.max_gradient_norm = training.max_grad_norm;
   plan.bucket_megabytes = training.ddp_bucket_cap_mb;
   plan.find_unused_parameters = training.ddp_find_unused_parameters;
-  plan.accumulation_steps = training.gradient_accumulation_steps;
+  plan.accumulation_steps = micro_batches_of(training, world);
   return std::make_unique<parallel::ParallelModel>(std::move(model), plan, world.communicator);
 }
 
@@ -73,8 +87,7 @@ data::SamplerOptions sampler_options(const Job& job, const World& world) {
   data::SamplerOptions options;
   options.sequences = job.datasets.train->size();
   options.micro_batch = training.per_device_train_batch_size;
-  options.global_batch =
-      training.per_device_train_batch_size * training.gradient_accumulation_steps * world.size();
+  options.global_batch = global_batch_of(training, world);
   options.rank = world.rank();
   options.ranks = world.size();
   options.order = training.train_sampling_strategy == "sequential" ? data::SampleOrder::kSequential
@@ -148,12 +161,19 @@ void describe(const Job& job, const World& world) {
       "{} sequences of {} tokens; {} x {} x {} = {} a step; {} steps are {:.4g} epochs",
       job.datasets.train->size(),
       job.datasets.train->length(),
-      world.size(),
+      world.configured_ranks(),
       training.per_device_train_batch_size,
       training.gradient_accumulation_steps,
-      world.size() * training.per_device_train_batch_size * training.gradient_accumulation_steps,
+      global_batch_of(training, world),
       job.length.total_steps,
       job.length.epochs);
+  if (world.configured_ranks() != world.size()) {
+    log_info(
+        "the job began with {} ranks and goes on with {}: they divide the same {} sequences a step",
+        world.configured_ranks(),
+        world.size(),
+        global_batch_of(training, world));
+  }
 }
 
 bool greater_is_better(const config::TrainingSection& training) {
