@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build test test-gpu setup checks parity bench plan-validation clean
+.PHONY: help quickstart build test test-gpu setup checks parity bench bench-launch plan-validation clean
 
 LIBTORCH ?=
 PRESET ?= release
@@ -16,9 +16,10 @@ help:
 	@echo "make test                  set up, build, and run every test that needs no GPU"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make checks                format, includes and file sizes"
-	@echo "make parity                the tests against Hugging Face's transformers"
+	@echo "make parity                the tests against Hugging Face's transformers, and of Python scripts under launch"
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
 	@echo "make plan-validation       predicted against published step times and memory (RUNS=file.csv: of another file)"
+	@echo "make bench-launch          the overhead of launching beside torchrun, accelerate and deepspeed (BENCH_LAUNCH=...)"
 	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
 
 setup:
@@ -51,11 +52,17 @@ checks:
 
 parity: test
 	@tools/setup.sh parity
+	@ctest --test-dir $(BUILD) -R '^launch\.Python' --output-on-failure
 	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep LOCKSTEP_BUILD=$(abspath $(BUILD)) .deps/python/bin/python -m pytest -q tests/parity
 
 bench: build
 	@tools/setup.sh peers
 	@python3 bench/run.py --program $(BUILD)/lockstep $(BENCH)
+	@python3 bench/launch.py --program $(BUILD)/lockstep $(BENCH_LAUNCH)
+
+bench-launch: build
+	@tools/setup.sh peers
+	@python3 bench/launch.py --program $(BUILD)/lockstep $(BENCH_LAUNCH)
 
 RUNS ?= $(firstword $(wildcard shared/plan/published_runs.csv ../shared/plan/published_runs.csv))
 plan-validation: build

@@ -15,7 +15,7 @@ target_link_libraries(lockstep_cuda PRIVATE lockstep_compiler lockstep_libtorch
 target_link_options(lockstep_cuda PRIVATE -Wl,--allow-shlib-undefined)
 set_target_properties(lockstep_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
   BUILD_RPATH "${CMAKE_BUILD_RPATH};${libtorch_wheel}/nvidia/nccl/lib;${libtorch_wheel}/nvidia/cudnn/lib")
-if(TARGET lockstep)
-  add_dependencies(lockstep lockstep_cuda)
-  set_target_properties(lockstep PROPERTIES BUILD_RPATH "$ORIGIN;${CMAKE_BUILD_RPATH}")
+if(TARGET lockstep-core)
+  add_dependencies(lockstep-core lockstep_cuda)
+  set_target_properties(lockstep-core PROPERTIES BUILD_RPATH "$ORIGIN;${CMAKE_BUILD_RPATH}")
 endif()

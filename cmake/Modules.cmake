@@ -10,11 +10,10 @@ lockstep_module(plan DEPENDS base mesh schedule model)
 lockstep_module(data DEPENDS base config text)
 lockstep_module(monitor DEPENDS base config)
 lockstep_module(comm TORCH DEPENDS base mesh)
-lockstep_module(launch TORCH DEPENDS base config comm)
-# Of libtorch it includes the store alone: a precompiled torch/torch.h would slow its files down.
-set_target_properties(lockstep_launch PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
+lockstep_module(launch DEPENDS base config)
 if(TARGET launch_test)
-  set_target_properties(launch_test PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
+  # The clients of its store are c10d's.
+  target_link_libraries(launch_test PRIVATE lockstep_comm)
 endif()
 lockstep_module(ops TORCH DEPENDS base)
 lockstep_module(nn TORCH DEPENDS base model ops)
@@ -23,8 +22,12 @@ lockstep_module(checkpoint TORCH DEPENDS base config mesh model comm)
 lockstep_module(parallel TORCH DEPENDS base config mesh schedule model comm ops nn optim checkpoint)
 lockstep_module(train TORCH
   DEPENDS base config mesh text model plan data monitor comm ops nn optim checkpoint parallel)
-lockstep_program(cli lockstep TORCH
+lockstep_program(cli lockstep-core TORCH
   DEPENDS base config mesh schedule text model plan data monitor comm launch ops nn optim checkpoint parallel train)
+lockstep_program(start lockstep DEPENDS base config launch)
+if(TARGET lockstep)
+  add_dependencies(lockstep lockstep-core)
+endif()
 
 # GCC 12 sees overlapping copies in std::string where there are none (GCC bug 105651).
 foreach(name config launch cli)

@@ -4,7 +4,7 @@
 #   LIBTORCH=dir       use an installed libtorch (the folder that holds include/ and lib/)
 #   LOCKSTEP_CUDA=1    the GPU set of libtorch (4.7 GB); without it the CPU set (1.3 GB), unless an NVIDIA driver is here
 #   tools/setup.sh parity   also the Python environment of the parity tests (transformers as the oracle)
-#   tools/setup.sh peers    also the Python environment of the peers that bench/run.py measures
+#   tools/setup.sh peers    also the Python environment of the peers that the benchmarks measure
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

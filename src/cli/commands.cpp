@@ -5,7 +5,6 @@
 #include "cli/estimate.h"
 #include "cli/eval.h"
 #include "cli/generate.h"
-#include "cli/launch.h"
 #include "cli/plan.h"
 #include "cli/sample.h"
 #include "cli/schedule.h"
@@ -13,6 +12,7 @@
 #include "cli/tokenizer.h"
 #include "cli/train.h"
 #include "cli/verify.h"
+#include "launch/command.h"
 
 namespace lockstep::cli {
 
@@ -26,7 +26,7 @@ std::span<const Command> commands() {
       {"sample", "Write a sample corpus to try things on", run_sample},
       {"launch",
        "Start any program as ranks: torchrun, accelerate and deepspeed's words",
-       run_launch},
+        launch::run_command},
       {"verify", "A plan against one rank: losses and every gradient", run_verify},
       {"doctor", "What may hurt a job on this machine, and the remedy", run_doctor},
       {"estimate", "Memory of each rank, what fits, and what would make it fit", run_estimate},

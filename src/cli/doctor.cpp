@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "launch/bandwidth.h"
+#include "cli/bandwidth.h"
 #include "launch/checkup.h"
 #include "launch/devices.h"
 #include "launch/options.h"
@@ -34,8 +34,7 @@ constexpr launch::OptionSpec kOptions[] = {
 constexpr const char* kResult =
     "LOCKSTEP_DOCTOR_RESULT";  // the file to which rank 0 writes what was measured
 
-void add_measured(
-    const launch::Measured& measured, int ranks, int nodes, std::vector<Finding>& findings) {
+void add_measured(const Measured& measured, int ranks, int nodes, std::vector<Finding>& findings) {
   findings.push_back(launch::judge_bandwidth(ranks, measured.all_reduce, measured.expected));
   if (nodes > 1) {
     findings.push_back(launch::judge_clocks(measured.clocks, nodes));
@@ -44,12 +43,12 @@ void add_measured(
 
 // Under a launcher: every rank measures, rank 0 looks at its machine and tells.
 int run_rank(const launch::WorkerIdentity& identity, const std::string& output) {
-  const launch::Measured measured = launch::measure_ranks(identity);
+  const Measured measured = measure_ranks(identity);
   if (identity.rank != 0) {
     return 0;
   }
   if (const char* file = std::getenv(kResult)) {
-    write_file_atomically(file, launch::to_text(measured), ErrorKind::kEnvironment);
+    write_file_atomically(file, to_text(measured), ErrorKind::kEnvironment);
     return 0;
   }
   std::vector<Finding> findings = launch::examine_machine(launch::current_environment(), output);
@@ -75,7 +74,7 @@ void run_ranks(int ranks, std::vector<Finding>& findings) {
   const int code = launch::supervise(options);
   if (code == 0) {
     const auto text = read_file(folder / "result", ErrorKind::kEnvironment);
-    add_measured(launch::measured_from_text(text), ranks, 1, findings);
+    add_measured(measured_from_text(text), ranks, 1, findings);
   } else {
     findings.push_back(
         {Finding::State::kBroken,

@@ -1,4 +1,5 @@
-// The program: one command a file, dispatched by this table.
+// The program that computes, lockstep-core: one command a file, dispatched by this table. Users
+// start it through `lockstep` (src/start).
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -7,7 +8,6 @@
 #include "base/format.h"
 #include "base/nearest.h"
 #include "cli/commands.h"
-#include "cli/launch.h"
 #include "cli/report_error.h"
 
 namespace lockstep::cli {
@@ -57,11 +57,5 @@ int run(const std::vector<std::string>& words) {
 }  // namespace lockstep::cli
 
 int main(int count, char** words) {
-  const std::vector<std::string> all(words, words + count);
-  std::vector<std::string> arguments = lockstep::cli::arguments_of_link(all);
-  if (!arguments.empty()) {
-    arguments.insert(arguments.begin(), "launch");
-    return lockstep::cli::run(arguments);
-  }
   return lockstep::cli::run({words + 1, words + count});
 }

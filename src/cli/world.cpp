@@ -61,6 +61,9 @@ int run_ranks(const RankOptions& options, const std::function<int(train::World&)
     }
   }
   train::World world = train::join_world(world_options);
+  if (identity) {
+    world.round = {identity->job, identity->round, identity->first_world_size};
+  }
   return body(world);
 }
 

@@ -1,7 +1,16 @@
 #include "comm/store.h"
 
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -11,12 +20,41 @@ namespace {
 
 constexpr int kLargestPort = 65535;
 
-c10d::TCPStoreOptions options_for(int port, bool is_server) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(port);
-  options.isServer = is_server;
-  options.waitWorkers = false;
-  return options;
+/// A socket that listens on the address that `name` stands for; -1 where that is not this machine's
+/// (a service in front of it), or is loopback though the name is not (as /etc/hosts often has it):
+/// c10d's server then listens on every address. The server takes the socket over.
+int listen_on(const std::string& name, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  if (::getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
+    return -1;
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
+  const bool loopback =
+      found->ai_family == AF_INET &&
+      ntohl(reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr.s_addr) >> 24 == 127;
+  if (loopback && name != "localhost" && !name.starts_with("127.")) {
+    return -1;
+  }
+  const int descriptor = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(descriptor, found->ai_addr, found->ai_addrlen) == 0 &&
+      ::listen(descriptor, SOMAXCONN) == 0) {
+    return descriptor;
+  }
+  ::close(descriptor);
+  return -1;
+}
+
+uint16_t port_of(int listener) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(
+      address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
 /// c10d's messages go on for a page of stack; the first line says what happened.
@@ -28,9 +66,17 @@ std::string first_line(const std::exception& error) {
 }  // namespace
 
 HostedStore::HostedStore(int port) {
+  c10d::TCPStoreOptions options;
+  const int listener = listen_on("127.0.0.1", port);
+  options.isServer = true;
+  options.waitWorkers = false;
   try {
-    auto store =
-        c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options_for(port, /*is_server=*/true));
+    if (listener < 0) {
+      throw std::runtime_error(std::strerror(errno));
+    }
+    options.masterListenFd = listener;
+    options.port = port_of(listener);
+    auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
     port_ = store->getPort();
     store_ = std::move(store);
   } catch (const std::exception& error) {
@@ -48,8 +94,17 @@ Store join_store(const Rendezvous& rendezvous) {
         fmt::format("MASTER_PORT={} is not a port", rendezvous.port),
         "give a number from 1 to 65535");
   }
-  auto options = options_for(rendezvous.port, rendezvous.rank == 0 && !rendezvous.hosted_by_agent);
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(rendezvous.port);
+  options.isServer = rendezvous.rank == 0 && !rendezvous.hosted_by_agent;
+  options.waitWorkers = false;
   options.timeout = rendezvous.timeout;
+  if (options.isServer) {
+    const int listener = listen_on(rendezvous.address, rendezvous.port);
+    if (listener >= 0) {
+      options.masterListenFd = listener;
+    }
+  }
   try {
     return c10::make_intrusive<c10d::TCPStore>(rendezvous.address, options);
   } catch (const std::exception& error) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "base/format.h"
 #include "config/answers.h"
@@ -91,6 +92,13 @@ void distributed_type(const AnswerTarget& target, const std::string& name, const
   }
 }
 
+std::string upper_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::toupper(letter));
+  });
+  return text;
+}
+
 Answer section(const Answers& answers, const std::string& prefix_of_names) {
   return [&answers, prefix_of_names](
              const AnswerTarget& target, const std::string& name, const Value& value) {
@@ -168,6 +176,55 @@ Value accelerate_settings(
   // deepspeed_config is read where distributed_type names it; a leftover of another choice says
   // nothing.
   return settings;
+}
+
+Value accelerate_settings(
+    const std::function<std::optional<std::string>(const std::string&)>& environment,
+    Problems& problems,
+    std::vector<std::string>& warnings) {
+  Value file = Value::map();
+  const auto take = [&](Value& map, const std::string& key, const std::string& variable) {
+    if (const auto text = environment(variable)) {
+      map.at_or_add(key) =
+          Value::scalar(*text, false, {.source = Origin::Source::kEnvironment, .place = variable});
+    }
+  };
+  const auto take_section = [&](const char* section, const Answers& answers, const auto& variable) {
+    Value& map = file.at_or_add(section) = Value::map();
+    for (const auto& [key, answer] : answers) {
+      take(map, key, variable(upper_case(key)));
+    }
+  };
+  const auto is_used = [&](const char* what) {
+    return to_bool(environment(fmt::format("ACCELERATE_USE_{}", what)).value_or("false"))
+        .value_or(false);
+  };
+  take(file, "mixed_precision", "ACCELERATE_MIXED_PRECISION");
+  take(file, "use_cpu", "ACCELERATE_USE_CPU");
+  if (is_used("DEEPSPEED")) {
+    take_section("deepspeed_config", deepspeed_answers(), [](const std::string& key) {
+      const bool general = key.starts_with("GRADIENT_");
+      const std::string name = key.starts_with("DEEPSPEED_") ? key.substr(10) : key;
+      return (general ? "ACCELERATE_" : "ACCELERATE_DEEPSPEED_") + name;
+    });
+  }
+  if (is_used("FSDP")) {
+    take_section(
+        "fsdp_config", fsdp_answers(), [](const std::string& key) { return "FSDP_" + key; });
+  }
+  if (is_used("MEGATRON_LM")) {
+    take_section("megatron_lm_config", megatron_answers(), [](const std::string& key) {
+      return "MEGATRON_LM_" + key;
+    });
+  }
+  if (is_used("PARALLELISM_CONFIG")) {
+    Value& map = file.at_or_add("parallelism_config") = Value::map();
+    for (const char* key :
+         {"dp_replicate_size", "dp_shard_size", "tp_size", "cp_size", "sp_size"}) {
+      take(map, key, "PARALLELISM_CONFIG_" + upper_case(key));
+    }
+  }
+  return accelerate_settings(file, problems, warnings);
 }
 
 Value map_or_file(const Value& value, const std::string& key, Problems& problems) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,13 @@ bool is_accelerate(const Value& tree);
 /// or a problem.
 Value accelerate_settings(
     const Value& file, Problems& problems, std::vector<std::string>& warnings);
+
+/// The same from the variables that `accelerate launch` sets for its workers (and `lockstep launch`
+/// in its words); an empty map where they are not set.
+Value accelerate_settings(
+    const std::function<std::optional<std::string>(const std::string&)>& environment,
+    Problems& problems,
+    std::vector<std::string>& warnings);
 
 /// `fsdp` ("full_shard auto_wrap offload", or true) and `fsdp_config` (a map, or a file's name).
 Value fsdp_settings(

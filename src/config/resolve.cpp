@@ -65,6 +65,7 @@ class Resolver {
   void layers() {
     tree_ = to_value(Config{});
     try {
+      merge(tree_, accelerate_settings(environment_, problems_, result_.warnings));
       if (!line_.accelerate_file.empty()) {
         const Value file = read_config_file(line_.accelerate_file);
         merge(tree_, accelerate_settings(file, problems_, result_.warnings));
@@ -258,12 +259,15 @@ class Resolver {
     if (options_.ranks) {
       return options_.ranks;
     }
-    if (const auto size = environment_("WORLD_SIZE")) {
+    // A batch is that of the ranks with which the job began, however many are left.
+    const char* const name =
+        environment_("LOCKSTEP_FIRST_WORLD_SIZE") ? "LOCKSTEP_FIRST_WORLD_SIZE" : "WORLD_SIZE";
+    if (const auto size = environment_(name)) {
       const auto ranks = to_integer(*size);
       if (!ranks || *ranks < 1) {
         problems_.add(
-            "WORLD_SIZE",
-            {.source = Origin::Source::kEnvironment, .place = "WORLD_SIZE"},
+            name,
+            {.source = Origin::Source::kEnvironment, .place = name},
             fmt::format("'{}' is no number of ranks", *size));
         return std::nullopt;
       }

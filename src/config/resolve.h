@@ -3,10 +3,10 @@
 //   lockstep COMMAND [-c file.yaml | --config-path DIR --config-name NAME] [key=value | --key
 //   value]...
 //
-// Layers, each over the one before: the defaults; an accelerate YAML file (--config_file); the
-// configuration file with its Hydra defaults list; the overrides and flags, in the order of the
-// command line. A DeepSpeed JSON file (training.deepspeed) fills what no layer gave; where it
-// contradicts one that did, that is an error.
+// Layers, each over the one before: the defaults; the variables of `accelerate launch`; an
+// accelerate YAML file (--config_file); the configuration file with its Hydra defaults list; the
+// overrides and flags, in the order of the command line. A DeepSpeed JSON file (training.deepspeed)
+// fills what no layer gave; where it contradicts one that did, that is an error.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,8 @@ struct ResolveOptions {
   /// Keys that must have a value: {"training.output_dir", "data.train"}.
   std::vector<std::string> required;
   /// Number of ranks of the job, where it is known: the sizes of `parallel` and DeepSpeed's
-  /// train_batch_size are checked against it. Else WORLD_SIZE of the environment, else the flag
+  /// train_batch_size are checked against it. Else LOCKSTEP_FIRST_WORLD_SIZE (of a job that goes on
+  /// with other ranks than it began with) or WORLD_SIZE of the environment, else the flag
   /// --nproc, else nothing is checked.
   std::optional<int64_t> ranks;
   /// Looks up an environment variable; empty: the process's own environment.

@@ -238,16 +238,20 @@ void plan_meeting(Options& options, LaunchPlan& plan) {
   meeting.kind = dynamic ? MeetingPoint::Kind::kDynamic : MeetingPoint::Kind::kStatic;
 }
 
-// The deepspeed surface starts the nodes where the configuration names a transport and a hostfile.
+// The deepspeed surface starts the nodes where the configuration names a transport and a hostfile,
+// or mpirun's.
 std::vector<std::string> deepspeed_words(const Options& options, const LaunchPlan& plan) {
-  const std::string& transport = options.text("deepspeed-multinode-launcher");
-  if (!options.flag("use-deepspeed") || plan.max_nodes == 1 || transport == "standard" ||
-      options.text("deepspeed-hostfile").empty()) {
+  const std::string& mpi_hosts = options.text("mpirun-hostfile");
+  const bool with_mpi = !mpi_hosts.empty();
+  const std::string transport = with_mpi ? "openmpi" : options.text("deepspeed-multinode-launcher");
+  const std::string& hosts = with_mpi ? mpi_hosts : options.text("deepspeed-hostfile");
+  if ((!options.flag("use-deepspeed") && !with_mpi) || plan.max_nodes == 1 ||
+      transport == "standard" || hosts.empty()) {
     return {};
   }
   std::vector<std::string> words{
       "--hostfile",
-      options.text("deepspeed-hostfile"),
+      hosts,
       "--no_local_rank",
       fmt::format("--num_gpus={}", plan.workers),
       fmt::format("--master_port={}", plan.meeting.port)};
@@ -337,7 +341,7 @@ AccelerateRequest plan_accelerate(
   plan.argument_at = program.argument_at;
   plan.propagate_exit_code = program.ours;
   if (options.flag("quiet")) {
-    plan.notes.clear();
+    plan.log_level = LogLevel::kWarning;
   }
   return request;
 }

@@ -14,9 +14,11 @@
 #include "launch/attempt.h"
 #include "launch/devices.h"
 #include "launch/event_log.h"
+#include "launch/health_check.h"
 #include "launch/log_folder.h"
 #include "launch/meet_remotely.h"
 #include "launch/meeting.h"
+#include "launch/watchdog.h"
 
 namespace lockstep::launch {
 namespace {
@@ -77,6 +79,8 @@ class Agent {
   LogFolder logs_;
   EventLog events_;
   Console output_, error_output_;
+  std::optional<Watchdog> watchdog_;
+  std::optional<HealthCheck> health_check_;
 };
 
 void Agent::watch_stdin() {
@@ -99,6 +103,12 @@ Environment Agent::common_environment() {
     environment[name] = value;
   }
   environment[Guard::kTagName] = guard_.tag();
+  if (watchdog_) {
+    environment["TORCHELASTIC_TIMER_FILE"] = watchdog_->path().string();
+  }
+  if (!plan_.log.redirects.any() && !plan_.log.tee.any()) {
+    set_terminal_width(environment);
+  }
   if (!environment.contains("OMP_NUM_THREADS") && plan_.workers > 1) {
     const int threads = threads_for(plan_.workers);
     environment["OMP_NUM_THREADS"] = std::to_string(threads);
@@ -143,16 +153,20 @@ WorkerSpec Agent::worker(const Round& round, const Environment& common, int loca
   identity.restart_count = round.restarts;
   identity.max_restarts = plan_.max_restarts;
   identity.run_id = plan_.run_id;
+  identity.round = round.number;
+  identity.job = round.job.id;
+  identity.first_world_size = round.job.first_world_size;
   if (plan_.identity) {
     identity = *plan_.identity;
   }
+  spec.local_rank = identity.local_rank;
   identity.error_file = spec.error_file.string();
   Environment environment = common;
+  environment["LOCKSTEP_STARTED"] = std::to_string(round.job.started);
   if (plan_.plain) {
     environment["TORCHELASTIC_ERROR_FILE"] = identity.error_file;
   } else {
     set_identity(environment, identity);
-    environment["LOCKSTEP_ROUND"] = std::to_string(round.number);
   }
   if (plan_.deepspeed_environment) {
     environment["CROSS_RANK"] = std::to_string(round.node);
@@ -182,7 +196,7 @@ AttemptOptions Agent::attempt_options(Meeting& meeting) const {
   AttemptOptions options;
   options.signal_grace = plan_.shutdown_timeout.value_or(kSignalGrace);
   options.failure_grace = plan_.shutdown_timeout.value_or(kFailureGrace);
-  options.interrupted = [&meeting] { return meeting.interrupted(); };
+  options.interruption = [&meeting] { return meeting.interruption(); };
   options.ending = [&meeting](const AttemptResult& result) { meeting.ending(result); };
   return options;
 }
@@ -220,6 +234,14 @@ int Agent::run() {
   const PidFile pid_file(plan_.pid_file);
   for (const std::string& note : plan_.notes) {
     log_info("{}", note);
+  }
+  if (plan_.watchdog) {
+    watchdog_.emplace(guard_.loop(), *plan_.watchdog);
+  }
+  if (plan_.health_check_port) {
+    const std::string& named = plan_.meeting.local_address;
+    health_check_.emplace(
+        guard_.loop(), named.empty() ? "127.0.0.1" : named, *plan_.health_check_port);
   }
   const std::unique_ptr<Meeting> meeting = plan_.meeting.kind == MeetingPoint::Kind::kLocal
                                                ? meet_alone(guard_, plan_)
@@ -260,6 +282,7 @@ int Agent::run() {
 }  // namespace
 
 int run_agent(const LaunchPlan& plan) {
+  set_log_level(plan.log_level);
   return Agent(plan).run();
 }
 

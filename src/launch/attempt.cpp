@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kForEver{-1};
 constexpr milliseconds kOthersFailingToo{10};  // so that the report names all that failed at once
-constexpr milliseconds kCauseOfLostPeer{150};  // a lost peer may be seen before the peer's own end
+constexpr milliseconds kCauseOfLostPeer{500};  // a lost peer may be seen before the peer's own end
 constexpr milliseconds kOrphansMayFinish{1000};
 constexpr milliseconds kOrphansMustFinish{200};
 constexpr int kPeerLostCode = 7;
@@ -38,6 +38,10 @@ std::vector<const Worker*> failures_that_count(const WorkerGroup& group) {
   return failures;
 }
 
+Interruption interruption_of(const AttemptOptions& options) {
+  return options.interruption ? options.interruption() : Interruption::kNone;
+}
+
 // Waits until the attempt has an end, and tells which.
 AttemptEnd watch(Guard& guard, WorkerGroup& group, const AttemptOptions& options) {
   std::optional<Clock::time_point> deadline;
@@ -51,7 +55,7 @@ AttemptEnd watch(Guard& guard, WorkerGroup& group, const AttemptOptions& options
     if (group.running() == 0) {
       return group.preempted() ? AttemptEnd::kPreempted : AttemptEnd::kSucceeded;
     }
-    if (options.interrupted && options.interrupted()) {
+    if (interruption_of(options) != Interruption::kNone) {
       return AttemptEnd::kInterrupted;
     }
     if (group.preempted() && !deadline) {
@@ -79,9 +83,16 @@ void gather(WorkerGroup& group) {
 
 void end_workers(
     Guard& guard, WorkerGroup& group, const AttemptOptions& options, AttemptResult& result) {
+  const bool makes_room = result.end == AttemptEnd::kInterrupted &&
+                          interruption_of(options) == Interruption::kMembership;
+  const bool gently =
+      makes_room || result.end == AttemptEnd::kSignalled || result.end == AttemptEnd::kPreempted;
   const int seen = guard.signals_seen();
-  const auto hurry = [&] { return guard.signals_seen() > seen; };
-  const bool gently = result.end == AttemptEnd::kSignalled || result.end == AttemptEnd::kPreempted;
+  // A second signal; or a failure elsewhere while the workers make room for new nodes.
+  const auto hurry = [&] {
+    return guard.signals_seen() > seen ||
+           (makes_room && interruption_of(options) == Interruption::kFailure);
+  };
   std::vector<int> stubborn;
   if (group.running() > 0) {
     const int first = result.end == AttemptEnd::kSignalled ? result.signal : SIGTERM;
@@ -98,6 +109,17 @@ void end_workers(
           fmt::join(stubborn, ", "),
           hurry() ? 0.0 : static_cast<double>(grace.count()) / 1000,
           signal_name(first));
+    }
+  }
+  for (const auto& worker : group.workers()) {
+    if (!worker->status) {
+      result.stuck = true;
+      log_error(
+          "rank {} (PID {}) hangs in the kernel and cannot be ended; a driver or a file system "
+          "does not answer (`cat /proc/{}/stack` tells more)",
+          worker->rank,
+          worker->pid,
+          worker->pid);
     }
   }
   guard.end_descendants(

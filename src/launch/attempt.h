@@ -16,13 +16,22 @@ enum class AttemptEnd {
   kFailed,       // a worker failed
   kSignalled,    // a signal came and was forwarded
   kPreempted,    // workers saved and left with kExitPreempted
-  kInterrupted,  // AttemptOptions::interrupted
+  kInterrupted,  // AttemptOptions::interruption
+};
+
+/// Why the workers of this machine are to end though none of them failed.
+enum class Interruption {
+  kNone,
+  kFailure,     // elsewhere: at once
+  kMembership,  // the job goes on with other nodes: workers may save what they have done
 };
 
 struct AttemptResult {
   AttemptEnd end = AttemptEnd::kSucceeded;
   int signal = 0;                 // with kSignalled
   std::vector<Failure> failures;  // in the order seen
+  /// Some worker did not end though it got SIGKILL: it hangs in the kernel, and holds its device.
+  bool stuck = false;
   /// The exit code that tells it to a shell: the root cause's own, 75, or 128 + the signal.
   int exit_code = 0;
 };
@@ -31,9 +40,9 @@ struct AttemptOptions {
   std::chrono::milliseconds signal_grace{
       120000};                                   // from a forwarded signal to SIGKILL: time to save
   std::chrono::milliseconds failure_grace{700};  // from a failure's SIGTERM to SIGKILL
-  /// Asked after every event; true ends the workers as after a failure. Wake the guard's loop to
-  /// have it asked.
-  std::function<bool()> interrupted;
+  /// Asked after every event; anything but kNone ends the workers. Wake the guard's loop to have it
+  /// asked.
+  std::function<Interruption()> interruption;
   /// Told how the attempt ends before the workers are ended, so that other nodes hear of a failure
   /// at once.
   std::function<void(const AttemptResult&)> ending;

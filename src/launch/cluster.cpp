@@ -128,10 +128,8 @@ void join_cluster(const ClusterPlace& place, const Environment& environment, Lau
   }
   const Reader reader(environment);
   const std::string address = reader.text("MASTER_ADDR");
-  std::string host = address.empty() ? place.first_host : address;
-  if (host.empty() && place.nodes == 1) {
-    host = "127.0.0.1";
-  }
+  const std::string known = place.nodes == 1 ? "127.0.0.1" : place.first_host;
+  const std::string host = address.empty() ? known : address;
   if (host.empty()) {
     throw Error(
         ErrorKind::kConfig,

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <list>
+#include <numeric>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "launch/attempt.h"
 #include "launch/channel.h"
 #include "launch/job_store.h"
+#include "launch/meeting.h"
 #include "launch/roster.h"
 #include "launch/secret.h"
 
@@ -26,7 +28,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{250}, kBeat{1000}, kGreeting{10000}, kFarewell{5000};
 constexpr milliseconds kLastCallAgain{
-    2000};  // for the rounds after the first: survivors are here already
+    500};  // for the rounds after the first: survivors are here already
 constexpr size_t kMostGuests = 4096;
 
 milliseconds since(Clock::time_point begin) {
@@ -93,12 +95,15 @@ class Coordinator::State {
   void gather();
   void begin_round();
   void checked(Guest& guest, const json& message);
+  void take_in_latecomers();
   void ending(const json& message);
   void ended(Guest& guest, const json& message);
   void stop_round(const std::string& why);
   void settle();
   void end_job(AttemptEnd end, int code);
   bool everybody(Guest::Stage stage) const;
+  /// The round ends because nodes come, and nothing has failed.
+  bool making_room() const { return membership_changed_ && end_ == AttemptEnd::kSucceeded; }
   void tell_round(const json& message);
   int ready() const;
 
@@ -114,6 +119,7 @@ class Coordinator::State {
   Phase phase_ = Phase::kGathering;
   Clock::time_point gathering_since_ = Clock::now(), enough_since_ = Clock::now(),
                     last_beat_ = Clock::now();
+  JobIdentity job_ = JobIdentity::draw();
   int64_t next_id_ = 1;
   int rounds_ = 0, restarts_ = 0;
   std::vector<int64_t> members_;  // of the round, in rank order
@@ -122,6 +128,9 @@ class Coordinator::State {
   AttemptEnd end_ = AttemptEnd::kSucceeded;
   int exit_code_ = 0, signal_ = 0;
   bool membership_changed_ = false;
+  bool gentle_ = false;     // the workers were stopped so that they may save
+  bool made_room_ = false;  // and some had not finished their work
+  bool stuck_ = false;      // some node cannot start workers again
   std::string reason_;
   json failures_ = json::array(), problems_ = json::array();
   json last_word_;  // what latecomers are told once the job is over
@@ -173,9 +182,8 @@ void Coordinator::State::hear(Guest& guest, const json& message) {
     guest.stage = Guest::Stage::kReady;
     if (phase_ == Phase::kOver) {
       guest.channel->send(last_word_);
-    } else if (phase_ == Phase::kRunning && static_cast<int>(members_.size()) < rules_.most) {
-      membership_changed_ = true;
-      stop_round(guest.node.name() + " joins");
+    } else if (phase_ == Phase::kRunning) {
+      take_in_latecomers();
     }
   } else if (message.contains("checked")) {
     checked(guest, message);
@@ -183,6 +191,18 @@ void Coordinator::State::hear(Guest& guest, const json& message) {
     ending(message);
   } else if (message.contains("ended")) {
     ended(guest, message);
+  }
+}
+
+// A round that has room ends for those who came after it began.
+void Coordinator::State::take_in_latecomers() {
+  for (const Guest& guest : guests_) {
+    if (guest.stage == Guest::Stage::kReady && static_cast<int>(members_.size()) < rules_.most) {
+      membership_changed_ = true;
+      log_info("{} joins: the workers may save, and are started again with it", guest.node.name());
+      stop_round(guest.node.name() + " joins");
+      return;
+    }
   }
 }
 
@@ -322,15 +342,23 @@ void Coordinator::State::begin_round() {
   }
   end_ = AttemptEnd::kSucceeded;
   exit_code_ = signal_ = 0;
-  membership_changed_ = false;
+  membership_changed_ = made_room_ = gentle_ = false;
   reason_.clear();
   failures_ = json::array();
   problems_ = json::array();
   store_.emplace(address_, rounds_ == 0 ? plan_.meeting.store_port : 0);
   phase_ = Phase::kChecking;
+  if (rounds_ == 0) {
+    job_.first_world_size =
+        std::accumulate(nodes.begin(), nodes.end(), 0, [](int sum, const NodeInfo& node) {
+          return sum + node.workers;
+        });
+  }
   tell_round(
       {{"round", rounds_++},
        {"restarts", restarts_},
+       {"job",
+        {{"id", job_.id}, {"started", job_.started}, {"first_world_size", job_.first_world_size}}},
        {"nodes", list},
        {"store", {{"address", address_}, {"port", store_->port()}}}});
 }
@@ -363,6 +391,7 @@ void Coordinator::State::checked(Guest& guest, const json& message) {
   if (problems_.empty()) {
     phase_ = Phase::kRunning;
     tell_round({{"start", rounds_ - 1}});
+    take_in_latecomers();
     return;
   }
   reason_ = "the nodes cannot all reach each other:";
@@ -374,6 +403,11 @@ void Coordinator::State::checked(Guest& guest, const json& message) {
 
 void Coordinator::State::ending(const json& message) {
   const auto end = static_cast<AttemptEnd>(message.at("ending").get<int>());
+  if (end == AttemptEnd::kFailed && making_room()) {
+    // A worker that lost a peer which had left already. Those that still save need not go on.
+    stop_round("a worker failed while the others made room");
+    return;
+  }
   if (end == AttemptEnd::kFailed || end == AttemptEnd::kSignalled) {
     for (const json& failure : message.at("failures")) {
       failures_.push_back(failure);
@@ -393,14 +427,18 @@ void Coordinator::State::ended(Guest& guest, const json& message) {
   }
   guest.stage = Guest::Stage::kEnded;
   const auto end = static_cast<AttemptEnd>(message.at("ended").get<int>());
-  if (end_ == AttemptEnd::kSucceeded && end == AttemptEnd::kPreempted) {
+  stuck_ = stuck_ || message.value("stuck", false);
+  made_room_ = made_room_ || (making_room() && end != AttemptEnd::kSucceeded);
+  // Workers that save and leave because nodes come make room for them: the job goes on. They agree
+  // on it among themselves, so a node may see it before it has heard why.
+  if (end_ == AttemptEnd::kSucceeded && end == AttemptEnd::kPreempted && !making_room()) {
     end_ = end;
     exit_code_ = kExitPreempted;
   }
   if (end == AttemptEnd::kSignalled && end_ == AttemptEnd::kSignalled) {
     exit_code_ = message.at("exit_code").get<int>();  // known only now: workers may have saved
   }
-  if (failures_.empty()) {
+  if (failures_.empty() && !making_room()) {
     for (const json& failure : message.at("failures")) {
       failures_.push_back(failure);
     }
@@ -409,9 +447,11 @@ void Coordinator::State::ended(Guest& guest, const json& message) {
 }
 
 void Coordinator::State::stop_round(const std::string& why) {
-  if (phase_ == Phase::kChecking || phase_ == Phase::kRunning) {
+  const bool running = phase_ == Phase::kChecking || phase_ == Phase::kRunning;
+  if (running || (phase_ == Phase::kStopping && gentle_)) {
     phase_ = Phase::kStopping;
-    tell_round({{"stop", why}, {"signal", signal_}});
+    gentle_ = running && making_room();
+    tell_round({{"stop", why}, {"signal", signal_}, {"membership", gentle_}});
   }
 }
 
@@ -423,8 +463,9 @@ void Coordinator::State::settle() {
     return;
   }
   const bool failed = end_ == AttemptEnd::kFailed;
-  const bool changed = membership_changed_ && end_ == AttemptEnd::kSucceeded;
-  if (!changed && !(failed && restarts_ < plan_.max_restarts)) {
+  const bool goes_on = !stuck_ && (failed ? restarts_ < plan_.max_restarts
+                                          : made_room_ && end_ == AttemptEnd::kSucceeded);
+  if (!goes_on) {
     end_job(end_, exit_code_);
     return;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <map>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -139,6 +140,28 @@ void bind_cores(Options& options, LaunchPlan& plan) {
   plan.environment["OMP_NUM_THREADS"] = std::to_string(share);
 }
 
+// Older versions' --elastic_training: the job goes on with the nodes that are left.
+void plan_elasticity(Options& options, int node, LaunchPlan& plan) {
+  if (!options.flag("elastic-training")) {
+    return;
+  }
+  constexpr int kRestarts = 100;
+  const int least = static_cast<int>(options.integer("min-elastic-nodes", -1));
+  const int most = static_cast<int>(options.integer("max-elastic-nodes", -1));
+  plan.min_nodes = least > 0 ? least : 1;
+  plan.max_nodes = most > 0 ? most : plan.max_nodes;
+  plan.max_restarts = kRestarts;
+  plan.meeting.kind = MeetingPoint::Kind::kDynamic;
+  plan.meeting.is_host = node == 0;
+  plan.meeting.node_rank = -1;
+  if (plan.min_nodes > plan.max_nodes) {
+    options.problem(fmt::format(
+        "--min_elastic_nodes {} is more than --max_elastic_nodes {}",
+        plan.min_nodes,
+        plan.max_nodes));
+  }
+}
+
 // The plan of one machine of the job: number `node` of `hosts`.
 void plan_node(
     Options& options,
@@ -160,6 +183,7 @@ void plan_node(
     plan.meeting.host = address.empty() ? hosts.front().host : address;
     plan.meeting.port = port;
     plan.meeting.node_rank = node;
+    plan_elasticity(options, node, plan);
   } else if (options.given("master-port")) {
     plan.meeting.store_port = port;
   }
@@ -186,15 +210,19 @@ void plan_node(
 Environment exported_variables(const Environment& environment, const Environment& more) {
   Environment result = more;
   for (const auto& [name, value] : environment) {
-    for (const char* prefix : {"NCCL", "PYTHON", "MV2", "UCX", "LOCKSTEP_LOG"}) {
+    for (const char* prefix : {"NCCL", "PYTHON", "MLFLOW", "MV2", "UCX", "LOCKSTEP_LOG"}) {
       if (name.starts_with(prefix)) {
         result[name] = value;
       }
     }
   }
+  // Modules of the folder where the job was started are found on every host.
+  std::error_code ignored;
+  const std::string folder = std::filesystem::current_path(ignored).string();
+  const std::string path = value_of(environment, "PYTHONPATH");
+  result["PYTHONPATH"] = path.empty() ? folder : folder + ":" + path;
   const std::string chosen = value_of(environment, "DS_ENV_FILE");
   const std::string name = chosen.empty() ? ".deepspeed_env" : chosen;
-  std::error_code ignored;
   for (const std::filesystem::path& folder :
        {std::filesystem::path(value_of(environment, "HOME")),
         std::filesystem::current_path(ignored)}) {
@@ -231,13 +259,25 @@ std::vector<DeepspeedRequest::Command> start_remotely(
   if (!options.text("master-addr").empty()) {
     job.before.push_back("--master_addr=" + options.text("master-addr"));
   }
-  for (const char* flag : {"module", "no-python", "no-local-rank", "bind-cores-to-rank"}) {
+  for (const char* flag :
+       {"module",
+        "no-python",
+        "no-local-rank",
+        "bind-cores-to-rank",
+        "elastic-training",
+        "quiet"}) {
     if (options.flag(flag)) {
       job.before.push_back(std::string("--") + flag);
     }
   }
-  for (const char* value : {"enable-each-rank-log", "bind-core-list", "rdzv-secret-file"}) {
-    if (!options.text(value).empty()) {
+  for (const char* value :
+       {"enable-each-rank-log",
+        "bind-core-list",
+        "rdzv-secret-file",
+        "min-elastic-nodes",
+        "max-elastic-nodes",
+        "log-level"}) {
+    if (options.given(value)) {
       job.before.push_back(fmt::format("--{}={}", value, options.text(value)));
     }
   }
@@ -248,6 +288,16 @@ std::vector<DeepspeedRequest::Command> start_remotely(
     transport = "ssh";
   }
   return remote_commands(transport, job);
+}
+
+LogLevel level_of(const Options& options) {
+  static const std::map<std::string, LogLevel> levels{
+      {"debug", LogLevel::kDebug},
+      {"info", LogLevel::kInfo},
+      {"warning", LogLevel::kWarning},
+      {"error", LogLevel::kError},
+      {"critical", LogLevel::kError}};
+  return options.flag("quiet") ? LogLevel::kError : levels.at(options.text("log-level"));
 }
 
 void check(Options& options) {
@@ -321,9 +371,7 @@ DeepspeedRequest plan_deepspeed(
   for (const std::string& warning : options.warnings()) {
     request.plan.notes.push_back("warning: " + warning);
   }
-  if (options.flag("quiet")) {
-    request.plan.notes.clear();
-  }
+  request.plan.log_level = level_of(options);
   return request;
 }
 

@@ -1,127 +1,149 @@
 #include "launch/job_store.h"
 
-#include <charconv>
-#include <filesystem>
-#include <vector>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <thread>
+#include <unordered_map>
 
-#include <arpa/inet.h>
-#include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "base/error.h"
-#include "base/format.h"
 #include "base/log.h"
+#include "launch/event_loop.h"
 #include "launch/network.h"
+#include "launch/store_protocol.h"
 
 namespace lockstep::launch {
 namespace {
 
-bool listens_on(int descriptor, int port) {
-  int listening = 0;
-  socklen_t size = sizeof listening;
-  if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 ||
-      listening == 0) {
-    return false;
-  }
-  Socket borrowed(descriptor);
-  const bool found = bound_port(borrowed) == port;
-  borrowed.release();
-  return found;
-}
-
-// The descriptor of this process that listens on `port`; -1 where there is none.
-int listening_descriptor(int port) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
-    const std::string name = entry.path().filename().string();
-    int descriptor = -1;
-    std::from_chars(name.data(), name.data() + name.size(), descriptor);
-    if (descriptor >= 0 && listens_on(descriptor, port)) {
-      return descriptor;
-    }
-  }
-  return -1;
-}
-
-sock_filter load(uint16_t size, int offset) {
-  return {static_cast<uint16_t>(BPF_LD | size | BPF_ABS), 0, 0, static_cast<uint32_t>(offset)};
-}
-
-// Goes on where the loaded word is `value`, and else to the end, which is `rest` instructions
-// ahead.
-sock_filter must_equal(uint32_t value, size_t rest) {
-  return {BPF_JMP | BPF_JEQ | BPF_K, 0, static_cast<uint8_t>(rest), value};
-}
-
-// A packet filter that lets through what is sent to `address` alone; empty for what is no numeric
-// address.
-std::vector<sock_filter> filter_for(const std::string& address) {
-  constexpr int kVersion4Target = 16, kVersion6Target = 24;  // offsets in the IP header
-  in_addr version4{};
-  in6_addr version6{};
-  std::vector<uint32_t> words;
-  int offset = kVersion4Target;
-  uint32_t version = 4;
-  if (::inet_pton(AF_INET, address.c_str(), &version4) == 1) {
-    words = {ntohl(version4.s_addr)};
-  } else if (::inet_pton(AF_INET6, address.c_str(), &version6) == 1) {
-    for (const uint32_t word : version6.s6_addr32) {
-      words.push_back(ntohl(word));
-    }
-    offset = kVersion6Target;
-    version = 6;
-  } else {
-    return {};
-  }
-  const size_t length = 3 + 2 * words.size() + 2;
-  std::vector<sock_filter> program{load(BPF_B, SKF_NET_OFF), {BPF_ALU | BPF_RSH | BPF_K, 0, 0, 4}};
-  program.push_back(must_equal(version, length - program.size() - 2));
-  for (size_t i = 0; i < words.size(); ++i) {
-    program.push_back(load(BPF_W, SKF_NET_OFF + offset + 4 * static_cast<int>(i)));
-    program.push_back(must_equal(words[i], length - program.size() - 2));
-  }
-  program.push_back({BPF_RET | BPF_K, 0, 0, 0xFFFFFFFF});  // take the packet
-  program.push_back({BPF_RET | BPF_K, 0, 0, 0});           // drop it
-  return program;
-}
-
-// c10d's quick server (libuv) listens on every address, and the one that takes a socket of ours
-// needs a quarter of a second for each client. So the quick one is used, and its socket drops what
-// is sent to other addresses.
-void confine(int port, const std::string& address) {
-  const int descriptor = listening_descriptor(port);
-  const std::vector<std::string> numeric = resolve(address);
-  std::vector<sock_filter> program =
-      numeric.empty() ? std::vector<sock_filter>{} : filter_for(numeric.front());
-  const sock_fprog whole{static_cast<unsigned short>(program.size()), program.data()};
-  if (descriptor < 0 || program.empty() ||
-      ::setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &whole, sizeof whole) != 0) {
-    log_warning("the store on port {} listens on every address, not on {} alone", port, address);
-  }
-}
+constexpr std::chrono::milliseconds kForEver{-1};
+// A client that asks for much and reads nothing is cut off.
+constexpr size_t kMostUnread = size_t{2} << 30;
 
 }  // namespace
 
-JobStore::JobStore(const std::string& address, int port) {
-  if (port != 0) {
-    listen_on(address, port);  // tells who has it, where it is taken
+class JobStore::Server {
+ public:
+  explicit Server(Socket listener)
+      : listener_(std::move(listener)),
+        protocol_(
+            [this](StoreProtocol::Client client, std::string_view bytes) { send(client, bytes); }) {
+    loop_.watch(listener_.get(), [this] { accept(); });
+    thread_ = std::thread([this] {
+      while (!leaving_) {
+        loop_.wait(kForEver);
+        drop_gone();
+      }
+    });
   }
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(port);
-  options.isServer = true;
-  options.waitWorkers = false;
-  try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(address, options);
-    port_ = store->getPort();
-    store_ = std::move(store);
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
-    throw Error(
-        ErrorKind::kEnvironment,
-        fmt::format("cannot host a store: {}", text.substr(0, text.find('\n'))));
+
+  ~Server() {
+    leaving_ = true;
+    loop_.wake();
+    thread_.join();
   }
-  confine(port_, address);
+
+ private:
+  struct Guest {
+    Socket socket;
+    std::string unread;  // answers that the client has not taken yet
+  };
+
+  void accept();
+  void hear(StoreProtocol::Client client);
+  void send(StoreProtocol::Client client, std::string_view bytes);
+  void write_some(Guest& guest);
+  void drop(StoreProtocol::Client client) { gone_.push_back(client); }
+  void drop_gone();
+
+  Socket listener_;
+  EventLoop loop_;
+  StoreProtocol protocol_;
+  std::unordered_map<StoreProtocol::Client, Guest> guests_;
+  std::vector<StoreProtocol::Client> gone_;  // taken out after the handlers have returned
+  StoreProtocol::Client next_ = 1;
+  std::atomic<bool> leaving_{false};
+  std::thread thread_;
+};
+
+void JobStore::Server::accept() {
+  Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket) {
+    if (errno == EMFILE || errno == ENFILE) {
+      // Others may leave: the connection waits in the kernel's queue.
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return;
+  }
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const StoreProtocol::Client client = next_++;
+  const int descriptor = socket.get();
+  guests_[client].socket = std::move(socket);
+  loop_.watch(descriptor, [this, client] { hear(client); });
 }
+
+void JobStore::Server::hear(StoreProtocol::Client client) {
+  Guest& guest = guests_.at(client);
+  if (!guest.unread.empty()) {
+    write_some(guest);
+  }
+  std::array<char, 65536> buffer;
+  const ssize_t size = ::recv(guest.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  const bool ended = size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR);
+  if (ended || (size > 0 && !protocol_.take(client, {buffer.data(), static_cast<size_t>(size)}))) {
+    drop(client);
+  }
+}
+
+void JobStore::Server::send(StoreProtocol::Client client, std::string_view bytes) {
+  Guest& guest = guests_.at(client);
+  guest.unread.append(bytes);
+  write_some(guest);
+  if (guest.unread.size() > kMostUnread) {
+    drop(client);
+  }
+}
+
+void JobStore::Server::write_some(Guest& guest) {
+  size_t done = 0;
+  while (done < guest.unread.size()) {
+    const ssize_t size = ::send(
+        guest.socket.get(),
+        guest.unread.data() + done,
+        guest.unread.size() - done,
+        MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (size < 0) {
+      // A connection that is broken is seen by reading.
+      done = errno == EAGAIN || errno == EINTR ? done : guest.unread.size();
+      break;
+    }
+    done += static_cast<size_t>(size);
+  }
+  guest.unread.erase(0, done);
+  loop_.want_write(guest.socket.get(), !guest.unread.empty());
+}
+
+void JobStore::Server::drop_gone() {
+  for (const StoreProtocol::Client client : gone_) {
+    const auto found = guests_.find(client);
+    if (found != guests_.end()) {
+      protocol_.forget(client);
+      loop_.forget(found->second.socket.get());
+      guests_.erase(found);
+    }
+  }
+  gone_.clear();
+}
+
+JobStore::JobStore(const std::string& address, int port) {
+  Socket listener = listen_on(address, port);
+  port_ = bound_port(listener);
+  server_ = std::make_unique<Server>(std::move(listener));
+}
+
+JobStore::~JobStore() = default;
 
 }  // namespace lockstep::launch

@@ -1,24 +1,28 @@
-// The c10d TCPStore of a job, hosted by the launcher on one address alone.
+// The store of a job, in which its workers meet: hosted by the launcher on one address alone. It
+// speaks the protocol of c10d's TCPStore, so Python and C++ workers join it alike, and needs no
+// libtorch.
 #pragma once
 
+#include <memory>
 #include <string>
-
-#include "comm/store.h"
 
 namespace lockstep::launch {
 
-/// A TCPStore that listens on `address` (loopback, or the one interface that was named) and nowhere
-/// else. It lives as long as the object. Error (environment) where the port is taken, with the
-/// process that holds it where that can be seen.
+/// Listens on `address` (loopback, or the one interface that was named; empty: all) and nowhere
+/// else, and serves from a thread of its own. It lives as long as the object. Error (environment)
+/// where the port is taken, with the process that holds it where that can be seen.
 class JobStore {
  public:
   /// `port` 0 takes a free one, without a race.
   explicit JobStore(const std::string& address = "127.0.0.1", int port = 0);
+  ~JobStore();
+  JobStore(const JobStore&) = delete;
+  JobStore& operator=(const JobStore&) = delete;
   int port() const { return port_; }
-  const comm::Store& store() const { return store_; }
 
  private:
-  comm::Store store_;
+  class Server;
+  std::unique_ptr<Server> server_;
   int port_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "launch/std_spec.h"
 #include "launch/worker_environment.h"
 
@@ -62,12 +63,15 @@ struct LaunchPlan {
   bool watch_stdin = false;  // the end of stdin is the end of the job: whoever started it is gone
   bool pid_file = false;     // /tmp/<pid>.deepspeed as long as it runs
   std::optional<WorkerIdentity>
-      identity;                        // of the one worker, where srun or mpirun started this task
-  std::string numa_binding;            // empty: none
-  std::vector<std::vector<int>> cpus;  // of each local worker, where given
-  std::string event_log;               // "", "console", "jsonl:PATH"
-  Environment environment;             // added for the workers
-  std::vector<std::string> notes;      // said before the start: what was chosen, what has no effect
+      identity;                         // of the one worker, where srun or mpirun started this task
+  std::string numa_binding;             // empty: none
+  std::vector<std::vector<int>> cpus;   // of each local worker, where given
+  std::string event_log;                // "", "console", "jsonl:PATH"
+  std::optional<std::string> watchdog;  // the named pipe of workers' timers; empty: a temporary one
+  std::optional<int> health_check_port;  // where the agent says that it is alive
+  LogLevel log_level = LogLevel::kInfo;
+  Environment environment;         // added for the workers
+  std::vector<std::string> notes;  // said before the start: what was chosen, what has no effect
 };
 
 }  // namespace lockstep::launch

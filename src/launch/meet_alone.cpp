@@ -1,7 +1,9 @@
+#include <ctime>
 #include <optional>
 
 #include "launch/job_store.h"
 #include "launch/meeting.h"
+#include "launch/secret.h"
 
 namespace lockstep::launch {
 namespace {
@@ -18,13 +20,15 @@ class Alone : public Meeting {
     round.number = rounds_++;
     round.restarts = round.number;
     round.world_size = plan_.workers;
+    round.job = job_;
+    round.job.first_world_size = plan_.workers;
     // A store for each round: workers' keys of the last one must not be met again.
     store_.emplace("127.0.0.1", round.number == 0 ? plan_.meeting.store_port : 0);
     round.master_port = store_->port();
     return round;
   }
 
-  bool interrupted() const override { return false; }
+  Interruption interruption() const override { return Interruption::kNone; }
   void ending(const AttemptResult&) override {}
 
   Verdict conclude(const AttemptResult& result) override {
@@ -32,7 +36,8 @@ class Alone : public Meeting {
     verdict.end = result.end;
     verdict.failures = result.failures;
     verdict.exit_code = result.exit_code;
-    const bool again = result.end == AttemptEnd::kFailed && rounds_ <= plan_.max_restarts;
+    const bool again =
+        result.end == AttemptEnd::kFailed && !result.stuck && rounds_ <= plan_.max_restarts;
     verdict.next = again ? Verdict::Next::kAgain : Verdict::Next::kEnd;
     return verdict;
   }
@@ -40,11 +45,16 @@ class Alone : public Meeting {
  private:
   Guard& guard_;
   const LaunchPlan& plan_;
+  const JobIdentity job_ = JobIdentity::draw();
   int rounds_ = 0;
   std::optional<JobStore> store_;
 };
 
 }  // namespace
+
+JobIdentity JobIdentity::draw() {
+  return {random_hex().substr(0, 16), static_cast<int64_t>(std::time(nullptr)), 0};
+}
 
 std::unique_ptr<Meeting> meet_alone(Guard& guard, const LaunchPlan& plan) {
   return std::make_unique<Alone>(guard, plan);

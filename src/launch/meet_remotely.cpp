@@ -59,7 +59,7 @@ class Remote : public Meeting {
   ~Remote() override;
 
   std::optional<Round> next_round() override;
-  bool interrupted() const override { return stopped_ || !channel_->open(); }
+  Interruption interruption() const override;
   void ending(const AttemptResult& result) override;
   Verdict conclude(const AttemptResult& result) override;
 
@@ -84,6 +84,7 @@ class Remote : public Meeting {
   NodeInfo self_;
   std::string nonce_ = random_hex(), challenge_, lost_, refused_;
   bool welcome_ = false, started_ = false, stopped_ = false;
+  Interruption why_stopped_ = Interruption::kNone;
   std::optional<Round> round_;
   std::optional<Verdict> verdict_;
 };
@@ -246,6 +247,8 @@ void Remote::hear(const json& message) {
     started_ = true;
   } else if (message.contains("stop")) {
     stopped_ = true;
+    why_stopped_ =
+        message.at("membership").get<bool>() ? Interruption::kMembership : Interruption::kFailure;
     const int signal = message.at("signal").get<int>();
     if (signal != 0 && !guard_.signal()) {
       guard_.take_signal(signal);
@@ -259,6 +262,11 @@ void Remote::take_round(const json& message) {
   Round round;
   round.number = message.at("round").get<int>();
   round.restarts = message.at("restarts").get<int>();
+  const json& job = message.at("job");
+  round.job = {
+      job.at("id").get<std::string>(),
+      job.at("started").get<int64_t>(),
+      job.at("first_world_size").get<int>()};
   round.master_address = message.at("store").at("address").get<std::string>();
   round.master_port = message.at("store").at("port").get<int>();
   std::vector<NodeInfo> others;
@@ -360,6 +368,13 @@ std::optional<Round> Remote::next_round() {
   return started_ ? round_ : give_up();
 }
 
+Interruption Remote::interruption() const {
+  if (!channel_->open()) {
+    return Interruption::kFailure;
+  }
+  return stopped_ ? why_stopped_ : Interruption::kNone;
+}
+
 void Remote::ending(const AttemptResult& result) {
   channel_->send(
       {{"ending", static_cast<int>(result.end)},
@@ -372,6 +387,7 @@ Verdict Remote::conclude(const AttemptResult& result) {
   verdict_.reset();
   channel_->send(
       {{"ended", static_cast<int>(result.end)},
+       {"stuck", result.stuck},
        {"exit_code", result.exit_code},
        {"failures", failures_as_json(result.failures)}});
   const int seen = guard_.signals_seen();

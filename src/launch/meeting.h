@@ -11,10 +11,19 @@
 
 namespace lockstep::launch {
 
+/// The job that all rounds belong to: the same on every node and in every round.
+struct JobIdentity {
+  std::string id;            // drawn at random
+  int64_t started = 0;       // seconds since 1970
+  int first_world_size = 0;  // of the first round: the ranks that a batch was configured for
+  static JobIdentity draw();
+};
+
 /// One run of all the workers of the job, as this node sees it.
 struct Round {
   int number = 0;    // counts every start of the workers
   int restarts = 0;  // those that followed a failure
+  JobIdentity job;
   int node = 0, nodes = 1;
   int first_rank = 0, world_size = 1;
   std::string master_address = "127.0.0.1";
@@ -37,8 +46,8 @@ class Meeting {
   /// Blocks until this node takes part in a round. Nothing where the job ended, or a signal came,
   /// before. Error (environment, peer lost) where the nodes cannot meet.
   virtual std::optional<Round> next_round() = 0;
-  /// The others want this node's workers to end.
-  virtual bool interrupted() const = 0;
+  /// Whether the others want this node's workers to end.
+  virtual Interruption interruption() const = 0;
   /// Tells the others that this node's workers are about to be ended, and why.
   virtual void ending(const AttemptResult& result) = 0;
   /// Tells the others how the workers of this node ended, and hears what is next. Blocks until all

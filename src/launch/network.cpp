@@ -125,7 +125,8 @@ Socket listen_on(const std::string& address, int port) {
   }
   int reason = 0;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
-    Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    // Not blocking: a guest may be gone again before it is accepted.
+    Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (::bind(socket.get(), at->ai_addr, at->ai_addrlen) == 0 &&
@@ -252,8 +253,15 @@ bool is_public(const std::string& address) {
     return bits >> 24 != 127 && bits >> 24 != 10 && bits >> 20 != 0xAC1 && bits >> 16 != 0xC0A8 &&
            bits >> 16 != 0xA9FE;
   }
-  return address != "::1" && !address.starts_with("fe80") && !address.starts_with("fc") &&
-         !address.starts_with("fd");
+  in6_addr version6{};
+  if (::inet_pton(AF_INET6, address.c_str(), &version6) == 1) {
+    return address != "::1" && !address.starts_with("fe80") && !address.starts_with("fc") &&
+           !address.starts_with("fd");
+  }
+  const std::vector<std::string> named = resolve(address);
+  return std::any_of(named.begin(), named.end(), [&](const auto& one) {
+    return one != address && is_public(one);
+  });
 }
 
 std::string interface_of(const std::string& address) {

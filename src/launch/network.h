@@ -56,7 +56,8 @@ std::vector<std::string> resolve(const std::string& name);
 /// One of this machine's interfaces has this numeric address.
 bool is_own_address(const std::string& address);
 bool is_loopback(const std::string& address);
-/// Neither loopback nor link-local nor of a private network (RFC 1918, RFC 4193).
+/// Neither loopback nor link-local nor of a private network (RFC 1918, RFC 4193). A name counts as
+/// what it resolves to.
 bool is_public(const std::string& address);
 /// "eth0 (10.0.0.1)": the interface with this address, or just the address.
 std::string interface_of(const std::string& address);

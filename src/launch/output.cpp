@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "base/format.h"
 #include "base/log.h"
 
 namespace lockstep::launch {
@@ -18,6 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr size_t kLongestPartial = size_t{64} << 10;
 constexpr std::chrono::milliseconds kPartialAge{100};
+constexpr std::string_view kClearLine = "\r\x1b[K";  // what a status line begins with
 
 bool writable_now(int descriptor) {
   pollfd poll{descriptor, POLLOUT, 0};
@@ -73,6 +75,21 @@ void Console::write(std::string_view bytes) {
   pending_.append(bytes);
   if (!watched_) {
     write_some();
+  }
+}
+
+void Console::write_lines(std::string_view lines) {
+  if (status_.empty()) {
+    write(lines);
+  } else {
+    write(fmt::format("{}{}{}{}", kClearLine, lines, kClearLine, status_));
+  }
+}
+
+void Console::set_status(std::string_view text) {
+  if (text != status_) {
+    status_ = text;
+    write(fmt::format("{}{}", kClearLine, status_));
   }
 }
 
@@ -242,17 +259,45 @@ void OutputPump::take(std::string_view bytes) {
     bytes.remove_prefix(end + 1);
   }
   // A progress bar draws itself anew with '\r'; a very long line is not kept back either.
-  if (partial_.size() > kLongestPartial || partial_.find('\r') != std::string::npos) {
+  if (!take_status() &&
+      (partial_.size() > kLongestPartial || partial_.find('\r') != std::string::npos)) {
     show_partial(/*all=*/true);
   }
 }
 
+// The line that is being read may be a status line: it stays below the lines of all workers. False
+// where it is none.
+bool OutputPump::take_status() {
+  if (line_shown_ || route_.console == nullptr || !partial_.starts_with(kClearLine.substr(0, 1))) {
+    return false;
+  }
+  const size_t begin = partial_.rfind(kClearLine);
+  if (begin == std::string::npos) {
+    return kClearLine.starts_with(partial_);  // cut off: the rest of it comes
+  }
+  partial_.erase(0, begin);
+  std::string_view text = std::string_view(partial_).substr(kClearLine.size());
+  text = text.substr(0, text.find('\r'));  // the next one has begun
+  shows_status_ = true;
+  route_.console->set_status(text.empty() ? "" : route_.prefix + std::string(text));
+  return true;
+}
+
 void OutputPump::end_line() {
   if (route_.whole_lines) {
-    show(partial_, /*ends_line=*/true);
+    // A line that a worker writes above its status line comes after the sequence that clears it.
+    const size_t cleared = partial_.rfind(kClearLine);
+    if (shows_status_ && route_.console != nullptr) {
+      route_.console->set_status("");
+    }
+    show(
+        cleared == std::string::npos || line_shown_
+            ? std::string_view(partial_)
+            : std::string_view(partial_).substr(cleared + kClearLine.size()),
+        /*ends_line=*/true);
   }
   partial_.clear();
-  line_shown_ = false;
+  line_shown_ = shows_status_ = false;
   const bool wanted =
       route_.filtered != nullptr &&
       std::any_of(route_.needles.begin(), route_.needles.end(), [&](const std::string& needle) {
@@ -282,11 +327,15 @@ void OutputPump::show(std::string_view bytes, bool ends_line) {
   if (ends_line) {
     text += '\n';
   }
-  route_.console->write(text);
+  if (ends_line && !line_shown_) {
+    route_.console->write_lines(text);
+  } else {
+    route_.console->write(text);
+  }
 }
 
 void OutputPump::show_partial(bool all) {
-  if (partial_.empty() || (!all && Clock::now() - partial_since_ < kPartialAge)) {
+  if (!has_partial() || (!all && Clock::now() - partial_since_ < kPartialAge)) {
     return;
   }
   show(partial_, /*ends_line=*/false);
@@ -296,6 +345,9 @@ void OutputPump::show_partial(bool all) {
 
 void OutputPump::finish() {
   drain();
+  if (shows_status_) {
+    end_line();  // what it showed last stays on the screen
+  }
   show_partial(/*all=*/true);
   if (!line_.empty()) {
     tail_.add(line_);

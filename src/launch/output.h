@@ -25,6 +25,11 @@ class Console {
   Console& operator=(const Console&) = delete;
 
   void write(std::string_view bytes);
+  /// Writes whole lines above the status line.
+  void write_lines(std::string_view lines);
+  /// Draws the status line: what a worker keeps in the terminal's last line (base/log.h). It is
+  /// drawn again below every line that is written. An empty text takes it away.
+  void set_status(std::string_view text);
   /// So much waits that writers should pause.
   bool full() const { return pending_.size() > kFull; }
   /// Blocks until all is written, or `timeout` passed.
@@ -38,7 +43,7 @@ class Console {
   EventLoop& loop_;
   int descriptor_;
   bool watched_ = false, closed_ = false;
-  std::string pending_;
+  std::string pending_, status_;
 };
 
 /// A file that is appended to. A disk that is full or fails is told once on stderr; the job goes
@@ -99,7 +104,8 @@ class OutputPump {
   void show_partial(bool all);
   /// drain(), show_partial(true), and the last line without a newline goes to the tail.
   void finish();
-  bool has_partial() const { return !partial_.empty(); }
+  /// Whether a line was begun that show_partial() is still to show.
+  bool has_partial() const { return !partial_.empty() && !shows_status_; }
 
  private:
   void on_readable();
@@ -107,15 +113,17 @@ class OutputPump {
   void take(std::string_view bytes);
   void end_line();
   void show(std::string_view bytes, bool ends_line);
+  bool take_status();
 
   EventLoop& loop_;
   int descriptor_;
   StreamRoute route_;
   LineTail& tail_;
   bool open_ = true;
-  std::string partial_;      // of the line that is being read, what the console has not seen
-  std::string line_;         // the line that is being read, cut to the tail's length
-  bool line_shown_ = false;  // a part of this line is on the console already
+  std::string partial_;        // of the line that is being read, what the console has not seen
+  std::string line_;           // the line that is being read, cut to the tail's length
+  bool line_shown_ = false;    // a part of this line is on the console already
+  bool shows_status_ = false;  // partial_ is the console's status line
   std::chrono::steady_clock::time_point partial_since_;
 };
 

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -66,14 +65,6 @@ void set_threads(Environment& environment, int workers) {
   }
 }
 
-void set_terminal(Environment& environment) {
-  winsize size{};
-  environment.erase("LOCKSTEP_TERMINAL_WIDTH");
-  if (::isatty(STDOUT_FILENO) != 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
-    environment["LOCKSTEP_TERMINAL_WIDTH"] = std::to_string(size.ws_col > 0 ? size.ws_col : 80);
-  }
-}
-
 }  // namespace
 
 int supervise(const SupervisorOptions& options) {
@@ -87,7 +78,7 @@ int supervise(const SupervisorOptions& options) {
   }
   common[Guard::kTagName] = guard.tag();
   set_threads(common, options.workers);
-  set_terminal(common);
+  set_terminal_width(common);
 
   std::vector<WorkerSpec> specs;
   for (int rank = 0; rank < options.workers; ++rank) {

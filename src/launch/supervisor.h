@@ -27,7 +27,7 @@ struct SupervisorOptions {
 /// passes through byte for byte, the others' by whole lines, as does every stderr. A failure's
 /// report goes to stderr. SIGTERM, SIGINT, SIGHUP and SIGQUIT are forwarded; a second one ends the
 /// workers at once. Workers get torchrun's variables and meet in a store that this process hosts on
-/// loopback. LOCKSTEP_TERMINAL_WIDTH holds the terminal's columns where stdout is one. Blocks. Call
+/// loopback. LOCKSTEP_TERMINAL_WIDTH holds the terminal's columns where stderr is one. Blocks. Call
 /// it from the main thread, before others are started; one at a time in a process. Error
 /// (environment) where a worker cannot be started.
 int supervise(const SupervisorOptions& options);

@@ -191,6 +191,27 @@ void plan_end(Options& options, const Environment& environment, LaunchPlan& plan
   }
 }
 
+// Torchelastic's own watches, which are asked for by variables.
+void plan_watches(Options& options, const Environment& environment, LaunchPlan& plan) {
+  const auto value = [&](const char* name) {
+    const auto found = environment.find(name);
+    return found == environment.end() ? std::string() : found->second;
+  };
+  if (value("TORCHELASTIC_ENABLE_FILE_TIMER") == "1") {
+    plan.watchdog = value("TORCHELASTIC_TIMER_FILE");
+  }
+  const std::string port = value("TORCHELASTIC_HEALTH_CHECK_PORT");
+  if (!port.empty()) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+    if (error != std::errc() || end != port.data() + port.size() || number < 0 || number > 65535) {
+      options.problem(fmt::format("TORCHELASTIC_HEALTH_CHECK_PORT={}: a port is wanted", port));
+      return;
+    }
+    plan.health_check_port = number;
+  }
+}
+
 }  // namespace
 
 std::span<const OptionSpec> torchrun_options() {
@@ -222,6 +243,7 @@ LaunchPlan plan_torchrun(
   plan.meeting.secret = read_secret(options.text("rdzv-secret-file"));
   plan_logs(options, environment, plan.log);
   plan_end(options, environment, plan);
+  plan_watches(options, environment, plan);
   plan.virtual_local_rank = options.flag("virtual-local-rank");
   plan.numa_binding = options.text("numa-binding");
   if (!options.text("logs-specs").empty()) {

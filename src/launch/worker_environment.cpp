@@ -6,6 +6,7 @@
 #include <set>
 
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/format.h"
@@ -82,10 +83,29 @@ void set_identity(Environment& environment, const WorkerIdentity& identity) {
   set("TORCHELASTIC_MAX_RESTARTS", identity.max_restarts);
   set("TORCHELASTIC_RUN_ID", identity.run_id);
   set("TORCHELASTIC_USE_AGENT_STORE", identity.agent_store ? "True" : "False");
+  set("LOCKSTEP_ROUND", identity.round);
+  environment.erase("LOCKSTEP_JOB");
+  environment.erase("LOCKSTEP_FIRST_WORLD_SIZE");
+  if (!identity.job.empty()) {
+    set("LOCKSTEP_JOB", identity.job);
+  }
+  if (identity.first_world_size > 0) {
+    set("LOCKSTEP_FIRST_WORLD_SIZE", identity.first_world_size);
+  }
   environment.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   environment.erase("TORCHELASTIC_ERROR_FILE");
   if (!identity.error_file.empty()) {
     set("TORCHELASTIC_ERROR_FILE", identity.error_file);
+  }
+}
+
+void set_terminal_width(Environment& environment) {
+  environment.erase("LOCKSTEP_TERMINAL_WIDTH");
+  const auto type = environment.find("TERM");
+  const bool dumb = type != environment.end() && type->second == "dumb";
+  winsize size{};
+  if (!dumb && ::isatty(STDERR_FILENO) != 0 && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0) {
+    environment["LOCKSTEP_TERMINAL_WIDTH"] = std::to_string(size.ws_col > 0 ? size.ws_col : 80);
   }
 }
 

@@ -23,12 +23,20 @@ struct WorkerIdentity {
   int master_port = 0;
   int restart_count = 0, max_restarts = 0;
   std::string run_id = "none";
-  bool agent_store = true;  // an agent hosts the store at the master's address: rank 0 must not
-  std::string error_file;   // empty: none
+  int round = 0;             // counts every start of the workers, after failures or not
+  std::string job;           // drawn for each launch: the same in all its rounds; empty: none
+  int first_world_size = 0;  // of round 0; 0: unknown
+  bool agent_store = true;   // an agent hosts the store at the master's address: rank 0 must not
+  std::string error_file;    // empty: none
 };
 
 /// Adds the variables of `identity`. NCCL's error handling is kept where it is set.
 void set_identity(Environment& environment, const WorkerIdentity& identity);
+
+/// LOCKSTEP_TERMINAL_WIDTH: the columns of this process's stderr where that is a terminal that can
+/// redraw a line, else unset. Workers write to a pipe, and are told by it that a terminal is behind
+/// it.
+void set_terminal_width(Environment& environment);
 
 /// The CPUs that this process may use, and how many physical cores they are; a cgroup's CPU quota
 /// counts.

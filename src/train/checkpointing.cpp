@@ -81,6 +81,9 @@ std::string state_json(const Job& job, const World& world) {
       {"versions", {{"libtorch", TORCH_VERSION}}},
       {"ranks", world.size()},
       {"configuration", job.resolved}};
+  if (!world.round.job.empty()) {
+    state["job"] = world.round.job;
+  }
   if (job.best.metric) {
     state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
   }
@@ -157,6 +160,12 @@ void read_slices(
   model.state_changed();
 }
 
+/// Whether the job, or where that is not known any, wrote the checkpoint.
+bool is_of_job(const checkpoint::Checkpoint& checkpoint, const std::string& job) {
+  const nlohmann::json state = parse_json(checkpoint.state(), "state.json", ErrorKind::kCheckpoint);
+  return job.empty() || state.value("job", "") == job;
+}
+
 checkpoint::Checkpoint open(const Job& job, const std::filesystem::path& folder, World& world) {
   return checkpoint::Checkpoint::open(
       folder,
@@ -176,21 +185,24 @@ void check_output_folder(const std::filesystem::path& output_dir, World& world) 
 
 std::optional<std::filesystem::path> find_checkpoint_to_resume(
     const config::Config& config, World& world) {
-  const auto& asked = config.training.resume_from_checkpoint;
-  if (!asked || *asked == "false") {
-    return std::nullopt;
+  const std::string asked = config.training.resume_from_checkpoint.value_or("false");
+  const bool restarted = world.round.number > 0;
+  if (asked == "true" || restarted) {
+    const auto latest =
+        checkpoint::latest_checkpoint(config.training.output_dir, world.communicator);
+    // Workers that are started again go on from what their job has saved. What an earlier job left
+    // in the folder counts only where the user asked for it.
+    if (latest && (asked == "true" || is_of_job(*latest, world.round.job))) {
+      return latest->folder();
+    }
   }
-  if (*asked != "true") {
-    return *asked;
-  }
-  const auto latest = checkpoint::latest_checkpoint(config.training.output_dir, world.communicator);
-  if (!latest) {
-    if (world.is_first()) {
+  if (asked == "true" || asked == "false") {
+    if (world.is_first() && (asked == "true" || restarted)) {
       log_info("no checkpoint in {} yet: starting from the beginning", config.training.output_dir);
     }
     return std::nullopt;
   }
-  return latest->folder();
+  return asked;
 }
 
 void save_training_state(Job& job, World& world) {
@@ -233,7 +245,7 @@ monitor::TrainerState restore_training_state(
   }
   read_slices(*job.model, from, /*with_optimizer=*/true, world);
   read_state(job, from.state(), (folder / checkpoint::kStateName).string());
-  if (job.config.training.ignore_data_skip) {
+  if (job.config.training.ignore_data_skip && world.round.number == 0) {
     job.progress.sampler.epoch = job.progress.sampler.position = 0;
   }
   if (world.is_first()) {

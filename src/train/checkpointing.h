@@ -20,7 +20,8 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir,
 void check_output_folder(const std::filesystem::path& output_dir, World& world);
 
 /// The folder that training.resume_from_checkpoint names: itself, or with "true" the latest good
-/// checkpoint of output_dir; nothing where there is none yet. Every rank must call.
+/// checkpoint of output_dir; nothing where there is none yet. In a later round of a job, the latest
+/// good one that the job wrote comes before all. Every rank must call.
 std::optional<std::filesystem::path> find_checkpoint_to_resume(
     const config::Config& config, World& world);
 

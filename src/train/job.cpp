@@ -52,15 +52,34 @@ int64_t sequence_length_of(const config::Config& config, const model::ModelConfi
   return length;
 }
 
-data::SamplerOptions sampler_options(const Job& job) {
+/// Data-parallel ranks that the job began with, however many are left.
+int64_t configured_data_ranks(const Job& job, const World& world) {
+  return world.configured_ranks() * job.axes->mesh().data / world.size();
+}
+
+/// Sequences of a step. It stays what it was when the job began.
+int64_t global_batch_of(const Job& job, const World& world) {
+  const config::TrainingSection& training = job.config.training;
+  return training.per_device_train_batch_size * training.gradient_accumulation_steps *
+         configured_data_ranks(job, world);
+}
+
+/// The most that a rank computes in a step, one after the other.
+int64_t micro_batches_of(const Job& job, const World& world) {
+  const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  return divide_up(
+      divide_up(global_batch_of(job, world), job.axes->mesh().data),
+      job.config.training.per_device_train_batch_size);
+}
+
+data::SamplerOptions sampler_options(const Job& job, const World& world) {
   const config::TrainingSection& training = job.config.training;
   data::SamplerOptions options;
   options.sequences = job.datasets.train->size();
   options.micro_batch = training.per_device_train_batch_size;
+  options.global_batch = global_batch_of(job, world);
   options.rank = job.axes->coordinate().data;
   options.ranks = job.axes->mesh().data;
-  options.global_batch =
-      training.per_device_train_batch_size * training.gradient_accumulation_steps * options.ranks;
   options.order = training.train_sampling_strategy == "sequential" ? data::SampleOrder::kSequential
                                                                    : data::SampleOrder::kRandom;
   options.drop_last = training.dataloader_drop_last;
@@ -136,13 +155,19 @@ void describe(const Job& job, const World& world) {
       "{} sequences of {} tokens; {} x {} x {} = {} a step; {} steps are {:.4g} epochs",
       job.datasets.train->size(),
       job.datasets.train->length(),
-      job.axes->mesh().data,
+      configured_data_ranks(job, world),
       training.per_device_train_batch_size,
       training.gradient_accumulation_steps,
-      job.axes->mesh().data * training.per_device_train_batch_size *
-          training.gradient_accumulation_steps,
+      global_batch_of(job, world),
       job.length.total_steps,
       job.length.epochs);
+  if (world.configured_ranks() != world.size()) {
+    log_info(
+        "the job began with {} ranks and goes on with {}: they divide the same {} sequences a step",
+        world.configured_ranks(),
+        world.size(),
+        global_batch_of(job, world));
+  }
   if (job.forecast) {
     log_info("{}", describe(*job.forecast));
   }
@@ -194,10 +219,12 @@ std::unique_ptr<Job> make_job(
   job->flops_per_token = model::operations_per_token(spec.config, length).training();
   job->axes = std::make_unique<parallel::Axes>(
       world.communicator, mesh_of(config.parallel, world.size()), world.group);
-  job->model = parallel::parallelize(spec, plan_of(config), *job->axes);
+  parallel::Plan plan = plan_of(config);
+  plan.accumulation_steps = micro_batches_of(*job, world);
+  job->model = parallel::parallelize(spec, plan, *job->axes);
   job->progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
 
-  data::SamplerOptions options = sampler_options(*job);
+  data::SamplerOptions options = sampler_options(*job, world);
   job->length =
       run_length(training, data::Sampler(options, job->progress.sampler).steps_per_epoch());
   optim::ScheduleOptions schedule;

@@ -21,6 +21,13 @@ struct WorldOptions {
   std::chrono::seconds timeout = std::chrono::seconds(1800);
 };
 
+/// What a launcher tells of the job that this rank belongs to, where it may go on with other ranks.
+struct JobRound {
+  std::string job;      // drawn for each launch, the same through its rounds; empty: none told
+  int number = 0;       // above 0: the workers were started again
+  int first_ranks = 0;  // of round 0, for which the batch was configured; 0: as many as now
+};
+
 struct World {
   comm::Store store;  // undefined where alone
   comm::Communicator communicator;
@@ -28,7 +35,10 @@ struct World {
   c10::Device device = c10::Device(c10::kCPU);
   int local_rank = 0;
   int local_size = 1;
+  JobRound round = {};
 
+  /// The ranks that training.per_device_train_batch_size counts for: those that the job began with.
+  int64_t configured_ranks() const { return round.first_ranks > 0 ? round.first_ranks : size(); }
   int rank() const { return communicator.rank(); }
   int size() const { return communicator.size(); }
   bool is_first() const { return rank() == 0; }

@@ -4,7 +4,10 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "comm/store.h"
@@ -126,6 +129,43 @@ TEST(Store, IsHostedOnAFreePortAndJoined) {
   joined->set("key", "value");
   EXPECT_EQ(hosted.store()->get_to_str("key"), "value");
   EXPECT_THROW(HostedStore{hosted.port()}, Error);
+}
+
+// A port that nothing listens on just now.
+int free_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  socklen_t size = sizeof address;
+  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(descriptor);
+  return ntohs(address.sin_port);
+}
+
+bool connects(uint32_t address, int port) {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(address);
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  const bool connected = ::connect(descriptor, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0;
+  ::close(descriptor);
+  return connected;
+}
+
+TEST(Store, IsHostedByRankZeroOnTheNamedAddressAlone) {
+  Rendezvous rendezvous{.port = free_port(), .rank = 0, .size = 2};
+  const Store hosted = join_store(rendezvous);
+  rendezvous.rank = 1;
+  join_store(rendezvous)->set("key", "value");
+  EXPECT_EQ(hosted->get_to_str("key"), "value");
+  EXPECT_TRUE(connects(INADDR_LOOPBACK, rendezvous.port));
+  // Another address of loopback stands for another interface.
+  EXPECT_FALSE(connects(INADDR_LOOPBACK + 1, rendezvous.port));
+  rendezvous.rank = 0;
+  EXPECT_THROW(join_store(rendezvous), Error);  // the port is taken
 }
 
 TEST(Store, TellsWhereNoStoreAnswers) {

@@ -130,6 +130,32 @@ TEST(Accelerate, IsALayerBelowTheConfiguration) {
   EXPECT_TRUE(harness.run({"-c", "@/acc.yaml"}).config.training.bf16);
 }
 
+TEST(Accelerate, TheVariablesOfItsLauncherAreTheLowestLayer) {
+  Harness harness;
+  harness.environment = {
+      {"ACCELERATE_MIXED_PRECISION", "bf16"},
+      {"ACCELERATE_USE_CPU", "True"},
+      {"ACCELERATE_USE_DEEPSPEED", "true"},
+      {"ACCELERATE_DEEPSPEED_ZERO_STAGE", "0"},
+      {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4"},
+      {"ACCELERATE_GRADIENT_CLIPPING", "0.5"}};
+  const Resolution result = harness.run({"training.max_grad_norm=2"});
+  EXPECT_TRUE(result.config.training.bf16);
+  EXPECT_TRUE(result.config.training.use_cpu);
+  EXPECT_EQ(result.config.training.gradient_accumulation_steps, 4);
+  EXPECT_EQ(result.config.training.max_grad_norm, 2);
+  EXPECT_EQ(harness.origin(result, "training.bf16"), "environment: ACCELERATE_MIXED_PRECISION");
+  harness.environment = {
+      {"ACCELERATE_MIXED_PRECISION", "no"},
+      {"ACCELERATE_USE_FSDP", "true"},
+      {"FSDP_SHARDING_STRATEGY", "NO_SHARD"},
+      {"FSDP_OFFLOAD_PARAMS", "false"},
+      {"PARALLELISM_CONFIG_TP_SIZE", "9"}};  // not in use
+  EXPECT_EQ(harness.run({}).config.parallel.zero_stage, 0);
+  harness.environment["FSDP_SHARDING_STRATEGY"] = "HYBRID_SHARD";
+  EXPECT_THAT(harness.error({}), HasSubstr("replicas across is not supported yet"));
+}
+
 TEST(Accelerate, FsdpOfTheTrainingArguments) {
   const Harness harness;
   const auto settings = [](const std::string& fsdp, const std::string& config) {

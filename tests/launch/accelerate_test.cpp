@@ -180,5 +180,21 @@ TEST(Compat, PrintsHelpAndCompletionWithoutAProgram) {
   EXPECT_THROW(read_launch({}, kNothing), Error);
 }
 
+TEST(AccelerateLaunch, StartsTheMachinesOfMpirunsHostfile) {
+  const TemporaryFolder folder;
+  const std::string hosts = (folder.path() / "hosts").string();
+  write_file_atomically(hosts, "n1 slots=2\nn2 slots=2\n");
+  const AccelerateRequest request = plan_accelerate(
+      {"--cpu",
+       "--num_machines=2",
+       "--num_processes=4",
+       "--main_process_ip=n1",
+       "--mpirun_hostfile",
+       hosts,
+       "x.py"},
+      {{"HOME", "/nonexistent"}});
+  EXPECT_THAT(request.deepspeed, ::testing::IsSupersetOf({"--launcher", "openmpi", "x.py"}));
+}
+
 }  // namespace
 }  // namespace lockstep::launch

@@ -3,11 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/file.h"
-#include "launch/bandwidth.h"
 #include "launch/devices.h"
-#include "launch/helpers.h"
-#include "launch/read_identity.h"
+#include "launch/worker_environment.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
@@ -15,15 +12,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using State = Finding::State;
-
-const testing::RegisterPart measure("measure", [](int, char** argv) {
-  const WorkerIdentity identity = read_identity(current_environment()).value();
-  const Measured measured = measure_ranks(identity);
-  if (identity.rank == 0) {
-    write_file_atomically(argv[0], to_text(measured));
-  }
-  return 0;
-});
 
 TEST(Checkup, ExaminesThisMachine) {
   const TemporaryFolder folder;
@@ -47,20 +35,6 @@ TEST(Checkup, TellsWhatIsBrokenAndHowToMendIt) {
   EXPECT_EQ(exit_code_of({judge_disk("/nonexistent")}), 3);
   EXPECT_EQ(exit_code_of({judge_clocks(3, 2)}), 0);
   EXPECT_THAT(table_of({judge_shared_memory(1e6)}), HasSubstr("try: docker run --shm-size=8g"));
-}
-
-TEST(Checkup, MeasuresTheRanks) {
-  const TemporaryFolder folder;
-  const std::string file = (folder.path() / "result").string();
-  std::vector<std::string> arguments{"2"};
-  const auto worker = testing::part("measure", {file});
-  arguments.insert(arguments.end(), worker.begin(), worker.end());
-  const auto ran = testing::run(testing::part("supervise", arguments), {"OMP_NUM_THREADS=1"});
-  ASSERT_EQ(ran.status.shell_code(), 0) << ran.error_output;
-  const Measured measured = measured_from_text(read_file(file));
-  EXPECT_GT(measured.all_reduce, 1e7);
-  EXPECT_GT(measured.expected, 1e7);
-  EXPECT_LT(measured.clocks, 1);
 }
 
 TEST(Devices, ReadListsAsTheKernelAndCudaDo) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "launch/compat.h"
 #include "launch/helpers.h"
+#include "launch/network.h"
 
 namespace lockstep::launch {
 namespace {
@@ -76,6 +77,23 @@ TEST(Cluster, RecognisesMpi) {
   EXPECT_THROW(find_cluster({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}), Error);
 }
 
+TEST(Cluster, TakesNoNameForAPublicAddressUnlessItIsOne) {
+  EXPECT_TRUE(is_public("8.8.8.8"));
+  EXPECT_TRUE(is_public("2001:db8::1"));
+  for (const char* address :
+       {"127.0.0.1",
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.1.1",
+        "::1",
+        "fd00::1",
+        "localhost",
+        "no-such-host-here.invalid"}) {
+    EXPECT_FALSE(is_public(address)) << address;
+  }
+}
+
 TEST(Cluster, TasksOfOneMachineMeet) {
   std::vector<std::string> environment;
   const auto ran = testing::run(
@@ -88,8 +106,8 @@ TEST(Cluster, TasksOfOneMachineMeet) {
            " --part launch --no-python sh -c 'echo $RANK of $WORLD_SIZE at $MASTER_ADDR "
            "$TORCHELASTIC_USE_AGENT_STORE' & "
            "done; wait"});
-  EXPECT_THAT(ran.output, HasSubstr("0 of 2 at localhost False\n"));
-  EXPECT_THAT(ran.output, HasSubstr("1 of 2 at localhost False\n"));
+  EXPECT_THAT(ran.output, HasSubstr("0 of 2 at 127.0.0.1 False\n"));
+  EXPECT_THAT(ran.output, HasSubstr("1 of 2 at 127.0.0.1 False\n"));
 }
 
 }  // namespace

@@ -172,6 +172,37 @@ TEST(Deepspeed, TellsAllProblems) {
           HasSubstr("plan --apply")));
 }
 
+TEST(Deepspeed, HandsVariablesToTheOtherHosts) {
+  const TemporaryFolder folder;
+  const std::string hosts = (folder.path() / "hosts").string();
+  write_file_atomically(hosts, "n1 slots=1\nn2 slots=1\n");
+  const Environment environment{
+      {"HOME", folder.path().string()}, {"MLFLOW_RUN", "7"}, {"PYTHONPATH", "/lib"}, {"MY", "own"}};
+  const auto commands =
+      plan_deepspeed({"--hostfile", hosts, "--launcher=ssh", "x.py"}, environment).commands;
+  ASSERT_EQ(commands.size(), 2U);
+  EXPECT_THAT(commands[1].argv.back(), HasSubstr("export MLFLOW_RUN="));
+  EXPECT_THAT(
+      commands[1].argv.back(), HasSubstr(std::filesystem::current_path().string() + ":/lib"));
+  EXPECT_THAT(commands[1].argv.back(), ::testing::Not(HasSubstr("export MY=")));
+}
+
+TEST(Deepspeed, GoesOnWithTheNodesThatAreLeftWhereItIsElastic) {
+  const LaunchPlan plan = plan_deepspeed(
+                              {"--world_info=" + encode_world({{"n1", {0}}, {"n2", {0}}}),
+                               "--node_rank=1",
+                               "--elastic_training",
+                               "--min_elastic_nodes=1",
+                               "x.py"},
+                              {})
+                              .plan;
+  EXPECT_EQ(plan.meeting.kind, MeetingPoint::Kind::kDynamic);
+  EXPECT_EQ(plan.meeting.is_host, false);
+  EXPECT_EQ(plan.min_nodes, 1);
+  EXPECT_EQ(plan.max_nodes, 2);
+  EXPECT_GT(plan.max_restarts, 0);
+}
+
 TEST(Transports, QuoteForTheRemoteShellAndNothingElse) {
   RemoteJob job;
   job.hosts = {{"n1", {0}}, {"n2", {0, 1}}};
@@ -253,7 +284,7 @@ TEST(Deepspeed, StartsTheHostsOfAHostfileWithSsh) {
   EXPECT_THAT(ran.output, HasSubstr("10.77.0.2: rank 2 of 3, a b, 1/2\n"));
   const Ran failed = launch("[ $RANK = 2 ] && exit 5; sleep 60", "", {});
   EXPECT_EQ(failed.status.shell_code(), 5) << failed.error_output;
-  EXPECT_LT(failed.seconds, 8);
+  EXPECT_LT(failed.seconds, 40);
   const std::string mark = testing::unique_mark();
   const Ran stopped = launch(
       "export " + mark +

@@ -1,13 +1,17 @@
 #include "launch/job_store.h"
 
 #include <fstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "comm/store.h"
 #include "launch/helpers.h"
 #include "launch/memory_word.h"
 #include "launch/network.h"
@@ -31,8 +35,87 @@ const testing::RegisterPart thousand("thousand", [](int, char**) {
   return clients.back()->add("met", 0) == 1000 ? 0 : 1;
 });
 
+comm::Store join(const JobStore& store) {
+  comm::Rendezvous rendezvous;
+  rendezvous.port = store.port();
+  rendezvous.hosted_by_agent = true;
+  return comm::join_store(rendezvous);
+}
+
+std::vector<uint8_t> bytes(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+std::string text(const std::vector<uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(JobStore, AnswersC10dsClientsAsItsOwnServerDoes) {
+  const JobStore store;
+  const comm::Store a = join(store), b = join(store);
+  a->set("key", bytes("1"));
+  EXPECT_EQ(text(b->get("key")), "1");
+  EXPECT_EQ(a->add("number", 5), 5);
+  EXPECT_EQ(b->add("number", -7), -2);
+  EXPECT_TRUE(a->check({"key"}));
+  EXPECT_FALSE(a->check({"key", "none"}));
+  EXPECT_EQ(text(a->compareSet("cas", bytes(""), bytes("v1"))), "v1");
+  EXPECT_EQ(text(a->compareSet("cas", bytes("v0"), bytes("v2"))), "v1");
+  EXPECT_EQ(text(a->compareSet("cas", bytes("v1"), bytes("v2"))), "v2");
+  EXPECT_EQ(text(a->compareSet("none", bytes("v0"), bytes("v2"))), "v0");
+  EXPECT_TRUE(a->deleteKey("cas"));
+  EXPECT_FALSE(a->deleteKey("cas"));
+  a->append("long", bytes("x"));
+  a->append("long", bytes("y"));
+  EXPECT_EQ(text(b->get("long")), "xy");
+  a->multiSet({"m1", "m2"}, {bytes("p"), bytes("")});
+  EXPECT_THAT(b->multiGet({"m1", "m2"}), ::testing::ElementsAre(bytes("p"), bytes("")));
+  EXPECT_EQ(a->getNumKeys(), 5);
+  EXPECT_THAT(a->listKeys(), ::testing::UnorderedElementsAre("key", "number", "long", "m1", "m2"));
+  a->queuePush("queue", bytes("1"));
+  a->queuePush("queue", bytes("2"));
+  EXPECT_EQ(b->queueLen("queue"), 2);
+  EXPECT_EQ(text(b->queuePop("queue", /*block=*/true)), "1");
+  EXPECT_EQ(text(b->queuePop("queue", /*block=*/false)), "2");
+  EXPECT_ANY_THROW(b->queuePop("queue", /*block=*/false));
+  const std::string large(20'000'000, 'x');
+  a->set("large", bytes(large));
+  EXPECT_EQ(text(b->get("large")), large);
+}
+
+TEST(JobStore, WakesThoseThatWait) {
+  const JobStore store;
+  const comm::Store a = join(store), b = join(store);
+  EXPECT_ANY_THROW(a->wait({"never"}, std::chrono::milliseconds(30)));
+  std::thread later([&] {
+    b->set("one", bytes("1"));
+    b->add("two", 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    b->append("three", bytes("3"));
+    b->queuePush("queue", bytes("q"));
+  });
+  a->wait({"one", "two", "three"}, std::chrono::seconds(20));
+  EXPECT_EQ(text(a->queuePop("queue", /*block=*/true)), "q");
+  later.join();
+  b->set("never", bytes("late"));  // the wait that was given up is not answered any more
+  EXPECT_EQ(text(a->get("never")), "late");
+}
+
+TEST(JobStore, CutsOffWhatIsNoClient) {
+  const JobStore store;
+  const Connecting stranger = connect_within("127.0.0.1", store.port(), std::chrono::seconds(5));
+  ASSERT_EQ(stranger.error, "");
+  const std::string request = "GET / HTTP/1.1\r\n\r\n";
+  ASSERT_GT(::send(stranger.socket.get(), request.data(), request.size(), MSG_NOSIGNAL), 0);
+  pollfd poll{stranger.socket.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&poll, 1, 20000), 1);
+  char byte = 0;
+  EXPECT_LE(::recv(stranger.socket.get(), &byte, 1, 0), 0);
+  EXPECT_EQ(join(store)->add("still", 1), 1);
+}
+
 TEST(JobStore, AThousandClientsMeet) {
-  // In a network of its own: c10d asks DNS for the name of every client, and DNS servers limit how
+  // In a network of its own: c10d's clients ask DNS for their own names, and DNS servers limit how
   // often they answer.
   std::vector<std::string> argv{
       "unshare",

@@ -219,7 +219,7 @@ TEST(Launch, EndsOnASignalAndLeavesNothing) {
       "started\nstarted\n",
       [](pid_t pid) { ::kill(pid, SIGTERM); });
   EXPECT_EQ(ran.status.shell_code(), 1);
-  EXPECT_LT(ran.seconds, 4);
+  EXPECT_LT(ran.seconds, 40);
   EXPECT_EQ(testing::processes_left(mark), 0);
 }
 

@@ -75,6 +75,25 @@ TEST_F(Python, TrainsDataParallelAndRestarts) {
   EXPECT_THAT(ran.error_output, HasSubstr("/attempt_0/1/error.json"));
 }
 
+TEST_F(Python, IsEndedByTorchelasticsFileTimer) {
+  write_file_atomically(
+      folder_.path() / "late.py",
+      "import os, time\n"
+      "import torch.distributed.elastic.timer as timer\n"
+      "timer.configure(timer.FileTimerClient(os.environ['TORCHELASTIC_TIMER_FILE']))\n"
+      "with timer.expires(after=60):\n"
+      "    print('in time')\n"
+      "with timer.expires(after=1, scope='an epoch'):\n"
+      "    time.sleep(100)\n");
+  const Ran ran = testing::run(
+      testing::part("launch", {(folder_.path() / "late.py").string()}),
+      {"PYTHON_EXEC=" + kPython, "TORCHELASTIC_ENABLE_FILE_TIMER=1", "CUDA_VISIBLE_DEVICES="});
+  EXPECT_EQ(ran.status.shell_code(), 1);
+  EXPECT_THAT(ran.output, HasSubstr("in time\n"));
+  EXPECT_THAT(ran.error_output, HasSubstr("was not done with 'an epoch' in time"));
+  EXPECT_THAT(ran.error_output, HasSubstr("exitcode  : -9"));
+}
+
 TEST_F(Python, RunsAsAccelerateAndDeepspeedWouldRunIt) {
   const Ran accelerate = launch({"--num_processes=2", "--cpu", "--mixed_precision=no", script()});
   EXPECT_EQ(accelerate.status.shell_code(), 0) << accelerate.error_output;

@@ -1,4 +1,4 @@
-#include "launch/bandwidth.h"
+#include "cli/bandwidth.h"
 
 #include <algorithm>
 #include <chrono>
@@ -16,9 +16,11 @@
 #include "comm/store.h"
 #include "launch/network.h"
 
-namespace lockstep::launch {
+namespace lockstep::cli {
 namespace {
 
+using launch::Connecting;
+using launch::Socket;
 using Clock = std::chrono::steady_clock;
 constexpr int64_t kElements = int64_t{8} << 20;  // 32 MiB of float32
 constexpr int kRounds = 3;
@@ -35,10 +37,12 @@ double wall_time() {
 // machine.
 double stream_speed() {
   constexpr size_t kBytes = size_t{256} << 20;
-  const Socket listener = listen_on("127.0.0.1", 0);
-  const int port = bound_port(listener);
+  const Socket listener = launch::listen_on("127.0.0.1", 0);
+  ::fcntl(listener.get(), F_SETFL, 0);
+  const int port = launch::bound_port(listener);
   std::thread sender([port] {
-    const Connecting out = connect_within("127.0.0.1", port, std::chrono::milliseconds(1000));
+    const Connecting out =
+        launch::connect_within("127.0.0.1", port, std::chrono::milliseconds(1000));
     const std::vector<char> block(size_t{1} << 20);
     size_t done = 0;
     ::fcntl(out.socket.get(), F_SETFL, 0);
@@ -91,7 +95,7 @@ double clock_difference(const comm::Store& store, int rank, int size) {
 
 }  // namespace
 
-Measured measure_ranks(const WorkerIdentity& identity) {
+Measured measure_ranks(const launch::WorkerIdentity& identity) {
   Measured result;
   comm::Rendezvous rendezvous;
   rendezvous.address = identity.master_address;
@@ -137,4 +141,4 @@ Measured measured_from_text(const std::string& text) {
   return result;
 }
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-#include "cli/launch.h"
+#include "launch/command.h"
 
 #include <filesystem>
 
@@ -6,16 +6,15 @@
 #include "launch/agent.h"
 #include "launch/compat.h"
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 
-int run_launch(std::vector<std::string> arguments) {
-  const launch::Environment environment = launch::current_environment();
-  const launch::LaunchRequest request = launch::read_launch(arguments, environment);
+int run_command(std::vector<std::string> arguments) {
+  const LaunchRequest request = read_launch(arguments, current_environment());
   if (!request.answer.empty()) {
     fmt::print("{}", request.answer);
     return 0;
   }
-  return launch::run_launch(request);
+  return run_launch(request);
 }
 
 std::vector<std::string> arguments_of_link(const std::vector<std::string>& words) {
@@ -32,4 +31,4 @@ std::vector<std::string> arguments_of_link(const std::vector<std::string>& words
   return arguments;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

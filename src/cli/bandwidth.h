@@ -5,7 +5,7 @@
 
 #include "launch/worker_environment.h"
 
-namespace lockstep::launch {
+namespace lockstep::cli {
 
 struct Measured {
   double all_reduce = 0;  // bytes/s that each rank sends, by the ring's count
@@ -16,10 +16,10 @@ struct Measured {
 
 /// Every rank must call; meets the others as `identity` says, over Gloo. Blocks for a few seconds.
 /// Error (peer lost) where a rank does not come within a minute.
-Measured measure_ranks(const WorkerIdentity& identity);
+Measured measure_ranks(const launch::WorkerIdentity& identity);
 
 /// One line of text and back, for the process that started the ranks.
 std::string to_text(const Measured& measured);
 Measured measured_from_text(const std::string& text);
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::cli

@@ -1,0 +1,124 @@
+#include "launch/store_protocol.h"
+
+#include <cstring>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::launch {
+namespace {
+
+constexpr uint8_t kSet = 1, kGet = 3, kAdd = 4, kWait = 6, kPing = 13, kQueuePush = 14;
+constexpr int kRequests = 18;
+
+template <class T>
+std::string raw(T value) {
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+std::string text(const std::string& content) {
+  return raw<uint64_t>(content.size()) + content;
+}
+
+std::string request(uint8_t kind, const std::string& rest = "") {
+  return static_cast<char>(kind) + rest;
+}
+
+const std::string kGreeting = request(0, raw<uint32_t>(0x3C85F7CE));
+
+// The protocol, and what each client was sent.
+struct Exchange {
+  std::map<StoreProtocol::Client, std::string> sent;
+  StoreProtocol protocol{
+      [this](StoreProtocol::Client client, std::string_view bytes) { sent[client].append(bytes); }};
+  std::string take(StoreProtocol::Client client, const std::string& bytes) {
+    EXPECT_TRUE(protocol.take(client, bytes));
+    return std::move(sent[client]);
+  }
+};
+
+TEST(StoreProtocol, AnswersWhereverTheBytesAreCut) {
+  const std::string whole = kGreeting + request(kPing, raw<uint32_t>(7)) +
+                            request(kSet, text("key") + text("value")) +
+                            request(kGet, text("key")) + request(kAdd, text("n") + raw<int64_t>(3));
+  const std::string answers = raw<uint32_t>(7) + text("value") + raw<int64_t>(3);
+  for (size_t cut = 0; cut <= whole.size(); ++cut) {
+    Exchange exchange;
+    std::string answer = exchange.take(1, whole.substr(0, cut));
+    answer += exchange.take(1, whole.substr(cut));
+    EXPECT_EQ(answer, answers) << cut;
+  }
+}
+
+TEST(StoreProtocol, RefusesStrangersAndSizesBeforeKeepingAnything) {
+  Exchange exchange;
+  EXPECT_FALSE(exchange.protocol.take(1, "GET / HTTP/1.1\r\n"));
+  EXPECT_FALSE(exchange.protocol.take(2, request(0, raw<uint32_t>(1))));
+  for (const std::string& bad :
+       {request(kGet, raw<uint64_t>(StoreProtocol::kLongestKey + 1)),
+        request(kSet, text("key") + raw<uint64_t>(StoreProtocol::kLongestValue + 1)),
+        request(kWait, raw<uint64_t>(StoreProtocol::kMostKeys + 1)),
+        request(kRequests)}) {
+    exchange.take(3, kGreeting);
+    EXPECT_FALSE(exchange.protocol.take(3, bad));
+  }
+}
+
+TEST(StoreProtocol, AQueueWakesOneAKeyWakesAll) {
+  Exchange exchange;
+  const std::string stop(1, '\0');
+  for (const StoreProtocol::Client client : {1, 2, 3}) {
+    exchange.take(client, kGreeting);
+  }
+  for (const StoreProtocol::Client client : {1, 2}) {
+    EXPECT_EQ(exchange.take(client, request(kWait, raw<uint64_t>(1) + text("x"))), "");
+  }
+  exchange.take(3, request(kQueuePush, text("x") + text("1")));
+  EXPECT_EQ(exchange.sent[1], stop);
+  EXPECT_EQ(exchange.sent[2], "");
+  exchange.take(3, request(kSet, text("x") + text("1")));
+  EXPECT_EQ(exchange.sent[1], stop);
+  EXPECT_EQ(exchange.sent[2], stop);
+}
+
+TEST(StoreProtocol, AClientThatLeavesIsNotWoken) {
+  Exchange exchange;
+  exchange.take(1, kGreeting + request(kWait, raw<uint64_t>(2) + text("x") + text("y")));
+  exchange.protocol.forget(1);
+  exchange.take(2, kGreeting + request(kSet, text("x") + text("")));
+  exchange.take(2, request(kSet, text("y") + text("")));
+  EXPECT_EQ(exchange.sent[1], "");
+}
+
+// Requests of every kind with random, often wrong, contents, cut anywhere: nothing but an answer or
+// a refusal comes of them.
+TEST(StoreProtocol, BearsRandomRequests) {
+  std::mt19937 random(20240607);
+  const auto below = [&](uint32_t most) { return static_cast<uint32_t>(random() % most); };
+  Exchange exchange;
+  std::vector<bool> greeted(8, false);
+  for (int i = 0; i < 200'000; ++i) {
+    const StoreProtocol::Client client = below(8);
+    std::string bytes = greeted[client] ? "" : kGreeting;
+    bytes += request(static_cast<uint8_t>(below(kRequests + 1)));
+    const uint32_t parts = below(4);
+    for (uint32_t part = 0; part < parts; ++part) {
+      bytes += below(3) == 0 ? raw<uint64_t>(below(5)) : text(std::string(below(4), 'a'));
+    }
+    if (below(8) == 0) {
+      bytes[below(static_cast<uint32_t>(bytes.size()))] = static_cast<char>(random());
+    }
+    greeted[client] = exchange.protocol.take(client, bytes.substr(0, below(64)));
+    if (below(100) == 0) {
+      exchange.protocol.forget(client);
+      greeted[client] = false;
+    }
+    exchange.sent.clear();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::launch

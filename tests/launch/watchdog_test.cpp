@@ -1,0 +1,126 @@
+#include "launch/watchdog.h"
+
+#include <csignal>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "launch/health_check.h"
+#include "launch/helpers.h"
+#include "temporary_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Ran;
+
+TEST(Watchdog, ReadsTimers) {
+  const auto request = parse_timer_request(
+      R"({"version": 1, "pid": 12, "scope_id": "step", "expiration_time": 1.5, "signal": 9})");
+  ASSERT_TRUE(request.has_value());
+  EXPECT_EQ(request->pid, 12);
+  EXPECT_EQ(request->scope, "step");
+  EXPECT_EQ(request->expires, 1.5);
+  EXPECT_EQ(request->signal, 9);
+  for (const char* bad :
+       {"",
+        "{}",
+        "[]",
+        R"({"pid": -1, "scope_id": "s", "expiration_time": 1, "signal": 9})",
+        R"({"pid": 1.5, "scope_id": "s", "expiration_time": 1, "signal": 9})",
+        R"({"pid": 1, "scope_id": 3, "expiration_time": 1, "signal": 9})",
+        R"({"pid": 1, "scope_id": "s", "expiration_time": 1e999, "signal": 9})",
+        R"({"pid": 1, "scope_id": "s", "expiration_time": 1, "signal": 900})"}) {
+    EXPECT_FALSE(parse_timer_request(bad).has_value()) << bad;
+  }
+}
+
+Ran launch_watched(const std::string& script) {
+  return testing::run(
+      testing::part("launch", {"--propagate-exit-code", "--no-python", "sh", "-c", script}),
+      {"TORCHELASTIC_ENABLE_FILE_TIMER=1"});
+}
+
+const std::string kSay =
+    "say() { printf '{\"version\":1,\"pid\":%d,\"scope_id\":\"%s\",\"expiration_time\":%s,"
+    "\"signal\":10}\\n' $$ $1 $2 > \"$TORCHELASTIC_TIMER_FILE\"; }; ";
+
+TEST(Watchdog, EndsAWorkerThatIsLate) {
+  const Ran ran = launch_watched(kSay + "say epoch $(date +%s); sleep 60");
+  EXPECT_EQ(ran.status.shell_code(), 128 + SIGUSR1) << ran.error_output;
+  EXPECT_THAT(ran.error_output, HasSubstr("was not done with 'epoch' in time: it gets SIGUSR1"));
+}
+
+TEST(Watchdog, LeavesAWorkerThatReleasesItsTimers) {
+  const Ran ran = launch_watched(
+      kSay +
+      "say a $(($(date +%s) + 1)); say b 1e11; say a -1; sleep 2; echo done; "
+      "test -p $TORCHELASTIC_TIMER_FILE && echo $TORCHELASTIC_TIMER_FILE");
+  EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+  EXPECT_THAT(ran.output, HasSubstr("done\n/"));
+  const std::string pipe = ran.output.substr(5, ran.output.size() - 6);
+  EXPECT_FALSE(std::filesystem::exists(pipe)) << pipe;
+}
+
+TEST(Watchdog, EndsWhatItsAgentStartedAlone) {
+  const pid_t stranger = ::fork();
+  if (stranger == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const Ran ran = launch_watched(fmt::format(
+      "printf "
+      "'{{\"version\":1,\"pid\":{},\"scope_id\":\"x\",\"expiration_time\":1,\"signal\":9}}\\n' "
+      "> $TORCHELASTIC_TIMER_FILE; sleep 0.3",
+      stranger));
+  EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+  EXPECT_EQ(::waitpid(stranger, nullptr, WNOHANG), 0);
+  ::kill(stranger, SIGKILL);
+  ::waitpid(stranger, nullptr, 0);
+}
+
+TEST(HealthCheck, AnswersOnItsAddressAlone) {
+  EventLoop loop;
+  const HealthCheck check(loop, "127.0.0.1", 0);
+  for (int i = 0; i < 2; ++i) {
+    const Connecting asking = connect_within("127.0.0.1", check.port(), std::chrono::seconds(10));
+    ASSERT_EQ(asking.error, "");
+    ASSERT_GT(::send(asking.socket.get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 0);
+    pollfd answer{asking.socket.get(), POLLIN, 0};
+    while (::poll(&answer, 1, 0) == 0) {
+      loop.wait(std::chrono::milliseconds(20));
+    }
+    char text[200] = "";
+    ASSERT_GT(::recv(asking.socket.get(), text, sizeof text - 1, 0), 0);
+    EXPECT_THAT(std::string(text), ::testing::StartsWith("HTTP/1.0 200 OK\r\n"));
+  }
+  EXPECT_NE(connect_within("127.0.0.2", check.port(), std::chrono::milliseconds(300)).error, "");
+}
+
+TEST(HealthCheck, IsThereAsLongAsTheAgentIs) {
+  const Ran ran = testing::run(
+      testing::part(
+          "launch",
+          {"--no-python",
+           "python3",
+           "-c",
+           "import os, urllib.request as r; "
+           "print(r.urlopen('http://127.0.0.1:' + os.environ['TORCHELASTIC_HEALTH_CHECK_PORT'])"
+           ".read())"}),
+      {"TORCHELASTIC_HEALTH_CHECK_PORT=" + std::to_string([] {
+         const Socket free = listen_on("127.0.0.1", 0);
+         return bound_port(free);
+       }())});
+  EXPECT_EQ(ran.output, "b'alive\\n'\n") << ran.error_output;
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,157 @@
+"""`lockstep launch` with our own commands: jobs that go on after a loss, and every launcher's way to say it."""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import unittest
+
+from harness import PROGRAM, ProgramTest, losses, metrics, processes_of, start, wait_for
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def variable(pid, name):
+    """A variable of a process's environment; None where there is none, or no process."""
+    try:
+        variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    prefix = name.encode() + b"="
+    return next((v[len(prefix):].decode() for v in variables if v.startswith(prefix)), None)
+
+
+class Elastic(ProgramTest):
+    STEPS = 150
+
+    def arguments(self, launch, output, *more, batch=2):
+        train = self.train_arguments(
+            output, f"per_device_train_batch_size={batch}", "save_steps=4", *more, steps=self.STEPS)
+        at = train.index("--nproc")
+        return ["launch", *launch, "train", *train[1:at], *train[at + 2:]]
+
+    def undisturbed(self, name, *more, ranks, batch=2):
+        self.train(name, f"per_device_train_batch_size={batch}", *more, ranks=ranks, steps=self.STEPS)
+        return losses(self.folder / name)
+
+    def steps(self, output):
+        return [line["step"] for line in metrics(self.folder / output) if "loss" in line]
+
+    def reached(self, output, step):
+        wait_for(lambda: (self.steps(output) or [0])[-1] >= step, seconds=120)
+
+    def worker(self, output, rank):
+        return next(
+            pid for pid in processes_of(f"output_dir={output}") if variable(pid, "RANK") == str(rank))
+
+    def finish(self, process):
+        out, err = process.communicate(timeout=240)
+        self.assertEqual(process.returncode, 0, err)
+        return err
+
+    def test_goes_on_from_the_last_checkpoint_after_a_worker_is_lost(self):
+        job = start(
+            *self.arguments(["--nproc-per-node=2", "--max-restarts=1"], "killed"), cwd=self.folder)
+        self.reached("killed", 10)
+        os.kill(self.worker("killed", 1), signal.SIGKILL)
+        err = self.finish(job)
+        self.assertIn("SIGKILL", err)
+        self.assertRegex(err, r"resuming killed/checkpoint-\d+ after step \d+")
+        self.assertEqual(self.steps("killed"), list(range(1, self.STEPS + 1)))
+        self.assertEqual(losses(self.folder / "killed"), self.undisturbed("whole-2", ranks=2))
+        self.assertEqual(processes_of("output_dir=killed"), [])
+
+    def test_goes_on_without_a_lost_node_and_takes_a_new_one_in(self):
+        endpoint = f"127.0.0.1:{free_port()}"
+
+        def node(workers):
+            launch = [
+                "--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}",
+                "--rdzv-conf=last_call_timeout=600", "--max-restarts=1", f"--nproc-per-node={workers}"]
+            return start(*self.arguments(launch, "elastic"), cwd=self.folder)
+
+        first = node(3)
+        # The job waits for the second node, which is to be there from the beginning: 4 ranks x 2.
+        second = node(1)
+        self.reached("elastic", 6)
+        os.kill(second.pid, signal.SIGKILL)
+        second.communicate(timeout=60)
+        lost_at = self.steps("elastic")[-1]
+        self.reached("elastic", lost_at + 6)  # on three ranks, which share 8 sequences unequally
+        third = node(1)
+        err = self.finish(first)
+        self.finish(third)
+        self.assertIn("was lost", err)
+        self.assertIn("goes on with 3: they divide the same 8 sequences", err)
+        self.assertIn(" joins", err)
+        self.assertEqual(len(re.findall(r"resuming elastic/checkpoint-\d+", err)), 2, err)
+        self.assertEqual(self.steps("elastic"), list(range(1, self.STEPS + 1)))
+        self.assert_close(losses(self.folder / "elastic"), self.undisturbed("whole-4", ranks=4), 1e-5)
+        self.assertEqual(processes_of("output_dir=elastic"), [])
+
+    def test_what_an_earlier_job_left_in_the_folder_is_not_resumed(self):
+        self.train("reused", "save_steps=2", steps=4)
+        job = start(
+            *self.arguments(
+                ["--nproc-per-node=1", "--max-restarts=1"], "reused", "seed=7",
+                "save_steps=1000"),
+            cwd=self.folder)
+        self.reached("reused", 6)
+        os.kill(self.worker("reused", 0), signal.SIGKILL)
+        err = self.finish(job)
+        self.assertIn("no checkpoint in reused yet", err)
+        self.assertEqual(
+            losses(self.folder / "reused"), self.undisturbed("whole-1", "seed=7", ranks=1))
+
+
+class Words(ProgramTest):
+    def launch(self, *words):
+        train = self.train_arguments("said", steps=2)
+        at = train.index("--nproc")
+        return self.run_ok("launch", *words, "train", *train[1:at], *train[at + 2:])
+
+    def test_every_launchers_words_start_our_own_command(self):
+        for words in (
+                ["--nproc-per-node=2"],
+                ["--compat", "torch.distributed.launch", "--nproc-per-node=2"],
+                ["--num_processes=2", "--cpu"],
+                ["--num_gpus=2"]):
+            result = self.launch(*words)
+            self.assertIn("2 ranks on cpu", result.err, words)
+
+    def test_both_spellings_of_a_local_rank_are_accepted(self):
+        for words in (["--local-rank=0"], ["--local_rank", "0"], ["--local-rank", "0"], ["--local_rank=0"]):
+            self.train("said", *words, steps=1)
+
+    def test_a_link_of_a_launchers_name_is_that_launcher(self):
+        (self.folder / "torchrun").symlink_to(PROGRAM)
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        for words, ranks in ((["--nproc_per_node", "2"], 2), (["--standalone"], 1)):
+            done = __import__("subprocess").run(
+                [self.folder / "torchrun", *words, "--no-python", "sh", "-c", "echo rank $RANK of $WORLD_SIZE"],
+                capture_output=True, text=True, timeout=60, env=env)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"rank {ranks - 1} of {ranks}\n", done.stdout)
+
+    def test_doctor_measures_the_ranks(self):
+        result = self.run_ok("doctor", "--nproc", 2, "--output", self.folder)
+        self.assertRegex(result.out, r"all-reduce +[\d.]+ GB/s between 2 ranks")
+
+    def test_bad_words_are_told_on_one_screen(self):
+        for words, texts in (
+                (["--nproc-per-nodx=2", "x.py"], ["no launcher knows", "--help"]),
+                (["--compat", "torchrun", "--nproc_per_nodes=2", "x.py"], ["Did you mean 'nproc-per-node'?"]),
+                (["--nproc-per-node", "none", "x.py"], ["a number, auto, gpu or cpu is wanted"]),
+                ([], ["nothing to launch"])):
+            result = self.run_fails(2, "launch", *words)
+            for text in texts:
+                self.assertIn(text, result.err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
