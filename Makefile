@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build test test-gpu setup checks parity bench clean
+.PHONY: help quickstart build test test-gpu setup checks parity bench bench-ops clean
 
 LIBTORCH ?=
 PRESET ?= release
@@ -18,6 +18,7 @@ help:
 	@echo "make checks                format, includes and file sizes"
 	@echo "make parity                the tests against Hugging Face's transformers"
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
+	@echo "make bench-ops             each operation beside the plain one that it replaces"
 	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
 
 setup:
@@ -55,6 +56,11 @@ parity: test
 bench: build
 	@tools/setup.sh peers
 	@python3 bench/run.py --program $(BUILD)/lockstep $(BENCH)
+
+bench-ops: $(BUILD)/build.ninja
+	@cmake --preset $(PRESET) $(CMAKE_FLAGS) -DLOCKSTEP_BENCH=ON >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ops_bench
+	@$(BUILD)/ops_bench $(BENCH)
 
 clean:
 	rm -rf build
