@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build test test-gpu setup checks parity bench bench-launch plan-validation clean
+.PHONY: help quickstart build test test-gpu setup checks parity bench bench-launch bench-ops plan-validation clean
 
 LIBTORCH ?=
 PRESET ?= release
@@ -20,6 +20,7 @@ help:
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
 	@echo "make plan-validation       predicted against published step times and memory (RUNS=file.csv: of another file)"
 	@echo "make bench-launch          the overhead of launching beside torchrun, accelerate and deepspeed (BENCH_LAUNCH=...)"
+	@echo "make bench-ops             each operation beside the plain one that it replaces"
 	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
 
 setup:
@@ -68,6 +69,11 @@ RUNS ?= $(firstword $(wildcard shared/plan/published_runs.csv ../shared/plan/pub
 plan-validation: build
 	@test -n "$(RUNS)" || { echo "there is no shared/plan/published_runs.csv here or one folder up: give RUNS=file.csv"; exit 2; }
 	@$(BUILD)/lockstep plan --validate "$(RUNS)"
+
+bench-ops: $(BUILD)/build.ninja
+	@cmake --preset $(PRESET) $(CMAKE_FLAGS) -DLOCKSTEP_BENCH=ON >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ops_bench
+	@$(BUILD)/ops_bench $(BENCH)
 
 clean:
 	rm -rf build

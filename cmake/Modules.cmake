@@ -16,6 +16,14 @@ if(TARGET launch_test)
   target_link_libraries(launch_test PRIVATE lockstep_comm)
 endif()
 lockstep_module(ops TORCH DEPENDS base)
+# Files of AVX-512, AVX512-BF16 and AMX, whose functions are called where the processor has these
+# (src/ops/machine.h). Nothing else is compiled with their flags.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  file(GLOB avx512_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/*_avx512.cpp)
+  # GCC 12 takes the undefined values of its own headers for mistakes.
+  set_source_files_properties(${avx512_files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS
+    "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mamx-tile;-mamx-bf16;-fno-exceptions;-Wno-maybe-uninitialized")
+endif()
 lockstep_module(nn TORCH DEPENDS base model ops)
 lockstep_module(optim TORCH DEPENDS base config ops)
 lockstep_module(checkpoint TORCH DEPENDS base config mesh model comm)
@@ -39,4 +47,7 @@ if(TARGET lockstep)
 endif()
 if(LOCKSTEP_CUDA)
   include(Cuda)
+endif()
+if(LOCKSTEP_BENCH)
+  include(Bench)
 endif()

@@ -9,6 +9,7 @@
 #include "launch/read_identity.h"
 #include "launch/supervisor.h"
 #include "launch/worker_environment.h"
+#include "ops/host_memory.h"
 
 namespace lockstep::cli {
 namespace {
@@ -60,6 +61,7 @@ int run_ranks(const RankOptions& options, const std::function<int(train::World&)
       set_log_rank(identity->rank);
     }
   }
+  ops::keep_host_memory();
   train::World world = train::join_world(world_options);
   if (identity) {
     world.round = {identity->job, identity->round, identity->first_world_size};

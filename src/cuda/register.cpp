@@ -1,8 +1,10 @@
 // liblockstep_cuda.so: what of CUDA the program needs, opened at run time. Loading it makes
-// libtorch's CUDA side known to the process; the entry point below offers NCCL to comm.
+// libtorch's CUDA side known to the process; the entry point below offers NCCL to comm and loops to
+// ops.
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "comm/process_group.h"
+#include "cuda/token_loss.h"
 
 namespace {
 
@@ -18,9 +20,10 @@ c10::intrusive_ptr<c10d::Backend> join_nccl(
 
 }  // namespace
 
-// The program's own set_nccl_factory comes as an argument: this library must not hold a second copy
-// of comm.
+// The program's own registers come as arguments: this library must not hold a second copy of them.
 extern "C" void lockstep_cuda_register(
-    void (*set_nccl_factory)(lockstep::comm::NcclFactory factory)) {
+    void (*set_nccl_factory)(lockstep::comm::NcclFactory factory),
+    void (*set_loops)(const lockstep::ops::CudaLoops& loops)) {
   set_nccl_factory(join_nccl);
+  set_loops(lockstep::cuda::loops());
 }

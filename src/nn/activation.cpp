@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/activations.h"
+
 namespace lockstep::nn {
 
 at::Tensor activate(model::Activation activation, const at::Tensor& x) {
@@ -10,7 +12,7 @@ at::Tensor activate(model::Activation activation, const at::Tensor& x) {
     case Activation::kGelu:
       return at::gelu(x, "none");
     case Activation::kGeluTanh:
-      return at::gelu(x, "tanh");
+      return ops::gelu_tanh(x);
     case Activation::kRelu:
       return at::relu(x);
     case Activation::kRelu2:
@@ -35,6 +37,12 @@ at::Tensor activate(model::Activation activation, const at::Tensor& x) {
       break;
   }
   return x;
+}
+
+at::Tensor activate_gate(
+    model::Activation activation, const at::Tensor& gate, const at::Tensor& up) {
+  return activation == model::Activation::kSilu ? ops::swiglu(gate, up)
+                                                : activate(activation, gate) * up;
 }
 
 }  // namespace lockstep::nn

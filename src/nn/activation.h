@@ -10,4 +10,8 @@ namespace lockstep::nn {
 /// Element by element, in the type of x.
 at::Tensor activate(model::Activation activation, const at::Tensor& x);
 
+/// activate(gate) * up.
+at::Tensor activate_gate(
+    model::Activation activation, const at::Tensor& gate, const at::Tensor& up);
+
 }  // namespace lockstep::nn

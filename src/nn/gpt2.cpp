@@ -4,6 +4,7 @@
 #include "model/parameters.h"
 #include "nn/activation.h"
 #include "nn/families.h"
+#include "ops/split_heads.h"
 
 namespace lockstep::nn {
 namespace {
@@ -50,9 +51,7 @@ class Gpt2Block final : public Block {
  private:
   Tensor attend(const Tensor& x, const ForwardContext& context) const {
     const Tensor packed = query_key_value_->forward(attention_norm_->forward(x));  // [B, T, 3 H D]
-    const auto heads = packed.unflatten(-1, {3, -1, head_dim_})
-                           .permute({2, 0, 3, 1, 4})
-                           .unbind(0);  // 3 of [B, H, T, D]
+    const auto heads = ops::split_heads(packed, head_dim_);  // 3 of [B, H, T, D]
     return attention_out_->forward(
         attention_->forward(heads[0], heads[1], heads[2], context));  // [B, T, C]
   }

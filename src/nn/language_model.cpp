@@ -8,6 +8,7 @@
 #include "model/parameters.h"
 #include "nn/families.h"
 #include "nn/key_value_cache.h"
+#include "ops/embedding.h"
 
 namespace lockstep::nn {
 namespace {
@@ -22,6 +23,14 @@ std::string without_suffix(std::string name) {
   throw Error(ErrorKind::kInternal, fmt::format("this part of the model has no {}", what));
 }
 
+/// The embedding of a head that reads the same weight, and so gives it a gradient of every row.
+struct TiedTokenEmbedding final : TokenEmbedding {
+  Tensor forward(const Tensor& ids) const override {
+    return ops::embedding(
+        weight, ids.to(weight.device()), padding_row, ops::EmbeddingGradient::kRows);
+  }
+};
+
 }  // namespace
 
 LanguageModel::LanguageModel(
@@ -32,7 +41,8 @@ LanguageModel::LanguageModel(
       blocks_(std::move(blocks)) {
   const bool is_gpt2 = config_.family == model::Family::kGpt2;
   if (part_.embedding) {
-    tokens = std::make_shared<TokenEmbedding>();
+    tokens = config_.tie_word_embeddings && part_.head ? std::make_shared<TiedTokenEmbedding>()
+                                                       : std::make_shared<TokenEmbedding>();
     tokens->padding_row = config_.embedding_padding_row.value_or(-1);
     embedding_dropout = make_dropout(config_.embedding_dropout, DropoutSite::kEmbedding, -1);
     if (is_gpt2) {

@@ -38,7 +38,7 @@ class LlamaBlock final : public Block {
     const Tensor attended = x + attention_dropout_->forward(attend(x, context), context);
     const Tensor normal = mlp_norm_->forward(attended);
     const Tensor inner =
-        activate(activation_, mlp_gate_->forward(normal)) * mlp_up_->forward(normal);
+        activate_gate(activation_, mlp_gate_->forward(normal), mlp_up_->forward(normal));
     return attended + mlp_dropout_->forward(mlp_down_->forward(inner), context);
   }
 

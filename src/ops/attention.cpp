@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/attention_rows.h"
+#include "ops/attention_vector.h"
 #include "ops/dropout.h"
 
 namespace lockstep::ops {
@@ -301,6 +302,9 @@ Tensor tiled_attention(
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   check(query, key, value);
+  if (has_vector_attention(query, key, options)) {
+    return vector_attention(query, key, value, options);
+  }
   const auto type = query.scalar_type();
   const bool upcast = options.upcast && type != at::kFloat && type != at::kDouble;
   // Measured on one core: in bfloat16, and wherever a window hides keys, the tiles take half the

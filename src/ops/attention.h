@@ -22,7 +22,9 @@ struct AttentionOptions {
 
 /// softmax(scale * query key^T + mask) value (Vaswani et al., 2017, equation 1). query [B, H, T,
 /// D], key and value [B, Hkv, S, D] with T <= S and H a multiple of Hkv; query t stands at position
-/// S - T + t. Returns [B, H, T, D]. Chooses one of the two below.
+/// S - T + t. Returns [B, H, T, D]. Chooses one of the two
+/// below, or where the processor has AVX-512 (bfloat16: and AVX512-BF16 or AMX) and the whole
+/// sequence is given, loops of its own.
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 

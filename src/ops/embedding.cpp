@@ -1,7 +1,6 @@
 #include "ops/embedding.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -41,34 +40,51 @@ struct SumRows {
   }
 };
 
-template <class T>
-void sum_on_cpu(const Tensor& gradient, const Tensor& ids, int64_t padding_row, Tensor& table) {
+/// The tokens of `ids`, each once and in order, and where each occurs.
+struct Occurrences {
+  std::vector<int64_t> order;   // the places of `ids`, by token
+  std::vector<int64_t> starts;  // of each token's run in `order`, and the end
+  std::vector<int64_t> tokens;
+};
+
+Occurrences occurrences_of(const Tensor& ids, int64_t padding_row) {
   const auto* id = ids.const_data_ptr<int64_t>();
-  std::vector<int64_t> order(static_cast<size_t>(ids.numel()));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return id[a] < id[b]; });
-  std::vector<int64_t> starts;  // of each token's run in `order`
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (i == 0 || id[order[i]] != id[order[i - 1]]) {
-      starts.push_back(static_cast<int64_t>(i));
+  Occurrences found;
+  for (int64_t i = 0; i < ids.numel(); ++i) {
+    if (id[i] != padding_row) {
+      found.order.push_back(i);
     }
   }
-  starts.push_back(ids.numel());
+  std::stable_sort(
+      found.order.begin(), found.order.end(), [&](int64_t a, int64_t b) { return id[a] < id[b]; });
+  for (size_t i = 0; i < found.order.size(); ++i) {
+    if (i == 0 || id[found.order[i]] != id[found.order[i - 1]]) {
+      found.starts.push_back(static_cast<int64_t>(i));
+      found.tokens.push_back(id[found.order[i]]);
+    }
+  }
+  found.starts.push_back(static_cast<int64_t>(found.order.size()));
+  return found;
+}
+
+enum class Rows { kByToken, kDense };
+
+/// The sums of the gradient's rows of each token: at the token's row of `table`, or one after the
+/// other.
+template <class T>
+void sum_on_cpu(const Tensor& gradient, const Occurrences& found, Rows rows, Tensor& table) {
   const auto* in = static_cast<const T*>(gradient.const_data_ptr());
   auto* out = static_cast<T*>(table.mutable_data_ptr());
-  const int64_t size = table.size(1);
-  at::parallel_for(0, static_cast<int64_t>(starts.size()) - 1, 16, [&](int64_t begin, int64_t end) {
+  const int64_t size = table.size(1), count = static_cast<int64_t>(found.tokens.size());
+  at::parallel_for(0, count, 16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = starts[static_cast<size_t>(i)];
-      const int64_t token = id[order[static_cast<size_t>(first)]];
-      if (token != padding_row) {
-        vector::dispatch<SumRows<T>>(
-            in,
-            order.data() + first,
-            starts[static_cast<size_t>(i) + 1] - first,
-            out + token * size,
-            size);
-      }
+      const auto at = static_cast<size_t>(i);
+      vector::dispatch<SumRows<T>>(
+          in,
+          found.order.data() + found.starts[at],
+          found.starts[at + 1] - found.starts[at],
+          out + (rows == Rows::kDense ? i : found.tokens[at]) * size,
+          size);
     }
   });
 }
@@ -78,10 +94,12 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
       torch::autograd::AutogradContext* context,
       const Tensor& weight,
       const Tensor& ids,
-      int64_t padding_row) {
+      int64_t padding_row,
+      EmbeddingGradient form) {
     context->saved_data["ids"] = ids;
     context->saved_data["rows"] = weight.size(0);
     context->saved_data["padding_row"] = padding_row;
+    context->saved_data["is_sparse"] = form == EmbeddingGradient::kRows;
     return at::embedding(weight, ids);
   }
   static torch::autograd::tensor_list backward(
@@ -89,14 +107,23 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     auto& saved = context->saved_data;
     const Tensor ids = saved["ids"].toTensor().contiguous();
     const Tensor gradient = gradients[0].contiguous();
-    Tensor table = at::zeros({saved["rows"].toInt(), gradient.size(-1)}, gradient.options());
-    const int64_t padding_row = saved["padding_row"].toInt();
-    if (gradient.scalar_type() == at::kFloat) {
-      sum_on_cpu<float>(gradient, ids, padding_row, table);
-    } else {
-      sum_on_cpu<vector::Bfloat16>(gradient, ids, padding_row, table);
+    const Occurrences found = occurrences_of(ids, saved["padding_row"].toInt());
+    const bool is_sparse = saved["is_sparse"].toBool();
+    const std::vector<int64_t> sizes{saved["rows"].toInt(), gradient.size(-1)};
+    const auto count = static_cast<int64_t>(found.tokens.size());
+    Tensor table = is_sparse ? at::empty({count, sizes[1]}, gradient.options())
+                             : at::zeros(sizes, gradient.options());
+    (gradient.scalar_type() == at::kFloat
+         ? sum_on_cpu<float>
+         : sum_on_cpu<vector::Bfloat16>)(gradient,
+                                         found,
+                                         is_sparse ? Rows::kDense : Rows::kByToken,
+                                         table);
+    if (is_sparse) {
+      const Tensor tokens = at::tensor(found.tokens, at::kLong).unsqueeze(0);
+      table = at::sparse_coo_tensor(tokens, table, sizes)._coalesced_(true);
     }
-    return {table, Tensor(), Tensor()};
+    return {table, Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -115,11 +142,12 @@ void check_ids(const Tensor& ids, int64_t rows) {
 
 }  // namespace
 
-Tensor embedding(const Tensor& weight, const Tensor& ids, int64_t padding_row) {
+Tensor embedding(
+    const Tensor& weight, const Tensor& ids, int64_t padding_row, EmbeddingGradient form) {
   if (ids.device().is_cpu() && weight.device().is_cpu()) {
     check_ids(ids, weight.size(0));
     if (weight.scalar_type() == at::kFloat || weight.scalar_type() == at::kBFloat16) {
-      return EmbeddingFunction::apply(weight, ids, padding_row);
+      return EmbeddingFunction::apply(weight, ids, padding_row, form);
     }
   }
   return at::embedding(weight, ids, padding_row);

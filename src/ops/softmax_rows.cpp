@@ -1,11 +1,11 @@
 #include "ops/softmax_rows.h"
 
 #include <cmath>
-#include <memory>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "ops/cuda_loops.h"
 #include "ops/vector.h"
 
 namespace lockstep::ops {
@@ -16,11 +16,10 @@ using vector::kLanes;
 
 constexpr float kLowest = -3.4e38F;
 
-/// One row: its loss; `exponentials` is scratch of V floats, rounded up to lanes.
 template <class T>
-struct Row {
+struct StatisticsRow {
   LOCKSTEP_INLINE static void run(
-      T* logits, int64_t target, int64_t size, float* exponentials, float* loss, bool overwrite) {
+      const T* logits, int64_t target, int64_t size, float* maximum, float* total, float* own) {
     const int64_t whole = size / kLanes * kLanes, rest = size - whole;
     Floats most = vector::load_some(logits + whole, rest, kLowest);
     for (int64_t i = 0; i < whole; i += kLanes) {
@@ -29,28 +28,49 @@ struct Row {
       most = value <= most ? most : value;
     }
     const float peak = vector::maximum(most);
-    Floats total{};
+    Floats sums{};
     for (int64_t i = 0; i < whole; i += kLanes) {
-      const Floats e = vector::exponential(vector::load(logits + i) - peak);
-      vector::store(exponentials + i, e);
-      total += e;
+      sums += vector::exponential(vector::load(logits + i) - peak);
     }
     if (rest > 0) {
-      const Floats e = vector::exponential(vector::load_some(logits + whole, rest, kLowest) - peak);
-      vector::store(exponentials + whole, e);
-      total += e;
+      sums += vector::exponential(vector::load_some(logits + whole, rest, kLowest) - peak);
     }
-    const float sum = vector::sum(total);
-    *loss = std::log(sum) + peak - vector::widen(logits[target]);
-    if (!overwrite) {
-      return;
-    }
-    const float scale = 1 / sum;
+    *maximum = peak;
+    *total = vector::sum(sums);
+    *own = target >= 0 && target < size ? vector::widen(logits[target]) : 0;
+  }
+};
+
+template <class T>
+struct GradientRow {
+  LOCKSTEP_INLINE static void run(
+      T* logits,
+      int64_t target,
+      int64_t size,
+      float log_sum,
+      float softmax_factor,
+      float target_factor,
+      float inverse_cap) {
+    const int64_t whole = size / kLanes * kLanes, rest = size - whole;
+    const bool is_here = target >= 0 && target < size;
+    const float own = is_here ? vector::widen(logits[target]) : 0;
     for (int64_t i = 0; i < whole; i += kLanes) {
-      vector::store(logits + i, vector::load(exponentials + i) * scale);
+      const Floats logit = vector::load(logits + i), t = logit * inverse_cap;
+      const Floats p = vector::exponential(logit - log_sum) * softmax_factor;
+      vector::store(logits + i, p * (1.0F - t * t));
     }
-    vector::store_some(logits + whole, vector::load(exponentials + whole) * scale, rest);
-    vector::narrow(exponentials[target] * scale - 1, logits[target]);
+    if (rest > 0) {
+      const Floats logit = vector::load_some(logits + whole, rest, kLowest),
+                   t = logit * inverse_cap;
+      const Floats p = vector::exponential(logit - log_sum) * softmax_factor;
+      vector::store_some(logits + whole, p * (1.0F - t * t), rest);
+    }
+    if (is_here) {
+      // From float32, not from the rounded element.
+      const Floats p = vector::exponential(vector::splat(own) - log_sum) * softmax_factor;
+      const float t = own * inverse_cap;
+      vector::narrow((p[0] - target_factor) * (1 - t * t), logits[target]);
+    }
   }
 };
 
@@ -70,21 +90,39 @@ struct IsLikeliest {
 };
 
 template <class T>
-void losses(Tensor& logits, const Tensor& targets, LogitsUse use, Tensor& result) {
-  auto* rows = static_cast<T*>(logits.mutable_data_ptr());
+void statistics_on_cpu(const Tensor& logits, const Tensor& targets, RowStatistics& result) {
+  const auto* rows = static_cast<const T*>(logits.const_data_ptr());
   const auto* target = targets.const_data_ptr<int64_t>();
-  auto* loss = result.mutable_data_ptr<float>();
+  auto* maximum = result.maximum.mutable_data_ptr<float>();
+  auto* total = result.total.mutable_data_ptr<float>();
+  auto* own = result.target.mutable_data_ptr<float>();
   const int64_t size = logits.size(1);
   at::parallel_for(0, logits.size(0), 1, [&](int64_t begin, int64_t end) {
-    const auto scratch = std::make_unique<float[]>(static_cast<size_t>(size + kLanes));
     for (int64_t i = begin; i < end; ++i) {
-      vector::dispatch<Row<T>>(
-          rows + i * size,
-          target[i],
-          size,
-          scratch.get(),
-          loss + i,
-          use == LogitsUse::kBecomeGradient);
+      vector::dispatch<StatisticsRow<T>>(
+          rows + i * size, target[i], size, maximum + i, total + i, own + i);
+    }
+  });
+}
+
+template <class T>
+void gradient_on_cpu(
+    Tensor& logits,
+    const Tensor& targets,
+    const Tensor& log_sum,
+    const Tensor& softmax_factor,
+    const Tensor& target_factor,
+    float inverse_cap) {
+  auto* rows = static_cast<T*>(logits.mutable_data_ptr());
+  const auto* target = targets.const_data_ptr<int64_t>();
+  const auto* sum = log_sum.const_data_ptr<float>();
+  const auto* of_softmax = softmax_factor.const_data_ptr<float>();
+  const auto* of_target = target_factor.const_data_ptr<float>();
+  const int64_t size = logits.size(1);
+  at::parallel_for(0, logits.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      vector::dispatch<GradientRow<T>>(
+          rows + i * size, target[i], size, sum[i], of_softmax[i], of_target[i], inverse_cap);
     }
   });
 }
@@ -102,16 +140,106 @@ void likeliest(const Tensor& logits, const Tensor& targets, Tensor& result) {
   });
 }
 
+at::ScalarType high_type(const Tensor& logits) {
+  return logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+const CudaLoops* cuda_loops_for(const Tensor& logits) {
+  const auto type = logits.scalar_type();
+  const bool fits = logits.is_cuda() && logits.numel() > 0 &&
+                    (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
+  return fits ? cuda_loops() : nullptr;
+}
+
+/// Targets as an index, and where they are in [0, V).
+struct Index {
+  Tensor at, is_here;  // [n, 1]
+};
+
+Index index_of(const Tensor& logits, const Tensor& targets) {
+  const Tensor is_here = targets.ge(0).logical_and(targets.lt(logits.size(1))).unsqueeze(1);
+  return {targets.unsqueeze(1).masked_fill(is_here.logical_not(), 0), is_here};
+}
+
 }  // namespace
 
-Tensor softmax_losses_on_cpu(Tensor& logits, const Tensor& targets, LogitsUse use) {
-  Tensor result = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
-  if (logits.scalar_type() == at::kFloat) {
-    losses<float>(logits, targets, use, result);
-  } else {
-    losses<vector::Bfloat16>(logits, targets, use, result);
+bool has_row_loops(const Tensor& logits) {
+  return logits.device().is_cpu() &&
+         (logits.scalar_type() == at::kFloat || logits.scalar_type() == at::kBFloat16);
+}
+
+void cap_logits(Tensor& logits, double softcap) {
+  logits.div_(softcap).tanh_().mul_(softcap);
+}
+
+RowStatistics row_statistics(const Tensor& logits, const Tensor& targets) {
+  if (has_row_loops(logits)) {
+    const auto floats = logits.options().dtype(at::kFloat);
+    RowStatistics result{
+        at::empty({logits.size(0)}, floats),
+        at::empty({logits.size(0)}, floats),
+        at::empty({logits.size(0)}, floats)};
+    const Tensor dense = targets.contiguous();
+    if (logits.scalar_type() == at::kFloat) {
+      statistics_on_cpu<float>(logits, dense, result);
+    } else {
+      statistics_on_cpu<vector::Bfloat16>(logits, dense, result);
+    }
+    return result;
   }
-  return result;
+  if (const CudaLoops* loops = cuda_loops_for(logits)) {
+    const auto floats = logits.options().dtype(at::kFloat);
+    const Tensor each = at::empty({3, logits.size(0)}, floats);
+    RowStatistics result{each[0], each[1], each[2]};
+    loops->row_statistics(logits, targets.contiguous(), result);
+    return result;
+  }
+  const Tensor high = logits.to(high_type(logits));
+  const Tensor maximum = high.amax(1, /*keepdim=*/true);
+  const Index index = index_of(logits, targets);
+  return {
+      maximum.squeeze(1),
+      (high - maximum).exp().sum(1),
+      high.gather(1, index.at).masked_fill(index.is_here.logical_not(), 0).squeeze(1)};
+}
+
+void logits_become_gradient(
+    Tensor& logits,
+    const Tensor& targets,
+    const Tensor& log_sum,
+    const Tensor& softmax_factor,
+    const Tensor& target_factor,
+    double softcap) {
+  const float inverse_cap = softcap > 0 ? static_cast<float>(1 / softcap) : 0;
+  if (const CudaLoops* loops = cuda_loops_for(logits)) {
+    loops->logits_become_gradient(
+        logits,
+        targets.contiguous(),
+        log_sum.contiguous(),
+        softmax_factor.contiguous(),
+        target_factor.contiguous(),
+        inverse_cap);
+    return;
+  }
+  if (has_row_loops(logits)) {
+    (logits.scalar_type() == at::kFloat
+         ? gradient_on_cpu<float>
+         : gradient_on_cpu<vector::Bfloat16>)(logits,
+                                              targets.contiguous(),
+                                              log_sum.contiguous(),
+                                              softmax_factor.contiguous(),
+                                              target_factor.contiguous(),
+                                              inverse_cap);
+    return;
+  }
+  const Tensor high = logits.to(high_type(logits));
+  Tensor gradient = (high - log_sum.unsqueeze(1)).exp_().mul_(softmax_factor.unsqueeze(1));
+  const Index index = index_of(logits, targets);
+  gradient.scatter_add_(1, index.at, target_factor.unsqueeze(1) * index.is_here * -1);
+  if (softcap > 0) {
+    gradient.mul_(1 - (high / softcap).square());
+  }
+  logits.copy_(gradient);
 }
 
 Tensor likeliest_on_cpu(const Tensor& logits, const Tensor& targets) {

@@ -8,17 +8,17 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/softmax_rows.h"
+#include "ops/token_loss_run.h"
 
 namespace lockstep::ops {
 namespace {
 
-/// The bytes of logits that are made at once, and the rows that keep a matrix product efficient.
+/// The bytes of logits that are held at once, and the rows that keep a matrix product efficient.
 constexpr int64_t kLogitsBytes = int64_t{96} << 20;
 constexpr int64_t kLeastRows = 128;
 
-bool has_kernel(const Tensor& hidden) {
-  return hidden.device().is_cpu() &&
-         (hidden.scalar_type() == at::kFloat || hidden.scalar_type() == at::kBFloat16);
+at::ScalarType statistics_type(const Tensor& hidden) {
+  return hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
 void check(const Tensor& hidden, const Tensor& weight, const Tensor& targets) {
@@ -56,101 +56,122 @@ Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   return at::tensor(rows, at::kLong);
 }
 
-/// The rows of a run, so that the logits stay bounded.
-int64_t rows_of_a_run(const Tensor& weight) {
-  const int64_t bytes = weight.size(0) * static_cast<int64_t>(weight.element_size());
-  return std::max(kLeastRows, kLogitsBytes / std::max<int64_t>(bytes, 1));
-}
-
-/// The losses of a run of rows, float32 [n]; the logits become their gradient where `use` says so.
-Tensor losses_of(Tensor& logits, const Tensor& targets, LogitsUse use) {
-  if (has_kernel(logits)) {
-    return softmax_losses_on_cpu(logits, targets, use);
+/// The rows of a run of `count`, so that what is held stays bounded; runs of one size, so that no
+/// small one is left over. Counted for the whole vocabulary, so that holders of parts of it, which
+/// may differ in size, make the same runs.
+int64_t rows_of_a_run(
+    int64_t count, const Tensor& hidden, int64_t vocabulary, const TokenLossOptions& options) {
+  int64_t at_once = options.rows_at_once;
+  if (at_once <= 0) {
+    const auto bytes = static_cast<int64_t>(hidden.element_size());
+    const int64_t row = std::max<int64_t>(vocabulary * bytes, 1);
+    // Several runs of a small type need a sum in float32: where the logits are not held as such,
+    // what that takes may be held instead.
+    const int64_t sum = bytes < 4 && has_vector_run(hidden) ? vocabulary * hidden.size(1) * 4 : 0;
+    at_once = count * row <= kLogitsBytes + sum ? count : std::max(kLeastRows, kLogitsBytes / row);
   }
-  const bool is_double = logits.scalar_type() == at::kDouble;
-  const Tensor likelihoods = at::log_softmax(logits.to(is_double ? at::kDouble : at::kFloat), 1);
-  const Tensor ignored = targets == kIgnoredTarget;
-  const Tensor index = targets.masked_fill(ignored, 0).unsqueeze(1);
-  const Tensor losses = likelihoods.gather(1, index).squeeze(1).neg().masked_fill(ignored, 0);
-  if (use == LogitsUse::kBecomeGradient) {
-    Tensor gradient = likelihoods.exp();
-    gradient.scatter_add_(1, index, gradient.new_full({}, -1).expand(index.sizes()));
-    logits.copy_(gradient.masked_fill_(ignored.unsqueeze(1), 0));
-  }
-  return losses;
+  at_once = std::max<int64_t>(at_once, 1);
+  const int64_t runs = std::max<int64_t>(1, (count + at_once - 1) / at_once);
+  return std::max<int64_t>(1, (count + runs - 1) / runs);
 }
 
 struct Result {
   Tensor loss, hidden_gradient, weight_gradient;
 };
 
-/// Adds run by run, in float32 where the type is a smaller one.
-class WeightGradient {
- public:
-  WeightGradient(const Tensor& weight, bool has_one_run) : type_(weight.scalar_type()) {
-    const bool is_small = type_ == at::kBFloat16 || type_ == at::kHalf;
-    if (!has_one_run) {
-      sum_ = at::zeros(weight.sizes(), weight.options().dtype(is_small ? at::kFloat : type_));
-    }
-  }
-  void add(const Tensor& logits_gradient, const Tensor& hidden) {
-    if (!sum_.defined()) {
-      sum_ = at::mm(logits_gradient.t(), hidden);
-    } else if (sum_.scalar_type() == type_) {
-      sum_.addmm_(logits_gradient.t(), hidden);
-    } else {
-      sum_.add_(at::mm(logits_gradient.t(), hidden));
-    }
-  }
-  Tensor take() { return sum_.to(type_); }
-
- private:
-  at::ScalarType type_;
-  Tensor sum_;
+struct Needs {
+  bool hidden, weight;
 };
+
+/// The rows that are computed: those that count, or on a GPU all of them.
+struct Rows {
+  Tensor hidden, target;  // [n, C], [n]
+  Tensor index;           // of `hidden` in all rows; undefined: it is all rows
+};
+
+Rows rows_to_compute(const Tensor& hidden, const Tensor& targets, int64_t vocabulary) {
+  if (!hidden.device().is_cpu()) {
+    return {hidden.contiguous(), targets.contiguous(), Tensor()};
+  }
+  const Tensor index = counted_rows(targets.contiguous(), vocabulary);
+  if (index.numel() == hidden.size(0)) {
+    return {hidden.contiguous(), targets.contiguous(), Tensor()};
+  }
+  return {hidden.index_select(0, index), targets.index_select(0, index), index};
+}
+
+/// The losses of a run, and the factors of its gradients.
+Tensor losses_of(
+    const RowStatistics& whole,
+    const Tensor& target,
+    const TokenLossOptions& options,
+    RowGradients& gradients) {
+  const Tensor log_sum = whole.total.log().add_(whole.maximum);
+  Tensor losses = log_sum - whole.target;
+  gradients.target_factor = at::ones_like(log_sum);
+  gradients.softmax_factor = gradients.target_factor;
+  if (options.z_loss > 0) {
+    losses.add_(log_sum.square(), options.z_loss);
+    gradients.softmax_factor = log_sum.mul(2 * options.z_loss).add_(1);
+  }
+  if (!target.device().is_cpu()) {
+    const Tensor ignored = target == kIgnoredTarget;
+    losses.masked_fill_(ignored, 0);
+    gradients.softmax_factor = gradients.softmax_factor.masked_fill(ignored, 0);
+    gradients.target_factor = gradients.target_factor.masked_fill(ignored, 0);
+  }
+  return losses;
+}
 
 Result compute(
     const Tensor& hidden,
     const Tensor& weight,
     const Tensor& targets,
-    bool needs_hidden,
-    bool needs_weight,
-    int64_t rows_at_once) {
-  const bool on_cpu = hidden.device().is_cpu();
-  const Tensor rows = on_cpu ? counted_rows(targets.contiguous(), weight.size(0)) : Tensor();
-  const bool is_whole = !on_cpu || rows.numel() == hidden.size(0);
-  const Tensor x = is_whole ? hidden : hidden.index_select(0, rows);
-  const Tensor goal = (is_whole ? targets : targets.index_select(0, rows)).contiguous();
-  const int64_t count = x.size(0);
-  const int64_t at_once = rows_at_once > 0 ? rows_at_once : rows_of_a_run(weight);
-  // Runs of one size, so that no small one is left over.
-  const int64_t runs = std::max<int64_t>(1, (count + at_once - 1) / at_once);
-  const int64_t run = std::max<int64_t>(1, (count + runs - 1) / runs);
-  const bool needs_gradient = needs_hidden || needs_weight;
+    Needs needs,
+    const TokenLossOptions& options) {
+  const int64_t vocabulary = options.vocabulary > 0 ? options.vocabulary : weight.size(0);
+  const Rows rows = rows_to_compute(hidden, targets, vocabulary);
+  const Tensor words = weight.contiguous();
+  const int64_t count = rows.hidden.size(0);
+  const int64_t run = rows_of_a_run(count, hidden, vocabulary, options);
   Tensor total = at::zeros({}, hidden.options().dtype(at::kDouble));
-  Tensor hidden_gradient = needs_hidden ? at::empty_like(x) : Tensor();
-  WeightGradient weight_gradient(weight, needs_weight && runs == 1 && count > 0);
+  Tensor hidden_gradient = needs.hidden ? at::empty_like(rows.hidden) : Tensor();
+  WeightGradient weight_gradient;
   for (int64_t begin = 0; begin < count; begin += run) {
     const int64_t some = std::min(run, count - begin);
-    const Tensor part = x.narrow(0, begin, some);
-    Tensor logits = at::mm(part, weight.t());  // [n, V]
-    const Tensor losses = losses_of(
-        logits,
-        goal.narrow(0, begin, some),
-        needs_gradient ? LogitsUse::kBecomeGradient : LogitsUse::kRead);
-    total.add_(losses.sum(at::kDouble));
-    if (needs_hidden) {
-      hidden_gradient.narrow(0, begin, some).copy_(at::mm(logits, weight));
+    const Tensor target = rows.target.narrow(0, begin, some);
+    RunInputs inputs;
+    inputs.hidden = rows.hidden.narrow(0, begin, some);
+    inputs.weight = words;
+    inputs.target = target - options.first_token;
+    inputs.softcap = options.softcap;
+    inputs.needs_gradient = needs.hidden || needs.weight;
+    auto part = make_vector_run(inputs);
+    if (part == nullptr) {
+      part = make_tensor_run(inputs);
     }
-    if (needs_weight) {
-      weight_gradient.add(logits, part);
+    RowStatistics statistics = part->statistics();
+    if (options.combine) {
+      options.combine(statistics);
     }
+    RowGradients gradients;
+    total.add_(losses_of(statistics, target, options, gradients).sum(at::kDouble));
+    if (!inputs.needs_gradient) {
+      continue;
+    }
+    weight_gradient.is_last = begin + some == count;
+    gradients.weight = needs.weight ? &weight_gradient : nullptr;
+    gradients.hidden = needs.hidden ? hidden_gradient.narrow(0, begin, some) : Tensor();
+    part->gradients(statistics, gradients);
   }
-  if (needs_hidden && !is_whole) {
-    hidden_gradient = at::zeros_like(hidden).index_copy_(0, rows, hidden_gradient);
+  if (needs.hidden && rows.index.defined()) {
+    hidden_gradient =
+        at::zeros(hidden.sizes(), hidden.options()).index_copy_(0, rows.index, hidden_gradient);
   }
-  const auto loss_type = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  return {total.to(loss_type), hidden_gradient, needs_weight ? weight_gradient.take() : Tensor()};
+  if (needs.weight && count == 0) {
+    weight_gradient.result = at::zeros(weight.sizes(), weight.options());
+  }
+  return {total.to(statistics_type(hidden)), hidden_gradient, weight_gradient.result};
 }
 
 struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
@@ -159,15 +180,14 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
       const Tensor& hidden,
       const Tensor& weight,
       const Tensor& targets,
-      int64_t rows_at_once) {
+      const TokenLossOptions& options) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     Result result = compute(
         hidden,
         weight,
         targets,
-        context->needs_input_grad(0),
-        context->needs_input_grad(1),
-        rows_at_once);
+        {context->needs_input_grad(0), context->needs_input_grad(1)},
+        options);
     context->saved_data["hidden"] = result.hidden_gradient;
     context->saved_data["weight"] = result.weight_gradient;
     return result.loss;
@@ -199,43 +219,69 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
 }  // namespace
 
 Tensor token_loss(
-    const Tensor& hidden, const Tensor& weight, const Tensor& targets, int64_t rows_at_once) {
+    const Tensor& hidden,
+    const Tensor& weight,
+    const Tensor& targets,
+    const TokenLossOptions& options) {
   check(hidden, weight, targets);
   const bool needs_gradient =
       at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
   if (!needs_gradient) {
-    return compute(hidden, weight, targets, false, false, rows_at_once).loss;
+    return compute(hidden, weight, targets, {false, false}, options).loss;
   }
-  return TokenLossFunction::apply(hidden, weight, targets, rows_at_once);
+  return TokenLossFunction::apply(hidden, weight, targets, options);
 }
 
-Tensor token_loss_reference(const Tensor& hidden, const Tensor& weight, const Tensor& targets) {
+Tensor token_loss_reference(
+    const Tensor& hidden,
+    const Tensor& weight,
+    const Tensor& targets,
+    const TokenLossOptions& options) {
   check(hidden, weight, targets);
-  const bool is_double = hidden.scalar_type() == at::kDouble;
-  const Tensor logits = at::linear(hidden, weight).to(is_double ? at::kDouble : at::kFloat);
-  return at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, kIgnoredTarget);
+  Tensor logits = at::linear(hidden, weight).to(statistics_type(hidden));
+  if (options.softcap > 0) {
+    logits = at::tanh(logits / options.softcap) * options.softcap;
+  }
+  const Tensor loss =
+      at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, kIgnoredTarget);
+  const Tensor log_sums = at::logsumexp(logits, 1).masked_fill(targets == kIgnoredTarget, 0);
+  return loss + log_sums.square().sum() * options.z_loss;
 }
 
-Tensor token_statistics(const Tensor& hidden, const Tensor& weight, const Tensor& targets) {
+Tensor token_statistics(
+    const Tensor& hidden, const Tensor& weight, const Tensor& targets, double softcap) {
   check(hidden, weight, targets);
   const at::NoGradGuard no_gradient;
   const bool on_cpu = hidden.device().is_cpu();
   const Tensor rows = on_cpu ? counted_rows(targets.contiguous(), weight.size(0))
                              : at::nonzero(targets != kIgnoredTarget).squeeze(1);
   Tensor result = at::zeros({3}, hidden.options().dtype(at::kDouble));
-  const int64_t run = rows_of_a_run(weight);
+  const int64_t bytes = weight.size(0) * static_cast<int64_t>(weight.element_size());
+  const int64_t run = std::max(kLeastRows, kLogitsBytes / std::max<int64_t>(bytes, 1));
   for (int64_t begin = 0; begin < rows.numel(); begin += run) {
     const Tensor index = rows.narrow(0, begin, std::min(run, rows.numel() - begin));
     const Tensor goal = targets.index_select(0, index);
     Tensor logits = at::mm(hidden.index_select(0, index), weight.t());
+    if (softcap > 0) {
+      cap_logits(logits, softcap);
+    }
     const Tensor right =
-        has_kernel(logits) ? likeliest_on_cpu(logits, goal) : at::argmax(logits, 1).eq(goal);
-    const Tensor losses = losses_of(logits, goal, LogitsUse::kRead);
+        has_row_loops(logits) ? likeliest_on_cpu(logits, goal) : at::argmax(logits, 1).eq(goal);
+    RowGradients unused;
+    const Tensor losses = losses_of(row_statistics(logits, goal), goal, {}, unused);
     result[0].add_(losses.sum(at::kDouble));
     result[1].add_(index.numel());
     result[2].add_(right.sum(at::kDouble));
   }
   return result;
+}
+
+RowStatistics combine_statistics(const RowStatistics& a, const RowStatistics& b) {
+  const Tensor maximum = at::maximum(a.maximum, b.maximum);
+  return {
+      maximum,
+      a.total * (a.maximum - maximum).exp() + b.total * (b.maximum - maximum).exp(),
+      a.target + b.target};
 }
 
 }  // namespace lockstep::ops

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include <ATen/core/Tensor.h>
 
@@ -12,21 +13,59 @@ using at::Tensor;
 /// The target that does not count.
 inline constexpr int64_t kIgnoredTarget = -100;
 
+/// What is known of each row's logits: of a part of the vocabulary, or of all of it. [n] each,
+/// float32 (float64 for hidden states of that type).
+struct RowStatistics {
+  Tensor maximum;  // about the largest logit; what `total` is relative to
+  Tensor total;    // the sum of exp(logit - maximum)
+  Tensor target;   // the logit of the target; 0 where another part holds it
+};
+
+struct TokenLossOptions {
+  /// Logits become softcap * tanh(logit / softcap) (Gemma 2, 2024, section 2); 0: they stay.
+  double softcap = 0;
+  /// Adds z_loss * log(sum of exp(logits))^2 for each row (PaLM, 2022, section 5).
+  double z_loss = 0;
+  /// Bounds the rows of a run; 0 lets about 96 MiB of logits be held at a time.
+  int64_t rows_at_once = 0;
+  /// Where `weight` is a part of the vocabulary: the token of its first row, and how many tokens
+  /// all parts hold together (0: this is all of it).
+  int64_t first_token = 0;
+  int64_t vocabulary = 0;
+  /// Makes a part's statistics those of the whole vocabulary, in place (combine_statistics has the
+  /// formulas). Called once for each run of rows; holders of the same rows are asked for the same
+  /// runs in the same order, so it may be a collective. Empty: the part is the whole.
+  std::function<void(RowStatistics&)> combine;
+};
+
 /// The SUM over the rows of -log softmax(hidden weight^T)[target], a float32 scalar. hidden [N, C],
 /// weight [V, C] of the same type, targets [N] int64 in [0, V) or -100 (ignored). Logits are made
-/// in the type of the weights and the rest in float32, for a run of rows at a time; the gradients
-/// of both are made in the same pass, where they are needed, and kept until the backward pass,
-/// which may run once. The gradient of the weight is summed in float32. A target out of bounds is
-/// an Error (kData), on the CPU; a GPU asserts.
-/// `rows_at_once` bounds the rows of a run; 0 lets about 96 MiB of logits be made at a time.
+/// for a run of rows at a time, and the gradients of both in the same pass, where they are needed;
+/// they are kept until the backward pass, which may run once. Sums are float32: logits are of the
+/// weights' type where ATen makes them, and float32 where the processor has AVX-512 (bfloat16: and
+/// AVX512-BF16 or AMX). A target out of bounds is an Error (kData), on the CPU; a GPU asserts.
+/// Where `weight` is a part of the vocabulary, every holder gets the whole loss and the gradient of
+/// its own part; the gradient of `hidden` is the part's share, which the caller sums.
 Tensor token_loss(
-    const Tensor& hidden, const Tensor& weight, const Tensor& targets, int64_t rows_at_once = 0);
+    const Tensor& hidden,
+    const Tensor& weight,
+    const Tensor& targets,
+    const TokenLossOptions& options = {});
 
-/// The same, written plainly (all logits in float32, gradients by autograd): a reference.
-Tensor token_loss_reference(const Tensor& hidden, const Tensor& weight, const Tensor& targets);
+/// The same, written plainly (all logits in float32, gradients by autograd), for a whole
+/// vocabulary: a reference.
+Tensor token_loss_reference(
+    const Tensor& hidden,
+    const Tensor& weight,
+    const Tensor& targets,
+    const TokenLossOptions& options = {});
 
-/// float64 [3] on the device of `hidden`: the sum of the token losses, the targets that count, and
-/// how many of them were the likeliest token. No gradient.
-Tensor token_statistics(const Tensor& hidden, const Tensor& weight, const Tensor& targets);
+/// float64 [3] on the device of `hidden`: the sum of the token losses (without the z-loss), the
+/// targets that count, and how many of them were the likeliest token. No gradient.
+Tensor token_statistics(
+    const Tensor& hidden, const Tensor& weight, const Tensor& targets, double softcap = 0);
+
+/// The statistics of two parts of the vocabulary, together.
+RowStatistics combine_statistics(const RowStatistics& a, const RowStatistics& b);
 
 }  // namespace lockstep::ops

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "ops/cuda_loops.h"
 
 namespace lockstep::train {
 namespace {
@@ -24,7 +25,7 @@ void load_cuda() {
       log_debug("no CUDA: {}", ::dlerror());
       return false;
     }
-    using Register = void (*)(void (*)(comm::NcclFactory));
+    using Register = void (*)(void (*)(comm::NcclFactory), void (*)(const ops::CudaLoops& loops));
     const auto entry = reinterpret_cast<Register>(::dlsym(library, "lockstep_cuda_register"));
     if (entry == nullptr) {
       throw Error(
@@ -32,7 +33,7 @@ void load_cuda() {
           fmt::format("liblockstep_cuda.so is not of this program: {}", ::dlerror()),
           "build both anew with LOCKSTEP_CUDA=1 make build");
     }
-    entry(comm::set_nccl_factory);
+    entry(comm::set_nccl_factory, ops::set_cuda_loops);
     return true;
   }();
   (void)loaded;

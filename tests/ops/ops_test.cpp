@@ -1,4 +1,4 @@
-// Norms, rope, embedding, attention and the token loss against plain formulas in float64.
+// Norms, rope, embedding and attention against plain formulas in float64.
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -7,58 +7,21 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/activations.h"
 #include "ops/attention.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
+#include "ops/expect_close.h"
+#include "ops/machine.h"
 #include "ops/norms.h"
 #include "ops/rope.h"
+#include "ops/split_heads.h"
 #include "ops/testing.h"
 #include "ops/token_loss.h"
 #include "ops/vector.h"
 
 namespace lockstep::ops {
 namespace {
-
-double limit_of(at::ScalarType type) {
-  return type == at::kFloat ? 3e-6 : 1e-2;
-}
-
-/// The value and the gradients of `function` at `inputs`, for a fixed gradient of the result.
-std::vector<Tensor> value_and_gradients(
-    const std::function<Tensor(const std::vector<Tensor>&)>& function,
-    const std::vector<Tensor>& inputs,
-    at::ScalarType type) {
-  std::vector<Tensor> leaves;
-  for (const Tensor& input : inputs) {
-    leaves.push_back(leaf(input, type));
-  }
-  const Tensor y = function(leaves);
-  // The values as the type holds them, so that all types see the same gradient.
-  y.backward(random(y.sizes(), 99).to(at::kBFloat16).to(y.scalar_type()));
-  std::vector<Tensor> results = {y.detach()};
-  for (const Tensor& input : leaves) {
-    results.push_back(input.grad());
-  }
-  return results;
-}
-
-void expect_close(
-    const std::function<Tensor(const std::vector<Tensor>&)>& function,
-    const std::function<Tensor(const std::vector<Tensor>&)>& exact,
-    std::vector<Tensor> inputs,
-    const std::string& what) {
-  for (Tensor& input : inputs) {
-    input = input.to(at::kBFloat16).to(at::kFloat);
-  }
-  const auto wanted = value_and_gradients(exact, inputs, at::kDouble);
-  for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const auto got = value_and_gradients(function, inputs, type);
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_LT(error(got[i], wanted[i]), limit_of(type))
-          << what << " " << c10::toString(type) << " result " << i;
-    }
-  }
-}
 
 /// One number of every operation with a loop of its own, in both types.
 std::vector<Tensor> all_loops() {
@@ -76,6 +39,8 @@ std::vector<Tensor> all_loops() {
     options.window = 30;
     options.dropout = 0.2;
     options.dropout_keys = keys;
+    add([](const auto& in) { return gelu_tanh(in[0]); }, {random({3, 37})});
+    add([](const auto& in) { return swiglu(in[0], in[1]); }, {random({3, 37}), random({3, 37}, 2)});
     add([](const auto& in) { return layer_norm(in[0], in[1], in[2], 1e-5); },
         {random({45, 37}), random({37}, 2), random({37}, 3)});
     add([](const auto& in) { return rms_norm(in[0], in[1], 1e-6); },
@@ -107,6 +72,31 @@ TEST(Vector, EveryVersionOfTheLoopsAgrees) {
       EXPECT_LT(error(got[i], wanted[i]), limit_of(got[i].scalar_type())) << i;
     }
   }
+}
+
+TEST(Activations, GeluAndSwigluAndTheirGradients) {
+  for (const int64_t count : {1, 15, 16, 40000}) {
+    const Tensor x = random({count}) * 4, up = random({count}, 2);
+    const auto what = fmt::format("{}", count);
+    expect_close(
+        [](const auto& in) { return gelu_tanh(in[0]); },
+        [](const auto& in) { return at::gelu(in[0], "tanh"); },
+        {x},
+        "gelu " + what);
+    expect_close(
+        [](const auto& in) { return swiglu(in[0], in[1]); },
+        [](const auto& in) { return at::silu(in[0]) * in[1]; },
+        {x, up},
+        "swiglu " + what);
+  }
+}
+
+TEST(Activations, StayFiniteFarOut) {
+  const Tensor x = leaf(at::tensor({-1e4F, -50.0F, 0.0F, 50.0F, 1e4F}), at::kFloat);
+  const Tensor y = gelu_tanh(x) + swiglu(x, at::ones_like(x));
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(y, at::tensor({0.0F, 0.0F, 0.0F, 100.0F, 2e4F})));
+  EXPECT_TRUE(at::equal(x.grad(), at::tensor({0.0F, 0.0F, 1.0F, 2.0F, 2.0F})));
 }
 
 TEST(Norms, LayerNormAndItsGradients) {
@@ -192,6 +182,26 @@ TEST(Embedding, SumsRepeatedTokensInFloat32) {
   expect_close(run, exact, {random({11, 21})}, "embedding");
 }
 
+TEST(Embedding, RowsAreAddedToTheDenseGradientOfATiedWeight) {
+  const Tensor ids = at::remainder(at::arange(600) * 7919, 29).view({2, 300});
+  const auto with = [&](EmbeddingGradient form) {
+    return [&, form](const std::vector<Tensor>& in) {
+      return at::linear(ops::embedding(in[0], ids, 3, form), in[0]);
+    };
+  };
+  expect_close(
+      with(EmbeddingGradient::kRows),
+      [&](const auto& in) { return at::linear(at::embedding(in[0], ids, 3), in[0]); },
+      {random({31, 21}) * 0.3},
+      "tied");
+  const Tensor weight = leaf(random({31, 21}), at::kFloat);
+  ops::embedding(weight, ids, 3, EmbeddingGradient::kRows).sum().backward();
+  const Tensor whole = leaf(weight, at::kFloat);
+  ops::embedding(whole, ids, 3).sum().backward();
+  EXPECT_TRUE(weight.grad().is_sparse());
+  EXPECT_TRUE(at::equal(weight.grad().to_dense(), whole.grad()));
+}
+
 TEST(Embedding, NamesAnIdThatTheVocabularyLacks) {
   for (const int64_t id : {-1, 11}) {
     try {
@@ -262,6 +272,73 @@ TEST(Attention, CausalWindowedGroupedWithDropoutAndPast) {
   }
 }
 
+TEST(Attention, EveryMatrixUnitOnWholeSequences) {
+  struct Case {
+    int64_t heads, kv_heads, length, size, window;
+  };
+  const MatrixUnit best = find_matrix_unit();
+  for (const MatrixUnit unit : {MatrixUnit::kAvx512, MatrixUnit::kBfloat16, MatrixUnit::kAmx}) {
+    if (unit > best) {
+      continue;
+    }
+    matrix_unit() = unit;
+    for (const Case& c : std::vector<Case>{
+             {2, 2, 2, 1, 0},
+             {2, 2, 63, 64, 0},
+             {4, 2, 64, 40, 0},
+             {3, 1, 65, 96, 0},
+             {2, 1, 200, 24, 0},
+             {2, 2, 200, 32, 70},
+             {1, 1, 130, 80, 1},
+             {6, 2, 129, 128, 500}}) {
+      AttentionOptions options;
+      options.scale = 0.31;
+      options.window = c.window;
+      // Heads lie between the positions, as packed projections have them.
+      const auto run = [&](const std::vector<Tensor>& in) {
+        return attention(
+            in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2), options);
+      };
+      const auto exact = [&](const std::vector<Tensor>& in) {
+        return attend_plainly(
+            {in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2)}, options);
+      };
+      expect_close(
+          run,
+          exact,
+          {random({2, c.length, c.heads, c.size}),
+           random({2, c.length, c.kv_heads, c.size}, 2),
+           random({2, c.length, c.kv_heads, c.size}, 3)},
+          fmt::format(
+              "unit {}, {} heads, {} positions of {}",
+              static_cast<int>(unit),
+              c.heads,
+              c.length,
+              c.size));
+    }
+  }
+  matrix_unit() = best;
+}
+
+TEST(SplitHeads, GradientsPackedOrNot) {
+  AttentionOptions options;
+  options.scale = 0.4;
+  for (const double dropout : {0.0, 0.25}) {  // with dropout the gradients come one by one
+    options.dropout = dropout;
+    options.dropout_keys = at::tensor({4, 5}, at::kLong);
+    const auto run = [&](const std::vector<Tensor>& in) {
+      const auto heads = split_heads(in[0], 8);
+      return attention(heads[0], heads[1], heads[2], options).transpose(1, 2).flatten(2);
+    };
+    const auto exact = [&](const std::vector<Tensor>& in) {
+      const auto heads = in[0].unflatten(-1, {3, -1, 8}).permute({2, 0, 3, 1, 4}).unbind(0);
+      return attend_plainly({heads[0], heads[1], heads[2]}, options).transpose(1, 2).flatten(2);
+    };
+    expect_close(run, exact, {random({2, 70, 3 * 3 * 8})}, fmt::format("dropout {}", dropout));
+  }
+  EXPECT_THROW(split_heads(random({2, 3, 25}), 8), Error);
+}
+
 TEST(Attention, DropoutOfAPartOfTheHeadsIsThatOfTheWhole) {
   const Tensor q = random({2, 4, 6, 8}), k = random({2, 2, 6, 8}, 2), v = random({2, 2, 6, 8}, 3);
   AttentionOptions options;
@@ -293,103 +370,6 @@ TEST(Attention, ShapesThatDoNotFitAreErrors) {
       attention(random({1, 3, 2, 4}), random({1, 2, 2, 4}), random({1, 2, 2, 4}), options), Error);
   EXPECT_THROW(
       attention(random({1, 2, 3, 4}), random({1, 2, 2, 4}), random({1, 2, 2, 4}), options), Error);
-}
-
-TEST(TokenLoss, LossAndBothGradients) {
-  for (const auto& [rows, size, vocabulary] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
-           {1, 3, 2}, {5, 16, 1}, {33, 20, 101}, {300, 8, 1000}, {64, 12, 257}}) {
-    Tensor targets = at::remainder(at::arange(rows) * 7919, vocabulary);
-    if (rows > 2) {
-      targets[1] = kIgnoredTarget;
-      targets[rows - 1] = kIgnoredTarget;
-    }
-    const auto run = [&](const std::vector<Tensor>& in) {
-      return token_loss(in[0], in[1], targets);
-    };
-    const auto exact = [&](const std::vector<Tensor>& in) {
-      return token_loss_reference(in[0], in[1], targets);
-    };
-    expect_close(
-        run,
-        exact,
-        {random({rows, size}), random({vocabulary, size}, 2)},
-        fmt::format("{} {} {}", rows, size, vocabulary));
-  }
-}
-
-TEST(TokenLoss, ManyRunsGiveTheResultOfOne) {
-  const Tensor targets = at::remainder(at::arange(300) * 104729, 70);
-  targets.narrow(0, 20, 90).fill_(kIgnoredTarget);
-  for (const int64_t rows : {1, 64, 209, 210}) {
-    const auto run = [&](const std::vector<Tensor>& in) {
-      return token_loss(in[0], in[1], targets, rows);
-    };
-    const auto exact = [&](const std::vector<Tensor>& in) {
-      return token_loss_reference(in[0], in[1], targets);
-    };
-    expect_close(run, exact, {random({300, 9}), random({70, 9}, 2)}, fmt::format("{} rows", rows));
-  }
-}
-
-TEST(TokenLoss, LargeLogitsStayFinite) {
-  const Tensor hidden = leaf(at::full({2, 1}, 100), at::kFloat);
-  const Tensor weight = at::tensor({10.0F, -10.0F, 9.0F}).unsqueeze(1);
-  const Tensor loss = token_loss(hidden, weight, at::tensor({0, 1}, at::kLong));
-  EXPECT_NEAR(loss.item<double>(), 2000, 1e-3);
-  loss.backward();
-  EXPECT_NEAR(hidden.grad()[1].item<double>(), 20, 1e-4);
-}
-
-TEST(TokenLoss, NothingCountsAndNotANumberShows) {
-  const Tensor hidden = leaf(random({4, 3}), at::kFloat),
-               weight = leaf(random({5, 3}, 2), at::kFloat);
-  const Tensor none = at::full({4}, kIgnoredTarget, at::kLong);
-  const Tensor loss = token_loss(hidden, weight, none);
-  EXPECT_EQ(loss.item<double>(), 0);
-  loss.backward();
-  EXPECT_EQ(hidden.grad().abs().max().item<double>(), 0);
-  EXPECT_EQ(weight.grad().abs().max().item<double>(), 0);
-  Tensor broken = random({4, 20});
-  broken[2][1] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_TRUE(std::isnan(
-      token_loss(broken, random({40, 20}, 2), at::zeros({4}, at::kLong)).item<double>()));
-}
-
-TEST(TokenLoss, WithoutAGradientAndFrozen) {
-  const Tensor hidden = random({6, 3}), weight = random({5, 3}, 2), targets = at::arange(6) % 5;
-  const Tensor wanted = token_loss_reference(hidden, weight, targets);
-  EXPECT_LT(error(token_loss(hidden, weight, targets), wanted), 1e-6);
-  const Tensor learned = leaf(hidden, at::kFloat);
-  token_loss(learned, weight, targets).backward();
-  const Tensor reference = leaf(hidden, at::kFloat);
-  token_loss_reference(reference, weight, targets).backward();
-  EXPECT_LT(error(learned.grad(), reference.grad()), 1e-6);
-}
-
-TEST(TokenLoss, ALabelOutOfBoundsIsNamed) {
-  for (const int64_t label : {-1, 5, -101}) {
-    try {
-      token_loss(random({1, 3}), random({5, 3}), at::full({1}, label, at::kLong));
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kData);
-      EXPECT_NE(error.message().find(fmt::format("label {}", label)), std::string::npos);
-    }
-  }
-}
-
-TEST(TokenLoss, Statistics) {
-  for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const Tensor hidden = random({50, 6}).to(type), weight = random({37, 6}, 2).to(type);
-    Tensor targets = at::linear(hidden, weight).argmax(1);
-    targets.narrow(0, 0, 20).fill_(3);
-    targets.narrow(0, 40, 10).fill_(kIgnoredTarget);
-    const Tensor got = token_statistics(hidden, weight, targets);
-    EXPECT_LT(error(got[0], token_loss_reference(hidden, weight, targets)), 1e-5);
-    EXPECT_EQ(got[1].item<double>(), 40);
-    const double right = at::linear(hidden, weight).argmax(1).eq(targets).sum().item<double>();
-    EXPECT_EQ(got[2].item<double>(), right);
-  }
 }
 
 }  // namespace

@@ -1,0 +1,140 @@
+// Operations with loops of their own beside the plain ones that they replace: time, and the rate of
+// matrix products where there are any. `make bench-ops`.
+#include <memory>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+
+#include "ops/activations.h"
+#include "ops/adamw.h"
+#include "ops/attention.h"
+#include "ops/host_memory.h"
+#include "ops/machine.h"
+#include "ops/norms.h"
+#include "ops/rope.h"
+#include "ops/token_loss.h"
+
+namespace lockstep::ops {
+namespace {
+
+at::ScalarType type_of(const benchmark::State& state) {
+  return state.range(0) == 16 ? at::kBFloat16 : at::kFloat;
+}
+
+Tensor values(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::randn(sizes).to(type).requires_grad_();
+}
+
+void set_rate(benchmark::State& state, double flops) {
+  state.counters["GFLOP/s"] = benchmark::Counter(
+      flops * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+/// Forward and backward.
+template <class Function>
+void run(benchmark::State& state, const std::vector<Tensor>& inputs, const Function& function) {
+  for (auto _ : state) {
+    const Tensor y = function(inputs);
+    y.backward(y.dim() == 0 ? Tensor() : at::ones_like(y));
+    for (const Tensor& input : inputs) {
+      input.mutable_grad().reset();
+    }
+  }
+}
+
+/// {bits of the type, rows, width, vocabulary, unit: a MatrixUnit, or -1 for the plain formula}
+void token_loss_bench(benchmark::State& state) {
+  const int64_t rows = state.range(1), width = state.range(2), vocabulary = state.range(3);
+  const auto unit = static_cast<MatrixUnit>(std::max<int64_t>(state.range(4), 0));
+  if (unit > find_matrix_unit()) {
+    state.SkipWithError("this processor does not have it");
+    return;
+  }
+  matrix_unit() = unit;
+  const Tensor targets = at::randint(vocabulary, {rows}, at::kLong);
+  const std::vector<Tensor> inputs{
+      values({rows, width}, type_of(state)), values({vocabulary, width}, type_of(state))};
+  run(state, inputs, [&](const std::vector<Tensor>& in) {
+    return state.range(4) < 0 ? token_loss_reference(in[0], in[1], targets)
+                              : token_loss(in[0], in[1], targets);
+  });
+  matrix_unit() = find_matrix_unit();
+  set_rate(state, 6.0 * static_cast<double>(rows * width * vocabulary));
+}
+BENCHMARK(token_loss_bench)
+    ->ArgsProduct({{16, 32}, {1024}, {256}, {50257}, {-1, 0, 1, 2, 3}})
+    ->Args({16, 1024, 512, 8192, 3})
+    ->Args({32, 1024, 512, 8192, 1})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+/// {bits, length, 0: ATen's, 1: tiles, 2: the loops chosen}
+void attention_bench(benchmark::State& state) {
+  const int64_t length = state.range(1);
+  AttentionOptions options;
+  options.scale = 0.125;
+  const auto input = [&] { return values({4, 4, length, 64}, type_of(state)); };
+  run(state, {input(), input(), input()}, [&](const std::vector<Tensor>& in) {
+    return (
+        state.range(2) == 0   ? fused_attention
+        : state.range(2) == 1 ? tiled_attention
+                              : attention)(in[0], in[1], in[2], options);
+  });
+}
+BENCHMARK(attention_bench)
+    ->ArgsProduct({{16, 32}, {256, 1024}, {0, 1, 2}})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+/// {bits, 0: ATen's, 1: ours}
+void gelu_bench(benchmark::State& state) {
+  run(state, {values({1024, 1024}, type_of(state))}, [&](const std::vector<Tensor>& in) {
+    return state.range(1) == 0 ? at::gelu(in[0], "tanh") : gelu_tanh(in[0]);
+  });
+}
+BENCHMARK(gelu_bench)->ArgsProduct({{16, 32}, {0, 1}})->Unit(benchmark::kMillisecond);
+
+void swiglu_bench(benchmark::State& state) {
+  const auto input = [&] { return values({1024, 1024}, type_of(state)); };
+  run(state, {input(), input()}, [&](const std::vector<Tensor>& in) {
+    return state.range(1) == 0 ? at::silu(in[0]) * in[1] : swiglu(in[0], in[1]);
+  });
+}
+BENCHMARK(swiglu_bench)->ArgsProduct({{16, 32}, {0, 1}})->Unit(benchmark::kMillisecond);
+
+void layer_norm_bench(benchmark::State& state) {
+  const auto type = type_of(state);
+  run(state,
+      {values({1024, 256}, type), values({256}, type), values({256}, type)},
+      [&](const std::vector<Tensor>& in) {
+        return state.range(1) == 0 ? at::layer_norm(in[0], {256}, in[1], in[2])
+                                   : layer_norm(in[0], in[1], in[2], 1e-5);
+      });
+}
+BENCHMARK(layer_norm_bench)->ArgsProduct({{16, 32}, {0, 1}})->Unit(benchmark::kMillisecond);
+
+void adamw_bench(benchmark::State& state) {
+  const int64_t count = int64_t{4} << 20;
+  const auto zeros = [&](at::ScalarType type) { return at::zeros({count}, type); };
+  AdamWBuffers buffers;
+  buffers.parameter = zeros(at::kBFloat16);
+  buffers.master = zeros(at::kFloat);
+  buffers.gradient = at::ones({count}, at::kBFloat16);
+  buffers.exp_avg = zeros(at::kFloat);
+  buffers.exp_avg_sq = zeros(at::kFloat);
+  for (auto _ : state) {
+    (state.range(0) == 0 ? adamw_step_reference : adamw_step)(buffers, {});
+  }
+}
+BENCHMARK(adamw_bench)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace lockstep::ops
+
+int main(int argc, char** argv) {
+  at::set_num_threads(1);
+  lockstep::ops::keep_host_memory();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

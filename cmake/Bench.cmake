@@ -1,0 +1,5 @@
+# The operations' benchmarks (Google Benchmark). The side-by-side measurement is bench/run.py.
+find_package(benchmark REQUIRED)
+add_executable(ops_bench ${CMAKE_SOURCE_DIR}/bench/ops_bench.cpp)
+target_link_libraries(ops_bench PRIVATE lockstep_ops benchmark::benchmark)
+lockstep_precompile(ops_bench)

@@ -1,0 +1,166 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "cuda/softmax_rows.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kWarp = 32;
+
+__device__ float widen(float value) {
+  return value;
+}
+__device__ float widen(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+__device__ float widen(__half value) {
+  return __half2float(value);
+}
+__device__ void narrow(float value, float& out) {
+  out = value;
+}
+__device__ void narrow(float value, __nv_bfloat16& out) {
+  out = __float2bfloat16(value);
+}
+__device__ void narrow(float value, __half& out) {
+  out = __float2half(value);
+}
+
+/// A maximum, and a sum of exponentials relative to it (Milakov and Gimelshein, "Online normalizer
+/// calculation for softmax", 2018).
+struct Partial {
+  float maximum = -INFINITY, total = 0;
+
+  __device__ void add(float value) {
+    if (value > maximum) {
+      total = total * expf(maximum - value) + 1;
+      maximum = value;
+    } else {
+      total += value == -INFINITY ? 0 : expf(value - maximum);  // a NaN stays
+    }
+  }
+  __device__ void add(const Partial& other) {
+    if (other.maximum == -INFINITY && other.total == 0) {
+      return;
+    }
+    const float most = fmaxf(maximum, other.maximum);
+    const float own = maximum == -INFINITY ? 0 : total * expf(maximum - most);
+    total = own + other.total * (other.maximum == -INFINITY ? 1 : expf(other.maximum - most));
+    maximum = most;
+  }
+};
+
+template <class T>
+__global__ void statistics_kernel(
+    const T* logits,
+    const int64_t* targets,
+    int64_t size,
+    float* maximum,
+    float* total,
+    float* target_logit) {
+  const int64_t row = blockIdx.x;
+  const T* values = logits + row * size;
+  Partial mine;
+  for (int64_t i = threadIdx.x; i < size; i += kThreads) {
+    mine.add(widen(values[i]));
+  }
+  for (int step = kWarp / 2; step > 0; step /= 2) {
+    Partial other;
+    other.maximum = __shfl_xor_sync(0xffffffffU, mine.maximum, step);
+    other.total = __shfl_xor_sync(0xffffffffU, mine.total, step);
+    mine.add(other);
+  }
+  __shared__ Partial warps[kThreads / kWarp];
+  if (threadIdx.x % kWarp == 0) {
+    warps[threadIdx.x / kWarp] = mine;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int warp = 1; warp < kThreads / kWarp; ++warp) {
+      mine.add(warps[warp]);
+    }
+    maximum[row] = mine.maximum;
+    total[row] = mine.total;
+    const int64_t target = targets[row];
+    target_logit[row] = target >= 0 && target < size ? widen(values[target]) : 0;
+  }
+}
+
+template <class T>
+__global__ void gradient_kernel(
+    T* logits,
+    const int64_t* targets,
+    int64_t size,
+    const float* log_sum,
+    const float* softmax_factor,
+    const float* target_factor,
+    float inverse_cap) {
+  const int64_t row = blockIdx.x;
+  T* values = logits + row * size;
+  const int64_t target = targets[row];
+  const float sum = log_sum[row], of_softmax = softmax_factor[row], of_target = target_factor[row];
+  for (int64_t i = threadIdx.x; i < size; i += kThreads) {
+    const float logit = widen(values[i]), t = logit * inverse_cap;
+    const float p = of_softmax == 0 ? 0 : expf(logit - sum) * of_softmax;
+    narrow((p - (i == target ? of_target : 0)) * (1 - t * t), values[i]);
+  }
+}
+
+template <class Function>
+void with_type(Number number, const Function& function) {
+  switch (number) {
+    case Number::kFloat:
+      return function(float{});
+    case Number::kBfloat16:
+      return function(__nv_bfloat16{});
+    case Number::kHalf:
+      return function(__half{});
+  }
+}
+
+}  // namespace
+
+void row_statistics(
+    Number number,
+    const void* logits,
+    const int64_t* targets,
+    int64_t rows,
+    int64_t size,
+    float* maximum,
+    float* total,
+    float* target_logit,
+    cudaStream_t stream) {
+  with_type(number, [&](auto type) {
+    using T = decltype(type);
+    statistics_kernel<T><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
+        static_cast<const T*>(logits), targets, size, maximum, total, target_logit);
+  });
+}
+
+void logits_become_gradient(
+    Number number,
+    void* logits,
+    const int64_t* targets,
+    int64_t rows,
+    int64_t size,
+    const float* log_sum,
+    const float* softmax_factor,
+    const float* target_factor,
+    float inverse_cap,
+    cudaStream_t stream) {
+  with_type(number, [&](auto type) {
+    using T = decltype(type);
+    gradient_kernel<T><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
+        static_cast<T*>(logits),
+        targets,
+        size,
+        log_sum,
+        softmax_factor,
+        target_factor,
+        inverse_cap);
+  });
+}
+
+}  // namespace lockstep::cuda

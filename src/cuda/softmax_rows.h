@@ -1,0 +1,39 @@
+// The row-wise part of the token loss on a GPU: launches over plain pointers.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+namespace lockstep::cuda {
+
+enum class Number { kFloat, kBfloat16, kHalf };
+
+/// Of logits [rows, size]: each row's largest, the sum of exp(logit - largest), and the target's
+/// (0 where the target is outside [0, size)). One pass over the logits.
+void row_statistics(
+    Number number,
+    const void* logits,
+    const int64_t* targets,
+    int64_t rows,
+    int64_t size,
+    float* maximum,
+    float* total,
+    float* target_logit,
+    cudaStream_t stream);
+
+/// The logits become (softmax * softmax_factor - onehot(target) * target_factor), times
+/// 1 - (logit * inverse_cap)^2.
+void logits_become_gradient(
+    Number number,
+    void* logits,
+    const int64_t* targets,
+    int64_t rows,
+    int64_t size,
+    const float* log_sum,
+    const float* softmax_factor,
+    const float* target_factor,
+    float inverse_cap,
+    cudaStream_t stream);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,71 @@
+// The loops that ops takes from this library, over tensors.
+#include "cuda/token_loss.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "cuda/softmax_rows.h"
+
+namespace lockstep::cuda {
+
+#ifdef LOCKSTEP_HAS_CUDA_KERNELS
+namespace {
+
+using at::Tensor;
+
+Number number_of(const Tensor& logits) {
+  return logits.scalar_type() == at::kFloat      ? Number::kFloat
+         : logits.scalar_type() == at::kBFloat16 ? Number::kBfloat16
+                                                 : Number::kHalf;
+}
+
+void statistics(const Tensor& logits, const Tensor& targets, const ops::RowStatistics& result) {
+  const c10::cuda::CUDAGuard device(logits.device());
+  row_statistics(
+      number_of(logits),
+      logits.const_data_ptr(),
+      targets.const_data_ptr<int64_t>(),
+      logits.size(0),
+      logits.size(1),
+      result.maximum.data_ptr<float>(),
+      result.total.data_ptr<float>(),
+      result.target.data_ptr<float>(),
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void become_gradient(
+    const Tensor& logits,
+    const Tensor& targets,
+    const Tensor& log_sum,
+    const Tensor& softmax_factor,
+    const Tensor& target_factor,
+    float inverse_cap) {
+  const c10::cuda::CUDAGuard device(logits.device());
+  logits_become_gradient(
+      number_of(logits),
+      logits.data_ptr(),
+      targets.const_data_ptr<int64_t>(),
+      logits.size(0),
+      logits.size(1),
+      log_sum.const_data_ptr<float>(),
+      softmax_factor.const_data_ptr<float>(),
+      target_factor.const_data_ptr<float>(),
+      inverse_cap,
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace
+
+ops::CudaLoops loops() {
+  return {.row_statistics = statistics, .logits_become_gradient = become_gradient};
+}
+#else
+ops::CudaLoops loops() {
+  return {};
+}
+#endif
+
+}  // namespace lockstep::cuda

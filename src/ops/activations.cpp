@@ -1,0 +1,184 @@
+#include "ops/activations.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "ops/vector.h"
+
+namespace lockstep::ops {
+namespace {
+
+using vector::Floats;
+using vector::kLanes;
+
+constexpr int64_t kGrain = 16384;
+
+template <class T>
+LOCKSTEP_INLINE Floats load_up_to(const T* from, int64_t count) {
+  return count >= kLanes ? vector::load(from) : vector::load_some(from, count);
+}
+template <class T>
+LOCKSTEP_INLINE void store_up_to(T* to, const Floats& value, int64_t count) {
+  if (count >= kLanes) {
+    vector::store(to, value);
+  } else {
+    vector::store_some(to, value, count);
+  }
+}
+
+/// 1 / (1 + e^-x).
+LOCKSTEP_INLINE Floats logistic(const Floats& x) {
+  const Floats below = -x;
+  return 1.0F / (1.0F + vector::exponential(below > 80.0F ? vector::splat(80) : below));
+}
+
+// (1 + tanh(u)) / 2 is the logistic function of 2 u.
+constexpr float kTwice = 1.5957691216F, kCubic = 0.044715F;
+
+struct Gelu {
+  template <class T>
+  struct Forward {
+    LOCKSTEP_INLINE static void run(const T* x, const T*, T* y, T*, int64_t count) {
+      for (int64_t i = 0; i < count; i += kLanes) {
+        const Floats v = load_up_to(x + i, count - i);
+        const Floats s = logistic(kTwice * v * (kCubic * v * v + 1.0F));
+        store_up_to(y + i, v * s, count - i);
+      }
+    }
+  };
+  template <class T>
+  struct Backward {
+    LOCKSTEP_INLINE static void run(
+        const T* x, const T*, const T* y_gradient, T* x_gradient, T*, int64_t count) {
+      for (int64_t i = 0; i < count; i += kLanes) {
+        const Floats v = load_up_to(x + i, count - i), square = v * v;
+        const Floats s = logistic(kTwice * v * (kCubic * square + 1.0F));
+        const Floats slope = kTwice * (3 * kCubic * square + 1.0F);
+        const Floats d = s + v * slope * (s - s * s);
+        store_up_to(x_gradient + i, d * load_up_to(y_gradient + i, count - i), count - i);
+      }
+    }
+  };
+};
+
+struct Swiglu {
+  template <class T>
+  struct Forward {
+    LOCKSTEP_INLINE static void run(const T* gate, const T* up, T* y, T*, int64_t count) {
+      for (int64_t i = 0; i < count; i += kLanes) {
+        const Floats g = load_up_to(gate + i, count - i), u = load_up_to(up + i, count - i);
+        store_up_to(y + i, g * logistic(g) * u, count - i);
+      }
+    }
+  };
+  template <class T>
+  struct Backward {
+    LOCKSTEP_INLINE static void run(
+        const T* gate,
+        const T* up,
+        const T* y_gradient,
+        T* gate_gradient,
+        T* up_gradient,
+        int64_t count) {
+      for (int64_t i = 0; i < count; i += kLanes) {
+        const Floats g = load_up_to(gate + i, count - i), u = load_up_to(up + i, count - i);
+        const Floats dy = load_up_to(y_gradient + i, count - i), s = logistic(g);
+        store_up_to(gate_gradient + i, dy * u * (s + g * (s - s * s)), count - i);
+        store_up_to(up_gradient + i, dy * g * s, count - i);
+      }
+    }
+  };
+};
+
+template <class T>
+T* data(const Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
+}
+
+/// y of x and (for Swiglu) of `other`.
+template <class Function, class T>
+Tensor forward_as(const Tensor& x, const Tensor& other) {
+  Tensor y = at::empty_like(x);
+  const T *a = data<T>(x), *b = data<T>(other);
+  T* out = data<T>(y);
+  at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    vector::dispatch<typename Function::template Forward<T>>(
+        a + begin,
+        b == nullptr ? nullptr : b + begin,
+        out + begin,
+        static_cast<T*>(nullptr),
+        end - begin);
+  });
+  return y;
+}
+
+template <class Function, class T>
+torch::autograd::tensor_list backward_as(
+    const Tensor& x, const Tensor& other, const Tensor& gradient) {
+  Tensor dx = at::empty_like(x), dother = other.defined() ? at::empty_like(other) : Tensor();
+  const T *a = data<T>(x), *b = data<T>(other), *g = data<T>(gradient);
+  T *da = data<T>(dx), *db = data<T>(dother);
+  at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    vector::dispatch<typename Function::template Backward<T>>(
+        a + begin,
+        b == nullptr ? nullptr : b + begin,
+        g + begin,
+        da + begin,
+        db == nullptr ? nullptr : db + begin,
+        end - begin);
+  });
+  return {dx, dother};
+}
+
+bool has_kernel(const Tensor& x) {
+  return x.device().is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+}
+
+struct GeluFunction : torch::autograd::Function<GeluFunction> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x) {
+    const Tensor in = x.contiguous();
+    context->save_for_backward({in});
+    return in.scalar_type() == at::kFloat ? forward_as<Gelu, float>(in, Tensor())
+                                          : forward_as<Gelu, vector::Bfloat16>(in, Tensor());
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
+    const Tensor x = context->get_saved_variables()[0], dy = gradient[0].contiguous();
+    return {
+        x.scalar_type() == at::kFloat ? backward_as<Gelu, float>(x, Tensor(), dy)[0]
+                                      : backward_as<Gelu, vector::Bfloat16>(x, Tensor(), dy)[0]};
+  }
+};
+
+struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
+  static Tensor forward(
+      torch::autograd::AutogradContext* context, const Tensor& gate, const Tensor& up) {
+    const Tensor g = gate.contiguous(), u = up.contiguous();
+    context->save_for_backward({g, u});
+    return g.scalar_type() == at::kFloat ? forward_as<Swiglu, float>(g, u)
+                                         : forward_as<Swiglu, vector::Bfloat16>(g, u);
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
+    const auto saved = context->get_saved_variables();
+    const Tensor dy = gradient[0].contiguous();
+    return saved[0].scalar_type() == at::kFloat
+               ? backward_as<Swiglu, float>(saved[0], saved[1], dy)
+               : backward_as<Swiglu, vector::Bfloat16>(saved[0], saved[1], dy);
+  }
+};
+
+}  // namespace
+
+Tensor gelu_tanh(const Tensor& x) {
+  return has_kernel(x) ? GeluFunction::apply(x) : at::gelu(x, "tanh");
+}
+
+Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  const bool fits = has_kernel(gate) && up.device().is_cpu() && gate.sizes() == up.sizes() &&
+                    gate.scalar_type() == up.scalar_type();
+  return fits ? SwigluFunction::apply(gate, up) : at::silu(gate) * up;
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,21 @@
+#include "ops/cuda_loops.h"
+
+namespace lockstep::ops {
+namespace {
+
+CudaLoops& registered() {
+  static CudaLoops loops;
+  return loops;
+}
+
+}  // namespace
+
+void set_cuda_loops(const CudaLoops& loops) {
+  registered() = loops;
+}
+
+const CudaLoops* cuda_loops() {
+  return registered().row_statistics == nullptr ? nullptr : &registered();
+}
+
+}  // namespace lockstep::ops

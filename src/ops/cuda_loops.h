@@ -1,0 +1,27 @@
+// What liblockstep_cuda.so offers the operations of this module, once it is loaded.
+#pragma once
+
+#include "ops/token_loss.h"
+
+namespace lockstep::ops {
+
+/// On the current stream; tensors are on one GPU and contiguous. float32, bfloat16 or float16
+/// logits [n, V]; targets [n] int64; everything else [n] float32. See softmax_rows.h.
+struct CudaLoops {
+  void (*row_statistics)(const Tensor& logits, const Tensor& targets, const RowStatistics& result) =
+      nullptr;
+  void (*logits_become_gradient)(
+      const Tensor& logits,
+      const Tensor& targets,
+      const Tensor& log_sum,
+      const Tensor& softmax_factor,
+      const Tensor& target_factor,
+      float inverse_cap) = nullptr;
+};
+
+/// Called once, by the library's entry point.
+void set_cuda_loops(const CudaLoops& loops);
+/// Null where there are none: ATen's operations serve.
+const CudaLoops* cuda_loops();
+
+}  // namespace lockstep::ops

@@ -1,0 +1,23 @@
+// Host memory that is kept between the steps of a training run.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::ops {
+
+/// From now on the process's tensors on the CPU of 256 KiB and more get blocks that are kept when
+/// they are freed, and given again to a tensor of that size: a training step asks for the same
+/// sizes as the one before, and memory that is new to a process costs more time (page faults,
+/// zeros) than many operations on it. Blocks of 2 MiB and more lie on pages of that size where the
+/// system has them. Blocks that nobody asks for are given back: what is kept and free stays below
+/// half of what is in use, and 64 MiB. Call it once, before there are tensors; later calls do
+/// nothing.
+void keep_host_memory();
+
+/// Bytes of the blocks in use, and of those that are kept and free.
+struct HostMemory {
+  int64_t used = 0, kept = 0;
+};
+HostMemory host_memory();
+
+}  // namespace lockstep::ops

@@ -1,0 +1,83 @@
+// Blocks of host memory are given again, by size, and do not pile up.
+#include "ops/host_memory.h"
+
+#include <cstring>
+#include <thread>
+
+#include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::ops {
+namespace {
+
+at::Tensor bytes(int64_t count) {
+  return at::empty({count}, at::kByte);
+}
+
+TEST(HostMemory, ABlockIsGivenAgainToATensorOfItsSize) {
+  keep_host_memory();
+  constexpr int64_t kSize = 3'000'001;
+  void* const first = bytes(kSize).data_ptr();
+  const at::Tensor other = bytes(kSize + 8192);
+  EXPECT_NE(other.data_ptr(), first);
+  const at::Tensor again = bytes(kSize);
+  EXPECT_EQ(again.data_ptr(), first);
+  EXPECT_NE(bytes(kSize).data_ptr(), first);
+}
+
+TEST(HostMemory, CountsWhatIsUsedAndKeptAndGivesTheRestBack) {
+  keep_host_memory();
+  const HostMemory before = host_memory();
+  {
+    const at::Tensor one = bytes(int64_t{1} << 20);
+    EXPECT_EQ(host_memory().used - before.used, int64_t{1} << 20);
+  }
+  EXPECT_EQ(host_memory().used, before.used);
+  for (int64_t i = 1; i <= 40; ++i) {
+    bytes((int64_t{20} << 20) + i * 4096);
+  }
+  EXPECT_LE(host_memory().kept, (int64_t{64} << 20) + host_memory().used / 2);
+}
+
+TEST(HostMemory, EveryByteOfABlockIsItsOwn) {
+  keep_host_memory();
+  std::vector<std::thread> threads;
+  for (int seed = 1; seed <= 4; ++seed) {
+    threads.emplace_back([seed] {
+      for (int64_t i = 0; i < 30; ++i) {
+        const int64_t size = (int64_t{1} << 18) + 777777 * (i % 5) + seed;
+        at::Tensor a = bytes(size), b = bytes(size);
+        a.fill_(seed);
+        b.fill_(seed + 100);
+        EXPECT_EQ(a.eq(seed).sum().item<int64_t>(), size);
+        EXPECT_EQ(b.eq(seed + 100).sum().item<int64_t>(), size);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(HostMemory, RawBlocksOfAnySizeAreFreed) {
+  keep_host_memory();
+  const HostMemory before = host_memory();
+  c10::Allocator* const allocator = c10::GetCPUAllocator();
+  for (const size_t size : {size_t{100}, size_t{1} << 20}) {
+    void* const data = allocator->raw_allocate(size);
+    std::memset(data, 1, size);
+    allocator->raw_deallocate(data);
+  }
+  EXPECT_EQ(host_memory().used, before.used);
+}
+
+TEST(HostMemory, SmallTensorsAreLeftToTheSystem) {
+  keep_host_memory();
+  const HostMemory before = host_memory();
+  const at::Tensor small = bytes(1000);
+  EXPECT_EQ(host_memory().used, before.used);
+}
+
+}  // namespace
+}  // namespace lockstep::ops

@@ -1,0 +1,255 @@
+// The token loss: by ATen's products, and by every matrix unit that this processor has, against
+// plain formulas in float64.
+#include "ops/token_loss.h"
+
+#include <cmath>
+#include <limits>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "ops/expect_close.h"
+#include "ops/machine.h"
+#include "ops/testing.h"
+
+namespace lockstep::ops {
+namespace {
+
+/// Every version of the loops that can run here, one test each.
+class TokenLoss : public testing::TestWithParam<MatrixUnit> {
+ protected:
+  void SetUp() override {
+    if (GetParam() > best_) {
+      GTEST_SKIP() << "this processor does not have it";
+    }
+    matrix_unit() = GetParam();
+  }
+  void TearDown() override { matrix_unit() = best_; }
+
+ private:
+  MatrixUnit best_ = find_matrix_unit();
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Units,
+    TokenLoss,
+    testing::Values(
+        MatrixUnit::kNone, MatrixUnit::kAvx512, MatrixUnit::kBfloat16, MatrixUnit::kAmx));
+
+/// Targets that jump about, some of them ignored.
+Tensor some_targets(int64_t rows, int64_t vocabulary) {
+  Tensor targets = at::remainder(at::arange(rows) * 7919, vocabulary);
+  if (rows > 2) {
+    targets[1] = kIgnoredTarget;
+    targets[rows - 1] = kIgnoredTarget;
+  }
+  return targets;
+}
+
+/// Against the reference, in float32 and bfloat16.
+void expect_right(
+    int64_t rows,
+    int64_t size,
+    int64_t vocabulary,
+    const TokenLossOptions& options,
+    double spread = 1) {
+  const Tensor targets = some_targets(rows, vocabulary);
+  const auto run = [&](const std::vector<Tensor>& in) {
+    return token_loss(in[0], in[1], targets, options);
+  };
+  const auto exact = [&](const std::vector<Tensor>& in) {
+    return token_loss_reference(in[0], in[1], targets, options);
+  };
+  expect_close(
+      run,
+      exact,
+      {random({rows, size}) * spread, random({vocabulary, size}, 2)},
+      fmt::format("{} {} {}", rows, size, vocabulary));
+}
+
+TEST_P(TokenLoss, LossAndBothGradients) {
+  for (const auto& [rows, size, vocabulary] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
+           {1, 3, 2},
+           {5, 16, 1},
+           {33, 20, 101},
+           {300, 8, 1000},
+           {64, 12, 257},
+           {65, 48, 513},
+           {130, 100, 1537}}) {
+    expect_right(rows, size, vocabulary, {});
+  }
+}
+
+TEST_P(TokenLoss, SoftCapAndZLoss) {
+  for (const int64_t rows : {3, 70}) {
+    TokenLossOptions options;
+    options.softcap = 3;
+    expect_right(rows, 24, 700, options);
+    options.z_loss = 0.02;
+    expect_right(rows, 33, 300, options);
+    options.softcap = 0;
+    expect_right(rows, 16, 90, options);
+  }
+}
+
+TEST_P(TokenLoss, TheLargestLogitMayComeLate) {
+  // Rows whose logits grow by more than e^20 from one piece of the vocabulary to the next.
+  const Tensor hidden = random({70, 20});
+  const Tensor weight = random({1500, 20}, 2) * at::linspace(0.1, 12, 1500).unsqueeze(1);
+  const Tensor targets = some_targets(70, 1500);
+  const auto run = [&](const std::vector<Tensor>& in) { return token_loss(in[0], in[1], targets); };
+  const auto exact = [&](const std::vector<Tensor>& in) {
+    return token_loss_reference(in[0], in[1], targets);
+  };
+  const auto got = value_and_gradients(run, {hidden, weight}, at::kFloat);
+  const auto wanted = value_and_gradients(exact, {hidden, weight}, at::kDouble);
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_LT(error(got[i], wanted[i]), 2e-5) << i;
+  }
+}
+
+TEST_P(TokenLoss, PartsOfTheVocabularyGiveTheWhole) {
+  const int64_t rows = 67, size = 24, vocabulary = 611;
+  const std::vector<int64_t> edges{0, 7, 300, 611};
+  const Tensor targets = some_targets(rows, vocabulary);
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const Tensor hidden = random({rows, size}).to(type),
+                 weight = random({vocabulary, size}, 2).to(type);
+    TokenLossOptions options;
+    options.z_loss = 0.01;
+    options.softcap = 5;
+    const Tensor exact_hidden = leaf(hidden, at::kDouble), exact_weight = leaf(weight, at::kDouble);
+    const Tensor exact = token_loss_reference(exact_hidden, exact_weight, targets, options);
+    exact.backward();
+    options.vocabulary = vocabulary;
+    options.rows_at_once = 30;
+    // What each part knows, run by run; then each is given what all know.
+    std::vector<std::vector<RowStatistics>> known(edges.size() - 1);
+    const auto part = [&](size_t i) {
+      options.first_token = edges[i];
+      return weight.narrow(0, edges[i], edges[i + 1] - edges[i]);
+    };
+    for (size_t i = 0; i + 1 < edges.size(); ++i) {
+      options.combine = [&](RowStatistics& own) { known[i].push_back(own); };
+      token_loss(hidden, part(i), targets, options);
+    }
+    Tensor hidden_gradient = at::zeros({rows, size}, at::kDouble);
+    for (size_t i = 0; i + 1 < edges.size(); ++i) {
+      size_t run = 0;
+      options.combine = [&](RowStatistics& own) {
+        own = known[0][run];
+        for (size_t other = 1; other < known.size(); ++other) {
+          own = combine_statistics(own, known[other][run]);
+        }
+        ++run;
+      };
+      const Tensor x = leaf(hidden, type), w = leaf(part(i), type);
+      const Tensor loss = token_loss(x, w, targets, options);
+      EXPECT_EQ(run, 3U);
+      EXPECT_LT(error(loss, exact.detach()), limit_of(type));
+      loss.backward();
+      hidden_gradient += x.grad();
+      EXPECT_LT(
+          error(w.grad(), exact_weight.grad().narrow(0, edges[i], edges[i + 1] - edges[i])),
+          limit_of(type));
+    }
+    EXPECT_LT(error(hidden_gradient, exact_hidden.grad()), limit_of(type));
+  }
+}
+
+TEST_P(TokenLoss, ThreadsDoNotChangeABit) {
+  const Tensor targets = some_targets(200, 1300);
+  const auto run = [&](const std::vector<Tensor>& in) { return token_loss(in[0], in[1], targets); };
+  const int threads = at::get_num_threads();
+  const auto one = value_and_gradients(run, {random({200, 40}), random({1300, 40}, 2)}, at::kFloat);
+  at::set_num_threads(3);
+  const auto three =
+      value_and_gradients(run, {random({200, 40}), random({1300, 40}, 2)}, at::kFloat);
+  at::set_num_threads(threads);
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_LT(error(three[i], one[i]), GetParam() == MatrixUnit::kNone ? 1e-6 : 1e-30) << i;
+  }
+}
+
+TEST_P(TokenLoss, ManyRunsGiveTheResultOfOne) {
+  const Tensor targets = at::remainder(at::arange(300) * 104729, 70);
+  targets.narrow(0, 20, 90).fill_(kIgnoredTarget);
+  for (const int64_t rows : {1, 64, 209, 210}) {
+    TokenLossOptions at_once;
+    at_once.rows_at_once = rows;
+    const auto run = [&](const std::vector<Tensor>& in) {
+      return token_loss(in[0], in[1], targets, at_once);
+    };
+    const auto exact = [&](const std::vector<Tensor>& in) {
+      return token_loss_reference(in[0], in[1], targets);
+    };
+    expect_close(run, exact, {random({300, 9}), random({70, 9}, 2)}, fmt::format("{} rows", rows));
+  }
+}
+
+TEST_P(TokenLoss, LargeLogitsStayFinite) {
+  const Tensor hidden = leaf(at::full({2, 1}, 100), at::kFloat);
+  const Tensor weight = at::tensor({10.0F, -10.0F, 9.0F}).unsqueeze(1);
+  const Tensor loss = token_loss(hidden, weight, at::tensor({0, 1}, at::kLong));
+  EXPECT_NEAR(loss.item<double>(), 2000, 1e-3);
+  loss.backward();
+  EXPECT_NEAR(hidden.grad()[1].item<double>(), 20, 1e-4);
+}
+
+TEST_P(TokenLoss, NothingCountsAndNotANumberShows) {
+  const Tensor hidden = leaf(random({4, 3}), at::kFloat),
+               weight = leaf(random({5, 3}, 2), at::kFloat);
+  const Tensor none = at::full({4}, kIgnoredTarget, at::kLong);
+  const Tensor loss = token_loss(hidden, weight, none);
+  EXPECT_EQ(loss.item<double>(), 0);
+  loss.backward();
+  EXPECT_EQ(hidden.grad().abs().max().item<double>(), 0);
+  EXPECT_EQ(weight.grad().abs().max().item<double>(), 0);
+  Tensor broken = random({4, 20});
+  broken[2][1] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(
+      token_loss(broken, random({40, 20}, 2), at::zeros({4}, at::kLong)).item<double>()));
+}
+
+TEST_P(TokenLoss, WithoutAGradientAndFrozen) {
+  const Tensor hidden = random({6, 3}), weight = random({5, 3}, 2), targets = at::arange(6) % 5;
+  const Tensor wanted = token_loss_reference(hidden, weight, targets);
+  EXPECT_LT(error(token_loss(hidden, weight, targets), wanted), 1e-6);
+  const Tensor learned = leaf(hidden, at::kFloat);
+  token_loss(learned, weight, targets).backward();
+  const Tensor reference = leaf(hidden, at::kFloat);
+  token_loss_reference(reference, weight, targets).backward();
+  EXPECT_LT(error(learned.grad(), reference.grad()), 1e-6);
+}
+
+TEST_P(TokenLoss, ALabelOutOfBoundsIsNamed) {
+  for (const int64_t label : {-1, 5, -101}) {
+    try {
+      token_loss(random({1, 3}), random({5, 3}), at::full({1}, label, at::kLong));
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kData);
+      EXPECT_NE(error.message().find(fmt::format("label {}", label)), std::string::npos);
+    }
+  }
+}
+
+TEST_P(TokenLoss, Statistics) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const Tensor hidden = random({50, 6}).to(type), weight = random({37, 6}, 2).to(type);
+    Tensor targets = at::linear(hidden, weight).argmax(1);
+    targets.narrow(0, 0, 20).fill_(3);
+    targets.narrow(0, 40, 10).fill_(kIgnoredTarget);
+    const Tensor got = token_statistics(hidden, weight, targets);
+    EXPECT_LT(error(got[0], token_loss_reference(hidden, weight, targets)), 1e-5);
+    EXPECT_EQ(got[1].item<double>(), 40);
+    const double right = at::linear(hidden, weight).argmax(1).eq(targets).sum().item<double>();
+    EXPECT_EQ(got[2].item<double>(), right);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::ops
