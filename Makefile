@@ -70,7 +70,7 @@ plan-validation: build
 	@test -n "$(RUNS)" || { echo "there is no shared/plan/published_runs.csv here or one folder up: give RUNS=file.csv"; exit 2; }
 	@$(BUILD)/lockstep plan --validate "$(RUNS)"
 
-bench-ops: $(BUILD)/build.ninja
+bench-ops: $(BUILD)/.flags
 	@cmake --preset $(PRESET) $(CMAKE_FLAGS) -DLOCKSTEP_BENCH=ON >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS) --target ops_bench
 	@$(BUILD)/ops_bench $(BENCH)
