@@ -2,6 +2,7 @@
 // plain formulas in float64.
 #include "ops/token_loss.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -50,12 +51,9 @@ Tensor some_targets(int64_t rows, int64_t vocabulary) {
 }
 
 /// Against the reference, in float32 and bfloat16.
-void expect_right(
-    int64_t rows,
-    int64_t size,
-    int64_t vocabulary,
-    const TokenLossOptions& options,
-    double spread = 1) {
+void expect_right(int64_t rows, int64_t size, int64_t vocabulary, const TokenLossOptions& options) {
+  // Logits of a few units: where ATen makes them they are rounded to bfloat16.
+  const double spread = std::min(1.0, 1.5 / std::sqrt(static_cast<double>(size)));
   const Tensor targets = some_targets(rows, vocabulary);
   const auto run = [&](const std::vector<Tensor>& in) {
     return token_loss(in[0], in[1], targets, options);
@@ -116,7 +114,7 @@ TEST_P(TokenLoss, PartsOfTheVocabularyGiveTheWhole) {
   const std::vector<int64_t> edges{0, 7, 300, 611};
   const Tensor targets = some_targets(rows, vocabulary);
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const Tensor hidden = random({rows, size}).to(type),
+    const Tensor hidden = (random({rows, size}) * 0.6).to(type),
                  weight = random({vocabulary, size}, 2).to(type);
     TokenLossOptions options;
     options.z_loss = 0.01;
