@@ -26,7 +26,7 @@ std::span<const Command> commands() {
       {"sample", "Write a sample corpus to try things on", run_sample},
       {"launch",
        "Start any program as ranks: torchrun, accelerate and deepspeed's words",
-        launch::run_command},
+       launch::run_command},
       {"verify", "A plan against one rank: losses and every gradient", run_verify},
       {"doctor", "What may hurt a job on this machine, and the remedy", run_doctor},
       {"estimate", "Memory of each rank, what fits, and what would make it fit", run_estimate},
