@@ -69,7 +69,7 @@ TEST(UlyssesAttention, RefusesHeadsThatDoNotDivide) {
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-      EXPECT_NE(error.remedy().find("context_attention=ring"), std::string::npos) << error.what();
+      EXPECT_NE(error.remedy().find("ring attention"), std::string::npos) << error.what();
     }
   });
 }

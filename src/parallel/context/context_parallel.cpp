@@ -40,12 +40,12 @@ void check_heads(const model::ModelConfig& config, const mesh::Mesh& mesh) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "parallel.context_attention=ulysses deals {} query and {} key-value heads of a "
-              "tensor rank to {} context ranks, and they do not divide",
+              "all-to-all attention deals the {} query and {} key-value heads of a tensor rank to "
+              "{} context ranks, and they do not divide",
               queries,
               keys,
               mesh.context),
-          "use parallel.context_attention=ring, or a parallel.context that divides the heads");
+          "use ring attention, or a parallel.context that divides the heads");
     }
   }
 }
