@@ -214,13 +214,24 @@ TEST_F(Nodes, TakeALateOneInAndGoOnWithoutALostOne) {
   const TemporaryFolder folder;
   // Workers run until three of them are there, or, in a later round, until the killed node is gone.
   const auto program = shell(
-      "echo round $LOCKSTEP_ROUND world $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT; "
-      "[ $LOCKSTEP_ROUND = 2 ] && exit 0; exec sleep 100");
+      "echo round $LOCKSTEP_ROUND world $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT; touch " +
+      folder.path().string() +
+      "/$LOCKSTEP_ROUND.$RANK; [ $LOCKSTEP_ROUND = 2 ] && exit 0; exec sleep 100");
+  // The workers of both nodes that stay have spoken.
+  const auto wait_for = [&](int round) {
+    for (const int rank : {0, 1}) {
+      while (!std::filesystem::exists(folder.path() / fmt::format("{}.{}", round, rank))) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
+  };
   const std::vector<std::string> more{"--rdzv-conf", "last_call_timeout=0.3", "--max-restarts=1"};
   auto first = machines_->launch(0, dynamic("2:3", more, program));
   std::future<Ran> third;
   auto second = machines_->launch(1, dynamic("2:3", more, program), "round 0 world 2", [&](pid_t) {
-    third = machines_->launch(2, dynamic("2:3", more, program), "round 1 world 3", [](pid_t pid) {
+    wait_for(0);
+    third = machines_->launch(2, dynamic("2:3", more, program), "round 1 world 3", [&](pid_t pid) {
+      wait_for(1);
       ::kill(pid, SIGKILL);
     });
   });
@@ -235,9 +246,12 @@ TEST_F(Nodes, TakeALateOneInAndGoOnWithoutALostOne) {
 }
 
 TEST_F(Nodes, RestartTogetherAfterAFailure) {
-  const auto program = shell(
-      "echo restart $TORCHELASTIC_RESTART_COUNT; [ $RANK = 1 ] && [ $LOCKSTEP_ROUND = 0 ] && exit "
-      "3; exit 0");
+  const TemporaryFolder folder;
+  // The first has spoken before the second fails.
+  const auto program = shell(fmt::format(
+      "echo restart $TORCHELASTIC_RESTART_COUNT; touch {0}/$RANK; [ $LOCKSTEP_ROUND = 1 ] && exit "
+      "0; [ $RANK = 0 ] && exec sleep 100; until [ -e {0}/0 ]; do sleep 0.02; done; exit 3",
+      folder.path().string()));
   const std::vector<std::string> more{"--max-restarts=1"};
   auto first = machines_->launch(0, dynamic("2", more, program));
   auto second = machines_->launch(1, dynamic("2", more, program));
