@@ -36,7 +36,7 @@ class Pipeline(ProgramTest):
         self.assertEqual(len(expected), 6)
         plans = {
             "two": (2, ["parallel.pipeline=2"]),
-            "three": (3, ["parallel.pipeline=3", "parallel.schedule=zb-h1", "parallel.split=2,2,1"]),
+            "three": (3, ["parallel.pipeline=3", "parallel.schedule=zb-h1", "parallel.split='2,2,1'"]),
             "virtual": (2, ["parallel.pipeline=2", "parallel.schedule=interleaved",
                             "parallel.virtual_stages=2"]),
             "shape_of_a_v": (2, ["parallel.pipeline=2", "parallel.schedule=zb-v"]),
@@ -83,7 +83,7 @@ class Pipeline(ProgramTest):
         cases = [
             (6, ["parallel.pipeline=6"], ["6 pipeline stages for a model of 5 layers"]),
             (2, ["parallel.pipeline=2", "parallel.schedule=./stuck.txt"], ["deadlock", "waits for"]),
-            (2, ["parallel.pipeline=2", "parallel.split=3,3"], ["parallel.split=3,3", "5 layers"]),
+            (2, ["parallel.pipeline=2", "parallel.split='3,3'"], ["parallel.split=3,3", "5 layers"]),
             (2, ["parallel.pipeline=3"], ["pipeline 3"]),
             (2, ["parallel.pipeline=2", "parallel.virtual_stages=2"], ["1f1b"]),
         ]
