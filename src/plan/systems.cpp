@@ -251,7 +251,10 @@ void choose_what_fits(Job& job, const Device& device, bool own_memory) {
     if (largest(estimate_memory(candidate)).peak.least() > room) {
       return false;
     }
-    const double seconds = simulate(candidate, cluster).step_seconds;
+    Job by_hand =
+        candidate;  // what recomputation costs is the same in a schedule that is looked for
+    by_hand.greedy_held = 0;
+    const double seconds = simulate(by_hand, cluster).step_seconds;
     if (best_seconds == 0 || seconds < best_seconds) {
       best = candidate;
       best_seconds = seconds;

@@ -54,17 +54,20 @@ class Builder {
 
   Schedule build() {
     const size_t all = ranks_.size() * static_cast<size_t>(micro_batches_) * 3;
+    for (int rank = 0; rank < schedule_.ranks; ++rank) {
+      choices_.push_back(choose(ranks_[rank], durations_.stages[rank]));
+    }
     for (size_t done = 0; done < all; ++done) {
-      int next = 0;
-      Choice best;
-      for (int rank = 0; rank < schedule_.ranks; ++rank) {
-        const Choice choice = choose(ranks_[rank], durations_.stages[rank]);
-        if (choice.start < best.start) {
-          best = choice;
-          next = rank;
-        }
+      const auto next =
+          std::min_element(choices_.begin(), choices_.end(), [](const Choice& a, const Choice& b) {
+            return a.start < b.start;
+          });
+      const auto rank = static_cast<int>(next - choices_.begin());
+      act(rank, *next);
+      // An action changes what its own rank and its neighbours can do, and nothing else.
+      for (int r = std::max(rank - 1, 0); r <= std::min(rank + 1, schedule_.ranks - 1); ++r) {
+        choices_[r] = choose(ranks_[r], durations_.stages[r]);
       }
-      act(next, best);
     }
     return std::move(schedule_);
   }
@@ -136,6 +139,7 @@ class Builder {
   GreedyLimits limits_;
   Patience patience_;
   std::vector<Rank> ranks_;
+  std::vector<Choice> choices_;  // of each rank, as things stand
   Schedule schedule_;
 };
 
