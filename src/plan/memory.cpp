@@ -224,12 +224,14 @@ std::vector<StageMemory> estimate_memory(const Job& job) {
     stage.blocks = blocks[rank];
     const bool first = rank == 0;
     const bool last = rank + 1 == pipeline;
-    add_states(job, stage.blocks, stage_parameters(job, stage.blocks, first, last), stage.peak);
+    const double parameters = stage_parameters(job, stage.blocks, first, last);
+    add_states(job, stage.blocks, parameters, stage.peak);
     add_activations(job, rank, stage.blocks, last, stage);
     Memory& memory = stage.peak;
-    // The optimizer's step needs its working copies when activations are gone: the larger of the
-    // two counts.
-    memory.buckets = job.mesh.ranks() > 1 ? job.software.bucket_bytes : 0;
+    // There is no more to send than the gradients.
+    if (job.mesh.ranks() > 1) {
+      memory.buckets = std::min(job.software.bucket_bytes, parameters * job.software.reduce_bytes);
+    }
     memory.fragmentation = job.software.fragmentation *
                            (memory.activations + memory.working + memory.logits + memory.gathered);
     memory.context = job.software.context_bytes;
