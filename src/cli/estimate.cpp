@@ -19,6 +19,7 @@ config::ResolveOptions resolve_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "estimate";
+  options.purpose = config::Purpose::kPredict;
   options.flags = {
       {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
       {"gpu",

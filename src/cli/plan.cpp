@@ -21,6 +21,7 @@ config::ResolveOptions resolve_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "plan";
+  options.purpose = config::Purpose::kPredict;
   options.flags = {
       {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
       {"gpu", Kind::kValue, "The device, such as h100-80gb (the default)"},

@@ -53,7 +53,9 @@ class Resolver {
     drop_unknown();
     bind_config(tree_, result_.config, result_.origins, problems_);
     settle(result_.config, result_.origins, problems_);
-    check_built(result_.config, result_.origins, problems_);
+    if (options_.purpose == Purpose::kRun) {
+      check_built(result_.config, result_.origins, problems_);
+    }
     validate(result_.config, result_.origins, ranks_, problems_, result_.warnings);
     check_required();
     problems_.throw_if_any();

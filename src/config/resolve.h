@@ -34,12 +34,19 @@ struct Flag {
   std::string key = {};  // for kKey: the dotted key, "model.path"
 };
 
+/// What a command does with the configuration.
+enum class Purpose {
+  kRun,      // values that are not built yet are refused
+  kPredict,  // they may be predicted
+};
+
 struct ResolveOptions {
   /// The command, for messages and --help: "train".
   std::string command;
   std::vector<Flag> flags;
   /// Keys that must have a value: {"training.output_dir", "data.train"}.
   std::vector<std::string> required;
+  Purpose purpose = Purpose::kRun;
   /// Number of ranks of the job, where it is known: the sizes of `parallel` and DeepSpeed's
   /// train_batch_size are checked against it. Else LOCKSTEP_FIRST_WORLD_SIZE (of a job that goes on
   /// with other ranks than it began with) or WORLD_SIZE of the environment, else the flag

@@ -1,11 +1,13 @@
 #include "train/forecast.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "config/cache_folder.h"
+#include "config/effects.h"
 #include "monitor/memory.h"
 #include "monitor/progress.h"
 #include "plan/search.h"
@@ -44,11 +46,25 @@ std::optional<Machine> find_machine(const World& world, const ForecastOptions& o
       "another machine's: `lockstep calibrate` measures this one"};
 }
 
+// Whether every "key=value" of a change is something that the trainer can do.
+bool is_built(const std::string& change) {
+  std::istringstream words(change);
+  for (std::string word; words >> word;) {
+    const std::string key = word.substr(0, word.find('='));
+    for (const config::NotBuiltYet& entry : config::not_built_yet()) {
+      if (entry.key == key) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 [[noreturn]] void refuse(
     const Forecast& forecast, const plan::Job& job, const plan::Cluster& cluster) {
   std::string remedy = "with --force it starts all the same";
   for (const plan::Remedy& change : plan::remedies(job, cluster)) {
-    if (change.fits) {
+    if (change.fits && is_built(change.change)) {
       remedy = fmt::format(
           "{} needs {} a rank; {}",
           change.change,

@@ -1,7 +1,10 @@
 #include "config/resolve.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 
+#include "config/effects.h"
 #include "config/harness.h"
 #include "config/known_names.h"
 #include "config/print.h"
@@ -243,6 +246,24 @@ TEST(Resolve, RequiredKeys) {
   EXPECT_THAT(text, HasSubstr("training.output_dir: it must be given"));
   EXPECT_THAT(text, HasSubstr("data.train: it must be given"));
   EXPECT_EQ(harness.error({"output_dir=x", "data.train=y"}), "");
+}
+
+TEST(Resolve, WhatIsNotBuiltYetMayBePredicted) {
+  ResolveOptions options;
+  options.command = "plan";
+  options.environment = [](const std::string&) { return std::optional<std::string>(); };
+  const std::vector<std::string> arguments{
+      "parallel.offload_optimizer.device=nvme", "parallel.offload_optimizer.path=/x"};
+  options.purpose = Purpose::kPredict;
+  EXPECT_EQ(resolve(arguments, options).config.parallel.offload_optimizer.device, "nvme");
+  const bool refused =
+      std::any_of(not_built_yet().begin(), not_built_yet().end(), [](const auto& entry) {
+        return entry.key == "parallel.offload_optimizer.device";
+      });
+  options.purpose = Purpose::kRun;
+  if (refused) {
+    EXPECT_THROW(resolve(arguments, options), Error);
+  }
 }
 
 TEST(Resolve, NamesOfVersion4) {
