@@ -64,6 +64,7 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
       train::model_spec(train::find_source(config.model.path, config.model.preset), request);
   if (const auto layers = resolution.integer("layers", 1)) {
     spec.config.layers = std::min(*layers, spec.config.layers);
+    spec.config.sliding_windows.resize(static_cast<size_t>(spec.config.layers));
   }
   return spec;
 }

@@ -108,7 +108,7 @@ class Pipeline(ProgramTest):
         _, err = process.communicate(timeout=30)
         self.assertLess(time.monotonic() - killed, 3)  # a second, and a slow machine
         self.assertIn("SIGKILL", err)
-        self.assertIn("rank 2", err)
+        self.assertIn("rank      : 2", err)
         self.assertEqual(processes_of("output_dir=killed"), [])
 
 
