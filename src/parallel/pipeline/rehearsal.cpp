@@ -23,7 +23,7 @@ void sleep_for(double seconds) {
 /// What a sleeper's backward pass needs; it travels in a capsule.
 struct Sleep : torch::CustomClassHolder {
   schedule::StageTimes times;
-  DeferredQueue* queue = nullptr;
+  DeferredQueue* queue = nullptr;  // null: the backward pass is whole
 };
 
 /// The identity, whose gradient takes its time and leaves the weights' for later.
@@ -37,30 +37,46 @@ struct SleepingIdentity : torch::autograd::Function<SleepingIdentity> {
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
     const auto sleep =
         c10::static_intrusive_pointer_cast<Sleep>(context->saved_data["sleep"].toCapsule());
-    sleep_for(sleep->times.input);
-    sleep->queue->push([seconds = sleep->times.weight] { sleep_for(seconds); });
+    const schedule::StageTimes& times = sleep->times;
+    sleep_for(sleep->queue == nullptr ? times.input + times.weight : times.input);
+    if (sleep->queue != nullptr) {
+      sleep->queue->push([seconds = times.weight] { sleep_for(seconds); });
+    }
     return {gradients[0], Tensor()};
   }
 };
 
 class Sleeper final : public Stage {
  public:
-  explicit Sleeper(schedule::StageTimes times) : sleep_(c10::make_intrusive<Sleep>()) {
+  enum class Backward { kWhole, kSplit };
+  Sleeper(schedule::StageTimes times, Backward backward) : sleep_(c10::make_intrusive<Sleep>()) {
     sleep_->times = times;
-    sleep_->queue = &queue_;
+    sleep_->queue = backward == Backward::kSplit ? &queue_ : nullptr;
   }
   Tensors forward(int /*micro_batch*/, const Tensors& inputs) override {
     sleep_for(sleep_->times.forward);
     return {SleepingIdentity::apply(inputs.empty() ? weight_ : inputs.front(), sleep_)};
   }
   Tensors parameters() override { return {weight_}; }
-  DeferredQueue* deferred() override { return &queue_; }
+  DeferredQueue* deferred() override { return sleep_->queue; }
 
  private:
   Tensor weight_ = at::ones({1}).requires_grad_();
   DeferredQueue queue_;
   c10::intrusive_ptr<Sleep> sleep_;
 };
+
+/// As stages are trained: they split their backward passes where the schedule does anywhere.
+Sleeper::Backward backward_of(const schedule::Schedule& schedule) {
+  for (const std::vector<schedule::Action>& actions : schedule.actions) {
+    for (const schedule::Action& action : actions) {
+      if (action.kind == schedule::ActionKind::kBackwardInput) {
+        return Sleeper::Backward::kSplit;
+      }
+    }
+  }
+  return Sleeper::Backward::kWhole;
+}
 
 schedule::Timeline timeline_of(const std::vector<std::vector<ActionTimes>>& ranks) {
   double zero = std::numeric_limits<double>::infinity();
@@ -92,7 +108,8 @@ schedule::Timeline rehearse(
     std::vector<std::unique_ptr<Sleeper>> sleepers;
     std::vector<Stage*> stages;
     for (const int stage : schedule.stages_of(group.rank())) {
-      sleepers.push_back(std::make_unique<Sleeper>(durations.stages[static_cast<size_t>(stage)]));
+      sleepers.push_back(std::make_unique<Sleeper>(
+          durations.stages[static_cast<size_t>(stage)], backward_of(schedule)));
       stages.push_back(sleepers.back().get());
     }
     Mailbox mailbox(group, c10::Device(c10::kCPU), schedule.stages);
