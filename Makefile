@@ -51,7 +51,8 @@ checks:
 	@python3 tools/check_includes.py
 	@python3 tools/check_sizes.py
 
-parity: test
+parity: $(BUILD)/.flags
+	@cmake --build $(BUILD) -j $(JOBS)
 	@tools/setup.sh parity
 	@ctest --test-dir $(BUILD) -R '^launch\.Python' --output-on-failure
 	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep LOCKSTEP_BUILD=$(abspath $(BUILD)) .deps/python/bin/python -m pytest -q tests/parity
