@@ -27,7 +27,8 @@ Error from_torch(const c10::Error& error) {
   return {ErrorKind::kInternal, text, "this is a defect of lockstep: please report it"};
 }
 
-/// Runs `body`; whatever it throws leaves as an Error.
+}  // namespace
+
 int with_our_errors(const std::function<int()>& body) {
   try {
     return body();
@@ -41,8 +42,6 @@ int with_our_errors(const std::function<int()>& body) {
     throw Error(ErrorKind::kInternal, error.what());
   }
 }
-
-}  // namespace
 
 int report_errors(const std::function<int()>& body) {
   try {

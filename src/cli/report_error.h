@@ -10,4 +10,7 @@ namespace lockstep::cli {
 /// 5, anything else 1.
 int report_errors(const std::function<int()>& body);
 
+/// Runs `body`; whatever it throws leaves as an Error.
+int with_our_errors(const std::function<int()>& body);
+
 }  // namespace lockstep::cli

@@ -2,6 +2,8 @@
 
 #include "base/format.h"
 #include "base/log.h"
+#include "cli/memory_advice.h"
+#include "cli/report_error.h"
 #include "cli/world.h"
 #include "config/print.h"
 #include "config/resolve.h"
@@ -19,6 +21,7 @@ config::ResolveOptions resolve_options() {
   options.required = {"training.output_dir", "data.train"};
   options.flags = {
       {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
+      {"in-process", Kind::kSwitch, "Run the ranks as threads of one process"},
       {"cluster", Kind::kValue, "The machine to predict step time and memory of: a cluster file"},
       {"force", Kind::kSwitch, "Start even what is predicted not to fit in memory"},
       {"dry-run", Kind::kSwitch, "Check everything that can be checked, train nothing"},
@@ -74,19 +77,31 @@ int run_train(std::vector<std::string> arguments) {
   ranks.arguments = std::move(arguments);
   ranks.ranks = resolution.integer("nproc", 1);
   ranks.use_cpu = training.use_cpu;
+  ranks.in_process = resolution.has("in-process");
   ranks.timeout = std::chrono::seconds(training.ddp_timeout);
   return run_ranks(ranks, [&](train::World& world) {
-    set_log_level(level_of(world.is_first() ? training.log_level : training.log_level_replica));
+    if (world.is_first() || !ranks.in_process) {  // one level a process
+      set_log_level(level_of(world.is_first() ? training.log_level : training.log_level_replica));
+    }
     if (world.is_first()) {
       warn(resolution.warnings);
     }
-    return train::run_training(
-        resolution.config,
-        config::to_yaml(resolution.config, resolution.origins),
-        world,
-        launch::set_recorded_step,
-        {.cluster = resolution.value("cluster").value_or(""),
-         .misfit = resolution.has("force") ? train::Misfit::kRun : train::Misfit::kRefuse});
+    try {
+      return with_our_errors([&] {
+        return train::run_training(
+            resolution.config,
+            config::to_yaml(resolution.config, resolution.origins),
+            world,
+            launch::set_recorded_step,
+            {.cluster = resolution.value("cluster").value_or(""),
+             .misfit = resolution.has("force") ? train::Misfit::kRun : train::Misfit::kRefuse});
+      });
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kOutOfMemory) {
+        throw;
+      }
+      throw with_cheapest_changes(error, resolution.config, world.size());
+    }
   });
 }
 

@@ -1,11 +1,16 @@
 #include "cli/world.h"
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <filesystem>
+#include <thread>
+#include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/log.h"
+#include "comm/threads.h"
 #include "launch/read_identity.h"
 #include "launch/supervisor.h"
 #include "launch/worker_environment.h"
@@ -34,6 +39,40 @@ int start_ranks(const RankOptions& options, int ranks) {
   return launch::supervise(supervisor);
 }
 
+int run_threads(
+    const RankOptions& options, int ranks, const std::function<int(train::World&)>& body) {
+  const int gpus = options.use_cpu ? 0 : train::visible_gpus();
+  if (gpus > 0 && gpus < ranks) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format("{} ranks in one process, and {} GPUs are visible", ranks, gpus),
+        "start as many ranks as there are GPUs, or set training.use_cpu=true");
+  }
+  comm::ThreadedRanks threads;
+  threads.size = ranks;
+  threads.timeout = options.timeout;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  threads.compute_threads = std::max(1, cores / ranks);
+  for (int rank = 0; rank < ranks && gpus > 0; ++rank) {
+    threads.devices.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(rank));
+  }
+  ops::keep_host_memory();
+  std::atomic<int> exit = 0;
+  comm::run_ranks(threads, [&](comm::Communicator& communicator) {
+    const int rank = communicator.rank();
+    const c10::Device device =
+        gpus > 0 ? threads.devices[static_cast<size_t>(rank)] : c10::Device(c10::kCPU);
+    train::use_device(device);
+    train::World world{
+        .store = {}, .communicator = std::move(communicator), .device = device, .local_rank = rank};
+    world.group.device = device;
+    world.group.timeout = threads.timeout;
+    world.local_size = ranks;
+    exit = std::max(exit.load(), body(world));  // the same on every rank
+  });
+  return exit;
+}
+
 }  // namespace
 
 int run_ranks(const RankOptions& options, const std::function<int(train::World&)>& body) {
@@ -46,6 +85,9 @@ int run_ranks(const RankOptions& options, const std::function<int(train::World&)
   if (!identity) {
     const int64_t ranks =
         options.ranks.value_or(options.use_cpu ? 1 : std::max(train::visible_gpus(), 1));
+    if (ranks > 1 && options.in_process) {
+      return run_threads(options, static_cast<int>(ranks), body);
+    }
     if (ranks > 1) {
       return start_ranks(options, static_cast<int>(ranks));
     }

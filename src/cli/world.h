@@ -15,11 +15,13 @@ struct RankOptions {
   std::vector<std::string> arguments;  // as the user gave them: each rank gets the same
   std::optional<int64_t> ranks;        // --nproc; nothing: every visible GPU, else one
   bool use_cpu = false;
+  bool in_process = false;  // ranks are threads of this process
   std::chrono::seconds timeout = std::chrono::seconds(1800);
 };
 
 /// Under a launcher, or alone where one rank is wanted: runs `body` as this rank. Else starts the
-/// ranks, each as this program with the same arguments, and watches them. Returns the exit code.
+/// ranks, each as this program with the same arguments, and watches them; or, in one process, runs
+/// `body` on a thread for each. Returns the exit code.
 int run_ranks(const RankOptions& options, const std::function<int(train::World&)>& body);
 
 }  // namespace lockstep::cli

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "comm/pairwise.h"
 
 namespace lockstep::comm {
 namespace {
@@ -26,20 +27,13 @@ c10d::ReduceOp to_c10d(Reduce reduce) {
   return c10d::ReduceOp::SUM;
 }
 
-/// Several works as one.
-class Works : public c10d::Work {
- public:
-  explicit Works(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}
-  bool wait(std::chrono::milliseconds timeout) override {
-    for (const auto& work : works_) {
-      work->wait(timeout);
-    }
-    return true;
-  }
-
- private:
-  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
-};
+/// Tags of messages of our own collectives: apart from those that callers give, and by kind, for
+/// the ranks keep the order of the gathers and that of the reductions, but not always one among the
+/// other.
+constexpr int kTagsOfAKind = 1 << 28;
+int tag_of(int kind, int64_t count) {
+  return kind * kTagsOfAKind + static_cast<int>(count % kTagsOfAKind);
+}
 
 Error peer_lost(const std::string& call, const std::exception& error) {
   const std::string text = error.what();
@@ -132,6 +126,9 @@ Pending Communicator::all_gather(Tensor out, Tensor in) {
   }
   return start("all_gather", out, 1.0, [&] {
     Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
+    if (out.is_cpu()) {
+      return start_pairwise_gather(*group_, flat_out, flat_in, tag_of(1, gathers_++));
+    }
     return group_->_allgather_base(flat_out, flat_in);
   });
 }
@@ -140,12 +137,21 @@ Pending Communicator::reduce_scatter(Tensor out, Tensor in, Reduce reduce) {
   if (size_ == 1 && out.data_ptr() != in.data_ptr()) {
     out.view({-1}).copy_(in.view({-1}));
   }
-  return start("reduce_scatter", in, 1.0, [&] {
+  std::function<void()> finish;
+  Pending pending = start("reduce_scatter", in, 1.0, [&] {
     Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
+    if (in.is_cpu() && reduce == Reduce::kSum && can_sum(in.scalar_type())) {
+      PairwiseReduction reduction =
+          start_pairwise_reduce_scatter(*group_, flat_out, flat_in, tag_of(2, reductions_++));
+      finish = std::move(reduction.finish);
+      return reduction.work;
+    }
     c10d::ReduceScatterOptions options;
     options.reduceOp = to_c10d(reduce);
     return group_->_reduce_scatter_base(flat_out, flat_in, options);
   });
+  pending.finish_ = std::move(finish);
+  return pending;
 }
 
 Pending Communicator::broadcast(Tensor tensor, int root) {
@@ -180,18 +186,9 @@ Pending Communicator::exchange(std::span<const P2p> transfers) {
   }
   const Tensor& first = transfers.front().tensor;
   const double share = static_cast<double>(first.nbytes()) * (size_ - 1) / size_;
-  return start(
-      "exchange", first, share > 0 ? sent / share : 0, [&]() -> c10::intrusive_ptr<c10d::Work> {
-        std::vector<c10::intrusive_ptr<c10d::Work>> works;
-        for (const P2p& transfer : transfers) {
-          std::vector<Tensor> tensors{transfer.tensor};
-          works.push_back(
-              transfer.direction == P2p::Direction::kSend
-                  ? group_->send(tensors, transfer.peer, transfer.tag)
-                  : group_->recv(tensors, transfer.peer, transfer.tag));
-        }
-        return c10::make_intrusive<Works>(std::move(works));
-      });
+  return start("exchange", first, share > 0 ? sent / share : 0, [&] {
+    return start_transfers(*group_, transfers);
+  });
 }
 
 void Communicator::barrier() {

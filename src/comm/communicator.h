@@ -70,9 +70,10 @@ class Communicator {
   const std::string& name() const { return name_; }
 
   Pending all_reduce(Tensor tensor, Reduce reduce = Reduce::kSum);
-  /// out: size() times in, in rank order.
+  /// out: size() times in, in rank order; `in` may be this rank's part of it.
   Pending all_gather(Tensor out, Tensor in);
-  /// in: size() times out.
+  /// in: size() times out, which may be this rank's part of `in`. In host memory bfloat16 and
+  /// float16 are added in float32, in rank order.
   Pending reduce_scatter(Tensor out, Tensor in, Reduce reduce = Reduce::kSum);
   Pending broadcast(Tensor tensor, int root);
   /// Part r of `in` goes to rank r; part r of `out` is from rank r. Equal parts along the first
@@ -101,6 +102,7 @@ class Communicator {
   std::string name_ = "alone";
   int rank_ = 0, size_ = 1;
   int64_t sequence_ = 0;
+  int64_t gathers_ = 0, reductions_ = 0;  // of those, in host memory
   Observer observer_;
   std::shared_ptr<double> waited_ = std::make_shared<double>(0.0);
 };

@@ -1,5 +1,6 @@
 #include "comm/threads.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -11,9 +12,17 @@
 namespace lockstep::comm {
 
 void run_ranks(int size, const std::function<void(Communicator&)>& body) {
+  run_ranks({.size = size}, body);
+}
+
+void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator&)>& body) {
+  const int size = ranks.size;
   // c10d's flight recorder is one a process and not safe between ranks in threads: it crashes at
   // random.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+  // Gloo writes to sockets without MSG_NOSIGNAL: a rank that is gone is to be an error, not our
+  // end.
+  std::signal(SIGPIPE, SIG_IGN);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::exception_ptr first;
   std::mutex mutex;
@@ -21,9 +30,12 @@ void run_ranks(int size, const std::function<void(Communicator&)>& body) {
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        at::set_num_threads(1);
+        at::set_num_threads(ranks.compute_threads);
         GroupOptions options;
-        options.timeout = std::chrono::seconds(60);
+        options.timeout = ranks.timeout;
+        if (!ranks.devices.empty()) {
+          options.device = ranks.devices.at(static_cast<size_t>(rank));
+        }
         Communicator communicator = size == 1
                                         ? Communicator::alone()
                                         : Communicator(join_group(store, rank, size, options));

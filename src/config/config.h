@@ -308,8 +308,12 @@ struct ParallelSection {
   std::string split = "auto";
   /// Units gathered ahead of use in zero_stage=3.
   int64_t prefetch_units = 1;
-  /// Activations recomputed in the backward pass.
+  /// In zero_stage=3, parameters of fewer elements than this are not dropped after use.
+  int64_t persistence_threshold = 0;
+  /// Activations recomputed in the backward pass: selective, the MLP's; full, all of a layer.
   std::string recompute = "none";
+  /// Every so-manieth layer recomputes; 1: all.
+  int64_t recompute_every = 1;
   /// Where optimizer state lives.
   OffloadSection offload_optimizer;
   /// Where parameters live.

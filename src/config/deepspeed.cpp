@@ -172,6 +172,13 @@ class Reader {
       return;
     }
     copy("zero_optimization.stage", "parallel.zero_stage");
+    for (const char* key : {"stage3_param_persistence_threshold", "param_persistence_threshold"}) {
+      const Value* value = at(std::string("zero_optimization.") + key);
+      const auto elements = value == nullptr ? std::nullopt : to_double(value->text);
+      if (elements && *elements >= 0 && *elements < 1e18) {  // 1e5 is written so
+        set("parallel.persistence_threshold", fmt::format("{:.0f}", *elements), *value);
+      }
+    }
     for (const std::string kind : {"offload_optimizer", "offload_param"}) {
       copy("zero_optimization." + kind + ".device", "parallel." + kind + ".device");
       copy("zero_optimization." + kind + ".nvme_path", "parallel." + kind + ".path");

@@ -12,7 +12,8 @@ constexpr std::string_view kOutput =
     "metrics, timing and memory are told in metrics.jsonl and the progress line";
 constexpr std::string_view kFolder =
     "a checkpoint is one model folder that any number of ranks reads";
-constexpr std::string_view kScaling = "loss scaling is of float16, which is not supported yet";
+constexpr std::string_view kScaling =
+    "the loss scale is dynamic: from 65536, halved after overflows, doubled after 1000 good steps";
 constexpr std::string_view kInference = "it is of DeepSpeed's inference engine";
 constexpr std::string_view kRemoved = "DeepSpeed 0.19 has removed it";
 constexpr std::string_view kNotYet = "it is not supported yet";
@@ -112,7 +113,7 @@ constexpr DeepspeedKey kKeys[] = {
      kNoEffect,
      "",
      "units are gathered ahead by parallel.prefetch_units"},
-    {"zero_optimization.stage3_param_persistence_threshold", kNoEffect, "", kOurs},
+    {"zero_optimization.stage3_param_persistence_threshold", kMapped, "", ""},
     {"zero_optimization.stage3_model_persistence_threshold", kNoEffect, "", kOurs},
     {"zero_optimization.stage3_max_live_parameters", kNoEffect, "", kOurs},
     {"zero_optimization.stage3_max_reuse_distance", kNoEffect, "", kOurs},
@@ -123,7 +124,7 @@ constexpr DeepspeedKey kKeys[] = {
     {"zero_optimization.stage3_allgather_sequential", kNoEffect, "", kOurs},
     // The same without their prefix, as DeepSpeed takes them.
     {"zero_optimization.prefetch_bucket_size", kNoEffect, "", kOurs},
-    {"zero_optimization.param_persistence_threshold", kNoEffect, "", kOurs},
+    {"zero_optimization.param_persistence_threshold", kMapped, "", ""},
     {"zero_optimization.model_persistence_threshold", kNoEffect, "", kOurs},
     {"zero_optimization.max_live_parameters", kNoEffect, "", kOurs},
     {"zero_optimization.max_reuse_distance", kNoEffect, "", kOurs},

@@ -15,21 +15,13 @@ constexpr NotBuiltYet kNotBuiltYet[] = {
     {"training.average_tokens_across_devices",
      "",
      "the loss is always divided by the target tokens of all ranks: leave it true"},
-    {"training.fp16", "", "use training.bf16=true"},
     {"training.fp16_full_eval", "", "evaluation runs in the type of training"},
     {"training.label_smoothing_factor", "", "leave it 0"},
     {"training.neftune_noise_alpha", "", "leave it null"},
-    {"training.optim",
-     "adamw_bnb_8bit|adamw_8bit|paged_adamw_8bit|lion_32bit|sgd|adafactor",
-     "use adamw_torch_fused"},
     {"training.train_sampling_strategy", "group_by_length", "use random or sequential"},
-    {"parallel.zero_stage", "", "leave it 0"},
-    {"parallel.recompute",
-     "",
-     "leave it none, and gradient_checkpointing false; a smaller "
-     "per_device_train_batch_size needs less memory too"},
-    {"parallel.offload_optimizer.device", "", "leave it none"},
-    {"parallel.offload_param.device", "", "leave it none"},
+    {"parallel.offload_param.device",
+     "nvme",
+     "use cpu, and parallel.offload_optimizer.device=nvme for the optimizer's state"},
 };
 
 bool is_listed(std::string_view values, const std::string& text) {
@@ -92,6 +84,8 @@ void warn_of_idle_keys(
   warn("parallel.split", no_pipeline, "there is no pipeline");
   warn("parallel.sequence_parallel", parallel.tensor == 1, "there is no tensor parallelism");
   warn("parallel.prefetch_units", parallel.zero_stage < 3, "it is of zero_stage=3");
+  warn("parallel.persistence_threshold", parallel.zero_stage < 3, "it is of zero_stage=3");
+  warn("parallel.recompute_every", parallel.recompute == "none", "nothing is recomputed");
   warn(
       "parallel.offload_optimizer.path",
       parallel.offload_optimizer.device != "nvme",

@@ -432,8 +432,16 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor(
       {"prefetch_units", "Units gathered ahead of use in zero_stage=3"}, section.prefetch_units);
   visitor(
-      {"recompute", "Activations recomputed in the backward pass", choices::kRecomputes},
+      {"persistence_threshold",
+       "In zero_stage=3, parameters of fewer elements than this are not dropped after use"},
+      section.persistence_threshold);
+  visitor(
+      {"recompute",
+       "Activations recomputed in the backward pass: selective, the MLP's; full, all of a layer",
+       choices::kRecomputes},
       section.recompute);
+  visitor(
+      {"recompute_every", "Every so-manieth layer recomputes; 1: all"}, section.recompute_every);
   visitor.section({"offload_optimizer", "Where optimizer state lives"}, section.offload_optimizer);
   visitor.section({"offload_param", "Where parameters live"}, section.offload_param);
 }

@@ -79,6 +79,9 @@ void validate_parallel(
       parallel.zero_stage >= 0 && parallel.zero_stage <= 3, "parallel.zero_stage", "0, 1, 2 or 3");
   check.require(parallel.virtual_stages >= 1, "parallel.virtual_stages", "at least 1");
   check.require(parallel.prefetch_units >= 0, "parallel.prefetch_units", "at least 0");
+  check.require(
+      parallel.persistence_threshold >= 0, "parallel.persistence_threshold", "at least 0");
+  check.require(parallel.recompute_every >= 1, "parallel.recompute_every", "at least 1");
   const bool sizes = parallel.data.value_or(1) >= 1 && parallel.tensor >= 1 &&
                      parallel.pipeline >= 1 && parallel.context >= 1;
   if (ranks && sizes) {
@@ -142,6 +145,10 @@ void settle(Config& config, Origins& origins, Problems& problems) {
         .source = Origin::Source::kDerived,
         .place = fmt::format("{} ({})", from, describe(origins.at(from)))};
   };
+  // What is typed wins over a file: the config.yaml of a run states both.
+  const auto is_typed = [&](const char* key) {
+    return origins.at(key).source == Origin::Source::kCommandLine;
+  };
   const bool wanted = training.gradient_checkpointing;
   const bool recomputes = config.parallel.recompute != "none";
   if (origins.count(checkpointing) == 0) {
@@ -154,6 +161,12 @@ void settle(Config& config, Origins& origins, Problems& problems) {
       config.parallel.recompute = "full";
       derive(recompute, checkpointing);
     }
+  } else if (wanted != recomputes && is_typed(checkpointing) && !is_typed(recompute)) {
+    config.parallel.recompute = wanted ? "full" : "none";
+    derive(recompute, checkpointing);
+  } else if (wanted != recomputes && is_typed(recompute) && !is_typed(checkpointing)) {
+    training.gradient_checkpointing = recomputes;
+    derive(checkpointing, recompute);
   } else if (wanted != recomputes) {
     problems.add(
         checkpointing,

@@ -15,9 +15,9 @@ class AdamW : public Optimizer {
   explicit AdamW(const OptimizerOptions& options) : Optimizer(options) {}
 
   void visit_state(int64_t index, const StateVisitor& visit) override {
-    State& state = states_.at(static_cast<size_t>(index));
-    visit("exp_avg", state.exp_avg, StateLayout::kElementwise);
-    visit("exp_avg_sq", state.exp_avg_sq, StateLayout::kElementwise);
+    const State& state = states_.at(static_cast<size_t>(index));
+    visit_elements(index, "exp_avg", state.exp_avg, visit);
+    visit_elements(index, "exp_avg_sq", state.exp_avg_sq, visit);
   }
   double state_bytes_per_element() const override { return 2 * sizeof(float); }
 

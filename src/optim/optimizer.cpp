@@ -6,7 +6,11 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
+#include "optim/adafactor.h"
 #include "optim/adamw.h"
+#include "optim/adamw_8bit.h"
+#include "optim/lion.h"
+#include "optim/sgd.h"
 
 namespace lockstep::optim {
 namespace {
@@ -16,9 +20,15 @@ using Maker = std::unique_ptr<Optimizer> (*)(const OptimizerOptions&);
 /// The optimizers there are, by the names that users type.
 const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> table{
+      {"adafactor", make_adafactor},
       {"adamw", make_adamw},
+      {"adamw_8bit", make_adamw_8bit},
+      {"adamw_bnb_8bit", make_adamw_8bit},
       {"adamw_torch", make_adamw},
       {"adamw_torch_fused", make_adamw},
+      {"lion_32bit", make_lion},
+      {"paged_adamw_8bit", make_adamw_8bit},
+      {"sgd", make_sgd},
   };
   return table;
 }
@@ -70,14 +80,38 @@ void check_shard(const Shard& shard) {
 }  // namespace
 
 int64_t Optimizer::add(Shard shard) {
+  if (shard.layout.empty() && shard.parameter.defined()) {
+    const int64_t count = shard.parameter.numel();
+    shard.layout.push_back({shard.name, {count}, 0, 0, count});
+  }
   check_shard(shard);
   make_state(shard);
   shards_.push_back(std::move(shard));
   return size() - 1;
 }
 
+void Optimizer::begin_step(double gradient_scale) {
+  ++steps_;
+  prepare(gradient_scale);
+}
+
+void Optimizer::visit_elements(
+    int64_t index,
+    std::string_view name,
+    const at::Tensor& state,
+    const StateVisitor& visit) const {
+  for (const Segment& segment : shards_.at(static_cast<size_t>(index)).layout) {
+    visit(
+        {std::string(name),
+         segment.parameter,
+         segment.shape,
+         segment.begin,
+         state.narrow(0, segment.offset, segment.count)});
+  }
+}
+
 void Optimizer::step(double learning_rate, double gradient_scale) {
-  begin_step();
+  begin_step(gradient_scale);
   for (int64_t index = 0; index < size(); ++index) {
     update(index, learning_rate, gradient_scale);
   }

@@ -41,18 +41,26 @@ struct Shard {
   at::Tensor master{};     // [n] float32; undefined, or `parameter` itself, where that is float32
   at::Tensor gradient{};   // [n] float32 or bfloat16; must be defined in update(), not before
   int64_t decayed = 0;     // the first so many elements get weight decay
-  std::vector<Segment> layout{};  // may be empty
+  std::vector<Segment> layout{};  // empty: it is one parameter of its own name
 };
 
-/// A part of an optimizer's state.
-enum class StateLayout {
-  kElementwise,  // [n], element i belongs to element i of the shard: saved and loaded by any range
-  kWhole,        // of the shard as a whole: fits only the same split
+/// A part of a parameter's state, for checkpoints: a run of a tensor whose name and shape do not
+/// depend on the shards.
+struct StatePiece {
+  std::string name{};            // "exp_avg"
+  std::string parameter{};       // "transformer.wte.weight"
+  std::vector<int64_t> shape{};  // of the whole tensor
+  int64_t begin = 0;             // the first of its elements that `data` holds
+  at::Tensor data{};             // flat, a view of the live state: may be read and written
+  bool replicated = false;       // every rank holds all of it, however the parameter is sharded
 };
-using StateVisitor = std::function<void(std::string_view name, at::Tensor& state, StateLayout)>;
+using StateVisitor = std::function<void(const StatePiece&)>;
 
-/// Not thread-safe across calls for one shard. No collectives. State is allocated by add() on the
-/// shard's device.
+/// Adds a tensor up, in place, over the ranks that hold the other shards of the same parameters.
+using SumOverShards = std::function<void(at::Tensor&)>;
+
+/// Not thread-safe across calls for one shard. No collectives but by SumOverShards. State is
+/// allocated by add() on the shard's device.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -67,8 +75,10 @@ class Optimizer {
 
   /// One update of every shard: begin_step(), then update() of each.
   void step(double learning_rate, double gradient_scale = 1.0);
-  /// Counts a step. Then update() each shard once, in any order, as its gradient becomes ready.
-  void begin_step() { ++steps_; }
+  /// Counts a step. Every gradient must be there. Then update() each shard once, in any order.
+  /// Where the optimizer looks at whole parameters (Adafactor), it sums over the shards here: every
+  /// rank must call.
+  void begin_step(double gradient_scale = 1.0);
   /// gradient_scale multiplies the gradient first (the average over tokens, clipping).
   /// Autograd is not told: bump the version of parameters that share the buffer, so that an old
   /// graph fails.
@@ -77,9 +87,13 @@ class Optimizer {
   /// Steps done: saved in a checkpoint, set on resume.
   int64_t steps() const { return steps_; }
   void set_steps(int64_t steps) { steps_ = steps; }
-  /// The state of a shard, by name, in a fixed order ("exp_avg", "exp_avg_sq"); the tensors may be
-  /// written.
+  /// The state of a shard, by parameter, in a fixed order.
   virtual void visit_state(int64_t index, const StateVisitor& visit) = 0;
+  /// Parameters and shards must begin at multiples of so many elements of their buffers: 256 of the
+  /// 8-bit AdamW, whose blocks are not to be cut.
+  virtual int64_t alignment() const { return 1; }
+  /// Before the first step; without it the shards are taken to be whole parameters.
+  void set_sum_over_shards(SumOverShards sum) { sum_over_shards_ = std::move(sum); }
   /// Bytes of state for each element, for the memory estimate: 8 of AdamW.
   virtual double state_bytes_per_element() const = 0;
 
@@ -89,10 +103,24 @@ class Optimizer {
   /// The state of the shard just taken.
   virtual void make_state(const Shard& shard) = 0;
   virtual void update_shard(int64_t index, double learning_rate, double gradient_scale) = 0;
+  /// What must be known of whole parameters before any shard is updated.
+  virtual void prepare(double /*gradient_scale*/) {}
+  void sum_over_shards(at::Tensor& tensor) const {
+    if (sum_over_shards_) {
+      sum_over_shards_(tensor);
+    }
+  }
+  /// Visits [n] state of which element i belongs to element i of the shard.
+  void visit_elements(
+      int64_t index,
+      std::string_view name,
+      const at::Tensor& state,
+      const StateVisitor& visit) const;
 
  private:
   OptimizerOptions options_;
   std::vector<Shard> shards_;
+  SumOverShards sum_over_shards_;
   int64_t steps_ = 0;
 };
 

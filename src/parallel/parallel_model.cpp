@@ -1,8 +1,10 @@
 #include "parallel/parallel_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -12,6 +14,7 @@
 #include "base/format.h"
 #include "model/parameters.h"
 #include "optim/gradient_norm.h"
+#include "parallel/data/shards.h"
 #include "parallel/pipeline/tied.h"
 
 namespace lockstep::parallel {
@@ -22,8 +25,20 @@ bool holds_tied_copy(const nn::LanguageModel& model) {
   return model.config().tie_word_embeddings && model.part().embedding != model.part().head;
 }
 
-/// The model's parameters by unit, in order of use; a tied weight's copy is a unit of its own,
-/// so that its shards are alike on both stages. The rule of which decay is the model description's.
+std::string unit_name(const nn::LanguageModel& model, size_t unit, size_t units) {
+  const nn::ModelPart& part = model.part();
+  if (part.embedding && unit == 0) {
+    return "embedding";
+  }
+  if (part.head && unit + 1 == units) {
+    return "head";
+  }
+  return fmt::format(
+      "layer {}", part.first_layer + static_cast<int64_t>(unit) - (part.embedding ? 1 : 0));
+}
+
+/// The model's parameters by unit, in order of use; a tied weight's copy lies alone, so that its
+/// shards are alike on both stages. The rule of which decay is the model description's.
 std::vector<ParameterUnit> units_of(nn::LanguageModel& model) {
   std::map<std::string, bool> decays;
   for (const model::ParameterSpec& spec : model::parameters_of(model.config())) {
@@ -33,17 +48,20 @@ std::vector<ParameterUnit> units_of(nn::LanguageModel& model) {
   model.visit_parameters(
       [&](const std::string& name, Tensor& tensor) { tensors.emplace(name, tensor); });
   std::vector<ParameterUnit> units;
-  for (const std::vector<std::string>& names : model.units()) {
-    ParameterUnit unit{names.empty() ? "" : names.front(), {}};
+  const auto names_of_units = model.units();
+  for (const std::vector<std::string>& names : names_of_units) {
+    ParameterUnit unit{unit_name(model, units.size(), names_of_units.size()), {}};
     for (const std::string& name : names) {
-      NamedParameter parameter{name, tensors.at(name), decays.at(name)};
-      if (holds_tied_copy(model) && name == model::embedding_name(model.config())) {
-        units.push_back({name, {std::move(parameter)}});
-      } else {
-        unit.parameters.push_back(std::move(parameter));
-      }
+      const bool alone = holds_tied_copy(model) && name == model::embedding_name(model.config());
+      unit.parameters.push_back({name, tensors.at(name), decays.at(name), alone});
     }
     units.push_back(std::move(unit));
+  }
+  if (model.part().embedding) {
+    units.front().backward_reads_parameters = false;
+    if (model.part().head && model.config().tie_word_embeddings) {
+      units.back().also_uses.push_back(0);
+    }
   }
   return units;
 }
@@ -53,19 +71,18 @@ std::pair<int64_t, int64_t> share_of(int64_t n, int64_t rank, int64_t ranks) {
   return {n * rank / ranks, n * (rank + 1) / ranks};
 }
 
-std::vector<ShardedModel> one(std::unique_ptr<nn::LanguageModel> model) {
+std::vector<ShardedModel> one(std::unique_ptr<nn::LanguageModel> model, ParameterSource source) {
   std::vector<ShardedModel> parts;
-  parts.push_back({std::move(model), {}});
+  parts.push_back({std::move(model), {}, std::move(source)});
   return parts;
 }
 
-/// The gradient of a parameter in an engine's buffers; undefined where it has none.
+/// The summed gradient of a parameter that lies alone, as this rank holds it; undefined where the
+/// engine has none.
 Tensor gradient_of(DataParallel& engine, const std::string& name) {
-  for (Bucket& bucket : engine.buckets()) {
-    for (const Bucket::Entry& entry : bucket.entries) {
-      if (entry.name == name) {
-        return bucket.gradient.narrow(0, entry.offset, entry.count);
-      }
+  for (FlatUnit& flat : engine.flats()) {
+    if (flat.entries.size() == 1 && flat.entries.front().name == name && flat.trainable) {
+      return flat.shard_gradient;
     }
   }
   return {};
@@ -80,25 +97,19 @@ const mesh::Cut& ParallelModel::HeldStage::cut_of(const std::string& name) const
 }
 
 std::vector<int64_t> ParallelModel::HeldStage::shape_of(
-    const std::string& name, const Tensor& part) const {
+    const std::string& name, const std::vector<int64_t>& part) const {
   const auto found = sharded.find(name);
-  return found == sharded.end() ? part.sizes().vec() : found->second.shape;
+  return found == sharded.end() ? part : found->second.shape;
 }
 
-double ParallelModel::HeldStage::squared_gradients() const {
-  double squares = 0;
-  for (const Bucket& bucket : engine->buckets()) {
-    if (sharded.empty()) {
-      squares += optim::squared_norm(bucket.gradient);
-      continue;
-    }
-    // What several ranks of the model hold counts once over all of them.
-    for (const Bucket::Entry& entry : bucket.entries) {
-      squares += optim::squared_norm(bucket.gradient.narrow(0, entry.offset, entry.count)) /
-                 cut_of(entry.name).copies;
-    }
-  }
-  return squares;
+std::unique_ptr<nn::LanguageModel> model_without_memory(
+    const model::ModelConfig& config, at::ScalarType type, at::Device device) {
+  auto model = nn::make_model(config, type, at::kMeta);
+  model->visit_parameters([&](const std::string&, Tensor& tensor) {
+    tensor = unallocated_parameter(
+        tensor.sizes(), tensor.options().device(device), tensor.requires_grad());
+  });
+  return model;
 }
 
 ParallelModel::ParallelModel(
@@ -111,7 +122,8 @@ ParallelModel::ParallelModel(
       axes_(axes == nullptr ? *own_axes_ : *axes),
       plan_(plan),
       part_(part),
-      optimizer_(optim::make_optimizer(plan.optimizer)) {
+      optimizer_(optim::make_optimizer(plan.optimizer), plan.offload_optimizer) {
+  check_plan();
   std::vector<nn::LanguageModel*> models;
   std::vector<Accumulation> accumulations;
   for (ShardedModel& stage : stages) {
@@ -121,7 +133,7 @@ ParallelModel::ParallelModel(
     accumulations.push_back(
         {[&engine](bool last) { engine.begin_micro_batch(last); },
          [&engine] { engine.end_micro_batch(); }});
-    add_shards(engine);
+    add_shards(engine, axes_.gradients(), optimizer_);
   }
   pipeline_ = std::make_unique<Pipeline>(
       models, accumulations, plan.pipeline, axes_.along(mesh::Axis::kPipeline));
@@ -132,53 +144,78 @@ ParallelModel::ParallelModel(
     : ParallelModel(std::move(stages), plan, nullptr, &axes, part) {}
 
 ParallelModel::ParallelModel(
-    std::unique_ptr<nn::LanguageModel> model, const Plan& plan, comm::Communicator& data_group)
+    std::unique_ptr<nn::LanguageModel> model,
+    const Plan& plan,
+    comm::Communicator& data_group,
+    ParameterSource source)
     : ParallelModel(
-          one(std::move(model)),
+          one(std::move(model), std::move(source)),
           plan,
           std::make_unique<Axes>(data_group, mesh::Mesh{.data = data_group.size()}),
           nullptr,
           SequencePart{}) {}
 
+void ParallelModel::check_plan() const {
+  const auto refuse = [](const std::string& what, const char* remedy) {
+    throw Error(ErrorKind::kConfig, what, remedy);
+  };
+  const mesh::Mesh& mesh = axes_.mesh();
+  if (mesh.pipeline > 1 && plan_.zero_stage > 1) {
+    refuse(
+        fmt::format("parallel.zero_stage={} is not supported in a pipeline yet", plan_.zero_stage),
+        "use parallel.zero_stage=1, which shares the optimizer's state");
+  }
+  if (mesh.pipeline > 1 && plan_.recompute.kind != Recompute::kNone &&
+      plan_.pipeline.schedule.starts_with("zb")) {
+    refuse(
+        fmt::format("recomputation is not supported with schedule={} yet", plan_.pipeline.schedule),
+        "use parallel.schedule=1f1b, or parallel.recompute=none");
+  }
+  const std::string& optim = plan_.optimizer.optim;
+  if (mesh.tensor > 1 && (optim == "adafactor" || optim.ends_with("8bit"))) {
+    refuse(
+        fmt::format("training.optim={} is not supported with parallel.tensor yet", optim),
+        "use adamw_torch_fused, or parallel.zero_stage in place of parallel.tensor");
+  }
+}
+
 ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
   HeldStage stage;
+  apply_recompute(*model.model, plan_.recompute);
   const std::vector<ParameterUnit> units = units_of(*model.model);
-  DataParallelOptions options;
-  options.bucket_megabytes = plan_.bucket_megabytes;
-  options.find_unused_parameters = plan_.find_unused_parameters;
-  at::ScalarType type = at::kFloat;
+  bool is_half = false;
   for (const ParameterUnit& unit : units) {
     for (const NamedParameter& p : unit.parameters) {
-      type = p.tensor.scalar_type();
-      if (!p.tensor.requires_grad()) {
-        stage.frozen.push_back(p);
-      }
+      is_half = is_half || p.tensor.scalar_type() == at::kHalf;
     }
   }
+  DataParallelOptions options;
+  options.zero_stage = plan_.zero_stage;
+  options.prefetch_units = plan_.prefetch_units;
+  options.persistence_threshold = plan_.persistence_threshold;
+  options.bucket_megabytes = plan_.bucket_megabytes;
+  options.find_unused_parameters = plan_.find_unused_parameters;
+  options.alignment = optimizer_.optimizer().alignment();
+  options.offload_parameters = plan_.offload_parameters;
+  options.source = std::move(model.source);
+  if (is_half) {
+    loss_scale_ = LossScale(plan_.loss_scale);
+  }
   // Sums over micro-batches are kept in float32: added in bfloat16, small gradients would be lost.
-  options.gradient_type = plan_.accumulation_steps > 1 ? at::kFloat : type;
+  // Sums over the ranks in float16 could overflow.
+  if (plan_.accumulation_steps > 1 || is_half) {
+    options.gradient_type = at::kFloat;
+  }
   stage.model = std::move(model.model);
   stage.sharded = std::move(model.parameters);
   stage.engine = std::make_unique<DataParallel>(axes_.gradients(), units, options);
+  stage.model->around_unit =
+      [engine = stage.engine.get(), inner = stage.model->around_unit](
+          int64_t unit, const Tensor& x, const nn::LanguageModel::UnitBody& body) {
+        return engine->run_unit(
+            static_cast<size_t>(unit), x, [&](const Tensor& in) { return inner(unit, in, body); });
+      };
   return stage;
-}
-
-void ParallelModel::add_shards(DataParallel& engine) {
-  const at::NoGradGuard no_grad;
-  for (Bucket& bucket : engine.buckets()) {
-    optim::Shard shard;
-    shard.name = bucket.entries.front().name;
-    shard.parameter = bucket.values;
-    shard.master =
-        bucket.values.scalar_type() == at::kFloat ? bucket.values : bucket.values.to(at::kFloat);
-    shard.gradient = bucket.gradient;
-    shard.decayed = bucket.decayed;
-    for (const Bucket::Entry& entry : bucket.entries) {
-      shard.layout.push_back(
-          {entry.name, entry.parameter.sizes().vec(), 0, entry.offset, entry.count});
-    }
-    optimizer_->add(std::move(shard));
-  }
 }
 
 void ParallelModel::sum_tied() {
@@ -205,7 +242,7 @@ StepResult ParallelModel::forward_backward(
   }
   const double scale = 1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1));
   const std::vector<nn::ForwardInputs> own = shard_inputs(micro_batches, part_);
-  Tensor loss = pipeline_->forward_backward(own, scale);
+  Tensor loss = pipeline_->forward_backward(own, scale * loss_scale_.value());
   comm::Pending summed = axes_.gradients().all_reduce(loss);
   for (HeldStage& stage : stages_) {
     stage.engine->finish();
@@ -215,37 +252,56 @@ StepResult ParallelModel::forward_backward(
   sum_tied();
 
   Tensor squares = at::zeros({1}, at::kDouble);
-  for (const HeldStage& stage : stages_) {
-    squares.add_(stage.squared_gradients());
+  for (HeldStage& stage : stages_) {
+    // What several ranks of the model hold counts once over all of them.
+    const auto share = [&](const std::string& name) { return 1.0 / stage.cut_of(name).copies; };
+    squares.add_(squared_gradients(
+        *stage.engine,
+        axes_.gradients(),
+        stage.sharded.empty() ? ShareOfParameter() : ShareOfParameter(share)));
   }
   axes_.model().all_reduce(squares).wait();
-  const StepResult result{loss.item<double>(), std::sqrt(squares.item<double>())};
-  if (!std::isfinite(result.loss_sum) || !std::isfinite(result.gradient_norm)) {
+  StepResult result;
+  result.loss_sum = loss.item<double>();
+  result.gradient_norm = std::sqrt(squares.item<double>()) / loss_scale_.value();
+  const bool is_finite = std::isfinite(result.loss_sum) && std::isfinite(result.gradient_norm);
+  overflowed_ = result.overflowed = !is_finite && loss_scale_.can_fall();
+  if (!is_finite && !overflowed_) {
     throw_not_finite(result.loss_sum * scale, result.gradient_norm);
   }
-  gradient_scale_ = optim::clip_factor(result.gradient_norm, plan_.max_gradient_norm);
+  gradient_scale_ =
+      optim::clip_factor(result.gradient_norm, plan_.max_gradient_norm) / loss_scale_.value();
   return result;
 }
 
-void ParallelModel::throw_not_finite(double loss, double norm) const {
-  std::optional<std::string> name;
+void ParallelModel::throw_not_finite(double loss, double norm) {
+  // Every rank is here, for all know the same norm; the bad element may lie in another's shard.
+  std::optional<std::string> own;
   for (const HeldStage& stage : stages_) {
-    name = name ? name : stage.engine->first_non_finite();
+    own = own ? own : stage.engine->first_non_finite();
   }
+  const auto names = comm::gather_strings(axes_.world(), own.value_or(""));
+  const auto name = std::find_if(
+      names.begin(), names.end(), [](const std::string& found) { return !found.empty(); });
   throw Error(
       ErrorKind::kNumeric,
       fmt::format(
           "the loss is {} and the gradient norm {}{}",
           loss,
           norm,
-          name ? fmt::format("; the first bad gradient is that of {}", *name) : ""),
+          name != names.end() ? fmt::format("; the first bad gradient is that of {}", *name) : ""),
       "lower training.learning_rate, lengthen training.warmup_steps, or clip with "
       "training.max_grad_norm; the checkpoints before this step are good");
 }
 
 void ParallelModel::optimizer_step(double learning_rate) {
   const at::NoGradGuard no_grad;
-  optimizer_->step(learning_rate, gradient_scale_);
+  if (overflowed_) {
+    loss_scale_.overflowed();
+    return;
+  }
+  loss_scale_.succeeded();
+  optimizer_.step(learning_rate, gradient_scale_);
   state_changed();
 }
 
@@ -260,80 +316,62 @@ void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& vi
   const at::NoGradGuard no_grad;
   int64_t shard = 0;
   for (HeldStage& stage : stages_) {
+    stage.engine->settle();
     visit_stage(stage, shard, visit);
   }
 }
 
 void ParallelModel::visit_stage(
     HeldStage& stage, int64_t& index, const std::function<void(const StateSlice&)>& visit) {
-  const auto each = [&](const std::string& group,
-                        const std::string& prefix,
-                        const std::string& parameter,
-                        const std::vector<int64_t>& shape,
-                        const Tensor& flat,
-                        int64_t bucket_offset,
-                        std::pair<int64_t, int64_t> owned) {
-    const mesh::Cut& cut = stage.cut_of(parameter);
-    // The rank's share of the bucket, seen from this parameter.
-    const auto clamp = [&](int64_t at) {
-      return cut.copy > 0 ? 0 : std::min(std::max<int64_t>(at - bucket_offset, 0), flat.numel());
-    };
-    visit(
-        {group, prefix + parameter, shape, cut, 0, flat, clamp(owned.first), clamp(owned.second)});
-  };
   const int ranks = axes_.gradients().size(), rank = axes_.gradients().rank();
-  for (Bucket& bucket : stage.engine->buckets()) {
-    const optim::Shard& shard = optimizer_->shard(index);
-    const auto owned = share_of(bucket.values.numel(), rank, ranks);
-    for (const Bucket::Entry& entry : bucket.entries) {
-      const std::vector<int64_t> shape = stage.shape_of(entry.name, entry.parameter);
-      const auto part_of = [&](const Tensor& flat) {
-        return flat.narrow(0, entry.offset, entry.count);
-      };
-      each("model", "", entry.name, shape, part_of(bucket.values), entry.offset, owned);
-      if (shard.master.data_ptr() != shard.parameter.data_ptr()) {
-        each("optimizer", "master.", entry.name, shape, part_of(shard.master), entry.offset, owned);
-      }
-      optimizer_->visit_state(
-          index, [&](std::string_view state, Tensor& tensor, optim::StateLayout) {
-            each(
-                "optimizer",
-                fmt::format("{}.", state),
-                entry.name,
-                shape,
-                part_of(tensor),
-                entry.offset,
-                owned);
-          });
+  const auto give = [&](const char* group, const optim::StatePiece& piece, bool replicated) {
+    const mesh::Cut& cut = stage.cut_of(piece.parameter);
+    // What every rank holds, each writes a part of; a shard is its rank's alone.
+    const int64_t count = cut.copy > 0 ? 0 : piece.data.numel();
+    const auto owned = replicated ? share_of(count, rank, ranks) : std::pair(int64_t{0}, count);
+    const std::string name =
+        piece.name.empty() ? piece.parameter : piece.name + "." + piece.parameter;
+    const bool in_file = std::string_view(group) == "optimizer" &&
+                         plan_.offload_optimizer.device == OffloadDevice::kNvme;
+    visit(
+        {group,
+         name,
+         cut.is_whole() ? piece.shape : stage.shape_of(piece.parameter, piece.shape),
+         cut,
+         piece.begin,
+         piece.data,
+         owned.first,
+         owned.second,
+         in_file});
+  };
+  for (FlatUnit& flat : stage.engine->flats()) {
+    for (const optim::Segment& segment : flat.shard_layout()) {
+      const Tensor data = flat.shard.narrow(0, segment.offset, segment.count);
+      give("model", {"", segment.parameter, segment.shape, segment.begin, data}, flat.replicated);
     }
-    ++index;
-  }
-  for (NamedParameter& p : stage.frozen) {
-    const Tensor flat = p.tensor.detach().view({-1});
-    each(
-        "model",
-        "",
-        p.name,
-        stage.shape_of(p.name, p.tensor),
-        flat,
-        0,
-        share_of(flat.numel(), rank, ranks));
+    if (flat.trainable) {
+      optimizer_.visit_state(index++, [&](const optim::StatePiece& piece) {
+        give("optimizer", piece, flat.replicated || piece.replicated);
+      });
+    }
   }
 }
 
 void ParallelModel::visit_gradients(const std::function<void(const StateSlice&)>& visit) {
   for (HeldStage& stage : stages_) {
-    for (const Bucket& bucket : stage.engine->buckets()) {
-      for (const Bucket::Entry& entry : bucket.entries) {
-        visit(
-            {"gradient",
-             entry.name,
-             stage.shape_of(entry.name, entry.parameter),
-             stage.cut_of(entry.name),
-             0,
-             bucket.gradient.narrow(0, entry.offset, entry.count),
-             0,
-             0});
+    for (const FlatUnit& flat : stage.engine->flats()) {
+      for (const optim::Segment& segment : flat.shard_layout()) {
+        if (flat.trainable) {
+          visit(
+              {"gradient",
+               segment.parameter,
+               stage.shape_of(segment.parameter, segment.shape),
+               stage.cut_of(segment.parameter),
+               segment.begin,
+               flat.shard_gradient.narrow(0, segment.offset, segment.count),
+               0,
+               0});
+        }
       }
     }
   }

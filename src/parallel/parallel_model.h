@@ -31,22 +31,32 @@ struct StateSlice {
   Tensor data;                 // flat, a view of the live state: may be read and written
   int64_t owned_begin = 0;     // of `data`'s elements, those that this rank writes to a checkpoint:
   int64_t owned_end = 0;       // every element of the whole tensor is owned by exactly one rank
+  bool transient = false;      // `data` is there during the visit alone (state that lives in files)
 };
 
 struct StepResult {
   double loss_sum = 0;       // of all target tokens of the step, over all ranks
   double gradient_norm = 0;  // before clipping
+  bool overflowed = false;   // float16: the gradients did, and the step will be left out
 };
+
+/// The model with parameters that take no memory yet, of `type` on `device`.
+std::unique_ptr<nn::LanguageModel> model_without_memory(
+    const model::ModelConfig& config, at::ScalarType type, at::Device device);
 
 class ParallelModel {
  public:
   /// Use parallelize. Every rank must call; `axes` must outlive it.
   ParallelModel(
       std::vector<ShardedModel> stages, const Plan& plan, Axes& axes, const SequencePart& part);
-  /// A whole model on every rank, under data parallelism alone. Every rank of `data_group` must
-  /// call, with equal models.
+  /// A whole model, under data parallelism alone. Every rank of `data_group` must call, with equal
+  /// models. With a source the values come from it, each rank asking for what it keeps alone, and
+  /// the model may be one without memory; else the model holds values, and all get rank 0's.
   ParallelModel(
-      std::unique_ptr<nn::LanguageModel> model, const Plan& plan, comm::Communicator& data_group);
+      std::unique_ptr<nn::LanguageModel> model,
+      const Plan& plan,
+      comm::Communicator& data_group,
+      ParameterSource source = nullptr);
 
   /// Forward and backward passes over the rank's micro-batches, and the sum of the gradients over
   /// the ranks: the gradient of (summed loss / target_tokens), where target_tokens counts all ranks
@@ -55,7 +65,8 @@ class ParallelModel {
   /// gradient is NaN or infinite.
   StepResult forward_backward(
       std::span<const nn::ForwardInputs> micro_batches, int64_t target_tokens);
-  /// Clips by the norm that forward_backward found, and updates.
+  /// Clips by the norm that forward_backward found, and updates; nothing where the gradients
+  /// overflowed.
   void optimizer_step(double learning_rate);
 
   /// nn::LanguageModel::statistics, summed over batches that the ranks of one data coordinate
@@ -74,9 +85,11 @@ class ParallelModel {
   /// The stages of the pipeline that this rank holds, in order, and their engines.
   size_t stages() const { return stages_.size(); }
   nn::LanguageModel& model(size_t stage = 0) { return *stages_.at(stage).model; }
-  const DataParallel& data_parallel(size_t stage = 0) const { return *stages_.at(stage).engine; }
+  DataParallel& data_parallel(size_t stage = 0) { return *stages_.at(stage).engine; }
   Pipeline& pipeline() { return *pipeline_; }
-  optim::Optimizer& optimizer() { return *optimizer_; }
+  optim::Optimizer& optimizer() { return optimizer_.optimizer(); }
+  OffloadedOptimizer& offloaded_optimizer() { return optimizer_; }
+  LossScale& loss_scale() { return loss_scale_; }
   double gradient_scale() const { return gradient_scale_; }
 
  private:
@@ -84,11 +97,10 @@ class ParallelModel {
     std::unique_ptr<nn::LanguageModel> model;
     ShardedParameters sharded;
     std::unique_ptr<DataParallel> engine;
-    std::vector<NamedParameter> frozen;
 
     const mesh::Cut& cut_of(const std::string& name) const;
-    std::vector<int64_t> shape_of(const std::string& name, const Tensor& part) const;
-    double squared_gradients() const;
+    /// Of the whole tensor of which this rank holds a part of the shape `part`.
+    std::vector<int64_t> shape_of(const std::string& name, const std::vector<int64_t>& part) const;
   };
 
   ParallelModel(
@@ -98,10 +110,10 @@ class ParallelModel {
       Axes* axes,
       const SequencePart& part);
   HeldStage make_stage(ShardedModel model);
-  void add_shards(DataParallel& engine);
+  void check_plan() const;
   /// Adds up the gradients of the tied weight's two copies.
   void sum_tied();
-  [[noreturn]] void throw_not_finite(double loss, double norm) const;
+  [[noreturn]] void throw_not_finite(double loss, double norm);
   void visit_stage(
       HeldStage& stage, int64_t& shard, const std::function<void(const StateSlice&)>& visit);
 
@@ -111,7 +123,9 @@ class ParallelModel {
   SequencePart part_;
   std::vector<HeldStage> stages_;
   std::unique_ptr<Pipeline> pipeline_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
+  OffloadedOptimizer optimizer_;
+  LossScale loss_scale_;
+  bool overflowed_ = false;
   double gradient_scale_ = 1.0;
 };
 

@@ -49,8 +49,27 @@ void mark_tied_copy(ShardedModel& stage) {
   });
 }
 
+/// When the values of a model's part are made: with it, or as they are asked for.
+enum class Values { kNow, kOnRequest };
+
+/// The part's values by name and range.
+ParameterSource source_of(const ModelSpec& spec, const ShardedModel& stage) {
+  ShardedParameters parameters = stage.parameters;
+  stage.model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+    parameters.try_emplace(name, ShardedParameter{parameter.sizes().vec(), {}});
+  });
+  return [fill = spec.fill, parameters = std::move(parameters)](
+             const std::string& name, int64_t begin, const Tensor& out) {
+    fill(name, parameters.at(name), begin, out);
+  };
+}
+
 ShardedModel make_stage(
-    const ModelSpec& spec, const Plan& plan, Axes& axes, const nn::ModelPart& stage) {
+    const ModelSpec& spec,
+    const Plan& plan,
+    Axes& axes,
+    const nn::ModelPart& stage,
+    Values values_are_made) {
   ShardedModel result;
   result.model = nn::make_model(spec.config, spec.dtype, at::kMeta, stage);
   result.parameters = apply_tensor_parallel(*result.model, axes, plan.sequence_sharding);
@@ -58,14 +77,15 @@ ShardedModel make_stage(
   apply_sequence_part(*result.model, part);
   apply_context_parallel(*result.model, axes, part, plan.context_attention);
   mark_tied_copy(result);
+  result.source = source_of(spec, result);
   result.model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+    if (values_are_made == Values::kOnRequest) {
+      parameter = unallocated_parameter(
+          parameter.sizes(), parameter.options().device(spec.device), parameter.requires_grad());
+      return;
+    }
     Tensor values = allocate(parameter, name, spec.device);
-    const auto found = result.parameters.find(name);
-    spec.fill(
-        name,
-        found == result.parameters.end() ? ShardedParameter{parameter.sizes().vec(), {}}
-                                         : found->second,
-        values);
+    result.source(name, 0, values);
     parameter = values.set_requires_grad(parameter.requires_grad());
   });
   return result;
@@ -85,10 +105,13 @@ SequencePart sequence_part(const Plan& plan, const Axes& axes) {
 }
 
 ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes) {
-  return make_stage(spec, plan, axes, {});
+  return make_stage(spec, plan, axes, {}, Values::kNow);
 }
 
-std::vector<ShardedModel> make_sharded_stages(const ModelSpec& spec, const Plan& plan, Axes& axes) {
+namespace {
+
+std::vector<ShardedModel> make_stages(
+    const ModelSpec& spec, const Plan& plan, Axes& axes, Values values_are_made) {
   std::vector<ShardedModel> stages;
   for (const nn::ModelPart& part : parts_of_rank(
            spec.config,
@@ -96,14 +119,20 @@ std::vector<ShardedModel> make_sharded_stages(const ModelSpec& spec, const Plan&
            axes.coordinate().pipeline,
            axes.mesh().pipeline,
            plan.sequence_length)) {
-    stages.push_back(make_stage(spec, plan, axes, part));
+    stages.push_back(make_stage(spec, plan, axes, part, values_are_made));
   }
   return stages;
 }
 
+}  // namespace
+
+std::vector<ShardedModel> make_sharded_stages(const ModelSpec& spec, const Plan& plan, Axes& axes) {
+  return make_stages(spec, plan, axes, Values::kNow);
+}
+
 std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& plan, Axes& axes) {
   return std::make_unique<ParallelModel>(
-      make_sharded_stages(spec, plan, axes), plan, axes, sequence_part(plan, axes));
+      make_stages(spec, plan, axes, Values::kOnRequest), plan, axes, sequence_part(plan, axes));
 }
 
 ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed) {
@@ -113,15 +142,18 @@ ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed) 
     specs.emplace(std::move(name), std::move(parameter));
   }
   return [specs = std::move(specs), seed](
-             const std::string& name, const ShardedParameter& parameter, const Tensor& values) {
+             const std::string& name,
+             const ShardedParameter& parameter,
+             int64_t begin,
+             const Tensor& values) {
     const Tensor flat = values.view({-1});
     mesh::visit_runs(
         parameter.cut,
         parameter.shape,
-        0,
-        flat.numel(),
+        begin,
+        begin + flat.numel(),
         [&](int64_t local, int64_t whole, int64_t count) {
-          nn::fill_initial(flat.narrow(0, local, count), specs.at(name), seed, whole);
+          nn::fill_initial(flat.narrow(0, local - begin, count), specs.at(name), seed, whole);
         });
   };
 }

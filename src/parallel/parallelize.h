@@ -17,10 +17,14 @@ namespace lockstep::parallel {
 
 /// A model that is yet to be made, on each rank the part that it holds.
 struct ModelSpec {
-  /// Fills `values` (of the part's shape, contiguous) with this rank's part of a parameter: from
-  /// files, or at random by global element. Calls no collective.
+  /// Fills `values` (contiguous, of any shape) with the elements [begin, begin + values.numel()) of
+  /// this rank's part of a parameter: from files, or at random by global element. Calls no
+  /// collective.
   using Fill = std::function<void(
-      const std::string& name, const ShardedParameter& parameter, const Tensor& values)>;
+      const std::string& name,
+      const ShardedParameter& parameter,
+      int64_t begin,
+      const Tensor& values)>;
 
   model::ModelConfig config;
   at::ScalarType dtype = at::kFloat;
@@ -40,7 +44,8 @@ ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& a
 std::vector<ShardedModel> make_sharded_stages(const ModelSpec& spec, const Plan& plan, Axes& axes);
 
 /// The stages ready to be trained: the strategies are applied in one order, the pipeline's split
-/// first, then tensor and sequence, then context, then data, then the optimizer. Every rank must
+/// first, then tensor and sequence, then context, then recomputation, then data and ZeRO, then the
+/// optimizer. No rank ever holds more than it keeps between steps. Every rank must
 /// call; `axes` must outlive the result.
 std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& plan, Axes& axes);
 

@@ -6,16 +6,26 @@
 
 #include "optim/optimizer.h"
 #include "parallel/context/context_attention.h"
+#include "parallel/loss_scale.h"
+#include "parallel/offload/offloaded_optimizer.h"
 #include "parallel/pipeline/options.h"
+#include "parallel/recompute/recompute.h"
 #include "parallel/tensor/sequence_sharding.h"
 
 namespace lockstep::parallel {
 
 struct Plan {
   optim::OptimizerOptions optimizer = {};
-  double max_gradient_norm = 1.0;  // 0: no clipping
+  LossScaleOptions loss_scale = {};  // of float16
+  double max_gradient_norm = 1.0;    // 0: no clipping
+  int zero_stage = 0;
+  int64_t prefetch_units = 1;         // gathered ahead of use
+  int64_t persistence_threshold = 0;  // stage 3: smaller parameters stay whole
   double bucket_megabytes = 25;
   bool find_unused_parameters = false;
+  RecomputeOptions recompute = {};
+  OptimizerOffload offload_optimizer = {};
+  bool offload_parameters = false;  // stage 3: shards live in host memory
   int64_t accumulation_steps = 1;
   PipelineOptions pipeline = {};
   int64_t sequence_length = 1024;  // of most batches: the even cost of stages depends on it

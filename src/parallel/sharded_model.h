@@ -8,6 +8,7 @@
 
 #include "mesh/cut.h"
 #include "nn/language_model.h"
+#include "parallel/data/flat_unit.h"
 
 namespace lockstep::parallel {
 
@@ -24,6 +25,8 @@ using ShardedParameters = std::map<std::string, ShardedParameter>;
 struct ShardedModel {
   std::unique_ptr<nn::LanguageModel> model;
   ShardedParameters parameters;
+  /// The values of what this rank holds, by name and range of the part; none: the model has them.
+  ParameterSource source = nullptr;
 };
 
 }  // namespace lockstep::parallel

@@ -26,13 +26,15 @@ std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model, bool
     if (slice.file_group != "model" && !with_optimizer) {
       return;
     }
+    const at::Tensor owned =
+        slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin);
     pieces.push_back(
         {slice.file_group,
          slice.name,
          slice.data.scalar_type(),
          slice.shape,
          slice.begin + slice.owned_begin,
-         slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin),
+         slice.transient ? owned.clone() : owned,
          slice.cut});
   });
   return pieces;
@@ -54,11 +56,15 @@ nlohmann::ordered_json generation_config(const model::ModelConfig& config) {
   return json;
 }
 
+const char* type_name(const config::TrainingSection& training) {
+  return training.bf16 ? "bfloat16" : training.fp16 ? "float16" : "float32";
+}
+
 /// What makes the weights a model folder.
 checkpoint::SmallFiles model_files(const Job& job) {
   const model::ModelConfig& config = job.model->model().config();
   checkpoint::SmallFiles files = job.tokenizer->files();
-  files["config.json"] = model::to_json(config, job.config.training.bf16 ? "bfloat16" : "float32");
+  files["config.json"] = model::to_json(config, type_name(job.config.training));
   files["generation_config.json"] = generation_config(config).dump(2) + "\n";
   return files;
 }
@@ -81,6 +87,13 @@ std::string state_json(const Job& job, const World& world) {
       {"versions", {{"libtorch", TORCH_VERSION}}},
       {"ranks", world.size()},
       {"configuration", job.resolved}};
+  if (job.config.training.fp16) {
+    const parallel::LossScale::State scale = job.model->loss_scale().state();
+    state["loss_scale"] = {
+        {"value", scale.value},
+        {"steps_since_overflow", scale.steps_since_overflow},
+        {"overflows_left", scale.overflows_left}};
+  }
   if (!world.round.job.empty()) {
     state["job"] = world.round.job;
   }
@@ -107,6 +120,11 @@ void read_state(Job& job, const std::string& text, const std::string& source) {
     progress.sampler = {sampler.at("epoch"), sampler.at("position"), sampler.at("seed")};
     job.model->optimizer().set_steps(state.at("optimizer").at("steps"));
     job.schedule->load_state(state.at("scheduler"));
+    if (state.contains("loss_scale") && job.config.training.fp16) {
+      const nlohmann::json& scale = state.at("loss_scale");
+      job.model->loss_scale().set_state(
+          {scale.at("value"), scale.at("steps_since_overflow"), scale.at("overflows_left")});
+    }
     if (state.contains("best")) {
       job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
     }
@@ -122,7 +140,12 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
   nlohmann::json own = nlohmann::json::array();
   model.visit_state([&](const parallel::StateSlice& slice) {
     if (slice.file_group == "model" || with_optimizer) {
-      own.push_back({slice.file_group, slice.name, slice.shape});
+      const at::ScalarType type = slice.data.scalar_type();
+      own.push_back(
+          {slice.file_group,
+           slice.name,
+           slice.shape,
+           at::isFloatingType(type) ? -1 : static_cast<int>(type)});
     }
   });
   std::set<nlohmann::json> all;
@@ -133,7 +156,12 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
   }
   std::vector<checkpoint::ExpectedTensor> expected;
   for (const nlohmann::json& tensor : all) {
-    expected.push_back({tensor.at(0), tensor.at(1), tensor.at(2)});
+    const int type = tensor.at(3);  // -1: any floating one
+    expected.push_back(
+        {tensor.at(0),
+         tensor.at(1),
+         tensor.at(2),
+         type < 0 ? std::nullopt : std::optional(static_cast<at::ScalarType>(type))});
   }
   return expected;
 }
@@ -236,7 +264,11 @@ void save_training_state(Job& job, World& world) {
 monitor::TrainerState restore_training_state(
     Job& job, const std::filesystem::path& folder, World& world) {
   const checkpoint::Checkpoint from = open(job, folder, world);
-  if (!from.has_group("optimizer")) {
+  bool needs_optimizer = false;  // plain SGD in float32 keeps no state
+  job.model->visit_state([&](const parallel::StateSlice& slice) {
+    needs_optimizer = needs_optimizer || slice.file_group == "optimizer";
+  });
+  if (needs_optimizer && !from.has_group("optimizer")) {
     throw Error(
         ErrorKind::kCheckpoint,
         fmt::format(

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 
 #include "data/loader.h"
@@ -39,14 +40,21 @@ Evaluation evaluate(
   // Several batches fill a pipeline's stages; without one they go one by one.
   const int64_t at_once = axes.mesh().pipeline == 1 ? 1 : kBatchesAStage * axes.mesh().pipeline;
   std::vector<nn::ForwardInputs> inputs;
-  for (int64_t batch = data.rank(); batch < result.batches; batch += data.size()) {
+  // A forward pass may gather parameters, so every rank makes as many: one whose turn finds no
+  // batch left runs the last one once more, without a target.
+  for (int64_t first = 0; first < result.batches; first += data.size()) {
+    const bool counts = first + data.rank() < result.batches;
+    const int64_t batch = std::min(first + data.rank(), result.batches - 1);
     std::vector<data::Draw> draws;
     const int64_t end = std::min(sequences.size(), (batch + 1) * batch_size);
     for (int64_t sequence = batch * batch_size; sequence < end; ++sequence) {
       draws.push_back({sequence, sequence});
     }
     inputs.push_back(to_inputs(data::make_micro_batch(sequences, draws), device));
-    if (std::ssize(inputs) == at_once || batch + data.size() >= result.batches) {
+    if (!counts) {
+      inputs.back().labels = at::full_like(inputs.back().labels, -100);
+    }
+    if (std::ssize(inputs) == at_once || first + data.size() >= result.batches) {
       totals.add_(statistics(inputs));
       inputs.clear();
     }

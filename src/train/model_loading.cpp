@@ -51,6 +51,7 @@ class FolderWeights {
   void fill(
       const std::string& name,
       const parallel::ShardedParameter& parameter,
+      int64_t begin,
       const at::Tensor& values) const {
     const model::ParameterSpec& spec = wanted_.at(name);
     const bool grows = stored_elements_.at(name) < spec.elements();
@@ -59,10 +60,10 @@ class FolderWeights {
     mesh::visit_runs(
         parameter.cut,
         parameter.shape,
-        0,
-        flat.numel(),
+        begin,
+        begin + flat.numel(),
         [&](int64_t local, int64_t whole, int64_t count) {
-          const at::Tensor run = flat.narrow(0, local, count);
+          const at::Tensor run = flat.narrow(0, local - begin, count);
           if (grows) {
             run.copy_(grown.view({-1}).narrow(0, whole, count));
           } else {
@@ -144,8 +145,9 @@ parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequ
   spec.fill = [weights, what](
                   const std::string& name,
                   const parallel::ShardedParameter& parameter,
+                  int64_t begin,
                   const at::Tensor& values) {
-    in_context(what, [&] { weights->fill(name, parameter, values); });
+    in_context(what, [&] { weights->fill(name, parameter, begin, values); });
   };
   return spec;
 }
@@ -155,7 +157,7 @@ std::unique_ptr<nn::LanguageModel> load_model(
   const parallel::ModelSpec spec = model_spec(source, request);
   auto model = nn::make_model(spec.config, spec.dtype, spec.device);
   model->visit_parameters([&](const std::string& name, at::Tensor& parameter) {
-    spec.fill(name, {parameter.sizes().vec(), {}}, parameter.detach());
+    spec.fill(name, {parameter.sizes().vec(), {}}, 0, parameter.detach());
   });
   return model;
 }

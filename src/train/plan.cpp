@@ -36,6 +36,21 @@ parallel::Plan plan_of(const config::Config& config) {
       training.adam_epsilon,
       training.weight_decay};
   plan.max_gradient_norm = training.max_grad_norm;
+  const config::ParallelSection& section = config.parallel;
+  plan.zero_stage = static_cast<int>(section.zero_stage);
+  plan.prefetch_units = section.prefetch_units;
+  plan.persistence_threshold = section.persistence_threshold;
+  const config::OffloadSection& offload = section.offload_optimizer;
+  plan.offload_optimizer = {
+      offload.device == "nvme"  ? parallel::OffloadDevice::kNvme
+      : offload.device == "cpu" ? parallel::OffloadDevice::kCpu
+                                : parallel::OffloadDevice::kNone,
+      offload.path};
+  plan.offload_parameters = section.offload_param.device == "cpu";
+  plan.recompute.every = section.recompute_every;
+  plan.recompute.kind = section.recompute == "full"        ? parallel::Recompute::kFull
+                        : section.recompute == "selective" ? parallel::Recompute::kSelective
+                                                           : parallel::Recompute::kNone;
   plan.bucket_megabytes = training.ddp_bucket_cap_mb;
   plan.find_unused_parameters = training.ddp_find_unused_parameters;
   plan.accumulation_steps = training.gradient_accumulation_steps;

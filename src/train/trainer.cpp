@@ -168,7 +168,9 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   report.epoch = job_.progress.epoch;
   report.loss = result_.loss_sum / static_cast<double>(std::max<int64_t>(counts.targets, 1));
   report.learning_rate = learning_rate_;
-  report.grad_norm = result_.gradient_norm;
+  if (!result_.overflowed) {
+    report.grad_norm = result_.gradient_norm;
+  }
   report.tokens = counts.tokens;
   report.samples = batch.samples;
   report.flops = static_cast<double>(counts.tokens) * job_.flops_per_token;

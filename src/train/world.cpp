@@ -81,6 +81,12 @@ std::string on_first_rank(
   return answer.substr(1);
 }
 
+void use_device(c10::Device device) {
+  if (device.is_cuda()) {
+    c10::impl::VirtualGuardImpl(c10::kCUDA).setDevice(device);
+  }
+}
+
 World join_world(const WorldOptions& options) {
   const int gpus = options.use_cpu ? 0 : visible_gpus();
   if (gpus > 0 && options.local_rank >= gpus) {
@@ -97,9 +103,7 @@ World join_world(const WorldOptions& options) {
   const c10::Device device =
       gpus > 0 ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(options.local_rank))
                : c10::Device(c10::kCPU);
-  if (device.is_cuda()) {
-    c10::impl::VirtualGuardImpl(c10::kCUDA).setDevice(device);
-  }
+  use_device(device);
   const comm::Rendezvous& rendezvous = options.rendezvous;
   if (rendezvous.size == 1) {
     return {{}, comm::Communicator::alone(), {}, device, options.local_rank, options.local_size};

@@ -54,6 +54,9 @@ World join_world(const WorldOptions& options);
 std::string on_first_rank(
     comm::Communicator& communicator, const std::function<std::string()>& body);
 
+/// Makes it the device that this thread's operations run on.
+void use_device(c10::Device device);
+
 /// GPUs that this process may use. Loads liblockstep_cuda.so, where there is one, on the first
 /// call.
 int visible_gpus();

@@ -1,6 +1,10 @@
 #include "comm/communicator.h"
 
+#include <algorithm>
 #include <atomic>
+#include <fstream>
+#include <limits>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -56,6 +60,81 @@ TEST(Communicator, SumsBfloat16) {
     group.all_reduce(sum).wait();
     EXPECT_TRUE(sum.eq(3.0).all().item<bool>());
   });
+}
+
+TEST(Communicator, ScattersAndGathersInPlaceAndAddsLowTypesInFloat32) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
+    run_ranks(3, [&](Communicator& group) {
+      // 256 + 1 + 1 is 258 in float32 and then in bfloat16; added in bfloat16 it would stay 256.
+      const Tensor in = torch::full({3, 5000}, group.rank() == 0 ? 256 : 1).to(type);
+      const Tensor mine = in[group.rank()];
+      group.reduce_scatter(mine, in).wait();
+      EXPECT_TRUE(mine.eq(258).all().item<bool>());
+      mine.fill_(group.rank());
+      group.all_gather(in, mine).wait();
+      for (int r = 0; r < 3; ++r) {
+        EXPECT_TRUE(in[r].eq(r).all().item<bool>());
+      }
+    });
+  }
+}
+
+TEST(Communicator, GathersAndReductionsMayStartInAnotherOrder) {
+  run_ranks(2, [](Communicator& group) {
+    Tensor all = torch::empty({2}), sum = torch::empty({1});
+    const Tensor mine = torch::full({1}, group.rank() + 1.0), in = torch::tensor({10.0, 20.0});
+    Pending first, second;
+    if (group.rank() == 0) {
+      first = group.all_gather(all, mine);
+      second = group.reduce_scatter(sum, in);
+    } else {
+      second = group.reduce_scatter(sum, in);
+      first = group.all_gather(all, mine);
+    }
+    first.wait();
+    second.wait();
+    EXPECT_EQ(all[1].item<float>(), 2);
+    EXPECT_EQ(sum.item<float>(), group.rank() == 0 ? 20 : 40);
+  });
+}
+
+/// Bytes that the loopback interface has carried so far, of all processes.
+int64_t loopback_bytes() {
+  std::ifstream file("/proc/net/dev");
+  for (std::string line; std::getline(file, line);) {
+    const auto at = line.find("lo:");
+    if (at != std::string::npos) {
+      return std::stoll(line.substr(at + 3));
+    }
+  }
+  return 0;
+}
+
+TEST(Communicator, WhatGoesOverTheWireIsWhatTheObserverIsTold) {
+  constexpr int64_t kElements = 4 << 20;
+  constexpr int kRanks = 2;
+  for (const bool gathers : {true, false}) {
+    int64_t least = std::numeric_limits<int64_t>::max();  // other processes use the interface too
+    std::atomic<int64_t> told = 0;
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      told = 0;
+      run_ranks(kRanks, [&](Communicator& group) {
+        Tensor whole = torch::ones({kElements}), part = torch::ones({kElements / kRanks});
+        group.barrier();
+        group.set_observer([&](const Call& call) { told += call.bytes_sent; });
+        const int64_t before = loopback_bytes();
+        (gathers ? group.all_gather(whole, part) : group.reduce_scatter(part, whole)).wait();
+        group.set_observer(nullptr);
+        group.barrier();
+        if (group.rank() == 0) {
+          least = std::min(least, loopback_bytes() - before);
+        }
+      });
+    }
+    EXPECT_EQ(told, kElements * 4);  // half of it from each of two ranks
+    EXPECT_GE(least, told);
+    EXPECT_LE(static_cast<double>(least), 1.1 * static_cast<double>(told));
+  }
 }
 
 TEST(Communicator, ExchangesInBothDirectionsAtOnce) {

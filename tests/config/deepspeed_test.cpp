@@ -120,6 +120,15 @@ TEST(Deepspeed, MapsFiguresAndTells) {
   }
 }
 
+TEST(Deepspeed, TakesThePersistenceThresholdAsANumberWithAnExponent) {
+  const auto threshold = [](const char* key) {
+    return read(std::string(R"({"zero_optimization": {"stage": 3, ")") + key + R"(": 1e5}})")
+        .text("parallel.persistence_threshold");
+  };
+  EXPECT_EQ(threshold("stage3_param_persistence_threshold"), "100000");
+  EXPECT_EQ(threshold("param_persistence_threshold"), "100000");
+}
+
 TEST(Deepspeed, CompletesTheBatchTriple) {
   const auto triple = [](const std::string& json, int64_t ranks, const std::string& set = "") {
     const Read result = read(json, ranks, set);

@@ -118,6 +118,17 @@ TEST(Validate, GradientCheckpointingIsRecomputation) {
   EXPECT_TRUE(problems.empty());
 }
 
+TEST(Validate, WhatIsTypedWinsOverTheOtherNameInAFile) {
+  const Harness harness;
+  harness.write(
+      "run.yaml", "training:\n  gradient_checkpointing: false\nparallel:\n  recompute: none\n");
+  EXPECT_EQ(
+      harness.run({"-c", "@/run.yaml", "gradient_checkpointing=true"}).config.parallel.recompute,
+      "full");
+  EXPECT_TRUE(harness.run({"-c", "@/run.yaml", "parallel.recompute=selective"})
+                  .config.training.gradient_checkpointing);
+}
+
 TEST(Validate, WhatIsNotBuiltIsRefusedAndNamed) {
   for (const NotBuiltYet& entry : not_built_yet()) {
     const Key* key = find_key(std::string(entry.key));

@@ -1,5 +1,6 @@
 #include "optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "optim/dynamic_map.h"
 #include "optim/gradient_norm.h"
 
 namespace lockstep::optim {
@@ -93,24 +95,151 @@ TEST(Optimizer, ContinuesFromItsVisitedState) {
   second->add(copy);
   second->set_steps(first->steps());
   std::vector<std::pair<std::string, at::Tensor>> saved;
-  first->visit_state(0, [&](std::string_view name, at::Tensor& state, StateLayout layout) {
-    EXPECT_EQ(layout, StateLayout::kElementwise);
-    EXPECT_EQ(state.numel(), 17);
-    saved.emplace_back(name, state.clone());
+  first->visit_state(0, [&](const StatePiece& piece) {
+    EXPECT_EQ(piece.data.numel(), 17);
+    saved.emplace_back(piece.name + "." + piece.parameter, piece.data.clone());
   });
   ASSERT_EQ(saved.size(), 2U);
-  EXPECT_EQ(saved[0].first, "exp_avg");
-  EXPECT_EQ(saved[1].first, "exp_avg_sq");
+  EXPECT_EQ(saved[0].first, "exp_avg.head");
+  EXPECT_EQ(saved[1].first, "exp_avg_sq.head");
   size_t next = 0;
-  second->visit_state(0, [&](std::string_view name, at::Tensor& state, StateLayout) {
-    EXPECT_EQ(name, saved[next].first);
-    state.copy_(saved[next++].second);
+  second->visit_state(0, [&](const StatePiece& piece) {
+    EXPECT_EQ(piece.name + "." + piece.parameter, saved[next].first);
+    at::Tensor(piece.data).copy_(saved[next++].second);
   });
   first->step(1e-2);
   second->step(1e-2);
   EXPECT_TRUE(at::equal(master, copy.master));
   EXPECT_TRUE(at::equal(weights, copy.parameter));
   EXPECT_TRUE(at::equal(weights, master.to(at::kBFloat16)));
+}
+
+/// `steps` updates of one matrix and one vector by an optimizer, cut into `shards` equal shards of
+/// the two, end to end.
+at::Tensor trained(
+    const std::string& optim, int64_t shards, at::ScalarType type, int64_t steps = 5) {
+  const int64_t rows = 96, columns = 64, count = rows * columns + 512;
+  OptimizerOptions options;
+  options.optim = optim;
+  options.weight_decay = 0.1;
+  const at::Tensor start = random(count, 1);
+  const at::Tensor master = start.clone(), low = master.to(type);
+  const int64_t part = count / shards;
+  std::vector<std::unique_ptr<Optimizer>> optimizers;
+  const at::Tensor gradient = at::empty({count});
+  for (int64_t i = 0; i < shards; ++i) {
+    const int64_t begin = i * part, cut = rows * columns;
+    const auto segment =
+        [&](const char* name, std::vector<int64_t> shape, int64_t at, int64_t size) {
+          const int64_t first = std::clamp(begin, at, at + size);
+          const int64_t last = std::clamp(begin + part, first, at + size);
+          return Segment{name, std::move(shape), first - at, first - begin, last - first};
+        };
+    Shard shard{.name = "unit"};
+    shard.parameter = (type == at::kFloat ? master : low).narrow(0, begin, part);
+    shard.master = type == at::kFloat ? shard.parameter : master.narrow(0, begin, part);
+    shard.gradient = gradient.narrow(0, begin, part);
+    shard.decayed = std::clamp<int64_t>(cut - begin, 0, part);
+    shard.layout = {segment("matrix", {rows, columns}, 0, cut), segment("vector", {512}, cut, 512)};
+    for (Segment& s : shard.layout) {
+      s.begin = s.count == 0 ? 0 : s.begin;
+      s.offset = s.count == 0 ? 0 : s.offset;
+    }
+    optimizers.push_back(make_optimizer(options));
+    optimizers.back()->add(std::move(shard));
+  }
+  for (int64_t step = 0; step < steps; ++step) {
+    gradient.copy_(random(count, 10 + static_cast<uint64_t>(step)));
+    for (auto& optimizer : optimizers) {
+      optimizer->step(1e-2, 0.5);
+    }
+  }
+  return type == at::kFloat ? master : low.to(at::kFloat);
+}
+
+TEST(Optimizer, EveryElementwiseOneGivesTheSameWhateverTheShards) {
+  for (const char* optim : {"adamw", "sgd", "lion_32bit", "adamw_8bit"}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      const at::Tensor whole = trained(optim, 1, type);
+      EXPECT_TRUE(at::allclose(trained(optim, 2, type), whole, 1e-5, 1e-7)) << optim;
+      EXPECT_TRUE(whole.isfinite().all().item<bool>()) << optim;
+    }
+  }
+}
+
+TEST(Optimizer, SgdAndLionFollowTheirFormulas) {
+  const at::Tensor start = random(6656, 1);
+  const auto decay = at::cat({at::full({6144}, 0.1), at::zeros({512})});
+  at::Tensor sgd = start.clone(), lion = start.clone(), m = at::zeros({6656});
+  for (uint64_t step = 0; step < 5; ++step) {
+    const at::Tensor g = random(6656, 10 + step) * 0.5;
+    sgd = sgd - 1e-2 * (g + decay * sgd);
+    lion = lion - 1e-2 * decay * lion - 1e-2 * (0.9 * m + (1 - 0.9) * g).sign();
+    m = 0.999 * m + (1 - 0.999) * g;
+  }
+  EXPECT_TRUE(at::allclose(trained("sgd", 1, at::kFloat), sgd, 1e-5, 1e-6));
+  EXPECT_TRUE(at::allclose(trained("lion_32bit", 1, at::kFloat), lion, 1e-5, 1e-6));
+}
+
+TEST(Optimizer, AdafactorFollowsItsFormulas) {
+  const at::Tensor start = random(6656, 1);
+  at::Tensor matrix = start.narrow(0, 0, 6144).view({96, 64}).clone();
+  at::Tensor vector = start.narrow(0, 6144, 512).clone();
+  at::Tensor row = at::zeros({96}), column = at::zeros({64}), square = at::zeros({512});
+  const auto clipped = [](const at::Tensor& update) {
+    return update / std::max(1.0, update.square().mean().sqrt().item<double>());
+  };
+  for (int step = 1; step <= 5; ++step) {
+    const at::Tensor g = random(6656, 9 + static_cast<uint64_t>(step)) * 0.5;
+    const at::Tensor of_matrix = g.narrow(0, 0, 6144).view({96, 64}),
+                     of_vector = g.narrow(0, 6144, 512);
+    const double beta = 1 - std::pow(step, -0.8);
+    row = beta * row + (1 - beta) * of_matrix.square().mean(1);
+    column = beta * column + (1 - beta) * of_matrix.square().mean(0);
+    square = beta * square + (1 - beta) * of_vector.square();
+    const at::Tensor second = row.unsqueeze(1) * column.unsqueeze(0) / row.mean();
+    matrix = matrix * (1 - 1e-2 * 0.1) - 1e-2 * clipped(of_matrix / second.sqrt());
+    vector = vector - 1e-2 * clipped(of_vector / square.sqrt());
+  }
+  const at::Tensor expected = at::cat({matrix.flatten(), vector});
+  EXPECT_TRUE(at::allclose(trained("adafactor", 1, at::kFloat), expected, 1e-4, 1e-5));
+}
+
+TEST(Optimizer, TheEightBitAdamWStaysNearTheWholeOne) {
+  const at::Tensor exact = trained("adamw", 1, at::kFloat, 20), start = random(6656, 1);
+  const at::Tensor near = trained("adamw_8bit", 1, at::kFloat, 20);
+  const double moved = (exact - start).abs().mean().item<double>();
+  EXPECT_LT((near - exact).abs().mean().item<double>(), 0.1 * moved);
+  EXPECT_TRUE(
+      at::equal(near.narrow(0, 6144, 512), exact.narrow(0, 6144, 512)));  // too few: float32
+  EXPECT_FALSE(at::equal(near, exact));
+}
+
+TEST(DynamicMap, HasTheKnownValuesAndFindsTheNearest) {
+  const DynamicMap& map = DynamicMap::of_signed();
+  const auto& values = map.values();
+  EXPECT_EQ(std::count_if(values.begin(), values.end(), [](float v) { return v < 0; }), 127);
+  EXPECT_EQ(values[127], 0);
+  EXPECT_NEAR(values[128], 5.5e-7, 1e-12);
+  EXPECT_NEAR(values[253], 0.97890627, 1e-7);
+  EXPECT_NEAR(values[254], 0.99296874, 1e-7);
+  EXPECT_EQ(values[255], 1);
+  const auto& of_squares = DynamicMap::of_unsigned().values();
+  EXPECT_EQ(of_squares[0], 0);
+  EXPECT_NEAR(of_squares[1], 3.25e-7, 1e-12);
+  EXPECT_NEAR(of_squares[253], 0.9894531, 1e-7);
+  EXPECT_NEAR(of_squares[254], 0.9964844, 1e-7);
+  for (const DynamicMap* each : {&map, &DynamicMap::of_unsigned()}) {
+    const at::Tensor xs =
+        at::cat({random(20000, 3).clamp(-1, 1), random(2000, 4) * 1e-6, at::zeros({1})});
+    for (int64_t i = 0; i < xs.numel(); ++i) {
+      const float x = xs.data_ptr<float>()[i];
+      const float found = each->values()[each->nearest(x)];
+      for (const float value : each->values()) {
+        ASSERT_LE(std::abs(x - found), std::abs(x - value)) << x;
+      }
+    }
+  }
 }
 
 TEST(Optimizer, TellsEveryProblemOfItsOptions) {
@@ -120,8 +249,9 @@ TEST(Optimizer, TellsEveryProblemOfItsOptions) {
   options.weight_decay = std::nan("");
   EXPECT_EQ(
       problem_of(options),
-      "training.optim is 'adamw_torch_fussed', which is not one of adamw, adamw_torch, "
-      "adamw_torch_fused. Did you mean 'adamw_torch_fused'?\n"
+      "training.optim is 'adamw_torch_fussed', which is not one of adafactor, adamw, "
+      "adamw_8bit, adamw_bnb_8bit, adamw_torch, adamw_torch_fused, lion_32bit, paged_adamw_8bit, "
+      "sgd. Did you mean 'adamw_torch_fused'?\n"
       "training.adam_beta2 is 1; it must be in [0, 1)\n"
       "training.weight_decay is nan; it must not be negative");
 }

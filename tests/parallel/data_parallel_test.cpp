@@ -42,10 +42,10 @@ Tensor rows_of_data(int64_t rows) {
 
 /// The gradient of `name`, as the engine holds it.
 Tensor gradient_of(DataParallel& engine, const std::string& name) {
-  for (const Bucket& bucket : engine.buckets()) {
-    for (const Bucket::Entry& entry : bucket.entries) {
-      if (entry.name == name) {
-        return bucket.gradient.narrow(0, entry.offset, entry.count).clone();
+  for (const FlatUnit& flat : engine.flats()) {
+    for (const FlatUnit::Entry& entry : flat.entries) {
+      if (entry.name == name && flat.trainable) {
+        return flat.gradient.narrow(0, entry.offset, entry.count).clone();
       }
     }
   }
@@ -94,7 +94,7 @@ TEST(DataParallel, ReducesWhileTheBackwardPassRunsAndOnlyInTheLastMicroBatch) {
   comm::run_ranks(2, [](Communicator& group) {
     const Toy toy(1);
     DataParallel engine(group, toy.units(), {.bucket_megabytes = 1e-5});
-    ASSERT_EQ(engine.buckets().size(), 3U);
+    ASSERT_EQ(engine.flats().size(), 3U);
     std::vector<std::string> events;
     group.set_observer([&](const comm::Call&) { events.emplace_back("reduce"); });
     const Tensor data = rows_of_data(4);
@@ -216,14 +216,50 @@ TEST(DataParallel, VoidsGraphsOfBeforeAnUpdate) {
   EXPECT_THROW(loss.backward(), c10::Error);
 }
 
-TEST(Buckets, HoldWholeParametersAndTheDecayedFirst) {
+/// Takes the toy's parameters over.
+FlatUnits lay_out(const Toy& toy, FlatOptions options) {
+  options.agree = [](const Tensor&) {};
+  return make_flat_units(toy.units(), options);
+}
+
+TEST(FlatUnits, HoldWholeParametersAndTheDecayedFirst) {
   const Toy toy(1);
-  const auto all = make_buckets(toy.units(), 1 << 20, at::kFloat);
-  ASSERT_EQ(all.size(), 1U);
-  EXPECT_EQ(all[0].values.numel(), 35 + 15 + 3 + 1);
-  EXPECT_EQ(all[0].decayed, 53);
-  EXPECT_EQ(all[0].entries.back().name, "bias");
-  EXPECT_TRUE(toy.weights[0].is_alias_of(all[0].values));
+  const auto all = lay_out(toy, {.bucket_bytes = 1 << 20});
+  ASSERT_EQ(all.flats.size(), 1U);
+  const FlatUnit& flat = all.flats[0];
+  EXPECT_EQ(flat.size(), 35 + 15 + 3 + 1);
+  EXPECT_EQ(flat.shard_decayed, 53);
+  EXPECT_EQ(flat.entries.back().name, "bias");
+  EXPECT_EQ(flat.name, "first to third");
+  EXPECT_TRUE(toy.weights[0].is_alias_of(flat.full));
+  EXPECT_EQ(all.of_unit, (std::vector<std::vector<size_t>>{{0}, {0}, {0}}));
+}
+
+TEST(FlatUnits, AreCutIntoEqualAlignedShards) {
+  const auto second = [](int64_t rank, int64_t alignment) {
+    return lay_out(Toy(1), {.zero_stage = 3, .rank = rank, .ranks = 3, .alignment = alignment})
+        .flats.at(1);
+  };
+  // w1 has 15 elements, the bias 1: shards of 6, 6 and 4 with 2 of padding.
+  EXPECT_EQ(second(1, 1).shard_layout()[0].begin, 6);
+  EXPECT_EQ(second(2, 1).shard_layout()[0].count, 3);
+  EXPECT_EQ(second(2, 1).shard_layout()[1].offset, 3);
+  EXPECT_EQ(second(2, 1).shard.numel(), 6);
+  EXPECT_EQ(second(2, 1).shard_decayed, 3);
+  // Aligned to 8: the bias lies at 16, the shards are of 8.
+  EXPECT_EQ(second(2, 8).shard_layout()[0].count, 0);
+  EXPECT_EQ(second(2, 8).shard_layout()[1].offset, 0);
+  EXPECT_EQ(second(1, 8).shard_layout()[0].begin, 8);
+  EXPECT_EQ(second(1, 8).shard[7].item<float>(), 0);  // a gap
+}
+
+TEST(FlatUnits, AnAllocationIsSeenByEveryView) {
+  const Tensor flat = torch::ones({6}), view = flat.narrow(0, 2, 2);
+  set_allocated(flat, false);
+  EXPECT_EQ(view.storage().nbytes(), 0U);
+  set_allocated(flat, true);
+  flat.fill_(3);
+  EXPECT_EQ(view[1].item<float>(), 3);
 }
 
 }  // namespace

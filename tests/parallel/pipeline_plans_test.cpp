@@ -46,7 +46,7 @@ TEST(PipelinePlans, EachRankMakesTheLayersOfItsStagesAlone) {
         config,
         at::kFloat,
         at::kCPU,
-        [&](const std::string& name, const ShardedParameter&, const Tensor& values) {
+        [&](const std::string& name, const ShardedParameter&, int64_t, const Tensor& values) {
           filled.push_back(name);
           Tensor(values).fill_(0.5);
         }};

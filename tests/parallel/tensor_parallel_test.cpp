@@ -84,7 +84,11 @@ TEST(TensorParallel, NoRankHoldsMoreThanItsPart) {
     Axes axes(world, {.tensor = 3});
     int64_t filled = 0, largest = 0;
     ModelSpec spec{config, at::kFloat, at::kCPU, nullptr};
-    spec.fill = [&](const std::string&, const ShardedParameter& parameter, const Tensor& values) {
+    spec.fill = [&](const std::string&,
+                    const ShardedParameter& parameter,
+                    int64_t begin,
+                    const Tensor& values) {
+      EXPECT_EQ(begin, 0);
       filled += values.numel();
       EXPECT_EQ(values.sizes(), at::IntArrayRef(parameter.cut.local_shape(parameter.shape)));
       largest = std::max(largest, values.numel());

@@ -48,8 +48,11 @@ TEST(Verify, NamesTheFirstPlaceWhereTheyPart) {
   // Rank 1 starts from other weights in one place.
   const auto change = [](ModelSpec& spec, int rank) {
     spec.fill = [fill = spec.fill, rank](
-                    const std::string& name, const ShardedParameter& part, const Tensor& values) {
-      fill(name, part, values);
+                    const std::string& name,
+                    const ShardedParameter& part,
+                    int64_t begin,
+                    const Tensor& values) {
+      fill(name, part, begin, values);
       if (rank == 1 && name == "transformer.h.1.mlp.c_proj.weight") {
         Tensor(values).mul_(1.5);
       }

@@ -1,69 +1,92 @@
-// Data parallelism: every rank holds all parameters and works on its own part of the batch;
-// gradients are summed in buckets while the backward pass still runs (Li et al., "PyTorch
-// Distributed", VLDB 2020, 3.2).
+// Data parallelism with ZeRO stages 0 to 3 (Rajbhandari et al., 2020) as one engine over units:
+// each rank works on its own part of the batch, gradients are summed while the backward pass runs,
+// and a stage says what a rank keeps of values, gradients and optimizer state (flat_unit.h). Every
+// stage runs the same code.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
-#include "parallel/data/bucket.h"
+#include "parallel/data/flat_unit.h"
+#include "parallel/data/gradient_reductions.h"
+#include "parallel/data/parameter_gathers.h"
 
 namespace lockstep::parallel {
 
 struct DataParallelOptions {
-  double bucket_megabytes = 25;  // ddp_bucket_cap_mb
+  int zero_stage = 0;
+  double bucket_megabytes =
+      25;  // stages 0 to 2: units share buffers of up to this (ddp_bucket_cap_mb)
+  int64_t prefetch_units = 1;         // gathered ahead of use
+  int64_t persistence_threshold = 0;  // stage 3: parameters with fewer elements stay whole
   bool find_unused_parameters =
       false;  // else a parameter without a gradient is an error that names it
-  at::ScalarType gradient_type = at::kFloat;  // of the buffers that accumulate and are reduced
+  /// Of the buffers that accumulate gradients; none: the parameters' own.
+  std::optional<at::ScalarType> gradient_type{};
+  /// On the wire; none: that of the buffers.
+  std::optional<at::ScalarType> reduce_type{};
+  bool offload_parameters = false;  // stage 3: shards live in host memory
+  int64_t alignment = 1;            // elements: parameters and shards begin at multiples of it
+  /// Initial values; each rank asks for what it keeps alone. None: the parameters hold theirs, and
+  /// get rank 0's.
+  ParameterSource source{};
 };
 
-/// The gradients' way from autograd to the optimizer. A step, on every rank alike:
+/// A step, on every rank alike:
 ///   begin_step(); for each micro-batch { begin_micro_batch(last); loss.backward();
-///   end_micro_batch(); } finish();     then read buckets()[i].gradient: the sum over ranks and
-///   micro-batches
-/// Only the last micro-batch of a step communicates. Reductions are started in one static order, so
-/// that ranks whose gradients come in another order never deadlock.
+///   end_micro_batch(); } finish();           then each flats()[i].shard_gradient is the sum over
+///   ranks and micro-batches
+///   ... update each flats()[i].shard ...
+///   parameters_changed();
+/// The forward pass runs each unit by run_unit().
 class DataParallel {
  public:
-  /// Takes over the storage of the parameters and makes them equal to rank 0's. Every rank must
-  /// call.
+  /// Takes over the storage of the parameters. Every rank must call, with equal units.
   DataParallel(
       comm::Communicator& group,
       const std::vector<ParameterUnit>& units,
       const DataParallelOptions& options);
-  ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  void begin_step();
-  void begin_micro_batch(bool last);
+  /// body(x), with the parameters of the unit at hand now and in the backward pass. In a forward
+  /// pass every unit runs once, in order; x is undefined where the unit has no input that needs a
+  /// gradient. Stages 1 to 3: every rank must call.
+  Tensor run_unit(size_t unit, const Tensor& x, const std::function<Tensor(const Tensor&)>& body);
+
+  void begin_step() { reductions_.begin_step(); }
+  void begin_micro_batch(bool last) { reductions_.begin_micro_batch(last); }
   /// Error (config) naming the parameters that got no gradient, unless those are looked for.
   void end_micro_batch();
   void finish();
 
-  /// After the optimizer wrote into the buckets' values: graphs of before this are void.
+  /// Before shards are read or written outside a step (a checkpoint): waits for gathers that still
+  /// send them.
+  void settle() { gathers_.settle(); }
+  /// After shards were written: graphs of before are void, and the others' parts are gathered anew
+  /// before they are used.
   void parameters_changed();
-  /// The parameter whose summed gradient holds the first NaN or infinity.
+  /// Makes every parameter whole, for one who reads the model itself; stage 3 drops them again as
+  /// units are used.
+  void gather_all() { gathers_.gather_all(); }
+  /// The parameter whose summed gradient holds the first NaN or infinity, in this rank's shards.
   std::optional<std::string> first_non_finite() const;
 
-  std::vector<Bucket>& buckets() { return buckets_; }
-  const std::vector<Bucket>& buckets() const { return buckets_; }
-  /// Reductions that started while the backward pass of the last step still ran.
-  int overlapped_reductions() const { return overlapped_; }
+  std::vector<FlatUnit>& flats() { return flats_.flats; }
+  const std::vector<FlatUnit>& flats() const { return flats_.flats; }
+  const ParameterGathers& gathers() const { return gathers_; }
+  /// Reductions that started while the backward passes of the last step still ran.
+  int overlapped_reductions() const { return reductions_.overlapped(); }
 
  private:
-  void gradient_written(size_t bucket, size_t entry);
-  void start_reductions();
-
-  comm::Communicator& group_;
   DataParallelOptions options_;
-  std::vector<Bucket> buckets_;
-  size_t next_reduction_ = 0;  // buckets before this one are on their way
-  bool last_micro_batch_ = false;
-  bool in_backward_ = false;
-  int overlapped_ = 0;
+  std::vector<bool> backward_reads_;
+  FlatUnits flats_;
+  ParameterGathers gathers_;
+  GradientReductions reductions_;
 };
 
 }  // namespace lockstep::parallel

@@ -1,0 +1,126 @@
+#include "comm/pairwise.h"
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+#include <vector>
+
+#include <ATen/Dispatch.h>
+#include <ATen/ops/empty.h>
+
+namespace lockstep::comm {
+namespace {
+
+/// Several works as one.
+class Works : public c10d::Work {
+ public:
+  explicit Works(std::vector<WorkPtr> works) : works_(std::move(works)) {}
+  bool wait(std::chrono::milliseconds timeout) override {
+    for (const auto& work : works_) {
+      work->wait(timeout);
+    }
+    return true;
+  }
+
+ private:
+  std::vector<WorkPtr> works_;
+};
+
+/// The sum of parts of n elements, in their order, a cache's worth at a time. `out` may be one of
+/// the parts.
+template <class T>
+void sum_parts(const std::vector<const T*>& parts, int64_t n, T* out) {
+  using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  constexpr int64_t kBlock = 2048;
+  std::array<Sum, kBlock> sums;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t count = std::min(kBlock, n - begin);
+    for (int64_t i = 0; i < count; ++i) {
+      sums[static_cast<size_t>(i)] = static_cast<Sum>(parts.front()[begin + i]);
+    }
+    for (size_t part = 1; part < parts.size(); ++part) {
+      const T* values = parts[part] + begin;
+      for (int64_t i = 0; i < count; ++i) {
+        sums[static_cast<size_t>(i)] += static_cast<Sum>(values[i]);
+      }
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      out[begin + i] = static_cast<T>(sums[static_cast<size_t>(i)]);
+    }
+  }
+}
+
+/// The peers of a rank, nearest first: no two ranks begin with the same one.
+std::vector<int> peers_of(int rank, int size) {
+  std::vector<int> peers;
+  for (int step = 1; step < size; ++step) {
+    peers.push_back((rank + step) % size);
+  }
+  return peers;
+}
+
+}  // namespace
+
+WorkPtr start_transfers(c10d::ProcessGroup& group, std::span<const P2p> transfers) {
+  std::vector<WorkPtr> works;
+  for (const P2p& transfer : transfers) {
+    std::vector<Tensor> tensors{transfer.tensor};
+    works.push_back(
+        transfer.direction == P2p::Direction::kSend
+            ? group.send(tensors, transfer.peer, transfer.tag)
+            : group.recv(tensors, transfer.peer, transfer.tag));
+  }
+  return c10::make_intrusive<Works>(std::move(works));
+}
+
+WorkPtr start_pairwise_gather(
+    c10d::ProcessGroup& group, const Tensor& out, const Tensor& in, int tag) {
+  const int64_t part = in.numel();
+  std::vector<P2p> transfers;
+  for (const int peer :
+       part > 0 ? peers_of(group.getRank(), group.getSize()) : std::vector<int>{}) {
+    transfers.push_back({P2p::Direction::kReceive, out.narrow(0, peer * part, part), peer, tag});
+    transfers.push_back({P2p::Direction::kSend, in, peer, tag});
+  }
+  WorkPtr work = start_transfers(group, transfers);
+  const Tensor mine = out.narrow(0, group.getRank() * part, part);
+  if (mine.data_ptr() != in.data_ptr()) {
+    mine.copy_(in);
+  }
+  return work;
+}
+
+bool can_sum(at::ScalarType type) {
+  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf || type == at::kDouble;
+}
+
+PairwiseReduction start_pairwise_reduce_scatter(
+    c10d::ProcessGroup& group, const Tensor& out, const Tensor& in, int tag) {
+  const int rank = group.getRank();
+  const int64_t part = out.numel(), size = group.getSize();
+  std::vector<Tensor> parts(static_cast<size_t>(size));
+  parts[static_cast<size_t>(rank)] = in.narrow(0, rank * part, part);
+  std::vector<P2p> transfers;
+  for (const int peer : part > 0 ? peers_of(rank, static_cast<int>(size)) : std::vector<int>{}) {
+    Tensor& theirs = parts[static_cast<size_t>(peer)];
+    theirs = at::empty({part}, in.options());
+    transfers.push_back({P2p::Direction::kReceive, theirs, peer, tag});
+    transfers.push_back({P2p::Direction::kSend, in.narrow(0, peer * part, part), peer, tag});
+  }
+  const auto finish = [out, parts = std::move(parts), part] {
+    if (part == 0) {
+      return;
+    }
+    AT_DISPATCH_FLOATING_TYPES_AND2(
+        at::kHalf, at::kBFloat16, out.scalar_type(), "pairwise reduce-scatter", [&] {
+          std::vector<const scalar_t*> values;
+          for (const Tensor& tensor : parts) {
+            values.push_back(tensor.const_data_ptr<scalar_t>());
+          }
+          sum_parts(values, part, out.mutable_data_ptr<scalar_t>());
+        });
+  };
+  return {start_transfers(group, transfers), finish};
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,17 @@
+// AdamW whose moments are kept in 8 bits (Dettmers et al., 2022): the formulas are those of
+// ops/adamw.h; the moments are read from 8 bits, updated in float32, used, and rounded to 8 bits by
+// blocks of 256.
+#pragma once
+
+#include <memory>
+
+#include "optim/optimizer.h"
+
+namespace lockstep::optim {
+
+/// Parameters of fewer than 4096 elements keep float32 moments (exp_avg, exp_avg_sq). Of the others
+/// the state is exp_avg and exp_avg_sq as uint8 codes, and exp_avg.absmax and exp_avg_sq.absmax, a
+/// float32 a block. On the CPU alone.
+std::unique_ptr<Optimizer> make_adamw_8bit(const OptimizerOptions& options);
+
+}  // namespace lockstep::optim

@@ -1,0 +1,45 @@
+// A shard a part at a time, for optimizers written in ATen's operations: their temporaries stay
+// small.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <ATen/Functions.h>
+
+#include "optim/optimizer.h"
+
+namespace lockstep::optim {
+
+/// The elements of a shard that one call updates, in float32.
+struct Part {
+  at::Tensor weight;    // the master, or the parameter itself: updated
+  at::Tensor gradient;  // scaled; a copy, may be written
+  double weight_decay;
+};
+
+/// Calls update(part, begin) for runs of at most a million elements, those that decay apart from
+/// the others, and rounds what changed into the parameter.
+template <class Update>
+void for_each_part(
+    const Shard& shard, double gradient_scale, double weight_decay, const Update& update) {
+  constexpr int64_t kPart = int64_t{1} << 20;
+  const bool has_master = shard.master.defined() && !shard.master.is_same(shard.parameter);
+  const at::Tensor& weight = has_master ? shard.master : shard.parameter;
+  const int64_t count = shard.parameter.numel();
+  for (int64_t begin = 0; begin < count;) {
+    const bool decays = begin < shard.decayed;
+    const int64_t end = std::min(decays ? shard.decayed : count, begin + kPart);
+    const Part part{
+        weight.narrow(0, begin, end - begin),
+        shard.gradient.narrow(0, begin, end - begin).to(at::kFloat).mul(gradient_scale),
+        decays ? weight_decay : 0};
+    update(part, begin);
+    if (has_master) {
+      shard.parameter.narrow(0, begin, end - begin).copy_(part.weight);
+    }
+    begin = end;
+  }
+}
+
+}  // namespace lockstep::optim

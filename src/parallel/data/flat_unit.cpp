@@ -1,0 +1,240 @@
+#include "parallel/data/flat_unit.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+namespace lockstep::parallel {
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// What will become a flat unit.
+struct Group {
+  std::vector<NamedParameter> parameters;
+  std::vector<size_t> units;  // descending
+  std::vector<std::string> names;
+  bool persistent = true;
+  int64_t bytes = 0;
+};
+
+/// Puts parameters into groups, from the last unit to the first: the order in which gradients come.
+class Grouping {
+ public:
+  explicit Grouping(const FlatOptions& options) : options_(options) {}
+
+  void add(size_t index, const ParameterUnit& unit) {
+    std::map<Key, Group> parts;
+    for (const NamedParameter& p : unit.parameters) {
+      if (p.alone) {
+        closed_.push_back({{p}, {index}, {p.name}, options_.zero_stage < 3});
+        continue;
+      }
+      const bool stays =
+          options_.zero_stage < 3 || p.tensor.numel() < options_.persistence_threshold;
+      Group& part = parts[{p.tensor.scalar_type(), p.tensor.requires_grad(), stays}];
+      part.parameters.push_back(p);
+      part.persistent = stays;
+      part.bytes += static_cast<int64_t>(p.tensor.nbytes());
+    }
+    for (auto& [key, part] : parts) {
+      join(key, index, unit.name, std::move(part));
+    }
+  }
+
+  std::vector<Group> take() {
+    for (auto& [key, group] : open_) {
+      closed_.push_back(std::move(group));
+    }
+    // A group's gradients are whole when its first unit's are.
+    std::stable_sort(closed_.begin(), closed_.end(), [](const Group& a, const Group& b) {
+      return a.units.back() > b.units.back();
+    });
+    return std::move(closed_);
+  }
+
+ private:
+  using Key = std::tuple<at::ScalarType, bool, bool>;  // type, trainable, persistent
+
+  void join(const Key& key, size_t index, const std::string& name, Group part) {
+    part.units = {index};
+    part.names = {name};
+    const auto found = open_.find(key);
+    if (found == open_.end()) {
+      open_.emplace(key, std::move(part));
+      return;
+    }
+    Group& group = found->second;
+    const bool fits = options_.zero_stage < 3 ? group.bytes + part.bytes <= options_.bucket_bytes
+                                              : part.persistent;
+    if (!fits) {
+      closed_.push_back(std::exchange(group, std::move(part)));
+      return;
+    }
+    std::move(part.parameters.begin(), part.parameters.end(), std::back_inserter(group.parameters));
+    group.units.push_back(index);
+    group.names.push_back(name);
+    group.bytes += part.bytes;
+  }
+
+  const FlatOptions& options_;
+  std::map<Key, Group> open_;
+  std::vector<Group> closed_;
+};
+
+/// Memory for a shard that is no slice of the whole.
+Tensor home_of_shard(const Tensor& slice, const FlatOptions& options) {
+  const bool moves = options.offload_parameters && !slice.is_cpu();
+  return moves ? at::empty_like(slice, at::TensorOptions(at::kCPU).pinned_memory(true))
+               : at::empty_like(slice);
+}
+
+/// Fills the shard, and makes the parameters views of `full`.
+void take_values(FlatUnit& flat, int64_t part, const FlatOptions& options) {
+  for (FlatUnit::Entry& entry : flat.entries) {
+    const Tensor view =
+        flat.full.narrow(0, entry.offset, entry.count).view(entry.parameter.sizes());
+    if (!options.source) {
+      view.copy_(entry.parameter);
+    }
+    // set_data keeps the parameter's identity, hooks and own version counter: a gather into `full`
+    // is no change that autograd sees.
+    entry.parameter.set_data(view);
+  }
+  const Tensor slice = flat.full.narrow(0, flat.shard_begin, part);
+  if (!options.source) {
+    flat.clear_gaps(flat.full);
+    options.agree(flat.full);
+    flat.shard = flat.persistent ? slice : home_of_shard(slice, options);
+    flat.shard.copy_(slice);
+  } else {
+    flat.shard = flat.persistent ? slice : home_of_shard(slice, options);
+    flat.shard.zero_();
+    for (const optim::Segment& segment : flat.shard_layout()) {
+      if (segment.count > 0) {
+        options.source(
+            segment.parameter, segment.begin, flat.shard.narrow(0, segment.offset, segment.count));
+      }
+    }
+  }
+  set_allocated(flat.full, flat.persistent);
+}
+
+/// Allocates the buffers of a stage and makes the parameters views of them.
+FlatUnit flatten(Group group, const FlatOptions& options) {
+  const at::NoGradGuard no_grad;
+  std::vector<NamedParameter>& parameters = group.parameters;
+  std::stable_partition(
+      parameters.begin(), parameters.end(), [](const NamedParameter& p) { return p.decays; });
+  FlatUnit flat;
+  flat.name = group.names.size() == 1 ? group.names.front()
+                                      : group.names.back() + " to " + group.names.front();
+  flat.trainable = parameters.front().tensor.requires_grad();
+  flat.persistent = group.persistent;
+  flat.lowest_unit = static_cast<int64_t>(group.units.back());
+  flat.replicated = options.zero_stage == 0 || (!flat.trainable && options.zero_stage < 3);
+  int64_t total = 0, decayed = 0;
+  for (const NamedParameter& p : parameters) {
+    flat.entries.push_back({p.name, p.tensor, total, p.tensor.numel()});
+    total = round_up(total + p.tensor.numel(), options.alignment);
+    decayed = p.decays ? total : decayed;
+  }
+  const int64_t shards = flat.replicated ? 1 : options.ranks;
+  const int64_t part = round_up((total + shards - 1) / shards, options.alignment);
+  flat.shard_begin = flat.replicated ? 0 : options.rank * part;
+  flat.shard_decayed = std::clamp<int64_t>(decayed - flat.shard_begin, 0, part);
+
+  const auto type = parameters.front().tensor.options().requires_grad(false);
+  flat.full = at::empty({part * shards}, type);
+  take_values(flat, part, options);
+  if (flat.trainable) {
+    const auto of_gradients =
+        type.dtype(options.gradient_type.value_or(c10::typeMetaToScalarType(type.dtype())));
+    if (options.zero_stage < 2) {
+      flat.gradient = at::zeros({part * shards}, of_gradients);
+      flat.shard_gradient = flat.gradient.narrow(0, flat.shard_begin, part);
+    } else {
+      flat.shard_gradient = at::zeros({part}, of_gradients);
+    }
+  }
+  return flat;
+}
+
+}  // namespace
+
+std::vector<optim::Segment> FlatUnit::shard_layout() const {
+  const int64_t end = shard_begin + shard.numel();
+  std::vector<optim::Segment> layout;
+  for (const Entry& entry : entries) {
+    const int64_t first = std::clamp(shard_begin, entry.offset, entry.offset + entry.count);
+    const int64_t last = std::clamp(end, first, entry.offset + entry.count);
+    const bool empty = first >= last;
+    layout.push_back(
+        {entry.name,
+         entry.parameter.sizes().vec(),
+         empty ? 0 : first - entry.offset,
+         empty ? 0 : first - shard_begin,
+         empty ? 0 : last - first});
+  }
+  return layout;
+}
+
+void FlatUnit::clear_gaps(const Tensor& flat) const {
+  int64_t end = 0;
+  for (const Entry& entry : entries) {
+    flat.narrow(0, end, entry.offset - end).zero_();
+    end = entry.offset + entry.count;
+  }
+  flat.narrow(0, end, flat.numel() - end).zero_();
+}
+
+FlatUnits make_flat_units(const std::vector<ParameterUnit>& units, const FlatOptions& options) {
+  Grouping grouping(options);
+  for (size_t unit = units.size(); unit-- > 0;) {
+    grouping.add(unit, units[unit]);
+  }
+  FlatUnits result;
+  result.of_unit.resize(units.size());
+  for (Group& group : grouping.take()) {
+    for (const size_t unit : group.units) {
+      result.of_unit[unit].push_back(result.flats.size());
+    }
+    result.flats.push_back(flatten(std::move(group), options));
+  }
+  const auto own = result.of_unit;
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    std::vector<size_t>& flats = result.of_unit[unit];
+    for (const size_t other : units[unit].also_uses) {
+      flats.insert(flats.end(), own.at(other).begin(), own.at(other).end());
+    }
+    std::sort(flats.begin(), flats.end());
+    flats.erase(std::unique(flats.begin(), flats.end()), flats.end());
+  }
+  return result;
+}
+
+void set_allocated(const Tensor& flat, bool allocated) {
+  c10::StorageImpl* storage = flat.storage().unsafeGetStorageImpl();
+  const size_t bytes =
+      allocated ? static_cast<size_t>(flat.numel()) * flat.element_size() : size_t{0};
+  if (storage->nbytes() != bytes) {
+    storage->set_data_ptr(storage->allocator()->allocate(bytes));
+    storage->set_nbytes(bytes);
+  }
+}
+
+Tensor unallocated_parameter(at::IntArrayRef shape, at::TensorOptions options, bool requires_grad) {
+  Tensor parameter = at::empty(shape, options);
+  set_allocated(parameter, false);
+  return parameter.set_requires_grad(requires_grad);
+}
+
+}  // namespace lockstep::parallel

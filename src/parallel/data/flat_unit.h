@@ -1,0 +1,116 @@
+// Flat units: parameters that are gathered, reduced, updated and dropped together, as one buffer
+// each for values and gradients. What a ZeRO stage (Rajbhandari et al., 2020) changes is how much
+// of these buffers a rank keeps.
+//
+//            values                  gradients               optimizer state
+//   stage 0  whole                   whole                   whole
+//   stage 1  whole                   whole                   this rank's shard
+//   stage 2  whole                   shard                   shard
+//   stage 3  shard                   shard                   shard
+//
+// A shard is one of as many equal runs of the flat buffer as there are ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "optim/optimizer.h"
+
+namespace lockstep::parallel {
+
+using at::Tensor;
+
+struct NamedParameter {
+  std::string name;  // Hugging Face's, whole
+  Tensor tensor;     // a leaf; its data is replaced by a view of the flat buffer
+  bool decays = true;
+  bool alone =
+      false;  // in a flat unit of its own, so that its shards are alike in other models too
+};
+
+/// Parameters that are used together: the embedding, a block, the head. In order of use.
+struct ParameterUnit {
+  std::string name;
+  std::vector<NamedParameter> parameters;
+  /// Other units whose parameters it reads too: a tied head reads the embedding's.
+  std::vector<size_t> also_uses = {};
+  /// Whether its backward pass reads parameters. That of an embedding does not.
+  bool backward_reads_parameters = true;
+};
+
+/// Writes the initial values of elements [begin, begin + out.numel()) of a flattened parameter:
+/// drawn, or read from a file. The same on every rank; `out` is contiguous.
+using ParameterSource = std::function<void(const std::string& name, int64_t begin, Tensor out)>;
+
+struct FlatUnit {
+  struct Entry {
+    std::string name;
+    Tensor parameter;               // its data is a view of `full`
+    int64_t offset = 0, count = 0;  // in the flat buffers
+  };
+  std::string name;            // of the unit, or of the first and the last one
+  std::vector<Entry> entries;  // those that decay first
+  bool trainable = true;       // else the entries are frozen, and there are no gradients
+  bool persistent = true;      // `full` keeps its memory
+  bool replicated = true;      // every rank holds all of it: the shard is `full`
+  int64_t lowest_unit = 0;     // the first user: its gradients come last
+
+  Tensor full;   // [size] the values, of the parameters' type
+  Tensor shard;  // [part] this rank's: a slice of `full` where that is persistent, else perhaps on
+                 // the host
+  Tensor gradient;        // [size]; stages 2 and 3: defined only while the backward pass fills it
+  Tensor shard_gradient;  // [part] the sum over the ranks: a slice of `gradient` in stages 0 and 1
+  int64_t shard_begin = 0;    // where the shard begins in `full`
+  int64_t shard_decayed = 0;  // so many leading elements of the shard get weight decay
+
+  int64_t size() const { return full.numel(); }
+  /// Where the entries lie in the shard; one for each entry, in their order, some empty.
+  std::vector<optim::Segment> shard_layout() const;
+  /// Zeros where no parameter lies: behind the last, and before aligned ones.
+  void clear_gaps(const Tensor& flat) const;
+};
+
+struct FlatOptions {
+  int zero_stage = 0;
+  int64_t rank = 0, ranks = 1;
+  /// Stages 0 to 2: neighbouring units share a buffer of up to so many bytes. In stage 3 each has
+  /// its own.
+  int64_t bucket_bytes = 0;
+  /// Stage 3: parameters of fewer elements than this stay whole, in one buffer.
+  int64_t persistence_threshold = 0;
+  /// Every parameter, and every shard, begins at a multiple of so many elements.
+  int64_t alignment = 1;
+  /// Stage 3: shards live in host memory.
+  bool offload_parameters = false;
+  /// Of the gradients' buffers; none: the parameters' own.
+  std::optional<at::ScalarType> gradient_type{};
+  /// Initial values: this rank asks for what it keeps alone.
+  ParameterSource source{};
+  /// Without a source: makes the values that the parameters hold, a flat unit at a time, the same
+  /// on every rank.
+  std::function<void(const Tensor& full)> agree{};
+};
+
+struct FlatUnits {
+  std::vector<FlatUnit> flats;               // in the order in which their gradients become ready
+  std::vector<std::vector<size_t>> of_unit;  // the flats that each unit reads
+};
+
+/// Lays the units out, allocates, and fills what this rank keeps. A flat unit holds parameters of
+/// one type, all trained or all frozen; a parameter is never cut by the layout (a shard may cut
+/// it). The parameters become views of it.
+FlatUnits make_flat_units(const std::vector<ParameterUnit>& units, const FlatOptions& options);
+
+/// Gives a flat buffer its memory, or takes it away. Every view of it, saved for a backward pass or
+/// not, follows.
+void set_allocated(const Tensor& flat, bool allocated);
+
+/// A parameter of the size, type and device asked for, but without memory: for make_flat_units.
+Tensor unallocated_parameter(at::IntArrayRef shape, at::TensorOptions options, bool requires_grad);
+
+}  // namespace lockstep::parallel

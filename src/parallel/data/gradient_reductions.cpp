@@ -1,0 +1,208 @@
+#include "parallel/data/gradient_reductions.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::parallel {
+namespace {
+
+class GradientWritten : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit GradientWritten(std::function<void()> call) : call_(std::move(call)) {}
+  void operator()(const torch::autograd::Variable& /*parameter*/) override { call_(); }
+
+ private:
+  std::function<void()> call_;
+};
+
+}  // namespace
+
+GradientReductions::GradientReductions(
+    comm::Communicator& group, std::vector<FlatUnit>& flats, const ReductionOptions& options)
+    : group_(group),
+      options_(options) {
+  for (FlatUnit& flat : flats) {
+    if (flat.trainable) {
+      units_.push_back({&flat, std::vector<Entry>(flat.entries.size())});
+    }
+  }
+  for (size_t u = 0; u < units_.size(); ++u) {
+    for (size_t e = 0; e < units_[u].entries.size(); ++e) {
+      torch::autograd::impl::set_post_acc_grad_hooks(
+          units_[u].flat->entries[e].parameter,
+          std::make_unique<GradientWritten>([this, u, e] { gradient_written(u, e); }));
+    }
+  }
+}
+
+GradientReductions::~GradientReductions() {
+  for (const Unit& unit : units_) {
+    for (const FlatUnit::Entry& entry : unit.flat->entries) {
+      torch::autograd::impl::set_post_acc_grad_hooks(entry.parameter, nullptr);
+    }
+  }
+}
+
+void GradientReductions::begin_step() {
+  overlapped_ = 0;
+  for (Unit& unit : units_) {
+    unit.has_sum = false;
+    for (Entry& entry : unit.entries) {
+      entry.written = false;
+    }
+  }
+}
+
+void GradientReductions::begin_micro_batch(bool last) {
+  last_micro_batch_ = last;
+  in_backward_ = true;
+  next_ = 0;
+  for (Unit& unit : units_) {
+    unit.seen = 0;
+    for (Entry& entry : unit.entries) {
+      entry.seen = false;
+      entry.written = entry.written && keeps_whole_gradients();
+    }
+  }
+}
+
+void GradientReductions::open_buffer(Unit& unit) {
+  FlatUnit& flat = *unit.flat;
+  if (!flat.gradient.defined()) {
+    flat.gradient = at::empty({flat.size()}, flat.shard_gradient.options());
+    flat.clear_gaps(flat.gradient);
+  }
+}
+
+void GradientReductions::gradient_written(size_t unit_index, size_t entry_index) {
+  Unit& unit = units_[unit_index];
+  Entry& entry = unit.entries[entry_index];
+  const FlatUnit::Entry& place = unit.flat->entries[entry_index];
+  const Tensor gradient = place.parameter.grad();
+  if (!gradient.defined()) {
+    return;  // the hook fires on undefined gradients too
+  }
+  if (entry.seen || !in_backward_) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("{} got two gradients in one backward pass", place.name),
+        "call backward() once a micro-batch, between begin_micro_batch and end_micro_batch");
+  }
+  open_buffer(unit);
+  const Tensor sum = unit.flat->gradient.narrow(0, place.offset, place.count);
+  if (entry.written) {
+    sum.add_(gradient.reshape({-1}));
+  } else {
+    sum.copy_(gradient.reshape({-1}));
+  }
+  place.parameter.mutable_grad().reset();
+  entry.written = entry.seen = true;
+  ++unit.seen;
+  if (reduces_now()) {
+    start_ready();
+  }
+}
+
+void GradientReductions::start_ready() {
+  while (next_ < units_.size()) {
+    Unit& unit = units_[next_];
+    if (in_backward_ && unit.seen < unit.entries.size()) {
+      return;
+    }
+    start(unit);
+    ++next_;
+    overlapped_ += in_backward_ && next_ < units_.size() ? 1 : 0;
+  }
+}
+
+void GradientReductions::start(Unit& unit) {
+  FlatUnit& flat = *unit.flat;
+  InFlight reduction{&unit, flat.shard_gradient, false, {}};
+  const Tensor wire = flat.gradient.to(options_.reduce_type.value_or(flat.gradient.scalar_type()));
+  if (flat.replicated) {
+    reduction.incoming = wire;
+    reduction.pending = group_.all_reduce(wire);
+  } else {
+    while (!keeps_whole_gradients() && in_flight_.size() >= options_.in_flight) {
+      complete_oldest();
+    }
+    reduction.adds = unit.has_sum;
+    if (reduction.adds || wire.scalar_type() != flat.shard_gradient.scalar_type()) {
+      reduction.incoming = at::empty({flat.shard.numel()}, wire.options());
+    }
+    reduction.pending = group_.reduce_scatter(reduction.incoming, wire);
+  }
+  if (!keeps_whole_gradients()) {
+    unit.has_sum = true;
+    flat.gradient.reset();  // lives until the reduction ends
+  }
+  in_flight_.push_back(std::move(reduction));
+}
+
+void GradientReductions::complete_oldest() {
+  InFlight reduction = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  reduction.pending.wait();
+  const Tensor& sum = reduction.unit->flat->shard_gradient;
+  if (reduction.adds) {
+    sum.add_(reduction.incoming);
+  } else if (reduction.incoming.data_ptr() != sum.data_ptr()) {
+    sum.copy_(reduction.incoming);
+  }
+}
+
+void GradientReductions::clear_unwritten(Unit& unit) {
+  for (size_t e = 0; e < unit.entries.size(); ++e) {
+    if (!unit.entries[e].written) {
+      open_buffer(unit);
+      const FlatUnit::Entry& place = unit.flat->entries[e];
+      unit.flat->gradient.narrow(0, place.offset, place.count).zero_();
+    }
+  }
+}
+
+void GradientReductions::end_micro_batch() {
+  in_backward_ = false;
+  std::vector<std::string> unused;
+  for (size_t u = 0; u < units_.size(); ++u) {
+    for (size_t e = 0; e < units_[u].entries.size(); ++e) {
+      if (!units_[u].entries[e].seen && !options_.find_unused_parameters) {
+        unused.push_back(units_[u].flat->entries[e].name);
+      }
+    }
+    if (reduces_now() && u >= next_) {
+      clear_unwritten(units_[u]);
+    }
+  }
+  if (!unused.empty()) {
+    const size_t shown = std::min<size_t>(unused.size(), 10);
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} parameters got no gradient on rank {}: {}{}",
+            unused.size(),
+            group_.rank(),
+            fmt::join(unused.begin(), unused.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+            shown < unused.size() ? ", ..." : ""),
+        "use them in the loss, freeze them, or set training.ddp_find_unused_parameters=true");
+  }
+  if (reduces_now()) {
+    start_ready();
+  }
+}
+
+void GradientReductions::finish() {
+  while (!in_flight_.empty()) {
+    complete_oldest();
+  }
+}
+
+}  // namespace lockstep::parallel

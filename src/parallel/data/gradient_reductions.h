@@ -1,0 +1,84 @@
+// The gradients' way from autograd into the sum over the ranks, while the backward pass still runs
+// (Li et al., "PyTorch Distributed", VLDB 2020, 3.2; Rajbhandari et al., "ZeRO", 2020, 5.2).
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "parallel/data/flat_unit.h"
+
+namespace lockstep::parallel {
+
+struct ReductionOptions {
+  int zero_stage = 0;
+  bool find_unused_parameters =
+      false;  // else a parameter without a gradient is an error that names it
+  /// On the wire; none: that of the buffers.
+  std::optional<at::ScalarType> reduce_type{};
+  /// Stages 2 and 3: reductions under way before the backward pass waits for the oldest; each holds
+  /// a unit's gradients.
+  size_t in_flight = 1;
+};
+
+/// Stages 0 and 1 add a step's micro-batches up in whole gradients and communicate in the last one.
+/// Stages 2 and 3 reduce each micro-batch into the shard. Reductions start in one static order, so
+/// that ranks whose gradients come in another order never deadlock.
+class GradientReductions {
+ public:
+  /// Puts hooks on the trained parameters, and takes them away in the end.
+  GradientReductions(
+      comm::Communicator& group, std::vector<FlatUnit>& flats, const ReductionOptions& options);
+  ~GradientReductions();
+  GradientReductions(const GradientReductions&) = delete;
+  GradientReductions& operator=(const GradientReductions&) = delete;
+
+  void begin_step();
+  void begin_micro_batch(bool last);
+  /// Error (config) naming the parameters that got no gradient, unless those are looked for.
+  void end_micro_batch();
+  /// Blocks until every sum is in its shard_gradient.
+  void finish();
+  /// Reductions that started while the backward passes of the step still ran.
+  int overlapped() const { return overlapped_; }
+
+ private:
+  struct Entry {
+    bool written = false;  // its part of the buffer holds something
+    bool seen = false;     // in this micro-batch
+  };
+  struct Unit {
+    FlatUnit* flat;
+    std::vector<Entry> entries;
+    size_t seen = 0;       // of the entries, in this micro-batch
+    bool has_sum = false;  // shard_gradient holds micro-batches of this step (stages 2 and 3)
+  };
+  struct InFlight {
+    Unit* unit;
+    Tensor incoming;  // where the sum arrives
+    bool adds;        // to what shard_gradient holds
+    comm::Pending pending;
+  };
+
+  void gradient_written(size_t unit, size_t entry);
+  void open_buffer(Unit& unit);
+  void clear_unwritten(Unit& unit);
+  void start_ready();
+  void start(Unit& unit);
+  void complete_oldest();
+  bool keeps_whole_gradients() const { return options_.zero_stage < 2; }
+  bool reduces_now() const { return last_micro_batch_ || !keeps_whole_gradients(); }
+
+  comm::Communicator& group_;
+  ReductionOptions options_;
+  std::vector<Unit> units_;
+  std::deque<InFlight> in_flight_;
+  size_t next_ = 0;  // units before this one are on their way
+  bool last_micro_batch_ = false;
+  bool in_backward_ = false;
+  int overlapped_ = 0;
+};
+
+}  // namespace lockstep::parallel

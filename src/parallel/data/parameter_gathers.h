@@ -1,0 +1,72 @@
+// When the parameters of sharded units are at hand: gathered ahead of use, in stage 3 dropped after
+// it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "parallel/data/flat_unit.h"
+
+namespace lockstep::parallel {
+
+enum class Pass { kForward, kBackward };
+
+/// Every rank of the group must enter the same units in the same order: forward 0, 1, 2, ...,
+/// backward down from the last. That order is checked on each rank by itself, before anything is
+/// sent, so that a rank which strays ends with an Error that names the unit, and no other waits for
+/// it in a collective that will never come.
+class ParameterGathers {
+ public:
+  /// `units` (their names are for messages) must be those that `flats` was made of.
+  ParameterGathers(
+      comm::Communicator& group,
+      FlatUnits& flats,
+      const std::vector<ParameterUnit>& units,
+      int64_t prefetch_units);
+
+  /// Blocks until the unit's parameters are at hand, and starts to gather those of the units that
+  /// come next.
+  void enter(size_t unit, Pass pass);
+  /// Drops what the unit alone needed, where a rank does not keep it.
+  void leave(size_t unit);
+  /// The shards are newer than what was gathered: that is dropped, and gathered anew when a unit is
+  /// entered.
+  void shards_changed();
+  /// Waits for what is on its way. Shards may be written after it.
+  void settle();
+  /// Makes every parameter whole.
+  void gather_all();
+  /// Drops everything that may be dropped: the end of a backward pass that did not reach its first
+  /// units.
+  void leave_all();
+
+  /// Bytes of parameters that this rank holds now, and the most there ever were: shards and
+  /// gathered.
+  int64_t live_bytes() const;
+  int64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  enum class State { kAbsent, kGathering, kPresent };
+  struct Gather {
+    State state = State::kPresent;
+    comm::Pending pending;
+  };
+
+  void check_order(size_t unit, Pass pass);
+  void start(size_t flat);
+  void wait(size_t flat);
+  void drop(size_t flat);
+
+  comm::Communicator& group_;
+  FlatUnits& flats_;
+  std::vector<Gather> gathers_;  // one a flat unit
+  std::vector<std::string> names_;
+  std::vector<bool> backward_reads_;
+  int64_t prefetch_units_;
+  int64_t last_forward_ = -1, last_backward_ = -1;  // units entered last
+  int64_t peak_bytes_ = 0;
+};
+
+}  // namespace lockstep::parallel

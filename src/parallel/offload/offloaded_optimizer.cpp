@@ -1,0 +1,212 @@
+#include "parallel/offload/offloaded_optimizer.h"
+
+#include <set>
+#include <span>
+#include <utility>
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+
+#include "parallel/data/flat_unit.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr uint64_t kFileAlignment = 4096;
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+/// The whole of the storage that a view lies in.
+at::Tensor storage_of(const at::Tensor& view) {
+  return at::empty({0}, view.options().dtype(at::kByte)).set_(view.storage());
+}
+
+}  // namespace
+
+OffloadedOptimizer::OffloadedOptimizer(
+    std::unique_ptr<optim::Optimizer> optimizer, const OptimizerOffload& options)
+    : options_(options),
+      optimizer_(std::move(optimizer)) {
+  if (options_.device == OffloadDevice::kNvme) {
+    file_ = AsyncFile::create(options_.folder);
+  }
+}
+
+void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into) {
+  const at::NoGradGuard no_grad;
+  Place place;
+  place.device_parameter = rounded_into;
+  place.rounds = rounded_into.defined();
+  const auto to_host = [](const at::Tensor& tensor) { return tensor.to(at::kCPU).pin_memory(); };
+  const bool on_host = options_.device != OffloadDevice::kNone || shard.parameter.is_cpu();
+  if (on_host && !shard.parameter.is_cpu()) {
+    const bool has_master = !shard.master.is_same(shard.parameter);
+    if (!place.rounds) {
+      place.device_parameter = shard.parameter;
+    }
+    shard.parameter = to_host(shard.parameter);
+    shard.master = has_master ? to_host(shard.master) : shard.parameter;
+  }
+  if (on_host && !shard.gradient.is_cpu()) {
+    place.device_gradient = shard.gradient;
+    shard.gradient = to_host(shard.gradient);
+  }
+  const int64_t index = optimizer_->add(std::move(shard));
+  places_.push_back(std::move(place));
+  if (file_ != nullptr) {
+    put_into_file(index);
+  }
+}
+
+bool OffloadedOptimizer::has_master(int64_t index) {
+  const optim::Shard& shard = optimizer_->shard(index);
+  return places_[static_cast<size_t>(index)].rounds || !shard.master.is_same(shard.parameter);
+}
+
+void OffloadedOptimizer::put_into_file(int64_t index) {
+  const optim::Shard& shard = optimizer_->shard(index);
+  Place& place = places_[static_cast<size_t>(index)];
+  std::set<const void*> seen;
+  const auto store = [&](const at::Tensor& tensor) {
+    if (tensor.numel() > 0 && seen.insert(tensor.storage().unsafeGetStorageImpl()).second) {
+      place.stored.push_back({storage_of(tensor), file_end_});
+      const uint64_t bytes = place.stored.back().tensor.nbytes();
+      file_end_ += (bytes + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
+    }
+  };
+  if (has_master(index)) {
+    store(shard.master);
+  }
+  if (optimizer_->state_bytes_per_element() > 0) {
+    optimizer_->visit_state(index, [&](const optim::StatePiece& piece) { store(piece.data); });
+  }
+  start_write(index);
+  finish_write(index);
+}
+
+void OffloadedOptimizer::start_read(int64_t index) {
+  Place& place = places_[static_cast<size_t>(index)];
+  finish_write(index);
+  if (place.state != Place::State::kInFile) {
+    return;
+  }
+  for (Stored& stored : place.stored) {
+    set_allocated(stored.tensor, true);
+    stored.ticket = file_->read(stored.offset, bytes_of(stored.tensor));
+  }
+  place.state = Place::State::kReading;
+}
+
+void OffloadedOptimizer::finish_read(int64_t index) {
+  Place& place = places_[static_cast<size_t>(index)];
+  if (place.state == Place::State::kReading) {
+    for (const Stored& stored : place.stored) {
+      file_->wait(stored.ticket);
+    }
+    place.state = Place::State::kInMemory;
+  }
+}
+
+void OffloadedOptimizer::start_write(int64_t index) {
+  Place& place = places_[static_cast<size_t>(index)];
+  if (place.stored.empty()) {
+    return;
+  }
+  for (Stored& stored : place.stored) {
+    stored.ticket = file_->write(stored.offset, bytes_of(stored.tensor));
+  }
+  place.state = Place::State::kWriting;
+}
+
+void OffloadedOptimizer::finish_write(int64_t index) {
+  Place& place = places_[static_cast<size_t>(index)];
+  if (place.state == Place::State::kWriting) {
+    for (const Stored& stored : place.stored) {
+      file_->wait(stored.ticket);
+      set_allocated(stored.tensor, false);
+    }
+    place.state = Place::State::kInFile;
+  }
+}
+
+void OffloadedOptimizer::step(double learning_rate, double gradient_scale) {
+  const at::NoGradGuard no_grad;
+  const auto count = static_cast<int64_t>(places_.size());
+  for (int64_t index = 0; index < count; ++index) {
+    const Place& place = places_[static_cast<size_t>(index)];
+    const optim::Shard& shard = optimizer_->shard(index);
+    if (place.device_gradient.defined()) {
+      shard.gradient.copy_(place.device_gradient);
+    }
+    if (place.device_parameter.defined() && !has_master(index)) {
+      shard.parameter.copy_(place.device_parameter);  // a checkpoint may have been read into it
+    }
+  }
+  optimizer_->begin_step(gradient_scale);
+  if (count > 0) {
+    start_read(0);
+  }
+  for (int64_t index = 0; index < count; ++index) {
+    if (index + 1 < count) {
+      start_read(index + 1);
+    }
+    finish_read(index);
+    optimizer_->update(index, learning_rate, gradient_scale);
+    if (Place& place = places_[static_cast<size_t>(index)]; place.device_parameter.defined()) {
+      place.device_parameter.copy_(optimizer_->shard(index).parameter, /*non_blocking=*/true);
+    }
+    start_write(index);
+    if (index > 0) {
+      finish_write(index - 1);
+    }
+  }
+  if (count > 0) {
+    finish_write(count - 1);
+  }
+}
+
+void OffloadedOptimizer::visit_state(int64_t index, const optim::StateVisitor& visit) {
+  const at::NoGradGuard no_grad;
+  start_read(index);
+  finish_read(index);
+  const optim::Shard& shard = optimizer_->shard(index);
+  if (has_master(index)) {
+    for (const optim::Segment& segment : shard.layout) {
+      visit(
+          {"master",
+           segment.parameter,
+           segment.shape,
+           segment.begin,
+           shard.master.narrow(0, segment.offset, segment.count)});
+    }
+  }
+  optimizer_->visit_state(index, visit);
+  start_write(index);
+  finish_write(index);
+}
+
+int64_t OffloadedOptimizer::bytes_in_memory() {
+  int64_t bytes = 0;
+  std::set<const void*> seen;
+  const auto add = [&](const at::Tensor& tensor) {
+    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+    if (seen.insert(storage).second) {
+      bytes += static_cast<int64_t>(storage->nbytes());
+    }
+  };
+  for (int64_t index = 0; index < optimizer_->size(); ++index) {
+    const optim::Shard& shard = optimizer_->shard(index);
+    if (places_[static_cast<size_t>(index)].state == Place::State::kInFile) {
+      continue;
+    }
+    if (has_master(index)) {
+      add(shard.master);
+    }
+    optimizer_->visit_state(index, [&](const optim::StatePiece& piece) { add(piece.data); });
+  }
+  return bytes;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,77 @@
+// Where the optimizer's state lives: on the parameters' device, in host memory (Ren et al.,
+// "ZeRO-Offload", 2021), or in files (Rajbhandari et al., "ZeRO-Infinity", 2021).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "optim/optimizer.h"
+#include "parallel/offload/async_file.h"
+
+namespace lockstep::parallel {
+
+enum class OffloadDevice { kNone, kCpu, kNvme };
+
+struct OptimizerOffload {
+  OffloadDevice device = OffloadDevice::kNone;
+  std::filesystem::path folder{};  // kNvme: of the files, one a rank
+};
+
+/// Drives an optimizer whose state may live elsewhere. Offloaded, masters and moments are on the
+/// CPU, which updates: the gradient goes there, the rounded parameter comes back. In files, the
+/// state of a shard has memory only around its own update: the next shard's is read, and the last
+/// one's written, while one is updated. What of the state is small (Adafactor's rows and columns)
+/// stays in memory.
+class OffloadedOptimizer {
+ public:
+  OffloadedOptimizer(std::unique_ptr<optim::Optimizer> optimizer, const OptimizerOffload& options);
+
+  /// As Optimizer::add; the shard's tensors may be on any device. A parameter of a type that
+  /// optimizers do not know (float16) is given its own float32 master in its place, and
+  /// `rounded_into` gets what each update leaves there.
+  void add(optim::Shard shard, const at::Tensor& rounded_into = {});
+  /// One update of every shard.
+  void step(double learning_rate, double gradient_scale);
+  /// Calls visit(piece) with the masters (of the name "master.PARAMETER", where they are apart) and
+  /// the state of a shard, which may be written while it is called.
+  void visit_state(int64_t index, const optim::StateVisitor& visit);
+
+  optim::Optimizer& optimizer() { return *optimizer_; }
+  const optim::Optimizer& optimizer() const { return *optimizer_; }
+  /// Bytes of masters and moments that have memory now, on whatever device.
+  int64_t bytes_in_memory();
+
+ private:
+  /// A tensor that lies in the file.
+  struct Stored {
+    at::Tensor tensor;
+    uint64_t offset = 0;
+    AsyncFile::Ticket ticket = 0;
+  };
+  struct Place {
+    at::Tensor device_parameter, device_gradient;  // where they are not the optimizer's own
+    bool rounds =
+        false;  // device_parameter is of a smaller type than the optimizer's, which is its master
+    std::vector<Stored> stored;
+    enum class State { kInMemory, kReading, kWriting, kInFile } state = State::kInMemory;
+  };
+
+  bool has_master(int64_t index);
+  void put_into_file(int64_t index);
+  void start_read(int64_t index);
+  void finish_read(int64_t index);
+  void start_write(int64_t index);
+  void finish_write(int64_t index);
+
+  OptimizerOffload options_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<AsyncFile> file_;
+  uint64_t file_end_ = 0;
+  std::vector<Place> places_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,110 @@
+// ZeRO for any libtorch module: a torch::nn::Sequential, whose children are the units, or a module
+// that holds its units in Unit<T>.
+//
+//   lockstep::ShardedDataParallel sharded(model.ptr(), ranks, {.zero_stage = 3});
+//   for (const auto& [x, target] : batches) {
+//     sharded.begin_step();
+//     sharded.backward(torch::mse_loss(sharded.forward(x), target));
+//     sharded.step(/*learning_rate=*/1e-3);
+//   }
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/pimpl.h>
+
+#include "comm/communicator.h"
+#include "optim/optimizer.h"
+#include "parallel/data/data_parallel.h"
+#include "parallel/offload/offloaded_optimizer.h"
+
+namespace lockstep {
+
+/// What ShardedDataParallel looks for in a module.
+class UnitBase {
+ public:
+  using Body = std::function<at::Tensor(const at::Tensor&)>;
+  virtual ~UnitBase() = default;
+  virtual torch::nn::Module& module_of_unit() = 0;
+  /// Runs the unit; by itself, it just does. Set by ShardedDataParallel.
+  std::function<at::Tensor(const at::Tensor& x, const Body& body)> around;
+};
+
+template <class T>
+class UnitImpl : public torch::nn::Module, public UnitBase {
+ public:
+  template <class... Arguments>
+  explicit UnitImpl(Arguments&&... arguments)
+      : module(register_module("module", T(std::forward<Arguments>(arguments)...))) {}
+  at::Tensor forward(const at::Tensor& x) {
+    const Body body = [this](const at::Tensor& in) { return module->forward(in); };
+    return around ? around(x, body) : body(x);
+  }
+  torch::nn::Module& module_of_unit() override { return *module; }
+
+  T module;
+};
+
+/// A part of a module whose parameters are gathered when it is called and dropped after it. T is a
+/// module holder (torch::nn::Linear) whose forward goes from a tensor to a tensor. In a forward
+/// pass every unit runs once, in the order in which they were registered.
+template <class T>
+class Unit : public torch::nn::ModuleHolder<UnitImpl<T>> {
+ public:
+  using torch::nn::ModuleHolder<UnitImpl<T>>::ModuleHolder;
+};
+
+struct ShardedDataParallelOptions {
+  int zero_stage = 3;
+  optim::OptimizerOptions optimizer{};
+  parallel::OptimizerOffload offload_optimizer{};
+  double max_gradient_norm = 0;  // 0: no clipping
+  enum class Gradient { kMeanOfRanks, kSumOfRanks } gradient = Gradient::kMeanOfRanks;
+  int64_t prefetch_units = 1;
+  double bucket_megabytes = 25;
+};
+
+/// Trains a module on the ranks of a group, each with its own part of the batch. It takes the
+/// parameters' storage over, and gives every rank those of rank 0. Every rank must make the same
+/// calls. Error (config) naming the parameters that lie in no unit.
+class ShardedDataParallel {
+ public:
+  ShardedDataParallel(
+      std::shared_ptr<torch::nn::Module> module,
+      comm::Communicator& ranks,
+      const ShardedDataParallelOptions& options = {});
+  /// Leaves the units as they were without it; what was dropped stays dropped.
+  ~ShardedDataParallel();
+  ShardedDataParallel(const ShardedDataParallel&) = delete;
+  ShardedDataParallel& operator=(const ShardedDataParallel&) = delete;
+
+  /// Of a Sequential. A module of units is called itself.
+  at::Tensor forward(const at::Tensor& x);
+
+  void begin_step() { engine_->begin_step(); }
+  enum class MicroBatch { kMore, kLast };
+  /// loss.backward(). The gradients of a step's micro-batches are added up.
+  void backward(const at::Tensor& loss, MicroBatch which = MicroBatch::kLast);
+  /// Clips and updates. Returns the norm before clipping. Error (numeric) where it is not finite.
+  double step(double learning_rate);
+
+  /// Makes every parameter whole, to be read or saved, until the units run again.
+  void gather_parameters() { engine_->gather_all(); }
+  parallel::DataParallel& engine() { return *engine_; }
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+  comm::Communicator& ranks_;
+  ShardedDataParallelOptions options_;
+  std::vector<parallel::ParameterUnit> units_;
+  std::vector<UnitBase*> wrapped_;
+  std::unique_ptr<parallel::DataParallel> engine_;
+  parallel::OffloadedOptimizer optimizer_;
+};
+
+}  // namespace lockstep
