@@ -139,9 +139,10 @@ int verify(const config::Resolution& resolution, train::World& world) {
   const parallel::Plan plan = train::plan_of(config);
   const parallel::VerifyOptions options = options_of(resolution, spec, plan, mesh);
   const parallel::Verification found = parallel::verify(spec, plan, axes, options);
-  if (world.is_first()) {
-    print(found, spec, options, mesh, resolution.has("all") ? Rows::kAll : Rows::kWorst);
+  if (!world.is_first()) {
+    return 0;  // a failure here would end rank 0 before it has told what it found
   }
+  print(found, spec, options, mesh, resolution.has("all") ? Rows::kAll : Rows::kWorst);
   return found.first_difference ? exit_code(ErrorKind::kNumeric) : 0;
 }
 
