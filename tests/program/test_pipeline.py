@@ -81,7 +81,7 @@ class Pipeline(ProgramTest):
         (self.folder / "stuck.txt").write_text("0F0 0B0 0F1 0B1 0F2 0B2 0F3 0B3\n"
                                                "1F1 1B1 1F0 1B0 1F2 1B2 1F3 1B3\n")
         cases = [
-            (6, ["parallel.pipeline=6"], ["6 pipeline stages for a model of 5 layers"]),
+            (6, ["parallel.pipeline=6", "--dry-run"], ["6 pipeline stages for a model of 5 layers"]),
             (2, ["parallel.pipeline=2", "parallel.schedule=./stuck.txt"], ["deadlock", "waits for"]),
             (2, ["parallel.pipeline=2", "parallel.split='3,3'"], ["parallel.split=3,3", "5 layers"]),
             (2, ["parallel.pipeline=3"], ["pipeline 3"]),
