@@ -39,6 +39,7 @@ void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator
         Communicator communicator = size == 1
                                         ? Communicator::alone()
                                         : Communicator(join_group(store, rank, size, options));
+        communicator.barrier();  // one that leaves at once must not be missed by one that connects
         body(communicator);
       } catch (...) {
         const std::scoped_lock lock(mutex);
