@@ -174,7 +174,7 @@ TEST(Communicator, NamesRankOperationAndShapeWhenAPeerIsLost) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kPeerLost);
     EXPECT_NE(
-        error.message().find("rank 0 of 2: all_reduce number 0 of group world, shape [3, 2]"),
+        error.message().find("rank 0 of 2: all_reduce number 1 of group world, shape [3, 2]"),
         std::string::npos)
         << error.what();
   }
