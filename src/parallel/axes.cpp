@@ -34,7 +34,6 @@ Axes::Axes(comm::Communicator& world, const mesh::Mesh& mesh, comm::GroupOptions
   };
   gradients_ = together(Axis::kData, Axis::kContext, "gradients");
   model_ = together(Axis::kPipeline, Axis::kTensor, "model");
-  world.barrier();  // one that leaves at once must not be missed by one that connects
 }
 
 comm::Communicator* Axes::group_of(std::span<const Axis> axes, const std::string& name) {
