@@ -17,7 +17,6 @@ constexpr milliseconds kOthersFailingToo{10};  // so that the report names all t
 constexpr milliseconds kCauseOfLostPeer{500};  // a lost peer may be seen before the peer's own end
 constexpr milliseconds kOrphansMayFinish{1000};
 constexpr milliseconds kOrphansMustFinish{200};
-constexpr int kPeerLostCode = 7;
 
 milliseconds left_until(Clock::time_point deadline) {
   return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - Clock::now()));

@@ -20,7 +20,6 @@ namespace {
 using nlohmann::json;
 constexpr uintmax_t kLargestErrorFile = uintmax_t{16} << 20;
 constexpr size_t kTracebackLines = 60;
-constexpr int kPeerLostCode = 7;
 
 std::string string_at(const json& object, const char* key) {
   const auto found = object.find(key);

@@ -51,6 +51,9 @@ std::string to_json(const Failure& failure);
 /// The inverse; nothing where the text is not one.
 std::optional<Failure> failure_from_json(const std::string& text);
 
+/// The exit code of a worker of ours that lost a peer, the last of our codes for errors.
+inline constexpr int kPeerLostCode = 7;
+
 /// Whether a worker that ended so merely lost a peer: exit code 7, or a write to a socket whose
 /// other end is gone (SIGPIPE).
 bool lost_a_peer(const ExitStatus& status);
