@@ -26,6 +26,12 @@ def variable(pid, name):
     return next((v[len(prefix):].decode() for v in variables if v.startswith(prefix)), None)
 
 
+def listens(port):
+    """Whether a socket of this machine listens on the port."""
+    rows = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
+
+
 class Elastic(ProgramTest):
     STEPS = 150
 
@@ -66,17 +72,18 @@ class Elastic(ProgramTest):
         self.assertEqual(losses(self.folder / "killed"), self.undisturbed("whole-2", ranks=2))
         self.assertEqual(processes_of("output_dir=killed"), [])
 
-    @unittest.skip("after a lost node the job sometimes waits for ever; to be mended")
     def test_goes_on_without_a_lost_node_and_takes_a_new_one_in(self):
-        endpoint = f"127.0.0.1:{free_port()}"
+        port = free_port()
 
         def node(workers):
             launch = [
-                "--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}",
+                "--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
                 "--rdzv-conf=last_call_timeout=600", "--max-restarts=1", f"--nproc-per-node={workers}"]
             return start(*self.arguments(launch, "elastic"), cwd=self.folder)
 
         first = node(3)
+        # Both are on the endpoint's machine: the one that is not lost is to host the job.
+        wait_for(lambda: listens(int(port)))
         # The job waits for the second node, which is to be there from the beginning: 4 ranks x 2.
         second = node(1)
         self.reached("elastic", 6)
