@@ -17,6 +17,7 @@ import pathlib
 import platform
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -41,6 +42,14 @@ time.sleep(60)
 """
 
 
+# A worker that leaves its mark and would go on for a minute.
+SLEEPING = """
+import os, pathlib, sys, time
+(pathlib.Path(sys.argv[-1]) / os.environ["RANK"]).touch()
+time.sleep(60)
+"""
+
+
 class Bench:
     def __init__(self, program, repeats):
         self.program, self.repeats = pathlib.Path(program).resolve(), repeats
@@ -54,6 +63,8 @@ class Bench:
         self.idle.write_text("")
         self.failing = self.folder / "failing.py"
         self.failing.write_text(FAILING)
+        self.sleeping = self.folder / "sleeping.py"
+        self.sleeping.write_text(SLEEPING)
 
     def run(self, command, code=0):
         begin = time.monotonic()
@@ -106,6 +117,45 @@ class Bench:
             "lockstep launch": [self.program, "launch", "--nproc-per-node=2"],
             "torchrun": [PEERS / "torchrun", "--standalone", "--nproc-per-node=2"],
         }, measure)
+
+    def nodes(self):
+        """Two launchers that meet at one address of this machine, with one failing or silent; from that to the end
+        of the other, which has stopped its workers by then."""
+        return (self.in_turn({"lockstep launch": self.failing}, self.failed_node),
+                self.in_turn({"lockstep launch": self.sleeping}, self.silent_node))
+
+    def node(self, rank, port, script, marks):
+        return subprocess.Popen(
+            [self.program, "launch", "--nnodes=2", f"--node-rank={rank}", "--master-addr=127.0.0.1",
+             f"--master-port={port}", "--nproc-per-node=1", script, marks],
+            cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+
+    def both(self, script):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        marks = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        return [self.node(rank, port, script, marks) for rank in range(2)], marks
+
+    def failed_node(self, script):
+        (other, failing), marks = self.both(script)
+        other.wait(timeout=60)
+        seconds = time.time() - float((marks / "failed").read_text())
+        failing.wait(timeout=60)
+        return seconds
+
+    def silent_node(self, script):
+        (other, silent), marks = self.both(script)
+        while not all((marks / rank).exists() for rank in "01"):
+            time.sleep(0.01)
+        silent.send_signal(signal.SIGSTOP)
+        stopped = time.monotonic()
+        other.wait(timeout=60)
+        seconds = time.monotonic() - stopped
+        silent.send_signal(signal.SIGCONT)
+        silent.wait(timeout=60)
+        return seconds
 
     def elastic(self):
         """From the SIGKILL of a rank to the first step that the restarted job has done beyond it, for the sample
@@ -185,6 +235,9 @@ def main():
         rows_of("two idle programs", bench.idle_programs(), rows)
         rows_of("64 idle programs", bench.many(), rows)
         rows_of("a failed worker: to the end of the job", bench.failed_worker(), rows)
+        failed, silent = bench.nodes()
+        rows_of("a failed worker on one of two nodes: to the end of the other", failed, rows)
+        rows_of("a silent node: to the end of the other", silent, rows)
         if not options.no_elastic:
             rows_of("a killed rank: to the first new step", bench.elastic(), rows)
     finally:
