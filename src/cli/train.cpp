@@ -79,6 +79,7 @@ int run_train(std::vector<std::string> arguments) {
   ranks.use_cpu = training.use_cpu;
   ranks.in_process = resolution.has("in-process");
   ranks.timeout = std::chrono::seconds(training.ddp_timeout);
+  ranks.shared_memory = training.ddp_backend != "gloo";
   return run_ranks(ranks, [&](train::World& world) {
     if (world.is_first() || !ranks.in_process) {  // one level a process
       set_log_level(level_of(world.is_first() ? training.log_level : training.log_level_replica));

@@ -51,6 +51,7 @@ int run_threads(
   comm::ThreadedRanks threads;
   threads.size = ranks;
   threads.timeout = options.timeout;
+  threads.shared_memory = options.shared_memory;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   threads.compute_threads = std::max(1, cores / ranks);
   for (int rank = 0; rank < ranks && gpus > 0; ++rank) {
@@ -67,6 +68,7 @@ int run_threads(
         .store = {}, .communicator = std::move(communicator), .device = device, .local_rank = rank};
     world.group.device = device;
     world.group.timeout = threads.timeout;
+    world.group.shared_memory = threads.shared_memory;
     world.local_size = ranks;
     exit = std::max(exit.load(), body(world));  // the same on every rank
   });
@@ -81,6 +83,7 @@ int run_ranks(const RankOptions& options, const std::function<int(train::World&)
   train::WorldOptions world_options;
   world_options.use_cpu = options.use_cpu;
   world_options.timeout = options.timeout;
+  world_options.shared_memory = options.shared_memory;
   world_options.gloo_interface = value_or_empty(environment, "GLOO_SOCKET_IFNAME");
   if (!identity) {
     const int64_t ranks =

@@ -17,6 +17,7 @@ struct RankOptions {
   bool use_cpu = false;
   bool in_process = false;  // ranks are threads of this process
   std::chrono::seconds timeout = std::chrono::seconds(1800);
+  bool shared_memory = true;  // between ranks of one machine, on CPUs; else Gloo
 };
 
 /// Under a launcher, or alone where one rank is wanted: runs `body` as this rank. Else starts the

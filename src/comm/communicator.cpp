@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "comm/pairwise.h"
+#include "comm/shared_memory.h"
 
 namespace lockstep::comm {
 namespace {
@@ -66,7 +67,8 @@ Communicator::Communicator(ProcessGroup group, std::string name)
     : group_(std::move(group)),
       name_(std::move(name)),
       rank_(group_->getRank()),
-      size_(group_->getSize()) {}
+      size_(group_->getSize()),
+      over_gloo_(group_->getBackend(c10::kCPU)->getBackendName() != SharedMemoryBackend::kName) {}
 
 Communicator Communicator::alone() {
   return {};
@@ -126,7 +128,7 @@ Pending Communicator::all_gather(Tensor out, Tensor in) {
   }
   return start("all_gather", out, 1.0, [&] {
     Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
-    if (out.is_cpu()) {
+    if (out.is_cpu() && over_gloo_) {
       return start_pairwise_gather(*group_, flat_out, flat_in, tag_of(1, gathers_++));
     }
     return group_->_allgather_base(flat_out, flat_in);
@@ -140,9 +142,9 @@ Pending Communicator::reduce_scatter(Tensor out, Tensor in, Reduce reduce) {
   std::function<void()> finish;
   Pending pending = start("reduce_scatter", in, 1.0, [&] {
     Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
-    if (in.is_cpu() && reduce == Reduce::kSum && can_sum(in.scalar_type())) {
-      PairwiseReduction reduction =
-          start_pairwise_reduce_scatter(*group_, flat_out, flat_in, tag_of(2, reductions_++));
+    if (in.is_cpu() && over_gloo_ && can_reduce(in.scalar_type())) {
+      PairwiseReduction reduction = start_pairwise_reduce_scatter(
+          *group_, flat_out, flat_in, reduce, tag_of(2, reductions_++));
       finish = std::move(reduction.finish);
       return reduction.work;
     }

@@ -14,12 +14,11 @@
 
 #include "base/error.h"
 #include "comm/process_group.h"
+#include "comm/sums.h"
 
 namespace lockstep::comm {
 
 using at::Tensor;
-
-enum class Reduce { kSum, kMax, kMin };
 
 /// What an observer is told of each call, before it starts.
 struct Call {
@@ -101,6 +100,7 @@ class Communicator {
   ProcessGroup group_;
   std::string name_ = "alone";
   int rank_ = 0, size_ = 1;
+  bool over_gloo_ = false;  // what is in host memory
   int64_t sequence_ = 0;
   int64_t gathers_ = 0, reductions_ = 0;  // of those, in host memory
   Observer observer_;

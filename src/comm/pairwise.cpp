@@ -1,12 +1,10 @@
 #include "comm/pairwise.h"
 
-#include <algorithm>
-#include <array>
-#include <type_traits>
 #include <vector>
 
-#include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
+
+#include "comm/sums.h"
 
 namespace lockstep::comm {
 namespace {
@@ -25,30 +23,6 @@ class Works : public c10d::Work {
  private:
   std::vector<WorkPtr> works_;
 };
-
-/// The sum of parts of n elements, in their order, a cache's worth at a time. `out` may be one of
-/// the parts.
-template <class T>
-void sum_parts(const std::vector<const T*>& parts, int64_t n, T* out) {
-  using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  constexpr int64_t kBlock = 2048;
-  std::array<Sum, kBlock> sums;
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t count = std::min(kBlock, n - begin);
-    for (int64_t i = 0; i < count; ++i) {
-      sums[static_cast<size_t>(i)] = static_cast<Sum>(parts.front()[begin + i]);
-    }
-    for (size_t part = 1; part < parts.size(); ++part) {
-      const T* values = parts[part] + begin;
-      for (int64_t i = 0; i < count; ++i) {
-        sums[static_cast<size_t>(i)] += static_cast<Sum>(values[i]);
-      }
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      out[begin + i] = static_cast<T>(sums[static_cast<size_t>(i)]);
-    }
-  }
-}
 
 /// The peers of a rank, nearest first: no two ranks begin with the same one.
 std::vector<int> peers_of(int rank, int size) {
@@ -90,12 +64,8 @@ WorkPtr start_pairwise_gather(
   return work;
 }
 
-bool can_sum(at::ScalarType type) {
-  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf || type == at::kDouble;
-}
-
 PairwiseReduction start_pairwise_reduce_scatter(
-    c10d::ProcessGroup& group, const Tensor& out, const Tensor& in, int tag) {
+    c10d::ProcessGroup& group, const Tensor& out, const Tensor& in, Reduce reduce, int tag) {
   const int rank = group.getRank();
   const int64_t part = out.numel(), size = group.getSize();
   std::vector<Tensor> parts(static_cast<size_t>(size));
@@ -107,18 +77,15 @@ PairwiseReduction start_pairwise_reduce_scatter(
     transfers.push_back({P2p::Direction::kReceive, theirs, peer, tag});
     transfers.push_back({P2p::Direction::kSend, in.narrow(0, peer * part, part), peer, tag});
   }
-  const auto finish = [out, parts = std::move(parts), part] {
+  const auto finish = [out, parts = std::move(parts), part, reduce] {
     if (part == 0) {
       return;
     }
-    AT_DISPATCH_FLOATING_TYPES_AND2(
-        at::kHalf, at::kBFloat16, out.scalar_type(), "pairwise reduce-scatter", [&] {
-          std::vector<const scalar_t*> values;
-          for (const Tensor& tensor : parts) {
-            values.push_back(tensor.const_data_ptr<scalar_t>());
-          }
-          sum_parts(values, part, out.mutable_data_ptr<scalar_t>());
-        });
+    std::vector<const void*> values;
+    for (const Tensor& tensor : parts) {
+      values.push_back(tensor.data_ptr());
+    }
+    reduce_parts(out.scalar_type(), reduce, values, part, out.data_ptr());
   };
   return {start_transfers(group, transfers), finish};
 }

@@ -27,15 +27,12 @@ WorkPtr start_transfers(c10d::ProcessGroup& group, std::span<const P2p> transfer
 WorkPtr start_pairwise_gather(
     c10d::ProcessGroup& group, const Tensor& out, const Tensor& in, int tag);
 
-/// Whether start_pairwise_reduce_scatter knows the type.
-bool can_sum(at::ScalarType type);
-
 struct PairwiseReduction {
   WorkPtr work;                  // the parts of the others are here
-  std::function<void()> finish;  // sums them into `out`
+  std::function<void()> finish;  // reduces them into `out`
 };
-/// `in` [ranks x n], `out` [n], which may be this rank's part of `in`.
+/// `in` [ranks x n] of a type that can_reduce(), `out` [n], which may be this rank's part of `in`.
 PairwiseReduction start_pairwise_reduce_scatter(
-    c10d::ProcessGroup& group, const Tensor& out, const Tensor& in, int tag);
+    c10d::ProcessGroup& group, const Tensor& out, const Tensor& in, Reduce reduce, int tag);
 
 }  // namespace lockstep::comm

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "comm/shared_memory.h"
 
 namespace lockstep::comm {
 namespace {
@@ -28,6 +29,29 @@ c10::intrusive_ptr<c10d::Backend> join_gloo(
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, gloo);
 }
 
+void set_host_backend(
+    c10d::ProcessGroup& group,
+    const Store& store,
+    int rank,
+    int size,
+    const GroupOptions& options) {
+  using Type = c10d::ProcessGroup::BackendType;
+  std::unique_ptr<SharedBoard> board;
+  if (options.shared_memory) {
+    board = SharedBoard::join(store, rank, size);
+  }
+  if (board != nullptr) {
+    group.setBackend(
+        c10::kCPU,
+        Type::CUSTOM,
+        c10::make_intrusive<SharedMemoryBackend>(std::move(board), options.timeout));
+    group.setDefaultBackend(Type::CUSTOM);
+  } else {
+    group.setBackend(c10::kCPU, Type::GLOO, join_gloo(store, rank, size, options));
+    group.setDefaultBackend(Type::GLOO);
+  }
+}
+
 }  // namespace
 
 void set_nccl_factory(NcclFactory factory) {
@@ -37,9 +61,7 @@ void set_nccl_factory(NcclFactory factory) {
 ProcessGroup join_group(const Store& store, int rank, int size, const GroupOptions& options) {
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
   try {
-    group->setBackend(
-        c10::kCPU, c10d::ProcessGroup::BackendType::GLOO, join_gloo(store, rank, size, options));
-    group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+    set_host_backend(*group, store, rank, size, options);
     if (options.device.is_cuda()) {
       if (!nccl_factory()) {
         throw Error(

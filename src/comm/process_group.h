@@ -1,4 +1,5 @@
-// Process groups of c10d: Gloo on CPUs, NCCL on GPUs.
+// Process groups of c10d: NCCL on GPUs; in host memory, shared memory between ranks of one machine
+// and Gloo between those of several.
 #pragma once
 
 #include <chrono>
@@ -18,6 +19,7 @@ struct GroupOptions {
   c10::Device device = c10::Device(c10::kCPU);  // a GPU's tensors go by NCCL
   std::string host = "127.0.0.1";  // the address that Gloo binds to; empty: the host's own name
   std::string interface;           // or the interface (GLOO_SOCKET_IFNAME)
+  bool shared_memory = true;       // where all ranks are of one machine; else Gloo
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
 };
 

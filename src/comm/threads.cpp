@@ -33,6 +33,7 @@ void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator
         at::set_num_threads(ranks.compute_threads);
         GroupOptions options;
         options.timeout = ranks.timeout;
+        options.shared_memory = ranks.shared_memory;
         if (!ranks.devices.empty()) {
           options.device = ranks.devices.at(static_cast<size_t>(rank));
         }

@@ -1,4 +1,4 @@
-// Ranks as threads of this process, each with its own Gloo group over one store in memory: how the
+// Ranks as threads of this process, that meet at one store in memory: how the
 // tests run several ranks in milliseconds, and how one process drives several devices.
 #pragma once
 
@@ -20,6 +20,7 @@ struct ThreadedRanks {
   std::vector<c10::Device> devices{};  // one a rank; empty: the CPU
   int compute_threads = 1;             // of each rank, for operations on the CPU
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
+  bool shared_memory = true;  // else Gloo
 };
 void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator&)>& body);
 

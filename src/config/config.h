@@ -266,7 +266,8 @@ struct TrainingSection {
 
   // Ranks
 
-  /// What carries the messages of ranks; empty: nccl on GPUs, gloo on CPUs.
+  /// What carries the messages of ranks; empty: nccl on GPUs; on CPUs shared memory within a
+  /// machine and gloo between machines.
   std::string ddp_backend;
   /// Seconds before an operation between ranks is given up.
   int64_t ddp_timeout = 1800;

@@ -126,7 +126,10 @@ void warn_of_idle_keys(
       "training.dataloader_num_workers",
       training.dataloader_num_workers > 1,
       "one thread reads ahead, and the data are tokenized already");
-  warn("training.ddp_backend", true, "ranks talk through nccl on GPUs and through gloo on CPUs");
+  warn(
+      "training.ddp_backend",
+      training.ddp_backend == (training.use_cpu ? "nccl" : "gloo"),
+      "GPUs talk through nccl, CPUs through shared memory or gloo");
 }
 
 }  // namespace lockstep::config

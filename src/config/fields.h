@@ -375,7 +375,8 @@ void visit_fields(Section& section, Visitor&& visitor) {
       section.train_sampling_strategy);
   visitor(
       {"ddp_backend",
-       "What carries the messages of ranks; empty: nccl on GPUs, gloo on CPUs",
+       "What carries the messages of ranks; empty: nccl on GPUs; on CPUs shared memory within a "
+       "machine and gloo between machines",
        choices::kBackends},
       section.ddp_backend);
   visitor(

@@ -116,6 +116,7 @@ World join_world(const WorldOptions& options) {
   group.device = device;
   group.timeout = options.timeout;
   group.interface = options.gloo_interface;
+  group.shared_memory = options.shared_memory;
   group.host = is_loopback(rendezvous.address) ? "127.0.0.1" : "";
   comm::Communicator communicator(
       comm::join_group(comm::with_prefix("world", store), rendezvous.rank, rendezvous.size, group));

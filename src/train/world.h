@@ -18,6 +18,7 @@ struct WorldOptions {
   int local_size = 1;
   bool use_cpu = false;
   std::string gloo_interface;  // GLOO_SOCKET_IFNAME
+  bool shared_memory = true;   // between ranks of one machine, on CPUs
   std::chrono::seconds timeout = std::chrono::seconds(1800);
 };
 

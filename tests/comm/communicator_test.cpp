@@ -20,9 +20,16 @@
 namespace lockstep::comm {
 namespace {
 
-TEST(Communicator, SumsGathersAndScatters) {
+/// Over shared memory, and over Gloo.
+class Carriers : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(
+    Communicator, Carriers, testing::Bool(), [](const testing::TestParamInfo<bool>& carrier) {
+      return carrier.param ? "SharedMemory" : "Gloo";
+    });
+
+TEST_P(Carriers, SumsGathersAndScatters) {
   for (const int size : {1, 2, 3}) {
-    run_ranks(size, [&](Communicator& group) {
+    run_ranks({.size = size, .shared_memory = GetParam()}, [&](Communicator& group) {
       const auto rank = static_cast<float>(group.rank());
       Tensor sum = torch::full({5}, rank);
       group.all_reduce(sum).wait();
@@ -54,17 +61,17 @@ TEST(Communicator, SumsGathersAndScatters) {
   }
 }
 
-TEST(Communicator, SumsBfloat16) {
-  run_ranks(2, [](Communicator& group) {
+TEST_P(Carriers, SumsBfloat16) {
+  run_ranks({.size = 2, .shared_memory = GetParam()}, [](Communicator& group) {
     Tensor sum = torch::full({7}, 1.5, torch::kBFloat16);
     group.all_reduce(sum).wait();
     EXPECT_TRUE(sum.eq(3.0).all().item<bool>());
   });
 }
 
-TEST(Communicator, ScattersAndGathersInPlaceAndAddsLowTypesInFloat32) {
+TEST_P(Carriers, ScattersAndGathersInPlaceAndAddsLowTypesInFloat32) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
-    run_ranks(3, [&](Communicator& group) {
+    run_ranks({.size = 3, .shared_memory = GetParam()}, [&](Communicator& group) {
       // 256 + 1 + 1 is 258 in float32 and then in bfloat16; added in bfloat16 it would stay 256.
       const Tensor in = torch::full({3, 5000}, group.rank() == 0 ? 256 : 1).to(type);
       const Tensor mine = in[group.rank()];
@@ -79,8 +86,8 @@ TEST(Communicator, ScattersAndGathersInPlaceAndAddsLowTypesInFloat32) {
   }
 }
 
-TEST(Communicator, GathersAndReductionsMayStartInAnotherOrder) {
-  run_ranks(2, [](Communicator& group) {
+TEST_P(Carriers, GathersAndReductionsMayStartInAnotherOrder) {
+  run_ranks({.size = 2, .shared_memory = GetParam()}, [](Communicator& group) {
     Tensor all = torch::empty({2}), sum = torch::empty({1});
     const Tensor mine = torch::full({1}, group.rank() + 1.0), in = torch::tensor({10.0, 20.0});
     Pending first, second;
@@ -118,7 +125,7 @@ TEST(Communicator, WhatGoesOverTheWireIsWhatTheObserverIsTold) {
     std::atomic<int64_t> told = 0;
     for (int attempt = 0; attempt < 10; ++attempt) {
       told = 0;
-      run_ranks(kRanks, [&](Communicator& group) {
+      run_ranks({.size = kRanks, .shared_memory = false}, [&](Communicator& group) {
         Tensor whole = torch::ones({kElements}), part = torch::ones({kElements / kRanks});
         group.barrier();
         group.set_observer([&](const Call& call) { told += call.bytes_sent; });
@@ -137,8 +144,8 @@ TEST(Communicator, WhatGoesOverTheWireIsWhatTheObserverIsTold) {
   }
 }
 
-TEST(Communicator, ExchangesInBothDirectionsAtOnce) {
-  run_ranks(3, [](Communicator& group) {
+TEST_P(Carriers, ExchangesInBothDirectionsAtOnce) {
+  run_ranks({.size = 3, .shared_memory = GetParam()}, [](Communicator& group) {
     const int next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;
     Tensor out = torch::full({4}, group.rank()), in = torch::full({4}, -1);
     const std::vector<P2p> transfers{
@@ -161,9 +168,9 @@ TEST(Communicator, TellsAnObserverTheBytesOfARing) {
   });
 }
 
-TEST(Communicator, NamesRankOperationAndShapeWhenAPeerIsLost) {
+TEST_P(Carriers, NamesRankOperationAndShapeWhenAPeerIsLost) {
   try {
-    run_ranks(2, [](Communicator& group) {
+    run_ranks({.size = 2, .shared_memory = GetParam()}, [](Communicator& group) {
       if (group.rank() == 1) {
         return;  // its group is destroyed here: rank 0 sees the connection close
       }

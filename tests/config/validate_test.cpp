@@ -154,7 +154,7 @@ TEST(Validate, IdleKeysAreWarnedOf) {
   EXPECT_TRUE(any_holds(warnings("run_name=first"), "report_to=wandb"));
   EXPECT_THAT(warnings("report_to=wandb"), IsEmpty());
   EXPECT_TRUE(any_holds(warnings("parallel.offload_param.path=/x"), "device=nvme"));
-  EXPECT_TRUE(any_holds(warnings("ddp_backend=gloo"), "nccl on GPUs"));
+  EXPECT_TRUE(any_holds(warnings("ddp_backend=gloo"), "GPUs talk through nccl"));
   EXPECT_TRUE(any_holds(warnings("dataloader_num_workers=4"), "one thread"));
   EXPECT_THAT(warnings("report_to=none"), IsEmpty());
   EXPECT_THAT(warnings("report_to=all"), IsEmpty());

@@ -1,0 +1,345 @@
+#include "comm/shared_board.h"
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/format.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr int kOffers = 256;             // of a rank at a time; what is beyond waits
+constexpr uint64_t kProbe = 0x4c6f636b;  // a word that peers read to see whether they may
+
+/// Ranks of one machine that see each other's processes under the same numbers have the same.
+std::string machine_identity() {
+  std::string text;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), text);
+  std::error_code none;
+  for (const char* space : {"pid", "user"}) {
+    const std::filesystem::path link = fmt::format("/proc/self/ns/{}", space);
+    text += fmt::format(" {}", std::filesystem::read_symlink(link, none).string());
+  }
+  return text;
+}
+
+std::vector<uint8_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+/// What every rank says under a key.
+std::vector<std::string> tell_all(
+    const Store& store, const std::string& key, int rank, int size, const std::string& mine) {
+  store->set(fmt::format("board/{}/{}", key, rank), bytes_of(mine));
+  std::vector<std::string> all;
+  for (int r = 0; r < size; ++r) {
+    const std::vector<uint8_t> said = store->get(fmt::format("board/{}/{}", key, r));
+    all.emplace_back(said.begin(), said.end());
+  }
+  return all;
+}
+
+bool all_agree(const Store& store, const std::string& key, int rank, int size, bool mine) {
+  for (const std::string& said : tell_all(store, key, rank, size, mine ? "yes" : "no")) {
+    if (said != "yes") {
+      return false;
+    }
+  }
+  return true;
+}
+
+long futex(
+    const std::atomic<uint32_t>& word,
+    int operation,
+    uint32_t value,
+    const timespec* most,
+    uint32_t bits) {
+  return ::syscall(SYS_futex, &word, operation, value, most, nullptr, bits);
+}
+
+bool read_process(int process, const void* from, void* into, size_t bytes) {
+  auto* to = static_cast<char*>(into);
+  const auto* at = static_cast<const char*>(from);
+  while (bytes > 0) {
+    const iovec local{to, bytes}, remote{const_cast<char*>(at), bytes};
+    const ssize_t got = ::process_vm_readv(process, &local, 1, &remote, 1, 0);
+    if (got <= 0) {
+      return false;
+    }
+    to += got;
+    at += got;
+    bytes -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+}  // namespace
+
+/// One a rank, apart from the others' cache lines.
+struct alignas(128) SharedBoard::Place {
+  std::atomic<uint32_t> bell;
+  std::atomic<uint32_t> asleep;    // bits of Sleeper
+  std::atomic<uint32_t> attended;  // how many wait
+  std::atomic<uint32_t> left;
+  std::atomic<uint32_t> readers;  // peers that read this rank's memory through pointers
+  std::atomic<uint32_t> used;     // offers[used] and those behind it have never been used
+  std::atomic<const uint64_t*> probe;
+  std::array<Offer, kOffers> offers;
+};
+
+std::unique_ptr<SharedBoard> SharedBoard::join(const Store& store, int rank, int size) {
+  if (size > kMostRanks) {
+    return nullptr;
+  }
+  const std::string identity = machine_identity();
+  const auto ranks =
+      tell_all(store, "rank", rank, size, fmt::format("{} {}", ::getpid(), identity));
+  std::unique_ptr<SharedBoard> board(new SharedBoard(rank, size));
+  for (const std::string& said : ranks) {
+    const size_t space = said.find(' ');
+    if (space == std::string::npos || said.substr(space + 1) != identity) {
+      return nullptr;
+    }
+    board->processes_.push_back(std::atoi(said.c_str()));
+  }
+  // Where Yama restricts it, a process says that others of its user may read it.
+  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  board->bytes_ = sizeof(Place) * static_cast<size_t>(size);
+  int descriptor = -1;
+  if (rank == 0) {
+    descriptor = ::memfd_create("lockstep", MFD_CLOEXEC);
+    if (descriptor >= 0 && ::ftruncate(descriptor, static_cast<off_t>(board->bytes_)) != 0) {
+      ::close(descriptor);
+      descriptor = -1;
+    }
+    store->set("board/memory", bytes_of(std::to_string(descriptor)));
+  } else {
+    const std::vector<uint8_t> said = store->get("board/memory");
+    const std::string path = fmt::format(
+        "/proc/{}/fd/{}", board->processes_.front(), std::string(said.begin(), said.end()));
+    descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  }
+  const bool mapped = board->map(descriptor);
+  const bool all_mapped = all_agree(store, "mapped", rank, size, mapped);
+  if (descriptor >= 0) {
+    ::close(descriptor);
+  }
+  if (!all_mapped || !all_agree(store, "read", rank, size, board->can_read_peers())) {
+    return nullptr;
+  }
+  return board;
+}
+
+bool SharedBoard::map(int descriptor) {
+  if (descriptor < 0) {
+    return false;
+  }
+  void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (memory == MAP_FAILED) {
+    return false;
+  }
+  places_ = static_cast<Place*>(memory);  // all zero: what is on it begins as that
+  static const uint64_t probe = kProbe;
+  places_[rank_].probe = &probe;
+  for (const int process : processes_) {
+    const bool here = process == ::getpid();
+    process_descriptors_.push_back(
+        here ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+    if (!here && process_descriptors_.back() < 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool SharedBoard::can_read_peers() const {
+  for (int peer = 0; peer < size_; ++peer) {
+    uint64_t word = 0;
+    if (!is_here(peer) &&
+        (!read_process(
+             processes_[static_cast<size_t>(peer)], places_[peer].probe, &word, sizeof word) ||
+         word != kProbe)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+SharedBoard::~SharedBoard() {
+  if (places_ != nullptr) {
+    Place& mine = places_[rank_];
+    mine.left = 1;
+    ring_peers();
+    while (mine.readers != 0) {
+      std::this_thread::yield();
+    }
+    ::munmap(places_, bytes_);
+  }
+  for (const int descriptor : process_descriptors_) {
+    if (descriptor >= 0) {
+      ::close(descriptor);
+    }
+  }
+}
+
+Offer* SharedBoard::offer(uint64_t key, uint64_t signature, const void* address, uint64_t bytes) {
+  Place& mine = places_[rank_];
+  for (uint32_t i = 0; i < kOffers; ++i) {
+    Offer& free = mine.offers[i];
+    if (free.key.load(std::memory_order_relaxed) == 0) {
+      free.taken_by.store(0, std::memory_order_release);
+      free.stage.store(0, std::memory_order_relaxed);
+      free.signature = signature;
+      free.order = offered_++;
+      free.address = address;
+      free.bytes = bytes;
+      free.key.store(key, std::memory_order_release);
+      if (mine.used.load(std::memory_order_relaxed) <= i) {
+        mine.used.store(i + 1, std::memory_order_release);
+      }
+      return &free;
+    }
+  }
+  return nullptr;
+}
+
+Offer* SharedBoard::find(int peer, uint64_t key) const {
+  Place& place = places_[peer];
+  const uint32_t used = place.used.load(std::memory_order_acquire);
+  const uint64_t me = uint64_t{1} << rank_;
+  Offer* earliest = nullptr;
+  for (uint32_t i = 0; i < used; ++i) {
+    Offer& offer = place.offers[i];
+    // The key once more: the place may have been used anew in between.
+    if (offer.key.load(std::memory_order_acquire) == key &&
+        (offer.taken_by.load(std::memory_order_acquire) & me) == 0 &&
+        offer.key.load(std::memory_order_acquire) == key &&
+        (earliest == nullptr || offer.order < earliest->order)) {
+      earliest = &offer;
+    }
+  }
+  return earliest;
+}
+
+void SharedBoard::take(int peer, Offer& offer) {
+  offer.taken_by.fetch_or(uint64_t{1} << rank_, std::memory_order_acq_rel);
+  ring(peer);
+}
+
+bool SharedBoard::is_here(int peer) const {
+  return process_descriptors_[static_cast<size_t>(peer)] < 0;
+}
+
+void SharedBoard::guard(int peer) const {
+  Place& place = places_[peer];
+  place.readers.fetch_add(1);
+  if (place.left.load() != 0) {
+    place.readers.fetch_sub(1);
+    throw std::runtime_error(fmt::format("rank {} of the group has ended", peer));
+  }
+}
+
+void SharedBoard::release(int peer) const {
+  places_[peer].readers.fetch_sub(1);
+}
+
+void SharedBoard::read(int peer, const void* from, void* into, size_t bytes) const {
+  if (is_here(peer)) {
+    guard(peer);
+    std::memcpy(into, from, bytes);
+    release(peer);
+    return;
+  }
+  const int process = processes_[static_cast<size_t>(peer)];
+  const bool could = read_process(process, from, into, bytes);
+  const int why = errno;
+  // One that leaves may have let go of what was read.
+  if (places_[peer].left.load() != 0 || (!could && why == ESRCH)) {
+    throw std::runtime_error(fmt::format("rank {} of the group has ended", peer));
+  }
+  if (!could) {
+    throw std::runtime_error(fmt::format(
+        "the memory of rank {} of the group (process {}) cannot be read: {}",
+        peer,
+        process,
+        std::generic_category().message(why)));
+  }
+}
+
+uint32_t SharedBoard::bell() const {
+  return places_[rank_].bell.load();
+}
+
+void SharedBoard::ring(int rank) const {
+  Place& place = places_[rank];
+  place.bell.fetch_add(1);
+  uint32_t whom = place.asleep.load();
+  if (place.attended.load() > 0) {
+    whom &= static_cast<uint32_t>(Sleeper::kWaiter);
+  }
+  if (whom != 0) {
+    futex(place.bell, FUTEX_WAKE_BITSET, INT_MAX, nullptr, whom);
+  }
+}
+
+void SharedBoard::ring_peers() const {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) {
+      ring(peer);
+    }
+  }
+}
+
+bool SharedBoard::sleep(uint32_t heard, Sleeper sleeper, std::chrono::milliseconds most) const {
+  Place& mine = places_[rank_];
+  timespec until{};
+  ::clock_gettime(CLOCK_MONOTONIC, &until);
+  const int64_t nanoseconds = until.tv_nsec + most.count() % 1000 * 1'000'000;
+  until.tv_sec += most.count() / 1000 + nanoseconds / 1'000'000'000;
+  until.tv_nsec = nanoseconds % 1'000'000'000;
+  const auto bit = static_cast<uint32_t>(sleeper);
+  mine.asleep.fetch_or(bit);
+  const long woken = futex(mine.bell, FUTEX_WAIT_BITSET, heard, &until, bit);
+  const int why = errno;
+  mine.asleep.fetch_and(~bit);
+  return woken == 0 || why != ETIMEDOUT;
+}
+
+void SharedBoard::attend(bool begins) const {
+  places_[rank_].attended.fetch_add(begins ? 1 : -1U);
+}
+
+bool SharedBoard::attended() const {
+  return places_[rank_].attended.load() > 0;
+}
+
+uint64_t SharedBoard::lost(bool processes) const {
+  uint64_t ranks = 0;
+  for (int peer = 0; peer < size_; ++peer) {
+    pollfd process{process_descriptors_[static_cast<size_t>(peer)], POLLIN, 0};
+    if (places_[peer].left.load() != 0 ||
+        (processes && process.fd >= 0 && ::poll(&process, 1, 0) > 0)) {
+      ranks |= uint64_t{1} << peer;
+    }
+  }
+  return ranks;
+}
+
+}  // namespace lockstep::comm

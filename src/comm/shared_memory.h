@@ -1,0 +1,71 @@
+// Collectives between the ranks of one machine in host memory: each reads its peers' tensors where
+// they lie, and adds up as it reads. One copy, no socket, no buffer of its own but a cache's worth.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "comm/shared_board.h"
+#include "comm/shared_operations.h"
+
+namespace lockstep::comm {
+
+/// A backend of c10d over a SharedBoard. Operations begin when they are called; they go on in a
+/// thread of this backend's, or in the thread that waits. Sums are in rank order, bfloat16 and
+/// float16 in float32, so that all ranks have the same bits. A peer that begins another operation
+/// than this rank, or the same on another size, is named in the error; so is one that has left.
+class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waiter {
+ public:
+  static constexpr const char* kName = "lockstep_shared_memory";
+
+  SharedMemoryBackend(std::unique_ptr<SharedBoard> board, std::chrono::milliseconds timeout);
+  ~SharedMemoryBackend() override;
+
+  const std::string getBackendName() const override { return kName; }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(
+      std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> _allgather_base(
+      at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
+      at::Tensor& out, at::Tensor& in, const c10d::ReduceScatterOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> broadcast(
+      std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override;
+  /// Equal parts alone.
+  c10::intrusive_ptr<c10d::Work> alltoall_base(
+      at::Tensor& out,
+      at::Tensor& in,
+      std::vector<int64_t>& out_sizes,
+      std::vector<int64_t>& in_sizes,
+      const c10d::AllToAllOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int tag) override;
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int tag) override;
+
+ private:
+  using OperationPtr = c10::intrusive_ptr<SharedOperation>;
+
+  SharedOperation::Group group() { return {rank_, size_, this}; }
+  OperationPtr start(OperationPtr operation);
+  void wait_for(SharedOperation& operation, std::chrono::milliseconds timeout) override;
+  /// Takes every operation on as far as its peers allow. Under progress_.
+  void go_on(uint64_t lost);
+  void run_background();
+
+  std::unique_ptr<SharedBoard> board_;
+  std::chrono::milliseconds timeout_;
+  uint64_t gathers_ = 0, reductions_ = 0, others_ = 0;
+  std::mutex list_;      // of operations_
+  std::mutex progress_;  // who takes them on
+  std::list<OperationPtr> operations_;
+  std::vector<OperationPtr> failed_;  // their tensors live as long as peers may read them
+  std::atomic<bool> ends_ = false;
+  std::thread background_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,354 @@
+#include "comm/shared_operations.h"
+
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "base/format.h"
+#include "comm/shared_parts.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Group = SharedOperation::Group;
+
+char* bytes_of(const at::Tensor& tensor) {
+  return static_cast<char*>(tensor.data_ptr());
+}
+
+/// Each rank sums its slice of all tensors into its own, then reads the others' sums. A small one
+/// is summed whole by every rank.
+class AllReduce : public SharedOperation {
+ public:
+  AllReduce(const Group& group, const at::Tensor& tensor, Reduce how, uint64_t count)
+      : SharedOperation(group, c10d::OpType::ALLREDUCE),
+        how_(how),
+        parts_(
+            group.rank,
+            group.size,
+            tensor,
+            offer_key(Sequence::kOthers, count),
+            offer_signature(Verb::kAllReduce, tensor, static_cast<int>(how))) {}
+
+  void announce(SharedBoard& board) override { parts_.announce(board); }
+  bool go_on(SharedBoard& board) override {
+    if (!parts_.announced()) {
+      return false;
+    }
+    return bytes() <= kSmallOperation ? go_on_whole(board) : go_on_in_slices(board);
+  }
+  uint64_t missing() const override { return parts_.missing(); }
+  uint64_t bytes() const override { return parts_.offered().nbytes(); }
+
+ private:
+  bool go_on_whole(SharedBoard& board) {
+    if (!summed_ && parts_.find_all(board)) {
+      whole_.resize(bytes());
+      parts_.reduce(board, how_, 0, bytes(), whole_.data());
+      summed_ = true;
+      parts_.take_all(board);
+    }
+    // The tensor is overwritten once nobody reads it any more.
+    if (!summed_ || !parts_.ended()) {
+      return false;
+    }
+    std::memcpy(bytes_of(parts_.offered()), whole_.data(), whole_.size());
+    return true;
+  }
+
+  bool go_on_in_slices(SharedBoard& board) {
+    char* tensor = bytes_of(parts_.offered());
+    if (!summed_ && parts_.find_all(board)) {
+      const auto [begin, end] = slice(board, board.rank());
+      parts_.reduce(board, how_, begin, end - begin, tensor + begin);
+      summed_ = true;
+      parts_.mine().stage.store(1, std::memory_order_release);
+      board.ring_peers();
+    }
+    for (int peer = 0; summed_ && peer < board.size(); ++peer) {
+      // A peer that has summed its slice has read it here: it may be overwritten.
+      if (peer != board.rank() && !parts_.took(peer) &&
+          parts_.find(board, peer)->stage.load(std::memory_order_acquire) == 1) {
+        const auto [begin, end] = slice(board, peer);
+        parts_.read(board, peer, begin, end - begin, tensor + begin);
+        parts_.take(board, peer);
+      }
+    }
+    return summed_ && parts_.ended();
+  }
+
+  /// A rank's bytes, from begin to end.
+  std::pair<uint64_t, uint64_t> slice(const SharedBoard& board, int rank) const {
+    const uint64_t width = parts_.offered().element_size(), n = bytes() / width;
+    const auto at = [&](int r) {
+      return n * static_cast<uint64_t>(r) / static_cast<uint64_t>(board.size()) * width;
+    };
+    return {at(rank), at(rank + 1)};
+  }
+
+  Reduce how_;
+  SharedParts parts_;
+  bool summed_ = false;
+  std::vector<char> whole_;
+};
+
+class Gather : public SharedOperation {
+ public:
+  Gather(const Group& group, at::Tensor out, const at::Tensor& in, uint64_t count)
+      : SharedOperation(group, c10d::OpType::_ALLGATHER_BASE),
+        out_(std::move(out)),
+        parts_(
+            group.rank,
+            group.size,
+            in,
+            offer_key(Sequence::kGathers, count),
+            offer_signature(Verb::kAllGather, in)) {}
+
+  void announce(SharedBoard& board) override { parts_.announce(board); }
+  bool go_on(SharedBoard& board) override {
+    if (!parts_.announced()) {
+      return false;
+    }
+    const uint64_t part = parts_.offered().nbytes();
+    for (int peer = 0; peer < board.size(); ++peer) {
+      if (peer != board.rank() && !parts_.took(peer) && parts_.find(board, peer) != nullptr) {
+        parts_.read(board, peer, 0, part, bytes_of(out_) + static_cast<uint64_t>(peer) * part);
+        parts_.take(board, peer);
+      }
+    }
+    return parts_.ended();
+  }
+  uint64_t missing() const override { return parts_.missing(); }
+  uint64_t bytes() const override { return out_.nbytes(); }
+
+ private:
+  at::Tensor out_;
+  SharedParts parts_;
+};
+
+class ReduceScatter : public SharedOperation {
+ public:
+  ReduceScatter(
+      const Group& group, at::Tensor out, const at::Tensor& in, Reduce how, uint64_t count)
+      : SharedOperation(group, c10d::OpType::_REDUCE_SCATTER_BASE),
+        how_(how),
+        out_(std::move(out)),
+        parts_(
+            group.rank,
+            group.size,
+            in,
+            offer_key(Sequence::kReductions, count),
+            offer_signature(Verb::kReduceScatter, in, static_cast<int>(how))) {}
+
+  void announce(SharedBoard& board) override { parts_.announce(board); }
+  bool go_on(SharedBoard& board) override {
+    if (!parts_.announced()) {
+      return false;
+    }
+    if (!summed_ && parts_.find_all(board)) {
+      const uint64_t part = out_.nbytes(), begin = static_cast<uint64_t>(board.rank()) * part;
+      parts_.reduce(board, how_, begin, part, bytes_of(out_));
+      summed_ = true;
+      parts_.take_all(board);
+    }
+    return summed_ && parts_.ended();
+  }
+  uint64_t missing() const override { return parts_.missing(); }
+  uint64_t bytes() const override { return parts_.offered().nbytes(); }
+
+ private:
+  Reduce how_;
+  at::Tensor out_;
+  SharedParts parts_;
+  bool summed_ = false;
+};
+
+class AllToAll : public SharedOperation {
+ public:
+  AllToAll(const Group& group, at::Tensor out, const at::Tensor& in, uint64_t count)
+      : SharedOperation(group, c10d::OpType::ALLTOALL_BASE),
+        out_(std::move(out)),
+        parts_(
+            group.rank,
+            group.size,
+            in,
+            offer_key(Sequence::kOthers, count),
+            offer_signature(Verb::kAllToAll, in)) {}
+
+  void announce(SharedBoard& board) override { parts_.announce(board); }
+  bool go_on(SharedBoard& board) override {
+    if (!parts_.announced()) {
+      return false;
+    }
+    const uint64_t part = bytes() / static_cast<uint64_t>(board.size());
+    const auto at = [&](int rank) { return static_cast<uint64_t>(rank) * part; };
+    for (int peer = 0; peer < board.size(); ++peer) {
+      if (peer != board.rank() && !parts_.took(peer) && parts_.find(board, peer) != nullptr) {
+        parts_.read(board, peer, at(board.rank()), part, bytes_of(out_) + at(peer));
+        parts_.take(board, peer);
+      }
+    }
+    return parts_.ended();
+  }
+  uint64_t missing() const override { return parts_.missing(); }
+  uint64_t bytes() const override { return parts_.offered().nbytes(); }
+
+ private:
+  at::Tensor out_;
+  SharedParts parts_;
+};
+
+/// The root's tensor on all ranks; the root alone offers.
+class Broadcast : public SharedOperation {
+ public:
+  Broadcast(const Group& group, const at::Tensor& tensor, int root, uint64_t count)
+      : SharedOperation(group, c10d::OpType::BROADCAST),
+        root_(root),
+        is_root_(group.rank == root),
+        parts_(
+            group.rank,
+            group.size,
+            tensor,
+            offer_key(Sequence::kOthers, count),
+            offer_signature(Verb::kBroadcast, tensor, root)) {}
+
+  void announce(SharedBoard& board) override {
+    if (is_root_) {
+      parts_.announce(board);
+    }
+  }
+  bool go_on(SharedBoard& board) override {
+    if (is_root_) {
+      if (!parts_.announced() || parts_.unread() != 0) {
+        return false;
+      }
+      SharedBoard::take_back(parts_.mine());
+      return true;
+    }
+    if (parts_.find(board, root_) == nullptr) {
+      return false;
+    }
+    parts_.read(board, root_, 0, bytes(), bytes_of(parts_.offered()));
+    parts_.take(board, root_);
+    return true;
+  }
+  uint64_t missing() const override { return is_root_ ? parts_.unread() : rank_bit(root_); }
+  uint64_t bytes() const override { return parts_.offered().nbytes(); }
+
+ private:
+  int root_;
+  bool is_root_;
+  SharedParts parts_;
+};
+
+class Send : public SharedOperation {
+ public:
+  Send(const Group& group, at::Tensor tensor, int to, int tag)
+      : SharedOperation(group, c10d::OpType::SEND),
+        tensor_(std::move(tensor)),
+        to_(to),
+        key_(message_key(to, tag)) {}
+
+  void announce(SharedBoard& board) override {
+    if (mine_ == nullptr) {
+      mine_ = board.offer(
+          key_, offer_signature(Verb::kSend, tensor_), tensor_.data_ptr(), tensor_.nbytes());
+      if (mine_ != nullptr) {
+        board.ring(to_);
+      }
+    }
+  }
+  bool go_on(SharedBoard& /*board*/) override {
+    if (mine_ == nullptr || mine_->taken_by.load(std::memory_order_acquire) == 0) {
+      return false;
+    }
+    SharedBoard::take_back(*mine_);
+    return true;
+  }
+  uint64_t missing() const override { return rank_bit(to_); }
+  uint64_t bytes() const override { return tensor_.nbytes(); }
+
+ private:
+  at::Tensor tensor_;
+  int to_;
+  uint64_t key_;
+  Offer* mine_ = nullptr;
+};
+
+class Receive : public SharedOperation {
+ public:
+  Receive(const Group& group, at::Tensor tensor, int from, int tag)
+      : SharedOperation(group, c10d::OpType::RECV),
+        tensor_(std::move(tensor)),
+        from_(from),
+        key_(message_key(group.rank, tag)) {}
+
+  void announce(SharedBoard& /*board*/) override {}
+  bool go_on(SharedBoard& board) override {
+    Offer* offer = board.find(from_, key_);
+    if (offer == nullptr) {
+      return false;
+    }
+    if (offer->bytes != tensor_.nbytes()) {
+      throw std::runtime_error(fmt::format(
+          "rank {} of the group sends {} bytes where {} are awaited",
+          from_,
+          offer->bytes,
+          tensor_.nbytes()));
+    }
+    board.read(from_, offer->address, tensor_.data_ptr(), tensor_.nbytes());
+    board.take(from_, *offer);
+    return true;
+  }
+  uint64_t missing() const override { return rank_bit(from_); }
+  uint64_t bytes() const override { return tensor_.nbytes(); }
+
+ private:
+  at::Tensor tensor_;
+  int from_;
+  uint64_t key_;
+};
+
+}  // namespace
+
+using OperationPtr = c10::intrusive_ptr<SharedOperation>;
+
+OperationPtr shared_all_reduce(
+    const Group& group, const at::Tensor& tensor, Reduce reduce, uint64_t count) {
+  return c10::make_intrusive<AllReduce>(group, tensor, reduce, count);
+}
+
+OperationPtr shared_all_gather(
+    const Group& group, const at::Tensor& out, const at::Tensor& in, uint64_t count) {
+  return c10::make_intrusive<Gather>(group, out, in, count);
+}
+
+OperationPtr shared_reduce_scatter(
+    const Group& group,
+    const at::Tensor& out,
+    const at::Tensor& in,
+    Reduce reduce,
+    uint64_t count) {
+  return c10::make_intrusive<ReduceScatter>(group, out, in, reduce, count);
+}
+
+OperationPtr shared_broadcast(
+    const Group& group, const at::Tensor& tensor, int root, uint64_t count) {
+  return c10::make_intrusive<Broadcast>(group, tensor, root, count);
+}
+
+OperationPtr shared_all_to_all(
+    const Group& group, const at::Tensor& out, const at::Tensor& in, uint64_t count) {
+  return c10::make_intrusive<AllToAll>(group, out, in, count);
+}
+
+OperationPtr shared_send(const Group& group, const at::Tensor& tensor, int to, int tag) {
+  return c10::make_intrusive<Send>(group, tensor, to, tag);
+}
+
+OperationPtr shared_receive(const Group& group, const at::Tensor& tensor, int from, int tag) {
+  return c10::make_intrusive<Receive>(group, tensor, from, tag);
+}
+
+}  // namespace lockstep::comm

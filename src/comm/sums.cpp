@@ -1,0 +1,77 @@
+#include "comm/sums.h"
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include <ATen/Dispatch.h>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::comm {
+namespace {
+
+template <Reduce reduce, class A>
+void take_in(A& into, A value) {
+  if constexpr (reduce == Reduce::kSum) {
+    into = static_cast<A>(into + value);
+  } else if constexpr (reduce == Reduce::kMax) {
+    into = std::max(into, value);
+  } else {
+    into = std::min(into, value);
+  }
+}
+
+/// A cache's worth at a time.
+template <Reduce reduce, class T>
+void reduce_as(std::span<const void* const> parts, int64_t n, T* out) {
+  constexpr bool is_low = std::is_same_v<T, at::BFloat16> || std::is_same_v<T, at::Half>;
+  using A = std::conditional_t<is_low, float, T>;
+  constexpr int64_t kBlock = 2048;
+  std::array<A, kBlock> block;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t count = std::min(kBlock, n - begin);
+    const T* first = static_cast<const T*>(parts.front()) + begin;
+    for (int64_t i = 0; i < count; ++i) {
+      block[static_cast<size_t>(i)] = static_cast<A>(first[i]);
+    }
+    for (const void* part : parts.subspan(1)) {
+      const T* values = static_cast<const T*>(part) + begin;
+      for (int64_t i = 0; i < count; ++i) {
+        take_in<reduce>(block[static_cast<size_t>(i)], static_cast<A>(values[i]));
+      }
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      out[begin + i] = static_cast<T>(block[static_cast<size_t>(i)]);
+    }
+  }
+}
+
+}  // namespace
+
+bool can_reduce(at::ScalarType type) {
+  return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf ||
+         type == at::kInt || type == at::kLong || type == at::kByte;
+}
+
+void reduce_parts(
+    at::ScalarType type, Reduce reduce, std::span<const void* const> parts, int64_t n, void* out) {
+  if (!can_reduce(type)) {
+    throw Error(
+        ErrorKind::kInternal, fmt::format("tensors of {} are not reduced", c10::toString(type)));
+  }
+  AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, type, "reduce_parts", [&] {
+    auto* into = static_cast<scalar_t*>(out);
+    switch (reduce) {
+      case Reduce::kSum:
+        return reduce_as<Reduce::kSum>(parts, n, into);
+      case Reduce::kMax:
+        return reduce_as<Reduce::kMax>(parts, n, into);
+      case Reduce::kMin:
+        return reduce_as<Reduce::kMin>(parts, n, into);
+    }
+  });
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,192 @@
+// Ranks as threads, and as processes that read each other's memory.
+#include "comm/shared_memory.h"
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+#include "comm/store.h"
+#include "comm/threads.h"
+
+namespace lockstep::comm {
+namespace {
+
+Tensor numbers(int64_t n, int rank, at::ScalarType type) {
+  return (torch::arange(n, torch::kLong) * (rank + 3) % 13 - 6 * (type == at::kByte ? 0 : 1))
+      .to(type);
+}
+
+/// Every verb on every type, against the same made by hand. Sizes: none, fewer than the ranks, odd,
+/// of several blocks.
+void try_every_verb(Communicator& group) {
+  const int size = group.size(), rank = group.rank();
+  for (const at::ScalarType type :
+       {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong, at::kByte}) {
+    for (const int64_t n : {0, 1, 7, 70'001}) {
+      std::vector<Tensor> of_rank;
+      for (int r = 0; r < size; ++r) {
+        of_rank.push_back(numbers(n * size, r, type));
+      }
+      const Tensor every = torch::stack(of_rank);
+      const Tensor total = every.to(torch::kDouble).sum(0).to(type);
+
+      Tensor sum = of_rank[rank].clone(), most = of_rank[rank].clone();
+      Tensor least = of_rank[rank].clone();
+      Pending sums = group.all_reduce(sum), mosts = group.all_reduce(most, Reduce::kMax);
+      group.all_reduce(least, Reduce::kMin).wait();
+      mosts.wait();
+      sums.wait();
+      EXPECT_TRUE(sum.equal(total)) << n << " of " << type;
+      EXPECT_TRUE(n == 0 || most.equal(every.amax(0)));
+      EXPECT_TRUE(n == 0 || least.equal(every.amin(0)));
+
+      const Tensor in = of_rank[rank].clone();
+      const Tensor part = in.narrow(0, rank * n, n);
+      group.reduce_scatter(part, in).wait();
+      EXPECT_TRUE(part.equal(total.narrow(0, rank * n, n)));
+      group.all_gather(in, part).wait();
+      EXPECT_TRUE(in.equal(total));
+
+      Tensor turned = torch::empty_like(in);
+      group.all_to_all(turned, of_rank[rank]).wait();
+      for (int r = 0; r < size; ++r) {
+        EXPECT_TRUE(turned.narrow(0, r * n, n).equal(of_rank[r].narrow(0, rank * n, n)));
+      }
+      Tensor from_last = of_rank[rank].clone();
+      group.broadcast(from_last, size - 1).wait();
+      EXPECT_TRUE(from_last.equal(of_rank[size - 1]));
+
+      // Two messages under one tag keep their order.
+      Tensor first = torch::empty_like(in), second = torch::empty_like(in);
+      const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+      const P2p transfers[] = {
+          {P2p::Direction::kSend, of_rank[rank], next, 5},
+          {P2p::Direction::kSend, from_last, next, 5},
+          {P2p::Direction::kReceive, first, before, 5},
+          {P2p::Direction::kReceive, second, before, 5}};
+      group.exchange(transfers).wait();
+      EXPECT_TRUE(first.equal(of_rank[before]));
+      EXPECT_TRUE(second.equal(from_last));
+    }
+  }
+}
+
+TEST(SharedMemory, EveryVerbOnEveryType) {
+  for (const int size : {2, 3, 5}) {
+    run_ranks(size, try_every_verb);
+  }
+}
+
+TEST(SharedMemory, MoreAtATimeThanTheBoardHasRoomFor) {
+  run_ranks(2, [](Communicator& group) {
+    std::vector<Tensor> sums;
+    std::vector<Pending> pending;
+    for (int i = 0; i < 1000; ++i) {
+      sums.push_back(torch::full({10'000}, group.rank() + i));
+      pending.push_back(group.all_reduce(sums.back()));
+    }
+    for (int i = 999; i >= 0; --i) {
+      pending[i].wait();
+      EXPECT_EQ(sums[i][9'999].item<float>(), 2 * i + 1);
+    }
+  });
+}
+
+TEST(SharedMemory, RanksThatDifferAreTold) {
+  try {
+    run_ranks(2, [](Communicator& group) {
+      Tensor tensor = torch::zeros({group.rank() == 0 ? 3 : 4});
+      group.all_reduce(tensor).wait();
+    });
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("all_reduce of 12 bytes of Float"), std::string::npos) << text;
+    EXPECT_NE(text.find("all_reduce of 16 bytes of Float"), std::string::npos) << text;
+  }
+}
+
+TEST(SharedMemory, GivesUpAfterItsTime) {
+  try {
+    run_ranks({.size = 2, .timeout = std::chrono::seconds(1)}, [](Communicator& group) {
+      if (group.rank() == 1) {
+        std::this_thread::sleep_for(std::chrono::seconds(2));
+        return;
+      }
+      Tensor tensor = torch::zeros({3});
+      group.all_reduce(tensor).wait();
+    });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no answer in 1 s from rank 1"), std::string::npos)
+        << error.what();
+  }
+}
+
+using Body = void (*)(Communicator& group);
+
+/// How three processes end that run a body each, as ranks of one group.
+std::vector<int> run_processes(Body body) {
+  const HostedStore store;
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 3; ++rank) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      at::set_num_threads(1);  // the parent's threads are not here
+      {
+        const Store joined =
+            join_store({.port = store.port(), .rank = rank, .size = 3, .hosted_by_agent = true});
+        Communicator group(join_group(joined, rank, 3, {}));
+        const auto& backend = *group.process_group()->getBackend(c10::kCPU);
+        EXPECT_EQ(backend.getBackendName(), SharedMemoryBackend::kName);
+        body(group);
+      }
+      ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    children.push_back(child);
+  }
+  std::vector<int> statuses;
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    statuses.push_back(status);
+  }
+  return statuses;
+}
+
+TEST(SharedMemory, ProcessesReadEachOthersMemory) {
+  EXPECT_EQ(run_processes(try_every_verb), (std::vector<int>{0, 0, 0}));
+}
+
+void see_that_one_is_killed(Communicator& group) {
+  group.barrier();
+  if (group.rank() == 1) {
+    ::raise(SIGKILL);
+  }
+  Tensor tensor = torch::ones({100'000});
+  try {
+    group.all_reduce(tensor).wait();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kPeerLost);
+    // Of the others, one may be the first to see it and to leave.
+    EXPECT_NE(std::string(error.what()).find(" of the group has ended"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(SharedMemory, AKilledProcessIsSeen) {
+  EXPECT_EQ(run_processes(see_that_one_is_killed), (std::vector<int>{0, SIGKILL, 0}));
+}
+
+}  // namespace
+}  // namespace lockstep::comm
