@@ -196,6 +196,7 @@ AttemptOptions Agent::attempt_options(Meeting& meeting) const {
   AttemptOptions options;
   options.signal_grace = plan_.shutdown_timeout.value_or(kSignalGrace);
   options.failure_grace = plan_.shutdown_timeout.value_or(kFailureGrace);
+  options.uninterruptible = plan_.uninterruptible;
   options.interruption = [&meeting] { return meeting.interruption(); };
   options.ending = [&meeting](const AttemptResult& result) { meeting.ending(result); };
   return options;

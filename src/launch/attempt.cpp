@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "launch/uninterruptible.h"
 
 namespace lockstep::launch {
 namespace {
@@ -13,6 +14,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kForEver{-1};
+constexpr milliseconds kBetweenLooks{200};     // at workers that may hang in the kernel
 constexpr milliseconds kOthersFailingToo{10};  // so that the report names all that failed at once
 constexpr milliseconds kCauseOfLostPeer{500};  // a lost peer may be seen before the peer's own end
 constexpr milliseconds kOrphansMayFinish{1000};
@@ -41,10 +43,31 @@ Interruption interruption_of(const AttemptOptions& options) {
   return options.interruption ? options.interruption() : Interruption::kNone;
 }
 
-// Waits until the attempt has an end, and tells which.
-AttemptEnd watch(Guard& guard, WorkerGroup& group, const AttemptOptions& options) {
+// Kills a worker that has hung in the kernel for too long: its end is the failure. True where one
+// has.
+bool kill_one_that_hangs(WorkerGroup& group, UninterruptibleWatch& hanging) {
+  const Worker* worker = hanging.look(group, Clock::now());
+  if (worker == nullptr) {
+    return false;
+  }
+  log_error(
+      "rank {} (PID {}) is in uninterruptible sleep for longer than "
+      "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT: it is killed, and the job is not started again",
+      worker->rank,
+      worker->pid);
+  ::kill(-worker->pid, SIGKILL);
+  return true;
+}
+
+// Waits until the attempt has an end, and tells which. `stuck`: some worker hung.
+AttemptEnd watch(Guard& guard, WorkerGroup& group, const AttemptOptions& options, bool& stuck) {
   std::optional<Clock::time_point> deadline;
+  UninterruptibleWatch hanging(options.uninterruptible);
+  const bool looks = options.uninterruptible.count() > 0;
   while (true) {
+    if (looks && !stuck) {
+      stuck = kill_one_that_hangs(group, hanging);
+    }
     if (guard.signal()) {
       return AttemptEnd::kSignalled;
     }
@@ -63,7 +86,8 @@ AttemptEnd watch(Guard& guard, WorkerGroup& group, const AttemptOptions& options
     if (deadline && Clock::now() >= *deadline) {
       return AttemptEnd::kPreempted;
     }
-    group.wait(deadline ? left_until(*deadline) : kForEver);
+    const milliseconds pause = looks ? kBetweenLooks : kForEver;
+    group.wait(deadline ? left_until(*deadline) : pause);
   }
 }
 
@@ -174,7 +198,7 @@ AttemptResult run_attempt(
   const std::optional<MemoryCounters> before = read_memory_counters();
   WorkerGroup group(guard.loop(), std::move(specs));
   AttemptResult result;
-  result.end = watch(guard, group, options);
+  result.end = watch(guard, group, options, result.stuck);
   result.signal = guard.signal().value_or(0);
   if (result.end == AttemptEnd::kFailed) {
     gather(group);

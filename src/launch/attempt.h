@@ -40,6 +40,9 @@ struct AttemptOptions {
   std::chrono::milliseconds signal_grace{
       120000};                                   // from a forwarded signal to SIGKILL: time to save
   std::chrono::milliseconds failure_grace{700};  // from a failure's SIGTERM to SIGKILL
+  /// How long a worker may be in uninterruptible sleep before it is killed and the job is not
+  /// started again; 0: for ever.
+  std::chrono::milliseconds uninterruptible{0};
   /// Asked after every event; anything but kNone ends the workers. Wake the guard's loop to have it
   /// asked.
   std::function<Interruption()> interruption;

@@ -68,7 +68,8 @@ struct LaunchPlan {
   std::vector<std::vector<int>> cpus;   // of each local worker, where given
   std::string event_log;                // "", "console", "jsonl:PATH"
   std::optional<std::string> watchdog;  // the named pipe of workers' timers; empty: a temporary one
-  std::optional<int> health_check_port;  // where the agent says that it is alive
+  std::chrono::seconds uninterruptible{0};  // AttemptOptions::uninterruptible
+  std::optional<int> health_check_port;     // where the agent says that it is alive
   LogLevel log_level = LogLevel::kInfo;
   Environment environment;         // added for the workers
   std::vector<std::string> notes;  // said before the start: what was chosen, what has no effect

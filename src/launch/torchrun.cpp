@@ -200,16 +200,23 @@ void plan_watches(Options& options, const Environment& environment, LaunchPlan& 
   if (value("TORCHELASTIC_ENABLE_FILE_TIMER") == "1") {
     plan.watchdog = value("TORCHELASTIC_TIMER_FILE");
   }
-  const std::string port = value("TORCHELASTIC_HEALTH_CHECK_PORT");
-  if (!port.empty()) {
-    int number = 0;
-    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-    if (error != std::errc() || end != port.data() + port.size() || number < 0 || number > 65535) {
-      options.problem(fmt::format("TORCHELASTIC_HEALTH_CHECK_PORT={}: a port is wanted", port));
-      return;
+  const auto number = [&](const char* name, int most, const char* wanted) -> std::optional<int> {
+    const std::string text = value(name);
+    int result = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
+    if (text.empty()) {
+      return std::nullopt;
     }
-    plan.health_check_port = number;
-  }
+    if (error != std::errc() || end != text.data() + text.size() || result < 0 || result > most) {
+      options.problem(fmt::format("{}={}: {}", name, text, wanted));
+      return std::nullopt;
+    }
+    return result;
+  };
+  plan.health_check_port = number("TORCHELASTIC_HEALTH_CHECK_PORT", 65535, "a port is wanted");
+  plan.uninterruptible = std::chrono::seconds(
+      number("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", 1'000'000, "seconds are wanted")
+          .value_or(0));
 }
 
 }  // namespace

@@ -122,5 +122,37 @@ TEST(HealthCheck, IsThereAsLongAsTheAgentIs) {
   EXPECT_EQ(ran.output, "b'alive\\n'\n") << ran.error_output;
 }
 
+// A process that has called vfork sleeps uninterruptibly until its child ends.
+TEST(Watchdog, KillsAWorkerThatHangsInTheKernelAndDoesNotStartItAgain) {
+  const Ran ran = testing::run(
+      testing::part(
+          "launch",
+          {"--propagate-exit-code",
+           "--max-restarts=3",
+           "--no-python",
+           "python3",
+           "-c",
+           "import ctypes, os, time\n"
+           "print('begins', flush=True)\n"
+           "if ctypes.CDLL(None).vfork() == 0:\n"
+           "  time.sleep(60)\n"
+           "  os._exit(0)\n"}),
+      {"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=1"});
+  EXPECT_EQ(ran.status.shell_code(), 128 + SIGKILL) << ran.error_output;
+  EXPECT_THAT(ran.error_output, HasSubstr("rank 0 (PID "));
+  EXPECT_THAT(ran.error_output, HasSubstr("is in uninterruptible sleep for longer than"));
+  EXPECT_EQ(ran.output, "begins\n");  // once
+}
+
+TEST(Watchdog, RefusesATimeThatIsNone) {
+  const Ran ran = testing::run(
+      testing::part("launch", {"--no-python", "true"}),
+      {"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=soon"});
+  EXPECT_EQ(ran.status.shell_code(), 2);
+  EXPECT_THAT(
+      ran.error_output,
+      HasSubstr("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=soon: seconds are wanted"));
+}
+
 }  // namespace
 }  // namespace lockstep::launch

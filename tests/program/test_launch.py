@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
 import unittest
 
 from harness import PROGRAM, ProgramTest, losses, metrics, processes_of, start, wait_for
@@ -137,14 +138,19 @@ class Words(ProgramTest):
             self.train("said", *words, steps=1)
 
     def test_a_link_of_a_launchers_name_is_that_launcher(self):
-        (self.folder / "torchrun").symlink_to(PROGRAM)
-        env = {**os.environ, "OMP_NUM_THREADS": "1"}
-        for words, ranks in ((["--nproc_per_node", "2"], 2), (["--standalone"], 1)):
-            done = __import__("subprocess").run(
-                [self.folder / "torchrun", *words, "--no-python", "sh", "-c", "echo rank $RANK of $WORLD_SIZE"],
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HOME": str(self.folder)}
+        for name in ("torchrun", "accelerate", "deepspeed"):
+            (self.folder / name).symlink_to(PROGRAM)
+        for name, words, ranks in (
+                ("torchrun", ["--nproc_per_node", "2", "--no-python"], 2),
+                ("torchrun", ["--standalone", "--no-python"], 1),
+                ("accelerate", ["launch", "--cpu", "--num_processes", "2", "--no_python"], 2),
+                ("deepspeed", ["--num_gpus=2", "--no_python", "--no_local_rank"], 2)):
+            done = subprocess.run(
+                [self.folder / name, *words, "sh", "-c", "echo rank $RANK of $WORLD_SIZE"],
                 capture_output=True, text=True, timeout=60, env=env)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(f"rank {ranks - 1} of {ranks}\n", done.stdout)
+            self.assertIn(f"rank {ranks - 1} of {ranks}\n", done.stdout, name)
 
     def test_doctor_measures_the_ranks(self):
         result = self.run_ok("doctor", "--nproc", 2, "--output", self.folder)
