@@ -17,31 +17,55 @@ char* bytes_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.data_ptr());
 }
 
-/// Each rank sums its slice of all tensors into its own, then reads the others' sums. A small one
-/// is summed whole by every rank.
-class AllReduce : public SharedOperation {
+/// In which every rank offers a tensor and reads the others'.
+class Collective : public SharedOperation {
  public:
-  AllReduce(const Group& group, const at::Tensor& tensor, Reduce how, uint64_t count)
-      : SharedOperation(group, c10d::OpType::ALLREDUCE),
-        how_(how),
-        parts_(
-            group.rank,
-            group.size,
-            tensor,
-            offer_key(Sequence::kOthers, count),
-            offer_signature(Verb::kAllReduce, tensor, static_cast<int>(how))) {}
+  Collective(
+      const Group& group, c10d::OpType type, at::Tensor offered, uint64_t key, uint64_t signature)
+      : SharedOperation(group, type),
+        parts_(group.rank, group.size, std::move(offered), key, signature) {}
 
   void announce(SharedBoard& board) override { parts_.announce(board); }
-  bool go_on(SharedBoard& board) override {
-    if (!parts_.announced()) {
-      return false;
-    }
-    return bytes() <= kSmallOperation ? go_on_whole(board) : go_on_in_slices(board);
-  }
+  bool go_on(SharedBoard& board) override { return parts_.announced() && go_on_announced(board); }
   uint64_t missing() const override { return parts_.missing(); }
   uint64_t bytes() const override { return parts_.offered().nbytes(); }
 
+ protected:
+  virtual bool go_on_announced(SharedBoard& board) = 0;
+  /// Of each peer that has come, as soon as it has, `bytes` from `begin` on to where the rank's
+  /// stand in `out`.
+  bool read_each(SharedBoard& board, uint64_t begin, uint64_t bytes, const at::Tensor& out) {
+    for (int peer = 0; peer < board.size(); ++peer) {
+      if (peer != board.rank() && !parts_.took(peer) && parts_.find(board, peer) != nullptr) {
+        char* into = bytes_of(out) + static_cast<uint64_t>(peer) * bytes;
+        parts_.read(board, peer, begin, bytes, into);
+        parts_.take(board, peer);
+      }
+    }
+    return parts_.ended();
+  }
+
+  SharedParts parts_;
+};
+
+/// Each rank sums its slice of all tensors into its own, then reads the others' sums. A small one
+/// is summed whole by every rank.
+class AllReduce : public Collective {
+ public:
+  AllReduce(const Group& group, const at::Tensor& tensor, Reduce how, uint64_t count)
+      : Collective(
+            group,
+            c10d::OpType::ALLREDUCE,
+            tensor,
+            offer_key(Sequence::kOthers, count),
+            offer_signature(Verb::kAllReduce, tensor, static_cast<int>(how))),
+        how_(how) {}
+
  private:
+  bool go_on_announced(SharedBoard& board) override {
+    return bytes() <= kSmallOperation ? go_on_whole(board) : go_on_in_slices(board);
+  }
+
   bool go_on_whole(SharedBoard& board) {
     if (!summed_ && parts_.find_all(board)) {
       whole_.resize(bytes());
@@ -88,64 +112,42 @@ class AllReduce : public SharedOperation {
   }
 
   Reduce how_;
-  SharedParts parts_;
   bool summed_ = false;
   std::vector<char> whole_;
 };
 
-class Gather : public SharedOperation {
+class Gather : public Collective {
  public:
   Gather(const Group& group, at::Tensor out, const at::Tensor& in, uint64_t count)
-      : SharedOperation(group, c10d::OpType::_ALLGATHER_BASE),
-        out_(std::move(out)),
-        parts_(
-            group.rank,
-            group.size,
+      : Collective(
+            group,
+            c10d::OpType::_ALLGATHER_BASE,
             in,
             offer_key(Sequence::kGathers, count),
-            offer_signature(Verb::kAllGather, in)) {}
-
-  void announce(SharedBoard& board) override { parts_.announce(board); }
-  bool go_on(SharedBoard& board) override {
-    if (!parts_.announced()) {
-      return false;
-    }
-    const uint64_t part = parts_.offered().nbytes();
-    for (int peer = 0; peer < board.size(); ++peer) {
-      if (peer != board.rank() && !parts_.took(peer) && parts_.find(board, peer) != nullptr) {
-        parts_.read(board, peer, 0, part, bytes_of(out_) + static_cast<uint64_t>(peer) * part);
-        parts_.take(board, peer);
-      }
-    }
-    return parts_.ended();
-  }
-  uint64_t missing() const override { return parts_.missing(); }
-  uint64_t bytes() const override { return out_.nbytes(); }
+            offer_signature(Verb::kAllGather, in)),
+        out_(std::move(out)) {}
 
  private:
+  bool go_on_announced(SharedBoard& board) override { return read_each(board, 0, bytes(), out_); }
+
   at::Tensor out_;
-  SharedParts parts_;
 };
 
-class ReduceScatter : public SharedOperation {
+class ReduceScatter : public Collective {
  public:
   ReduceScatter(
       const Group& group, at::Tensor out, const at::Tensor& in, Reduce how, uint64_t count)
-      : SharedOperation(group, c10d::OpType::_REDUCE_SCATTER_BASE),
-        how_(how),
-        out_(std::move(out)),
-        parts_(
-            group.rank,
-            group.size,
+      : Collective(
+            group,
+            c10d::OpType::_REDUCE_SCATTER_BASE,
             in,
             offer_key(Sequence::kReductions, count),
-            offer_signature(Verb::kReduceScatter, in, static_cast<int>(how))) {}
+            offer_signature(Verb::kReduceScatter, in, static_cast<int>(how))),
+        how_(how),
+        out_(std::move(out)) {}
 
-  void announce(SharedBoard& board) override { parts_.announce(board); }
-  bool go_on(SharedBoard& board) override {
-    if (!parts_.announced()) {
-      return false;
-    }
+ private:
+  bool go_on_announced(SharedBoard& board) override {
     if (!summed_ && parts_.find_all(board)) {
       const uint64_t part = out_.nbytes(), begin = static_cast<uint64_t>(board.rank()) * part;
       parts_.reduce(board, how_, begin, part, bytes_of(out_));
@@ -154,49 +156,30 @@ class ReduceScatter : public SharedOperation {
     }
     return summed_ && parts_.ended();
   }
-  uint64_t missing() const override { return parts_.missing(); }
-  uint64_t bytes() const override { return parts_.offered().nbytes(); }
 
- private:
   Reduce how_;
   at::Tensor out_;
-  SharedParts parts_;
   bool summed_ = false;
 };
 
-class AllToAll : public SharedOperation {
+class AllToAll : public Collective {
  public:
   AllToAll(const Group& group, at::Tensor out, const at::Tensor& in, uint64_t count)
-      : SharedOperation(group, c10d::OpType::ALLTOALL_BASE),
-        out_(std::move(out)),
-        parts_(
-            group.rank,
-            group.size,
+      : Collective(
+            group,
+            c10d::OpType::ALLTOALL_BASE,
             in,
             offer_key(Sequence::kOthers, count),
-            offer_signature(Verb::kAllToAll, in)) {}
-
-  void announce(SharedBoard& board) override { parts_.announce(board); }
-  bool go_on(SharedBoard& board) override {
-    if (!parts_.announced()) {
-      return false;
-    }
-    const uint64_t part = bytes() / static_cast<uint64_t>(board.size());
-    const auto at = [&](int rank) { return static_cast<uint64_t>(rank) * part; };
-    for (int peer = 0; peer < board.size(); ++peer) {
-      if (peer != board.rank() && !parts_.took(peer) && parts_.find(board, peer) != nullptr) {
-        parts_.read(board, peer, at(board.rank()), part, bytes_of(out_) + at(peer));
-        parts_.take(board, peer);
-      }
-    }
-    return parts_.ended();
-  }
-  uint64_t missing() const override { return parts_.missing(); }
-  uint64_t bytes() const override { return parts_.offered().nbytes(); }
+            offer_signature(Verb::kAllToAll, in)),
+        out_(std::move(out)) {}
 
  private:
+  bool go_on_announced(SharedBoard& board) override {
+    const uint64_t part = bytes() / static_cast<uint64_t>(board.size());
+    return read_each(board, static_cast<uint64_t>(board.rank()) * part, part, out_);
+  }
+
   at::Tensor out_;
-  SharedParts parts_;
 };
 
 /// The root's tensor on all ranks; the root alone offers.
