@@ -9,6 +9,8 @@
 #include "ops/activations.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/embedding.h"
 #include "ops/host_memory.h"
 #include "ops/machine.h"
 #include "ops/norms.h"
@@ -113,6 +115,66 @@ void layer_norm_bench(benchmark::State& state) {
       });
 }
 BENCHMARK(layer_norm_bench)->ArgsProduct({{16, 32}, {0, 1}})->Unit(benchmark::kMillisecond);
+
+/// Bits, 0: an addition and the norm, 1: both in one.
+void add_layer_norm_bench(benchmark::State& state) {
+  const auto type = type_of(state);
+  run(state,
+      {values({1024, 256}, type),
+       values({1024, 256}, type),
+       values({256}, type),
+       values({256}, type)},
+      [&](const std::vector<Tensor>& in) {
+        if (state.range(1) == 0) {
+          const Tensor sum = in[0] + in[1];
+          return sum + layer_norm(sum, in[2], in[3], 1e-5);
+        }
+        const auto both = add_layer_norm(in[0], in[1], in[2], in[3], 1e-5);
+        return both.sum + both.norm;
+      });
+}
+BENCHMARK(add_layer_norm_bench)->ArgsProduct({{16, 32}, {0, 1}})->Unit(benchmark::kMillisecond);
+
+/// Bits, 0: by tensors, 1: the loop, 2: within the split of a packed projection
+void rope_bench(benchmark::State& state) {
+  const Tensor angle = at::randn({256, 32}), cos = angle.cos(), sin = angle.sin();
+  const auto packed = values({4, 256, 3 * 4 * 64}, type_of(state));
+  run(state, {packed}, [&](const std::vector<Tensor>& in) {
+    if (state.range(1) == 2) {
+      const auto parts = split_rotated_heads(in[0], 64, 4, cos, sin);
+      return at::cat({parts[0], parts[1], parts[2]});
+    }
+    const Tensor heads = in[0].unflatten(-1, {12, 64});
+    const auto turn = [&](int64_t first) {
+      const Tensor x = heads.narrow(2, first, 4);
+      if (state.range(1) == 1) {
+        return rotate(x, cos, sin);
+      }
+      const Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1);  // [T, 1, d]
+      const Tensor a = x.narrow(-1, 0, 32), b = x.narrow(-1, 32, 32);
+      return at::cat({a * c - b * s, b * c + a * s}, -1).to(x.scalar_type());
+    };
+    const auto part = [](const Tensor& x) { return x.transpose(1, 2); };
+    return at::cat({part(turn(0)), part(turn(4)), part(heads.narrow(2, 8, 4))});
+  });
+}
+BENCHMARK(rope_bench)->ArgsProduct({{16, 32}, {0, 1, 2}})->Unit(benchmark::kMillisecond);
+
+void dropout_bench(benchmark::State& state) {
+  const Tensor keys = at::arange(4);
+  run(state, {values({4, 256, 256}, type_of(state))}, [&](const std::vector<Tensor>& in) {
+    return state.range(1) == 0 ? at::dropout(in[0], 0.1, true) : dropout(in[0], 0.1, keys);
+  });
+}
+BENCHMARK(dropout_bench)->ArgsProduct({{16, 32}, {0, 1}})->Unit(benchmark::kMillisecond);
+
+void embedding_bench(benchmark::State& state) {
+  const Tensor ids = at::randint(8192, {1024}, at::kLong);
+  run(state, {values({8192, 256}, type_of(state))}, [&](const std::vector<Tensor>& in) {
+    return state.range(1) == 0 ? at::embedding(in[0], ids) : embedding(in[0], ids);
+  });
+}
+BENCHMARK(embedding_bench)->ArgsProduct({{16, 32}, {0, 1}})->Unit(benchmark::kMillisecond);
 
 void adamw_bench(benchmark::State& state) {
   const int64_t count = int64_t{4} << 20;

@@ -31,7 +31,8 @@ else()
   message(STATUS "no nvcc: liblockstep_cuda.so is built without kernels of its own")
 endif()
 add_library(lockstep_cuda SHARED
-  ${CMAKE_SOURCE_DIR}/src/cuda/register.cpp ${CMAKE_SOURCE_DIR}/src/cuda/token_loss.cpp ${cuda_objects})
+  ${CMAKE_SOURCE_DIR}/src/cuda/register.cpp ${CMAKE_SOURCE_DIR}/src/cuda/step_graph.cpp
+  ${CMAKE_SOURCE_DIR}/src/cuda/token_loss.cpp ${cuda_objects})
 if(NVCC)
   target_compile_definitions(lockstep_cuda PRIVATE LOCKSTEP_HAS_CUDA_KERNELS)
 endif()

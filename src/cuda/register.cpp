@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "comm/process_group.h"
+#include "cuda/step_graph.h"
 #include "cuda/token_loss.h"
 
 namespace {
@@ -25,5 +26,8 @@ extern "C" void lockstep_cuda_register(
     void (*set_nccl_factory)(lockstep::comm::NcclFactory factory),
     void (*set_loops)(const lockstep::ops::CudaLoops& loops)) {
   set_nccl_factory(join_nccl);
-  set_loops(lockstep::cuda::loops());
+  lockstep::ops::CudaLoops loops = lockstep::cuda::loops();
+  loops.run_aside = lockstep::cuda::run_aside;
+  loops.capture = lockstep::cuda::capture;
+  set_loops(loops);
 }

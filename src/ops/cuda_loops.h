@@ -1,6 +1,7 @@
 // What liblockstep_cuda.so offers the operations of this module, once it is loaded.
 #pragma once
 
+#include "ops/captured_step.h"
 #include "ops/token_loss.h"
 
 namespace lockstep::ops {
@@ -17,6 +18,10 @@ struct CudaLoops {
       const Tensor& softmax_factor,
       const Tensor& target_factor,
       float inverse_cap) = nullptr;
+  /// See captured_step.h.
+  void (*run_aside)(c10::Device device, const std::function<void()>& body) = nullptr;
+  std::unique_ptr<StepGraph> (*capture)(c10::Device device, const std::function<void()>& body) =
+      nullptr;
 };
 
 /// Called once, by the library's entry point.

@@ -1,8 +1,10 @@
 #include "ops/host_memory.h"
 
+#include <algorithm>
 #include <list>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
@@ -16,6 +18,7 @@ namespace {
 constexpr size_t kLeast = size_t{256} << 10;
 constexpr size_t kSmallPage = size_t{4} << 10, kHugePage = size_t{2} << 20;
 constexpr int64_t kAlwaysKept = int64_t{64} << 20;
+constexpr int64_t kWindow = int64_t{1} << 14;  // blocks taken; a step takes some hundreds
 constexpr size_t kColours = 32, kLine = 64;
 
 struct Block {
@@ -44,7 +47,7 @@ class KeptMemory final : public c10::Allocator {
 
   HostMemory state() {
     const std::lock_guard lock(mutex_);
-    return {used_, kept_};
+    return {used_, kept_, std::max(peak_, peak_before_), mapped_};
   }
 
   static KeptMemory& instance() {
@@ -65,7 +68,9 @@ class KeptMemory final : public c10::Allocator {
     const std::lock_guard lock(mutex_);
     Block block;
     const auto found = by_size_.find(size);
+    notice_peak(used_ + static_cast<int64_t>(size));
     if (found == by_size_.end()) {
+      drop_down_to(limit() - static_cast<int64_t>(size));
       block = map(size);
     } else {
       block = *found->second;
@@ -91,10 +96,29 @@ class KeptMemory final : public c10::Allocator {
     kept_ += static_cast<int64_t>(block.size);
     free_.push_front(block);
     by_size_.emplace(block.size, free_.begin());
-    while (kept_ > kAlwaysKept && kept_ > used_ / 2) {
+    drop_down_to(limit());
+    return true;
+  }
+
+  /// Of what is in use and kept together. A step whose sizes come in another order than before, or
+  /// whose largest blocks are not needed at once, finds most of them within a quarter more.
+  int64_t limit() const {
+    const int64_t peak = std::max(peak_, peak_before_);
+    return peak + peak / 4 + kAlwaysKept;
+  }
+
+  /// A peak is forgotten after one to two windows.
+  void notice_peak(int64_t used) {
+    if (++taken_ % kWindow == 0) {
+      peak_before_ = std::exchange(peak_, 0);
+    }
+    peak_ = std::max(peak_, used);
+  }
+
+  void drop_down_to(int64_t bytes) {
+    while (used_ + kept_ > bytes && !free_.empty()) {
       drop_oldest();
     }
-    return true;
   }
 
   void drop_oldest() {
@@ -112,6 +136,7 @@ class KeptMemory final : public c10::Allocator {
   }
 
   Block map(size_t size) {
+    ++mapped_;
     Block block;
     block.size = size;
     const size_t page = size >= kHugePage ? kHugePage : kSmallPage;
@@ -142,6 +167,8 @@ class KeptMemory final : public c10::Allocator {
   std::list<Block> free_;                    // the newest first
   std::unordered_multimap<size_t, std::list<Block>::iterator> by_size_;
   int64_t used_ = 0, kept_ = 0;
+  int64_t peak_ = 0, peak_before_ = 0;  // of used_, in this window and the one before
+  int64_t taken_ = 0, mapped_ = 0;      // blocks: given, and new ones
   size_t next_colour_ = 0;
 };
 

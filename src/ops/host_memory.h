@@ -9,14 +9,15 @@ namespace lockstep::ops {
 /// they are freed, and given again to a tensor of that size: a training step asks for the same
 /// sizes as the one before, and memory that is new to a process costs more time (page faults,
 /// zeros) than many operations on it. Blocks of 2 MiB and more lie on pages of that size where the
-/// system has them. Blocks that nobody asks for are given back: what is kept and free stays below
-/// half of what is in use, and 64 MiB. Call it once, before there are tensors; later calls do
-/// nothing.
+/// system has them. Blocks that nobody asks for are given back: what is in use, kept and free
+/// together stays below five quarters of the most that was lately in use, and 64 MiB. Call it once,
+/// before there are tensors; later calls do nothing.
 void keep_host_memory();
 
-/// Bytes of the blocks in use, and of those that are kept and free.
 struct HostMemory {
-  int64_t used = 0, kept = 0;
+  int64_t used = 0, kept = 0;  // bytes of the blocks in use, and of those that are kept and free
+  int64_t peak = 0;            // the most bytes that were lately in use
+  int64_t mapped = 0;          // blocks that were new to the process, so far
 };
 HostMemory host_memory();
 

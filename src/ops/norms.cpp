@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -47,10 +48,13 @@ LOCKSTEP_INLINE Floats first_lanes(const Floats& all, int64_t count) {
 }
 
 /// Rows [begin, end) of [rows, C]: y, and for each row its mean (kLayer) and its inverse deviation.
+/// With a residual, what is normalized is x + residual, which is written to `sum`.
 template <class T, Kind kKind>
 struct Forward {
   LOCKSTEP_INLINE static void run(
       const T* x,
+      const T* residual,
+      T* sum,
       const T* weight,
       const T* bias,
       T* y,
@@ -63,6 +67,14 @@ struct Forward {
     for (int64_t row = begin; row < end; ++row) {
       const T* in = x + row * size;
       T* out = y + row * size;
+      if (residual != nullptr) {
+        for (int64_t i = 0; i < size; i += kLanes) {
+          const Floats added =
+              load_up_to(in + i, size - i) + load_up_to(residual + row * size + i, size - i);
+          store_up_to(sum + row * size + i, added, size - i);
+        }
+        in = sum + row * size;
+      }
       float middle = 0;
       if constexpr (kKind == Kind::kLayer) {
         Floats total{};
@@ -92,11 +104,13 @@ struct Forward {
   }
 };
 
-/// Rows [begin, end): the gradient of x; those of weight and bias are added to the float32 sums.
+/// Rows [begin, end): the gradient of x, with that of the sum where there is one; those of weight
+/// and bias are added to the float32 sums.
 template <class T, Kind kKind>
 struct Backward {
   LOCKSTEP_INLINE static void run(
       const T* gradient,
+      const T* sum_gradient,
       const T* x,
       const T* weight,
       const float* mean,
@@ -133,38 +147,49 @@ struct Backward {
       for (int64_t i = 0; i < size; i += kLanes) {
         const Floats normal = (load_up_to(in + i, size - i) - middle) * scale;
         const Floats weighted = load_up_to(g + i, size - i) * load_up_to(weight + i, size - i);
-        store_up_to(out + i, (weighted - mean_gradient - normal * mean_product) * scale, size - i);
+        Floats dx = (weighted - mean_gradient - normal * mean_product) * scale;
+        if (sum_gradient != nullptr) {
+          dx += load_up_to(sum_gradient + row * size + i, size - i);
+        }
+        store_up_to(out + i, dx, size - i);
       }
     }
   }
 };
 
+/// Null where there is no tensor.
 template <class T>
 const T* data(const Tensor& tensor) {
-  return static_cast<const T*>(tensor.const_data_ptr());
+  return tensor.defined() ? static_cast<const T*>(tensor.const_data_ptr()) : nullptr;
 }
 
-struct Statistics {
-  Tensor y, mean, inverse;
+struct Normalized {
+  Tensor y, sum, mean, inverse;
 };
 
+/// `residual` and `bias` may be undefined.
 template <class T, Kind kKind>
-Statistics forward_on_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+Normalized forward_on_cpu(
+    const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
   const int64_t size = x.size(-1), rows = x.numel() / size;
   const auto floats = x.options().dtype(at::kFloat);
-  Statistics result{
+  Normalized result{
       at::empty_like(x),
+      residual.defined() ? at::empty_like(x) : Tensor(),
       at::empty({kKind == Kind::kLayer ? rows : 0}, floats),
       at::empty({rows}, floats)};
   auto* y = static_cast<T*>(result.y.mutable_data_ptr());
+  auto* sum = residual.defined() ? static_cast<T*>(result.sum.mutable_data_ptr())
+                                 : static_cast<T*>(nullptr);
   auto* mean = result.mean.mutable_data_ptr<float>();
   auto* inverse = result.inverse.mutable_data_ptr<float>();
-  const T* shift = kKind == Kind::kLayer ? data<T>(bias) : nullptr;
   at::parallel_for(0, rows, std::max<int64_t>(1, 16384 / size), [&](int64_t begin, int64_t end) {
     vector::dispatch<Forward<T, kKind>>(
         data<T>(x),
+        data<T>(residual),
+        sum,
         data<T>(weight),
-        shift,
+        data<T>(bias),
         y,
         mean,
         inverse,
@@ -176,13 +201,19 @@ Statistics forward_on_cpu(const Tensor& x, const Tensor& weight, const Tensor& b
   return result;
 }
 
+struct NormGradients {
+  Tensor x, weight, bias;
+};
+
+/// What the forward pass kept.
+struct Saved {
+  Tensor x, weight, mean, inverse;
+};
+
 template <class T, Kind kKind>
-torch::autograd::tensor_list backward_on_cpu(
-    const Tensor& gradient,
-    const Tensor& x,
-    const Tensor& weight,
-    const Tensor& mean,
-    const Tensor& inverse) {
+NormGradients backward_on_cpu(
+    const Tensor& gradient, const Tensor& sum_gradient, const Saved& saved) {
+  const Tensor& x = saved.x;
   const int64_t size = x.size(-1), rows = x.numel() / size;
   Tensor x_gradient = at::empty_like(x);
   auto* out = static_cast<T*>(x_gradient.mutable_data_ptr());
@@ -196,10 +227,11 @@ torch::autograd::tensor_list backward_on_cpu(
     for (int64_t i = first; i < last; ++i) {
       vector::dispatch<Backward<T, kKind>>(
           data<T>(gradient),
+          data<T>(sum_gradient),
           data<T>(x),
-          data<T>(weight),
-          data<float>(mean),
-          data<float>(inverse),
+          data<T>(saved.weight),
+          data<float>(saved.mean),
+          data<float>(saved.inverse),
           out,
           weight_sums + i * size,
           bias_sums + i * size,
@@ -210,74 +242,52 @@ torch::autograd::tensor_list backward_on_cpu(
   });
   const Tensor total = sums.sum(1);
   const auto type = x.scalar_type();
-  return {
-      x_gradient,
-      total[0].to(type),
-      kKind == Kind::kLayer ? total[1].to(type) : Tensor(),
-      Tensor()};
+  return {x_gradient, total[0].to(type), kKind == Kind::kLayer ? total[1].to(type) : Tensor()};
 }
 
-struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
-  static Tensor forward(
-      torch::autograd::AutogradContext* context,
-      const Tensor& x,
-      const Tensor& weight,
-      const Tensor& bias,
-      double eps) {
-    const Tensor in = x.contiguous();
-    const bool is_float = x.scalar_type() == at::kFloat;
-    const auto result =
-        (is_float ? forward_on_cpu<float, Kind::kLayer>
-                  : forward_on_cpu<vector::Bfloat16, Kind::kLayer>)(in,
-                                                                    weight.contiguous(),
-                                                                    bias.contiguous(),
-                                                                    eps);
-    context->save_for_backward({in, weight, result.mean, result.inverse});
-    return result.y;
-  }
-  static torch::autograd::tensor_list backward(
-      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
-    const auto saved = context->get_saved_variables();
-    const bool is_float = saved[0].scalar_type() == at::kFloat;
-    return (
-        is_float ? backward_on_cpu<float, Kind::kLayer>
-                 : backward_on_cpu<vector::Bfloat16, Kind::kLayer>)(gradient[0].contiguous(),
-                                                                    saved[0],
-                                                                    saved[1].contiguous(),
-                                                                    saved[2],
-                                                                    saved[3]);
-  }
-};
+Tensor dense(const Tensor& tensor) {
+  return tensor.defined() ? tensor.contiguous() : tensor;
+}
 
-struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
-  static Tensor forward(
+/// {y}, or {y, x + residual} where there is a residual.
+template <Kind kKind>
+struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
+  static torch::autograd::tensor_list forward(
       torch::autograd::AutogradContext* context,
       const Tensor& x,
+      const std::optional<Tensor>& residual,
       const Tensor& weight,
+      const std::optional<Tensor>& bias,
       double eps) {
-    const Tensor in = x.contiguous();
+    const Tensor in = x.contiguous(), more = dense(residual.value_or(Tensor()));
+    const Tensor shift = dense(bias.value_or(Tensor()));
     const bool is_float = x.scalar_type() == at::kFloat;
-    const auto result =
-        (is_float ? forward_on_cpu<float, Kind::kRms>
-                  : forward_on_cpu<vector::Bfloat16, Kind::kRms>)(in,
-                                                                  weight.contiguous(),
-                                                                  Tensor(),
-                                                                  eps);
-    context->save_for_backward({in, weight, result.inverse});
-    return result.y;
+    const Normalized result =
+        is_float ? forward_on_cpu<float, kKind>(in, more, dense(weight), shift, eps)
+                 : forward_on_cpu<vector::Bfloat16, kKind>(in, more, dense(weight), shift, eps);
+    context->set_materialize_grads(false);
+    context->save_for_backward(
+        {more.defined() ? result.sum : in, weight, result.mean, result.inverse});
+    if (!more.defined()) {
+      return {result.y};
+    }
+    return {result.y, result.sum};
   }
   static torch::autograd::tensor_list backward(
-      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
-    const auto saved = context->get_saved_variables();
-    const bool is_float = saved[0].scalar_type() == at::kFloat;
-    auto all =
-        (is_float ? backward_on_cpu<float, Kind::kRms>
-                  : backward_on_cpu<vector::Bfloat16, Kind::kRms>)(gradient[0].contiguous(),
-                                                                   saved[0],
-                                                                   saved[1].contiguous(),
-                                                                   saved[2],
-                                                                   saved[2]);
-    return {all[0], all[1], Tensor()};
+      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
+    const bool adds = gradients.size() == 2;
+    const Tensor more = adds ? dense(gradients[1]) : Tensor();
+    if (!gradients[0].defined()) {  // what was normalized is not used
+      return {more, adds ? more : Tensor(), Tensor(), Tensor(), Tensor()};
+    }
+    const auto variables = context->get_saved_variables();
+    const Saved saved{variables[0], dense(variables[1]), variables[2], variables[3]};
+    const bool is_float = saved.x.scalar_type() == at::kFloat;
+    const Tensor gradient = dense(gradients[0]);
+    const NormGradients result =
+        is_float ? backward_on_cpu<float, kKind>(gradient, more, saved)
+                 : backward_on_cpu<vector::Bfloat16, kKind>(gradient, more, saved);
+    return {result.x, adds ? result.x : Tensor(), result.weight, result.bias, Tensor()};
   }
 };
 
@@ -286,22 +296,46 @@ bool has_kernel(const Tensor& x, const Tensor& weight) {
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
+bool has_kernel(const Tensor& x, const Tensor& residual, const Tensor& weight) {
+  return has_kernel(x, weight) && residual.sizes() == x.sizes() &&
+         residual.scalar_type() == x.scalar_type();
+}
+
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   if (has_kernel(x, weight) && bias.scalar_type() == x.scalar_type()) {
-    return LayerNormFunction::apply(x, weight, bias, eps);
+    return NormFunction<Kind::kLayer>::apply(x, std::nullopt, weight, bias, eps)[0];
   }
   return at::layer_norm(x, {x.size(-1)}, weight, bias, eps);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   if (has_kernel(x, weight)) {
-    return RmsNormFunction::apply(x, weight, eps);
+    return NormFunction<Kind::kRms>::apply(x, std::nullopt, weight, std::nullopt, eps)[0];
   }
   const Tensor high = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
   const Tensor normal = high * at::rsqrt(high.square().mean({-1}, /*keepdim=*/true) + eps);
   return weight * normal.to(x.scalar_type());
+}
+
+SumAndNorm add_layer_norm(
+    const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
+  if (has_kernel(x, residual, weight) && bias.scalar_type() == x.scalar_type()) {
+    const auto both = NormFunction<Kind::kLayer>::apply(x, residual, weight, bias, eps);
+    return {both[1], both[0]};
+  }
+  const Tensor sum = x + residual;
+  return {sum, layer_norm(sum, weight, bias, eps)};
+}
+
+SumAndNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
+  if (has_kernel(x, residual, weight)) {
+    const auto both = NormFunction<Kind::kRms>::apply(x, residual, weight, std::nullopt, eps);
+    return {both[1], both[0]};
+  }
+  const Tensor sum = x + residual;
+  return {sum, rms_norm(sum, weight, eps)};
 }
 
 }  // namespace lockstep::ops

@@ -18,4 +18,15 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 /// [..., C], weight [C].
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
 
+struct SumAndNorm {
+  Tensor sum, norm;
+};
+
+/// x + residual, of one shape and type, rounded; and its norm as above: forward and backward in one
+/// pass each, in which the sum and its gradient are read once. Where the sum is not needed but for
+/// the norm, the same.
+SumAndNorm add_layer_norm(
+    const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps);
+SumAndNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps);
+
 }  // namespace lockstep::ops

@@ -11,14 +11,15 @@
 namespace lockstep::ops {
 namespace {
 
-/// The heads of one token, `heads` rows of `size` from `from` (a row every `stride`) to `to`
-/// (dense).
+/// The heads of one token, `heads` rows of `size` from `from` (a row every `stride`) to `to` (a row
+/// every `to_stride`).
 template <class T>
 struct RotateToken {
   LOCKSTEP_INLINE static void run(
       const T* from,
       int64_t stride,
       T* to,
+      int64_t to_stride,
       const float* cos,
       const float* sin,
       float sign,
@@ -27,7 +28,7 @@ struct RotateToken {
       int64_t half) {
     for (int64_t head = 0; head < heads; ++head) {
       const T* __restrict in = from + head * stride;
-      T* __restrict out = to + head * size;
+      T* __restrict out = to + head * to_stride;
       for (int64_t i = 0; i < half; ++i) {
         const float a = vector::widen(in[i]), b = vector::widen(in[i + half]);
         const float c = cos[i], s = sin[i] * sign;
@@ -41,8 +42,10 @@ struct RotateToken {
   }
 };
 
+/// Each head's numbers are neighbours in x and in y, [B, T, H, D] both.
 template <class T>
-void rotate_on_cpu(const Tensor& x, Tensor& y, const Tensor& cos, const Tensor& sin, float sign) {
+void rotate_on_cpu(
+    const Tensor& x, const Tensor& y, const Tensor& cos, const Tensor& sin, float sign) {
   const auto* in = static_cast<const T*>(x.const_data_ptr());
   auto* out = static_cast<T*>(y.mutable_data_ptr());
   const auto* cosines = cos.const_data_ptr<float>();
@@ -60,7 +63,8 @@ void rotate_on_cpu(const Tensor& x, Tensor& y, const Tensor& cos, const Tensor& 
           vector::dispatch<RotateToken<T>>(
               in + row * x.stride(0) + position * x.stride(1),
               x.stride(2),
-              out + token * heads * size,
+              out + row * y.stride(0) + position * y.stride(1),
+              y.stride(2),
               cosines + angles,
               sines + angles,
               sign,
@@ -84,18 +88,25 @@ Tensor rotate_by_tensors(const Tensor& x, const Tensor& cos, const Tensor& sin, 
       -1);
 }
 
-Tensor rotate_by(const Tensor& x, const Tensor& cos, const Tensor& sin, float sign) {
+/// x rotated, into `out`.
+void rotate_into(
+    const Tensor& out, const Tensor& x, const Tensor& cos, const Tensor& sin, float sign) {
   const auto type = x.scalar_type();
   if (!x.device().is_cpu() || (type != at::kFloat && type != at::kBFloat16) || x.numel() == 0) {
-    return rotate_by_tensors(x, cos, sin, sign);
+    out.copy_(rotate_by_tensors(x, cos, sin, sign));
+    return;
   }
   const Tensor in = x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous();
-  Tensor out = at::empty(x.sizes(), x.options());
   if (type == at::kFloat) {
     rotate_on_cpu<float>(in, out, cos, sin, sign);
   } else {
     rotate_on_cpu<vector::Bfloat16>(in, out, cos, sin, sign);
   }
+}
+
+Tensor rotate_by(const Tensor& x, const Tensor& cos, const Tensor& sin, float sign) {
+  const Tensor out = at::empty(x.sizes(), x.options());
+  rotate_into(out, x, cos, sin, sign);
   return out;
 }
 
@@ -123,13 +134,54 @@ struct RotateFunction : torch::autograd::Function<RotateFunction> {
   }
 };
 
+/// Query and key rotated, the value as it is, in one tensor [B, T, H + 2 Hkv, D].
+struct SplitRotatedHeads : torch::autograd::Function<SplitRotatedHeads> {
+  static torch::autograd::tensor_list forward(
+      torch::autograd::AutogradContext* context,
+      const Tensor& packed,
+      int64_t head_dim,
+      int64_t kv_heads,
+      const Tensor& cos,
+      const Tensor& sin) {
+    const Tensor in = packed.unflatten(-1, {-1, head_dim});  // [B, T, H + 2 Hkv, D]
+    const int64_t turned = in.size(2) - kv_heads;
+    const Tensor out = at::empty(in.sizes(), in.options());
+    rotate_into(out.narrow(2, 0, turned), in.narrow(2, 0, turned), cos, sin, 1);
+    out.narrow(2, turned, kv_heads).copy_(in.narrow(2, turned, kv_heads));
+    context->saved_data["cos"] = cos;
+    context->saved_data["sin"] = sin;
+    const auto part = [&](int64_t first, int64_t heads) {
+      return out.narrow(2, first, heads).transpose(1, 2);  // [B, heads, T, D]
+    };
+    return {part(0, turned - kv_heads), part(turned - kv_heads, kv_heads), part(turned, kv_heads)};
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
+    const Tensor cos = context->saved_data["cos"].toTensor();
+    const Tensor sin = context->saved_data["sin"].toTensor();
+    const Tensor query = gradients[0].transpose(1, 2), key = gradients[1].transpose(1, 2);
+    const Tensor value = gradients[2].transpose(1, 2);  // [B, T, heads, D] each
+    const int64_t heads = query.size(2), kv_heads = key.size(2);
+    const Tensor packed = at::empty(
+        {query.size(0), query.size(1), heads + 2 * kv_heads, query.size(3)}, query.options());
+    rotate_into(packed.narrow(2, 0, heads), query, cos, sin, -1);
+    rotate_into(packed.narrow(2, heads, kv_heads), key, cos, sin, -1);
+    packed.narrow(2, heads + kv_heads, kv_heads).copy_(value);
+    return {packed.flatten(2), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+/// Angles for `length` positions of `rows` rows and heads of `size`.
+bool fit(const Tensor& cos, const Tensor& sin, int64_t rows, int64_t length, int64_t size) {
+  return cos.sizes() == sin.sizes() &&
+         (cos.dim() == 2 || (cos.dim() == 3 && cos.size(0) == rows)) && cos.size(-2) == length &&
+         2 * cos.size(-1) <= size;
+}
+
 }  // namespace
 
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
-  const bool fits = x.dim() == 4 && cos.sizes() == sin.sizes() &&
-                    (cos.dim() == 2 || (cos.dim() == 3 && cos.size(0) == x.size(0))) &&
-                    cos.size(-2) == x.size(1) && 2 * cos.size(-1) <= x.size(3);
-  if (!fits) {
+  if (x.dim() != 4 || !fit(cos, sin, x.size(0), x.size(1), x.size(3))) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
@@ -138,6 +190,30 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
             fmt::join(x.sizes(), "x")));
   }
   return RotateFunction::apply(x, cos.contiguous(), sin.contiguous());
+}
+
+std::array<Tensor, 3> split_rotated_heads(
+    const Tensor& packed,
+    int64_t head_dim,
+    int64_t kv_heads,
+    const Tensor& cos,
+    const Tensor& sin) {
+  if (packed.dim() != 3 || packed.size(2) % head_dim != 0 ||
+      packed.size(2) <= 2 * kv_heads * head_dim || kv_heads < 1 ||
+      !fit(cos, sin, packed.size(0), packed.size(1), head_dim)) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format(
+            "a packed projection of {} has no heads of {} with {} of keys and values and rotary "
+            "angles {}",
+            fmt::join(packed.sizes(), "x"),
+            head_dim,
+            kv_heads,
+            fmt::join(cos.sizes(), "x")));
+  }
+  const auto parts =
+      SplitRotatedHeads::apply(packed, head_dim, kv_heads, cos.contiguous(), sin.contiguous());
+  return {parts[0], parts[1], parts[2]};
 }
 
 }  // namespace lockstep::ops

@@ -1,6 +1,9 @@
 // Rotary positions, in the half-rotation layout of Hugging Face's files.
 #pragma once
 
+#include <array>
+#include <cstdint>
+
 #include <ATen/core/Tensor.h>
 
 namespace lockstep::ops {
@@ -11,5 +14,11 @@ using at::Tensor;
 /// head, as two halves (a, b), become (a cos - b sin, b cos + a sin); the others stay. Computed in
 /// float32, rounded once.
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin);
+
+/// A packed projection of queries, keys and values, packed [B, T, (H + 2 Hkv) D], taken apart and
+/// its queries and keys rotated, in one pass forward and one backward: query [B, H, T, D], key and
+/// value [B, Hkv, T, D], views of one tensor. cos and sin as above, 2 d <= D = head_dim.
+std::array<Tensor, 3> split_rotated_heads(
+    const Tensor& packed, int64_t head_dim, int64_t kv_heads, const Tensor& cos, const Tensor& sin);
 
 }  // namespace lockstep::ops

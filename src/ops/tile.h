@@ -235,10 +235,8 @@ inline void amx_tile(
   _tile_stored(3, below + kLanes, c_bytes);
 }
 
-/// c [rows, columns] (with `c_stride`) = or += left x panel; columns at most 64. Sizes are
-/// multiples of what the machine says.
 template <class Machine>
-inline void product(
+inline void columns_by_panel(
     int64_t rows,
     int64_t columns,
     int64_t units,
@@ -256,6 +254,33 @@ inline void product(
       return rows_by_panel<Machine, 2>(rows, units, left, panel, c, c_stride, mode);
     default:
       return rows_by_panel<Machine, 1>(rows, units, left, panel, c, c_stride, mode);
+  }
+}
+
+/// c [rows, columns] (with `c_stride`) = or += left x panel; columns at most 64. Sizes are
+/// multiples of what the machine says.
+template <class Machine>
+inline void product(
+    int64_t rows,
+    int64_t columns,
+    int64_t units,
+    Left left,
+    const float* panel,
+    float* c,
+    int64_t c_stride,
+    Sum mode) {
+  // So much of a panel stays in the level-1 cache while all rows go by.
+  constexpr int64_t kUnitsAtOnce = 128;
+  for (int64_t from = 0; from < units || from == 0; from += kUnitsAtOnce) {
+    columns_by_panel<Machine>(
+        rows,
+        columns,
+        least(kUnitsAtOnce, units - from),
+        {static_cast<const float*>(left.data) + from, left.stride},
+        panel + from * kPanel,
+        c,
+        c_stride,
+        from == 0 ? mode : Sum::kAdded);
   }
 }
 

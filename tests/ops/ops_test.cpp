@@ -145,6 +145,42 @@ TEST(Norms, RmsNormRoundsWhereHuggingFaceDoes) {
   EXPECT_GT(rms_norm(x, weight, 1e-6).eq(wanted).to(at::kFloat).mean().item<double>(), 0.99);
 }
 
+TEST(Norms, WithAResidualAndTheGradientsOfBoth) {
+  for (const auto& [rows, size] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 3}, {70, 37}, {129, 16}, {5, 520}}) {
+    const auto rms = [](const std::vector<Tensor>& in) {
+      const auto [sum, norm] = add_rms_norm(in[0], in[1], in[2], 1e-6);
+      return sum * 0.5 + norm;
+    };
+    const auto layer = [](const std::vector<Tensor>& in) {
+      const auto [sum, norm] = add_layer_norm(in[0], in[1], in[2], in[3], 1e-5);
+      return sum * 0.5 + norm;
+    };
+    const std::vector<Tensor> inputs{
+        random({rows, size}) * 2, random({rows, size}, 4), random({size}, 2) + 1};
+    auto with_bias = inputs;
+    with_bias.push_back(random({size}, 3));
+    expect_close(rms, rms, inputs, fmt::format("rms {} x {}", rows, size));
+    expect_close(layer, layer, with_bias, fmt::format("layer {} x {}", rows, size));
+  }
+}
+
+TEST(Norms, WithAResidualOfWhichOnePartIsUsed) {
+  const Tensor weight = random({9}, 2);
+  const auto gradients = [&](bool uses_sum) {
+    const Tensor x = leaf(random({4, 9}), at::kFloat),
+                 residual = leaf(random({4, 9}, 3), at::kFloat);
+    const auto both = add_rms_norm(x, residual, weight, 1e-6);
+    (uses_sum ? both.sum : both.norm).square().sum().backward();
+    EXPECT_TRUE(at::equal(x.grad(), residual.grad()));
+    return x.grad();
+  };
+  const Tensor sum = leaf(random({4, 9}) + random({4, 9}, 3), at::kFloat);
+  EXPECT_LT(error(gradients(true), 2 * sum.detach()), 1e-6);
+  rms_norm(sum, weight, 1e-6).square().sum().backward();
+  EXPECT_LT(error(gradients(false), sum.grad()), 1e-6);
+}
+
 Tensor rotate_plainly(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   const int64_t half = cos.size(-1);
   const Tensor c = at::cat({cos, cos}, -1).unsqueeze(-2), s = at::cat({sin, sin}, -1).unsqueeze(-2);
@@ -167,6 +203,39 @@ TEST(Rope, RotatesHalvesWholePartialAndByRow) {
   }
   EXPECT_THROW(rotate(random({2, 5, 3, 8}), random({4, 4}), random({4, 4})), Error);
   EXPECT_THROW(rotate(random({2, 5, 3, 8}), random({5, 5}), random({5, 5})), Error);
+}
+
+TEST(Rope, WithinTheSplitOfAPackedProjection) {
+  for (const auto& [heads, kv_heads, size, half, by_row] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>>{
+           {3, 3, 8, 4, false}, {4, 2, 10, 3, true}, {5, 1, 64, 32, false}}) {
+    const Tensor angle = by_row ? random({2, 7, half}, 7) : random({7, half}, 7);
+    // All three count in the result, each with its own factor.
+    const auto joined = [](const std::array<Tensor, 3>& parts) {
+      return at::cat({parts[0], parts[1] * 0.5, parts[2] * 2}, 1);
+    };
+    const auto fused = [&, head_count = kv_heads, dim = size](const std::vector<Tensor>& in) {
+      return joined(split_rotated_heads(in[0], dim, head_count, angle.cos(), angle.sin()));
+    };
+    const auto plain = [&, count = heads, kv = kv_heads, dim = size](
+                           const std::vector<Tensor>& in) {
+      const Tensor all = in[0].unflatten(-1, {-1, dim});
+      const auto part = [&](int64_t first, int64_t number) { return all.narrow(2, first, number); };
+      const Tensor cos = angle.cos(), sin = angle.sin();
+      return joined(
+          {rotate_plainly(part(0, count), cos, sin).transpose(1, 2),
+           rotate_plainly(part(count, kv), cos, sin).transpose(1, 2),
+           part(count + kv, kv).transpose(1, 2)});
+    };
+    expect_close(
+        fused,
+        plain,
+        {random({2, 7, (heads + 2 * kv_heads) * size})},
+        fmt::format("{} and {} heads of {}", heads, kv_heads, size));
+  }
+  EXPECT_THROW(
+      split_rotated_heads(at::zeros({1, 2, 12}), 4, 2, at::zeros({2, 2}), at::zeros({2, 2})),
+      Error);
 }
 
 TEST(Rope, TakesAViewOfPackedHeads) {

@@ -1,0 +1,64 @@
+#include "cuda/step_graph.h"
+
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAGuard.h>
+
+namespace lockstep::cuda {
+namespace {
+
+class CapturedGraph final : public ops::StepGraph {
+ public:
+  explicit CapturedGraph(const std::function<void()>& body) {
+    // NCCL's and autograd's own threads go on with what would be forbidden to them otherwise.
+    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    try {
+      body();
+    } catch (...) {
+      end_quietly();
+      throw;
+    }
+    graph_.capture_end();
+  }
+  void replay() override { graph_.replay(); }
+
+ private:
+  /// A capture that failed is to be ended, which fails too.
+  void end_quietly() noexcept {
+    try {
+      graph_.capture_end();
+    } catch (const std::exception&) {  // the body's own error is the one to tell
+    }
+  }
+
+  at::cuda::CUDAGraph graph_;
+};
+
+/// Runs `body` on a stream that is not the default one, in the order of the current stream.
+void on_stream_aside(c10::Device device, const std::function<void()>& body) {
+  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device.index());
+  const c10::cuda::CUDAStream aside = c10::cuda::getStreamFromPool(false, device.index());
+  at::cuda::CUDAEvent before, after;
+  before.record(current);
+  before.block(aside);
+  {
+    const c10::cuda::CUDAStreamGuard guard(aside);
+    body();
+  }
+  after.record(aside);
+  after.block(current);
+}
+
+}  // namespace
+
+void run_aside(c10::Device device, const std::function<void()>& body) {
+  on_stream_aside(device, body);
+}
+
+std::unique_ptr<ops::StepGraph> capture(c10::Device device, const std::function<void()>& body) {
+  std::unique_ptr<ops::StepGraph> graph;
+  on_stream_aside(device, [&] { graph = std::make_unique<CapturedGraph>(body); });
+  return graph;
+}
+
+}  // namespace lockstep::cuda

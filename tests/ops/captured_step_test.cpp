@@ -1,0 +1,27 @@
+// On the host a captured step is its body; graphs need a GPU.
+#include "ops/captured_step.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::ops {
+namespace {
+
+TEST(CapturedStep, IsItsBodyOnTheHost) {
+  const at::Tensor weight = at::ones({3}).set_requires_grad(true), input = at::zeros({3});
+  CapturedStep step(at::kCPU, [&] {
+    weight.mutable_grad().reset();
+    (weight * input).sum().backward();
+    const at::NoGradGuard no_grad;
+    at::Tensor(weight).sub_(weight.grad(), 0.5);
+  });
+  for (int i = 1; i <= 6; ++i) {
+    input.fill_(i);  // inputs are copied into a tensor that stays
+    step.run();
+  }
+  EXPECT_FALSE(step.is_captured());
+  EXPECT_TRUE(at::equal(weight, at::full({3}, 1 - 0.5 * 21)));
+}
+
+}  // namespace
+}  // namespace lockstep::ops
