@@ -2,8 +2,13 @@
 """Lockstep beside its peers on CPU ranks of this machine: tokens/s, share of the matrix-product peak, memory, time to
 the first forward pass, checkpoints. Prints a table and writes bench/RESULTS.md.
 
-    python3 bench/run.py --program build/release/lockstep [--models small,wide] [--types bfloat16,float32]
-        [--sides lockstep,trainer,...] [--repeats 3] [--steps 20] [--warm 5] [--no-checkpoints]
+    python3 bench/run.py --program build/release/lockstep [--short | --full] [--models small,wide] [--types bfloat16,float32]
+        [--sides lockstep,trainer,...] [--repeats 3] [--steps 8] [--warm 2] [--minutes 25]
+
+By default Lockstep, the Trainer and the DDP loop are measured with each model and type, the others with the small one in
+bfloat16; --full measures all of them everywhere, for as long as it takes, and --short the first three once, in about two
+minutes. Checkpoints are measured where the model is small and the type bfloat16. When --minutes are nearly over, what is
+left is measured less often, the first three sides last: the table says how often.
 
 Sides take turns, so that what else the machine does falls on all of them alike; each figure is the median of the
 repeats. Every side is held to as many cores as it has ranks, with one thread a rank, and measured as a user runs it:
@@ -38,7 +43,10 @@ SIDES = {
     "fsdp2": "PyTorch FSDP2 loop",
     "zero2": "DeepSpeed ZeRO 2, Trainer",
     "zero3": "DeepSpeed ZeRO 3, Trainer",
+    "zero2-offload": "DeepSpeed ZeRO 2 with offload, Trainer",
+    "zero3-offload": "DeepSpeed ZeRO 3 with offload, Trainer",
 }
+MAIN = ("lockstep", "trainer", "ddp")
 
 
 class Machine:
@@ -93,6 +101,17 @@ def processor_seconds(root):
         family |= more
 
 
+def write_seconds(path, size):
+    """To write as many bytes to the disk, plainly."""
+    block = os.urandom(1 << 24)
+    begin = time.monotonic()
+    with path.open("wb", buffering=0) as file:
+        for at in range(0, size, len(block)):
+            file.write(block[:size - at])
+        os.fsync(file.fileno())
+    return time.monotonic() - begin
+
+
 class Lockstep:
     def __init__(self, program, folder, machine):
         self.program, self.folder, self.machine = program, folder, machine
@@ -113,8 +132,9 @@ class Lockstep:
         }))
         return path
 
-    def run(self, model, dtype, steps, warm, out, save=False, resume=False):
-        last = 2 * steps if resume else steps
+    def run(self, model, dtype, steps, warm, out, save=False, resume=False, more=0):
+        """`steps` from the start; or `more` after the checkpoint of those."""
+        last = steps + more
         command = [
             self.program, "train", "--nproc", RANKS, f"model.path={self.config(model)}",
             f"tokenizer.path={self.folder}/tokenizer", f"data.train={self.folder}/sample/train.txt",
@@ -145,13 +165,16 @@ class Lockstep:
             "peak_bytes": max(line["peak_memory_bytes"] for line in steps_seen.values()),
             "loss": steps_seen[last]["loss"],
         }
-        if steps > warm:
+        if not resume:
             begin = first + warm - 1
             tokens = steps_seen[last]["tokens"] - steps_seen[begin]["tokens"]
             result["tokens_per_s"] = tokens / (arrivals[last] - arrivals[begin])
             result["processor_ms"] = (processor[last] - processor[begin]) / tokens * 1e6
         if save:  # a folder gets its name when all of it is on the disk
-            result["save_s"] = (out / "run" / f"checkpoint-{last}").stat().st_ctime - arrivals[last]
+            checkpoint = out / "run" / f"checkpoint-{last}"
+            result["save_s"] = checkpoint.stat().st_ctime - arrivals[last]
+            result["checkpoint_bytes"] = sum(file.stat().st_size for file in checkpoint.iterdir())
+            result["disk_s"] = write_seconds(out / "as-many-bytes", result["checkpoint_bytes"])
         return result
 
 
@@ -159,10 +182,10 @@ class Peer:
     def __init__(self, kind, machine):
         self.kind, self.machine = kind, machine
 
-    def run(self, model, dtype, steps, warm, out, save=False, resume=False):
+    def run(self, model, dtype, steps, warm, out, save=False, resume=False, more=0):
         script = "loop.py" if self.kind in ("ddp", "fsdp2") else "trainer.py"
         command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", RANKS,
-                   HERE / "peers" / script, "--kind", self.kind, "--out", out, "--steps", steps, "--warm", warm,
+                   HERE / "peers" / script, "--kind", self.kind, "--out", out, "--steps", steps, "--more", more, "--warm", warm,
                    "--length", LENGTH, "--batch", BATCH]
         for key, value in model.items():
             command += [f"--{key}", value]
@@ -190,18 +213,13 @@ class Peer:
         return result
 
 
-def measure(side, arguments, model, dtype, scratch):
-    """One run of a side; with checkpoints two short ones more, of which the second resumes."""
+def measure(side, arguments, model, dtype, scratch, checkpoints):
+    """One run of a side; with checkpoints it saves at its end, and a short one more resumes."""
     out = pathlib.Path(tempfile.mkdtemp(dir=scratch))
     try:
-        result = side.run(model, dtype, arguments.steps, arguments.warm, out)
-        if arguments.checkpoints:
-            shutil.rmtree(out)
-            out.mkdir()
-            saved = side.run(model, dtype, 2, 2, out, save=True)
-            resumed = side.run(model, dtype, 2, 2, out, resume=True)
-            result["first_forward_s"] = min(result["first_forward_s"], saved["first_forward_s"])
-            result["save_s"] = saved["save_s"]
+        result = side.run(model, dtype, arguments.steps, arguments.warm, out, save=checkpoints)
+        if checkpoints:
+            resumed = side.run(model, dtype, arguments.steps, arguments.warm, out, resume=True, more=1)
             # What a start with a checkpoint takes longer than one without.
             result["load_s"] = max(0.0, resumed["first_forward_s"] - result["first_forward_s"])
         return result
@@ -224,8 +242,8 @@ def table(results, peak, model):
                for name, runs in results.items() if runs}
     ours = figures.get("lockstep")
     rows = ["| | tokens/s | of the peak | Lockstep is | processor time of 1,000 tokens | Lockstep takes | memory of a rank "
-            "| Lockstep takes | first forward | save | load |",
-            "|---|---|---|---|---|---|---|---|---|---|---|"]
+            "| Lockstep takes | first forward | save | load | runs |",
+            "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for name, f in figures.items():
         share = f["tokens_per_s"] * flops_per_token(model) / (peak * 1e9)
         of_ours = {key: ours[key] / f[key] if ours and name != "lockstep" else None
@@ -234,9 +252,9 @@ def table(results, peak, model):
             SIDES[name], f"{f['tokens_per_s']:,.0f}", f"{share:.2f}", cell(of_ours["tokens_per_s"], "{:.2f} x"),
             f"{f['processor_ms']:,.0f} ms", cell(of_ours["processor_ms"], "{:.2f}"),
             f"{f['peak_bytes'] / 2**20:,.0f} MiB", cell(of_ours["peak_bytes"], "{:.2f}"), f"{f['first_forward_s']:.2f} s",
-            cell(f["save_s"], "{:.2f} s"), cell(f["load_s"], "{:.2f} s")]) + " |")
+            cell(f["save_s"], "{:.2f} s"), cell(f["load_s"], "{:.2f} s"), str(len(results[name]))]) + " |")
     for name in [n for n in results if n not in figures]:
-        rows.append(f"| {SIDES[name]} | failed |" + " |" * 9)
+        rows.append(f"| {SIDES[name]} | failed |" + " |" * 10)
     return rows
 
 
@@ -256,7 +274,7 @@ def report(sections, arguments, load):
     lines = [
         "# Side by side", "",
         f"Written by `make bench` on {datetime.date.today()}: {processor()}, {RANKS} ranks on {RANKS} cores, one thread a",
-        f"rank, sequences of {LENGTH}, {BATCH} a rank; medians of {arguments.repeats} runs of {arguments.steps} steps"
+        f"rank, sequences of {LENGTH}, {BATCH} a rank; medians of up to {arguments.repeats} runs of {arguments.steps} steps"
         f" ({arguments.warm} of them to warm up), the sides taking turns.",
         f"Peers: {versions[-1] if versions else 'unknown'}.", "",
         f"The machine's load average was {load[0]:.1f} before and {load[1]:.1f} after, of {os.cpu_count()} cores"
@@ -272,55 +290,114 @@ def report(sections, arguments, load):
     return "\n".join(lines) + "\n"
 
 
-def main():
+class Plan:
+    """Which side is measured where, how often, within the minutes."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.started = time.monotonic()
+        self.sides = arguments.sides.split(",") if arguments.sides else list(SIDES)
+        self.sections = [(model, dtype) for model in arguments.models.split(",") for dtype in arguments.types.split(",")]
+
+    def sides_of(self, model, dtype):
+        if dtype == "float32":  # DeepSpeed's stages are for smaller types
+            names = [name for name in self.sides if not name.startswith("zero")]
+        else:
+            names = self.sides
+        everywhere = self.arguments.full or self.arguments.sides or (model, dtype) == ("small", "bfloat16")
+        return [name for name in names if everywhere or name in MAIN]
+
+    def has_time(self, name, repeat, section):
+        """The first run of each side is always made, later ones while the section's part of the minutes lasts: the first
+        section, which has most sides, has nearly half. The main sides come before the others."""
+        if repeat == 0 or self.arguments.full:
+            return True
+        last = len(self.sections) - 1
+        part = 1 if section == last else 0.45 + 0.55 * section / last
+        used = (time.monotonic() - self.started) / (60 * self.arguments.minutes)
+        return used < part * (1 if name in MAIN else 0.9)
+
+
+def parse_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", type=pathlib.Path, default=HERE.parent / "build" / "release" / "lockstep")
-    parser.add_argument("--models", default="small,wide")
-    parser.add_argument("--types", default="bfloat16,float32")
-    parser.add_argument("--sides", default=",".join(SIDES))
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--warm", type=int, default=5)
+    parser.add_argument("--short", action="store_true", help="one run of the main sides, of the small model in bfloat16")
+    parser.add_argument("--full", action="store_true", help="every side with every model and type")
+    parser.add_argument("--models")
+    parser.add_argument("--types")
+    parser.add_argument("--sides")
+    parser.add_argument("--repeats", type=int)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--warm", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=25)
     parser.add_argument("--no-checkpoints", dest="checkpoints", action="store_false")
-    parser.add_argument("--output", type=pathlib.Path, default=HERE / "RESULTS.md")
+    parser.add_argument("--output", type=pathlib.Path)
     arguments = parser.parse_args()
-    names = arguments.sides.split(",")
-    unknown = [n for n in names if n not in SIDES] + [m for m in arguments.models.split(",") if m not in MODELS]
+    short = arguments.short
+    arguments.models = arguments.models or ("small" if short else ",".join(MODELS))
+    arguments.types = arguments.types or ("bfloat16" if short else "bfloat16,float32")
+    arguments.sides = arguments.sides or (",".join(MAIN) if short else "")
+    arguments.repeats = arguments.repeats or (1 if short else 3)
+    # A part of the whole does not replace the whole's results.
+    part = short or arguments.sides or arguments.models != ",".join(MODELS) or arguments.types != "bfloat16,float32"
+    arguments.output = arguments.output or (None if part else HERE / "RESULTS.md")
+    asked = [n for n in arguments.sides.split(",") if n] + arguments.models.split(",")
+    unknown = [n for n in asked if n not in SIDES and n not in MODELS]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; sides are {', '.join(SIDES)}, models {', '.join(MODELS)}")
+    if arguments.steps <= arguments.warm:
+        parser.error(f"--steps {arguments.steps} leaves nothing to measure after --warm {arguments.warm}")
+    return arguments
+
+
+def measure_section(section, sides, plan, machine, scratch):
+    """The title and the table of one model and type."""
+    model_name, dtype = plan.sections[section]
+    model, peak = MODELS[model_name], peak_gflops(machine, dtype)
+    results = {name: [] for name in plan.sides_of(model_name, dtype)}
+    for repeat in range(plan.arguments.repeats):
+        for name in results:
+            if not plan.has_time(name, repeat, section):
+                continue
+            checkpoints = plan.arguments.checkpoints and (model_name, dtype) == ("small", "bfloat16") and name in MAIN
+            try:
+                run = measure(sides[name], plan.arguments, model, dtype, scratch, checkpoints)
+            except Failed as error:
+                print(f"{name} failed:\n{error}", file=sys.stderr)
+                continue
+            results[name].append(run)
+            print(f"{(time.monotonic() - plan.started) / 60:4.1f} min: {model_name} {dtype} run {repeat + 1} {name}: "
+                  f"{run['tokens_per_s']:,.0f} tokens/s, {run['peak_bytes'] / 2**20:,.0f} MiB, loss {run['loss']:.4f}",
+                  flush=True)
+    title = (f"GPT-2 of {model['layers']} layers, width {model['width']}, vocabulary "
+             f"{model['vocabulary']:,}, {dtype} (peak {peak:,.0f} GFLOP/s)")
+    rows = table(results, peak, model)
+    size, seconds = median(results.get("lockstep", []), "checkpoint_bytes"), median(results.get("lockstep", []), "disk_s")
+    if size:
+        rows += ["", f"A checkpoint of Lockstep has {size / 2**20:,.0f} MiB; to write as many bytes to this disk takes {seconds:.2f} s."]
+    return title, rows
+
+
+def main():
+    arguments = parse_arguments()
     machine = Machine()
     if len(machine.cores) < RANKS:
-        parser.error(f"{RANKS} cores are needed, and this process may use {len(machine.cores)}")
+        sys.exit(f"{RANKS} cores are needed, and this process may use {len(machine.cores)}")
+    plan = Plan(arguments)
     load = [os.getloadavg()[0]]
     sections = []
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as scratch:
         scratch = pathlib.Path(scratch)
         sides = {name: Lockstep(arguments.program.resolve(), scratch, machine) if name == "lockstep"
-                 else Peer(name, machine) for name in names}
-        for model_name in arguments.models.split(","):
-            model = MODELS[model_name]
-            for dtype in arguments.types.split(","):
-                peak = peak_gflops(machine, dtype)
-                results = {name: [] for name in sides}
-                if dtype == "float32":  # DeepSpeed's stages are for smaller types
-                    results = {name: [] for name in sides if not name.startswith("zero")}
-                for repeat in range(arguments.repeats):
-                    for name in results:
-                        try:
-                            run = measure(sides[name], arguments, model, dtype, scratch)
-                        except Failed as error:
-                            print(f"{name} failed:\n{error}", file=sys.stderr)
-                            continue
-                        results[name].append(run)
-                        print(f"{model_name} {dtype} run {repeat + 1} {name}: {run['tokens_per_s']:,.0f} tokens/s, "
-                              f"{run['peak_bytes'] / 2**20:,.0f} MiB, loss {run['loss']:.4f}", flush=True)
-                title = (f"GPT-2 of {model['layers']} layers, width {model['width']}, vocabulary "
-                         f"{model['vocabulary']:,}, {dtype} (peak {peak:,.0f} GFLOP/s)")
-                sections.append((title, table(results, peak, model)))
-                print("\n".join(["", title, *sections[-1][1], ""]), flush=True)
-    load.append(os.getloadavg()[0])
-    arguments.output.write_text(report(sections, arguments, load))
-    print(f"written: {arguments.output}")
+                 else Peer(name, machine) for name in plan.sides}
+        for section in range(len(plan.sections)):
+            sections.append(measure_section(section, sides, plan, machine, scratch))
+            print("\n".join(["", sections[-1][0], "", *sections[-1][1], ""]), flush=True)
+            load.append(os.getloadavg()[0])
+            if arguments.output:  # what is measured is written, whatever comes after
+                arguments.output.write_text(report(sections, arguments, (load[0], load[-1])))
+    if arguments.output:
+        print(f"written: {arguments.output}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ def arguments():
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--more", type=int, default=0, help="steps after a checkpoint of --steps")
     parser.add_argument("--warm", type=int, default=5)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--kind", required=True)

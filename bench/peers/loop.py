@@ -60,8 +60,9 @@ def load():
 report = Report(a, plain)
 if a.resume:
     load()
-data = tokens(a, a.steps * a.batch * ranks)
-for step in range(a.steps):
+steps = a.more if a.resume else a.steps
+data = tokens(a, steps * a.batch * ranks)
+for step in range(steps):
     if step == a.warm:
         dist.barrier()
         report.mark("begin")

@@ -35,10 +35,18 @@ class Marks(TrainerCallback):
 
 
 first = a.steps if a.resume else 0
+last = first + (a.more if a.resume else a.steps)
 more = {}
 if a.kind.startswith("zero"):
+    zero = {"stage": int(a.kind[4])}
+    if a.kind.endswith("-offload"):
+        zero["offload_optimizer"] = {"device": "cpu"}
+        if zero["stage"] == 3:
+            zero["offload_param"] = {"device": "cpu"}
     more["deepspeed"] = {
-        "zero_optimization": {"stage": int(a.kind[-1])},
+        "zero_optimization": zero,
+        # DeepSpeed's own Adam for offloaded states would be compiled at first use; torch's serves.
+        "zero_force_ds_cpu_optimizer": False,
         "bf16": {"enabled": a.bf16},
         "train_micro_batch_size_per_gpu": "auto",
         "gradient_accumulation_steps": "auto",
@@ -48,7 +56,7 @@ if a.kind.startswith("zero"):
 settings = TrainingArguments(
     output_dir=str(a.out / "trainer"),
     per_device_train_batch_size=a.batch,
-    max_steps=first + a.steps,
+    max_steps=last,
     learning_rate=1e-4,
     bf16=a.bf16,
     use_cpu=True,
@@ -66,7 +74,7 @@ ranks = int(os.environ.get("WORLD_SIZE", "1"))
 trainer = Trainer(
     model=model,
     args=settings,
-    train_dataset=Rows(tokens(a, (first + a.steps) * a.batch * ranks * 2)),
+    train_dataset=Rows(tokens(a, last * a.batch * ranks * 2)),
     callbacks=[Marks()],
 )
 result = trainer.train(resume_from_checkpoint=a.resume or None)
