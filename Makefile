@@ -1,5 +1,6 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build test test-gpu setup checks parity bench bench-launch bench-ops plan-validation clean
+.PHONY: help quickstart build install test test-gpu setup checks parity docs bench bench-launch bench-ops bench-tokenizers \
+  plan-validation clean
 
 LIBTORCH ?=
 PRESET ?= release
@@ -13,6 +14,8 @@ export LIBTORCH LOCKSTEP_CUDA
 help:
 	@echo "make quickstart            set up, build, and train, evaluate and use a small GPT-2 (DATA=file.txt: on your text)"
 	@echo "make build                 set up and build build/release/lockstep"
+	@echo "make install PREFIX=dir    the program, and the library for find_package(lockstep)"
+	@echo "make docs                  the reference of the library's headers, into build/docs/html"
 	@echo "make test                  set up, build, and run every test that needs no GPU"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make checks                format, includes and file sizes"
@@ -20,6 +23,7 @@ help:
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
 	@echo "make plan-validation       predicted against published step times and memory (RUNS=file.csv: of another file)"
 	@echo "make bench-launch          the overhead of launching beside torchrun, accelerate and deepspeed (BENCH_LAUNCH=...)"
+	@echo "make bench-tokenizers      MB/s beside tiktoken and Hugging Face's tokenizers"
 	@echo "make bench-ops             each operation beside the plain one that it replaces"
 	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
 
@@ -33,6 +37,12 @@ $(BUILD)/.flags: setup
 
 build: $(BUILD)/.flags
 	@cmake --build $(BUILD) -j $(JOBS) --target lockstep
+
+PREFIX ?= /usr/local
+install: $(BUILD)/.flags
+	@cmake --build $(BUILD) -j $(JOBS) --target lockstep lockstep_archive lockstep_headers
+	@cmake --install $(BUILD) --prefix $(PREFIX) >/dev/null
+	@echo "installed into $(PREFIX)"
 
 test: $(BUILD)/.flags
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -70,6 +80,16 @@ RUNS ?= $(firstword $(wildcard shared/plan/published_runs.csv ../shared/plan/pub
 plan-validation: build
 	@test -n "$(RUNS)" || { echo "there is no shared/plan/published_runs.csv here or one folder up: give RUNS=file.csv"; exit 2; }
 	@$(BUILD)/lockstep plan --validate "$(RUNS)"
+
+bench-tokenizers: build
+	@tools/setup.sh tokenizers
+	@cmake --preset $(PRESET) $(CMAKE_FLAGS) -DLOCKSTEP_BENCH=ON >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target tokenizer_bench
+	@.deps/tokenizers/bin/python bench/tokenizer_speed.py --program $(BUILD)/lockstep $(BENCH)
+
+docs:
+	@tools/setup.sh docs
+	@tools/api_reference.sh build/docs
 
 bench-ops: $(BUILD)/.flags
 	@cmake --preset $(PRESET) $(CMAKE_FLAGS) -DLOCKSTEP_BENCH=ON >/dev/null

@@ -30,8 +30,10 @@ lockstep_module(checkpoint TORCH DEPENDS base config mesh model comm)
 lockstep_module(parallel TORCH DEPENDS base config mesh schedule model comm ops nn optim checkpoint)
 lockstep_module(train TORCH
   DEPENDS base config mesh text model plan data monitor comm ops nn optim checkpoint parallel)
-lockstep_program(cli lockstep-core TORCH
-  DEPENDS base config mesh schedule text model plan data monitor comm launch ops nn optim checkpoint parallel train)
+# What libtorch programs of other projects use, beside the modules' own headers.
+lockstep_module(library TORCH DEPENDS base comm launch data monitor ops checkpoint parallel train)
+lockstep_program(cli lockstep-core TORCH DEPENDS
+  base config mesh schedule text model plan data monitor comm launch ops nn optim checkpoint parallel train library)
 lockstep_program(start lockstep DEPENDS base config launch)
 if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)
@@ -42,6 +44,7 @@ foreach(name config launch cli)
   target_compile_options(lockstep_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 endforeach()
 
+include(Install)
 if(TARGET lockstep)
   include(ProgramTests)
 endif()

@@ -4,6 +4,8 @@
 #   LIBTORCH=dir       use an installed libtorch (the folder that holds include/ and lib/)
 #   LOCKSTEP_CUDA=1    the GPU set of libtorch (4.7 GB); without it the CPU set (1.3 GB), unless an NVIDIA driver is here
 #   tools/setup.sh parity   also the Python environment of the parity tests (transformers as the oracle)
+#   tools/setup.sh docs     also Doxygen, for the API reference
+#   tools/setup.sh tokenizers   also the Python environment of the tokenizers that ours is measured beside
 #   tools/setup.sh peers    also the Python environment of the peers that the benchmarks measure
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -80,6 +82,16 @@ install_peers() {
   touch "$stamp"
 }
 
+install_tokenizers() {
+  local stamp=.deps/tokenizers/.lockstep-tokenizers-1
+  [ -e "$stamp" ] && return
+  echo "setup: installing the tokenizers of the benchmark into .deps/tokenizers"
+  rm -rf .deps/tokenizers
+  python3 -m venv .deps/tokenizers
+  .deps/tokenizers/bin/pip install -q --disable-pip-version-check tiktoken==0.14.0 tokenizers==0.23.3
+  touch "$stamp"
+}
+
 install_style() {
   [ -x .deps/style/bin/clang-format ] && return
   echo "setup: installing clang-format into .deps/style"
@@ -87,6 +99,7 @@ install_style() {
   .deps/style/bin/pip install -q --disable-pip-version-check clang-format==19.1.7
 }
 
+[ "${1:-}" = docs ] && packages+=(doxygen)
 install_packages
 if [ -z "${LIBTORCH:-}" ]; then
   if [ "${LOCKSTEP_CUDA:-0}" = 1 ] || { [ -z "${LOCKSTEP_CUDA:-}" ] && [ -e /proc/driver/nvidia/version ]; }; then
@@ -101,7 +114,8 @@ fi
 case "${1:-}" in
   parity) install_parity ;;
   peers) install_peers ;;
+  tokenizers) install_tokenizers ;;
   style) install_style ;;
-  "") ;;
-  *) echo "setup: unknown part '$1': parity, peers or style" >&2; exit 2 ;;
+  docs | "") ;;
+  *) echo "setup: unknown part '$1': parity, peers, tokenizers, docs or style" >&2; exit 2 ;;
 esac

@@ -1,0 +1,56 @@
+# What `cmake --install` puts into a prefix: the program, liblockstep.a (all modules but the program's own), the headers
+# as <lockstep/...>, and what find_package(lockstep) reads.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(library_modules
+  base config mesh schedule text model plan data monitor comm launch ops nn optim checkpoint parallel train library)
+set(library_objects "")
+foreach(name IN LISTS library_modules)
+  list(APPEND library_objects $<TARGET_OBJECTS:lockstep_${name}>)
+endforeach()
+add_library(lockstep_archive STATIC ${library_objects})
+set_target_properties(lockstep_archive PROPERTIES
+  OUTPUT_NAME lockstep LINKER_LANGUAGE CXX EXPORT_NAME lockstep)
+target_compile_features(lockstep_archive INTERFACE cxx_std_20)
+target_link_libraries(lockstep_archive INTERFACE $<INSTALL_INTERFACE:lockstep::dependencies>)
+
+# The public headers (cmake/public_headers.txt) and what they include, with includes as a user of the prefix has them.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+file(GLOB_RECURSE all_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.h)
+set(header_folder ${CMAKE_BINARY_DIR}/include)
+set(header_tool ${CMAKE_SOURCE_DIR}/tools/public_headers.py)
+set(header_list ${CMAKE_SOURCE_DIR}/cmake/public_headers.txt)
+add_custom_command(OUTPUT ${header_folder}/.stamp DEPENDS ${header_tool} ${header_list} ${all_headers}
+  COMMAND ${Python3_EXECUTABLE} ${header_tool} --copy-to ${header_folder}
+  COMMAND ${CMAKE_COMMAND} -E touch ${header_folder}/.stamp)
+add_custom_target(lockstep_headers ALL DEPENDS ${header_folder}/.stamp)
+
+# Each public header compiles by itself: `public_headers` is built by the tests, not by `make build`.
+file(STRINGS ${header_list} public_headers REGEX "^[a-z]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header_list})
+set(alone_sources "")
+foreach(header IN LISTS public_headers)
+  string(REPLACE / _ name ${header})
+  set(source ${CMAKE_BINARY_DIR}/alone/${name}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "#include <lockstep/${header}>\n")
+  list(APPEND alone_sources ${source})
+endforeach()
+add_library(public_headers OBJECT EXCLUDE_FROM_ALL ${alone_sources})
+add_dependencies(public_headers lockstep_headers)
+target_include_directories(public_headers PRIVATE ${header_folder})
+target_link_libraries(public_headers PRIVATE lockstep_compiler lockstep_dependencies lockstep_libtorch)
+target_compile_options(public_headers PRIVATE -O0)
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/lockstepConfig.cmake.in
+  ${CMAKE_BINARY_DIR}/lockstepConfig.cmake INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(TARGETS lockstep_archive EXPORT lockstepTargets)
+install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_folder})
+install(FILES ${CMAKE_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_BINARY_DIR}/lockstepConfigVersion.cmake
+  DESTINATION ${package_folder})
+install(DIRECTORY ${header_folder}/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TARGET lockstep)
+  install(TARGETS lockstep lockstep-core)
+endif()

@@ -1,0 +1,87 @@
+"""Lockstep installed and used by a project of its own, examples/vision, on one rank and on two."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from harness import PROGRAM, SOURCE, environment, losses
+
+BUILD = pathlib.Path(PROGRAM).parent
+PAGE = SOURCE / "docs" / "library.md"
+
+
+def run(*command, **more):
+    return subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, timeout=600, check=False,
+        env=environment(), **more)
+
+
+class Library(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-library-"))
+        # At places that stay, so that ccache knows the compilation again.
+        cls.prefix, cls.build = BUILD / "installed", BUILD / "vision"
+        launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        for command in (
+            ["cmake", "--install", BUILD, "--prefix", cls.prefix],
+            ["cmake", "-S", SOURCE / "examples" / "vision", "-B", cls.build, f"-DCMAKE_PREFIX_PATH={cls.prefix}", *launcher],
+            ["cmake", "--build", cls.build],
+        ):
+            done = run(*command)
+            assert done.returncode == 0, f"{command}\n{done.stdout[-5000:]}\n{done.stderr[-5000:]}"
+        cls.launch = [cls.prefix / "bin" / "lockstep", "launch", "--nproc-per-node", "2"]
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def train(self, *command):
+        done = run(*command)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+    def test_two_ranks_train_as_one(self):
+        one, two = self.folder / "one", self.folder / "two"
+        self.train(self.build / "vision", one)
+        self.train(*self.launch, self.build / "vision", two)
+        expected, seen = losses(one), losses(two)
+        self.assertEqual(len(seen), 24)
+        self.assertLess(expected[-1], 0.2 * expected[0])
+        for a, b in zip(expected, seen):
+            self.assertAlmostEqual(a, b, delta=1e-4)
+
+        # A run that lost its last epoch goes on with it, on another number of ranks.
+        last = sorted(one.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))[-1]
+        shutil.rmtree(last)
+        self.train(*self.launch, self.build / "vision", one)
+        again = losses(one)
+        self.assertEqual(len(again), 24)
+        for a, b in zip(expected, again):
+            self.assertAlmostEqual(a, b, delta=1e-4)
+        self.assertTrue((last / "model.safetensors").exists())
+
+    def test_a_failure_is_recorded_with_its_rank(self):
+        occupied = self.folder / "file"
+        occupied.write_text("")
+        done = run(*self.launch, self.build / "vision", occupied)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("rank 0", done.stderr)
+        self.assertIn(str(occupied), done.stderr)
+
+    def test_an_installation_without_its_libtorch_says_so(self):
+        done = run("cmake", "-S", SOURCE / "examples" / "vision", "-B", self.folder / "elsewhere",
+                   f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DLOCKSTEP_LIBTORCH={self.folder}")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("-DLOCKSTEP_LIBTORCH=FOLDER", done.stderr)
+
+    def test_the_page_shows_the_program_that_is_compiled(self):
+        shown = re.search(r"```cpp\n(// Trains.*?)```", PAGE.read_text(), re.S)[1]
+        self.assertEqual(shown, (SOURCE / "examples" / "vision" / "train.cpp").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
