@@ -29,7 +29,7 @@ lockstep_module(optim TORCH DEPENDS base config ops)
 lockstep_module(checkpoint TORCH DEPENDS base config mesh model comm)
 lockstep_module(parallel TORCH DEPENDS base config mesh schedule model comm ops nn optim checkpoint)
 lockstep_module(train TORCH
-  DEPENDS base config mesh text model plan data monitor comm ops nn optim checkpoint parallel)
+  DEPENDS base config mesh schedule text model plan data monitor comm ops nn optim checkpoint parallel)
 lockstep_program(cli lockstep-core TORCH
   DEPENDS base config mesh schedule text model plan data monitor comm launch ops nn optim checkpoint parallel train)
 lockstep_program(start lockstep DEPENDS base config launch)

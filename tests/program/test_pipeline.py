@@ -69,6 +69,20 @@ class Pipeline(ProgramTest):
         self.assertLessEqual(
             abs(json.loads(report.out)["eval_loss"] - self.evaluations("staged")[-1]), 1e-4)
 
+    def test_a_trace_of_a_step(self):
+        result = self.run_ok(*self.deep(
+            "traced", "parallel.pipeline=2", "--trace", "trace.json", ranks=4, steps=4))
+        events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+        actions = [e for e in events if e.get("cat") == "action"]
+        self.assertEqual({e["pid"] for e in actions}, {0, 1, 2, 3})
+        for stage in (0, 1):  # of both data-parallel copies, each micro-batch there and back
+            names = sorted(e["name"] for e in actions if e["name"].startswith(str(stage)))
+            self.assertEqual(names, sorted(2 * [f"{stage}{k}{m}" for k in "FB" for m in range(4)]))
+        reductions = [e for e in events if e["name"] == "all_reduce" and e["ph"] == "X"]
+        self.assertTrue(all(e["args"]["bytes"] > 0 for e in reductions))
+        self.assertIn("bubble", result.err)
+        self.assertIn("pipeline 1, data 1", result.err)
+
     def test_a_file_of_actions(self):
         (self.folder / "actions.txt").write_text(
             "0F0 0F1 0F2 0F3 0I0 0W0 0B1 0I2 0I3 0W3 0W2\n1F0 1B0 1F1 1I1 1F2 1W1 1B2 1F3 1B3\n")
