@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build test test-gpu setup checks parity bench bench-launch bench-ops plan-validation clean
+.PHONY: help quickstart build test test-gpu setup checks parity bench bench-launch bench-ops bench-parallel plan-validation clean
 
 LIBTORCH ?=
 PRESET ?= release
@@ -20,6 +20,7 @@ help:
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
 	@echo "make plan-validation       predicted against published step times and memory (RUNS=file.csv: of another file)"
 	@echo "make bench-launch          the overhead of launching beside torchrun, accelerate and deepspeed (BENCH_LAUNCH=...)"
+	@echo "make bench-parallel        tensor, context and pipeline parallelism beside data parallelism (BENCH='--types float32 --repeats 1')"
 	@echo "make bench-ops             each operation beside the plain one that it replaces"
 	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
 
@@ -70,6 +71,9 @@ RUNS ?= $(firstword $(wildcard shared/plan/published_runs.csv ../shared/plan/pub
 plan-validation: build
 	@test -n "$(RUNS)" || { echo "there is no shared/plan/published_runs.csv here or one folder up: give RUNS=file.csv"; exit 2; }
 	@$(BUILD)/lockstep plan --validate "$(RUNS)"
+
+bench-parallel: build
+	@python3 bench/parallel.py --program $(BUILD)/lockstep $(BENCH)
 
 bench-ops: $(BUILD)/.flags
 	@cmake --preset $(PRESET) $(CMAKE_FLAGS) -DLOCKSTEP_BENCH=ON >/dev/null
