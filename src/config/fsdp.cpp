@@ -98,7 +98,7 @@ const Answers& parallelism_answers() {
       {"tp_size", copies("parallel.tensor")},
       {"cp_size", copies("parallel.context")},
       {"sp_size",
-       [](const AnswerTarget& target, const std::string& name, const Value& value) {
+       [](const AnswerTarget& target, const std::string&, const Value& value) {
          if (!is_one(value)) {
            target.set("parallel.context", value.text, value);
            target.set("parallel.context_attention", "ulysses", value);
