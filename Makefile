@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build install test test-gpu setup checks parity docs bench bench-launch bench-ops bench-tokenizers \
+.PHONY: help quickstart build install test test-gpu setup checks parity docs bench bench-launch bench-ops bench-parallel bench-tokenizers \
   plan-validation clean
 
 LIBTORCH ?=
@@ -24,6 +24,7 @@ help:
 	@echo "make plan-validation       predicted against published step times and memory (RUNS=file.csv: of another file)"
 	@echo "make bench-launch          the overhead of launching beside torchrun, accelerate and deepspeed (BENCH_LAUNCH=...)"
 	@echo "make bench-tokenizers      MB/s beside tiktoken and Hugging Face's tokenizers"
+	@echo "make bench-parallel        tensor, context and pipeline parallelism beside data parallelism (BENCH='--types float32 --repeats 1')"
 	@echo "make bench-ops             each operation beside the plain one that it replaces"
 	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
 
@@ -90,6 +91,9 @@ bench-tokenizers: build
 docs:
 	@tools/setup.sh docs
 	@tools/api_reference.sh build/docs
+
+bench-parallel: build
+	@python3 bench/parallel.py --program $(BUILD)/lockstep $(BENCH)
 
 bench-ops: $(BUILD)/.flags
 	@cmake --preset $(PRESET) $(CMAKE_FLAGS) -DLOCKSTEP_BENCH=ON >/dev/null

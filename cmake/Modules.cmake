@@ -29,7 +29,7 @@ lockstep_module(optim TORCH DEPENDS base config ops)
 lockstep_module(checkpoint TORCH DEPENDS base config mesh model comm)
 lockstep_module(parallel TORCH DEPENDS base config mesh schedule model comm ops nn optim checkpoint)
 lockstep_module(train TORCH
-  DEPENDS base config mesh text model plan data monitor comm ops nn optim checkpoint parallel)
+  DEPENDS base config mesh schedule text model plan data monitor comm ops nn optim checkpoint parallel)
 # What libtorch programs of other projects use, beside the modules' own headers.
 lockstep_module(library TORCH DEPENDS base comm launch data monitor ops checkpoint parallel train)
 lockstep_program(cli lockstep-core TORCH DEPENDS

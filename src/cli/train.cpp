@@ -26,6 +26,7 @@ config::ResolveOptions resolve_options() {
       {"force", Kind::kSwitch, "Start even what is predicted not to fit in memory"},
       {"dry-run", Kind::kSwitch, "Check everything that can be checked, train nothing"},
       {"print-config", Kind::kSwitch, "Print the configuration and where each value came from"},
+      {"trace", Kind::kValue, "Write a step's timeline on every rank to this file (Perfetto)"},
       {"json-schema", Kind::kSwitch, "Print the JSON schema of a configuration file"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
       {"data", Kind::kKey, "The same as data.train", "data.train"},
@@ -95,7 +96,8 @@ int run_train(std::vector<std::string> arguments) {
             world,
             launch::set_recorded_step,
             {.cluster = resolution.value("cluster").value_or(""),
-             .misfit = resolution.has("force") ? train::Misfit::kRun : train::Misfit::kRefuse});
+             .misfit = resolution.has("force") ? train::Misfit::kRun : train::Misfit::kRefuse},
+            resolution.value("trace").value_or(""));
       });
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kOutOfMemory) {

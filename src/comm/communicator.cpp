@@ -28,6 +28,10 @@ c10d::ReduceOp to_c10d(Reduce reduce) {
   return c10d::ReduceOp::SUM;
 }
 
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 /// Tags of messages of our own collectives: apart from those that callers give, and by kind, for
 /// the ranks keep the order of the gathers and that of the reductions, but not always one among the
 /// other.
@@ -51,13 +55,17 @@ void Pending::wait() {
   if (work == nullptr) {
     return;
   }
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now();
   try {
     work->wait();
   } catch (const std::exception& error) {
     throw peer_lost(describe_(), error);
   }
-  *waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double end = now();
+  *waited_ += end - start;
+  if (finished_) {
+    std::exchange(finished_, nullptr)(start, end);
+  }
   if (finish_) {
     std::exchange(finish_, nullptr)();
   }
@@ -84,10 +92,20 @@ Pending Communicator::start(
     return pending;
   }
   const int64_t sequence = sequence_++;
+  const auto bytes = static_cast<int64_t>(shape_of.nbytes());
+  const int64_t sent = std::llround(ring_factor * static_cast<double>(bytes) * (size_ - 1) / size_);
   if (observer_) {
-    const auto bytes = static_cast<int64_t>(shape_of.nbytes());
-    const double sent = ring_factor * static_cast<double>(bytes) * (size_ - 1) / size_;
-    observer_({operation, sequence, bytes, std::llround(sent)});
+    observer_({operation, sequence, bytes, sent});
+  }
+  if (finish_observer_) {
+    pending.finished_ = [observer = finish_observer_,
+                         operation = std::string(operation),
+                         group = name_,
+                         bytes,
+                         sent,
+                         began = now()](double waited_from, double ended) {
+      observer({operation, group, bytes, sent, began, waited_from, ended});
+    };
   }
   pending.waited_ = waited_;
   pending.describe_ = [name = name_,

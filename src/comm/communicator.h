@@ -29,6 +29,16 @@ struct Call {
 };
 using Observer = std::function<void(const Call&)>;
 
+/// A call whose end was waited for, in seconds of the steady clock.
+struct Finished {
+  std::string_view operation, group;
+  int64_t bytes, bytes_sent;  // as Call has them
+  double began;               // the call
+  double waited_from;         // wait()
+  double ended;
+};
+using FinishObserver = std::function<void(const Finished&)>;
+
 /// A collective in flight. wait() blocks until its result is in the tensor (on a GPU: orders the
 /// current stream after it), or throws Error (peer lost) that names rank, operation, sequence
 /// number and shape. A Pending that is dropped without wait() has said nothing of success.
@@ -46,6 +56,7 @@ class [[nodiscard]] Pending {
   std::function<void()> finish_;           // what is to be done once the work has ended
   std::function<std::string()> describe_;  // for the error
   std::shared_ptr<double> waited_;
+  std::function<void(double waited_from, double ended)> finished_;
 };
 
 struct P2p {
@@ -85,6 +96,9 @@ class Communicator {
 
   /// Sees every call. One at a time; empty takes it away.
   void set_observer(Observer observer) { observer_ = std::move(observer); }
+  /// Sees every call that began from now on, when its wait() has ended. One at a time; empty takes
+  /// it away.
+  void set_finish_observer(FinishObserver observer) { finish_observer_ = std::move(observer); }
   /// Seconds spent in wait() so far.
   double seconds_waited() const { return *waited_; }
   const ProcessGroup& process_group() const { return group_; }
@@ -104,6 +118,7 @@ class Communicator {
   int64_t sequence_ = 0;
   int64_t gathers_ = 0, reductions_ = 0;  // of those, in host memory
   Observer observer_;
+  FinishObserver finish_observer_;
   std::shared_ptr<double> waited_ = std::make_shared<double>(0.0);
 };
 

@@ -297,10 +297,15 @@ struct ParallelSection {
   int64_t pipeline = 1;
   /// Ranks that share each sequence.
   int64_t context = 1;
+  /// How ranks that share sequences attend: ring, keys and values pass round; ulysses, the ranks
+  /// trade parts of the sequence for heads, which must divide.
+  std::string context_attention = "ring";
   /// Share the work between tensor-parallel regions by sequence too.
   bool sequence_parallel = false;
   /// What data-parallel ranks share: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters.
   int64_t zero_stage = 0;
+  /// Allow zero_stage 2 and 3 in a pipeline, where every micro-batch pays for their communication.
+  bool zero_in_pipeline = false;
   /// Pipeline schedule: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, or a file of actions.
   std::string schedule = "1f1b";
   /// Pieces of the model that each stage holds, for schedule=interleaved.

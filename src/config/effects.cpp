@@ -82,6 +82,11 @@ void warn_of_idle_keys(
   warn("parallel.schedule", no_pipeline, "there is no pipeline");
   warn("parallel.virtual_stages", no_pipeline, "there is no pipeline");
   warn("parallel.split", no_pipeline, "there is no pipeline");
+  warn(
+      "parallel.zero_in_pipeline",
+      no_pipeline || parallel.zero_stage < 2,
+      "it is of a pipeline with zero_stage=2 or 3");
+  warn("parallel.context_attention", parallel.context == 1, "sequences are not shared");
   warn("parallel.sequence_parallel", parallel.tensor == 1, "there is no tensor parallelism");
   warn("parallel.prefetch_units", parallel.zero_stage < 3, "it is of zero_stage=3");
   warn("parallel.persistence_threshold", parallel.zero_stage < 3, "it is of zero_stage=3");

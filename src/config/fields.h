@@ -61,6 +61,7 @@ inline constexpr std::string_view kSamplingStrategies[] = {
     "random", "sequential", "group_by_length"};
 inline constexpr std::string_view kBackends[] = {"", "nccl", "gloo"};
 inline constexpr std::string_view kOffloadDevices[] = {"none", "cpu", "nvme"};
+inline constexpr std::string_view kContextAttentions[] = {"ring", "ulysses"};
 inline constexpr std::string_view kRecomputes[] = {"none", "selective", "full"};
 inline constexpr std::string_view kProgressForms[] = {"auto", "line", "plain", "none"};
 }  // namespace choices
@@ -412,12 +413,23 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor({"pipeline", "Stages of the pipeline"}, section.pipeline);
   visitor({"context", "Ranks that share each sequence"}, section.context);
   visitor(
+      {"context_attention",
+       "How ranks that share sequences attend: ring, keys and values pass round; ulysses, the "
+       "ranks trade parts of the sequence for heads, which must divide",
+       choices::kContextAttentions},
+      section.context_attention);
+  visitor(
       {"sequence_parallel", "Share the work between tensor-parallel regions by sequence too"},
       section.sequence_parallel);
   visitor(
       {"zero_stage",
        "What data-parallel ranks share: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters"},
       section.zero_stage);
+  visitor(
+      {"zero_in_pipeline",
+       "Allow zero_stage 2 and 3 in a pipeline, where every micro-batch pays for their "
+       "communication"},
+      section.zero_in_pipeline);
   visitor(
       {"schedule",
        "Pipeline schedule: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, or a file of "

@@ -98,9 +98,10 @@ const Answers& parallelism_answers() {
       {"tp_size", copies("parallel.tensor")},
       {"cp_size", copies("parallel.context")},
       {"sp_size",
-       [](const AnswerTarget& target, const std::string& name, const Value& value) {
+       [](const AnswerTarget& target, const std::string&, const Value& value) {
          if (!is_one(value)) {
-           target.refuse(name, value, "the all-to-all form is parallel.context's", "use cp_size");
+           target.set("parallel.context", value.text, value);
+           target.set("parallel.context_attention", "ulysses", value);
          }
        }},
       {"cp_comm_strategy", nothing()},

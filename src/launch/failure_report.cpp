@@ -111,6 +111,25 @@ std::string entry(size_t index, const Failure& failure) {
   return text;
 }
 
+/// An error of the configuration that our own ranks told: the same on each, and there is nothing to
+/// find out about the machine.
+bool is_configuration_error(const Failure& failure) {
+  return failure.status.signal == 0 && failure.status.code == exit_code(ErrorKind::kConfig) &&
+         failure.message.starts_with("lockstep::Error: ");
+}
+
+std::string configuration_report(const Failure& first, const std::vector<Failure>& failures) {
+  std::string text = "error: ";
+  for (const std::string& line : lines_of(first.callstack)) {
+    text += printable(line) + "\n";
+  }
+  const auto others = std::count_if(failures.begin(), failures.end(), [&](const Failure& other) {
+    return &other != &first && other.message == first.message;
+  });
+  text += fmt::format("  on rank {}", first.rank);
+  return text + (others > 0 ? fmt::format(" and {} others\n", others) : "\n");
+}
+
 }  // namespace
 
 std::optional<ErrorFile> read_error_file(const std::filesystem::path& path) {
@@ -264,6 +283,15 @@ size_t root_cause(const std::vector<Failure>& failures) {
 std::string report(const std::string& name, const std::vector<Failure>& failures, size_t lines) {
   const std::string heavy(60, '='), light(60, '-');
   const size_t root = root_cause(failures);
+  if (is_configuration_error(failures[root])) {
+    return fmt::format(
+        "{}\n{} FAILED\n{}\n{}{}\n",
+        heavy,
+        name,
+        light,
+        configuration_report(failures[root], failures),
+        heavy);
+  }
   std::string text = fmt::format("{}\n{} FAILED\n{}\nFailures:\n", heavy, name, light);
   size_t index = 0;
   constexpr size_t kListed = 8;

@@ -57,10 +57,11 @@ std::string environment_or(const char* name, const std::string& fallback) {
   return value != nullptr ? value : fallback;
 }
 
-void write_error_file(const Described& described) {
+/// Whether there is a launcher that reads it.
+bool write_error_file(const Described& described) {
   const std::string path = environment_or("TORCHELASTIC_ERROR_FILE", "");
   if (path.empty()) {
-    return;
+    return false;
   }
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
@@ -84,9 +85,11 @@ void write_error_file(const Described& described) {
   try {
     write_file_atomically(
         path, whole.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace));
+    return true;
   } catch (const std::exception& error) {
     log_warning("the error file could not be written: {}", error.what());
   }
+  return false;
 }
 
 }  // namespace
@@ -97,8 +100,11 @@ void set_recorded_step(int64_t step) {
 
 int record_current_exception() {
   const Described described = describe_current();
-  write_error_file(described);
-  log_error("{}", described.whole.empty() ? described.message : described.whole);
+  const bool is_told = write_error_file(described);
+  // All ranks find the same fault in a configuration: the launcher tells it once.
+  if (!is_told || described.code != exit_code(ErrorKind::kConfig)) {
+    log_error("{}", described.whole.empty() ? described.message : described.whole);
+  }
   return described.code;
 }
 

@@ -7,7 +7,8 @@
 
 namespace lockstep::launch {
 
-/// Runs `body` as a program's main. What it throws is told on stderr, written to the file that
+/// Runs `body` as a program's main. What it throws is told on stderr (an error of the configuration
+/// by the launcher alone, once for all ranks), written to the file that
 /// TORCHELASTIC_ERROR_FILE names (torchelastic's form, with rank, host, step, the chain of contexts
 /// and the remedy), and becomes the exit code: of lockstep::Error its kind's; 5 where memory ran
 /// out; 1 of anything else. Returns body's own value else.

@@ -41,9 +41,21 @@ comm::Communicator* Axes::group_of(std::span<const Axis> axes, const std::string
   if (static_cast<int>(ranks.size()) == world_.size()) {
     return &world_;
   }
+  return &split(world_, ranks, name);
+}
+
+comm::Communicator& Axes::split(
+    comm::Communicator& parent, const std::vector<int>& ranks, const std::string& name) {
   owned_.push_back(
-      std::make_unique<comm::Communicator>(comm::split(world_, ranks, name, options_)));
-  return owned_.back().get();
+      std::make_unique<comm::Communicator>(comm::split(parent, ranks, name, options_)));
+  return *owned_.back();
+}
+
+void Axes::visit_groups(const std::function<void(comm::Communicator&)>& visit) {
+  visit(world_);
+  for (const auto& group : owned_) {
+    visit(*group);
+  }
 }
 
 double Axes::seconds_waited() const {

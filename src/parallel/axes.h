@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,9 +35,12 @@ class Axes {
   /// Pipeline and tensor together: the ranks that hold a model between them, over which the
   /// gradient's norm is summed.
   comm::Communicator& model() { return *model_; }
-  /// For groups that are split off further.
-  const comm::GroupOptions& options() const { return options_; }
+  /// A group of some ranks of `parent`, one of these, that lives as long as they do: as comm::split.
+  comm::Communicator& split(
+      comm::Communicator& parent, const std::vector<int>& ranks, const std::string& name);
 
+  /// The world and every group that was split off here.
+  void visit_groups(const std::function<void(comm::Communicator&)>& visit);
   /// Seconds spent in waiting for the world and for any of these groups.
   double seconds_waited() const;
 

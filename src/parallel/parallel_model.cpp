@@ -123,7 +123,7 @@ ParallelModel::ParallelModel(
       plan_(plan),
       part_(part),
       optimizer_(optim::make_optimizer(plan.optimizer), plan.offload_optimizer) {
-  check_plan();
+  check_plan(plan, axes_.mesh());
   std::vector<nn::LanguageModel*> models;
   std::vector<Accumulation> accumulations;
   for (ShardedModel& stage : stages) {
@@ -154,30 +154,6 @@ ParallelModel::ParallelModel(
           std::make_unique<Axes>(data_group, mesh::Mesh{.data = data_group.size()}),
           nullptr,
           SequencePart{}) {}
-
-void ParallelModel::check_plan() const {
-  const auto refuse = [](const std::string& what, const char* remedy) {
-    throw Error(ErrorKind::kConfig, what, remedy);
-  };
-  const mesh::Mesh& mesh = axes_.mesh();
-  if (mesh.pipeline > 1 && plan_.zero_stage > 1) {
-    refuse(
-        fmt::format("parallel.zero_stage={} is not supported in a pipeline yet", plan_.zero_stage),
-        "use parallel.zero_stage=1, which shares the optimizer's state");
-  }
-  if (mesh.pipeline > 1 && plan_.recompute.kind != Recompute::kNone &&
-      plan_.pipeline.schedule.starts_with("zb")) {
-    refuse(
-        fmt::format("recomputation is not supported with schedule={} yet", plan_.pipeline.schedule),
-        "use parallel.schedule=1f1b, or parallel.recompute=none");
-  }
-  const std::string& optim = plan_.optimizer.optim;
-  if (mesh.tensor > 1 && (optim == "adafactor" || optim.ends_with("8bit"))) {
-    refuse(
-        fmt::format("training.optim={} is not supported with parallel.tensor yet", optim),
-        "use adamw_torch_fused, or parallel.zero_stage in place of parallel.tensor");
-  }
-}
 
 ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
   HeldStage stage;

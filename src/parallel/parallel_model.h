@@ -110,7 +110,6 @@ class ParallelModel {
       Axes* axes,
       const SequencePart& part);
   HeldStage make_stage(ShardedModel model);
-  void check_plan() const;
   /// Adds up the gradients of the tied weight's two copies.
   void sum_tied();
   [[noreturn]] void throw_not_finite(double loss, double norm);

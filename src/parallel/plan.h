@@ -4,6 +4,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include "mesh/mesh.h"
 #include "optim/optimizer.h"
 #include "parallel/context/context_attention.h"
 #include "parallel/loss_scale.h"
@@ -14,11 +15,15 @@
 
 namespace lockstep::parallel {
 
+/// Stages 2 and 3 communicate in every micro-batch, of which a pipeline has many.
+enum class ZeroInPipeline { kRefuse, kAllow };
+
 struct Plan {
   optim::OptimizerOptions optimizer = {};
   LossScaleOptions loss_scale = {};  // of float16
   double max_gradient_norm = 1.0;    // 0: no clipping
   int zero_stage = 0;
+  ZeroInPipeline zero_in_pipeline = ZeroInPipeline::kRefuse;
   int64_t prefetch_units = 1;         // gathered ahead of use
   int64_t persistence_threshold = 0;  // stage 3: smaller parameters stay whole
   double bucket_megabytes = 25;
@@ -32,5 +37,8 @@ struct Plan {
   SequenceSharding sequence_sharding = SequenceSharding::kNone;  // between tensor-parallel layers
   ContextAttention context_attention = ContextAttention::kRing;
 };
+
+/// Error (config) where strategies of the plan do not go together on the mesh, whatever the model.
+void check_plan(const Plan& plan, const mesh::Mesh& mesh);
 
 }  // namespace lockstep::parallel

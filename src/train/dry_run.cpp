@@ -30,6 +30,10 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   }
   const parallel::Plan plan = plan_of(config);
   const auto stages = static_cast<int>(config.parallel.pipeline);
+  parallel::check_plan(plan, mesh_of(config.parallel, static_cast<int>(ranks)));
+  if (config.data.sequence_length > 0) {
+    check_plan(config.parallel, config.data.sequence_length);
+  }
   // Says which stages or schedules cannot be.
   const auto parts =
       parallel::parts_of_rank(source.config, plan.pipeline, 0, stages, plan.sequence_length);

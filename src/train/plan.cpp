@@ -56,6 +56,11 @@ parallel::Plan plan_of(const config::Config& config) {
   plan.accumulation_steps = training.gradient_accumulation_steps;
   plan.sequence_sharding = config.parallel.sequence_parallel ? parallel::SequenceSharding::kShards
                                                              : parallel::SequenceSharding::kNone;
+  plan.context_attention = section.context_attention == "ulysses"
+                               ? parallel::ContextAttention::kUlysses
+                               : parallel::ContextAttention::kRing;
+  plan.zero_in_pipeline = section.zero_in_pipeline ? parallel::ZeroInPipeline::kAllow
+                                                   : parallel::ZeroInPipeline::kRefuse;
   if (config.parallel.pipeline > 1) {  // else its keys say nothing
     plan.pipeline = {
         config.parallel.schedule,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -24,9 +25,12 @@
 #include "train/job.h"
 #include "train/run_length.h"
 #include "train/stop_signal.h"
+#include "train/trace.h"
 
 namespace lockstep::train {
 namespace {
+
+constexpr int64_t kTracedStep = 3;  // of the run
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -42,11 +46,17 @@ struct StepCounts {
 
 class Trainer {
  public:
-  Trainer(Job& job, World& world, const std::function<void(int64_t)>& on_step)
+  Trainer(
+      Job& job,
+      World& world,
+      const std::function<void(int64_t)>& on_step,
+      const std::filesystem::path& trace)
       : job_(job),
         world_(world),
         config_(job.config.training),
-        on_step_(on_step) {}
+        on_step_(on_step),
+        trace_(trace),
+        traced_step_(std::min(job.progress.step + kTracedStep, job.length.total_steps)) {}
 
   int run() {
     if (job_.progress.step >= job_.length.total_steps) {
@@ -79,6 +89,8 @@ class Trainer {
   World& world_;
   const config::TrainingSection& config_;
   const std::function<void(int64_t)>& on_step_;
+  const std::filesystem::path& trace_;
+  const int64_t traced_step_;  // the first steps of a run are not like the others
   StopSignal stop_;
   double learning_rate_ = 0;
   parallel::StepResult result_;
@@ -122,7 +134,15 @@ int Trainer::one_step() {
   if (on_step_) {
     on_step_(job_.progress.step + 1);
   }
+  std::optional<StepTrace> trace;
+  if (!trace_.empty() && job_.progress.step + 1 == traced_step_) {
+    trace.emplace(*job_.model, *job_.axes, world_);
+  }
+  const double reading = seconds_now();
   const data::StepBatch batch = job_.loader->next();
+  if (trace) {
+    trace->mark("next batch", reading);
+  }
   const StepCounts counts = agree(batch);
   std::vector<nn::ForwardInputs> inputs;
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
@@ -134,8 +154,15 @@ int Trainer::one_step() {
   learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
   in_context(fmt::format("training step {}", job_.progress.step + 1), [&] {
     result_ = job_.model->forward_backward(inputs, counts.targets);
+    const double updating = seconds_now();
     job_.model->optimizer_step(learning_rate_);
+    if (trace) {
+      trace->mark("optimizer", updating);
+    }
   });
+  if (trace) {
+    trace->write(trace_);
+  }
 
   Progress& progress = job_.progress;
   ++progress.step;
@@ -209,9 +236,10 @@ int run_training(
     const std::string& resolved,
     World& world,
     const std::function<void(int64_t step)>& on_step,
-    const ForecastOptions& forecast) {
+    const ForecastOptions& forecast,
+    const std::filesystem::path& trace) {
   const auto job = make_job(config, resolved, world, forecast);
-  Trainer trainer(*job, world, on_step);
+  Trainer trainer(*job, world, on_step, trace);
   const int exit = trainer.run();
   trainer.compare_with_forecast();
   if (exit == kExitPreempted) {

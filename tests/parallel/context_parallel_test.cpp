@@ -14,42 +14,27 @@ constexpr auto kShards = SequenceSharding::kShards;
 constexpr auto kUlysses = ContextAttention::kUlysses;
 
 TEST(SequenceParallel, LearnsWhatOneRankLearns) {
-  for (const char* model : {kOddGpt2, kOddLlama, kOddQwen2}) {
-    const Trained one = train_under({}, model);
-    for (const PlanCase& plan :
-         {PlanCase{{.tensor = 2}, 1, {.sequence_sharding = kShards}},
-          PlanCase{{.tensor = 3}, 2, {.sequence_sharding = kShards}},
-          PlanCase{{.data = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}}}) {
-      expect_equal(train_under(plan, model), one, plan_name(plan) + ", sequence");
-    }
+  const Trained one = train_under({}, kOddQwen2);
+  for (const PlanCase& plan :
+       {PlanCase{{.tensor = 2}, 1, {.sequence_sharding = kShards}},
+        PlanCase{{.data = 2, .tensor = 3}, 2, {.sequence_sharding = kShards}}}) {
+    expect_equal(train_under(plan, kOddQwen2), one, plan_name(plan));
   }
 }
 
 TEST(RingAttention, LearnsWhatOneRankLearns) {
-  for (const char* model : {kOddGpt2, kOddLlama, kOddQwen2}) {
-    const Trained one = train_under({}, model);
-    for (const PlanCase& plan :
-         {PlanCase{{.context = 2}},
-          PlanCase{{.context = 3}, 2},
-          PlanCase{{.data = 2, .context = 2}},
-          PlanCase{{.context = 2, .tensor = 2}},
-          PlanCase{{.context = 2, .tensor = 3}, 1, {.sequence_sharding = kShards}}}) {
-      expect_equal(train_under(plan, model), one, plan_name(plan) + ", ring");
-    }
+  const Trained one = train_under({}, kOddQwen2);
+  for (const PlanCase& plan :
+       {PlanCase{{.context = 2}},
+        PlanCase{{.context = 3}, 2},
+        PlanCase{{.context = 2, .tensor = 3}, 1, {.sequence_sharding = kShards}}}) {
+    expect_equal(train_under(plan, kOddQwen2), one, plan_name(plan));
   }
 }
 
 TEST(UlyssesAttention, LearnsWhatOneRankLearns) {
-  for (const char* model : {kOddGpt2, kOddLlama}) {
-    const Trained one = train_under({}, model);
-    for (const PlanCase& plan :
-         {PlanCase{{.context = 2}, 1, {.context_attention = kUlysses}},
-          PlanCase{{.data = 2, .context = 2}, 2, {.context_attention = kUlysses}}}) {
-      expect_equal(train_under(plan, model), one, plan_name(plan) + ", ulysses");
-    }
-  }
-  const PlanCase plan{{.context = 2, .tensor = 2}, 1, {.context_attention = kUlysses}};
-  expect_equal(train_under(plan, kOddGpt2), train_under({}, kOddGpt2), plan_name(plan));
+  const PlanCase plan{{.context = 5}, 1, {.context_attention = kUlysses}};
+  expect_equal(train_under(plan, kOddQwen2), train_under({}, kOddQwen2), plan_name(plan));
 }
 
 TEST(UlyssesAttention, GivesAKeyHeadToEveryRankThatNeedsIt) {

@@ -1,4 +1,4 @@
-// A pipeline under parallelize(), alone and with every other axis.
+// A pipeline under parallelize(); its plans are in the table of plans.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -6,36 +6,6 @@
 
 namespace lockstep::parallel {
 namespace {
-
-PlanCase staged(mesh::Mesh mesh, int64_t accumulation, const PipelineOptions& pipeline) {
-  PlanCase plan{mesh, accumulation, {}};
-  plan.plan.pipeline = pipeline;
-  plan.plan.sequence_length = kPlanLength;
-  return plan;
-}
-
-TEST(PipelinePlans, GiveTheLossesNormsAndGradientsOfOneRank) {
-  for (const char* json : {kOddGpt2, kOddLlama, kOddQwen2}) {
-    const Trained one = train_under({}, json);
-    PlanCase shards = staged({.pipeline = 2, .tensor = 2}, 2, {.schedule = "zb-h1"});
-    shards.plan.sequence_sharding = SequenceSharding::kShards;
-    const std::vector<PlanCase> plans{
-        staged({.pipeline = 2}, 3, {}),
-        staged({.pipeline = 2}, 5, {.schedule = "zb-h2"}),
-        staged({.pipeline = 1}, 2, {.schedule = "interleaved", .virtual_stages = 2}),
-        staged({.pipeline = 3}, 2, {.schedule = "gpipe", .split = "0,2,0"}),
-        staged({.pipeline = 2, .data = 2}, 2, {}),
-        staged({.pipeline = 2, .data = 2}, 2, {.schedule = "zb-h1"}),
-        staged({.pipeline = 2, .tensor = 2}, 2, {}),
-        staged({.pipeline = 2, .context = 2}, 2, {}),
-        staged({.pipeline = 2, .data = 2, .tensor = 2}, 2, {.schedule = "zb-h1"}),
-        shards};
-    for (const PlanCase& plan : plans) {
-      expect_equal(
-          train_under(plan, json), one, plan_name(plan) + ", " + plan.plan.pipeline.schedule);
-    }
-  }
-}
 
 TEST(PipelinePlans, EachRankMakesTheLayersOfItsStagesAlone) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");

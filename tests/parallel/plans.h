@@ -44,7 +44,7 @@ struct PlanCase {
 
 struct Trained {
   std::vector<double> losses, norms;
-  std::map<std::string, Tensor> gradients;  // of the last step, whole
+  std::vector<std::map<std::string, Tensor>> gradients;  // of each step, whole
 };
 
 /// The rows of the step's batch that a data-parallel rank has in a micro-batch. Labels are masked
@@ -90,6 +90,7 @@ inline Trained train_under(
     int64_t length = kPlanLength) {
   const model::ModelConfig config = model::parse_model_config(json, "a test");
   Trained trained;
+  trained.gradients.resize(static_cast<size_t>(steps));
   std::mutex mutex;
   comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
     Axes axes(world, plan.mesh);
@@ -117,17 +118,16 @@ inline Trained train_under(
         trained.losses.push_back(result.loss_sum / static_cast<double>(count));
         trained.norms.push_back(result.gradient_norm);
       }
-      if (step + 1 == steps) {
-        model->visit_gradients(
-            [&](const StateSlice& slice) { add_to_whole(slice, trained.gradients[slice.name]); });
-      }
+      auto& gradients = trained.gradients[static_cast<size_t>(step)];
+      model->visit_gradients(
+          [&](const StateSlice& slice) { add_to_whole(slice, gradients[slice.name]); });
       model->optimizer_step(1e-3);
     }
   });
   return trained;
 }
 
-/// Losses within 1e-5, and every gradient within 1e-5 of its parameter's largest or of 1.
+/// Losses, norms and every gradient of every step within 1e-5.
 inline void expect_equal(const Trained& found, const Trained& one, const std::string& name) {
   ASSERT_EQ(found.losses.size(), one.losses.size()) << name;
   for (size_t step = 0; step < one.losses.size(); ++step) {
@@ -135,17 +135,31 @@ inline void expect_equal(const Trained& found, const Trained& one, const std::st
     EXPECT_NEAR(found.norms[step], one.norms[step], 1e-5 * one.norms[step]) << name;
   }
   ASSERT_EQ(found.gradients.size(), one.gradients.size()) << name;
-  for (const auto& [parameter, expected] : one.gradients) {
-    const Tensor& gradient = found.gradients.at(parameter);
-    ASSERT_EQ(gradient.sizes(), expected.sizes()) << name << ", " << parameter;
-    const double error = (gradient - expected).abs().max().item<double>();
-    EXPECT_LE(error, 1e-5) << name << ", " << parameter << " of "
-                           << expected.abs().max().item<double>();
+  for (size_t step = 0; step < one.gradients.size(); ++step) {
+    const auto& gradients = found.gradients[step];
+    ASSERT_EQ(gradients.size(), one.gradients[step].size()) << name;
+    for (const auto& [parameter, expected] : one.gradients[step]) {
+      const Tensor& gradient = gradients.at(parameter);
+      ASSERT_EQ(gradient.sizes(), expected.sizes()) << name << ", " << parameter;
+      const double error = (gradient - expected).abs().max().item<double>();
+      EXPECT_LE(error, 1e-5) << name << ", step " << step << ", " << parameter << " of "
+                             << expected.abs().max().item<double>();
+    }
   }
 }
 
 inline std::string plan_name(const PlanCase& plan) {
-  return plan.mesh.text() + ", accumulation " + std::to_string(plan.accumulation);
+  std::string name = plan.mesh.text() + ", accumulation " + std::to_string(plan.accumulation);
+  if (plan.plan.zero_stage > 0) {
+    name += ", ZeRO " + std::to_string(plan.plan.zero_stage);
+  }
+  if (plan.mesh.pipeline > 1) {
+    name += ", " + plan.plan.pipeline.schedule;
+  }
+  if (plan.plan.sequence_sharding == SequenceSharding::kShards) {
+    name += ", sequence";
+  }
+  return name;
 }
 
 }  // namespace lockstep::parallel

@@ -45,5 +45,39 @@ TEST(Rehearsal, RunsEveryActionAfterWhatItNeeds) {
   }
 }
 
+/// What the executor makes of every schedule, in exact time: the published bubbles.
+TEST(Rehearsal, TheExecutorsBubblesAreThoseOfTheFormulas) {
+  constexpr schedule::StageTimes kTimes{.forward = 1, .input = 1, .weight = 1};
+  const auto bubble_of = [&](const schedule::Request& request) {
+    const schedule::Schedule schedule = schedule::make_schedule(request);
+    const schedule::Timeline timeline =
+        rehearse(schedule, schedule::even_durations(schedule, kTimes), RehearsalClock::kVirtual);
+    const bool unsynchronised = request.kind == Kind::kZbH2 || request.kind == Kind::kZbV;
+    return unsynchronised ? timeline.span_bubble() : timeline.bubble();
+  };
+  for (const int ranks : {2, 4}) {
+    std::map<Kind, double> bubbles;
+    for (const Kind kind :
+         {Kind::kNaive,
+          Kind::kGpipe,
+          Kind::kOneFOneB,
+          Kind::kInterleaved,
+          Kind::kZbH1,
+          Kind::kZbH2,
+          Kind::kZbV}) {
+      const schedule::Request request{kind, ranks, 2 * ranks, kind == Kind::kInterleaved ? 2 : 0};
+      const double formula = schedule::formula_bubble(request, 1, 1, 1);
+      bubbles[kind] = bubble_of(request);
+      EXPECT_NEAR(bubbles[kind], formula, 0.1 * formula + 1e-9) << kind_name(kind);
+    }
+    // Idle time, as a share of the work: halved by two virtual stages, a third with ZB-H1.
+    const auto idle = [&](Kind kind) { return bubbles.at(kind) / (1 - bubbles.at(kind)); };
+    EXPECT_NEAR(idle(Kind::kInterleaved), idle(Kind::kOneFOneB) / 2, 1e-9);
+    EXPECT_NEAR(idle(Kind::kZbH1), idle(Kind::kOneFOneB) / 3, 1e-9);
+    EXPECT_NEAR(idle(Kind::kZbH2), 0, 1e-9);
+    EXPECT_NEAR(idle(Kind::kZbV), 0, 1e-9);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::parallel

@@ -22,6 +22,7 @@ class Parallel(ProgramTest):
             "tensor": (3, ["parallel.tensor=3"]),
             "sequence": (2, ["parallel.tensor=2", "parallel.sequence_parallel=true"]),
             "context": (2, ["parallel.context=2"]),
+            "all to all": (3, ["parallel.context=3", "parallel.context_attention=ulysses"]),
         }
         for name, (ranks, plan) in plans.items():
             self.train(name, batch, *plan, ranks=ranks, steps=8)
@@ -65,6 +66,11 @@ class Parallel(ProgramTest):
         told = self.run_fails(2, "verify", "--model", "model.json", "use_cpu=true", "parallel.tensor=4")
         self.assertIn("3 query heads", told.err)
         self.assertIn("at most 3", told.err)
+        told = self.run_fails(2, *self.train_arguments("bad", "parallel.tensor=4", ranks=4))
+        self.assertEqual(told.err.count("3 query heads"), 1, told)  # once for all ranks
+        told = self.run_fails(2, *self.train_arguments(
+            "bad", "parallel.context=2", "parallel.context_attention=ulysses", ranks=2))
+        self.assertIn("parallel.context_attention=ring", told.err)
         told = self.run_fails(
             2, *self.train_arguments("bad", "parallel.tensor=2", ranks=3))
         self.assertIn("their product must be one of 1, 3", told.err)

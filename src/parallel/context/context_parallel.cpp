@@ -34,18 +34,16 @@ class SwapAttention final : public nn::SlotVisitor {
 void check_heads(const model::ModelConfig& config, const mesh::Mesh& mesh) {
   for (int rank = 0; rank < mesh.tensor; ++rank) {
     const HeadSplit heads = split_heads(config, rank, mesh.tensor);
-    const int64_t queries = heads.queries.size(), keys = heads.key_values.size();
-    const bool keys_fit = keys % mesh.context == 0 || mesh.context % keys == 0;
-    if (queries % mesh.context != 0 || !keys_fit) {
+    const int64_t queries = heads.queries.size();
+    if (queries % mesh.context != 0) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "all-to-all attention deals the {} query and {} key-value heads of a tensor rank to "
-              "{} context ranks, and they do not divide",
+              "parallel.context_attention=ulysses deals the {} query heads of a tensor rank to {} "
+              "context ranks, and they do not divide",
               queries,
-              keys,
               mesh.context),
-          "use ring attention, or a parallel.context that divides the heads");
+          "use parallel.context_attention=ring, or a parallel.context that divides the heads");
     }
   }
 }

@@ -242,9 +242,11 @@ Tensor UlyssesAttention::forward(
   const int64_t ranks = group->size(), heads = query.size(1);
   const int64_t real = context.inputs().whole_length, whole = query.size(2) * ranks;
   const auto turned = [&](const Tensor& x) {
-    // Fewer key-value heads than ranks: each goes to all the ranks that have queries of it.
+    // Key-value heads that do not divide go to every rank that has queries of them: as many copies
+    // as ranks ask for, or, where a rank's queries are of several heads, one for each query.
+    const int64_t kv_heads = x.size(1), copies = ranks % kv_heads == 0 ? ranks : heads;
     const Tensor enough =
-        x.size(1) % ranks == 0 ? x : x.repeat_interleave(ranks / x.size(1), /*dim=*/1);
+        kv_heads % ranks == 0 ? x : x.repeat_interleave(copies / kv_heads, /*dim=*/1);
     return Exchange<heads_from_sequence, sequence_from_heads>::apply(enough, ring)
         .narrow(2, 0, real);
   };

@@ -41,7 +41,8 @@ struct UlyssesAttention final : nn::Attention {
         group(&group) {}
   SequencePart part;
   comm::Communicator* group;
-  /// The query heads must divide by the group's size, and the key-value heads by it or it by them.
+  /// The query heads must divide by the group's size. Where key-value heads do not, copies of them
+  /// are sent.
   Tensor forward(
       const Tensor& query,
       const Tensor& key,

@@ -1,5 +1,6 @@
 #include "parallel/offload/offloaded_optimizer.h"
 
+#include <chrono>
 #include <set>
 #include <span>
 #include <utility>
@@ -16,6 +17,10 @@ constexpr uint64_t kFileAlignment = 4096;
 
 std::span<std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 /// The whole of the storage that a view lies in.
@@ -96,16 +101,37 @@ void OffloadedOptimizer::start_read(int64_t index) {
     set_allocated(stored.tensor, true);
     stored.ticket = file_->read(stored.offset, bytes_of(stored.tensor));
   }
+  place.began = now();
   place.state = Place::State::kReading;
 }
 
 void OffloadedOptimizer::finish_read(int64_t index) {
   Place& place = places_[static_cast<size_t>(index)];
   if (place.state == Place::State::kReading) {
-    for (const Stored& stored : place.stored) {
-      file_->wait(stored.ticket);
-    }
+    await(place, "read");
     place.state = Place::State::kInMemory;
+  }
+}
+
+void OffloadedOptimizer::await(const Place& place, std::string_view what) {
+  OffloadCopy done{.what = what, .began = place.began, .waited_from = now()};
+  for (const Stored& stored : place.stored) {
+    file_->wait(stored.ticket);
+    done.bytes += static_cast<int64_t>(stored.tensor.nbytes());
+  }
+  done.ended = now();
+  if (copied_) {
+    copied_(done);
+  }
+}
+
+void OffloadedOptimizer::copy(
+    std::string_view what, const at::Tensor& to, const at::Tensor& from) {
+  const double began = now();
+  // To the device it goes beside what follows: the step's end waits for it.
+  to.copy_(from, /*non_blocking=*/to.is_cuda());
+  if (copied_) {
+    copied_({what, static_cast<int64_t>(from.nbytes()), began, began, now()});
   }
 }
 
@@ -117,14 +143,15 @@ void OffloadedOptimizer::start_write(int64_t index) {
   for (Stored& stored : place.stored) {
     stored.ticket = file_->write(stored.offset, bytes_of(stored.tensor));
   }
+  place.began = now();
   place.state = Place::State::kWriting;
 }
 
 void OffloadedOptimizer::finish_write(int64_t index) {
   Place& place = places_[static_cast<size_t>(index)];
   if (place.state == Place::State::kWriting) {
+    await(place, "write");
     for (const Stored& stored : place.stored) {
-      file_->wait(stored.ticket);
       set_allocated(stored.tensor, false);
     }
     place.state = Place::State::kInFile;
@@ -138,7 +165,7 @@ void OffloadedOptimizer::step(double learning_rate, double gradient_scale) {
     const Place& place = places_[static_cast<size_t>(index)];
     const optim::Shard& shard = optimizer_->shard(index);
     if (place.device_gradient.defined()) {
-      shard.gradient.copy_(place.device_gradient);
+      copy("gradient to host", shard.gradient, place.device_gradient);
     }
     if (place.device_parameter.defined() && !has_master(index)) {
       shard.parameter.copy_(place.device_parameter);  // a checkpoint may have been read into it
@@ -155,7 +182,7 @@ void OffloadedOptimizer::step(double learning_rate, double gradient_scale) {
     finish_read(index);
     optimizer_->update(index, learning_rate, gradient_scale);
     if (Place& place = places_[static_cast<size_t>(index)]; place.device_parameter.defined()) {
-      place.device_parameter.copy_(optimizer_->shard(index).parameter, /*non_blocking=*/true);
+      copy("parameter to device", place.device_parameter, optimizer_->shard(index).parameter);
     }
     start_write(index);
     if (index > 0) {

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -20,6 +22,16 @@ struct OptimizerOffload {
   OffloadDevice device = OffloadDevice::kNone;
   std::filesystem::path folder{};  // kNvme: of the files, one a rank
 };
+
+/// State that moved between where it lives and where it is used, in seconds of the steady clock.
+struct OffloadCopy {
+  std::string_view what;  // "read", "write", "gradient to host", "parameter to device"
+  int64_t bytes = 0;
+  double began = 0;
+  double waited_from = 0;  // from here to the end the rank stood still
+  double ended = 0;
+};
+using CopyObserver = std::function<void(const OffloadCopy&)>;
 
 /// Drives an optimizer whose state may live elsewhere. Offloaded, masters and moments are on the
 /// CPU, which updates: the gradient goes there, the rounded parameter comes back. In files, the
@@ -40,6 +52,9 @@ class OffloadedOptimizer {
   /// the state of a shard, which may be written while it is called.
   void visit_state(int64_t index, const optim::StateVisitor& visit);
 
+  /// Told every copy of a step that has ended. One at a time; empty takes it away.
+  void set_copy_observer(CopyObserver observer) { copied_ = std::move(observer); }
+
   optim::Optimizer& optimizer() { return *optimizer_; }
   const optim::Optimizer& optimizer() const { return *optimizer_; }
   /// Bytes of masters and moments that have memory now, on whatever device.
@@ -58,6 +73,7 @@ class OffloadedOptimizer {
         false;  // device_parameter is of a smaller type than the optimizer's, which is its master
     std::vector<Stored> stored;
     enum class State { kInMemory, kReading, kWriting, kInFile } state = State::kInMemory;
+    double began = 0;  // the read or write that is under way
   };
 
   bool has_master(int64_t index);
@@ -66,12 +82,16 @@ class OffloadedOptimizer {
   void finish_read(int64_t index);
   void start_write(int64_t index);
   void finish_write(int64_t index);
+  /// Waits for the place's tickets.
+  void await(const Place& place, std::string_view what);
+  void copy(std::string_view what, const at::Tensor& to, const at::Tensor& from);
 
   OptimizerOffload options_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<AsyncFile> file_;
   uint64_t file_end_ = 0;
   std::vector<Place> places_;
+  CopyObserver copied_;
 };
 
 }  // namespace lockstep::parallel

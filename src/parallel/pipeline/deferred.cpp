@@ -61,21 +61,7 @@ class Deferral final : public nn::SlotVisitor {
  public:
   explicit Deferral(std::shared_ptr<DeferredQueue> queue) : queue_(std::move(queue)) {}
   void linear(const nn::SlotName& /*name*/, std::shared_ptr<nn::Linear>& slot) override {
-    slot->product = [plain = slot->product, layout = slot->layout, queue = queue_](
-                        const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
-      // What is no leaf is a function of a parameter, whose gradient autograd alone can pass on.
-      if (!x.requires_grad() || !weight.is_leaf() || !at::GradMode::is_enabled()) {
-        return plain(x, weight, bias);
-      }
-      const bool adds_bias = bias && bias->is_leaf();
-      auto operands = c10::make_intrusive<Operands>();
-      operands->weight = weight;
-      operands->bias = adds_bias ? *bias : Tensor();
-      operands->layout = layout;
-      operands->queue = queue;
-      const Tensor product = DeferredProduct::apply(x, operands);
-      return bias && !adds_bias ? product + *bias : product;
-    };
+    defer_weight_gradients(*slot, queue_);
   }
 
  private:
@@ -83,6 +69,24 @@ class Deferral final : public nn::SlotVisitor {
 };
 
 }  // namespace
+
+void defer_weight_gradients(nn::Linear& linear, const std::shared_ptr<DeferredQueue>& queue) {
+  linear.product = [plain = linear.product, layout = linear.layout, queue](
+                       const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
+    // What is no leaf is a function of a parameter, whose gradient autograd alone can pass on.
+    if (!x.requires_grad() || !weight.is_leaf() || !at::GradMode::is_enabled()) {
+      return plain(x, weight, bias);
+    }
+    const bool adds_bias = bias && bias->is_leaf();
+    auto operands = c10::make_intrusive<Operands>();
+    operands->weight = weight;
+    operands->bias = adds_bias ? *bias : Tensor();
+    operands->layout = layout;
+    operands->queue = queue;
+    const Tensor product = DeferredProduct::apply(x, operands);
+    return bias && !adds_bias ? product + *bias : product;
+  };
+}
 
 void defer_weight_gradients(nn::LanguageModel& model, const std::shared_ptr<DeferredQueue>& queue) {
   Deferral deferral(queue);

@@ -35,6 +35,8 @@ class DeferredQueue {
 /// do first, and where its weight is no leaf autograd must see it: there it stays as it was. To be
 /// called after layers were swapped.
 void defer_weight_gradients(nn::LanguageModel& model, const std::shared_ptr<DeferredQueue>& queue);
+/// The same of one linear.
+void defer_weight_gradients(nn::Linear& linear, const std::shared_ptr<DeferredQueue>& queue);
 
 /// Adds `gradient` to the parameter's, with the hooks that autograd would call.
 void accumulate_gradient(const Tensor& parameter, Tensor gradient);

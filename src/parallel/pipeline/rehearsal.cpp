@@ -4,9 +4,11 @@
 #include <chrono>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -16,52 +18,80 @@
 namespace lockstep::parallel {
 namespace {
 
-void sleep_for(double seconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
+/// How a rank's stages take their time. On the virtual clock a message is the moment at which it
+/// was sent, and a rank's time goes on from the latest of those that it took.
+struct Pace : torch::CustomClassHolder {
+  RehearsalClock clock = RehearsalClock::kWall;
+  double now = 0;
+  std::optional<double> started;  // of the action that runs
+
+  /// Takes so many seconds from when `message` is there, which is undefined where there is none;
+  /// returns the message that the end is told with.
+  Tensor take(const Tensor& message, double seconds) {
+    if (clock == RehearsalClock::kWall) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+      return at::ones({1}, at::kDouble);
+    }
+    now = std::max(now, message.defined() ? message.item<double>() : 0.0);
+    started = started.value_or(now);
+    now += seconds;
+    return at::full({1}, now, at::kDouble);
+  }
+};
 
 /// What a sleeper's backward pass needs; it travels in a capsule.
 struct Sleep : torch::CustomClassHolder {
   schedule::StageTimes times;
+  bool is_last = false;            // its gradient is no message
   DeferredQueue* queue = nullptr;  // null: the backward pass is whole
+  c10::intrusive_ptr<Pace> pace;
 };
 
-/// The identity, whose gradient takes its time and leaves the weights' for later.
-struct SleepingIdentity : torch::autograd::Function<SleepingIdentity> {
+/// A function whose backward pass takes its time and leaves the weights' for later.
+struct SleepingFunction : torch::autograd::Function<SleepingFunction> {
   static Tensor forward(
-      torch::autograd::AutogradContext* context, const Tensor& x, c10::intrusive_ptr<Sleep> sleep) {
+      torch::autograd::AutogradContext* context,
+      const Tensor& /*x*/,
+      const Tensor& y,
+      c10::intrusive_ptr<Sleep> sleep) {
     context->saved_data["sleep"] = c10::IValue::make_capsule(sleep);
-    return x.clone();
+    return y.clone();
   }
   static torch::autograd::tensor_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
     const auto sleep =
         c10::static_intrusive_pointer_cast<Sleep>(context->saved_data["sleep"].toCapsule());
     const schedule::StageTimes& times = sleep->times;
-    sleep_for(sleep->queue == nullptr ? times.input + times.weight : times.input);
-    if (sleep->queue != nullptr) {
-      sleep->queue->push([seconds = times.weight] { sleep_for(seconds); });
+    const Tensor message = sleep->is_last ? Tensor() : gradients[0];
+    if (sleep->queue == nullptr) {
+      return {sleep->pace->take(message, times.input + times.weight), Tensor(), Tensor()};
     }
-    return {gradients[0], Tensor()};
+    sleep->queue->push([pace = sleep->pace, seconds = times.weight] { pace->take({}, seconds); });
+    return {sleep->pace->take(message, times.input), Tensor(), Tensor()};
   }
 };
 
 class Sleeper final : public Stage {
  public:
   enum class Backward { kWhole, kSplit };
-  Sleeper(schedule::StageTimes times, Backward backward) : sleep_(c10::make_intrusive<Sleep>()) {
+  Sleeper(
+      schedule::StageTimes times, Backward backward, bool is_last, c10::intrusive_ptr<Pace> pace)
+      : sleep_(c10::make_intrusive<Sleep>()) {
     sleep_->times = times;
+    sleep_->is_last = is_last;
     sleep_->queue = backward == Backward::kSplit ? &queue_ : nullptr;
+    sleep_->pace = std::move(pace);
   }
   Tensors forward(int /*micro_batch*/, const Tensors& inputs) override {
-    sleep_for(sleep_->times.forward);
-    return {SleepingIdentity::apply(inputs.empty() ? weight_ : inputs.front(), sleep_)};
+    const Tensor message = inputs.empty() ? Tensor() : inputs.front().detach();
+    const Tensor told = sleep_->pace->take(message, sleep_->times.forward);
+    return {SleepingFunction::apply(inputs.empty() ? weight_ : inputs.front(), told, sleep_)};
   }
   Tensors parameters() override { return {weight_}; }
   DeferredQueue* deferred() override { return sleep_->queue; }
 
  private:
-  Tensor weight_ = at::ones({1}).requires_grad_();
+  Tensor weight_ = at::ones({1}, at::kDouble).requires_grad_();
   DeferredQueue queue_;
   c10::intrusive_ptr<Sleep> sleep_;
 };
@@ -102,14 +132,21 @@ schedule::Timeline timeline_of(const std::vector<std::vector<ActionTimes>>& rank
 }  // namespace
 
 schedule::Timeline rehearse(
-    const schedule::Schedule& schedule, const schedule::Durations& durations) {
+    const schedule::Schedule& schedule,
+    const schedule::Durations& durations,
+    RehearsalClock clock) {
   std::vector<std::vector<ActionTimes>> times(static_cast<size_t>(schedule.ranks));
   comm::run_ranks(schedule.ranks, [&](comm::Communicator& group) {
+    const auto pace = c10::make_intrusive<Pace>();
+    pace->clock = clock;
     std::vector<std::unique_ptr<Sleeper>> sleepers;
     std::vector<Stage*> stages;
     for (const int stage : schedule.stages_of(group.rank())) {
       sleepers.push_back(std::make_unique<Sleeper>(
-          durations.stages[static_cast<size_t>(stage)], backward_of(schedule)));
+          durations.stages[static_cast<size_t>(stage)],
+          backward_of(schedule),
+          stage + 1 == schedule.stages,
+          pace));
       stages.push_back(sleepers.back().get());
     }
     Mailbox mailbox(group, c10::Device(c10::kCPU), schedule.stages);
@@ -117,7 +154,14 @@ schedule::Timeline rehearse(
     const std::vector<uint64_t> signatures(static_cast<size_t>(schedule.micro_batches), 1);
     group.barrier();
     auto& own = times[static_cast<size_t>(group.rank())];
-    executor.set_observer([&](const ActionTimes& action) { own.push_back(action); });
+    executor.set_observer([&](const ActionTimes& action) {
+      own.push_back(action);
+      if (clock == RehearsalClock::kVirtual) {
+        own.back().started = pace->started.value();
+        own.back().ended = pace->now;
+        pace->started.reset();
+      }
+    });
     executor.run(signatures);
   });
   return timeline_of(times);

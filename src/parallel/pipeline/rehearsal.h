@@ -7,11 +7,19 @@
 
 namespace lockstep::parallel {
 
-/// Runs the schedule on ranks as threads of this process, with real messages; every stage sleeps
-/// for its times, in seconds: a rank that sleeps leaves the processor to the others. Returns when
-/// each action ran, from the first action's start: wake-ups and messages make it a little longer
-/// than time_schedule says.
+enum class RehearsalClock {
+  kWall,     // stages sleep: a rank that does leaves the processor to the others
+  kVirtual,  // messages carry the time at which they were sent: no machine is too busy for it
+};
+
+/// Runs the schedule on ranks as threads of this process, with real messages; every stage takes its
+/// times, in seconds, and does nothing else. Returns when each action ran, from the first action's
+/// start. On the wall's clock wake-ups and messages make it a little longer than time_schedule
+/// says; on the virtual one messages take no time, and it is what the executor makes of the
+/// schedule.
 schedule::Timeline rehearse(
-    const schedule::Schedule& schedule, const schedule::Durations& durations);
+    const schedule::Schedule& schedule,
+    const schedule::Durations& durations,
+    RehearsalClock clock = RehearsalClock::kWall);
 
 }  // namespace lockstep::parallel

@@ -10,7 +10,7 @@
 namespace lockstep::parallel {
 
 Tensor EnteringNorm::forward(const Tensor& x) const {
-  return region.enter(normalize(x, region.share(weight), region.share(bias)));
+  return region.enter(normalize(x, region.share(weight), region.share(bias)), weight_gradients);
 }
 
 Tensor ShardedToAllLinear::forward(const Tensor& x) const {

@@ -11,10 +11,12 @@
 namespace lockstep::parallel {
 
 /// Before sharded layers: the norm is the last thing that every rank computes alike, or of its part
-/// of the sequence. What comes out goes to several layers, and its gradient is summed once.
+/// of the sequence. What comes out goes to several layers, and its gradient is summed once, while
+/// the rank makes the gradients of their weights.
 struct EnteringNorm final : nn::Norm {
   EnteringNorm(const nn::Norm& plain, Region region) : Norm(plain), region(std::move(region)) {}
   Region region;
+  std::shared_ptr<DeferredQueue> weight_gradients = std::make_shared<DeferredQueue>();
   Tensor forward(const Tensor& x) const override;
 };
 

@@ -1,5 +1,7 @@
 #include "parallel/tensor/region.h"
 
+#include <utility>
+
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -25,17 +27,53 @@ struct Conjugate : torch::autograd::Function<Conjugate<Forward, Backward>> {
   }
 };
 
+/// What is entered, and what is to be done while its gradient is summed; it travels in a capsule.
+struct Entrance : torch::CustomClassHolder {
+  Region region;
+  std::shared_ptr<DeferredQueue> meanwhile;
+};
+
+struct Enter : torch::autograd::Function<Enter> {
+  static Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const Tensor& x,
+      const c10::intrusive_ptr<Entrance>& entrance) {
+    context->saved_data["entrance"] = c10::IValue::make_capsule(entrance);
+    const Region& region = entrance->region;
+    return region.shards_sequence() ? region.group->gather_sequence(x) : x;
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
+    const auto entrance =
+        c10::static_intrusive_pointer_cast<Entrance>(context->saved_data["entrance"].toCapsule());
+    const Region& region = entrance->region;
+    TensorGroup::Sum sum = region.shards_sequence() ? region.group->start_scatter_sum(gradient[0])
+                                                    : region.group->start_sum(gradient[0]);
+    if (entrance->meanwhile != nullptr) {
+      for (std::function<void()>& work : entrance->meanwhile->take()) {
+        std::exchange(work, nullptr)();  // and lets go of what it held
+      }
+    }
+    sum.pending.wait();
+    return {sum.result, Tensor()};
+  }
+};
+
 using SumBackward = Conjugate<&TensorGroup::identity, &TensorGroup::sum>;
 using SumForward = Conjugate<&TensorGroup::sum, &TensorGroup::identity>;
-using Gather = Conjugate<&TensorGroup::gather_sequence, &TensorGroup::scatter_sum_sequence>;
 using Scatter = Conjugate<&TensorGroup::scatter_sum_sequence, &TensorGroup::gather_sequence>;
 
 }  // namespace
 
-Tensor TensorGroup::sum(const Tensor& x) const {
+TensorGroup::Sum TensorGroup::start_sum(const Tensor& x) const {
   Tensor y = x.clone(at::MemoryFormat::Contiguous);
-  communicator_->all_reduce(y).wait();
-  return y;
+  return {y, {}, communicator_->all_reduce(y)};
+}
+
+Tensor TensorGroup::sum(const Tensor& x) const {
+  Sum sum = start_sum(x);
+  sum.pending.wait();
+  return sum.result;
 }
 
 Tensor TensorGroup::gather_sequence(const Tensor& x) const {
@@ -44,7 +82,7 @@ Tensor TensorGroup::gather_sequence(const Tensor& x) const {
   return parts.transpose(0, 1).flatten(1, 2);  // [B, n, T/n, C] -> [B, T, C]
 }
 
-Tensor TensorGroup::scatter_sum_sequence(const Tensor& x) const {
+TensorGroup::Sum TensorGroup::start_scatter_sum(const Tensor& x) const {
   if (x.size(1) % size() != 0) {
     throw Error(
         ErrorKind::kInternal,
@@ -53,12 +91,20 @@ Tensor TensorGroup::scatter_sum_sequence(const Tensor& x) const {
   // [B, T, C] -> [n, B, T/n, C]
   const Tensor parts = x.unflatten(1, {size(), -1}).transpose(0, 1).contiguous();
   Tensor mine = at::empty(parts.sizes().slice(1), x.options());
-  communicator_->reduce_scatter(mine, parts).wait();
-  return mine;
+  return {mine, parts, communicator_->reduce_scatter(mine, parts)};
 }
 
-Tensor Region::enter(const Tensor& x) const {
-  return shards_sequence() ? Gather::apply(x, group) : SumBackward::apply(x, group);
+Tensor TensorGroup::scatter_sum_sequence(const Tensor& x) const {
+  Sum sum = start_scatter_sum(x);
+  sum.pending.wait();
+  return sum.result;
+}
+
+Tensor Region::enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& meanwhile) const {
+  auto entrance = c10::make_intrusive<Entrance>();
+  entrance->region = *this;
+  entrance->meanwhile = meanwhile;
+  return Enter::apply(x, entrance);
 }
 
 Tensor Region::leave(const Tensor& x) const {

@@ -8,6 +8,7 @@
 #include <torch/custom_class.h>
 
 #include "comm/communicator.h"
+#include "parallel/pipeline/deferred.h"
 #include "parallel/tensor/sequence_sharding.h"
 
 namespace lockstep::parallel {
@@ -19,9 +20,6 @@ class TensorGroup : public torch::CustomClassHolder {
  public:
   /// The communicator must outlive the model and its graphs.
   explicit TensorGroup(comm::Communicator& communicator) : communicator_(&communicator) {}
-  explicit TensorGroup(std::unique_ptr<comm::Communicator> communicator)
-      : owned_(std::move(communicator)),
-        communicator_(owned_.get()) {}
   int64_t rank() const { return communicator_->rank(); }
   int64_t size() const { return communicator_->size(); }
   comm::Communicator& communicator() const { return *communicator_; }
@@ -33,9 +31,15 @@ class TensorGroup : public torch::CustomClassHolder {
   /// [B, T, C] -> [B, T/n, C]: this rank's part of the sequence, summed over the ranks. T must be a
   /// multiple of n.
   Tensor scatter_sum_sequence(const Tensor& x) const;
+  /// sum and scatter_sum_sequence under way: wait() before the result is read.
+  struct Sum {
+    Tensor result, from;
+    comm::Pending pending;
+  };
+  Sum start_sum(const Tensor& x) const;
+  Sum start_scatter_sum(const Tensor& x) const;
 
  private:
-  std::unique_ptr<comm::Communicator> owned_;
   comm::Communicator* communicator_;
 };
 using Group = c10::intrusive_ptr<TensorGroup>;
@@ -47,8 +51,9 @@ struct Region {
 
   bool shards_sequence() const { return sequence == SequenceSharding::kShards; }
   /// To layers that need all of x and hold a part of the weights. Backward: the sum of what the
-  /// ranks' parts say of x.
-  Tensor enter(const Tensor& x) const;
+  /// ranks' parts say of x. While it is under way the rank does what `meanwhile`, where there is
+  /// one, holds by then: the weights' gradients of the layers that were entered.
+  Tensor enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& meanwhile = nullptr) const;
   /// From a partial sum on every rank to the sum.
   Tensor leave(const Tensor& x) const;
   /// A parameter that every rank holds whole. Under sequence parallelism a rank's gradient is that

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include <ATen/ATen.h>
 
 #include "base/error.h"
 #include "base/format.h"
-#include "comm/split.h"
 #include "parallel/tensor/head_split.h"
 #include "parallel/tensor/layers.h"
 
@@ -42,6 +42,14 @@ Rule rule_of(const std::string& role) {
   return found->second;
 }
 
+/// Whether the layer's input is what the norm before it lets in, and nothing else: its weight's
+/// gradient is then made while the input's is summed.
+bool takes_the_norm(const std::string& role) {
+  static const std::set<std::string> roles{
+      "query_key_value", "query", "key", "value", "mlp_gate", "mlp_up"};
+  return roles.count(role) > 0;
+}
+
 void check_sizes(const model::ModelConfig& config, int ranks) {
   std::string problems;
   int64_t most = config.heads;
@@ -73,7 +81,9 @@ class Swap final : public nn::SlotVisitor {
         copies_(holders_of_our_heads(axes)) {}
 
   void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) override {
-    slot = std::make_shared<EnteringNorm>(*slot, region_);
+    const auto norm = std::make_shared<EnteringNorm>(*slot, region_);
+    entered_ = norm->weight_gradients;
+    slot = norm;
     cut(name, *slot, {}, {});
   }
   void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) override;
@@ -106,8 +116,8 @@ class Swap final : public nn::SlotVisitor {
   Group holders_of_our_heads(Axes& axes) const {
     std::vector<int> holders(static_cast<size_t>(heads_.copies));
     std::iota(holders.begin(), holders.end(), axes.coordinate().tensor - heads_.copy);
-    return c10::make_intrusive<TensorGroup>(std::make_unique<comm::Communicator>(
-        comm::split(axes.along(mesh::Axis::kTensor), holders, "key_value_heads", axes.options())));
+    return c10::make_intrusive<TensorGroup>(
+        axes.split(axes.along(mesh::Axis::kTensor), holders, "key_value_heads"));
   }
   Range vocabulary() const { return mesh::split_evenly(config_.vocab_size, ranks(), rank()); }
   Range width() const { return mesh::split_evenly(config_.intermediate_size, ranks(), rank()); }
@@ -123,6 +133,7 @@ class Swap final : public nn::SlotVisitor {
   HeadSplit heads_;
   Region region_;
   Group copies_;
+  std::shared_ptr<DeferredQueue> entered_;  // of the norm before the layers that are visited
   ShardedParameters sharded_;
 };
 
@@ -146,6 +157,9 @@ void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
     slot = std::make_shared<ShardedToAllLinear>(*slot, region_);
     cut(name, *slot, along(in, ranges), {});
     return;
+  }
+  if (takes_the_norm(name.role)) {
+    defer_weight_gradients(*slot, entered_);
   }
   Cut of_weight = along(out, ranges), of_bias = along(0, ranges);
   if (rule == Rule::kKeyValues && heads_.copies > 1) {

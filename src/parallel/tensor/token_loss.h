@@ -16,9 +16,10 @@ struct VocabularyShard {
 
 /// The SUM of the token losses over the rows of `hidden` [N, C], a float32 scalar, equal on every
 /// rank of the group; all must call, with equal hidden and targets ([N] int64, -100 ignored).
-/// `weight` [V/n, C] are the shard's rows. The gradients are made in the forward pass, where they
-/// are needed; that of `hidden` is this rank's part of the sum over the ranks. The backward pass
-/// may run once. Error (kData) where a target is not in the vocabulary.
+/// `weight` [V/n, C] are the shard's rows. It is ops::token_loss of a part of the vocabulary: the
+/// gradients are made in the forward pass, where they are needed; that of `hidden` is this rank's
+/// part of the sum over the ranks. The backward pass may run once. Error (kData) where a target is
+/// not in the vocabulary.
 Tensor vocabulary_parallel_loss(
     const Tensor& hidden,
     const Tensor& weight,

@@ -1,0 +1,38 @@
+#include "parallel/plan.h"
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::parallel {
+
+void check_plan(const Plan& plan, const mesh::Mesh& mesh) {
+  const auto refuse = [](const std::string& what, const char* remedy) {
+    throw Error(ErrorKind::kConfig, what, remedy);
+  };
+  if (mesh.pipeline > 1 && plan.zero_stage > 1 &&
+      plan.zero_in_pipeline == ZeroInPipeline::kRefuse) {
+    refuse(
+        fmt::format(
+            "parallel.zero_stage={} in a pipeline {}, where stage 1 communicates once a step",
+            plan.zero_stage,
+            plan.zero_stage == 2
+                ? "sums the gradients over the ranks in every micro-batch"
+                : "gathers the parameters twice and sums the gradients in every micro-batch"),
+        "use parallel.zero_stage=1, which shares the optimizer's state; or "
+        "parallel.zero_in_pipeline=true, if memory is worth it");
+  }
+  if (mesh.pipeline > 1 && plan.recompute.kind != Recompute::kNone &&
+      plan.pipeline.schedule.starts_with("zb")) {
+    refuse(
+        fmt::format("recomputation is not supported with schedule={} yet", plan.pipeline.schedule),
+        "use parallel.schedule=1f1b, or parallel.recompute=none");
+  }
+  const std::string& optim = plan.optimizer.optim;
+  if (mesh.tensor > 1 && (optim == "adafactor" || optim.ends_with("8bit"))) {
+    refuse(
+        fmt::format("training.optim={} is not supported with parallel.tensor yet", optim),
+        "use adamw_torch_fused, or parallel.zero_stage in place of parallel.tensor");
+  }
+}
+
+}  // namespace lockstep::parallel
