@@ -53,7 +53,7 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
                              ? config.data.sequence_length
                              : std::min(source.config.max_positions, kDefaultLength);
   const train::Datasets datasets =
-      train::open_datasets(config.data, tokenizer, length, world.communicator);
+      train::open_datasets(config.data, source.config, tokenizer, length, world.communicator);
   if (datasets.validation == nullptr || (resolution.has("bigram") && datasets.train == nullptr)) {
     throw Error(
         ErrorKind::kConfig,

@@ -27,7 +27,9 @@ struct Request {
 
 /// Fills the request; an exit code where the command ends here (--help, a usage error).
 Parsed read_request(std::vector<std::string> arguments, Request& request) {
-  CLI::App app("Continue a prompt: the prompt and its continuation on stdout, and nothing else");
+  CLI::App app(
+      "Continue a prompt: the prompt and its continuation on stdout, and nothing else; of an "
+      "encoder-decoder, its answer");
   app.name("lockstep generate");
   app.add_option(
          "--model", request.model, "A model folder, a checkpoint, an output_dir, or a Hub name")
@@ -66,7 +68,7 @@ void write_out(const std::string& text) {
 
 enum class Output { kStdout, kNone };
 
-/// The prompt and its continuation.
+/// The prompt and its continuation; the answer alone, where an encoder reads the prompt.
 void continue_prompt(
     const nn::LanguageModel& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
@@ -78,13 +80,32 @@ void continue_prompt(
       write_out(text);
     }
   };
-  write(request.prompt);
-  text::StreamDecoder decoder(tokenizer);
+  // A decoder alone goes on with the prompt; an encoder's was read, and the answer stands for
+  // itself.
+  const bool answers = model.config().is_encoder_decoder();
+  write(answers ? "" : request.prompt);
+  text::StreamDecoder decoder(
+      tokenizer, answers ? text::DecodedSpecials::kSkip : text::DecodedSpecials::kKeep);
   nn::generate(model, prompt, request.options, [&](int64_t id) {
     write(decoder.push(static_cast<int32_t>(id)));
     return true;
   });
   write(decoder.finish() + "\n");
+}
+
+/// As the model was trained to read it: a source ends with the end of text.
+std::vector<int64_t> encode_prompt(
+    const text::Tokenizer& tokenizer, const model::ModelConfig& config, const std::string& text) {
+  const bool is_source = config.is_encoder_decoder();
+  const std::vector<int32_t> ids = tokenizer.encode(
+      text,
+      text::SpecialTokens::kRecognise,
+      is_source ? text::Template::kOmit : text::Template::kApply);
+  std::vector<int64_t> prompt(ids.begin(), ids.end());
+  if (is_source && tokenizer.eos()) {
+    prompt.push_back(*tokenizer.eos());
+  }
+  return prompt;
 }
 
 /// On the ranks of a tensor group, each with its part of the model.
@@ -135,10 +156,7 @@ int run_generate(std::vector<std::string> arguments) {
   }
   const model::ModelSource source = train::find_source(request.model, "");
   const auto tokenizer = train::load_tokenizer(request.tokenizer, source);
-  std::vector<int64_t> prompt;
-  for (const int32_t id : tokenizer->encode(request.prompt)) {
-    prompt.push_back(id);
-  }
+  const std::vector<int64_t> prompt = encode_prompt(*tokenizer, source.config, request.prompt);
   train::ModelRequest load;
   load.dtype = request.dtype == "auto"      ? train::stored_type(source)
                : request.dtype == "float32" ? at::kFloat

@@ -17,11 +17,20 @@ model::ModelConfig planned_model(const config::Config& config) {
         "--model gpt2-xl, a config.json, or a Hugging Face folder");
   }
   const std::vector<std::string> presets = model::preset_names();
-  if (!config.model.preset.empty() ||
-      std::find(presets.begin(), presets.end(), name) != presets.end()) {
-    return model::preset(name);
+  const bool is_preset = !config.model.preset.empty() ||
+                         std::find(presets.begin(), presets.end(), name) != presets.end();
+  model::ModelConfig model = is_preset ? model::preset(name) : model::find_model(name).config;
+  if (model.is_encoder_decoder()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "the memory and the time of {} cannot be predicted: the cost model knows models of one "
+            "stack of blocks, not an encoder and a decoder",
+            name),
+        "try the plan: lockstep verify compares it with one rank, and lockstep train reports its "
+        "memory and time");
   }
-  return model::find_model(name).config;
+  return model;
 }
 
 }  // namespace lockstep::cli

@@ -63,8 +63,7 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   parallel::ModelSpec spec =
       train::model_spec(train::find_source(config.model.path, config.model.preset), request);
   if (const auto layers = resolution.integer("layers", 1)) {
-    spec.config.layers = std::min(*layers, spec.config.layers);
-    spec.config.sliding_windows.resize(static_cast<size_t>(spec.config.layers));
+    spec.config = model::with_first_layers(std::move(spec.config), *layers);
   }
   return spec;
 }

@@ -50,13 +50,13 @@ struct DataSection {
   /// The field or column that holds the text.
   std::string text_field = "text";
   /// none: the text field is the document; alpaca: instruction, input and output, the prompt's loss
-  /// masked.
+  /// masked; pairs: instruction and output alone.
   std::string prompt = "none";
-  /// The field of the instruction, for prompt=alpaca.
+  /// The field of the instruction, for prompt=alpaca and pairs.
   std::string instruction_field = "instruction";
   /// The field of the optional input, for prompt=alpaca.
   std::string input_field = "input";
-  /// The field of the answer, for prompt=alpaca.
+  /// The field of the answer, for prompt=alpaca and pairs.
   std::string output_field = "output";
   /// Join documents and cut them into full sequences; false: one document a sequence, cut or
   /// padded.

@@ -29,7 +29,7 @@ inline constexpr std::string_view kDataFormats[] = {"auto", "text", "jsonl", "cs
 inline constexpr std::string_view kTextDocuments[] = {"file", "line", "paragraph"};
 inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
 inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
-inline constexpr std::string_view kPrompts[] = {"none", "alpaca"};
+inline constexpr std::string_view kPrompts[] = {"none", "alpaca", "pairs"};
 inline constexpr std::string_view kRampShapes[] = {"linear", "cosine", "1-sqrt"};
 inline constexpr std::string_view kPlateauModes[] = {"min", "max"};
 inline constexpr std::string_view kThresholdModes[] = {"rel", "abs"};
@@ -122,15 +122,17 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor(
       {"prompt",
        "none: the text field is the document; alpaca: instruction, input and output, the prompt's "
-       "loss masked",
+       "loss masked; pairs: instruction and output alone, the source and target of T5",
        choices::kPrompts},
       section.prompt);
   visitor(
-      {"instruction_field", "The field of the instruction, for prompt=alpaca"},
+      {"instruction_field", "The field of the instruction, for prompt=alpaca and pairs"},
       section.instruction_field);
   visitor(
       {"input_field", "The field of the optional input, for prompt=alpaca"}, section.input_field);
-  visitor({"output_field", "The field of the answer, for prompt=alpaca"}, section.output_field);
+  visitor(
+      {"output_field", "The field of the answer, for prompt=alpaca and pairs"},
+      section.output_field);
   visitor(
       {"packing",
        "Join documents and cut them into full sequences; false: one document a sequence, cut or "

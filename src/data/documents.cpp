@@ -162,6 +162,12 @@ void take_instruction(
         {alpaca_prompt(instruction, input),
          take_string(instance, options.output_field, "data.output_field", false, where)});
   };
+  if (options.prompt == Prompt::kPairs) {
+    documents.push_back(
+        {instruction,
+         take_string(object, options.output_field, "data.output_field", false, place)});
+    return;
+  }
   const auto instances = object.find("instances");
   if (object.contains(options.output_field) || instances == object.end() ||
       !instances->is_array()) {
@@ -187,7 +193,7 @@ void parse_object(Record record, Context& context, std::vector<Document>& docume
         fmt::format("{}: a record is an object, and this is of type {}", place, object.type_name()),
         R"(write {"text": "..."} on each line)");
   }
-  if (context.options.prompt == Prompt::kAlpaca) {
+  if (context.options.prompt != Prompt::kNone) {
     take_instruction(object, context, place, documents);
     return;
   }
@@ -227,7 +233,8 @@ Columns find_columns(const std::vector<std::string>& names, const Context& conte
   }
   columns.instruction = find(options.instruction_field, "data.instruction_field");
   columns.text = find(options.output_field, "data.output_field");
-  if (std::find(names.begin(), names.end(), options.input_field) != names.end()) {
+  if (options.prompt == Prompt::kAlpaca &&
+      std::find(names.begin(), names.end(), options.input_field) != names.end()) {
     columns.input = find(options.input_field, "data.input_field");
   }
   return columns;
@@ -253,8 +260,10 @@ void parse_row(
   }
   Document document;
   if (columns.instruction) {
-    document.prompt =
-        alpaca_prompt(fields[*columns.instruction], columns.input ? fields[*columns.input] : "");
+    std::string& instruction = fields[*columns.instruction];
+    document.prompt = context.options.prompt == Prompt::kPairs
+                          ? std::move(instruction)
+                          : alpaca_prompt(instruction, columns.input ? fields[*columns.input] : "");
   }
   document.text = std::move(fields[columns.text]);
   documents.push_back(std::move(document));
@@ -309,11 +318,13 @@ DocumentSource open_documents(
     case Format::kAuto:
       break;
   }
-  if (options.prompt == Prompt::kAlpaca) {
+  if (options.prompt != Prompt::kNone) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "data.prompt=alpaca needs records with fields, and {} is plain text", context->path),
+            "data.prompt={} needs records with fields, and {} is plain text",
+            name_of(options.prompt),
+            context->path),
         "give JSON lines, CSV or TSV (data.format says which, where the name does not)");
   }
   return {

@@ -23,6 +23,7 @@ struct Encoder {
   std::optional<int32_t>
       begin;  // put before each document, where the tokenizer does so (Llama's BOS)
   std::optional<int32_t> end;  // put after each document (EOS)
+  bool ends_prompts = false;   // `end` comes after each prompt too: an encoder reads it by itself
   std::optional<int32_t> pad;  // fills short rows, masked; `end` or 0 where there is none
   /// True for byte-level BPE: encode(a) + encode(b) = encode(a + b) where b begins with one space
   /// and a character that is not white space. Long plain text is then encoded in pieces, in

@@ -7,6 +7,24 @@
 
 namespace lockstep::data {
 
+namespace {
+
+void add_sources(const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
+  batch.source_length = 1;
+  for (const Draw& draw : draws) {
+    batch.source_length = std::max(batch.source_length, view.source_tokens(draw.sequence));
+  }
+  const auto length = static_cast<size_t>(batch.source_length);
+  batch.source.assign(static_cast<size_t>(batch.rows) * length, view.dataset().pad());
+  batch.source_tokens.assign(static_cast<size_t>(batch.rows), 1);
+  for (size_t row = 0; row < draws.size(); ++row) {
+    view.read_source(draws[row].sequence, std::span(batch.source).subspan(row * length, length));
+    batch.source_tokens[row] = std::max<int64_t>(1, view.source_tokens(draws[row].sequence));
+  }
+}
+
+}  // namespace
+
 MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& draws) {
   MicroBatch batch;
   batch.rows = std::max<int64_t>(1, static_cast<int64_t>(draws.size()));
@@ -25,6 +43,9 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
         std::span(batch.ids).subspan(row * length, length),
         std::span(batch.labels).subspan(row * length, length));
     batch.samples[row] = draws[row].sample;
+  }
+  if (view.has_sources()) {
+    add_sources(view, draws, batch);
   }
   return batch;
 }

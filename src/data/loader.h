@@ -21,7 +21,11 @@ namespace lockstep::data {
 struct MicroBatch {
   int64_t rows = 0, length = 0;
   std::vector<int64_t> ids, labels;  // rows * length
-  std::vector<int64_t> samples;      // rows: numbers of the sampler's endless stream
+  /// Of pairs: [rows, source_length], padded at the end, and how many of each row are the source's
+  /// (at least 1). Else 0, and empty.
+  int64_t source_length = 0;
+  std::vector<int64_t> source, source_tokens;
+  std::vector<int64_t> samples;  // rows: numbers of the sampler's endless stream
 };
 
 struct StepBatch {

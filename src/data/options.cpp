@@ -55,7 +55,9 @@ Format parse_format(std::string_view word) {
 
 Prompt parse_prompt(std::string_view word) {
   return parse_word<Prompt>(
-      "data.prompt", word, {{"none", Prompt::kNone}, {"alpaca", Prompt::kAlpaca}});
+      "data.prompt",
+      word,
+      {{"none", Prompt::kNone}, {"alpaca", Prompt::kAlpaca}, {"pairs", Prompt::kPairs}});
 }
 
 TextDocuments parse_text_documents(std::string_view word) {
@@ -79,6 +81,10 @@ LongDocuments parse_long_documents(std::string_view word) {
       "data.long_documents",
       word,
       {{"split", LongDocuments::kSplit}, {"truncate", LongDocuments::kTruncate}});
+}
+
+std::string_view name_of(Prompt prompt) {
+  return prompt == Prompt::kNone ? "none" : prompt == Prompt::kAlpaca ? "alpaca" : "pairs";
 }
 
 std::string_view name_of(Format format) {
@@ -116,11 +122,11 @@ std::vector<std::string> problems_of(const DataOptions& options) {
   if (options.prompt == Prompt::kNone && options.text_field.empty()) {
     problems.emplace_back("data.text_field is empty: name the field that holds the text");
   }
-  if (options.prompt == Prompt::kAlpaca) {
-    if (options.instruction_field.empty() || options.output_field.empty()) {
-      problems.emplace_back(
-          "data.prompt=alpaca needs data.instruction_field and data.output_field");
-    }
+  if (options.prompt != Prompt::kNone &&
+      (options.instruction_field.empty() || options.output_field.empty())) {
+    problems.push_back(fmt::format(
+        "data.prompt={} needs data.instruction_field and data.output_field",
+        name_of(options.prompt)));
   }
   if (options.cache_dir.empty()) {
     problems.emplace_back("data.cache_dir is empty: name a folder for the tokenized data");

@@ -12,9 +12,13 @@ namespace lockstep::data {
 enum class Format { kAuto, kText, kJson, kCsv, kTsv };
 /// How plain text is cut in documents; docs/data.md says which to choose.
 enum class TextDocuments { kFile, kLine, kParagraph };
-enum class Prompt { kNone, kAlpaca };
+enum class Prompt { kNone, kAlpaca, kPairs };
 enum class InvalidUtf8 { kError, kReplace };
-enum class Packing { kPacked, kPerDocument };
+enum class Packing {
+  kPacked,
+  kPerDocument,
+  kPairs,  // one document a row, its prompt as a source beside it: for an encoder and a decoder
+};
 /// What becomes of a document that is longer than a sequence, where sequences are per document.
 enum class LongDocuments { kSplit, kTruncate };
 
@@ -23,7 +27,8 @@ struct DataOptions {
   Format format = Format::kAuto;                     // data.format; kAuto: from each file's name
   std::string text_field = "text";                   // data.text_field
   /// data.prompt. kAlpaca: a record is an instruction, an input that may be empty, and an output;
-  /// the prompt that the first two make has no loss.
+  /// the prompt that the first two make has no loss. kPairs: the instruction is the prompt, as it
+  /// stands, and the output what follows it.
   Prompt prompt = Prompt::kNone;
   std::string instruction_field = "instruction";        // data.instruction_field
   std::string input_field = "input";                    // data.input_field
@@ -42,11 +47,12 @@ struct DataOptions {
 /// The values of the users' words; anything else is an Error of kind kConfig that names the key and
 /// what is allowed.
 Format parse_format(std::string_view word);                 // auto text json jsonl csv tsv
-Prompt parse_prompt(std::string_view word);                 // none alpaca
+Prompt parse_prompt(std::string_view word);                 // none alpaca pairs
 TextDocuments parse_text_documents(std::string_view word);  // file line paragraph
 InvalidUtf8 parse_invalid_utf8(std::string_view word);      // error replace
 LongDocuments parse_long_documents(std::string_view word);  // split truncate
 std::string_view name_of(Format format);
+std::string_view name_of(Prompt prompt);
 
 /// Everything that is wrong with the options themselves (no file is looked at); empty: nothing.
 std::vector<std::string> problems_of(const DataOptions& options);

@@ -108,6 +108,9 @@ std::string key_of(const Group& group, const DataOptions& options, const Encoder
       static_cast<int>(options.prompt),
       static_cast<int>(options.text_documents),
       static_cast<int>(options.invalid_utf8)));
+  if (encoder.ends_prompts) {
+    add("the end after prompts");
+  }
   if (options.prompt == Prompt::kNone) {
     add(options.text_field);
   } else {

@@ -21,11 +21,13 @@ SequenceView::SequenceView(
     std::shared_ptr<const TokenDataset> dataset,
     int64_t length,
     Packing packing,
-    LongDocuments long_documents)
+    LongDocuments long_documents,
+    int64_t start)
     : dataset_(std::move(dataset)),
       length_(length),
       packing_(packing),
-      long_documents_(long_documents) {
+      long_documents_(long_documents),
+      start_(start) {
   constexpr int64_t kLongest = int64_t{1} << 30;
   if (length < 2 || length > kLongest) {
     throw Error(
@@ -35,6 +37,10 @@ SequenceView::SequenceView(
   }
   if (packing_ == Packing::kPacked) {
     size_ = dataset_->tokens() / length_ + (dataset_->tokens() % length_ == 0 ? 0 : 1);
+    return;
+  }
+  if (packing_ == Packing::kPairs) {
+    size_ = dataset_->documents();
     return;
   }
   for (int64_t document = 0; document < dataset_->documents(); ++document) {
@@ -71,12 +77,50 @@ SequenceView::Range SequenceView::range(int64_t index) const {
   return {begin, std::min(begin + length_, span.end), document};
 }
 
+int64_t SequenceView::kept(int64_t begin, int64_t end) const {
+  return std::min(end - begin, length_);
+}
+
+void SequenceView::read_kept(int64_t begin, int64_t end, std::span<int64_t> ids) const {
+  const auto count = static_cast<size_t>(kept(begin, end));
+  if (count > 0) {
+    dataset_->read(begin, ids.first(count));
+    ids[count - 1] = dataset_->token(end - 1);  // what is cut off is cut before the end of text
+  }
+}
+
+int64_t SequenceView::source_tokens(int64_t index) const {
+  if (!has_sources()) {
+    return 0;
+  }
+  const DocumentSpan span = dataset_->document(index);
+  return kept(span.begin, span.prompt_end);
+}
+
+void SequenceView::read_source(int64_t index, std::span<int64_t> ids) const {
+  const DocumentSpan span = dataset_->document(index);
+  read_kept(span.begin, span.prompt_end, ids);
+}
+
 int64_t SequenceView::tokens(int64_t index) const {
+  if (has_sources()) {
+    const DocumentSpan span = dataset_->document(index);
+    return 1 + kept(span.prompt_end, span.end);
+  }
   const Range found = range(index);
   return found.end - found.begin;
 }
 
 int64_t SequenceView::read(int64_t index, std::span<int64_t> ids, std::span<int64_t> labels) const {
+  if (has_sources()) {
+    const DocumentSpan span = dataset_->document(index);
+    ids[0] = start_;
+    read_kept(span.prompt_end, span.end, ids.subspan(1));
+    const int64_t count = 1 + kept(span.prompt_end, span.end);
+    std::copy_n(ids.begin(), count, labels.begin());
+    labels[0] = kIgnored;
+    return count;
+  }
   const Range found = range(index);
   const int64_t count = found.end - found.begin;
   dataset_->read(found.begin, ids.first(static_cast<size_t>(count)));

@@ -1,4 +1,4 @@
-// A token file as rows for the model: packed blocks, or one document a row.
+// A token file as rows for the model: packed blocks, one document a row, or pairs.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,30 @@ inline constexpr int64_t kIgnored = -100;
 
 /// Rows of at most `length` tokens. Packed: consecutive blocks of the whole stream, documents end
 /// to end, the last block short; nothing is lost. Per document: each row is of one document, and a
-/// longer document goes on in the next row (kSplit) or is cut off (kTruncate). `lockstep eval`
-/// counts packed rows in order. Immutable, thread-safe; memory does not grow with the corpus beyond
-/// one number for 1,024 documents.
+/// longer document goes on in the next row (kSplit) or is cut off (kTruncate). Pairs: a document's
+/// prompt is the source of its row, and the row is `start` and the rest of the document; either has
+/// at most `length` tokens, `start` not counted, and what is longer loses what stands before its
+/// last token. `lockstep eval` counts packed rows in order. Immutable, thread-safe; memory does not
+/// grow with the corpus beyond one number for 1,024 documents.
 class SequenceView {
  public:
   SequenceView(
       std::shared_ptr<const TokenDataset> dataset,
       int64_t length,
       Packing packing = Packing::kPacked,
-      LongDocuments long_documents = LongDocuments::kSplit);
+      LongDocuments long_documents = LongDocuments::kSplit,
+      int64_t start = 0);
 
   int64_t size() const { return size_; }
   int64_t length() const { return length_; }
   const TokenDataset& dataset() const { return *dataset_; }
-  /// Tokens of row `index`, 1 to length().
+  /// Tokens of row `index`, 1 to length(); with `start`, where it is one of pairs.
   int64_t tokens(int64_t index) const;
+  /// Tokens of its source; 0 where rows are no pairs.
+  int64_t source_tokens(int64_t index) const;
+  bool has_sources() const { return packing_ == Packing::kPairs; }
+  /// Writes the source to the front of `ids`, at least source_tokens(index) long.
+  void read_source(int64_t index, std::span<int64_t> ids) const;
   /// Writes the row to the front of both, each at least tokens(index) long, and returns its tokens.
   /// Labels stand at the same positions as ids (the model shifts them); those of prompts are
   /// kIgnored.
@@ -43,12 +51,17 @@ class SequenceView {
     int64_t document;    // that holds `begin`; -1: not known yet
   };
   Range range(int64_t index) const;
+  /// Tokens of [begin, end) that a row of pairs has, and their place in `ids`: the first of them,
+  /// and the last one.
+  int64_t kept(int64_t begin, int64_t end) const;
+  void read_kept(int64_t begin, int64_t end, std::span<int64_t> ids) const;
   int64_t rows_of(int64_t document) const;
 
   std::shared_ptr<const TokenDataset> dataset_;
   int64_t length_;
   Packing packing_;
   LongDocuments long_documents_;
+  int64_t start_;
   int64_t size_ = 0;
   std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
 };

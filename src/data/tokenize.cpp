@@ -50,7 +50,12 @@ void encode_document(const Document& document, const Encoder& encoder, Encoded& 
   }
   const size_t text_start = ids.size();
   put(document.prompt);
-  const auto prompt_tokens = static_cast<int64_t>(document.prompt.empty() ? 0 : ids.size() - start);
+  const bool ends_prompt = encoder.ends_prompts && document.begins;
+  if (ends_prompt && encoder.end) {
+    ids.push_back(*encoder.end);
+  }
+  const bool has_prompt = ends_prompt || !document.prompt.empty();
+  const auto prompt_tokens = static_cast<int64_t>(has_prompt ? ids.size() - start : 0);
   put(document.text);
   if (ids.size() == text_start && document.begins && document.ends) {
     ids.resize(start);

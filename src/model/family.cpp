@@ -79,11 +79,38 @@ constexpr FamilyKeys qwen2_keys() {
   return keys;
 }
 
+constexpr FamilyKeys kT5Keys = {
+    .family = Family::kT5,
+    .name = "t5",
+    .architecture = "T5ForConditionalGeneration",
+    .hidden_size = "d_model",
+    .layers = "num_layers",
+    .heads = "num_heads",
+    .max_positions = "n_positions",
+    .intermediate_size = "d_ff",
+    .activation = "feed_forward_proj",
+    .norm_eps = "layer_norm_epsilon",
+    .attention_dropout = "dropout_rate",
+    .default_vocab_size = 32128,
+    .default_hidden_size = 512,
+    .default_layers = 6,
+    .default_heads = 8,
+    .default_kv_heads = 0,
+    .default_intermediate_size = 2048,
+    .default_max_positions = 512,
+    .default_norm_eps = 1e-6,
+    .default_dropout = 0.1,
+    .default_bos = -1,
+    .default_eos = 1,
+    .default_tie = true,
+};
+
 constexpr std::array kFamilies = {
     kGpt2Keys,
     rotary_family(Family::kLlama, "llama", "LlamaForCausalLM"),
     mistral_keys(),
     qwen2_keys(),
+    kT5Keys,
 };
 
 }  // namespace

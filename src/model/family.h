@@ -13,7 +13,7 @@ namespace lockstep::model {
 struct FamilyKeys {
   Family family;
   std::string_view name;          // model_type
-  std::string_view architecture;  // of the causal language model
+  std::string_view architecture;  // of the model with a language-modelling head
   const char* hidden_size;
   const char* layers;
   const char* heads;

@@ -1,5 +1,6 @@
 #include "model/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -32,6 +33,7 @@ void write_changes(json& object, const ModelConfig& before, const ModelConfig& n
   write("initializer_range", before.initializer_range, now.initializer_range);
   write(keys.norm_eps, before.norm_eps, now.norm_eps);
   write(keys.attention_dropout, before.attention_dropout, now.attention_dropout);
+  // T5 has one key for all its dropout, which stands above.
   if (now.family == Family::kGpt2) {
     write("embd_pdrop", before.embedding_dropout, now.embedding_dropout);
     write("resid_pdrop", before.residual_dropout, now.residual_dropout);
@@ -51,9 +53,11 @@ void write_changes(json& object, const ModelConfig& before, const ModelConfig& n
 }
 
 bool same_structure(const ModelConfig& a, const ModelConfig& b) {
-  return a.hidden_size == b.hidden_size && a.layers == b.layers && a.heads == b.heads &&
-         a.kv_heads == b.kv_heads && a.head_dim == b.head_dim &&
-         a.intermediate_size == b.intermediate_size && a.activation == b.activation &&
+  return a.hidden_size == b.hidden_size && a.layers == b.layers &&
+         a.encoder_layers == b.encoder_layers && a.heads == b.heads && a.kv_heads == b.kv_heads &&
+         a.head_dim == b.head_dim && a.intermediate_size == b.intermediate_size &&
+         a.activation == b.activation && a.gated_mlp == b.gated_mlp &&
+         a.relative_positions == b.relative_positions && a.head_scale == b.head_scale &&
          a.qkv_bias == b.qkv_bias && a.attention_out_bias == b.attention_out_bias &&
          a.mlp_bias == b.mlp_bias && a.sliding_windows == b.sliding_windows &&
          a.scale_attention == b.scale_attention &&
@@ -75,7 +79,9 @@ double ModelConfig::attention_scale(int64_t layer) const {
 }
 
 std::optional<int64_t> position_limit(const ModelConfig& config) {
-  return config.rope.type == RopeType::kNone ? std::optional(config.max_positions) : std::nullopt;
+  const bool learned =
+      config.rope.type == RopeType::kNone && config.relative_positions.buckets == 0;
+  return learned ? std::optional(config.max_positions) : std::nullopt;
 }
 
 void check_positions(const ModelConfig& config, int64_t positions) {
@@ -113,6 +119,18 @@ ModelConfig with_vocabulary(ModelConfig config, int64_t vocab_size) {
     throw Error(ErrorKind::kInternal, fmt::format("a vocabulary of {} tokens", vocab_size));
   }
   config.vocab_size = vocab_size;
+  return config;
+}
+
+ModelConfig with_first_layers(ModelConfig config, int64_t layers) {
+  const auto windows = config.sliding_windows;
+  const int64_t encoder = std::min(layers, config.encoder_layers);
+  const int64_t others = std::min(layers, config.layers - config.encoder_layers);
+  const auto first = windows.begin() + config.encoder_layers;
+  config.sliding_windows.assign(windows.begin(), windows.begin() + encoder);
+  config.sliding_windows.insert(config.sliding_windows.end(), first, first + others);
+  config.encoder_layers = encoder;
+  config.layers = encoder + others;
   return config;
 }
 

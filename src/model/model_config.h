@@ -1,4 +1,4 @@
-// What a model is, from its config.json: sizes, options and rotary positions of the four families.
+// What a model is, from its config.json: sizes, options and positions of the families.
 // Key names and defaults are Hugging Face's; what is here is a plain struct that every module
 // reads.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace lockstep::model {
 
-enum class Family { kGpt2, kLlama, kMistral, kQwen2 };
+enum class Family { kGpt2, kLlama, kMistral, kQwen2, kT5 };
 
 enum class Activation {
   kGelu,      // by the error function
@@ -47,37 +47,53 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
+/// Positions as a learned bias of attention scores, by the distance of key and query: one row of a
+/// table for each short distance, further ones share rows (Raffel et al., "T5", 2020, section 2.1).
+struct RelativePositions {
+  int64_t buckets = 0;  // rows of a table; 0: the model has none
+  int64_t max_distance = 0;
+  bool operator==(const RelativePositions&) const = default;
+};
+
 /// A model's description. Made by parse_model_config or preset, which check it; a change by hand
 /// must keep the sizes consistent.
 struct ModelConfig {
   Family family = Family::kGpt2;
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t layers = 0;
+  int64_t layers = 0;          // all blocks, in the order of use
+  int64_t encoder_layers = 0;  // the first of them, where an encoder reads a source; else 0
   int64_t heads = 0;
   int64_t kv_heads = 0;  // divides heads
   int64_t head_dim = 0;
   int64_t intermediate_size = 0;
   Activation activation = Activation::kGeluTanh;
+  bool gated_mlp = false;     // the activation of one matrix times another
   int64_t max_positions = 0;  // a hard limit where positions are learned: see position_limit
   double norm_eps = 1e-5;
   bool tie_word_embeddings = false;
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
+  double mlp_dropout = 0;    // of the activation's output
+  double final_dropout = 0;  // after the last norm of a stack of blocks
   /// One number a layer: position j is visible to i where i - window < j <= i; 0 is no window.
   std::vector<int64_t> sliding_windows;
   bool scale_attention = true;                    // by 1 / sqrt(head_dim)
   bool scale_attention_by_inverse_layer = false;  // and by 1 / (layer + 1)
   bool upcast_attention = false;  // scores in float32 whatever the type of the weights
   Rope rope;
+  RelativePositions relative_positions;
+  double head_scale = 1;  // of the hidden states, before the head
   std::optional<int64_t> bos_token_id, pad_token_id;
   std::vector<int64_t> eos_token_ids;
+  int64_t decoder_start_token_id = 0;  // what a decoder reads first; of an encoder-decoder
   /// The row of the embedding that starts at zero and learns nothing by look-up (pad_token_id,
   /// where the family has it so).
   std::optional<int64_t> embedding_padding_row;
   double initializer_range = 0.02;
   std::string json;  // the text it was read from: saving keeps the keys that we do not know
 
+  bool is_encoder_decoder() const { return encoder_layers > 0; }
   /// The queries that one key-value head serves.
   int64_t queries_per_kv_head() const { return heads / kv_heads; }
   /// The numbers of a head that rotary positions turn.
@@ -86,10 +102,10 @@ struct ModelConfig {
   double attention_scale(int64_t layer) const;
 };
 
-/// "gpt2", "llama", "mistral", "qwen2".
+/// "gpt2", "llama", "mistral", "qwen2", "t5".
 std::string_view family_name(Family family);
 /// The largest number of positions that the model can compute at all; nothing where positions are
-/// rotary, which go on past max_positions (with a quality of their own).
+/// rotary or relative, which go on past max_positions (with a quality of their own).
 std::optional<int64_t> position_limit(const ModelConfig& config);
 /// Throws (kConfig) where `positions` is past position_limit, saying what the limit is and where it
 /// comes from.
@@ -108,6 +124,9 @@ ModelConfig read_model_config(const std::filesystem::path& path);
 std::string to_json(const ModelConfig& config, std::string_view dtype);
 /// The config with another vocabulary size (1 or more), for an embedding that is resized.
 ModelConfig with_vocabulary(ModelConfig config, int64_t vocab_size);
+/// The model's first `layers` blocks (1 or more), of the encoder and of the decoder each where it
+/// has both: a smaller model of the same kind.
+ModelConfig with_first_layers(ModelConfig config, int64_t layers);
 
 /// A built-in model: gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt2-tiny, ... An unknown name is an
 /// Error (kConfig) with the nearest one.

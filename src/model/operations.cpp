@@ -16,22 +16,43 @@ double visible(int64_t length, int64_t window) {
   return (w * (w + 1) / 2 + (all - w) * w) / all;
 }
 
+/// The share of the tokens that a stack of blocks computes on.
+double share_of_stack(const ModelConfig& config) {
+  return config.is_encoder_decoder() ? 0.5 : 1;
+}
+
 }  // namespace
 
-TokenOperations operations_per_token(const ModelConfig& config, int64_t length) {
+TokenOperations layer_operations(const ModelConfig& config, int64_t layer, int64_t length) {
   length = std::max<int64_t>(length, 1);
   const auto width = static_cast<double>(config.hidden_size);
   const auto inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.heads * config.head_dim);
   const auto keys = static_cast<double>(config.kv_heads * config.head_dim);
-  const double mlp_matrices = config.family == Family::kGpt2 ? 2 : 3;
-  const double weights = width * (2 * queries + 2 * keys) + mlp_matrices * width * inner;
+  const double attention_weights = width * (2 * queries + 2 * keys);
+  const bool encodes = layer < config.encoder_layers;
+  const bool reads_source = config.is_encoder_decoder() && !encodes;
+  const auto all = static_cast<double>(length);
+  const double seen =
+      (encodes ? all : visible(length, config.sliding_windows.at(static_cast<size_t>(layer)))) +
+      (reads_source ? all : 0);
+  const double weights =
+      (reads_source ? 2 : 1) * attention_weights + (config.gated_mlp ? 3 : 2) * width * inner;
   TokenOperations result;
-  result.projections = 2 * weights * static_cast<double>(config.layers);
-  for (const int64_t window : config.sliding_windows) {
-    result.attention += 2 * 2 * queries * visible(length, window);
+  result.projections = 2 * weights * share_of_stack(config);
+  result.attention = 2 * 2 * queries * seen * share_of_stack(config);
+  return result;
+}
+
+TokenOperations operations_per_token(const ModelConfig& config, int64_t length) {
+  TokenOperations result;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const TokenOperations one = layer_operations(config, layer, length);
+    result.projections += one.projections;
+    result.attention += one.attention;
   }
-  result.head = 2 * width * static_cast<double>(config.vocab_size);
+  result.head = 2 * static_cast<double>(config.hidden_size) *
+                static_cast<double>(config.vocab_size) * share_of_stack(config);
   return result;
 }
 

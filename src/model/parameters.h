@@ -25,6 +25,7 @@ struct ParameterSpec {
       shape;  // as in the file: GPT-2's matrices are [in, out], all others [out, in]
   Initialization init;
   bool decays = false;  // weight decay applies (matrices and embeddings; not norms, not biases)
+  int64_t unit = 0;     // 0: the embedding; from 1 on, the blocks; behind them the head
 
   int64_t elements() const;
 };
@@ -39,5 +40,10 @@ std::string layer_prefix(const ModelConfig& config, int64_t layer);  // "model.l
 std::string embedding_name(const ModelConfig& config);               // "model.embed_tokens.weight"
 std::string head_name(
     const ModelConfig& config);  // "lm_head.weight", or the embedding's where they are tied
+/// Of the table of relative positions that belongs to the stack whose first block is `layer`.
+std::string relative_positions_prefix(const ModelConfig& config, int64_t layer);
+/// Other names under which files hold a parameter: that of a tied head, of the embedding in each
+/// stack of an encoder-decoder.
+std::vector<std::string> aliases_of(const ModelConfig& config, const std::string& name);
 
 }  // namespace lockstep::model

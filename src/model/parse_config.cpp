@@ -11,6 +11,7 @@
 #include "model/family.h"
 #include "model/model_config.h"
 #include "model/parse_rope.h"
+#include "model/parse_t5.h"
 
 namespace lockstep::model {
 namespace {
@@ -114,8 +115,7 @@ const FamilyKeys* parse_family(ConfigReader& reader) {
   return nullptr;
 }
 
-Activation parse_activation(ConfigReader& reader, const char* key, const char* fallback) {
-  const std::string name = reader.text(key, fallback);
+Activation activation_named(ConfigReader& reader, const char* key, const std::string& name) {
   std::vector<std::string> names;
   for (const auto& [known, activation] : kActivations) {
     if (name == known) {
@@ -145,6 +145,11 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
       given(reader, keys.hidden_size, "hidden_size"), keys.default_hidden_size, 1, kMostWidth);
   config.layers = reader.integer(
       given(reader, keys.layers, "num_hidden_layers"), keys.default_layers, 1, kMostLayers);
+  if (keys.family == Family::kT5) {
+    config.encoder_layers = config.layers;
+    config.layers += reader.optional_integer("num_decoder_layers", 1, kMostLayers)
+                         .value_or(config.encoder_layers);
+  }
   config.heads = reader.integer(
       given(reader, keys.heads, "num_attention_heads"), keys.default_heads, 1, kMostHeads);
   config.max_positions = reader.integer(
@@ -154,7 +159,8 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
       kMostPositions);
   config.kv_heads = config.heads;
   const char* kv = "num_key_value_heads";
-  if (keys.family != Family::kGpt2) {
+  const bool groups_queries = keys.family != Family::kGpt2 && keys.family != Family::kT5;
+  if (groups_queries) {
     // A missing key is the family's default; an explicit null is as many as heads.
     const bool is_default = !reader.object().contains(kv) && keys.default_kv_heads > 0;
     config.kv_heads = is_default
@@ -171,6 +177,10 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
           .value_or(
               keys.default_intermediate_size > 0 ? keys.default_intermediate_size
                                                  : 4 * config.hidden_size);
+  if (keys.family == Family::kT5) {
+    config.head_dim = reader.integer(given(reader, "d_kv", "head_dim"), 64, 1, kMostWidth);
+    return;
+  }
   const auto head_dim = keys.family == Family::kGpt2
                             ? std::nullopt
                             : reader.optional_integer("head_dim", 1, kMostWidth);
@@ -183,8 +193,16 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
 }
 
 void parse_options(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& config) {
-  const bool is_gpt2 = keys.family == Family::kGpt2;
-  config.activation = parse_activation(reader, keys.activation, is_gpt2 ? "gelu_new" : "silu");
+  config.gated_mlp = keys.family != Family::kGpt2;
+  if (keys.family == Family::kT5) {
+    const T5Mlp mlp = parse_t5_mlp(reader);
+    config.gated_mlp = mlp.gated;
+    config.activation = activation_named(reader, keys.activation, mlp.activation);
+  } else {
+    const char* fallback = keys.family == Family::kGpt2 ? "gelu_new" : "silu";
+    config.activation =
+        activation_named(reader, keys.activation, reader.text(keys.activation, fallback));
+  }
   config.norm_eps = reader.number(keys.norm_eps, keys.default_norm_eps, 0, 1);
   config.tie_word_embeddings = reader.boolean("tie_word_embeddings", keys.default_tie);
   config.initializer_range = reader.number("initializer_range", 0.02, 0, 100);
@@ -214,6 +232,9 @@ void parse_options(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& co
           reader.problem(key, fmt::format("true is not supported by {}", keys.name));
         }
       }
+      break;
+    case Family::kT5:
+      parse_t5_options(reader, config);
       break;
   }
 }
@@ -290,6 +311,10 @@ void parse_token_ids(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& 
   if (pad && *pad >= 0) {
     config.pad_token_id = pad;
   }
+  if (keys.family == Family::kT5) {
+    parse_t5_tokens(reader, config);
+    return;
+  }
   if (!pad || keys.family == Family::kGpt2) {
     return;
   }
@@ -305,8 +330,11 @@ void parse_token_ids(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& 
   }
 }
 
-void check_mathematical_keys(ConfigReader& reader) {
+void check_mathematical_keys(ConfigReader& reader, Family family) {
   for (const auto& [key, neutral] : mathematical_keys()) {
+    if (family == Family::kT5 && std::string_view(key) == "is_encoder_decoder") {
+      continue;  // its own parser asks for it
+    }
     if (reader.has(key) && reader.object().at(key) != neutral) {
       reader.problem(
           key,
@@ -347,10 +375,10 @@ ModelConfig parse_model_config(std::string_view text, std::string_view source) {
     parse_options(reader, *keys, config);
     parse_windows(reader, config);
     parse_token_ids(reader, *keys, config);
-    if (keys->family != Family::kGpt2) {
+    if (keys->family != Family::kGpt2 && keys->family != Family::kT5) {
       config.rope = parse_rope(reader, config);
     }
-    check_mathematical_keys(reader);
+    check_mathematical_keys(reader, keys->family);
   }
   if (!problems.empty()) {
     throw_problems(source, std::move(problems));

@@ -37,17 +37,8 @@ double gib(int64_t bytes) {
 std::vector<int64_t> unit_bytes(
     const ModelConfig& config, int64_t bytes_per_element, int64_t cache_positions) {
   std::vector<int64_t> elements(static_cast<size_t>(config.layers + 2), 0);
-  size_t unit = 0;
   for (const ParameterSpec& parameter : parameters_of(config)) {
-    // Parameters come in the order of use: past the embedding, then layer by layer.
-    while (unit < static_cast<size_t>(config.layers) &&
-           parameter.name.starts_with(layer_prefix(config, static_cast<int64_t>(unit)))) {
-      ++unit;
-    }
-    const bool in_layer = unit > 0 && parameter.name.starts_with(
-                                          layer_prefix(config, static_cast<int64_t>(unit) - 1));
-    const size_t owner = unit == 0 ? 0 : in_layer ? unit : static_cast<size_t>(config.layers) + 1;
-    elements[owner] += parameter.elements();
+    elements.at(static_cast<size_t>(parameter.unit)) += parameter.elements();
   }
   std::vector<int64_t> bytes;
   for (size_t i = 0; i < elements.size(); ++i) {

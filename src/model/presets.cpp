@@ -47,6 +47,33 @@ std::string rotary(const Sizes& sizes) {
       sizes.more);
 }
 
+struct T5Sizes {
+  int64_t width, head_dim, inner, layers, heads;
+};
+
+enum class T5Version {
+  kFirst,  // ReLU, a tied head
+  k1_1,    // and flan's: a gated GELU, a head of its own
+};
+
+std::string t5(T5Version version, const T5Sizes& sizes) {
+  const bool first = version == T5Version::kFirst;
+  return fmt::format(
+      R"({{"model_type": "t5", "vocab_size": 32128, "d_model": {}, "d_kv": {}, "d_ff": {}, "num_layers": {},
+"num_decoder_layers": {}, "num_heads": {}, "relative_attention_num_buckets": 32,
+"relative_attention_max_distance": 128, "dropout_rate": 0.1, "layer_norm_epsilon": 1e-06, "initializer_factor": 1.0,
+"feed_forward_proj": "{}", "is_encoder_decoder": true, "tie_word_embeddings": {}, "n_positions": 512,
+"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}})",
+      sizes.width,
+      sizes.head_dim,
+      sizes.inner,
+      sizes.layers,
+      sizes.layers,
+      sizes.heads,
+      first ? "relu" : "gated-gelu",
+      first);
+}
+
 // About 3 million parameters each: they learn something on a processor in a minute. No dropout, for
 // that reason.
 constexpr const char* kGpt2Tiny =
@@ -54,6 +81,13 @@ constexpr const char* kGpt2Tiny =
 "n_head": 6, "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
 "layer_norm_epsilon": 1e-05, "initializer_range": 0.02, "bos_token_id": 0, "eos_token_id": 0,
 "tie_word_embeddings": true})";
+
+constexpr const char* kT5Tiny =
+    R"({"model_type": "t5", "vocab_size": 4096, "d_model": 192, "d_kv": 32, "d_ff": 384, "num_layers": 3,
+"num_decoder_layers": 3, "num_heads": 6, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128,
+"dropout_rate": 0.0, "layer_norm_epsilon": 1e-06, "initializer_factor": 1.0, "feed_forward_proj": "gated-gelu",
+"is_encoder_decoder": true, "tie_word_embeddings": true, "n_positions": 512, "pad_token_id": 0, "eos_token_id": 0,
+"decoder_start_token_id": 0})";
 
 constexpr const char* kTinyTokens =
     R"(, "rms_norm_eps": 1e-05, "bos_token_id": 0, "eos_token_id": 0)";
@@ -105,6 +139,17 @@ const std::vector<std::pair<std::string, std::string>>& table() {
        rotary({"qwen2", 151936, 1536, 8960, 28, 12, 2, 131072, 1e6, true, kQwen2Tokens})},
       {"qwen2-7b",
        rotary({"qwen2", 152064, 3584, 18944, 28, 28, 4, 131072, 1e6, false, kQwen2Tokens})},
+      {"t5-tiny", kT5Tiny},
+      {"t5-small", t5(T5Version::kFirst, {512, 64, 2048, 6, 8})},
+      {"t5-base", t5(T5Version::kFirst, {768, 64, 3072, 12, 12})},
+      {"t5-large", t5(T5Version::kFirst, {1024, 64, 4096, 24, 16})},
+      {"t5-3b", t5(T5Version::kFirst, {1024, 128, 16384, 24, 32})},
+      {"t5-11b", t5(T5Version::kFirst, {1024, 128, 65536, 24, 128})},
+      {"flan-t5-small", t5(T5Version::k1_1, {512, 64, 1024, 8, 6})},
+      {"flan-t5-base", t5(T5Version::k1_1, {768, 64, 2048, 12, 12})},
+      {"flan-t5-large", t5(T5Version::k1_1, {1024, 64, 2816, 24, 16})},
+      {"flan-t5-xl", t5(T5Version::k1_1, {2048, 64, 5120, 24, 32})},
+      {"flan-t5-xxl", t5(T5Version::k1_1, {4096, 64, 10240, 24, 64})},
   };
   return presets;
 }

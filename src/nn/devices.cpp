@@ -30,9 +30,12 @@ void place_on_devices(
     parameter = parameter.detach().to(device_of.at(name)).set_requires_grad(requires_grad);
   });
   model.around_unit = [device_of_unit, inner = model.around_unit](
-                          int64_t unit, const Tensor& x, const LanguageModel::UnitBody& body) {
+                          int64_t unit, Tensors inputs, const LanguageModel::UnitBody& body) {
     const at::Device device = device_of_unit.at(static_cast<size_t>(unit));
-    return inner(unit, x.defined() ? x.to(device) : x, body);
+    for (Tensor& input : inputs) {
+      input = input.defined() ? input.to(device) : input;
+    }
+    return inner(unit, inputs, body);
   };
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "model/model_config.h"
 #include "nn/language_model.h"
@@ -12,6 +13,14 @@ namespace lockstep::nn {
 std::shared_ptr<Block> make_gpt2_block(const model::ModelConfig& config, int64_t layer);
 /// A block of Llama, Mistral or Qwen2: RMS norms, rotary positions, a gated MLP.
 std::shared_ptr<Block> make_llama_block(const model::ModelConfig& config, int64_t layer);
+
+/// A block of T5's encoder or decoder: RMS norms, relative positions, attention to the source in the
+/// decoder's, an MLP with or without a gate.
+std::shared_ptr<Block> make_t5_block(const model::ModelConfig& config, int64_t layer);
+/// T5 around its blocks, without parameters yet: the tables of relative positions beside the
+/// embedding, the scale of the head.
+std::unique_ptr<LanguageModel> make_t5(
+    const model::ModelConfig& config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks);
 
 /// The attention of a layer, as its config says.
 std::shared_ptr<Attention> make_attention(const model::ModelConfig& config, int64_t layer);

@@ -1,5 +1,7 @@
 #include "nn/forward_context.h"
 
+#include <cmath>
+
 #include <ATen/ATen.h>
 
 #include "base/counter_random.h"
@@ -15,6 +17,23 @@ Tensor shift_labels(const Tensor& labels) {
       {labels.narrow(1, 1, labels.size(1) - 1),
        at::full({labels.size(0), 1}, -100, labels.options())},
       1);
+}
+
+Tensor relative_position_buckets(
+    const Tensor& distance, Visibility visibility, const model::RelativePositions& positions) {
+  const bool both = visibility == Visibility::kBoth;
+  const int64_t buckets = both ? positions.buckets / 2 : positions.buckets;
+  const Tensor far = both ? distance.abs() : distance.neg().clamp_min(0);
+  const int64_t exact = buckets / 2;
+  const double steps = static_cast<double>(buckets - exact);
+  const double range =
+      std::log(static_cast<double>(positions.max_distance) / static_cast<double>(exact));
+  // In float32 and in this order, as the models were trained: a bucket's edge is a matter of bits.
+  const Tensor large =
+      exact +
+      (at::log(far.clamp_min(1).to(at::kFloat) / exact) / range * steps).to(at::kLong);
+  const Tensor bucket = at::where(far < exact, far, large.clamp_max(buckets - 1));
+  return both ? bucket + (distance > 0).to(at::kLong) * buckets : bucket;
 }
 
 ForwardContext::ForwardContext(const model::ModelConfig& config, ForwardInputs inputs)
@@ -33,12 +52,38 @@ ForwardContext::ForwardContext(const model::ModelConfig& config, ForwardInputs i
             "ids are {}",
             ids.defined() ? fmt::format("{}", fmt::join(ids.sizes(), "x")) : "missing"));
   }
+  check_source();
   length_ = ids.size(1);
   first_ = inputs_.cache == nullptr ? 0 : inputs_.cache->length();
   if (!inputs_.positions.defined()) {
     model::check_positions(config_, first_ + length_);
   } else if (model::position_limit(config_) && inputs_.positions.device().is_cpu()) {
     model::check_positions(config_, inputs_.positions.max().item<int64_t>() + 1);
+  }
+}
+
+void ForwardContext::check_source() const {
+  const Tensor& source = inputs_.source;
+  const Tensor& mask = inputs_.source_mask;
+  if (!config_.is_encoder_decoder() && !source.defined()) {
+    return;
+  }
+  const bool fits = config_.is_encoder_decoder() && source.defined() && source.dim() == 2 &&
+                    source.scalar_type() == at::kLong && source.size(0) == inputs_.ids.size(0) &&
+                    source.numel() > 0 && !inputs_.positions.defined() &&
+                    (!mask.defined() ||
+                     (mask.scalar_type() == at::kBool && mask.sizes() == source.sizes()));
+  if (!fits) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format(
+            "a forward pass of {} {} needs int64 ids [B, T] {}; the source is {}",
+            model::family_name(config_.family),
+            config_.is_encoder_decoder() ? "(an encoder and a decoder)" : "(a decoder alone)",
+            config_.is_encoder_decoder()
+                ? "and a source [B, S], with a bool mask of that shape or none, and no positions"
+                : "and no source",
+            source.defined() ? fmt::format("{}", fmt::join(source.sizes(), "x")) : "missing"));
   }
 }
 
@@ -84,6 +129,32 @@ Tensor ForwardContext::dropout_keys(int64_t site) const {
     key[row] = static_cast<int64_t>(derive_key(of_sample, static_cast<uint64_t>(site)));
   }
   return keys;
+}
+
+bool ForwardContext::encodes() const {
+  return inputs_.source.defined() && (inputs_.cache == nullptr || first_ == 0);
+}
+
+Tensor ForwardContext::visible_source(at::Device device) const {
+  const Tensor& mask = inputs_.source_mask;
+  return mask.defined() ? mask.to(device).unsqueeze(1).unsqueeze(1) : Tensor();
+}
+
+const Tensor& ForwardContext::relative_buckets(Visibility visibility, at::Device device) const {
+  const std::tuple key(
+      visibility, static_cast<int>(device.type()), static_cast<int>(device.index()));
+  const auto found = buckets_.find(key);
+  if (found != buckets_.end()) {
+    return found->second;
+  }
+  const bool both = visibility == Visibility::kBoth;
+  const int64_t keys = both ? inputs_.source.size(1) : first_ + length_;
+  const auto integers = at::TensorOptions().dtype(at::kLong).device(device);
+  const Tensor queries = both ? at::arange(keys, integers) : at::arange(first_, keys, integers);
+  const Tensor distance = at::arange(keys, integers) - queries.unsqueeze(1);  // [T, S]
+  return buckets_
+      .emplace(key, relative_position_buckets(distance, visibility, config_.relative_positions))
+      .first->second;
 }
 
 }  // namespace lockstep::nn

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +23,10 @@ struct ForwardInputs {
                    // for a loss.
   Tensor targets;  // in place of labels: [B, T] int64, shifted already (by an owner of a part of
                    // the sequence)
+  Tensor source;   // [B, S] int64: what the encoder of an encoder-decoder reads; ids are then what
+                   // its decoder does, from decoder_start_token_id on
+  Tensor source_mask;  // [B, S] bool: the tokens of the source that are none of padding;
+                       // undefined: all
   Tensor samples;  // [B] int64, CPU: each row's number in the sampler's stream; needed for dropout
   uint64_t seed = 0;      // of dropout
   int64_t step = 0;       // likewise
@@ -36,10 +41,29 @@ struct ForwardInputs {
 Tensor shift_labels(const Tensor& labels);
 
 /// Sites of dropout, for its key.
-enum class DropoutSite : int64_t { kEmbedding = 0, kAttention = 1, kAttentionOut = 2, kMlp = 3 };
+enum class DropoutSite : int64_t {
+  kEmbedding = 0,
+  kAttention = 1,
+  kAttentionOut = 2,
+  kMlp = 3,
+  kMlpInner = 4,
+  kCrossAttention = 5,
+  kCrossAttentionOut = 6,
+  kFinal = 7,
+};
 constexpr int64_t dropout_site(DropoutSite site, int64_t layer) {
-  return 4 * layer + static_cast<int64_t>(site);
+  return 8 * layer + static_cast<int64_t>(site);
 }
+
+/// What a query may see among the tokens of its own sequence.
+enum class Visibility { kCausal, kBoth };
+
+/// The row of a table of relative positions for each distance of a key from its query (int64, any
+/// shape; negative: the key is before it): of kBoth one half for either direction; in each, half of
+/// the rows are a distance each, the others grow by a factor up to max_distance, and the last is for
+/// all beyond it (Raffel et al., 2020, section 2.1).
+Tensor relative_position_buckets(
+    const Tensor& distance, Visibility visibility, const model::RelativePositions& positions);
 
 /// Cosines and sines of rotary positions: [T, d] float32, or [B, T, d] where positions are given; d
 /// is rotary_dim / 2.
@@ -60,14 +84,24 @@ class ForwardContext {
   int64_t first_position() const { return first_; }  // of ids[:, 0], where positions are not given
   /// On that device; computed once for each.
   const Rotary& rotary(at::Device device) const;
+  /// Whether this pass runs the encoder. Where not, its keys and values are in the cache.
+  bool encodes() const;
+  /// The tokens of the source that may be attended to, bool [B, 1, 1, S]; undefined: all.
+  Tensor visible_source(at::Device device) const;
+  /// [T, S] int64: the row of a table of relative positions for each query and key. kBoth: of the
+  /// source's tokens; kCausal: of the ids', those in the cache included.
+  const Tensor& relative_buckets(Visibility visibility, at::Device device) const;
   /// The dropout keys of the rows, [B] int64 on the CPU: of (seed, step, sample, site).
   Tensor dropout_keys(int64_t site) const;
 
  private:
+  void check_source() const;
+
   const model::ModelConfig& config_;
   ForwardInputs inputs_;
   int64_t length_, first_;
   mutable std::map<std::pair<int, int>, Rotary> rotary_;
+  mutable std::map<std::tuple<Visibility, int, int>, Tensor> buckets_;
 };
 
 using Context = std::shared_ptr<const ForwardContext>;

@@ -139,7 +139,13 @@ Generated generate(
   KeyValueCache cache(model.config());
   ForwardInputs inputs;
   inputs.cache = &cache;
-  inputs.ids = at::tensor(prompt, at::kLong).unsqueeze(0);  // [1, T]
+  const Tensor given = at::tensor(prompt, at::kLong).unsqueeze(0);  // [1, T]
+  if (model.config().is_encoder_decoder()) {
+    inputs.source = given;
+    inputs.ids = at::full({1, 1}, model.config().decoder_start_token_id, at::kLong);
+  } else {
+    inputs.ids = given;
+  }
   Generated result;
   while (static_cast<int64_t>(result.ids.size()) < options.max_new_tokens) {
     const Tensor logits = model.last_logits(inputs)[0];

@@ -27,10 +27,11 @@ class Gpt2Block final : public Block {
             make_dropout(config.residual_dropout, DropoutSite::kAttentionOut, layer)),
         mlp_dropout_(make_dropout(config.residual_dropout, DropoutSite::kMlp, layer)) {}
 
-  Tensor forward(const Tensor& x, const ForwardContext& context) const override {
+  Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
+    const Tensor& x = inputs.front();
     const Tensor attended = x + attention_dropout_->forward(attend(x, context), context);
     const Tensor inner = activate(activation_, mlp_up_->forward(mlp_norm_->forward(attended)));
-    return attended + mlp_dropout_->forward(mlp_down_->forward(inner), context);
+    return {attended + mlp_dropout_->forward(mlp_down_->forward(inner), context)};
   }
 
   void visit_slots(SlotVisitor& visitor) override {

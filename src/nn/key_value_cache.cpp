@@ -49,11 +49,23 @@ std::pair<Tensor, Tensor> KeyValueCache::append(
       entry.values.narrow(2, entry.begin, kept + added)};
 }
 
+const std::pair<Tensor, Tensor>& KeyValueCache::source(
+    int64_t layer, const std::function<std::pair<Tensor, Tensor>()>& make) {
+  std::pair<Tensor, Tensor>& kept = entries_.at(static_cast<size_t>(layer)).source;
+  if (!kept.first.defined()) {
+    kept = make();
+  }
+  return kept;
+}
+
 int64_t KeyValueCache::bytes() const {
   int64_t total = 0;
   for (const Entry& entry : entries_) {
     if (entry.keys.defined()) {
       total += static_cast<int64_t>(entry.keys.nbytes() + entry.values.nbytes());
+    }
+    if (entry.source.first.defined()) {
+      total += static_cast<int64_t>(entry.source.first.nbytes() + entry.source.second.nbytes());
     }
   }
   return total;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,10 @@ class KeyValueCache {
   /// Appends [B, Hkv, T, D] and returns all that a layer may attend to, [B, Hkv, S, D] each, in
   /// order; the last T are those given.
   std::pair<Tensor, Tensor> append(int64_t layer, const Tensor& key, const Tensor& value);
+  /// The keys and values of what the encoder read, for a layer of the decoder: made at the first
+  /// call, kept for the others.
+  const std::pair<Tensor, Tensor>& source(
+      int64_t layer, const std::function<std::pair<Tensor, Tensor>()>& make);
   /// Called once a forward pass, after its blocks.
   void advance(int64_t tokens) { length_ += tokens; }
   /// The bytes that it holds.
@@ -34,6 +39,7 @@ class KeyValueCache {
     Tensor keys, values;  // [B, Hkv, capacity, D]
     int64_t begin = 0, end = 0;
     int64_t window = 0;
+    std::pair<Tensor, Tensor> source;  // [B, H, S, D]
   };
   std::vector<Entry> entries_;
   int64_t length_ = 0;

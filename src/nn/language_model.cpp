@@ -35,7 +35,7 @@ struct TiedTokenEmbedding final : TokenEmbedding {
 
 LanguageModel::LanguageModel(
     model::ModelConfig config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks)
-    : around_unit([](int64_t, const Tensor& x, const UnitBody& body) { return body(x); }),
+    : around_unit([](int64_t, const Tensors& inputs, const UnitBody& body) { return body(inputs); }),
       config_(std::move(config)),
       part_(part),
       blocks_(std::move(blocks)) {
@@ -60,58 +60,68 @@ Context LanguageModel::make_context(const ForwardInputs& inputs) const {
   return std::make_shared<const ForwardContext>(config_, inputs);
 }
 
-Tensor LanguageModel::embed(const Context& context) const {
+Tensors LanguageModel::embedded(const ForwardContext& context) const {
+  const ForwardInputs& inputs = context.inputs();
+  Tensor x = tokens->forward(inputs.ids);  // [B, T, C]
+  if (positions != nullptr) {
+    x = x + positions->forward(inputs.positions, context.first_position(), context.length());
+  }
+  return {embedding_dropout->forward(x, context)};
+}
+
+Tensor LanguageModel::head_states(const Tensor& x, const ForwardContext& /*context*/) const {
+  return final_norm->forward(x);
+}
+
+Tensors LanguageModel::embed(const Context& context) const {
   if (tokens == nullptr) {
     throw_missing("embedding");
   }
-  return around_unit(0, Tensor(), [this, context](const Tensor&) {
-    const ForwardInputs& inputs = context->inputs();
-    Tensor x = tokens->forward(inputs.ids);  // [B, T, C]
-    if (positions != nullptr) {
-      x = x + positions->forward(inputs.positions, context->first_position(), context->length());
-    }
-    return embedding_dropout->forward(x, *context);
-  });
+  return around_unit(0, {}, [this, context](const Tensors&) { return embedded(*context); });
 }
 
-Tensor LanguageModel::forward_blocks(const Tensor& x, const Context& context) const {
-  Tensor y = x;
+Tensors LanguageModel::forward_blocks(const Tensors& inputs, const Context& context) const {
+  Tensors values = inputs;
   int64_t unit = part_.embedding ? 1 : 0;
   for (const auto& block : blocks_) {
-    y = around_unit(
-        unit++, y, [block, context](const Tensor& in) { return block->forward(in, *context); });
+    values = around_unit(unit++, values, [block, context](const Tensors& in) {
+      return block->forward(in, *context);
+    });
   }
   if (context->cache() != nullptr) {
     context->cache()->advance(context->length());
   }
-  return y;
+  return values;
 }
 
 Tensor LanguageModel::run_head(
-    const Tensor& x,
+    const Tensors& inputs,
+    const Context& context,
     std::function<Tensor(const Tensor& hidden, const Tensor& vocabulary)> function) const {
   if (loss_head == nullptr) {
     throw_missing("head");
   }
   const auto unit = static_cast<int64_t>(blocks_.size()) + (part_.embedding ? 1 : 0);
-  return around_unit(unit, x, [this, function = std::move(function)](const Tensor& in) {
-    return function(
-        final_norm->forward(in), loss_head->weight.defined() ? loss_head->weight : tokens->weight);
-  });
+  const auto body = [this, context, function = std::move(function)](const Tensors& in) {
+    return Tensors{function(
+        head_states(in.front(), *context),
+        loss_head->weight.defined() ? loss_head->weight : tokens->weight)};
+  };
+  return around_unit(unit, inputs, body).front();
 }
 
-Tensor LanguageModel::head_loss(const Tensor& x, const Context& context) const {
+Tensor LanguageModel::head_loss(const Tensors& x, const Context& context) const {
   const ForwardInputs& inputs = context->inputs();
   if (!inputs.targets.defined() && !inputs.labels.defined()) {
     throw Error(ErrorKind::kInternal, "a loss needs labels");
   }
   const Tensor targets = inputs.targets.defined() ? inputs.targets : shift_labels(inputs.labels);
-  return run_head(x, [this, targets](const Tensor& hidden, const Tensor& vocabulary) {
+  return run_head(x, context, [this, targets](const Tensor& hidden, const Tensor& vocabulary) {
     return loss_head->loss(hidden, vocabulary, targets);
   });
 }
 
-Tensor LanguageModel::hidden(const Context& context) const {
+Tensors LanguageModel::hidden(const Context& context) const {
   return forward_blocks(embed(context), context);
 }
 
@@ -121,26 +131,29 @@ Tensor LanguageModel::loss(const ForwardInputs& inputs) const {
 }
 
 Tensor LanguageModel::logits(const ForwardInputs& inputs) const {
-  return run_head(hidden(make_context(inputs)), [this](const Tensor& x, const Tensor& vocabulary) {
+  const Context context = make_context(inputs);
+  const auto body = [this](const Tensor& x, const Tensor& vocabulary) {
     return loss_head->logits(x, vocabulary);
-  });
+  };
+  return run_head(hidden(context), context, body);
 }
 
 Tensor LanguageModel::last_logits(const ForwardInputs& inputs) const {
-  const Tensor x = hidden(make_context(inputs));  // [B, T, C]
+  const Context context = make_context(inputs);
+  const Tensor x = hidden(context).front();  // [B, T, C]
   const auto body = [this](const Tensor& last, const Tensor& vocabulary) {
     return loss_head->logits(last, vocabulary);
   };
-  return run_head(x.narrow(1, x.size(1) - 1, 1), body).squeeze(1);
+  return run_head({x.narrow(1, x.size(1) - 1, 1)}, context, body).squeeze(1);
 }
 
-Tensor LanguageModel::head_statistics(const Tensor& x, const Context& context) const {
+Tensor LanguageModel::head_statistics(const Tensors& x, const Context& context) const {
   const ForwardInputs& inputs = context->inputs();
   const Tensor targets = inputs.targets.defined() ? inputs.targets : shift_labels(inputs.labels);
   const auto body = [this, targets](const Tensor& hidden, const Tensor& vocabulary) {
     return loss_head->statistics(hidden, vocabulary, targets);
   };
-  return run_head(x, body).cpu();
+  return run_head(x, context, body).cpu();
 }
 
 Tensor LanguageModel::statistics(const ForwardInputs& inputs) const {
@@ -155,24 +168,28 @@ std::string LanguageModel::head_prefix() const {
   return is_own ? "lm_head" : without_suffix(model::embedding_name(config_));
 }
 
-void LanguageModel::visit_slots(SlotVisitor& visitor) {
-  const bool is_gpt2 = config_.family == model::Family::kGpt2;
-  if (tokens != nullptr) {
-    visitor.tokens({"tokens", -1, without_suffix(model::embedding_name(config_))}, tokens);
-  }
+void LanguageModel::visit_embedding(SlotVisitor& visitor) {
   if (positions != nullptr) {
     visitor.positions({"positions", -1, "transformer.wpe"}, positions);
   }
-  if (embedding_dropout != nullptr) {
-    visitor.dropout({"embedding_dropout", -1, ""}, embedding_dropout);
+  visitor.dropout({"embedding_dropout", -1, ""}, embedding_dropout);
+}
+
+void LanguageModel::visit_head(SlotVisitor& visitor) {
+  const bool is_gpt2 = config_.family == model::Family::kGpt2;
+  visitor.norm({"final_norm", -1, is_gpt2 ? "transformer.ln_f" : "model.norm"}, final_norm);
+}
+
+void LanguageModel::visit_slots(SlotVisitor& visitor) {
+  if (part_.embedding) {
+    visitor.tokens({"tokens", -1, without_suffix(model::embedding_name(config_))}, tokens);
+    visit_embedding(visitor);
   }
   for (const auto& block : blocks_) {
     block->visit_slots(visitor);
   }
-  if (final_norm != nullptr) {
-    visitor.norm({"final_norm", -1, is_gpt2 ? "transformer.ln_f" : "model.norm"}, final_norm);
-  }
-  if (loss_head != nullptr) {
+  if (part_.head) {
+    visit_head(visitor);
     visitor.loss_head({"loss_head", -1, head_prefix()}, loss_head);
   }
 }

@@ -1,4 +1,5 @@
-// A decoder-only transformer, plain: embedding, blocks, head. It knows nothing of ranks.
+// A transformer with a language-modelling head, plain: embedding, blocks, head. It knows nothing of
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ class Block {
   explicit Block(int64_t layer) : layer_(layer) {}
   virtual ~Block() = default;
   int64_t layer() const { return layer_; }
-  /// [B, T, C] -> [B, T, C]
-  virtual Tensor forward(const Tensor& x, const ForwardContext& context) const = 0;
+  /// What the unit before gave -> what the next one takes.
+  virtual Tensors forward(const Tensors& inputs, const ForwardContext& context) const = 0;
   virtual void visit_slots(SlotVisitor& visitor) = 0;
 
  private:
@@ -38,13 +39,20 @@ struct ModelPart {
   bool embedding = true, head = true;
 };
 
+/// Units are the embedding, each block and the head, and run one after the other, each from the
+/// tensors that the one before gave. In a decoder-only model that is one, the hidden states
+/// [B, T, C]. In an encoder-decoder it is four: the target's hidden states [B, T, C], which the
+/// decoder's blocks change; the source's [B, S, C], which the encoder's blocks change and the
+/// decoder's read; and the tables of relative positions of either. What a unit does not change, it
+/// passes on: so any run of units is a stage of a pipeline, and gradients come back by the same way.
 class LanguageModel {
  public:
-  /// Runs a unit: `body` is the unit, from its input to its output. The default calls it.
+  /// Runs a unit: `body` is the unit, from what it takes to what it gives. The default calls it.
   /// Strategies that act around units (gathering parameters, recomputing, moving to another device)
-  /// put their own here.
-  using UnitBody = std::function<Tensor(const Tensor& x)>;
-  using UnitRunner = std::function<Tensor(int64_t unit, const Tensor& x, const UnitBody& body)>;
+  /// put their own here. The embedding takes nothing; the head gives one tensor.
+  using UnitBody = std::function<Tensors(const Tensors& inputs)>;
+  using UnitRunner =
+      std::function<Tensors(int64_t unit, const Tensors& inputs, const UnitBody& body)>;
 
   /// Use make_model.
   LanguageModel(
@@ -69,10 +77,10 @@ class LanguageModel {
   // The same in pieces, for a part of the model and for owners of the loop. Units of this part are
   // run through `around_unit`; a missing embedding or head is an Error (kInternal).
   Context make_context(const ForwardInputs& inputs) const;
-  Tensor embed(const Context& context) const;                             // -> [B, T, C]
-  Tensor forward_blocks(const Tensor& x, const Context& context) const;   // [B, T, C] -> [B, T, C]
-  Tensor head_loss(const Tensor& x, const Context& context) const;        // [B, T, C] -> scalar
-  Tensor head_statistics(const Tensor& x, const Context& context) const;  // as statistics
+  Tensors embed(const Context& context) const;
+  Tensors forward_blocks(const Tensors& inputs, const Context& context) const;
+  Tensor head_loss(const Tensors& inputs, const Context& context) const;        // -> scalar
+  Tensor head_statistics(const Tensors& inputs, const Context& context) const;  // as statistics
 
   /// Slots in the order of use.
   void visit_slots(SlotVisitor& visitor);
@@ -93,13 +101,23 @@ class LanguageModel {
   std::shared_ptr<Norm> final_norm;
   std::shared_ptr<LossHead> loss_head;
 
+ protected:
+  /// The embedding's unit, and what the head's makes of the hidden states before the product with
+  /// the vocabulary.
+  virtual Tensors embedded(const ForwardContext& context) const;
+  virtual Tensor head_states(const Tensor& x, const ForwardContext& context) const;
+  /// The slots of these two units but for tokens and loss_head, which come before and after them.
+  virtual void visit_embedding(SlotVisitor& visitor);
+  virtual void visit_head(SlotVisitor& visitor);
+
  private:
   Tensor run_head(
-      const Tensor& x,
+      const Tensors& inputs,
+      const Context& context,
       std::function<Tensor(const Tensor& hidden, const Tensor& vocabulary)> function) const;
   std::string head_prefix() const;
   /// Runs embedding and blocks.
-  Tensor hidden(const Context& context) const;
+  Tensors hidden(const Context& context) const;
 
   model::ModelConfig config_;
   ModelPart part_;

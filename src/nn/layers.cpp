@@ -5,6 +5,7 @@
 #include "nn/forward_context.h"
 #include "nn/key_value_cache.h"
 #include "ops/attention.h"
+#include "ops/biased_attention.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/norms.h"
@@ -69,6 +70,29 @@ Tensor Attention::forward(
     options.total_heads = total_heads;
   }
   return ops::attention(query, keys, values, options).transpose(1, 2).flatten(2);  // [B, T, H D]
+}
+
+Tensor RelativePositionTable::forward() const {
+  return weight.clone();
+}
+
+Tensor BiasedAttention::forward(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& bias,
+    const Tensor& visible,
+    const ForwardContext& context) const {
+  ops::BiasedAttentionOptions options;
+  if (context.training() && dropout > 0) {
+    options.dropout = dropout;
+    options.dropout_keys = context.dropout_keys(site);
+    options.first_head = first_head;
+    options.total_heads = total_heads;
+  }
+  return ops::biased_attention(query, key, value, bias, visible, options)
+      .transpose(1, 2)
+      .flatten(2);  // [B, T, H D]
 }
 
 Tensor Dropout::forward(const Tensor& x, const ForwardContext& context) const {

@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep::nn {
 
 using at::Tensor;
+/// What a unit of a model takes and gives (nn/language_model.h says what stands where).
+using Tensors = std::vector<Tensor>;
 
 class ForwardContext;
 
@@ -80,6 +83,33 @@ struct Attention {
       const Tensor& query,
       const Tensor& key,
       const Tensor& value,
+      const ForwardContext& context) const;
+};
+
+/// The table of relative positions of a stack of blocks: weight [buckets, H]. Blocks do not hold it;
+/// it goes to them with the activations, so that it is one parameter of one unit.
+struct RelativePositionTable : Layer {
+  /// The table as an activation, in memory of its own: the weight's may be gone when it is used.
+  virtual Tensor forward() const;
+};
+
+/// Attention with a bias of its scores, by the distance of key and query, and with a mask in place
+/// of causality. It has no parameters.
+struct BiasedAttention {
+  double dropout = 0;  // of the probabilities, in training
+  int64_t site = 0;    // of that dropout: ForwardContext::dropout_keys
+  int64_t first_head =
+      0;  // where a rank holds some of the heads: the first query head that it holds
+  int64_t total_heads = 0;  // of the whole layer; 0: those given
+  virtual ~BiasedAttention() = default;
+  /// query [B, H, T, D]; key and value [B, H, S, D]; bias [H, T, S] or undefined; visible, bool,
+  /// broadcasts to [B, H, T, S], or undefined. Returns [B, T, H D].
+  virtual Tensor forward(
+      const Tensor& query,
+      const Tensor& key,
+      const Tensor& value,
+      const Tensor& bias,
+      const Tensor& visible,
       const ForwardContext& context) const;
 };
 

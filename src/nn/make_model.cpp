@@ -84,16 +84,34 @@ std::shared_ptr<Dropout> make_dropout(double probability, DropoutSite site, int6
   return dropout;
 }
 
+namespace {
+
+std::shared_ptr<Block> make_block(const model::ModelConfig& config, int64_t layer) {
+  switch (config.family) {
+    case model::Family::kGpt2:
+      return make_gpt2_block(config, layer);
+    case model::Family::kT5:
+      return make_t5_block(config, layer);
+    case model::Family::kLlama:
+    case model::Family::kMistral:
+    case model::Family::kQwen2:
+      break;
+  }
+  return make_llama_block(config, layer);
+}
+
+}  // namespace
+
 std::unique_ptr<LanguageModel> make_model(
     const model::ModelConfig& config, at::ScalarType dtype, at::Device device, ModelPart part) {
   part = checked(config, part);
   std::vector<std::shared_ptr<Block>> blocks;
   for (int64_t layer = part.first_layer; layer < part.first_layer + part.layers; ++layer) {
-    blocks.push_back(
-        config.family == model::Family::kGpt2 ? make_gpt2_block(config, layer)
-                                              : make_llama_block(config, layer));
+    blocks.push_back(make_block(config, layer));
   }
-  auto result = std::make_unique<LanguageModel>(config, part, std::move(blocks));
+  auto result = config.family == model::Family::kT5
+                    ? make_t5(config, part, std::move(blocks))
+                    : std::make_unique<LanguageModel>(config, part, std::move(blocks));
   const Allocator allocator(config, at::TensorOptions().dtype(dtype).device(device));
   LayerVisitor visitor([&](const SlotName& name, Layer& layer) { allocator.fill(name, layer); });
   result->visit_slots(visitor);

@@ -13,7 +13,11 @@ namespace lockstep::nn {
 /// Which slot: its role is the same in every layer, its prefix names its parameters.
 /// Roles: tokens, positions, embedding_dropout; in a block attention_norm, query_key_value (GPT-2)
 /// or query, key, value, attention, attention_out, attention_dropout, mlp_norm, mlp_gate (not
-/// GPT-2), mlp_up, mlp_down, mlp_dropout; final_norm, loss_head.
+/// GPT-2), mlp_up, mlp_down, mlp_dropout; final_norm, loss_head. An encoder-decoder also has
+/// source_positions and target_positions (its tables), target_embedding_dropout, final_dropout; in a
+/// block of its decoder cross_norm, cross_query, cross_key, cross_value, cross_attention,
+/// cross_attention_out, cross_dropout; mlp_inner_dropout; in the last block of its encoder
+/// encoder_norm and encoder_dropout.
 struct SlotName {
   std::string role;
   int64_t layer = -1;  // -1: outside the blocks
@@ -30,6 +34,8 @@ class SlotVisitor {
   virtual void tokens(const SlotName&, std::shared_ptr<TokenEmbedding>&) {}
   virtual void positions(const SlotName&, std::shared_ptr<PositionEmbedding>&) {}
   virtual void attention(const SlotName&, std::shared_ptr<Attention>&) {}
+  virtual void relative_positions(const SlotName&, std::shared_ptr<RelativePositionTable>&) {}
+  virtual void biased_attention(const SlotName&, std::shared_ptr<BiasedAttention>&) {}
   virtual void dropout(const SlotName&, std::shared_ptr<Dropout>&) {}
   virtual void loss_head(const SlotName&, std::shared_ptr<LossHead>&) {}
 };
@@ -47,6 +53,10 @@ class LayerVisitor final : public SlotVisitor {
     function_(name, *slot);
   }
   void positions(const SlotName& name, std::shared_ptr<PositionEmbedding>& slot) override {
+    function_(name, *slot);
+  }
+  void relative_positions(
+      const SlotName& name, std::shared_ptr<RelativePositionTable>& slot) override {
     function_(name, *slot);
   }
   void loss_head(const SlotName& name, std::shared_ptr<LossHead>& slot) override {

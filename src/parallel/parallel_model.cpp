@@ -187,9 +187,10 @@ ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
   stage.engine = std::make_unique<DataParallel>(axes_.gradients(), units, options);
   stage.model->around_unit =
       [engine = stage.engine.get(), inner = stage.model->around_unit](
-          int64_t unit, const Tensor& x, const nn::LanguageModel::UnitBody& body) {
-        return engine->run_unit(
-            static_cast<size_t>(unit), x, [&](const Tensor& in) { return inner(unit, in, body); });
+          int64_t unit, const nn::Tensors& inputs, const nn::LanguageModel::UnitBody& body) {
+        return engine->run_unit(static_cast<size_t>(unit), inputs, [&](const nn::Tensors& in) {
+          return inner(unit, in, body);
+        });
       };
   return stage;
 }

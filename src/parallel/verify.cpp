@@ -43,6 +43,11 @@ nn::ForwardInputs rows_of_step(
   nn::ForwardInputs inputs;
   inputs.ids = ids.to(device);
   inputs.labels = labels.to(device);
+  if (config.is_encoder_decoder()) {
+    // Rolled, so that the source is not the target, nor as long for every row.
+    inputs.source = inputs.ids.roll(1, 1);
+    inputs.source_mask = inputs.source.ne(inputs.source[0][0]);
+  }
   inputs.samples =
       at::arange(step * options.rows + rows.begin, step * options.rows + rows.end, at::kLong);
   inputs.seed = options.seed;

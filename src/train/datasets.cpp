@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "config/cache_folder.h"
+#include "data/encoder.h"
 #include "data/prepare.h"
 #include "data/token_dataset.h"
 #include "train/world.h"
@@ -51,20 +52,34 @@ data::DataOptions data_options(const config::DataSection& section) {
   return options;
 }
 
-data::Encoder encoder_of(
-    const std::shared_ptr<const text::Tokenizer>& tokenizer, const config::DataSection& section) {
-  return data::make_encoder(tokenizer, section.append_eos);
+void check_documents(const model::ModelConfig& model, const data::DataOptions& options) {
+  if (model.is_encoder_decoder() && options.prompt == data::Prompt::kNone) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} reads a source and writes a target, and data.prompt=none gives texts alone",
+            model::family_name(model.family)),
+        "give JSON lines, CSV or TSV with data.prompt=pairs data.instruction_field=SOURCE "
+        "data.output_field=TARGET, or data.prompt=alpaca; for plain text use another family");
+  }
 }
 
 Datasets open_datasets(
     const config::DataSection& section,
+    const model::ModelConfig& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     int64_t sequence_length,
     comm::Communicator& communicator) {
   const data::DataOptions options = data_options(section);
+  check_documents(model, options);
   const auto paths = lines_of(on_first_rank(communicator, [&] {
-    return to_text(data::prepare_data(options, encoder_of(tokenizer, section)));
+    data::Encoder encoder = data::make_encoder(tokenizer, section.append_eos);
+    encoder.ends_prompts = model.is_encoder_decoder();
+    return to_text(data::prepare_data(options, encoder));
   }));
+  const data::Packing packing = model.is_encoder_decoder() ? data::Packing::kPairs
+                                : section.packing          ? data::Packing::kPacked
+                                                           : data::Packing::kPerDocument;
   const auto open = [&](const std::string& path) -> std::shared_ptr<const data::SequenceView> {
     if (path.empty()) {
       return nullptr;
@@ -72,8 +87,9 @@ Datasets open_datasets(
     return std::make_shared<const data::SequenceView>(
         data::TokenDataset::open(path),
         sequence_length,
-        section.packing ? data::Packing::kPacked : data::Packing::kPerDocument,
-        data::parse_long_documents(section.long_documents));
+        packing,
+        data::parse_long_documents(section.long_documents),
+        model.decoder_start_token_id);
   };
   return {open(paths.at(0)), open(paths.at(1)), open(paths.at(2))};
 }

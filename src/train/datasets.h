@@ -5,9 +5,9 @@
 
 #include "comm/communicator.h"
 #include "config/config.h"
-#include "data/encoder.h"
 #include "data/options.h"
 #include "data/sequences.h"
+#include "model/model_config.h"
 #include "text/tokenizer.h"
 
 namespace lockstep::train {
@@ -19,13 +19,15 @@ struct Datasets {
 /// The section `data` as the data module's options.
 data::DataOptions data_options(const config::DataSection& section);
 
-/// A tokenizer as the data module sees it.
-data::Encoder encoder_of(
-    const std::shared_ptr<const text::Tokenizer>& tokenizer, const config::DataSection& section);
+/// Error (kConfig) where `model` cannot be trained on such documents.
+void check_documents(const model::ModelConfig& model, const data::DataOptions& options);
 
-/// Tokenizes once (rank 0, the others wait), then opens the token files. Every rank must call.
+/// Tokenizes once (rank 0, the others wait), then opens the token files as rows for `model`: an
+/// encoder-decoder gets pairs, and Error (kConfig) where the section names texts alone. Every rank
+/// must call.
 Datasets open_datasets(
     const config::DataSection& section,
+    const model::ModelConfig& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     int64_t sequence_length,
     comm::Communicator& communicator);

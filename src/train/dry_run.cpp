@@ -38,6 +38,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const auto parts =
       parallel::parts_of_rank(source.config, plan.pipeline, 0, stages, plan.sequence_length);
   const data::DataOptions options = data_options(config.data);
+  check_documents(source.config, options);
   const auto files_of = [&](const std::vector<std::string>& words, std::string_view key) {
     return words.empty() ? size_t{0} : data::find_inputs(words, options.format, key).size();
   };

@@ -132,6 +132,9 @@ std::optional<Forecast> make_forecast(
     World& world,
     const ForecastOptions& options) {
   std::optional<Forecast> forecast;
+  if (model.is_encoder_decoder()) {
+    return forecast;  // the cost model knows one stack of blocks
+  }
   on_first_rank(world.communicator, [&] {
     if (const std::optional<Machine> machine = find_machine(world, options)) {
       forecast = predict(config, model, world, *machine, options.misfit);

@@ -1,5 +1,6 @@
 #include "train/inputs.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
 
 #include "data/sequences.h"
@@ -18,6 +19,13 @@ nn::ForwardInputs to_inputs(const data::MicroBatch& batch, c10::Device device) {
   inputs.ids = rows_of(batch.ids, batch.rows, device);
   inputs.labels = rows_of(batch.labels, batch.rows, device);
   inputs.samples = at::tensor(batch.samples, at::kLong);
+  if (batch.source_length > 0) {
+    inputs.source = rows_of(batch.source, batch.rows, device);
+    const at::Tensor tokens = rows_of(batch.source_tokens, batch.rows, device);  // [B, 1]
+    inputs.source_mask =
+        at::arange(batch.source_length, at::TensorOptions().dtype(at::kLong).device(device)) <
+        tokens;  // [B, S]
+  }
   return inputs;
 }
 

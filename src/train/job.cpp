@@ -215,7 +215,8 @@ std::unique_ptr<Job> make_job(
   request.tokenizer_size = job->tokenizer->vocabulary_size();
   request.resize_embeddings = config.model.resize_embeddings;
   const int64_t length = sequence_length_of(config, job->source.config);
-  job->datasets = open_datasets(config.data, job->tokenizer, length, world.communicator);
+  job->datasets =
+      open_datasets(config.data, job->source.config, job->tokenizer, length, world.communicator);
   check(config, job->datasets);
 
   job->forecast = make_forecast(config, job->source.config, world, forecast);

@@ -19,11 +19,7 @@ namespace {
 std::vector<checkpoint::WantedTensor> wanted_tensors(const model::ModelConfig& config) {
   std::vector<checkpoint::WantedTensor> wanted;
   for (const model::ParameterSpec& spec : model::parameters_of(config)) {
-    checkpoint::WantedTensor tensor{spec.name, spec.shape, {}};
-    if (config.tie_word_embeddings && spec.name == model::embedding_name(config)) {
-      tensor.aliases = {"lm_head.weight"};
-    }
-    wanted.push_back(std::move(tensor));
+    wanted.push_back({spec.name, spec.shape, model::aliases_of(config, spec.name)});
   }
   return wanted;
 }

@@ -104,7 +104,8 @@ StepCounts Trainer::agree(const data::StepBatch& batch) {
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
     const int64_t targets = count_targets(micro_batch);
     mine.targets += targets;
-    mine.tokens += targets == 0 ? 0 : micro_batch.rows * micro_batch.length;
+    mine.tokens +=
+        targets == 0 ? 0 : micro_batch.rows * (micro_batch.length + micro_batch.source_length);
   }
   mine.stop = stop_.requested() ? 1 : 0;
   mine.peak_memory = monitor::process_memory().peak_resident_bytes;

@@ -153,6 +153,24 @@ TEST(JsonDocuments, ErrorsNameTheLineAndColumn) {
   expect_parts(error("{}"), {"It has: none"});
 }
 
+TEST(JsonDocuments, MakePairs) {
+  DataOptions options;
+  options.prompt = Prompt::kPairs;
+  options.instruction_field = "prompt";
+  options.output_field = "completion";
+  EXPECT_EQ(
+      json_documents(
+          "{\"prompt\": \"one two\", \"completion\": \"2 1\", \"input\": \"x\"}\n"
+          "{\"prompt\": \"\", \"completion\": \"b\"}",
+          options),
+      (Texts{"one two|2 1", "b"}));
+  const auto error = [&](std::string_view text) {
+    return error_of([&] { json_documents(text, options); });
+  };
+  expect_parts(error(R"({"prompt": "a"})"), {"no field \"completion\"", "data.output_field"});
+  expect_parts(error(R"({"completion": "a"})"), {"\"prompt\"", "data.instruction_field"});
+}
+
 TEST(JsonDocuments, MakeAlpacaPrompts) {
   DataOptions options;
   options.prompt = Prompt::kAlpaca;

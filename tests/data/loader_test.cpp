@@ -34,6 +34,21 @@ TEST(MicroBatch, PadsShortRowsAndMasksThem) {
   EXPECT_EQ(make_micro_batch(*view, {{2, 0}}).length, 3);  // as long as its longest row
 }
 
+TEST(MicroBatch, PadsTheSourcesOfPairs) {
+  const TemporaryFolder folder;
+  const auto set = TokenDataset::open(write_tokens(folder, {{{1, 2, 9, 3, 9}, 3}, {{4, 9}, 0}}));
+  const SequenceView view(set, 8, Packing::kPairs, LongDocuments::kSplit, 7);
+  const MicroBatch batch = make_micro_batch(view, {{0, 5}, {1, 6}});
+  EXPECT_EQ(batch.length, 3);
+  EXPECT_EQ(batch.ids, (std::vector<int64_t>{7, 3, 9, 7, 4, 9}));
+  EXPECT_EQ(batch.source_length, 3);
+  EXPECT_EQ(batch.source, (std::vector<int64_t>{1, 2, 9, 999, 999, 999}));
+  EXPECT_EQ(batch.source_tokens, (std::vector<int64_t>{3, 1}));  // a source is never empty
+  const MicroBatch empty = make_micro_batch(view, {});
+  EXPECT_EQ(empty.source, (std::vector<int64_t>{999}));
+  EXPECT_EQ(empty.labels, (std::vector<int64_t>{-100, -100}));
+}
+
 TEST(MicroBatch, WithoutDrawsIsOneMaskedRow) {
   const TemporaryFolder folder;
   const MicroBatch batch = make_micro_batch(*make_view(folder, 4), {});

@@ -55,6 +55,31 @@ TEST(Sequences, PackedBlocksLoseNothing) {
   }
 }
 
+TEST(Sequences, PairsAreASourceAndATarget) {
+  const TemporaryFolder folder;
+  const auto set = TokenDataset::open(
+      write_tokens(folder, {{{1, 2, 9, 3, 9}, 3}, {{4, 9, 5, 6, 7, 9}, 2}, {{8, 9}, 1}}));
+  const SequenceView view(set, 3, Packing::kPairs, LongDocuments::kSplit, /*start=*/77);
+  EXPECT_EQ(view.size(), 3);
+  std::vector<std::vector<int64_t>> sources, ids, labels;
+  for (int64_t i = 0; i < view.size(); ++i) {
+    std::vector<int64_t> source(5), row(5), label(5);
+    view.read_source(i, source);
+    source.resize(static_cast<size_t>(view.source_tokens(i)));
+    const auto count = static_cast<size_t>(view.read(i, row, label));
+    EXPECT_EQ(view.tokens(i), static_cast<int64_t>(count));
+    row.resize(count);
+    label.resize(count);
+    sources.push_back(source);
+    ids.push_back(row);
+    labels.push_back(label);
+  }
+  EXPECT_EQ(sources, (std::vector<std::vector<int64_t>>{{1, 2, 9}, {4, 9}, {8}}));
+  // The second is cut before its end of text.
+  EXPECT_EQ(ids, (std::vector<std::vector<int64_t>>{{77, 3, 9}, {77, 5, 6, 9}, {77, 9}}));
+  EXPECT_EQ(labels, (std::vector<std::vector<int64_t>>{{-100, 3, 9}, {-100, 5, 6, 9}, {-100, 9}}));
+}
+
 TEST(Sequences, PerDocumentRowsAreSplitOrTruncated) {
   const TemporaryFolder folder;
   const auto set = TokenDataset::open(

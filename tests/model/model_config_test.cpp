@@ -63,6 +63,55 @@ TEST(ModelConfig, DefaultsAreTheFamilies) {
   EXPECT_EQ(qwen2.bos_token_id, std::nullopt);
 }
 
+TEST(ModelConfig, T5HasAnEncoderAndADecoder) {
+  const ModelConfig first = parse_model_config(R"({"model_type": "t5"})", "c");
+  EXPECT_EQ(first.encoder_layers, 6);
+  EXPECT_EQ(first.layers, 12);
+  EXPECT_EQ(first.head_dim, 64);
+  EXPECT_EQ(first.activation, Activation::kRelu);
+  EXPECT_FALSE(first.gated_mlp);
+  EXPECT_TRUE(first.tie_word_embeddings);
+  EXPECT_DOUBLE_EQ(first.head_scale, 1 / std::sqrt(512.0));
+  EXPECT_EQ(first.attention_scale(0), 1);
+  EXPECT_EQ(first.mlp_dropout, 0.1);
+  EXPECT_EQ(first.decoder_start_token_id, 0);
+  EXPECT_EQ(first.eos_token_ids, std::vector<int64_t>{1});
+  EXPECT_EQ(position_limit(first), std::nullopt);
+  EXPECT_EQ(layer_prefix(first, 5), "encoder.block.5.");
+  EXPECT_EQ(layer_prefix(first, 6), "decoder.block.0.");
+  const ModelConfig flan = preset("flan-t5-small");
+  EXPECT_EQ(flan.activation, Activation::kGeluTanh);
+  EXPECT_TRUE(flan.gated_mlp);
+  EXPECT_FALSE(flan.tie_word_embeddings);
+  EXPECT_EQ(flan.head_scale, 1);
+  EXPECT_EQ(parameter_count(flan), 76961152);
+  EXPECT_EQ(parameter_count(preset("t5-small")), 60506624);
+  // What newer files say of a head of its own.
+  const ModelConfig newer = parse_model_config(
+      R"({"model_type": "t5", "num_decoder_layers": 2, "tie_word_embeddings": true,
+          "scale_decoder_outputs": false, "d_model": 60})",
+      "c");
+  EXPECT_FALSE(newer.tie_word_embeddings);
+  EXPECT_EQ(newer.layers, 8);
+  const ModelConfig smaller = with_first_layers(newer, 3);
+  EXPECT_EQ(smaller.encoder_layers, 3);
+  EXPECT_EQ(smaller.layers, 5);
+}
+
+TEST(ModelConfig, T5sThatCannotBeBuiltSayWhy) {
+  const std::string told = problems(
+      R"({"model_type": "t5", "feed_forward_proj": "split-gelu", "is_encoder_decoder": false,
+          "relative_attention_max_distance": 16, "decoder_start_token_id": 99, "vocab_size": 90,
+          "pad_token_id": null})");
+  for (const char* part :
+       {"feed_forward_proj", "is_encoder_decoder", "max_distance", "decoder_start_token_id"}) {
+    EXPECT_THAT(told, HasSubstr(part));
+  }
+  EXPECT_THAT(
+      problems(R"({"model_type": "gpt2", "is_encoder_decoder": true})"),
+      HasSubstr("only false is"));
+}
+
 TEST(ModelConfig, ExplicitNullOfKeyValueHeadsIsAsManyAsHeads) {
   const auto config =
       parse_model_config(R"({"model_type": "mistral", "num_key_value_heads": null})", "c");

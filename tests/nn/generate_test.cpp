@@ -29,13 +29,17 @@ std::vector<int64_t> ids_of(const Tensor& ids) {
 }
 
 TEST(Generate, WithTheCacheEqualsWithoutIt) {
-  for (int family = 0; family < 4; ++family) {
+  for (int family = 0; family < 5; ++family) {
     const auto model = small_model(small(family));
     std::vector<int64_t> text = ids_of(small_inputs(small(family), 1, 5).ids);
     const auto got = generate(*model, text, {.max_new_tokens = 40});
     ASSERT_EQ(got.ids.size(), 40);
+    ForwardInputs inputs;
+    if (model->config().is_encoder_decoder()) {
+      inputs.source = at::tensor(text, at::kLong).unsqueeze(0);
+      text = {model->config().decoder_start_token_id};
+    }
     for (const int64_t id : got.ids) {
-      ForwardInputs inputs;
       inputs.ids = at::tensor(text, at::kLong).unsqueeze(0);
       const Tensor last = model->last_logits(inputs)[0];
       // Equal but for rounding: the chosen one is the likeliest within it.
@@ -46,7 +50,7 @@ TEST(Generate, WithTheCacheEqualsWithoutIt) {
 }
 
 TEST(Generate, TheCacheTakesPiecesOfAnyLength) {
-  for (int family = 0; family < 4; ++family) {
+  for (int family = 0; family < 5; ++family) {
     const auto model = small_model(small(family));
     const at::NoGradGuard no_gradient;
     const ForwardInputs whole = small_inputs(small(family), 2, 30);
@@ -54,7 +58,8 @@ TEST(Generate, TheCacheTakesPiecesOfAnyLength) {
     KeyValueCache cache(small(family));
     int64_t first = 0;
     for (const int64_t length : {4, 1, 1, 9, 2, 13}) {
-      ForwardInputs piece;
+      ForwardInputs piece = whole;
+      piece.labels = Tensor();
       piece.ids = whole.ids.narrow(1, first, length);
       piece.cache = &cache;
       const Tensor got = model->logits(piece);

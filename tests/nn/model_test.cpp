@@ -141,7 +141,7 @@ TEST_P(EveryFamily, StagesGiveTheWholesLossAndGradients) {
   for (const auto& [name, gradient] : gradients) {
     EXPECT_LT((sums[name] - gradient).abs().max().item<double>(), 1e-5) << name;
   }
-  EXPECT_THROW(first->head_loss(inputs.ids.to(at::kFloat), context), Error);
+  EXPECT_THROW(first->head_loss({inputs.ids.to(at::kFloat)}, context), Error);
   EXPECT_THROW(last->embed(other), Error);
   EXPECT_EQ(last->units().size(), static_cast<size_t>(config().layers));
 }
@@ -160,6 +160,9 @@ TEST_P(EveryFamily, LearnsAloneToCopy) {
     inputs.ids = at::cat({part, part}, 1);  // the second half repeats the first
     inputs.labels = inputs.ids.clone();
     inputs.labels.narrow(1, 0, half).fill_(-100);
+    if (description.is_encoder_decoder()) {
+      inputs.source = part;
+    }
     const Tensor loss = model->loss(inputs) / (16 * half);
     loss.backward();
     first = step == 1 ? loss.item<double>() : first;
@@ -319,8 +322,8 @@ TEST(Units, TheRunnerSeesEachInOrderAndMayRunABodyAgain) {
   const Tensor wanted = model->loss(small_inputs(config, 1, 5)).detach();
   std::vector<int64_t> units;
   std::vector<LanguageModel::UnitBody> bodies;
-  Tensor last_input;
-  model->around_unit = [&](int64_t unit, const Tensor& x, const LanguageModel::UnitBody& body) {
+  Tensors last_input;
+  model->around_unit = [&](int64_t unit, const Tensors& x, const LanguageModel::UnitBody& body) {
     units.push_back(unit);
     bodies.push_back(body);
     last_input = x;
@@ -333,8 +336,46 @@ TEST(Units, TheRunnerSeesEachInOrderAndMayRunABodyAgain) {
   }
   EXPECT_EQ(units, (std::vector<int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(
-      bodies.back()(last_input).item<double>(),
+      bodies.back()(last_input).front().item<double>(),
       wanted.item<double>());  // after everything else is gone
+}
+
+TEST(Positions, DistancesShareBucketsAsInTransformers) {
+  // The numbers are those of transformers 5.23.
+  const auto buckets = [](const std::vector<int64_t>& distances, Visibility visibility) {
+    return relative_position_buckets(at::tensor(distances, at::kLong), visibility, {32, 128});
+  };
+  const std::vector<int64_t> distances = {-200, -128, -127, -64, -40, -17, -16, -9,
+                                          -8,   -7,   -1,   0,   1,   7,   8,   9,
+                                          15,   16,   23,   64,  127, 128, 1000};
+  EXPECT_TRUE(at::equal(
+      buckets(distances, Visibility::kBoth),
+      at::tensor(
+          {15, 15, 15, 14, 12, 10, 10, 8, 8, 7, 1, 0, 17, 23, 24, 24, 25, 26, 27, 30, 31, 31, 31},
+          at::kLong)));
+  EXPECT_TRUE(at::equal(
+      buckets(distances, Visibility::kCausal),
+      at::tensor(
+          {31, 31, 31, 26, 23, 16, 16, 9, 8, 7, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+          at::kLong)));
+}
+
+TEST(EncoderDecoder, PaddingOfTheSourceChangesNothing) {
+  const auto config = model::parse_model_config(kSmallModels[4], "test");
+  const auto model = small_model(config);
+  ForwardInputs inputs = small_inputs(config, 1, 6);
+  inputs.source_mask = Tensor();
+  const Tensor wanted = model->logits(inputs);
+  const Tensor source = inputs.source;
+  inputs.source = at::constant_pad_nd(source, {0, 3}, 5);
+  EXPECT_GT((model->logits(inputs) - wanted).abs().max().item<double>(), 1e-3);
+  inputs.source_mask = at::constant_pad_nd(at::ones_like(source, at::kBool), {0, 3}, 0);
+  EXPECT_LT((model->logits(inputs) - wanted).abs().max().item<double>(), 1e-4);
+  // Nothing visible at all is no number that spreads.
+  inputs.source_mask.zero_();
+  EXPECT_TRUE(at::isfinite(model->logits(inputs)).all().item<bool>());
+  inputs.source = Tensor();
+  EXPECT_THROW(model->logits(inputs), Error);
 }
 
 TEST(Positions, GivenOnesAreThoseCounted) {

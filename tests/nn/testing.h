@@ -25,6 +25,9 @@ inline constexpr const char* kSmallModels[] = {
     R"({"model_type": "qwen2", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "use_sliding_window": true, "sliding_window": 3,
         "max_window_layers": 1, "tie_word_embeddings": true, "initializer_range": 0.1})",
+    R"({"model_type": "t5", "vocab_size": 37, "d_model": 24, "d_kv": 7, "d_ff": 40, "num_layers": 1,
+        "num_decoder_layers": 2, "num_heads": 4, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12,
+        "dropout_rate": 0, "feed_forward_proj": "gated-gelu"})",
 };
 
 /// With the family's random weights, and biases that are not zero.
@@ -49,6 +52,11 @@ inline ForwardInputs small_inputs(const model::ModelConfig& config, int64_t rows
   inputs.ids = at::empty({rows, length}, at::kLong).random_(0, config.vocab_size, generator);
   inputs.labels = inputs.ids.clone();
   inputs.labels[0][2] = -100;
+  if (config.is_encoder_decoder()) {
+    inputs.source = at::empty({rows, length + 2}, at::kLong).random_(0, config.vocab_size, generator);
+    inputs.source_mask = at::ones({rows, length + 2}, at::kBool);
+    inputs.source_mask[0][length + 1] = false;
+  }
   return inputs;
 }
 

@@ -36,6 +36,19 @@ inline const char* const kOddQwen2 =
         "use_sliding_window": true, "sliding_window": 4, "max_window_layers": 1,
         "tie_word_embeddings": true, "initializer_range": 0.1})";
 
+/// Three layers of encoder and two of decoder, five heads; dropout in every place that it has.
+inline const char* const kOddT5 =
+    R"({"model_type": "t5", "vocab_size": 101, "d_model": 20, "d_kv": 3, "d_ff": 31,
+        "num_layers": 3, "num_decoder_layers": 2, "num_heads": 5, "dropout_rate": 0.1,
+        "relative_attention_num_buckets": 6, "relative_attention_max_distance": 9,
+        "initializer_factor": 0.4})";
+/// A gate, a head of its own, and one layer of encoder for three of decoder.
+inline const char* const kOddT5Gated =
+    R"({"model_type": "t5", "vocab_size": 97, "d_model": 18, "d_kv": 4, "d_ff": 29,
+        "num_layers": 1, "num_decoder_layers": 3, "num_heads": 3, "dropout_rate": 0.1,
+        "relative_attention_num_buckets": 8, "relative_attention_max_distance": 11,
+        "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false, "initializer_factor": 0.4})";
+
 struct PlanCase {
   mesh::Mesh mesh = {};
   int64_t accumulation = 1;
@@ -58,6 +71,15 @@ inline nn::ForwardInputs plan_inputs(
   labels.index_put_({0, torch::indexing::Slice(0, length / 2)}, -100);
   labels.index_put_({3, torch::indexing::Slice(length - 2)}, -100);
   nn::ForwardInputs inputs;
+  if (config.is_encoder_decoder()) {  // a source of another length, padded for some of its rows
+    const Tensor source =
+        at::empty({kPlanRows, length + 2}, at::kLong).random_(0, config.vocab_size, generator);
+    Tensor mask = at::ones({kPlanRows, length + 2}, at::kBool);
+    mask.index_put_({1, torch::indexing::Slice(length / 2)}, false);
+    mask.index_put_({4, torch::indexing::Slice(length)}, false);
+    inputs.source = source.slice(0, rows.begin, rows.end);
+    inputs.source_mask = mask.slice(0, rows.begin, rows.end);
+  }
   inputs.ids = ids.slice(0, rows.begin, rows.end);
   inputs.labels = labels.slice(0, rows.begin, rows.end);
   inputs.samples = at::arange(step * kPlanRows + rows.begin, step * kPlanRows + rows.end);

@@ -56,8 +56,8 @@ TEST(Recompute, RunsABlockTwiceAndTheUnitsAroundItOnce) {
     apply_recompute(*model, {kind, every});
     model->around_unit =
         [&, inner = model->around_unit](
-            int64_t unit, const Tensor& x, const nn::LanguageModel::UnitBody& body) {
-          return inner(unit, x, [&, unit, body](const Tensor& in) {
+            int64_t unit, const nn::Tensors& x, const nn::LanguageModel::UnitBody& body) {
+          return inner(unit, x, [&, unit, body](const nn::Tensors& in) {
             ++runs[static_cast<size_t>(unit)];
             return body(in);
           });

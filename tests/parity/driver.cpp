@@ -1,6 +1,7 @@
 // Runs models for the parity tests: parity_driver CASE_FOLDER...
 // Each folder holds a Hugging Face folder "model" and "input.safetensors": ids and labels [B, T],
-// batches [S, B, T], prompt [P], new_tokens [1]. Into each it writes "output.safetensors" (logits,
+// batches [S, B, T], prompt [P], new_tokens [1]; for an encoder-decoder also source and source_mask
+// [B, S'], sources [S, B, S']. Into each it writes "output.safetensors" (logits,
 // loss, grad.NAME, losses [S] of S AdamW steps, generated), and "saved", a folder as we save it.
 // Weights are computed with in float32, or in bfloat16 where the folder's name ends with
 // "bfloat16".
@@ -47,11 +48,8 @@ std::unique_ptr<nn::LanguageModel> load(const model::ModelSource& source, at::Sc
   checkpoint::ModelFolder folder(source.folder);
   std::vector<checkpoint::WantedTensor> wanted;
   for (const auto& parameter : model::parameters_of(source.config)) {
-    wanted.push_back({parameter.name, parameter.shape});
-    if (source.config.tie_word_embeddings &&
-        parameter.name == model::embedding_name(source.config)) {
-      wanted.back().aliases = {"lm_head.weight"};
-    }
+    wanted.push_back(
+        {parameter.name, parameter.shape, model::aliases_of(source.config, parameter.name)});
   }
   folder.match(wanted);
   model->visit_parameters([&](const std::string& name, Tensor& parameter) {
@@ -68,13 +66,14 @@ Tensors parameters_of(nn::LanguageModel& model) {
 }
 
 /// torch.optim.AdamW with its defaults and one weight decay for all.
-Tensor train(nn::LanguageModel& model, const Tensor& batches) {
+Tensor train(nn::LanguageModel& model, const Tensor& batches, const Tensor& sources) {
   constexpr double kRate = 1e-3, kDecay = 0.01, kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;
   std::map<std::string, std::pair<Tensor, Tensor>> moments;
   std::vector<double> losses;
   for (int64_t step = 1; step <= batches.size(0); ++step) {
     nn::ForwardInputs inputs;
     inputs.ids = inputs.labels = batches[step - 1];
+    inputs.source = sources.defined() ? sources[step - 1] : Tensor();
     const Tensor loss = model.loss(inputs) / (inputs.ids.size(0) * (inputs.ids.size(1) - 1));
     loss.backward();
     losses.push_back(loss.item<double>());
@@ -103,6 +102,12 @@ void run_case(const fs::path& folder) {
   nn::ForwardInputs inputs;
   inputs.ids = input.read_whole("ids");
   inputs.labels = input.read_whole("labels");
+  Tensor sources;
+  if (source.config.is_encoder_decoder()) {
+    inputs.source = input.read_whole("source");
+    inputs.source_mask = input.read_whole("source_mask").to(at::kBool);
+    sources = input.read_whole("sources");
+  }
   Tensors output;
   output["logits"] = model->logits(inputs).detach();
   const Tensor loss = model->loss(inputs);
@@ -127,7 +132,7 @@ void run_case(const fs::path& folder) {
   write_file_atomically(
       folder / "saved" / "config.json",
       model::to_json(source.config, is_low ? "bfloat16" : "float32"));
-  output["losses"] = train(*model, input.read_whole("batches"));
+  output["losses"] = train(*model, input.read_whole("batches"), sources);
   write_tensors(folder / "output.safetensors", output);
 }
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoConfig
+from transformers import AutoConfig, AutoModelForCausalLM, T5ForConditionalGeneration
 
 PROGRAM = pathlib.Path(os.environ.get("LOCKSTEP_PROGRAM", "build/release/lockstep"))
 DRIVER = PROGRAM.parent / "parity_driver"
@@ -39,6 +39,11 @@ def rope(base=SHORT, **scaling):
 def rope_v5(base=SHORT, **parameters):
     return dict(base, rope_parameters=dict(parameters, rope_theta=500.0))
 
+
+T5 = dict(model_type="t5", vocab_size=89, d_model=24, d_kv=6, d_ff=44, num_layers=2, num_decoder_layers=2, num_heads=3,
+          relative_attention_num_buckets=8, relative_attention_max_distance=20, dropout_rate=0.1, initializer_factor=0.7,
+          feed_forward_proj="relu", pad_token_id=0, eos_token_id=None, decoder_start_token_id=0, is_encoder_decoder=True)
+T5_V1_1 = dict(T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
 
 LONGROPE = dict(rope_type="longrope", short_factor=[1.0, 1.1, 1.5, 1.6], long_factor=[2.0, 3.0, 3.5, 9.0])
 CASES = {
@@ -85,8 +90,15 @@ CASES = {
     "qwen2-layer-types": dict(QWEN2, use_sliding_window=True, sliding_window=4, max_window_layers=2,
                               layer_types=["sliding_attention", "full_attention"]),
     "qwen2-bfloat16": QWEN2,
+    "t5": T5,
+    "t5-v1-1": T5_V1_1,
+    "t5-one-layer-three": dict(T5, num_layers=1, num_decoder_layers=3, decoder_start_token_id=5, num_heads=2, d_kv=16),
+    "t5-three-layers-one": dict(T5_V1_1, num_layers=3, num_decoder_layers=1, feed_forward_proj="gated-silu", d_model=20),
+    "t5-far": dict(T5, relative_attention_num_buckets=32, relative_attention_max_distance=18, feed_forward_proj="gelu_new"),
+    "t5-bfloat16": T5,
 }
-SHARDED = {"gpt2", "llama", "mistral-window", "qwen2"}
+SOURCE_LENGTH = 27
+SHARDED = {"gpt2", "llama", "mistral-window", "qwen2", "t5"}
 BARE = {"gpt2-scale-flags"}  # names without the prefix, as the first GPT-2 files have them
 
 
@@ -113,10 +125,18 @@ def is_low(name):
     return name.endswith("bfloat16")
 
 
+def is_encoder_decoder(name):
+    return name.startswith("t5")
+
+
+def kind(name):
+    return T5ForConditionalGeneration if is_encoder_decoder(name) else AutoModelForCausalLM
+
+
 def open_model(folder, name):
     attention = "eager" if name == "gpt2-upcast" else "sdpa"
     dtype = torch.bfloat16 if is_low(name) else torch.float32
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attention).eval()
+    return kind(name).from_pretrained(folder, dtype=dtype, attn_implementation=attention).eval()
 
 
 def make_case(folder, name, settings):
@@ -126,7 +146,10 @@ def make_case(folder, name, settings):
     model_folder.mkdir(parents=True)
     (model_folder / "config.json").write_text(json.dumps(settings))
     with partial_rotation(name):
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_folder))
+        config = AutoConfig.from_pretrained(model_folder)
+        model = T5ForConditionalGeneration(config) if is_encoder_decoder(name) else AutoModelForCausalLM.from_config(config)
+    if settings.get("tie_word_embeddings") is False and is_encoder_decoder(name):
+        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
     with torch.no_grad():
         for key, value in model.named_parameters():
             if key.endswith("bias"):
@@ -136,6 +159,9 @@ def make_case(folder, name, settings):
     if name in BARE:
         save_file({key.removeprefix("transformer."): value for key, value in model.state_dict().items()
                    if key != "lm_head.weight"}, model_folder / "model.safetensors", {"format": "pt"})
+    elif name == "t5-v1-1":  # as its first files are: the embedding under all its names
+        save_file({key: value.clone() for key, value in model.state_dict().items()}, model_folder / "model.safetensors",
+                  {"format": "pt"})
     else:
         model.save_pretrained(model_folder, max_shard_size="15KB" if name in SHARDED else "1GB")
         (model_folder / "config.json").write_text(json.dumps(settings))
@@ -144,7 +170,14 @@ def make_case(folder, name, settings):
     labels = ids.clone()
     labels[0, 3:6] = -100
     labels[2, :10] = -100
-    save_file({"ids": ids, "labels": labels, "batches": torch.randint(0, vocabulary, (STEPS, 2, 17)),
+    given = {}
+    if is_encoder_decoder(name):
+        mask = torch.ones(3, SOURCE_LENGTH, dtype=torch.long)
+        mask[1, 11:] = 0
+        mask[2, 26:] = 0
+        given = {"source": torch.randint(0, vocabulary, (3, SOURCE_LENGTH)), "source_mask": mask,
+                 "sources": torch.randint(0, vocabulary, (STEPS, 2, 13))}
+    save_file({**given, "ids": ids, "labels": labels, "batches": torch.randint(0, vocabulary, (STEPS, 2, 17)),
                "prompt": torch.randint(0, vocabulary, (7,)), "new_tokens": torch.tensor([NEW_TOKENS])},
               folder / "input.safetensors")
 
@@ -168,8 +201,14 @@ def case(request, cases):
         yield name, folder, load_file(folder / "input.safetensors"), load_file(folder / "output.safetensors")
 
 
-def summed_loss(model, ids, labels):
-    logits = model(ids).logits.float()
+def run_model(model, ids, source=None, source_mask=None):
+    if source is None:
+        return model(ids)
+    return model(input_ids=source, attention_mask=source_mask, decoder_input_ids=ids)
+
+
+def summed_loss(model, ids, labels, source=None, source_mask=None):
+    logits = run_model(model, ids, source, source_mask).logits.float()
     return logits, torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="sum")
 
 
@@ -186,7 +225,7 @@ def check_close(what, ours, theirs, name):
 def test_logits_and_gradients(case):
     name, folder, given, ours = case
     model = open_model(folder / "model", name)
-    logits, loss = summed_loss(model, given["ids"], given["labels"])
+    logits, loss = summed_loss(model, given["ids"], given["labels"], given.get("source"), given.get("source_mask"))
     loss.backward()
     check_close("logits", ours["logits"], logits.detach(), name)
     assert abs(ours["loss"].item() - loss.item()) <= (1e-2 if is_low(name) else 1e-5) * loss.item()
@@ -205,8 +244,9 @@ def test_twenty_steps(case):
     model = open_model(folder / "model", name)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
     losses = []
-    for batch in given["batches"]:
-        loss = summed_loss(model, batch, batch)[1] / (batch.shape[0] * (batch.shape[1] - 1))
+    for step, batch in enumerate(given["batches"]):
+        source = given["sources"][step] if "sources" in given else None
+        loss = summed_loss(model, batch, batch, source)[1] / (batch.shape[0] * (batch.shape[1] - 1))
         losses.append(loss.item())
         loss.backward()
         optimizer.step()
@@ -219,29 +259,35 @@ def test_greedy_generation(case):
     model = open_model(folder / "model", name)
     prompt = given["prompt"][None]
     if is_low(name):
-        return check_low_generation(model, prompt, ours["generated"])
+        return check_low_generation(model, prompt, ours["generated"], is_encoder_decoder(name))
+    # Their cache has as many layers as the encoder: it fails where the decoder has more.
+    caches = CASES[name].get("num_decoder_layers", 0) <= CASES[name].get("num_layers", 0)
     theirs = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NEW_TOKENS, do_sample=False,
-                            use_cache=True, pad_token_id=0)
-    assert ours["generated"].tolist() == theirs[0, prompt.shape[1]:].tolist()
+                            use_cache=caches, pad_token_id=0)
+    first = 1 if is_encoder_decoder(name) else prompt.shape[1]  # after the token that a decoder starts with
+    assert ours["generated"].tolist() == theirs[0, first:].tolist()
 
 
-def check_low_generation(model, prompt, generated):
+def check_low_generation(model, prompt, generated, has_encoder):
     """In bfloat16 near ties fall either way: each token is among the likeliest, within the rounding."""
-    text = torch.cat((prompt, generated[None]), 1)
-    logits = model(text).logits[0, prompt.shape[1] - 1:-1].float()
+    start = torch.tensor([[model.config.decoder_start_token_id]]) if has_encoder else prompt
+    text = torch.cat((start, generated[None]), 1)
+    logits = run_model(model, text, prompt if has_encoder else None).logits[0, start.shape[1] - 1:-1].float()
     chosen = logits.gather(1, generated[:, None])[:, 0]
     assert ((logits.amax(1) - chosen) <= 0.05 * logits.std(1)).all()
 
 
 def test_saved_folder_opens(case):
     name, folder, given, ours = case
-    model, info = AutoModelForCausalLM.from_pretrained(
+    model, info = kind(name).from_pretrained(
         folder / "saved", output_loading_info=True,
         attn_implementation="eager" if name == "gpt2-upcast" else "sdpa")
     assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
     assert model.dtype == (torch.bfloat16 if is_low(name) else torch.float32)
     original = open_model(folder / "model", name)
     with torch.no_grad():
-        assert torch.equal(model.eval()(given["ids"]).logits, original(given["ids"]).logits)
+        ours, theirs = (run_model(m, given["ids"], given.get("source"), given.get("source_mask")).logits
+                        for m in (model.eval(), original))
+        assert torch.equal(ours, theirs)
     settings = json.loads((folder / "saved" / "config.json").read_text())
     assert {key: settings[key] for key in CASES[name]} == CASES[name]

@@ -56,6 +56,13 @@ void apply_context_parallel(
   if (group.size() == 1) {
     return;  // the plain attention is that of a group of one
   }
+  if (model.config().is_encoder_decoder()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "parallel.context is not supported with an encoder-decoder: the source that every target "
+        "token attends to would have to be shared out as well",
+        "use parallel.data, parallel.tensor or parallel.pipeline");
+  }
   if (attention == ContextAttention::kUlysses) {
     check_heads(model.config(), axes.mesh());
   }

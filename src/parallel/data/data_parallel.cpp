@@ -1,5 +1,6 @@
 #include "parallel/data/data_parallel.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -53,20 +54,36 @@ DataParallel::DataParallel(
 
 Tensor DataParallel::run_unit(
     size_t unit, const Tensor& x, const std::function<Tensor(const Tensor&)>& body) {
+  return run_unit(
+             unit,
+             std::vector<Tensor>{x},
+             [&](const std::vector<Tensor>& inputs) {
+               return std::vector<Tensor>{body(inputs.front())};
+             })
+      .front();
+}
+
+std::vector<Tensor> DataParallel::run_unit(
+    size_t unit,
+    const std::vector<Tensor>& inputs,
+    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body) {
   gathers_.enter(unit, Pass::kForward);
   if (options_.zero_stage < 3) {
-    return body(x);
+    return body(inputs);
   }
-  const bool needs_gradient = at::GradMode::is_enabled() && x.defined() && x.requires_grad();
-  Tensor y =
-      body(needs_gradient ? when_backward_reaches(x, [this, unit] { gathers_.leave(unit); }) : x);
-  const bool has_backward = at::GradMode::is_enabled() && y.requires_grad();
+  const bool records = at::GradMode::is_enabled();
+  std::vector<Tensor> y = body(
+      records ? when_backward_reaches(inputs, [this, unit] { gathers_.leave(unit); }) : inputs);
+  const bool has_backward = records && std::any_of(y.begin(), y.end(), [](const Tensor& tensor) {
+                              return tensor.defined() && tensor.requires_grad();
+                            });
   // The last unit is the first that the backward pass needs.
   if (!has_backward || unit + 1 < backward_reads_.size()) {
     gathers_.leave(unit);
   }
   if (has_backward && backward_reads_[unit]) {
-    y = when_backward_reaches(y, [this, unit] { gathers_.enter(unit, Pass::kBackward); });
+    y = when_backward_reaches(
+        std::move(y), [this, unit] { gathers_.enter(unit, Pass::kBackward); });
   }
   return y;
 }

@@ -52,9 +52,13 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// body(x), with the parameters of the unit at hand now and in the backward pass. In a forward
-  /// pass every unit runs once, in order; x is undefined where the unit has no input that needs a
-  /// gradient. Stages 1 to 3: every rank must call.
+  /// body(inputs), with the parameters of the unit at hand now and in the backward pass. In a
+  /// forward pass every unit runs once, in order. Stages 1 to 3: every rank must call.
+  std::vector<Tensor> run_unit(
+      size_t unit,
+      const std::vector<Tensor>& inputs,
+      const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body);
+  /// The same of a unit from one tensor to one; x may be undefined.
   Tensor run_unit(size_t unit, const Tensor& x, const std::function<Tensor(const Tensor&)>& body);
 
   void begin_step() { reductions_.begin_step(); }

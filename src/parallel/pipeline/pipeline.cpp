@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
 
@@ -34,10 +35,10 @@ class LanguageModelStage final : public Stage {
   Tensors forward(int micro_batch, const Tensors& inputs) override {
     const nn::Context context =
         model_.make_context(micro_batches_[static_cast<size_t>(micro_batch)]);
-    const Tensor x = model_.forward_blocks(
-        model_.part().embedding ? model_.embed(context) : inputs.front(), context);
+    const Tensors x =
+        model_.forward_blocks(model_.part().embedding ? model_.embed(context) : inputs, context);
     if (!model_.part().head) {
-      return {x};
+      return x;
     }
     if (!at::GradMode::is_enabled()) {
       sums_.add_(model_.head_statistics(x, context));
@@ -75,7 +76,9 @@ std::vector<uint64_t> signatures_of(std::span<const nn::ForwardInputs> micro_bat
   for (const nn::ForwardInputs& inputs : micro_batches) {
     const auto rows = static_cast<uint64_t>(inputs.ids.size(0));
     const auto length = static_cast<uint64_t>(inputs.ids.size(1));
-    signatures.push_back(rows << 32 | length << 1 | (at::GradMode::is_enabled() ? 1 : 0));
+    const auto source = static_cast<uint64_t>(inputs.source.defined() ? inputs.source.size(1) : 0);
+    const uint64_t of_ids = rows << 32 | length << 1 | (at::GradMode::is_enabled() ? 1 : 0);
+    signatures.push_back(derive_key(of_ids, source));
   }
   return signatures;
 }

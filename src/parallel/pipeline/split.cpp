@@ -21,12 +21,8 @@ SplitCosts operations(const model::ModelConfig& config, int64_t length) {
   constexpr double kOperationsAnElement = 4;
   costs.first = kOperationsAnElement * static_cast<double>(config.hidden_size);
   costs.last = model::operations_per_token(config, length).head;
-  model::ModelConfig one = config;
-  one.layers = 1;
-  for (const int64_t window : config.sliding_windows) {
-    one.sliding_windows = {window};
-    const model::TokenOperations layer = model::operations_per_token(one, length);
-    costs.items.push_back(layer.projections + layer.attention);
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    costs.items.push_back(model::layer_operations(config, layer, length).forward());
   }
   return costs;
 }
@@ -34,20 +30,11 @@ SplitCosts operations(const model::ModelConfig& config, int64_t length) {
 SplitCosts elements(const model::ModelConfig& config) {
   SplitCosts costs;
   costs.items.assign(static_cast<size_t>(config.layers), 0);
-  size_t layer = 0;
-  bool past_layers = false;
   for (const model::ParameterSpec& parameter : model::parameters_of(config)) {
     const auto count = static_cast<double>(parameter.elements());
-    // Parameters come in the order of use.
-    while (layer < costs.items.size() && costs.items[layer] > 0 &&
-           !parameter.name.starts_with(model::layer_prefix(config, static_cast<int64_t>(layer)))) {
-      ++layer;
-      past_layers = layer == costs.items.size();
-    }
-    const bool in_layer =
-        layer < costs.items.size() &&
-        parameter.name.starts_with(model::layer_prefix(config, static_cast<int64_t>(layer)));
-    (in_layer ? costs.items[layer] : past_layers ? costs.last : costs.first) += count;
+    (parameter.unit == 0               ? costs.first
+     : parameter.unit <= config.layers ? costs.items[static_cast<size_t>(parameter.unit) - 1]
+                                       : costs.last) += count;
     if (config.tie_word_embeddings && parameter.name == model::embedding_name(config)) {
       costs.last += count;
     }

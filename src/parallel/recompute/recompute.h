@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -30,8 +31,12 @@ struct RecomputeOptions {
 /// local to the rank.
 void apply_recompute(nn::LanguageModel& model, const RecomputeOptions& options);
 
-/// body(x), keeping x alone: the backward pass runs it again. Everything else that `body` reads
-/// must be the same then, and live as long. Where gradients are off, just body(x).
+/// body(inputs), keeping the inputs alone: the backward pass runs it again. Everything else that
+/// `body` reads must be the same then, and live as long. Where gradients are off, just
+/// body(inputs).
 Tensor recomputed(const Tensor& x, std::function<Tensor(const Tensor&)> body);
+std::vector<Tensor> recomputed(
+    const std::vector<Tensor>& inputs,
+    std::function<std::vector<Tensor>(const std::vector<Tensor>&)> body);
 
 }  // namespace lockstep::parallel

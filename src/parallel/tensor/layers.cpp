@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "nn/forward_context.h"
+#include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "parallel/tensor/token_loss.h"
 
@@ -21,6 +23,14 @@ Tensor ShardedToAllLinear::forward(const Tensor& x) const {
 Tensor CopiedHeadsLinear::forward(const Tensor& x) const {
   const auto whole_bias = bias.defined() ? std::optional(sum_gradient(bias, copies)) : std::nullopt;
   return product(x, sum_gradient(weight, copies), whole_bias);
+}
+
+Tensor ShardedWidthDropout::forward(const Tensor& x, const nn::ForwardContext& context) const {
+  if (!context.training() || probability == 0) {
+    return x;
+  }
+  return ops::dropout(
+      x, probability, context.dropout_keys(site), {{0, part.begin}, {x.size(1), width}});
 }
 
 VocabularyParallelEmbedding::VocabularyParallelEmbedding(

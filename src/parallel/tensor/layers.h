@@ -39,6 +39,17 @@ struct CopiedHeadsLinear final : nn::Linear {
   Tensor forward(const Tensor& x) const override;
 };
 
+/// Dropout between two sharded layers, of the rank's part of the width: the mask of the whole.
+struct ShardedWidthDropout final : nn::Dropout {
+  ShardedWidthDropout(const nn::Dropout& plain, mesh::Range part, int64_t width)
+      : Dropout(plain),
+        part(part),
+        width(width) {}
+  mesh::Range part;
+  int64_t width;
+  Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override;
+};
+
 /// Holds the rows `rows` of the vocabulary; the others' tokens come from the other ranks.
 struct VocabularyParallelEmbedding final : nn::TokenEmbedding {
   VocabularyParallelEmbedding(

@@ -28,6 +28,10 @@ Rule rule_of(const std::string& role) {
       {"key", Rule::kKeyValues},
       {"value", Rule::kKeyValues},
       {"attention_out", Rule::kHeadsIn},
+      {"cross_query", Rule::kQueries},
+      {"cross_key", Rule::kKeyValues},
+      {"cross_value", Rule::kKeyValues},
+      {"cross_attention_out", Rule::kHeadsIn},
       {"mlp_gate", Rule::kWidthOut},
       {"mlp_up", Rule::kWidthOut},
       {"mlp_down", Rule::kWidthIn},
@@ -101,6 +105,20 @@ class Swap final : public nn::SlotVisitor {
   void attention(const nn::SlotName& /*name*/, std::shared_ptr<nn::Attention>& slot) override {
     slot->first_head = heads_.queries.begin;
     slot->total_heads = config_.heads;
+  }
+  void biased_attention(
+      const nn::SlotName& /*name*/, std::shared_ptr<nn::BiasedAttention>& slot) override {
+    slot->first_head = heads_.queries.begin;
+    slot->total_heads = config_.heads;
+  }
+  void relative_positions(
+      const nn::SlotName& name, std::shared_ptr<nn::RelativePositionTable>& slot) override {
+    cut(name, *slot, along(1, {heads_.queries}), {});  // a column a head
+  }
+  void dropout(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) override {
+    if (name.role == "mlp_inner_dropout") {
+      slot = std::make_shared<ShardedWidthDropout>(*slot, width(), config_.intermediate_size);
+    }
   }
   void loss_head(const nn::SlotName& name, std::shared_ptr<nn::LossHead>& slot) override {
     slot =
@@ -195,6 +213,13 @@ ShardedParameters apply_tensor_parallel(
   comm::Communicator& group = axes.along(mesh::Axis::kTensor);
   if (group.size() == 1) {
     return {};  // the plain layers are those of a group of one
+  }
+  if (sequence != SequenceSharding::kNone && model.config().is_encoder_decoder()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "parallel.sequence_parallel is not supported with an encoder-decoder: its source and its "
+        "target have lengths of their own",
+        "use parallel.tensor without it");
   }
   check_sizes(model.config(), group.size());
   Swap swap(model, axes, sequence);

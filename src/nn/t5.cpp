@@ -1,0 +1,334 @@
+// T5 (Raffel et al., "Exploring the Limits of Transfer Learning", 2020): an encoder and a decoder.
+#include <ATen/ATen.h>
+
+#include "model/parameters.h"
+#include "nn/activation.h"
+#include "nn/families.h"
+#include "nn/key_value_cache.h"
+#include "ops/attention.h"
+#include "ops/embedding.h"
+
+namespace lockstep::nn {
+namespace {
+
+/// What its units hand on, in this order.
+struct Streams {
+  Tensor target;            // [B, T, C]
+  Tensor source;            // [B, S, C]; undefined where the cache holds what it was read for
+  Tensor target_positions;  // [buckets, H]
+  Tensor source_positions;
+
+  static Streams of(const Tensors& tensors) {
+    return {tensors.at(0), tensors.at(1), tensors.at(2), tensors.at(3)};
+  }
+  Tensors tensors() const { return {target, source, target_positions, source_positions}; }
+};
+
+/// The bias of the scores: a row of the table for each query and key -> [H, T, S].
+Tensor bias_of(const Tensor& table, const Tensor& buckets) {
+  return ops::embedding(table, buckets).permute({2, 0, 1});
+}
+
+std::shared_ptr<Linear> make_linear() {
+  return std::make_shared<Linear>(WeightLayout::kOutIn);
+}
+
+std::shared_ptr<Norm> make_norm(const model::ModelConfig& config) {
+  return std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps);
+}
+
+std::shared_ptr<BiasedAttention> make_biased_attention(
+    const model::ModelConfig& config, DropoutSite site, int64_t layer) {
+  auto attention = std::make_shared<BiasedAttention>();
+  attention->dropout = config.attention_dropout;
+  attention->site = dropout_site(site, layer);
+  return attention;
+}
+
+/// Norm, attention, residual: to the block's own sequence, or to the source.
+class T5Attention {
+ public:
+  enum class Kind { kSelf, kCross };
+  T5Attention(const model::ModelConfig& config, int64_t layer, Kind kind)
+      : kind_(kind),
+        head_dim_(config.head_dim),
+        norm_(make_norm(config)),
+        query_(make_linear()),
+        key_(make_linear()),
+        value_(make_linear()),
+        out_(make_linear()),
+        attention_(make_biased_attention(
+            config,
+            kind == Kind::kSelf ? DropoutSite::kAttention : DropoutSite::kCrossAttention,
+            layer)),
+        dropout_(make_dropout(
+            config.residual_dropout,
+            kind == Kind::kSelf ? DropoutSite::kAttentionOut : DropoutSite::kCrossAttentionOut,
+            layer)) {}
+
+  Tensor normalized(const Tensor& x) const { return norm_->forward(x); }
+  /// Of hidden states [B, S, C], each [B, H, S, D].
+  std::pair<Tensor, Tensor> keys_and_values(const Tensor& hidden) const {
+    return {heads(*key_, hidden), heads(*value_, hidden)};
+  }
+  /// x + what the normalized x finds among keys and values.
+  Tensor add_attended(
+      const Tensor& x,
+      const Tensor& normal,
+      const std::pair<Tensor, Tensor>& keys_and_values,
+      const Tensor& bias,
+      const Tensor& visible,
+      const ForwardContext& context) const {
+    const auto& [keys, values] = keys_and_values;
+    const Tensor found =
+        attention_->forward(heads(*query_, normal), keys, values, bias, visible, context);
+    return x + dropout_->forward(out_->forward(found), context);
+  }
+
+  void visit_slots(SlotVisitor& visitor, int64_t layer, const std::string& prefix) {
+    const bool self = kind_ == Kind::kSelf;
+    const std::string module = prefix + (self ? "SelfAttention" : "EncDecAttention");
+    const auto name = [&](const char* own, const char* cross, const std::string& place) {
+      return SlotName{self ? own : cross, layer, place};
+    };
+    visitor.norm(name("attention_norm", "cross_norm", prefix + "layer_norm"), norm_);
+    visitor.linear(name("query", "cross_query", module + ".q"), query_);
+    visitor.linear(name("key", "cross_key", module + ".k"), key_);
+    visitor.linear(name("value", "cross_value", module + ".v"), value_);
+    visitor.biased_attention(name("attention", "cross_attention", module), attention_);
+    visitor.linear(name("attention_out", "cross_attention_out", module + ".o"), out_);
+    visitor.dropout(name("attention_dropout", "cross_dropout", ""), dropout_);
+  }
+
+ private:
+  /// [B, T, C] -> [B, H, T, D]
+  Tensor heads(const Linear& linear, const Tensor& x) const {
+    return linear.forward(x).unflatten(-1, {-1, head_dim_}).transpose(1, 2);
+  }
+
+  Kind kind_;
+  int64_t head_dim_;
+  std::shared_ptr<Norm> norm_;
+  std::shared_ptr<Linear> query_, key_, value_, out_;
+  std::shared_ptr<BiasedAttention> attention_;
+  std::shared_ptr<Dropout> dropout_;
+};
+
+/// Norm, MLP, residual.
+class T5Mlp {
+ public:
+  T5Mlp(const model::ModelConfig& config, int64_t layer)
+      : activation_(config.activation),
+        norm_(make_norm(config)),
+        gate_(config.gated_mlp ? make_linear() : nullptr),
+        up_(make_linear()),
+        down_(make_linear()),
+        inner_dropout_(make_dropout(config.mlp_dropout, DropoutSite::kMlpInner, layer)),
+        dropout_(make_dropout(config.residual_dropout, DropoutSite::kMlp, layer)) {}
+
+  Tensor forward(const Tensor& x, const ForwardContext& context) const {
+    const Tensor normal = norm_->forward(x);
+    const Tensor inner =
+        gate_ == nullptr
+            ? activate(activation_, up_->forward(normal))
+            : activate_gate(activation_, gate_->forward(normal), up_->forward(normal));
+    const Tensor kept = inner_dropout_->forward(inner, context);
+    return x + dropout_->forward(down_->forward(kept), context);
+  }
+
+  void visit_slots(SlotVisitor& visitor, int64_t layer, const std::string& prefix) {
+    const std::string module = prefix + "DenseReluDense.";
+    visitor.norm({"mlp_norm", layer, prefix + "layer_norm"}, norm_);
+    if (gate_ != nullptr) {
+      visitor.linear({"mlp_gate", layer, module + "wi_0"}, gate_);
+    }
+    visitor.linear({"mlp_up", layer, module + (gate_ != nullptr ? "wi_1" : "wi")}, up_);
+    visitor.dropout({"mlp_inner_dropout", layer, ""}, inner_dropout_);
+    visitor.linear({"mlp_down", layer, module + "wo"}, down_);
+    visitor.dropout({"mlp_dropout", layer, ""}, dropout_);
+  }
+
+ private:
+  model::Activation activation_;
+  std::shared_ptr<Norm> norm_;
+  std::shared_ptr<Linear> gate_, up_, down_;
+  std::shared_ptr<Dropout> inner_dropout_, dropout_;
+};
+
+class T5EncoderBlock final : public Block {
+ public:
+  T5EncoderBlock(const model::ModelConfig& config, int64_t layer)
+      : Block(layer),
+        prefix_(model::layer_prefix(config, layer)),
+        attention_(config, layer, T5Attention::Kind::kSelf),
+        mlp_(config, layer) {
+    if (layer + 1 == config.encoder_layers) {
+      final_norm_ = make_norm(config);
+      final_dropout_ = make_dropout(config.final_dropout, DropoutSite::kFinal, layer);
+    }
+  }
+
+  Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
+    if (!context.encodes()) {
+      return inputs;
+    }
+    Streams streams = Streams::of(inputs);
+    const Tensor& x = streams.source;
+    const Tensor normal = attention_.normalized(x);
+    const Tensor attended = attention_.add_attended(
+        x,
+        normal,
+        attention_.keys_and_values(normal),
+        bias_of(
+            streams.source_positions, context.relative_buckets(Visibility::kBoth, x.device())),
+        context.visible_source(x.device()),
+        context);
+    streams.source = mlp_.forward(attended, context);
+    if (final_norm_ != nullptr) {
+      streams.source = final_dropout_->forward(final_norm_->forward(streams.source), context);
+    }
+    return streams.tensors();
+  }
+
+  void visit_slots(SlotVisitor& visitor) override {
+    attention_.visit_slots(visitor, layer(), prefix_ + "layer.0.");
+    mlp_.visit_slots(visitor, layer(), prefix_ + "layer.1.");
+    if (final_norm_ != nullptr) {
+      visitor.norm({"encoder_norm", layer(), "encoder.final_layer_norm"}, final_norm_);
+      visitor.dropout({"encoder_dropout", layer(), ""}, final_dropout_);
+    }
+  }
+
+ private:
+  std::string prefix_;
+  T5Attention attention_;
+  T5Mlp mlp_;
+  std::shared_ptr<Norm> final_norm_;  // of the whole encoder, in its last block
+  std::shared_ptr<Dropout> final_dropout_;
+};
+
+class T5DecoderBlock final : public Block {
+ public:
+  T5DecoderBlock(const model::ModelConfig& config, int64_t layer)
+      : Block(layer),
+        prefix_(model::layer_prefix(config, layer)),
+        attention_(config, layer, T5Attention::Kind::kSelf),
+        cross_(config, layer, T5Attention::Kind::kCross),
+        mlp_(config, layer) {}
+
+  Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
+    Streams streams = Streams::of(inputs);
+    const Tensor x = attend(streams, context);
+    const Tensor normal = cross_.normalized(x);
+    const auto make = [&] { return cross_.keys_and_values(streams.source); };
+    const auto keys_and_values =
+        context.cache() == nullptr ? make() : context.cache()->source(layer(), make);
+    const Tensor attended = cross_.add_attended(
+        x, normal, keys_and_values, {}, context.visible_source(x.device()), context);
+    streams.target = mlp_.forward(attended, context);
+    return streams.tensors();
+  }
+
+  void visit_slots(SlotVisitor& visitor) override {
+    attention_.visit_slots(visitor, layer(), prefix_ + "layer.0.");
+    cross_.visit_slots(visitor, layer(), prefix_ + "layer.1.");
+    mlp_.visit_slots(visitor, layer(), prefix_ + "layer.2.");
+  }
+
+ private:
+  Tensor attend(const Streams& streams, const ForwardContext& context) const {
+    const Tensor& x = streams.target;
+    const Tensor normal = attention_.normalized(x);
+    auto keys_and_values = attention_.keys_and_values(normal);
+    if (context.cache() != nullptr) {
+      keys_and_values =
+          context.cache()->append(layer(), keys_and_values.first, keys_and_values.second);
+    }
+    const int64_t keys = keys_and_values.first.size(2);
+    const Tensor& buckets = context.relative_buckets(Visibility::kCausal, x.device());
+    return attention_.add_attended(
+        x,
+        normal,
+        keys_and_values,
+        bias_of(streams.target_positions, buckets),
+        ops::visible_keys(context.length(), keys, /*window=*/0, x.device()),
+        context);
+  }
+
+  std::string prefix_;
+  T5Attention attention_, cross_;
+  T5Mlp mlp_;
+};
+
+class T5 final : public LanguageModel {
+ public:
+  T5(const model::ModelConfig& config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks)
+      : LanguageModel(config, part, std::move(blocks)) {
+    if (part.embedding) {
+      target_positions_ = std::make_shared<RelativePositionTable>();
+      source_positions_ = std::make_shared<RelativePositionTable>();
+      target_dropout_ =
+          make_dropout(config.embedding_dropout, DropoutSite::kEmbedding, config.encoder_layers);
+    }
+    if (part.head) {
+      final_dropout_ =
+          make_dropout(config.final_dropout, DropoutSite::kFinal, config.layers - 1);
+    }
+  }
+
+ protected:
+  Tensors embedded(const ForwardContext& context) const override {
+    const ForwardInputs& inputs = context.inputs();
+    Streams streams;
+    streams.target_positions = target_positions_->forward();
+    streams.source_positions = source_positions_->forward();
+    if (!context.encodes()) {
+      streams.target = target_dropout_->forward(tokens->forward(inputs.ids), context);
+      return streams.tensors();
+    }
+    // One look-up, so that its gradient is made once.
+    const Tensor both = tokens->forward(at::cat({inputs.source, inputs.ids}, 1));  // [B, S + T, C]
+    const auto parts = both.split_with_sizes({inputs.source.size(1), inputs.ids.size(1)}, 1);
+    streams.source = embedding_dropout->forward(parts[0], context);
+    streams.target = target_dropout_->forward(parts[1], context);
+    return streams.tensors();
+  }
+  Tensor head_states(const Tensor& x, const ForwardContext& context) const override {
+    const Tensor states = final_dropout_->forward(final_norm->forward(x), context);
+    return config().head_scale == 1 ? states : states * config().head_scale;
+  }
+  void visit_embedding(SlotVisitor& visitor) override {
+    const auto prefix = [&](int64_t layer) {
+      return model::relative_positions_prefix(config(), layer);
+    };
+    visitor.relative_positions({"source_positions", -1, prefix(0)}, source_positions_);
+    visitor.relative_positions(
+        {"target_positions", -1, prefix(config().encoder_layers)}, target_positions_);
+    visitor.dropout({"embedding_dropout", -1, ""}, embedding_dropout);
+    visitor.dropout({"target_embedding_dropout", -1, ""}, target_dropout_);
+  }
+  void visit_head(SlotVisitor& visitor) override {
+    visitor.norm({"final_norm", -1, "decoder.final_layer_norm"}, final_norm);
+    visitor.dropout({"final_dropout", -1, ""}, final_dropout_);
+  }
+
+ private:
+  std::shared_ptr<RelativePositionTable> target_positions_, source_positions_;
+  std::shared_ptr<Dropout> target_dropout_, final_dropout_;
+};
+
+}  // namespace
+
+std::shared_ptr<Block> make_t5_block(const model::ModelConfig& config, int64_t layer) {
+  if (layer < config.encoder_layers) {
+    return std::make_shared<T5EncoderBlock>(config, layer);
+  }
+  return std::make_shared<T5DecoderBlock>(config, layer);
+}
+
+std::unique_ptr<LanguageModel> make_t5(
+    const model::ModelConfig& config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks) {
+  return std::make_unique<T5>(config, part, std::move(blocks));
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,56 @@
+#include "ops/biased_attention.h"
+
+#include <limits>
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "ops/dropout.h"
+
+namespace lockstep::ops {
+
+Tensor biased_attention(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& bias,
+    const Tensor& visible,
+    const BiasedAttentionOptions& options) {
+  const bool fits = query.dim() == 4 && key.dim() == 4 && key.sizes() == value.sizes() &&
+                    query.size(0) == key.size(0) && query.size(1) == key.size(1) &&
+                    query.size(3) == key.size(3);
+  if (!fits) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format(
+            "biased attention of queries {}, keys {}, values {}",
+            fmt::join(query.sizes(), "x"),
+            fmt::join(key.sizes(), "x"),
+            fmt::join(value.sizes(), "x")));
+  }
+  const auto type = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  Tensor scores = at::matmul(query, key.transpose(2, 3)).to(type);  // [B, H, T, S]
+  if (options.scale != 1) {
+    scores = scores * options.scale;
+  }
+  if (bias.defined()) {
+    scores = scores + bias.to(type);
+  }
+  if (visible.defined()) {
+    // Not infinity: where nothing is visible, the softmax must be finite, and its gradient too.
+    scores = scores.masked_fill(visible.logical_not(), std::numeric_limits<float>::lowest());
+  }
+  Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());
+  if (options.dropout > 0) {
+    const int64_t heads = options.total_heads > 0 ? options.total_heads : query.size(1);
+    probabilities = dropout(
+        probabilities,
+        options.dropout,
+        options.dropout_keys,
+        {{options.first_head, 0, 0}, {heads, query.size(2), key.size(2)}});
+  }
+  return at::matmul(probabilities, value);
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,84 @@
+"""T5: an encoder and a decoder trained on pairs, resumed, evaluated, asked, and shared by ranks."""
+
+import json
+import random
+import unittest
+
+from harness import ProgramTest, losses
+
+T5 = {
+    "model_type": "t5", "vocab_size": 512, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_decoder_layers": 2,
+    "num_heads": 3, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 20, "dropout_rate": 0.1,
+    "feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 0,
+}
+
+
+def write_pairs(path, count, seed):
+    numbers = random.Random(seed)
+    with open(path, "w") as file:
+        for _ in range(count):
+            words = [numbers.choice("abcdefgh") for _ in range(numbers.randrange(2, 7))]
+            file.write(json.dumps({"source": " ".join(words), "target": " ".join(reversed(words))}) + "\n")
+
+
+class T5Test(ProgramTest):
+    PAIRS = ["data.prompt=pairs", "data.instruction_field=source", "data.output_field=target"]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        (cls.folder / "t5.json").write_text(json.dumps(T5))
+        write_pairs(cls.folder / "pairs.jsonl", 60, 1)
+        write_pairs(cls.folder / "held_out.jsonl", 17, 2)
+
+    def train_t5(self, output, *more, ranks=1, steps=6):
+        self.run_ok(
+            *self.train_arguments(output, ranks=ranks, steps=steps), "model.path=t5.json", "data.train=pairs.jsonl",
+            "data.validation=held_out.jsonl", *self.PAIRS, *more)
+
+    def test_trains_resumes_evaluates_and_answers(self):
+        self.train_t5("whole", "save_steps=3", "per_device_train_batch_size=4", steps=6)
+        self.train_t5(
+            "resumed", "per_device_train_batch_size=4", "resume_from_checkpoint=whole/checkpoint-3", steps=6)
+        self.assertEqual(losses(self.folder / "resumed")[-3:], losses(self.folder / "whole")[-3:])
+        told = json.loads(self.run_ok(
+            "eval", "--model", "whole", "--data", "held_out.jsonl", *self.PAIRS, "--json", "data.cache_dir=cache",
+            "data.sequence_length=32", "use_cpu=true").out)
+        self.assertEqual(told["eval_samples"], 17)
+        self.assertGreater(told["eval_loss"], 0)
+        answer = self.run_ok(
+            "generate", "--model", "whole", "--prompt", "12 34", "--max-new-tokens", 5, "--device-map", "cpu")
+        self.assertFalse(answer.out.startswith("12 34"), answer)  # the answer alone
+        self.assertTrue(answer.out.endswith("\n"))
+
+    def test_plans_learn_what_one_rank_learns(self):
+        batch = "per_device_train_batch_size=4"
+        self.train_t5("one", batch, "gradient_accumulation_steps=2")
+        plans = {
+            "zero": (2, ["parallel.zero_stage=3", "per_device_train_batch_size=2", "gradient_accumulation_steps=2"]),
+            "stages": (3, ["parallel.pipeline=3", batch, "gradient_accumulation_steps=2"]),
+            "tensor": (2, ["parallel.tensor=2", batch, "gradient_accumulation_steps=2"]),
+        }
+        for name, (ranks, plan) in plans.items():
+            self.train_t5(name, *plan, ranks=ranks)
+            self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 1e-5)
+
+    def test_what_it_does_not_take_says_what_to_write(self):
+        told = self.run_fails(2, *self.train_arguments("bad"), "model.path=t5.json")
+        self.assertIn("data.prompt=pairs", told.err)
+        told = self.run_fails(2, "estimate", "--model", "t5.json")
+        self.assertIn("cannot be predicted", told.err)
+        told = self.run_fails(
+            2, *self.train_arguments("bad", ranks=2), "model.path=t5.json", "data.train=pairs.jsonl",
+            "data.validation=held_out.jsonl", *self.PAIRS, "parallel.context=2")
+        self.assertIn("parallel.context is not supported", told.err)
+
+    def test_verify_compares_a_plan_with_one_rank(self):
+        table = self.run_ok(
+            "verify", "--model", "t5.json", "use_cpu=true", "data.sequence_length=17", "parallel.pipeline=2",
+            "gradient_accumulation_steps=2").out
+        self.assertIn("equal within", table)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
