@@ -1,6 +1,6 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
 .PHONY: help quickstart build install test test-gpu setup checks parity docs bench bench-launch bench-ops bench-parallel bench-tokenizers \
-  plan-validation clean
+  plan-validation plan-machine clean
 
 LIBTORCH ?=
 PRESET ?= release
@@ -22,6 +22,7 @@ help:
 	@echo "make parity                the tests against Hugging Face's transformers, and of Python scripts under launch"
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
 	@echo "make plan-validation       predicted against published step times and memory (RUNS=file.csv: of another file)"
+	@echo "make plan-machine          predicted against measured step times and memory of plans on this machine (PLAN_MACHINE=...)"
 	@echo "make bench-launch          the overhead of launching beside torchrun, accelerate and deepspeed (BENCH_LAUNCH=...)"
 	@echo "make bench-tokenizers      MB/s beside tiktoken and Hugging Face's tokenizers"
 	@echo "make bench-parallel        tensor, context and pipeline parallelism beside data parallelism (BENCH='--types float32 --repeats 1')"
@@ -94,6 +95,9 @@ docs:
 
 bench-parallel: build
 	@python3 bench/parallel.py --program $(BUILD)/lockstep $(BENCH)
+
+plan-machine: build
+	@python3 bench/plan_machine.py --program $(BUILD)/lockstep $(PLAN_MACHINE)
 
 bench-ops: $(BUILD)/.flags
 	@cmake --preset $(PRESET) $(CMAKE_FLAGS) -DLOCKSTEP_BENCH=ON >/dev/null

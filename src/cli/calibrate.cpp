@@ -15,8 +15,8 @@
 #include "cli/world.h"
 #include "config/cache_folder.h"
 #include "monitor/memory.h"
-#include "plan/machine.h"
-#include "plan/validate.h"
+#include "plan/machines/machine.h"
+#include "plan/record/validate.h"
 #include "train/machine.h"
 
 namespace lockstep::cli {
@@ -25,14 +25,19 @@ namespace {
 
 struct Options {
   std::string fit, write;
+  bool leave_one_out = false;
   std::optional<int64_t> ranks;
   double seconds = 0.2;
 };
 
 int fit(const Options& options) {
-  const plan::Calibration calibration = plan::fit_calibration(
-      plan::read_runs(options.fit),
-      [](const std::string& line) { std::cout << line << std::endl; });
+  const std::vector<plan::Run> runs = plan::read_runs(options.fit);
+  const auto tell = [](const std::string& line) { std::cout << line << std::endl; };
+  if (options.leave_one_out) {
+    plan::leave_one_system_out(runs, tell);
+    return 0;
+  }
+  const plan::Calibration calibration = plan::fit_calibration(runs, tell);
   const std::string text = plan::calibration_source(calibration);
   if (options.write.empty()) {
     std::cout << text;
@@ -138,6 +143,11 @@ int run_calibrate(std::vector<std::string> arguments) {
       ->check(CLI::Range(1e-3, 60.0));
   app.add_option(
       "--fit", options.fit, "Fit the cost model to the published runs of this CSV file instead");
+  app.add_flag(
+      "--leave-one-out",
+      options.leave_one_out,
+      "With --fit: fit once for each training system, without its runs, and tell how well they are "
+      "predicted");
   const std::vector<std::string> given = arguments;
   try {
     std::reverse(arguments.begin(), arguments.end());

@@ -9,8 +9,8 @@
 #include "base/format.h"
 #include "cli/job.h"
 #include "config/resolve.h"
+#include "plan/record/validate.h"
 #include "plan/search.h"
-#include "plan/validate.h"
 #include "train/planned_job.h"
 
 namespace lockstep::cli {
@@ -65,9 +65,28 @@ void add_node(const std::string& text, plan::Cluster& cluster) {
   cluster.groups.push_back(group);
 }
 
+// What --without takes: names of the file, and node0 to the last.
+std::string node_names(const plan::Cluster& cluster) {
+  std::string names;
+  int nodes = 0;
+  for (const plan::NodeGroup& group : cluster.groups) {
+    nodes += group.nodes;
+    names += group.name == "node" ? "" : group.name + ", ";
+  }
+  return fmt::format("{}node0 to node{}", names, nodes - 1);
+}
+
 // Nodes are counted through the groups: node0, node1, ...; a group's own name with a number works
 // as well.
 void remove_node(const std::string& text, plan::Cluster& cluster) {
+  for (auto group = cluster.groups.begin(); group != cluster.groups.end(); ++group) {
+    if (group->name == text) {  // a name that ends with a number, and means one entry
+      if (--group->nodes == 0) {
+        cluster.groups.erase(group);
+      }
+      return;
+    }
+  }
   const size_t digits = text.find_first_of("0123456789");
   const std::string name = text.substr(0, digits);
   int number = digits == std::string::npos ? 0 : std::atoi(text.c_str() + digits);
@@ -86,7 +105,7 @@ void remove_node(const std::string& text, plan::Cluster& cluster) {
   throw Error(
       ErrorKind::kConfig,
       fmt::format("--without {}: there is no such node", text),
-      "node0 to the last, or a name of the cluster file");
+      fmt::format("one of {}", node_names(cluster)));
 }
 
 plan::Cluster cluster_of(const config::Resolution& resolution) {
@@ -114,10 +133,21 @@ plan::Cluster cluster_of(const config::Resolution& resolution) {
 }
 
 int validate(const config::Resolution& resolution) {
-  const std::vector<plan::Run> runs = plan::read_runs(*resolution.value("validate"));
+  const std::string file = resolution.value("validate").value_or("");
+  const std::vector<plan::Run> runs = plan::read_runs(file);
+  if (runs.empty()) {
+    throw Error(
+        ErrorKind::kData, file + " holds no runs", "a row for each metric under the first line");
+  }
   const plan::Verdict verdict = plan::judge(plan::validate(runs));
   std::cout << verdict.text << verdict.json << "\n";
   return verdict.met ? 0 : 1;
+}
+
+// As many as the sizes that are given ask for: what else is given is read from the same job.
+int64_t asked_devices(const config::Config& config) {
+  const config::ParallelSection& parallel = config.parallel;
+  return parallel.tensor * parallel.pipeline * parallel.context * parallel.data.value_or(1);
 }
 
 plan::SearchRequest request_of(const config::Resolution& resolution) {
@@ -141,6 +171,21 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   request.pipeline = given("parallel.pipeline", config.parallel.pipeline);
   request.context = given("parallel.context", config.parallel.context);
   request.zero_stage = given("parallel.zero_stage", config.parallel.zero_stage);
+  const plan::Job asked = train::planned_job(config, request.base.model, asked_devices(config));
+  const auto is_given = [&](const char* key) { return resolution.origins.count(key) != 0; };
+  if (is_given("parallel.recompute") || is_given("training.gradient_checkpointing")) {
+    request.recompute = asked.recompute;
+  }
+  if (is_given("parallel.offload_optimizer.device") || is_given("parallel.offload_param.device")) {
+    request.offload = asked.offload;
+    request.base.offload_to = asked.offload_to;
+  }
+  if (is_given("parallel.schedule")) {
+    request.schedule = asked.schedule;
+  }
+  if (is_given("parallel.virtual_stages")) {
+    request.virtual_stages = asked.virtual_stages;
+  }
   if (const auto micro = given(
           "training.per_device_train_batch_size", config.training.per_device_train_batch_size)) {
     request.micro_batch = *micro;
@@ -148,13 +193,33 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   return request;
 }
 
+// How many devices of the slowest kind would do, and their plan.
+std::string more_devices(const plan::SearchRequest& request) {
+  constexpr int kMost = 4096;
+  const plan::Device& device = request.cluster.slowest().device;
+  plan::SearchRequest larger = request;
+  larger.best = 1;
+  for (int devices = 2 * request.cluster.devices(); devices <= kMost; devices *= 2) {
+    larger.cluster = plan::uniform_cluster(device, devices);
+    const plan::SearchResult found = plan::search(larger);
+    if (!found.best.empty()) {
+      return fmt::format(
+          "{} devices of {} would do: {}",
+          devices,
+          device.name,
+          plan::plan_line(found.best[0].job));
+    }
+  }
+  return "larger devices";
+}
+
 [[noreturn]] void nothing_fits(
     const plan::SearchResult& result, const plan::SearchRequest& request) {
   const double room = plan::usable_bytes(request.cluster.slowest().device);
-  std::string nearest = "more devices, or larger ones";
+  std::string nearest = more_devices(request);
   if (result.smallest) {
-    nearest = fmt::format(
-        "the nearest is {}: {:.1f} GB a device; more devices, or devices of that size",
+    nearest += fmt::format(
+        "; here the nearest is {}: {:.1f} GB a device",
         plan::plan_line(result.smallest->job),
         result.smallest->memory.total() / 1e9);
   }

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
+#include "ops/vector.h"
 
 namespace lockstep::ops {
 namespace {
@@ -174,6 +176,42 @@ Result compute(
   return {total.to(statistics_type(hidden)), hidden_gradient, weight_gradient.result};
 }
 
+template <class T>
+struct Scale {
+  LOCKSTEP_INLINE static void run(T* values, int64_t count, float factor) {
+    int64_t i = 0;
+    for (; i + vector::kLanes <= count; i += vector::kLanes) {
+      vector::store(values + i, vector::load(values + i) * factor);
+    }
+    for (; i < count; ++i) {
+      vector::narrow(vector::widen(values[i]) * factor, values[i]);
+    }
+  }
+};
+
+template <class T>
+void scale_on_cpu(const Tensor& tensor, float factor) {
+  auto* values = static_cast<T*>(tensor.mutable_data_ptr());
+  at::parallel_for(0, tensor.numel(), int64_t{1} << 15, [&](int64_t begin, int64_t end) {
+    vector::dispatch<Scale<T>>(values + begin, end - begin, factor);
+  });
+}
+
+/// tensor.mul_(factor), in host memory.
+void scale(const Tensor& tensor, double factor) {
+  const auto type = tensor.scalar_type();
+  if (factor == 1) {
+    return;
+  }
+  if (!tensor.is_contiguous() || (type != at::kFloat && type != at::kBFloat16)) {
+    tensor.mul_(factor);
+  } else if (type == at::kFloat) {
+    scale_on_cpu<float>(tensor, static_cast<float>(factor));
+  } else {
+    scale_on_cpu<vector::Bfloat16>(tensor, static_cast<float>(factor));
+  }
+}
+
 struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
   static Tensor forward(
       torch::autograd::AutogradContext* context,
@@ -206,8 +244,8 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
         return value;
       }
       if (value.device().is_cpu()) {
-        const auto factor = gradient[0].item<double>();
-        return factor == 1 ? value : value.mul_(factor);
+        scale(value, gradient[0].item<double>());
+        return value;
       }
       return value.mul_(gradient[0]);
     };

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/device.h"
+#include "plan/machines/device.h"
 
 namespace lockstep::plan {
 
@@ -15,6 +15,8 @@ struct Physics {
   double tile_seconds =
       1.2e-6;                // of a wave of tiles, besides its products: first loads, last stores
   double misaligned = 0.72;  // of a product whose sizes are multiples of 8 but not of 64
+  double unaligned = 0.5;    // of the 32-bit rate: products whose rows are no multiple of 16 bytes,
+                             // which matrix units do not take
   double kernel_seconds = 4e-6;   // of a kernel, however small
   double host_seconds = 1.5e-3;   // of a block and micro-batch that waits for the host
   double message_seconds = 2e-4;  // of a pipeline message that the host waits for

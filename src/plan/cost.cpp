@@ -17,22 +17,40 @@ struct Tile {
 constexpr std::array<Tile, 4> kTiles{
     {{256, 128, 1.0}, {128, 128, 0.93}, {128, 64, 0.78}, {64, 64, 0.55}}};
 
-double align_share(const Physics& physics, double n, double k) {
-  const auto odd = [](double size) {
+// 8 numbers of 16 bits are 16 bytes, the least that matrix units load.
+constexpr int64_t kLeastAligned = 8;
+constexpr int64_t kWellAligned = 64;
+
+// The largest power of two, up to 64, that divides both sizes.
+int64_t alignment(double n, double k) {
+  const auto of_size = [](double size) {
     const auto whole = static_cast<int64_t>(size);
     int64_t power = 1;
-    while (power < 64 && whole % (power * 2) == 0) {
+    while (power < kWellAligned && whole % (power * 2) == 0) {
       power *= 2;
     }
     return power;
   };
-  const int64_t power = std::min(odd(n), odd(k));
-  if (power >= 64) {
-    return 1;
+  return std::min(of_size(n), of_size(k));
+}
+
+// The rate of a product's operations, all processors busy.
+double product_rate(
+    const Physics& physics, const Device& device, Precision precision, double n, double k) {
+  const double power = power_share(physics, device);
+  if (precision == Precision::kFloat32) {
+    return device.flops32 * device.efficiency.matrix16 * power;
   }
-  // 8 numbers are 16 bytes, the least that matrix units load; below that they are hardly used.
-  const double steps = power >= 8 ? std::log2(64.0 / static_cast<double>(power)) / 3 : 1;
-  return (1 - (1 - physics.misaligned) * steps) * (power >= 8 ? 1 : 0.5);
+  const int64_t aligned = alignment(n, k);
+  if (aligned < kLeastAligned) {
+    return device.flops32 * physics.unaligned * power;
+  }
+  const double steps = std::log2(static_cast<double>(kWellAligned / aligned)) / 3;
+  const double share = 1 - (1 - physics.misaligned) * steps;
+  const bool eight = precision == Precision::kFloat8 && device.flops8 > 0;
+  return (eight ? device.flops8 * device.efficiency.matrix8
+                : device.flops16 * device.efficiency.matrix16) *
+         share * power;
 }
 
 // What the sizes of a block are on one rank of the tensor axis.
@@ -79,6 +97,7 @@ double scaled_share(const Job& job, const Physics& physics, const Device& device
 struct BlockProducts {
   double forward = 0, input = 0, weight = 0;
   double attention = 0;
+  double last = 0;  // of `forward`: the block's last product
 };
 
 BlockProducts block_products(
@@ -95,7 +114,8 @@ BlockProducts block_products(
                                                       {s.matrices * s.width, s.hidden},
                                                       {s.hidden, s.width}}};
   for (const auto& [out, in] : weights) {
-    times.forward += product(s.tokens, out, in);
+    times.last = product(s.tokens, out, in);
+    times.forward += times.last;
     times.input += product(s.tokens, in, out);
     times.weight += job.adapter_rank > 0 ? 0 : product(out, in, s.tokens);
     if (job.adapter_rank > 0) {
@@ -132,9 +152,11 @@ double elementwise_bytes(const Job& job, const BlockShape& s) {
   const double spread = job.sequence_parallel ? job.mesh.tensor : 1;
   const double wide = job.precision == Precision::kFloat32 ? 2 : 1;
   // A norm of root mean squares is five kernels in float32 where it is not fused.
-  double of_hidden = fused ? 8 : (gated(job.model) ? 26 : 14);
+  double of_hidden = fused ? 8 : (gated(job.model) ? 42 : 14);
   of_hidden += job.software.dropout ? (fused ? 1 : 5) : 0;
-  const double of_queries = !fused ? 5 : (job.software.fused_attention ? 2 : 4);
+  // Rotary positions are turned in float32, and grouped keys and values repeated.
+  const double of_queries =
+      !fused ? (gated(job.model) ? 12 : 5) : (job.software.fused_attention ? 2 : 4);
   const double of_width = gated(job.model) ? (fused ? 3 : 5) : (fused ? 2 : 4);
   double bytes =
       s.tokens * kHalf * wide *
@@ -202,13 +224,7 @@ double product_seconds(
                (1 + sides.rows / m + sides.columns / n + sides.inner / k) +
            device.kernel_seconds;
   }
-  const bool eight = precision == Precision::kFloat8 && device.flops8 > 0;
-  double rate = precision == Precision::kFloat32 ? device.flops32 : device.flops16;
-  rate *= eight ? 1 : device.efficiency.matrix16;
-  if (eight) {
-    rate = device.flops8 * device.efficiency.matrix8;
-  }
-  rate *= align_share(physics, n, k) * power_share(physics, device);
+  const double rate = product_rate(physics, device, precision, n, k);
   const double processors = device.processors;
   double compute = 1e30;
   for (const Tile& tile : kTiles) {
@@ -285,6 +301,9 @@ PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup&
     case Recompute::kElementwise:
       times.input += 0.6 * memory;
       break;
+    case Recompute::kActivation:
+      times.input += 0.3 * memory;
+      break;
     case Recompute::kAttention:
       times.input += products.attention + 0.4 * memory;
       break;
@@ -297,7 +316,10 @@ PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup&
       times.backward_tensor += reduce;
       break;
     case Recompute::kFull:
-      times.input += times.forward * job.recompute_share + 0.6 * memory * (1 - job.recompute_share);
+      times.input +=
+          (times.forward - (job.software.recompute_stops_early ? products.last : 0)) *
+              job.recompute_share +
+          (job.recompute_others == Recompute::kNone ? 0 : 0.6) * memory * (1 - job.recompute_share);
       times.backward_tensor += 2 * reduce * job.recompute_share;
       times.input += job.software.waits_for_host ? physics.host_seconds : 0;
       break;

@@ -2,8 +2,8 @@
 // size.
 #pragma once
 
-#include "plan/cluster.h"
 #include "plan/job.h"
+#include "plan/machines/cluster.h"
 
 namespace lockstep::plan {
 

@@ -12,6 +12,8 @@ std::string_view recompute_name(Recompute recompute) {
       return "none";
     case Recompute::kElementwise:
       return "elementwise";
+    case Recompute::kActivation:
+      return "selective";
     case Recompute::kAttention:
       return "attention";
     case Recompute::kOperations:
@@ -43,6 +45,15 @@ int64_t Job::micro_batches() const {
 
 double Job::micro_tokens() const {
   return static_cast<double>(micro_batch) * static_cast<double>(sequence) / mesh.context;
+}
+
+double Job::gradient_bytes() const {
+  return micro_batches() > 1 && software.sum_bytes > 0 ? software.sum_bytes
+                                                       : software.gradient_bytes;
+}
+
+double Job::reduce_bytes() const {
+  return micro_batches() > 1 && software.sum_bytes > 0 ? software.sum_bytes : software.reduce_bytes;
 }
 
 bool gated(const model::ModelConfig& model) {

@@ -22,6 +22,7 @@ enum class Precision {
 enum class Recompute {
   kNone,
   kElementwise,  // norms and activations: cheap, and nearly half of what is kept
+  kActivation,   // the output of the MLP's activation
   kAttention,    // the attention's scores alone (Korthikanti et al., 2022, "selective")
   kOperations,   // everything but every second matrix product ("selective op")
   kHalf,         // every second block
@@ -52,28 +53,35 @@ struct Software {
   bool waits_for_host =
       false;  // a recomputed block saves and restores random states through the host
   bool early_libraries = false;  // matrix kernels of the first year of its device
-  bool whole_messages =
-      false;  // each tensor rank sends the whole activation to the next stage, not its share
+  bool recompute_stops_early =
+      false;                   // a block's last product is not recomputed: nothing reads its output
+  bool reduces_whole = false;  // gradients are all-reduced whole, though the optimizer is sharded
   bool blocking_messages = false;        // a pipeline message holds up its sender
   bool waits_for_messages = false;       // the host waits for every pipeline message
   bool reduce_each_micro_batch = false;  // sharded gradients are reduced after every micro-batch
   bool dropout = false;
   bool offloads_activations =
-      false;                       // with Offload::kAll, the blocks' inputs go to the host as well
-  double weight_bytes = 2;         // of a parameter that is computed with
-  double gradient_bytes = 2;       // of a gradient that is kept
+      false;                  // with Offload::kAll, the blocks' inputs go to the host as well
+  double weight_bytes = 2;    // of a parameter that is computed with
+  double gradient_bytes = 2;  // of a gradient that is kept
+  double sum_bytes =
+      0;  // of one that micro-batches are summed in, kept and on the wire; 0: the same
   double optimizer_bytes = 12;     // of a parameter's master copy and moments
   double reduce_bytes = 2;         // of a gradient on the wire
   double logit_bytes = 6;          // kept of a logit from the forward to the backward pass
+  double shared_logit_bytes = 0;   // the same where tensor ranks share the vocabulary; 0: the same
   double logit_limit = 1e30;       // the most bytes of logits that are made at once
   double head_gradient_bytes = 0;  // of the head's weights, made beside the logits
-  double working_copies = 1;       // of the widest intermediate and its gradient
-  double mask_bytes = 1;           // of an element that dropout saw, kept for the backward pass
-  bool keeps_heads = false;        // queries, keys and values are kept by head as well as by token
-  double update_bytes = 30;        // read and written by the optimizer for a parameter
+  double head_sum_bytes = 0;    // of the sum of the head's gradient where logits are made in runs
+  double mask_bytes = 1;        // of an element that dropout saw, kept for the backward pass
+  bool keeps_gated = true;      // a gate after its activation is kept beside the gate
+  bool keeps_sizes = false;     // an allocator that gives a freed block to its own size alone
+  double update_bytes = 30;     // read and written by the optimizer for a parameter
   double copy_bytes = 0;        // read and written of a gathered parameter, into and out of buffers
   double merge_bytes = 8;       // of an attention output, for each further step of a ring
   double bucket_bytes = 100e6;  // communication buffers of a rank
+  bool reduces_in_place = false;  // gradients are reduced where they are summed: no buffers, but in
+                                  // stage 2, where that is no place that stays
   double unit_parameters = 1e30;  // gathered at a time, at most (ZeRO stage 3)
   double context_bytes = 1.2e9;   // of the driver, the libraries and the communicators
   double fragmentation = 0.12;    // of activations and working memory, by the allocator
@@ -93,7 +101,8 @@ struct Job {
       0;  // a schedule made for the predicted times, holding at most so many; 0: none
   Recompute recompute = Recompute::kNone;
   double recompute_share =
-      1;  // of the blocks for which kFull holds; the others recompute kElementwise
+      1;  // of the blocks for which kFull holds; the others recompute as `recompute_others`
+  Recompute recompute_others = Recompute::kElementwise;
   Offload offload = Offload::kNone;
   OffloadTo offload_to = OffloadTo::kHost;
   double activations_away = 0;  // share of the activations that wait in host memory
@@ -109,6 +118,9 @@ struct Job {
   int64_t micro_batches() const;
   /// Tokens of a micro-batch on one rank of the context axis.
   double micro_tokens() const;
+  /// Bytes of a gradient that is kept, and on the wire.
+  double gradient_bytes() const;
+  double reduce_bytes() const;
 };
 
 /// Blocks of each stage, [stages]: equal where the layers divide; else as even as can be with the

@@ -75,7 +75,7 @@ double block_activations(const Job& job, Recompute recompute) {
   if (recompute == Recompute::kFull) {
     const double others = 1 - job.recompute_share;
     return input * job.recompute_share +
-           (others > 0 ? others * block_activations(job, Recompute::kElementwise) : 0);
+           (others > 0 ? others * block_activations(job, job.recompute_others) : 0);
   }
   const double masks =
       job.software.dropout ? 2 * tokens * hidden * job.software.mask_bytes / spread : 0;
@@ -83,11 +83,10 @@ double block_activations(const Job& job, Recompute recompute) {
   // Queries, keys, values; the attention's output; what the activation needs and gives.
   // In 8 bits, the inputs of products are kept as they were computed with.
   const double narrow = job.precision == Precision::kFloat8 ? 1 : width;
-  const double activated = (gated(model) ? 1 : 0) * mlp;
+  const double activated = (gated(model) && job.software.keeps_gated ? 1 : 0) * mlp;
   const double inner =
       tokens * width * (queries + 2 * keys + queries + (gated(model) ? 2 : 1) * mlp) +
       tokens * narrow * (mlp + activated);
-  const double by_head = job.software.keeps_heads ? tokens * width * (queries + 2 * keys) : 0;
   double scores = 0;
   if (!job.software.fused_attention) {
     const double heads = static_cast<double>(model.heads) / tensor;
@@ -96,7 +95,9 @@ double block_activations(const Job& job, Recompute recompute) {
   }
   switch (recompute) {
     case Recompute::kElementwise:
-      return regions - 2 * input + inner - tokens * narrow * (mlp + activated) + scores + by_head;
+      return regions - 2 * input + inner - tokens * narrow * (mlp + activated) + scores;
+    case Recompute::kActivation:
+      return regions + inner - tokens * narrow * mlp + scores;
     case Recompute::kAttention:
       return regions + inner;
     case Recompute::kOperations:
@@ -108,7 +109,7 @@ double block_activations(const Job& job, Recompute recompute) {
     case Recompute::kFull:
       break;
   }
-  return regions + inner + scores + by_head;
+  return regions + inner + scores;
 }
 
 namespace {
@@ -136,7 +137,8 @@ void offload_states(const Job& job, Memory& memory) {
     memory.gradients = 0;
   }
   if (job.offload != Offload::kNone && job.offload_to == OffloadTo::kNvme) {
-    memory.host += 2 * job.software.bucket_bytes;  // what is on its way
+    constexpr double kOnItsWay = 50e6;
+    memory.host += 2 * kOnItsWay;
   }
 }
 
@@ -153,7 +155,7 @@ void add_states(const Job& job, int64_t blocks, double parameters, Memory& memor
   const double trained = trained_parameters(job, blocks, parameters);
   const auto share = [&](int from_stage) { return job.zero_stage >= from_stage ? group : 1; };
   memory.parameters = trained * software.weight_bytes / share(3);
-  memory.gradients = trained * software.gradient_bytes / share(2);
+  memory.gradients = trained * job.gradient_bytes() / share(2);
   memory.optimizer = trained * software.optimizer_bytes / share(1);
   if (job.adapter_rank > 0) {
     memory.parameters += parameters * job.frozen_bytes / share(3);
@@ -169,23 +171,72 @@ void add_states(const Job& job, int64_t blocks, double parameters, Memory& memor
   if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {
     // Under a pipeline the stage's units stay gathered, and its gradients whole, until the step
     // ends.
-    memory.gathered = parameters * (width + software.reduce_bytes);
+    memory.gathered = parameters * (width + job.reduce_bytes());
   } else if (job.zero_stage >= 3 || job.offload == Offload::kAll) {
     // The unit that computes and the one that is fetched ahead; a unit's gradient before it is
     // reduced.
     const double unit =
         std::min(job.software.unit_parameters, std::max(counts.block, counts.embedding / 2)) /
         job.mesh.tensor;
-    memory.gathered = unit * (2 * width + software.reduce_bytes);
+    memory.gathered = unit * (2 * width + job.reduce_bytes());
   }
+}
+
+// Of the backward pass of a block, besides what the forward pass kept.
+double temporaries(const Job& job) {
+  const double width = compute_width(job);
+  const auto hidden = static_cast<double>(job.model.hidden_size);
+  const double mlp = static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
+  if (!job.software.keeps_sizes) {
+    // The widest intermediate, and its gradient.
+    return job.micro_tokens() * width * 2 * std::max(hidden, mlp);
+  }
+  // Of each size what is used at once: a sum and its addend, the gradients of queries, keys and
+  // values, those of the MLP's inside; and the gradients of the block's matrices.
+  const double heads = static_cast<double>(job.model.heads + 2 * job.model.kv_heads) *
+                       static_cast<double>(job.model.head_dim) / job.mesh.tensor;
+  return job.micro_tokens() * width * (2 * hidden + heads + (gated(job.model) ? 2 : 1) * mlp) +
+         count_parameters(job.model).block / job.mesh.tensor * width;
+}
+
+// Of the last pipeline rank: the logits that are held at once, the gradient of the head's input,
+// and that of its weights.
+double logits(const Job& job) {
+  const Software& software = job.software;
+  const double tokens = job.micro_tokens();
+  const auto hidden = static_cast<double>(job.model.hidden_size);
+  const double vocabulary = static_cast<double>(job.model.vocab_size) / job.mesh.tensor;
+  const bool shared = job.mesh.tensor > 1 && software.shared_logit_bytes > 0;
+  const double row = vocabulary * (shared ? software.shared_logit_bytes : software.logit_bytes);
+  const double sum = vocabulary * hidden * software.head_sum_bytes;
+  double bytes = tokens * row;
+  if (bytes > software.logit_limit + sum) {
+    const double runs = std::ceil(tokens / std::max(128.0, std::floor(software.logit_limit / row)));
+    bytes = std::ceil(tokens / runs) * row + sum;
+  }
+  // A tied weight gets the head's gradient, and its sum with the embedding's.
+  const double gradients = job.model.tie_word_embeddings && job.mesh.pipeline == 1 ? 2 : 1;
+  return bytes + vocabulary * hidden * software.head_gradient_bytes * gradients;
+}
+
+// Of an allocator that keeps sizes apart: blocks that only the making of the weights needed.
+// They are drawn in float32, so many at a time, and narrowed.
+double left_over(const Job& job, bool edge) {
+  constexpr double kDrawnAtOnce = 1 << 22;
+  const Software& software = job.software;
+  if (!software.keeps_sizes || software.weight_bytes >= 4) {
+    return 0;
+  }
+  const auto hidden = static_cast<double>(job.model.hidden_size);
+  const double table = static_cast<double>(job.model.vocab_size) * hidden;
+  const double drawn = count_parameters(job.model).block + (edge ? table : 0);
+  return 4 * std::min(drawn / job.mesh.tensor, 2 * kDrawnAtOnce);
 }
 
 void add_activations(const Job& job, int rank, int64_t blocks, bool last, StageMemory& stage) {
   Memory& memory = stage.peak;
   const double in_flight = held(job, rank);
   stage.in_flight = in_flight;
-  const double tokens = job.micro_tokens();
-  const double width = compute_width(job);
   memory.activations =
       in_flight * static_cast<double>(blocks) * block_activations(job, job.recompute);
   if (job.recompute != Recompute::kNone) {
@@ -199,17 +250,26 @@ void add_activations(const Job& job, int rank, int64_t blocks, bool last, StageM
   }
   memory.host += memory.activations * job.activations_away;
   memory.activations *= 1 - job.activations_away;
-  // The widest intermediate of the backward pass, and its gradient.
-  memory.working += tokens * width * 2 * job.software.working_copies *
-                    std::max(
-                        static_cast<double>(job.model.hidden_size),
-                        static_cast<double>(job.model.intermediate_size) / job.mesh.tensor);
+  memory.working += temporaries(job);
   if (last) {
-    const double vocabulary = static_cast<double>(job.model.vocab_size) / job.mesh.tensor;
-    memory.logits =
-        std::min(tokens * vocabulary * job.software.logit_bytes, job.software.logit_limit) +
-        vocabulary * static_cast<double>(job.model.hidden_size) * job.software.head_gradient_bytes;
+    memory.logits = logits(job);
   }
+}
+
+double buckets(const Job& job, double parameters) {
+  const double gradients = parameters * job.reduce_bytes();
+  if (job.mesh.ranks() == 1) {
+    return 0;
+  }
+  if (job.software.reduces_in_place) {
+    // In stage 2, the buffer that fills and the one on its way (units share one of up to 25 MB),
+    // and the embedding's.
+    const ParameterCounts counts = count_parameters(job.model);
+    const double width = job.reduce_bytes() / job.mesh.tensor;
+    const double some = 2 * std::max(25e6, counts.block * width) + counts.embedding * width;
+    return job.zero_stage == 2 ? std::min(gradients, some) : 0;
+  }
+  return std::min(job.software.bucket_bytes, gradients);  // there is no more to send
 }
 
 }  // namespace
@@ -228,16 +288,32 @@ std::vector<StageMemory> estimate_memory(const Job& job) {
     add_states(job, stage.blocks, parameters, stage.peak);
     add_activations(job, rank, stage.blocks, last, stage);
     Memory& memory = stage.peak;
-    // There is no more to send than the gradients.
-    if (job.mesh.ranks() > 1) {
-      memory.buckets = std::min(job.software.bucket_bytes, parameters * job.software.reduce_bytes);
-    }
-    memory.fragmentation = job.software.fragmentation *
-                           (memory.activations + memory.working + memory.logits + memory.gathered);
+    memory.buckets = buckets(job, parameters);
+    memory.fragmentation = job.software.fragmentation * (memory.activations + memory.working +
+                                                         memory.logits + memory.gathered) +
+                           left_over(job, first || last);
     memory.context = job.software.context_bytes;
     stages.push_back(stage);
   }
   return stages;
+}
+
+bool fits(const Job& job, const Cluster& cluster) {
+  const std::vector<StageMemory> stages = estimate_memory(job);
+  const int ranks = job.mesh.data * job.mesh.context * job.mesh.tensor;
+  int begin = 0;
+  for (const NodeGroup& group : cluster.groups) {
+    const int end = begin + group.devices();
+    for (const StageMemory& stage : stages) {
+      const int first = static_cast<int>(stage.stage) * ranks;
+      const bool here = first < end && first + ranks > begin;
+      if (here && stage.peak.total() > usable_bytes(group.device)) {
+        return false;
+      }
+    }
+    begin = end;
+  }
+  return true;
 }
 
 const StageMemory& largest(const std::vector<StageMemory>& stages) {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/cluster.h"
 #include "plan/job.h"
+#include "plan/machines/cluster.h"
 
 namespace lockstep::plan {
 
@@ -47,6 +47,9 @@ const StageMemory& largest(const std::vector<StageMemory>& stages);
 /// (Korthikanti et al., 2022, equations 1 to 6, for gated MLPs, grouped-query and fused attention
 /// as well).
 double block_activations(const Job& job, Recompute recompute);
+
+/// Whether every rank's device has the memory that its pipeline rank needs.
+bool fits(const Job& job, const Cluster& cluster);
 
 /// What a device has for a job: its memory less what the driver keeps.
 double usable_bytes(const Device& device);

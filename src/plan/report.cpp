@@ -204,9 +204,13 @@ std::string plan_yaml(const Job& job) {
   if (!job.split.empty()) {
     text += fmt::format("  split: \"{}\"\n", fmt::join(job.split, ","));
   }
-  text += fmt::format("  recompute: {}\n", job.recompute == Recompute::kFull ? "full" : "none");
+  text += fmt::format("  recompute: {}\n", recompute_name(job.recompute));
+  const char* const away = job.offload_to == OffloadTo::kNvme ? "nvme" : "cpu";
   if (job.offload != Offload::kNone) {
-    text += "  offload_optimizer:\n    device: cpu\n";
+    text += fmt::format("  offload_optimizer:\n    device: {}\n", away);
+  }
+  if (job.offload == Offload::kAll) {
+    text += fmt::format("  offload_param:\n    device: {}\n", away);
   }
   text += fmt::format(
       "training:\n  per_device_train_batch_size: {}\n  gradient_accumulation_steps: {}\n",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/format.h"
 
@@ -133,13 +134,16 @@ class Searcher {
       return;
     }
     const int64_t layers = job.model.layers;
-    for (const Kind kind :
-         {Kind::kOneFOneB, Kind::kInterleaved, Kind::kZbH1, Kind::kZbH2, Kind::kZbV}) {
+    for (const Kind kind : choices(
+             request_.schedule,
+             {Kind::kOneFOneB, Kind::kInterleaved, Kind::kZbH1, Kind::kZbH2, Kind::kZbV})) {
       job.schedule = kind;
       const std::vector<int> virtual_stages = kind == Kind::kInterleaved ? std::vector<int>{2, 4, 8}
                                               : kind == Kind::kZbV       ? std::vector<int>{2}
                                                                          : std::vector<int>{1};
-      for (const int v : virtual_stages) {
+      for (const int v : kind == Kind::kInterleaved
+                             ? choices(request_.virtual_stages, virtual_stages)
+                             : virtual_stages) {
         if (static_cast<int64_t>(v) * job.mesh.pipeline <= layers) {
           job.virtual_stages = v;
           enumerate_memory(job);
@@ -149,8 +153,10 @@ class Searcher {
   }
 
   void enumerate_memory(Job job) {
-    for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
-      for (const Offload offload : {Offload::kNone, Offload::kOptimizer}) {
+    for (const Recompute recompute :
+         choices(request_.recompute, {Recompute::kNone, Recompute::kFull})) {
+      for (const Offload offload :
+           choices(request_.offload, {Offload::kNone, Offload::kOptimizer})) {
         job.recompute = recompute;
         job.offload = offload;
         add(job);
@@ -169,7 +175,7 @@ class Searcher {
         0);
     auto [entry, fresh] = blocks_.try_emplace(key);
     if (fresh) {
-      entry->second = block_seconds(job, cluster_, cluster_.slowest());
+      entry->second = fastest_block(job);
     }
     if (cluster_.unequal() && job.mesh.pipeline > 1 && job.virtual_stages == 1) {
       job.split = unequal_split(job);
@@ -178,24 +184,30 @@ class Searcher {
     if (!result_.smallest || memory.total() < result_.smallest->memory.total()) {
       result_.smallest = Candidate{job, {}, memory, ""};
     }
-    if (memory.total() > usable_bytes(cluster_.slowest().device)) {
+    if (!fits(job, cluster_)) {
       ++result_.out_of_memory;
       return;
     }
     // At least: the blocks of an average rank (the fullest has no fewer), by the fastest devices
     // there are.
     const double blocks = std::floor(static_cast<double>(job.model.layers) / job.mesh.pipeline);
-    const double slack = cluster_.unequal() ? 0.3 : 1;
-    const double bound =
-        slack * entry->second.all() * blocks * static_cast<double>(job.micro_batches());
+    const double bound = entry->second * blocks * static_cast<double>(job.micro_batches());
     candidates_.push_back({std::move(job), bound, result_.considered});
+  }
+
+  double fastest_block(const Job& job) const {
+    double seconds = std::numeric_limits<double>::infinity();
+    for (const NodeGroup& group : cluster_.groups) {
+      seconds = std::min(seconds, block_seconds(job, cluster_, group).all());
+    }
+    return seconds;
   }
 
   std::vector<int64_t> unequal_split(const Job& job) const {
     std::vector<double> block, edge;
     const int of_stage = job.mesh.data * job.mesh.context * job.mesh.tensor;
     for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
-      const NodeGroup& node = cluster_.group_of(rank * of_stage);
+      const NodeGroup& node = cluster_.slowest_of(rank * of_stage, of_stage);
       block.push_back(block_seconds(job, cluster_, node).all());
       edge.push_back(rank + 1 == job.mesh.pipeline ? head_seconds(job, cluster_, node).all() : 0);
     }
@@ -256,115 +268,22 @@ class Searcher {
     return text;
   }
 
-  static std::vector<int> choices(const std::optional<int>& given, std::vector<int> all) {
-    return given ? std::vector<int>{*given} : std::move(all);
+  template <class T>
+  static std::vector<T> choices(const std::optional<T>& given, std::vector<T> all) {
+    return given ? std::vector<T>{*given} : std::move(all);
   }
 
   const SearchRequest& request_;
   const Cluster& cluster_;
   SearchResult result_;
   std::vector<Bounded> candidates_;
-  std::map<std::string, PassTimes> blocks_;
+  std::map<std::string, double> blocks_;  // seconds of a pass of one, by what it depends on
 };
 
 }  // namespace
 
 SearchResult search(const SearchRequest& request) {
   return Searcher(request).run();
-}
-
-namespace {
-
-struct Change {
-  std::string text;
-  Job job;
-};
-
-// What one setting more or less would be, for each setting that saves memory.
-std::vector<Change> single_changes(const Job& job) {
-  std::vector<Change> changes;
-  const auto change = [&](const auto& edit) {
-    changes.push_back({"", job});
-    changes.back().text = edit(changes.back().job);
-  };
-  for (int stage = job.zero_stage + 1; stage <= 3 && job.mesh.data > 1; ++stage) {
-    change([&](Job& j) {
-      j.zero_stage = stage;
-      return fmt::format("parallel.zero_stage={}", stage);
-    });
-  }
-  if (job.recompute != Recompute::kFull) {
-    change([](Job& j) {
-      j.recompute = Recompute::kFull;
-      return std::string("parallel.recompute=full");
-    });
-  }
-  for (int64_t micro = job.micro_batch / 2; micro >= 1; micro /= 2) {
-    change([&](Job& j) {
-      j.micro_batch = micro;
-      return fmt::format(
-          "training.per_device_train_batch_size={} training.gradient_accumulation_steps={}",
-          micro,
-          j.micro_batches());
-    });
-  }
-  if (job.offload == Offload::kNone) {
-    change([](Job& j) {
-      j.offload = Offload::kOptimizer;
-      return std::string("parallel.offload_optimizer.device=cpu");
-    });
-  }
-  for (const int factor : {2, 4, 8}) {
-    if (job.mesh.data % factor == 0 && job.mesh.tensor * factor <= job.model.heads) {
-      change([&](Job& j) {
-        j.mesh.data /= factor;
-        j.mesh.tensor *= factor;
-        j.sequence_parallel = true;
-        return fmt::format("parallel.tensor={} parallel.sequence_parallel=true", j.mesh.tensor);
-      });
-    }
-    if (job.mesh.data % factor == 0 && job.mesh.pipeline * factor <= job.model.layers &&
-        job.zero_stage < 2) {
-      change([&](Job& j) {
-        j.mesh.data /= factor;
-        j.mesh.pipeline *= factor;
-        return fmt::format("parallel.pipeline={}", j.mesh.pipeline);
-      });
-    }
-  }
-  return changes;
-}
-
-}  // namespace
-
-std::vector<Remedy> remedies(const Job& job, const Cluster& cluster) {
-  const double room = usable_bytes(cluster.slowest().device);
-  const double now = largest(estimate_memory(job)).peak.total();
-  std::vector<Remedy> result;
-  const auto consider = [&](const std::string& text, const Job& changed) {
-    const double bytes = largest(estimate_memory(changed)).peak.total();
-    if (bytes < now * 0.995) {
-      result.push_back({text, bytes, simulate(changed, cluster).step_seconds, bytes <= room});
-    }
-  };
-  const std::vector<Change> singles = single_changes(job);
-  for (const Change& change : singles) {
-    consider(change.text, change.job);
-  }
-  const auto fits = [](const Remedy& remedy) { return remedy.fits; };
-  if (std::none_of(result.begin(), result.end(), fits)) {
-    for (const Change& first : singles) {
-      for (const Change& second : single_changes(first.job)) {
-        if (first.text < second.text) {  // each pair once
-          consider(first.text + " " + second.text, second.job);
-        }
-      }
-    }
-  }
-  std::stable_sort(result.begin(), result.end(), [](const Remedy& a, const Remedy& b) {
-    return a.fits != b.fits ? a.fits : a.seconds < b.seconds;
-  });
-  return result;
 }
 
 }  // namespace lockstep::plan

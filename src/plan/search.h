@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/cluster.h"
 #include "plan/job.h"
+#include "plan/machines/cluster.h"
 #include "plan/memory.h"
 #include "plan/simulate.h"
 
@@ -19,6 +19,10 @@ struct SearchRequest {
   Cluster cluster;
   std::optional<int> tensor, pipeline, context, zero_stage;
   std::optional<int64_t> micro_batch;
+  std::optional<Recompute> recompute;
+  std::optional<Offload> offload;
+  std::optional<schedule::Kind> schedule;
+  std::optional<int> virtual_stages;
   size_t best = 5;
 };
 

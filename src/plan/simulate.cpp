@@ -15,9 +15,10 @@ double of_kind(const Job& job, const Device& device) {
                                                                   : device.flops16;
 }
 
-// The node that a pipeline stage's first rank is in.
+// The slowest node of those that hold ranks of a pipeline rank.
 const NodeGroup& node_of_stage(const Job& job, const Cluster& cluster, int rank) {
-  return cluster.group_of(rank * job.mesh.data * job.mesh.context * job.mesh.tensor);
+  const int ranks = job.mesh.data * job.mesh.context * job.mesh.tensor;
+  return cluster.slowest_of(rank * ranks, ranks);
 }
 
 struct Stages {
@@ -60,8 +61,8 @@ CollectiveGroup data_group(const Job& job, const NodeGroup& node) {
 // of the other stand in it.
 double message_time(const Job& job, const Cluster& cluster, int from, int to) {
   const NodeGroup& node = cluster.groups.front();
-  const double bytes = job.micro_tokens() * static_cast<double>(job.model.hidden_size) * 2 /
-                       (job.software.whole_messages ? 1 : job.mesh.tensor);
+  const double bytes =
+      job.micro_tokens() * static_cast<double>(job.model.hidden_size) * 2 / job.mesh.tensor;
   const int ranks = job.mesh.data * job.mesh.context * job.mesh.tensor;
   const int first = std::min(from, to) * ranks / node.devices_per_node;
   const int last = (std::max(from, to) * ranks + ranks - 1) / node.devices_per_node;
@@ -140,17 +141,19 @@ DataCost reduce_once(
     const Job& job, const Cluster& cluster, const NodeGroup& node, double last_backward) {
   const CollectiveGroup group = data_group(job, node);
   const double parameters = stage_parameters(job);
-  const double reduced = parameters * job.software.reduce_bytes;
+  const double reduced = parameters * job.reduce_bytes();
   const double gathered = parameters * job.software.weight_bytes;
   const double times = job.zero_stage >= 2 && job.software.reduce_each_micro_batch
                            ? static_cast<double>(job.micro_batches())
                            : 1;
   double wire = 0;
   double tail = 0;
-  if (job.zero_stage == 0) {
+  if (job.zero_stage == 0 || job.software.reduces_whole) {
     wire = all_reduce_seconds(cluster, node, group, reduced);
   } else {
     wire = all_gather_seconds(cluster, node, group, reduced) * times;
+  }
+  if (job.zero_stage > 0) {
     tail = all_gather_seconds(cluster, node, group, gathered);
   }
   DataCost cost;
@@ -194,8 +197,7 @@ DataCost gather_units(
     return all_gather_seconds(cluster, node, group, parameters * width);
   };
   const auto scatter = [&](double parameters) {
-    return all_gather_seconds(
-        cluster, node, group, parameters * trained * job.software.reduce_bytes);
+    return all_gather_seconds(cluster, node, group, parameters * trained * job.reduce_bytes());
   };
   const auto layers = static_cast<double>(job.model.layers) / job.mesh.pipeline;
   const double forward_compute = block.forward + block.forward_tensor;
@@ -345,11 +347,20 @@ Step simulate(const Job& job, const Cluster& cluster) {
   const double tokens = static_cast<double>(job.global_batch) * static_cast<double>(job.sequence);
   step.tokens_per_second = tokens / step.step_seconds;
   step.model_flops_per_device = model_flops(job) / step.step_seconds / job.mesh.ranks();
-  step.utilisation = step.model_flops_per_device / of_kind(job, node.device);
+  const auto mean = [&](const auto& figure) {
+    double sum = 0;
+    for (const NodeGroup& group : cluster.groups) {
+      sum += group.devices() * figure(group.device);
+    }
+    return sum / cluster.devices();
+  };
+  step.utilisation = step.model_flops_per_device /
+                     mean([&](const Device& device) { return of_kind(job, device); });
   // Devices draw about a third of their limit when they wait.
   const double busy_share = (step.compute + step.recompute) / step.step_seconds;
-  step.joules =
-      step.step_seconds * job.mesh.ranks() * node.device.watts * (0.35 + 0.65 * busy_share);
+  step.joules = step.step_seconds * job.mesh.ranks() *
+                mean([](const Device& device) { return device.watts; }) *
+                (0.35 + 0.65 * busy_share);
   return step;
 }
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "plan/cluster.h"
 #include "plan/cost.h"
 #include "plan/job.h"
+#include "plan/machines/cluster.h"
 #include "plan/memory.h"
 #include "schedule/timeline.h"
 

@@ -94,7 +94,8 @@ Forecast predict(
     const auto resident = static_cast<double>(monitor::process_memory().resident_bytes);
     const auto available = static_cast<double>(monitor::available_memory());
     job.software.context_bytes = resident + kLoadedWithTheFirstStep;
-    job.software.fragmentation = 0;     // the C library gives large blocks back at once
+    job.software.keeps_sizes = true;  // as ops/host_memory.h has it
+    job.software.fragmentation = 0;
     job.software.overlap_data = false;  // the core that sends is one that computes
     plan::Device& device = cluster.groups.front().device;
     if (world.size() == world.local_size) {

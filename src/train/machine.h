@@ -2,7 +2,7 @@
 #pragma once
 
 #include "comm/communicator.h"
-#include "plan/machine.h"
+#include "plan/machines/machine.h"
 
 namespace lockstep::train {
 

@@ -9,7 +9,6 @@ namespace lockstep::train {
 
 plan::Software our_software(const model::ModelConfig& model, plan::Precision precision) {
   plan::Software software;
-  software.bucket_bytes = 50e6;
   software.dropout = model.attention_dropout > 0 || model.residual_dropout > 0;
   if (precision == plan::Precision::kFloat32) {
     software.weight_bytes = 4;
@@ -17,15 +16,36 @@ plan::Software our_software(const model::ModelConfig& model, plan::Precision pre
     software.optimizer_bytes = 8;  // the weights are their own masters
     software.reduce_bytes = 4;
   }
-  // The loss is made in runs of rows; the head's gradient beside it.
+  // The loss is made in runs of rows; the head's gradient beside it, as wide as the head.
   software.logit_bytes = precision == plan::Precision::kFloat32 ? 4 : 2;
+  software.shared_logit_bytes = precision == plan::Precision::kFloat32 ? 4 : 7;
   software.logit_limit = 96 * 1024 * 1024;
-  software.head_gradient_bytes = 4;
-  software.working_copies = 2;
-  software.keeps_heads = true;
+  software.head_gradient_bytes = software.logit_bytes;
+  software.head_sum_bytes = precision == plan::Precision::kFloat32 ? 0 : 4;
+  software.keeps_gated = false;
   software.mask_bytes = 0;  // drawn again
+  software.sum_bytes = 4;
+  software.reduces_in_place = true;
   return software;
 }
+
+namespace {
+
+void fill_recompute(const config::Config& config, plan::Job& job) {
+  const config::ParallelSection& parallel = config.parallel;
+  if (parallel.recompute == "selective") {
+    job.recompute = plan::Recompute::kActivation;
+  } else if (parallel.recompute == "full" || config.training.gradient_checkpointing) {
+    job.recompute = plan::Recompute::kFull;
+    const int64_t layers = std::max<int64_t>(job.model.layers, 1);
+    const int64_t every = std::max<int64_t>(parallel.recompute_every, 1);
+    job.recompute_share =
+        static_cast<double>((layers + every - 1) / every) / static_cast<double>(layers);
+    job.recompute_others = plan::Recompute::kNone;
+  }
+}
+
+}  // namespace
 
 plan::Job planned_job(
     const config::Config& config, const model::ModelConfig& model, int64_t devices) {
@@ -51,8 +71,7 @@ plan::Job planned_job(
                      : schedule::parse_kind(parallel.schedule);
   job.virtual_stages =
       job.schedule == schedule::Kind::kZbV ? 2 : static_cast<int>(parallel.virtual_stages);
-  const bool full = parallel.recompute == "full" || config.training.gradient_checkpointing;
-  job.recompute = full ? plan::Recompute::kFull : plan::Recompute::kNone;
+  fill_recompute(config, job);
   if (parallel.offload_param.device != "none") {
     job.offload = plan::Offload::kAll;
   } else if (parallel.offload_optimizer.device != "none") {
@@ -64,6 +83,9 @@ plan::Job planned_job(
   const bool half = config.training.bf16 || config.training.fp16;
   job.precision = half ? plan::Precision::kMixed16 : plan::Precision::kFloat32;
   job.software = our_software(model, job.precision);
+  if (config.training.fp16) {
+    job.software.gradient_bytes = job.software.reduce_bytes = 4;
+  }
   return job;
 }
 

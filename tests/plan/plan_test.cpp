@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/counter_random.h"
 #include "base/error.h"
 #include "model/operations.h"
 #include "model/parameters.h"
@@ -62,6 +63,49 @@ TEST(Job, BalancesUnequalStages) {
   EXPECT_EQ(balance_layers(2, {1, 1, 1}, {0, 0, 0}).size(), 3U);
 }
 
+// The slowest stage of every way to hand out `layers`, one at least to each.
+double best_by_exhaustion(
+    int64_t layers,
+    const std::vector<double>& block,
+    const std::vector<double>& edge,
+    size_t stage) {
+  if (stage + 1 == block.size()) {
+    return block[stage] * static_cast<double>(layers) + edge[stage];
+  }
+  double best = 1e30;
+  const auto later = static_cast<int64_t>(block.size() - stage - 1);
+  for (int64_t mine = 1; mine <= layers - later; ++mine) {
+    best = std::min(
+        best,
+        std::max(
+            block[stage] * static_cast<double>(mine) + edge[stage],
+            best_by_exhaustion(layers - mine, block, edge, stage + 1)));
+  }
+  return best;
+}
+
+TEST(Job, BalancesAsWellAsExhaustion) {
+  for (uint64_t draw = 0; draw < 60; ++draw) {
+    const uint64_t key = derive_key(7, draw);
+    const size_t stages = 2 + random_bits(key, 0) % 4;
+    const auto layers = static_cast<int64_t>(stages + random_bits(key, 1) % 8);
+    std::vector<double> block, edge;
+    for (size_t stage = 0; stage < stages; ++stage) {
+      block.push_back(0.2 + random_uniform(key, 10 + stage));
+      edge.push_back(2 * random_uniform(key, 20 + stage));
+    }
+    const std::vector<int64_t> counts = balance_layers(layers, block, edge);
+    double slowest = 0;
+    int64_t sum = 0;
+    for (size_t stage = 0; stage < stages; ++stage) {
+      slowest = std::max(slowest, block[stage] * static_cast<double>(counts[stage]) + edge[stage]);
+      sum += counts[stage];
+    }
+    EXPECT_EQ(sum, layers);
+    EXPECT_DOUBLE_EQ(slowest, best_by_exhaustion(layers, block, edge, 0));
+  }
+}
+
 TEST(Memory, StatesAreWhatZeroSays) {
   Job job = gpt2_job("gpt2-xl");
   const double parameters = count_parameters(job.model).total(job.model.layers);
@@ -96,6 +140,30 @@ TEST(Memory, ActivationsAreKorthikantisFormula) {
   EXPECT_NEAR(
       block_activations(job, Recompute::kNone) / (sbh / 5 * (34 + 5 * a * 1024 / h)), 1, 0.01);
   EXPECT_NEAR(block_activations(job, Recompute::kFull), sbh * 2 / 5, 1);
+}
+
+TEST(Memory, SumsOfMicroBatchesAreWide) {
+  Job job = gpt2_job();
+  job.software.sum_bytes = 4;
+  job.global_batch = job.micro_batch;
+  const double narrow = estimate_memory(job)[0].peak.gradients;
+  job.global_batch = 2 * job.micro_batch;
+  EXPECT_DOUBLE_EQ(estimate_memory(job)[0].peak.gradients, 2 * narrow);
+}
+
+TEST(Memory, SelectiveRecomputationDropsTheActivationsOutput) {
+  Job job = gpt2_job();
+  const double kept = block_activations(job, Recompute::kNone);
+  EXPECT_DOUBLE_EQ(kept - block_activations(job, Recompute::kActivation), 4.0 * 1024 * 2 * 4 * 768);
+}
+
+TEST(Memory, LogitsAreMadeInRunsOfALimit) {
+  Job job = gpt2_job();
+  job.software.logit_bytes = 2;
+  const double whole = estimate_memory(job)[0].peak.logits;
+  EXPECT_DOUBLE_EQ(whole, 4.0 * 1024 * 50257 * 2);
+  job.software.logit_limit = whole / 2;
+  EXPECT_NEAR(estimate_memory(job)[0].peak.logits, whole / 2, whole * 0.2);
 }
 
 TEST(Memory, TheFirstStageOfOneFOneBHoldsMost) {
@@ -209,6 +277,41 @@ TEST(Search, FindsWhatExhaustionFinds) {
   EXPECT_EQ(search_table(pruned, request).find("1. data") == std::string::npos, false);
 }
 
+TEST(Search, IsCompleteOnUnequalDevices) {
+  SearchRequest request;
+  request.base = gpt2_job("gpt2-xl");
+  // Six times as fast, and another link: a bound by the slow ones would cut good plans off.
+  request.cluster = parse_cluster(
+      "nodes:\n  - {count: 1, devices: 4, device: h100-80gb}\n  - {count: 1, devices: 4, device: "
+      "v100-32gb, peer_gb_s: 40}\n",
+      "c");
+  const SearchResult pruned = search(request);
+  request.best = 100000;
+  const SearchResult all = search(request);
+  ASSERT_EQ(pruned.best.size(), 5U);
+  EXPECT_GT(pruned.bounded, 0);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_DOUBLE_EQ(pruned.best[i].step.step_seconds, all.best[i].step.step_seconds);
+    EXPECT_TRUE(fits(pruned.best[i].job, request.cluster));
+  }
+}
+
+TEST(Simulate, AnEvenSplitWaitsForTheSlowest) {
+  Job job = gpt2_job();
+  job.mesh.data = 2;
+  const auto seconds = [&](const char* first, const char* second) {
+    return simulate(
+               job,
+               parse_cluster(
+                   std::string("nodes:\n  - {devices: 1, device: ") + first +
+                       "}\n  - {devices: 1, device: " + second + "}\n",
+                   "c"))
+        .step_seconds;
+  };
+  EXPECT_GT(seconds("h100-80gb", "v100-32gb"), 3 * seconds("h100-80gb", "h100-80gb"));
+  EXPECT_NEAR(seconds("h100-80gb", "v100-32gb") / seconds("v100-32gb", "h100-80gb"), 1, 0.05);
+}
+
 TEST(Search, KeepsWhatIsGivenAndSaysWhatDoesNotFit) {
   SearchRequest request;
   request.base = gpt2_job("gpt2-xl");
@@ -217,6 +320,13 @@ TEST(Search, KeepsWhatIsGivenAndSaysWhatDoesNotFit) {
   const SearchResult result = search(request);
   ASSERT_FALSE(result.best.empty());
   EXPECT_EQ(result.best[0].job.mesh.tensor, 2);
+  SearchRequest fixed = request;
+  fixed.recompute = Recompute::kFull;
+  fixed.offload = Offload::kOptimizer;
+  for (const Candidate& candidate : search(fixed).best) {
+    EXPECT_EQ(candidate.job.recompute, Recompute::kFull);
+    EXPECT_EQ(candidate.job.offload, Offload::kOptimizer);
+  }
   EXPECT_NE(result.best[0].reason.find("does not fit on one device"), std::string::npos);
   request.cluster = uniform_cluster(find_device("titan-rtx"), 1);
   request.tensor.reset();

@@ -1,4 +1,4 @@
-#include "plan/validate.h"
+#include "plan/record/validate.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -99,7 +99,27 @@ TEST(Validate, JudgesRowsOfSystemsNeverSeen) {
   const auto json = nlohmann::json::parse(verdict.json);
   EXPECT_EQ(json["rows"], 1);
   EXPECT_EQ(json["skipped"], 1);
-  EXPECT_NE(verdict.text.find("MISSED step time of Abacus-1"), std::string::npos) << verdict.text;
+  EXPECT_NE(verdict.text.find("MISSED step time of all the other sources"), std::string::npos)
+      << verdict.text;
+}
+
+TEST(Validate, DocumentedContradictionsAndConditionsAreNotJudgedTogether) {
+  const std::string config = ",,GPT 181B,,72,14336,64,,,250000,2048,";
+  const std::string rest = ",,,,1F1B,full,A100-80GB (Jean Zay),384,fp16,iter_time,";
+  const auto row = [&](const char* day, const std::string& sizes, const char* seconds) {
+    return std::string("BLOOM,chronicle ") + day + config.substr(1) + sizes + rest + seconds +
+           ",s\n";
+  };
+  const auto prepared = [&](const char* day, const std::string& sizes) {
+    return prepare(runs_of(row(day, sizes, "100"))[0]);
+  };
+  EXPECT_NE(prepared("02-24", "2048,4,8,6,8").conditions, "");
+  EXPECT_GT(prepared("02-24", "2048,4,8,6,8").slowdown, 1);
+  EXPECT_EQ(prepared("02-25", "2048,4,8,6,8").conditions, "");
+  EXPECT_NE(prepared("02-25", "1568,4,8,6,8").contradiction, "");
+  const Verdict verdict = judge(validate(runs_of(row("02-25", "1568,4,8,6,8", "1"))));
+  EXPECT_NE(verdict.text.find("not tested: "), std::string::npos) << verdict.text;
+  EXPECT_EQ(nlohmann::json::parse(verdict.json).contains("sources"), false) << verdict.json;
 }
 
 TEST(Validate, TheLentRowsAreAboutAFifth) {

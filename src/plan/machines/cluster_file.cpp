@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/nearest.h"
-#include "plan/cluster.h"
+#include "plan/machines/cluster.h"
 
 namespace lockstep::plan {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plan/calibration.h"
-#include "plan/runs.h"
+#include "plan/record/runs.h"
 #include "plan/simulate.h"
 
 namespace lockstep::plan {
@@ -69,6 +69,15 @@ Verdict judge(const Validation& validation);
 /// coordinate steps, then random joint ones from a fixed seed. Returns the table and prints what it
 /// does through `tell`.
 Calibration fit_calibration(
+    const std::vector<Run>& runs, const std::function<void(const std::string&)>& tell);
+/// Each system's runs, all of them, predicted by a fit to the others' lent ones: how well the model
+/// carries over to what it has not seen.
+struct HeldOut {
+  std::string system;
+  size_t runs = 0;
+  double error = 0;  // median, of the step time
+};
+std::vector<HeldOut> leave_one_system_out(
     const std::vector<Run>& runs, const std::function<void(const std::string&)>& tell);
 /// The table as the source file calibration_table.cpp.
 std::string calibration_source(const Calibration& calibration);

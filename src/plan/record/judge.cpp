@@ -7,14 +7,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
-#include "plan/validate.h"
+#include "plan/record/validate.h"
 
 namespace lockstep::plan {
 
 namespace {
 
 constexpr double kTimeWithin = 0.05, kTimeOther = 0.10, kMemory = 0.08, kTau = 0.85, kBubble = 0.02;
-constexpr double kNoise = 0.03;  // two measurements nearer than this rank neither way
+constexpr size_t kLeastJudged = 5;  // a median of fewer says little of a source
+constexpr size_t kLeastSweep = 4;
 
 double median(std::vector<double> values) {
   if (values.empty()) {
@@ -93,8 +94,10 @@ class Judge {
     print("{} {}", met ? "met   " : "MISSED", text);
   }
 
+  static bool tested(const Comparison& c) { return !c.lent && c.prepared.contradiction.empty(); }
+
   static void collect(const Comparison& c, Source& source) {
-    if (c.lent) {
+    if (!tested(c)) {
       return;
     }
     if (c.time_error()) {
@@ -153,6 +156,9 @@ class Judge {
     } else if (c.measured_fits && !*c.measured_fits) {
       text += "; ran out of memory, as predicted";
     }
+    if (!c.prepared.contradiction.empty()) {
+      text += "; not tested: " + c.prepared.contradiction;
+    }
     print("{}", text);
   }
 
@@ -178,25 +184,37 @@ class Judge {
       const double limit = source.lent ? kTimeWithin : kTimeOther;
       json_["sources"][name]["step_time_error"] = error;
       json_["sources"][name]["configurations"] = source.time.size();
-      target(
-          error <= limit,
-          fmt::format(
-              "step time of {}: median error {:.1f}% of {} ({:.0f}% at most)",
-              name,
-              100 * error,
-              source.time.size(),
-              100 * limit));
+      const std::string text = fmt::format(
+          "step time of {}: median error {:.1f}% of {} ({:.0f}% at most)",
+          name,
+          100 * error,
+          source.time.size(),
+          100 * limit);
+      if (source.time.size() >= kLeastJudged) {
+        target(error <= limit, text);
+      } else {
+        print("{} {}", error <= limit ? "  few:" : "  FEW:", text);
+      }
       auto& all = source.lent ? lenders : others;
       all.insert(all.end(), source.time.begin(), source.time.end());
     }
     json_["median_step_time_error_sources_that_lent"] = median(lenders);
     json_["median_step_time_error_other_sources"] = median(others);
-    print(
-        "       all sources that lent: {:.1f}% of {}; all others: {:.1f}% of {}",
-        100 * median(lenders),
-        lenders.size(),
-        100 * median(others),
-        others.size());
+    judge_all("sources that lent", lenders, kTimeWithin);
+    judge_all("the other sources", others, kTimeOther);
+  }
+
+  void judge_all(const char* which, const std::vector<double>& errors, double limit) {
+    if (!errors.empty()) {
+      target(
+          median(errors) <= limit,
+          fmt::format(
+              "step time of all {} together: median error {:.1f}% of {} ({:.0f}% at most)",
+              which,
+              100 * median(errors),
+              errors.size(),
+              100 * limit));
+    }
   }
 
   void judge_memory() {
@@ -236,26 +254,40 @@ class Judge {
     target(wrong_out == 0, fmt::format("{} configurations ran and are said not to fit", wrong_out));
   }
 
-  // A sweep: what one system ran of one model on one kind of device; ranked by tokens a second and
-  // device.
+  // What one system ran of one model on one kind of device under the same conditions; ranked by
+  // tokens a second and device.
+  struct Sweep {
+    std::vector<double> predicted, measured;
+    double spread = 0;
+  };
+
+  static std::map<std::string, Sweep> sweeps_of(const Source& source) {
+    std::map<std::string, Sweep> sweeps;
+    for (const Comparison* c : source.all) {
+      if (!c->measured_seconds || !tested(*c)) {
+        continue;
+      }
+      const Job& job = c->prepared.job;
+      const double tokens = static_cast<double>(job.global_batch * job.sequence) / job.mesh.ranks();
+      const std::string& conditions = c->prepared.conditions;
+      Sweep& sweep = sweeps
+          [c->prepared.model + ", " + c->prepared.device.name +
+           (conditions.empty() ? "" : ", " + conditions)];
+      sweep.predicted.push_back(tokens / c->seconds);
+      sweep.measured.push_back(tokens / *c->measured_seconds);
+      sweep.spread = c->prepared.spread;
+    }
+    return sweeps;
+  }
+
   void judge_ranking() {
     double least = 1;
     std::vector<double> taus;
     for (const auto& [name, source] : sources_) {
-      std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> sweeps;
-      for (const Comparison* c : source.all) {
-        if (c->measured_seconds && !c->lent) {
-          const Job& job = c->prepared.job;
-          const double tokens =
-              static_cast<double>(job.global_batch * job.sequence) / job.mesh.ranks();
-          auto& [predicted, measured] = sweeps[c->prepared.model + ", " + c->prepared.device.name];
-          predicted.push_back(tokens / c->seconds);
-          measured.push_back(tokens / *c->measured_seconds);
-        }
-      }
-      for (const auto& [sweep, values] : sweeps) {
-        const std::optional<double> tau = kendall_tau(values.first, values.second, kNoise);
-        if (!tau || values.first.size() < 4) {
+      for (const auto& [sweep, values] : sweeps_of(source)) {
+        const std::optional<double> tau =
+            kendall_tau(values.predicted, values.measured, values.spread);
+        if (!tau || values.measured.size() < kLeastSweep) {
           continue;
         }
         least = std::min(least, *tau);
@@ -268,7 +300,7 @@ class Judge {
                 name,
                 sweep,
                 *tau,
-                values.first.size(),
+                values.measured.size(),
                 kTau));
       }
     }

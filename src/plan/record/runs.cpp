@@ -1,4 +1,4 @@
-#include "plan/runs.h"
+#include "plan/record/runs.h"
 
 #include <algorithm>
 #include <array>

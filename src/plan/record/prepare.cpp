@@ -1,4 +1,4 @@
-// What is known of the systems whose runs are published, and how a row becomes a job.
+// How a published row becomes a job.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "plan/memory.h"
-#include "plan/runs.h"
+#include "plan/record/runs.h"
 #include "plan/simulate.h"
 
 namespace lockstep::plan {
@@ -20,107 +20,6 @@ bool has(const std::string& text, std::string_view part) {
 bool begins(const std::string& text, std::string_view start) {
   return text.rfind(start, 0) == 0;
 }
-
-// Megatron-LM of 2020 to 2022 and what was built on it: scores in memory, dropout, gradients
-// reduced at the end.
-Software megatron_2021() {
-  Software software;
-  software.fused_attention = false;
-  software.overlap_data = false;
-  software.blocking_messages = true;
-  software.waits_for_messages = true;
-  software.dropout = true;
-  software.gradient_bytes = 4;
-  software.reduce_bytes = 2;
-  software.logit_bytes = 10;
-  return software;
-}
-
-Software
-fully_sharded() {  // PyTorch's FSDP with mixed precision: float32 shards, 16-bit gathered units
-  Software software;
-  software.weight_bytes = 4;
-  software.gradient_bytes = 4;
-  software.optimizer_bytes = 8;
-  software.reduce_bytes = 4;
-  software.update_bytes = 28;
-  software.logit_bytes = 10;
-  software.reduce_each_micro_batch = true;
-  return software;
-}
-
-}  // namespace
-
-namespace {
-
-// Rates of attention kernels over those of FlashAttention 2, from their authors' plots: cuDNN's for
-// Hopper and later (Ampere's is no faster), and Triton's of 2023.
-constexpr double kCudnnAttention = 1.6;
-constexpr double kTritonAttention = 0.65;
-
-}  // namespace
-
-Software software_of(const std::string& system, const Job& job) {
-  Software software;
-  if (has(system, "Megatron-Core") || has(system, "Megatron-Bridge")) {
-    software.overlap_tensor = 1;
-    software.gradient_bytes = 4;
-    software.reduce_bytes = 2;
-    software.attention_generation = kCudnnAttention;
-  } else if (has(system, "BLOOM") || has(system, "MT-NLG")) {
-    software = megatron_2021();
-    software.gradient_bytes = 2;
-    software.whole_messages = true;
-    software.waits_for_host = true;
-    software.context_bytes = 4.5e9;  // a dozen communicators besides the driver
-    software.bucket_bytes = 3e9;     // two of 500 million numbers, and the float32 copy of one
-  } else if (has(system, "DeepSpeed ZeRO-3")) {
-    software = megatron_2021();
-    software.overlap_data = true;
-    software.gradient_bytes = 2;
-    software.reduce_each_micro_batch = true;
-    software.flat_gather = true;
-    software.unit_parameters = 1e9;  // stage3_max_live_parameters
-  } else if (has(system, "zero-bubble")) {
-    software = megatron_2021();
-    software.fragmentation = 0;  // its peaks are what was allocated, not what was reserved
-  } else if (has(system, "Megatron") || has(system, "OneFlow")) {
-    software = megatron_2021();
-    software.overlap_data = has(system, "OneFlow") || has(system, "2020");  // torch's DDP
-    software.early_libraries = has(system, "2020");
-  } else if (has(system, "llm-foundry")) {
-    software = fully_sharded();
-    software.fused_elementwise = false;
-    software.attention_generation = kTritonAttention;
-    software.logit_bytes = 6;
-    software.early_libraries = true;  // 2023; only on devices that were new then
-  } else if (has(system, "llm.c")) {
-    software.attention_generation = kCudnnAttention;
-  } else if (has(system, "torchtitan")) {
-    software = fully_sharded();
-    software.fused_elementwise = has(system, "compile");
-    software.overlap_tensor = has(system, "async") ? 0.5 : 0;  // the gathers, not the reductions
-    software.copy_bytes = 14;   // two gathers copied out, a gradient copied in
-    software.merge_bytes = 32;  // in float32, by separate kernels
-  } else if (has(system, "LLM.Q")) {
-    software.offloads_activations = true;
-    software.attention_generation = kCudnnAttention;
-    software.optimizer_bytes = 4;  // moments in 16 bits; the weights are their own master copy
-    software.update_bytes = 16;
-    software.logit_bytes = 0.5;  // the head is computed in pieces
-  } else if (has(system, "picotron") || has(system, "FSDP")) {
-    software = fully_sharded();
-  }
-  if (job.precision == Precision::kFloat32) {
-    software.weight_bytes = 4;
-    software.gradient_bytes = 4;
-    software.optimizer_bytes = 8;
-    software.reduce_bytes = 4;
-  }
-  return software;
-}
-
-namespace {
 
 Precision precision_of(const std::string& text) {
   const std::string plain = plain_name(text);
@@ -212,6 +111,11 @@ double likely_heads(int64_t hidden, int64_t tensor) {
   return best > 0 ? static_cast<double>(best) : std::max(1.0, std::floor(hidden / 128.0 + 0.5));
 }
 
+// What its chronicle says of the heads of the sweep's models.
+double bloom_heads(int64_t hidden) {
+  return hidden == 14400 ? 96 : 64;
+}
+
 void fill_model(const Run& run, model::ModelConfig& model) {
   const auto count = [&](const char* column, double fallback) {
     return static_cast<int64_t>(std::llround(run.number(column).value_or(fallback)));
@@ -219,11 +123,11 @@ void fill_model(const Run& run, model::ModelConfig& model) {
   model.layers = count("layers", 0);
   model.hidden_size = count("hidden", 0);
   const auto hidden = static_cast<double>(model.hidden_size);
+  const auto tensor = static_cast<int64_t>(std::clamp(run.number("tp").value_or(1), 1.0, 1e6));
   model.heads = count(
       "heads",
-      likely_heads(
-          model.hidden_size,
-          static_cast<int64_t>(std::clamp(run.number("tp").value_or(1), 1.0, 1e6))));
+      has(run.cell("system"), "BLOOM") ? bloom_heads(model.hidden_size)
+                                       : likely_heads(model.hidden_size, tensor));
   model.kv_heads = count("kv_heads", static_cast<double>(model.heads));
   model.head_dim = std::max<int64_t>(1, model.hidden_size / std::max<int64_t>(model.heads, 1));
   model.intermediate_size = count("ffn", 4 * hidden);
@@ -358,6 +262,32 @@ void fill_micro_batch(const Run& run, Job& job, const Device& device) {
   job.micro_batch = 1;
 }
 
+// What is known of a measurement: how far it is to be trusted, and with which others it may be
+// compared.
+void note_conditions(const Run& run, Prepared& result) {
+  const std::string& source = run.cell("source");
+  if (has(source, "inconsistent")) {
+    result.contradiction = "its source contradicts itself";
+  }
+  if (!has(result.system, "BLOOM")) {
+    return;
+  }
+  // Each time is of one iteration; two runs of one configuration differ by up to 7.6%.
+  result.spread = 0.08;
+  // "PCI-Express/NUMA was improved today so all TFLOPs have changed for the better (1-5%), thus do
+  // not compare today's numbers to yesterday's": 25 February 2022.
+  for (const char* day : {"02-20", "02-21", "02-22", "02-23", "02-24"}) {
+    if (has(source, day)) {
+      result.conditions = "before its nodes' PCI Express was set right";
+      result.slowdown = 1.03;
+    }
+  }
+  if (run.cell("global_batch") == "1568" && run.cell("micro_batch") == "4" &&
+      run.cell("dp") == "8") {
+    result.contradiction = "as slow as a batch of 2048 of the same day";
+  }
+}
+
 }  // namespace
 
 Prepared prepare(const Run& run) {
@@ -365,6 +295,7 @@ Prepared prepare(const Run& run) {
   result.system = run.cell("system");
   result.model = run.cell("model");
   result.published_schedule = run.cell("schedule");
+  note_conditions(run, result);
   result.skipped = why_not(run);
   if (!result.skipped.empty()) {
     return result;
@@ -395,10 +326,13 @@ Prepared prepare(const Run& run) {
   job.software.scaling = scaling_of(run.cell("precision"), result.device);
   if (has(run.cell("precision"), "fp32 grad")) {
     job.software.gradient_bytes += 4;  // accumulated in float32 beside the 16-bit ones
-    job.software.bucket_bytes += 3e9;  // and reduced in float32
+    job.software.bucket_bytes += 3e9;  // and reduced in float32, whole
+    job.software.reduce_bytes = 4;
+    job.software.reduces_whole = true;
   }
   if (has(run.cell("zero_or_fsdp"), "mp=PURE")) {
     job.software.reduce_bytes = 2;
+    job.software.copy_bytes = 0;
   }
   if (result.device.flops16 < 9e14) {
     job.software.attention_generation = std::min(job.software.attention_generation, 1.0);

@@ -1,4 +1,4 @@
-#include "plan/validate.h"
+#include "plan/record/validate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,10 +14,6 @@ namespace {
 
 constexpr int kOneIn = 5;
 constexpr int kPlace = 2;
-
-bool is_noise(const Run& run) {
-  return run.cell("source").find("inconsistent") != std::string::npos;
-}
 
 std::optional<double> metric(const Run& run, std::string_view name) {
   for (const Run::Metric& metric : run.metrics) {
@@ -77,7 +73,7 @@ void compare(const Run& run, Comparison& comparison) {
   comparison.measured_bytes = measured_bytes(run);
   comparison.measured_bubble = metric(run, "bubble_rate");
   comparison.step = simulate(prepared.job, cluster_of(prepared));
-  comparison.seconds = comparison.step.step_seconds;
+  comparison.seconds = comparison.step.step_seconds * prepared.slowdown;
   if (comparison.measured_bubble) {
     const StageProfile profile = stage_profile(run);
     comparison.bubble = even_bubble(prepared.job, profile);
@@ -120,7 +116,7 @@ std::vector<bool> lent_to_calibration(const std::vector<Run>& runs) {
   std::map<std::string, int> seen;
   for (size_t i = 0; i < runs.size(); ++i) {
     const Prepared prepared = prepare(runs[i]);
-    if (!prepared.skipped.empty() || is_noise(runs[i]) ||
+    if (!prepared.skipped.empty() || !prepared.contradiction.empty() ||
         !measured_seconds(runs[i], prepared.job)) {
       continue;
     }

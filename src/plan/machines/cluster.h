@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/calibration.h"
-#include "plan/device.h"
+#include "plan/machines/device.h"
 
 namespace lockstep::plan {
 
@@ -36,6 +36,8 @@ struct Cluster {
   const NodeGroup& group_of(int rank) const;
   /// The group with the slowest 16-bit products: what an even split waits for.
   const NodeGroup& slowest() const;
+  /// The same of the groups that ranks [first, first + count) are in.
+  const NodeGroup& slowest_of(int first, int count) const;
   bool unequal() const { return groups.size() > 1; }
 };
 

@@ -1,4 +1,4 @@
-#include "plan/device.h"
+#include "plan/machines/device.h"
 
 #include <algorithm>
 #include <cctype>
@@ -31,7 +31,7 @@ struct Sheet {
 std::vector<Sheet> sheets() {
   return {
       {"a100-80gb",
-       {"a10080gbsxm", "a100", "a100sxm80gb", "a100sxm480gb"},
+       {"a10080gbsxm", "a100", "a100sxm", "a100sxm80gb", "a100sxm480gb"},
        312,
        0,
        19.5,

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/cluster.h"
 #include "plan/job.h"
+#include "plan/machines/cluster.h"
 #include "schedule/timeline.h"
 
 namespace lockstep::plan {
@@ -58,6 +58,10 @@ struct Prepared {
   std::string published_schedule;  // as the row has it
   std::string system, model;
   bool fixed_recompute = false;  // the row tells it; else what fits is taken
+  std::string conditions;        // of the machine, where runs under others are not to be compared
+  double slowdown = 1;           // of the machine under them
+  double spread = 0.03;          // two measurements nearer than this rank neither way
+  std::string contradiction;     // what speaks against the measurement; empty: nothing
 };
 
 /// Blank cells are left to be what the system does when it is told nothing: see docs/plan.md.

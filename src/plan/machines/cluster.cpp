@@ -1,4 +1,4 @@
-#include "plan/cluster.h"
+#include "plan/machines/cluster.h"
 
 #include <algorithm>
 #include <cmath>
@@ -24,11 +24,23 @@ const NodeGroup& Cluster::group_of(int rank) const {
 }
 
 const NodeGroup& Cluster::slowest() const {
-  return *std::min_element(
-      groups.begin(), groups.end(), [](const NodeGroup& a, const NodeGroup& b) {
-        return a.device.flops16 * a.device.efficiency.matrix16 <
-               b.device.flops16 * b.device.efficiency.matrix16;
-      });
+  return slowest_of(0, devices());
+}
+
+const NodeGroup& Cluster::slowest_of(int first, int count) const {
+  const auto rate = [](const NodeGroup& group) {
+    return group.device.flops16 * group.device.efficiency.matrix16;
+  };
+  const NodeGroup* slowest = &group_of(first);
+  int begin = 0;
+  for (const NodeGroup& group : groups) {
+    const bool has_some = begin < first + count && begin + group.devices() > first;
+    if (has_some && rate(group) < rate(*slowest)) {
+      slowest = &group;
+    }
+    begin += group.devices();
+  }
+  return *slowest;
 }
 
 Cluster uniform_cluster(const Device& device, int devices) {

@@ -1,7 +1,7 @@
 // Stage times that publications give for their own pipelines.
 #include <array>
 
-#include "plan/runs.h"
+#include "plan/record/runs.h"
 
 namespace lockstep::plan {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/cluster.h"
 #include "plan/job.h"
+#include "plan/machines/cluster.h"
 
 namespace lockstep::plan {
 

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""What the planner predicts beside what the trainer does on this machine: the step time of plans on two CPU ranks and
+their order, and the memory of a rank for models and settings of many kinds. Prints tables, and as the last line one
+JSON object; the exit code is 1 where a target is missed.
+
+    python3 bench/plan_machine.py --program build/release/lockstep [--rounds 3] [--steps 12] [--only time|memory]
+        [--cluster FILE]
+
+The machine is measured first (`lockstep calibrate --nproc 2`), unless a file says what it does. Plans take turns, so
+that what else the machine does falls on all of them alike; a figure is the median of the rounds, of a round the median
+of its steps. Times need an idle machine; memory does not.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+RANKS = 2
+TIME, MEMORY, TAU, TIE = 0.10, 0.03, 0.85, 0.03
+HIDDEN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+GIBI = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+MODELS = {
+    "small": dict(family="gpt2", layers=4, width=256, vocabulary=8192, length=256),
+    "wide": dict(family="gpt2", layers=4, width=512, vocabulary=8192, length=256),
+    "deep": dict(family="gpt2", layers=12, width=256, vocabulary=4096, length=256),
+    "words": dict(family="gpt2", layers=2, width=256, vocabulary=50257, length=256),
+    "long": dict(family="gpt2", layers=4, width=256, vocabulary=4096, length=1024),
+    "llama": dict(family="llama", layers=4, width=384, vocabulary=8192, length=256),
+    "dropout": dict(family="gpt2", layers=4, width=256, vocabulary=8192, length=256, dropout=0.1),
+}
+
+# All of one model with 16 sequences a step: what a user chooses between.
+TIMED = {
+    "data 2": "small per_device_train_batch_size=8",
+    "data 2, 4 micro-batches": "small per_device_train_batch_size=2 gradient_accumulation_steps=4",
+    "data 2, zero 1": "small per_device_train_batch_size=8 parallel.zero_stage=1",
+    "data 2, zero 2": "small per_device_train_batch_size=8 parallel.zero_stage=2",
+    "data 2, zero 3": "small per_device_train_batch_size=8 parallel.zero_stage=3",
+    "data 2, recompute": "small per_device_train_batch_size=8 parallel.recompute=full",
+    "data 2, float32": "small per_device_train_batch_size=8 bf16=false",
+    "data 2, optimizer on the host": "small per_device_train_batch_size=8 parallel.offload_optimizer.device=cpu",
+    "tensor 2": "small per_device_train_batch_size=16 parallel.tensor=2",
+    "tensor 2, sequence": "small per_device_train_batch_size=16 parallel.tensor=2 parallel.sequence_parallel=true",
+    "context 2": "small per_device_train_batch_size=16 parallel.context=2",
+    "pipeline 2, 1f1b": "small per_device_train_batch_size=4 gradient_accumulation_steps=4 parallel.pipeline=2",
+    "pipeline 2, gpipe": "small per_device_train_batch_size=4 gradient_accumulation_steps=4 parallel.pipeline=2 "
+                         "parallel.schedule=gpipe",
+    "pipeline 2, zb-h1": "small per_device_train_batch_size=4 gradient_accumulation_steps=4 parallel.pipeline=2 "
+                         "parallel.schedule=zb-h1",
+    "one rank": "small per_device_train_batch_size=16 nproc=1",
+}
+
+REMEMBERED = {
+    "small": "small per_device_train_batch_size=8",
+    "small, float32": "small per_device_train_batch_size=8 bf16=false",
+    "wide": "wide per_device_train_batch_size=8",
+    "wide, float32": "wide per_device_train_batch_size=4 bf16=false",
+    "deep": "deep per_device_train_batch_size=16",
+    "deep, recompute": "deep per_device_train_batch_size=16 parallel.recompute=full",
+    "many words": "words per_device_train_batch_size=8",
+    "many words, float32": "words per_device_train_batch_size=4 bf16=false",
+    "long": "long per_device_train_batch_size=4",
+    "llama": "llama per_device_train_batch_size=8",
+    "llama, float32": "llama per_device_train_batch_size=8 bf16=false",
+    "dropout": "dropout per_device_train_batch_size=16",
+    "wide, zero 1": "wide per_device_train_batch_size=4 parallel.zero_stage=1",
+    "wide, zero 2": "wide per_device_train_batch_size=4 parallel.zero_stage=2",
+    "wide, zero 3": "wide per_device_train_batch_size=4 parallel.zero_stage=3",
+    "wide, tensor 2": "wide per_device_train_batch_size=8 parallel.tensor=2",
+    "wide, tensor 2, sequence": "wide per_device_train_batch_size=8 parallel.tensor=2 parallel.sequence_parallel=true",
+    "wide, context 2": "wide per_device_train_batch_size=8 parallel.context=2",
+    "deep, pipeline 2": "deep per_device_train_batch_size=8 gradient_accumulation_steps=4 parallel.pipeline=2",
+    "deep, pipeline 2, gpipe": "deep per_device_train_batch_size=8 gradient_accumulation_steps=4 parallel.pipeline=2 "
+                               "parallel.schedule=gpipe",
+    "wide, one rank": "wide per_device_train_batch_size=8 nproc=1",
+}
+
+
+def config_of(model):
+    width = model["width"]
+    if model["family"] == "gpt2":
+        dropout = model.get("dropout", 0.0)
+        return {
+            "model_type": "gpt2", "vocab_size": model["vocabulary"], "n_positions": model["length"], "n_embd": width,
+            "n_layer": model["layers"], "n_head": width // 64, "activation_function": "gelu_new",
+            "resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": dropout, "tie_word_embeddings": True,
+            "bos_token_id": 0, "eos_token_id": 0}
+    return {
+        "model_type": "llama", "vocab_size": model["vocabulary"], "max_position_embeddings": model["length"],
+        "hidden_size": width, "intermediate_size": 3 * width, "num_hidden_layers": model["layers"],
+        "num_attention_heads": width // 64, "num_key_value_heads": width // 64, "tie_word_embeddings": True,
+        "bos_token_id": 0, "eos_token_id": 0}
+
+
+def bytes_of(text):
+    number, unit = text.split()
+    return float(number) * GIBI[unit]
+
+
+class Machine:
+    def __init__(self, options):
+        self.program = pathlib.Path(options.program).resolve()
+        self.steps = options.steps
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-plan-"))
+        self.environment = {k: v for k, v in os.environ.items() if k not in HIDDEN}
+        self.environment.update(OMP_NUM_THREADS="1", XDG_CACHE_HOME=str(self.folder))
+        self.call("sample", "--output", self.folder / "sample", "--size", "1", "--seed", "1")
+        self.call("tokenizer", "train", "--files", self.folder / "sample" / "train.txt", "--vocab-size", "2048",
+                  "--output", self.folder / "tokenizer")
+        for name, model in MODELS.items():
+            (self.folder / f"{name}.json").write_text(json.dumps(config_of(model)))
+        self.cluster = options.cluster
+        if self.cluster is None:
+            self.cluster = self.folder / "machine.yaml"
+            print(self.call("calibrate", "--nproc", RANKS, "--write", self.cluster), flush=True)
+
+    def call(self, *words):
+        done = subprocess.run([str(word) for word in (self.program, *words)], env=self.environment, cwd=self.folder,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900)
+        if done.returncode != 0:
+            raise SystemExit(f"plan_machine: {' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def train(self, setting, steps):
+        """Predicted and measured seconds, then predicted and measured bytes."""
+        name, *keys = setting.split()
+        ranks = RANKS
+        if "nproc=1" in keys:
+            ranks, keys = 1, [key for key in keys if key != "nproc=1"]
+        text = self.call(
+            "train", "--nproc", ranks, "--cluster", self.cluster, "--force", f"model.path={self.folder}/{name}.json",
+            f"tokenizer.path={self.folder}/tokenizer", f"data.train={self.folder}/sample/train.txt",
+            f"data.sequence_length={MODELS[name]['length']}", f"data.cache_dir={self.folder}/cache",
+            f"output_dir={self.folder}/run", "overwrite_output_dir=true", f"max_steps={steps}", "save_strategy=no",
+            "learning_rate=1e-4", "logging_steps=1", "bf16=true", "monitor.progress=plain", "use_cpu=true", *keys)
+        found = re.search(
+            r"predicted ([\d.e+-]+) s a step, measured ([\d.e+-]+) s .*?; predicted ([\d.]+ \w+) a rank, measured "
+            r"([\d.]+ \w+)", text)
+        if not found:
+            raise SystemExit(f"plan_machine: no comparison in what {setting} said\n{text}")
+        return float(found[1]), float(found[2]), bytes_of(found[3]), bytes_of(found[4])
+
+
+def kendall(predicted, measured):
+    agree = pairs = 0
+    for i in range(len(measured)):
+        for j in range(i):
+            if abs(measured[i] / measured[j] - 1) < TIE:
+                continue
+            pairs += 1
+            sign = (measured[i] - measured[j]) * (predicted[i] - predicted[j])
+            agree += (sign > 0) - (sign < 0)
+    return agree / max(pairs, 1)
+
+
+def compare_times(machine, rounds):
+    figures = {name: [] for name in TIMED}
+    for turn in range(rounds):
+        for name, setting in TIMED.items():
+            figures[name].append(machine.train(setting, machine.steps)[:2])
+    print(f"\n{'plan':<32}{'predicted':>12}{'measured':>12}{'error':>9}")
+    predicted, measured = [], []
+    for name, turns in figures.items():
+        predicted.append(statistics.median(turn[0] for turn in turns))
+        measured.append(statistics.median(turn[1] for turn in turns))
+        print(f"{name:<32}{predicted[-1]:>10.4f} s{measured[-1]:>10.4f} s{predicted[-1] / measured[-1] - 1:>+9.1%}")
+    error = statistics.median(abs(p / m - 1) for p, m in zip(predicted, measured))
+    tau = kendall(predicted, measured)
+    print(f"{'met   ' if error <= TIME else 'MISSED'} median error of the step time {error:.1%} of {len(measured)} plans "
+          f"({TIME:.0%} at most)")
+    print(f"{'met   ' if tau >= TAU else 'MISSED'} Kendall's tau of the order {tau:.2f} ({TAU} at least; plans within "
+          f"{TIE:.0%} rank neither way)")
+    return {"step_time_error": error, "tau": tau, "plans": len(measured)}, error <= TIME and tau >= TAU
+
+
+def compare_memory(machine):
+    print(f"\n{'model and setting':<32}{'predicted':>12}{'measured':>12}{'error':>9}")
+    errors = []
+    for name, setting in REMEMBERED.items():
+        predicted, measured = machine.train(setting, 4)[2:]
+        errors.append(predicted / measured - 1)
+        print(f"{name:<32}{predicted / 2**20:>8.0f} MiB{measured / 2**20:>8.0f} MiB{errors[-1]:>+9.1%}", flush=True)
+    middle = statistics.median(map(abs, errors))
+    worst = max(map(abs, errors))
+    met = worst <= MEMORY
+    print(f"{'met   ' if met else 'MISSED'} memory of a rank: the worst error {worst:.1%} of {len(errors)} ({MEMORY:.0%} "
+          f"at most), the median {middle:.1%}")
+    return {"memory_error": middle, "worst_memory_error": worst, "settings": len(errors)}, met
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--only", choices=("time", "memory"))
+    parser.add_argument("--cluster", type=pathlib.Path)
+    options = parser.parse_args()
+    if options.cluster:
+        options.cluster = options.cluster.resolve()
+    machine = Machine(options)
+    result, met = {}, True
+    if options.only != "time":
+        part, part_met = compare_memory(machine)
+        result.update(part)
+        met = met and part_met
+    if options.only != "memory":
+        part, part_met = compare_times(machine, options.rounds)
+        result.update(part)
+        met = met and part_met
+    result["met"] = met
+    print(json.dumps(result))
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
