@@ -14,8 +14,8 @@ std::shared_ptr<Block> make_gpt2_block(const model::ModelConfig& config, int64_t
 /// A block of Llama, Mistral or Qwen2: RMS norms, rotary positions, a gated MLP.
 std::shared_ptr<Block> make_llama_block(const model::ModelConfig& config, int64_t layer);
 
-/// A block of T5's encoder or decoder: RMS norms, relative positions, attention to the source in the
-/// decoder's, an MLP with or without a gate.
+/// A block of T5's encoder or decoder: RMS norms, relative positions, attention to the source in
+/// the decoder's, an MLP with or without a gate.
 std::shared_ptr<Block> make_t5_block(const model::ModelConfig& config, int64_t layer);
 /// T5 around its blocks, without parameters yet: the tables of relative positions beside the
 /// embedding, the scale of the head.

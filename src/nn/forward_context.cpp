@@ -30,8 +30,7 @@ Tensor relative_position_buckets(
       std::log(static_cast<double>(positions.max_distance) / static_cast<double>(exact));
   // In float32 and in this order, as the models were trained: a bucket's edge is a matter of bits.
   const Tensor large =
-      exact +
-      (at::log(far.clamp_min(1).to(at::kFloat) / exact) / range * steps).to(at::kLong);
+      exact + (at::log(far.clamp_min(1).to(at::kFloat) / exact) / range * steps).to(at::kLong);
   const Tensor bucket = at::where(far < exact, far, large.clamp_max(buckets - 1));
   return both ? bucket + (distance > 0).to(at::kLong) * buckets : bucket;
 }
@@ -68,11 +67,11 @@ void ForwardContext::check_source() const {
   if (!config_.is_encoder_decoder() && !source.defined()) {
     return;
   }
-  const bool fits = config_.is_encoder_decoder() && source.defined() && source.dim() == 2 &&
-                    source.scalar_type() == at::kLong && source.size(0) == inputs_.ids.size(0) &&
-                    source.numel() > 0 && !inputs_.positions.defined() &&
-                    (!mask.defined() ||
-                     (mask.scalar_type() == at::kBool && mask.sizes() == source.sizes()));
+  const bool fits =
+      config_.is_encoder_decoder() && source.defined() && source.dim() == 2 &&
+      source.scalar_type() == at::kLong && source.size(0) == inputs_.ids.size(0) &&
+      source.numel() > 0 && !inputs_.positions.defined() &&
+      (!mask.defined() || (mask.scalar_type() == at::kBool && mask.sizes() == source.sizes()));
   if (!fits) {
     throw Error(
         ErrorKind::kInternal,

@@ -60,8 +60,8 @@ enum class Visibility { kCausal, kBoth };
 
 /// The row of a table of relative positions for each distance of a key from its query (int64, any
 /// shape; negative: the key is before it): of kBoth one half for either direction; in each, half of
-/// the rows are a distance each, the others grow by a factor up to max_distance, and the last is for
-/// all beyond it (Raffel et al., 2020, section 2.1).
+/// the rows are a distance each, the others grow by a factor up to max_distance, and the last is
+/// for all beyond it (Raffel et al., 2020, section 2.1).
 Tensor relative_position_buckets(
     const Tensor& distance, Visibility visibility, const model::RelativePositions& positions);
 

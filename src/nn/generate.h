@@ -26,10 +26,11 @@ struct Generated {
   StopReason reason = StopReason::kLength;
 };
 
-/// Continues `prompt`; an encoder-decoder reads it as its source and answers it. `on_token` is called with each new token, before the next is computed; false
-/// ends the generation. Blocks; call it on every rank that holds a part of the model. Throws Error
-/// (kConfig): an empty prompt, an id that the vocabulary does not have, options out of bounds, or
-/// prompt and new tokens past the model's position limit (checked before anything is computed).
+/// Continues `prompt`; an encoder-decoder reads it as its source and answers it. `on_token` is
+/// called with each new token, before the next is computed; false ends the generation. Blocks; call
+/// it on every rank that holds a part of the model. Throws Error (kConfig): an empty prompt, an id
+/// that the vocabulary does not have, options out of bounds, or prompt and new tokens past the
+/// model's position limit (checked before anything is computed).
 Generated generate(
     const LanguageModel& model,
     const std::vector<int64_t>& prompt,

@@ -35,7 +35,8 @@ struct TiedTokenEmbedding final : TokenEmbedding {
 
 LanguageModel::LanguageModel(
     model::ModelConfig config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks)
-    : around_unit([](int64_t, const Tensors& inputs, const UnitBody& body) { return body(inputs); }),
+    : around_unit(
+          [](int64_t, const Tensors& inputs, const UnitBody& body) { return body(inputs); }),
       config_(std::move(config)),
       part_(part),
       blocks_(std::move(blocks)) {

@@ -44,7 +44,8 @@ struct ModelPart {
 /// [B, T, C]. In an encoder-decoder it is four: the target's hidden states [B, T, C], which the
 /// decoder's blocks change; the source's [B, S, C], which the encoder's blocks change and the
 /// decoder's read; and the tables of relative positions of either. What a unit does not change, it
-/// passes on: so any run of units is a stage of a pipeline, and gradients come back by the same way.
+/// passes on: so any run of units is a stage of a pipeline, and gradients come back by the same
+/// way.
 class LanguageModel {
  public:
   /// Runs a unit: `body` is the unit, from what it takes to what it gives. The default calls it.

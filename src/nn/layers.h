@@ -86,8 +86,8 @@ struct Attention {
       const ForwardContext& context) const;
 };
 
-/// The table of relative positions of a stack of blocks: weight [buckets, H]. Blocks do not hold it;
-/// it goes to them with the activations, so that it is one parameter of one unit.
+/// The table of relative positions of a stack of blocks: weight [buckets, H]. Blocks do not hold
+/// it; it goes to them with the activations, so that it is one parameter of one unit.
 struct RelativePositionTable : Layer {
   /// The table as an activation, in memory of its own: the weight's may be gone when it is used.
   virtual Tensor forward() const;

@@ -14,8 +14,8 @@ namespace lockstep::nn {
 /// Roles: tokens, positions, embedding_dropout; in a block attention_norm, query_key_value (GPT-2)
 /// or query, key, value, attention, attention_out, attention_dropout, mlp_norm, mlp_gate (not
 /// GPT-2), mlp_up, mlp_down, mlp_dropout; final_norm, loss_head. An encoder-decoder also has
-/// source_positions and target_positions (its tables), target_embedding_dropout, final_dropout; in a
-/// block of its decoder cross_norm, cross_query, cross_key, cross_value, cross_attention,
+/// source_positions and target_positions (its tables), target_embedding_dropout, final_dropout; in
+/// a block of its decoder cross_norm, cross_query, cross_key, cross_value, cross_attention,
 /// cross_attention_out, cross_dropout; mlp_inner_dropout; in the last block of its encoder
 /// encoder_norm and encoder_dropout.
 struct SlotName {

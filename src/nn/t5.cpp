@@ -129,9 +129,8 @@ class T5Mlp {
   Tensor forward(const Tensor& x, const ForwardContext& context) const {
     const Tensor normal = norm_->forward(x);
     const Tensor inner =
-        gate_ == nullptr
-            ? activate(activation_, up_->forward(normal))
-            : activate_gate(activation_, gate_->forward(normal), up_->forward(normal));
+        gate_ == nullptr ? activate(activation_, up_->forward(normal))
+                         : activate_gate(activation_, gate_->forward(normal), up_->forward(normal));
     const Tensor kept = inner_dropout_->forward(inner, context);
     return x + dropout_->forward(down_->forward(kept), context);
   }
@@ -179,8 +178,7 @@ class T5EncoderBlock final : public Block {
         x,
         normal,
         attention_.keys_and_values(normal),
-        bias_of(
-            streams.source_positions, context.relative_buckets(Visibility::kBoth, x.device())),
+        bias_of(streams.source_positions, context.relative_buckets(Visibility::kBoth, x.device())),
         context.visible_source(x.device()),
         context);
     streams.source = mlp_.forward(attended, context);
@@ -271,8 +269,7 @@ class T5 final : public LanguageModel {
           make_dropout(config.embedding_dropout, DropoutSite::kEmbedding, config.encoder_layers);
     }
     if (part.head) {
-      final_dropout_ =
-          make_dropout(config.final_dropout, DropoutSite::kFinal, config.layers - 1);
+      final_dropout_ = make_dropout(config.final_dropout, DropoutSite::kFinal, config.layers - 1);
     }
   }
 

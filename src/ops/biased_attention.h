@@ -18,9 +18,9 @@ struct BiasedAttentionOptions {
           total_heads = 0;  // for dropout, where query holds a part of the heads; 0 heads: all
 };
 
-/// softmax(scale * query key^T + bias) value over the keys that are visible. query [B, H, T, D], key
-/// and value [B, H, S, D]; bias [H, T, S] or undefined: none; visible, bool, broadcasts to
-/// [B, H, T, S], or undefined: all. A query that sees no key gets the mean of the values. Scores and
+/// softmax(scale * query key^T + bias) value over the keys that are visible. query [B, H, T, D],
+/// key and value [B, H, S, D]; bias [H, T, S] or undefined: none; visible, bool, broadcasts to [B,
+/// H, T, S], or undefined: all. A query that sees no key gets the mean of the values. Scores and
 /// softmax are float32; the probabilities are kept for the backward pass. Returns [B, H, T, D].
 Tensor biased_attention(
     const Tensor& query,

@@ -35,7 +35,8 @@ class Axes {
   /// Pipeline and tensor together: the ranks that hold a model between them, over which the
   /// gradient's norm is summed.
   comm::Communicator& model() { return *model_; }
-  /// A group of some ranks of `parent`, one of these, that lives as long as they do: as comm::split.
+  /// A group of some ranks of `parent`, one of these, that lives as long as they do: as
+  /// comm::split.
   comm::Communicator& split(
       comm::Communicator& parent, const std::vector<int>& ranks, const std::string& name);
 

@@ -97,8 +97,8 @@ TEST(Accelerate, ReadsMegatronAndParallelismFiles) {
       "  parallelism_config_cp_size: 1\n  parallelism_config_dp_shard_size: 4\n");
   EXPECT_EQ(parallel.text("parallel.tensor"), "2");
   EXPECT_EQ(parallel.text("parallel.zero_stage"), "3");
-  const Read ulysses = read(
-      "distributed_type: MULTI_GPU\nparallelism_config:\n  parallelism_config_sp_size: 2\n");
+  const Read ulysses =
+      read("distributed_type: MULTI_GPU\nparallelism_config:\n  parallelism_config_sp_size: 2\n");
   EXPECT_EQ(ulysses.text("parallel.context"), "2");
   EXPECT_EQ(ulysses.text("parallel.context_attention"), "ulysses");
   EXPECT_THAT(

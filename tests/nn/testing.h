@@ -53,7 +53,8 @@ inline ForwardInputs small_inputs(const model::ModelConfig& config, int64_t rows
   inputs.labels = inputs.ids.clone();
   inputs.labels[0][2] = -100;
   if (config.is_encoder_decoder()) {
-    inputs.source = at::empty({rows, length + 2}, at::kLong).random_(0, config.vocab_size, generator);
+    inputs.source =
+        at::empty({rows, length + 2}, at::kLong).random_(0, config.vocab_size, generator);
     inputs.source_mask = at::ones({rows, length + 2}, at::kBool);
     inputs.source_mask[0][length + 1] = false;
   }

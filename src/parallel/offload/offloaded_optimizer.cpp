@@ -125,8 +125,7 @@ void OffloadedOptimizer::await(const Place& place, std::string_view what) {
   }
 }
 
-void OffloadedOptimizer::copy(
-    std::string_view what, const at::Tensor& to, const at::Tensor& from) {
+void OffloadedOptimizer::copy(std::string_view what, const at::Tensor& to, const at::Tensor& from) {
   const double began = now();
   // To the device it goes beside what follows: the step's end waits for it.
   to.copy_(from, /*non_blocking=*/to.is_cuda());
