@@ -46,6 +46,13 @@ comm::Communicator* Axes::group_of(std::span<const Axis> axes, const std::string
   return owned_.back().get();
 }
 
+comm::Communicator& Axes::split_off(
+    comm::Communicator& parent, const std::vector<int>& ranks, const std::string& name) {
+  owned_.push_back(
+      std::make_unique<comm::Communicator>(comm::split(parent, ranks, name, options_)));
+  return *owned_.back();
+}
+
 double Axes::seconds_waited() const {
   double seconds = world_.seconds_waited();
   for (const auto& group : owned_) {

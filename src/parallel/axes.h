@@ -36,6 +36,10 @@ class Axes {
   comm::Communicator& model() { return *model_; }
   /// For groups that are split off further.
   const comm::GroupOptions& options() const { return options_; }
+  /// A further group, of some ranks of `parent`, which is one of these (comm/split.h says who must
+  /// call); it lives as long as these do.
+  comm::Communicator& split_off(
+      comm::Communicator& parent, const std::vector<int>& ranks, const std::string& name);
 
   /// Seconds spent in waiting for the world and for any of these groups.
   double seconds_waited() const;
