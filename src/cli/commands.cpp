@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 
+#include "cli/bench.h"
 #include "cli/calibrate.h"
 #include "cli/doctor.h"
 #include "cli/estimate.h"
@@ -32,6 +33,9 @@ std::span<const Command> commands() {
       {"estimate", "Memory of each rank, what fits, and what would make it fit", run_estimate},
       {"plan", "The fastest way to split a model over a cluster, and why", run_plan},
       {"calibrate", "Measure this machine for the planner", run_calibrate},
+      {"bench",
+       "Plans side by side on this machine: ZeRO's stages, threads and processes",
+       run_bench},
       {"schedule", "Draw and check a pipeline schedule", run_schedule},
   };
   return kCommands;

@@ -1,30 +1,24 @@
 #include "cli/report_error.h"
 
 #include <exception>
-#include <new>
 #include <string>
+#include <utility>
 
 #include <c10/util/Exception.h>
 
 #include "base/error.h"
 #include "launch/record.h"
+#include "train/out_of_memory.h"
 
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kMemoryRemedy =
-    "lower training.per_device_train_batch_size (and raise training.gradient_accumulation_steps "
-    "to keep the batch), shorten data.sequence_length, or set training.bf16=true";
-
-/// libtorch's own errors come with a page of stack: the first part says what happened. The CPU's
-/// allocator has no error class of its own.
+/// libtorch's own errors come with a page of stack: the first part says what happened.
 Error from_torch(const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-      text.find("DefaultCPUAllocator") != std::string::npos) {
-    return {ErrorKind::kOutOfMemory, text, kMemoryRemedy};
-  }
-  return {ErrorKind::kInternal, text, "this is a defect of lockstep: please report it"};
+  return {
+      ErrorKind::kInternal,
+      error.what_without_backtrace(),
+      "this is a defect of lockstep: please report it"};
 }
 
 }  // namespace
@@ -34,11 +28,13 @@ int with_our_errors(const std::function<int()>& body) {
     return body();
   } catch (const Error&) {
     throw;
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::kOutOfMemory, "the memory ran out", kMemoryRemedy);
-  } catch (const c10::Error& error) {
-    throw from_torch(error);
   } catch (const std::exception& error) {
+    if (auto memory = train::current_out_of_memory()) {
+      throw std::move(*memory);
+    }
+    if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
+      throw from_torch(*torch);
+    }
     throw Error(ErrorKind::kInternal, error.what());
   }
 }

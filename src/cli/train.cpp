@@ -25,6 +25,7 @@ config::ResolveOptions resolve_options() {
       {"cluster", Kind::kValue, "The machine to predict step time and memory of: a cluster file"},
       {"force", Kind::kSwitch, "Start even what is predicted not to fit in memory"},
       {"dry-run", Kind::kSwitch, "Check everything that can be checked, train nothing"},
+      {"log-memory", Kind::kKey, "The same as monitor.log_memory", "monitor.log_memory"},
       {"print-config", Kind::kSwitch, "Print the configuration and where each value came from"},
       {"trace", Kind::kValue, "Write a step's timeline on every rank to this file (Perfetto)"},
       {"json-schema", Kind::kSwitch, "Print the JSON schema of a configuration file"},

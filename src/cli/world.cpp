@@ -23,17 +23,6 @@ std::string own_path() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-int start_ranks(const RankOptions& options, int ranks) {
-  launch::SupervisorOptions supervisor;
-  supervisor.workers = ranks;
-  supervisor.argv = {own_path(), options.command};
-  supervisor.argv.insert(supervisor.argv.end(), options.arguments.begin(), options.arguments.end());
-  supervisor.name = "lockstep " + options.command;
-  // All ranks make the same names from ${now:...}.
-  supervisor.environment["LOCKSTEP_STARTED"] = std::to_string(std::time(nullptr));
-  return launch::supervise(supervisor);
-}
-
 int run_threads(
     const RankOptions& options, int ranks, const std::function<int(train::World&)>& body) {
   const int gpus = options.use_cpu ? 0 : train::visible_gpus();
@@ -72,6 +61,22 @@ int run_threads(
 
 }  // namespace
 
+int start_ranks(
+    const std::string& command,
+    const std::vector<std::string>& arguments,
+    int ranks,
+    const std::map<std::string, std::string>& environment) {
+  launch::SupervisorOptions supervisor;
+  supervisor.workers = ranks;
+  supervisor.argv = {own_path(), command};
+  supervisor.argv.insert(supervisor.argv.end(), arguments.begin(), arguments.end());
+  supervisor.name = "lockstep " + command;
+  supervisor.environment = environment;
+  // All ranks make the same names from ${now:...}.
+  supervisor.environment["LOCKSTEP_STARTED"] = std::to_string(std::time(nullptr));
+  return launch::supervise(supervisor);
+}
+
 int run_ranks(const RankOptions& options, const std::function<int(train::World&)>& body) {
   if (!launch::read_identity(launch::current_environment())) {
     const int64_t ranks =
@@ -80,7 +85,7 @@ int run_ranks(const RankOptions& options, const std::function<int(train::World&)
       return run_threads(options, static_cast<int>(ranks), body);
     }
     if (ranks > 1) {
-      return start_ranks(options, static_cast<int>(ranks));
+      return start_ranks(options.command, options.arguments, static_cast<int>(ranks));
     }
   }
   JoinOptions join_options;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,5 +25,13 @@ struct RankOptions {
 /// ranks, each as this program with the same arguments, and watches them; or, in one process, runs
 /// `body` on a thread for each. Returns the exit code.
 int run_ranks(const RankOptions& options, const std::function<int(train::World&)>& body);
+
+/// Starts `ranks` ranks, each as this program with these words and with `environment` added to this
+/// process's, and watches them until all have ended. Returns the job's exit code.
+int start_ranks(
+    const std::string& command,
+    const std::vector<std::string>& arguments,
+    int ranks,
+    const std::map<std::string, std::string>& environment = {});
 
 }  // namespace lockstep::cli

@@ -55,7 +55,8 @@ void answer_entries(
 
 /// FSDP's settings, with or without "fsdp_" before their names.
 const Answers& fsdp_answers();
-/// FULL_SHARD, SHARD_GRAD_OP, NO_SHARD or their numbers as parallel.zero_stage.
+/// FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, the hybrid ones or their numbers as parallel.zero_stage
+/// and parallel.shard_ranks.
 void answer_sharding_strategy(
     const AnswerTarget& target, const std::string& name, const Value& value);
 /// parallelism_config's sizes, with `prefix_of_names` or without.

@@ -287,6 +287,15 @@ struct OffloadSection {
   std::string path;
 };
 
+struct OptimizerOffloadSection {
+  /// none: on the device; cpu: in host memory; nvme: in files below path.
+  std::string device = "none";
+  /// Folder of the files, for device=nvme.
+  std::string path;
+  /// Share of the state that is offloaded, 0 to 1; the rest stays on the device.
+  double ratio = 1.0;
+};
+
 /// How ranks share the work: data x pipeline x context x tensor is the number of ranks.
 struct ParallelSection {
   /// Data-parallel ranks; null: all ranks divided by the other sizes.
@@ -304,6 +313,9 @@ struct ParallelSection {
   bool sequence_parallel = false;
   /// What data-parallel ranks share: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters.
   int64_t zero_stage = 0;
+  /// Neighbouring data-parallel ranks that share a state of which others hold replicas; -1: those
+  /// of one machine; 0: all share one.
+  int64_t shard_ranks = 0;
   /// Allow zero_stage 2 and 3 in a pipeline, where every micro-batch pays for their communication.
   bool zero_in_pipeline = false;
   /// Pipeline schedule: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, or a file of actions.
@@ -314,6 +326,9 @@ struct ParallelSection {
   std::string split = "auto";
   /// Units gathered ahead of use in zero_stage=3.
   int64_t prefetch_units = 1;
+  /// Gather units ahead until they have so many elements, in the place of prefetch_units; null:
+  /// not.
+  std::optional<int64_t> prefetch_elements;
   /// In zero_stage=3, parameters of fewer elements than this are not dropped after use.
   int64_t persistence_threshold = 0;
   /// Activations recomputed in the backward pass: selective, the MLP's; full, all of a layer.
@@ -321,9 +336,36 @@ struct ParallelSection {
   /// Every so-manieth layer recomputes; 1: all.
   int64_t recompute_every = 1;
   /// Where optimizer state lives.
-  OffloadSection offload_optimizer;
+  OptimizerOffloadSection offload_optimizer;
   /// Where parameters live.
   OffloadSection offload_param;
+};
+
+/// The factor that keeps float16 gradients from vanishing.
+struct LossScaleSection {
+  /// The factor, for ever; 0: it follows overflows.
+  double fixed = 0.0;
+  /// The factor begins at 2 to this.
+  int64_t initial_power = 16;
+  /// Steps without an overflow before the factor doubles.
+  int64_t window = 1000;
+  /// Overflows before the factor halves.
+  int64_t hysteresis = 2;
+  /// Good steps make up for overflows at once, not only when the factor doubles.
+  bool consecutive_hysteresis = false;
+  /// The least that the factor falls to.
+  double minimum = 1.0;
+};
+
+/// Numbers: what TrainingArguments have no name for.
+struct PrecisionSection {
+  /// Keep no float32 masters of bfloat16 weights: updates are rounded up or down at random.
+  bool stochastic_rounding = false;
+  /// Type in which gradients are sent and summed over ranks; auto: that in which they are
+  /// accumulated.
+  std::string reduce_type = "auto";
+  /// The factor that keeps float16 gradients from vanishing.
+  LossScaleSection loss_scale;
 };
 
 /// What TrainingArguments have no name for.
@@ -337,6 +379,8 @@ struct MonitorSection {
   std::string progress = "auto";
   /// Peak of one device in matrix products, TFLOP/s, for the share of the peak; null: measured.
   std::optional<double> peak_tflops;
+  /// Tell the memory of the fullest rank by kind, at each phase, with every logged step.
+  bool log_memory = false;
 };
 
 /// The whole configuration, resolved once and passed by const reference in the narrowest struct.
@@ -346,6 +390,7 @@ struct Config {
   DataSection data;
   TrainingSection training;
   ParallelSection parallel;
+  PrecisionSection precision;
   CheckpointSection checkpoint;
   MonitorSection monitor;
 };

@@ -57,6 +57,8 @@ class Reader {
     copy("tensor_parallel.autotp_size", "parallel.tensor");
     copy("sequence_parallel_size", "parallel.context");
     precision();
+    loss_scale();
+    communication_type();
     zero();
     optimizer();
     scheduler();
@@ -162,6 +164,76 @@ class Reader {
     }
   }
 
+  /// A count of elements, which people write as 5e8; nothing where it is none, or "auto".
+  std::optional<std::string> elements_at(const std::string& path) {
+    const Value* value = at(path);
+    const auto number = value == nullptr ? std::nullopt : to_double(value->text);
+    if (value != nullptr && (!number || !(*number >= 0 && *number < 1e18))) {
+      problem(path, *value, "a number of elements is expected");
+      return std::nullopt;
+    }
+    return number ? std::optional(fmt::format("{:.0f}", *number)) : std::nullopt;
+  }
+  void copy_elements(const std::string& path, const std::string& key) {
+    if (const auto elements = elements_at(path)) {
+      set(key, *elements, *at(path));
+    }
+  }
+
+  void loss_scale() {
+    for (const auto& [name, key] :
+         {std::pair{"loss_scale", "fixed"},
+          {"initial_scale_power", "initial_power"},
+          {"loss_scale_window", "window"},
+          {"hysteresis", "hysteresis"},
+          {"consecutive_hysteresis", "consecutive_hysteresis"},
+          {"min_loss_scale", "minimum"}}) {
+      copy(std::string("fp16.") + name, std::string("precision.loss_scale.") + key);
+    }
+  }
+
+  void communication_type() {
+    const Value* type = at("communication_data_type");
+    if (type == nullptr) {
+      return;
+    }
+    static const std::map<std::string, const char*> kTypes = {
+        {"fp32", "float32"},
+        {"float32", "float32"},
+        {"fp16", "float16"},
+        {"float16", "float16"},
+        {"half", "float16"},
+        {"bf16", "bfloat16"},
+        {"bfp16", "bfloat16"},
+        {"bfloat16", "bfloat16"}};
+    const auto found = kTypes.find(lower_case(type->text));
+    if (found == kTypes.end()) {
+      problem("communication_data_type", *type, "it is none of fp32, fp16 and bf16");
+    } else {
+      set("precision.reduce_type", found->second, *type);
+    }
+  }
+
+  /// reduce_bucket_size counts elements, ours mebibytes of the type that is reduced.
+  void bucket_size(const Value& zero) {
+    const auto elements = elements_at("zero_optimization.reduce_bucket_size");
+    if (!elements) {
+      return;
+    }
+    const auto is_on_in = [&](const char* ours, const char* theirs) {
+      const Value* given = at(theirs);
+      const Value* own = context_.tree.find(split_path(ours));
+      return given != nullptr ? is_on(*given) : own != nullptr && is_on(*own);
+    };
+    const bool half = is_on_in("training.bf16", "bf16.enabled") ||
+                      is_on_in("training.bf16", "bfloat16.enabled") ||
+                      is_on_in("training.fp16", "fp16.enabled");
+    const double megabytes = to_double(*elements).value_or(0) * (half ? 2 : 4) / (1024.0 * 1024.0);
+    set("training.ddp_bucket_cap_mb",
+        fmt::format("{:.6g}", megabytes),
+        *zero.find("reduce_bucket_size"));
+  }
+
   void zero() {
     const Value* zero = at("zero_optimization");
     if (zero == nullptr) {
@@ -172,13 +244,16 @@ class Reader {
       return;
     }
     copy("zero_optimization.stage", "parallel.zero_stage");
-    for (const char* key : {"stage3_param_persistence_threshold", "param_persistence_threshold"}) {
-      const Value* value = at(std::string("zero_optimization.") + key);
-      const auto elements = value == nullptr ? std::nullopt : to_double(value->text);
-      if (elements && *elements >= 0 && *elements < 1e18) {  // 1e5 is written so
-        set("parallel.persistence_threshold", fmt::format("{:.0f}", *elements), *value);
-      }
+    for (const std::string prefix : {"zero_optimization.stage3_", "zero_optimization."}) {
+      copy_elements(prefix + "param_persistence_threshold", "parallel.persistence_threshold");
+      copy_elements(prefix + "prefetch_bucket_size", "parallel.prefetch_elements");
     }
+    if (const Value* size = at("zero_optimization.zero_hpz_partition_size");
+        size != nullptr && size->text != "1") {  // 1 turns it off
+      set("parallel.shard_ranks", size->text, *size);
+    }
+    copy("zero_optimization.offload_optimizer.ratio", "parallel.offload_optimizer.ratio");
+    bucket_size(*zero);
     for (const std::string kind : {"offload_optimizer", "offload_param"}) {
       copy("zero_optimization." + kind + ".device", "parallel." + kind + ".device");
       copy("zero_optimization." + kind + ".nvme_path", "parallel." + kind + ".path");

@@ -12,14 +12,30 @@ constexpr std::string_view kOutput =
     "metrics, timing and memory are told in metrics.jsonl and the progress line";
 constexpr std::string_view kFolder =
     "a checkpoint is one model folder that any number of ranks reads";
-constexpr std::string_view kScaling =
-    "the loss scale is dynamic: from 65536, halved after overflows, doubled after 1000 good steps";
 constexpr std::string_view kInference = "it is of DeepSpeed's inference engine";
 constexpr std::string_view kRemoved = "DeepSpeed 0.19 has removed it";
 constexpr std::string_view kNotYet = "it is not supported yet";
 constexpr std::string_view kSum =
-    "losses are summed and divided by all target tokens, whatever the scaling between";
-constexpr std::string_view kAio = "it is of offload to NVMe";
+    "the loss is divided by the step's target tokens before the backward pass: sums over ranks "
+    "need "
+    "no scaling before or after";
+constexpr std::string_view kAio =
+    "files are read and written a shard at a time, through io_uring where it is allowed";
+constexpr std::string_view kMasters =
+    "weights without float32 masters are precision.stochastic_rounding";
+constexpr std::string_view kMoments =
+    "moments are float32; in 8 bits they are training.optim=adamw_8bit";
+constexpr std::string_view kHalfMasters =
+    "updates of float16 weights would be lost: masters are float32";
+constexpr std::string_view kOneUnit =
+    "in stages 1 and 2 parameters are gathered in the buffers that gradients are reduced in "
+    "(reduce_bucket_size), in stage 3 a unit at a time";
+constexpr std::string_view kHostBuffers =
+    "host memory is taken a shard at a time, pinned where there is a GPU, and copied beside the "
+    "computation";
+constexpr std::string_view kLive =
+    "a unit is dropped after its use; parallel.prefetch_units and parallel.prefetch_elements say "
+    "how many are gathered ahead";
 
 constexpr DeepspeedKey kKeys[] = {
     // Batch
@@ -53,8 +69,8 @@ constexpr DeepspeedKey kKeys[] = {
     {"bf16.enabled", kMapped, "", ""},
     {"bf16.immediate_grad_update", kNoEffect, "*", ""},
     {"bf16.check_grad_overflow", kNoEffect, "*", ""},
-    {"bf16.bf16_master_weights_and_grads", kRefuseUnless, "false", kNotYet},
-    {"bf16.bf16_optimizer_states", kRefuseUnless, "false", kNotYet},
+    {"bf16.bf16_master_weights_and_grads", kRefuseUnless, "false", kMasters},
+    {"bf16.bf16_optimizer_states", kRefuseUnless, "false", kMoments},
     {"bf16.auto_cast", kNoEffect, "false", "weights and activations are bfloat16"},
     {"bf16.loss_scale", kNoEffect, "*", ""},
     {"bf16.initial_scale_power", kNoEffect, "*", ""},
@@ -63,13 +79,13 @@ constexpr DeepspeedKey kKeys[] = {
     {"bf16.min_loss_scale", kNoEffect, "*", ""},
     {"fp16.enabled", kMapped, "", ""},
     {"fp16.auto_cast", kNoEffect, "*", ""},
-    {"fp16.loss_scale", kNoEffect, "*", kScaling},
-    {"fp16.initial_scale_power", kNoEffect, "*", kScaling},
-    {"fp16.loss_scale_window", kNoEffect, "*", kScaling},
-    {"fp16.hysteresis", kNoEffect, "*", kScaling},
-    {"fp16.consecutive_hysteresis", kNoEffect, "*", kScaling},
-    {"fp16.min_loss_scale", kNoEffect, "*", kScaling},
-    {"fp16.fp16_master_weights_and_grads", kRefuseUnless, "false", kNotYet},
+    {"fp16.loss_scale", kMapped, "", ""},
+    {"fp16.initial_scale_power", kMapped, "", ""},
+    {"fp16.loss_scale_window", kMapped, "", ""},
+    {"fp16.hysteresis", kMapped, "", ""},
+    {"fp16.consecutive_hysteresis", kMapped, "", ""},
+    {"fp16.min_loss_scale", kMapped, "", ""},
+    {"fp16.fp16_master_weights_and_grads", kRefuseUnless, "false", kHalfMasters},
     {"fp16.opt_level", kNoEffect, "*", ""},
     {"torch_autocast.enabled",
      kRefuseUnless,
@@ -81,53 +97,47 @@ constexpr DeepspeedKey kKeys[] = {
      "fp32|float32|null",
      "gradients are accumulated in float32"},
     {"data_types", kNoEffect, "*", ""},
-    {"communication_data_type",
-     kNoEffect,
-     "null",
-     "gradients are reduced in their own type or float32, whichever is exact enough"},
+    {"communication_data_type", kMapped, "", ""},
     {"seq_parallel_communication_data_type", kNoEffect, "*", ""},
 
     // ZeRO
     {"zero_optimization.stage", kMapped, "", ""},
     {"zero_optimization.offload_optimizer.device", kMapped, "", ""},
     {"zero_optimization.offload_optimizer.nvme_path", kMapped, "", ""},
-    {"zero_optimization.offload_optimizer.ratio", kRefuseUnless, "1|1.0", kNotYet},
+    {"zero_optimization.offload_optimizer.ratio", kMapped, "", ""},
     {"zero_optimization.offload_optimizer.super_offload", kRefuseUnless, "false", kNotYet},
-    {"zero_optimization.offload_optimizer", kNoEffect, "", kOurs},
+    {"zero_optimization.offload_optimizer", kNoEffect, "", kHostBuffers},
     {"zero_optimization.offload_param.device", kMapped, "", ""},
     {"zero_optimization.offload_param.nvme_path", kMapped, "", ""},
-    {"zero_optimization.offload_param", kNoEffect, "", kOurs},
+    {"zero_optimization.offload_param", kNoEffect, "", kHostBuffers},
     {"zero_optimization.cpu_offload", kMapped, "", ""},
     {"zero_optimization.cpu_offload_params", kMapped, "", ""},
     {"zero_optimization.cpu_offload_param", kMapped, "", ""},
-    {"zero_optimization.cpu_offload_use_pin_memory", kNoEffect, "", kOurs},
+    {"zero_optimization.cpu_offload_use_pin_memory", kNoEffect, "", kHostBuffers},
     {"zero_optimization.contiguous_gradients", kNoEffect, "", kOurs},
     {"zero_optimization.reduce_scatter", kNoEffect, "", kOurs},
-    {"zero_optimization.reduce_bucket_size", kNoEffect, "", kOurs},
+    {"zero_optimization.reduce_bucket_size", kMapped, "", ""},
     {"zero_optimization.use_multi_rank_bucket_allreduce", kNoEffect, "", kOurs},
     {"zero_optimization.allgather_partitions", kNoEffect, "", kOurs},
-    {"zero_optimization.allgather_bucket_size", kNoEffect, "", kOurs},
+    {"zero_optimization.allgather_bucket_size", kNoEffect, "", kOneUnit},
     {"zero_optimization.overlap_comm", kNoEffect, "", kOurs},
     {"zero_optimization.sub_group_size", kNoEffect, "", kOurs},
-    {"zero_optimization.stage3_prefetch_bucket_size",
-     kNoEffect,
-     "",
-     "units are gathered ahead by parallel.prefetch_units"},
+    {"zero_optimization.stage3_prefetch_bucket_size", kMapped, "", ""},
     {"zero_optimization.stage3_param_persistence_threshold", kMapped, "", ""},
     {"zero_optimization.stage3_model_persistence_threshold", kNoEffect, "", kOurs},
-    {"zero_optimization.stage3_max_live_parameters", kNoEffect, "", kOurs},
-    {"zero_optimization.stage3_max_reuse_distance", kNoEffect, "", kOurs},
+    {"zero_optimization.stage3_max_live_parameters", kNoEffect, "", kLive},
+    {"zero_optimization.stage3_max_reuse_distance", kNoEffect, "", kLive},
     {"zero_optimization.stage3_gather_16bit_weights_on_model_save", kNoEffect, "*", kFolder},
     {"zero_optimization.stage3_gather_fp16_weights_on_model_save", kNoEffect, "*", kFolder},
     {"zero_optimization.stage3_module_granularity_threshold", kNoEffect, "", kOurs},
     {"zero_optimization.stage3_use_all_reduce_for_fetch_params", kNoEffect, "", kOurs},
     {"zero_optimization.stage3_allgather_sequential", kNoEffect, "", kOurs},
     // The same without their prefix, as DeepSpeed takes them.
-    {"zero_optimization.prefetch_bucket_size", kNoEffect, "", kOurs},
+    {"zero_optimization.prefetch_bucket_size", kMapped, "", ""},
     {"zero_optimization.param_persistence_threshold", kMapped, "", ""},
     {"zero_optimization.model_persistence_threshold", kNoEffect, "", kOurs},
-    {"zero_optimization.max_live_parameters", kNoEffect, "", kOurs},
-    {"zero_optimization.max_reuse_distance", kNoEffect, "", kOurs},
+    {"zero_optimization.max_live_parameters", kNoEffect, "", kLive},
+    {"zero_optimization.max_reuse_distance", kNoEffect, "", kLive},
     {"zero_optimization.gather_16bit_weights_on_model_save", kNoEffect, "*", kFolder},
     {"zero_optimization.module_granularity_threshold", kNoEffect, "", kOurs},
     {"zero_optimization.use_all_reduce_for_fetch_params", kNoEffect, "", kOurs},
@@ -149,7 +159,7 @@ constexpr DeepspeedKey kKeys[] = {
     {"zero_optimization.enable_sanity_checks", kNoEffect, "*", kOutput},
     {"zero_optimization.save_muon_momentum_buffer_in_memory", kNoEffect, "*", kOurs},
     {"zero_optimization.leaf_module", kNoEffect, "", "the units are the model's blocks"},
-    {"zero_optimization.zero_hpz_partition_size", kRefuseUnless, "1", kNotYet},
+    {"zero_optimization.zero_hpz_partition_size", kMapped, "", ""},
     {"zero_optimization.zero_quantized_weights", kRefuseUnless, "false", kNotYet},
     {"zero_optimization.zero_quantized_nontrainable_weights", kRefuseUnless, "false", kNotYet},
     {"zero_optimization.zero_quantized_gradients", kRefuseUnless, "false", kNotYet},

@@ -19,9 +19,6 @@ constexpr NotBuiltYet kNotBuiltYet[] = {
     {"training.label_smoothing_factor", "", "leave it 0"},
     {"training.neftune_noise_alpha", "", "leave it null"},
     {"training.train_sampling_strategy", "group_by_length", "use random or sequential"},
-    {"parallel.offload_param.device",
-     "nvme",
-     "use cpu, and parallel.offload_optimizer.device=nvme for the optimizer's state"},
 };
 
 bool is_listed(std::string_view values, const std::string& text) {
@@ -90,6 +87,17 @@ void warn_of_idle_keys(
   warn("parallel.sequence_parallel", parallel.tensor == 1, "there is no tensor parallelism");
   warn("parallel.prefetch_units", parallel.zero_stage < 3, "it is of zero_stage=3");
   warn("parallel.persistence_threshold", parallel.zero_stage < 3, "it is of zero_stage=3");
+  warn("parallel.prefetch_elements", parallel.zero_stage < 3, "it is of zero_stage=3");
+  warn("parallel.shard_ranks", parallel.zero_stage < 1, "zero_stage=0 shares nothing");
+  warn("parallel.zero_in_pipeline", no_pipeline, "there is no pipeline");
+  warn(
+      "parallel.offload_optimizer.ratio",
+      parallel.offload_optimizer.device == "none",
+      "nothing is offloaded");
+  for (const char* key : {"fixed", "initial_power", "window", "hysteresis", "minimum"}) {
+    const std::string name = std::string("precision.loss_scale.") + key;
+    warn(name.c_str(), !training.fp16, "it is of training.fp16=true");
+  }
   warn("parallel.recompute_every", parallel.recompute == "none", "nothing is recomputed");
   warn(
       "parallel.offload_optimizer.path",

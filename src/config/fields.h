@@ -33,6 +33,7 @@ inline constexpr std::string_view kPrompts[] = {"none", "alpaca", "pairs"};
 inline constexpr std::string_view kRampShapes[] = {"linear", "cosine", "1-sqrt"};
 inline constexpr std::string_view kPlateauModes[] = {"min", "max"};
 inline constexpr std::string_view kThresholdModes[] = {"rel", "abs"};
+inline constexpr std::string_view kReduceTypes[] = {"auto", "float32", "bfloat16", "float16"};
 inline constexpr std::string_view kOptimizers[] = {
     "adamw_torch",
     "adamw_torch_fused",
@@ -407,6 +408,20 @@ void visit_fields(Section& section, Visitor&& visitor) {
 }
 
 template <class Section, class Visitor>
+  requires std::is_same_v<std::remove_const_t<Section>, OptimizerOffloadSection>
+void visit_fields(Section& section, Visitor&& visitor) {
+  visitor(
+      {"device",
+       "none: on the device; cpu: in host memory; nvme: in files below path",
+       choices::kOffloadDevices},
+      section.device);
+  visitor({"path", "Folder of the files, for device=nvme"}, section.path);
+  visitor(
+      {"ratio", "Share of the state that is offloaded, 0 to 1; the rest stays on the device"},
+      section.ratio);
+}
+
+template <class Section, class Visitor>
   requires std::is_same_v<std::remove_const_t<Section>, ParallelSection>
 void visit_fields(Section& section, Visitor&& visitor) {
   visitor(
@@ -428,6 +443,11 @@ void visit_fields(Section& section, Visitor&& visitor) {
        "What data-parallel ranks share: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters"},
       section.zero_stage);
   visitor(
+      {"shard_ranks",
+       "Neighbouring data-parallel ranks that share a state of which others hold replicas; -1: "
+       "those of one machine; 0: all share one"},
+      section.shard_ranks);
+  visitor(
       {"zero_in_pipeline",
        "Allow zero_stage 2 and 3 in a pipeline, where every micro-batch pays for their "
        "communication"},
@@ -447,6 +467,11 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor(
       {"prefetch_units", "Units gathered ahead of use in zero_stage=3"}, section.prefetch_units);
   visitor(
+      {"prefetch_elements",
+       "Gather units ahead until they have so many elements, in the place of prefetch_units; null: "
+       "not"},
+      section.prefetch_elements);
+  visitor(
       {"persistence_threshold",
        "In zero_stage=3, parameters of fewer elements than this are not dropped after use"},
       section.persistence_threshold);
@@ -459,6 +484,37 @@ void visit_fields(Section& section, Visitor&& visitor) {
       {"recompute_every", "Every so-manieth layer recomputes; 1: all"}, section.recompute_every);
   visitor.section({"offload_optimizer", "Where optimizer state lives"}, section.offload_optimizer);
   visitor.section({"offload_param", "Where parameters live"}, section.offload_param);
+}
+
+template <class Section, class Visitor>
+  requires std::is_same_v<std::remove_const_t<Section>, LossScaleSection>
+void visit_fields(Section& section, Visitor&& visitor) {
+  visitor({"fixed", "The factor, for ever; 0: it follows overflows"}, section.fixed);
+  visitor({"initial_power", "The factor begins at 2 to this"}, section.initial_power);
+  visitor({"window", "Steps without an overflow before the factor doubles"}, section.window);
+  visitor({"hysteresis", "Overflows before the factor halves"}, section.hysteresis);
+  visitor(
+      {"consecutive_hysteresis",
+       "Good steps make up for overflows at once, not only when the factor doubles"},
+      section.consecutive_hysteresis);
+  visitor({"minimum", "The least that the factor falls to"}, section.minimum);
+}
+
+template <class Section, class Visitor>
+  requires std::is_same_v<std::remove_const_t<Section>, PrecisionSection>
+void visit_fields(Section& section, Visitor&& visitor) {
+  visitor(
+      {"stochastic_rounding",
+       "Keep no float32 masters of bfloat16 weights: updates are rounded up or down at random"},
+      section.stochastic_rounding);
+  visitor(
+      {"reduce_type",
+       "Type in which gradients are sent and summed over ranks; auto: that in which they are "
+       "accumulated",
+       choices::kReduceTypes},
+      section.reduce_type);
+  visitor.section(
+      {"loss_scale", "The factor that keeps float16 gradients from vanishing"}, section.loss_scale);
 }
 
 template <class Section, class Visitor>
@@ -479,6 +535,10 @@ void visit_fields(Section& section, Visitor&& visitor) {
       {"peak_tflops",
        "Peak of one device in matrix products, TFLOP/s, for the share of the peak; null: measured"},
       section.peak_tflops);
+  visitor(
+      {"log_memory",
+       "Tell the memory of the fullest rank by kind, at each phase, with every logged step"},
+      section.log_memory);
 }
 
 template <class Section, class Visitor>
@@ -489,6 +549,8 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor.section({"data", "The data"}, section.data);
   visitor.section({"training", "Hugging Face's TrainingArguments"}, section.training);
   visitor.section({"parallel", "How ranks share the work"}, section.parallel);
+  visitor.section(
+      {"precision", "Numbers: what TrainingArguments have no name for"}, section.precision);
   visitor.section({"checkpoint", "Checkpoints"}, section.checkpoint);
   visitor.section({"monitor", "What is shown"}, section.monitor);
 }

@@ -15,16 +15,25 @@ void answer_sharding_strategy(
       {"shard_grad_op", "2"},
       {"2", "2"},
       {"no_shard", "0"},
-      {"3", "0"}};
-  const auto found = kStages.find(lower_case(value.text));
-  if (found != kStages.end()) {
-    target.set("parallel.zero_stage", found->second, value);
-  } else {
+      {"3", "0"},
+      {"hybrid_shard", "3"},
+      {"4", "3"},
+      {"hybrid_shard_zero2", "2"},
+      {"_hybrid_shard_zero2", "2"},
+      {"5", "2"}};
+  const std::string text = lower_case(value.text);
+  const auto found = kStages.find(text);
+  if (found == kStages.end()) {
     target.refuse(
         name,
         value,
-        "sharding within a node and replicas across is not supported yet",
-        "use FULL_SHARD, SHARD_GRAD_OP or NO_SHARD");
+        "there is no such strategy",
+        "use FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD or HYBRID_SHARD_ZERO2");
+    return;
+  }
+  target.set("parallel.zero_stage", found->second, value);
+  if (text.find("hybrid") != std::string::npos || text == "4" || text == "5") {
+    target.set("parallel.shard_ranks", "-1", value);  // replicas across machines
   }
 }
 
@@ -123,11 +132,7 @@ void answer_parallelism(
   const Value* replicate = map.find(prefix_of_names + "dp_replicate_size");
   const Value* shard = map.find(prefix_of_names + "dp_shard_size");
   if (replicate != nullptr && shard != nullptr && !is_one(*replicate) && !is_one(*shard)) {
-    target.refuse(
-        "dp_replicate_size",
-        *replicate,
-        "sharding within a node and replicas across is not supported yet",
-        "make one of dp_replicate_size and dp_shard_size 1");
+    target.set("parallel.shard_ranks", shard->text, *shard);
   }
 }
 

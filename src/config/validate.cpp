@@ -1,6 +1,7 @@
 #include "config/validate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -68,6 +69,53 @@ bool is_split(const std::string& split, int64_t stages) {
   return parts % stages == 0;
 }
 
+/// What zero_stage's companions ask of each other.
+void validate_sharding(const Config& config, std::optional<int64_t> ranks, Checker& check) {
+  const ParallelSection& parallel = config.parallel;
+  if (parallel.shard_ranks > 0 && parallel.tensor >= 1 && parallel.pipeline >= 1 && ranks) {
+    const int64_t sharing = *ranks / (parallel.tensor * parallel.pipeline);
+    if (sharing % parallel.shard_ranks != 0) {
+      check.fail(
+          "parallel.shard_ranks",
+          fmt::format(
+              "{} does not divide the {} ranks that hold the same parameters",
+              parallel.shard_ranks,
+              sharing),
+          "give a divisor: the ranks of one machine");
+    }
+  }
+  if (parallel.pipeline > 1 && parallel.zero_stage > 1 && !parallel.zero_in_pipeline) {
+    check.fail(
+        "parallel.zero_stage",
+        fmt::format(
+            "{} in a pipeline sums the gradients{} in every micro-batch, where stage 1 does it once a "
+            "step",
+            parallel.zero_stage,
+            parallel.zero_stage == 3 ? " (and gathers the parameters twice)" : ""),
+        "use parallel.zero_stage=1, or set parallel.zero_in_pipeline=true");
+  }
+  const PrecisionSection& precision = config.precision;
+  if (precision.stochastic_rounding && !config.training.bf16) {
+    check.fail(
+        "precision.stochastic_rounding",
+        "it is of bfloat16 weights, and training.bf16 is false",
+        "set training.bf16=true, or leave it out");
+  }
+  const LossScaleSection& scale = precision.loss_scale;
+  check.require(
+      std::isfinite(scale.fixed) && scale.fixed >= 0,
+      "precision.loss_scale.fixed",
+      "0 or a positive number");
+  check.require(
+      scale.initial_power >= 0 && scale.initial_power <= 120,
+      "precision.loss_scale.initial_power",
+      "from 0 to 120");
+  check.require(scale.window >= 1, "precision.loss_scale.window", "at least 1");
+  check.require(scale.hysteresis >= 1, "precision.loss_scale.hysteresis", "at least 1");
+  check.require(
+      std::isfinite(scale.minimum) && scale.minimum > 0, "precision.loss_scale.minimum", "above 0");
+}
+
 void validate_parallel(
     const Config& config, std::optional<int64_t> ranks, Checker& check, Problems& problems) {
   const ParallelSection& parallel = config.parallel;
@@ -81,6 +129,16 @@ void validate_parallel(
   check.require(parallel.prefetch_units >= 0, "parallel.prefetch_units", "at least 0");
   check.require(
       parallel.persistence_threshold >= 0, "parallel.persistence_threshold", "at least 0");
+  check.require(
+      parallel.prefetch_elements.value_or(0) >= 0, "parallel.prefetch_elements", "at least 0");
+  check.require(
+      parallel.shard_ranks >= -1,
+      "parallel.shard_ranks",
+      "-1 (the ranks of one machine), 0 (all ranks), or a number of ranks");
+  check.require(
+      parallel.offload_optimizer.ratio >= 0 && parallel.offload_optimizer.ratio <= 1,
+      "parallel.offload_optimizer.ratio",
+      "from 0 to 1");
   check.require(parallel.recompute_every >= 1, "parallel.recompute_every", "at least 1");
   const bool sizes = parallel.data.value_or(1) >= 1 && parallel.tensor >= 1 &&
                      parallel.pipeline >= 1 && parallel.context >= 1;
@@ -97,14 +155,13 @@ void validate_parallel(
         fmt::format("'{}' is no split into {} stages", parallel.split, parallel.pipeline),
         "write auto, parameters, or the layers of each stage: 3,4,4,1");
   }
-  for (const char* kind : {"parallel.offload_optimizer", "parallel.offload_param"}) {
-    const OffloadSection& offload = std::string_view(kind).ends_with("param")
-                                        ? parallel.offload_param
-                                        : parallel.offload_optimizer;
+  const auto needs_path = [&](const char* key, const auto& offload) {
     if (offload.device == "nvme" && offload.path.empty()) {
-      check.fail(std::string(kind) + ".path", "device=nvme needs a folder", "give its path");
+      check.fail(key, "device=nvme needs a folder", "give its path");
     }
-  }
+  };
+  needs_path("parallel.offload_optimizer.path", parallel.offload_optimizer);
+  needs_path("parallel.offload_param.path", parallel.offload_param);
   if (parallel.offload_param.device != "none" && parallel.zero_stage != 3) {
     check.fail(
         "parallel.offload_param.device",
@@ -192,6 +249,7 @@ void validate(
   validate_data(config, check);
   validate_training(config, check, warnings);
   validate_parallel(config, ranks, check, problems);
+  validate_sharding(config, ranks, check);
   if (config.monitor.peak_tflops) {
     check.require(*config.monitor.peak_tflops > 0, "monitor.peak_tflops", "above 0");
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <c10/core/CPUAllocator.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include "base/error.h"
@@ -28,13 +29,29 @@ struct Block {
   void* data = nullptr;
 };
 
+thread_local ThreadMemory of_thread;
+
+void count(int64_t bytes) {
+  of_thread.now += bytes;
+  of_thread.most = std::max(of_thread.most, of_thread.now);
+}
+
+/// Of a block that the system's allocator gave.
+int64_t bytes_of_small(void* data) {
+  return static_cast<int64_t>(malloc_usable_size(data));
+}
+
 class KeptMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes < kLeast) {
-      return small_->allocate(bytes);
+      void* small = small_->raw_allocate(bytes);
+      count(bytes_of_small(small));
+      return {small, small, &KeptMemory::free_small, c10::Device(c10::kCPU)};
     }
-    void* data = take((bytes + kSmallPage - 1) / kSmallPage * kSmallPage);
+    const size_t size = (bytes + kSmallPage - 1) / kSmallPage * kSmallPage;
+    void* data = take(size);
+    count(static_cast<int64_t>(size));
     return {data, data, &KeptMemory::free_block, c10::Device(c10::kCPU)};
   }
 
@@ -56,11 +73,18 @@ class KeptMemory final : public c10::Allocator {
   }
 
  private:
-  static void free_block(void* data) { instance().give(data); }
+  static void free_block(void* data) { count(-instance().give(data)); }
+
+  static void free_small(void* data) {
+    count(-bytes_of_small(data));
+    instance().small_->raw_deallocate(data);
+  }
 
   static void free_any(void* data) {
-    if (!instance().give(data)) {
-      instance().small_->raw_deleter()(data);
+    if (const int64_t bytes = instance().give(data); bytes > 0) {
+      count(-bytes);
+    } else {
+      free_small(data);
     }
   }
 
@@ -83,12 +107,12 @@ class KeptMemory final : public c10::Allocator {
     return block.data;
   }
 
-  /// False where `data` is not one of these blocks.
-  bool give(void* data) {
+  /// The bytes of the block; 0 where `data` is not one of these.
+  int64_t give(void* data) {
     const std::lock_guard lock(mutex_);
     const auto found = in_use_.find(data);
     if (found == in_use_.end()) {
-      return false;
+      return 0;
     }
     const Block block = found->second;
     in_use_.erase(found);
@@ -97,7 +121,7 @@ class KeptMemory final : public c10::Allocator {
     free_.push_front(block);
     by_size_.emplace(block.size, free_.begin());
     drop_down_to(limit());
-    return true;
+    return static_cast<int64_t>(block.size);
   }
 
   /// Of what is in use and kept together. A step whose sizes come in another order than before, or
@@ -176,6 +200,12 @@ class KeptMemory final : public c10::Allocator {
 
 void keep_host_memory() {
   c10::SetCPUAllocator(&KeptMemory::instance());
+}
+
+ThreadMemory take_thread_memory() {
+  const ThreadMemory taken = of_thread;
+  of_thread.most = of_thread.now;
+  return taken;
 }
 
 HostMemory host_memory() {

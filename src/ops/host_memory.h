@@ -21,4 +21,14 @@ struct HostMemory {
 };
 HostMemory host_memory();
 
+/// Bytes of tensors on the CPU, of any size, that this thread has asked for less those that it has
+/// freed: what a rank that is a thread holds. Counts from keep_host_memory() on, without which it
+/// is 0.
+struct ThreadMemory {
+  int64_t now = 0;
+  int64_t most = 0;  // since it was last asked for
+};
+/// Begins to look for the most anew.
+ThreadMemory take_thread_memory();
+
 }  // namespace lockstep::ops

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -11,6 +15,7 @@
 #include "optim/adamw_8bit.h"
 #include "optim/lion.h"
 #include "optim/sgd.h"
+#include "optim/stochastic_rounding.h"
 
 namespace lockstep::optim {
 namespace {
@@ -51,7 +56,7 @@ void check_betas_and_co(const OptimizerOptions& options, std::vector<std::string
   }
 }
 
-void check_shard(const Shard& shard) {
+void check_shard(const Shard& shard, bool wants_master) {
   const auto fail = [&](const std::string& message) {
     throw Error(ErrorKind::kInternal, fmt::format("the shard {}: {}", shard.name, message));
   };
@@ -62,7 +67,7 @@ void check_shard(const Shard& shard) {
   if (shard.decayed < 0 || shard.decayed > count) {
     fail(fmt::format("{} of its {} elements decay", shard.decayed, count));
   }
-  if (shard.parameter.scalar_type() != at::kFloat && !shard.master.defined()) {
+  if (wants_master && !shard.master.defined()) {
     fail(fmt::format(
         "its parameters are {} and have no float32 master",
         c10::toString(shard.parameter.scalar_type())));
@@ -84,7 +89,7 @@ int64_t Optimizer::add(Shard shard) {
     const int64_t count = shard.parameter.numel();
     shard.layout.push_back({shard.name, {count}, 0, 0, count});
   }
-  check_shard(shard);
+  check_shard(shard, shard.parameter.defined() && wants_master(shard.parameter.scalar_type()));
   make_state(shard);
   shards_.push_back(std::move(shard));
   return size() - 1;
@@ -131,7 +136,19 @@ void Optimizer::update(int64_t index, double learning_rate, double gradient_scal
   if (steps_ < 1) {
     throw Error(ErrorKind::kInternal, "the optimizer updates a shard before a step was begun");
   }
+  if (shard.parameter.scalar_type() == at::kFloat || shard.master.defined()) {
+    update_shard(index, learning_rate, gradient_scale);
+    return;
+  }
+  // The optimizers know float32 weights alone: this one is theirs for the update.
+  const at::NoGradGuard no_grad;
+  Shard& rounded = this->shard(index);
+  const at::Tensor parameter = rounded.parameter;
+  rounded.parameter = rounded.master = parameter.to(at::kFloat);
   update_shard(index, learning_rate, gradient_scale);
+  const at::Tensor updated = std::exchange(rounded.parameter, parameter);
+  rounded.master = at::Tensor();
+  round_stochastically(updated, parameter, rounded.layout, options_.seed, steps_);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {

@@ -21,6 +21,10 @@ struct OptimizerOptions {
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
   double weight_decay = 0.0;
+  /// Bfloat16 parameters have no float32 masters: an update is made in float32, and rounded to one
+  /// of the two neighbours at random, the nearer one the likelier (stochastic_rounding.h).
+  bool stochastic_rounding = false;
+  uint64_t seed = 0;  // of the rounding
 };
 
 /// Where a parameter lies in a shard. For optimizers that need a parameter's shape or edges
@@ -38,7 +42,8 @@ struct Segment {
 struct Shard {
   std::string name{};      // of the unit, for messages
   at::Tensor parameter{};  // [n] in the training type (float32 or bfloat16)
-  at::Tensor master{};     // [n] float32; undefined, or `parameter` itself, where that is float32
+  at::Tensor master{};     // [n] float32; undefined, or `parameter` itself, where that is float32;
+                           // undefined with stochastic rounding
   at::Tensor gradient{};   // [n] float32 or bfloat16; must be defined in update(), not before
   int64_t decayed = 0;     // the first so many elements get weight decay
   std::vector<Segment> layout{};  // empty: it is one parameter of its own name
@@ -87,6 +92,10 @@ class Optimizer {
   /// Steps done: saved in a checkpoint, set on resume.
   int64_t steps() const { return steps_; }
   void set_steps(int64_t steps) { steps_ = steps; }
+  /// Whether a parameter of this type is to come with a float32 master.
+  bool wants_master(at::ScalarType type) const {
+    return type != at::kFloat && !(options_.stochastic_rounding && type == at::kBFloat16);
+  }
   /// The state of a shard, by parameter, in a fixed order.
   virtual void visit_state(int64_t index, const StateVisitor& visit) = 0;
   /// Parameters and shards must begin at multiples of so many elements of their buffers: 256 of the

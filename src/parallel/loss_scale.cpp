@@ -23,6 +23,9 @@ void LossScale::overflowed() {
 
 void LossScale::succeeded() {
   ++steps_since_overflow_;
+  if (options_.consecutive) {
+    overflows_left_ = options_.hysteresis;
+  }
   if (options_.fixed == 0 && steps_since_overflow_ % options_.window == 0) {
     value_ *= 2;
     overflows_left_ = options_.hysteresis;

@@ -11,6 +11,7 @@ struct LossScaleOptions {
   int64_t initial_power = 16;  // else it begins at 2 to this
   int64_t window = 1000;       // steps without an overflow before it doubles
   int64_t hysteresis = 2;      // overflows before it halves
+  bool consecutive = false;    // a good step makes up for those before it
   double least = 1;
 };
 

@@ -122,6 +122,7 @@ ParallelModel::ParallelModel(
       axes_(axes == nullptr ? *own_axes_ : *axes),
       plan_(plan),
       part_(part),
+      groups_(make_shard_groups(axes_, plan.zero_stage > 0 ? plan.shard_ranks : 0)),
       optimizer_(optim::make_optimizer(plan.optimizer), plan.offload_optimizer) {
   check_plan(plan, axes_.mesh());
   std::vector<nn::LanguageModel*> models;
@@ -133,10 +134,12 @@ ParallelModel::ParallelModel(
     accumulations.push_back(
         {[&engine](bool last) { engine.begin_micro_batch(last); },
          [&engine] { engine.end_micro_batch(); }});
-    add_shards(engine, axes_.gradients(), optimizer_);
+    add_shards(engine, *groups_.shards, optimizer_);
   }
   pipeline_ = std::make_unique<Pipeline>(
       models, accumulations, plan.pipeline, axes_.along(mesh::Axis::kPipeline));
+  optimizer_bytes_ = optimizer_.bytes_on(device_);
+  memory_ = std::make_unique<MemoryAccount>(device_, [this] { return held(); });
 }
 
 ParallelModel::ParallelModel(
@@ -163,17 +166,27 @@ ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
   for (const ParameterUnit& unit : units) {
     for (const NamedParameter& p : unit.parameters) {
       is_half = is_half || p.tensor.scalar_type() == at::kHalf;
+      device_ = p.tensor.device();
     }
   }
   DataParallelOptions options;
   options.zero_stage = plan_.zero_stage;
   options.prefetch_units = plan_.prefetch_units;
+  options.prefetch_elements = plan_.prefetch_elements;
   options.persistence_threshold = plan_.persistence_threshold;
   options.bucket_megabytes = plan_.bucket_megabytes;
   options.find_unused_parameters = plan_.find_unused_parameters;
   options.alignment = optimizer_.optimizer().alignment();
   options.offload_parameters = plan_.offload_parameters;
+  options.parameter_folder = plan_.parameter_folder;
   options.source = std::move(model.source);
+  options.replicas = groups_.replicas;
+  options.reduce_type = plan_.reduce_type;
+  options.at_work = [this](Pass pass) {
+    if (memory_ != nullptr) {
+      memory_->look(pass == Pass::kForward ? MemoryPhase::kForward : MemoryPhase::kBackward);
+    }
+  };
   if (is_half) {
     loss_scale_ = LossScale(plan_.loss_scale);
   }
@@ -184,7 +197,7 @@ ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
   }
   stage.model = std::move(model.model);
   stage.sharded = std::move(model.parameters);
-  stage.engine = std::make_unique<DataParallel>(axes_.gradients(), units, options);
+  stage.engine = std::make_unique<DataParallel>(*groups_.shards, units, options);
   stage.model->around_unit =
       [engine = stage.engine.get(), inner = stage.model->around_unit](
           int64_t unit, const nn::Tensors& inputs, const nn::LanguageModel::UnitBody& body) {
@@ -212,8 +225,22 @@ void ParallelModel::sum_tied() {
       axes_.along(mesh::Axis::kPipeline));
 }
 
+MemoryByKind ParallelModel::held() const {
+  MemoryByKind held;
+  held.optimizer = optimizer_bytes_;
+  for (const HeldStage& stage : stages_) {
+    const DataParallel& engine = *stage.engine;
+    held.parameters += engine.gathers().kept_bytes();
+    held.gathered += engine.gathers().gathered_bytes();
+    held.gradients += engine.gradient_bytes();
+    held.buffers += engine.bytes_in_flight();
+  }
+  return held;
+}
+
 StepResult ParallelModel::forward_backward(
     std::span<const nn::ForwardInputs> micro_batches, int64_t target_tokens) {
+  memory_->look(MemoryPhase::kIdle);
   for (HeldStage& stage : stages_) {
     stage.engine->begin_step();
   }
@@ -234,7 +261,7 @@ StepResult ParallelModel::forward_backward(
     const auto share = [&](const std::string& name) { return 1.0 / stage.cut_of(name).copies; };
     squares.add_(squared_gradients(
         *stage.engine,
-        axes_.gradients(),
+        *groups_.shards,
         stage.sharded.empty() ? ShareOfParameter() : ShareOfParameter(share)));
   }
   axes_.model().all_reduce(squares).wait();
@@ -278,8 +305,13 @@ void ParallelModel::optimizer_step(double learning_rate) {
     return;
   }
   loss_scale_.succeeded();
-  optimizer_.step(learning_rate, gradient_scale_);
+  optimizer_.step(learning_rate, gradient_scale_, [&] {
+    optimizer_bytes_ = optimizer_.bytes_on(device_);
+    memory_->look(MemoryPhase::kUpdate);
+  });
+  optimizer_bytes_ = optimizer_.bytes_on(device_);
   state_changed();
+  memory_->look(MemoryPhase::kIdle);
 }
 
 Tensor ParallelModel::statistics(std::span<const nn::ForwardInputs> batches) {
@@ -301,15 +333,19 @@ void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& vi
 void ParallelModel::visit_stage(
     HeldStage& stage, int64_t& index, const std::function<void(const StateSlice&)>& visit) {
   const int ranks = axes_.gradients().size(), rank = axes_.gradients().rank();
+  ShardFile* file = stage.engine->shard_file();
   const auto give = [&](const char* group, const optim::StatePiece& piece, bool replicated) {
     const mesh::Cut& cut = stage.cut_of(piece.parameter);
-    // What every rank holds, each writes a part of; a shard is its rank's alone.
+    // What several ranks hold, each writes a part of: all of them, or the replicas of a shard.
     const int64_t count = cut.copy > 0 ? 0 : piece.data.numel();
-    const auto owned = replicated ? share_of(count, rank, ranks) : std::pair(int64_t{0}, count);
+    const auto owned = replicated
+                           ? share_of(count, rank, ranks)
+                           : share_of(count, groups_.replica_rank(), groups_.replica_count());
     const std::string name =
         piece.name.empty() ? piece.parameter : piece.name + "." + piece.parameter;
-    const bool in_file = std::string_view(group) == "optimizer" &&
-                         plan_.offload_optimizer.device == OffloadDevice::kNvme;
+    const bool in_file = std::string_view(group) == "optimizer"
+                             ? plan_.offload_optimizer.device == OffloadDevice::kNvme
+                             : file != nullptr;
     visit(
         {group,
          name,
@@ -322,9 +358,18 @@ void ParallelModel::visit_stage(
          in_file});
   };
   for (FlatUnit& flat : stage.engine->flats()) {
+    const bool in_file = file != nullptr && file->holds(flat.shard);
+    if (in_file) {
+      file->start_load(flat.shard);
+      file->finish_load(flat.shard);
+    }
     for (const optim::Segment& segment : flat.shard_layout()) {
       const Tensor data = flat.shard.narrow(0, segment.offset, segment.count);
       give("model", {"", segment.parameter, segment.shape, segment.begin, data}, flat.replicated);
+    }
+    if (in_file) {  // it may have been written
+      file->start_store(flat.shard);
+      file->finish_store(flat.shard);
     }
     if (flat.trainable) {
       optimizer_.visit_state(index++, [&](const optim::StatePiece& piece) {

@@ -14,6 +14,8 @@
 #include "parallel/axes.h"
 #include "parallel/context/sequence_part.h"
 #include "parallel/data/data_parallel.h"
+#include "parallel/data/shard_groups.h"
+#include "parallel/memory_account.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/plan.h"
 #include "parallel/sharded_model.h"
@@ -57,6 +59,8 @@ class ParallelModel {
       const Plan& plan,
       comm::Communicator& data_group,
       ParameterSource source = nullptr);
+  ParallelModel(const ParallelModel&) = delete;
+  ParallelModel& operator=(const ParallelModel&) = delete;
 
   /// Forward and backward passes over the rank's micro-batches, and the sum of the gradients over
   /// the ranks: the gradient of (summed loss / target_tokens), where target_tokens counts all ranks
@@ -91,6 +95,8 @@ class ParallelModel {
   OffloadedOptimizer& offloaded_optimizer() { return optimizer_; }
   LossScale& loss_scale() { return loss_scale_; }
   double gradient_scale() const { return gradient_scale_; }
+  /// Of this rank's memory, kept up to date by each step.
+  MemoryAccount& memory() { return *memory_; }
 
  private:
   struct HeldStage {
@@ -110,6 +116,7 @@ class ParallelModel {
       Axes* axes,
       const SequencePart& part);
   HeldStage make_stage(ShardedModel model);
+  MemoryByKind held() const;
   /// Adds up the gradients of the tied weight's two copies.
   void sum_tied();
   [[noreturn]] void throw_not_finite(double loss, double norm);
@@ -120,9 +127,13 @@ class ParallelModel {
   Axes& axes_;
   Plan plan_;
   SequencePart part_;
+  ShardGroups groups_;
+  c10::Device device_ = c10::Device(c10::kCPU);
   std::vector<HeldStage> stages_;
   std::unique_ptr<Pipeline> pipeline_;
   OffloadedOptimizer optimizer_;
+  int64_t optimizer_bytes_ = 0;  // on the device, when last looked at
+  std::unique_ptr<MemoryAccount> memory_;
   LossScale loss_scale_;
   bool overflowed_ = false;
   double gradient_scale_ = 1.0;

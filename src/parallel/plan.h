@@ -2,6 +2,9 @@
 // reads.
 #pragma once
 
+#include <filesystem>
+#include <optional>
+
 #include <c10/core/ScalarType.h>
 
 #include "mesh/mesh.h"
@@ -23,14 +26,21 @@ struct Plan {
   LossScaleOptions loss_scale = {};  // of float16
   double max_gradient_norm = 1.0;    // 0: no clipping
   int zero_stage = 0;
+  /// So many neighbours among the ranks that hold the same parameters share one state, and the
+  /// others hold replicas of it (hybrid sharding); 0: all share one. A divisor of their number.
+  int shard_ranks = 0;
   ZeroInPipeline zero_in_pipeline = ZeroInPipeline::kRefuse;
-  int64_t prefetch_units = 1;         // gathered ahead of use
-  int64_t persistence_threshold = 0;  // stage 3: smaller parameters stay whole
+  int64_t prefetch_units = 1;                  // gathered ahead of use
+  std::optional<int64_t> prefetch_elements{};  // or until they are so many elements
+  int64_t persistence_threshold = 0;           // stage 3: smaller parameters stay whole
   double bucket_megabytes = 25;
+  /// Of gradients on the wire; none: that in which they are accumulated.
+  std::optional<at::ScalarType> reduce_type{};
   bool find_unused_parameters = false;
   RecomputeOptions recompute = {};
   OptimizerOffload offload_optimizer = {};
-  bool offload_parameters = false;  // stage 3: shards live in host memory
+  bool offload_parameters = false;           // stage 3: shards live in host memory
+  std::filesystem::path parameter_folder{};  // stage 3: or in a file below it, one a rank
   int64_t accumulation_steps = 1;
   PipelineOptions pipeline = {};
   int64_t sequence_length = 1024;  // of most batches: the even cost of stages depends on it

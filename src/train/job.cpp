@@ -148,9 +148,10 @@ void describe(const Job& job, const World& world) {
       job.source.name,
       monitor::format_count(
           static_cast<double>(model::parameter_count(job.model->model().config()))),
-      training.bf16   ? "bfloat16 with float32 masters"
-      : training.fp16 ? "float16 with float32 masters"
-                      : "float32",
+      job.config.precision.stochastic_rounding ? "bfloat16, rounded stochastically"
+      : training.bf16                          ? "bfloat16 with float32 masters"
+      : training.fp16                          ? "float16 with float32 masters"
+                                               : "float32",
       world.size(),
       world.size() == 1 ? "" : "s",
       world.device.str());
@@ -228,6 +229,7 @@ std::unique_ptr<Job> make_job(
       world.communicator, mesh_of(config.parallel, world.size()), world.group);
   parallel::Plan plan = plan_of(config);
   plan.accumulation_steps = micro_batches_of(*job, world);
+  plan.shard_ranks = shard_ranks_of(config.parallel, world.size(), world.local_size);
   job->model = parallel::parallelize(spec, plan, *job->axes);
   job->progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
 

@@ -1,5 +1,9 @@
 #include "train/plan.h"
 
+#include <algorithm>
+#include <optional>
+#include <string>
+
 #include "base/error.h"
 #include "base/format.h"
 
@@ -26,6 +30,36 @@ void check_plan(const config::ParallelSection& parallel, int64_t length) {
   }
 }
 
+namespace {
+
+std::optional<at::ScalarType> reduce_type_of(const std::string& name) {
+  return name == "float32"    ? std::optional(at::kFloat)
+         : name == "bfloat16" ? std::optional(at::kBFloat16)
+         : name == "float16"  ? std::optional(at::kHalf)
+                              : std::nullopt;
+}
+
+parallel::LossScaleOptions loss_scale_of(const config::LossScaleSection& section) {
+  return {
+      .fixed = section.fixed,
+      .initial_power = section.initial_power,
+      .window = section.window,
+      .hysteresis = section.hysteresis,
+      .consecutive = section.consecutive_hysteresis,
+      .least = section.minimum};
+}
+
+}  // namespace
+
+int shard_ranks_of(const config::ParallelSection& parallel, int ranks, int ranks_of_machine) {
+  if (parallel.shard_ranks >= 0) {
+    return static_cast<int>(parallel.shard_ranks);
+  }
+  const auto sharing = static_cast<int>(ranks / (parallel.tensor * parallel.pipeline));
+  const auto here = static_cast<int>(std::max<int64_t>(ranks_of_machine / parallel.tensor, 1));
+  return here >= sharing || sharing % here != 0 ? 0 : here;
+}
+
 parallel::Plan plan_of(const config::Config& config) {
   const config::TrainingSection& training = config.training;
   parallel::Plan plan;
@@ -34,19 +68,29 @@ parallel::Plan plan_of(const config::Config& config) {
       training.adam_beta1,
       training.adam_beta2,
       training.adam_epsilon,
-      training.weight_decay};
+      training.weight_decay,
+      config.precision.stochastic_rounding,
+      static_cast<uint64_t>(training.seed)};
+  plan.loss_scale = loss_scale_of(config.precision.loss_scale);
+  plan.reduce_type = reduce_type_of(config.precision.reduce_type);
   plan.max_gradient_norm = training.max_grad_norm;
   const config::ParallelSection& section = config.parallel;
   plan.zero_stage = static_cast<int>(section.zero_stage);
+  plan.shard_ranks = static_cast<int>(std::max<int64_t>(section.shard_ranks, 0));
   plan.prefetch_units = section.prefetch_units;
+  plan.prefetch_elements = section.prefetch_elements;
   plan.persistence_threshold = section.persistence_threshold;
-  const config::OffloadSection& offload = section.offload_optimizer;
+  const config::OptimizerOffloadSection& offload = section.offload_optimizer;
   plan.offload_optimizer = {
       offload.device == "nvme"  ? parallel::OffloadDevice::kNvme
       : offload.device == "cpu" ? parallel::OffloadDevice::kCpu
                                 : parallel::OffloadDevice::kNone,
-      offload.path};
-  plan.offload_parameters = section.offload_param.device == "cpu";
+      offload.path,
+      offload.ratio};
+  plan.offload_parameters = section.offload_param.device != "none";
+  if (section.offload_param.device == "nvme") {
+    plan.parameter_folder = section.offload_param.path;
+  }
   plan.recompute.every = section.recompute_every;
   plan.recompute.kind = section.recompute == "full"        ? parallel::Recompute::kFull
                         : section.recompute == "selective" ? parallel::Recompute::kSelective

@@ -86,6 +86,9 @@ plan::Job planned_job(
   if (config.training.fp16) {
     job.software.gradient_bytes = job.software.reduce_bytes = 4;
   }
+  if (config.precision.stochastic_rounding && config.training.bf16) {
+    job.software.optimizer_bytes -= 4;  // there are no masters
+  }
   return job;
 }
 

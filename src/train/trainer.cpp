@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "train/evaluate.h"
 #include "train/inputs.h"
 #include "train/job.h"
+#include "train/out_of_memory.h"
 #include "train/run_length.h"
 #include "train/stop_signal.h"
 #include "train/trace.h"
@@ -43,6 +45,20 @@ struct StepCounts {
   int64_t stop = 0;         // ranks that were asked to stop
   int64_t peak_memory = 0;  // bytes, of the rank that uses most
 };
+
+/// Throws what is being handled with the rank's memory by kind, where that ran out.
+void throw_with_memory(parallel::ParallelModel& model, int rank) {
+  if (const auto error = current_out_of_memory()) {
+    throw Error(
+        error->kind(),
+        fmt::format(
+            "{}\nthe memory of rank {} until then:\n{}",
+            error->message(),
+            rank,
+            parallel::memory_table(model.memory().phases())),
+        error->remedy());
+  }
+}
 
 class Trainer {
  public:
@@ -81,6 +97,7 @@ class Trainer {
   int one_step();
   StepCounts agree(const data::StepBatch& batch);
   void report(const StepCounts& counts, const data::StepBatch& batch, double began);
+  void log_memory();
   void evaluate_now();
   bool evaluation_is_due(bool epoch_ends) const;
   void save();
@@ -154,11 +171,16 @@ int Trainer::one_step() {
   }
   learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
   in_context(fmt::format("training step {}", job_.progress.step + 1), [&] {
-    result_ = job_.model->forward_backward(inputs, counts.targets);
-    const double updating = seconds_now();
-    job_.model->optimizer_step(learning_rate_);
-    if (trace) {
-      trace->mark("optimizer", updating);
+    try {
+      result_ = job_.model->forward_backward(inputs, counts.targets);
+      const double updating = seconds_now();
+      job_.model->optimizer_step(learning_rate_);
+      if (trace) {
+        trace->mark("optimizer", updating);
+      }
+    } catch (const std::exception&) {
+      throw_with_memory(*job_.model, world_.rank());
+      throw;
     }
   });
   if (trace) {
@@ -173,6 +195,7 @@ int Trainer::one_step() {
   const bool epoch_ends = batch.after.position == 0;
   const bool last = progress.step == job_.length.total_steps;
   report(counts, batch, began);
+  log_memory();
   if (evaluation_is_due(epoch_ends)) {
     evaluate_now();
   }
@@ -210,6 +233,40 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   report.peak_memory_bytes = counts.peak_memory;
   report.epoch_ends = batch.after.position == 0;
   job_.monitor->step(report);
+}
+
+void Trainer::log_memory() {
+  // Every rank knows which steps are logged.
+  const int64_t step = job_.progress.step, every = job_.length.logging_steps;
+  const bool is_logged = (every > 0 && step % every == 0) || step == job_.length.total_steps ||
+                         (step == 1 && config_.logging_first_step);
+  if (!job_.config.monitor.log_memory || !is_logged) {
+    return;
+  }
+  parallel::MemoryAccount& memory = job_.model->memory();
+  const at::Tensor mine = at::tensor(memory.numbers(), at::kLong);
+  const at::Tensor all = at::empty({world_.size(), parallel::MemoryAccount::kNumbers}, at::kLong);
+  world_.communicator.all_gather(all, mine).wait();
+  memory.forget();
+  if (!world_.is_first()) {
+    return;
+  }
+  int fullest = 0;
+  std::vector<std::array<parallel::PhaseMemory, parallel::kMemoryPhases>> ranks;
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    ranks.push_back(parallel::MemoryAccount::from_numbers(
+        {all.const_data_ptr<int64_t>() + rank * parallel::MemoryAccount::kNumbers,
+         static_cast<size_t>(parallel::MemoryAccount::kNumbers)}));
+    fullest =
+        parallel::most_of(ranks.back()) > parallel::most_of(ranks[static_cast<size_t>(fullest)])
+            ? rank
+            : fullest;
+  }
+  log_info(
+      "memory of rank {}{}, by kind:\n{}",
+      fullest,
+      world_.size() > 1 ? fmt::format(", the fullest of {}", world_.size()) : "",
+      parallel::memory_table(ranks[static_cast<size_t>(fullest)]));
 }
 
 bool Trainer::evaluation_is_due(bool epoch_ends) const {

@@ -70,8 +70,14 @@ TEST(Accelerate, ReadsAnFsdpFile) {
       read(head + "  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n")
           .text("parallel.zero_stage"),
       "2");
+  const Read hybrid = read(head + "  fsdp_sharding_strategy: HYBRID_SHARD\n");
+  EXPECT_EQ(hybrid.text("parallel.zero_stage"), "3");
+  EXPECT_EQ(hybrid.text("parallel.shard_ranks"), "-1");  // those of one machine
+  EXPECT_EQ(
+      read(head + "  fsdp_sharding_strategy: HYBRID_SHARD_ZERO2\n").text("parallel.zero_stage"),
+      "2");
   EXPECT_THAT(
-      read(head + "  fsdp_sharding_strategy: HYBRID_SHARD\n").problems.lines()[0],
+      read(head + "  fsdp_sharding_strategy: SOME_SHARD\n").problems.lines()[0],
       HasSubstr("acc.yaml:4"));
   EXPECT_THAT(
       read(head + "  fsdp_sharding_strateg: 1\n").problems.lines()[0],
@@ -101,11 +107,11 @@ TEST(Accelerate, ReadsMegatronAndParallelismFiles) {
       read("distributed_type: MULTI_GPU\nparallelism_config:\n  parallelism_config_sp_size: 2\n");
   EXPECT_EQ(ulysses.text("parallel.context"), "2");
   EXPECT_EQ(ulysses.text("parallel.context_attention"), "ulysses");
-  EXPECT_THAT(
-      read("distributed_type: NO\nparallelism_config:\n  parallelism_config_dp_shard_size: 4\n"
-           "  parallelism_config_dp_replicate_size: 2\n")
-          .problems.lines(),
-      testing::SizeIs(1));
+  const Read hybrid = read(
+      "distributed_type: NO\nparallelism_config:\n  parallelism_config_dp_shard_size: 4\n"
+      "  parallelism_config_dp_replicate_size: 2\n");
+  EXPECT_THAT(hybrid.problems.lines(), IsEmpty());
+  EXPECT_EQ(hybrid.text("parallel.shard_ranks"), "4");
 }
 
 TEST(Accelerate, RefusesWhatItCannotDo) {
@@ -157,7 +163,7 @@ TEST(Accelerate, TheVariablesOfItsLauncherAreTheLowestLayer) {
       {"PARALLELISM_CONFIG_TP_SIZE", "9"}};  // not in use
   EXPECT_EQ(harness.run({}).config.parallel.zero_stage, 0);
   harness.environment["FSDP_SHARDING_STRATEGY"] = "HYBRID_SHARD";
-  EXPECT_THAT(harness.error({}), HasSubstr("replicas across is not supported yet"));
+  EXPECT_EQ(harness.run({}).config.parallel.shard_ranks, -1);
 }
 
 TEST(Accelerate, FsdpOfTheTrainingArguments) {
@@ -177,7 +183,7 @@ TEST(Accelerate, FsdpOfTheTrainingArguments) {
   EXPECT_EQ(
       settings("true", "{\"reshard_after_forward\": false}").text("parallel.zero_stage"), "2");
   EXPECT_EQ(settings("", "").text("parallel.zero_stage"), "-");
-  EXPECT_EQ(settings("hybrid_shard", "").problems.lines().size(), 1U);
+  EXPECT_EQ(settings("hybrid_shard", "").text("parallel.shard_ranks"), "-1");
   EXPECT_EQ(settings("", "{\"min_num_params\": 1}").warnings.size(), 1U);
   EXPECT_THAT(
       harness.error({"accelerator_config={split_batches: true}"}), HasSubstr("divide it yourself"));

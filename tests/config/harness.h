@@ -57,7 +57,7 @@ class Harness {
       std::string text = error.what();
       const std::string folder = folder_.path().string();
       for (size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at)) {
-        text.replace(at, folder.size(), "@");
+        text.replace(at, folder.size(), 1, '@');
       }
       return text;
     }
@@ -69,7 +69,7 @@ class Harness {
     std::string text = found == resolution.origins.end() ? "default" : describe(found->second);
     const std::string folder = folder_.path().string();
     if (const size_t at = text.find(folder); at != std::string::npos) {
-      text.replace(at, folder.size(), "@");
+      text.replace(at, folder.size(), 1, '@');
     }
     return text;
   }

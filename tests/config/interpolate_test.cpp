@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/format.h"
 #include "config/harness.h"
 #include "config/yaml.h"
 
@@ -108,7 +109,7 @@ TEST(Interpolate, BoundsWhatGrows) {
   EXPECT_THAT(resolved(lists, "v40"), HasSubstr("error: "));
   std::string chain = "v0: 1\n";
   for (int i = 1; i <= 200; ++i) {
-    chain += "v" + std::to_string(i) + ": ${v" + std::to_string(i - 1) + "}\n";
+    chain += fmt::format("v{}: ${{v{}}}\n", i, i - 1);
   }
   EXPECT_THAT(resolved(chain, "v200"), HasSubstr("nest deeper"));
   std::string nested;

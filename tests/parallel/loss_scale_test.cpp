@@ -29,6 +29,12 @@ TEST(LossScale, HalvesAfterOverflowsAndDoublesAfterAWindow) {
   }
   EXPECT_EQ(scale.value(), 2);
   EXPECT_FALSE(scale.can_fall());
+  LossScale consecutive({.initial_power = 3, .window = 9, .hysteresis = 2, .consecutive = true});
+  for (int i = 0; i < 3; ++i) {
+    consecutive.overflowed();
+    consecutive.succeeded();  // makes up for it
+  }
+  EXPECT_EQ(consecutive.value(), 8);
   EXPECT_EQ(LossScale({.fixed = 128}).value(), 128);
   EXPECT_EQ(LossScale().value(), 1);
 }

@@ -68,6 +68,9 @@ TEST(Offload, GivesTheSameResultsAndGoesOnFromAnotherPlan) {
           TrainingRun offloaded = run;
           offloaded.plan.offload_optimizer = {device, folder.path()};
           offloaded.plan.offload_parameters = stage == 3;
+          if (stage == 3 && device == OffloadDevice::kNvme) {
+            offloaded.plan.parameter_folder = folder.path();
+          }
           const Outcome other = train(offloaded);
           EXPECT_EQ(other.losses, kept.losses) << optim << " in stage " << stage;
           offloaded.first_step = 4;
@@ -93,6 +96,31 @@ TEST(Offload, KeepsStateInFilesBetweenUpdates) {
   };
   EXPECT_GT(bytes_after_a_step(OffloadDevice::kCpu), 12 * 14'000);
   EXPECT_EQ(bytes_after_a_step(OffloadDevice::kNvme), 0);
+}
+
+TEST(Offload, KeepsShardsInFilesBetweenTheirUses) {
+  const TemporaryFolder folder;
+  TrainingRun run{.plan = small_plan(3), .ranks = 2};
+  run.plan.offload_parameters = true;
+  run.plan.parameter_folder = folder.path();
+  comm::run_ranks(2, [&](comm::Communicator& group) {
+    const auto model = make_parallel(run, group);
+    const auto& gathers = model->data_parallel().gathers();
+    EXPECT_EQ(gathers.live_bytes(), 0);
+    run_step(*model, run, group, 0);
+    model->optimizer_step(1e-3);
+    EXPECT_EQ(gathers.live_bytes(), 0);
+    int64_t elements = 0;
+    model->visit_state([&](const StateSlice& slice) {
+      if (slice.file_group == "model") {
+        EXPECT_TRUE(slice.transient);
+        EXPECT_TRUE(slice.data.isfinite().all().item<bool>());
+        elements += slice.data.numel();
+      }
+    });
+    EXPECT_GT(elements, 0);
+    EXPECT_EQ(gathers.live_bytes(), 0);
+  });
 }
 
 }  // namespace

@@ -49,6 +49,11 @@ TEST(Zero, SettingsOfTheEngineDoNotShowInTheResult) {
           train(run), one, 1e-5, fmt::format("prefetch {}, persistence {}", prefetch, persistence));
     }
   }
+  run.plan = small_plan(3, 2);
+  for (const int64_t elements : {0, 1, 100'000}) {
+    run.plan.prefetch_elements = elements;
+    expect_equal(train(run), one, 1e-5, fmt::format("{} elements ahead", elements));
+  }
   run.plan = small_plan(2, 2);
   for (const double megabytes : {0.0, 0.02, 25.0}) {
     run.plan.bucket_megabytes = megabytes;

@@ -78,7 +78,8 @@ class Zero(ProgramTest):
     def test_offloaded_state_changes_nothing(self):
         for name, words in {
                 "kept": [], "cpu": ["parallel.offload_optimizer.device=cpu", "parallel.offload_param.device=cpu"],
-                "nvme": ["parallel.offload_optimizer.device=nvme", "parallel.offload_optimizer.path=state"]}.items():
+                "nvme": ["parallel.offload_optimizer.device=nvme", "parallel.offload_optimizer.path=state",
+                         "parallel.offload_param.device=nvme", "parallel.offload_param.path=state"]}.items():
             self.train(f"offload-{name}", "parallel.zero_stage=3", "bf16=true", "save_steps=2", *words, ranks=2, steps=4)
             self.assertEqual(losses(self.folder / f"offload-{name}"), losses(self.folder / "offload-kept"))
         self.assertEqual(list((self.folder / "state").iterdir()), [])

@@ -14,8 +14,16 @@ namespace {
 
 constexpr double kMegabyte = 1024.0 * 1024.0;  // DDP's megabyte
 
-FlatOptions flat_options(comm::Communicator& group, const DataParallelOptions& options) {
+std::unique_ptr<ShardFile> make_shard_file(const DataParallelOptions& options) {
+  return options.zero_stage < 3 || options.parameter_folder.empty()
+             ? nullptr
+             : std::make_unique<ShardFile>(options.parameter_folder);
+}
+
+FlatOptions flat_options(
+    comm::Communicator& group, const DataParallelOptions& options, ShardFile* file) {
   FlatOptions flat;
+  flat.file = file;
   flat.zero_stage = options.zero_stage;
   flat.rank = group.rank();
   flat.ranks = group.size();
@@ -25,7 +33,12 @@ FlatOptions flat_options(comm::Communicator& group, const DataParallelOptions& o
   flat.offload_parameters = options.offload_parameters;
   flat.gradient_type = options.gradient_type;
   flat.source = options.source;
-  flat.agree = [&group](const Tensor& full) { group.broadcast(full, 0).wait(); };
+  flat.agree = [&group, replicas = options.replicas](const Tensor& full) {
+    if (replicas != nullptr) {  // rank 0's values to the first rank of every group that shares
+      replicas->broadcast(full, 0).wait();
+    }
+    group.broadcast(full, 0).wait();
+  };
   return flat;
 }
 
@@ -34,6 +47,10 @@ ReductionOptions reduction_options(const DataParallelOptions& options) {
   reduction.zero_stage = options.zero_stage;
   reduction.find_unused_parameters = options.find_unused_parameters;
   reduction.reduce_type = options.reduce_type;
+  reduction.replicas = options.replicas;
+  if (options.at_work) {
+    reduction.written = [at_work = options.at_work] { at_work(Pass::kBackward); };
+  }
   return reduction;
 }
 
@@ -44,8 +61,10 @@ DataParallel::DataParallel(
     const std::vector<ParameterUnit>& units,
     const DataParallelOptions& options)
     : options_(options),
-      flats_(make_flat_units(units, flat_options(group, options))),
-      gathers_(group, flats_, units, options.prefetch_units),
+      file_(make_shard_file(options)),
+      flats_(make_flat_units(units, flat_options(group, options, file_.get()))),
+      gathers_(
+          group, flats_, units, {options.prefetch_units, options.prefetch_elements}, file_.get()),
       reductions_(group, flats_.flats, reduction_options(options)) {
   for (const ParameterUnit& unit : units) {
     backward_reads_.push_back(unit.backward_reads_parameters);
@@ -69,11 +88,14 @@ std::vector<Tensor> DataParallel::run_unit(
     const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body) {
   gathers_.enter(unit, Pass::kForward);
   if (options_.zero_stage < 3) {
-    return body(inputs);
+    std::vector<Tensor> y = body(inputs);
+    worked();
+    return y;
   }
   const bool records = at::GradMode::is_enabled();
   std::vector<Tensor> y = body(
       records ? when_backward_reaches(inputs, [this, unit] { gathers_.leave(unit); }) : inputs);
+  worked();
   const bool has_backward = records && std::any_of(y.begin(), y.end(), [](const Tensor& tensor) {
                               return tensor.defined() && tensor.requires_grad();
                             });
@@ -86,6 +108,12 @@ std::vector<Tensor> DataParallel::run_unit(
         std::move(y), [this, unit] { gathers_.enter(unit, Pass::kBackward); });
   }
   return y;
+}
+
+void DataParallel::worked() const {
+  if (options_.at_work) {
+    options_.at_work(Pass::kForward);
+  }
 }
 
 void DataParallel::end_micro_batch() {
@@ -105,6 +133,19 @@ void DataParallel::parameters_changed() {
       torch::autograd::impl::bump_version(entry.parameter);
     }
   }
+}
+
+int64_t DataParallel::gradient_bytes() const {
+  int64_t bytes = 0;
+  for (const FlatUnit& flat : flats_.flats) {
+    const bool has_whole = flat.gradient.defined();
+    bytes += has_whole ? static_cast<int64_t>(flat.gradient.nbytes()) : 0;
+    if (flat.shard_gradient.defined() &&
+        !(has_whole && flat.shard_gradient.is_alias_of(flat.gradient))) {
+      bytes += static_cast<int64_t>(flat.shard_gradient.nbytes());
+    }
+  }
+  return bytes;
 }
 
 std::optional<std::string> DataParallel::first_non_finite() const {

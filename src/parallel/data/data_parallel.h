@@ -4,7 +4,9 @@
 // stage runs the same code.
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "parallel/data/flat_unit.h"
 #include "parallel/data/gradient_reductions.h"
 #include "parallel/data/parameter_gathers.h"
+#include "parallel/offload/shard_file.h"
 
 namespace lockstep::parallel {
 
@@ -20,19 +23,27 @@ struct DataParallelOptions {
   int zero_stage = 0;
   double bucket_megabytes =
       25;  // stages 0 to 2: units share buffers of up to this (ddp_bucket_cap_mb)
-  int64_t prefetch_units = 1;         // gathered ahead of use
-  int64_t persistence_threshold = 0;  // stage 3: parameters with fewer elements stay whole
+  int64_t prefetch_units = 1;                  // gathered ahead of use
+  std::optional<int64_t> prefetch_elements{};  // or until they are so many elements
+  int64_t persistence_threshold = 0;           // stage 3: parameters with fewer elements stay whole
   bool find_unused_parameters =
       false;  // else a parameter without a gradient is an error that names it
   /// Of the buffers that accumulate gradients; none: the parameters' own.
   std::optional<at::ScalarType> gradient_type{};
   /// On the wire; none: that of the buffers.
   std::optional<at::ScalarType> reduce_type{};
-  bool offload_parameters = false;  // stage 3: shards live in host memory
-  int64_t alignment = 1;            // elements: parameters and shards begin at multiples of it
+  bool offload_parameters = false;           // stage 3: shards live in host memory
+  std::filesystem::path parameter_folder{};  // stage 3: or in a file below it
+  int64_t alignment = 1;  // elements: parameters and shards begin at multiples of it
   /// Initial values; each rank asks for what it keeps alone. None: the parameters hold theirs, and
   /// get rank 0's.
   ParameterSource source{};
+  /// The ranks that hold this rank's shards too, each of another group that shares a state (hybrid
+  /// sharding: shards within a node, replicas across). None: there are no replicas.
+  comm::Communicator* replicas = nullptr;
+  /// Told of moments at which much memory is held: where a unit's forward pass ends, and where a
+  /// gradient was written.
+  std::function<void(Pass)> at_work{};
 };
 
 /// A step, on every rank alike:
@@ -44,7 +55,8 @@ struct DataParallelOptions {
 /// The forward pass runs each unit by run_unit().
 class DataParallel {
  public:
-  /// Takes over the storage of the parameters. Every rank must call, with equal units.
+  /// Takes over the storage of the parameters. `group` are the ranks that share a state. Every rank
+  /// must call, with equal units; the communicators must outlive it.
   DataParallel(
       comm::Communicator& group,
       const std::vector<ParameterUnit>& units,
@@ -82,12 +94,21 @@ class DataParallel {
   std::vector<FlatUnit>& flats() { return flats_.flats; }
   const std::vector<FlatUnit>& flats() const { return flats_.flats; }
   const ParameterGathers& gathers() const { return gathers_; }
+  /// That shards live in; null: none do.
+  ShardFile* shard_file() { return file_.get(); }
+  /// Bytes of gradients: whole ones while they are written, and the shards' sums.
+  int64_t gradient_bytes() const;
+  /// Bytes of gradients on their way, and of what is received into.
+  int64_t bytes_in_flight() const { return reductions_.bytes_in_flight(); }
   /// Reductions that started while the backward passes of the last step still ran.
   int overlapped_reductions() const { return reductions_.overlapped(); }
 
  private:
+  void worked() const;
+
   DataParallelOptions options_;
   std::vector<bool> backward_reads_;
+  std::unique_ptr<ShardFile> file_;
   FlatUnits flats_;
   ParameterGathers gathers_;
   GradientReductions reductions_;

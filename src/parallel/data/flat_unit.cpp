@@ -10,6 +10,8 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
+#include "parallel/offload/shard_file.h"
+
 namespace lockstep::parallel {
 namespace {
 
@@ -126,6 +128,9 @@ void take_values(FlatUnit& flat, int64_t part, const FlatOptions& options) {
     }
   }
   set_allocated(flat.full, flat.persistent);
+  if (options.file != nullptr && !flat.persistent) {
+    options.file->put(flat.shard);
+  }
 }
 
 /// Allocates the buffers of a stage and makes the parameters views of them.

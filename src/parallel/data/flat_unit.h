@@ -24,6 +24,7 @@
 namespace lockstep::parallel {
 
 using at::Tensor;
+class ShardFile;
 
 struct NamedParameter {
   std::string name;  // Hugging Face's, whole
@@ -62,7 +63,7 @@ struct FlatUnit {
 
   Tensor full;   // [size] the values, of the parameters' type
   Tensor shard;  // [part] this rank's: a slice of `full` where that is persistent, else perhaps on
-                 // the host
+                 // the host, or without memory (shard_file.h)
   Tensor gradient;        // [size]; stages 2 and 3: defined only while the backward pass fills it
   Tensor shard_gradient;  // [part] the sum over the ranks: a slice of `gradient` in stages 0 and 1
   int64_t shard_begin = 0;    // where the shard begins in `full`
@@ -85,8 +86,9 @@ struct FlatOptions {
   int64_t persistence_threshold = 0;
   /// Every parameter, and every shard, begins at a multiple of so many elements.
   int64_t alignment = 1;
-  /// Stage 3: shards live in host memory.
+  /// Stage 3: shards live in host memory, or in this file.
   bool offload_parameters = false;
+  ShardFile* file = nullptr;
   /// Of the gradients' buffers; none: the parameters' own.
   std::optional<at::ScalarType> gradient_type{};
   /// Initial values: this rank asks for what it keeps alone.

@@ -106,6 +106,9 @@ void GradientReductions::gradient_written(size_t unit_index, size_t entry_index)
   place.parameter.mutable_grad().reset();
   entry.written = entry.seen = true;
   ++unit.seen;
+  if (options_.written) {
+    options_.written();
+  }
   if (reduces_now()) {
     start_ready();
   }
@@ -125,8 +128,8 @@ void GradientReductions::start_ready() {
 
 void GradientReductions::start(Unit& unit) {
   FlatUnit& flat = *unit.flat;
-  InFlight reduction{&unit, flat.shard_gradient, false, {}};
   const Tensor wire = flat.gradient.to(options_.reduce_type.value_or(flat.gradient.scalar_type()));
+  InFlight reduction{&unit, wire, flat.shard_gradient, false, last_micro_batch_, {}};
   if (flat.replicated) {
     reduction.incoming = wire;
     reduction.pending = group_.all_reduce(wire);
@@ -157,6 +160,41 @@ void GradientReductions::complete_oldest() {
   } else if (reduction.incoming.data_ptr() != sum.data_ptr()) {
     sum.copy_(reduction.incoming);
   }
+  if (options_.replicas != nullptr && reduction.is_last && !reduction.unit->flat->replicated) {
+    start_replication(*reduction.unit);
+  }
+}
+
+void GradientReductions::start_replication(Unit& unit) {
+  const Tensor& sum = unit.flat->shard_gradient;
+  Replication replication{
+      &unit, sum.to(options_.reduce_type.value_or(sum.scalar_type())), comm::Pending()};
+  replication.pending = options_.replicas->all_reduce(replication.wire);
+  replications_.push_back(std::move(replication));
+}
+
+int64_t GradientReductions::bytes_in_flight() const {
+  int64_t bytes = 0;
+  for (const InFlight& reduction : in_flight_) {
+    const FlatUnit& flat = *reduction.unit->flat;
+    const auto counts = [&](const Tensor& tensor) {
+      const bool is_kept = tensor.is_alias_of(flat.shard_gradient) ||
+                           (flat.gradient.defined() && tensor.is_alias_of(flat.gradient));
+      return is_kept ? 0 : static_cast<int64_t>(tensor.nbytes());
+    };
+    bytes += counts(reduction.wire);
+    if (!reduction.incoming.is_alias_of(reduction.wire)) {
+      bytes += counts(reduction.incoming);
+    }
+    if (!flat.replicated && reduction.wire.is_cpu()) {  // the parts of the others, a message each
+      bytes += static_cast<int64_t>(reduction.wire.nbytes()) / group_.size() * (group_.size() - 1);
+    }
+  }
+  for (const Replication& replication : replications_) {
+    const bool is_kept = replication.wire.is_alias_of(replication.unit->flat->shard_gradient);
+    bytes += is_kept ? 0 : static_cast<int64_t>(replication.wire.nbytes());
+  }
+  return bytes;
 }
 
 void GradientReductions::clear_unwritten(Unit& unit) {
@@ -203,6 +241,14 @@ void GradientReductions::finish() {
   while (!in_flight_.empty()) {
     complete_oldest();
   }
+  for (Replication& replication : replications_) {
+    replication.pending.wait();
+    const Tensor& sum = replication.unit->flat->shard_gradient;
+    if (!replication.wire.is_alias_of(sum)) {
+      sum.copy_(replication.wire);
+    }
+  }
+  replications_.clear();
 }
 
 }  // namespace lockstep::parallel

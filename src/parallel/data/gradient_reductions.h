@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@ struct ReductionOptions {
   /// Stages 2 and 3: reductions under way before the backward pass waits for the oldest; each holds
   /// a unit's gradients.
   size_t in_flight = 1;
+  /// Ranks that hold the same shards, over which these are summed further; none: there are none.
+  comm::Communicator* replicas = nullptr;
+  std::function<void()> written{};  // told of each gradient
 };
 
 /// Stages 0 and 1 add a step's micro-batches up in whole gradients and communicate in the last one.
@@ -41,6 +45,8 @@ class GradientReductions {
   void end_micro_batch();
   /// Blocks until every sum is in its shard_gradient.
   void finish();
+  /// Bytes of gradients on their way, and of what is received into.
+  int64_t bytes_in_flight() const;
   /// Reductions that started while the backward passes of the step still ran.
   int overlapped() const { return overlapped_; }
 
@@ -57,8 +63,16 @@ class GradientReductions {
   };
   struct InFlight {
     Unit* unit;
+    Tensor wire;      // what is sent
     Tensor incoming;  // where the sum arrives
     bool adds;        // to what shard_gradient holds
+    bool is_last;     // of the step: the sum is whole then
+    comm::Pending pending;
+  };
+  /// The second leg, over the replicas.
+  struct Replication {
+    Unit* unit;
+    Tensor wire;
     comm::Pending pending;
   };
 
@@ -68,6 +82,7 @@ class GradientReductions {
   void start_ready();
   void start(Unit& unit);
   void complete_oldest();
+  void start_replication(Unit& unit);
   bool keeps_whole_gradients() const { return options_.zero_stage < 2; }
   bool reduces_now() const { return last_micro_batch_ || !keeps_whole_gradients(); }
 
@@ -75,6 +90,7 @@ class GradientReductions {
   ReductionOptions options_;
   std::vector<Unit> units_;
   std::deque<InFlight> in_flight_;
+  std::vector<Replication> replications_;
   size_t next_ = 0;  // units before this one are on their way
   bool last_micro_batch_ = false;
   bool in_backward_ = false;

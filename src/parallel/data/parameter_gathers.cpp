@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "parallel/offload/shard_file.h"
 
 namespace lockstep::parallel {
 
@@ -11,11 +12,13 @@ ParameterGathers::ParameterGathers(
     comm::Communicator& group,
     FlatUnits& flats,
     const std::vector<ParameterUnit>& units,
-    int64_t prefetch_units)
+    const Prefetch& prefetch,
+    ShardFile* file)
     : group_(group),
       flats_(flats),
       gathers_(flats.flats.size()),
-      prefetch_units_(prefetch_units) {
+      prefetch_(prefetch),
+      file_(file) {
   for (const ParameterUnit& unit : units) {
     names_.push_back(unit.name);
     backward_reads_.push_back(unit.backward_reads_parameters);
@@ -57,22 +60,38 @@ void ParameterGathers::enter(size_t unit, Pass pass) {
       start(flat);  // it has its memory: nothing is saved by waiting
     }
   }
-  const auto step = pass == Pass::kForward ? int64_t{1} : int64_t{-1};
-  for (int64_t ahead = 1; ahead <= prefetch_units_; ++ahead) {
-    const int64_t next = static_cast<int64_t>(unit) + step * ahead;
-    if (next < 0 || next >= static_cast<int64_t>(names_.size())) {
-      break;
-    }
-    if (pass == Pass::kForward || backward_reads_[static_cast<size_t>(next)]) {
-      for (const size_t flat : flats_.of_unit[static_cast<size_t>(next)]) {
-        start(flat);
-      }
-    }
-  }
+  start_ahead(unit, pass);
   for (const size_t flat : flats_.of_unit[unit]) {
     wait(flat);
   }
   peak_bytes_ = std::max(peak_bytes_, live_bytes());
+}
+
+void ParameterGathers::start_ahead(size_t unit, Pass pass) {
+  const auto step = pass == Pass::kForward ? int64_t{1} : int64_t{-1};
+  const auto units = static_cast<int64_t>(names_.size());
+  int64_t elements = 0, ahead = 0;
+  const auto wants_more = [&] {
+    return prefetch_.elements ? elements < *prefetch_.elements : ahead < prefetch_.units;
+  };
+  const auto is_needed = [&](int64_t next) {
+    return next >= 0 && next < units &&
+           (pass == Pass::kForward || backward_reads_[static_cast<size_t>(next)]);
+  };
+  int64_t next = static_cast<int64_t>(unit) + step;
+  for (; next >= 0 && next < units && wants_more(); next += step, ++ahead) {
+    if (is_needed(next)) {
+      for (const size_t flat : flats_.of_unit[static_cast<size_t>(next)]) {
+        start(flat);
+        elements += flats_.flats[flat].size();
+      }
+    }
+  }
+  if (is_needed(next)) {  // what lies in files is read one unit before it is gathered
+    for (const size_t flat : flats_.of_unit[static_cast<size_t>(next)]) {
+      start_read(flat);
+    }
+  }
 }
 
 void ParameterGathers::leave(size_t unit) {
@@ -114,19 +133,42 @@ void ParameterGathers::settle() {
   }
 }
 
+bool ParameterGathers::is_in_file(size_t flat) const {
+  return file_ != nullptr && file_->holds(flats_.flats[flat].shard);
+}
+
+Tensor ParameterGathers::own_part(size_t flat) const {
+  const FlatUnit& unit = flats_.flats[flat];
+  return unit.full.narrow(0, unit.shard_begin, unit.shard.numel());
+}
+
+void ParameterGathers::start_read(size_t flat) {
+  Gather& gather = gathers_[flat];
+  if (gather.state == State::kAbsent && is_in_file(flat)) {
+    set_allocated(flats_.flats[flat].full, true);
+    file_->start_read(flats_.flats[flat].shard, own_part(flat));
+    gather.state = State::kReading;
+  }
+}
+
 void ParameterGathers::start(size_t index) {
   Gather& gather = gathers_[index];
-  if (gather.state != State::kAbsent) {
+  FlatUnit& flat = flats_.flats[index];
+  if (gather.state == State::kGathering || gather.state == State::kPresent) {
     return;
   }
-  FlatUnit& flat = flats_.flats[index];
-  set_allocated(flat.full, true);
-  const bool is_here = flat.shard.device() == flat.full.device();
-  const Tensor slice = flat.full.narrow(0, flat.shard_begin, flat.shard.numel());
-  if (!is_here) {
-    slice.copy_(flat.shard, /*non_blocking=*/true);
+  if (is_in_file(index)) {
+    start_read(index);
+    file_->finish_read(flat.shard);
+    gather.pending = group_.all_gather(flat.full, own_part(index));
+  } else {
+    set_allocated(flat.full, true);
+    const bool is_here = flat.shard.device() == flat.full.device();
+    if (!is_here) {
+      own_part(index).copy_(flat.shard, /*non_blocking=*/true);
+    }
+    gather.pending = group_.all_gather(flat.full, is_here ? flat.shard : own_part(index));
   }
-  gather.pending = group_.all_gather(flat.full, is_here ? flat.shard : slice);
   gather.state = State::kGathering;
 }
 
@@ -135,6 +177,10 @@ void ParameterGathers::wait(size_t flat) {
   if (gather.state == State::kGathering) {
     gather.pending.wait();
     gather.state = State::kPresent;
+  } else if (gather.state == State::kReading) {  // in vain: the pass ended before its use
+    file_->finish_read(flats_.flats[flat].shard);
+    set_allocated(flats_.flats[flat].full, false);
+    gather.state = State::kAbsent;
   }
 }
 
@@ -146,11 +192,21 @@ void ParameterGathers::drop(size_t index) {
   }
 }
 
-int64_t ParameterGathers::live_bytes() const {
+int64_t ParameterGathers::kept_bytes() const {
   int64_t bytes = 0;
   for (const FlatUnit& flat : flats_.flats) {
-    bytes += static_cast<int64_t>(flat.full.storage().nbytes());
-    bytes += flat.persistent ? 0 : static_cast<int64_t>(flat.shard.nbytes());
+    const bool is_here = flat.shard.device() == flat.full.device();
+    bytes += flat.persistent ? static_cast<int64_t>(flat.full.storage().nbytes())
+             : is_here       ? static_cast<int64_t>(flat.shard.storage().nbytes())
+                             : 0;
+  }
+  return bytes;
+}
+
+int64_t ParameterGathers::gathered_bytes() const {
+  int64_t bytes = 0;
+  for (const FlatUnit& flat : flats_.flats) {
+    bytes += flat.persistent ? 0 : static_cast<int64_t>(flat.full.storage().nbytes());
   }
   return bytes;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,13 @@
 namespace lockstep::parallel {
 
 enum class Pass { kForward, kBackward };
+
+/// How far ahead of use units are gathered.
+struct Prefetch {
+  int64_t units = 1;
+  /// In the place of `units`: until those that are gathered ahead have so many elements.
+  std::optional<int64_t> elements{};
+};
 
 /// Every rank of the group must enter the same units in the same order: forward 0, 1, 2, ...,
 /// backward down from the last. That order is checked on each rank by itself, before anything is
@@ -24,7 +32,8 @@ class ParameterGathers {
       comm::Communicator& group,
       FlatUnits& flats,
       const std::vector<ParameterUnit>& units,
-      int64_t prefetch_units);
+      const Prefetch& prefetch,
+      ShardFile* file = nullptr);
 
   /// Blocks until the unit's parameters are at hand, and starts to gather those of the units that
   /// come next.
@@ -42,19 +51,26 @@ class ParameterGathers {
   /// units.
   void leave_all();
 
-  /// Bytes of parameters that this rank holds now, and the most there ever were: shards and
-  /// gathered.
-  int64_t live_bytes() const;
+  /// Bytes of parameters that this rank keeps (on their device), and of those that it has gathered
+  /// for a time.
+  int64_t kept_bytes() const;
+  int64_t gathered_bytes() const;
+  /// Both, and the most there ever were.
+  int64_t live_bytes() const { return kept_bytes() + gathered_bytes(); }
   int64_t peak_bytes() const { return peak_bytes_; }
 
  private:
-  enum class State { kAbsent, kGathering, kPresent };
+  enum class State { kAbsent, kReading, kGathering, kPresent };
   struct Gather {
     State state = State::kPresent;
     comm::Pending pending;
   };
 
   void check_order(size_t unit, Pass pass);
+  void start_ahead(size_t unit, Pass pass);
+  bool is_in_file(size_t flat) const;
+  Tensor own_part(size_t flat) const;  // of the whole
+  void start_read(size_t flat);
   void start(size_t flat);
   void wait(size_t flat);
   void drop(size_t flat);
@@ -64,7 +80,8 @@ class ParameterGathers {
   std::vector<Gather> gathers_;  // one a flat unit
   std::vector<std::string> names_;
   std::vector<bool> backward_reads_;
-  int64_t prefetch_units_;
+  Prefetch prefetch_;
+  ShardFile* file_;                                 // that shards may live in
   int64_t last_forward_ = -1, last_backward_ = -1;  // units entered last
   int64_t peak_bytes_ = 0;
 };

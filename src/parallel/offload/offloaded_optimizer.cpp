@@ -45,29 +45,50 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
   place.device_parameter = rounded_into;
   place.rounds = rounded_into.defined();
   const auto to_host = [](const at::Tensor& tensor) { return tensor.to(at::kCPU).pin_memory(); };
-  const bool on_host = options_.device != OffloadDevice::kNone || shard.parameter.is_cpu();
+  const bool is_offloaded =
+      options_.device != OffloadDevice::kNone && takes_share(shard.parameter.numel());
+  const bool on_host = is_offloaded || shard.parameter.is_cpu();
   if (on_host && !shard.parameter.is_cpu()) {
-    const bool has_master = !shard.master.is_same(shard.parameter);
+    const bool is_master = shard.master.is_same(shard.parameter);
     if (!place.rounds) {
       place.device_parameter = shard.parameter;
     }
     shard.parameter = to_host(shard.parameter);
-    shard.master = has_master ? to_host(shard.master) : shard.parameter;
+    if (shard.master.defined()) {
+      shard.master = is_master ? shard.parameter : to_host(shard.master);
+    }
   }
   if (on_host && !shard.gradient.is_cpu()) {
     place.device_gradient = shard.gradient;
     shard.gradient = to_host(shard.gradient);
   }
+  place.device = shard.parameter.device();
   const int64_t index = optimizer_->add(std::move(shard));
   places_.push_back(std::move(place));
-  if (file_ != nullptr) {
+  places_.back().bytes = bytes_of_state(index);
+  if (file_ != nullptr && is_offloaded) {
     put_into_file(index);
   }
 }
 
+void OffloadedOptimizer::keep_in(ShardFile& file, const at::Tensor& parameter) {
+  places_.back().parameter_file = &file;
+  places_.back().parameter = parameter;
+}
+
+bool OffloadedOptimizer::takes_share(int64_t elements) {
+  due_ += options_.ratio * static_cast<double>(elements);
+  if (due_ < 0.5 * static_cast<double>(elements) || options_.ratio == 0) {
+    return false;
+  }
+  due_ -= static_cast<double>(elements);
+  return true;
+}
+
 bool OffloadedOptimizer::has_master(int64_t index) {
   const optim::Shard& shard = optimizer_->shard(index);
-  return places_[static_cast<size_t>(index)].rounds || !shard.master.is_same(shard.parameter);
+  return places_[static_cast<size_t>(index)].rounds ||
+         (shard.master.defined() && !shard.master.is_same(shard.parameter));
 }
 
 void OffloadedOptimizer::put_into_file(int64_t index) {
@@ -157,7 +178,8 @@ void OffloadedOptimizer::finish_write(int64_t index) {
   }
 }
 
-void OffloadedOptimizer::step(double learning_rate, double gradient_scale) {
+void OffloadedOptimizer::step(
+    double learning_rate, double gradient_scale, const std::function<void()>& updated) {
   const at::NoGradGuard no_grad;
   const auto count = static_cast<int64_t>(places_.size());
   for (int64_t index = 0; index < count; ++index) {
@@ -172,24 +194,48 @@ void OffloadedOptimizer::step(double learning_rate, double gradient_scale) {
   }
   optimizer_->begin_step(gradient_scale);
   if (count > 0) {
-    start_read(0);
+    start_load(0);
   }
   for (int64_t index = 0; index < count; ++index) {
     if (index + 1 < count) {
-      start_read(index + 1);
+      start_load(index + 1);
     }
     finish_read(index);
+    Place& place = places_[static_cast<size_t>(index)];
+    if (place.parameter_file != nullptr) {
+      place.parameter_file->finish_load(place.parameter);
+    }
     optimizer_->update(index, learning_rate, gradient_scale);
-    if (Place& place = places_[static_cast<size_t>(index)]; place.device_parameter.defined()) {
+    if (updated) {
+      updated();
+    }
+    if (place.device_parameter.defined()) {
       copy("parameter to device", place.device_parameter, optimizer_->shard(index).parameter);
     }
     start_write(index);
+    if (place.parameter_file != nullptr) {
+      place.parameter_file->start_store(place.parameter);
+    }
     if (index > 0) {
-      finish_write(index - 1);
+      finish_store(index - 1);
     }
   }
   if (count > 0) {
-    finish_write(count - 1);
+    finish_store(count - 1);
+  }
+}
+
+void OffloadedOptimizer::start_load(int64_t index) {
+  start_read(index);
+  if (const Place& place = places_[static_cast<size_t>(index)]; place.parameter_file != nullptr) {
+    place.parameter_file->start_load(place.parameter);
+  }
+}
+
+void OffloadedOptimizer::finish_store(int64_t index) {
+  finish_write(index);
+  if (const Place& place = places_[static_cast<size_t>(index)]; place.parameter_file != nullptr) {
+    place.parameter_file->finish_store(place.parameter);
   }
 }
 
@@ -213,7 +259,7 @@ void OffloadedOptimizer::visit_state(int64_t index, const optim::StateVisitor& v
   finish_write(index);
 }
 
-int64_t OffloadedOptimizer::bytes_in_memory() {
+int64_t OffloadedOptimizer::bytes_of_state(int64_t index) {
   int64_t bytes = 0;
   std::set<const void*> seen;
   const auto add = [&](const at::Tensor& tensor) {
@@ -222,15 +268,26 @@ int64_t OffloadedOptimizer::bytes_in_memory() {
       bytes += static_cast<int64_t>(storage->nbytes());
     }
   };
-  for (int64_t index = 0; index < optimizer_->size(); ++index) {
-    const optim::Shard& shard = optimizer_->shard(index);
-    if (places_[static_cast<size_t>(index)].state == Place::State::kInFile) {
-      continue;
-    }
-    if (has_master(index)) {
-      add(shard.master);
-    }
-    optimizer_->visit_state(index, [&](const optim::StatePiece& piece) { add(piece.data); });
+  if (has_master(index)) {
+    add(optimizer_->shard(index).master);
+  }
+  optimizer_->visit_state(index, [&](const optim::StatePiece& piece) { add(piece.data); });
+  return bytes;
+}
+
+int64_t OffloadedOptimizer::bytes_in_memory() const {
+  int64_t bytes = 0;
+  for (const Place& place : places_) {
+    bytes += place.state == Place::State::kInFile ? 0 : place.bytes;
+  }
+  return bytes;
+}
+
+int64_t OffloadedOptimizer::bytes_on(c10::Device device) const {
+  int64_t bytes = 0;
+  for (const Place& place : places_) {
+    const bool is_here = place.state != Place::State::kInFile && place.device == device;
+    bytes += is_here ? place.bytes : 0;
   }
   return bytes;
 }

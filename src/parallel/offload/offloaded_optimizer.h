@@ -13,6 +13,7 @@
 
 #include "optim/optimizer.h"
 #include "parallel/offload/async_file.h"
+#include "parallel/offload/shard_file.h"
 
 namespace lockstep::parallel {
 
@@ -21,6 +22,9 @@ enum class OffloadDevice { kNone, kCpu, kNvme };
 struct OptimizerOffload {
   OffloadDevice device = OffloadDevice::kNone;
   std::filesystem::path folder{};  // kNvme: of the files, one a rank
+  /// Share of the elements whose state is offloaded, to within a shard; the rest stays on the
+  /// device.
+  double ratio = 1;
 };
 
 /// State that moved between where it lives and where it is used, in seconds of the steady clock.
@@ -46,8 +50,12 @@ class OffloadedOptimizer {
   /// optimizers do not know (float16) is given its own float32 master in its place, and
   /// `rounded_into` gets what each update leaves there.
   void add(optim::Shard shard, const at::Tensor& rounded_into = {});
-  /// One update of every shard.
-  void step(double learning_rate, double gradient_scale);
+  /// The parameters of the shard added last live in this file: they are loaded for an update, and
+  /// stored after it.
+  void keep_in(ShardFile& file, const at::Tensor& parameter);
+  /// One update of every shard; `updated` is called after each, while its state is in memory.
+  void step(
+      double learning_rate, double gradient_scale, const std::function<void()>& updated = nullptr);
   /// Calls visit(piece) with the masters (of the name "master.PARAMETER", where they are apart) and
   /// the state of a shard, which may be written while it is called.
   void visit_state(int64_t index, const optim::StateVisitor& visit);
@@ -57,8 +65,9 @@ class OffloadedOptimizer {
 
   optim::Optimizer& optimizer() { return *optimizer_; }
   const optim::Optimizer& optimizer() const { return *optimizer_; }
-  /// Bytes of masters and moments that have memory now, on whatever device.
-  int64_t bytes_in_memory();
+  /// Bytes of masters and moments that have memory now, on whatever device, or on this one.
+  int64_t bytes_in_memory() const;
+  int64_t bytes_on(c10::Device device) const;
 
  private:
   /// A tensor that lies in the file.
@@ -71,13 +80,22 @@ class OffloadedOptimizer {
     at::Tensor device_parameter, device_gradient;  // where they are not the optimizer's own
     bool rounds =
         false;  // device_parameter is of a smaller type than the optimizer's, which is its master
+    ShardFile* parameter_file = nullptr;          // that holds `parameter`
+    at::Tensor parameter;                         // the shard of the engine
+    c10::Device device = c10::Device(c10::kCPU);  // where the state is updated
+    int64_t bytes = 0;                            // of the state
     std::vector<Stored> stored;
     enum class State { kInMemory, kReading, kWriting, kInFile } state = State::kInMemory;
     double began = 0;  // the read or write that is under way
   };
 
+  /// Whether the next shard, of so many elements, is to be offloaded.
+  bool takes_share(int64_t elements);
   bool has_master(int64_t index);
+  int64_t bytes_of_state(int64_t index);
   void put_into_file(int64_t index);
+  void start_load(int64_t index);
+  void finish_store(int64_t index);
   void start_read(int64_t index);
   void finish_read(int64_t index);
   void start_write(int64_t index);
@@ -90,6 +108,7 @@ class OffloadedOptimizer {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<AsyncFile> file_;
   uint64_t file_end_ = 0;
+  double due_ = 0;  // elements that the ratio has promised and no shard has taken yet
   std::vector<Place> places_;
   CopyObserver copied_;
 };

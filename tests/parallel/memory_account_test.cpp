@@ -1,0 +1,129 @@
+// The memory of a rank by kind, against the allocator and against theory.
+#include "parallel/memory_account.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/host_memory.h"
+#include "parallel/training.h"
+#include "temporary_folder.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using comm::Communicator;
+using namespace testing;
+
+/// Large enough that shards outweigh what else a rank holds.
+model::ModelConfig wide_config() {
+  return model::parse_model_config(
+      R"({"model_type": "gpt2", "vocab_size": 211, "n_embd": 96, "n_layer": 4, "n_head": 4,
+          "n_positions": 16, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0})",
+      "wide");
+}
+
+/// Bytes that the allocator gave to this rank's tensors between two steps, and the account of it.
+struct Measured {
+  int64_t allocated = 0;
+  MemoryByKind idle, forward, backward;
+  int64_t largest_unit = 0;
+};
+
+Measured measure(int stage, int ranks, const std::function<void(Plan&)>& change = nullptr) {
+  ops::keep_host_memory();
+  TrainingRun run{wide_config(), small_plan(stage), ranks};
+  run.plan.prefetch_units = 0;
+  if (change) {
+    change(run.plan);
+  }
+  Measured measured;
+  comm::run_ranks(ranks, [&](Communicator& group) {
+    const int64_t before = ops::take_thread_memory().now;
+    const auto model = make_parallel(run, group);
+    for (int64_t step = 0; step < 2; ++step) {
+      run_step(*model, run, group, step);
+      model->optimizer_step(1e-3);
+    }
+    if (group.rank() != 0) {
+      return;
+    }
+    measured.allocated = ops::take_thread_memory().now - before;
+    measured.idle = model->memory().of(MemoryPhase::kIdle).fullest;
+    measured.forward = model->memory().of(MemoryPhase::kForward).fullest;
+    measured.backward = model->memory().of(MemoryPhase::kBackward).fullest;
+    EXPECT_GE(model->memory().of(MemoryPhase::kBackward).most, measured.backward.total());
+    for (const FlatUnit& flat : model->data_parallel().flats()) {
+      measured.largest_unit = std::max(measured.largest_unit, 4 * flat.size());
+    }
+  });
+  return measured;
+}
+
+TEST(MemoryAccount, StatesAreThoseOfTheoryAndOfTheAllocator) {
+  constexpr int kRanks = 4;
+  const auto parameters = static_cast<double>(model::parameter_count(wide_config()));
+  int64_t whole = 0;
+  for (const int stage : {0, 1, 2, 3}) {
+    const Measured measured = measure(stage, kRanks);
+    const auto part = [&](int from) { return 4 * parameters / (stage >= from ? kRanks : 1); };
+    const auto near = [](int64_t found, double theory, const char* kind, int of_stage) {
+      EXPECT_NEAR(static_cast<double>(found), theory, 0.05 * theory)
+          << kind << " in stage " << of_stage;
+    };
+    near(measured.idle.parameters, part(3), "parameters", stage);
+    near(measured.idle.gradients, part(2), "gradients", stage);
+    near(measured.idle.optimizer, 2 * part(1), "optimizer", stage);
+    near(
+        measured.allocated,
+        part(3) + part(2) + 2 * part(1),
+        "all that the allocator gave out",
+        stage);
+    EXPECT_EQ(measured.idle.activations, 0);
+    whole = stage == 0 ? measured.allocated : whole;
+    if (stage == 3) {
+      EXPECT_NEAR(
+          static_cast<double>(measured.allocated),
+          static_cast<double>(whole) / kRanks,
+          0.05 * static_cast<double>(whole));
+      // While it computes, the unit at hand beside its shards.
+      EXPECT_GT(measured.forward.gathered, 0);
+      EXPECT_LE(measured.forward.gathered, measured.largest_unit);
+      EXPECT_EQ(measured.idle.gathered, 0);
+    }
+  }
+}
+
+TEST(MemoryAccount, RecomputationIsSeenInTheActivationsAlone) {
+  const Measured kept = measure(1, 2);
+  const Measured again = measure(1, 2, [](Plan& plan) { plan.recompute.kind = Recompute::kFull; });
+  EXPECT_GT(kept.forward.activations, 0);
+  EXPECT_LT(again.forward.activations, kept.forward.activations / 2);
+  EXPECT_EQ(again.idle.parameters, kept.idle.parameters);
+  EXPECT_EQ(again.idle.optimizer, kept.idle.optimizer);
+}
+
+TEST(MemoryAccount, AShardedGroupHoldsItsShareAndFilesHoldTheOptimizer) {
+  const Measured hybrid = measure(3, 4, [](Plan& plan) { plan.shard_ranks = 2; });
+  const auto parameters = static_cast<double>(model::parameter_count(wide_config()));
+  EXPECT_NEAR(static_cast<double>(hybrid.allocated), 16 * parameters / 2, 0.8 * parameters);
+  const Measured half = measure(
+      2, 2, [](Plan& plan) { plan.offload_optimizer = {OffloadDevice::kNvme, "/tmp", 0.5}; });
+  EXPECT_NEAR(static_cast<double>(half.idle.optimizer), 2 * parameters, 0.5 * parameters);
+}
+
+TEST(MemoryAccount, TellsPhasesAndKindsInATableAndInNumbers) {
+  MemoryByKind held{.parameters = 3 << 20, .gradients = 2048};
+  MemoryAccount account(c10::Device(c10::kCPU), [&] { return held; });
+  account.look(MemoryPhase::kForward);
+  held.gathered = 5 << 20;
+  account.look(MemoryPhase::kForward);
+  const std::string table = memory_table(account.phases());
+  EXPECT_NE(table.find("forward"), std::string::npos) << table;
+  EXPECT_NE(table.find("5.0 MiB"), std::string::npos) << table;
+  EXPECT_EQ(table.find("backward"), std::string::npos) << table;  // it was not reached
+  const auto phases = MemoryAccount::from_numbers(account.numbers());
+  EXPECT_EQ(memory_table(phases), table);
+  EXPECT_GE(most_of(phases), int64_t{8} << 20);
+}
+
+}  // namespace
+}  // namespace lockstep::parallel

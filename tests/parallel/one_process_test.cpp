@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "base/error.h"
+#include "parallel/one_process/data_parallel.h"
+
+namespace lockstep {
+namespace {
+
+using at::Tensor;
+
+torch::nn::Sequential small_module() {
+  return torch::nn::Sequential(torch::nn::Linear(5, 7), torch::nn::Tanh(), torch::nn::Linear(7, 3));
+}
+
+std::vector<c10::Device> cpus(size_t count) {
+  return std::vector<c10::Device>(count, c10::Device(c10::kCPU));
+}
+
+TEST(DataParallel, GivesOutputsAndGradientsOfTheModuleItself) {
+  torch::manual_seed(1);
+  const Tensor x = torch::randn({5, 5}), target = torch::randn({5, 3});
+  for (const size_t devices : {1U, 2U, 3U, 8U}) {  // 5 rows: uneven, and fewer than devices
+    auto module = small_module();
+    DataParallel parallel(module, cpus(devices));
+    auto optimizer = torch::optim::SGD(module->parameters(), 0.1);
+    for (int step = 0; step < 3; ++step) {  // replicas follow the parameters
+      optimizer.zero_grad();
+      const Tensor plain = module->forward(x);
+      torch::mse_loss(plain, target).backward();
+      std::vector<Tensor> expected;
+      for (const Tensor& parameter : module->parameters()) {
+        expected.push_back(parameter.grad().clone());
+      }
+      optimizer.zero_grad();
+      const Tensor y = parallel.forward({x});
+      EXPECT_TRUE(torch::allclose(y, plain, 1e-5, 1e-6)) << devices;
+      torch::mse_loss(y, target).backward();
+      for (size_t p = 0; p < expected.size(); ++p) {
+        EXPECT_TRUE(torch::allclose(module->parameters()[p].grad(), expected[p], 1e-5, 1e-6))
+            << devices << " devices, parameter " << p;
+      }
+      optimizer.step();
+    }
+    const torch::NoGradGuard no_grad;
+    EXPECT_FALSE(parallel.forward({x}).requires_grad());
+  }
+}
+
+TEST(DataParallel, ThrowsWhatAReplicaThrew) {
+  const Tensor weight = torch::ones({2}).requires_grad_();
+  DataParallel parallel(
+      {weight},
+      [](c10::Device) {
+        return Replica{
+            {torch::ones({2}).requires_grad_()}, [](const std::vector<Tensor>& inputs) -> Tensor {
+              if (inputs[0][0].item<float>() > 1) {
+                throw Error(ErrorKind::kData, "a row that cannot be");
+              }
+              return inputs[0];
+            }};
+      },
+      cpus(2));
+  EXPECT_THROW(parallel.forward({torch::tensor({1.0, 2.0})}), Error);
+  EXPECT_THROW(DataParallel(small_module(), {}), Error);
+}
+
+}  // namespace
+}  // namespace lockstep

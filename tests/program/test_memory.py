@@ -1,0 +1,115 @@
+"""Where the memory goes, what is told when it runs out, and how the ranks end when one is gone."""
+
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import time
+import unittest
+
+from harness import PROGRAM, ProgramTest, environment, losses, processes_of, start, wait_for
+
+KINDS = ["parameters", "gradients", "optimizer", "activations", "gathered", "buffers", "other", "peak"]
+
+
+def rank_of(pid):
+    variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next((int(v[5:]) for v in variables if v.startswith(b"RANK=")), None)
+
+
+def state_of(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+class Memory(ProgramTest):
+    def test_the_memory_is_told_by_kind_and_phase(self):
+        result = self.train("told", "--log-memory", "parallel.zero_stage=3", "logging_steps=2", ranks=2, steps=4)
+        tables = result.err.split("by kind:\n")[1:]
+        self.assertEqual(len(tables), 2, result)
+        for table in tables:
+            lines = table.splitlines()
+            self.assertEqual(lines[0].split(), KINDS)
+            phases = {line[:14].strip() for line in lines[1:5]}
+            self.assertEqual(phases, {"between steps", "forward", "backward", "update"})
+        self.assertIn("the fullest of 2", result.err)
+        silent = self.train("silent", steps=2)
+        self.assertNotIn("by kind", silent.err)
+
+    def test_running_out_of_memory_tells_where_it_went_and_what_would_save_most(self):
+        # What a process of the program maps in any case.
+        process = start(*self.train_arguments("small", steps=1000000), cwd=self.folder)
+        wait_for(lambda: len(losses(self.folder / "small")) >= 2)
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        process.kill()
+        process.communicate()
+        mapped = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmPeak"))) << 10
+        wide = json.loads((self.folder / "model.json").read_text())
+        wide.update(n_embd=256, n_layer=6, n_head=4)
+        (self.folder / "wide.json").write_text(json.dumps(wide))
+        words = self.train_arguments(
+            "full", "--force", "model.path=wide.json", "data.sequence_length=64", "per_device_train_batch_size=256")
+        limit = mapped + (700 << 20)  # its states, and some layers' activations
+        failed = subprocess.run(
+            [PROGRAM, *map(str, words)], cwd=self.folder, capture_output=True, text=True, timeout=120,
+            env=environment(), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        self.assertEqual(failed.returncode, 5, failed.stderr)
+        self.assertIn("training step 1", failed.stderr)
+        self.assertIn("the memory of rank 0 until then:", failed.stderr)
+        for kind in KINDS:
+            self.assertIn(kind, failed.stderr)
+        changes = [line for line in failed.stderr.splitlines() if "saves about" in line]
+        self.assertTrue(1 <= len(changes) <= 3, failed.stderr)
+        self.assertIn("per_device_train_batch_size=128", failed.stderr)
+
+    def test_a_rank_killed_in_the_middle_of_a_gather_ends_the_others_within_a_second(self):
+        process = start(
+            *self.train_arguments("gather", "parallel.zero_stage=3", ranks=3, steps=1000000), cwd=self.folder)
+        wait_for(lambda: len(losses(self.folder / "gather")) >= 3)
+        ranks = {rank_of(pid): pid for pid in processes_of("output_dir=gather") if pid != process.pid}
+        victim = ranks[1]
+        os.kill(victim, signal.SIGSTOP)
+        wait_for(lambda: state_of(victim) == "T")
+        time.sleep(0.5)  # the others have come to a gather that waits for it
+        done = len(losses(self.folder / "gather"))
+        time.sleep(0.3)
+        self.assertEqual(len(losses(self.folder / "gather")), done)
+        os.kill(victim, signal.SIGKILL)
+        killed = time.monotonic()
+        wait_for(lambda: not processes_of("output_dir=gather"), seconds=10)
+        took = time.monotonic() - killed
+        _, err = process.communicate(timeout=10)
+        self.assertLess(took, 1.0)
+        self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
+        self.assertRegex(err, r"rank\s*:?\s*1")
+        self.assertIn("SIGKILL", err)
+
+
+class Bench(ProgramTest):
+    SIZES = ["--layers", "1", "--width", "32", "--vocabulary", "101", "--length", "16", "--steps", "2", "--cpu"]
+
+    def rows_of(self, what):
+        out = self.run_ok("bench", what, "--nproc", "2", *self.SIZES).out
+        return {line[:44].strip(): line.split() for line in out.splitlines() if " ms" in line}, out
+
+    def test_the_stages_side_by_side(self):
+        rows, out = self.rows_of("zero")
+        self.assertEqual(
+            list(rows),
+            ["stage 0", "stage 1", "stage 2", "stage 2, offload", "stage 3", "stage 3, offload"])
+        self.assertEqual(len({row[-1] for row in rows.values()}), 1, out)  # they train alike
+        self.assertIn("quickest first: ", out)
+
+    def test_one_process_threads_and_processes_side_by_side(self):
+        rows, out = self.rows_of("dp-vs-ddp")
+        self.assertEqual(
+            list(rows), ["DataParallel, one process", "ranks as threads (--in-process)", "ranks as processes"])
+        found = [float(row[-1]) for row in rows.values()]
+        self.assertLess(max(found) - min(found), 0.02, out)
+        self.run_fails(2, "bench", "zero", "--rows", "0")
+        self.run_fails(2, "bench", "everything")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
