@@ -123,7 +123,7 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor(
       {"prompt",
        "none: the text field is the document; alpaca: instruction, input and output, the prompt's "
-       "loss masked; pairs: instruction and output alone, the source and target of T5",
+       "loss masked; pairs: instruction and output alone",
        choices::kPrompts},
       section.prompt);
   visitor(

@@ -1,5 +1,6 @@
 #include "ops/biased_attention.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -9,6 +10,13 @@
 #include "ops/dropout.h"
 
 namespace lockstep::ops {
+namespace {
+
+/// The sides of the table that dropout's elements are counted in: however far a micro-batch is
+/// padded, a row draws the same mask.
+constexpr int64_t kPositions = int64_t{1} << 20;
+
+}  // namespace
 
 Tensor biased_attention(
     const Tensor& query,
@@ -48,7 +56,8 @@ Tensor biased_attention(
         probabilities,
         options.dropout,
         options.dropout_keys,
-        {{options.first_head, 0, 0}, {heads, query.size(2), key.size(2)}});
+        {{options.first_head, 0, 0},
+         {heads, std::max(kPositions, query.size(2)), std::max(kPositions, key.size(2))}});
   }
   return at::matmul(probabilities, value);
 }

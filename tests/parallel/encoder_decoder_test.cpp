@@ -14,7 +14,7 @@ PlanCase planned(mesh::Mesh mesh, int64_t accumulation) {
 }
 
 PlanCase zero(mesh::Mesh mesh, int stage, Recompute recompute = Recompute::kNone) {
-  PlanCase plan = planned(mesh, 2);
+  PlanCase plan = planned(mesh, mesh.data > 2 ? 1 : 2);  // every part has rows
   plan.plan.zero_stage = stage;
   plan.plan.recompute.kind = recompute;
   return plan;
