@@ -88,7 +88,8 @@ void validate_sharding(const Config& config, std::optional<int64_t> ranks, Check
     check.fail(
         "parallel.zero_stage",
         fmt::format(
-            "{} in a pipeline sums the gradients{} in every micro-batch, where stage 1 does it once a "
+            "{} in a pipeline sums the gradients{} in every micro-batch, where stage 1 does it "
+            "once a "
             "step",
             parallel.zero_stage,
             parallel.zero_stage == 3 ? " (and gathers the parameters twice)" : ""),
