@@ -228,9 +228,11 @@ double left_over(const Job& job, bool edge) {
     return 0;
   }
   const auto hidden = static_cast<double>(job.model.hidden_size);
-  const double table = static_cast<double>(job.model.vocab_size) * hidden;
-  const double drawn = count_parameters(job.model).block + (edge ? table : 0);
-  return 4 * std::min(drawn / job.mesh.tensor, 2 * kDrawnAtOnce);
+  const auto of = [](double numbers) {
+    return numbers <= kDrawnAtOnce ? numbers : kDrawnAtOnce + std::fmod(numbers, kDrawnAtOnce);
+  };
+  const double table = static_cast<double>(job.model.vocab_size) * hidden / job.mesh.tensor;
+  return 4 * (of(count_parameters(job.model).block / job.mesh.tensor) + (edge ? of(table) : 0));
 }
 
 void add_activations(const Job& job, int rank, int64_t blocks, bool last, StageMemory& stage) {
@@ -266,8 +268,11 @@ double buckets(const Job& job, double parameters) {
     // and the embedding's.
     const ParameterCounts counts = count_parameters(job.model);
     const double width = job.reduce_bytes() / job.mesh.tensor;
-    const double some = 2 * std::max(25e6, counts.block * width) + counts.embedding * width;
-    return job.zero_stage == 2 ? std::min(gradients, some) : 0;
+    const double table = counts.embedding * width;
+    const double some = 2 * std::max(25e6, counts.block * width) + table;
+    // The other end of a pipeline sends its gradient of a tied weight.
+    const bool receives = job.model.tie_word_embeddings && job.mesh.pipeline > 1;
+    return (job.zero_stage == 2 ? std::min(gradients, some) : 0) + (receives ? table : 0);
   }
   return std::min(job.software.bucket_bytes, gradients);  // there is no more to send
 }
