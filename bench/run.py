@@ -203,7 +203,7 @@ class Peer:
             "peak_bytes": max(rank["peak_bytes"] for rank in ranks),
             "loss": marks["loss"],
         }
-        if "begin" in marks and steps > warm:
+        if not resume:
             tokens = (steps - warm) * BATCH * LENGTH * RANKS
             result["tokens_per_s"] = tokens / (marks["end"] - marks["begin"])
             used = sum(rank["end_processor"] - rank["begin_processor"] for rank in ranks)
