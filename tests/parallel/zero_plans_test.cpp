@@ -1,7 +1,7 @@
 // ZeRO under every other axis: losses, norms and gradients of one rank.
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/format.h"
 #include "parallel/plans.h"
 
 namespace lockstep::parallel {
