@@ -54,7 +54,8 @@ TEST(UlyssesAttention, RefusesHeadsThatDoNotDivide) {
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-      EXPECT_NE(error.remedy().find("ring attention"), std::string::npos) << error.what();
+      EXPECT_NE(error.remedy().find("parallel.context_attention=ring"), std::string::npos)
+          << error.what();
     }
   });
 }

@@ -19,11 +19,11 @@ constexpr auto kShards = SequenceSharding::kShards;
 constexpr auto kUlysses = ContextAttention::kUlysses;
 constexpr auto kAllow = ZeroInPipeline::kAllow;
 
-std::string with_three_layers(std::string json) {
+std::string with_five_layers(std::string json) {
   for (const char* key : {"n_layer\": 2", "num_hidden_layers\": 2"}) {
     const size_t at = json.find(key);
     if (at != std::string::npos) {
-      json[at + std::string(key).size() - 1] = '3';
+      json[at + std::string(key).size() - 1] = '5';
     }
   }
   return json;
@@ -39,7 +39,7 @@ void expect_table(const std::string& json, const std::vector<PlanCase>& table) {
 
 /// Four heads, an MLP of 53, a vocabulary of 101, a batch of 5: a tied head, dropout everywhere.
 TEST(PlanTable, Gpt2) {
-  const std::string json = with_three_layers(kOddGpt2);
+  const std::string json = with_five_layers(kOddGpt2);
   const TemporaryFolder folder;
   const OptimizerOffload to_files{OffloadDevice::kNvme, folder.path()};
   expect_table(
@@ -79,7 +79,7 @@ TEST(PlanTable, Gpt2) {
 
 /// Six query and two key-value heads, an MLP of 43, a vocabulary of 103, a head of its own.
 TEST(PlanTable, Llama) {
-  const std::string json = with_three_layers(kOddLlama);
+  const std::string json = with_five_layers(kOddLlama);
   expect_table(
       json,
       {
@@ -89,7 +89,7 @@ TEST(PlanTable, Llama) {
           {{.pipeline = 2}, 3},
           {{.tensor = 3}, 1, {.sequence_sharding = kShards}},
           {{.context = 3}, 1, {.context_attention = kUlysses}},
-          {{.pipeline = 3}, 2, {.pipeline = {.schedule = "gpipe", .split = "1,2,0"}}},
+          {{.pipeline = 3}, 2, {.pipeline = {.schedule = "gpipe", .split = "2,3,0"}}},
           {{.tensor = 4}, 2},
           {{.data = 4}, 1, {.zero_stage = 3}},
           {{.pipeline = 2, .data = 2}, 2, {.pipeline = {.schedule = "zb-v"}}},

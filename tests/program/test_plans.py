@@ -53,8 +53,8 @@ class Plans(ProgramTest):
         ]
         for model, plan in plans:
             table = self.run_ok("verify", "--model", model, "use_cpu=true", "data.sequence_length=33", "--steps", 5,
-                                "--tolerance", "1e-5", *plan).out
-            self.assertIn("equal within 1e-05", table, plan)
+                                "--tolerance", "5e-5", *plan).out  # relative to the largest of the parameter
+            self.assertIn("equal within 5e-05", table, plan)
 
 
 if __name__ == "__main__":
