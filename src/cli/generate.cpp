@@ -126,8 +126,9 @@ int generate_on_ranks(
     config::ParallelSection parallel;
     parallel.tensor = request.tensor;
     parallel::Axes axes(world.communicator, train::mesh_of(parallel, world.size()), world.group);
+    const parallel::Plan plan;
     const parallel::ShardedModel sharded =
-        parallel::make_sharded_model(train::model_spec(source, load), {}, axes);
+        parallel::make_sharded_model(train::model_spec(source, load), plan, axes);
     continue_prompt(
         *sharded.model,
         tokenizer,

@@ -9,9 +9,6 @@
 #include "parallel/plans.h"
 #include "temporary_folder.h"
 
-// GCC 12 takes the clean-up of a long list's elements for a use of those not made yet.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-
 namespace lockstep::parallel {
 namespace {
 
