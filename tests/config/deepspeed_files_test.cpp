@@ -42,7 +42,7 @@ const std::vector<File>& files() {
        {},
        {{"parallel.zero_stage", "2"},
         {"training.fp16", "true"},
-        {"precision.loss_scale.fixed", "0"},
+        {"precision.loss_scale.fixed", "0.0"},
         {"precision.loss_scale.initial_power", "11"},
         {"precision.loss_scale.window", "500"},
         {"precision.loss_scale.hysteresis", "4"},
@@ -57,10 +57,10 @@ const std::vector<File>& files() {
            "zero_optimization": {"stage": 0}})",
        {},
        {{"training.per_device_train_batch_size", "4"},
-        {"precision.loss_scale.fixed", "128"},
+        {"precision.loss_scale.fixed", "128.0"},
         {"precision.reduce_type", "float32"},
         {"training.adam_beta1", "0.8"},
-        {"training.weight_decay", "3e-7"}}},
+        {"training.weight_decay", "3.0e-07"}}},
       {"ZeRO 3 with everything offloaded to the host",
        R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 3,
              "offload_optimizer": {"device": "cpu", "pin_memory": true, "ratio": 0.3,
@@ -130,8 +130,8 @@ TEST(DeepspeedFiles, EveryKeyIsTakenMappedOrAnsweredWithWhy) {
     for (const auto& [key, text] : file.expected) {
       const Value* value = values.find(split_path(key));
       ASSERT_NE(value, nullptr) << key;
-      EXPECT_EQ(to_text(*value) == text || value->text == text, true)
-          << file.name << ": " << key << " is " << to_text(*value) << ", not " << text;
+      EXPECT_EQ(value->text.empty() ? to_text(*value) : value->text, text)
+          << file.name << ": " << key;
     }
   }
 }

@@ -102,7 +102,7 @@ TEST(PlanTable, Llama) {
            2,
            {.zero_stage = 1, .pipeline = {.schedule = "zb-h1"}}},
           {{.pipeline = 2, .data = 2, .context = 2}, 2, {.zero_stage = 1}},
-          {{.pipeline = 2, .context = 2, .tensor = 2}, 2, {.context_attention = kUlysses}},
+          {{.pipeline = 2, .context = 2, .tensor = 2}, 2},
           {{.data = 2, .context = 2, .tensor = 2}, 2, {.zero_stage = 2}},
           {{.pipeline = 4, .data = 2}, 2, {.zero_stage = 1}},
           {{.pipeline = 2, .data = 2, .tensor = 2},
