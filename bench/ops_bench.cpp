@@ -171,7 +171,7 @@ BENCHMARK(dropout_bench)->ArgsProduct({{16, 32}, {0, 1}})->Unit(benchmark::kMill
 void embedding_bench(benchmark::State& state) {
   const Tensor ids = at::randint(8192, {1024}, at::kLong);
   run(state, {values({8192, 256}, type_of(state))}, [&](const std::vector<Tensor>& in) {
-    return state.range(1) == 0 ? at::embedding(in[0], ids) : embedding(in[0], ids);
+    return state.range(1) == 0 ? at::embedding(in[0], ids) : ops::embedding(in[0], ids);
   });
 }
 BENCHMARK(embedding_bench)->ArgsProduct({{16, 32}, {0, 1}})->Unit(benchmark::kMillisecond);
