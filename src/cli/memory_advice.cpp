@@ -51,6 +51,12 @@ std::vector<Change> changes_of(const config::Config& config) {
          return std::exchange(c.parallel.recompute, "full") != "full" &&
                 !std::exchange(c.training.gradient_checkpointing, true);
        }},
+      {"optim=adamw_8bit",
+       [](config::Config& c) {
+         const bool is_adamw = c.training.optim.starts_with("adamw_torch");
+         c.training.optim = "adamw_8bit";
+         return is_adamw;
+       }},
       {"parallel.offload_optimizer.device=cpu", [](config::Config& c) {
          return !c.training.use_cpu &&
                 std::exchange(c.parallel.offload_optimizer.device, "cpu") == "none";
@@ -78,12 +84,17 @@ std::string advice(const config::Config& config, int64_t ranks) {
       ++shown;
     }
   }
-  return text.empty() ? text
-                      : fmt::format(
-                            "of about {} a rank, by the estimate, each of these alone, the "
-                            "cheapest first:{}",
-                            monitor::format_bytes(static_cast<int64_t>(now)),
-                            text);
+  const std::string need = monitor::format_bytes(static_cast<int64_t>(now));
+  if (text.empty()) {
+    return fmt::format(
+        "a rank needs about {}, by the estimate, and no single setting saves much of it: use more "
+        "ranks with parallel.zero_stage=3, or a smaller model",
+        need);
+  }
+  return fmt::format(
+      "of about {} a rank, by the estimate, each of these alone, the cheapest first:{}",
+      need,
+      text);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 
 #include "mesh/mesh.h"
 
@@ -30,6 +31,20 @@ plan::Software our_software(const model::ModelConfig& model, plan::Precision pre
 }
 
 namespace {
+
+constexpr double kAdamwMoments = 8;  // bytes for each parameter, which our_software() counts with
+
+/// Bytes that an optimizer keeps for each parameter, beside the master.
+double moment_bytes(const std::string& optim) {
+  if (optim.ends_with("8bit")) {
+    return 2 * (1 + 4.0 / 256);  // a byte each, and a float32 for a block of 256
+  }
+  if (optim == "lion_32bit") {
+    return 4;
+  }
+  // Adafactor keeps a row and a column of each matrix.
+  return optim == "sgd" || optim == "adafactor" ? 0 : kAdamwMoments;
+}
 
 void fill_recompute(const config::Config& config, plan::Job& job) {
   const config::ParallelSection& parallel = config.parallel;
@@ -86,6 +101,7 @@ plan::Job planned_job(
   if (config.training.fp16) {
     job.software.gradient_bytes = job.software.reduce_bytes = 4;
   }
+  job.software.optimizer_bytes += moment_bytes(config.training.optim) - kAdamwMoments;
   if (config.precision.stochastic_rounding && config.training.bf16) {
     job.software.optimizer_bytes -= 4;  // there are no masters
   }

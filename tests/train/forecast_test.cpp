@@ -37,6 +37,18 @@ TEST(PlannedJob, IsTheConfigurationInThePlannersWords) {
   EXPECT_TRUE(job.software.dropout);  // as its config.json has it
 }
 
+TEST(PlannedJob, CountsWhatTheOptimizerKeeps) {
+  config::Config config;
+  const auto bytes = [&](const char* optim) {
+    config.training.optim = optim;
+    return planned_job(config, model::preset("gpt2-tiny"), 1).software.optimizer_bytes;
+  };
+  EXPECT_EQ(bytes("adamw_torch"), 8);
+  EXPECT_NEAR(bytes("adamw_8bit"), 2.03, 0.01);
+  EXPECT_EQ(bytes("lion_32bit"), 4);
+  EXPECT_EQ(bytes("sgd"), 0);
+}
+
 TEST(Forecast, OfAKnownMachineSaysTimeAndMemory) {
   const TemporaryFolder folder;
   World world{.store = {}, .communicator = comm::Communicator::alone()};
