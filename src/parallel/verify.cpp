@@ -20,6 +20,12 @@ namespace {
 /// Below it, next to the model's largest gradient, one is taken for rounding.
 constexpr double kFloor = 1e-3;
 
+/// AdamW's first steps divide a gradient by its own size, and Lion takes its sign: where a gradient
+/// is zero but for rounding, a whole update is rounding, and the next gradients with it. What is
+/// compared shall follow from the gradient smoothly.
+constexpr double kLeastEpsilon = 1e-5;
+constexpr double kLionRate = 1e-2;
+
 /// Rows of the batch of a step. Every fifth label or so does not count, so that ranks have unequal
 /// numbers of targets.
 nn::ForwardInputs rows_of_step(
@@ -195,8 +201,12 @@ std::optional<std::string> first_difference(const Verification& found, double to
 }  // namespace
 
 Verification verify(
-    const ModelSpec& spec, const Plan& plan, Axes& axes, const VerifyOptions& options) {
+    const ModelSpec& spec, const Plan& asked, Axes& axes, const VerifyOptions& options) {
   const at::NoGradGuard no_grad;
+  Plan plan = asked;
+  plan.optimizer.adam_epsilon = std::max(plan.optimizer.adam_epsilon, kLeastEpsilon);
+  const double learning_rate =
+      options.learning_rate * (plan.optimizer.optim == "lion_32bit" ? kLionRate : 1.0);
   comm::Communicator& world = axes.world();
   const mesh::Mesh& mesh = axes.mesh();
   if (options.rows < mesh.data * plan.accumulation_steps) {
@@ -239,9 +249,9 @@ Verification verify(
       compare(world, gradients, expected, parameters[i], step + 1, floor, found.gradients[i]);
     }
     found.losses.push_back(loss);
-    model->optimizer_step(options.learning_rate);
+    model->optimizer_step(learning_rate);
     if (leads) {
-      one->optimizer_step(options.learning_rate);
+      one->optimizer_step(learning_rate);
     }
   }
   const std::string told = comm::broadcast_string(
