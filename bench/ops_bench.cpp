@@ -12,6 +12,7 @@
 #include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/host_memory.h"
+#include "ops/linear.h"
 #include "ops/machine.h"
 #include "ops/norms.h"
 #include "ops/rope.h"
@@ -70,6 +71,24 @@ BENCHMARK(token_loss_bench)
     ->Args({32, 1024, 512, 8192, 1})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
+
+/// {bits, rows, in, out, 0: ATen's, 1: ours}
+void linear_bench(benchmark::State& state) {
+  const int64_t rows = state.range(1), in = state.range(2), out = state.range(3);
+  const auto type = type_of(state);
+  run(state,
+      {values({rows, in}, type), values({in, out}, type), values({out}, type)},
+      [&](const std::vector<Tensor>& of) {
+        return state.range(4) == 0 ? at::linear(of[0], of[1].t(), of[2])
+                                   : linear(of[0], of[1], of[2], WeightLayout::kInOut);
+      });
+  set_rate(state, 6.0 * static_cast<double>(rows * in * out));
+}
+BENCHMARK(linear_bench)
+    ->ArgsProduct({{16}, {32, 1024}, {256}, {256, 1024}, {0, 1}})
+    ->ArgsProduct({{16}, {1024}, {512}, {512, 2048}, {0, 1}})
+    ->ArgsProduct({{16}, {1024}, {2048}, {512}, {0, 1}})
+    ->Unit(benchmark::kMillisecond);
 
 /// {bits, length, 0: ATen's, 1: tiles, 2: the loops chosen}
 void attention_bench(benchmark::State& state) {

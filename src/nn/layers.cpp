@@ -12,21 +12,11 @@
 #include "ops/token_loss.h"
 
 namespace lockstep::nn {
-namespace {
-
-Tensor product_out_in(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
-  return at::linear(x, weight, bias);
-}
-
-Tensor product_in_out(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
-  return at::linear(x, weight.t(), bias);
-}
-
-}  // namespace
-
 Linear::Linear(WeightLayout layout)
     : layout(layout),
-      product(layout == WeightLayout::kOutIn ? product_out_in : product_in_out) {}
+      product([layout](const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
+        return ops::linear(x, weight, bias, layout);
+      }) {}
 
 std::optional<Tensor> Linear::optional_bias() const {
   return bias.defined() ? std::optional(bias) : std::nullopt;

@@ -9,6 +9,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/linear.h"
+
 namespace lockstep::nn {
 
 using at::Tensor;
@@ -23,10 +25,7 @@ struct Layer {
   virtual ~Layer() = default;
 };
 
-enum class WeightLayout {
-  kOutIn,  // [out, in], as torch.nn.Linear
-  kInOut,  // [in, out], as GPT-2's Conv1D
-};
+using ops::WeightLayout;
 
 /// y = x W + b. `product` is the inner seam, for what changes how the product is made whatever
 /// stands in the slot: deferred weight gradients, LoRA, 8-bit weights. It gets the weight in the

@@ -4,10 +4,10 @@
 #include <array>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/attention_kernel.h"
+#include "ops/jobs.h"
 #include "ops/machine.h"
 #include "ops/split_heads.h"
 
@@ -15,7 +15,6 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int64_t kLongest = 2048;  // 64 rows of scores of so many keys are half a megabyte
-constexpr int64_t kLine = 64;       // bytes
 
 const kernel::AttentionLoops* loops_for(const Tensor& query) {
 #if defined(__x86_64__)
@@ -74,21 +73,6 @@ kernel::AttentionForward forward_of(
       .out_at = strides_of(out),
       .out = out.data_ptr(),
       .log_sum = log_sum.data_ptr<float>()};
-}
-
-/// `function(first, last, scratch)` over all jobs, by as many threads as there are.
-template <class Function>
-void over_jobs(int64_t jobs, int64_t scratch_bytes, const Function& function) {
-  const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(jobs, at::get_num_threads()));
-  const int64_t each = (scratch_bytes + kLine - 1) / kLine * kLine;
-  const Tensor memory = at::empty({parts * each + kLine}, at::kByte);
-  auto* begin = memory.data_ptr<uint8_t>();
-  begin += kLine - reinterpret_cast<uintptr_t>(begin) % kLine;
-  at::parallel_for(0, parts, 1, [&](int64_t from, int64_t until) {
-    for (int64_t part = from; part < until; ++part) {
-      function(jobs * part / parts, jobs * (part + 1) / parts, begin + part * each);
-    }
-  });
 }
 
 struct VectorAttention : torch::autograd::Function<VectorAttention> {

@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "ops/linear.h"
+
 namespace lockstep::parallel {
 namespace {
 
@@ -18,23 +20,23 @@ struct Operands : torch::CustomClassHolder {
   Tensor weight, bias;
   nn::WeightLayout layout = nn::WeightLayout::kOutIn;
   std::shared_ptr<DeferredQueue> queue;
-
-  /// The weight as [out, in].
-  Tensor out_in() const { return layout == nn::WeightLayout::kOutIn ? weight : weight.t(); }
 };
 
 void accumulate_product_gradients(
     const Operands& operands, const Tensor& x, const Tensor& gradient) {
   const at::NoGradGuard no_grad;
-  const Tensor rows = gradient.flatten(0, -2);  // [B T, out]
-  const Tensor inputs = x.flatten(0, -2);       // [B T, in]
-  if (operands.weight.requires_grad()) {
-    accumulate_gradient(
-        operands.weight,
-        operands.layout == nn::WeightLayout::kOutIn ? rows.t().mm(inputs) : inputs.t().mm(rows));
+  const bool has_bias = operands.bias.defined() && operands.bias.requires_grad();
+  if (!operands.weight.requires_grad()) {
+    if (has_bias) {
+      accumulate_gradient(operands.bias, gradient.flatten(0, -2).sum(0));
+    }
+    return;
   }
-  if (operands.bias.defined() && operands.bias.requires_grad()) {
-    accumulate_gradient(operands.bias, rows.sum(0));
+  const auto made = ops::linear_weight_gradients(
+      gradient, x, operands.layout, has_bias ? ops::BiasGradient::kMade : ops::BiasGradient::kNone);
+  accumulate_gradient(operands.weight, made.weight);
+  if (has_bias) {
+    accumulate_gradient(operands.bias, made.bias);
   }
 }
 
@@ -44,7 +46,7 @@ struct DeferredProduct : torch::autograd::Function<DeferredProduct> {
     context->save_for_backward({x});
     context->saved_data["operands"] = c10::IValue::make_capsule(operands);
     const auto bias = operands->bias.defined() ? std::optional(operands->bias) : std::nullopt;
-    return at::linear(x, operands->out_in(), bias);
+    return ops::linear(x, operands->weight, bias, operands->layout);
   }
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
     const auto operands =
@@ -53,7 +55,9 @@ struct DeferredProduct : torch::autograd::Function<DeferredProduct> {
     const Tensor gradient = gradients[0];
     operands->queue->push(
         [operands, x, gradient] { accumulate_product_gradients(*operands, x, gradient); });
-    return {gradient.matmul(operands->out_in().detach()), Tensor()};
+    return {
+        ops::linear_input_gradient(gradient, operands->weight.detach(), operands->layout),
+        Tensor()};
   }
 };
 

@@ -1,0 +1,183 @@
+#include "ops/linear.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "ops/jobs.h"
+#include "ops/machine.h"
+#include "ops/matrix_kernel.h"
+
+namespace lockstep::ops {
+namespace {
+
+using kernel::Depth;
+
+/// With fewer rows a product reads its weight and does little else; laying it out anew is dear.
+constexpr int64_t kLeastRows = 32;
+
+bool has_kernel(const Tensor& rows, const Tensor& weight) {
+#if defined(__x86_64__)
+  const auto fits = [](const Tensor& tensor) {
+    return tensor.device().is_cpu() && tensor.scalar_type() == at::kBFloat16 && tensor.numel() > 0;
+  };
+  return matrix_unit() >= MatrixUnit::kAmx && fits(rows) && fits(weight) &&
+         rows.numel() >= kLeastRows * rows.size(-1);
+#else
+  (void)rows, (void)weight;
+  return false;
+#endif
+}
+
+Tensor rows_of(const Tensor& x) {
+  return x.contiguous().view({-1, x.size(-1)});
+}
+
+kernel::Operand operand(const Tensor& matrix, Depth depth) {
+  return {matrix.const_data_ptr(), matrix.size(1), depth};
+}
+
+#if defined(__x86_64__)
+void run(const kernel::MatrixProduct& product) {
+  const kernel::MatrixScratch scratch = kernel::scratch_of(product);
+  Tensor memory;
+  uint8_t* left = nullptr;
+  if (scratch.left_bytes > 0) {
+    memory = at::empty({scratch.left_bytes + kLine}, at::kByte);
+    left = aligned_to_line(memory.data_ptr<uint8_t>());
+    over_jobs(kernel::left_parts(product), 0, [&](int64_t first, int64_t last, void*) {
+      kernel::lay_out_left(product, first, last, left);
+    });
+  }
+  over_jobs(
+      kernel::column_parts(product),
+      scratch.thread_bytes,
+      [&](int64_t first, int64_t last, void* thread) {
+        kernel::multiply(product, first, last, left, thread);
+      });
+}
+#else
+void run(const kernel::MatrixProduct&) {}
+#endif
+
+/// left x right (+ bias), both contiguous and of two dims.
+Tensor multiply(
+    const Tensor& left,
+    Depth left_depth,
+    const Tensor& right,
+    Depth right_depth,
+    const Tensor& bias = Tensor(),
+    float* left_sums = nullptr,
+    float* right_sums = nullptr) {
+  kernel::MatrixProduct product;
+  product.rows = left.size(left_depth == Depth::kAlongRows ? 0 : 1);
+  product.depth = left.size(left_depth == Depth::kAlongRows ? 1 : 0);
+  product.columns = right.size(right_depth == Depth::kAlongRows ? 0 : 1);
+  product.left = operand(left, left_depth);
+  product.right = operand(right, right_depth);
+  product.bias = bias.defined() ? bias.const_data_ptr() : nullptr;
+  product.left_sums = left_sums;
+  product.right_sums = right_sums;
+  const Tensor result = at::empty({product.rows, product.columns}, left.options());
+  product.result = result.data_ptr();
+  product.result_stride = product.columns;
+  run(product);
+  return result;
+}
+
+Tensor out_in(const Tensor& weight, WeightLayout layout) {
+  return layout == WeightLayout::kOutIn ? weight : weight.t();
+}
+
+std::vector<int64_t> with_last(const Tensor& x, int64_t size) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = size;
+  return sizes;
+}
+
+Tensor product_of(const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout) {
+  const Tensor w = weight.contiguous();
+  return multiply(
+             rows_of(x),
+             Depth::kAlongRows,
+             w,
+             layout == WeightLayout::kOutIn ? Depth::kAlongRows : Depth::kAcrossRows,
+             bias.defined() ? bias.contiguous() : bias)
+      .view(with_last(x, w.size(layout == WeightLayout::kOutIn ? 0 : 1)));
+}
+
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  static Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const Tensor& x,
+      const Tensor& weight,
+      const std::optional<Tensor>& bias,
+      WeightLayout layout) {
+    context->save_for_backward({x, weight});
+    context->saved_data["layout"] = static_cast<int64_t>(layout);
+    context->saved_data["has_bias"] = bias.has_value();
+    return product_of(x, weight, bias.value_or(Tensor()), layout);
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto layout = static_cast<WeightLayout>(context->saved_data["layout"].toInt());
+    const Tensor dy = gradients[0].contiguous();
+    Tensor dx;
+    if (context->needs_input_grad(0)) {
+      dx = linear_input_gradient(dy, saved[1], layout);
+    }
+    LinearGradients made;
+    const bool needs_bias =
+        context->saved_data["has_bias"].toBool() && context->needs_input_grad(2);
+    if (context->needs_input_grad(1)) {
+      made = linear_weight_gradients(
+          dy, saved[0], layout, needs_bias ? BiasGradient::kMade : BiasGradient::kNone);
+    } else if (needs_bias) {
+      made.bias = rows_of(dy).sum(0);
+    }
+    return {dx, made.weight, made.bias, Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor linear(
+    const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, WeightLayout layout) {
+  if (!has_kernel(x, weight) || (bias && bias->scalar_type() != at::kBFloat16)) {
+    return at::linear(x, out_in(weight, layout), bias);
+  }
+  return LinearFunction::apply(x, weight, bias, layout);
+}
+
+Tensor linear_input_gradient(const Tensor& y_gradient, const Tensor& weight, WeightLayout layout) {
+  if (!has_kernel(y_gradient, weight)) {
+    return y_gradient.matmul(out_in(weight, layout));
+  }
+  const bool is_out_in = layout == WeightLayout::kOutIn;
+  return multiply(
+             rows_of(y_gradient),
+             Depth::kAlongRows,
+             weight.contiguous(),
+             is_out_in ? Depth::kAcrossRows : Depth::kAlongRows)
+      .view(with_last(y_gradient, weight.size(is_out_in ? 1 : 0)));
+}
+
+LinearGradients linear_weight_gradients(
+    const Tensor& y_gradient, const Tensor& x, WeightLayout layout, BiasGradient bias) {
+  const Tensor dy = rows_of(y_gradient), rows = rows_of(x);
+  const bool is_out_in = layout == WeightLayout::kOutIn;
+  if (!has_kernel(dy, rows)) {
+    return {
+        is_out_in ? dy.t().mm(rows) : rows.t().mm(dy),
+        bias == BiasGradient::kMade ? dy.sum(0) : Tensor()};
+  }
+  const Tensor sums = bias == BiasGradient::kMade ? at::empty({dy.size(1)}, at::kFloat) : Tensor();
+  float* of_gradient = sums.defined() ? sums.data_ptr<float>() : nullptr;
+  const Tensor weight =
+      is_out_in
+          ? multiply(dy, Depth::kAcrossRows, rows, Depth::kAcrossRows, {}, of_gradient, nullptr)
+          : multiply(rows, Depth::kAcrossRows, dy, Depth::kAcrossRows, {}, nullptr, of_gradient);
+  return {weight, sums.defined() ? sums.to(dy.scalar_type()) : Tensor()};
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,36 @@
+// The product of rows with a weight, and its gradients.
+#pragma once
+
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::ops {
+
+using at::Tensor;
+
+enum class WeightLayout {
+  kOutIn,  // [out, in], as torch.nn.Linear
+  kInOut,  // [in, out], as GPT-2's Conv1D
+};
+
+/// y = x W + b. x [..., in], weight in its layout, bias [out] -> [..., out], of one type. Summed in
+/// float32 and rounded once. Where the processor has AMX, bfloat16 takes loops of this library,
+/// which add the bias, and sum its gradient, on the way; all else is ATen's.
+Tensor linear(
+    const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, WeightLayout layout);
+
+// The parts of its backward pass, for those who make them at different times. No autograd.
+
+/// [..., out] -> [..., in]
+Tensor linear_input_gradient(const Tensor& y_gradient, const Tensor& weight, WeightLayout layout);
+
+struct LinearGradients {
+  Tensor weight;  // in the weight's layout
+  Tensor bias;    // [out]; undefined where not asked for
+};
+enum class BiasGradient { kNone, kMade };
+LinearGradients linear_weight_gradients(
+    const Tensor& y_gradient, const Tensor& x, WeightLayout layout, BiasGradient bias);
+
+}  // namespace lockstep::ops

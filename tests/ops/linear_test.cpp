@@ -1,0 +1,131 @@
+// The product of rows with a weight against the plain one in float64, over sizes that no tile fits.
+#include "ops/linear.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "base/format.h"
+#include "ops/expect_close.h"
+#include "ops/machine.h"
+#include "ops/testing.h"
+
+namespace lockstep::ops {
+namespace {
+
+Tensor plain(const std::vector<Tensor>& in, WeightLayout layout) {
+  const Tensor y = in[0].matmul(layout == WeightLayout::kOutIn ? in[1].t() : in[1]);
+  return in.size() > 2 ? y + in[2] : y;
+}
+
+Tensor ours(const std::vector<Tensor>& in, WeightLayout layout) {
+  return linear(in[0], in[1], in.size() > 2 ? std::optional(in[2]) : std::nullopt, layout);
+}
+
+std::vector<int64_t> sizes_of(WeightLayout layout, int64_t in, int64_t out) {
+  return layout == WeightLayout::kOutIn ? std::vector{out, in} : std::vector{in, out};
+}
+
+TEST(Linear, ValuesAndGradientsAreThePlainOnes) {
+  struct Sizes {
+    int64_t rows, in, out;
+  };
+  // Fewer rows than the loops take, whole tiles, none whole, and depths of more than one chunk in
+  // each of the three products.
+  const Sizes all[] = {
+      {1, 5, 3},
+      {32, 32, 32},
+      {33, 37, 45},
+      {64, 96, 1},
+      {70, 1, 40},
+      {100, 700, 65},
+      {1100, 33, 600}};
+  for (const Sizes& sizes : all) {
+    for (const auto layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
+      for (const bool with_bias : {false, true}) {
+        std::vector<Tensor> inputs = {
+            random({sizes.rows, sizes.in}), random(sizes_of(layout, sizes.in, sizes.out), 2)};
+        if (with_bias) {
+          inputs.push_back(random({sizes.out}, 3));
+        }
+        expect_close(
+            [&](const auto& in) { return ours(in, layout); },
+            [&](const auto& in) { return plain(in, layout); },
+            inputs,
+            fmt::format(
+                "{} x {} -> {}, layout {}",
+                sizes.rows,
+                sizes.in,
+                sizes.out,
+                static_cast<int>(layout)));
+      }
+    }
+  }
+}
+
+TEST(Linear, TakesTensorsAsTheyLie) {
+  const Tensor wide = random({3, 50, 130}).to(at::kBFloat16);
+  const Tensor weight = random({64, 128}, 2).to(at::kBFloat16);
+  const Tensor expected = wide.narrow(2, 1, 128).to(at::kDouble).matmul(weight.to(at::kDouble).t());
+  const auto product = [&](const Tensor& x, const Tensor& w) {
+    return linear(x, w, std::nullopt, WeightLayout::kOutIn);
+  };
+  EXPECT_LT(error(product(wide.narrow(2, 1, 128), weight), expected), 1e-2);
+  EXPECT_LT(error(product(wide.narrow(2, 1, 128), weight.t().contiguous().t()), expected), 1e-2);
+  // Contiguous, but not at a line of the cache.
+  const Tensor moved = at::empty({3 * 50 * 128 + 1}, at::kBFloat16).narrow(0, 1, 3 * 50 * 128);
+  moved.copy_(wide.narrow(2, 1, 128).flatten());
+  EXPECT_LT(error(product(moved.view({3, 50, 128}), weight), expected), 1e-2);
+  EXPECT_EQ(
+      product(at::empty({0, 128}, at::kBFloat16), weight).sizes(), (std::vector<int64_t>{0, 64}));
+}
+
+TEST(Linear, GradientsOfSomeInputsAlone) {
+  const auto x = leaf(random({40, 33}), at::kBFloat16);
+  const auto weight = leaf(random({21, 33}, 2), at::kBFloat16);
+  const auto bias = leaf(random({21}, 3), at::kBFloat16);
+  linear(x.detach(), weight.detach(), bias, WeightLayout::kOutIn).sum().backward();
+  EXPECT_LT(error(bias.grad(), at::full({21}, 40.0)), 1e-2);
+  linear(x.detach(), weight, std::nullopt, WeightLayout::kOutIn).sum().backward();
+  EXPECT_LT(error(weight.grad(), x.detach().to(at::kDouble).sum(0).expand({21, 33})), 1e-2);
+  linear(x, weight.detach(), std::nullopt, WeightLayout::kOutIn).sum().backward();
+  EXPECT_LT(error(x.grad(), weight.detach().to(at::kDouble).sum(0).expand({40, 33})), 1e-2);
+}
+
+// Each element is summed in one order, whoever computes it.
+TEST(Linear, ThreadsDoNotChangeABit) {
+  const auto all = [&] {
+    std::vector<Tensor> results;
+    for (const auto layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
+      const auto made = value_and_gradients(
+          [&](const auto& in) { return ours(in, layout); },
+          {random({130, 600}), random(sizes_of(layout, 600, 333), 2), random({333}, 3)},
+          at::kBFloat16);
+      results.insert(results.end(), made.begin(), made.end());
+    }
+    return results;
+  };
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto alone = all();
+  at::set_num_threads(3);
+  const auto shared = all();
+  at::set_num_threads(threads);
+  for (size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_TRUE(at::equal(alone[i], shared[i])) << i;
+  }
+}
+
+TEST(Linear, NanAndInfinityArrive) {
+  Tensor x = random({64, 64}).to(at::kBFloat16);
+  x[5][7] = NAN;
+  x[6][8] = INFINITY;
+  const Tensor weight = at::ones({32, 64}, at::kBFloat16);
+  const Tensor y = linear(x, weight, std::nullopt, WeightLayout::kOutIn);
+  EXPECT_TRUE(y[5].isnan().all().item<bool>());
+  EXPECT_TRUE(y[6].isinf().all().item<bool>());
+  EXPECT_TRUE(y[4].isfinite().all().item<bool>());
+}
+
+}  // namespace
+}  // namespace lockstep::ops
