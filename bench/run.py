@@ -36,8 +36,18 @@ MODELS = {
     "small": {"layers": 4, "width": 256, "heads": 4, "vocabulary": 50257},
     "wide": {"layers": 12, "width": 512, "heads": 8, "vocabulary": 8192},
 }
+# Ours, with what each is told beside: the peers' loops replicate everything, as stage 0 does.
+OURS = {
+    "lockstep": [],
+    "lockstep-zero1": ["parallel.zero_stage=1"],
+    "lockstep-zero2": ["parallel.zero_stage=2"],
+    "lockstep-zero3": ["parallel.zero_stage=3"],
+}
 SIDES = {
     "lockstep": "Lockstep",
+    "lockstep-zero1": "Lockstep, ZeRO 1",
+    "lockstep-zero2": "Lockstep, ZeRO 2",
+    "lockstep-zero3": "Lockstep, ZeRO 3",
     "trainer": "Hugging Face Trainer",
     "ddp": "PyTorch DDP loop",
     "fsdp2": "PyTorch FSDP2 loop",
@@ -46,7 +56,8 @@ SIDES = {
     "zero2-offload": "DeepSpeed ZeRO 2 with offload, Trainer",
     "zero3-offload": "DeepSpeed ZeRO 3 with offload, Trainer",
 }
-MAIN = ("lockstep", "trainer", "ddp")
+CHECKPOINTED = ("lockstep", "trainer", "ddp")
+MAIN = ("lockstep", "lockstep-zero1", "trainer", "ddp")
 
 
 class Machine:
@@ -113,8 +124,8 @@ def write_seconds(path, size):
 
 
 class Lockstep:
-    def __init__(self, program, folder, machine):
-        self.program, self.folder, self.machine = program, folder, machine
+    def __init__(self, program, folder, machine, settings=()):
+        self.program, self.folder, self.machine, self.settings = program, folder, machine, settings
         for command in (
             ["sample", "--output", folder / "sample", "--size", "2", "--seed", "1"],
             ["tokenizer", "train", "--files", folder / "sample" / "train.txt", "--vocab-size", "4096", "--output",
@@ -143,6 +154,7 @@ class Lockstep:
             f"bf16={'true' if dtype == 'bfloat16' else 'false'}", "monitor.progress=plain", "use_cpu=true",
             "overwrite_output_dir=true", f"save_strategy={'steps' if save else 'no'}", f"save_steps={last}",
         ]
+        command += self.settings
         if resume:
             command.append("resume_from_checkpoint=true")
         started = time.time()
@@ -233,7 +245,7 @@ def median(runs, key):
 
 
 def table(results, peak, model):
-    """Rows of a Markdown table; ratios are Lockstep's figure to the side's."""
+    """Rows of a Markdown table; ratios are Lockstep's figure, without ZeRO, to the side's."""
     def cell(value, form):
         return "-" if value is None else form.format(value)
 
@@ -246,7 +258,7 @@ def table(results, peak, model):
             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for name, f in figures.items():
         share = f["tokens_per_s"] * flops_per_token(model) / (peak * 1e9)
-        of_ours = {key: ours[key] / f[key] if ours and name != "lockstep" else None
+        of_ours = {key: ours[key] / f[key] if ours and name not in OURS else None
                    for key in ("tokens_per_s", "processor_ms", "peak_bytes")}
         rows.append("| " + " | ".join([
             SIDES[name], f"{f['tokens_per_s']:,.0f}", f"{share:.2f}", cell(of_ours["tokens_per_s"], "{:.2f} x"),
@@ -301,7 +313,7 @@ class Plan:
 
     def sides_of(self, model, dtype):
         if dtype == "float32":  # DeepSpeed's stages are for smaller types
-            names = [name for name in self.sides if not name.startswith("zero")]
+            names = [name for name in self.sides if "zero" not in name]
         else:
             names = self.sides
         everywhere = self.arguments.full or self.arguments.sides or (model, dtype) == ("small", "bfloat16")
@@ -359,7 +371,7 @@ def measure_section(section, sides, plan, machine, scratch):
         for name in results:
             if not plan.has_time(name, repeat, section):
                 continue
-            checkpoints = plan.arguments.checkpoints and (model_name, dtype) == ("small", "bfloat16") and name in MAIN
+            checkpoints = plan.arguments.checkpoints and (model_name, dtype) == ("small", "bfloat16") and name in CHECKPOINTED
             try:
                 run = measure(sides[name], plan.arguments, model, dtype, scratch, checkpoints)
             except Failed as error:
@@ -388,7 +400,7 @@ def main():
     sections = []
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as scratch:
         scratch = pathlib.Path(scratch)
-        sides = {name: Lockstep(arguments.program.resolve(), scratch, machine) if name == "lockstep"
+        sides = {name: Lockstep(arguments.program.resolve(), scratch, machine, OURS[name]) if name in OURS
                  else Peer(name, machine) for name in plan.sides}
         for section in range(len(plan.sections)):
             sections.append(measure_section(section, sides, plan, machine, scratch))
