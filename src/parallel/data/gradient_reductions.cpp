@@ -143,6 +143,7 @@ void GradientReductions::start(Unit& unit) {
     }
     reduction.pending = group_.reduce_scatter(reduction.incoming, wire);
   }
+  reduction.pending.set_name(flat.name);
   if (!keeps_whole_gradients()) {
     unit.has_sum = true;
     flat.gradient.reset();  // lives until the reduction ends
@@ -170,6 +171,7 @@ void GradientReductions::start_replication(Unit& unit) {
   Replication replication{
       &unit, sum.to(options_.reduce_type.value_or(sum.scalar_type())), comm::Pending()};
   replication.pending = options_.replicas->all_reduce(replication.wire);
+  replication.pending.set_name(unit.flat->name);
   replications_.push_back(std::move(replication));
 }
 
