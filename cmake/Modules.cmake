@@ -1,8 +1,8 @@
 # The modules of src/, one library a folder. TORCH: the module may use libtorch.
 # DEPENDS is the whole list of modules that it may include; tools/check_includes.py reads these lines.
 lockstep_module(base)
-lockstep_module(config DEPENDS base)
 lockstep_module(mesh DEPENDS base)
+lockstep_module(config DEPENDS base mesh)
 lockstep_module(schedule DEPENDS base)
 lockstep_module(text DEPENDS base)
 lockstep_module(model DEPENDS base)
@@ -25,7 +25,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mamx-tile;-mamx-bf16;-fno-exceptions;-Wno-maybe-uninitialized")
 endif()
 lockstep_module(nn TORCH DEPENDS base model ops)
-lockstep_module(optim TORCH DEPENDS base config ops)
+lockstep_module(optim TORCH DEPENDS base config mesh ops)
 lockstep_module(checkpoint TORCH DEPENDS base config mesh model comm)
 lockstep_module(parallel TORCH DEPENDS base config mesh schedule model comm ops nn optim checkpoint)
 lockstep_module(train TORCH

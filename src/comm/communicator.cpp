@@ -64,7 +64,7 @@ void Pending::wait() {
   const double end = now();
   *waited_ += end - start;
   if (finished_) {
-    std::exchange(finished_, nullptr)(start, end);
+    std::exchange(finished_, nullptr)(name_, start, end);
   }
   if (finish_) {
     std::exchange(finish_, nullptr)();
@@ -103,8 +103,8 @@ Pending Communicator::start(
                          group = name_,
                          bytes,
                          sent,
-                         began = now()](double waited_from, double ended) {
-      observer({operation, group, bytes, sent, began, waited_from, ended});
+                         began = now()](const std::string& name, double waited_from, double ended) {
+      observer({operation, group, name, bytes, sent, began, waited_from, ended});
     };
   }
   pending.waited_ = waited_;

@@ -33,6 +33,7 @@ using Observer = std::function<void(const Call&)>;
 /// A call whose end was waited for, in seconds of the steady clock.
 struct Finished {
   std::string_view operation, group;
+  std::string_view what;      // was sent: Pending::set_name
   int64_t bytes, bytes_sent;  // as Call has them
   double began;               // the call
   double waited_from;         // wait()
@@ -49,6 +50,8 @@ class [[nodiscard]] Pending {
   Pending(Pending&&) noexcept = default;
   Pending& operator=(Pending&&) noexcept = default;
   void wait();
+  /// Says what is sent, to those who watch: "layer 3".
+  void set_name(std::string_view name) { name_ = name; }
   bool in_flight() const { return work_ != nullptr; }
 
  private:
@@ -57,7 +60,8 @@ class [[nodiscard]] Pending {
   std::function<void()> finish_;           // what is to be done once the work has ended
   std::function<std::string()> describe_;  // for the error
   std::shared_ptr<double> waited_;
-  std::function<void(double waited_from, double ended)> finished_;
+  std::string name_;
+  std::function<void(const std::string& name, double waited_from, double ended)> finished_;
 };
 
 struct P2p {

@@ -9,6 +9,7 @@
 #include "config/checker.h"
 #include "config/resolve.h"
 #include "config/scalar.h"
+#include "mesh/mesh.h"
 
 namespace lockstep::config {
 namespace {
@@ -257,37 +258,12 @@ void validate(
 }
 
 int64_t data_parallel_ranks(const ParallelSection& parallel, int64_t ranks) {
-  const int64_t shared = parallel.pipeline * parallel.context * parallel.tensor;
-  const int64_t data = parallel.data.value_or(shared > 0 ? ranks / shared : 0);
-  if (shared > 0 && data > 0 && data * shared == ranks) {
-    return data;
-  }
-  const std::string product = fmt::format(
-      "parallel: pipeline {} x context {} x tensor {}",
-      parallel.pipeline,
-      parallel.context,
-      parallel.tensor);
-  if (parallel.data && shared > 0 && ranks % shared == 0) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format(
-            "{} x data {} is {} ranks, and there are {}",
-            product,
-            *parallel.data,
-            *parallel.data * shared,
-            ranks),
-        fmt::format("set parallel.data={} or leave it out", ranks / shared));
-  }
-  std::string fitting;
-  for (int64_t size = 1; size <= ranks && ranks <= 1 << 20; ++size) {
-    if (ranks % size == 0) {
-      fitting += (fitting.empty() ? "" : ", ") + std::to_string(size);
-    }
-  }
-  throw Error(
-      ErrorKind::kConfig,
-      fmt::format("{} is {} ranks, which does not divide the {} there are", product, shared, ranks),
-      fmt::format("their product must be one of {}", fitting));
+  const mesh::MeshRequest request{
+      .data = parallel.data,
+      .pipeline = parallel.pipeline,
+      .context = parallel.context,
+      .tensor = parallel.tensor};
+  return mesh::make_mesh(request, static_cast<int>(std::clamp<int64_t>(ranks, 0, 1 << 30))).data;
 }
 
 }  // namespace lockstep::config

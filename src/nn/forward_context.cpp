@@ -70,8 +70,11 @@ void ForwardContext::check_source() const {
   const bool fits =
       config_.is_encoder_decoder() && source.defined() && source.dim() == 2 &&
       source.scalar_type() == at::kLong && source.size(0) == inputs_.ids.size(0) &&
-      source.numel() > 0 && !inputs_.positions.defined() &&
-      (!mask.defined() || (mask.scalar_type() == at::kBool && mask.sizes() == source.sizes()));
+      source.numel() > 0 && inputs_.positions.defined() == inputs_.source_positions.defined() &&
+      (!mask.defined() ||
+       (mask.scalar_type() == at::kBool && mask.size(0) == source.size(0) &&
+        mask.size(1) ==
+            (inputs_.source_positions.defined() ? inputs_.whole_source_length : source.size(1))));
   if (!fits) {
     throw Error(
         ErrorKind::kInternal,
@@ -80,7 +83,8 @@ void ForwardContext::check_source() const {
             model::family_name(config_.family),
             config_.is_encoder_decoder() ? "(an encoder and a decoder)" : "(a decoder alone)",
             config_.is_encoder_decoder()
-                ? "and a source [B, S], with a bool mask of that shape or none, and no positions"
+                ? "and a source [B, S], with a bool mask of that shape or none, and positions of "
+                  "both where they are parts of sequences"
                 : "and no source",
             source.defined() ? fmt::format("{}", fmt::join(source.sizes(), "x")) : "missing"));
   }
@@ -139,6 +143,27 @@ Tensor ForwardContext::visible_source(at::Device device) const {
   return mask.defined() ? mask.to(device).unsqueeze(1).unsqueeze(1) : Tensor();
 }
 
+std::pair<Tensor, Tensor> ForwardContext::places(Visibility visibility, at::Device device) const {
+  const auto integers = at::TensorOptions().dtype(at::kLong).device(device);
+  const auto range = [&](int64_t begin, int64_t end) { return at::arange(begin, end, integers); };
+  const bool is_part = inputs_.source_positions.defined();
+  if (visibility == Visibility::kBoth) {
+    const int64_t length = inputs_.source.size(1);
+    return is_part ? std::pair(
+                         inputs_.source_positions.to(device), range(0, inputs_.whole_source_length))
+                   : std::pair(range(0, length), range(0, length));
+  }
+  if (is_part) {  // every row's positions are the same
+    return {inputs_.positions[0].to(device), range(0, inputs_.whole_length)};
+  }
+  return {range(first_, first_ + length_), range(0, first_ + length_)};
+}
+
+Tensor ForwardContext::visible_target(at::Device device) const {
+  const auto [queries, keys] = places(Visibility::kCausal, device);
+  return keys <= queries.unsqueeze(1);
+}
+
 const Tensor& ForwardContext::relative_buckets(Visibility visibility, at::Device device) const {
   const std::tuple key(
       visibility, static_cast<int>(device.type()), static_cast<int>(device.index()));
@@ -146,11 +171,8 @@ const Tensor& ForwardContext::relative_buckets(Visibility visibility, at::Device
   if (found != buckets_.end()) {
     return found->second;
   }
-  const bool both = visibility == Visibility::kBoth;
-  const int64_t keys = both ? inputs_.source.size(1) : first_ + length_;
-  const auto integers = at::TensorOptions().dtype(at::kLong).device(device);
-  const Tensor queries = both ? at::arange(keys, integers) : at::arange(first_, keys, integers);
-  const Tensor distance = at::arange(keys, integers) - queries.unsqueeze(1);  // [T, S]
+  const auto [queries, keys] = places(visibility, device);
+  const Tensor distance = keys - queries.unsqueeze(1);  // [T, S]
   return buckets_
       .emplace(key, relative_position_buckets(distance, visibility, config_.relative_positions))
       .first->second;

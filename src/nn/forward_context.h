@@ -25,8 +25,10 @@ struct ForwardInputs {
                    // the sequence)
   Tensor source;   // [B, S] int64: what the encoder of an encoder-decoder reads; ids are then what
                    // its decoder does, from decoder_start_token_id on
-  Tensor source_mask;  // [B, S] bool: the tokens of the source that are none of padding;
-                       // undefined: all
+  Tensor source_mask;       // [B, S] bool: the tokens of the source that are none of padding;
+                            // undefined: all. Of the whole source, where `source` is a part of it
+  Tensor source_positions;  // [S] int64, where `source` is a part: where its tokens stand
+  int64_t whole_source_length = 0;  // likewise: of the whole source
   Tensor samples;  // [B] int64, CPU: each row's number in the sampler's stream; needed for dropout
   uint64_t seed = 0;      // of dropout
   int64_t step = 0;       // likewise
@@ -88,14 +90,20 @@ class ForwardContext {
   bool encodes() const;
   /// The tokens of the source that may be attended to, bool [B, 1, 1, S]; undefined: all.
   Tensor visible_source(at::Device device) const;
+  /// [T, S] bool: the ids that each of the ids sees, itself and those before it; those in the cache
+  /// included.
+  Tensor visible_target(at::Device device) const;
   /// [T, S] int64: the row of a table of relative positions for each query and key. kBoth: of the
-  /// source's tokens; kCausal: of the ids', those in the cache included.
+  /// source's tokens; kCausal: of the ids', those in the cache included. Where this rank holds a
+  /// part of the sequence, the queries are its own, and the keys the whole sequence's.
   const Tensor& relative_buckets(Visibility visibility, at::Device device) const;
   /// The dropout keys of the rows, [B] int64 on the CPU: of (seed, step, sample, site).
   Tensor dropout_keys(int64_t site) const;
 
  private:
   void check_source() const;
+  /// Of the queries, [T], and of the keys, [S], of either visibility.
+  std::pair<Tensor, Tensor> places(Visibility visibility, at::Device device) const;
 
   const model::ModelConfig& config_;
   ForwardInputs inputs_;

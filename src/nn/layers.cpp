@@ -40,6 +40,14 @@ Tensor TokenEmbedding::forward(const Tensor& ids) const {
   return ops::embedding(weight, ids.to(weight.device()), padding_row);
 }
 
+Tensors TokenEmbedding::forward_each(const Tensors& ids) const {
+  std::vector<int64_t> lengths;
+  for (const Tensor& sequence : ids) {
+    lengths.push_back(sequence.size(1));
+  }
+  return forward(at::cat(ids, 1)).split_with_sizes(lengths, 1);
+}
+
 Tensor PositionEmbedding::forward(const Tensor& positions, int64_t first, int64_t length) const {
   return positions.defined() ? ops::embedding(weight, positions.to(weight.device()))
                              : weight.narrow(0, first, length);

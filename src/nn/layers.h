@@ -64,6 +64,9 @@ struct TokenEmbedding : Layer {
   int64_t padding_row = -1;  // gets no gradient from look-ups; -1: no such row
   /// ids [B, T] int64 -> [B, T, C]
   virtual Tensor forward(const Tensor& ids) const;
+  /// Of several sequences [B, T_i] by one look-up, so that the weight's gradient is made once ->
+  /// [B, T_i, C] each
+  virtual Tensors forward_each(const Tensors& ids) const;
 };
 
 struct PositionEmbedding : Layer {

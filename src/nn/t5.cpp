@@ -5,7 +5,6 @@
 #include "nn/activation.h"
 #include "nn/families.h"
 #include "nn/key_value_cache.h"
-#include "ops/attention.h"
 #include "ops/embedding.h"
 
 namespace lockstep::nn {
@@ -244,13 +243,12 @@ class T5DecoderBlock final : public Block {
       keys_and_values =
           context.cache()->append(layer(), keys_and_values.first, keys_and_values.second);
     }
-    const int64_t keys = keys_and_values.first.size(2);
     const Tensor& buckets = context.relative_buckets(Visibility::kCausal, x.device());
     return attention_.attend(
         normal,
         keys_and_values,
         bias_of(streams.target_positions, buckets),
-        ops::visible_keys(context.length(), keys, /*window=*/0, x.device()),
+        context.visible_target(x.device()),
         context);
   }
 
@@ -284,9 +282,7 @@ class T5 final : public LanguageModel {
       streams.target = target_dropout_->forward(tokens->forward(inputs.ids), context);
       return streams.tensors();
     }
-    // One look-up, so that its gradient is made once.
-    const Tensor both = tokens->forward(at::cat({inputs.source, inputs.ids}, 1));  // [B, S + T, C]
-    const auto parts = both.split_with_sizes({inputs.source.size(1), inputs.ids.size(1)}, 1);
+    const Tensors parts = tokens->forward_each({inputs.source, inputs.ids});
     streams.source = embedding_dropout->forward(parts[0], context);
     streams.target = target_dropout_->forward(parts[1], context);
     return streams.tensors();

@@ -40,7 +40,7 @@ struct Attention {
     Scratch(const AttentionSizes& s, void* memory) {
       size = round_up(s.size, kSizeStep);
       units = size / kUnit;
-      panels = (s.length + kPanel - 1) / kPanel;
+      panels = (s.keys + kPanel - 1) / kPanel;
       keys = panels * kPanel;
       int64_t used = 0;
       const auto take = [&](int64_t count, int64_t bytes_each) {
@@ -86,6 +86,7 @@ struct Attention {
   /// 64 positions of a head, dense, zeros behind their ends.
   static void copy_block(
       const AttentionSizes& s,
+      int64_t length,
       const Value* from,
       int64_t stride,
       int64_t first,
@@ -93,7 +94,7 @@ struct Attention {
       Value* to) {
     for (int64_t r = 0; r < kPanel; ++r) {
       for (int64_t c = 0; c < size; c += kLanes) {
-        const int64_t count = first + r < s.length ? s.size - c : 0;
+        const int64_t count = first + r < length ? s.size - c : 0;
         store(
             to + r * size + c,
             count > 0 ? load(from + (first + r) * stride + c, count) : _mm512_setzero_ps());
@@ -182,10 +183,18 @@ struct Attention {
     }
   }
 
-  /// Which blocks of keys the queries of a block see: [first_block, block].
-  static int64_t first_block(const AttentionSizes& s, int64_t block) {
+  /// Which blocks of keys the queries of a block see: [from, until).
+  struct Blocks {
+    int64_t from, until;
+  };
+  static Blocks seen_blocks(const AttentionSizes& s, const Scratch& t, int64_t block) {
     const int64_t first = s.window > 0 ? block * kPanel + 1 - s.window : 0;
-    return first <= 0 ? 0 : first / kPanel;
+    return {first <= 0 ? 0 : first / kPanel, s.sees_all ? t.panels : block + 1};
+  }
+  static int64_t query_blocks(const AttentionSizes& s) { return (s.length + kPanel - 1) / kPanel; }
+  /// The last key that a query sees; one behind the end counts as the last one.
+  static int64_t last_seen(const AttentionSizes& s, int64_t query) {
+    return s.sees_all ? s.keys - 1 : least(query, s.length - 1);
   }
 
   static void put_sums(
@@ -219,13 +228,13 @@ struct Attention {
       const Value* key = at(f.key, f.key_at, batch, kv_head);
       const Value* value = at(f.value, f.value_at, batch, kv_head);
       for (int64_t j = 0; j < t.panels; ++j) {
-        copy_block(s, key, f.key_at.position, j * kPanel, t.size, t.queries);
+        copy_block(s, s.keys, key, f.key_at.position, j * kPanel, t.size, t.queries);
         across(t, t.queries, t.keys_across + j * t.units * kPanel);
-        copy_block(s, value, f.value_at.position, j * kPanel, t.size, t.queries);
+        copy_block(s, s.keys, value, f.value_at.position, j * kPanel, t.size, t.queries);
         rows(t, t.queries, t.values_rows, j * kBlockUnits, t.keys / kUnit);
       }
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        for (int64_t block = 0; block < t.panels; ++block) {
+        for (int64_t block = 0; block < query_blocks(s); ++block) {
           forward_block(s, t, f, batch, head, block);
         }
       }
@@ -239,23 +248,30 @@ struct Attention {
       int64_t batch,
       int64_t head,
       int64_t block) {
-    const int64_t from = first_block(s, block), start = block * kPanel;
+    const auto [from, until] = seen_blocks(s, t, block);
+    const int64_t start = block * kPanel;
     copy_block(
-        s, at(f.query, f.query_at, batch, head), f.query_at.position, start, t.size, t.queries);
-    against(t, t.queries, t.keys_across, from, block + 1, t.scores);
+        s,
+        s.length,
+        at(f.query, f.query_at, batch, head),
+        f.query_at.position,
+        start,
+        t.size,
+        t.queries);
+    against(t, t.queries, t.keys_across, from, until, t.scores);
     float inverse[kPanel];
     float* log_sum = f.log_sum + (batch * s.heads + head) * s.length;
     for (int64_t r = 0; r < kPanel; ++r) {
       const float* score = t.scores + r * t.keys;
-      const int64_t position = least(start + r, s.length - 1);
+      const int64_t position = last_seen(s, start + r);
       __m512 most = all(-__builtin_inff());
-      for (int64_t k = from * kPanel; k < start + kPanel; k += kLanes) {
+      for (int64_t k = from * kPanel; k < until * kPanel; k += kLanes) {
         const __mmask16 seen = seen_keys(position, s.window, k);
         most = _mm512_mask_max_ps(most, seen, _mm512_loadu_ps(score + k), most);
       }
       const float top = _mm512_reduce_max_ps(_mm512_mul_ps(most, all(s.scale)));
       __m512 total = _mm512_setzero_ps();
-      for (int64_t k = from * kPanel; k < start + kPanel; k += kLanes) {
+      for (int64_t k = from * kPanel; k < until * kPanel; k += kLanes) {
         __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(score + k), all(s.scale), all(top)));
         e = _mm512_maskz_mov_ps(seen_keys(position, s.window, k), e);
         total = _mm512_add_ps(total, e);
@@ -267,7 +283,7 @@ struct Attention {
         log_sum[start + r] = top + __builtin_logf(sum);
       }
     }
-    weighted_rows(t, t.values_rows, from, block + 1);
+    weighted_rows(t, t.values_rows, from, until);
     put_sums(s, t, inverse, at(f.out, f.out_at, batch, head), f.out_at.position, start);
   }
 
@@ -286,10 +302,10 @@ struct Attention {
       const Value* key = at(f.key, f.key_at, batch, kv_head);
       const Value* value = at(f.value, f.value_at, batch, kv_head);
       for (int64_t j = 0; j < t.panels; ++j) {
-        copy_block(s, key, f.key_at.position, j * kPanel, t.size, t.queries);
+        copy_block(s, s.keys, key, f.key_at.position, j * kPanel, t.size, t.queries);
         across(t, t.queries, t.keys_across + j * t.units * kPanel);
         rows(t, t.queries, t.keys_rows, j * kBlockUnits, t.keys / kUnit);
-        copy_block(s, value, f.value_at.position, j * kPanel, t.size, t.queries);
+        copy_block(s, s.keys, value, f.value_at.position, j * kPanel, t.size, t.queries);
         across(t, t.queries, t.values_across + j * t.units * kPanel);
       }
       for (int64_t i = 0; i < t.size * t.keys; i += kLanes) {
@@ -297,7 +313,7 @@ struct Attention {
         _mm512_storeu_ps(t.value_sums + i, _mm512_setzero_ps());
       }
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        for (int64_t block = 0; block < t.panels; ++block) {
+        for (int64_t block = 0; block < query_blocks(s); ++block) {
           backward_block(s, t, b, batch, head, block);
         }
       }
@@ -324,18 +340,26 @@ struct Attention {
       int64_t head,
       int64_t block) {
     const AttentionForward& f = b.forward;
-    const int64_t from = first_block(s, block), start = block * kPanel;
-    copy_block(
-        s, at(f.query, f.query_at, batch, head), f.query_at.position, start, t.size, t.queries);
+    const auto [from, until] = seen_blocks(s, t, block);
+    const int64_t start = block * kPanel;
     copy_block(
         s,
+        s.length,
+        at(f.query, f.query_at, batch, head),
+        f.query_at.position,
+        start,
+        t.size,
+        t.queries);
+    copy_block(
+        s,
+        s.length,
         at(b.out_gradient, b.out_gradient_at, batch, head),
         b.out_gradient_at.position,
         start,
         t.size,
         t.gradients);
-    against(t, t.queries, t.keys_across, from, block + 1, t.scores);
-    against(t, t.gradients, t.values_across, from, block + 1, t.others);
+    against(t, t.queries, t.keys_across, from, until, t.scores);
+    against(t, t.gradients, t.values_across, from, until, t.others);
     const Value* out = at(f.out, f.out_at, batch, head);
     const float* log_sum = f.log_sum + (batch * s.heads + head) * s.length;
     for (int64_t r = 0; r < kPanel; r += kUnit) {
@@ -352,9 +376,9 @@ struct Attention {
         delta[i] = all(_mm512_reduce_add_ps(dot));
         shift[i] = all(position < s.length ? log_sum[position] : 0);
       }
-      score_gradients(s, t, from, block, r, delta, shift);
+      score_gradients(s, t, {from, until}, start + r, delta, shift);
     }
-    weighted_rows(t, t.keys_rows, from, block + 1);
+    weighted_rows(t, t.keys_rows, from, until);
     put_sums(
         s,
         t,
@@ -364,7 +388,7 @@ struct Attention {
         start);
     transposed(t, t.queries, t.queries_across);
     transposed(t, t.gradients, t.gradients_across);
-    for (int64_t j = from; j <= block; ++j) {
+    for (int64_t j = from; j < until; ++j) {
       const auto add = [&](const float* left, const float* units, float* sums) {
         product<Machine>(
             t.size,
@@ -385,19 +409,19 @@ struct Attention {
   static void score_gradients(
       const AttentionSizes& s,
       const Scratch& t,
-      int64_t from,
-      int64_t block,
-      int64_t r,
+      const Blocks& blocks,
+      int64_t query,
       const __m512 (&delta)[kUnit],
       const __m512 (&shift)[kUnit]) {
-    const int64_t start = block * kPanel;
-    for (int64_t k = from * kPanel; k < start + kPanel; k += kLanes) {
+    const int64_t r = query % kPanel;
+    for (int64_t k = blocks.from * kPanel; k < blocks.until * kPanel; k += kLanes) {
       __m512 p[kUnit], d[kUnit];
       for (int64_t i = 0; i < kUnit; ++i) {
-        const int64_t position = start + r + i;
+        const int64_t position = query + i;
         const float* score = t.scores + (r + i) * t.keys + k;
         const float* other = t.others + (r + i) * t.keys + k;
-        const __mmask16 seen = position < s.length ? seen_keys(position, s.window, k) : 0;
+        const __mmask16 seen =
+            position < s.length ? seen_keys(last_seen(s, position), s.window, k) : 0;
         p[i] = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(score), all(s.scale), shift[i]));
         p[i] = _mm512_maskz_mov_ps(seen, p[i]);
         d[i] = _mm512_maskz_mul_ps(
@@ -421,10 +445,10 @@ struct Attention {
   static void put_columns(
       const AttentionSizes& s, const Scratch& t, const float* sums, Value* to, int64_t stride) {
     alignas(64) float part[kLanes * kLanes];
-    for (int64_t k = 0; k < s.length; k += kLanes) {
+    for (int64_t k = 0; k < s.keys; k += kLanes) {
       for (int64_t c = 0; c < s.size; c += kLanes) {
         transpose_units(sums + c * t.keys + k, t.keys, part, kLanes);
-        for (int64_t i = 0; i < least(kLanes, s.length - k); ++i) {
+        for (int64_t i = 0; i < least(kLanes, s.keys - k); ++i) {
           store(to + (k + i) * stride + c, _mm512_load_ps(part + i * kLanes), s.size - c);
         }
       }

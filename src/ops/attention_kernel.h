@@ -1,5 +1,5 @@
-// Causal attention over whole sequences on processors with AVX-512, over plain pointers. Internal
-// to ops.
+// Causal attention over whole sequences, and attention to all of some keys, on processors with
+// AVX-512, over plain pointers. Internal to ops.
 //
 // For 64 queries of a head at a time, against all keys that they see: scores, softmax and products
 // stay in the level-2 cache, and the backward pass makes the probabilities anew from the sum of
@@ -17,8 +17,9 @@ struct HeadStrides {
 };
 
 struct AttentionSizes {
-  int64_t heads = 0, kv_heads = 0, length = 0, size = 0;  // of the heads; positions; of a head
-  int64_t window = 0;                                     // 0: every earlier key is seen
+  int64_t heads = 0, kv_heads = 0, length = 0, keys = 0, size = 0;  // queries; keys; of a head
+  bool sees_all = false;  // every key is seen; else query i, of as many keys, sees those up to i
+  int64_t window = 0;     // of these: 0: every earlier key
   float scale = 1;
 };
 

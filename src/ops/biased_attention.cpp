@@ -49,17 +49,27 @@ Tensor biased_attention(
     // Not infinity: where nothing is visible, the softmax must be finite, and its gradient too.
     scores = scores.masked_fill(visible.logical_not(), std::numeric_limits<float>::lowest());
   }
-  Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());
-  if (options.dropout > 0) {
-    const int64_t heads = options.total_heads > 0 ? options.total_heads : query.size(1);
-    probabilities = dropout(
-        probabilities,
-        options.dropout,
-        options.dropout_keys,
-        {{options.first_head, 0, 0},
-         {heads, std::max(kPositions, query.size(2)), std::max(kPositions, key.size(2))}});
+  const Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());
+  return at::matmul(biased_attention_dropout(probabilities, options, 0, 0), value);
+}
+
+Tensor biased_attention_dropout(
+    const Tensor& probabilities,
+    const BiasedAttentionOptions& options,
+    int64_t first_query,
+    int64_t first_key) {
+  if (options.dropout == 0) {
+    return probabilities;
   }
-  return at::matmul(probabilities, value);
+  const int64_t heads = options.total_heads > 0 ? options.total_heads : probabilities.size(1);
+  const int64_t queries = first_query + probabilities.size(2);
+  const int64_t keys = first_key + probabilities.size(3);
+  return dropout(
+      probabilities,
+      options.dropout,
+      options.dropout_keys,
+      {{options.first_head, first_query, first_key},
+       {heads, std::max(kPositions, queries), std::max(kPositions, keys)}});
 }
 
 }  // namespace lockstep::ops

@@ -30,4 +30,12 @@ Tensor biased_attention(
     const Tensor& visible,
     const BiasedAttentionOptions& options);
 
+/// The dropout of biased_attention, of a block of probabilities [B, H, t, s] whose first query and
+/// key stand there.
+Tensor biased_attention_dropout(
+    const Tensor& probabilities,
+    const BiasedAttentionOptions& options,
+    int64_t first_query,
+    int64_t first_key);
+
 }  // namespace lockstep::ops

@@ -22,9 +22,20 @@ constexpr int64_t kRun = int64_t{1} << 20;  // elements handled at once
 struct Moments {
   int64_t rows = 0, columns = 0;  // of a matrix; 0 of a vector
   int64_t elements = 0;
-  at::Tensor row, column;  // [R], [C] means of squares, of a matrix
-  at::Tensor clip;         // [] the factor of this step's update
+  int64_t own_columns = 0;                   // of this rank's part of a matrix
+  at::Tensor rows_of_part, columns_of_part;  // where its rows and columns stand; undefined: there
+  at::Tensor row, column;                    // [R], [C] means of squares, of a matrix
+  at::Tensor clip;                           // [] the factor of this step's update
 };
+
+/// The indices in the ranges, one after the other.
+at::Tensor indices(const std::vector<mesh::Range>& ranges) {
+  std::vector<at::Tensor> parts;
+  for (const mesh::Range& range : ranges) {
+    parts.push_back(at::arange(range.begin, range.end, at::kLong));
+  }
+  return at::cat(parts);
+}
 
 class Adafactor : public Optimizer {
  public:
@@ -55,12 +66,19 @@ class Adafactor : public Optimizer {
     for (const Segment& segment : shard.layout) {
       Moments moments;
       moments.elements = 1;
-      for (const int64_t dim : segment.shape) {
+      const std::vector<int64_t>& whole =
+          segment.whole_shape.empty() ? segment.shape : segment.whole_shape;
+      for (const int64_t dim : whole) {
         moments.elements *= dim;
       }
       if (segment.shape.size() == 2) {
-        moments.rows = segment.shape[0];
-        moments.columns = segment.shape[1];
+        moments.rows = whole[0];
+        moments.columns = whole[1];
+        moments.own_columns = segment.shape[1];
+        if (!segment.cut.is_whole()) {
+          (segment.cut.dim == 0 ? moments.rows_of_part : moments.columns_of_part) =
+              indices(segment.cut.ranges).to(shard.parameter.device());
+        }
         moments.row = at::zeros({moments.rows}, type);
         moments.column = at::zeros({moments.columns}, type);
       } else if (segment.shape.size() < 2) {
@@ -121,12 +139,17 @@ class Adafactor : public Optimizer {
     }
   }
 
-  /// Rows and columns of the elements [first, first + count) of a matrix.
+  /// Rows and columns of the elements [first, first + count) of a rank's part of a matrix.
   static std::pair<at::Tensor, at::Tensor> places(
       const Moments& moments, int64_t first, int64_t count, at::Device device) {
     const at::Tensor element =
         at::arange(first, first + count, at::TensorOptions(device).dtype(at::kLong));
-    return {at::div(element, moments.columns, "floor"), at::remainder(element, moments.columns)};
+    const auto in_whole = [](const at::Tensor& place, const at::Tensor& of_part) {
+      return of_part.defined() ? of_part.index_select(0, place) : place;
+    };
+    return {
+        in_whole(at::div(element, moments.own_columns, "floor"), moments.rows_of_part),
+        in_whole(at::remainder(element, moments.own_columns), moments.columns_of_part)};
   }
 
   void update_moments(double gradient_scale) {
@@ -144,7 +167,7 @@ class Adafactor : public Optimizer {
         const Moments& moments = moments_.at(segment.parameter);
         for_each_run(
             shard(index), segment, gradient_scale, [&](int64_t at, const at::Tensor& gradient) {
-              const at::Tensor squares = gradient.square().add_(kEpsilon);
+              at::Tensor squares = gradient.square().add_(kEpsilon);
               if (moments.rows == 0) {
                 vectors_.at(segment.parameter)
                     .narrow(0, at, squares.numel())
@@ -155,6 +178,7 @@ class Adafactor : public Optimizer {
               const auto [row, column] =
                   places(moments, segment.begin + at, squares.numel(), squares.device());
               const int64_t offset = offsets.at(segment.parameter);
+              squares.mul_(segment.share);
               sums.narrow(0, offset, moments.rows).index_add_(0, row, squares);
               sums.narrow(0, offset + moments.rows, moments.columns).index_add_(0, column, squares);
             });
@@ -199,7 +223,7 @@ class Adafactor : public Optimizer {
         for_each_run(
             shard(index), segment, gradient_scale, [&](int64_t at, const at::Tensor& gradient) {
               squares[places_of.at(segment.parameter)].add_(
-                  update_of(segment, at, gradient).square().sum());
+                  update_of(segment, at, gradient).square().sum(), segment.share);
             });
       }
     }

@@ -12,6 +12,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "mesh/cut.h"
+
 namespace lockstep::optim {
 
 /// What the user set: TrainingArguments' names.
@@ -35,6 +37,12 @@ struct Segment {
   int64_t begin = 0;             // the first of its elements that this shard holds
   int64_t offset = 0;            // where that one lies in the shard
   int64_t count = 0;
+  /// Where the parameter is itself a part of one that several ranks share (tensor parallelism): the
+  /// shape of that one, and which part. Empty: it is the whole.
+  std::vector<int64_t> whole_shape{};
+  mesh::Cut cut{};
+  /// How much its elements count in sums over shards: less than all where several ranks hold them.
+  double share = 1;
 };
 
 /// A run of a flat parameter buffer that this rank updates. The tensors are handles: views of the

@@ -13,7 +13,6 @@
 #include "base/format.h"
 #include "model/parameters.h"
 #include "optim/gradient_norm.h"
-#include "parallel/data/shards.h"
 #include "parallel/pipeline/tied.h"
 
 namespace lockstep::parallel {
@@ -22,6 +21,10 @@ namespace {
 /// Whether the model is a stage that holds one of the two copies of a tied weight.
 bool holds_tied_copy(const nn::LanguageModel& model) {
   return model.config().tie_word_embeddings && model.part().embedding != model.part().head;
+}
+
+bool is_tied_copy(const nn::LanguageModel& model, const std::string& parameter) {
+  return holds_tied_copy(model) && parameter == model::embedding_name(model.config());
 }
 
 std::string unit_name(const nn::LanguageModel& model, size_t unit, size_t units) {
@@ -51,8 +54,8 @@ std::vector<ParameterUnit> units_of(nn::LanguageModel& model) {
   for (const std::vector<std::string>& names : names_of_units) {
     ParameterUnit unit{unit_name(model, units.size(), names_of_units.size()), {}};
     for (const std::string& name : names) {
-      const bool alone = holds_tied_copy(model) && name == model::embedding_name(model.config());
-      unit.parameters.push_back({name, tensors.at(name), decays.at(name), alone});
+      unit.parameters.push_back(
+          {name, tensors.at(name), decays.at(name), is_tied_copy(model, name)});
     }
     units.push_back(std::move(unit));
   }
@@ -132,8 +135,9 @@ ParallelModel::ParallelModel(
     DataParallel& engine = *stages_.back().engine;
     accumulations.push_back(
         {[&engine](bool last) { engine.begin_micro_batch(last); },
-         [&engine] { engine.end_micro_batch(); }});
-    add_shards(engine, *groups_.shards, optimizer_);
+         [&engine] { engine.end_micro_batch(); },
+         stages_.back().deferred});
+    add_shards(engine, *groups_.shards, optimizer_, parts_of(stages_.back()));
   }
   pipeline_ = std::make_unique<Pipeline>(
       models, accumulations, plan.pipeline, axes_.along(mesh::Axis::kPipeline));
@@ -159,7 +163,12 @@ ParallelModel::ParallelModel(
 
 ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
   HeldStage stage;
-  apply_recompute(*model.model, plan_.recompute);
+  // First the linears' seam, then what is put around it.
+  if (Schedules(plan_.pipeline, axes_.mesh().pipeline).splits_backward()) {
+    stage.deferred = std::make_shared<DeferredQueue>();
+    defer_weight_gradients(*model.model, stage.deferred);
+  }
+  apply_recompute(*model.model, plan_.recompute, stage.deferred);
   const std::vector<ParameterUnit> units = units_of(*model.model);
   bool is_half = false;
   for (const ParameterUnit& unit : units) {
@@ -232,6 +241,38 @@ void ParallelModel::lend_place(HeldStage& stage, const std::vector<ParameterUnit
       }
     }
   }
+}
+
+PartsOfParameters ParallelModel::parts_of(const HeldStage& stage) {
+  comm::Communicator& tensor = axes_.along(mesh::Axis::kTensor);
+  if (tensor.size() == 1) {
+    return {};
+  }
+  // The stages' models stay where they are.
+  const nn::LanguageModel* model = stage.model.get();
+  return {
+      &tensor,
+      [model, sharded = stage.sharded](
+          const std::string& name, const std::vector<int64_t>& part) -> ShardedParameter {
+        const auto found = sharded.find(name);
+        ShardedParameter result =
+            found == sharded.end() ? ShardedParameter{part, {}} : found->second;
+        if (is_tied_copy(*model, name)) {
+          result.cut.copies /= 2;  // the other one is on another stage
+        }
+        return result;
+      }};
+}
+
+mesh::Cut ParallelModel::copy_of_whole(const HeldStage& stage, const std::string& parameter) const {
+  mesh::Cut whole;
+  whole.copies = axes_.mesh().tensor;
+  whole.copy = axes_.coordinate().tensor;
+  if (is_tied_copy(*stage.model, parameter)) {
+    whole.copy += stage.model->part().head ? whole.copies : 0;
+    whole.copies *= 2;
+  }
+  return whole;
 }
 
 void ParallelModel::sum_tied() {
@@ -367,7 +408,8 @@ void ParallelModel::visit_stage(
   const int ranks = axes_.gradients().size(), rank = axes_.gradients().rank();
   ShardFile* file = stage.engine->shard_file();
   const auto give = [&](const char* group, const optim::StatePiece& piece, bool replicated) {
-    const mesh::Cut& cut = stage.cut_of(piece.parameter);
+    const mesh::Cut cut =
+        piece.replicated ? copy_of_whole(stage, piece.parameter) : stage.cut_of(piece.parameter);
     // What several ranks hold, each writes a part of: all of them, or the replicas of a shard.
     const int64_t count = cut.copy > 0 ? 0 : piece.data.numel();
     const auto owned = replicated

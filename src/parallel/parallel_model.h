@@ -15,6 +15,7 @@
 #include "parallel/context/sequence_part.h"
 #include "parallel/data/data_parallel.h"
 #include "parallel/data/shard_groups.h"
+#include "parallel/data/shards.h"
 #include "parallel/memory_account.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/plan.h"
@@ -103,6 +104,7 @@ class ParallelModel {
     std::unique_ptr<nn::LanguageModel> model;
     ShardedParameters sharded;
     std::unique_ptr<DataParallel> engine;
+    std::shared_ptr<DeferredQueue> deferred;  // where the schedule puts weight gradients off
 
     const mesh::Cut& cut_of(const std::string& name) const;
     /// Of the whole tensor of which this rank holds a part of the shape `part`.
@@ -116,6 +118,11 @@ class ParallelModel {
       Axes* axes,
       const SequencePart& part);
   HeldStage make_stage(ShardedModel model);
+  /// What a stage's parameters are of the model's, over the tensor ranks.
+  PartsOfParameters parts_of(const HeldStage& stage);
+  /// Of what each of the ranks that hold a part of a parameter has whole: which copy is this
+  /// rank's.
+  mesh::Cut copy_of_whole(const HeldStage& stage, const std::string& parameter) const;
   MemoryByKind held() const;
   /// Lets the head make the vocabulary's gradient where it is summed.
   void lend_place(HeldStage& stage, const std::vector<ParameterUnit>& units);

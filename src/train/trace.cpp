@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "schedule/schedule.h"
 
@@ -31,9 +32,10 @@ StepTrace::StepTrace(parallel::ParallelModel& model, parallel::Axes& axes, World
   });
   axes_.visit_groups([this](comm::Communicator& group) {
     group.set_finish_observer([this](const comm::Finished& call) {
+      const std::string what = call.what.empty() ? "" : fmt::format(" {}", call.what);
       trace_.events.push_back(
           {Kind::kCommunication,
-           std::string(call.operation),
+           std::string(call.operation) + what,  // "all_gather layer 3"
            call.began,
            call.ended,
            std::string(call.group),

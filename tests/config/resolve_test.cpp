@@ -336,11 +336,11 @@ TEST(Resolve, OneKeyUnderTwoNames) {
 TEST(Resolve, TheRanksAreChecked) {
   Harness harness;
   harness.options.ranks = 4;
-  EXPECT_THAT(harness.error({"parallel.data=3"}), HasSubstr("3 ranks, and there are 4"));
+  EXPECT_THAT(harness.error({"parallel.data=3"}), HasSubstr("does not multiply to the 4 ranks"));
   EXPECT_EQ(harness.error({"parallel.data=4"}), "");
   harness.options.ranks.reset();
   harness.environment["WORLD_SIZE"] = "2";
-  EXPECT_THAT(harness.error({"parallel.data=3"}), HasSubstr("there are 2"));
+  EXPECT_THAT(harness.error({"parallel.data=3"}), HasSubstr("does not multiply to the 2 ranks"));
   harness.environment["WORLD_SIZE"] = "two";
   EXPECT_THAT(harness.error({}), HasSubstr("WORLD_SIZE (environment: WORLD_SIZE): 'two'"));
 }
@@ -355,8 +355,8 @@ TEST(Resolve, DataParallelRanks) {
     data_parallel_ranks(parallel, 8);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("which does not divide the 8"));
-    EXPECT_THAT(error.remedy(), HasSubstr("1, 2, 4, 8"));
+    EXPECT_THAT(error.what(), HasSubstr("does not divide the 8 ranks"));
+    EXPECT_THAT(error.remedy(), HasSubstr("parallel.data=4 parallel.tensor=2\n"));
   }
 }
 

@@ -1,5 +1,6 @@
 // The table of plans: every axis with every other, on 2 to 8 ranks, against one rank. Dropout,
 // clipping, accumulation and unequal numbers of targets are in all of them.
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,99 @@ TEST(PlanTable, Llama) {
       });
 }
 
+/// An encoder of three layers and a decoder of two, five heads, an MLP of 31, a vocabulary of 101,
+/// a tied head; sources of 13 tokens for targets of 11, some of them padded.
+TEST(PlanTable, T5) {
+  const TemporaryFolder folder;
+  const std::string actions = folder.path() / "actions.txt";
+  std::ofstream(actions) << "0F0 0F1 0I0 0W0 0I1 0W1\n1F0 1B0 1F1 1I1 1W1\n";
+  expect_table(
+      kOddT5,
+      {
+          {{.data = 2}, 2, {.zero_stage = 1}},
+          {{.data = 2}, 1, {.zero_stage = 2}},
+          {{.tensor = 2}, 1},
+          {{.tensor = 2}, 2, {.sequence_sharding = kShards}},
+          {{.context = 2}, 2},
+          {{.pipeline = 2}, 3, {.pipeline = {.schedule = "naive"}}},
+          {{.pipeline = 2}, 3, {.pipeline = {.schedule = "zb-h2"}}},
+          {{.pipeline = 2}, 2, {.pipeline = {.schedule = "zb-v"}}},
+          {{.pipeline = 2}, 2, {.pipeline = {"interleaved", 2}}},
+          {{.pipeline = 2}, 2, {.pipeline = {.schedule = actions}}},
+          {{.data = 3}, 1, {.zero_stage = 3}},
+          {{.tensor = 3}, 2},
+          {{.tensor = 3}, 1, {.sequence_sharding = kShards}},
+          {{.context = 3}, 1},
+          {{.pipeline = 3}, 4, {.pipeline = {.schedule = "zb-h1"}}},
+          {{.pipeline = 3}, 2, {.pipeline = {.schedule = "gpipe", .split = "0,4,1"}}},
+          {{.pipeline = 4}, 2},
+          {{.tensor = 4}, 1},
+          {{.pipeline = 2, .data = 2}, 2, {.zero_stage = 1, .pipeline = {.schedule = "zb-h1"}}},
+          {{.pipeline = 2, .tensor = 2}, 2, {.sequence_sharding = kShards}},
+          {{.pipeline = 2, .context = 2}, 2, {.pipeline = {.schedule = "zb-v"}}},
+          {{.context = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}},
+          {{.data = 2, .context = 2}, 2, {.zero_stage = 3}},
+          {{.pipeline = 3, .data = 2}, 2, {.zero_stage = 1}},
+          {{.pipeline = 2, .tensor = 3}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+          {{.data = 2, .tensor = 3}, 1, {.zero_stage = 2}},
+          {{.pipeline = 2, .data = 2, .tensor = 2}, 2, {.zero_stage = 1}},
+          {{.pipeline = 2, .context = 2, .tensor = 2}, 2, {.sequence_sharding = kShards}},
+          {{.data = 2, .context = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+          {{.pipeline = 4, .data = 2}, 2, {.zero_stage = 1}},
+          {{.pipeline = 2, .data = 2, .tensor = 2},
+           2,
+           {.zero_stage = 3, .zero_in_pipeline = kAllow}},
+      });
+}
+
+/// Layers computed again in the input's half of a backward pass that is split in two.
+TEST(PlanTable, RecomputationUnderZeroBubbles) {
+  constexpr auto kFull = Recompute::kFull;
+  constexpr auto kSelective = Recompute::kSelective;
+  const std::string gpt2 = with_five_layers(kOddGpt2);
+  expect_table(
+      gpt2,
+      {
+          {{.pipeline = 2}, 3, {.recompute = {kFull}, .pipeline = {.schedule = "zb-h1"}}},
+          {{.pipeline = 2}, 2, {.recompute = {kSelective}, .pipeline = {.schedule = "zb-v"}}},
+          {{.pipeline = 2, .tensor = 2},
+           2,
+           {.recompute = {kFull, 2}, .pipeline = {.schedule = "zb-h2"}}},
+          {{.pipeline = 2, .data = 2},
+           2,
+           {.zero_stage = 3,
+            .zero_in_pipeline = kAllow,
+            .recompute = {kFull},
+            .pipeline = {.schedule = "zb-h1"}}},
+      });
+  expect_table(
+      kOddT5,
+      {{{.pipeline = 2, .context = 2},
+        2,
+        {.recompute = {kFull}, .pipeline = {.schedule = "zb-h1"}}}});
+}
+
+/// Adafactor looks at whole matrices, of which tensor ranks hold parts, and some of them the same.
+TEST(PlanTable, AdafactorWithTensorParallelism) {
+  std::vector<PlanCase> plans{
+      {{.tensor = 2}, 1},
+      {{.tensor = 4}, 1, {.sequence_sharding = kShards}},
+      {{.data = 2, .tensor = 3}, 1, {.zero_stage = 3}},
+      {{.data = 2, .tensor = 2}, 1, {.zero_stage = 3, .persistence_threshold = 100}},
+      {{.pipeline = 2, .tensor = 2}, 2, {.zero_stage = 1}},
+  };
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    PlanCase alone;
+    alone.plan.optimizer.optim = "adafactor";
+    const Trained one = train_under(alone, json);
+    for (PlanCase plan : plans) {
+      plan.plan.optimizer.optim = "adafactor";
+      plan.plan.sequence_length = kPlanLength;
+      expect_equal(train_under(plan, json), one, plan_name(plan));
+    }
+  }
+}
+
 /// Windows, a tied head and layers that are not alike.
 TEST(PlanTable, Qwen2) {
   expect_table(
@@ -135,6 +229,19 @@ TEST(PlanTable, StagesTwoAndThreeOfZeroInAPipelineAreRefusedWithTheReason) {
     }
     EXPECT_NO_THROW(check_plan(plan, {.data = 4}));
   }
+}
+
+TEST(PlanTable, EightBitMomentsOfPartsOfLayersAreRefusedWithTheReason) {
+  Plan plan;
+  plan.optimizer.optim = "adamw_8bit";
+  try {
+    check_plan(plan, {.tensor = 2});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_NE(error.message().find("blocks of 256"), std::string::npos) << error.what();
+  }
+  EXPECT_NO_THROW(check_plan(plan, {.data = 2}));
 }
 
 }  // namespace

@@ -135,15 +135,17 @@ inline Trained train_under(
           nn::shift_labels(plan_inputs(config, step, {0, kPlanRows}, length).labels);
       const int64_t count = targets.ne(-100).sum().item<int64_t>();
       const StepResult result = model->forward_backward(inputs, count);
-      const std::scoped_lock lock(mutex);
-      if (world.rank() == 0) {
-        trained.losses.push_back(result.loss_sum / static_cast<double>(count));
-        trained.norms.push_back(result.gradient_norm);
+      {
+        const std::scoped_lock lock(mutex);
+        if (world.rank() == 0) {
+          trained.losses.push_back(result.loss_sum / static_cast<double>(count));
+          trained.norms.push_back(result.gradient_norm);
+        }
+        auto& gradients = trained.gradients[static_cast<size_t>(step)];
+        model->visit_gradients(
+            [&](const StateSlice& slice) { add_to_whole(slice, gradients[slice.name]); });
       }
-      auto& gradients = trained.gradients[static_cast<size_t>(step)];
-      model->visit_gradients(
-          [&](const StateSlice& slice) { add_to_whole(slice, gradients[slice.name]); });
-      model->optimizer_step(1e-3);
+      model->optimizer_step(1e-3);  // not under the lock: it may wait for another rank
     }
   });
   return trained;
@@ -176,7 +178,7 @@ inline std::string plan_name(const PlanCase& plan) {
     name += ", ZeRO " + std::to_string(plan.plan.zero_stage);
   }
   if (plan.mesh.pipeline > 1) {
-    name += ", " + plan.plan.pipeline.schedule;
+    name += ", " + plan.plan.pipeline.schedule + " " + plan.plan.pipeline.split;
   }
   if (plan.plan.sequence_sharding == SequenceSharding::kShards) {
     name += ", sequence";

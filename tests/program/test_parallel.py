@@ -80,7 +80,8 @@ class Parallel(ProgramTest):
         self.assertIn("parallel.context_attention=ring", told.err)
         told = self.run_fails(
             2, *self.train_arguments("bad", "parallel.tensor=2", ranks=3))
-        self.assertIn("their product must be one of 1, 3", told.err)
+        self.assertIn("tensor 2 does not divide the 3 ranks", told.err)
+        self.assertIn("parallel.data=1 parallel.tensor=3", told.err)  # whole meshes, those that are near first
         told = self.run_fails(
             2, *self.train_arguments("bad", "parallel.context=3", "data.sequence_length=2", ranks=3))
         self.assertIn("at most 2", told.err)

@@ -41,15 +41,20 @@ class T5Test(ProgramTest):
         self.train_t5(
             "resumed", "per_device_train_batch_size=4", "resume_from_checkpoint=whole/checkpoint-3", steps=6)
         self.assertEqual(losses(self.folder / "resumed")[-3:], losses(self.folder / "whole")[-3:])
-        told = json.loads(self.run_ok(
-            "eval", "--model", "whole", "--data", "held_out.jsonl", *self.PAIRS, "--json", "data.cache_dir=cache",
-            "data.sequence_length=32", "use_cpu=true").out)
+        evaluate = ["eval", "--model", "whole", "--data", "held_out.jsonl", *self.PAIRS, "--json", "data.cache_dir=cache",
+                    "data.sequence_length=32", "use_cpu=true"]
+        told = json.loads(self.run_ok(*evaluate).out)
         self.assertEqual(told["eval_samples"], 17)
         self.assertGreater(told["eval_loss"], 0)
-        answer = self.run_ok(
-            "generate", "--model", "whole", "--prompt", "12 34", "--max-new-tokens", 5, "--device-map", "cpu")
+        for plan in (["parallel.tensor=2", "parallel.sequence_parallel=true"], ["parallel.context=2"]):
+            shared = json.loads(self.run_ok(*evaluate, "--nproc", 2, *plan).out)
+            self.assertAlmostEqual(shared["eval_loss"], told["eval_loss"], places=5)
+            self.assertEqual(shared["eval_tokens"], told["eval_tokens"])
+        generate = ["generate", "--model", "whole", "--prompt", "12 34", "--max-new-tokens", 5, "--device-map", "cpu"]
+        answer = self.run_ok(*generate)
         self.assertFalse(answer.out.startswith("12 34"), answer)  # the answer alone
         self.assertTrue(answer.out.endswith("\n"))
+        self.assertEqual(self.run_ok(*generate, "--tensor", 2).out, answer.out)
 
     def test_plans_learn_what_one_rank_learns(self):
         batch = "per_device_train_batch_size=4"
@@ -58,6 +63,7 @@ class T5Test(ProgramTest):
             "zero": (2, ["parallel.zero_stage=3", "per_device_train_batch_size=2", "gradient_accumulation_steps=2"]),
             "stages": (3, ["parallel.pipeline=3", batch, "gradient_accumulation_steps=2"]),
             "tensor": (2, ["parallel.tensor=2", batch, "gradient_accumulation_steps=2"]),
+            "context": (2, ["parallel.context=2", batch, "gradient_accumulation_steps=2"]),
         }
         for name, (ranks, plan) in plans.items():
             self.train_t5(name, *plan, ranks=ranks)
@@ -70,8 +76,9 @@ class T5Test(ProgramTest):
         self.assertIn("cannot be predicted", told.err)
         told = self.run_fails(
             2, *self.train_arguments("bad", ranks=2), "model.path=t5.json", "data.train=pairs.jsonl",
-            "data.validation=held_out.jsonl", *self.PAIRS, "parallel.context=2")
-        self.assertIn("parallel.context is not supported", told.err)
+            "data.validation=held_out.jsonl", *self.PAIRS, "parallel.context=2",
+            "parallel.context_attention=ulysses")
+        self.assertIn("parallel.context_attention=ring", told.err)
 
     def test_verify_compares_a_plan_with_one_rank(self):
         table = self.run_ok(

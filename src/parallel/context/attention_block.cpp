@@ -142,6 +142,18 @@ Tensor SeenSoFar::log_sum() const {
   return weight.clamp_min(1e-30).log().add_(peak);
 }
 
+void see_scores(
+    SeenSoFar& seen,
+    const Tensor& scores,
+    const std::function<Tensor(const Tensor& weights)>& weigh) {
+  const Tensor peak = at::maximum(seen.peak, scores.amax(3));
+  const Tensor weights = scores.sub_(peak.unsqueeze(3)).exp_();
+  const Tensor shrink = (seen.peak - peak).exp_();
+  seen.weight.mul_(shrink).add_(weights.sum(3));
+  seen.sum.mul_(shrink.unsqueeze(3)).add_(weigh(weights));
+  seen.peak.copy_(peak);
+}
+
 void see_block(
     SeenSoFar& seen,
     const Tensor& query,
@@ -154,17 +166,12 @@ void see_block(
     const Tensor k = key.narrow(2, tile.key, tile.keys);
     const BlockPlace at{place.first_query + tile.query, place.first_key + tile.key};
     SeenSoFar rows = seen.narrow(tile.query, tile.queries);
-    Tensor scores = scores_of(q, k, at, options);  // [B, H, T, S]
-    const Tensor peak = at::maximum(rows.peak, scores.amax(3));
-    const Tensor weights = scores.sub_(peak.unsqueeze(3)).exp_();
-    const Tensor shrink = (rows.peak - peak).exp_();
-    rows.weight.mul_(shrink).add_(weights.sum(3));
-    rows.sum.mul_(shrink.unsqueeze(3))
-        .add_(weighted(
-            dropped(weights, at, options),
-            value.narrow(2, tile.key, tile.keys),
-            rows.sum.scalar_type()));
-    rows.peak.copy_(peak);
+    see_scores(rows, scores_of(q, k, at, options), [&](const Tensor& weights) {
+      return weighted(
+          dropped(weights, at, options),
+          value.narrow(2, tile.key, tile.keys),
+          rows.sum.scalar_type());
+    });
   });
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include <ATen/core/Tensor.h>
 
@@ -37,6 +38,13 @@ struct SeenSoFar {
   Tensor output() const;   // [B, H, T, D]; zero where nothing was seen
   Tensor log_sum() const;  // [B, H, T]: of e^score over the keys seen
 };
+
+/// Adds keys by their scores [B, H, T, S], which are overwritten; `weigh` makes the sum of the
+/// values [B, H, T, D] by weights like the scores.
+void see_scores(
+    SeenSoFar& seen,
+    const Tensor& scores,
+    const std::function<Tensor(const Tensor& weights)>& weigh);
 
 /// Adds the keys of a block to what the queries have seen. query [B, H, T, D], key and value [B,
 /// Hkv, S, D], H a multiple of Hkv. Blocks that no query sees cost nothing.

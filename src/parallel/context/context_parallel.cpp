@@ -12,8 +12,13 @@ namespace {
 
 class SwapAttention final : public nn::SlotVisitor {
  public:
-  SwapAttention(comm::Communicator& group, const SequencePart& part, ContextAttention attention)
-      : group_(group),
+  SwapAttention(
+      const model::ModelConfig& config,
+      comm::Communicator& group,
+      const SequencePart& part,
+      ContextAttention attention)
+      : config_(config),
+        group_(group),
         part_(part),
         attention_(attention) {}
   void attention(const nn::SlotName& /*name*/, std::shared_ptr<nn::Attention>& slot) override {
@@ -23,8 +28,20 @@ class SwapAttention final : public nn::SlotVisitor {
       slot = std::make_shared<UlyssesAttention>(*slot, part_, group_);
     }
   }
+  void biased_attention(
+      const nn::SlotName& name, std::shared_ptr<nn::BiasedAttention>& slot) override {
+    const bool encodes = name.layer < config_.encoder_layers;
+    const bool reads_source = encodes || name.role == "cross_attention";
+    slot = std::make_shared<BiasedRingAttention>(
+        *slot,
+        part_,
+        group_,
+        encodes ? Sequence::kSource : Sequence::kTarget,
+        reads_source ? Sequence::kSource : Sequence::kTarget);
+  }
 
  private:
+  const model::ModelConfig& config_;
   comm::Communicator& group_;
   SequencePart part_;
   ContextAttention attention_;
@@ -56,17 +73,17 @@ void apply_context_parallel(
   if (group.size() == 1) {
     return;  // the plain attention is that of a group of one
   }
-  if (model.config().is_encoder_decoder()) {
+  if (attention == ContextAttention::kUlysses && model.config().is_encoder_decoder()) {
     throw Error(
         ErrorKind::kConfig,
-        "parallel.context is not supported with an encoder-decoder: the source that every target "
-        "token attends to would have to be shared out as well",
-        "use parallel.data, parallel.tensor or parallel.pipeline");
+        "parallel.context_attention=ulysses is not supported with an encoder-decoder: its bias by "
+        "relative positions is of all heads",
+        "use parallel.context_attention=ring");
   }
   if (attention == ContextAttention::kUlysses) {
     check_heads(model.config(), axes.mesh());
   }
-  SwapAttention swap(group, part, attention);
+  SwapAttention swap(model.config(), group, part, attention);
   model.visit_slots(swap);
 }
 

@@ -1,51 +1,30 @@
 #include "parallel/context/ring_attention.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include "base/error.h"
-#include "base/format.h"
+#include "ops/attention_part.h"
 #include "parallel/context/attention_block.h"
+#include "parallel/context/ring.h"
 
 namespace lockstep::parallel {
 namespace {
 
-using Direction = comm::P2p::Direction;
-
-/// Tags of what passes at the same time between the same ranks.
-constexpr int kKeysAndValues = 1, kGradients = 2;
-
-struct Ring : torch::CustomClassHolder {
-  SequencePart part;
-  comm::Communicator* group = nullptr;
+struct CausalRing final : Ring {
   BlockOptions options;
 
-  int next() const { return (group->rank() + 1) % group->size(); }
-  int previous() const { return (group->rank() + group->size() - 1) % group->size(); }
-  /// Sends `out` on and takes what comes in its place.
-  comm::Pending pass(const Tensor& out, const Tensor& in, int tag) const {
-    const std::array<comm::P2p, 2> transfers{
-        {{Direction::kSend, out, next(), tag}, {Direction::kReceive, in, previous(), tag}}};
-    return group->exchange(transfers);
-  }
-  /// The runs of a rank without the padding at the sequence's end.
-  std::vector<PositionRun> runs_of(int rank, int64_t length) const {
-    std::vector<PositionRun> runs = part.runs_of_context(rank, length);
-    for (PositionRun& run : runs) {
-      run.count = std::clamp<int64_t>(options.whole_length - run.whole, 0, run.count);
-    }
-    return runs;
+  std::vector<PositionRun> runs(int of, int64_t length) const {
+    return runs_of(of, length, options.whole_length);
   }
   /// Calls visit(queries, keys) for every pair of this rank's runs and those of `owner`.
   template <class Visit>
   void visit_pairs(int owner, int64_t length, Visit&& visit) const {
-    for (const PositionRun& queries : runs_of(group->rank(), length)) {
-      for (const PositionRun& keys : runs_of(owner, length)) {
+    for (const PositionRun& queries : runs(rank(), length)) {
+      for (const PositionRun& keys : runs(owner, length)) {
         if (queries.count > 0 && keys.count > 0) {
           visit(queries, keys);
         }
@@ -54,25 +33,148 @@ struct Ring : torch::CustomClassHolder {
   }
 };
 
-Tensor run_of(const Tensor& x, const PositionRun& run) {  // [B, H, L, D] or [B, H, L]
-  return x.narrow(2, run.local, run.count);
+/// What the queries [B, H, L, D] found, and of each the log of the sum of e^score, in the type of
+/// the sums.
+struct Found {
+  Tensor out, log_sum;
+};
+
+Found forward_by_tiles(const CausalRing& ring, const Tensor& query, const Tensor& pair) {
+  SeenSoFar seen = SeenSoFar::nothing(query);
+  visit_ring(ring, pair, [&](int owner, const Tensor& passing) {
+    ring.visit_pairs(owner, query.size(2), [&](const PositionRun& q, const PositionRun& k) {
+      SeenSoFar rows = seen.narrow(q.local, q.count);
+      see_block(
+          rows,
+          run_of(query, q),
+          run_of(passing[0], k),
+          run_of(passing[1], k),
+          {q.whole, k.whole},
+          ring.options);
+    });
+  });
+  return {seen.output(), seen.log_sum()};
 }
 
-/// Keys and values go round: calls visit(owner, pair) with those of each rank, this one's first,
-/// while the next are on their way. pair [2, B, Hkv, L, D].
-template <class Visit>
-void visit_ring(const Ring& ring, Tensor pair, Visit&& visit) {
-  const int ranks = ring.group->size();
-  Tensor coming = at::empty_like(pair);
-  for (int step = 0; step < ranks; ++step) {
-    comm::Pending transfer;
-    if (step + 1 < ranks) {
-      transfer = ring.pass(pair, coming, kKeysAndValues);
-    }
-    visit((ring.group->rank() + ranks - step) % ranks, pair);
-    transfer.wait();
-    std::swap(pair, coming);
+struct Gradients {
+  Tensor query, pair;  // in the type of the sums
+};
+
+Gradients backward_by_tiles(
+    const CausalRing& ring,
+    const Tensor& dout,
+    const Found& found,
+    const Tensor& query,
+    const Tensor& pair) {
+  const Tensor dot = (found.out * dout).sum(3);
+  const auto sums = pair.options().dtype(found.log_sum.scalar_type());
+  const Tensor dquery = at::zeros(query.sizes(), sums);
+  const Tensor dpair = visit_ring_backward(ring, pair, [&](int owner, const Tensor& passing) {
+    Tensor of_pair = at::zeros(pair.sizes(), sums);
+    ring.visit_pairs(owner, query.size(2), [&](const PositionRun& q, const PositionRun& k) {
+      BlockGradients block{run_of(dquery, q), run_of(of_pair[0], k), run_of(of_pair[1], k)};
+      see_block_backward(
+          block,
+          run_of(dout, q),
+          run_of(found.log_sum, q),
+          run_of(dot, q),
+          run_of(query, q),
+          run_of(passing[0], k),
+          run_of(passing[1], k),
+          {q.whole, k.whole},
+          ring.options);
+    });
+    return of_pair;
+  });
+  return {dquery, dpair};
+}
+
+/// What of a rank's pair this rank's queries see, without windows. In zigzag order that is one
+/// block: each its own, causal, for a rank's positions ascend; of an earlier rank the first chunk,
+/// all of it and by all queries; of a later one both chunks, by the second chunk of the queries.
+struct Part {
+  PositionRun queries, keys;
+  ops::PartSees sees = ops::PartSees::kAll;
+  bool is_empty() const { return queries.count == 0 || keys.count == 0; }
+};
+
+Part part_of(const CausalRing& ring, int owner, int64_t length) {
+  const auto mine = ring.runs(ring.rank(), length), theirs = ring.runs(owner, length);
+  const auto all = [](const std::vector<PositionRun>& runs) {
+    return PositionRun{0, 0, runs[0].count + runs[1].count};
+  };
+  if (owner == ring.rank()) {
+    return {all(mine), all(mine), ops::PartSees::kEarlier};
   }
+  return owner < ring.rank() ? Part{all(mine), theirs[0]} : Part{mine[1], all(theirs)};
+}
+
+/// Fused loops take parts without windows and dropout, of sequences that a rank's share of is not
+/// too long.
+bool goes_by_parts(const CausalRing& ring, const Tensor& query, const Tensor& key) {
+  const bool has_window =
+      ring.options.window > 0 && ring.options.window < ring.options.whole_length;
+  return !has_window && ring.options.dropout == 0 && ops::has_attention_part(query, key);
+}
+
+Found forward_by_parts(const CausalRing& ring, const Tensor& query, const Tensor& pair) {
+  const auto floats = query.options().dtype(at::kFloat);
+  Found found{
+      at::zeros(query.sizes(), floats), at::full(query.sizes().slice(0, 3), -INFINITY, floats)};
+  visit_ring(ring, pair, [&](int owner, const Tensor& passing) {
+    const Part part = part_of(ring, owner, query.size(2));
+    if (part.is_empty()) {
+      return;
+    }
+    const ops::AttentionPart more = ops::attention_part(
+        run_of(query, part.queries),
+        run_of(passing[0], part.keys),
+        run_of(passing[1], part.keys),
+        ring.options.scale,
+        part.sees);
+    Tensor out = run_of(found.out, part.queries), log_sum = run_of(found.log_sum, part.queries);
+    if (owner == ring.rank()) {  // the first
+      out.copy_(more.out);
+      log_sum.copy_(more.log_sum);
+      return;
+    }
+    const Tensor both = at::logaddexp(log_sum, more.log_sum);
+    out.mul_((log_sum - both).exp_().unsqueeze(3))
+        .add_(more.out * (more.log_sum - both).exp_().unsqueeze(3));
+    log_sum.copy_(both);
+  });
+  return found;
+}
+
+Gradients backward_by_parts(
+    const CausalRing& ring,
+    const Tensor& dout,
+    const Found& found,
+    const Tensor& query,
+    const Tensor& pair) {
+  const auto floats = pair.options().dtype(at::kFloat);
+  const Tensor dquery = at::zeros(query.sizes(), floats);
+  const Tensor out = found.out.to(query.scalar_type());
+  const Tensor dpair = visit_ring_backward(ring, pair, [&](int owner, const Tensor& passing) {
+    Tensor of_pair = at::zeros(pair.sizes(), floats);
+    const Part part = part_of(ring, owner, query.size(2));
+    if (part.is_empty()) {
+      return of_pair;
+    }
+    const ops::AttentionPartGradients gradients = ops::attention_part_backward(
+        run_of(dout, part.queries),
+        {run_of(out, part.queries), run_of(found.log_sum, part.queries)},
+        run_of(query, part.queries),
+        run_of(passing[0], part.keys),
+        run_of(passing[1], part.keys),
+        ring.options.scale,
+        part.sees);
+    run_of(dquery, part.queries).add_(gradients.query);
+    run_of(of_pair[0], part.keys).copy_(gradients.key);
+    run_of(of_pair[1], part.keys).copy_(gradients.value);
+    return of_pair;
+  });
+  return {dquery, dpair};
 }
 
 struct RingFunction : torch::autograd::Function<RingFunction> {
@@ -81,122 +183,40 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       const Tensor& query,
       const Tensor& key,
       const Tensor& value,
-      const c10::intrusive_ptr<Ring>& ring) {
+      const c10::intrusive_ptr<CausalRing>& ring) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const Tensor pair = at::stack({key, value});
-    SeenSoFar seen = SeenSoFar::nothing(query);
-    // What passes on is not written to, so that the first pair may be saved.
-    visit_ring(*ring, pair.clone(), [&](int owner, const Tensor& passing) {
-      ring->visit_pairs(owner, query.size(2), [&](const PositionRun& q, const PositionRun& k) {
-        SeenSoFar rows = seen.narrow(q.local, q.count);
-        see_block(
-            rows,
-            run_of(query, q),
-            run_of(passing[0], k),
-            run_of(passing[1], k),
-            {q.whole, k.whole},
-            ring->options);
-      });
-    });
-    const Tensor out = seen.output();
-    context->save_for_backward({query, pair, out, seen.log_sum()});
+    const bool by_parts = goes_by_parts(*ring, query, key);
+    const Found found =
+        by_parts ? forward_by_parts(*ring, query, pair) : forward_by_tiles(*ring, query, pair);
+    const Tensor out = found.out.to(query.scalar_type());
+    context->save_for_backward({query, pair, by_parts ? out : found.out, found.log_sum});
     context->saved_data["ring"] = c10::IValue::make_capsule(ring);
-    return out.to(query.scalar_type());
+    context->saved_data["by_parts"] = by_parts;
+    return out;
   }
 
   static torch::autograd::tensor_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto ring =
-        c10::static_intrusive_pointer_cast<Ring>(context->saved_data["ring"].toCapsule());
+        c10::static_intrusive_pointer_cast<CausalRing>(context->saved_data["ring"].toCapsule());
     const auto saved = context->get_saved_variables();
-    const Tensor &query = saved[0], &pair = saved[1], &log_sum = saved[3];
+    const Tensor &query = saved[0], &pair = saved[1];
+    const Found found{saved[2], saved[3]};
     const Tensor dout = gradients[0].contiguous();
-    const Tensor dot = (saved[2] * dout).sum(3);
-    const auto sums = pair.options().dtype(log_sum.scalar_type());
-    BlockGradients mine{at::zeros(query.sizes(), sums), {}, {}};
-    Tensor sending, coming;  // gradients of keys and values, which follow them on their way
-    comm::Pending transfer;
-    visit_ring(*ring, pair.clone(), [&](int owner, const Tensor& passing) {
-      Tensor of_pair = at::zeros(pair.sizes(), sums);
-      ring->visit_pairs(owner, query.size(2), [&](const PositionRun& q, const PositionRun& k) {
-        BlockGradients block{run_of(mine.query, q), run_of(of_pair[0], k), run_of(of_pair[1], k)};
-        see_block_backward(
-            block,
-            run_of(dout, q),
-            run_of(log_sum, q),
-            run_of(dot, q),
-            run_of(query, q),
-            run_of(passing[0], k),
-            run_of(passing[1], k),
-            {q.whole, k.whole},
-            ring->options);
-      });
-      transfer.wait();
-      if (coming.defined()) {
-        of_pair.add_(coming);
-      }
-      sending = of_pair;
-      coming = at::empty_like(of_pair);
-      transfer = ring->pass(sending, coming, kGradients);
-    });
-    transfer.wait();  // home: every rank has added its part
+    const Gradients made = context->saved_data["by_parts"].toBool()
+                               ? backward_by_parts(*ring, dout, found, query, pair)
+                               : backward_by_tiles(*ring, dout, found, query, pair);
     const auto type = pair.scalar_type();
-    return {mine.query.to(query.scalar_type()), coming[0].to(type), coming[1].to(type), Tensor()};
+    return {
+        made.query.to(query.scalar_type()), made.pair[0].to(type), made.pair[1].to(type), Tensor()};
   }
 };
 
-/// Parts of the sequence for parts of the heads: [B, H, L, D] -> [B, H/n, n L, D], positions in
-/// order.
-Tensor heads_from_sequence(const Tensor& x, const Ring& ring) {
-  const int64_t ranks = ring.group->size(), length = x.size(2);
-  const Tensor out = x.unflatten(1, {ranks, -1}).transpose(0, 1).contiguous();
-  const Tensor in = at::empty_like(out);  // [n, B, H/n, L, D]
-  ring.group->all_to_all(in, out).wait();
-  const std::vector<int64_t> sizes{x.size(0), x.size(1) / ranks, ranks * length, x.size(3)};
-  Tensor whole = at::empty(sizes, x.options());
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (const PositionRun& run : ring.part.runs_of_context(rank, length)) {
-      whole.narrow(2, run.whole, run.count).copy_(in[rank].narrow(2, run.local, run.count));
-    }
-  }
-  return whole;
-}
+}  // namespace
 
-/// The way back: [B, H/n, n L, D] -> [B, H, L, D].
-Tensor sequence_from_heads(const Tensor& x, const Ring& ring) {
-  const int64_t ranks = ring.group->size(), length = x.size(2) / ranks;
-  Tensor out = at::empty({ranks, x.size(0), x.size(1), length, x.size(3)}, x.options());
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (const PositionRun& run : ring.part.runs_of_context(rank, length)) {
-      out[rank].narrow(2, run.local, run.count).copy_(x.narrow(2, run.whole, run.count));
-    }
-  }
-  const Tensor in = at::empty_like(out);
-  ring.group->all_to_all(in, out).wait();
-  return in.transpose(0, 1).flatten(1, 2);
-}
-
-template <
-    Tensor (*Forward)(const Tensor&, const Ring&),
-    Tensor (*Backward)(const Tensor&, const Ring&)>
-struct Exchange : torch::autograd::Function<Exchange<Forward, Backward>> {
-  static Tensor forward(
-      torch::autograd::AutogradContext* context,
-      const Tensor& x,
-      const c10::intrusive_ptr<Ring>& ring) {
-    context->saved_data["ring"] = c10::IValue::make_capsule(ring);
-    return Forward(x, *ring);
-  }
-  static torch::autograd::tensor_list backward(
-      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
-    const auto ring =
-        c10::static_intrusive_pointer_cast<Ring>(context->saved_data["ring"].toCapsule());
-    return {Backward(gradient[0], *ring), Tensor()};
-  }
-};
-
-void check(const nn::ForwardContext& context) {
+void require_part(const nn::ForwardContext& context) {
   if (context.cache() != nullptr || context.inputs().whole_length == 0) {
     throw Error(
         ErrorKind::kInternal,
@@ -204,15 +224,13 @@ void check(const nn::ForwardContext& context) {
   }
 }
 
-}  // namespace
-
 Tensor RingAttention::forward(
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
     const nn::ForwardContext& context) const {
-  check(context);
-  auto ring = c10::make_intrusive<Ring>();
+  require_part(context);
+  auto ring = c10::make_intrusive<CausalRing>();
   ring->part = part;
   ring->group = group;
   BlockOptions& options = ring->options;
@@ -228,39 +246,6 @@ Tensor RingAttention::forward(
     options.total_heads = total_heads;
   }
   return RingFunction::apply(query, key, value, ring).transpose(1, 2).flatten(2);  // [B, L, H D]
-}
-
-Tensor UlyssesAttention::forward(
-    const Tensor& query,
-    const Tensor& key,
-    const Tensor& value,
-    const nn::ForwardContext& context) const {
-  check(context);
-  auto ring = c10::make_intrusive<Ring>();
-  ring->part = part;
-  ring->group = group;
-  const int64_t ranks = group->size(), heads = query.size(1);
-  const int64_t real = context.inputs().whole_length, whole = query.size(2) * ranks;
-  const auto turned = [&](const Tensor& x) {
-    // Key-value heads that do not divide go to every rank that has queries of them: as many copies
-    // as ranks ask for, or, where a rank's queries are of several heads, one for each query.
-    const int64_t kv_heads = x.size(1), copies = ranks % kv_heads == 0 ? ranks : heads;
-    const Tensor enough =
-        kv_heads % ranks == 0 ? x : x.repeat_interleave(copies / kv_heads, /*dim=*/1);
-    return Exchange<heads_from_sequence, sequence_from_heads>::apply(enough, ring)
-        .narrow(2, 0, real);
-  };
-  nn::Attention of_my_heads = *this;
-  of_my_heads.first_head = first_head + group->rank() * (heads / ranks);
-  of_my_heads.total_heads = total_heads > 0 ? total_heads : heads;
-  const Tensor out = of_my_heads.nn::Attention::forward(
-      turned(query), turned(key), turned(value), context);  // [B, T, H/n D]
-  const Tensor padded = at::constant_pad_nd(out, {0, 0, 0, whole - real})
-                            .unflatten(2, {heads / ranks, -1})
-                            .transpose(1, 2);  // [B, H/n, n L, D]
-  return Exchange<sequence_from_heads, heads_from_sequence>::apply(padded, ring)
-      .transpose(1, 2)
-      .flatten(2);  // [B, L, H D]
 }
 
 }  // namespace lockstep::parallel

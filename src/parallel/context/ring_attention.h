@@ -31,6 +31,37 @@ struct RingAttention final : nn::Attention {
       const nn::ForwardContext& context) const override;
 };
 
+/// Which of a model's sequences: that which an encoder reads, or that of the ids.
+enum class Sequence { kSource, kTarget };
+
+/// Ring attention with a bias of the scores and a mask, of queries to the keys of their own or of
+/// the other sequence. The bias [H, L, S] and the mask are of the rank's queries and of all keys of
+/// the whole sequence; the bias's gradient is what these queries say. Where a query sees no key it
+/// gets zero.
+struct BiasedRingAttention final : nn::BiasedAttention {
+  BiasedRingAttention(
+      const nn::BiasedAttention& plain,
+      const SequencePart& part,
+      comm::Communicator& group,
+      Sequence queries,
+      Sequence keys)
+      : BiasedAttention(plain),
+        part(part),
+        group(&group),
+        queries(queries),
+        keys(keys) {}
+  SequencePart part;
+  comm::Communicator* group;
+  Sequence queries, keys;
+  Tensor forward(
+      const Tensor& query,
+      const Tensor& key,
+      const Tensor& value,
+      const Tensor& bias,
+      const Tensor& visible,
+      const nn::ForwardContext& context) const override;
+};
+
 /// Attention where parts of the sequence are exchanged for parts of the heads and back (Jacobs et
 /// al., "DeepSpeed Ulysses", 2023, section 3.1): each rank attends with some heads to all of the
 /// sequence. A rank sends (n - 1) / n of its queries, keys, values and outputs.

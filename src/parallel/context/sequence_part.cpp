@@ -2,23 +2,34 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string>
 
 #include <ATen/ATen.h>
 
 #include "ops/dropout.h"
 #include "ops/token_loss.h"
+#include "parallel/tensor/layers.h"
 
 namespace lockstep::parallel {
 namespace {
 
 using at::Tensor;
 
-/// Dropout of a rank's part of the sequence: the same mask as of the whole.
+/// Dropout of a rank's part of the sequence, and perhaps of the width: the same mask as of the
+/// whole.
 struct SequencePartDropout final : nn::Dropout {
   SequencePartDropout(const nn::Dropout& plain, const SequencePart& part)
       : Dropout(plain),
-        part(part) {}
+        part(part) {
+    if (const auto* sharded = dynamic_cast<const ShardedWidthDropout*>(&plain)) {
+      columns = sharded->part;
+      width = sharded->width;
+    }
+  }
   SequencePart part;
+  mesh::Range columns;
+  int64_t width = 0;  // 0: that of what comes
 
   Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override {
     if (!context.training() || probability == 0) {
@@ -32,7 +43,7 @@ struct SequencePartDropout final : nn::Dropout {
           x.narrow(1, run.local, run.count).contiguous(),
           probability,
           keys,
-          {{run.whole, 0}, {whole, x.size(2)}}));
+          {{run.whole, columns.begin}, {whole, width > 0 ? width : x.size(2)}}));
     }
     return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
   }
@@ -60,9 +71,18 @@ struct UnpaddedAttention final : nn::Attention {
 
 class SwapDropout final : public nn::SlotVisitor {
  public:
-  explicit SwapDropout(const SequencePart& part) : part_(part) {}
-  void dropout(const nn::SlotName& /*name*/, std::shared_ptr<nn::Dropout>& slot) override {
-    slot = std::make_shared<SequencePartDropout>(*slot, part_);
+  explicit SwapDropout(const SequencePart& part) : part_(part) {
+    entered_.context_rank = part.context_rank;
+    entered_.context_ranks = part.context_ranks;
+  }
+  void dropout(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) override {
+    // These stand behind a norm, or within the MLP: there the tensor ranks' parts are together.
+    static const std::set<std::string> entered{
+        "mlp_inner_dropout", "encoder_dropout", "final_dropout"};
+    const SequencePart& part = entered.count(name.role) > 0 ? entered_ : part_;
+    if (!part.is_whole()) {
+      slot = std::make_shared<SequencePartDropout>(*slot, part);
+    }
   }
   void attention(const nn::SlotName& /*name*/, std::shared_ptr<nn::Attention>& slot) override {
     if (part_.context_ranks == 1) {
@@ -71,7 +91,7 @@ class SwapDropout final : public nn::SlotVisitor {
   }
 
  private:
-  SequencePart part_;
+  SequencePart part_, entered_;  // between tensor-parallel layers, and in them
 };
 
 Tensor select(const Tensor& x, const std::vector<PositionRun>& runs) {  // [B, T] -> [B, L]
@@ -109,16 +129,51 @@ std::vector<PositionRun> SequencePart::runs(int64_t length) const {
   return mine;
 }
 
+namespace {
+
+/// What a sequence of `length` is short of.
+int64_t padding_of(int64_t length, const SequencePart& part) {
+  return (part.multiple() - length % part.multiple()) % part.multiple();
+}
+
+/// The source of an encoder-decoder. Its mask stays that of the whole: attention looks at all of
+/// it.
+void shard_source(nn::ForwardInputs& inputs, const SequencePart& part) {
+  const int64_t length = inputs.source.size(1), padding = padding_of(length, part);
+  const auto runs =
+      part.runs_of_context(part.context_rank, (length + padding) / part.context_ranks);
+  inputs.source = select(at::constant_pad_nd(inputs.source, {0, padding}, 0), runs);
+  if (part.context_ranks > 1) {
+    inputs.whole_source_length = length;
+    const Tensor places =
+        at::arange(length + padding, inputs.source.options()).clamp_max(length - 1);
+    inputs.source_positions = select(places.unsqueeze(0), runs)[0];
+  } else if (padding > 0) {
+    const Tensor mask =
+        inputs.source_mask.defined()
+            ? inputs.source_mask
+            : at::ones({inputs.source.size(0), length}, inputs.source.options().dtype(at::kBool));
+    inputs.source_mask = at::constant_pad_nd(mask, {0, padding}, 0);
+  }
+}
+
+}  // namespace
+
 nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePart& part) {
-  const int64_t length = inputs.ids.size(1);
-  const int64_t padding = (part.multiple() - length % part.multiple()) % part.multiple();
-  if (part.context_ranks == 1 && padding == 0) {
+  if (part.is_whole()) {
     return inputs;
+  }
+  nn::ForwardInputs mine = inputs;
+  if (mine.source.defined()) {
+    shard_source(mine, part);
+  }
+  const int64_t length = inputs.ids.size(1), padding = padding_of(length, part);
+  if (part.context_ranks == 1 && padding == 0) {
+    return mine;
   }
   const int64_t rows = inputs.ids.size(0);
   const auto runs =
       part.runs_of_context(part.context_rank, (length + padding) / part.context_ranks);
-  nn::ForwardInputs mine = inputs;
   mine.whole_length = length;
   mine.ids = select(at::constant_pad_nd(inputs.ids, {0, padding}, 0), runs);
   const Tensor targets = inputs.targets.defined() || !inputs.labels.defined()
@@ -127,6 +182,9 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
   mine.labels = Tensor();
   if (targets.defined()) {
     mine.targets = select(at::constant_pad_nd(targets, {0, padding}, ops::kIgnoredTarget), runs);
+  }
+  if (mine.source.defined() && part.context_ranks == 1) {
+    return mine;  // whole sequences, whose positions count from 0
   }
   const Tensor positions = inputs.positions.defined()
                                ? inputs.positions

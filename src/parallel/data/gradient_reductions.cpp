@@ -169,6 +169,7 @@ void GradientReductions::start(Unit& unit) {
     reduction.pending =
         group_.reduce_scatter(reduction.incoming, wire, comm::Reduce::kSum, reader());
   }
+  reduction.pending.set_name(flat.name);
   if (!keeps_whole_gradients()) {
     unit.has_sum = true;
     flat.gradient.reset();  // lives until the reduction ends
@@ -273,6 +274,7 @@ void GradientReductions::start_replication(Unit& unit) {
       replication.wire,
       comm::Reduce::kSum,
       replication.is_counted && is_made_in_place ? counter(unit) : comm::ResultReader());
+  replication.pending.set_name(unit.flat->name);
   replications_.push_back(std::move(replication));
 }
 

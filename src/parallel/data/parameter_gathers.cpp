@@ -169,6 +169,7 @@ void ParameterGathers::start(size_t index) {
     }
     gather.pending = group_.all_gather(flat.full, is_here ? flat.shard : own_part(index));
   }
+  gather.pending.set_name(flat.name);
   gather.state = State::kGathering;
 }
 

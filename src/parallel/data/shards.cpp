@@ -6,14 +6,41 @@
 
 namespace lockstep::parallel {
 
-void add_shards(DataParallel& engine, comm::Communicator& group, OffloadedOptimizer& optimizer) {
+namespace {
+
+/// Segments of a shard, with what they are of a whole, and how much they count in sums: over the
+/// ranks of the shards (`sums`) and of the parts.
+std::vector<optim::Segment> layout_of(
+    const FlatUnit& flat, int64_t sums, const PartsOfParameters& parts) {
+  std::vector<optim::Segment> layout = flat.shard_layout();
+  for (optim::Segment& segment : layout) {
+    segment.share = flat.replicated ? 1.0 / static_cast<double>(sums) : 1.0;
+    if (parts.group != nullptr) {
+      ShardedParameter part = parts.part_of(segment.parameter, segment.shape);
+      segment.share /= part.cut.copies;
+      segment.whole_shape = std::move(part.shape);
+      segment.cut = std::move(part.cut);
+    }
+  }
+  return layout;
+}
+
+}  // namespace
+
+void add_shards(
+    DataParallel& engine,
+    comm::Communicator& group,
+    OffloadedOptimizer& optimizer,
+    const PartsOfParameters& parts) {
   const at::NoGradGuard no_grad;
   bool is_sharded = false;
+  for (const FlatUnit& flat : engine.flats()) {
+    is_sharded = is_sharded || (flat.trainable && !flat.replicated);
+  }
   for (const FlatUnit& flat : engine.flats()) {
     if (!flat.trainable) {
       continue;
     }
-    is_sharded = is_sharded || !flat.replicated;
     ShardFile* file = engine.shard_file();
     const bool is_in_file = file != nullptr && file->holds(flat.shard);
     if (is_in_file) {
@@ -30,7 +57,7 @@ void add_shards(DataParallel& engine, comm::Communicator& group, OffloadedOptimi
     }
     shard.gradient = flat.shard_gradient;
     shard.decayed = flat.shard_decayed;
-    shard.layout = flat.shard_layout();
+    shard.layout = layout_of(flat, is_sharded ? group.size() : 1, parts);
     if (flat.shard.scalar_type() == at::kHalf) {
       shard.parameter = shard.master;
       optimizer.add(std::move(shard), flat.shard);
@@ -43,9 +70,15 @@ void add_shards(DataParallel& engine, comm::Communicator& group, OffloadedOptimi
       optimizer.keep_in(*file, flat.shard);
     }
   }
-  if (is_sharded) {
+  if (is_sharded || parts.group != nullptr) {
     optimizer.optimizer().set_sum_over_shards(
-        [&group](at::Tensor& tensor) { group.all_reduce(tensor).wait(); });
+        [shards = is_sharded ? &group : nullptr, parts = parts.group](at::Tensor& tensor) {
+          for (comm::Communicator* ranks : {shards, parts}) {
+            if (ranks != nullptr) {
+              ranks->all_reduce(tensor).wait();
+            }
+          }
+        });
   }
 }
 

@@ -16,8 +16,9 @@ class LanguageModelStage final : public Stage {
  public:
   LanguageModelStage(nn::LanguageModel& model, Accumulation accumulation, bool defers)
       : model_(model),
-        accumulation_(std::move(accumulation)) {
-    if (defers) {
+        accumulation_(std::move(accumulation)),
+        queue_(accumulation_.deferred) {
+    if (defers && queue_ == nullptr) {
       queue_ = std::make_shared<DeferredQueue>();
       defer_weight_gradients(model_, queue_);
     }

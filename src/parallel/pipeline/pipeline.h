@@ -21,6 +21,9 @@ class LanguageModelStage;
 struct Accumulation {
   std::function<void(bool last)> begin;
   std::function<void()> end;
+  /// Where the part's layers leave weight gradients already; null: where the schedule puts them
+  /// off, the pipeline makes the linears do so.
+  std::shared_ptr<DeferredQueue> deferred = nullptr;
 };
 
 class Pipeline {

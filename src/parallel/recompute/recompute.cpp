@@ -19,19 +19,57 @@ using Body = std::function<tensor_list(const tensor_list&)>;
 
 struct HeldBody : torch::CustomClassHolder {
   Body call;
+  DeferredParameters deferred;
 };
+
+/// The backward pass from `ends`: gradients of the inputs as their grad(), those of the parameters
+/// left in the queue.
+void backward_later(
+    const tensor_list& ends,
+    const tensor_list& of_ends,
+    const tensor_list& inputs,
+    const DeferredParameters& deferred) {
+  tensor_list wanted;
+  const auto want = [&](const tensor_list& tensors) {
+    for (const Tensor& tensor : tensors) {
+      if (tensor.requires_grad()) {
+        wanted.push_back(tensor);
+      }
+    }
+    return wanted.size();
+  };
+  const size_t of_inputs = want(inputs);
+  want(deferred.parameters());
+  tensor_list made = torch::autograd::grad(
+      ends,
+      wanted,
+      of_ends,
+      /*retain_graph=*/false,
+      /*create_graph=*/false,
+      /*allow_unused=*/true);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (i < of_inputs) {
+      wanted[i].mutable_grad() = std::move(made[i]);
+    } else if (made[i].defined()) {
+      deferred.queue->push([parameter = wanted[i], gradient = std::move(made[i])] {
+        accumulate_gradient(parameter, gradient);
+      });
+    }
+  }
+}
 
 struct Recomputation : torch::autograd::Function<Recomputation> {
   /// `anchor` needs a gradient, so that this function has a backward pass where x needs none but
   /// parameters do.
   static tensor_list forward(
-      AutogradContext* context, at::TensorList inputs, const Tensor& /*anchor*/, Body body) {
+      AutogradContext* context,
+      at::TensorList inputs,
+      const Tensor& /*anchor*/,
+      c10::intrusive_ptr<HeldBody> body) {
     context->set_materialize_grads(false);
     const tensor_list x = inputs.vec();
-    tensor_list y = body(x);
-    auto held = c10::make_intrusive<HeldBody>();
-    held->call = std::move(body);
-    context->saved_data["body"] = c10::IValue::make_capsule(held);
+    tensor_list y = body->call(x);
+    context->saved_data["body"] = c10::IValue::make_capsule(std::move(body));
     c10::List<bool> needs_gradient;
     for (const Tensor& input : x) {
       needs_gradient.push_back(input.requires_grad());
@@ -59,7 +97,11 @@ struct Recomputation : torch::autograd::Function<Recomputation> {
           of_ends.push_back(gradients[i]);
         }
       }
-      torch::autograd::backward(ends, of_ends);
+      if (body->deferred.queue == nullptr) {
+        torch::autograd::backward(ends, of_ends);
+      } else {
+        backward_later(ends, of_ends, x, body->deferred);
+      }
     }
     tensor_list results;
     for (const Tensor& input : x) {
@@ -82,14 +124,41 @@ Tensor recomputed(const Tensor& x, std::function<Tensor(const Tensor&)> body) {
 }
 
 tensor_list recomputed(const tensor_list& inputs, Body body) {
+  return recomputed(inputs, std::move(body), DeferredParameters{});
+}
+
+tensor_list recomputed(const tensor_list& inputs, Body body, DeferredParameters deferred) {
   if (!at::GradMode::is_enabled()) {
     return body(inputs);
   }
   const Tensor anchor = at::empty({0}, inputs.front().options().dtype(at::kFloat)).requires_grad_();
-  return Recomputation::apply(at::TensorList(inputs), anchor, std::move(body));
+  auto held = c10::make_intrusive<HeldBody>();
+  held->call = std::move(body);
+  held->deferred = std::move(deferred);
+  return Recomputation::apply(at::TensorList(inputs), anchor, std::move(held));
 }
 
-void apply_recompute(nn::LanguageModel& model, const RecomputeOptions& options) {
+namespace {
+
+std::vector<Tensor> parameters_of(nn::Block& block) {
+  std::vector<Tensor> parameters;
+  nn::LayerVisitor visitor([&](const nn::SlotName&, nn::Layer& layer) {
+    for (const Tensor& parameter : {layer.weight, layer.bias}) {
+      if (parameter.defined()) {
+        parameters.push_back(parameter);
+      }
+    }
+  });
+  block.visit_slots(visitor);
+  return parameters;
+}
+
+}  // namespace
+
+void apply_recompute(
+    nn::LanguageModel& model,
+    const RecomputeOptions& options,
+    const std::shared_ptr<DeferredQueue>& deferred) {
   if (options.kind == Recompute::kNone) {
     return;
   }
@@ -106,14 +175,19 @@ void apply_recompute(nn::LanguageModel& model, const RecomputeOptions& options) 
   }
   const nn::ModelPart part = model.part();
   model.around_unit =
-      [part, options, inner = model.around_unit](
+      [part, options, deferred, blocks = model.blocks(), inner = model.around_unit](
           int64_t unit, const nn::Tensors& inputs, const nn::LanguageModel::UnitBody& body) {
         const int64_t layer = unit - (part.embedding ? 1 : 0);
         const bool is_block = layer >= 0 && layer < part.layers;
         if (!is_block || (part.first_layer + layer) % options.every != 0) {
           return inner(unit, inputs, body);
         }
-        return inner(unit, inputs, [body](const nn::Tensors& in) { return recomputed(in, body); });
+        const auto parameters = [block = blocks[static_cast<size_t>(layer)]] {
+          return parameters_of(*block);
+        };
+        return inner(unit, inputs, [body, deferred, parameters](const nn::Tensors& in) {
+          return recomputed(in, body, {deferred, parameters});
+        });
       };
 }
 

@@ -49,7 +49,7 @@ VocabularyParallelEmbedding::VocabularyParallelEmbedding(
   padding_row = has_padding_row ? padding_row - rows.begin : -1;
 }
 
-Tensor VocabularyParallelEmbedding::forward(const Tensor& ids) const {
+Tensor VocabularyParallelEmbedding::look_up(const Tensor& ids) const {
   if (ids.device().is_cpu()) {
     const auto [least, most] = at::aminmax(ids);
     for (const int64_t id : {least.item<int64_t>(), most.item<int64_t>()}) {
@@ -65,7 +65,23 @@ Tensor VocabularyParallelEmbedding::forward(const Tensor& ids) const {
   const Tensor elsewhere = (local < 0).logical_or(local >= rows.size());
   const Tensor found =
       ops::embedding(weight, local.masked_fill(elsewhere, 0), padding_row);  // [B, T, C]
-  return region.leave(found.masked_fill(elsewhere.unsqueeze(-1), 0));
+  return found.masked_fill(elsewhere.unsqueeze(-1), 0);
+}
+
+Tensor VocabularyParallelEmbedding::forward(const Tensor& ids) const {
+  return region.leave(look_up(ids));
+}
+
+nn::Tensors VocabularyParallelEmbedding::forward_each(const nn::Tensors& ids) const {
+  std::vector<int64_t> lengths;
+  for (const Tensor& sequence : ids) {
+    lengths.push_back(sequence.size(1));
+  }
+  nn::Tensors parts = look_up(at::cat(ids, 1)).split_with_sizes(lengths, 1);
+  for (Tensor& part : parts) {
+    part = region.leave(part);
+  }
+  return parts;
 }
 
 Tensor SequenceShardedPositions::forward(

@@ -59,6 +59,12 @@ struct VocabularyParallelEmbedding final : nn::TokenEmbedding {
   mesh::Range rows;
   int64_t vocabulary;
   Tensor forward(const Tensor& ids) const override;
+  /// Each is shared out by itself (sequence parallelism).
+  nn::Tensors forward_each(const nn::Tensors& ids) const override;
+
+ private:
+  /// The rank's rows, zeros for the others' tokens: [B, T] -> [B, T, C].
+  Tensor look_up(const Tensor& ids) const;
 };
 
 /// The rank's part of the sequence of the positions' rows (sequence parallelism).

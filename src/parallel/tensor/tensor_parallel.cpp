@@ -214,13 +214,6 @@ ShardedParameters apply_tensor_parallel(
   if (group.size() == 1) {
     return {};  // the plain layers are those of a group of one
   }
-  if (sequence != SequenceSharding::kNone && model.config().is_encoder_decoder()) {
-    throw Error(
-        ErrorKind::kConfig,
-        "parallel.sequence_parallel is not supported with an encoder-decoder: its source and its "
-        "target have lengths of their own",
-        "use parallel.tensor without it");
-  }
   check_sizes(model.config(), group.size());
   Swap swap(model, axes, sequence);
   model.visit_slots(swap);
