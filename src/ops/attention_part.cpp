@@ -4,7 +4,6 @@
 #include <array>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "ops/attention_kernel.h"
 #include "ops/jobs.h"
