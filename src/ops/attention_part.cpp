@@ -1,6 +1,5 @@
 #include "ops/attention_part.h"
 
-#include <algorithm>
 #include <array>
 
 #include <ATen/ATen.h>
