@@ -17,6 +17,7 @@
 #include "ops/norms.h"
 #include "ops/rope.h"
 #include "ops/token_loss.h"
+#include "optim/gradient_norm.h"
 
 namespace lockstep::ops {
 namespace {
@@ -259,6 +260,32 @@ BENCHMARK(adamw_bench)
     ->ArgsProduct({{0, 1, 2}, {16, 32}, {1, 2}})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
+
+/// The squares of gradients, in a pass of their own and, as training counts them, of blocks that
+/// were just copied. {bits of the type, 0: ATen's norm, 1: ours, 2: the copy alone, 3: the copy and
+/// the squares}
+void gradient_norm_bench(benchmark::State& state) {
+  const int64_t count = int64_t{16} << 20, block = int64_t{1} << 16;
+  const Tensor from = at::ones({count}, type_of(state)), to = at::zeros_like(from);
+  for (auto _ : state) {
+    if (state.range(1) == 0) {
+      benchmark::DoNotOptimize(at::linalg_vector_norm(from, 2).item<float>());
+    } else if (state.range(1) == 1) {
+      benchmark::DoNotOptimize(optim::squared_norm(from));
+    } else {
+      for (int64_t at = 0; at < count; at += block) {
+        const Tensor part = to.narrow(0, at, block);
+        part.copy_(from.narrow(0, at, block));
+        if (state.range(1) == 3) {
+          benchmark::DoNotOptimize(optim::squared_norm(part));
+        }
+      }
+    }
+  }
+}
+BENCHMARK(gradient_norm_bench)
+    ->ArgsProduct({{16, 32}, {0, 1, 2, 3}})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace lockstep::ops

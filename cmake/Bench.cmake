@@ -1,7 +1,7 @@
 # The operations' benchmarks (Google Benchmark). The side-by-side measurement is bench/run.py.
 find_package(benchmark REQUIRED)
 add_executable(ops_bench ${CMAKE_SOURCE_DIR}/bench/ops_bench.cpp)
-target_link_libraries(ops_bench PRIVATE lockstep_ops benchmark::benchmark)
+target_link_libraries(ops_bench PRIVATE lockstep_ops lockstep_optim benchmark::benchmark)
 lockstep_precompile(ops_bench)
 # Lockstep's side of bench/tokenizer_speed.py.
 add_executable(tokenizer_bench ${CMAKE_SOURCE_DIR}/bench/tokenizer_bench.cpp)

@@ -76,7 +76,7 @@ Communicator::Communicator(ProcessGroup group, std::string name)
       name_(std::move(name)),
       rank_(group_->getRank()),
       size_(group_->getSize()),
-      over_gloo_(group_->getBackend(c10::kCPU)->getBackendName() != SharedMemoryBackend::kName) {}
+      shared_(dynamic_cast<SharedMemoryBackend*>(group_->getBackend(c10::kCPU).get())) {}
 
 Communicator Communicator::alone() {
   return {};
@@ -131,13 +131,29 @@ Pending Communicator::start(
   return pending;
 }
 
-Pending Communicator::all_reduce(Tensor tensor, Reduce reduce) {
-  return start("all_reduce", tensor, 2.0, [&] {
+Pending Communicator::all_reduce(Tensor tensor, Reduce reduce, const ResultReader& reader) {
+  const auto begin_of = [n = tensor.numel(), size = size_](int rank) { return n * rank / size; };
+  const auto read = [reader, begin = begin_of(rank_), end = begin_of(rank_ + 1)] {
+    reader(begin, end);
+  };
+  std::function<void()> finish;
+  Pending pending = start("all_reduce", tensor, 2.0, [&]() -> c10::intrusive_ptr<c10d::Work> {
+    if (reader && tensor.is_cpu() && shared_ != nullptr) {
+      return shared_->all_reduce(tensor, reduce, reader);
+    }
+    if (reader) {
+      finish = read;
+    }
     std::vector<Tensor> tensors{tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = to_c10d(reduce);
     return group_->allreduce(tensors, options);
   });
+  pending.finish_ = std::move(finish);
+  if (reader && size_ == 1) {
+    read();
+  }
+  return pending;
 }
 
 Pending Communicator::all_gather(Tensor out, Tensor in) {
@@ -146,31 +162,42 @@ Pending Communicator::all_gather(Tensor out, Tensor in) {
   }
   return start("all_gather", out, 1.0, [&] {
     Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
-    if (out.is_cpu() && over_gloo_) {
+    if (out.is_cpu() && shared_ == nullptr) {
       return start_pairwise_gather(*group_, flat_out, flat_in, tag_of(1, gathers_++));
     }
     return group_->_allgather_base(flat_out, flat_in);
   });
 }
 
-Pending Communicator::reduce_scatter(Tensor out, Tensor in, Reduce reduce) {
+Pending Communicator::reduce_scatter(
+    Tensor out, Tensor in, Reduce reduce, const ResultReader& reader) {
   if (size_ == 1 && out.data_ptr() != in.data_ptr()) {
     out.view({-1}).copy_(in.view({-1}));
   }
+  const auto read = [reader, end = out.numel()] { reader(0, end); };
   std::function<void()> finish;
-  Pending pending = start("reduce_scatter", in, 1.0, [&] {
+  Pending pending = start("reduce_scatter", in, 1.0, [&]() -> c10::intrusive_ptr<c10d::Work> {
     Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
-    if (in.is_cpu() && over_gloo_ && can_reduce(in.scalar_type())) {
+    if (in.is_cpu() && shared_ == nullptr && can_reduce(in.scalar_type())) {
       PairwiseReduction reduction = start_pairwise_reduce_scatter(
-          *group_, flat_out, flat_in, reduce, tag_of(2, reductions_++));
+          *group_, flat_out, flat_in, reduce, tag_of(2, reductions_++), reader);
       finish = std::move(reduction.finish);
       return reduction.work;
+    }
+    if (reader && in.is_cpu() && shared_ != nullptr) {
+      return shared_->reduce_scatter(flat_out, flat_in, reduce, reader);
+    }
+    if (reader) {
+      finish = read;
     }
     c10d::ReduceScatterOptions options;
     options.reduceOp = to_c10d(reduce);
     return group_->_reduce_scatter_base(flat_out, flat_in, options);
   });
   pending.finish_ = std::move(finish);
+  if (reader && size_ == 1) {
+    read();
+  }
   return pending;
 }
 

@@ -19,6 +19,7 @@
 namespace lockstep::comm {
 
 using at::Tensor;
+class SharedMemoryBackend;
 
 /// What an observer is told of each call, before it starts.
 struct Call {
@@ -79,12 +80,17 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  Pending all_reduce(Tensor tensor, Reduce reduce = Reduce::kSum);
+  /// A reader is told of each element of the result on one rank, before wait() returns, in runs,
+  /// perhaps by another thread; on the ranks of one machine as they are made.
+  Pending all_reduce(
+      Tensor tensor, Reduce reduce = Reduce::kSum, const ResultReader& reader = nullptr);
   /// out: size() times in, in rank order; `in` may be this rank's part of it.
   Pending all_gather(Tensor out, Tensor in);
   /// in: size() times out, which may be this rank's part of `in`. In host memory bfloat16 and
-  /// float16 are added in float32, in rank order.
-  Pending reduce_scatter(Tensor out, Tensor in, Reduce reduce = Reduce::kSum);
+  /// float16 are added in float32, in rank order. A reader is told of every element of `out`, as
+  /// above.
+  Pending reduce_scatter(
+      Tensor out, Tensor in, Reduce reduce = Reduce::kSum, const ResultReader& reader = nullptr);
   Pending broadcast(Tensor tensor, int root);
   /// Part r of `in` goes to rank r; part r of `out` is from rank r. Equal parts along the first
   /// dim.
@@ -114,7 +120,7 @@ class Communicator {
   ProcessGroup group_;
   std::string name_ = "alone";
   int rank_ = 0, size_ = 1;
-  bool over_gloo_ = false;  // what is in host memory
+  SharedMemoryBackend* shared_ = nullptr;  // of what is in host memory; null: that goes over Gloo
   int64_t sequence_ = 0;
   int64_t gathers_ = 0, reductions_ = 0;  // of those, in host memory
   Observer observer_;

@@ -1,5 +1,6 @@
 #include "comm/pairwise.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -8,6 +9,8 @@
 
 namespace lockstep::comm {
 namespace {
+
+constexpr int64_t kBlock = int64_t{1} << 15;  // elements that are added, and read, at a time
 
 /// Several works as one.
 class Works : public c10d::Work {
@@ -65,7 +68,12 @@ WorkPtr start_pairwise_gather(
 }
 
 PairwiseReduction start_pairwise_reduce_scatter(
-    c10d::ProcessGroup& group, const Tensor& out, const Tensor& in, Reduce reduce, int tag) {
+    c10d::ProcessGroup& group,
+    const Tensor& out,
+    const Tensor& in,
+    Reduce reduce,
+    int tag,
+    const ResultReader& reader) {
   const int rank = group.getRank();
   const int64_t part = out.numel(), size = group.getSize();
   std::vector<Tensor> parts(static_cast<size_t>(size));
@@ -77,15 +85,23 @@ PairwiseReduction start_pairwise_reduce_scatter(
     transfers.push_back({P2p::Direction::kReceive, theirs, peer, tag});
     transfers.push_back({P2p::Direction::kSend, in.narrow(0, peer * part, part), peer, tag});
   }
-  const auto finish = [out, parts = std::move(parts), part, reduce] {
+  const auto finish = [out, parts = std::move(parts), part, reduce, reader] {
     if (part == 0) {
       return;
     }
-    std::vector<const void*> values;
-    for (const Tensor& tensor : parts) {
-      values.push_back(tensor.data_ptr());
+    const auto width = static_cast<int64_t>(out.element_size());
+    std::vector<const void*> values(parts.size());
+    for (int64_t begin = 0; begin < part; begin += kBlock) {
+      const int64_t end = std::min(begin + kBlock, part);
+      for (size_t r = 0; r < parts.size(); ++r) {
+        values[r] = static_cast<const char*>(parts[r].data_ptr()) + begin * width;
+      }
+      auto* into = static_cast<char*>(out.data_ptr()) + begin * width;
+      reduce_parts(out.scalar_type(), reduce, values, end - begin, into);
+      if (reader) {
+        reader(begin, end);
+      }
     }
-    reduce_parts(out.scalar_type(), reduce, values, part, out.data_ptr());
   };
   return {start_transfers(group, transfers), finish};
 }

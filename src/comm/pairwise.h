@@ -32,7 +32,13 @@ struct PairwiseReduction {
   std::function<void()> finish;  // reduces them into `out`
 };
 /// `in` [ranks x n] of a type that can_reduce(), `out` [n], which may be this rank's part of `in`.
+/// `reader`, where there is one, is told of `out` as it is made.
 PairwiseReduction start_pairwise_reduce_scatter(
-    c10d::ProcessGroup& group, const Tensor& out, const Tensor& in, Reduce reduce, int tag);
+    c10d::ProcessGroup& group,
+    const Tensor& out,
+    const Tensor& in,
+    Reduce reduce,
+    int tag,
+    const ResultReader& reader);
 
 }  // namespace lockstep::comm

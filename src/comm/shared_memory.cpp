@@ -147,7 +147,12 @@ void SharedMemoryBackend::run_background() {
 
 WorkPtr SharedMemoryBackend::allreduce(
     std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
-  return start(shared_all_reduce(group(), tensors.at(0), from_c10d(options.reduceOp), others_++));
+  return all_reduce(tensors.at(0), from_c10d(options.reduceOp), nullptr);
+}
+
+WorkPtr SharedMemoryBackend::all_reduce(
+    const at::Tensor& tensor, Reduce reduce, const ResultReader& reader) {
+  return start(shared_all_reduce(group(), tensor, reduce, others_++, reader));
 }
 
 WorkPtr SharedMemoryBackend::_allgather_base(
@@ -162,7 +167,12 @@ WorkPtr SharedMemoryBackend::_allgather_base(
 
 WorkPtr SharedMemoryBackend::_reduce_scatter_base(
     at::Tensor& out, at::Tensor& in, const c10d::ReduceScatterOptions& options) {
-  return start(shared_reduce_scatter(group(), out, in, from_c10d(options.reduceOp), reductions_++));
+  return reduce_scatter(out, in, from_c10d(options.reduceOp), nullptr);
+}
+
+WorkPtr SharedMemoryBackend::reduce_scatter(
+    const at::Tensor& out, const at::Tensor& in, Reduce reduce, const ResultReader& reader) {
+  return start(shared_reduce_scatter(group(), out, in, reduce, reductions_++, reader));
 }
 
 WorkPtr SharedMemoryBackend::broadcast(

@@ -31,6 +31,13 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
 
   c10::intrusive_ptr<c10d::Work> allreduce(
       std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
+  /// The same, and `reader` is told of the elements that this rank sums, as it does: another
+  /// thread may call it, before the work has ended.
+  c10::intrusive_ptr<c10d::Work> all_reduce(
+      const at::Tensor& tensor, Reduce reduce, const ResultReader& reader);
+  /// Of all elements of `out`.
+  c10::intrusive_ptr<c10d::Work> reduce_scatter(
+      const at::Tensor& out, const at::Tensor& in, Reduce reduce, const ResultReader& reader);
   c10::intrusive_ptr<c10d::Work> _allgather_base(
       at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions& options) override;
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(

@@ -52,14 +52,20 @@ class Collective : public SharedOperation {
 /// is summed whole by every rank.
 class AllReduce : public Collective {
  public:
-  AllReduce(const Group& group, const at::Tensor& tensor, Reduce how, uint64_t count)
+  AllReduce(
+      const Group& group,
+      const at::Tensor& tensor,
+      Reduce how,
+      uint64_t count,
+      const ResultReader& reader)
       : Collective(
             group,
             c10d::OpType::ALLREDUCE,
             tensor,
             offer_key(Sequence::kOthers, count),
             offer_signature(Verb::kAllReduce, tensor, static_cast<int>(how))),
-        how_(how) {}
+        how_(how),
+        reader_(reader) {}
 
  private:
   bool go_on_announced(SharedBoard& board) override {
@@ -69,7 +75,7 @@ class AllReduce : public Collective {
   bool go_on_whole(SharedBoard& board) {
     if (!summed_ && parts_.find_all(board)) {
       whole_.resize(bytes());
-      parts_.reduce(board, how_, 0, bytes(), whole_.data());
+      parts_.reduce(board, how_, 0, bytes(), whole_.data(), nullptr);
       summed_ = true;
       parts_.take_all(board);
     }
@@ -78,6 +84,10 @@ class AllReduce : public Collective {
       return false;
     }
     std::memcpy(bytes_of(parts_.offered()), whole_.data(), whole_.size());
+    if (reader_) {
+      const auto [begin, end] = slice(board, board.rank());
+      reader_(element(begin), element(end));
+    }
     return true;
   }
 
@@ -85,7 +95,16 @@ class AllReduce : public Collective {
     char* tensor = bytes_of(parts_.offered());
     if (!summed_ && parts_.find_all(board)) {
       const auto [begin, end] = slice(board, board.rank());
-      parts_.reduce(board, how_, begin, end - begin, tensor + begin);
+      const auto read = [this, first = element(begin)](int64_t from, int64_t to) {
+        reader_(first + from, first + to);
+      };
+      parts_.reduce(
+          board,
+          how_,
+          begin,
+          end - begin,
+          tensor + begin,
+          reader_ ? ResultReader(read) : ResultReader());
       summed_ = true;
       parts_.mine().stage.store(1, std::memory_order_release);
       board.ring_peers();
@@ -111,7 +130,12 @@ class AllReduce : public Collective {
     return {at(rank), at(rank + 1)};
   }
 
+  int64_t element(uint64_t byte) const {
+    return static_cast<int64_t>(byte / parts_.offered().element_size());
+  }
+
   Reduce how_;
+  ResultReader reader_;
   bool summed_ = false;
   std::vector<char> whole_;
 };
@@ -136,7 +160,12 @@ class Gather : public Collective {
 class ReduceScatter : public Collective {
  public:
   ReduceScatter(
-      const Group& group, at::Tensor out, const at::Tensor& in, Reduce how, uint64_t count)
+      const Group& group,
+      at::Tensor out,
+      const at::Tensor& in,
+      Reduce how,
+      uint64_t count,
+      const ResultReader& reader)
       : Collective(
             group,
             c10d::OpType::_REDUCE_SCATTER_BASE,
@@ -144,13 +173,14 @@ class ReduceScatter : public Collective {
             offer_key(Sequence::kReductions, count),
             offer_signature(Verb::kReduceScatter, in, static_cast<int>(how))),
         how_(how),
+        reader_(reader),
         out_(std::move(out)) {}
 
  private:
   bool go_on_announced(SharedBoard& board) override {
     if (!summed_ && parts_.find_all(board)) {
       const uint64_t part = out_.nbytes(), begin = static_cast<uint64_t>(board.rank()) * part;
-      parts_.reduce(board, how_, begin, part, bytes_of(out_));
+      parts_.reduce(board, how_, begin, part, bytes_of(out_), reader_);
       summed_ = true;
       parts_.take_all(board);
     }
@@ -158,6 +188,7 @@ class ReduceScatter : public Collective {
   }
 
   Reduce how_;
+  ResultReader reader_;
   at::Tensor out_;
   bool summed_ = false;
 };
@@ -298,8 +329,12 @@ class Receive : public SharedOperation {
 using OperationPtr = c10::intrusive_ptr<SharedOperation>;
 
 OperationPtr shared_all_reduce(
-    const Group& group, const at::Tensor& tensor, Reduce reduce, uint64_t count) {
-  return c10::make_intrusive<AllReduce>(group, tensor, reduce, count);
+    const Group& group,
+    const at::Tensor& tensor,
+    Reduce reduce,
+    uint64_t count,
+    const ResultReader& reader) {
+  return c10::make_intrusive<AllReduce>(group, tensor, reduce, count, reader);
 }
 
 OperationPtr shared_all_gather(
@@ -312,8 +347,9 @@ OperationPtr shared_reduce_scatter(
     const at::Tensor& out,
     const at::Tensor& in,
     Reduce reduce,
-    uint64_t count) {
-  return c10::make_intrusive<ReduceScatter>(group, out, in, reduce, count);
+    uint64_t count,
+    const ResultReader& reader) {
+  return c10::make_intrusive<ReduceScatter>(group, out, in, reduce, count, reader);
 }
 
 OperationPtr shared_broadcast(

@@ -60,9 +60,14 @@ class SharedOperation : public c10d::Work {
 
 /// `count`: the how-manieth of its kind in the group; gathers, reduce-scatters, and all-reduces
 /// with broadcasts and all-to-alls are counted apart. Tensors are contiguous and live until the
-/// end. What may be what else's part: as in Communicator.
+/// end. What may be what else's part: as in Communicator. A reader, which may be empty, is told of
+/// what this rank sums.
 c10::intrusive_ptr<SharedOperation> shared_all_reduce(
-    const SharedOperation::Group& group, const at::Tensor& tensor, Reduce reduce, uint64_t count);
+    const SharedOperation::Group& group,
+    const at::Tensor& tensor,
+    Reduce reduce,
+    uint64_t count,
+    const ResultReader& reader);
 c10::intrusive_ptr<SharedOperation> shared_all_gather(
     const SharedOperation::Group& group,
     const at::Tensor& out,
@@ -73,7 +78,8 @@ c10::intrusive_ptr<SharedOperation> shared_reduce_scatter(
     const at::Tensor& out,
     const at::Tensor& in,
     Reduce reduce,
-    uint64_t count);
+    uint64_t count,
+    const ResultReader& reader);
 c10::intrusive_ptr<SharedOperation> shared_broadcast(
     const SharedOperation::Group& group, const at::Tensor& tensor, int root, uint64_t count);
 c10::intrusive_ptr<SharedOperation> shared_all_to_all(

@@ -106,7 +106,12 @@ uint64_t SharedParts::unread() const {
 }
 
 void SharedParts::reduce(
-    SharedBoard& board, Reduce how, uint64_t begin, uint64_t bytes, void* out) const {
+    SharedBoard& board,
+    Reduce how,
+    uint64_t begin,
+    uint64_t bytes,
+    void* out,
+    const ResultReader& reader) const {
   thread_local std::vector<char> room;
   const size_t size = offers_.size();
   room.resize(size * kBlock);
@@ -125,6 +130,10 @@ void SharedParts::reduce(
     }
     const auto n = static_cast<int64_t>(count / offered_.element_size());
     reduce_parts(type, how, parts, n, static_cast<char*>(out) + at);
+    if (reader) {
+      const auto first = static_cast<int64_t>(at / offered_.element_size());
+      reader(first, first + n);
+    }
   }
 }
 

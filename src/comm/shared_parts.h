@@ -49,8 +49,15 @@ class SharedParts {
   uint64_t unread() const;
 
   /// Bytes [begin, begin + bytes) of every rank's tensor, reduced in rank order into `out`, which
-  /// may be this rank's own. All have been found.
-  void reduce(SharedBoard& board, Reduce how, uint64_t begin, uint64_t bytes, void* out) const;
+  /// may be this rank's own. All have been found. `reader`, which may be empty, is told of elements
+  /// of `out`.
+  void reduce(
+      SharedBoard& board,
+      Reduce how,
+      uint64_t begin,
+      uint64_t bytes,
+      void* out,
+      const ResultReader& reader) const;
   /// Those of one peer's, copied.
   void read(SharedBoard& board, int peer, uint64_t begin, uint64_t bytes, void* into) const;
 

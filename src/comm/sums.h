@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include <c10/core/ScalarType.h>
@@ -9,6 +10,10 @@
 namespace lockstep::comm {
 
 enum class Reduce { kSum, kMax, kMin };
+
+/// Told of elements [begin, end) of a result that has just been made: they are read while a cache
+/// still holds them.
+using ResultReader = std::function<void(int64_t begin, int64_t end)>;
 
 /// Numbers of 16, 32 and 64 bits, and bytes.
 bool can_reduce(at::ScalarType type);

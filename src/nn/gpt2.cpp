@@ -29,8 +29,9 @@ class Gpt2Block final : public Block {
 
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
     const Tensor& x = inputs.front();
-    const Tensor attended = x + attention_dropout_->forward(attend(x, context), context);
-    const Tensor inner = activate(activation_, mlp_up_->forward(mlp_norm_->forward(attended)));
+    const auto [attended, normal] =
+        mlp_norm_->add_forward(attention_dropout_->forward(attend(x, context), context), x);
+    const Tensor inner = activate(activation_, mlp_up_->forward(normal));
     return {attended + mlp_dropout_->forward(mlp_down_->forward(inner), context)};
   }
 

@@ -8,7 +8,6 @@
 #include "ops/biased_attention.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
-#include "ops/norms.h"
 #include "ops/token_loss.h"
 
 namespace lockstep::nn {
@@ -29,6 +28,12 @@ Tensor Linear::forward(const Tensor& x) const {
 Tensor Norm::normalize(const Tensor& x, const Tensor& scale, const Tensor& shift) const {
   return kind == NormKind::kLayerNorm ? ops::layer_norm(x, scale, shift, eps)
                                       : ops::rms_norm(x, scale, eps);
+}
+
+ops::SumAndNorm Norm::add_and_normalize(
+    const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift) const {
+  return kind == NormKind::kLayerNorm ? ops::add_layer_norm(x, residual, scale, shift, eps)
+                                      : ops::add_rms_norm(x, residual, scale, eps);
 }
 
 Tensor TokenEmbedding::forward(const Tensor& ids) const {
@@ -93,7 +98,10 @@ Tensor Dropout::forward(const Tensor& x, const ForwardContext& context) const {
 }
 
 Tensor LossHead::loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const {
-  return ops::token_loss(hidden.flatten(0, 1), vocabulary, targets.flatten().to(hidden.device()));
+  ops::TokenLossOptions options;
+  options.place_of_gradient = place_of_gradient;
+  return ops::token_loss(
+      hidden.flatten(0, 1), vocabulary, targets.flatten().to(hidden.device()), options);
 }
 
 Tensor LossHead::logits(const Tensor& hidden, const Tensor& vocabulary) const {

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "ops/linear.h"
+#include "ops/norms.h"
 
 namespace lockstep::nn {
 
@@ -48,9 +49,15 @@ struct Norm : Layer {
   NormKind kind;
   double eps;
   virtual Tensor forward(const Tensor& x) const { return normalize(x, weight, bias); }
+  /// x + residual, and forward() of it: in one pass.
+  virtual ops::SumAndNorm add_forward(const Tensor& x, const Tensor& residual) const {
+    return add_and_normalize(x, residual, weight, bias);
+  }
   /// Over the last dim, statistics in float32; for a layer that shares its parameters in its own
   /// way.
   Tensor normalize(const Tensor& x, const Tensor& scale, const Tensor& shift) const;
+  ops::SumAndNorm add_and_normalize(
+      const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift) const;
 };
 
 struct TokenEmbedding : Layer {
@@ -123,6 +130,8 @@ struct Dropout {
 /// From the last hidden states to the loss. `weight` is defined where the head is not tied;
 /// `vocabulary` is the weight to use, [V, C].
 struct LossHead : Layer {
+  /// Memory for the gradient of `vocabulary` (ops::TokenLossOptions); empty: its own.
+  std::function<Tensor()> place_of_gradient;
   /// hidden [B, T, C], targets [B, T] int64 (shifted already; -100 ignored) -> the SUM of the token
   /// losses, a float32 scalar.
   virtual Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const;

@@ -36,8 +36,8 @@ class LlamaBlock final : public Block {
 
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
     const Tensor& x = inputs.front();
-    const Tensor attended = x + attention_dropout_->forward(attend(x, context), context);
-    const Tensor normal = mlp_norm_->forward(attended);
+    const auto [attended, normal] =
+        mlp_norm_->add_forward(attention_dropout_->forward(attend(x, context), context), x);
     const Tensor inner =
         activate_gate(activation_, mlp_gate_->forward(normal), mlp_up_->forward(normal));
     return {attended + mlp_dropout_->forward(mlp_down_->forward(inner), context)};

@@ -45,7 +45,8 @@ std::shared_ptr<BiasedAttention> make_biased_attention(
   return attention;
 }
 
-/// Norm, attention, residual: to the block's own sequence, or to the source.
+/// Norm and attention, to the block's own sequence or to the source. What it finds is added to the
+/// residual by the norm that follows.
 class T5Attention {
  public:
   enum class Kind { kSelf, kCross };
@@ -67,13 +68,15 @@ class T5Attention {
             layer)) {}
 
   Tensor normalized(const Tensor& x) const { return norm_->forward(x); }
+  ops::SumAndNorm add_normalized(const Tensor& found, const Tensor& residual) const {
+    return norm_->add_forward(found, residual);
+  }
   /// Of hidden states [B, S, C], each [B, H, S, D].
   std::pair<Tensor, Tensor> keys_and_values(const Tensor& hidden) const {
     return {heads(*key_, hidden), heads(*value_, hidden)};
   }
-  /// x + what the normalized x finds among keys and values.
-  Tensor add_attended(
-      const Tensor& x,
+  /// What the normalized x finds among keys and values: [B, T, C].
+  Tensor attend(
       const Tensor& normal,
       const std::pair<Tensor, Tensor>& keys_and_values,
       const Tensor& bias,
@@ -82,7 +85,7 @@ class T5Attention {
     const auto& [keys, values] = keys_and_values;
     const Tensor found =
         attention_->forward(heads(*query_, normal), keys, values, bias, visible, context);
-    return x + dropout_->forward(out_->forward(found), context);
+    return dropout_->forward(out_->forward(found), context);
   }
 
   void visit_slots(SlotVisitor& visitor, int64_t layer, const std::string& prefix) {
@@ -126,8 +129,9 @@ class T5Mlp {
         inner_dropout_(make_dropout(config.mlp_dropout, DropoutSite::kMlpInner, layer)),
         dropout_(make_dropout(config.residual_dropout, DropoutSite::kMlp, layer)) {}
 
-  Tensor forward(const Tensor& x, const ForwardContext& context) const {
-    const Tensor normal = norm_->forward(x);
+  /// Of residual + found.
+  Tensor forward(const Tensor& found, const Tensor& residual, const ForwardContext& context) const {
+    const auto [x, normal] = norm_->add_forward(found, residual);
     const Tensor inner =
         gate_ == nullptr ? activate(activation_, up_->forward(normal))
                          : activate_gate(activation_, gate_->forward(normal), up_->forward(normal));
@@ -174,14 +178,13 @@ class T5EncoderBlock final : public Block {
     Streams streams = Streams::of(inputs);
     const Tensor& x = streams.source;
     const Tensor normal = attention_.normalized(x);
-    const Tensor attended = attention_.add_attended(
-        x,
+    const Tensor found = attention_.attend(
         normal,
         attention_.keys_and_values(normal),
         bias_of(streams.source_positions, context.relative_buckets(Visibility::kBoth, x.device())),
         context.visible_source(x.device()),
         context);
-    streams.source = mlp_.forward(attended, context);
+    streams.source = mlp_.forward(found, x, context);
     if (final_norm_ != nullptr) {
       streams.source = final_dropout_->forward(final_norm_->forward(streams.source), context);
     }
@@ -216,14 +219,13 @@ class T5DecoderBlock final : public Block {
 
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
     Streams streams = Streams::of(inputs);
-    const Tensor x = attend(streams, context);
-    const Tensor normal = cross_.normalized(x);
+    const auto [x, normal] = cross_.add_normalized(attend(streams, context), streams.target);
     const auto make = [&] { return cross_.keys_and_values(streams.source); };
     const auto keys_and_values =
         context.cache() == nullptr ? make() : context.cache()->source(layer(), make);
-    const Tensor attended = cross_.add_attended(
-        x, normal, keys_and_values, {}, context.visible_source(x.device()), context);
-    streams.target = mlp_.forward(attended, context);
+    const Tensor found =
+        cross_.attend(normal, keys_and_values, {}, context.visible_source(x.device()), context);
+    streams.target = mlp_.forward(found, x, context);
     return streams.tensors();
   }
 
@@ -244,8 +246,7 @@ class T5DecoderBlock final : public Block {
     }
     const int64_t keys = keys_and_values.first.size(2);
     const Tensor& buckets = context.relative_buckets(Visibility::kCausal, x.device());
-    return attention_.add_attended(
-        x,
+    return attention_.attend(
         normal,
         keys_and_values,
         bias_of(streams.target_positions, buckets),

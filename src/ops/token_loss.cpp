@@ -139,6 +139,9 @@ Result compute(
   Tensor total = at::zeros({}, hidden.options().dtype(at::kDouble));
   Tensor hidden_gradient = needs.hidden ? at::empty_like(rows.hidden) : Tensor();
   WeightGradient weight_gradient;
+  if (needs.weight && options.place_of_gradient) {
+    weight_gradient.place = options.place_of_gradient();
+  }
   for (int64_t begin = 0; begin < count; begin += run) {
     const int64_t some = std::min(run, count - begin);
     const Tensor target = rows.target.narrow(0, begin, some);
@@ -171,7 +174,7 @@ Result compute(
         at::zeros(hidden.sizes(), hidden.options()).index_copy_(0, rows.index, hidden_gradient);
   }
   if (needs.weight && count == 0) {
-    weight_gradient.result = at::zeros(weight.sizes(), weight.options());
+    weight_gradient.result = weight_gradient.room(weight).zero_();
   }
   return {total.to(statistics_type(hidden)), hidden_gradient, weight_gradient.result};
 }

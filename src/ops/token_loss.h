@@ -36,6 +36,10 @@ struct TokenLossOptions {
   /// formulas). Called once for each run of rows; holders of the same rows are asked for the same
   /// runs in the same order, so it may be a collective. Empty: the part is the whole.
   std::function<void(RowStatistics&)> combine;
+  /// Where the gradient of `weight` is to be made: contiguous, of its shape and type, for this
+  /// gradient alone. Asked for once, in the forward pass, where one is needed. Empty, or undefined:
+  /// in memory of its own.
+  std::function<Tensor()> place_of_gradient;
 };
 
 /// The SUM over the rows of -log softmax(hidden weight^T)[target], a float32 scalar. hidden [N, C],

@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include <ATen/ops/empty.h>
+
 #include "ops/token_loss.h"
 
 namespace lockstep::ops {
@@ -13,6 +15,12 @@ struct WeightGradient {
   Tensor sum;     // undefined before the first run, and where one run of a smaller type is all
   Tensor result;  // [V, C], set by the last run
   bool is_last = false;
+  Tensor place;  // for the result; undefined: memory of its own
+
+  /// Memory for a tensor that becomes the result.
+  Tensor room(const Tensor& weight) const {
+    return place.defined() ? place : at::empty(weight.sizes(), weight.options());
+  }
 };
 
 struct RowGradients {

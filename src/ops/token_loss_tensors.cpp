@@ -41,18 +41,20 @@ class TensorRun final : public TokenLossRun {
   void add(WeightGradient& weight) const {
     const auto type = logits_.scalar_type();
     const bool is_small = type == at::kBFloat16 || type == at::kHalf;
-    if (!weight.sum.defined()) {
-      weight.sum = at::mm(logits_.t(), inputs_.hidden);
-      if (is_small && !weight.is_last) {
-        weight.sum = weight.sum.to(at::kFloat);
-      }
+    if (!weight.sum.defined() && is_small && !weight.is_last) {
+      weight.sum = at::mm(logits_.t(), inputs_.hidden).to(at::kFloat);
+    } else if (!weight.sum.defined()) {
+      weight.sum = weight.room(inputs_.weight);
+      at::mm_out(weight.sum, logits_.t(), inputs_.hidden);
     } else if (is_small) {
       weight.sum.add_(at::mm(logits_.t(), inputs_.hidden));
     } else {
       weight.sum.addmm_(logits_.t(), inputs_.hidden);
     }
     if (weight.is_last) {
-      weight.result = weight.sum.to(type);
+      weight.result = weight.sum.scalar_type() == type
+                          ? weight.sum
+                          : weight.room(inputs_.weight).copy_(weight.sum);
     }
   }
 

@@ -157,11 +157,11 @@ class VectorRun final : public TokenLossRun {
     target.is_first = !weight.sum.defined();
     const bool is_float = inputs_.weight.scalar_type() == at::kFloat;
     if (!weight.sum.defined() && (is_float || !weight.is_last)) {
-      weight.sum = at::empty(inputs_.weight.sizes(), at::kFloat);
+      weight.sum =
+          is_float ? weight.room(inputs_.weight) : at::empty(inputs_.weight.sizes(), at::kFloat);
     }
     if (weight.is_last) {
-      weight.result =
-          is_float ? weight.sum : at::empty(inputs_.weight.sizes(), inputs_.weight.options());
+      weight.result = is_float ? weight.sum : weight.room(inputs_.weight);
     }
     target.sum = weight.sum.defined() ? weight.sum.mutable_data_ptr<float>() : nullptr;
     target.result = weight.is_last && !is_float ? weight.result.mutable_data_ptr() : nullptr;

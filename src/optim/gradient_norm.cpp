@@ -126,14 +126,19 @@ double squared_norm(const at::Tensor& flat) {
   }
   check(flat);
   if (!flat.is_cpu()) {
-    const c10::NoGradGuard no_grad;
-    const double norm =
-        at::linalg_vector_norm(flat.detach(), 2, std::nullopt, false, at::kDouble).item<double>();
-    return norm * norm;
+    return squares_on_device(flat).item<double>();
   }
   return flat.scalar_type() == at::kFloat
              ? sum_of_squares(flat.const_data_ptr<float>(), flat.numel())
              : sum_of_squares(static_cast<const uint16_t*>(flat.const_data_ptr()), flat.numel());
+}
+
+at::Tensor squares_on_device(const at::Tensor& flat) {
+  check(flat);
+  const c10::NoGradGuard no_grad;
+  return at::linalg_vector_norm(flat.detach(), 2, std::nullopt, false, at::kDouble)
+      .square_()
+      .reshape({1});
 }
 
 std::optional<int64_t> first_non_finite(const at::Tensor& flat) {

@@ -13,6 +13,8 @@ namespace lockstep::optim {
 /// bits depend on the values alone, not on the number of threads. NaN or infinity where an element
 /// is one. 0 of an empty or undefined tensor.
 double squared_norm(const at::Tensor& flat);
+/// The same as a float64 tensor [1] on the device, where nothing waits for it. Not empty.
+at::Tensor squares_on_device(const at::Tensor& flat);
 
 /// The index of the first element that is NaN or infinite.
 std::optional<int64_t> first_non_finite(const at::Tensor& flat);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -188,6 +187,7 @@ ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
     }
   };
   if (is_half) {
+    is_half_ = true;
     loss_scale_ = LossScale(plan_.loss_scale);
   }
   // Sums over micro-batches are kept in float32: added in bfloat16, small gradients would be lost.
@@ -197,6 +197,14 @@ ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
   }
   stage.model = std::move(model.model);
   stage.sharded = std::move(model.parameters);
+  options.counts_squares = true;
+  if (!stage.sharded.empty()) {
+    // What several ranks of the model hold counts once over all of them.
+    options.share_of_squares = [sharded = stage.sharded](const std::string& name) {
+      const auto found = sharded.find(name);
+      return found == sharded.end() ? 1.0 : 1.0 / found->second.cut.copies;
+    };
+  }
   stage.engine = std::make_unique<DataParallel>(*groups_.shards, units, options);
   stage.model->around_unit =
       [engine = stage.engine.get(), inner = stage.model->around_unit](
@@ -205,7 +213,25 @@ ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
           return inner(unit, in, body);
         });
       };
+  lend_place(stage, units);
   return stage;
+}
+
+void ParallelModel::lend_place(HeldStage& stage, const std::vector<ParameterUnit>& units) {
+  if (!stage.model->part().head) {
+    return;
+  }
+  nn::LossHead& head = *stage.model->loss_head;
+  const Tensor& vocabulary = head.weight.defined() ? head.weight : stage.model->tokens->weight;
+  for (const ParameterUnit& unit : units) {
+    for (const NamedParameter& p : unit.parameters) {
+      if (p.tensor.is_same(vocabulary)) {
+        head.place_of_gradient = [this, engine = stage.engine.get(), name = p.name] {
+          return micro_batches_ == 1 ? engine->place_of_gradient(name) : Tensor();
+        };
+      }
+    }
+  }
 }
 
 void ParallelModel::sum_tied() {
@@ -244,9 +270,14 @@ StepResult ParallelModel::forward_backward(
   for (HeldStage& stage : stages_) {
     stage.engine->begin_step();
   }
-  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1));
+  micro_batches_ = micro_batches.size();
+  const double mean = 1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1));
   const std::vector<nn::ForwardInputs> own = shard_inputs(micro_batches, part_);
-  Tensor loss = pipeline_->forward_backward(own, scale * loss_scale_.value());
+  // The optimizer multiplies the gradients anyway, so the mean is left to it; float16 could not
+  // hold the sum.
+  const double scale = is_half_ ? mean * loss_scale_.value() : 1.0;
+  gradient_factor_ = mean / scale;
+  Tensor loss = pipeline_->forward_backward(own, scale);
   comm::Pending summed = axes_.gradients().all_reduce(loss);
   for (HeldStage& stage : stages_) {
     stage.engine->finish();
@@ -254,28 +285,29 @@ StepResult ParallelModel::forward_backward(
   summed.wait();
   axes_.along(mesh::Axis::kPipeline).all_reduce(loss).wait();
   sum_tied();
-
-  Tensor squares = at::zeros({1}, at::kDouble);
-  for (HeldStage& stage : stages_) {
-    // What several ranks of the model hold counts once over all of them.
-    const auto share = [&](const std::string& name) { return 1.0 / stage.cut_of(name).copies; };
-    squares.add_(squared_gradients(
-        *stage.engine,
-        *groups_.shards,
-        stage.sharded.empty() ? ShareOfParameter() : ShareOfParameter(share)));
-  }
-  axes_.model().all_reduce(squares).wait();
+  const Tensor squares = squared_gradients();
   StepResult result;
   result.loss_sum = loss.item<double>();
-  result.gradient_norm = std::sqrt(squares.item<double>()) / loss_scale_.value();
+  result.gradient_norm = std::sqrt(squares.item<double>()) * gradient_factor_;
   const bool is_finite = std::isfinite(result.loss_sum) && std::isfinite(result.gradient_norm);
   overflowed_ = result.overflowed = !is_finite && loss_scale_.can_fall();
   if (!is_finite && !overflowed_) {
-    throw_not_finite(result.loss_sum * scale, result.gradient_norm);
+    throw_not_finite(result.loss_sum * mean, result.gradient_norm);
   }
   gradient_scale_ =
-      optim::clip_factor(result.gradient_norm, plan_.max_gradient_norm) / loss_scale_.value();
+      optim::clip_factor(result.gradient_norm, plan_.max_gradient_norm) * gradient_factor_;
   return result;
+}
+
+Tensor ParallelModel::squared_gradients() {
+  Tensor squares;
+  for (HeldStage& stage : stages_) {
+    const Tensor own = stage.engine->squared_gradients();
+    squares = squares.defined() ? squares.add_(own) : own;
+  }
+  axes_.gradients().all_reduce(squares).wait();
+  axes_.model().all_reduce(squares).wait();
+  return squares;
 }
 
 void ParallelModel::throw_not_finite(double loss, double norm) {
@@ -390,7 +422,7 @@ void ParallelModel::visit_gradients(const std::function<void(const StateSlice&)>
                stage.shape_of(segment.parameter, segment.shape),
                stage.cut_of(segment.parameter),
                segment.begin,
-               flat.shard_gradient.narrow(0, segment.offset, segment.count),
+               flat.shard_gradient.narrow(0, segment.offset, segment.count) * gradient_factor_,
                0,
                0});
         }

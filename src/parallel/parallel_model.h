@@ -117,6 +117,10 @@ class ParallelModel {
       const SequencePart& part);
   HeldStage make_stage(ShardedModel model);
   MemoryByKind held() const;
+  /// Lets the head make the vocabulary's gradient where it is summed.
+  void lend_place(HeldStage& stage, const std::vector<ParameterUnit>& units);
+  /// Of all summed gradients, each element once; [1] float64.
+  Tensor squared_gradients();
   /// Adds up the gradients of the tied weight's two copies.
   void sum_tied();
   [[noreturn]] void throw_not_finite(double loss, double norm);
@@ -136,7 +140,10 @@ class ParallelModel {
   std::unique_ptr<MemoryAccount> memory_;
   LossScale loss_scale_;
   bool overflowed_ = false;
-  double gradient_scale_ = 1.0;
+  bool is_half_ = false;
+  size_t micro_batches_ = 0;      // of this step
+  double gradient_factor_ = 1.0;  // what the held gradients are short of: that of the mean loss
+  double gradient_scale_ = 1.0;   // that, and clipping
 };
 
 }  // namespace lockstep::parallel

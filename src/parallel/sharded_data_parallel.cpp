@@ -75,6 +75,7 @@ ShardedDataParallel::ShardedDataParallel(
   engine.prefetch_units = options.prefetch_units;
   engine.bucket_megabytes = options.bucket_megabytes;
   engine.alignment = optimizer_.optimizer().alignment();
+  engine.counts_squares = true;
   engine_ = std::make_unique<parallel::DataParallel>(ranks, units_, engine);
   for (size_t unit = 0; unit < wrapped_.size(); ++unit) {
     wrapped_[unit]->around = [this, unit](const at::Tensor& x, const UnitBase::Body& body) {
@@ -117,7 +118,9 @@ double ShardedDataParallel::step(double learning_rate) {
   engine_->finish();
   const bool mean = options_.gradient == ShardedDataParallelOptions::Gradient::kMeanOfRanks;
   const double scale = mean ? 1.0 / ranks_.size() : 1.0;
-  const double norm = scale * std::sqrt(parallel::squared_gradients(*engine_, ranks_));
+  at::Tensor squares = engine_->squared_gradients();
+  ranks_.all_reduce(squares).wait();
+  const double norm = scale * std::sqrt(squares.item<double>());
   if (!std::isfinite(norm)) {
     throw Error(
         ErrorKind::kNumeric,

@@ -86,6 +86,42 @@ TEST_P(Carriers, ScattersAndGathersInPlaceAndAddsLowTypesInFloat32) {
   }
 }
 
+/// Which elements a reader was told of, and the sum of what it found there.
+struct Told {
+  explicit Told(const Tensor& result) : result(result), times(torch::zeros_like(result)) {}
+  Tensor result, times;
+  double sum = 0;
+  ResultReader reader() {
+    return [this](int64_t begin, int64_t end) {
+      times.narrow(0, begin, end - begin).add_(1);
+      sum += result.narrow(0, begin, end - begin).sum().item<double>();
+    };
+  }
+};
+
+TEST_P(Carriers, AReaderIsToldOfEachElementOfTheResultOnce) {
+  for (const int size : {1, 2, 3}) {
+    for (const int64_t n : {1, 5, 50'003}) {
+      run_ranks({.size = size, .shared_memory = GetParam()}, [&](Communicator& group) {
+        const double total = size * (size + 1) / 2.0;
+        Told reduced(torch::full({n}, group.rank() + 1, torch::kDouble));
+        group.all_reduce(reduced.result, Reduce::kSum, reduced.reader()).wait();
+        Tensor sums = torch::full({1}, reduced.sum, torch::kDouble);
+        group.all_reduce(reduced.times).wait();
+        group.all_reduce(sums).wait();
+        EXPECT_TRUE(reduced.times.eq(1).all().item<bool>()) << n << " on " << size;
+        EXPECT_EQ(sums.item<double>(), static_cast<double>(n) * total);
+
+        const Tensor in = torch::full({n * size}, group.rank() + 1, torch::kDouble);
+        Told scattered(torch::zeros({n}, torch::kDouble));
+        group.reduce_scatter(scattered.result, in, Reduce::kSum, scattered.reader()).wait();
+        EXPECT_TRUE(scattered.times.eq(1).all().item<bool>());
+        EXPECT_EQ(scattered.sum, static_cast<double>(n) * total);
+      });
+    }
+  }
+}
+
 TEST_P(Carriers, GathersAndReductionsMayStartInAnotherOrder) {
   run_ranks({.size = 2, .shared_memory = GetParam()}, [](Communicator& group) {
     Tensor all = torch::empty({2}), sum = torch::empty({1});

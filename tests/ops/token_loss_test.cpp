@@ -188,6 +188,31 @@ TEST_P(TokenLoss, ManyRunsGiveTheResultOfOne) {
   }
 }
 
+TEST_P(TokenLoss, TheWeightsGradientIsMadeInThePlaceGiven) {
+  const Tensor targets = some_targets(70, 300);
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t rows_at_once : {0, 32}) {
+      const Tensor hidden = leaf(random({70, 24}), type), weight = leaf(random({300, 24}, 2), type);
+      TokenLossOptions options;
+      options.rows_at_once = rows_at_once;
+      (token_loss(hidden, weight, targets, options) * 3).backward();
+      const Tensor own = weight.grad().clone();
+      weight.mutable_grad().reset();
+      const Tensor buffer = at::full({300 * 24 + 1}, 7, type);
+      int asked = 0;
+      options.place_of_gradient = [&] {
+        ++asked;
+        return at::from_blob(buffer.data_ptr(), {300, 24}, buffer.options());
+      };
+      (token_loss(hidden, weight, targets, options) * 3).backward();
+      EXPECT_EQ(weight.grad().data_ptr(), buffer.data_ptr());
+      EXPECT_TRUE(at::equal(buffer.narrow(0, 0, 300 * 24), own.flatten())) << type;
+      EXPECT_EQ(buffer[300 * 24].item<float>(), 7);
+      EXPECT_EQ(asked, 1);
+    }
+  }
+}
+
 TEST_P(TokenLoss, LargeLogitsStayFinite) {
   const Tensor hidden = leaf(at::full({2, 1}, 100), at::kFloat);
   const Tensor weight = at::tensor({10.0F, -10.0F, 9.0F}).unsqueeze(1);

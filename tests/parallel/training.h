@@ -145,15 +145,9 @@ inline void put(
 }
 
 inline void collect_gradients(ParallelModel& model, State& gradients) {
-  for (const FlatUnit& flat : model.data_parallel().flats()) {
-    for (const optim::Segment& segment : flat.shard_layout()) {
-      put(gradients,
-          segment.parameter,
-          segment.shape,
-          segment.begin,
-          flat.shard_gradient.narrow(0, segment.offset, segment.count));
-    }
-  }
+  model.visit_gradients([&](const StateSlice& slice) {
+    put(gradients, slice.name, slice.shape, slice.begin, slice.data);
+  });
 }
 
 inline void collect_state(ParallelModel& model, State& state) {

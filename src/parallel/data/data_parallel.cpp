@@ -48,6 +48,8 @@ ReductionOptions reduction_options(const DataParallelOptions& options) {
   reduction.find_unused_parameters = options.find_unused_parameters;
   reduction.reduce_type = options.reduce_type;
   reduction.replicas = options.replicas;
+  reduction.counts_squares = options.counts_squares;
+  reduction.share = options.share_of_squares;
   if (options.at_work) {
     reduction.written = [at_work = options.at_work] { at_work(Pass::kBackward); };
   }

@@ -41,6 +41,9 @@ struct DataParallelOptions {
   /// The ranks that hold this rank's shards too, each of another group that shares a state (hybrid
   /// sharding: shards within a node, replicas across). None: there are no replicas.
   comm::Communicator* replicas = nullptr;
+  /// For squared_gradients().
+  bool counts_squares = false;
+  ShareOfParameter share_of_squares{};
   /// Told of moments at which much memory is held: where a unit's forward pass ends, and where a
   /// gradient was written.
   std::function<void(Pass)> at_work{};
@@ -78,6 +81,12 @@ class DataParallel {
   /// Error (config) naming the parameters that got no gradient, unless those are looked for.
   void end_micro_batch();
   void finish();
+
+  /// After finish(), where they are counted: the squares of the summed gradients, float64 [1] on
+  /// their device, each element on one rank of `group` and its replicas. No rank waits for another.
+  Tensor squared_gradients() { return reductions_.squares(); }
+  /// GradientReductions::place_of.
+  Tensor place_of_gradient(const std::string& parameter) { return reductions_.place_of(parameter); }
 
   /// Before shards are read or written outside a step (a checkpoint): waits for gathers that still
   /// send them.

@@ -144,6 +144,7 @@ FlatUnit flatten(Group group, const FlatOptions& options) {
                                       : group.names.back() + " to " + group.names.front();
   flat.trainable = parameters.front().tensor.requires_grad();
   flat.persistent = group.persistent;
+  flat.alone = parameters.front().alone;
   flat.lowest_unit = static_cast<int64_t>(group.units.back());
   flat.replicated = options.zero_stage == 0 || (!flat.trainable && options.zero_stage < 3);
   int64_t total = 0, decayed = 0;

@@ -59,6 +59,7 @@ struct FlatUnit {
   bool trainable = true;       // else the entries are frozen, and there are no gradients
   bool persistent = true;      // `full` keeps its memory
   bool replicated = true;      // every rank holds all of it: the shard is `full`
+  bool alone = false;          // NamedParameter::alone: its gradient may be added to after the sum
   int64_t lowest_unit = 0;     // the first user: its gradients come last
 
   Tensor full;   // [size] the values, of the parameters' type

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -31,7 +33,12 @@ GradientReductions::GradientReductions(
       options_(options) {
   for (FlatUnit& flat : flats) {
     if (flat.trainable) {
-      units_.push_back({&flat, std::vector<Entry>(flat.entries.size())});
+      units_.push_back(
+          {&flat,
+           std::vector<Entry>(flat.entries.size()),
+           0,
+           false,
+           GradientSquares(flat, options.share)});
     }
   }
   for (size_t u = 0; u < units_.size(); ++u) {
@@ -55,8 +62,9 @@ void GradientReductions::begin_step() {
   overlapped_ = 0;
   for (Unit& unit : units_) {
     unit.has_sum = false;
+    unit.squares.clear();
     for (Entry& entry : unit.entries) {
-      entry.written = false;
+      entry.written = entry.lent = false;
     }
   }
 }
@@ -97,11 +105,22 @@ void GradientReductions::gradient_written(size_t unit_index, size_t entry_index)
         "call backward() once a micro-batch, between begin_micro_batch and end_micro_batch");
   }
   open_buffer(unit);
-  const Tensor sum = unit.flat->gradient.narrow(0, place.offset, place.count);
-  if (entry.written) {
-    sum.add_(gradient.reshape({-1}));
-  } else {
-    sum.copy_(gradient.reshape({-1}));
+  const Tensor& whole = unit.flat->gradient;
+  const Tensor sum = whole.narrow(0, place.offset, place.count), flat = gradient.reshape({-1});
+  const auto count = [&](int64_t begin, int64_t end) {
+    unit.squares.count(place.offset + begin, place.offset + end);
+  };
+  const bool is_counted = counts(unit) && is_sum_when_written(unit);
+  if (flat.data_ptr() != sum.data_ptr()) {
+    write_and_count(
+        sum,
+        flat,
+        0,
+        place.count,
+        entry.written ? Written::kAdded : Written::kReplaced,
+        is_counted ? comm::ResultReader(count) : comm::ResultReader());
+  } else if (is_counted) {
+    count(0, place.count);
   }
   place.parameter.mutable_grad().reset();
   entry.written = entry.seen = true;
@@ -128,11 +147,17 @@ void GradientReductions::start_ready() {
 
 void GradientReductions::start(Unit& unit) {
   FlatUnit& flat = *unit.flat;
-  const Tensor wire = flat.gradient.to(options_.reduce_type.value_or(flat.gradient.scalar_type()));
-  InFlight reduction{&unit, wire, flat.shard_gradient, false, last_micro_batch_, {}};
+  const Tensor wire = flat.gradient.to(wire_type(unit));
+  const bool is_counted =
+      counts(unit) && options_.replicas == nullptr && !is_sum_when_written(unit);
+  InFlight reduction{&unit, wire, flat.shard_gradient, false, last_micro_batch_, is_counted, {}};
+  const auto reader = [&] {
+    const bool is_made_in_place = reduction.incoming.is_alias_of(flat.shard_gradient);
+    return is_counted && is_made_in_place ? counter(unit) : comm::ResultReader();
+  };
   if (flat.replicated) {
     reduction.incoming = wire;
-    reduction.pending = group_.all_reduce(wire);
+    reduction.pending = group_.all_reduce(wire, comm::Reduce::kSum, reader());
   } else {
     while (!keeps_whole_gradients() && in_flight_.size() >= options_.in_flight) {
       complete_oldest();
@@ -141,7 +166,8 @@ void GradientReductions::start(Unit& unit) {
     if (reduction.adds || wire.scalar_type() != flat.shard_gradient.scalar_type()) {
       reduction.incoming = at::empty({flat.shard.numel()}, wire.options());
     }
-    reduction.pending = group_.reduce_scatter(reduction.incoming, wire);
+    reduction.pending =
+        group_.reduce_scatter(reduction.incoming, wire, comm::Reduce::kSum, reader());
   }
   if (!keeps_whole_gradients()) {
     unit.has_sum = true;
@@ -154,22 +180,99 @@ void GradientReductions::complete_oldest() {
   InFlight reduction = std::move(in_flight_.front());
   in_flight_.pop_front();
   reduction.pending.wait();
-  const Tensor& sum = reduction.unit->flat->shard_gradient;
-  if (reduction.adds) {
-    sum.add_(reduction.incoming);
-  } else if (reduction.incoming.data_ptr() != sum.data_ptr()) {
-    sum.copy_(reduction.incoming);
+  if (!reduction.incoming.is_alias_of(reduction.unit->flat->shard_gradient)) {
+    take(
+        *reduction.unit,
+        reduction.incoming,
+        reduction.adds ? Written::kAdded : Written::kReplaced,
+        reduction.is_counted);
   }
   if (options_.replicas != nullptr && reduction.is_last && !reduction.unit->flat->replicated) {
     start_replication(*reduction.unit);
   }
 }
 
+bool GradientReductions::counts(const Unit& unit) const {
+  return options_.counts_squares && last_micro_batch_ && !unit.flat->alone;
+}
+
+at::ScalarType GradientReductions::wire_type(const Unit& unit) const {
+  return options_.reduce_type.value_or(unit.flat->shard_gradient.scalar_type());
+}
+
+bool GradientReductions::is_sum_when_written(const Unit& unit) const {
+  return group_.size() == 1 && options_.replicas == nullptr && keeps_whole_gradients() &&
+         wire_type(unit) == unit.flat->shard_gradient.scalar_type();
+}
+
+GradientReductions::Range GradientReductions::own_part(const Unit& unit) const {
+  const int64_t n = unit.flat->shard_gradient.numel();
+  const comm::Communicator* holders = unit.flat->replicated ? &group_ : options_.replicas;
+  return holders == nullptr ? Range{0, n}
+                            : Range{
+                                  n * holders->rank() / holders->size(),
+                                  n * (holders->rank() + 1) / holders->size()};
+}
+
+comm::ResultReader GradientReductions::counter(Unit& unit) {
+  return [&squares = unit.squares](int64_t begin, int64_t end) { squares.count(begin, end); };
+}
+
+void GradientReductions::take(Unit& unit, const Tensor& from, Written how, bool is_counted) {
+  const Tensor& to = unit.flat->shard_gradient;
+  const Range own = is_counted ? own_part(unit) : Range{0, 0};
+  write_and_count(to, from, 0, own.begin, how, nullptr);
+  write_and_count(to, from, own.begin, own.end, how, counter(unit));
+  write_and_count(to, from, own.end, to.numel(), how, nullptr);
+}
+
+Tensor GradientReductions::squares() {
+  Tensor sum;
+  for (Unit& unit : units_) {
+    if (!sum.defined()) {
+      sum = at::zeros({1}, unit.flat->shard_gradient.options().dtype(at::kDouble));
+    }
+    if (unit.flat->alone) {
+      const Range own = own_part(unit);
+      unit.squares.clear();
+      unit.squares.count(own.begin, own.end);
+    }
+    unit.squares.add_to(sum);
+  }
+  return sum.defined() ? sum : at::zeros({1}, at::kDouble);
+}
+
+Tensor GradientReductions::place_of(const std::string& parameter) {
+  for (Unit& unit : units_) {
+    for (size_t e = 0; e < unit.entries.size(); ++e) {
+      const FlatUnit::Entry& place = unit.flat->entries[e];
+      Entry& entry = unit.entries[e];
+      if (place.name != parameter) {
+        continue;
+      }
+      const Tensor& whole = unit.flat->gradient;
+      if (!keeps_whole_gradients() || entry.lent || entry.written ||
+          whole.scalar_type() != place.parameter.scalar_type()) {
+        return {};
+      }
+      entry.lent = true;
+      const Tensor part = whole.narrow(0, place.offset, place.count);
+      // Its storage is its own: autograd adds further gradients to what nobody else can see.
+      return at::from_blob(
+          part.data_ptr(), place.parameter.sizes(), [whole](void*) {}, part.options());
+    }
+  }
+  return {};
+}
+
 void GradientReductions::start_replication(Unit& unit) {
   const Tensor& sum = unit.flat->shard_gradient;
-  Replication replication{
-      &unit, sum.to(options_.reduce_type.value_or(sum.scalar_type())), comm::Pending()};
-  replication.pending = options_.replicas->all_reduce(replication.wire);
+  Replication replication{&unit, sum.to(wire_type(unit)), comm::Pending(), counts(unit)};
+  const bool is_made_in_place = replication.wire.is_alias_of(sum);
+  replication.pending = options_.replicas->all_reduce(
+      replication.wire,
+      comm::Reduce::kSum,
+      replication.is_counted && is_made_in_place ? counter(unit) : comm::ResultReader());
   replications_.push_back(std::move(replication));
 }
 
@@ -207,6 +310,15 @@ void GradientReductions::clear_unwritten(Unit& unit) {
   }
 }
 
+void GradientReductions::count_unseen(Unit& unit) {
+  for (size_t e = 0; e < unit.entries.size(); ++e) {
+    if (unit.entries[e].written && !unit.entries[e].seen) {
+      const FlatUnit::Entry& place = unit.flat->entries[e];
+      unit.squares.count(place.offset, place.offset + place.count);
+    }
+  }
+}
+
 void GradientReductions::end_micro_batch() {
   in_backward_ = false;
   std::vector<std::string> unused;
@@ -218,6 +330,9 @@ void GradientReductions::end_micro_batch() {
     }
     if (reduces_now() && u >= next_) {
       clear_unwritten(units_[u]);
+    }
+    if (counts(units_[u]) && is_sum_when_written(units_[u])) {
+      count_unseen(units_[u]);
     }
   }
   if (!unused.empty()) {
@@ -243,9 +358,8 @@ void GradientReductions::finish() {
   }
   for (Replication& replication : replications_) {
     replication.pending.wait();
-    const Tensor& sum = replication.unit->flat->shard_gradient;
-    if (!replication.wire.is_alias_of(sum)) {
-      sum.copy_(replication.wire);
+    if (!replication.wire.is_alias_of(replication.unit->flat->shard_gradient)) {
+      take(*replication.unit, replication.wire, Written::kReplaced, replication.is_counted);
     }
   }
   replications_.clear();

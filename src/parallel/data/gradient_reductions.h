@@ -10,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "parallel/data/flat_unit.h"
+#include "parallel/data/gradient_squares.h"
 
 namespace lockstep::parallel {
 
@@ -25,6 +26,8 @@ struct ReductionOptions {
   /// Ranks that hold the same shards, over which these are summed further; none: there are none.
   comm::Communicator* replicas = nullptr;
   std::function<void()> written{};  // told of each gradient
+  bool counts_squares = false;      // of the sums, for squares()
+  ShareOfParameter share{};
 };
 
 /// Stages 0 and 1 add a step's micro-batches up in whole gradients and communicate in the last one.
@@ -45,6 +48,13 @@ class GradientReductions {
   void end_micro_batch();
   /// Blocks until every sum is in its shard_gradient.
   void finish();
+  /// After finish(): the squares of the sums, float64 [1] on the gradients' device, each element of
+  /// each sum on one of the ranks that hold it. Those of units that lie alone are counted now.
+  Tensor squares();
+  /// Memory for a parameter's gradient, of its shape, in a step of one micro-batch: one that is
+  /// made there is not copied. Undefined where there is none (stages 2 and 3, sums of another
+  /// type), or it was given away already in this step.
+  Tensor place_of(const std::string& parameter);
   /// Bytes of gradients on their way, and of what is received into.
   int64_t bytes_in_flight() const;
   /// Reductions that started while the backward passes of the step still ran.
@@ -54,12 +64,17 @@ class GradientReductions {
   struct Entry {
     bool written = false;  // its part of the buffer holds something
     bool seen = false;     // in this micro-batch
+    bool lent = false;     // its part is to be written by who makes the gradient
   };
   struct Unit {
     FlatUnit* flat;
     std::vector<Entry> entries;
     size_t seen = 0;       // of the entries, in this micro-batch
     bool has_sum = false;  // shard_gradient holds micro-batches of this step (stages 2 and 3)
+    GradientSquares squares;
+  };
+  struct Range {
+    int64_t begin, end;
   };
   struct InFlight {
     Unit* unit;
@@ -67,6 +82,7 @@ class GradientReductions {
     Tensor incoming;  // where the sum arrives
     bool adds;        // to what shard_gradient holds
     bool is_last;     // of the step: the sum is whole then
+    bool is_counted;  // as it is made
     comm::Pending pending;
   };
   /// The second leg, over the replicas.
@@ -74,15 +90,27 @@ class GradientReductions {
     Unit* unit;
     Tensor wire;
     comm::Pending pending;
+    bool is_counted;
   };
 
   void gradient_written(size_t unit, size_t entry);
   void open_buffer(Unit& unit);
   void clear_unwritten(Unit& unit);
+  void count_unseen(Unit& unit);
   void start_ready();
   void start(Unit& unit);
   void complete_oldest();
   void start_replication(Unit& unit);
+  /// Whether the squares of its sum are to be counted in this micro-batch.
+  bool counts(const Unit& unit) const;
+  /// Whether what autograd writes is the sum: there is one rank.
+  bool is_sum_when_written(const Unit& unit) const;
+  at::ScalarType wire_type(const Unit& unit) const;
+  /// The part of a unit's sum whose squares this rank counts.
+  Range own_part(const Unit& unit) const;
+  static comm::ResultReader counter(Unit& unit);
+  /// What came, into the sum; counted where this rank is to.
+  void take(Unit& unit, const Tensor& from, Written how, bool is_counted);
   bool keeps_whole_gradients() const { return options_.zero_stage < 2; }
   bool reduces_now() const { return last_micro_batch_ || !keeps_whole_gradients(); }
 

@@ -3,9 +3,6 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
-
-#include "optim/gradient_norm.h"
 
 namespace lockstep::parallel {
 
@@ -50,45 +47,6 @@ void add_shards(DataParallel& engine, comm::Communicator& group, OffloadedOptimi
     optimizer.optimizer().set_sum_over_shards(
         [&group](at::Tensor& tensor) { group.all_reduce(tensor).wait(); });
   }
-}
-
-namespace {
-
-double own_squares(const FlatUnit& flat, const ShareOfParameter& share) {
-  if (!share) {
-    return optim::squared_norm(flat.shard_gradient);
-  }
-  double squares = 0;
-  for (const optim::Segment& segment : flat.shard_layout()) {
-    const Tensor part = flat.shard_gradient.narrow(0, segment.offset, segment.count);
-    squares += share(segment.parameter) * optim::squared_norm(part);
-  }
-  return squares;
-}
-
-}  // namespace
-
-double squared_gradients(
-    DataParallel& engine, comm::Communicator& group, const ShareOfParameter& share) {
-  Tensor sharded = at::zeros({1}, at::kDouble);
-  double replicated = 0;
-  bool is_sharded = false;
-  for (const FlatUnit& flat : engine.flats()) {
-    if (!flat.trainable) {
-      continue;
-    }
-    const double squares = own_squares(flat, share);
-    if (flat.replicated) {
-      replicated += squares;
-    } else {
-      sharded.add_(squares);
-      is_sharded = true;
-    }
-  }
-  if (is_sharded) {
-    group.all_reduce(sharded).wait();
-  }
-  return replicated + sharded.item<double>();
 }
 
 }  // namespace lockstep::parallel

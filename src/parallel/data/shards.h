@@ -1,9 +1,6 @@
 // From the engine's flat units to an optimizer: one shard a unit.
 #pragma once
 
-#include <functional>
-#include <string>
-
 #include "comm/communicator.h"
 #include "parallel/data/data_parallel.h"
 #include "parallel/offload/offloaded_optimizer.h"
@@ -14,13 +11,5 @@ namespace lockstep::parallel {
 /// the unit is of a smaller type, and a way to sum over the ranks. The engine and the group must
 /// outlive the optimizer.
 void add_shards(DataParallel& engine, comm::Communicator& group, OffloadedOptimizer& optimizer);
-
-/// How much of a parameter's squares this rank counts, where ranks of other groups hold it too.
-using ShareOfParameter = std::function<double(const std::string& name)>;
-
-/// The squares of all summed gradients, each element counted once over the group. Every rank of it
-/// must call. Without a function, all of each parameter is counted.
-double squared_gradients(
-    DataParallel& engine, comm::Communicator& group, const ShareOfParameter& share = nullptr);
 
 }  // namespace lockstep::parallel

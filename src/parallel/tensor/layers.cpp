@@ -15,6 +15,12 @@ Tensor EnteringNorm::forward(const Tensor& x) const {
   return region.enter(normalize(x, region.share(weight), region.share(bias)), weight_gradients);
 }
 
+ops::SumAndNorm EnteringNorm::add_forward(const Tensor& x, const Tensor& residual) const {
+  ops::SumAndNorm both = add_and_normalize(x, residual, region.share(weight), region.share(bias));
+  both.norm = region.enter(both.norm, weight_gradients);
+  return both;
+}
+
 Tensor ShardedToAllLinear::forward(const Tensor& x) const {
   const Tensor y = region.leave(product(x, weight, std::nullopt));
   return bias.defined() ? y + region.share(bias) : y;
@@ -77,7 +83,8 @@ Tensor VocabularyParallelHead::loss(
       hidden.flatten(0, 1),
       vocabulary,
       targets.flatten().to(hidden.device()),
-      {region.group, rows, vocabulary_size});
+      {region.group, rows, vocabulary_size},
+      place_of_gradient);
 }
 
 Tensor VocabularyParallelHead::logits(const Tensor& hidden, const Tensor& vocabulary) const {

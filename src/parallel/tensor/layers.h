@@ -18,6 +18,7 @@ struct EnteringNorm final : nn::Norm {
   Region region;
   std::shared_ptr<DeferredQueue> weight_gradients = std::make_shared<DeferredQueue>();
   Tensor forward(const Tensor& x) const override;
+  ops::SumAndNorm add_forward(const Tensor& x, const Tensor& residual) const override;
 };
 
 /// Holds rows of the weight by input: its product is a part of the sum over the ranks. The bias is

@@ -95,8 +95,10 @@ Tensor vocabulary_parallel_loss(
     const Tensor& hidden,
     const Tensor& weight,
     const Tensor& targets,
-    const VocabularyShard& shard) {
+    const VocabularyShard& shard,
+    const std::function<Tensor()>& place_of_gradient) {
   ops::TokenLossOptions options;
+  options.place_of_gradient = place_of_gradient;
   options.first_token = shard.rows.begin;
   options.vocabulary = shard.vocabulary;
   options.combine = [group = shard.group](ops::RowStatistics& part) {

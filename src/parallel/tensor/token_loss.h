@@ -2,6 +2,8 @@
 // 3): a rank makes the logits of its rows, and the ranks exchange three numbers a token.
 #pragma once
 
+#include <functional>
+
 #include "mesh/cut.h"
 #include "parallel/tensor/region.h"
 
@@ -19,12 +21,14 @@ struct VocabularyShard {
 /// `weight` [V/n, C] are the shard's rows. It is ops::token_loss of a part of the vocabulary: the
 /// gradients are made in the forward pass, where they are needed; that of `hidden` is this rank's
 /// part of the sum over the ranks. The backward pass may run once. Error (kData) where a target is
-/// not in the vocabulary.
+/// not in the vocabulary. `place_of_gradient`: of this rank's part of the weight, as in
+/// ops::TokenLossOptions.
 Tensor vocabulary_parallel_loss(
     const Tensor& hidden,
     const Tensor& weight,
     const Tensor& targets,
-    const VocabularyShard& shard);
+    const VocabularyShard& shard,
+    const std::function<Tensor()>& place_of_gradient = nullptr);
 
 /// float64 [3], equal on every rank: the sum of the token losses, the targets counted, and those
 /// that were the likeliest token. No gradient.
