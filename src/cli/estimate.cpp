@@ -130,8 +130,14 @@ int run_estimate(std::vector<std::string> arguments) {
   }
   const plan::Device& device = plan::find_device(name);
   plan::Job job = train::planned_job(
-      resolution.config, planned_model(resolution.config), devices_of(resolution));
+      resolution.config,
+      planned_model(resolution.config),
+      devices_of(resolution),
+      device.devices_per_node);
   read_adapters(resolution, job);
+  if (device.is_cpu()) {
+    train::run_on_cpu(job.software);
+  }
   const plan::Cluster cluster = plan::uniform_cluster(device, job.mesh.ranks());
   if (resolution.has("json")) {
     std::cout << as_json(job, device).dump() << "\n";

@@ -8,6 +8,24 @@
 
 namespace lockstep::cli {
 
+namespace {
+
+model::ModelConfig find_folder(const std::string& name, const std::vector<std::string>& presets) {
+  try {
+    return model::find_model(name).config;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kConfig) {
+      throw;
+    }
+    throw Error(
+        error.kind(),
+        error.message(),
+        fmt::format("{}; or give a preset: {}", error.remedy(), fmt::join(presets, ", ")));
+  }
+}
+
+}  // namespace
+
 model::ModelConfig planned_model(const config::Config& config) {
   const std::string& name = config.model.preset.empty() ? config.model.path : config.model.preset;
   if (name.empty()) {
@@ -19,7 +37,7 @@ model::ModelConfig planned_model(const config::Config& config) {
   const std::vector<std::string> presets = model::preset_names();
   const bool is_preset = !config.model.preset.empty() ||
                          std::find(presets.begin(), presets.end(), name) != presets.end();
-  model::ModelConfig model = is_preset ? model::preset(name) : model::find_model(name).config;
+  model::ModelConfig model = is_preset ? model::preset(name) : find_folder(name, presets);
   if (model.is_encoder_decoder()) {
     throw Error(
         ErrorKind::kConfig,

@@ -65,7 +65,7 @@ std::vector<Change> changes_of(const config::Config& config) {
 
 double bytes_of(const config::Config& config, int64_t ranks) {
   return plan::largest(
-             plan::estimate_memory(train::planned_job(config, planned_model(config), ranks)))
+             plan::estimate_memory(train::planned_job(config, planned_model(config), ranks, ranks)))
       .peak.total();
 }
 

@@ -163,6 +163,9 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
                                ? plan::Precision::kMixed16
                                : plan::Precision::kFloat32;
   request.base.software = train::our_software(request.base.model, request.base.precision);
+  if (request.cluster.slowest().device.is_cpu()) {
+    train::run_on_cpu(request.base.software);
+  }
   const auto given = [&](const char* key, int64_t value) {
     return resolution.origins.count(key) != 0 ? std::optional<int>(static_cast<int>(value))
                                               : std::nullopt;
@@ -171,8 +174,16 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   request.pipeline = given("parallel.pipeline", config.parallel.pipeline);
   request.context = given("parallel.context", config.parallel.context);
   request.zero_stage = given("parallel.zero_stage", config.parallel.zero_stage);
-  const plan::Job asked = train::planned_job(config, request.base.model, asked_devices(config));
+  const plan::Job asked = train::planned_job(
+      config,
+      request.base.model,
+      asked_devices(config),
+      request.cluster.slowest().devices_per_node);
   const auto is_given = [&](const char* key) { return resolution.origins.count(key) != 0; };
+  request.base.context_attention = asked.context_attention;
+  if (is_given("parallel.shard_ranks") && config.parallel.shard_ranks >= 0) {
+    request.shard_ranks = static_cast<int>(config.parallel.shard_ranks);
+  }
   if (is_given("parallel.recompute") || is_given("training.gradient_checkpointing")) {
     request.recompute = asked.recompute;
   }

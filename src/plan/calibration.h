@@ -14,6 +14,7 @@ namespace lockstep::plan {
 struct Physics {
   double tile_seconds =
       1.2e-6;                // of a wave of tiles, besides its products: first loads, last stores
+  double wave_waste = 0.7;   // of the processors that the last wave of tiles leaves idle
   double misaligned = 0.72;  // of a product whose sizes are multiples of 8 but not of 64
   double unaligned = 0.5;    // of the 32-bit rate: products whose rows are no multiple of 16 bytes,
                              // which matrix units do not take
@@ -34,6 +35,8 @@ struct Physics {
   double straggler = 0.01;  // spread of a node's time, share of it: all wait for the slowest
   double contention =
       0.10;  // compute slowed down by communication that runs beside it, share of its time
+  double overlap_power = 6;  // of the norm that two things beside each other take: endless is the
+                             // longer of the two
   double step_seconds =
       0.004;  // of a step, besides: data, logging, the loss scale's synchronisation
 };

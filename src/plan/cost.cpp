@@ -8,7 +8,8 @@ namespace lockstep::plan {
 
 namespace {
 
-constexpr double kHalf = 2;  // bytes of a 16-bit number
+constexpr double kHalf = 2;          // bytes of a 16-bit number
+constexpr double kRingBackward = 2;  // of ring attention in memory, over its forward pass
 
 struct Tile {
   double rows, columns;
@@ -92,6 +93,37 @@ double scaled_share(const Job& job, const Physics& physics, const Device& device
   return physics.block_scaled;
 }
 
+// Ring attention whose scores are in memory, block by block.
+bool in_ring(const Job& job) {
+  return job.mesh.context > 1 && job.software.ring_in_memory &&
+         job.context_attention == ContextAttention::kRing;
+}
+
+// The forward pass. Each rank has two parts of the sequence, one from each end, and computes the
+// pairs of parts that see each other; those on the diagonal whole.
+double ring_attention_seconds(
+    const Job& job, const Physics& physics, const Device& device, const BlockShape& s) {
+  const double ranks = job.mesh.context;
+  const double part = s.sequence / (2 * ranks);
+  const double pairs = 2 * ranks + 1;
+  const double sequences = static_cast<double>(job.micro_batch);
+  const double scores = sequences * s.heads * pairs * part * part;
+  if (device.measured) {
+    const RingRates& rates = job.precision == Precision::kFloat32 ? device.ring32 : device.ring16;
+    const double numbers = sequences * s.heads * pairs * part * s.head_dim;
+    return (scores * rates.score + numbers * rates.number) / (1 + kRingBackward);
+  }
+  // Read and written of a score by the product, the scale, the mask, the largest, the exponential,
+  // the sum and the second product, each a kernel, in float32.
+  constexpr double kScoreBytes = 52;
+  const double products =
+      product_seconds(
+          physics, device, job.precision, sequences * s.heads, pairs * part, part, s.head_dim) +
+      product_seconds(
+          physics, device, job.precision, sequences * s.heads, pairs * part, s.head_dim, part);
+  return products + memory_seconds(device, scores * kScoreBytes, job.precision);
+}
+
 // The products of a block: those with weights forward, of the input's and of the weights' gradient;
 // the attention's forward.
 struct BlockProducts {
@@ -126,12 +158,14 @@ BlockProducts block_products(
     }
   }
   const double peak = job.precision == Precision::kFloat32 ? device.flops32 : device.flops16;
-  if (job.software.fused_attention) {
+  if (in_ring(job)) {
+    times.attention = ring_attention_seconds(job, physics, device, s);
+  } else if (job.software.fused_attention) {
     // Only the visible half is computed; short sequences leave processors idle.
     const double flops = 2 * s.tokens * s.sequence * s.queries;
     const double fill = device.measured ? 1 : s.sequence / (s.sequence + 512);
     times.attention =
-        flops / (peak * device.efficiency.attention * device.attention_rate *
+        flops / (peak * efficiency_of(device, job.precision).attention * device.attention_rate *
                  job.software.attention_generation * fill * power_share(physics, device));
   } else {
     const double batch = s.heads * s.tokens / s.sequence;
@@ -174,6 +208,9 @@ double elementwise_bytes(const Job& job, const BlockShape& s) {
 }
 
 double attention_backward(const Job& job) {
+  if (in_ring(job)) {
+    return kRingBackward;
+  }
   return job.software.fused_attention ? 2.5 * 1.15
                                       : 2;  // five products instead of two, in one slower kernel
 }
@@ -187,23 +224,40 @@ CollectiveGroup tensor_group(const Job& job, const NodeGroup& node) {
   return {members, std::min<double>(members, node.devices_per_node)};
 }
 
-// Ring attention: keys and values pass round the context axis, hidden behind the attention as far
-// as it lasts; each step's output is merged into the last one's.
+// Summing so many numbers over the tensor axis.
+double tensor_reduce_seconds(
+    const Job& job, const Cluster& cluster, const NodeGroup& node, double numbers) {
+  if (job.mesh.tensor == 1) {
+    return 0;
+  }
+  const double bytes = numbers * job.compute_bytes();
+  return all_reduce_seconds(cluster, node, tensor_group(job, node), bytes) +
+         copy_seconds(node.device, bytes * job.software.tensor_copy);
+}
+
+// What the context axis costs a forward pass. Ring attention: keys and values pass round, hidden
+// behind the attention as far as it lasts; each step's output is merged into the last one's. Else
+// queries, keys, values and the output are traded, one part to each.
 double context_seconds(
     const Job& job,
     const Cluster& cluster,
     const NodeGroup& node,
     const BlockShape& s,
     double attention) {
-  if (job.mesh.context == 1) {
-    return 0;
-  }
-  const double bytes = s.tokens * 2 * s.keys * kHalf;
+  const double ranks = job.mesh.context;
+  const double width = job.compute_bytes();
   const bool within = job.mesh.tensor * job.mesh.context <= node.devices_per_node;
-  const double wire = (job.mesh.context - 1) * message_seconds(cluster, node, within, bytes);
+  if (job.context_attention == ContextAttention::kUlysses) {
+    const double traded = s.tokens * 2 * (s.queries + s.keys) * width;
+    return 4 * message_seconds(cluster, node, within, traded / 4 * (ranks - 1) / ranks) +
+           copy_seconds(node.device, 2 * 2 * traded);
+  }
+  const double bytes = s.tokens * 2 * s.keys * width;
+  const double wire = (ranks - 1) * message_seconds(cluster, node, within, bytes);
   const double merge = memory_seconds(
-      node.device, (job.mesh.context - 1) * s.tokens * s.queries * job.software.merge_bytes);
-  return std::max(0.0, wire - attention) + merge;
+      node.device,
+      (ranks - 1) * s.tokens * s.queries * (in_ring(job) ? 0 : job.software.merge_bytes));
+  return (job.software.overlap_data ? std::max(0.0, wire - attention) : wire) + merge;
 }
 
 }  // namespace
@@ -229,7 +283,9 @@ double product_seconds(
   double compute = 1e30;
   for (const Tile& tile : kTiles) {
     const double tiles = count * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
-    const double waves = std::ceil(tiles / processors);
+    // Of the last wave's idle processors, those are lost that no splitting of tiles keeps busy.
+    const double even = std::max(1.0, tiles / processors);
+    const double waves = even + (std::ceil(tiles / processors) - even) * physics.wave_waste;
     const double flops = processors * tile.rows * tile.columns * k * 2;
     compute = std::min(compute, waves * (flops / (rate * tile.share) + physics.tile_seconds));
   }
@@ -244,8 +300,17 @@ double power_share(const Physics& physics, const Device& device) {
              : 1;
 }
 
-double memory_seconds(const Device& device, double bytes) {
-  return bytes / (device.memory_bandwidth * device.efficiency.memory);
+const Efficiency& efficiency_of(const Device& device, Precision precision) {
+  return device.measured && precision == Precision::kFloat32 ? device.efficiency32
+                                                             : device.efficiency;
+}
+
+double memory_seconds(const Device& device, double bytes, Precision precision) {
+  return bytes / (device.memory_bandwidth * efficiency_of(device, precision).memory);
+}
+
+double copy_seconds(const Device& device, double bytes) {
+  return device.measured ? bytes / device.memory_bandwidth : memory_seconds(device, bytes);
 }
 
 PassTimes& PassTimes::operator+=(const PassTimes& other) {
@@ -271,7 +336,7 @@ PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup&
   const Physics& physics = cluster.physics;
   const BlockShape shape = shape_of(job);
   const BlockProducts products = block_products(job, physics, device, shape);
-  const double memory = memory_seconds(device, elementwise_bytes(job, shape));
+  const double memory = memory_seconds(device, elementwise_bytes(job, shape), job.precision);
   const double launch =
       kernels(job) * (device.measured ? device.kernel_seconds : physics.kernel_seconds);
   PassTimes times;
@@ -286,15 +351,20 @@ PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup&
     times.forward += draws * device.dropout_seconds;
     times.input += draws * device.dropout_seconds;
   }
-  const double ring = context_seconds(job, cluster, node, shape, products.attention);
-  times.forward += ring;
-  times.input += 2 * ring;
+  if (job.mesh.context > 1) {
+    const double ring = context_seconds(job, cluster, node, shape, products.attention);
+    times.forward += ring + node.wait_seconds(times.forward);
+    times.input += 2 * ring + node.wait_seconds(times.input + times.weight);
+  }
 
-  const double bytes = shape.tokens * shape.hidden * kHalf;
-  double reduce = all_reduce_seconds(cluster, node, tensor_group(job, node), bytes);
+  double reduce = tensor_reduce_seconds(job, cluster, node, shape.tokens * shape.hidden);
   reduce *= 1 - (1 - physics.tensor_exposed) * job.software.overlap_tensor;
-  times.forward_tensor = 2 * reduce;
-  times.backward_tensor = 2 * reduce;
+  // Twice each way all wait for the slowest.
+  const auto waits = [&](double computed) {
+    return job.mesh.tensor > 1 ? 2 * node.wait_seconds(computed / 2) : 0;
+  };
+  times.forward_tensor = 2 * reduce + waits(times.forward);
+  times.backward_tensor = 2 * reduce + waits(times.input + times.weight);
   switch (job.recompute) {
     case Recompute::kNone:
       break;
@@ -328,11 +398,12 @@ PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup&
 }
 
 PassTimes embedding_seconds(const Job& job, const Cluster& cluster, const NodeGroup& node) {
-  const double bytes = job.micro_tokens() * static_cast<double>(job.model.hidden_size) * kHalf;
+  const double numbers = job.micro_tokens() * static_cast<double>(job.model.hidden_size);
+  const double bytes = numbers * job.compute_bytes();
   PassTimes times;
-  times.forward = memory_seconds(node.device, 2 * bytes);
-  times.weight = job.adapter_rank > 0 ? 0 : memory_seconds(node.device, 4 * bytes);
-  times.forward_tensor = all_reduce_seconds(cluster, node, tensor_group(job, node), bytes);
+  times.forward = memory_seconds(node.device, 2 * bytes, job.precision);
+  times.weight = job.adapter_rank > 0 ? 0 : memory_seconds(node.device, 4 * bytes, job.precision);
+  times.forward_tensor = tensor_reduce_seconds(job, cluster, node, numbers);
   return times;
 }
 
@@ -349,12 +420,14 @@ PassTimes head_seconds(const Job& job, const Cluster& cluster, const NodeGroup& 
   const double bytes = tokens * vocabulary;
   const bool fused = job.software.fused_elementwise;
   PassTimes times;
-  const double softmax = node.device.efficiency.softmax;
-  times.forward = product + memory_seconds(node.device, bytes * (fused ? 4 : 16)) / softmax;
-  times.input = product + memory_seconds(node.device, bytes * (fused ? 4 : 18)) / softmax;
+  const double softmax = efficiency_of(node.device, precision).softmax;
+  const auto moved = [&](double per_logit) {
+    return memory_seconds(node.device, bytes * per_logit, precision) / softmax;
+  };
+  times.forward = product + moved(fused ? 4 : 16);
+  times.input = product + moved(fused ? 4 : 18);
   times.weight = job.adapter_rank > 0 ? 0 : product;
-  times.backward_tensor =
-      all_reduce_seconds(cluster, node, tensor_group(job, node), tokens * hidden * kHalf);
+  times.backward_tensor = tensor_reduce_seconds(job, cluster, node, tokens * hidden);
   return times;
 }
 

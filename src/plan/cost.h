@@ -22,8 +22,14 @@ double product_seconds(
 /// The rate of a device over that of its chip without a limit of power.
 double power_share(const Physics& physics, const Device& device);
 
-/// A kernel that moves `bytes`.
-double memory_seconds(const Device& device, double bytes);
+/// What kernels of this type reach.
+const Efficiency& efficiency_of(const Device& device, Precision precision);
+
+/// An element-wise kernel that moves `bytes`.
+double memory_seconds(
+    const Device& device, double bytes, Precision precision = Precision::kMixed16);
+/// A plain copy that reads and writes `bytes` in all.
+double copy_seconds(const Device& device, double bytes);
 
 /// Times of a micro-batch on one rank, in seconds. Tensor-parallel collectives are apart: `tensor`.
 struct PassTimes {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "model/stages.h"
+
 namespace lockstep::plan {
 
 std::string_view recompute_name(Recompute recompute) {
@@ -45,6 +47,11 @@ int64_t Job::micro_batches() const {
 
 double Job::micro_tokens() const {
   return static_cast<double>(micro_batch) * static_cast<double>(sequence) / mesh.context;
+}
+
+double Job::sharing() const {
+  const int all = mesh.data * mesh.context;
+  return shard_ranks > 0 ? std::min(shard_ranks, all) : all;
 }
 
 double Job::gradient_bytes() const {
@@ -119,9 +126,32 @@ std::vector<int64_t> split_layers(int64_t layers, int64_t stages) {
   return counts;
 }
 
-std::vector<int64_t> split_layers(const Job& job, int64_t stages) {
-  return static_cast<int64_t>(job.split.size()) == stages ? job.split
-                                                          : split_layers(job.model.layers, stages);
+int64_t stages_of(const Job& job) {
+  if (job.mesh.pipeline == 1 || job.greedy_held > 0) {
+    return job.mesh.pipeline;
+  }
+  const bool has_more =
+      job.schedule == schedule::Kind::kInterleaved || job.schedule == schedule::Kind::kZbV;
+  return static_cast<int64_t>(job.mesh.pipeline) * (has_more ? job.virtual_stages : 1);
+}
+
+int rank_of_stage(const Job& job, int64_t stage) {
+  const int64_t ranks = job.mesh.pipeline;
+  const bool back = job.schedule == schedule::Kind::kZbV && stage >= ranks;
+  return static_cast<int>(back ? stages_of(job) - 1 - stage : stage % ranks);
+}
+
+std::vector<int64_t> split_layers(const Job& job) {
+  const int64_t stages = stages_of(job);
+  if (static_cast<int64_t>(job.split.size()) == stages) {
+    return job.split;
+  }
+  return job.software.balances_stages && stages > 1 && stages <= job.model.layers
+             ? model::split_evenly(
+                   model::stage_operations(job.model, job.sequence),
+                   static_cast<int>(stages),
+                   /*least_of_last=*/0)
+             : split_layers(job.model.layers, stages);
 }
 
 std::vector<int64_t> balance_layers(

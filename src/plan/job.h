@@ -41,6 +41,12 @@ enum class Offload { kNone, kOptimizer, kAll };  // to host memory; kAll: parame
 std::string_view offload_name(Offload offload);
 enum class OffloadTo { kHost, kNvme };
 
+/// How ranks that share a sequence attend.
+enum class ContextAttention {
+  kRing,     // keys and values pass round (Liu et al., 2023)
+  kUlysses,  // parts of the sequence are traded for heads (Jacobs et al., 2023)
+};
+
 /// What a training program does; facts about it, none of them fitted.
 struct Software {
   bool fused_attention = true;      // scores never reach memory (FlashAttention)
@@ -56,6 +62,7 @@ struct Software {
   bool recompute_stops_early =
       false;                   // a block's last product is not recomputed: nothing reads its output
   bool reduces_whole = false;  // gradients are all-reduced whole, though the optimizer is sharded
+  bool cuts_messages = true;   // tensor ranks send a part each of a pipeline message
   bool blocking_messages = false;        // a pipeline message holds up its sender
   bool waits_for_messages = false;       // the host waits for every pipeline message
   bool reduce_each_micro_batch = false;  // sharded gradients are reduced after every micro-batch
@@ -72,19 +79,26 @@ struct Software {
   double shared_logit_bytes = 0;   // the same where tensor ranks share the vocabulary; 0: the same
   double logit_limit = 1e30;       // the most bytes of logits that are made at once
   double head_gradient_bytes = 0;  // of the head's weights, made beside the logits
-  double head_sum_bytes = 0;    // of the sum of the head's gradient where logits are made in runs
-  double mask_bytes = 1;        // of an element that dropout saw, kept for the backward pass
-  bool keeps_gated = true;      // a gate after its activation is kept beside the gate
-  bool keeps_sizes = false;     // an allocator that gives a freed block to its own size alone
-  double update_bytes = 30;     // read and written by the optimizer for a parameter
+  double head_sum_bytes = 0;  // of the sum of the head's gradient where logits are made in runs
+  double mask_bytes = 1;      // of an element that dropout saw, kept for the backward pass
+  bool keeps_gated = true;    // a gate after its activation is kept beside the gate
+  bool keeps_sizes = false;   // an allocator that gives a freed block to its own size alone
+  double update_bytes = 30;   // read and written by the optimizer for a parameter
+  double sum_bytes_moved =
+      0;  // read and written of a gradient to add it to the sum of the micro-batches
   double copy_bytes = 0;        // read and written of a gathered parameter, into and out of buffers
   double merge_bytes = 8;       // of an attention output, for each further step of a ring
   double bucket_bytes = 100e6;  // communication buffers of a rank
   bool reduces_in_place = false;  // gradients are reduced where they are summed: no buffers, but in
                                   // stage 2, where that is no place that stays
   double unit_parameters = 1e30;  // gathered at a time, at most (ZeRO stage 3)
-  double context_bytes = 1.2e9;   // of the driver, the libraries and the communicators
-  double fragmentation = 0.12;    // of activations and working memory, by the allocator
+  bool device_is_host = false;    // what is offloaded to host memory stays where it was
+  bool head_in_forward = false;   // the head's gradients are made with its loss
+  bool balances_stages = false;   // layers are dealt to stages by what they and the head cost
+  double tensor_copy = 0;         // bytes moved for each one that a tensor-parallel collective sums
+  bool ring_in_memory = false;   // ring attention is separate kernels, and its scores are in memory
+  double context_bytes = 1.2e9;  // of the driver, the libraries and the communicators
+  double fragmentation = 0.12;   // of activations and working memory, by the allocator
 };
 
 struct Job {
@@ -94,7 +108,9 @@ struct Job {
   int64_t micro_batch = 1;   // sequences of one micro-batch of one data-parallel rank
   mesh::Mesh mesh;
   int zero_stage = 0;
+  int shard_ranks = 0;  // neighbours that share a state of which others hold replicas; 0: all share
   bool sequence_parallel = false;
+  ContextAttention context_attention = ContextAttention::kRing;
   schedule::Kind schedule = schedule::Kind::kOneFOneB;
   int virtual_stages = 1;
   double greedy_held =
@@ -112,22 +128,31 @@ struct Job {
       2;  // of a frozen parameter: 2, 1 (8 bits) or 0.53 (4 bits and their scales)
   Precision precision = Precision::kMixed16;
   Software software;
-  std::vector<int64_t> split;  // blocks of each pipeline rank; empty: split_layers decides
+  std::vector<int64_t> split;  // blocks of each stage; empty: split_layers decides
 
   /// Micro-batches of a step on one data-parallel rank, rounded up.
   int64_t micro_batches() const;
   /// Tokens of a micro-batch on one rank of the context axis.
   double micro_tokens() const;
+  /// Bytes of a number that is computed with.
+  double compute_bytes() const { return precision == Precision::kFloat32 ? 4 : 2; }
+  /// Ranks that share the states of stages 1 to 3.
+  double sharing() const;
   /// Bytes of a gradient that is kept, and on the wire.
   double gradient_bytes() const;
   double reduce_bytes() const;
 };
 
+/// Stages of the whole pipeline: those of a rank times the ranks.
+int64_t stages_of(const Job& job);
+/// The pipeline rank that a stage is on.
+int rank_of_stage(const Job& job, int64_t stage);
 /// Blocks of each stage, [stages]: equal where the layers divide; else as even as can be with the
 /// embedding and the head counted as a block each.
 std::vector<int64_t> split_layers(int64_t layers, int64_t stages);
-/// The job's own split where it has one for this many stages.
-std::vector<int64_t> split_layers(const Job& job, int64_t stages);
+/// Blocks of each stage, [stages_of(job)]: the job's own split where it has one, else as its
+/// software deals them out.
+std::vector<int64_t> split_layers(const Job& job);
 /// The split whose slowest stage is the fastest, by dynamic programming over stages and blocks:
 /// stage s takes block[s] a block and edge[s] besides. Every stage gets a block at least where
 /// there are enough.

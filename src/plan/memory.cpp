@@ -9,14 +9,6 @@ namespace lockstep::plan {
 
 namespace {
 
-double compute_width(const Job& job) {
-  return job.precision == Precision::kFloat32 ? 4 : 2;
-}
-
-double shards(const Job& job) {
-  return static_cast<double>(job.mesh.data) * job.mesh.context;
-}
-
 // Micro-batches in flight on a rank, in whole ranks' worth of blocks: the schedule's own claim.
 double held(const Job& job, int rank) {
   const int pipeline = job.mesh.pipeline;
@@ -63,7 +55,7 @@ double block_activations(const Job& job, Recompute recompute) {
   const model::ModelConfig& model = job.model;
   const double tensor = job.mesh.tensor;
   const double tokens = job.micro_tokens();
-  const double width = compute_width(job);
+  const double width = job.compute_bytes();
   const auto hidden = static_cast<double>(model.hidden_size);
   const double queries = static_cast<double>(model.heads * model.head_dim) / tensor;
   const double keys = static_cast<double>(model.kv_heads * model.head_dim) / tensor;
@@ -125,20 +117,42 @@ double stage_parameters(const Job& job, int64_t blocks, bool first, bool last) {
   return (counts.block * static_cast<double>(blocks) + edges) / job.mesh.tensor;
 }
 
+// Parameters that are gathered, or come from files, at a time.
+double unit_parameters(const Job& job) {
+  const ParameterCounts counts = count_parameters(job.model);
+  return std::min(job.software.unit_parameters, std::max(counts.block, counts.embedding / 2)) /
+         job.mesh.tensor;
+}
+
 void offload_states(const Job& job, Memory& memory) {
-  double& away = job.offload_to == OffloadTo::kNvme ? memory.nvme : memory.host;
-  if (job.offload != Offload::kNone) {
-    away += memory.optimizer;
+  if (job.offload == Offload::kNone) {
+    return;
+  }
+  if (job.offload_to == OffloadTo::kNvme) {
+    // Around its own update a unit's state is in host memory, and around its use its parameters;
+    // gradients are not in files.
+    const double share = job.zero_stage >= 1 ? job.sharing() : 1;
+    const double largest =
+        std::max(unit_parameters(job), count_parameters(job.model).embedding / job.mesh.tensor);
+    double& host = job.software.device_is_host ? memory.working : memory.host;
+    host += largest / share * job.software.optimizer_bytes;
+    memory.nvme += memory.optimizer;
     memory.optimizer = 0;
+    if (job.offload == Offload::kAll) {
+      host += 2 * unit_parameters(job) / share * job.software.weight_bytes + memory.gradients;
+      memory.nvme += memory.parameters;
+      memory.parameters = memory.gradients = 0;
+    }
+    return;
   }
+  if (job.software.device_is_host) {
+    return;
+  }
+  memory.host += memory.optimizer;
+  memory.optimizer = 0;
   if (job.offload == Offload::kAll) {
-    away += memory.parameters + memory.gradients;
-    memory.parameters = 0;
-    memory.gradients = 0;
-  }
-  if (job.offload != Offload::kNone && job.offload_to == OffloadTo::kNvme) {
-    constexpr double kOnItsWay = 50e6;
-    memory.host += 2 * kOnItsWay;
+    memory.host += memory.parameters + memory.gradients;
+    memory.parameters = memory.gradients = 0;
   }
 }
 
@@ -151,7 +165,7 @@ double trained_parameters(const Job& job, int64_t blocks, double parameters) {
 
 void add_states(const Job& job, int64_t blocks, double parameters, Memory& memory) {
   const Software& software = job.software;
-  const double group = shards(job);
+  const double group = job.sharing();
   const double trained = trained_parameters(job, blocks, parameters);
   const auto share = [&](int from_stage) { return job.zero_stage >= from_stage ? group : 1; };
   memory.parameters = trained * software.weight_bytes / share(3);
@@ -166,8 +180,7 @@ void add_states(const Job& job, int64_t blocks, double parameters, Memory& memor
     }
   }
   offload_states(job, memory);
-  const ParameterCounts counts = count_parameters(job.model);
-  const double width = compute_width(job);
+  const double width = job.compute_bytes();
   if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {
     // Under a pipeline the stage's units stay gathered, and its gradients whole, until the step
     // ends.
@@ -175,16 +188,13 @@ void add_states(const Job& job, int64_t blocks, double parameters, Memory& memor
   } else if (job.zero_stage >= 3 || job.offload == Offload::kAll) {
     // The unit that computes and the one that is fetched ahead; a unit's gradient before it is
     // reduced.
-    const double unit =
-        std::min(job.software.unit_parameters, std::max(counts.block, counts.embedding / 2)) /
-        job.mesh.tensor;
-    memory.gathered = unit * (2 * width + job.reduce_bytes());
+    memory.gathered = unit_parameters(job) * (2 * width + job.reduce_bytes());
   }
 }
 
 // Of the backward pass of a block, besides what the forward pass kept.
 double temporaries(const Job& job) {
-  const double width = compute_width(job);
+  const double width = job.compute_bytes();
   const auto hidden = static_cast<double>(job.model.hidden_size);
   const double mlp = static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
   if (!job.software.keeps_sizes) {
@@ -281,14 +291,19 @@ double buckets(const Job& job, double parameters) {
 
 std::vector<StageMemory> estimate_memory(const Job& job) {
   const int pipeline = job.mesh.pipeline;
-  const std::vector<int64_t> blocks = split_layers(job, pipeline);
+  const std::vector<int64_t> split = split_layers(job);
+  std::vector<int64_t> blocks(pipeline, 0);
+  for (int64_t stage = 0; stage < static_cast<int64_t>(split.size()); ++stage) {
+    blocks[rank_of_stage(job, stage)] += split[stage];
+  }
+  const int rank_of_last = rank_of_stage(job, static_cast<int64_t>(split.size()) - 1);
   std::vector<StageMemory> stages;
   for (int rank = 0; rank < pipeline; ++rank) {
     StageMemory stage;
     stage.stage = rank;
     stage.blocks = blocks[rank];
     const bool first = rank == 0;
-    const bool last = rank + 1 == pipeline;
+    const bool last = rank == rank_of_last;
     const double parameters = stage_parameters(job, stage.blocks, first, last);
     add_states(job, stage.blocks, parameters, stage.peak);
     add_activations(job, rank, stage.blocks, last, stage);

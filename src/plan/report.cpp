@@ -21,6 +21,16 @@ std::string seconds_text(double seconds) {
   return seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
 }
 
+// Other layers to the stages than its software would deal out.
+bool has_own_split(const Job& job) {
+  if (job.split.empty()) {
+    return false;
+  }
+  Job plain = job;
+  plain.split.clear();
+  return split_layers(plain) != job.split;
+}
+
 }  // namespace
 
 std::string plan_line(const Job& job) {
@@ -34,7 +44,12 @@ std::string plan_line(const Job& job) {
   axis("pipeline", job.mesh.pipeline);
   axis("context", job.mesh.context);
   text += fmt::format(
-      ", zero {}, micro-batch {} × {}", job.zero_stage, job.micro_batch, job.micro_batches());
+      ", zero {}{}, micro-batch {} × {}",
+      job.zero_stage,
+      job.shard_ranks > 0 && job.zero_stage > 0 ? fmt::format(" in groups of {}", job.shard_ranks)
+                                                : "",
+      job.micro_batch,
+      job.micro_batches());
   if (job.mesh.pipeline > 1) {
     text += fmt::format(", {}", schedule::kind_name(job.schedule));
     text += job.virtual_stages > 1 ? fmt::format(" of {}", job.virtual_stages) : "";
@@ -47,7 +62,7 @@ std::string plan_line(const Job& job) {
                     offload_name(job.offload),
                     job.offload_to == OffloadTo::kNvme ? "files" : "host memory");
   text += job.adapter_rank > 0 ? fmt::format(", adapters of rank {}", job.adapter_rank) : "";
-  if (!job.split.empty()) {
+  if (has_own_split(job)) {
     text += fmt::format(", layers {}", fmt::join(job.split, ","));
   }
   return text;
@@ -195,13 +210,19 @@ std::string plan_yaml(const Job& job) {
       job.mesh.context,
       job.sequence_parallel,
       job.zero_stage);
+  if (job.zero_stage > 0 && job.shard_ranks > 0) {
+    text += fmt::format("  shard_ranks: {}\n", job.shard_ranks);
+  }
+  if (job.context_attention == ContextAttention::kUlysses) {
+    text += "  context_attention: ulysses\n";
+  }
   if (job.mesh.pipeline > 1) {
     text += fmt::format(
         "  schedule: {}\n  virtual_stages: {}\n",
         schedule::kind_name(job.schedule),
         job.virtual_stages);
   }
-  if (!job.split.empty()) {
+  if (has_own_split(job)) {
     text += fmt::format("  split: \"{}\"\n", fmt::join(job.split, ","));
   }
   text += fmt::format("  recompute: {}\n", recompute_name(job.recompute));

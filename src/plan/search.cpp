@@ -120,9 +120,30 @@ class Searcher {
           continue;
         }
         job.zero_stage = zero;
-        enumerate_schedules(job);
+        for (const int sharing : zero == 0 ? std::vector<int>{0} : sharing_choices(mesh)) {
+          job.shard_ranks = sharing;
+          enumerate_schedules(job);
+        }
       }
     }
+  }
+
+  // All that hold the same parameters, or those of them in a node.
+  std::vector<int> sharing_choices(const mesh::Mesh& mesh) {
+    const int all = mesh.data * mesh.context;
+    if (request_.shard_ranks) {
+      const int asked = *request_.shard_ranks;
+      if (asked > 0 && all % asked != 0) {
+        refuse(
+            fmt::format("states shared by {} of {} ranks", asked, all),
+            "parallel.shard_ranks must divide the ranks that hold the same parameters");
+        return {};
+      }
+      return {asked};
+    }
+    const int in_node = cluster_.slowest().devices_per_node / mesh.tensor;
+    return in_node > 1 && in_node < all && all % in_node == 0 ? std::vector<int>{0, in_node}
+                                                              : std::vector<int>{0};
   }
 
   void enumerate_schedules(Job job) {
@@ -179,6 +200,13 @@ class Searcher {
     }
     if (cluster_.unequal() && job.mesh.pipeline > 1 && job.virtual_stages == 1) {
       job.split = unequal_split(job);
+    }
+    if (job.split.empty() && job.mesh.pipeline > 1) {
+      auto [split, is_new] = splits_.try_emplace(stages_of(job));
+      if (is_new) {
+        split->second = split_layers(job);
+      }
+      job.split = split->second;
     }
     const Memory memory = largest(estimate_memory(job)).peak;
     if (!result_.smallest || memory.total() < result_.smallest->memory.total()) {
@@ -254,7 +282,10 @@ class Searcher {
       text = fmt::format("does not fit on one device ({:.0f} GB)", alone / 1e9);
       text += block > room ? ", nor does its largest block" : "";
       text += job.zero_stage > 0 && job.mesh.data > 1
-                  ? fmt::format(": states shared by zero {}", job.zero_stage)
+                  ? fmt::format(
+                        ": states shared by zero {}{}",
+                        job.zero_stage,
+                        job.shard_ranks > 0 ? " within the node, replicas across" : "")
                   : "";
     }
     if (job.mesh.tensor > 1) {
@@ -277,6 +308,7 @@ class Searcher {
   const Cluster& cluster_;
   SearchResult result_;
   std::vector<Bounded> candidates_;
+  std::map<int64_t, std::vector<int64_t>> splits_;  // layers of each stage, by their number
   std::map<std::string, double> blocks_;  // seconds of a pass of one, by what it depends on
 };
 

@@ -18,6 +18,7 @@ struct SearchRequest {
   Job base;  // the model, sequence, global batch, precision and software
   Cluster cluster;
   std::optional<int> tensor, pipeline, context, zero_stage;
+  std::optional<int> shard_ranks;  // 0: all share; not given: all, or those of a node
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
   std::optional<Offload> offload;

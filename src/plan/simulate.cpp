@@ -21,6 +21,39 @@ const NodeGroup& node_of_stage(const Job& job, const Cluster& cluster, int rank)
   return cluster.slowest_of(rank * ranks, ranks);
 }
 
+// Parameters of a stage that are trained, on one tensor rank.
+double trained_parameters(const Job& job, int64_t blocks, bool first, bool last) {
+  const ParameterCounts counts = count_parameters(job.model);
+  const auto of_blocks = static_cast<double>(blocks);
+  if (job.adapter_rank > 0) {
+    return adapter_parameters(job.model, job.adapter_rank) * of_blocks / job.mesh.tensor;
+  }
+  double parameters = counts.block * of_blocks;
+  parameters += first ? counts.embedding + counts.positions : 0;
+  parameters += last ? counts.head : 0;
+  // A tied weight that both ends of a pipeline hold.
+  parameters += last && !first && job.model.tie_word_embeddings ? counts.embedding : 0;
+  return parameters / job.mesh.tensor;
+}
+
+// Adding the gradients of a micro-batch to their sum.
+double sum_seconds(const Job& job, const Device& device, double parameters) {
+  if (job.micro_batches() == 1) {
+    return 0;
+  }
+  const bool sums_shards = job.zero_stage >= 2 && job.software.reduce_each_micro_batch;
+  return copy_seconds(
+      device, parameters / (sums_shards ? job.sharing() : 1) * job.software.sum_bytes_moved);
+}
+
+// Gradients that are made with the forward pass.
+PassTimes all_forward(const PassTimes& times) {
+  PassTimes result;
+  result.forward = times.forward + times.input + times.weight;
+  result.forward_tensor = times.forward_tensor + times.backward_tensor;
+  return result;
+}
+
 struct Stages {
   std::vector<PassTimes> times;   // by stage
   std::vector<int64_t> blocks;    // by stage
@@ -29,40 +62,64 @@ struct Stages {
 
 Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Schedule& schedule) {
   Stages result;
-  result.blocks = split_layers(job, schedule.stages);
+  result.blocks = split_layers(job);
   Job plain = job;
   plain.recompute = Recompute::kNone;
+  const NodeGroup* last_node = nullptr;  // stages on nodes that are alike have the same blocks
+  PassTimes block;
+  double recomputed = 0;
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const NodeGroup& node = node_of_stage(job, cluster, schedule.rank_of_stage[stage]);
     const auto count = static_cast<double>(result.blocks[stage]);
-    const PassTimes block = block_seconds(job, cluster, node);
+    if (&node != last_node) {
+      block = block_seconds(job, cluster, node);
+      recomputed = block.input - block_seconds(plain, cluster, node).input;
+      last_node = &node;
+    }
     PassTimes times = block.scaled(count);
     if (stage == 0) {
       times += embedding_seconds(job, cluster, node);
     }
     if (stage + 1 == schedule.stages) {
-      times += head_seconds(job, cluster, node);
+      times += job.software.head_in_forward ? all_forward(head_seconds(job, cluster, node))
+                                            : head_seconds(job, cluster, node);
     }
+    const double parameters =
+        trained_parameters(job, result.blocks[stage], stage == 0, stage + 1 == schedule.stages);
+    times.weight += sum_seconds(job, node.device, parameters);
     result.times.push_back(times);
-    result.recompute.push_back((block.input - block_seconds(plain, cluster, node).input) * count);
+    result.recompute.push_back(recomputed * count);
   }
   return result;
 }
 
-// How the data axis lies on the nodes: ranks of one data group are `context × tensor` apart.
-CollectiveGroup data_group(const Job& job, const NodeGroup& node) {
+// How the ranks that hold the same parameters lie on the nodes: neighbours are `tensor` apart.
+struct DataGroups {
+  CollectiveGroup all;       // that sum gradients
+  CollectiveGroup shards;    // that share one state
+  CollectiveGroup replicas;  // that hold the same shard
+};
+
+DataGroups data_groups(const Job& job, const NodeGroup& node) {
   const double members = static_cast<double>(job.mesh.data) * job.mesh.context;
+  const double sharing = job.sharing();
   const double per_node =
       std::max(1.0, std::floor(static_cast<double>(node.devices_per_node) / job.mesh.tensor));
-  return {members, std::min(members, per_node)};
+  const auto group = [](double count, double most) {
+    return CollectiveGroup{count, std::min(count, std::max(1.0, std::floor(most)))};
+  };
+  return {
+      group(members, per_node),
+      group(sharing, per_node),
+      group(members / sharing, per_node / sharing)};
 }
 
 // From pipeline rank to pipeline rank: within a node where the first rank of the one and the last
 // of the other stand in it.
 double message_time(const Job& job, const Cluster& cluster, int from, int to) {
   const NodeGroup& node = cluster.groups.front();
-  const double bytes =
-      job.micro_tokens() * static_cast<double>(job.model.hidden_size) * 2 / job.mesh.tensor;
+  const double bytes = job.micro_tokens() * static_cast<double>(job.model.hidden_size) *
+                       job.compute_bytes() / (job.software.cuts_messages ? job.mesh.tensor : 1);
   const int ranks = job.mesh.data * job.mesh.context * job.mesh.tensor;
   const int first = std::min(from, to) * ranks / node.devices_per_node;
   const int last = (std::max(from, to) * ranks + ranks - 1) / node.devices_per_node;
@@ -110,24 +167,20 @@ schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
        .virtual_stages = job.schedule == schedule::Kind::kInterleaved ? job.virtual_stages : 0});
 }
 
-// Parameters of the largest stage that are trained: what is reduced and updated.
+// Parameters of the largest pipeline rank that are trained: what is reduced and updated.
 double stage_parameters(const Job& job) {
-  const ParameterCounts counts = count_parameters(job.model);
-  const std::vector<int64_t> blocks = split_layers(job, job.mesh.pipeline);
+  const std::vector<int64_t> split = split_layers(job);
+  const auto last = static_cast<int64_t>(split.size()) - 1;
+  const int rank_of_last = rank_of_stage(job, last);
+  std::vector<int64_t> blocks(job.mesh.pipeline, 0);
+  for (int64_t stage = 0; stage <= last; ++stage) {
+    blocks[rank_of_stage(job, stage)] += split[stage];
+  }
   double most = 0;
   for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
-    if (job.adapter_rank > 0) {
-      most = std::max(
-          most,
-          adapter_parameters(job.model, job.adapter_rank) * static_cast<double>(blocks[rank]));
-      continue;
-    }
-    double parameters = counts.block * static_cast<double>(blocks[rank]);
-    parameters += rank == 0 ? counts.embedding + counts.positions : 0;
-    parameters += rank + 1 == job.mesh.pipeline ? counts.head : 0;
-    most = std::max(most, parameters);
+    most = std::max(most, trained_parameters(job, blocks[rank], rank == 0, rank == rank_of_last));
   }
-  return most / job.mesh.tensor;
+  return most;
 }
 
 struct DataCost {
@@ -139,7 +192,7 @@ struct DataCost {
 // what was updated.
 DataCost reduce_once(
     const Job& job, const Cluster& cluster, const NodeGroup& node, double last_backward) {
-  const CollectiveGroup group = data_group(job, node);
+  const DataGroups groups = data_groups(job, node);
   const double parameters = stage_parameters(job);
   const double reduced = parameters * job.reduce_bytes();
   const double gathered = parameters * job.software.weight_bytes;
@@ -149,12 +202,13 @@ DataCost reduce_once(
   double wire = 0;
   double tail = 0;
   if (job.zero_stage == 0 || job.software.reduces_whole) {
-    wire = all_reduce_seconds(cluster, node, group, reduced);
+    wire = all_reduce_seconds(cluster, node, groups.all, reduced);
   } else {
-    wire = all_gather_seconds(cluster, node, group, reduced) * times;
+    wire = all_gather_seconds(cluster, node, groups.shards, reduced) * times +
+           all_reduce_seconds(cluster, node, groups.replicas, reduced / job.sharing());
   }
   if (job.zero_stage > 0) {
-    tail = all_gather_seconds(cluster, node, group, gathered);
+    tail = all_gather_seconds(cluster, node, groups.shards, gathered);
   }
   DataCost cost;
   if (!job.software.overlap_data) {
@@ -171,6 +225,17 @@ DataCost reduce_once(
   return cost;
 }
 
+// Two things at the same time take the longer of the two, and more where neither is much longer:
+// both vary, and one runs ahead of the other by one unit alone.
+double side_by_side(const Physics& physics, double a, double b) {
+  const double longer = std::max(a, b);
+  if (longer <= 0) {
+    return 0;
+  }
+  const double power = physics.overlap_power;
+  return longer * std::pow(1 + std::pow(std::min(a, b) / longer, power), 1 / power);
+}
+
 // Stage 3, by micro-batch: each unit is gathered before its forward and its backward pass and its
 // gradient reduced, on one communication stream that runs ahead of the compute by one unit.
 DataCost gather_units(
@@ -179,10 +244,12 @@ DataCost gather_units(
     const NodeGroup& node,
     const PassTimes& block,
     const PassTimes& edges) {
-  CollectiveGroup group = data_group(job, node);
+  const DataGroups groups = data_groups(job, node);
+  CollectiveGroup group = groups.shards;
   if (job.software.flat_gather && group.members > group.per_node) {
     group.per_node = 1;
   }
+  const auto micro_batches = static_cast<double>(job.micro_batches());
   const ParameterCounts counts = count_parameters(job.model);
   const double unit = counts.block / job.mesh.tensor;
   const double edge = (counts.embedding + counts.positions + counts.head) / job.mesh.tensor;
@@ -197,7 +264,11 @@ DataCost gather_units(
     return all_gather_seconds(cluster, node, group, parameters * width);
   };
   const auto scatter = [&](double parameters) {
-    return all_gather_seconds(cluster, node, group, parameters * trained * job.reduce_bytes());
+    const double bytes = parameters * trained * job.reduce_bytes();
+    // Replicas sum their shards once a step.
+    return all_gather_seconds(cluster, node, group, bytes) +
+           all_reduce_seconds(cluster, node, groups.replicas, bytes / job.sharing()) /
+               micro_batches;
   };
   const auto layers = static_cast<double>(job.model.layers) / job.mesh.pipeline;
   const double forward_compute = block.forward + block.forward_tensor;
@@ -213,30 +284,29 @@ DataCost gather_units(
     const auto beside = [&](double compute, double wire) {
       const double slowed = std::min(wire, compute) * cluster.physics.contention;
       cost.slowed += layers * slowed;
-      return layers * std::max(0.0, wire - compute - slowed);
+      return layers * (side_by_side(cluster.physics, compute + slowed, wire) - compute - slowed);
     };
     cost.exposed = beside(forward_compute, forward_wire) + beside(backward_compute, backward_wire);
     cost.exposed += gather(edge) * 0.5 + forward_wire + scatter(edge) * 0.5 +
                     std::max(0.0, 1.5 * gather(edge) - edges.all());
   }
+  cost.exposed +=
+      layers * (node.wait_seconds(forward_compute) + node.wait_seconds(backward_compute));
   cost.slowed += memory_seconds(node.device, (layers * unit + edge) * job.software.copy_bytes);
-  const auto micro_batches = static_cast<double>(job.micro_batches());
   cost.exposed *= micro_batches;
   cost.slowed *= micro_batches;
   return cost;
 }
 
 double optimizer_seconds(const Job& job, const Device& device) {
-  const double shards =
-      job.zero_stage >= 1 ? static_cast<double>(job.mesh.data) * job.mesh.context : 1;
+  const double shards = job.zero_stage >= 1 ? job.sharing() : 1;
   const double parameters = stage_parameters(job) / shards;
   return memory_seconds(device, parameters * job.software.update_bytes) / device.efficiency.update;
 }
 
 double offload_seconds(
     const Job& job, const Cluster& cluster, const NodeGroup& node, double compute) {
-  const double shards =
-      job.zero_stage >= 1 ? static_cast<double>(job.mesh.data) * job.mesh.context : 1;
+  const double shards = job.zero_stage >= 1 ? job.sharing() : 1;
   const double parameters = stage_parameters(job);
   const double rate = job.offload_to == OffloadTo::kNvme
                           ? node.device.file_bandwidth
@@ -340,6 +410,8 @@ Step simulate(const Job& job, const Cluster& cluster) {
   const double nodes = std::ceil(static_cast<double>(job.mesh.ranks()) / node.devices_per_node);
   step.data +=
       compute_time * cluster.physics.straggler * std::sqrt(2 * std::log(std::max(1.0, nodes)));
+  const double together = job.mesh.ranks() == 1 ? 0 : compute_time;
+  step.data += node.wait_seconds(together);
   step.optimizer = optimizer_seconds(job, node.device);
   step.offload = offload_seconds(job, cluster, node, compute_time);
   step.rest = cluster.physics.step_seconds;

@@ -88,15 +88,13 @@ Forecast predict(
     const World& world,
     const Machine& machine,
     Misfit misfit) {
-  plan::Job job = planned_job(config, model, world.size());
+  plan::Job job = planned_job(config, model, world.size(), world.local_size);
   plan::Cluster cluster = machine.cluster;
   if (world.device.is_cpu()) {
     const auto resident = static_cast<double>(monitor::process_memory().resident_bytes);
     const auto available = static_cast<double>(monitor::available_memory());
+    run_on_cpu(job.software);
     job.software.context_bytes = resident + kLoadedWithTheFirstStep;
-    job.software.keeps_sizes = true;  // as ops/host_memory.h has it
-    job.software.fragmentation = 0;
-    job.software.overlap_data = false;  // the core that sends is one that computes
     plan::Device& device = cluster.groups.front().device;
     if (world.size() == world.local_size) {
       cluster.groups.front().devices_per_node = world.size();

@@ -14,6 +14,7 @@
 #include "nn/initialize.h"
 #include "nn/language_model.h"
 #include "ops/adamw.h"
+#include "parallel/context/attention_block.h"
 #include "train/planned_job.h"
 
 namespace lockstep::train {
@@ -29,25 +30,48 @@ class Measurer {
       : communicator_(communicator),
         seconds_(seconds) {}
 
-  // As many runs on every rank: `body` may hold a collective.
-  double best_of(const std::function<void()>& body) {
+  // The median, of the slowest rank. As many runs on every rank: `body` may hold a collective.
+  double time_of(const std::function<void()>& body) {
     body();
     communicator_.barrier();
     const double start = seconds_now();
     body();
-    const double once = slowest(seconds_now() - start);
-    const int runs = static_cast<int>(std::clamp(seconds_ / std::max(once, 1e-9), 2.0, 1000.0));
-    double best = once;
+    const double once = largest(seconds_now() - start);
+    const int runs = static_cast<int>(std::clamp(seconds_ / std::max(once, 1e-9), 3.0, 1000.0));
+    std::vector<double> times;
     for (int run = 0; run < runs; ++run) {
       const double began = seconds_now();
       body();
-      best = std::min(best, seconds_now() - began);
+      times.push_back(seconds_now() - began);
     }
-    return slowest(best);
+    const auto middle = times.begin() + runs / 2;
+    std::nth_element(times.begin(), middle, times.end());
+    return largest(*middle);
+  }
+
+  // Seconds s, so that ranks which compute for t seconds wait for the slowest sqrt(s t): what slows
+  // a rank down comes by chance, so that differences grow as a random walk.
+  double spread_of(const std::function<void()>& body) {
+    constexpr int kRuns = 8;
+    double waited = 0;
+    double computed = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      communicator_.barrier();
+      const double began = seconds_now();
+      body();
+      const double own = seconds_now() - began;
+      waited += largest(own) - own;
+      computed += own;
+    }
+    at::Tensor sums = at::tensor({waited, computed}, at::kDouble);
+    communicator_.all_reduce(sums).wait();
+    const double runs = static_cast<double>(kRuns) * communicator_.size();
+    const double wait = sums[0].item<double>() / runs;
+    return wait * wait / (sums[1].item<double>() / runs);
   }
 
  private:
-  double slowest(double seconds) {
+  double largest(double seconds) {
     at::Tensor most = at::full({1}, seconds, at::kDouble);
     communicator_.all_reduce(most, comm::Reduce::kMax).wait();
     return most.item<double>();
@@ -74,7 +98,7 @@ std::vector<plan::ProductSample> measure_products(Measurer& measurer, at::Scalar
     const at::Tensor a = at::ones({m, k}, type);
     const at::Tensor b = at::ones({n, k}, type).t();
     at::Tensor out = at::empty({m, n}, type);
-    const double seconds = measurer.best_of([&, &out = out] { at::mm_out(out, a, b); });
+    const double seconds = measurer.time_of([&, &out = out] { at::mm_out(out, a, b); });
     samples.push_back(
         {static_cast<double>(m), static_cast<double>(n), static_cast<double>(k), seconds});
   }
@@ -126,8 +150,14 @@ model::ModelConfig config_of(const Pass& pass) {
   return model::parse_model_config(text, "a model to measure with");
 }
 
-plan::PassSample measure_pass(Measurer& measurer, const Pass& pass, at::ScalarType type) {
+struct MeasuredPass {
   plan::PassSample sample;
+  double spread = 0;
+};
+
+MeasuredPass measure_pass(Measurer& measurer, const Pass& pass, at::ScalarType type) {
+  MeasuredPass result;
+  plan::PassSample& sample = result.sample;
   plan::Job& job = sample.job;
   job.model = config_of(pass);
   job.sequence = pass.length;
@@ -143,8 +173,41 @@ plan::PassSample measure_pass(Measurer& measurer, const Pass& pass, at::ScalarTy
   inputs.labels = inputs.ids;
   inputs.samples = at::arange(pass.rows, at::kLong);
   inputs.training = true;
-  sample.seconds = measurer.best_of([&] { torch::autograd::backward({model->loss(inputs)}, {}); });
-  return sample;
+  const auto body = [&] { torch::autograd::backward({model->loss(inputs)}, {}); };
+  sample.seconds = measurer.time_of(body);
+  result.spread = measurer.spread_of(body);
+  return result;
+}
+
+// One block of a ring, of which the lower triangle is seen.
+plan::RingSample measure_ring(Measurer& measurer, int64_t length, at::ScalarType type) {
+  constexpr int64_t kRows = 8, kHeads = 4, kHeadDim = 64;
+  const auto make = [&] { return at::ones({kRows, kHeads, length, kHeadDim}, type); };
+  const at::Tensor query = make(), key = make(), value = make(), gradient = make();
+  parallel::BlockOptions options;
+  options.scale = 0.1;
+  options.whole_length = length;
+  const auto sums = [&] { return at::zeros(query.sizes(), at::kFloat); };
+  const double seconds = measurer.time_of([&] {
+    parallel::SeenSoFar seen = parallel::SeenSoFar::nothing(query);
+    parallel::see_block(seen, query, key, value, {}, options);
+    parallel::BlockGradients gradients{sums(), sums(), sums()};
+    parallel::see_block_backward(
+        gradients,
+        gradient,
+        seen.log_sum(),
+        (seen.output() * gradient).sum(3),
+        query,
+        key,
+        value,
+        {},
+        options);
+  });
+  return {
+      static_cast<double>(kRows * kHeads),
+      static_cast<double>(length),
+      static_cast<double>(kHeadDim),
+      seconds};
 }
 
 double update_bandwidth(Measurer& measurer, double bytes_of_parameter) {
@@ -156,7 +219,7 @@ double update_bandwidth(Measurer& measurer, double bytes_of_parameter) {
       .gradient = zeros(at::kBFloat16),
       .exp_avg = zeros(at::kFloat),
       .exp_avg_sq = zeros(at::kFloat)};
-  const double seconds = measurer.best_of([&] { ops::adamw_step(buffers, {}); });
+  const double seconds = measurer.time_of([&] { ops::adamw_step(buffers, {}); });
   return static_cast<double>(kCount) * bytes_of_parameter / seconds;
 }
 
@@ -164,7 +227,7 @@ double copy_bandwidth(Measurer& measurer) {
   constexpr int64_t kCount = 1 << 24;
   const at::Tensor from = at::zeros({kCount}, at::kFloat);
   at::Tensor to = at::empty({kCount}, at::kFloat);
-  return 2.0 * 4 * kCount / measurer.best_of([&] { to.copy_(from); });
+  return 2.0 * 4 * kCount / measurer.time_of([&] { to.copy_(from); });
 }
 
 }  // namespace
@@ -178,20 +241,30 @@ plan::MachineSamples measure_machine(comm::Communicator& communicator, double se
     samples.products32 = measure_products(measurer, at::kFloat);
     samples.products16 = measure_products(measurer, at::kBFloat16);
     samples.copy_bandwidth = copy_bandwidth(measurer);
+    for (const int64_t length : {64, 256}) {
+      samples.ring16.push_back(measure_ring(measurer, length, at::kBFloat16));
+      samples.ring32.push_back(measure_ring(measurer, length, at::kFloat));
+    }
     samples.update_bandwidth = update_bandwidth(measurer, plan::Software{}.update_bytes);
     for (int64_t bytes = 4096; communicator.size() > 1 && bytes <= (1 << 25); bytes *= 8) {
       at::Tensor tensor = at::zeros({bytes / 4}, at::kFloat);
       samples.reductions.push_back(
           {static_cast<double>(communicator.size()),
            static_cast<double>(bytes),
-           measurer.best_of([&] { communicator.all_reduce(tensor).wait(); })});
+           measurer.time_of([&] { communicator.all_reduce(tensor).wait(); })});
     }
   }
+  std::vector<double> spreads;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const Pass& pass : kPasses) {
-      samples.passes.push_back(measure_pass(measurer, pass, type));
+      MeasuredPass measured = measure_pass(measurer, pass, type);
+      samples.passes.push_back(std::move(measured.sample));
+      spreads.push_back(measured.spread);
     }
   }
+  const auto middle = spreads.begin() + static_cast<std::ptrdiff_t>(spreads.size() / 2);
+  std::nth_element(spreads.begin(), middle, spreads.end());
+  samples.spread = *middle;
   return samples;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "mesh/mesh.h"
+#include "parallel/pipeline/split.h"
+#include "train/plan.h"
 
 namespace lockstep::train {
 
@@ -26,8 +28,23 @@ plan::Software our_software(const model::ModelConfig& model, plan::Precision pre
   software.keeps_gated = false;
   software.mask_bytes = 0;  // drawn again
   software.sum_bytes = 4;
+  software.sum_bytes_moved = precision == plan::Precision::kFloat32 ? 4 + 4 + 4 : 2 + 4 + 4;
   software.reduces_in_place = true;
+  software.balances_stages = true;
+  software.head_in_forward = true;
+  software.cuts_messages = false;
+  software.ring_in_memory = true;
+  software.tensor_copy = 3;  // cloned before it is summed, and the bias added after
   return software;
+}
+
+void run_on_cpu(plan::Software& software) {
+  constexpr double kProgram = 250e6;  // bytes of libraries and of the program's own
+  software.context_bytes = kProgram;
+  software.keeps_sizes = true;  // as ops/host_memory.h has it
+  software.fragmentation = 0;
+  software.device_is_host = true;
+  software.overlap_data = false;  // the core that sends is one that computes
 }
 
 namespace {
@@ -63,7 +80,10 @@ void fill_recompute(const config::Config& config, plan::Job& job) {
 }  // namespace
 
 plan::Job planned_job(
-    const config::Config& config, const model::ModelConfig& model, int64_t devices) {
+    const config::Config& config,
+    const model::ModelConfig& model,
+    int64_t devices,
+    int64_t devices_per_node) {
   const config::ParallelSection& parallel = config.parallel;
   plan::Job job;
   job.model = model;
@@ -79,7 +99,13 @@ plan::Job planned_job(
   job.global_batch = job.micro_batch * config.training.gradient_accumulation_steps *
                      static_cast<int64_t>(job.mesh.data);
   job.zero_stage = static_cast<int>(parallel.zero_stage);
+  job.shard_ranks = shard_ranks_of(
+      parallel,
+      job.mesh.ranks(),
+      static_cast<int>(std::min<int64_t>(devices_per_node, job.mesh.ranks())));
   job.sequence_parallel = parallel.sequence_parallel;
+  job.context_attention = parallel.context_attention == "ulysses" ? plan::ContextAttention::kUlysses
+                                                                  : plan::ContextAttention::kRing;
   // A file's schedule is timed as 1F1B.
   job.schedule = std::filesystem::exists(parallel.schedule)
                      ? schedule::Kind::kOneFOneB
@@ -87,6 +113,15 @@ plan::Job planned_job(
   job.virtual_stages =
       job.schedule == schedule::Kind::kZbV ? 2 : static_cast<int>(parallel.virtual_stages);
   fill_recompute(config, job);
+  if (job.mesh.pipeline > 1 && parallel.split != "auto") {
+    for (const nn::ModelPart& part : parallel::split_model(
+             model,
+             {.stages = static_cast<int>(plan::stages_of(job)),
+              .split = parallel.split,
+              .sequence_length = job.sequence})) {
+      job.split.push_back(part.layers);
+    }
+  }
   if (parallel.offload_param.device != "none") {
     job.offload = plan::Offload::kAll;
   } else if (parallel.offload_optimizer.device != "none") {
@@ -98,6 +133,7 @@ plan::Job planned_job(
   const bool half = config.training.bf16 || config.training.fp16;
   job.precision = half ? plan::Precision::kMixed16 : plan::Precision::kFloat32;
   job.software = our_software(model, job.precision);
+  job.software.cuts_messages = job.sequence_parallel;
   if (config.training.fp16) {
     job.software.gradient_bytes = job.software.reduce_bytes = 4;
   }

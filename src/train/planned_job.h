@@ -11,9 +11,15 @@ namespace lockstep::train {
 /// The facts of this program, of a model that is trained in this precision.
 plan::Software our_software(const model::ModelConfig& model, plan::Precision precision);
 
-/// The job of `config` for `model` on `devices` ranks. Throws (config) where the sizes of
-/// `parallel` do not go with them.
+/// Changes them to those of ranks that compute on CPUs.
+void run_on_cpu(plan::Software& software);
+
+/// The job of `config` for `model` on `devices` ranks, of which so many share a machine. Throws
+/// (config) where the sizes of `parallel` do not go with them.
 plan::Job planned_job(
-    const config::Config& config, const model::ModelConfig& model, int64_t devices);
+    const config::Config& config,
+    const model::ModelConfig& model,
+    int64_t devices,
+    int64_t devices_per_node);
 
 }  // namespace lockstep::train

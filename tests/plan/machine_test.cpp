@@ -1,5 +1,7 @@
 #include "plan/machines/machine.h"
 
+#include <cstdlib>
+
 #include <gtest/gtest.h>
 
 #include "model/model_config.h"
@@ -31,10 +33,14 @@ NodeGroup made_up() {
   d.short32 = {3, 5, 8};
   d.memory_bandwidth = 2e10;
   d.efficiency = {.attention = 0.2, .memory = 0.5, .softmax = 0.6, .update = 1.5};
+  d.efficiency32 = {.attention = 0.4, .memory = 0.3, .softmax = 0.9};
+  d.ring16 = {.score = 5e-9, .number = 2e-9};
+  d.ring32 = {.score = 6e-9, .number = 0};
   d.kernel_seconds = 4e-6;
   d.dropout_seconds = 1e-9;
   node.peer_bandwidth = 1e9;
   node.link_latency = 5e-5;
+  node.spread_seconds = 1e-4;
   return node;
 }
 
@@ -60,12 +66,13 @@ MachineSamples samples_of(const NodeGroup& node) {
   for (const int64_t length : {64, 512}) {
     for (const int64_t vocabulary : {1000, 50000}) {
       for (const bool dropout : {false, true}) {
-        for (const int64_t rows : {1, 8}) {
+        for (const int64_t rows : {1, 8, -1, -8}) {  // below zero: in float32
           Job job;
+          job.precision = rows < 0 ? Precision::kFloat32 : Precision::kMixed16;
           job.model = model::preset("gpt2-tiny");
           job.model.vocab_size = vocabulary;
           job.sequence = length;
-          job.micro_batch = job.global_batch = rows;
+          job.micro_batch = job.global_batch = std::abs(rows);
           job.software.dropout = dropout;
           const Step step = simulate(job, cluster);
           samples.passes.push_back({job, step.step_seconds - step.optimizer - step.rest});
@@ -73,6 +80,15 @@ MachineSamples samples_of(const NodeGroup& node) {
       }
     }
   }
+  for (const double length : {32.0, 256.0}) {
+    const auto ring = [&](const RingRates& rates) {
+      const double seconds = 8 * length * (length * rates.score + 64 * rates.number);
+      return RingSample{8, length, 64, seconds};
+    };
+    samples.ring16.push_back(ring(d.ring16));
+    samples.ring32.push_back(ring(d.ring32));
+  }
+  samples.spread = node.spread_seconds;
   for (const double bytes : {1e3, 1e5, 1e7}) {
     samples.reductions.push_back({2, bytes, all_reduce_seconds(cluster, node, {2, 2}, bytes)});
   }
@@ -90,9 +106,17 @@ TEST(Machine, IsFoundFromWhatItDoes) {
   job.model = model::preset("gpt2-tiny");
   job.sequence = 256;
   job.micro_batch = job.global_batch = 4;
-  const double real = simulate(job, {.groups = {node}, .physics = {}}).step_seconds;
-  const double seen = simulate(job, {.groups = {found}, .physics = {}}).step_seconds;
-  EXPECT_NEAR(seen / real, 1, 0.03);
+  EXPECT_NEAR(found.device.ring16.number * 1e9, 2, 0.01);
+  for (const Precision precision : {Precision::kMixed16, Precision::kFloat32}) {
+    job.precision = precision;
+    for (const int context : {1, 2}) {
+      job.mesh.context = context;
+      job.software.ring_in_memory = true;
+      const double real = simulate(job, {.groups = {node}, .physics = {}}).step_seconds;
+      const double seen = simulate(job, {.groups = {found}, .physics = {}}).step_seconds;
+      EXPECT_NEAR(seen / real, 1, 0.03) << context;
+    }
+  }
 }
 
 TEST(Machine, ItsFileIsReadAsItWasWritten) {
@@ -106,6 +130,9 @@ TEST(Machine, ItsFileIsReadAsItWasWritten) {
   EXPECT_NEAR(group.device.efficiency.softmax, 0.6, 1e-6);
   EXPECT_NEAR(group.device.dropout_seconds * 1e9, 1, 1e-6);
   EXPECT_NEAR(group.link_latency * 1e6, 50, 1e-6);
+  EXPECT_NEAR(group.spread_seconds * 1e6, 100, 1e-6);
+  EXPECT_NEAR(group.device.efficiency32.memory, 0.3, 1e-6);
+  EXPECT_NEAR(group.device.ring32.score * 1e9, 6, 1e-6);
 }
 
 }  // namespace

@@ -56,6 +56,118 @@ TEST(Job, SplitsLayersEvenly) {
   }
 }
 
+TEST(Job, SplitsByCostWhereItsSoftwareDoes) {
+  Job job = gpt2_job();
+  job.model.layers = 4;
+  job.model.sliding_windows.resize(4);
+  job.mesh.pipeline = 2;
+  EXPECT_EQ(split_layers(job), (std::vector<int64_t>{2, 2}));
+  job.software.balances_stages = true;
+  EXPECT_EQ(split_layers(job), (std::vector<int64_t>{4, 0}));  // the head costs more than four
+  job.model.vocab_size = 8192;
+  EXPECT_EQ(split_layers(job), (std::vector<int64_t>{2, 2}));
+  job.split = {1, 3};
+  EXPECT_EQ(split_layers(job), (std::vector<int64_t>{1, 3}));
+}
+
+TEST(Memory, AHeadIsWhereItsStageIs) {
+  Job job = gpt2_job();
+  job.mesh.pipeline = 4;
+  const auto logits_of = [&](schedule::Kind kind, int virtual_stages) {
+    job.schedule = kind;
+    job.virtual_stages = virtual_stages;
+    std::vector<bool> has;
+    int64_t blocks = 0;
+    for (const StageMemory& stage : estimate_memory(job)) {
+      has.push_back(stage.peak.logits > 0);
+      blocks += stage.blocks;
+    }
+    EXPECT_EQ(blocks, job.model.layers);
+    return has;
+  };
+  using schedule::Kind;
+  EXPECT_EQ(logits_of(Kind::kOneFOneB, 1), (std::vector<bool>{false, false, false, true}));
+  EXPECT_EQ(logits_of(Kind::kInterleaved, 3), (std::vector<bool>{false, false, false, true}));
+  // Its second half runs back to the first rank.
+  EXPECT_EQ(logits_of(Kind::kZbV, 2), (std::vector<bool>{true, false, false, false}));
+}
+
+TEST(Memory, ReplicasShareWithinTheirGroupsAlone) {
+  Job job = gpt2_job("gpt2-xl");
+  job.zero_stage = 3;
+  job.mesh.data = 8;
+  const Memory eight = estimate_memory(job)[0].peak;
+  job.mesh.data = 32;
+  const Memory all = estimate_memory(job)[0].peak;
+  job.shard_ranks = 8;
+  const Memory groups = estimate_memory(job)[0].peak;
+  EXPECT_DOUBLE_EQ(groups.optimizer, eight.optimizer);
+  EXPECT_DOUBLE_EQ(groups.parameters, eight.parameters);
+  EXPECT_GT(groups.optimizer, 3 * all.optimizer);
+}
+
+TEST(Memory, OnACpuHostMemoryIsTheDevices) {
+  Job job = gpt2_job();
+  job.software.device_is_host = true;
+  const double plain = estimate_memory(job)[0].peak.total();
+  job.offload = Offload::kAll;
+  EXPECT_EQ(estimate_memory(job)[0].peak.host, 0);
+  EXPECT_GE(estimate_memory(job)[0].peak.total(), plain);
+  job.offload_to = OffloadTo::kNvme;
+  EXPECT_LT(estimate_memory(job)[0].peak.total(), 0.9 * plain);
+}
+
+TEST(Simulate, GroupsThatShareKeepGathersOffTheNetwork) {
+  Job job = gpt2_job("gpt2-xl");
+  job.zero_stage = 3;
+  job.mesh.data = 32;
+  Cluster cluster = uniform_cluster(find_device("h100-80gb"), 32);
+  cluster.groups[0].network_bandwidth = 1e9;
+  const double all = simulate(job, cluster).step_seconds;
+  job.shard_ranks = 8;
+  const double groups = simulate(job, cluster).step_seconds;
+  EXPECT_LT(groups, 0.8 * all);
+  EXPECT_NE(plan_line(job).find("zero 3 in groups of 8"), std::string::npos);
+  EXPECT_NE(plan_yaml(job).find("  shard_ranks: 8\n"), std::string::npos);
+  SearchRequest request;
+  request.base = job;
+  request.cluster = cluster;
+  request.zero_stage = 3;
+  request.tensor = 1;
+  request.pipeline = 1;
+  const SearchResult found = search(request);
+  ASSERT_FALSE(found.best.empty());
+  EXPECT_EQ(found.best[0].job.shard_ranks, 8);
+  request.shard_ranks = 5;
+  const SearchResult none = search(request);
+  EXPECT_TRUE(none.best.empty());
+  EXPECT_NE(none.refused.find("states shared by 5 of 32 ranks"), none.refused.end());
+}
+
+TEST(Simulate, MicroBatchesAreSummed) {
+  Job job = gpt2_job("gpt2-xl");
+  const Cluster one = uniform_cluster(find_device("h100-80gb"), 1);
+  const double before = simulate(job, one).step_seconds;
+  job.software.sum_bytes_moved = 10;
+  const double parameters = count_parameters(job.model).total(job.model.layers);
+  const double sums = memory_seconds(one.groups[0].device, 10 * parameters) *
+                      static_cast<double>(job.micro_batches());
+  EXPECT_NEAR(simulate(job, one).step_seconds - before, sums, 0.01 * sums);
+}
+
+TEST(Simulate, UlyssesTradesWhereTheRingPassesRound) {
+  Job job = gpt2_job("gpt2-xl");
+  job.sequence = 32768;
+  job.micro_batch = 1;
+  job.mesh.context = 8;
+  const Cluster cluster = uniform_cluster(find_device("h100-80gb"), 8);
+  job.context_attention = ContextAttention::kUlysses;
+  const double traded = simulate(job, cluster).step_seconds;
+  job.context_attention = ContextAttention::kRing;
+  job.software.ring_in_memory = true;  // scores as long as that go through memory
+  EXPECT_GT(simulate(job, cluster).step_seconds, 1.5 * traded);
+}
+
 TEST(Job, BalancesUnequalStages) {
   // A device of half the speed gets half the blocks; the head's time counts.
   EXPECT_EQ(balance_layers(9, {1, 2}, {0, 0}), (std::vector<int64_t>{6, 3}));

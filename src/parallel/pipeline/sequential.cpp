@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "model/stages.h"
 #include "parallel/pipeline/split.h"
 
 namespace lockstep::parallel {
@@ -186,7 +187,7 @@ std::vector<int64_t> modules_of_stages(
     }
     return counts;
   }
-  SplitCosts costs;
+  model::SplitCosts costs;
   for (const AnyModule& module : *modules) {
     double elements = 1;  // modules without parameters are dealt out too
     for (const Tensor& parameter : module.ptr()->parameters()) {
@@ -194,7 +195,7 @@ std::vector<int64_t> modules_of_stages(
     }
     costs.items.push_back(elements);
   }
-  return split_evenly(costs, stages);
+  return model::split_evenly(costs, stages);
 }
 
 }  // namespace

@@ -26,16 +26,6 @@ struct SplitRequest {
 std::vector<nn::ModelPart> split_model(
     const model::ModelConfig& config, const SplitRequest& request);
 
-/// What consecutive items cost, in any measure; the first and the last stage have more to do.
-struct SplitCosts {
-  std::vector<double> items;
-  double first = 0, last = 0;
-};
-
-/// How many consecutive items each stage takes, so that the largest sum is least and, among those
-/// splits, the sums are most alike. Each takes one at least, the last `least_of_last`.
-std::vector<int64_t> split_evenly(const SplitCosts& costs, int stages, int64_t least_of_last = 1);
-
 /// The numbers of "3,4,4,1". Throws (config) where they are not `stages` numbers that sum to
 /// `total` or a stage between two others gets nothing; `item` names what is counted.
 std::vector<int64_t> parse_split(

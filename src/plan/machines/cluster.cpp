@@ -122,11 +122,12 @@ double all_reduce_seconds(
 double message_seconds(
     const Cluster& cluster, const NodeGroup& node, bool within_node, double bytes) {
   const Physics& physics = cluster.physics;
-  return within_node
-             ? bytes / (node.peer_bandwidth * physics.link_efficiency * link_share(node, 2)) +
-                   physics.link_latency
-             : bytes / (node.network_bandwidth * physics.network_efficiency) +
-                   physics.network_latency;
+  const bool measured = node.link_latency > 0;
+  return within_node ? bytes / (node.peer_bandwidth * (measured ? 1 : physics.link_efficiency) *
+                                link_share(node, 2)) +
+                           (measured ? node.link_latency : physics.link_latency)
+                     : bytes / (node.network_bandwidth * physics.network_efficiency) +
+                           physics.network_latency;
 }
 
 }  // namespace lockstep::plan

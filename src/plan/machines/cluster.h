@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -24,6 +25,11 @@ struct NodeGroup {
   double link_latency =
       0;  // of a measured link within the node, s; 0: the physics' share and latency
 
+  double spread_seconds =
+      0;  // of measured devices: those that compute for t wait for the slowest sqrt(spread x t)
+
+  /// How long devices that have computed for so long wait for the slowest of them.
+  double wait_seconds(double computed) const { return std::sqrt(spread_seconds * computed); }
   int devices() const { return nodes * devices_per_node; }
 };
 

@@ -141,8 +141,13 @@ class Reader {
          "update_efficiency",
          "short_sides16",
          "short_sides32",
+         "attention_efficiency32",
+         "memory_efficiency32",
+         "softmax_efficiency32",
          "kernel_us",
-         "dropout_ns"},
+         "dropout_ns",
+         "ring16_ns",
+         "ring32_ns"},
         at);
     Device device = node["like"] ? read_device(node["like"], at) : find_device("cpu");
     device.name = node["name"] ? node["name"].as<std::string>("device") : device.name;
@@ -158,41 +163,71 @@ class Reader {
         number(node, "host_gb_s", device.host_bandwidth / 1e9, 0.01, 1e5, at) * 1e9;
     device.efficiency.matrix16 =
         number(node, "matrix_efficiency", device.efficiency.matrix16, 0.01, 1, at);
-    device.efficiency.attention =
-        number(node, "attention_efficiency", device.efficiency.attention, 0.01, 1, at);
-    device.efficiency.memory =
-        number(node, "memory_efficiency", device.efficiency.memory, 0.01, 1, at);
-    device.efficiency.softmax =
-        number(node, "softmax_efficiency", device.efficiency.softmax, 1e-3, 1e3, at);
+    device.measured = node["short_sides16"] || node["short_sides32"];
+    read_efficiency(node, "", device.measured, at, device.efficiency);
+    device.efficiency32 = device.efficiency;
+    read_efficiency(node, "32", device.measured, at, device.efficiency32);
     device.efficiency.update =
         number(node, "update_efficiency", device.efficiency.update, 1e-3, 1e3, at);
-    device.measured = node["short_sides16"] || node["short_sides32"];
     device.short16 = short_sides(node, "short_sides16", at);
     device.short32 = short_sides(node, "short_sides32", at);
     device.kernel_seconds = number(node, "kernel_us", 0, 0, 1e5, at) * 1e-6;
     device.dropout_seconds = number(node, "dropout_ns", 0, 0, 1e5, at) * 1e-9;
+    device.ring16 = ring_rates(node, "ring16_ns", at);
+    device.ring32 = ring_rates(node, "ring32_ns", at);
     return device;
   }
 
-  // [rows, columns, inner] of a measured device.
-  ShortSides short_sides(const YAML::Node& node, const char* key, const std::string& where) {
+  // Shares of a data sheet's figures; what was measured is over a large copy's rate, and what lies
+  // in a cache is faster.
+  void read_efficiency(
+      const YAML::Node& node,
+      const std::string& type,
+      bool measured,
+      const std::string& where,
+      Efficiency& efficiency) {
+    const double most = measured ? 100 : 1;
+    const auto read = [&](const std::string& name, double& value, double least, double largest) {
+      value = number(node, (name + type).c_str(), value, least, largest, where);
+    };
+    read("attention_efficiency", efficiency.attention, 0.01, most);
+    read("memory_efficiency", efficiency.memory, 0.01, most);
+    read("softmax_efficiency", efficiency.softmax, 1e-3, 1e3);
+  }
+
+  // A list of so many numbers from 0 to 100000; empty where there is none.
+  std::vector<double> numbers(
+      const YAML::Node& node,
+      const char* key,
+      size_t count,
+      const char* names,
+      const std::string& where) {
     const YAML::Node& list = node[key];
     if (!list) {
       return {};
     }
-    ShortSides sides;
-    double* const values[] = {&sides.rows, &sides.columns, &sides.inner};
-    bool good = list.IsSequence() && list.size() == 3;
-    for (size_t i = 0; good && i < 3; ++i) {
-      *values[i] = list[i].as<double>(-1.0);
-      good = *values[i] >= 0 && *values[i] <= 1e5;
+    std::vector<double> values;
+    bool good = list.IsSequence() && list.size() == count;
+    for (size_t i = 0; good && i < count; ++i) {
+      values.push_back(list[i].as<double>(-1.0));
+      good = values.back() >= 0 && values.back() <= 1e5;
     }
     if (!good) {
-      problems_.push_back(fmt::format(
-          "{}.{} must be three numbers from 0 to 100000: rows, columns, inner", where, key));
+      problems_.push_back(
+          fmt::format("{}.{} must be {} numbers from 0 to 100000: {}", where, key, count, names));
       return {};
     }
-    return sides;
+    return values;
+  }
+
+  ShortSides short_sides(const YAML::Node& node, const char* key, const std::string& where) {
+    const auto values = numbers(node, key, 3, "rows, columns, inner", where);
+    return values.empty() ? ShortSides{} : ShortSides{values[0], values[1], values[2]};
+  }
+
+  RingRates ring_rates(const YAML::Node& node, const char* key, const std::string& where) {
+    const auto values = numbers(node, key, 2, "of a score, of a number of the queries", where);
+    return values.empty() ? RingRates{} : RingRates{values[0] * 1e-9, values[1] * 1e-9};
   }
 
   NodeGroup read_group(const YAML::Node& node, const std::string& where) {
@@ -203,7 +238,14 @@ class Reader {
     }
     check_keys(
         node,
-        {"name", "count", "devices", "device", "peer_gb_s", "network_gb_s", "latency_us"},
+        {"name",
+         "count",
+         "devices",
+         "device",
+         "peer_gb_s",
+         "network_gb_s",
+         "latency_us",
+         "spread_us"},
         where);
     group.device = read_device(node["device"], where);
     group.name = node["name"] ? node["name"].as<std::string>("node") : "node";
@@ -215,6 +257,7 @@ class Reader {
     group.network_bandwidth =
         number(node, "network_gb_s", group.device.node_network / 1e9, 1e-3, 1e5, where) * 1e9;
     group.link_latency = number(node, "latency_us", 0, 0, 1e6, where) * 1e-6;
+    group.spread_seconds = number(node, "spread_us", 0, 0, 1e6, where) * 1e-6;
     return group;
   }
 

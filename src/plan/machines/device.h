@@ -25,6 +25,12 @@ struct ShortSides {
   double rows = 0, columns = 0, inner = 0;
 };
 
+/// Seconds of ring attention, forward and backward, by blocks of queries and keys: for each score
+/// of a block, and for each number of its queries.
+struct RingRates {
+  double score = 0, number = 0;
+};
+
 /// A device's data sheet. Rates are per second: dense (no sparsity), 32-bit accumulation.
 struct Device {
   std::string name;                  // "h100-80gb"
@@ -49,8 +55,11 @@ struct Device {
   ShortSides short16, short32;
   double kernel_seconds = 0;   // of a kernel, however small
   double dropout_seconds = 0;  // of a random number that dropout draws
-  const char* source = "";     // of the figures
+  RingRates ring16, ring32;
+  const char* source = "";  // of the figures
   Efficiency efficiency;
+  bool is_cpu() const { return measured || name == "cpu"; }
+  Efficiency efficiency32;  // of a measured device in float32; `efficiency` is of 16 bits then
 };
 
 /// Every device that is known, in the order of the table.

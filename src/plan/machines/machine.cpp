@@ -28,60 +28,109 @@ ProductFit fit_products(const std::vector<ProductSample>& samples) {
   return {1 / seconds, {x[1] / seconds, x[2] / seconds, x[3] / seconds}};
 }
 
+RingRates fit_ring(const std::vector<RingSample>& samples) {
+  std::vector<std::vector<double>> rows;
+  for (const RingSample& s : samples) {
+    rows.push_back(
+        {s.heads * s.length * s.length / s.seconds, s.heads * s.length * s.head_dim / s.seconds});
+  }
+  const std::vector<double> x = least_squares(rows);
+  return x.empty() ? RingRates{} : RingRates{x[0], x[1]};
+}
+
 double pass_seconds(const Job& job, const Cluster& cluster) {
   const NodeGroup& node = cluster.groups.front();
   return block_seconds(job, cluster, node).all() * static_cast<double>(job.model.layers) +
          embedding_seconds(job, cluster, node).all() + head_seconds(job, cluster, node).all();
 }
 
+// What a pass takes of each rate: the columns of its equation.
+enum Column {
+  kAttention,
+  kMemory,
+  kSoftmax,
+  kAttention32,
+  kMemory32,
+  kSoftmax32,
+  kKernel,
+  kDropout,
+  kColumns
+};
+
 // What of a pass is in proportion to the inverse of a rate: the pass with that rate 1 and all
 // others endless, less the pass with all endless.
+class PassColumns {
+ public:
+  explicit PassColumns(const Device& device) : endless_(device) {
+    for (Efficiency* e : {&endless_.efficiency, &endless_.efficiency32}) {
+      e->attention = e->memory = kEndless;
+      e->softmax = 1;
+    }
+    endless_.kernel_seconds = endless_.dropout_seconds = 0;
+  }
+
+  // The equation divided by its right side, which is what the products leave of the measured time.
+  std::vector<double> row(const PassSample& sample) const {
+    const double products = pass(sample.job, [](Device&) {});
+    const double rest = std::max(sample.seconds - products, kLeastRest * sample.seconds);
+    const bool wide = sample.job.precision == Precision::kFloat32;
+    const auto of = [&](Device& d) -> Efficiency& { return wide ? d.efficiency32 : d.efficiency; };
+    const auto part = [&](auto change) { return pass(sample.job, change) - products; };
+    std::vector<double> row(kColumns, 0);
+    row[wide ? kAttention32 : kAttention] = part([&](Device& d) { of(d).attention = 1; });
+    row[wide ? kMemory32 : kMemory] = part([&](Device& d) {
+      of(d).memory = 1;
+      of(d).softmax = kEndless;
+    });
+    row[wide ? kSoftmax32 : kSoftmax] =
+        part([&](Device& d) { of(d).memory = 1; }) - row[wide ? kMemory32 : kMemory];
+    row[kKernel] = part([](Device& d) { d.kernel_seconds = 1; });
+    row[kDropout] = part([](Device& d) { d.dropout_seconds = 1; });
+    for (double& value : row) {
+      value /= rest;
+    }
+    return row;
+  }
+
+ private:
+  static constexpr double kLeastRest = 0.02;  // of a pass, where its products are measured too slow
+
+  template <class Change>
+  double pass(const Job& job, Change change) const {
+    Device changed = endless_;
+    change(changed);
+    return pass_seconds(job, uniform_cluster(changed, 1));
+  }
+
+  Device endless_;
+};
+
+Efficiency pass_rates(double attention, double memory, double softmax) {
+  const auto rate = [](double inverse) {
+    return std::clamp(1 / std::max(inverse, 1e-9), 1e-2, 1e2);
+  };
+  Efficiency e{};
+  e.matrix16 = 1;
+  e.attention = rate(attention);
+  e.memory = rate(memory);
+  e.softmax = std::clamp(1 / std::max(softmax * e.memory, 1e-9), 1e-3, 1e3);
+  return e;
+}
+
 void fit_passes(const std::vector<PassSample>& samples, Device& device) {
   if (samples.empty()) {
     return;
   }
-  Device endless = device;
-  endless.efficiency.attention = endless.efficiency.memory = kEndless;
-  endless.efficiency.softmax = 1;
-  endless.kernel_seconds = endless.dropout_seconds = 0;
-  const auto with = [&](auto change) {
-    Device changed = endless;
-    change(changed);
-    Cluster cluster = uniform_cluster(changed, 1);
-    return cluster;
-  };
-  const Cluster none = with([](Device&) {});
-  const Cluster attention = with([](Device& d) { d.efficiency.attention = 1; });
-  const Cluster memory = with([](Device& d) {
-    d.efficiency.memory = 1;
-    d.efficiency.softmax = kEndless;
-  });
-  const Cluster softmax = with([](Device& d) { d.efficiency.memory = 1; });
-  const Cluster kernel = with([](Device& d) { d.kernel_seconds = 1; });
-  const Cluster dropout = with([](Device& d) { d.dropout_seconds = 1; });
+  const PassColumns columns(device);
   std::vector<std::vector<double>> rows;
   for (const PassSample& sample : samples) {
-    const double products = pass_seconds(sample.job, none);
-    const double rest = std::max(sample.seconds - products, 0.02 * sample.seconds);
-    const double of_memory = pass_seconds(sample.job, memory) - products;
-    const double of_softmax = pass_seconds(sample.job, softmax) - products - of_memory;
-    rows.push_back(
-        {(pass_seconds(sample.job, attention) - products) / rest,
-         of_memory / rest,
-         of_softmax / rest,
-         (pass_seconds(sample.job, kernel) - products) / rest,
-         (pass_seconds(sample.job, dropout) - products) / rest});
+    rows.push_back(columns.row(sample));
   }
   const std::vector<double> x = least_squares(rows);
-  const auto rate = [](double inverse) {
-    return std::clamp(1 / std::max(inverse, 1e-9), 1e-2, 1.0);
-  };
-  device.efficiency.attention = rate(x[0]);
-  device.efficiency.memory = rate(x[1]);
-  device.efficiency.softmax =
-      std::clamp(1 / std::max(x[2] * device.efficiency.memory, 1e-9), 1e-3, 1e3);
-  device.kernel_seconds = x[3];
-  device.dropout_seconds = x[4];
+  device.efficiency = pass_rates(x[kAttention], x[kMemory], x[kSoftmax]);
+  device.efficiency32 = pass_rates(x[kAttention32], x[kMemory32], x[kSoftmax32]);
+  device.kernel_seconds = x[kKernel];
+  device.dropout_seconds = x[kDropout];
 }
 
 }  // namespace
@@ -130,7 +179,10 @@ NodeGroup fit_machine(const MachineSamples& samples) {
   device.short16 = products16.sides;
   device.flops32 = products32.peak;
   device.short32 = products32.sides;
-  device.efficiency = {};
+  device.efficiency = device.efficiency32 = {};
+  device.ring16 = fit_ring(samples.ring16);
+  device.ring32 = fit_ring(samples.ring32);
+  node.spread_seconds = samples.spread;
   fit_passes(samples.passes, device);
   if (samples.update_bandwidth > 0) {
     device.efficiency.update =
@@ -158,33 +210,44 @@ std::string machine_yaml(const NodeGroup& node, const std::string& comment) {
   const auto sides = [](const ShortSides& s) {
     return fmt::format("[{:.3f}, {:.3f}, {:.3f}]", s.rows, s.columns, s.inner);
   };
-  return fmt::format(
+  std::string text = fmt::format(
       "# {}\nnodes:\n  - name: {}\n    count: 1\n    devices: {}\n    peer_gb_s: {:.4f}\n    "
-      "latency_us: {:.3f}\n    device:\n      like: cpu\n      name: {}\n      memory_gb: {:.2f}\n "
-      "     tflops16: {:.5f}\n      short_sides16: {}\n      tflops32: {:.5f}\n      "
-      "short_sides32: "
-      "{}\n      bandwidth_gb_s: {:.3f}\n      matrix_efficiency: 1\n      attention_efficiency: "
-      "{:.4f}\n      memory_efficiency: {:.4f}\n      softmax_efficiency: {:.4f}\n      "
-      "update_efficiency: {:.4f}\n      kernel_us: {:.3f}\n      "
-      "dropout_ns: {:.4f}\n",
+      "latency_us: {:.3f}\n    spread_us: {:.3f}\n    device:\n      like: cpu\n      name: {}\n",
       comment,
       node.name,
       node.devices_per_node,
       node.peer_bandwidth / 1e9,
       node.link_latency * 1e6,
-      d.name,
-      d.memory_bytes / 1e9,
-      d.flops16 / 1e12,
-      sides(d.short16),
-      d.flops32 / 1e12,
-      sides(d.short32),
-      d.memory_bandwidth / 1e9,
-      d.efficiency.attention,
-      d.efficiency.memory,
-      d.efficiency.softmax,
-      d.efficiency.update,
-      d.kernel_seconds * 1e6,
-      d.dropout_seconds * 1e9);
+      node.spread_seconds * 1e6,
+      d.name);
+  const auto line = [&](const char* key, const auto& value) {
+    text += fmt::format("      {}: {}\n", key, value);
+  };
+  const auto number = [&](const char* key, double value) {
+    line(key, fmt::format("{:.5g}", value));
+  };
+  number("memory_gb", d.memory_bytes / 1e9);
+  number("tflops16", d.flops16 / 1e12);
+  line("short_sides16", sides(d.short16));
+  number("tflops32", d.flops32 / 1e12);
+  line("short_sides32", sides(d.short32));
+  number("bandwidth_gb_s", d.memory_bandwidth / 1e9);
+  number("matrix_efficiency", 1);
+  number("attention_efficiency", d.efficiency.attention);
+  number("memory_efficiency", d.efficiency.memory);
+  number("softmax_efficiency", d.efficiency.softmax);
+  number("attention_efficiency32", d.efficiency32.attention);
+  number("memory_efficiency32", d.efficiency32.memory);
+  number("softmax_efficiency32", d.efficiency32.softmax);
+  number("update_efficiency", d.efficiency.update);
+  number("kernel_us", d.kernel_seconds * 1e6);
+  number("dropout_ns", d.dropout_seconds * 1e9);
+  const auto ring = [&](const char* key, const RingRates& rates) {
+    line(key, fmt::format("[{:.4g}, {:.4g}]", rates.score * 1e9, rates.number * 1e9));
+  };
+  ring("ring16_ns", d.ring16);
+  ring("ring32_ns", d.ring32);
+  return text;
 }
 
 }  // namespace lockstep::plan

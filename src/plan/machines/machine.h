@@ -26,10 +26,17 @@ struct ReduceSample {
   double members = 0, bytes = 0, seconds = 0;
 };
 
+/// Ring attention, forward and backward, of `heads` blocks of `length` queries and keys.
+struct RingSample {
+  double heads = 0, length = 0, head_dim = 0, seconds = 0;
+};
+
 struct MachineSamples {
   std::vector<ProductSample> products16, products32;
   std::vector<PassSample> passes;
   std::vector<ReduceSample> reductions;
+  std::vector<RingSample> ring16, ring32;
+  double spread = 0;  // seconds: ranks that compute for t wait for the slowest sqrt(spread x t)
   double copy_bandwidth = 0;    // bytes/s read and written by a copy
   double update_bandwidth = 0;  // bytes/s read and written by the optimizer
   double memory_bytes = 0;      // of a rank
@@ -37,8 +44,9 @@ struct MachineSamples {
 };
 
 /// The rates with the least squares of relative errors, none negative: peak and short sides of each
-/// type from the products, then attention, element-wise kernels, softmax and a kernel's least time
-/// from the passes, bandwidth and latency from the reductions. One node of `ranks` devices.
+/// type from the products, then each type's attention, element-wise kernels and softmax and a
+/// kernel's least time from the passes, bandwidth and latency from the reductions. One node of
+/// `ranks` devices.
 NodeGroup fit_machine(const MachineSamples& samples);
 
 /// The cluster file of one such node.

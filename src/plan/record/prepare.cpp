@@ -111,11 +111,6 @@ double likely_heads(int64_t hidden, int64_t tensor) {
   return best > 0 ? static_cast<double>(best) : std::max(1.0, std::floor(hidden / 128.0 + 0.5));
 }
 
-// What its chronicle says of the heads of the sweep's models.
-double bloom_heads(int64_t hidden) {
-  return hidden == 14400 ? 96 : 64;
-}
-
 void fill_model(const Run& run, model::ModelConfig& model) {
   const auto count = [&](const char* column, double fallback) {
     return static_cast<int64_t>(std::llround(run.number(column).value_or(fallback)));
@@ -124,10 +119,7 @@ void fill_model(const Run& run, model::ModelConfig& model) {
   model.hidden_size = count("hidden", 0);
   const auto hidden = static_cast<double>(model.hidden_size);
   const auto tensor = static_cast<int64_t>(std::clamp(run.number("tp").value_or(1), 1.0, 1e6));
-  model.heads = count(
-      "heads",
-      has(run.cell("system"), "BLOOM") ? bloom_heads(model.hidden_size)
-                                       : likely_heads(model.hidden_size, tensor));
+  model.heads = count("heads", likely_heads(model.hidden_size, tensor));
   model.kv_heads = count("kv_heads", static_cast<double>(model.heads));
   model.head_dim = std::max<int64_t>(1, model.hidden_size / std::max<int64_t>(model.heads, 1));
   model.intermediate_size = count("ffn", 4 * hidden);
@@ -325,8 +317,9 @@ Prepared prepare(const Run& run) {
   job.software = software_of(result.system, job);
   job.software.scaling = scaling_of(run.cell("precision"), result.device);
   if (has(run.cell("precision"), "fp32 grad")) {
-    job.software.gradient_bytes += 4;  // accumulated in float32 beside the 16-bit ones
-    job.software.bucket_bytes += 3e9;  // and reduced in float32, whole
+    job.software.sum_bytes_moved = 2 + 4 + 4;  // the sum is read and written in float32
+    job.software.gradient_bytes += 4;          // accumulated in float32 beside the 16-bit ones
+    job.software.bucket_bytes += 3e9;          // and reduced in float32, whole
     job.software.reduce_bytes = 4;
     job.software.reduces_whole = true;
   }

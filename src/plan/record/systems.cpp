@@ -12,6 +12,10 @@ bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
+// Bytes that are moved to add a gradient of 16 bits to a sum of them: it is read, and the sum read
+// and written.
+constexpr double kSumIn16 = 2 + 2 + 2;
+
 // Megatron-LM of 2020 to 2022 and what was built on it: scores in memory, dropout, gradients
 // reduced at the end.
 Software megatron_2021() {
@@ -24,6 +28,7 @@ Software megatron_2021() {
   software.gradient_bytes = 4;
   software.reduce_bytes = 2;
   software.logit_bytes = 10;
+  software.sum_bytes_moved = kSumIn16;  // as torch adds to a gradient that is there
   return software;
 }
 
@@ -70,11 +75,15 @@ Software software_of(const std::string& system, const Job& job) {
     software.unit_parameters = 1e9;  // stage3_max_live_parameters
   } else if (has(system, "zero-bubble")) {
     software = megatron_2021();
-    software.fragmentation = 0;  // its peaks are what was allocated, not what was reserved
+    software.sum_bytes_moved = 0;  // added by the product itself
+    software.fragmentation = 0;    // its peaks are what was allocated, not what was reserved
   } else if (has(system, "Megatron") || has(system, "OneFlow")) {
     software = megatron_2021();
     software.overlap_data = has(system, "OneFlow") || has(system, "2020");  // torch's DDP
     software.early_libraries = has(system, "2020");
+    if (has(system, "selective")) {
+      software.sum_bytes_moved = 0;  // since 2022 the product of a weight's gradient adds it
+    }
   } else if (has(system, "llm-foundry")) {
     software = fully_sharded();
     software.copy_bytes = 6;  // 16-bit gradients are widened before they are reduced

@@ -1,0 +1,94 @@
+"""What fits, what is fastest, and what the trainer says of it before and after."""
+
+import json
+import re
+import unittest
+
+from harness import ProgramTest
+
+UNEQUAL = """nodes:
+  - {name: fast, count: 2, devices: 4, device: h100-80gb, network_gb_s: 25}
+  - {name: slow, count: 1, devices: 4, device: {like: a100-80gb, name: ours, tflops16: 200}}
+"""
+WRONG = """nodes:
+  - {cuont: 2, devices: 8, device: h100-80bg}
+  - {devices: 0, device: a100-80gb, peer_gb_s: -3}
+color: blue
+"""
+
+
+class Predict(ProgramTest):
+    def data(self):
+        return ("tokenizer.path=tokenizer", "data.train=corpus/train.txt")
+
+    def write_model(self, name, width, layers):
+        config = json.loads((self.folder / "model.json").read_text())
+        config.update(n_embd=width, n_head=width // 128, n_layer=layers)
+        (self.folder / name).write_text(json.dumps(config))
+
+    def test_the_trainer_takes_what_plan_writes_and_compares(self):
+        self.run_ok("plan", "--model", "model.json", "--gpu", "cpu", "--gpus", 2, "--global-batch", 8,
+                    "data.sequence_length=32", "parallel.pipeline=2", "parallel.recompute=full", "--write", "plan.yaml")
+        self.assertIn("pipeline: 2", (self.folder / "plan.yaml").read_text())
+        done = self.run_ok("train", "-c", "plan.yaml", "--nproc", 2, "--model", "model.json", *self.data(), "use_cpu=true",
+                           "max_steps=3", "output_dir=run", "save_strategy=no", "learning_rate=1e-3")
+        text = done.out + done.err
+        self.assertRegex(text, r"predicted: [\d.e-]+ s a step, \d+ tokens/s, [\d.]+ \w+ a rank of")
+        self.assertRegex(text, r"predicted [\d.e-]+ s a step, measured [\d.e-]+ s \([+-][\d.]+%\)")
+
+    def test_what_will_not_fit_is_refused_before_it_starts(self):
+        self.write_model("huge.json", 8192, 96)
+        told = self.run_fails(5, "train", "--model", "huge.json", *self.data(), "use_cpu=true", "output_dir=huge",
+                              "max_steps=1", "data.sequence_length=32").err
+        self.assertRegex(told, r"a rank will need about [\d.]+ \w+, and can have")
+        self.assertIn("--force", told)
+        self.assertFalse((self.folder / "huge" / "metrics.jsonl").exists())
+
+    def test_estimates_are_read_by_programs_and_people(self):
+        words = ("estimate", "--model", "gpt2-xl", "--gpu", "a100-40gb", "training.bf16=true", "parallel.data=16",
+                 "parallel.zero_stage=3")
+        all_share = json.loads(self.run_ok(*words, "--json").out)
+        groups = json.loads(self.run_ok(*words, "parallel.shard_ranks=8", "--json").out)
+        self.assertAlmostEqual(groups["stages"][0]["optimizer"], 2 * all_share["stages"][0]["optimizer"], delta=1)
+        self.assertEqual(groups["stages"][0]["total"], groups["peak_bytes"])
+        table = self.run_ok(*words, "parallel.shard_ranks=8").out
+        self.assertIn("zero 3 in groups of 8", table)
+        self.assertIn("fits,", table)
+        self.assertIn("the cheapest changes that would make it fit",
+                      self.run_ok("estimate", "--model", "gpt2-xl", "--gpu", "rtx-4090", "training.bf16=true").out)
+
+    def test_plans_are_explained_and_made_again_for_other_resources(self):
+        (self.folder / "cluster.yaml").write_text(UNEQUAL)
+        words = ("plan", "--model", "gpt2-xl", "--cluster", "cluster.yaml", "--global-batch", 96)
+        whole = self.run_ok(*words, "--explain").out
+        for part in ("1. data", "5. data", "where a step's time goes", "memory of a rank at its peak",
+                     "sample: each rank its own sequences", "operator: each rank some of the blocks"):
+            self.assertIn(part, whole)
+        self.assertEqual(whole, self.run_ok(*words, "--explain").out)  # deterministic
+        tokens = [int(re.search(r"(\d+) tokens/s", self.run_ok(*words, *more).out)[1])
+                  for more in (("--without", "slow"), ("--without", "slow", "--without", "fast1"),
+                               ("--without", "slow", "--add", "4xh100-80gb"))]
+        self.assertLess(tokens[1], tokens[0])
+        self.assertLess(tokens[0], tokens[2])
+        self.assertIn("1 × 4 h100-80gb", self.run_ok("plan", "--model", "gpt2", "--gpus", 4).out)
+
+    def test_bad_clusters_are_told_at_once_and_whole(self):
+        (self.folder / "wrong.yaml").write_text(WRONG)
+        told = self.run_fails(2, "plan", "--model", "gpt2", "--cluster", "wrong.yaml").err
+        for part in ("Did you mean 'count'?", "Did you mean 'h100-80gb'?", "devices is 0", "peer_gb_s is -3",
+                     "color is no key"):
+            self.assertIn(part, told)
+        self.assertIn("Did you mean 'h200'", self.run_fails(2, "plan", "--model", "gpt2", "--gpu", "h201").err)
+        self.assertIn("node0 to node1", self.run_fails(
+            2, "plan", "--model", "gpt2", "--gpus", 16, "--without", "node7").err)
+        self.assertIn("--add", self.run_fails(2, "plan", "--model", "gpt2", "--add", "h100-80gb").err)
+
+    def test_a_model_that_nothing_fits_names_what_would(self):
+        self.write_model("large.json", 12288, 96)
+        told = self.run_fails(5, "plan", "--model", "large.json", "--gpu", "rtx-4090", "--gpus", 2).err
+        self.assertRegex(told, r"\d+ devices of rtx-4090 would do: data")
+        self.assertIn("here the nearest is", told)
+
+
+if __name__ == "__main__":
+    unittest.main()
