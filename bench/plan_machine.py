@@ -6,7 +6,8 @@ JSON object; the exit code is 1 where a target is missed.
     python3 bench/plan_machine.py --program build/release/lockstep [--rounds 3] [--steps 12] [--only time|memory]
         [--cluster FILE]
 
-The machine is measured first (`lockstep calibrate --nproc 2`), unless a file says what it does. Plans take turns, so
+The machine is measured before each round (`lockstep calibrate --nproc 2`), unless a file says what it does: a virtual one
+is not as fast at one time as at another. Plans take turns, so
 that what else the machine does falls on all of them alike; a figure is the median of the rounds, of a round the median
 of its steps. Times need an idle machine; memory does not.
 """
@@ -128,9 +129,13 @@ class Machine:
                   "--output", self.folder / "tokenizer")
         for name, model in MODELS.items():
             (self.folder / f"{name}.json").write_text(json.dumps(config_of(model)))
-        self.cluster = options.cluster
-        if self.cluster is None:
-            self.cluster = self.folder / "machine.yaml"
+        self.given = options.cluster
+        self.cluster = self.given or self.folder / "machine.yaml"
+        self.measure()
+
+    def measure(self):
+        """What the machine does now, unless a file says it."""
+        if self.given is None:
             print(self.call("calibrate", "--nproc", RANKS, "--write", self.cluster), flush=True)
 
     def call(self, *words):
@@ -177,6 +182,8 @@ def kendall(predicted, measured, rounds):
 def compare_times(machine, rounds):
     figures = {name: [] for name in TIMED}
     for turn in range(rounds):
+        if turn > 0:
+            machine.measure()
         for name, setting in TIMED.items():
             figures[name].append(machine.train(setting, machine.steps)[:2])
     print(f"\n{'plan':<32}{'predicted':>12}{'measured':>12}{'error':>9}")
