@@ -254,17 +254,16 @@ plan::MachineSamples measure_machine(comm::Communicator& communicator, double se
            measurer.time_of([&] { communicator.all_reduce(tensor).wait(); })});
     }
   }
-  std::vector<double> spreads;
+  size_t passes = 0;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const Pass& pass : kPasses) {
       MeasuredPass measured = measure_pass(measurer, pass, type);
       samples.passes.push_back(std::move(measured.sample));
-      spreads.push_back(measured.spread);
+      samples.spread += measured.spread;
+      ++passes;
     }
   }
-  const auto middle = spreads.begin() + static_cast<std::ptrdiff_t>(spreads.size() / 2);
-  std::nth_element(spreads.begin(), middle, spreads.end());
-  samples.spread = *middle;
+  samples.spread /= static_cast<double>(passes);
   return samples;
 }
 
