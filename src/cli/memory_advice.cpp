@@ -105,6 +105,9 @@ Error with_cheapest_changes(const Error& error, const config::Config& config, in
     remedy = advice(config, ranks);
   } catch (const Error&) {  // no estimate of this configuration: the error as it is
   }
+  if (!remedy.empty() && error.remedy().find("--force") != std::string::npos) {
+    remedy += "\nor with --force it starts all the same";  // it was refused before it began
+  }
   Error told(error.kind(), error.message(), remedy.empty() ? error.remedy() : remedy);
   for (const std::string& context : error.contexts()) {
     told.add_context(context);
