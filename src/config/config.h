@@ -318,6 +318,8 @@ struct ParallelSection {
   int64_t shard_ranks = 0;
   /// Allow zero_stage 2 and 3 in a pipeline, where every micro-batch pays for their communication.
   bool zero_in_pipeline = false;
+  /// Steps as CUDA graphs, launched at once: auto, those of one shape where the plan allows; off.
+  std::string cuda_graphs = "off";
   /// Pipeline schedule: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, or a file of actions.
   std::string schedule = "1f1b";
   /// Pieces of the model that each stage holds, for schedule=interleaved.

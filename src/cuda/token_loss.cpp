@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "cuda/adamw.h"
 #include "cuda/softmax_rows.h"
 
 namespace lockstep::cuda {
@@ -57,10 +58,30 @@ void become_gradient(
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+void adamw_step(const ops::AdamWBuffers& buffers, const Tensor& numbers) {
+  const c10::cuda::CUDAGuard device(buffers.parameter.device());
+  const bool has_master = buffers.parameter.scalar_type() != at::kFloat;
+  const bool is_float = buffers.gradient.scalar_type() == at::kFloat;
+  AdamWPointers pointers;
+  pointers.gradient = is_float ? buffers.gradient.const_data_ptr<float>() : nullptr;
+  pointers.low_gradient = is_float ? nullptr : buffers.gradient.const_data_ptr();
+  pointers.weight = (has_master ? buffers.master : buffers.parameter).data_ptr<float>();
+  pointers.exp_avg = buffers.exp_avg.data_ptr<float>();
+  pointers.exp_avg_sq = buffers.exp_avg_sq.data_ptr<float>();
+  pointers.low = has_master ? buffers.parameter.data_ptr() : nullptr;
+  adamw(
+      pointers,
+      numbers.const_data_ptr<float>(),
+      buffers.parameter.numel(),
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 }  // namespace
 
 ops::CudaLoops loops() {
-  return {.row_statistics = statistics, .logits_become_gradient = become_gradient};
+  return {
+      .row_statistics = statistics, .logits_become_gradient = become_gradient, .adamw = adamw_step};
 }
 #else
 ops::CudaLoops loops() {

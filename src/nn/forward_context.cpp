@@ -37,7 +37,8 @@ Tensor relative_position_buckets(
 
 ForwardContext::ForwardContext(const model::ModelConfig& config, ForwardInputs inputs)
     : config_(config),
-      inputs_(std::move(inputs)) {
+      inputs_(std::move(inputs)),
+      rotary_(inputs_.rotary_tables ? inputs_.rotary_tables : std::make_shared<RotaryTables>()) {
   const Tensor& ids = inputs_.ids;
   const auto fits = [&](const Tensor& other) {
     return !other.defined() || (other.scalar_type() == at::kLong && other.sizes() == ids.sizes());
@@ -92,8 +93,8 @@ void ForwardContext::check_source() const {
 
 const Rotary& ForwardContext::rotary(at::Device device) const {
   const std::pair key(static_cast<int>(device.type()), static_cast<int>(device.index()));
-  const auto found = rotary_.find(key);
-  if (found != rotary_.end()) {
+  const auto found = rotary_->find(key);
+  if (found != rotary_->end()) {
     return found->second;
   }
   const auto floats = at::TensorOptions().dtype(at::kFloat).device(device);
@@ -112,7 +113,7 @@ const Rotary& ForwardContext::rotary(at::Device device) const {
     rotary.cos.mul_(table.attention_factor);
     rotary.sin.mul_(table.attention_factor);
   }
-  return rotary_.emplace(key, std::move(rotary)).first->second;
+  return rotary_->emplace(key, std::move(rotary)).first->second;
 }
 
 Tensor ForwardContext::dropout_keys(int64_t site) const {

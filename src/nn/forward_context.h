@@ -17,6 +17,13 @@ using at::Tensor;
 
 class KeyValueCache;
 
+/// Cosines and sines of rotary positions: [T, d] float32, or [B, T, d] where positions are given; d
+/// is rotary_dim / 2.
+struct Rotary {
+  Tensor cos, sin;
+};
+using RotaryTables = std::map<std::pair<int, int>, Rotary>;  // by device
+
 struct ForwardInputs {
   Tensor ids;      // [B, T] int64
   Tensor labels;   // [B, T] int64 in step with ids: shifted by one inside; -100 is ignored. Needed
@@ -35,6 +42,9 @@ struct ForwardInputs {
   bool training = false;  // dropout acts
   Tensor positions;  // [B, T] int64; undefined: they count from the length of the cache, or from 0
   int64_t whole_length = 0;  // of the sequence, where ids are a part of it, or are padded; 0: T
+  /// Made by the first of the passes that share them, which are of the same positions; null: each
+  /// makes its own.
+  std::shared_ptr<RotaryTables> rotary_tables;
   KeyValueCache* cache =
       nullptr;  // keys and values of the tokens before `ids`; those of `ids` are appended
 };
@@ -66,12 +76,6 @@ enum class Visibility { kCausal, kBoth };
 /// for all beyond it (Raffel et al., 2020, section 2.1).
 Tensor relative_position_buckets(
     const Tensor& distance, Visibility visibility, const model::RelativePositions& positions);
-
-/// Cosines and sines of rotary positions: [T, d] float32, or [B, T, d] where positions are given; d
-/// is rotary_dim / 2.
-struct Rotary {
-  Tensor cos, sin;
-};
 
 /// Made once a forward pass, for a stage too; valid as long as the config.
 class ForwardContext {
@@ -108,7 +112,7 @@ class ForwardContext {
   const model::ModelConfig& config_;
   ForwardInputs inputs_;
   int64_t length_, first_;
-  mutable std::map<std::pair<int, int>, Rotary> rotary_;
+  std::shared_ptr<RotaryTables> rotary_;
   mutable std::map<std::tuple<Visibility, int, int>, Tensor> buckets_;
 };
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/adamw_kernel.h"
+#include "ops/cuda_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -25,7 +26,7 @@ const at::Tensor& weight_of(const AdamWBuffers& buffers) {
   return has_master(buffers) ? buffers.master : buffers.parameter;
 }
 
-void check(const AdamWBuffers& buffers, const AdamWStep& step) {
+void check(const AdamWBuffers& buffers) {
   const auto fail = [](const std::string& message) {
     throw Error(ErrorKind::kInternal, "AdamW: " + message);
   };
@@ -62,8 +63,11 @@ void check(const AdamWBuffers& buffers, const AdamWStep& step) {
   } else if (buffers.parameter.scalar_type() != at::kFloat) {
     fail("a bfloat16 parameter needs a float32 master");
   }
+}
+
+void check(const AdamWStep& step) {
   if (step.step < 1) {
-    fail(fmt::format("steps count from 1, not {}", step.step));
+    throw Error(ErrorKind::kInternal, fmt::format("AdamW: steps count from 1, not {}", step.step));
   }
 }
 
@@ -96,18 +100,7 @@ void run_kernel(
   });
 }
 
-}  // namespace
-
-void adamw_step(const AdamWBuffers& buffers, const AdamWStep& step) {
-  if (!buffers.parameter.defined() || !buffers.parameter.is_cpu()) {
-    adamw_step_reference(buffers, step);
-    return;
-  }
-  check(buffers, step);
-  if (buffers.parameter.numel() == 0) {
-    return;
-  }
-  const kernel::AdamWFactors factors = factors_of(step);
+void run_kernel(const kernel::AdamWFactors& factors, const AdamWBuffers& buffers) {
   if (buffers.gradient.scalar_type() == at::kFloat) {
     run_kernel(factors, buffers, buffers.gradient.const_data_ptr<float>());
   } else {
@@ -116,8 +109,67 @@ void adamw_step(const AdamWBuffers& buffers, const AdamWStep& step) {
   }
 }
 
+/// On a device, by ATen's operations.
+void step_by_tensors(const AdamWBuffers& buffers, const at::Tensor& numbers) {
+  const c10::NoGradGuard no_grad;
+  const auto number = [&](int64_t index) { return numbers[index]; };
+  at::Tensor weight = weight_of(buffers).detach();
+  at::Tensor m = buffers.exp_avg.detach(), v = buffers.exp_avg_sq.detach();
+  const at::Tensor g = buffers.gradient.detach().to(at::kFloat).mul(number(0));
+  m.mul_(number(2)).add_(g * number(3));
+  v.mul_(number(4)).add_(g.square().mul_(number(5)));
+  const at::Tensor below = v.sqrt().mul_(number(7)).add_(number(8));
+  weight.mul_(number(1)).sub_(m.div(below).mul_(number(6)));
+  if (has_master(buffers)) {
+    buffers.parameter.detach().copy_(weight);
+  }
+}
+
+}  // namespace
+
+at::Tensor adamw_numbers(const AdamWStep& step) {
+  check(step);
+  const kernel::AdamWFactors f = factors_of(step);
+  return at::tensor(
+      {f.scale, f.keep, f.beta1, f.new1, f.beta2, f.new2, f.rate, f.root_factor, f.epsilon},
+      at::kFloat);
+}
+
+void adamw_step_by(const AdamWBuffers& buffers, const at::Tensor& numbers) {
+  check(buffers);
+  if (numbers.numel() != kAdamWNumbers || numbers.scalar_type() != at::kFloat ||
+      !numbers.is_contiguous() || numbers.device() != buffers.parameter.device()) {
+    throw Error(ErrorKind::kInternal, "AdamW: the numbers are not those of adamw_numbers");
+  }
+  if (buffers.parameter.numel() == 0) {
+    return;
+  }
+  if (numbers.is_cpu()) {
+    const auto* n = numbers.const_data_ptr<float>();
+    run_kernel({n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8]}, buffers);
+    return;
+  }
+  const CudaLoops* loops = buffers.parameter.is_cuda() ? cuda_loops() : nullptr;
+  if (loops != nullptr && loops->adamw != nullptr) {
+    loops->adamw(buffers, numbers);
+  } else {
+    step_by_tensors(buffers, numbers);
+  }
+}
+
+void adamw_step(const AdamWBuffers& buffers, const AdamWStep& step) {
+  check(buffers);
+  check(step);
+  if (!buffers.parameter.is_cpu()) {
+    adamw_step_by(buffers, adamw_numbers(step).to(buffers.parameter.device()));
+  } else if (buffers.parameter.numel() > 0) {
+    run_kernel(factors_of(step), buffers);
+  }
+}
+
 void adamw_step_reference(const AdamWBuffers& buffers, const AdamWStep& step) {
-  check(buffers, step);
+  check(buffers);
+  check(step);
   const c10::NoGradGuard no_grad;
   const auto t = static_cast<double>(step.step);
   at::Tensor weight = weight_of(buffers).detach();

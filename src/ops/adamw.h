@@ -40,9 +40,18 @@ struct AdamWBuffers {
 
 /// The step, in place. On the CPU: one pass, over at::get_num_threads() threads; each element's
 /// result depends on that element alone and has the same bits on every x86-64 machine, number of
-/// threads and split of the buffers. Elsewhere ATen's operations. Records nothing for autograd.
+/// threads and split of the buffers. On a GPU one kernel where liblockstep_cuda.so has it, else
+/// ATen's operations. Records nothing for autograd.
 /// Throws Error(kInternal) where the buffers do not go together.
 void adamw_step(const AdamWBuffers& buffers, const AdamWStep& step);
+
+/// A step's numbers as float32 [kAdamWNumbers] in host memory, as the loops take them: what is done
+/// with a tensor of them, on the buffers' device, can be captured in a CUDA graph. Element 0 is
+/// gradient_scale.
+inline constexpr int64_t kAdamWNumbers = 9;
+at::Tensor adamw_numbers(const AdamWStep& step);
+/// The step by such numbers; to the same bits on the CPU.
+void adamw_step_by(const AdamWBuffers& buffers, const at::Tensor& numbers);
 
 /// The same formulas in ATen's operations, plainly, on any device: the reference of the tests.
 void adamw_step_reference(const AdamWBuffers& buffers, const AdamWStep& step);

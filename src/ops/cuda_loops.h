@@ -1,13 +1,14 @@
 // What liblockstep_cuda.so offers the operations of this module, once it is loaded.
 #pragma once
 
+#include "ops/adamw.h"
 #include "ops/captured_step.h"
 #include "ops/token_loss.h"
 
 namespace lockstep::ops {
 
 /// On the current stream; tensors are on one GPU and contiguous. float32, bfloat16 or float16
-/// logits [n, V]; targets [n] int64; everything else [n] float32. See softmax_rows.h.
+/// logits [n, V]; targets [n] int64; everything else of them [n] float32. See softmax_rows.h.
 struct CudaLoops {
   void (*row_statistics)(const Tensor& logits, const Tensor& targets, const RowStatistics& result) =
       nullptr;
@@ -18,6 +19,8 @@ struct CudaLoops {
       const Tensor& softmax_factor,
       const Tensor& target_factor,
       float inverse_cap) = nullptr;
+  /// See adamw.h; not empty.
+  void (*adamw)(const AdamWBuffers& buffers, const Tensor& numbers) = nullptr;
   /// See captured_step.h.
   void (*run_aside)(c10::Device device, const std::function<void()>& body) = nullptr;
   std::unique_ptr<StepGraph> (*capture)(c10::Device device, const std::function<void()>& body) =

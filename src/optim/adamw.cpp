@@ -1,6 +1,7 @@
 #include "optim/adamw.h"
 
-#include <array>
+#include <algorithm>
+#include <vector>
 
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
@@ -21,6 +22,26 @@ class AdamW : public Optimizer {
   }
   double state_bytes_per_element() const override { return 2 * sizeof(float); }
 
+  bool can_be_captured() const override { return true; }
+  /// [2, kAdamWNumbers]: of elements that decay, and of those that do not.
+  at::Tensor numbers(double learning_rate) const override {
+    ops::AdamWStep step = step_of(learning_rate, 1.0);
+    step.step = std::max<int64_t>(step.step, 1);  // before the first one
+    const at::Tensor decayed = ops::adamw_numbers(step);
+    step.weight_decay = 0;
+    return at::stack({decayed, ops::adamw_numbers(step)});
+  }
+  void update_by(
+      int64_t index, const at::Tensor& numbers, const at::Tensor& gradient_scale) override {
+    const at::NoGradGuard no_grad;
+    numbers.select(1, 0).copy_(gradient_scale.expand({2}));
+    const Shard& shard = this->shard(index);
+    const State& state = states_.at(static_cast<size_t>(index));
+    const int64_t count = shard.parameter.numel();
+    ops::adamw_step_by(part_of(shard, state, 0, shard.decayed), numbers[0]);
+    ops::adamw_step_by(part_of(shard, state, shard.decayed, count), numbers[1]);
+  }
+
  protected:
   void make_state(const Shard& shard) override {
     const at::TensorOptions type = at::TensorOptions(shard.parameter.device()).dtype(at::kFloat);
@@ -32,7 +53,16 @@ class AdamW : public Optimizer {
     const at::NoGradGuard no_grad;
     const Shard& shard = this->shard(index);
     const State& state = states_.at(static_cast<size_t>(index));
-    ops::AdamWStep step{
+    ops::AdamWStep step = step_of(learning_rate, gradient_scale);
+    // The decayed elements come first, so weight decay is one cut.
+    ops::adamw_step(part_of(shard, state, 0, shard.decayed), step);
+    step.weight_decay = 0;
+    ops::adamw_step(part_of(shard, state, shard.decayed, shard.parameter.numel()), step);
+  }
+
+ private:
+  ops::AdamWStep step_of(double learning_rate, double gradient_scale) const {
+    return {
         .learning_rate = learning_rate,
         .beta1 = options().adam_beta1,
         .beta2 = options().adam_beta2,
@@ -40,37 +70,25 @@ class AdamW : public Optimizer {
         .weight_decay = options().weight_decay,
         .gradient_scale = gradient_scale,
         .step = steps()};
-    // The decayed elements come first, so weight decay is one cut.
-    update_part(shard, state, 0, shard.decayed, step);
-    step.weight_decay = 0;
-    update_part(shard, state, shard.decayed, shard.parameter.numel(), step);
   }
 
- private:
   struct State {
     at::Tensor exp_avg, exp_avg_sq;  // [n]
   };
 
-  static void update_part(
-      const Shard& shard,
-      const State& state,
-      int64_t begin,
-      int64_t end,
-      const ops::AdamWStep& step) {
-    if (begin == end) {
-      return;
-    }
+  /// Elements [begin, end) of the shard.
+  static ops::AdamWBuffers part_of(
+      const Shard& shard, const State& state, int64_t begin, int64_t end) {
     const auto part = [&](const at::Tensor& tensor) {
       return tensor.defined() ? tensor.narrow(0, begin, end - begin) : at::Tensor();
     };
     const bool has_master = shard.master.defined() && !shard.master.is_same(shard.parameter);
-    ops::adamw_step(
-        {.parameter = part(shard.parameter),
-         .master = has_master ? part(shard.master) : at::Tensor(),
-         .gradient = part(shard.gradient),
-         .exp_avg = part(state.exp_avg),
-         .exp_avg_sq = part(state.exp_avg_sq)},
-        step);
+    return {
+        .parameter = part(shard.parameter),
+        .master = has_master ? part(shard.master) : at::Tensor(),
+        .gradient = part(shard.gradient),
+        .exp_avg = part(state.exp_avg),
+        .exp_avg_sq = part(state.exp_avg_sq)};
   }
 
   std::vector<State> states_;

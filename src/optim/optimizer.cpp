@@ -100,6 +100,15 @@ void Optimizer::begin_step(double gradient_scale) {
   prepare(gradient_scale);
 }
 
+at::Tensor Optimizer::numbers(double /*learning_rate*/) const {
+  throw Error(ErrorKind::kInternal, options_.optim + " takes its numbers from the host");
+}
+
+void Optimizer::update_by(
+    int64_t /*index*/, const at::Tensor& /*numbers*/, const at::Tensor& /*gradient_scale*/) {
+  throw Error(ErrorKind::kInternal, options_.optim + " takes its numbers from the host");
+}
+
 void Optimizer::visit_elements(
     int64_t index,
     std::string_view name,

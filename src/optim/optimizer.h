@@ -97,6 +97,16 @@ class Optimizer {
   /// graph fails.
   void update(int64_t index, double learning_rate, double gradient_scale = 1.0);
 
+  /// Whether updates can take their numbers from a tensor on the shards' device, as a step that a
+  /// CUDA graph holds must. Then, after begin_step() on the host: numbers(), a copy of them on the
+  /// device, and update_by() of each shard, to the same bits as update().
+  virtual bool can_be_captured() const { return false; }
+  /// Of this step, in host memory.
+  virtual at::Tensor numbers(double learning_rate) const;
+  /// `gradient_scale` [1], on the device, is written into the numbers.
+  virtual void update_by(
+      int64_t index, const at::Tensor& numbers, const at::Tensor& gradient_scale);
+
   /// Steps done: saved in a checkpoint, set on resume.
   int64_t steps() const { return steps_; }
   void set_steps(int64_t steps) { steps_ = steps; }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -307,17 +308,21 @@ MemoryByKind ParallelModel::held() const {
 
 StepResult ParallelModel::forward_backward(
     std::span<const nn::ForwardInputs> micro_batches, int64_t target_tokens) {
+  const double mean = 1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1));
+  // The optimizer multiplies the gradients anyway, so the mean is left to it; float16 could not
+  // hold the sum.
+  const double scale = is_half_ ? mean * loss_scale_.value() : 1.0;
+  return judge(accumulate(micro_batches, scale), target_tokens);
+}
+
+Tensor ParallelModel::accumulate(std::span<const nn::ForwardInputs> micro_batches, double scale) {
   memory_->look(MemoryPhase::kIdle);
   for (HeldStage& stage : stages_) {
     stage.engine->begin_step();
   }
   micro_batches_ = micro_batches.size();
-  const double mean = 1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1));
+  scale_ = scale;
   const std::vector<nn::ForwardInputs> own = shard_inputs(micro_batches, part_);
-  // The optimizer multiplies the gradients anyway, so the mean is left to it; float16 could not
-  // hold the sum.
-  const double scale = is_half_ ? mean * loss_scale_.value() : 1.0;
-  gradient_factor_ = mean / scale;
   Tensor loss = pipeline_->forward_backward(own, scale);
   comm::Pending summed = axes_.gradients().all_reduce(loss);
   for (HeldStage& stage : stages_) {
@@ -326,10 +331,17 @@ StepResult ParallelModel::forward_backward(
   summed.wait();
   axes_.along(mesh::Axis::kPipeline).all_reduce(loss).wait();
   sum_tied();
-  const Tensor squares = squared_gradients();
+  return at::cat({loss, squared_gradients()});
+}
+
+StepResult ParallelModel::judge(const Tensor& sums, int64_t target_tokens) {
+  const double mean = 1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1));
+  gradient_factor_ = mean / scale_;
+  const Tensor numbers = sums.to(at::kCPU);
+  const auto* number = numbers.const_data_ptr<double>();
   StepResult result;
-  result.loss_sum = loss.item<double>();
-  result.gradient_norm = std::sqrt(squares.item<double>()) * gradient_factor_;
+  result.loss_sum = number[0];
+  result.gradient_norm = std::sqrt(number[1]) * gradient_factor_;
   const bool is_finite = std::isfinite(result.loss_sum) && std::isfinite(result.gradient_norm);
   overflowed_ = result.overflowed = !is_finite && loss_scale_.can_fall();
   if (!is_finite && !overflowed_) {
@@ -340,10 +352,16 @@ StepResult ParallelModel::forward_backward(
   return result;
 }
 
+std::string ParallelModel::carrier_of_gradients() {
+  const comm::Communicator& group = axes_.gradients();
+  return group.size() == 1 ? ""
+                           : group.process_group()->getBackend(device_.type())->getBackendName();
+}
+
 Tensor ParallelModel::squared_gradients() {
   Tensor squares;
   for (HeldStage& stage : stages_) {
-    const Tensor own = stage.engine->squared_gradients();
+    const Tensor own = stage.engine->squared_gradients().to(device_);
     squares = squares.defined() ? squares.add_(own) : own;
   }
   axes_.gradients().all_reduce(squares).wait();

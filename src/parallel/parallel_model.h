@@ -70,6 +70,12 @@ class ParallelModel {
   /// gradient is NaN or infinite.
   StepResult forward_backward(
       std::span<const nn::ForwardInputs> micro_batches, int64_t target_tokens);
+  /// The two halves of forward_backward, for CapturedTraining. First what the device does: float64
+  /// [2] on it, the loss's sum over all ranks, and the squares of the gradients of that times
+  /// `scale`.
+  Tensor accumulate(std::span<const nn::ForwardInputs> micro_batches, double scale);
+  /// Then what the host makes of it.
+  StepResult judge(const Tensor& sums, int64_t target_tokens);
   /// Clips by the norm that forward_backward found, and updates; nothing where the gradients
   /// overflowed.
   void optimizer_step(double learning_rate);
@@ -96,6 +102,12 @@ class ParallelModel {
   OffloadedOptimizer& offloaded_optimizer() { return optimizer_; }
   LossScale& loss_scale() { return loss_scale_; }
   double gradient_scale() const { return gradient_scale_; }
+  const Plan& plan() const { return plan_; }
+  const mesh::Mesh& mesh() const { return axes_.mesh(); }
+  c10::Device device() const { return device_; }
+  bool is_half() const { return is_half_; }
+  /// c10d's name of what gradients go over; empty: there is one rank.
+  std::string carrier_of_gradients();
   /// Of this rank's memory, kept up to date by each step.
   MemoryAccount& memory() { return *memory_; }
 
@@ -126,7 +138,7 @@ class ParallelModel {
   MemoryByKind held() const;
   /// Lets the head make the vocabulary's gradient where it is summed.
   void lend_place(HeldStage& stage, const std::vector<ParameterUnit>& units);
-  /// Of all summed gradients, each element once; [1] float64.
+  /// Of all summed gradients, each element once; [1] float64 on the device.
   Tensor squared_gradients();
   /// Adds up the gradients of the tied weight's two copies.
   void sum_tied();
@@ -149,6 +161,7 @@ class ParallelModel {
   bool overflowed_ = false;
   bool is_half_ = false;
   size_t micro_batches_ = 0;      // of this step
+  double scale_ = 1.0;            // that the loss was multiplied by
   double gradient_factor_ = 1.0;  // what the held gradients are short of: that of the mean loss
   double gradient_scale_ = 1.0;   // that, and clipping
 };

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -19,6 +20,7 @@
 #include "monitor/memory.h"
 #include "monitor/monitor.h"
 #include "optim/schedule.h"
+#include "parallel/captured_training.h"
 #include "parallel/parallel_model.h"
 #include "train/checkpointing.h"
 #include "train/evaluate.h"
@@ -72,7 +74,15 @@ class Trainer {
         config_(job.config.training),
         on_step_(on_step),
         trace_(trace),
-        traced_step_(std::min(job.progress.step + kTracedStep, job.length.total_steps)) {}
+        traced_step_(std::min(job.progress.step + kTracedStep, job.length.total_steps)) {
+    if (job.config.parallel.cuda_graphs == "auto") {
+      const std::string obstacle = parallel::CapturedTraining::obstacle(*job.model);
+      captures_ = obstacle.empty();
+      if (!captures_ && world.is_first()) {
+        log_info("steps are not captured in CUDA graphs: {}", obstacle);
+      }
+    }
+  }
 
   int run() {
     if (job_.progress.step >= job_.length.total_steps) {
@@ -96,6 +106,8 @@ class Trainer {
  private:
   int one_step();
   StepCounts agree(const data::StepBatch& batch);
+  /// Loss, gradients and update; `trace` may be null.
+  void compute(std::span<const nn::ForwardInputs> inputs, int64_t targets, StepTrace* trace);
   void report(const StepCounts& counts, const data::StepBatch& batch, double began);
   void log_memory();
   void evaluate_now();
@@ -109,6 +121,8 @@ class Trainer {
   const std::filesystem::path& trace_;
   const int64_t traced_step_;  // the first steps of a run are not like the others
   StopSignal stop_;
+  bool captures_ = false;                                 // steps that fit captured_
+  std::unique_ptr<parallel::CapturedTraining> captured_;  // of the first step's shapes
   double learning_rate_ = 0;
   parallel::StepResult result_;
   double data_waited_ = 0, communication_waited_ = 0;  // before this step
@@ -145,6 +159,24 @@ StepCounts Trainer::agree(const data::StepBatch& batch) {
   return counts;
 }
 
+void Trainer::compute(
+    std::span<const nn::ForwardInputs> inputs, int64_t targets, StepTrace* trace) {
+  if (captures_ && captured_ == nullptr) {
+    captured_ = std::make_unique<parallel::CapturedTraining>(*job_.model, inputs);
+  }
+  // A graph leaves no marks.
+  if (captures_ && trace == nullptr && captured_->fits(inputs)) {
+    result_ = captured_->run(inputs, targets, learning_rate_);
+    return;
+  }
+  result_ = job_.model->forward_backward(inputs, targets);
+  const double updating = seconds_now();
+  job_.model->optimizer_step(learning_rate_);
+  if (trace != nullptr) {
+    trace->mark("optimizer", updating);
+  }
+}
+
 int Trainer::one_step() {
   const double began = seconds_now();
   data_waited_ = job_.loader->waited_seconds();
@@ -172,12 +204,7 @@ int Trainer::one_step() {
   learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
   in_context(fmt::format("training step {}", job_.progress.step + 1), [&] {
     try {
-      result_ = job_.model->forward_backward(inputs, counts.targets);
-      const double updating = seconds_now();
-      job_.model->optimizer_step(learning_rate_);
-      if (trace) {
-        trace->mark("optimizer", updating);
-      }
+      compute(inputs, counts.targets, trace ? &*trace : nullptr);
     } catch (const std::exception&) {
       throw_with_memory(*job_.model, world_.rank());
       throw;

@@ -79,6 +79,28 @@ TEST(AdamW, EqualsTheReferenceOverSizesAndTypes) {
   }
 }
 
+TEST(AdamW, NumbersInATensorGiveTheSameBits) {
+  for (const Types types : {Types::kFloat, Types::kBfloat16, Types::kBfloat16WithFloatGradient}) {
+    for (const int64_t count : {0, 7, 32769}) {
+      const AdamWBuffers one = make_buffers(count, types, 5), other = clone(one);
+      for (int64_t step = 1; step <= 3; ++step) {
+        AdamWStep numbers{.learning_rate = 1e-2, .weight_decay = 0.1, .step = step};
+        const at::Tensor written = adamw_numbers(numbers);
+        numbers.gradient_scale = 0.25;
+        adamw_step(one, numbers);
+        written[0].fill_(0.25);  // as a step writes what it clips by
+        adamw_step_by(other, written);
+      }
+      EXPECT_TRUE(at::equal(one.parameter, other.parameter)) << count;
+      EXPECT_TRUE(at::equal(one.exp_avg, other.exp_avg));
+      EXPECT_TRUE(at::equal(one.exp_avg_sq, other.exp_avg_sq));
+    }
+  }
+  const AdamWBuffers buffers = make_buffers(3, Types::kFloat, 5);
+  EXPECT_THROW(adamw_step_by(buffers, at::zeros({kAdamWNumbers - 1})), Error);
+  EXPECT_THROW(adamw_numbers({.step = 0}), Error);
+}
+
 TEST(AdamW, EqualsTorchsFusedKernel) {
   const AdamWBuffers ours = make_buffers(1001, Types::kFloat, 4);
   const AdamWBuffers theirs = clone(ours);

@@ -1,5 +1,6 @@
 """Any number of ranks learns the same."""
 
+import json
 import unittest
 
 from harness import ProgramTest, losses, metrics
@@ -15,6 +16,17 @@ class Ranks(ProgramTest):
                 f"gradient_accumulation_steps={accumulation}", ranks=ranks, steps=20)
             self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 1e-5)
         self.assertLess(losses(self.folder / "one")[-1], losses(self.folder / "one")[0])
+
+    def test_steps_that_could_be_captured_are_the_plain_ones(self):
+        model = json.loads((self.folder / "model.json").read_text())
+        (self.folder / "dry.json").write_text(json.dumps(
+            model | {"embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0}))
+        for name, more in (("plain", []), ("captured", ["parallel.cuda_graphs=auto"])):
+            told = self.train(name, "model.path=dry.json", *more, ranks=2)
+            self.assertNotIn("are not captured", told.err)
+        self.assertEqual(losses(self.folder / "plain"), losses(self.folder / "captured"))
+        self.assertIn("are not captured in CUDA graphs: dropout", self.train(
+            "drops", "parallel.cuda_graphs=auto", steps=1).err)
 
     def test_three_ranks_and_a_batch_that_does_not_divide_the_epoch(self):
         # One epoch, whatever its last step holds.

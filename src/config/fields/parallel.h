@@ -14,6 +14,7 @@ namespace choices {
 inline constexpr std::string_view kOffloadDevices[] = {"none", "cpu", "nvme"};
 inline constexpr std::string_view kContextAttentions[] = {"ring", "ulysses"};
 inline constexpr std::string_view kRecomputes[] = {"none", "selective", "full"};
+inline constexpr std::string_view kCudaGraphs[] = {"off", "auto"};
 
 }  // namespace choices
 
@@ -73,6 +74,12 @@ void visit_fields(Section& section, Visitor&& visitor) {
        "Allow zero_stage 2 and 3 in a pipeline, where every micro-batch pays for their "
        "communication"},
       section.zero_in_pipeline);
+  visitor(
+      {"cuda_graphs",
+       "Steps as CUDA graphs, launched at once: auto, those of one shape where the plan allows; "
+       "off",
+       choices::kCudaGraphs},
+      section.cuda_graphs);
   visitor(
       {"schedule",
        "Pipeline schedule: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, or a file of "

@@ -10,6 +10,18 @@
 #include "base/format.h"
 
 namespace lockstep::parallel {
+namespace {
+
+c10::Device device_of(const std::vector<nn::LanguageModel*>& parts) {
+  c10::Device device(c10::kCPU);
+  for (nn::LanguageModel* part : parts) {
+    part->visit_parameters(
+        [&](const std::string&, Tensor& parameter) { device = parameter.device(); });
+  }
+  return device;
+}
+
+}  // namespace
 
 /// A part of a language model as a stage.
 class LanguageModelStage final : public Stage {
@@ -17,7 +29,8 @@ class LanguageModelStage final : public Stage {
   LanguageModelStage(nn::LanguageModel& model, Accumulation accumulation, bool defers)
       : model_(model),
         accumulation_(std::move(accumulation)),
-        queue_(accumulation_.deferred) {
+        queue_(accumulation_.deferred),
+        device_(device_of({&model})) {
     if (defers && queue_ == nullptr) {
       queue_ = std::make_shared<DeferredQueue>();
       defer_weight_gradients(model_, queue_);
@@ -28,7 +41,7 @@ class LanguageModelStage final : public Stage {
   void begin(std::span<const nn::ForwardInputs> micro_batches, double scale) {
     micro_batches_ = micro_batches;
     scale_ = scale;
-    sums_ = at::zeros({kSums}, at::kDouble);
+    sums_ = at::zeros({kSums}, at::TensorOptions(device_).dtype(at::kDouble));
   }
   /// The losses' sum, or the statistics', of the micro-batches that went through since begin().
   const Tensor& sums() const { return sums_; }
@@ -42,11 +55,11 @@ class LanguageModelStage final : public Stage {
       return x;
     }
     if (!at::GradMode::is_enabled()) {
-      sums_.add_(model_.head_statistics(x, context));
+      sums_.add_(model_.head_statistics(x, context).to(device_));
       return {};
     }
     const Tensor loss = model_.head_loss(x, context);
-    sums_.narrow(0, 0, 1).add_(loss.detach().to(at::kCPU, at::kDouble));
+    sums_.narrow(0, 0, 1).add_(loss.detach().to(device_, at::kDouble));
     return {loss * scale_};
   }
   Tensors parameters() override {
@@ -66,7 +79,8 @@ class LanguageModelStage final : public Stage {
   std::shared_ptr<DeferredQueue> queue_;
   std::span<const nn::ForwardInputs> micro_batches_;
   double scale_ = 1;
-  Tensor sums_;
+  c10::Device device_;
+  Tensor sums_;  // there, so that nobody waits for it
 };
 
 namespace {
@@ -82,15 +96,6 @@ std::vector<uint64_t> signatures_of(std::span<const nn::ForwardInputs> micro_bat
     signatures.push_back(derive_key(of_ids, source));
   }
   return signatures;
-}
-
-c10::Device device_of(const std::vector<nn::LanguageModel*>& parts) {
-  c10::Device device(c10::kCPU);
-  for (nn::LanguageModel* part : parts) {
-    part->visit_parameters(
-        [&](const std::string&, Tensor& parameter) { device = parameter.device(); });
-  }
-  return device;
 }
 
 }  // namespace
@@ -151,7 +156,7 @@ Tensor Pipeline::statistics(std::span<const nn::ForwardInputs> batches) {
   if (!batches.empty()) {
     executor_of(batches.size()).run(signatures_of(batches));
   }
-  return stages_.back()->sums();
+  return stages_.back()->sums().to(at::kCPU);
 }
 
 }  // namespace lockstep::parallel

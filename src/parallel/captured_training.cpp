@@ -1,0 +1,129 @@
+#include "parallel/captured_training.h"
+
+#include <algorithm>
+#include <array>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// The tensors of a micro-batch that the passes read on the device.
+constexpr std::array kRead{
+    &nn::ForwardInputs::ids,
+    &nn::ForwardInputs::labels,
+    &nn::ForwardInputs::source,
+    &nn::ForwardInputs::source_mask};
+
+bool alike(const nn::ForwardInputs& a, const nn::ForwardInputs& b) {
+  const auto same = [&](Tensor nn::ForwardInputs::* member) {
+    const Tensor &x = a.*member, &y = b.*member;
+    return x.defined() == y.defined() && (!x.defined() || x.sizes() == y.sizes());
+  };
+  const auto none = [](const nn::ForwardInputs& inputs) {
+    return !inputs.targets.defined() && !inputs.positions.defined() && inputs.cache == nullptr;
+  };
+  return std::all_of(kRead.begin(), kRead.end(), same) && none(a) && none(b) &&
+         a.training == b.training;
+}
+
+}  // namespace
+
+std::string CapturedTraining::obstacle(ParallelModel& model) {
+  const model::ModelConfig& config = model.model().config();
+  const Plan& plan = model.plan();
+  const bool drops = config.embedding_dropout > 0 || config.residual_dropout > 0 ||
+                     config.attention_dropout > 0 || config.mlp_dropout > 0 ||
+                     config.final_dropout > 0;
+  if (model.mesh().data != model.mesh().ranks()) {
+    return "ranks share layers or sequences";
+  }
+  if (plan.zero_stage > 0) {
+    return fmt::format("parallel.zero_stage is {}", plan.zero_stage);
+  }
+  if (plan.offload_optimizer.device != OffloadDevice::kNone) {
+    return "the optimizer's state lives elsewhere";
+  }
+  if (model.is_half()) {
+    return "float16's loss scale is the host's";
+  }
+  if (drops) {
+    return "dropout draws anew in every step";
+  }
+  if (!model.optimizer().can_be_captured()) {
+    return fmt::format("the optimizer {} takes its numbers from the host", plan.optimizer.optim);
+  }
+  return model.carrier_of_gradients() == "gloo" && model.device().is_cuda()
+             ? "gradients go over Gloo"
+             : "";
+}
+
+CapturedTraining::CapturedTraining(
+    ParallelModel& model, std::span<const nn::ForwardInputs> micro_batches)
+    : model_(model),
+      step_(model.device(), [this] { body(); }) {
+  const std::string reason = obstacle(model);
+  if (!reason.empty()) {
+    throw Error(ErrorKind::kInternal, "this step cannot be captured: " + reason);
+  }
+  const auto tables = std::make_shared<nn::RotaryTables>();
+  for (const nn::ForwardInputs& given : micro_batches) {
+    nn::ForwardInputs& kept = inputs_.emplace_back(given);
+    kept.rotary_tables = tables;  // made by the host, before the capture
+    for (const auto member : kRead) {
+      if ((given.*member).defined()) {
+        kept.*member = (given.*member).to(model.device()).clone();
+      }
+    }
+  }
+  const auto doubles = at::TensorOptions().dtype(at::kDouble).device(model.device());
+  mean_ = at::ones({1}, doubles);
+  sums_ = at::zeros({2}, doubles);
+  if (const double most = model.plan().max_gradient_norm; most > 0) {
+    most_ = at::full({1}, most, doubles);
+  }
+  numbers_ = model.optimizer().numbers(0).to(model.device()).clone();
+}
+
+bool CapturedTraining::fits(std::span<const nn::ForwardInputs> micro_batches) const {
+  return std::equal(
+      micro_batches.begin(), micro_batches.end(), inputs_.begin(), inputs_.end(), alike);
+}
+
+void CapturedTraining::body() {
+  sums_.copy_(model_.accumulate(inputs_, /*scale=*/1.0));
+  const at::NoGradGuard no_grad;
+  const Tensor norm = sums_.narrow(0, 1, 1).sqrt().mul_(mean_);
+  // As optim::clip_factor, and rounded alike.
+  const Tensor scale = most_.defined() ? most_.div(norm + 1e-6).clamp_max_(1).mul_(mean_) : mean_;
+  optim::Optimizer& optimizer = model_.optimizer();
+  for (int64_t shard = 0; shard < optimizer.size(); ++shard) {
+    optimizer.update_by(shard, numbers_, scale);
+  }
+}
+
+StepResult CapturedTraining::run(
+    std::span<const nn::ForwardInputs> micro_batches, int64_t target_tokens, double learning_rate) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    for (const auto member : kRead) {
+      if ((inputs_[i].*member).defined()) {
+        (inputs_[i].*member).copy_(micro_batches[i].*member);
+      }
+    }
+  }
+  optim::Optimizer& optimizer = model_.optimizer();
+  optimizer.begin_step();
+  mean_.fill_(1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1)));
+  numbers_.copy_(optimizer.numbers(learning_rate));
+  step_.run();
+  model_.state_changed();
+  return model_.judge(sums_, target_tokens);
+}
+
+}  // namespace lockstep::parallel
