@@ -41,7 +41,8 @@ __global__ void adamw_kernel(
 
 }  // namespace
 
-void adamw(const AdamWPointers& pointers, const float* numbers, int64_t count, cudaStream_t stream) {
+void adamw(
+    const AdamWPointers& pointers, const float* numbers, int64_t count, cudaStream_t stream) {
   const int64_t needed = (count + kThreads - 1) / kThreads;
   const auto blocks = static_cast<unsigned>(needed < kMostBlocks ? needed : kMostBlocks);
   if (pointers.gradient != nullptr) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include <ATen/ATen.h>
@@ -14,6 +15,7 @@
 #include "nn/initialize.h"
 #include "nn/language_model.h"
 #include "ops/adamw.h"
+#include "ops/linear.h"
 #include "parallel/context/attention_block.h"
 #include "train/planned_job.h"
 
@@ -96,9 +98,9 @@ std::vector<plan::ProductSample> measure_products(Measurer& measurer, at::Scalar
   std::vector<plan::ProductSample> samples;
   for (const auto& [m, n, k] : kShapes) {
     const at::Tensor a = at::ones({m, k}, type);
-    const at::Tensor b = at::ones({n, k}, type).t();
-    at::Tensor out = at::empty({m, n}, type);
-    const double seconds = measurer.time_of([&, &out = out] { at::mm_out(out, a, b); });
+    const at::Tensor b = at::ones({n, k}, type);
+    const double seconds =
+        measurer.time_of([&] { ops::linear(a, b, std::nullopt, ops::WeightLayout::kOutIn); });
     samples.push_back(
         {static_cast<double>(m), static_cast<double>(n), static_cast<double>(k), seconds});
   }
