@@ -47,7 +47,7 @@ install: $(BUILD)/.flags
 	@echo "installed into $(PREFIX)"
 
 test: $(BUILD)/.flags
-	@cmake --build $(BUILD) -j $(JOBS)
+	@cmake --build $(BUILD) -j $(JOBS) --target all public_headers
 	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --label-exclude gpu
 
 test-gpu: $(BUILD)/.flags

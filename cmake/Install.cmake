@@ -26,7 +26,7 @@ add_custom_command(OUTPUT ${header_folder}/.stamp DEPENDS ${header_tool} ${heade
   COMMAND ${CMAKE_COMMAND} -E touch ${header_folder}/.stamp)
 add_custom_target(lockstep_headers ALL DEPENDS ${header_folder}/.stamp)
 
-# `public_headers` compiles each public header by itself. It is built on request alone: a torch header takes 10 s and more.
+# `public_headers` compiles each public header by itself. `make test` builds it, a build alone does not: it takes a minute.
 file(STRINGS ${header_list} public_headers REGEX "^[a-z]")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header_list})
 set(alone_sources "")
