@@ -145,9 +145,10 @@ int run_estimate(std::vector<std::string> arguments) {
   }
   const plan::ParameterCounts counts = plan::count_parameters(job.model);
   std::cout << fmt::format(
-      "{:.3f} billion parameters, sequence {}, {}\n{}\n\n",
-      counts.total(job.model.layers) / 1e9,
-      job.sequence,
+      "{:.3f} billion parameters, {}, {}\n{}\n\n",
+      counts.total() / 1e9,
+      job.source > 0 ? fmt::format("a source of {} and a target of {}", job.source, job.sequence)
+                     : fmt::format("sequence {}", job.sequence),
       job.precision == plan::Precision::kFloat32 ? "float32" : "16 bits with float32 masters",
       plan::plan_line(job));
   std::cout << plan::memory_table(job, device);

@@ -155,9 +155,9 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   plan::SearchRequest request;
   request.cluster = cluster_of(resolution);
   request.base.model = planned_model(config);
-  request.base.sequence = config.data.sequence_length > 0
-                              ? config.data.sequence_length
-                              : std::min<int64_t>(request.base.model.max_positions, 1024);
+  request.base.set_data_length(
+      config.data.sequence_length > 0 ? config.data.sequence_length
+                                      : std::min<int64_t>(request.base.model.max_positions, 1024));
   request.base.global_batch = resolution.integer("global-batch", 1).value_or(512);
   request.base.precision = config.training.bf16 || resolution.origins.count("training.bf16") == 0
                                ? plan::Precision::kMixed16
@@ -261,13 +261,12 @@ void write_files(
   }
 }
 
-void print_run(
-    const config::Resolution& resolution, const plan::Step& step, int64_t batch, int64_t sequence) {
+void print_run(const config::Resolution& resolution, const plan::Job& job, const plan::Step& step) {
   const std::optional<int64_t> tokens = resolution.integer("tokens", 1);
   if (!tokens) {
     return;
   }
-  const double steps = static_cast<double>(*tokens) / static_cast<double>(batch * sequence);
+  const double steps = static_cast<double>(*tokens) / job.step_tokens();
   std::cout << fmt::format(
       "{} tokens: {:.0f} steps, {:.2f} days, {:.1f} MWh\n",
       *tokens,
@@ -301,7 +300,7 @@ int run_plan(std::vector<std::string> arguments) {
   if (resolution.has("explain")) {
     std::cout << "\n" << plan::explain(best.job, request.cluster);
   }
-  print_run(resolution, best.step, best.job.global_batch, best.job.sequence);
+  print_run(resolution, best.job, best.step);
   write_files(resolution, best.job, request.cluster);
   return 0;
 }

@@ -54,25 +54,64 @@ double product_rate(
          share * power;
 }
 
-// What the sizes of a block are on one rank of the tensor axis.
-struct BlockShape {
-  double tokens, hidden, queries, keys, width, heads, head_dim, sequence;
-  double matrices;  // of the MLP that widen
+// An attention of a block on one rank: `keys_length` of a whole sequence.
+struct AttentionShape {
+  double key_tokens, queries_length, keys_length;
+  double seen;  // of the scores of a whole sequence
+  bool own;     // queries, keys and values come of one input
 };
 
-BlockShape shape_of(const Job& job) {
+// What the sizes of a block are on one rank of the tensor axis.
+struct BlockShape {
+  double tokens, hidden, queries, keys, width, heads, head_dim;
+  double matrices;  // of the MLP that widen
+  double sublayers;
+  bool ends_stream;
+  size_t attentions;
+  std::array<AttentionShape, 2> attention;
+
+  double key_tokens() const {
+    double sum = 0;
+    for (size_t i = 0; i < attentions; ++i) {
+      sum += attention[i].key_tokens;
+    }
+    return sum;
+  }
+  // On this rank, seen or not.
+  double scores() const {
+    double sum = 0;
+    for (size_t i = 0; i < attentions; ++i) {
+      sum += heads * tokens * attention[i].keys_length;
+    }
+    return sum;
+  }
+};
+
+BlockShape shape_of(const Job& job, BlockKind kind) {
   const model::ModelConfig& model = job.model;
+  const BlockParts& parts = parts_of(kind);
   const double tensor = job.mesh.tensor;
   BlockShape shape{};
-  shape.tokens = job.micro_tokens();
+  shape.tokens = job.micro_tokens(parts.stream);
   shape.hidden = static_cast<double>(model.hidden_size);
   shape.heads = std::ceil(static_cast<double>(model.heads) / tensor);
   shape.head_dim = static_cast<double>(model.head_dim);
   shape.queries = shape.heads * shape.head_dim;
   shape.keys = std::ceil(static_cast<double>(model.kv_heads) / tensor) * shape.head_dim;
   shape.width = std::ceil(static_cast<double>(model.intermediate_size) / tensor);
-  shape.sequence = static_cast<double>(job.sequence);
   shape.matrices = gated(model) ? 2 : 1;
+  shape.sublayers = parts.sublayers();
+  shape.ends_stream = parts.ends_stream;
+  shape.attentions = parts.attentions;
+  for (size_t i = 0; i < parts.attentions; ++i) {
+    const AttentionPart& part = parts.attention[i];
+    shape.attention[i] = {
+        job.micro_tokens(part.keys),
+        static_cast<double>(job.length(parts.stream)),
+        static_cast<double>(job.length(part.keys)),
+        part.sees == AttentionPart::Sees::kPast ? 0.5 : 1,
+        part.keys == parts.stream};
+  }
   return shape;
 }
 
@@ -93,24 +132,41 @@ double scaled_share(const Job& job, const Physics& physics, const Device& device
   return physics.block_scaled;
 }
 
-// Ring attention whose scores are in memory, block by block.
-bool in_ring(const Job& job) {
-  return job.mesh.context > 1 && job.software.ring_in_memory &&
-         job.context_attention == ContextAttention::kRing;
+// How attention is computed.
+enum class Attention {
+  kFused,   // scores never reach memory
+  kScores,  // scores are in memory
+  kRing,    // they are so block by block, as keys and values come round
+};
+
+Attention attention_of(const Job& job) {
+  if (job.mesh.context > 1 && job.software.ring_in_memory &&
+      job.context_attention == ContextAttention::kRing) {
+    return Attention::kRing;
+  }
+  return job.software.fused_attention && !has_score_bias(job.model) ? Attention::kFused
+                                                                    : Attention::kScores;
 }
 
 // The forward pass. Each rank has two parts of the sequence, one from each end, and computes the
-// pairs of parts that see each other; those on the diagonal whole.
+// pairs of parts that see each other; those on the diagonal whole. With a bias of the scores it
+// computes all pairs.
 double ring_attention_seconds(
-    const Job& job, const Physics& physics, const Device& device, const BlockShape& s) {
+    const Job& job,
+    const Physics& physics,
+    const Device& device,
+    const BlockShape& s,
+    const AttentionShape& a) {
   const double ranks = job.mesh.context;
-  const double part = s.sequence / (2 * ranks);
-  const double pairs = 2 * ranks + 1;
+  const double queries = a.queries_length / (2 * ranks);
+  const double keys = a.keys_length / (2 * ranks);
+  const bool biased = has_score_bias(job.model);
+  const double pairs = a.seen == 1 || biased ? 4 * ranks : 2 * ranks + 1;
   const double sequences = static_cast<double>(job.micro_batch);
-  const double scores = sequences * s.heads * pairs * part * part;
-  if (device.measured) {
+  const double scores = sequences * s.heads * pairs * queries * keys;
+  if (device.measured && !biased) {
     const RingRates& rates = job.precision == Precision::kFloat32 ? device.ring32 : device.ring16;
-    const double numbers = sequences * s.heads * pairs * part * s.head_dim;
+    const double numbers = sequences * s.heads * pairs * keys * s.head_dim;
     return (scores * rates.score + numbers * rates.number) / (1 + kRingBackward);
   }
   // Read and written of a score by the product, the scale, the mask, the largest, the exponential,
@@ -118,10 +174,41 @@ double ring_attention_seconds(
   constexpr double kScoreBytes = 52;
   const double products =
       product_seconds(
-          physics, device, job.precision, sequences * s.heads, pairs * part, part, s.head_dim) +
+          physics, device, job.precision, sequences * s.heads, pairs * queries, keys, s.head_dim) +
       product_seconds(
-          physics, device, job.precision, sequences * s.heads, pairs * part, s.head_dim, part);
+          physics, device, job.precision, sequences * s.heads, pairs * queries, s.head_dim, keys);
   return products + memory_seconds(device, scores * kScoreBytes, job.precision);
+}
+
+// The products of an attention without weights, forward.
+double attention_seconds(
+    const Job& job,
+    const Physics& physics,
+    const Device& device,
+    const BlockShape& s,
+    const AttentionShape& a) {
+  switch (attention_of(job)) {
+    case Attention::kRing:
+      return ring_attention_seconds(job, physics, device, s, a);
+    case Attention::kFused: {
+      // Only what is seen is computed; short sequences leave processors idle.
+      const double peak = job.precision == Precision::kFloat32 ? device.flops32 : device.flops16;
+      const double flops = 4 * a.seen * s.tokens * a.keys_length * s.queries;
+      const double fill = device.measured ? 1 : a.keys_length / (a.keys_length + 512);
+      return flops /
+             (peak * efficiency_of(device, job.precision).attention * device.attention_rate *
+              job.software.attention_generation * fill * power_share(physics, device));
+    }
+    case Attention::kScores:
+      break;
+  }
+  const double batch = s.heads * s.tokens / a.queries_length;
+  const Precision precision =
+      job.precision == Precision::kFloat8 ? Precision::kMixed16 : job.precision;
+  return product_seconds(
+             physics, device, precision, batch, a.queries_length, a.keys_length, s.head_dim) +
+         product_seconds(
+             physics, device, precision, batch, a.queries_length, s.head_dim, a.keys_length);
 }
 
 // The products of a block: those with weights forward, of the input's and of the weights' gradient;
@@ -140,42 +227,43 @@ BlockProducts block_products(
     return product_seconds(physics, device, job.precision, 1, m, n, k) / share;
   };
   BlockProducts times;
-  const std::array<std::array<double, 2>, 4> weights{// out and in
-                                                     {{s.queries + 2 * s.keys, s.hidden},
-                                                      {s.hidden, s.queries},
-                                                      {s.matrices * s.width, s.hidden},
-                                                      {s.hidden, s.width}}};
-  for (const auto& [out, in] : weights) {
-    times.last = product(s.tokens, out, in);
+  const auto add = [&](double tokens, double out, double in) {
+    times.last = product(tokens, out, in);
     times.forward += times.last;
-    times.input += product(s.tokens, in, out);
-    times.weight += job.adapter_rank > 0 ? 0 : product(out, in, s.tokens);
+    times.input += product(tokens, in, out);
+    times.weight += job.adapter_rank > 0 ? 0 : product(out, in, tokens);
     if (job.adapter_rank > 0) {
       const auto rank = static_cast<double>(job.adapter_rank);
-      times.forward += product(s.tokens, rank, in) + product(s.tokens, out, rank);
-      times.input += product(s.tokens, rank, out) + product(s.tokens, in, rank);
-      times.weight += product(rank, in, s.tokens) + product(out, rank, s.tokens);
+      times.forward += product(tokens, rank, in) + product(tokens, out, rank);
+      times.input += product(tokens, rank, out) + product(tokens, in, rank);
+      times.weight += product(rank, in, tokens) + product(out, rank, tokens);
     }
+  };
+  for (size_t i = 0; i < s.attentions; ++i) {
+    const AttentionShape& attention = s.attention[i];
+    add(s.tokens, s.queries + (attention.own ? 2 * s.keys : 0), s.hidden);
+    if (!attention.own) {
+      add(attention.key_tokens, 2 * s.keys, s.hidden);
+    }
+    add(s.tokens, s.hidden, s.queries);
+    times.attention += attention_seconds(job, physics, device, s, attention);
   }
-  const double peak = job.precision == Precision::kFloat32 ? device.flops32 : device.flops16;
-  if (in_ring(job)) {
-    times.attention = ring_attention_seconds(job, physics, device, s);
-  } else if (job.software.fused_attention) {
-    // Only the visible half is computed; short sequences leave processors idle.
-    const double flops = 2 * s.tokens * s.sequence * s.queries;
-    const double fill = device.measured ? 1 : s.sequence / (s.sequence + 512);
-    times.attention =
-        flops / (peak * efficiency_of(device, job.precision).attention * device.attention_rate *
-                 job.software.attention_generation * fill * power_share(physics, device));
-  } else {
-    const double batch = s.heads * s.tokens / s.sequence;
-    const Precision precision =
-        job.precision == Precision::kFloat8 ? Precision::kMixed16 : job.precision;
-    times.attention =
-        product_seconds(physics, device, precision, batch, s.sequence, s.sequence, s.head_dim) +
-        product_seconds(physics, device, precision, batch, s.sequence, s.head_dim, s.sequence);
-  }
+  add(s.tokens, s.matrices * s.width, s.hidden);
+  add(s.tokens, s.hidden, s.width);
   return times;
+}
+
+// Read and written of a score by the kernels around its products.
+double score_bytes(const Job& job) {
+  const double wide = job.precision == Precision::kFloat32 ? 2 : 1;
+  if (!has_score_bias(job.model)) {
+    // Scale, mask and softmax in one kernel, dropout in another: read and write each, and the mask.
+    return (job.software.dropout ? 9 : 4) * wide;
+  }
+  // Bias, a copy that is masked, and softmax, each a kernel in float32; 16 bits are widened before
+  // and narrowed after; dropout.
+  constexpr double kWideKernels = 4 * 8;
+  return kWideKernels + (wide == 1 ? 6 + 6 : 0) + (job.software.dropout ? 2 * kHalf * wide : 0);
 }
 
 // Bytes that the element-wise kernels of a block move, forward. Numbers read and written for each
@@ -188,17 +276,18 @@ double elementwise_bytes(const Job& job, const BlockShape& s) {
   // A norm of root mean squares is five kernels in float32 where it is not fused.
   double of_hidden = fused ? 8 : (gated(job.model) ? 42 : 14);
   of_hidden += job.software.dropout ? (fused ? 1 : 5) : 0;
+  of_hidden *= (s.sublayers + (s.ends_stream ? 1 : 0)) / 2;
   // Rotary positions are turned in float32, and grouped keys and values repeated.
   const double of_queries =
-      !fused ? (gated(job.model) ? 12 : 5) : (job.software.fused_attention ? 2 : 4);
+      !fused ? (gated(job.model) ? 12 : 5) : (attention_of(job) == Attention::kScores ? 4 : 2);
   const double of_width = gated(job.model) ? (fused ? 3 : 5) : (fused ? 2 : 4);
+  const double heads =
+      static_cast<double>(s.attentions) * s.tokens * s.queries + 2 * s.key_tokens() * s.keys;
   double bytes =
-      s.tokens * kHalf * wide *
-      (of_hidden * s.hidden / spread + of_queries * (s.queries + 2 * s.keys) + of_width * s.width);
-  if (!job.software.fused_attention) {
-    // Scale, mask and softmax in one kernel, dropout in another: read and write each, and the mask.
-    const double per_score = job.software.dropout ? 9 : 4;
-    bytes += s.heads * s.tokens * s.sequence * per_score * wide;
+      kHalf * wide *
+      (s.tokens * (of_hidden * s.hidden / spread + of_width * s.width) + of_queries * heads);
+  if (attention_of(job) == Attention::kScores) {
+    bytes += s.scores() * score_bytes(job);
   }
   if (job.precision == Precision::kFloat8) {
     bytes += s.tokens * 4 *
@@ -208,15 +297,21 @@ double elementwise_bytes(const Job& job, const BlockShape& s) {
 }
 
 double attention_backward(const Job& job) {
-  if (in_ring(job)) {
-    return kRingBackward;
+  switch (attention_of(job)) {
+    case Attention::kRing:
+      return kRingBackward;
+    case Attention::kFused:
+      return 2.5 * 1.15;  // five products instead of two, in one slower kernel
+    case Attention::kScores:
+      break;
   }
-  return job.software.fused_attention ? 2.5 * 1.15
-                                      : 2;  // five products instead of two, in one slower kernel
+  return 2;
 }
 
-double kernels(const Job& job) {
-  return job.software.fused_elementwise ? 12 : 26;  // of a block, forward
+// Of a block, forward.
+double kernels(const Job& job, const BlockShape& s) {
+  const double of_scores = has_score_bias(job.model) ? 8 * static_cast<double>(s.attentions) : 0;
+  return (job.software.fused_elementwise ? 6 : 13) * s.sublayers + of_scores;
 }
 
 CollectiveGroup tensor_group(const Job& job, const NodeGroup& node) {
@@ -235,28 +330,30 @@ double tensor_reduce_seconds(
          copy_seconds(node.device, bytes * job.software.tensor_copy);
 }
 
-// What the context axis costs a forward pass. Ring attention: keys and values pass round, hidden
-// behind the attention as far as it lasts; each step's output is merged into the last one's. Else
-// queries, keys, values and the output are traded, one part to each.
+// What the context axis costs a forward pass of an attention that takes so long. Ring attention:
+// keys and values pass round, hidden behind the attention as far as it lasts; each step's output is
+// merged into the last one's. Else queries, keys, values and the output are traded, one part to
+// each.
 double context_seconds(
     const Job& job,
     const Cluster& cluster,
     const NodeGroup& node,
     const BlockShape& s,
+    const AttentionShape& a,
     double attention) {
   const double ranks = job.mesh.context;
   const double width = job.compute_bytes();
   const bool within = job.mesh.tensor * job.mesh.context <= node.devices_per_node;
   if (job.context_attention == ContextAttention::kUlysses) {
-    const double traded = s.tokens * 2 * (s.queries + s.keys) * width;
+    const double traded = 2 * (s.tokens * s.queries + a.key_tokens * s.keys) * width;
     return 4 * message_seconds(cluster, node, within, traded / 4 * (ranks - 1) / ranks) +
            copy_seconds(node.device, 2 * 2 * traded);
   }
-  const double bytes = s.tokens * 2 * s.keys * width;
+  const double bytes = a.key_tokens * 2 * s.keys * width;
   const double wire = (ranks - 1) * message_seconds(cluster, node, within, bytes);
+  const bool merges = attention_of(job) != Attention::kRing;
   const double merge = memory_seconds(
-      node.device,
-      (ranks - 1) * s.tokens * s.queries * (in_ring(job) ? 0 : job.software.merge_bytes));
+      node.device, (ranks - 1) * s.tokens * s.queries * (merges ? job.software.merge_bytes : 0));
   return (job.software.overlap_data ? std::max(0.0, wire - attention) : wire) + merge;
 }
 
@@ -331,40 +428,57 @@ PassTimes PassTimes::scaled(double factor) const {
       backward_tensor * factor};
 }
 
-PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup& node) {
+PassTimes block_seconds(
+    const Job& job, const Cluster& cluster, const NodeGroup& node, BlockKind kind) {
   const Device& device = node.device;
   const Physics& physics = cluster.physics;
-  const BlockShape shape = shape_of(job);
+  const BlockShape shape = shape_of(job, kind);
   const BlockProducts products = block_products(job, physics, device, shape);
   const double memory = memory_seconds(device, elementwise_bytes(job, shape), job.precision);
   const double launch =
-      kernels(job) * (device.measured ? device.kernel_seconds : physics.kernel_seconds);
+      kernels(job, shape) * (device.measured ? device.kernel_seconds : physics.kernel_seconds);
   PassTimes times;
   times.forward = products.forward + products.attention + memory + launch;
   times.input =
       products.input + products.attention * attention_backward(job) + 1.2 * memory + 2 * launch;
   times.weight = products.weight;
   if (job.software.dropout && device.measured) {
-    // Drawn in the forward pass and again in the backward: of the visible scores and of two
-    // outputs.
-    const double draws = shape.tokens * (shape.heads * shape.sequence / 2 + 2 * shape.hidden);
+    // Drawn in the forward pass and again in the backward: of the scores that fused attention sees,
+    // or of all, and of what is added to the residual.
+    const bool fused = attention_of(job) == Attention::kFused;
+    const double draws = shape.scores() * (fused ? 0.5 : 1) +
+                         shape.tokens * (shape.sublayers * shape.hidden +
+                                         (job.model.mlp_dropout > 0 ? shape.width : 0));
     times.forward += draws * device.dropout_seconds;
     times.input += draws * device.dropout_seconds;
   }
   if (job.mesh.context > 1) {
-    const double ring = context_seconds(job, cluster, node, shape, products.attention);
+    double ring = 0;
+    for (size_t i = 0; i < shape.attentions; ++i) {
+      const AttentionShape& attention = shape.attention[i];
+      ring += context_seconds(
+          job,
+          cluster,
+          node,
+          shape,
+          attention,
+          attention_seconds(job, physics, device, shape, attention));
+    }
     times.forward += ring + node.wait_seconds(times.forward);
     times.input += 2 * ring + node.wait_seconds(times.input + times.weight);
   }
 
   double reduce = tensor_reduce_seconds(job, cluster, node, shape.tokens * shape.hidden);
   reduce *= 1 - (1 - physics.tensor_exposed) * job.software.overlap_tensor;
-  // Twice each way all wait for the slowest.
+  // In each sublayer all wait for the slowest, each way. The gradient of what all decoder blocks
+  // read is summed once, where the encoder ends.
   const auto waits = [&](double computed) {
-    return job.mesh.tensor > 1 ? 2 * node.wait_seconds(computed / 2) : 0;
+    return job.mesh.tensor > 1 ? shape.sublayers * node.wait_seconds(computed / shape.sublayers)
+                               : 0;
   };
-  times.forward_tensor = 2 * reduce + waits(times.forward);
-  times.backward_tensor = 2 * reduce + waits(times.input + times.weight);
+  times.forward_tensor = shape.sublayers * reduce + waits(times.forward);
+  times.backward_tensor =
+      (shape.sublayers + (shape.ends_stream ? 1 : 0)) * reduce + waits(times.input + times.weight);
   switch (job.recompute) {
     case Recompute::kNone:
       break;
@@ -379,26 +493,35 @@ PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup&
       break;
     case Recompute::kOperations:
       times.input += products.forward / 2 + memory;
-      times.backward_tensor += reduce;
+      times.backward_tensor += shape.sublayers / 2 * reduce;
       break;
     case Recompute::kHalf:
       times.input += times.forward / 2;
-      times.backward_tensor += reduce;
+      times.backward_tensor += shape.sublayers / 2 * reduce;
       break;
     case Recompute::kFull:
       times.input +=
           (times.forward - (job.software.recompute_stops_early ? products.last : 0)) *
               job.recompute_share +
           (job.recompute_others == Recompute::kNone ? 0 : 0.6) * memory * (1 - job.recompute_share);
-      times.backward_tensor += 2 * reduce * job.recompute_share;
+      times.backward_tensor += shape.sublayers * reduce * job.recompute_share;
       times.input += job.software.waits_for_host ? physics.host_seconds : 0;
       break;
   }
   return times;
 }
 
+PassTimes blocks_seconds(
+    const Job& job, const Cluster& cluster, const NodeGroup& node, const BlockCounts& blocks) {
+  PassTimes times;
+  visit_blocks(blocks, [&](BlockKind kind, double count) {
+    times += block_seconds(job, cluster, node, kind).scaled(count);
+  });
+  return times;
+}
+
 PassTimes embedding_seconds(const Job& job, const Cluster& cluster, const NodeGroup& node) {
-  const double numbers = job.micro_tokens() * static_cast<double>(job.model.hidden_size);
+  const double numbers = job.all_micro_tokens() * static_cast<double>(job.model.hidden_size);
   const double bytes = numbers * job.compute_bytes();
   PassTimes times;
   times.forward = memory_seconds(node.device, 2 * bytes, job.precision);

@@ -42,8 +42,11 @@ struct PassTimes {
   PassTimes scaled(double factor) const;
 };
 
-/// One block; the embedding; the head with the loss.
-PassTimes block_seconds(const Job& job, const Cluster& cluster, const NodeGroup& node);
+/// One block of a kind; some blocks; the embedding; the head with the loss.
+PassTimes block_seconds(
+    const Job& job, const Cluster& cluster, const NodeGroup& node, BlockKind kind);
+PassTimes blocks_seconds(
+    const Job& job, const Cluster& cluster, const NodeGroup& node, const BlockCounts& blocks);
 PassTimes embedding_seconds(const Job& job, const Cluster& cluster, const NodeGroup& node);
 PassTimes head_seconds(const Job& job, const Cluster& cluster, const NodeGroup& node);
 

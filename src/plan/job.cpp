@@ -45,8 +45,21 @@ int64_t Job::micro_batches() const {
   return std::max<int64_t>(1, (global_batch + of_step - 1) / of_step);
 }
 
-double Job::micro_tokens() const {
-  return static_cast<double>(micro_batch) * static_cast<double>(sequence) / mesh.context;
+double Job::micro_tokens(Stream stream) const {
+  return static_cast<double>(micro_batch) * static_cast<double>(length(stream)) / mesh.context;
+}
+
+double Job::all_micro_tokens() const {
+  return micro_tokens(Stream::kTarget) + micro_tokens(Stream::kSource);
+}
+
+void Job::set_data_length(int64_t length) {
+  source = model.is_encoder_decoder() ? length : 0;
+  sequence = model.is_encoder_decoder() ? length + 1 : length;
+}
+
+double Job::step_tokens() const {
+  return static_cast<double>(global_batch) * static_cast<double>(sequence + source);
 }
 
 double Job::sharing() const {
@@ -64,51 +77,96 @@ double Job::reduce_bytes() const {
 }
 
 bool gated(const model::ModelConfig& model) {
-  return model.family != model::Family::kGpt2;
+  return model.family == model::Family::kT5 ? model.gated_mlp
+                                            : model.family != model::Family::kGpt2;
+}
+
+bool has_score_bias(const model::ModelConfig& model) {
+  return model.relative_positions.buckets > 0;
+}
+
+namespace {
+
+// Sizes that the matrices of a block are made of.
+struct Widths {
+  double hidden, queries, keys, mlp;
+  double mlp_matrices;
+
+  explicit Widths(const model::ModelConfig& model)
+      : hidden(static_cast<double>(model.hidden_size)),
+        queries(static_cast<double>(model.heads * model.head_dim)),
+        keys(static_cast<double>(model.kv_heads * model.head_dim)),
+        mlp(static_cast<double>(model.intermediate_size)),
+        mlp_matrices(gated(model) ? 3 : 2) {}
+};
+
+double block_parameters(const model::ModelConfig& model, BlockKind kind) {
+  const Widths w(model);
+  const BlockParts& parts = parts_of(kind);
+  const double norm = (model.family == model::Family::kGpt2 ? 2 : 1) * w.hidden;
+  double attention = w.hidden * (w.queries + 2 * w.keys) + w.queries * w.hidden;
+  attention += model.qkv_bias ? w.queries + 2 * w.keys : 0;
+  attention += model.attention_out_bias ? w.hidden : 0;
+  double mlp = w.mlp_matrices * w.hidden * w.mlp;
+  mlp += model.mlp_bias ? w.mlp + w.hidden : 0;
+  return static_cast<double>(parts.attentions) * attention + mlp +
+         (parts.sublayers() + (parts.ends_stream ? 1 : 0)) * norm;
+}
+
+}  // namespace
+
+double ParameterCounts::of(const BlockCounts& some) const {
+  return sum_blocks(some, [&](BlockKind kind) { return of(kind); });
+}
+
+double ParameterCounts::largest_block() const {
+  return *std::max_element(block.begin(), block.end());
 }
 
 ParameterCounts count_parameters(const model::ModelConfig& model) {
   const auto hidden = static_cast<double>(model.hidden_size);
-  const auto queries = static_cast<double>(model.heads * model.head_dim);
-  const auto keys = static_cast<double>(model.kv_heads * model.head_dim);
-  const auto width = static_cast<double>(model.intermediate_size);
   const bool gpt2 = model.family == model::Family::kGpt2;
   ParameterCounts counts;
-  counts.block = hidden * (queries + 2 * keys) + queries * hidden +
-                 (gated(model) ? 3 : 2) * hidden * width + (gpt2 ? 4 : 2) * hidden;
-  counts.block += model.qkv_bias ? queries + 2 * keys : 0;
-  counts.block += model.attention_out_bias ? hidden : 0;
-  counts.block += model.mlp_bias ? width + hidden : 0;
+  counts.blocks = blocks_of(model);
+  visit_blocks(counts.blocks, [&](BlockKind kind, double /*count*/) {
+    counts.block[static_cast<size_t>(kind)] = block_parameters(model, kind);
+  });
   counts.embedding = static_cast<double>(model.vocab_size) * hidden;
   counts.positions = gpt2 ? static_cast<double>(model.max_positions) * hidden : 0;
+  // A table for the encoder and one for the decoder.
+  counts.positions += 2 * static_cast<double>(model.relative_positions.buckets * model.heads);
   counts.head = (model.tie_word_embeddings ? 0 : counts.embedding) + (gpt2 ? 2 : 1) * hidden;
   return counts;
 }
 
-double adapter_parameters(const model::ModelConfig& model, int64_t rank) {
-  const auto hidden = static_cast<double>(model.hidden_size);
-  const auto queries = static_cast<double>(model.heads * model.head_dim);
-  const auto keys = static_cast<double>(model.kv_heads * model.head_dim);
-  const auto width = static_cast<double>(model.intermediate_size);
-  const double sides =
-      2 * (hidden + queries) + 2 * (hidden + keys) + (gated(model) ? 3 : 2) * (hidden + width);
-  return static_cast<double>(rank) * sides;
+double adapter_parameters(
+    const model::ModelConfig& model, const BlockCounts& blocks, int64_t rank) {
+  const Widths w(model);
+  const double attention = 2 * (w.hidden + w.queries) + 2 * (w.hidden + w.keys);
+  return static_cast<double>(rank) * sum_blocks(blocks, [&](BlockKind kind) {
+           return static_cast<double>(parts_of(kind).attentions) * attention +
+                  w.mlp_matrices * (w.hidden + w.mlp);
+         });
 }
 
 double model_flops(const Job& job) {
-  const model::ModelConfig& model = job.model;
-  const auto hidden = static_cast<double>(model.hidden_size);
-  const auto queries = static_cast<double>(model.heads * model.head_dim);
-  const auto keys = static_cast<double>(model.kv_heads * model.head_dim);
-  const double products =
-      static_cast<double>(model.layers) *
-          (hidden * (2 * queries + 2 * keys) +
-           (gated(model) ? 3 : 2) * hidden * static_cast<double>(model.intermediate_size)) +
-      static_cast<double>(model.vocab_size) * hidden;
-  const double attention =
-      2 * static_cast<double>(model.layers) * static_cast<double>(job.sequence) * queries;
-  const double tokens = static_cast<double>(job.global_batch) * static_cast<double>(job.sequence);
-  return 6 * tokens * (products + attention);
+  const Widths w(job.model);
+  const auto length = [&](Stream stream) { return static_cast<double>(job.length(stream)); };
+  // Of one sequence: parameters times tokens, and the scores with the values.
+  const double blocks = sum_blocks(blocks_of(job.model), [&](BlockKind kind) {
+    const BlockParts& parts = parts_of(kind);
+    const double tokens = length(parts.stream);
+    double sum = tokens * w.mlp_matrices * w.hidden * w.mlp;
+    for (size_t i = 0; i < parts.attentions; ++i) {
+      const double keys = length(parts.attention.at(i).keys);
+      sum += w.hidden * (tokens * 2 * w.queries + keys * 2 * w.keys);
+      sum += 2 * tokens * keys * w.queries;
+    }
+    return sum;
+  });
+  const double head =
+      length(Stream::kTarget) * static_cast<double>(job.model.vocab_size) * w.hidden;
+  return 6 * static_cast<double>(job.global_batch) * (blocks + head);
 }
 
 std::vector<int64_t> split_layers(int64_t layers, int64_t stages) {
@@ -148,16 +206,33 @@ std::vector<int64_t> split_layers(const Job& job) {
   }
   return job.software.balances_stages && stages > 1 && stages <= job.model.layers
              ? model::split_evenly(
-                   model::stage_operations(job.model, job.sequence),
+                   model::stage_operations(job.model, job.data_length()),
                    static_cast<int>(stages),
                    /*least_of_last=*/0)
              : split_layers(job.model.layers, stages);
 }
 
-std::vector<int64_t> balance_layers(
-    int64_t layers, const std::vector<double>& block, const std::vector<double>& edge) {
+std::vector<BlockCounts> stage_blocks(const Job& job) {
+  std::vector<BlockCounts> blocks;
+  int64_t first = 0;
+  for (const int64_t layers : split_layers(job)) {
+    blocks.push_back(blocks_of(job.model, first, layers));
+    first += layers;
+  }
+  return blocks;
+}
+
+std::vector<BlockCounts> rank_blocks(const Job& job) {
+  const std::vector<BlockCounts> stages = stage_blocks(job);
+  std::vector<BlockCounts> ranks(job.mesh.pipeline);
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    ranks[rank_of_stage(job, static_cast<int64_t>(stage))] += stages[stage];
+  }
+  return ranks;
+}
+
+std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageCost& cost) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  const auto stages = static_cast<int64_t>(block.size());
   const int64_t least = layers >= stages ? 1 : 0;
   // best[n]: the slowest of the stages so far when they hold n blocks; chosen[s][n]: what stage s
   // holds of them.
@@ -168,8 +243,7 @@ std::vector<int64_t> balance_layers(
     std::vector<double> next(layers + 1, kNever);
     for (int64_t held = 0; held <= layers; ++held) {
       for (int64_t mine = least; mine <= held; ++mine) {
-        const double time =
-            std::max(best[held - mine], block[stage] * static_cast<double>(mine) + edge[stage]);
+        const double time = std::max(best[held - mine], cost(stage, held - mine, held));
         if (time < next[held]) {
           next[held] = time;
           chosen[stage][held] = mine;

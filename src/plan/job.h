@@ -2,13 +2,16 @@
 // the memory estimate, the simulator and the search all read this one description.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "mesh/mesh.h"
 #include "model/model_config.h"
+#include "plan/blocks.h"
 #include "schedule/schedule.h"
 
 namespace lockstep::plan {
@@ -104,6 +107,7 @@ struct Software {
 struct Job {
   model::ModelConfig model;
   int64_t sequence = 1024;
+  int64_t source = 0;        // tokens of the source that an encoder reads; 0: there is none
   int64_t global_batch = 1;  // sequences of a step
   int64_t micro_batch = 1;   // sequences of one micro-batch of one data-parallel rank
   mesh::Mesh mesh;
@@ -132,8 +136,17 @@ struct Job {
 
   /// Micro-batches of a step on one data-parallel rank, rounded up.
   int64_t micro_batches() const;
-  /// Tokens of a micro-batch on one rank of the context axis.
-  double micro_tokens() const;
+  /// Tokens of a sequence.
+  int64_t length(Stream stream) const { return stream == Stream::kTarget ? sequence : source; }
+  /// Tokens of a micro-batch on one rank of the context axis, of one stream and of all.
+  double micro_tokens(Stream stream = Stream::kTarget) const;
+  double all_micro_tokens() const;
+  /// The data.sequence_length that gives these: a source has as many, and a target one more, with
+  /// which the decoder starts.
+  int64_t data_length() const { return source > 0 ? source : sequence; }
+  void set_data_length(int64_t length);
+  /// Tokens of a step, of all streams.
+  double step_tokens() const;
   /// Bytes of a number that is computed with.
   double compute_bytes() const { return precision == Precision::kFloat32 ? 4 : 2; }
   /// Ranks that share the states of stages 1 to 3.
@@ -153,27 +166,35 @@ std::vector<int64_t> split_layers(int64_t layers, int64_t stages);
 /// Blocks of each stage, [stages_of(job)]: the job's own split where it has one, else as its
 /// software deals them out.
 std::vector<int64_t> split_layers(const Job& job);
-/// The split whose slowest stage is the fastest, by dynamic programming over stages and blocks:
-/// stage s takes block[s] a block and edge[s] besides. Every stage gets a block at least where
-/// there are enough.
-std::vector<int64_t> balance_layers(
-    int64_t layers, const std::vector<double>& block, const std::vector<double>& edge);
+/// The same by kind: of each stage, [stages_of(job)], and of each pipeline rank, [pipeline].
+std::vector<BlockCounts> stage_blocks(const Job& job);
+std::vector<BlockCounts> rank_blocks(const Job& job);
+/// What a stage takes for the layers from `first` up to `end`, and whatever else it holds.
+using StageCost = std::function<double(int64_t stage, int64_t first, int64_t end)>;
+/// The split whose slowest stage is the fastest, by dynamic programming over stages and layers.
+/// Every stage gets a block at least where there are enough.
+std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageCost& cost);
 
-/// Parameters of one block, of the token (and position) embedding, and of an untied head.
+/// Parameters of one block of each kind, of the embedding of tokens and of positions, and of the
+/// head (its norm alone where it is tied).
 struct ParameterCounts {
-  double block = 0;
+  BlockCounts blocks;  // of the whole model
+  std::array<double, kBlockKinds> block{};
   double embedding = 0;
   double positions = 0;
   double head = 0;
-  double total(int64_t layers) const {
-    return block * static_cast<double>(layers) + embedding + positions + head;
-  }
+  double of(BlockKind kind) const { return block[static_cast<size_t>(kind)]; }
+  double of(const BlockCounts& some) const;
+  double largest_block() const;
+  double total() const { return of(blocks) + embedding + positions + head; }
 };
 ParameterCounts count_parameters(const model::ModelConfig& model);
-/// Of the adapters of one block: rank times in and out of each matrix.
-double adapter_parameters(const model::ModelConfig& model, int64_t rank);
+/// Of the adapters of these blocks: rank times in and out of each matrix.
+double adapter_parameters(const model::ModelConfig& model, const BlockCounts& blocks, int64_t rank);
 /// Whether the MLP has a gate (three matrices).
 bool gated(const model::ModelConfig& model);
+/// Whether a bias is added to the scores of attention, which fused kernels have no place for.
+bool has_score_bias(const model::ModelConfig& model);
 
 /// Floating-point operations of the model for a step, forward and backward, recomputation not
 /// counted: 6 for each parameter of a product and token, and the attention's full square (the

@@ -51,50 +51,86 @@ double usable_bytes(const Device& device) {
   return device.memory_bytes * 0.985;
 }
 
-double block_activations(const Job& job, Recompute recompute) {
+namespace {
+
+// Bytes of the scores that an attention with a bias keeps: the probabilities as its softmax made
+// them, and as its product takes them (ops/biased_attention.h).
+double biased_score_bytes(const Job& job) {
+  const double width = job.compute_bytes();
+  return 4 + (job.software.dropout || width < 4 ? width : 0);
+}
+
+// Of a block on one tensor rank, its scores of one attention after the other.
+double scores_of(const Job& job, BlockKind kind) {
+  const BlockParts& parts = parts_of(kind);
+  const double heads = static_cast<double>(job.model.heads) / job.mesh.tensor;
+  double keys = 0;
+  for (size_t i = 0; i < parts.attentions; ++i) {
+    keys += static_cast<double>(job.length(parts.attention[i].keys));
+  }
+  return heads * job.micro_tokens(parts.stream) * keys;
+}
+
+// Bytes of the scores that a block keeps.
+double kept_scores(const Job& job, BlockKind kind) {
+  const double width = job.compute_bytes();
+  if (has_score_bias(job.model)) {
+    const bool in_ring = job.mesh.context > 1 && job.software.ring_in_memory;
+    return in_ring ? 0 : scores_of(job, kind) * biased_score_bytes(job);
+  }
+  return job.software.fused_attention
+             ? 0
+             : scores_of(job, kind) * (job.software.dropout ? width * 2 + 1 : width);
+}
+
+}  // namespace
+
+double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
   const model::ModelConfig& model = job.model;
+  const BlockParts& parts = parts_of(kind);
   const double tensor = job.mesh.tensor;
-  const double tokens = job.micro_tokens();
+  const double tokens = job.micro_tokens(parts.stream);
   const double width = job.compute_bytes();
   const auto hidden = static_cast<double>(model.hidden_size);
   const double queries = static_cast<double>(model.heads * model.head_dim) / tensor;
   const double keys = static_cast<double>(model.kv_heads * model.head_dim) / tensor;
   const double mlp = static_cast<double>(model.intermediate_size) / tensor;
   const double spread = job.sequence_parallel ? tensor : 1;
-  // Kept whole on each tensor rank unless the sequence is split too: the inputs of both norms and
-  // of both regions.
+  // Kept whole on each tensor rank unless the sequence is split too: the inputs of the norms and of
+  // the regions.
   const double input = tokens * hidden * width / spread;
+  const double end = parts.ends_stream ? 1 : 0;  // what the last norm gives
   if (recompute == Recompute::kFull) {
     const double others = 1 - job.recompute_share;
-    return input * job.recompute_share +
-           (others > 0 ? others * block_activations(job, job.recompute_others) : 0);
+    return input * (1 + end) * job.recompute_share +
+           (others > 0 ? others * block_activations(job, kind, job.recompute_others) : 0);
   }
-  const double masks =
-      job.software.dropout ? 2 * tokens * hidden * job.software.mask_bytes / spread : 0;
-  const double regions = 4 * input + masks;
-  // Queries, keys, values; the attention's output; what the activation needs and gives.
+  const double masks = job.software.dropout
+                           ? parts.sublayers() * tokens * hidden * job.software.mask_bytes / spread
+                           : 0;
+  const double norms = parts.sublayers() + end;
+  const double regions = 2 * norms * input + masks;
+  // Of each attention queries, keys, values and the output.
+  double heads = 0;
+  for (size_t i = 0; i < parts.attentions; ++i) {
+    heads += tokens * 2 * queries + job.micro_tokens(parts.attention[i].keys) * 2 * keys;
+  }
+  // What the activation needs and gives.
   // In 8 bits, the inputs of products are kept as they were computed with.
   const double narrow = job.precision == Precision::kFloat8 ? 1 : width;
   const double activated = (gated(model) && job.software.keeps_gated ? 1 : 0) * mlp;
   const double inner =
-      tokens * width * (queries + 2 * keys + queries + (gated(model) ? 2 : 1) * mlp) +
-      tokens * narrow * (mlp + activated);
-  double scores = 0;
-  if (!job.software.fused_attention) {
-    const double heads = static_cast<double>(model.heads) / tensor;
-    scores = heads * tokens * static_cast<double>(job.sequence) *
-             (job.software.dropout ? width * 2 + 1 : width);
-  }
+      width * (heads + tokens * (gated(model) ? 2 : 1) * mlp) + tokens * narrow * (mlp + activated);
+  const double scores = kept_scores(job, kind);
   switch (recompute) {
     case Recompute::kElementwise:
-      return regions - 2 * input + inner - tokens * narrow * (mlp + activated) + scores;
+      return regions - norms * input + inner - tokens * narrow * (mlp + activated) + scores;
     case Recompute::kActivation:
       return regions + inner - tokens * narrow * mlp + scores;
     case Recompute::kAttention:
       return regions + inner;
     case Recompute::kOperations:
-      return 2 * input +
-             tokens * width * (queries + 2 * keys + queries + (gated(model) ? 1 : 0.5) * mlp);
+      return norms * input + width * (heads + tokens * (gated(model) ? 1 : 0.5) * mlp);
     case Recompute::kHalf:
       return (regions + inner + scores + input) / 2;
     case Recompute::kNone:
@@ -106,21 +142,22 @@ double block_activations(const Job& job, Recompute recompute) {
 
 namespace {
 
-// Parameters that stand on a stage of this many blocks, on one tensor rank.
-double stage_parameters(const Job& job, int64_t blocks, bool first, bool last) {
+// Parameters that stand on a stage of these blocks, on one tensor rank.
+double stage_parameters(const Job& job, const BlockCounts& blocks, bool first, bool last) {
   const ParameterCounts counts = count_parameters(job.model);
   double edges = first ? counts.embedding + counts.positions : 0;
   edges += last ? counts.head : 0;
   if (last && !first && job.model.tie_word_embeddings) {
     edges += counts.embedding;  // a copy of its own on the last stage
   }
-  return (counts.block * static_cast<double>(blocks) + edges) / job.mesh.tensor;
+  return (counts.of(blocks) + edges) / job.mesh.tensor;
 }
 
 // Parameters that are gathered, or come from files, at a time.
 double unit_parameters(const Job& job) {
   const ParameterCounts counts = count_parameters(job.model);
-  return std::min(job.software.unit_parameters, std::max(counts.block, counts.embedding / 2)) /
+  return std::min(
+             job.software.unit_parameters, std::max(counts.largest_block(), counts.embedding / 2)) /
          job.mesh.tensor;
 }
 
@@ -157,13 +194,13 @@ void offload_states(const Job& job, Memory& memory) {
 }
 
 // Parameters that are trained: all, or the adapters of the stage's blocks.
-double trained_parameters(const Job& job, int64_t blocks, double parameters) {
-  return job.adapter_rank > 0 ? adapter_parameters(job.model, job.adapter_rank) *
-                                    static_cast<double>(blocks) / job.mesh.tensor
-                              : parameters;
+double trained_parameters(const Job& job, const BlockCounts& blocks, double parameters) {
+  return job.adapter_rank > 0
+             ? adapter_parameters(job.model, blocks, job.adapter_rank) / job.mesh.tensor
+             : parameters;
 }
 
-void add_states(const Job& job, int64_t blocks, double parameters, Memory& memory) {
+void add_states(const Job& job, const BlockCounts& blocks, double parameters, Memory& memory) {
   const Software& software = job.software;
   const double group = job.sharing();
   const double trained = trained_parameters(job, blocks, parameters);
@@ -193,20 +230,21 @@ void add_states(const Job& job, int64_t blocks, double parameters, Memory& memor
 }
 
 // Of the backward pass of a block, besides what the forward pass kept.
-double temporaries(const Job& job) {
+double temporaries(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes();
+  const double tokens = job.micro_tokens(parts_of(kind).stream);
   const auto hidden = static_cast<double>(job.model.hidden_size);
   const double mlp = static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
   if (!job.software.keeps_sizes) {
     // The widest intermediate, and its gradient.
-    return job.micro_tokens() * width * 2 * std::max(hidden, mlp);
+    return tokens * width * 2 * std::max(hidden, mlp);
   }
   // Of each size what is used at once: a sum and its addend, the gradients of queries, keys and
   // values, those of the MLP's inside; and the gradients of the block's matrices.
   const double heads = static_cast<double>(job.model.heads + 2 * job.model.kv_heads) *
                        static_cast<double>(job.model.head_dim) / job.mesh.tensor;
-  return job.micro_tokens() * width * (2 * hidden + heads + (gated(job.model) ? 2 : 1) * mlp) +
-         count_parameters(job.model).block / job.mesh.tensor * width;
+  return tokens * width * (2 * hidden + heads + (gated(job.model) ? 2 : 1) * mlp) +
+         count_parameters(job.model).of(kind) / job.mesh.tensor * width;
 }
 
 // Of the last pipeline rank: the logits that are held at once, the gradient of the head's input,
@@ -242,27 +280,42 @@ double left_over(const Job& job, bool edge) {
     return numbers <= kDrawnAtOnce ? numbers : kDrawnAtOnce + std::fmod(numbers, kDrawnAtOnce);
   };
   const double table = static_cast<double>(job.model.vocab_size) * hidden / job.mesh.tensor;
-  return 4 * (of(count_parameters(job.model).block / job.mesh.tensor) + (edge ? of(table) : 0));
+  return 4 * (of(count_parameters(job.model).largest_block() / job.mesh.tensor) +
+              (edge ? of(table) : 0));
 }
 
-void add_activations(const Job& job, int rank, int64_t blocks, bool last, StageMemory& stage) {
+// Of the stream that the blocks of a rank do not compute on, and hand on or read: the target past
+// an encoder, the source past a decoder that stands on another rank than the encoder's end.
+double passing_by(const Job& job, const BlockCounts& blocks) {
+  if (job.source == 0 || blocks.count(BlockKind::kEncoderEnd) > 0) {
+    return 0;
+  }
+  const Stream stream = blocks.count(BlockKind::kEncoder) > 0 ? Stream::kTarget : Stream::kSource;
+  return job.micro_tokens(stream) * static_cast<double>(job.model.hidden_size) *
+         job.compute_bytes() / (job.sequence_parallel ? job.mesh.tensor : 1);
+}
+
+void add_activations(
+    const Job& job, int rank, const BlockCounts& blocks, bool last, StageMemory& stage) {
   Memory& memory = stage.peak;
   const double in_flight = held(job, rank);
   stage.in_flight = in_flight;
-  memory.activations =
-      in_flight * static_cast<double>(blocks) * block_activations(job, job.recompute);
+  const auto kept = [&](BlockKind kind) { return block_activations(job, kind, job.recompute); };
+  memory.activations = in_flight * (sum_blocks(blocks, kept) + passing_by(job, blocks));
   if (job.recompute != Recompute::kNone) {
-    memory.working += std::max(
-        block_activations(job, Recompute::kNone) - block_activations(job, job.recompute), 0.0);
+    memory.working += largest_of_blocks(blocks, [&](BlockKind kind) {
+      return block_activations(job, kind, Recompute::kNone) - kept(kind);
+    });
   }
   if (job.offload == Offload::kAll && job.software.offloads_activations &&
       job.recompute == Recompute::kFull && job.recompute_share == 1) {
     memory.host += memory.activations;
-    memory.activations = 2 * block_activations(job, job.recompute);
+    memory.activations = 2 * largest_of_blocks(blocks, kept);
   }
   memory.host += memory.activations * job.activations_away;
   memory.activations *= 1 - job.activations_away;
-  memory.working += temporaries(job);
+  memory.working +=
+      largest_of_blocks(blocks, [&](BlockKind kind) { return temporaries(job, kind); });
   if (last) {
     memory.logits = logits(job);
   }
@@ -279,7 +332,7 @@ double buckets(const Job& job, double parameters) {
     const ParameterCounts counts = count_parameters(job.model);
     const double width = job.reduce_bytes() / job.mesh.tensor;
     const double table = counts.embedding * width;
-    const double some = 2 * std::max(25e6, counts.block * width) + table;
+    const double some = 2 * std::max(25e6, counts.largest_block() * width) + table;
     // The other end of a pipeline sends its gradient of a tied weight.
     const bool receives = job.model.tie_word_embeddings && job.mesh.pipeline > 1;
     return (job.zero_stage == 2 ? std::min(gradients, some) : 0) + (receives ? table : 0);
@@ -290,23 +343,18 @@ double buckets(const Job& job, double parameters) {
 }  // namespace
 
 std::vector<StageMemory> estimate_memory(const Job& job) {
-  const int pipeline = job.mesh.pipeline;
-  const std::vector<int64_t> split = split_layers(job);
-  std::vector<int64_t> blocks(pipeline, 0);
-  for (int64_t stage = 0; stage < static_cast<int64_t>(split.size()); ++stage) {
-    blocks[rank_of_stage(job, stage)] += split[stage];
-  }
-  const int rank_of_last = rank_of_stage(job, static_cast<int64_t>(split.size()) - 1);
+  const std::vector<BlockCounts> blocks = rank_blocks(job);
+  const int rank_of_last = rank_of_stage(job, stages_of(job) - 1);
   std::vector<StageMemory> stages;
-  for (int rank = 0; rank < pipeline; ++rank) {
+  for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
     StageMemory stage;
     stage.stage = rank;
-    stage.blocks = blocks[rank];
+    stage.blocks = blocks[rank].all();
     const bool first = rank == 0;
     const bool last = rank == rank_of_last;
-    const double parameters = stage_parameters(job, stage.blocks, first, last);
-    add_states(job, stage.blocks, parameters, stage.peak);
-    add_activations(job, rank, stage.blocks, last, stage);
+    const double parameters = stage_parameters(job, blocks[rank], first, last);
+    add_states(job, blocks[rank], parameters, stage.peak);
+    add_activations(job, rank, blocks[rank], last, stage);
     Memory& memory = stage.peak;
     memory.buckets = buckets(job, parameters);
     memory.fragmentation = job.software.fragmentation * (memory.activations + memory.working +

@@ -43,10 +43,10 @@ std::vector<StageMemory> estimate_memory(const Job& job);
 /// The stage that needs the most.
 const StageMemory& largest(const std::vector<StageMemory>& stages);
 
-/// Bytes of activations that one block keeps for a micro-batch on one rank, by recompute setting
-/// (Korthikanti et al., 2022, equations 1 to 6, for gated MLPs, grouped-query and fused attention
-/// as well).
-double block_activations(const Job& job, Recompute recompute);
+/// Bytes of activations that a block of this kind keeps for a micro-batch on one rank, by recompute
+/// setting (Korthikanti et al., 2022, equations 1 to 6, for gated MLPs, grouped-query, fused and
+/// cross attention, and attention with a bias of its scores as well).
+double block_activations(const Job& job, BlockKind kind, Recompute recompute);
 
 /// Whether every rank's device has the memory that its pipeline rank needs.
 bool fits(const Job& job, const Cluster& cluster);

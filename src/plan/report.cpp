@@ -238,7 +238,7 @@ std::string plan_yaml(const Job& job) {
       job.micro_batch,
       job.micro_batches());
   text += job.precision == Precision::kFloat32 ? "" : "  bf16: true\n";
-  return text + fmt::format("data:\n  sequence_length: {}\n", job.sequence);
+  return text + fmt::format("data:\n  sequence_length: {}\n", job.data_length());
 }
 
 std::string plan_trace(const Job& job, const Cluster& cluster) {

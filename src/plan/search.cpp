@@ -1,6 +1,7 @@
 #include "plan/search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -73,7 +74,7 @@ class Searcher {
       }
       for (const int context : choices(
                request_.context,
-               powers_up_to(std::max<int64_t>(1, request_.base.sequence / 4096)))) {
+               powers_up_to(std::max<int64_t>(1, request_.base.data_length() / 4096)))) {
         for (int pipeline = 1; pipeline <= std::min<int64_t>(devices, model.layers); ++pipeline) {
           if (request_.pipeline && *request_.pipeline != pipeline) {
             continue;
@@ -196,7 +197,7 @@ class Searcher {
         0);
     auto [entry, fresh] = blocks_.try_emplace(key);
     if (fresh) {
-      entry->second = fastest_block(job);
+      entry->second = fastest_blocks(job);
     }
     if (cluster_.unequal() && job.mesh.pipeline > 1 && job.virtual_stages == 1) {
       job.split = unequal_split(job);
@@ -216,30 +217,40 @@ class Searcher {
       ++result_.out_of_memory;
       return;
     }
-    // At least: the blocks of an average rank (the fullest has no fewer), by the fastest devices
+    // At least: the blocks of an average rank (the fullest takes no less), by the fastest devices
     // there are.
-    const double blocks = std::floor(static_cast<double>(job.model.layers) / job.mesh.pipeline);
-    const double bound = entry->second * blocks * static_cast<double>(job.micro_batches());
+    const double bound =
+        entry->second / job.mesh.pipeline * static_cast<double>(job.micro_batches());
     candidates_.push_back({std::move(job), bound, result_.considered});
   }
 
-  double fastest_block(const Job& job) const {
+  double fastest_blocks(const Job& job) const {
+    const BlockCounts blocks = blocks_of(job.model);
     double seconds = std::numeric_limits<double>::infinity();
     for (const NodeGroup& group : cluster_.groups) {
-      seconds = std::min(seconds, block_seconds(job, cluster_, group).all());
+      seconds = std::min(seconds, blocks_seconds(job, cluster_, group, blocks).all());
     }
     return seconds;
   }
 
   std::vector<int64_t> unequal_split(const Job& job) const {
-    std::vector<double> block, edge;
+    std::vector<std::array<double, kBlockKinds>> block(job.mesh.pipeline);
+    std::vector<double> edge;
     const int of_stage = job.mesh.data * job.mesh.context * job.mesh.tensor;
     for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
       const NodeGroup& node = cluster_.slowest_of(rank * of_stage, of_stage);
-      block.push_back(block_seconds(job, cluster_, node).all());
+      visit_blocks(blocks_of(job.model), [&](BlockKind kind, double /*count*/) {
+        block[rank][static_cast<size_t>(kind)] = block_seconds(job, cluster_, node, kind).all();
+      });
       edge.push_back(rank + 1 == job.mesh.pipeline ? head_seconds(job, cluster_, node).all() : 0);
     }
-    return balance_layers(job.model.layers, block, edge);
+    return balance_layers(
+        job.model.layers, job.mesh.pipeline, [&](int64_t stage, int64_t first, int64_t end) {
+          return sum_blocks(
+                     blocks_of(job.model, first, end - first),
+                     [&](BlockKind kind) { return block[stage][static_cast<size_t>(kind)]; }) +
+                 edge[stage];
+        });
   }
 
   void take(const Job& job) {
@@ -309,7 +320,7 @@ class Searcher {
   SearchResult result_;
   std::vector<Bounded> candidates_;
   std::map<int64_t, std::vector<int64_t>> splits_;  // layers of each stage, by their number
-  std::map<std::string, double> blocks_;  // seconds of a pass of one, by what it depends on
+  std::map<std::string, double> blocks_;  // seconds of a pass of all, by what it depends on
 };
 
 }  // namespace

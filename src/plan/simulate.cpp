@@ -1,7 +1,9 @@
 #include "plan/simulate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include "schedule/greedy.h"
 
@@ -22,13 +24,12 @@ const NodeGroup& node_of_stage(const Job& job, const Cluster& cluster, int rank)
 }
 
 // Parameters of a stage that are trained, on one tensor rank.
-double trained_parameters(const Job& job, int64_t blocks, bool first, bool last) {
-  const ParameterCounts counts = count_parameters(job.model);
-  const auto of_blocks = static_cast<double>(blocks);
+double trained_parameters(const Job& job, const BlockCounts& blocks, bool first, bool last) {
   if (job.adapter_rank > 0) {
-    return adapter_parameters(job.model, job.adapter_rank) * of_blocks / job.mesh.tensor;
+    return adapter_parameters(job.model, blocks, job.adapter_rank) / job.mesh.tensor;
   }
-  double parameters = counts.block * of_blocks;
+  const ParameterCounts counts = count_parameters(job.model);
+  double parameters = counts.of(blocks);
   parameters += first ? counts.embedding + counts.positions : 0;
   parameters += last ? counts.head : 0;
   // A tied weight that both ends of a pipeline hold.
@@ -56,27 +57,43 @@ PassTimes all_forward(const PassTimes& times) {
 
 struct Stages {
   std::vector<PassTimes> times;   // by stage
-  std::vector<int64_t> blocks;    // by stage
   std::vector<double> recompute;  // seconds of it in `input`, by stage
+};
+
+// Of a block of each kind on a node.
+struct BlockTimes {
+  std::array<PassTimes, kBlockKinds> pass;
+  std::array<double, kBlockKinds> recompute{};  // of `input`
+
+  BlockTimes(const Job& job, const Cluster& cluster, const NodeGroup& node) {
+    Job plain = job;
+    plain.recompute = Recompute::kNone;
+    visit_blocks(blocks_of(job.model), [&](BlockKind kind, double /*count*/) {
+      const auto at = static_cast<size_t>(kind);
+      pass[at] = block_seconds(job, cluster, node, kind);
+      recompute[at] = pass[at].input - block_seconds(plain, cluster, node, kind).input;
+    });
+  }
 };
 
 Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Schedule& schedule) {
   Stages result;
-  result.blocks = split_layers(job);
-  Job plain = job;
-  plain.recompute = Recompute::kNone;
+  const std::vector<BlockCounts> blocks = stage_blocks(job);
   const NodeGroup* last_node = nullptr;  // stages on nodes that are alike have the same blocks
-  PassTimes block;
-  double recomputed = 0;
+  std::optional<BlockTimes> block;
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const NodeGroup& node = node_of_stage(job, cluster, schedule.rank_of_stage[stage]);
-    const auto count = static_cast<double>(result.blocks[stage]);
     if (&node != last_node) {
-      block = block_seconds(job, cluster, node);
-      recomputed = block.input - block_seconds(plain, cluster, node).input;
+      block.emplace(job, cluster, node);
       last_node = &node;
     }
-    PassTimes times = block.scaled(count);
+    PassTimes times;
+    double recompute = 0;
+    visit_blocks(blocks[stage], [&](BlockKind kind, double count) {
+      const auto at = static_cast<size_t>(kind);
+      times += block->pass[at].scaled(count);
+      recompute += block->recompute[at] * count;
+    });
     if (stage == 0) {
       times += embedding_seconds(job, cluster, node);
     }
@@ -85,10 +102,10 @@ Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Sched
                                             : head_seconds(job, cluster, node);
     }
     const double parameters =
-        trained_parameters(job, result.blocks[stage], stage == 0, stage + 1 == schedule.stages);
+        trained_parameters(job, blocks[stage], stage == 0, stage + 1 == schedule.stages);
     times.weight += sum_seconds(job, node.device, parameters);
     result.times.push_back(times);
-    result.recompute.push_back(recomputed * count);
+    result.recompute.push_back(recompute);
   }
   return result;
 }
@@ -114,11 +131,11 @@ DataGroups data_groups(const Job& job, const NodeGroup& node) {
       group(members / sharing, per_node / sharing)};
 }
 
-// From pipeline rank to pipeline rank: within a node where the first rank of the one and the last
-// of the other stand in it.
+// From pipeline rank to pipeline rank, of all streams: within a node where the first rank of the
+// one and the last of the other stand in it.
 double message_time(const Job& job, const Cluster& cluster, int from, int to) {
   const NodeGroup& node = cluster.groups.front();
-  const double bytes = job.micro_tokens() * static_cast<double>(job.model.hidden_size) *
+  const double bytes = job.all_micro_tokens() * static_cast<double>(job.model.hidden_size) *
                        job.compute_bytes() / (job.software.cuts_messages ? job.mesh.tensor : 1);
   const int ranks = job.mesh.data * job.mesh.context * job.mesh.tensor;
   const int first = std::min(from, to) * ranks / node.devices_per_node;
@@ -169,13 +186,8 @@ schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
 
 // Parameters of the largest pipeline rank that are trained: what is reduced and updated.
 double stage_parameters(const Job& job) {
-  const std::vector<int64_t> split = split_layers(job);
-  const auto last = static_cast<int64_t>(split.size()) - 1;
-  const int rank_of_last = rank_of_stage(job, last);
-  std::vector<int64_t> blocks(job.mesh.pipeline, 0);
-  for (int64_t stage = 0; stage <= last; ++stage) {
-    blocks[rank_of_stage(job, stage)] += split[stage];
-  }
+  const std::vector<BlockCounts> blocks = rank_blocks(job);
+  const int rank_of_last = rank_of_stage(job, stages_of(job) - 1);
   double most = 0;
   for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
     most = std::max(most, trained_parameters(job, blocks[rank], rank == 0, rank == rank_of_last));
@@ -238,12 +250,7 @@ double side_by_side(const Physics& physics, double a, double b) {
 
 // Stage 3, by micro-batch: each unit is gathered before its forward and its backward pass and its
 // gradient reduced, on one communication stream that runs ahead of the compute by one unit.
-DataCost gather_units(
-    const Job& job,
-    const Cluster& cluster,
-    const NodeGroup& node,
-    const PassTimes& block,
-    const PassTimes& edges) {
+DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& node) {
   const DataGroups groups = data_groups(job, node);
   CollectiveGroup group = groups.shards;
   if (job.software.flat_gather && group.members > group.per_node) {
@@ -251,15 +258,15 @@ DataCost gather_units(
   }
   const auto micro_batches = static_cast<double>(job.micro_batches());
   const ParameterCounts counts = count_parameters(job.model);
-  const double unit = counts.block / job.mesh.tensor;
   const double edge = (counts.embedding + counts.positions + counts.head) / job.mesh.tensor;
   const double width = job.adapter_rank > 0                   ? job.frozen_bytes
                        : job.precision == Precision::kFloat32 ? 4
                                                               : 2;
   // Of frozen parameters nothing is reduced.
-  const double trained = job.adapter_rank > 0 ? adapter_parameters(job.model, job.adapter_rank) /
-                                                    std::max(counts.block, 1.0)
-                                              : 1;
+  const double trained = job.adapter_rank > 0
+                             ? adapter_parameters(job.model, counts.blocks, job.adapter_rank) /
+                                   std::max(counts.of(counts.blocks), 1.0)
+                             : 1;
   const auto gather = [&](double parameters) {
     return all_gather_seconds(cluster, node, group, parameters * width);
   };
@@ -270,29 +277,40 @@ DataCost gather_units(
            all_reduce_seconds(cluster, node, groups.replicas, bytes / job.sharing()) /
                micro_batches;
   };
-  const auto layers = static_cast<double>(job.model.layers) / job.mesh.pipeline;
-  const double forward_compute = block.forward + block.forward_tensor;
-  const double backward_compute = block.input + block.weight + block.backward_tensor;
-  const double forward_wire = gather(unit);
-  const double backward_wire = (job.zero_stage >= 3 ? gather(unit) : 0) + scatter(unit);
   DataCost cost;
-  if (!job.software.overlap_data) {
-    cost.exposed = layers * (forward_wire + backward_wire) + 2 * gather(edge) + scatter(edge);
-  } else {
+  double first_gather = 0;  // of a block
+  visit_blocks(counts.blocks, [&](BlockKind kind, double layers) {
+    const PassTimes block = block_seconds(job, cluster, node, kind);
+    const double unit = counts.of(kind) / job.mesh.tensor;
+    const double forward_compute = block.forward + block.forward_tensor;
+    const double backward_compute = block.input + block.weight + block.backward_tensor;
+    const double forward_wire = gather(unit);
+    const double backward_wire = (job.zero_stage >= 3 ? gather(unit) : 0) + scatter(unit);
+    first_gather = first_gather > 0 ? first_gather : forward_wire;
     // In steady state a unit takes the longer of its wire and its compute, which is slower beside
-    // it; the first gather and the last reduction have nothing to hide behind.
+    // it.
     const auto beside = [&](double compute, double wire) {
       const double slowed = std::min(wire, compute) * cluster.physics.contention;
       cost.slowed += layers * slowed;
       return layers * (side_by_side(cluster.physics, compute + slowed, wire) - compute - slowed);
     };
-    cost.exposed = beside(forward_compute, forward_wire) + beside(backward_compute, backward_wire);
-    cost.exposed += gather(edge) * 0.5 + forward_wire + scatter(edge) * 0.5 +
-                    std::max(0.0, 1.5 * gather(edge) - edges.all());
+    cost.exposed += job.software.overlap_data ? beside(forward_compute, forward_wire) +
+                                                    beside(backward_compute, backward_wire)
+                                              : layers * (forward_wire + backward_wire);
+    cost.exposed +=
+        layers * (node.wait_seconds(forward_compute) + node.wait_seconds(backward_compute));
+  });
+  if (!job.software.overlap_data) {
+    cost.exposed += 2 * gather(edge) + scatter(edge);
+  } else {
+    // The first gather and the last reduction have nothing to hide behind.
+    const double edges =
+        embedding_seconds(job, cluster, node).all() + head_seconds(job, cluster, node).all();
+    cost.exposed += gather(edge) * 0.5 + first_gather + scatter(edge) * 0.5 +
+                    std::max(0.0, 1.5 * gather(edge) - edges);
   }
-  cost.exposed +=
-      layers * (node.wait_seconds(forward_compute) + node.wait_seconds(backward_compute));
-  cost.slowed += memory_seconds(node.device, (layers * unit + edge) * job.software.copy_bytes);
+  const double blocks = counts.of(counts.blocks) / job.mesh.tensor;
+  cost.slowed += memory_seconds(node.device, (blocks + edge) * job.software.copy_bytes);
   cost.exposed *= micro_batches;
   cost.slowed *= micro_batches;
   return cost;
@@ -316,8 +334,10 @@ double offload_seconds(
     exposed += 2 * parameters / shards * job.software.optimizer_bytes / rate;
   }
   if (job.activations_away > 0) {
-    const double blocks = static_cast<double>(job.model.layers) / job.mesh.pipeline;
-    const double bytes = block_activations(job, job.recompute) * blocks * job.activations_away *
+    const double blocks = sum_blocks(blocks_of(job.model), [&](BlockKind kind) {
+      return block_activations(job, kind, job.recompute);
+    });
+    const double bytes = blocks / job.mesh.pipeline * job.activations_away *
                          static_cast<double>(job.micro_batches());
     const double link = node.device.host_bandwidth * cluster.physics.link_efficiency;
     exposed += std::max(0.0, 2 * bytes / link - compute);
@@ -338,11 +358,19 @@ double deferred_share(const Job& job) {
   const auto queries = static_cast<double>(model.heads * model.head_dim);
   const auto keys = static_cast<double>(model.kv_heads * model.head_dim);
   const auto width = static_cast<double>(model.intermediate_size);
-  const double inputs = 2 * hidden + queries + width;
-  const double gradients = queries + 2 * keys + 2 * hidden + (gated(model) ? 2 : 1) * width;
-  const double bytes = job.micro_tokens() * (job.precision == Precision::kFloat32 ? 4 : 2) *
-                       (inputs + gradients) / job.mesh.tensor;
-  return std::min(1.0, bytes / block_activations(job, Recompute::kNone));
+  const double width_bytes = job.precision == Precision::kFloat32 ? 4 : 2;
+  const BlockCounts blocks = blocks_of(model);
+  const double bytes = sum_blocks(blocks, [&](BlockKind kind) {
+    const BlockParts& parts = parts_of(kind);
+    double inputs = hidden + width;
+    double gradients = hidden + (gated(model) ? 2 : 1) * width;
+    inputs += static_cast<double>(parts.attentions) * (hidden + queries);
+    gradients += static_cast<double>(parts.attentions) * (queries + 2 * keys + hidden);
+    return job.micro_tokens(parts.stream) * width_bytes * (inputs + gradients) / job.mesh.tensor;
+  });
+  return std::min(1.0, bytes / sum_blocks(blocks, [&](BlockKind kind) {
+                         return block_activations(job, kind, Recompute::kNone);
+                       }));
 }
 
 PipelineTimeline pipeline_timeline(const Job& job, const Cluster& cluster) {
@@ -396,13 +424,10 @@ Step simulate(const Job& job, const Cluster& cluster) {
   step.compute = busiest - step.recompute - step.tensor;
 
   if (job.mesh.data * job.mesh.context > 1) {
-    const PassTimes block = block_seconds(job, cluster, node);
-    PassTimes edges = embedding_seconds(job, cluster, node);
-    edges += head_seconds(job, cluster, node);
     const bool units =
         job.zero_stage >= 3 || (job.zero_stage == 2 && job.software.reduce_each_micro_batch);
     const DataCost cost = units && job.mesh.pipeline == 1
-                              ? gather_units(job, cluster, node, block, edges)
+                              ? gather_units(job, cluster, node)
                               : reduce_once(job, cluster, node, rank.input + rank.weight);
     step.data = cost.exposed + cost.slowed;
   }
@@ -416,8 +441,7 @@ Step simulate(const Job& job, const Cluster& cluster) {
   step.offload = offload_seconds(job, cluster, node, compute_time);
   step.rest = cluster.physics.step_seconds;
   step.step_seconds = compute_time + step.data + step.optimizer + step.offload + step.rest;
-  const double tokens = static_cast<double>(job.global_batch) * static_cast<double>(job.sequence);
-  step.tokens_per_second = tokens / step.step_seconds;
+  step.tokens_per_second = job.step_tokens() / step.step_seconds;
   step.model_flops_per_device = model_flops(job) / step.step_seconds / job.mesh.ranks();
   const auto mean = [&](const auto& figure) {
     double sum = 0;

@@ -87,8 +87,9 @@ plan::Job planned_job(
   const config::ParallelSection& parallel = config.parallel;
   plan::Job job;
   job.model = model;
-  job.sequence = config.data.sequence_length > 0 ? config.data.sequence_length
-                                                 : std::min<int64_t>(job.model.max_positions, 1024);
+  job.set_data_length(
+      config.data.sequence_length > 0 ? config.data.sequence_length
+                                      : std::min<int64_t>(job.model.max_positions, 1024));
   job.mesh = mesh::make_mesh(
       {.data = parallel.data,
        .pipeline = parallel.pipeline,
@@ -118,7 +119,7 @@ plan::Job planned_job(
              model,
              {.stages = static_cast<int>(plan::stages_of(job)),
               .split = parallel.split,
-              .sequence_length = job.sequence})) {
+              .sequence_length = job.data_length()})) {
       job.split.push_back(part.layers);
     }
   }

@@ -35,9 +35,7 @@ std::string error_of(const std::string& yaml) {
 TEST(Job, CountsTheParametersOfEveryFamily) {
   for (const char* name : {"gpt2", "gpt2-xl"}) {
     const model::ModelConfig config = model::preset(name);
-    EXPECT_EQ(
-        count_parameters(config).total(config.layers),
-        static_cast<double>(model::parameter_count(config)))
+    EXPECT_EQ(count_parameters(config).total(), static_cast<double>(model::parameter_count(config)))
         << name;
   }
 }
@@ -149,7 +147,7 @@ TEST(Simulate, MicroBatchesAreSummed) {
   const Cluster one = uniform_cluster(find_device("h100-80gb"), 1);
   const double before = simulate(job, one).step_seconds;
   job.software.sum_bytes_moved = 10;
-  const double parameters = count_parameters(job.model).total(job.model.layers);
+  const double parameters = count_parameters(job.model).total();
   const double sums = memory_seconds(one.groups[0].device, 10 * parameters) *
                       static_cast<double>(job.micro_batches());
   EXPECT_NEAR(simulate(job, one).step_seconds - before, sums, 0.01 * sums);
@@ -168,11 +166,20 @@ TEST(Simulate, UlyssesTradesWhereTheRingPassesRound) {
   EXPECT_GT(simulate(job, cluster).step_seconds, 1.5 * traded);
 }
 
+// Stage s takes block[s] a layer, and edge[s].
+std::vector<int64_t> balance(
+    int64_t layers, const std::vector<double>& block, const std::vector<double>& edge) {
+  return balance_layers(
+      layers, static_cast<int64_t>(block.size()), [&](int64_t stage, int64_t first, int64_t end) {
+        return block[stage] * static_cast<double>(end - first) + edge[stage];
+      });
+}
+
 TEST(Job, BalancesUnequalStages) {
   // A device of half the speed gets half the blocks; the head's time counts.
-  EXPECT_EQ(balance_layers(9, {1, 2}, {0, 0}), (std::vector<int64_t>{6, 3}));
-  EXPECT_EQ(balance_layers(10, {1, 1}, {0, 4}), (std::vector<int64_t>{7, 3}));
-  EXPECT_EQ(balance_layers(2, {1, 1, 1}, {0, 0, 0}).size(), 3U);
+  EXPECT_EQ(balance(9, {1, 2}, {0, 0}), (std::vector<int64_t>{6, 3}));
+  EXPECT_EQ(balance(10, {1, 1}, {0, 4}), (std::vector<int64_t>{7, 3}));
+  EXPECT_EQ(balance(2, {1, 1, 1}, {0, 0, 0}).size(), 3U);
 }
 
 // The slowest stage of every way to hand out `layers`, one at least to each.
@@ -206,7 +213,7 @@ TEST(Job, BalancesAsWellAsExhaustion) {
       block.push_back(0.2 + random_uniform(key, 10 + stage));
       edge.push_back(2 * random_uniform(key, 20 + stage));
     }
-    const std::vector<int64_t> counts = balance_layers(layers, block, edge);
+    const std::vector<int64_t> counts = balance(layers, block, edge);
     double slowest = 0;
     int64_t sum = 0;
     for (size_t stage = 0; stage < stages; ++stage) {
@@ -220,7 +227,7 @@ TEST(Job, BalancesAsWellAsExhaustion) {
 
 TEST(Memory, StatesAreWhatZeroSays) {
   Job job = gpt2_job("gpt2-xl");
-  const double parameters = count_parameters(job.model).total(job.model.layers);
+  const double parameters = count_parameters(job.model).total();
   job.mesh.data = 8;
   const auto states = [&](int stage) {
     job.zero_stage = stage;
@@ -242,16 +249,24 @@ TEST(Memory, ActivationsAreKorthikantisFormula) {
   const double h = 1600;
   const double a = 25;
   const double sbh = 1024 * 4 * h;
-  EXPECT_NEAR(block_activations(job, Recompute::kNone) / (sbh * (34 + 5 * a * 1024 / h)), 1, 0.01);
+  EXPECT_NEAR(
+      block_activations(job, BlockKind::kDecoder, Recompute::kNone) /
+          (sbh * (34 + 5 * a * 1024 / h)),
+      1,
+      0.01);
   job.mesh.tensor = 5;
   EXPECT_NEAR(
-      block_activations(job, Recompute::kNone) / (sbh * (10 + 24 / 5.0 + 5 * a * 1024 / h / 5)),
+      block_activations(job, BlockKind::kDecoder, Recompute::kNone) /
+          (sbh * (10 + 24 / 5.0 + 5 * a * 1024 / h / 5)),
       1,
       0.01);
   job.sequence_parallel = true;
   EXPECT_NEAR(
-      block_activations(job, Recompute::kNone) / (sbh / 5 * (34 + 5 * a * 1024 / h)), 1, 0.01);
-  EXPECT_NEAR(block_activations(job, Recompute::kFull), sbh * 2 / 5, 1);
+      block_activations(job, BlockKind::kDecoder, Recompute::kNone) /
+          (sbh / 5 * (34 + 5 * a * 1024 / h)),
+      1,
+      0.01);
+  EXPECT_NEAR(block_activations(job, BlockKind::kDecoder, Recompute::kFull), sbh * 2 / 5, 1);
 }
 
 TEST(Memory, SumsOfMicroBatchesAreWide) {
@@ -265,8 +280,10 @@ TEST(Memory, SumsOfMicroBatchesAreWide) {
 
 TEST(Memory, SelectiveRecomputationDropsTheActivationsOutput) {
   Job job = gpt2_job();
-  const double kept = block_activations(job, Recompute::kNone);
-  EXPECT_DOUBLE_EQ(kept - block_activations(job, Recompute::kActivation), 4.0 * 1024 * 2 * 4 * 768);
+  const double kept = block_activations(job, BlockKind::kDecoder, Recompute::kNone);
+  EXPECT_DOUBLE_EQ(
+      kept - block_activations(job, BlockKind::kDecoder, Recompute::kActivation),
+      4.0 * 1024 * 2 * 4 * 768);
 }
 
 TEST(Memory, LogitsAreMadeInRunsOfALimit) {
@@ -289,7 +306,7 @@ TEST(Memory, TheFirstStageOfOneFOneBHoldsMost) {
 
 TEST(Memory, AdaptersLeaveTheWeightsFrozen) {
   Job job = gpt2_job("gpt2-xl");
-  const double parameters = count_parameters(job.model).total(job.model.layers);
+  const double parameters = count_parameters(job.model).total();
   const double whole = estimate_memory(job)[0].peak.total();
   job.adapter_rank = 16;
   // h to 3 h (three matrices), h to h, h to 4 h, 4 h to h: 16 (2 + 2 + 2 + 2 + 5 + 5) h a block.

@@ -40,7 +40,7 @@ RingRates fit_ring(const std::vector<RingSample>& samples) {
 
 double pass_seconds(const Job& job, const Cluster& cluster) {
   const NodeGroup& node = cluster.groups.front();
-  return block_seconds(job, cluster, node).all() * static_cast<double>(job.model.layers) +
+  return blocks_seconds(job, cluster, node, blocks_of(job.model)).all() +
          embedding_seconds(job, cluster, node).all() + head_seconds(job, cluster, node).all();
 }
 
