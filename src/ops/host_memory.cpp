@@ -8,26 +8,46 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <malloc.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
-#include "base/error.h"
-#include "base/format.h"
+#include "ops/host_arena.h"
 
 namespace lockstep::ops {
 namespace {
 
 constexpr size_t kLeast = size_t{256} << 10;
-constexpr size_t kSmallPage = size_t{4} << 10, kHugePage = size_t{2} << 20;
 constexpr int64_t kAlwaysKept = int64_t{64} << 20;
 constexpr int64_t kWindow = int64_t{1} << 14;  // blocks taken; a step takes some hundreds
 constexpr size_t kColours = 32, kLine = 64;
+constexpr size_t kPage = HostArena::kPage;
+static_assert(kColours * kLine <= kPage);
 
 struct Block {
-  void* mapping = nullptr;
-  size_t mapped = 0;  // bytes
-  size_t size = 0;    // that it serves
-  void* data = nullptr;
+  HostArena* arena = nullptr;
+  std::byte* begin = nullptr;
+  size_t size = 0;  // that it serves
+
+  /// With room for the colour.
+  size_t reserved() const { return size + kPage; }
+  /// Blocks begin at different lines, or all of them would meet in the same sets of the caches;
+  /// one place has always the same.
+  std::byte* data() const {
+    constexpr uint64_t kSpread = 0x9E3779B97F4A7C15;
+    const uint64_t page = reinterpret_cast<uintptr_t>(begin) / kPage;
+    return begin + (page * kSpread >> 32) % kColours * kLine;
+  }
 };
+
+/// Addresses to reserve: no process has more memory than there is, and where addresses are limited
+/// others need them too.
+size_t addresses_at_once() {
+  const auto pages = static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 1L));
+  const size_t memory = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  rlimit limit{};
+  const bool is_limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return is_limited ? std::min<size_t>(memory, limit.rlim_cur / 8) : memory;
+}
 
 thread_local ThreadMemory of_thread;
 
@@ -49,7 +69,7 @@ class KeptMemory final : public c10::Allocator {
       count(bytes_of_small(small));
       return {small, small, &KeptMemory::free_small, c10::Device(c10::kCPU)};
     }
-    const size_t size = (bytes + kSmallPage - 1) / kSmallPage * kSmallPage;
+    const size_t size = (bytes + kPage - 1) / kPage * kPage;
     void* data = take(size);
     count(static_cast<int64_t>(size));
     return {data, data, &KeptMemory::free_block, c10::Device(c10::kCPU)};
@@ -64,7 +84,7 @@ class KeptMemory final : public c10::Allocator {
 
   HostMemory state() {
     const std::lock_guard lock(mutex_);
-    return {used_, kept_, std::max(peak_, peak_before_), mapped_};
+    return {used_, resident() - reserved_, std::max(peak_, peak_before_), mapped_};
   }
 
   static KeptMemory& instance() {
@@ -90,21 +110,33 @@ class KeptMemory final : public c10::Allocator {
 
   void* take(size_t size) {
     const std::lock_guard lock(mutex_);
-    Block block;
-    const auto found = by_size_.find(size);
     notice_peak(used_ + static_cast<int64_t>(size));
-    if (found == by_size_.end()) {
-      drop_down_to(limit() - static_cast<int64_t>(size));
-      block = map(size);
-    } else {
-      block = *found->second;
-      free_.erase(found->second);
-      by_size_.erase(found);
-      kept_ -= static_cast<int64_t>(size);
-    }
+    const int64_t before = resident();
+    const Block block = find(size);
+    void* const data = block.data();
+    in_use_.emplace(data, block);
     used_ += static_cast<int64_t>(size);
-    in_use_.emplace(block.data, block);
-    return block.data;
+    reserved_ += static_cast<int64_t>(block.reserved());
+    if (resident() > before) {
+      ++mapped_;
+      drop_down_to(limit());
+    }
+    return data;
+  }
+
+  Block find(size_t size) {
+    Block block;
+    block.size = size;
+    for (HostArena& arena : arenas_) {
+      block.arena = &arena;
+      block.begin = arena.take(block.reserved());
+      if (block.begin != nullptr) {
+        return block;
+      }
+    }
+    block.arena = &arenas_.emplace_back(std::max(addresses_at_once(), block.reserved()));
+    block.begin = block.arena->take(block.reserved());
+    return block;
   }
 
   /// The bytes of the block; 0 where `data` is not one of these.
@@ -117,15 +149,21 @@ class KeptMemory final : public c10::Allocator {
     const Block block = found->second;
     in_use_.erase(found);
     used_ -= static_cast<int64_t>(block.size);
-    kept_ += static_cast<int64_t>(block.size);
-    free_.push_front(block);
-    by_size_.emplace(block.size, free_.begin());
+    reserved_ -= static_cast<int64_t>(block.reserved());
+    block.arena->give(block.begin, block.reserved());
     drop_down_to(limit());
     return static_cast<int64_t>(block.size);
   }
 
-  /// Of what is in use and kept together. A step whose sizes come in another order than before, or
-  /// whose largest blocks are not needed at once, finds most of them within a quarter more.
+  int64_t resident() const {
+    size_t bytes = 0;
+    for (const HostArena& arena : arenas_) {
+      bytes += arena.resident();
+    }
+    return static_cast<int64_t>(bytes);
+  }
+
+  /// Of what is in use and kept together. Free places between blocks take part of it.
   int64_t limit() const {
     const int64_t peak = std::max(peak_, peak_before_);
     return peak + peak / 4 + kAlwaysKept;
@@ -140,60 +178,19 @@ class KeptMemory final : public c10::Allocator {
   }
 
   void drop_down_to(int64_t bytes) {
-    while (used_ + kept_ > bytes && !free_.empty()) {
-      drop_oldest();
+    for (auto arena = arenas_.rbegin(); arena != arenas_.rend(); ++arena) {
+      const int64_t others = resident() - static_cast<int64_t>(arena->resident());
+      arena->release_down_to(static_cast<size_t>(std::max<int64_t>(bytes - others, 0)));
     }
-  }
-
-  void drop_oldest() {
-    const auto oldest = std::prev(free_.end());
-    const auto [begin, end] = by_size_.equal_range(oldest->size);
-    for (auto entry = begin; entry != end; ++entry) {
-      if (entry->second == oldest) {
-        by_size_.erase(entry);
-        break;
-      }
-    }
-    kept_ -= static_cast<int64_t>(oldest->size);
-    munmap(oldest->mapping, oldest->mapped);
-    free_.erase(oldest);
-  }
-
-  Block map(size_t size) {
-    ++mapped_;
-    Block block;
-    block.size = size;
-    const size_t page = size >= kHugePage ? kHugePage : kSmallPage;
-    // Blocks begin at different lines, or all of them would meet in the same sets of the caches.
-    const size_t colour = next_colour_++ % kColours * kLine;
-    block.mapped = size + page;
-    block.mapping =
-        mmap(nullptr, block.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block.mapping == MAP_FAILED) {
-      throw Error(
-          ErrorKind::kOutOfMemory,
-          fmt::format("no memory for a tensor of {} bytes", size),
-          "lower per_device_train_batch_size or data.sequence_length");
-    }
-    const auto address = reinterpret_cast<uintptr_t>(block.mapping);
-    const uintptr_t aligned = (address + page - 1) / page * page;
-    if (page == kHugePage) {
-      // A wish: small pages work as well.
-      madvise(reinterpret_cast<void*>(aligned), size / kHugePage * kHugePage, MADV_HUGEPAGE);
-    }
-    block.data = reinterpret_cast<void*>(aligned + colour);
-    return block;
   }
 
   c10::Allocator* small_ = c10::GetDefaultCPUAllocator();
   std::mutex mutex_;
   std::unordered_map<void*, Block> in_use_;  // by data
-  std::list<Block> free_;                    // the newest first
-  std::unordered_multimap<size_t, std::list<Block>::iterator> by_size_;
-  int64_t used_ = 0, kept_ = 0;
-  int64_t peak_ = 0, peak_before_ = 0;  // of used_, in this window and the one before
-  int64_t taken_ = 0, mapped_ = 0;      // blocks: given, and new ones
-  size_t next_colour_ = 0;
+  std::list<HostArena> arenas_;              // more than one where addresses are limited
+  int64_t used_ = 0, reserved_ = 0;          // bytes of the blocks in use, without and with colours
+  int64_t peak_ = 0, peak_before_ = 0;       // of used_, in this window and the one before
+  int64_t taken_ = 0, mapped_ = 0;           // blocks: given, and those that touched new memory
 };
 
 }  // namespace

@@ -5,19 +5,20 @@
 
 namespace lockstep::ops {
 
-/// From now on the process's tensors on the CPU of 256 KiB and more get blocks that are kept when
-/// they are freed, and given again to a tensor of that size: a training step asks for the same
-/// sizes as the one before, and memory that is new to a process costs more time (page faults,
-/// zeros) than many operations on it. Blocks of 2 MiB and more lie on pages of that size where the
-/// system has them. Blocks that nobody asks for are given back: what is in use, kept and free
-/// together stays below five quarters of the most that was lately in use, and 64 MiB. Call it once,
-/// before there are tensors; later calls do nothing.
+/// From now on the process's tensors on the CPU of 256 KiB and more lie in memory that stays the
+/// process's when they are freed: a training step asks for the same sizes as the one before, and
+/// memory that is new to a process costs more time (page faults, zeros) than many operations on it.
+/// A tensor gets the lowest place that has room, and free places that touch are one, so tensors of
+/// all sizes take turns in the same memory: a process holds hardly more than the most that was in
+/// use at once. On pages of 2 MiB where the system has them. What is in use, kept and free together
+/// stays below five quarters of the most that was lately in use, and 64 MiB: what exceeds that goes
+/// back to the system. Call it once, before there are tensors; later calls do nothing.
 void keep_host_memory();
 
 struct HostMemory {
-  int64_t used = 0, kept = 0;  // bytes of the blocks in use, and of those that are kept and free
+  int64_t used = 0, kept = 0;  // bytes of the blocks in use, and what is kept and free
   int64_t peak = 0;            // the most bytes that were lately in use
-  int64_t mapped = 0;          // blocks that were new to the process, so far
+  int64_t mapped = 0;          // blocks that took memory new to the process, so far
 };
 HostMemory host_memory();
 

@@ -1,4 +1,4 @@
-// Blocks of host memory are given again, by size, and do not pile up.
+// Host memory is given again, to tensors of any size, and does not pile up.
 #include "ops/host_memory.h"
 
 #include <algorithm>
@@ -16,15 +16,29 @@ at::Tensor bytes(int64_t count) {
   return at::empty({count}, at::kByte);
 }
 
-TEST(HostMemory, ABlockIsGivenAgainToATensorOfItsSize) {
+TEST(HostMemory, FreeMemoryIsGivenAgainToTensorsOfOtherSizes) {
   keep_host_memory();
-  constexpr int64_t kSize = 3'000'001;
-  void* const first = bytes(kSize).data_ptr();
-  const at::Tensor other = bytes(kSize + 8192);
-  EXPECT_NE(other.data_ptr(), first);
-  const at::Tensor again = bytes(kSize);
-  EXPECT_EQ(again.data_ptr(), first);
-  EXPECT_NE(bytes(kSize).data_ptr(), first);
+  void* const first = bytes(3'000'001).data_ptr();
+  const at::Tensor half = bytes(1'500'000), other = bytes(1'300'000);
+  EXPECT_EQ(half.data_ptr(), first);
+  EXPECT_GT(other.data_ptr(), first);
+  const int64_t mapped = host_memory().mapped;
+  {
+    const at::Tensor between = bytes(2'000'000);
+  }
+  EXPECT_EQ(bytes(2'100'000).numel(), 2'100'000);
+  EXPECT_LE(host_memory().mapped - mapped, 2);
+}
+
+TEST(HostMemory, HoldsNoMoreThanWasInUseAtOnce) {
+  keep_host_memory();
+  const HostMemory before = host_memory();
+  // 800 MiB together, 21 MiB of them at once.
+  for (int64_t i = 1; i <= 40; ++i) {
+    bytes((int64_t{20} << 20) + i * 4096);
+  }
+  const HostMemory after = host_memory();
+  EXPECT_LE(after.used + after.kept, before.used + before.kept + (int64_t{21} << 20));
 }
 
 TEST(HostMemory, CountsWhatIsUsedAndKeptAndGivesTheRestBack) {
