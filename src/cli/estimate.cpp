@@ -135,7 +135,7 @@ int run_estimate(std::vector<std::string> arguments) {
       devices_of(resolution),
       device.devices_per_node);
   read_adapters(resolution, job);
-  if (device.is_cpu()) {
+  if (device.is_cpu) {
     train::run_on_cpu(job.software);
   }
   const plan::Cluster cluster = plan::uniform_cluster(device, job.mesh.ranks());

@@ -48,6 +48,7 @@ model::ModelConfig planned_model(const config::Config& config) {
         "try the plan: lockstep verify compares it with one rank, and lockstep train reports its "
         "memory and time");
   }
+  model::check_positions(model, config.data.sequence_length);
   return model;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <optional>
 
@@ -29,7 +30,9 @@ config::ResolveOptions resolve_options() {
       {"cluster", Kind::kValue, "A cluster file instead: nodes, devices and links, equal or not"},
       {"without", Kind::kValue, "Plan without this node: node3"},
       {"add", Kind::kValue, "Plan with another node: 8xh100-80gb"},
-      {"global-batch", Kind::kValue, "Sequences of a step (512)"},
+      {"global-batch",
+       Kind::kValue,
+       "Sequences of a step (512, or more where that many devices do not share 512 evenly)"},
       {"explain",
        Kind::kSwitch,
        "Where each millisecond and gigabyte of the plan of `parallel` (or of the best) goes"},
@@ -109,13 +112,27 @@ void remove_node(const std::string& text, plan::Cluster& cluster) {
 }
 
 plan::Cluster cluster_of(const config::Resolution& resolution) {
+  constexpr int64_t kMostDevices = 1000000;
+  const bool has_devices = resolution.has("gpus") || resolution.has("gpu");
+  if (resolution.has("cluster") && has_devices) {
+    throw Error(
+        ErrorKind::kConfig,
+        "--cluster is given, and --gpu or --gpus too",
+        "give the devices in the file, or with --add 8xh100-80gb");
+  }
+  const int64_t devices = resolution.integer("gpus", 1).value_or(8);
+  if (devices > kMostDevices) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--gpus {} are more than a million", devices),
+        "at most 1000000");
+  }
   plan::Cluster cluster =
       resolution.has("cluster")
           ? plan::read_cluster(*resolution.value("cluster"))
           : plan::uniform_cluster(
                 plan::find_device(resolution.value("gpu").value_or("h100-80gb")),
-                static_cast<int>(
-                    std::min<int64_t>(resolution.integer("gpus", 1).value_or(8), 1000000)));
+                static_cast<int>(devices));
   const auto every = [&](const char* flag) {
     const auto found = resolution.flags.find(flag);
     return found == resolution.flags.end() ? std::vector<std::string>{} : found->second;
@@ -127,7 +144,8 @@ plan::Cluster cluster_of(const config::Resolution& resolution) {
     add_node(node, cluster);
   }
   if (cluster.devices() == 0) {
-    throw Error(ErrorKind::kConfig, "no device is left to plan with");
+    throw Error(
+        ErrorKind::kConfig, "no device is left to plan with", "add some: --add 8xh100-80gb");
   }
   return cluster;
 }
@@ -150,37 +168,50 @@ int64_t asked_devices(const config::Config& config) {
   return parallel.tensor * parallel.pipeline * parallel.context * parallel.data.value_or(1);
 }
 
+// As asked for; else what the keys that are given make; else the least of 512 or more that the
+// devices share evenly, in ever smaller parts.
+int64_t global_batch_of(const config::Resolution& resolution, const plan::SearchRequest& request) {
+  constexpr int64_t kUsual = 512;
+  if (const std::optional<int64_t> asked = resolution.integer("global-batch", 1)) {
+    return *asked;
+  }
+  const int64_t micro_batch = request.micro_batch.value_or(1);
+  const int64_t micro_batches = request.micro_batches.value_or(1);
+  if (request.micro_batch && request.micro_batches && request.data) {
+    return micro_batch * micro_batches * *request.data;
+  }
+  int64_t batch = request.cluster.devices() * micro_batch * micro_batches;
+  while (batch < kUsual) {
+    batch *= 2;
+  }
+  return batch;
+}
+
 plan::SearchRequest request_of(const config::Resolution& resolution) {
-  const config::Config& config = resolution.config;
+  config::Config config = resolution.config;
+  const auto is_given = [&](const char* key) { return resolution.origins.count(key) != 0; };
+  if (!is_given("training.bf16") && !config.training.fp16) {
+    config.training.bf16 = true;
+  }
   plan::SearchRequest request;
   request.cluster = cluster_of(resolution);
-  request.base.model = planned_model(config);
-  request.base.set_data_length(
-      config.data.sequence_length > 0 ? config.data.sequence_length
-                                      : std::min<int64_t>(request.base.model.max_positions, 1024));
-  request.base.global_batch = resolution.integer("global-batch", 1).value_or(512);
-  request.base.precision = config.training.bf16 || resolution.origins.count("training.bf16") == 0
-                               ? plan::Precision::kMixed16
-                               : plan::Precision::kFloat32;
-  request.base.software = train::our_software(request.base.model, request.base.precision);
-  if (request.cluster.slowest().device.is_cpu()) {
+  const plan::NodeGroup& node = request.cluster.slowest();
+  const plan::Job asked = train::planned_job(
+      config, planned_model(config), asked_devices(config), node.devices_per_node);
+  request.base = asked;
+  request.base.split.clear();
+  if (node.device.is_cpu) {
     train::run_on_cpu(request.base.software);
   }
-  const auto given = [&](const char* key, int64_t value) {
-    return resolution.origins.count(key) != 0 ? std::optional<int>(static_cast<int>(value))
-                                              : std::nullopt;
+  const auto given = [&](const char* key, const auto& value) {
+    return is_given(key) ? std::optional(value) : std::nullopt;
   };
-  request.tensor = given("parallel.tensor", config.parallel.tensor);
-  request.pipeline = given("parallel.pipeline", config.parallel.pipeline);
-  request.context = given("parallel.context", config.parallel.context);
-  request.zero_stage = given("parallel.zero_stage", config.parallel.zero_stage);
-  const plan::Job asked = train::planned_job(
-      config,
-      request.base.model,
-      asked_devices(config),
-      request.cluster.slowest().devices_per_node);
-  const auto is_given = [&](const char* key) { return resolution.origins.count(key) != 0; };
-  request.base.context_attention = asked.context_attention;
+  request.data = given("parallel.data", asked.mesh.data);
+  request.tensor = given("parallel.tensor", asked.mesh.tensor);
+  request.pipeline = given("parallel.pipeline", asked.mesh.pipeline);
+  request.context = given("parallel.context", asked.mesh.context);
+  request.sequence_parallel = given("parallel.sequence_parallel", asked.sequence_parallel);
+  request.zero_stage = given("parallel.zero_stage", asked.zero_stage);
   if (is_given("parallel.shard_ranks") && config.parallel.shard_ranks >= 0) {
     request.shard_ranks = static_cast<int>(config.parallel.shard_ranks);
   }
@@ -189,18 +220,14 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   }
   if (is_given("parallel.offload_optimizer.device") || is_given("parallel.offload_param.device")) {
     request.offload = asked.offload;
-    request.base.offload_to = asked.offload_to;
   }
-  if (is_given("parallel.schedule")) {
-    request.schedule = asked.schedule;
-  }
-  if (is_given("parallel.virtual_stages")) {
-    request.virtual_stages = asked.virtual_stages;
-  }
-  if (const auto micro = given(
-          "training.per_device_train_batch_size", config.training.per_device_train_batch_size)) {
-    request.micro_batch = *micro;
-  }
+  request.schedule = given("parallel.schedule", asked.schedule);
+  request.virtual_stages = given("parallel.virtual_stages", asked.virtual_stages);
+  request.split = asked.split;
+  request.micro_batch = given("training.per_device_train_batch_size", asked.micro_batch);
+  request.micro_batches =
+      given("training.gradient_accumulation_steps", config.training.gradient_accumulation_steps);
+  request.base.global_batch = global_batch_of(resolution, request);
   return request;
 }
 
@@ -210,6 +237,7 @@ std::string more_devices(const plan::SearchRequest& request) {
   const plan::Device& device = request.cluster.slowest().device;
   plan::SearchRequest larger = request;
   larger.best = 1;
+  larger.data.reset();
   for (int devices = 2 * request.cluster.devices(); devices <= kMost; devices *= 2) {
     larger.cluster = plan::uniform_cluster(device, devices);
     const plan::SearchResult found = plan::search(larger);
@@ -224,8 +252,19 @@ std::string more_devices(const plan::SearchRequest& request) {
   return "larger devices";
 }
 
+[[noreturn]] void nothing_goes(const plan::SearchResult& result) {
+  std::string why = "no plan goes with what is given";
+  for (const auto& [what, reason] : result.refused) {
+    why += fmt::format("\n  {}: {}", what, reason);
+  }
+  throw Error(ErrorKind::kConfig, why, "give fewer keys of `parallel`, or another --global-batch");
+}
+
 [[noreturn]] void nothing_fits(
     const plan::SearchResult& result, const plan::SearchRequest& request) {
+  if (result.considered == 0) {
+    nothing_goes(result);
+  }
   const double room = plan::usable_bytes(request.cluster.slowest().device);
   std::string nearest = more_devices(request);
   if (result.smallest) {
@@ -244,6 +283,15 @@ std::string more_devices(const plan::SearchRequest& request) {
       nearest);
 }
 
+// What the written plan says besides the job.
+plan::PlanFile file_of(const config::Config& config) {
+  return {
+      .model = config.model.path,
+      .half = config.training.fp16 ? "fp16" : "bf16",
+      .optimizer_folder = config.parallel.offload_optimizer.path,
+      .parameter_folder = config.parallel.offload_param.path};
+}
+
 void write_files(
     const config::Resolution& resolution, const plan::Job& job, const plan::Cluster& cluster) {
   const auto write = [&](const char* flag, const std::string& text) {
@@ -251,7 +299,7 @@ void write_files(
     std::cout << "written: " << *resolution.value(flag) << "\n";
   };
   if (resolution.has("write")) {
-    write("write", plan::plan_yaml(job));
+    write("write", plan::plan_yaml(job, file_of(resolution.config)));
   }
   if (resolution.has("svg")) {
     write("svg", plan::plan_svg(job, cluster));
@@ -261,18 +309,17 @@ void write_files(
   }
 }
 
-void print_run(const config::Resolution& resolution, const plan::Job& job, const plan::Step& step) {
-  const std::optional<int64_t> tokens = resolution.integer("tokens", 1);
-  if (!tokens) {
-    return;
-  }
-  const double steps = static_cast<double>(*tokens) / job.step_tokens();
+void print_run(int64_t tokens, const plan::Candidate& plan) {
+  const double steps = std::ceil(static_cast<double>(tokens) / plan.job.step_tokens());
+  const double hours = steps * plan.step.step_seconds / 3600;
+  const double kilowatt_hours = steps * plan.step.joules / 3.6e6;
   std::cout << fmt::format(
-      "{} tokens: {:.0f} steps, {:.2f} days, {:.1f} MWh\n",
-      *tokens,
+      "{} tokens: {:.0f} steps, {}, {}\n",
+      tokens,
       steps,
-      steps * step.step_seconds / 86400,
-      steps * step.joules / 3.6e9);
+      hours < 48 ? fmt::format("{:.2f} hours", hours) : fmt::format("{:.2f} days", hours / 24),
+      kilowatt_hours < 1e4 ? fmt::format("{:.2f} kWh", kilowatt_hours)
+                           : fmt::format("{:.2f} MWh", kilowatt_hours / 1e3));
 }
 
 }  // namespace
@@ -290,6 +337,7 @@ int run_plan(std::vector<std::string> arguments) {
   if (resolution.has("validate")) {
     return validate(resolution);
   }
+  const std::optional<int64_t> tokens = resolution.integer("tokens", 1);
   const plan::SearchRequest request = request_of(resolution);
   const plan::SearchResult result = plan::search(request);
   if (result.best.empty()) {
@@ -300,7 +348,9 @@ int run_plan(std::vector<std::string> arguments) {
   if (resolution.has("explain")) {
     std::cout << "\n" << plan::explain(best.job, request.cluster);
   }
-  print_run(resolution, best.job, best.step);
+  if (tokens) {
+    print_run(*tokens, best);
+  }
   write_files(resolution, best.job, request.cluster);
   return 0;
 }

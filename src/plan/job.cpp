@@ -252,6 +252,9 @@ std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageC
     }
     best = std::move(next);
   }
+  if (best[layers] == kNever) {
+    return {};
+  }
   std::vector<int64_t> counts(stages, 0);
   int64_t left = layers;
   for (int64_t stage = stages - 1; stage >= 0; --stage) {

@@ -65,7 +65,8 @@ struct Software {
   bool recompute_stops_early =
       false;                   // a block's last product is not recomputed: nothing reads its output
   bool reduces_whole = false;  // gradients are all-reduced whole, though the optimizer is sharded
-  bool cuts_messages = true;   // tensor ranks send a part each of a pipeline message
+  bool cuts_messages = true;   // tensor ranks send a part each of a pipeline message, though they
+                               // do not share the sequence
   bool blocking_messages = false;        // a pipeline message holds up its sender
   bool waits_for_messages = false;       // the host waits for every pipeline message
   bool reduce_each_micro_batch = false;  // sharded gradients are reduced after every micro-batch
@@ -169,10 +170,11 @@ std::vector<int64_t> split_layers(const Job& job);
 /// The same by kind: of each stage, [stages_of(job)], and of each pipeline rank, [pipeline].
 std::vector<BlockCounts> stage_blocks(const Job& job);
 std::vector<BlockCounts> rank_blocks(const Job& job);
-/// What a stage takes for the layers from `first` up to `end`, and whatever else it holds.
+/// What a stage takes for the layers from `first` up to `end`, and whatever else it holds; endless
+/// where it cannot hold them.
 using StageCost = std::function<double(int64_t stage, int64_t first, int64_t end)>;
 /// The split whose slowest stage is the fastest, by dynamic programming over stages and layers.
-/// Every stage gets a block at least where there are enough.
+/// Every stage gets a block at least where there are enough. Empty where every split is endless.
 std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageCost& cost);
 
 /// Parameters of one block of each kind, of the embedding of tokens and of positions, and of the

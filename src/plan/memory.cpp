@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "schedule/check.h"
 
@@ -366,22 +367,60 @@ std::vector<StageMemory> estimate_memory(const Job& job) {
   return stages;
 }
 
-bool fits(const Job& job, const Cluster& cluster) {
-  const std::vector<StageMemory> stages = estimate_memory(job);
+namespace {
+
+// Of the smallest device that holds a part of a pipeline rank, and its share of the host's.
+struct Room {
+  double device = std::numeric_limits<double>::infinity();
+  double host = std::numeric_limits<double>::infinity();
+};
+
+Room room_of(const Job& job, const Cluster& cluster, int rank) {
   const int ranks = job.mesh.data * job.mesh.context * job.mesh.tensor;
+  const int first = rank * ranks;
+  Room room;
   int begin = 0;
   for (const NodeGroup& group : cluster.groups) {
     const int end = begin + group.devices();
-    for (const StageMemory& stage : stages) {
-      const int first = static_cast<int>(stage.stage) * ranks;
-      const bool here = first < end && first + ranks > begin;
-      if (here && stage.peak.total() > usable_bytes(group.device)) {
-        return false;
-      }
+    if (first < end && first + ranks > begin) {
+      room.device = std::min(room.device, usable_bytes(group.device));
+      room.host = std::min(room.host, group.device.host_bytes());
     }
     begin = end;
   }
-  return true;
+  return room;
+}
+
+}  // namespace
+
+bool fits(const Job& job, const Cluster& cluster) {
+  const std::vector<StageMemory> stages = estimate_memory(job);
+  return std::all_of(stages.begin(), stages.end(), [&](const StageMemory& stage) {
+    const Room room = room_of(job, cluster, static_cast<int>(stage.stage));
+    return stage.peak.total() <= room.device && stage.peak.host <= room.host;
+  });
+}
+
+std::vector<int64_t> most_blocks(const Job& job, const Cluster& cluster) {
+  // Memory grows by the same with every block, but for buffers that are full with a few.
+  const int64_t layers = job.model.layers;
+  const auto with = [&](int64_t blocks) {
+    Job even = job;
+    even.split.assign(job.mesh.pipeline, blocks);
+    return estimate_memory(even);
+  };
+  const std::vector<StageMemory> all = with(layers);
+  const std::vector<StageMemory> one_less = with(layers - 1);
+  std::vector<int64_t> most;
+  for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
+    const double bytes = all[rank].peak.total();
+    const double of_block = std::max(bytes - one_less[rank].peak.total(), 1.0);
+    const double too_many = std::ceil((bytes - room_of(job, cluster, rank).device) / of_block);
+    most.push_back(
+        layers -
+        static_cast<int64_t>(std::clamp<double>(too_many, 0, static_cast<double>(layers))));
+  }
+  return most;
 }
 
 const StageMemory& largest(const std::vector<StageMemory>& stages) {

@@ -48,8 +48,13 @@ const StageMemory& largest(const std::vector<StageMemory>& stages);
 /// cross attention, and attention with a bias of its scores as well).
 double block_activations(const Job& job, BlockKind kind, Recompute recompute);
 
-/// Whether every rank's device has the memory that its pipeline rank needs.
+/// Whether every rank's device has the memory that its pipeline rank needs, and its host what is
+/// offloaded.
 bool fits(const Job& job, const Cluster& cluster);
+
+/// The most blocks that each pipeline rank, of one stage, could hold in the memory of its devices,
+/// [pipeline].
+std::vector<int64_t> most_blocks(const Job& job, const Cluster& cluster);
 
 /// What a device has for a job: its memory less what the driver keeps.
 double usable_bytes(const Device& device);

@@ -69,8 +69,14 @@ std::string plan_line(const Job& job) {
 }
 
 std::string search_table(const SearchResult& result, const SearchRequest& request) {
-  std::string text;
+  const Job& base = request.base;
   const Cluster& cluster = request.cluster;
+  std::string text = fmt::format(
+      "{:.3f} billion parameters, {} sequences of {} tokens a step, {}\n",
+      count_parameters(base.model).total() / 1e9,
+      base.global_batch,
+      base.data_length(),
+      base.precision == Precision::kFloat32 ? "float32" : "16 bits with float32 masters");
   for (const NodeGroup& group : cluster.groups) {
     text += fmt::format(
         "{} × {} {} ({:.0f} GB each, {:.0f} GB/s within the node, {:.1f} GB/s between nodes)\n",
@@ -98,9 +104,11 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
     text += fmt::format("refused: {}: {}\n", what, why);
   }
   text += fmt::format(
-      "{} plans: {} do not fit, {} cannot be among the best (by their lower bound), {} simulated\n",
+      "{} plans: {} do not fit, {} save memory that is not short, {} cannot be among the best (by "
+      "their lower bound), {} simulated\n",
       result.considered,
       result.out_of_memory,
+      result.needless,
       result.bounded,
       result.simulated);
   return text;
@@ -199,46 +207,61 @@ std::string memory_table(const Job& job, const Device& device) {
   return text;
 }
 
-std::string plan_yaml(const Job& job) {
-  std::string text = fmt::format(
-      "# {}\nparallel:\n  data: {}\n  tensor: {}\n  pipeline: {}\n  context: {}\n  "
-      "sequence_parallel: {}\n  zero_stage: {}\n",
-      plan_line(job),
-      job.mesh.data,
-      job.mesh.tensor,
-      job.mesh.pipeline,
-      job.mesh.context,
-      job.sequence_parallel,
-      job.zero_stage);
-  if (job.zero_stage > 0 && job.shard_ranks > 0) {
-    text += fmt::format("  shard_ranks: {}\n", job.shard_ranks);
+std::string plan_yaml(const Job& job, const PlanFile& file) {
+  std::string text = fmt::format("# {}\n", plan_line(job));
+  const auto quoted = [](const std::string& value) { return nlohmann::json(value).dump(); };
+  const auto section = [&](const char* name) { text += fmt::format("{}:\n", name); };
+  const auto line = [&](const char* key, const auto& value) {
+    text += fmt::format("  {}: {}\n", key, value);
+  };
+  if (!file.model.empty()) {
+    section("model");
+    line("path", quoted(file.model));
+  }
+  section("parallel");
+  line("data", job.mesh.data);
+  line("tensor", job.mesh.tensor);
+  line("pipeline", job.mesh.pipeline);
+  line("context", job.mesh.context);
+  line("sequence_parallel", job.sequence_parallel);
+  line("zero_stage", job.zero_stage);
+  if (job.zero_stage > 0) {
+    line("shard_ranks", job.shard_ranks);
   }
   if (job.context_attention == ContextAttention::kUlysses) {
-    text += "  context_attention: ulysses\n";
+    line("context_attention", "ulysses");
   }
   if (job.mesh.pipeline > 1) {
-    text += fmt::format(
-        "  schedule: {}\n  virtual_stages: {}\n",
-        schedule::kind_name(job.schedule),
-        job.virtual_stages);
+    line("schedule", schedule::kind_name(job.schedule));
+    line("virtual_stages", job.virtual_stages);
+    if (job.zero_stage > 1) {
+      line("zero_in_pipeline", true);
+    }
   }
   if (has_own_split(job)) {
-    text += fmt::format("  split: \"{}\"\n", fmt::join(job.split, ","));
+    line("split", fmt::format("\"{}\"", fmt::join(job.split, ",")));
   }
-  text += fmt::format("  recompute: {}\n", recompute_name(job.recompute));
-  const char* const away = job.offload_to == OffloadTo::kNvme ? "nvme" : "cpu";
+  line("recompute", recompute_name(job.recompute));
+  const auto offloaded = [&](const char* key, const std::string& folder) {
+    const bool to_files = job.offload_to == OffloadTo::kNvme;
+    text += fmt::format("  {}:\n    device: {}\n", key, to_files ? "nvme" : "cpu");
+    text += to_files ? fmt::format("    path: {}\n", quoted(folder)) : "";
+  };
   if (job.offload != Offload::kNone) {
-    text += fmt::format("  offload_optimizer:\n    device: {}\n", away);
+    offloaded("offload_optimizer", file.optimizer_folder);
   }
   if (job.offload == Offload::kAll) {
-    text += fmt::format("  offload_param:\n    device: {}\n", away);
+    offloaded("offload_param", file.parameter_folder);
   }
-  text += fmt::format(
-      "training:\n  per_device_train_batch_size: {}\n  gradient_accumulation_steps: {}\n",
-      job.micro_batch,
-      job.micro_batches());
-  text += job.precision == Precision::kFloat32 ? "" : "  bf16: true\n";
-  return text + fmt::format("data:\n  sequence_length: {}\n", job.data_length());
+  section("training");
+  line("per_device_train_batch_size", job.micro_batch);
+  line("gradient_accumulation_steps", job.micro_batches());
+  if (job.precision != Precision::kFloat32) {
+    line(file.half.c_str(), true);
+  }
+  section("data");
+  line("sequence_length", job.data_length());
+  return text;
 }
 
 std::string plan_trace(const Job& job, const Cluster& cluster) {

@@ -2,22 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
-
-#include "base/format.h"
+#include <tuple>
+#include <vector>
 
 namespace lockstep::plan {
 
 namespace {
-
-std::vector<int> powers_up_to(int64_t most) {
-  std::vector<int> result;
-  for (int64_t value = 1; value <= most; value *= 2) {
-    result.push_back(static_cast<int>(value));
-  }
-  return result;
-}
 
 struct Bounded {
   Job job;
@@ -27,10 +18,17 @@ struct Bounded {
 
 class Searcher {
  public:
-  explicit Searcher(const SearchRequest& request) : request_(request), cluster_(request.cluster) {}
+  explicit Searcher(const SearchRequest& request)
+      : request_(request),
+        cluster_(request.cluster),
+        is_unequal_(request.cluster.unequal()) {}
 
   SearchResult run() {
-    enumerate();
+    visit_grid(
+        request_,
+        {.plan = [&](const Job& job) { add(job); },
+         .refuse = [&](const std::string& what,
+                       const std::string& why) { result_.refused.try_emplace(what, why); }});
     std::sort(candidates_.begin(), candidates_.end(), [](const Bounded& a, const Bounded& b) {
       return a.bound != b.bound ? a.bound < b.bound : a.order < b.order;
     });
@@ -42,197 +40,88 @@ class Searcher {
       }
       take(candidate.job);
     }
+    Place place = Place::kFirst;
     for (Candidate& candidate : result_.best) {
-      candidate.reason = reason(candidate.job);
+      candidate.reason = reason_of(candidate.job, request_, place);
+      place = Place::kLater;
     }
     return std::move(result_);
   }
 
  private:
-  void refuse(const std::string& what, const std::string& why) {
-    result_.refused.try_emplace(what, why);
-  }
-
-  void enumerate() {
-    const int devices = cluster_.devices();
-    const model::ModelConfig& model = request_.base.model;
-    const NodeGroup& node = cluster_.slowest();
-    for (const int tensor : choices(request_.tensor, powers_up_to(devices))) {
-      if (tensor > model.heads) {
-        refuse(
-            fmt::format("tensor {} and more", tensor),
-            fmt::format("the model has {} heads", model.heads));
-        break;
-      }
-      if (tensor > node.devices_per_node && !request_.tensor) {
-        refuse(
-            fmt::format("tensor {} and more", tensor),
-            fmt::format(
-                "it would leave the node of {}, and its collectives are in every block",
-                node.devices_per_node));
-        break;
-      }
-      for (const int context : choices(
-               request_.context,
-               powers_up_to(std::max<int64_t>(1, request_.base.data_length() / 4096)))) {
-        for (int pipeline = 1; pipeline <= std::min<int64_t>(devices, model.layers); ++pipeline) {
-          if (request_.pipeline && *request_.pipeline != pipeline) {
-            continue;
-          }
-          if (devices % (static_cast<int64_t>(tensor) * context * pipeline) == 0) {
-            enumerate_mesh(
-                {.pipeline = pipeline,
-                 .data = devices / tensor / context / pipeline,
-                 .context = context,
-                 .tensor = tensor});
-          }
-        }
-      }
-    }
-  }
-
-  void enumerate_mesh(const mesh::Mesh& mesh) {
-    const int64_t batch = request_.base.global_batch;
-    if (mesh.data > batch) {
-      refuse(
-          fmt::format("data above {}", batch),
-          fmt::format("the global batch has {} sequences, and each data rank needs one", batch));
-      return;
-    }
-    const std::vector<int> micros = request_.micro_batch
-                                        ? std::vector<int>{static_cast<int>(*request_.micro_batch)}
-                                        : powers_up_to(std::min<int64_t>(64, batch / mesh.data));
-    for (const int micro : micros) {
-      Job job = request_.base;
-      job.mesh = mesh;
-      job.micro_batch = micro;
-      job.sequence_parallel = mesh.tensor > 1;
-      if (job.micro_batches() * micro * mesh.data > batch + micro * mesh.data - 1) {
-        continue;
-      }
-      for (const int zero : choices(request_.zero_stage, {0, 1, 2, 3})) {
-        if (zero > 0 && mesh.data * mesh.context == 1) {
-          continue;
-        }
-        if (zero > 1 && mesh.pipeline > 1) {
-          refuse(
-              "zero 2 and 3 under a pipeline",
-              "gradients and units would be moved for every micro-batch");
-          continue;
-        }
-        job.zero_stage = zero;
-        for (const int sharing : zero == 0 ? std::vector<int>{0} : sharing_choices(mesh)) {
-          job.shard_ranks = sharing;
-          enumerate_schedules(job);
-        }
-      }
-    }
-  }
-
-  // All that hold the same parameters, or those of them in a node.
-  std::vector<int> sharing_choices(const mesh::Mesh& mesh) {
-    const int all = mesh.data * mesh.context;
-    if (request_.shard_ranks) {
-      const int asked = *request_.shard_ranks;
-      if (asked > 0 && all % asked != 0) {
-        refuse(
-            fmt::format("states shared by {} of {} ranks", asked, all),
-            "parallel.shard_ranks must divide the ranks that hold the same parameters");
-        return {};
-      }
-      return {asked};
-    }
-    const int in_node = cluster_.slowest().devices_per_node / mesh.tensor;
-    return in_node > 1 && in_node < all && all % in_node == 0 ? std::vector<int>{0, in_node}
-                                                              : std::vector<int>{0};
-  }
-
-  void enumerate_schedules(Job job) {
-    using schedule::Kind;
-    if (job.mesh.pipeline == 1) {
-      job.schedule = Kind::kOneFOneB;
-      job.virtual_stages = 1;
-      enumerate_memory(job);
-      return;
-    }
-    const int64_t layers = job.model.layers;
-    for (const Kind kind : choices(
-             request_.schedule,
-             {Kind::kOneFOneB, Kind::kInterleaved, Kind::kZbH1, Kind::kZbH2, Kind::kZbV})) {
-      job.schedule = kind;
-      const std::vector<int> virtual_stages = kind == Kind::kInterleaved ? std::vector<int>{2, 4, 8}
-                                              : kind == Kind::kZbV       ? std::vector<int>{2}
-                                                                         : std::vector<int>{1};
-      for (const int v : kind == Kind::kInterleaved
-                             ? choices(request_.virtual_stages, virtual_stages)
-                             : virtual_stages) {
-        if (static_cast<int64_t>(v) * job.mesh.pipeline <= layers) {
-          job.virtual_stages = v;
-          enumerate_memory(job);
-        }
-      }
-    }
-  }
-
-  void enumerate_memory(Job job) {
-    for (const Recompute recompute :
-         choices(request_.recompute, {Recompute::kNone, Recompute::kFull})) {
-      for (const Offload offload :
-           choices(request_.offload, {Offload::kNone, Offload::kOptimizer})) {
-        job.recompute = recompute;
-        job.offload = offload;
-        add(job);
-      }
-    }
-  }
-
-  void add(Job job) {
+  void add(const Job& of_grid) {
     ++result_.considered;
-    const std::string key = fmt::format(
-        "{} {} {} {} {}",
-        job.mesh.tensor,
-        job.mesh.context,
-        job.micro_batch,
-        static_cast<int>(job.recompute),
-        0);
-    auto [entry, fresh] = blocks_.try_emplace(key);
-    if (fresh) {
-      entry->second = fastest_blocks(job);
-    }
-    if (cluster_.unequal() && job.mesh.pipeline > 1 && job.virtual_stages == 1) {
-      job.split = unequal_split(job);
-    }
-    if (job.split.empty() && job.mesh.pipeline > 1) {
-      auto [split, is_new] = splits_.try_emplace(stages_of(job));
-      if (is_new) {
-        split->second = split_layers(job);
-      }
-      job.split = split->second;
-    }
-    const Memory memory = largest(estimate_memory(job)).peak;
-    if (!result_.smallest || memory.total() < result_.smallest->memory.total()) {
-      result_.smallest = Candidate{job, {}, memory, ""};
-    }
+    Job job = with_split(of_grid);
     if (!fits(job, cluster_)) {
       ++result_.out_of_memory;
+      const Memory memory = largest(estimate_memory(job)).peak;
+      if (!result_.smallest || memory.total() < result_.smallest->memory.total()) {
+        result_.smallest = Candidate{std::move(job), {}, memory, ""};
+      }
       return;
     }
-    // At least: the blocks of an average rank (the fullest takes no less), by the fastest devices
-    // there are.
-    const double bound =
-        entry->second / job.mesh.pipeline * static_cast<double>(job.micro_batches());
+    if (is_needless(of_grid)) {
+      ++result_.needless;
+      return;
+    }
+    const double bound = lower_bound(job);
     candidates_.push_back({std::move(job), bound, result_.considered});
   }
 
-  double fastest_blocks(const Job& job) const {
-    const BlockCounts blocks = blocks_of(job.model);
-    double seconds = std::numeric_limits<double>::infinity();
-    for (const NodeGroup& group : cluster_.groups) {
-      seconds = std::min(seconds, blocks_seconds(job, cluster_, group, blocks).all());
+  // Whether it fits with one of what saves memory turned one step back. Those were not given: the
+  // grid has the same plan so.
+  bool is_needless(const Job& job) const {
+    const auto fits_with = [&](auto change) {
+      Job changed = job;
+      change(changed);
+      return fits(with_split(changed), cluster_);
+    };
+    if (!request_.zero_stage && job.zero_stage == 2 &&
+        fits_with([](Job& j) { j.zero_stage = 1; })) {
+      return true;
     }
-    return seconds;
+    if (!request_.recompute && job.recompute != Recompute::kNone && fits_with([](Job& j) {
+          j.recompute = j.recompute == Recompute::kFull ? Recompute::kActivation : Recompute::kNone;
+        })) {
+      return true;
+    }
+    return !request_.offload && job.offload != Offload::kNone && fits_with([](Job& j) {
+      j.offload = j.offload == Offload::kAll ? Offload::kOptimizer : Offload::kNone;
+    });
   }
 
+  // At least: all blocks, dealt evenly to the pipeline ranks, by the fastest devices there are.
+  double lower_bound(const Job& job) {
+    const auto [entry, is_new] = blocks_.try_emplace(
+        {job.mesh.tensor, job.mesh.context, job.micro_batch, job.recompute, job.sequence_parallel});
+    if (is_new) {
+      entry->second = std::numeric_limits<double>::infinity();
+      const BlockCounts blocks = blocks_of(job.model);
+      for (const NodeGroup& group : cluster_.groups) {
+        entry->second = std::min(entry->second, blocks_seconds(job, cluster_, group, blocks).all());
+      }
+    }
+    return entry->second / job.mesh.pipeline * static_cast<double>(job.micro_batches());
+  }
+
+  // With the layers of each stage, where they are not given.
+  Job with_split(Job job) const {
+    if (job.mesh.pipeline == 1 || !job.split.empty()) {
+      return job;
+    }
+    if (is_unequal_ && job.virtual_stages == 1) {
+      job.split = unequal_split(job);
+      return job;
+    }
+    auto [split, is_new] = splits_.try_emplace(stages_of(job));
+    if (is_new) {
+      split->second = split_layers(job);
+    }
+    job.split = split->second;
+    return job;
+  }
+
+  // By dynamic programming: the fastest, or where that does not fit the fastest of those that do.
   std::vector<int64_t> unequal_split(const Job& job) const {
     std::vector<std::array<double, kBlockKinds>> block(job.mesh.pipeline);
     std::vector<double> edge;
@@ -244,13 +133,24 @@ class Searcher {
       });
       edge.push_back(rank + 1 == job.mesh.pipeline ? head_seconds(job, cluster_, node).all() : 0);
     }
-    return balance_layers(
+    const auto seconds = [&](int64_t stage, int64_t first, int64_t end) {
+      return sum_blocks(
+                 blocks_of(job.model, first, end - first),
+                 [&](BlockKind kind) { return block[stage][static_cast<size_t>(kind)]; }) +
+             edge[stage];
+    };
+    Job fastest = job;
+    fastest.split = balance_layers(job.model.layers, job.mesh.pipeline, seconds);
+    if (fits(fastest, cluster_)) {
+      return fastest.split;
+    }
+    const std::vector<int64_t> most = most_blocks(job, cluster_);
+    const std::vector<int64_t> within = balance_layers(
         job.model.layers, job.mesh.pipeline, [&](int64_t stage, int64_t first, int64_t end) {
-          return sum_blocks(
-                     blocks_of(job.model, first, end - first),
-                     [&](BlockKind kind) { return block[stage][static_cast<size_t>(kind)]; }) +
-                 edge[stage];
+          return end - first > most[stage] ? std::numeric_limits<double>::infinity()
+                                           : seconds(stage, first, end);
         });
+    return within.empty() ? fastest.split : within;
   }
 
   void take(const Job& job) {
@@ -267,60 +167,16 @@ class Searcher {
     }
   }
 
-  // Why a plan looks as it does, by asking whether simpler ones would fit.
-  std::string reason(const Job& job) const {
-    const double room = usable_bytes(cluster_.slowest().device);
-    Job one = job;
-    one.mesh = {};
-    one.zero_stage = 0;
-    one.recompute = Recompute::kNone;
-    one.offload = Offload::kNone;
-    one.micro_batch = 1;
-    one.global_batch = 1;
-    one.schedule = schedule::Kind::kOneFOneB;
-    one.virtual_stages = 1;
-    one.split.clear();
-    const double alone = largest(estimate_memory(one)).peak.total();
-    std::string text;
-    if (alone <= room) {
-      text = job.mesh.tensor * job.mesh.pipeline == 1
-                 ? "fits on one device: data parallel alone"
-                 : "fits on one device, yet splitting it is faster";
-    } else {
-      const Memory memory = largest(estimate_memory(one)).peak;
-      const double block = (memory.parameters + memory.gradients + memory.optimizer) /
-                           static_cast<double>(job.model.layers);
-      text = fmt::format("does not fit on one device ({:.0f} GB)", alone / 1e9);
-      text += block > room ? ", nor does its largest block" : "";
-      text += job.zero_stage > 0 && job.mesh.data > 1
-                  ? fmt::format(
-                        ": states shared by zero {}{}",
-                        job.zero_stage,
-                        job.shard_ranks > 0 ? " within the node, replicas across" : "")
-                  : "";
-    }
-    if (job.mesh.tensor > 1) {
-      text += "; tensor within the node's fast links";
-    }
-    if (job.mesh.pipeline > 1) {
-      text += "; pipeline over the slow ones";
-    }
-    text += job.recompute == Recompute::kFull ? "; recomputes to make room" : "";
-    text += job.offload != Offload::kNone ? "; optimizer in host memory to make room" : "";
-    return text;
-  }
-
-  template <class T>
-  static std::vector<T> choices(const std::optional<T>& given, std::vector<T> all) {
-    return given ? std::vector<T>{*given} : std::move(all);
-  }
+  using BlockKey =
+      std::tuple<int, int, int64_t, Recompute, bool>;  // what a block's time depends on
 
   const SearchRequest& request_;
   const Cluster& cluster_;
+  const bool is_unequal_;
   SearchResult result_;
   std::vector<Bounded> candidates_;
-  std::map<int64_t, std::vector<int64_t>> splits_;  // layers of each stage, by their number
-  std::map<std::string, double> blocks_;  // seconds of a pass of all, by what it depends on
+  mutable std::map<int64_t, std::vector<int64_t>> splits_;  // by the number of stages
+  std::map<BlockKey, double> blocks_;  // seconds of a pass of all by the fastest device
 };
 
 }  // namespace

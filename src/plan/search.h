@@ -6,26 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "plan/grid.h"
 #include "plan/job.h"
 #include "plan/machines/cluster.h"
 #include "plan/memory.h"
 #include "plan/simulate.h"
 
 namespace lockstep::plan {
-
-/// What is asked for; fields that are given are not searched.
-struct SearchRequest {
-  Job base;  // the model, sequence, global batch, precision and software
-  Cluster cluster;
-  std::optional<int> tensor, pipeline, context, zero_stage;
-  std::optional<int> shard_ranks;  // 0: all share; not given: all, or those of a node
-  std::optional<int64_t> micro_batch;
-  std::optional<Recompute> recompute;
-  std::optional<Offload> offload;
-  std::optional<schedule::Kind> schedule;
-  std::optional<int> virtual_stages;
-  size_t best = 5;
-};
 
 struct Candidate {
   Job job;
@@ -38,16 +25,23 @@ struct SearchResult {
   std::vector<Candidate> best;  // fastest first
   int64_t considered = 0;
   int64_t out_of_memory = 0;  // by the memory estimate
+  int64_t needless = 0;       // save memory by time, though the same plan without that fits
   int64_t bounded = 0;        // cannot be among the best, by their lower bound
   int64_t simulated = 0;
   std::map<std::string, std::string> refused;  // kinds of plans that were refused, and why
   std::optional<Candidate> smallest;  // the one that needs the least memory, where nothing fits
 };
 
-/// Complete over its grid (docs/plan.md) and deterministic: candidates are taken in the order of a
-/// lower bound of their step time (the products of the fullest stage, the optimizer), until the
-/// bound is above the worst of the best.
+/// Complete over its grid (plan/grid.h) and deterministic. What saves memory by time (ZeRO 2 over
+/// 1, recomputation, offloading) is taken only where the plan does not fit without. Candidates are
+/// taken in the order of a lower bound of their step time (the kernels of an average rank), until
+/// the bound is above the worst of the best.
 SearchResult search(const SearchRequest& request);
+
+enum class Place { kFirst, kLater };
+/// Why a plan looks as it does, in the words of a guide: what fits on one device, and which links
+/// what goes over. `place` is the plan's among the best.
+std::string reason_of(const Job& job, const SearchRequest& request, Place place);
 
 /// "data 8 × tensor 2, zero 1, micro-batch 4, recompute none".
 std::string plan_line(const Job& job);
@@ -55,8 +49,14 @@ std::string plan_line(const Job& job);
 std::string search_table(const SearchResult& result, const SearchRequest& request);
 /// Where each millisecond and each gigabyte goes.
 std::string explain(const Job& job, const Cluster& cluster);
-/// A configuration that `lockstep train -c` takes.
-std::string plan_yaml(const Job& job);
+/// What a plan's file says besides the plan.
+struct PlanFile {
+  std::string model;  // a folder; empty: the file names none
+  std::string half = "bf16";
+  std::string optimizer_folder, parameter_folder;  // of what is offloaded to files
+};
+/// A configuration that `lockstep train -c` takes, and `lockstep plan --explain` again.
+std::string plan_yaml(const Job& job, const PlanFile& file = {});
 /// The pipeline of one step as a Chrome or Perfetto trace (JSON), and as an SVG.
 std::string plan_trace(const Job& job, const Cluster& cluster);
 std::string plan_svg(const Job& job, const Cluster& cluster);

@@ -134,13 +134,16 @@ DataGroups data_groups(const Job& job, const NodeGroup& node) {
 // From pipeline rank to pipeline rank, of all streams: within a node where the first rank of the
 // one and the last of the other stand in it.
 double message_time(const Job& job, const Cluster& cluster, int from, int to) {
-  const NodeGroup& node = cluster.groups.front();
+  const bool cut = job.software.cuts_messages || job.sequence_parallel;
   const double bytes = job.all_micro_tokens() * static_cast<double>(job.model.hidden_size) *
-                       job.compute_bytes() / (job.software.cuts_messages ? job.mesh.tensor : 1);
+                       job.compute_bytes() / (cut ? job.mesh.tensor : 1);
   const int ranks = job.mesh.data * job.mesh.context * job.mesh.tensor;
-  const int first = std::min(from, to) * ranks / node.devices_per_node;
-  const int last = (std::max(from, to) * ranks + ranks - 1) / node.devices_per_node;
-  return message_seconds(cluster, node, first == last, bytes) +
+  const int first = std::min(from, to) * ranks;
+  const int last = std::max(from, to) * ranks + ranks - 1;
+  const bool within = cluster.node_of(first) == cluster.node_of(last);
+  return std::max(
+             message_seconds(cluster, cluster.group_of(first), within, bytes),
+             message_seconds(cluster, cluster.group_of(last), within, bytes)) +
          (job.software.waits_for_messages ? cluster.physics.message_seconds : 0);
 }
 
@@ -382,7 +385,7 @@ PipelineTimeline pipeline_timeline(const Job& job, const Cluster& cluster) {
 }
 
 Step simulate(const Job& job, const Cluster& cluster) {
-  const NodeGroup& node = cluster.slowest();
+  const NodeGroup node = cluster.bottleneck();
   const auto micro_batches = static_cast<double>(job.micro_batches());
   Step step;
   const schedule::Schedule schedule =

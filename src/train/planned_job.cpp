@@ -134,7 +134,6 @@ plan::Job planned_job(
   const bool half = config.training.bf16 || config.training.fp16;
   job.precision = half ? plan::Precision::kMixed16 : plan::Precision::kFloat32;
   job.software = our_software(model, job.precision);
-  job.software.cuts_messages = job.sequence_parallel;
   if (config.training.fp16) {
     job.software.gradient_bytes = job.software.reduce_bytes = 4;
   }

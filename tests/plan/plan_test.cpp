@@ -402,7 +402,9 @@ TEST(Search, FindsWhatExhaustionFinds) {
     EXPECT_DOUBLE_EQ(pruned.best[i].step.step_seconds, all.best[i].step.step_seconds);
     EXPECT_LE(pruned.best[i].memory.total(), usable_bytes(request.cluster.groups[0].device));
   }
-  EXPECT_EQ(pruned.considered, pruned.out_of_memory + pruned.bounded + pruned.simulated);
+  EXPECT_EQ(
+      pruned.considered,
+      pruned.out_of_memory + pruned.needless + pruned.bounded + pruned.simulated);
   EXPECT_EQ(search_table(pruned, request).find("1. data") == std::string::npos, false);
 }
 
@@ -533,6 +535,30 @@ TEST(Devices, AreFoundByManyNames) {
   }
 }
 
+TEST(Cluster, HasTheDevicesThatAreAskedFor) {
+  const Cluster twelve = uniform_cluster(find_device("h100-80gb"), 12);
+  EXPECT_EQ(twelve.devices(), 12);
+  ASSERT_EQ(twelve.groups.size(), 2U);
+  EXPECT_EQ(twelve.groups[1].devices_per_node, 4);
+  EXPECT_FALSE(twelve.unequal());
+  EXPECT_EQ(twelve.common_node_size(), 4);
+  EXPECT_EQ(twelve.node_of(7), 0);
+  EXPECT_EQ(twelve.node_of(8), 1);
+  EXPECT_EQ(uniform_cluster(find_device("cpu"), 3).groups.size(), 1U);
+}
+
+TEST(Simulate, WaitsForTheSlowestLinksOfAll) {
+  Job job = gpt2_job("gpt2-xl");
+  job.mesh.data = 16;
+  const auto seconds = [&](const char* network) {
+    const std::string nodes = std::string("nodes:\n  - {devices: 8, device: a100-80gb}\n") +
+                              "  - {devices: 8, device: h100-80gb, network_gb_s: " + network +
+                              "}\n";
+    return simulate(job, parse_cluster(nodes, "c")).step_seconds;
+  };
+  EXPECT_GT(seconds("0.5"), 1.5 * seconds("25"));
+}
+
 TEST(ClusterFile, TellsEverythingThatIsWrong) {
   const std::string text = error_of(
       "nodes:\n  - {cuont: 2, devices: -1, device: h200x, peer_gb_s: fast}\n  - {devices: 8, "
@@ -542,6 +568,16 @@ TEST(ClusterFile, TellsEverythingThatIsWrong) {
   EXPECT_NE(text.find("no device is called 'h200x'"), std::string::npos) << text;
   EXPECT_NE(text.find("peer_gb_s is fast"), std::string::npos) << text;
   EXPECT_NE(text.find("nodes[1].device.tflops16 is 1e9"), std::string::npos) << text;
+  const auto has = [](const std::string& nodes, const char* part) {
+    const std::string told = error_of("nodes: [" + nodes + "]");
+    EXPECT_NE(told.find(part), std::string::npos) << told;
+  };
+  has("{count: 1.5, device: h100}", "count is 1.5, and must be a whole number");
+  has("{count: 2, count: 3, device: h100}", "nodes[0].count is given twice");
+  has("{device: {tflops16: 500}}", "nodes[0].device.like must be a device of the library");
+  has("{device: {like: h100x}}", "nodes[0].device.like: no device is called 'h100x'");
+  has("{device: [h100]}", "nodes[0].device must be a device of the library");
+  has("{devices: .nan, device: h100}", "devices is .nan");
   EXPECT_NE(error_of("nodes: []").find("needs a list of nodes"), std::string::npos);
   EXPECT_NE(error_of("").find("needs a list of nodes"), std::string::npos);
   EXPECT_NE(error_of("nodes: [").find("no YAML"), std::string::npos);

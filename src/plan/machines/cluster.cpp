@@ -1,7 +1,9 @@
 #include "plan/machines/cluster.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 namespace lockstep::plan {
 
@@ -43,15 +45,76 @@ const NodeGroup& Cluster::slowest_of(int first, int count) const {
   return *slowest;
 }
 
+NodeGroup Cluster::bottleneck() const {
+  NodeGroup result = slowest();
+  const auto peer_rate = [&](const NodeGroup& group) {
+    return group.peer_bandwidth * (group.link_latency > 0 ? 1 : physics.link_efficiency);
+  };
+  for (const NodeGroup& group : groups) {
+    if (peer_rate(group) < peer_rate(result)) {
+      result.peer_bandwidth = group.peer_bandwidth;
+      result.link_latency = group.link_latency;
+    }
+    result.network_bandwidth = std::min(result.network_bandwidth, group.network_bandwidth);
+    result.spread_seconds = std::max(result.spread_seconds, group.spread_seconds);
+  }
+  return result;
+}
+
+int Cluster::node_of(int rank) const {
+  int nodes = 0;
+  for (const NodeGroup& group : groups) {
+    if (rank < group.devices()) {
+      return nodes + rank / group.devices_per_node;
+    }
+    rank -= group.devices();
+    nodes += group.nodes;
+  }
+  return nodes;
+}
+
+int Cluster::common_node_size() const {
+  int common = 0;
+  for (const NodeGroup& group : groups) {
+    common = std::gcd(common, group.devices_per_node);
+  }
+  return common;
+}
+
+bool Cluster::unequal() const {
+  const auto figures = [](const NodeGroup& group) {
+    const Device& device = group.device;
+    return std::array{
+        device.flops16,
+        device.flops32,
+        device.memory_bytes,
+        device.memory_bandwidth,
+        device.efficiency.matrix16,
+        group.peer_bandwidth,
+        group.network_bandwidth};
+  };
+  return std::any_of(groups.begin(), groups.end(), [&](const NodeGroup& group) {
+    return figures(group) != figures(groups.front());
+  });
+}
+
 Cluster uniform_cluster(const Device& device, int devices) {
   NodeGroup group;
   group.name = "node";
   group.device = device;
-  group.devices_per_node = std::min(device.devices_per_node, devices);
-  group.nodes = (devices + group.devices_per_node - 1) / group.devices_per_node;
   group.peer_bandwidth = device.peer_bandwidth;
   group.network_bandwidth = device.node_network;
-  return {.groups = {group}, .physics = calibration().physics};
+  Cluster cluster{.groups = {}, .physics = calibration().physics};
+  const auto add = [&](int nodes, int devices_per_node) {
+    if (nodes > 0 && devices_per_node > 0) {
+      group.nodes = nodes;
+      group.devices_per_node = devices_per_node;
+      cluster.groups.push_back(group);
+    }
+  };
+  add(devices / device.devices_per_node, device.devices_per_node);
+  add(1, devices % device.devices_per_node);
+  return cluster;
 }
 
 namespace {

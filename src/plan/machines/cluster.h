@@ -44,10 +44,17 @@ struct Cluster {
   const NodeGroup& slowest() const;
   /// The same of the groups that ranks [first, first + count) are in.
   const NodeGroup& slowest_of(int first, int count) const;
-  bool unequal() const { return groups.size() > 1; }
+  /// The slowest group with the slowest links of all: what collectives over all ranks wait for.
+  NodeGroup bottleneck() const;
+  /// The node that a rank is in, nodes being numbered through the groups.
+  int node_of(int rank) const;
+  /// The largest number of devices that divides every node: groups of so many never cross nodes.
+  int common_node_size() const;
+  /// Whether some devices or links differ from others; nodes may still have different sizes.
+  bool unequal() const;
 };
 
-/// `devices` devices of one kind, in its usual nodes.
+/// `devices` devices of one kind, in its usual nodes; the last one holds what is left over.
 Cluster uniform_cluster(const Device& device, int devices);
 
 /// Reads a cluster file (docs/plan.md has its keys). Throws (config) with everything that is wrong:
@@ -67,6 +74,7 @@ double all_gather_seconds(
     const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
 double all_reduce_seconds(
     const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
+/// Of `bytes` from one rank to another.
 double message_seconds(
     const Cluster& cluster, const NodeGroup& node, bool within_node, double bytes);
 

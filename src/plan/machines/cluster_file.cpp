@@ -1,6 +1,7 @@
 // Reads cluster files.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <yaml-cpp/yaml.h>
 
@@ -66,8 +67,13 @@ class Reader {
 
   void check_keys(
       const YAML::Node& node, const std::vector<std::string>& known, const std::string& where) {
+    std::set<std::string> seen;
     for (const auto& entry : node) {
       const auto key = entry.first.as<std::string>("?");
+      if (!seen.insert(key).second) {
+        problems_.push_back(
+            fmt::format("{}{} is given twice", where.empty() ? "" : where + ".", key));
+      }
       if (std::find(known.begin(), known.end(), key) == known.end()) {
         problems_.push_back(fmt::format(
             "{}{} is no key of a cluster file.{} Known: {}",
@@ -108,20 +114,45 @@ class Reader {
     return value;
   }
 
-  Device read_device(const YAML::Node& node, const std::string& where) {
-    if (!node) {
-      problems_.push_back(where + ".device is missing: a name of the library, or figures");
+  int whole_number(
+      const YAML::Node& node,
+      const char* key,
+      int fallback,
+      double least,
+      double most,
+      const std::string& where) {
+    const double value = number(node, key, fallback, least, most, where);
+    if (value != std::floor(value)) {
+      problems_.push_back(
+          fmt::format("{}.{} is {}, and must be a whole number", where, key, node[key].Scalar()));
+    }
+    return static_cast<int>(value);
+  }
+
+  // `where` is the key's own place.
+  Device read_library_device(const YAML::Node& node, const std::string& where) {
+    const auto problem = [&](const std::string& text) {
+      problems_.push_back(
+          fmt::format("{}{} Known: {}", where, text, fmt::join(device_names(), ", ")));
       return device_library().front();
+    };
+    if (!node || !node.IsScalar()) {
+      return problem(
+          " must be a device of the library, or of figures beside the one that it is most like: "
+          "{like: a100-80gb, tflops16: 280}.");
     }
-    if (node.IsScalar()) {
-      try {
-        return find_device(node.Scalar());
-      } catch (const Error& error) {
-        problems_.push_back(fmt::format("{}.device: {} Or give figures.", where, error.message()));
-        return device_library().front();
-      }
+    try {
+      return find_device(node.Scalar());
+    } catch (const Error& error) {
+      return problem(
+          ": " + error.message() + " Or give figures: {like: a100-80gb, tflops16: 280}.");
     }
-    const std::string at = where + ".device";
+  }
+
+  Device read_device(const YAML::Node& node, const std::string& at) {
+    if (!node || !node.IsMap()) {
+      return read_library_device(node, at);
+    }
     check_keys(
         node,
         {"like",
@@ -134,6 +165,7 @@ class Reader {
          "processors",
          "watts",
          "host_gb_s",
+         "host_memory_gb",
          "matrix_efficiency",
          "attention_efficiency",
          "memory_efficiency",
@@ -149,18 +181,20 @@ class Reader {
          "ring16_ns",
          "ring32_ns"},
         at);
-    Device device = node["like"] ? read_device(node["like"], at) : find_device("cpu");
-    device.name = node["name"] ? node["name"].as<std::string>("device") : device.name;
+    Device device = read_library_device(node["like"], at + ".like");
+    device.name = node["name"] ? node["name"].as<std::string>("device") : "like " + device.name;
     device.flops16 = number(node, "tflops16", device.flops16 / 1e12, 1e-4, 1e6, at) * 1e12;
     device.flops8 = number(node, "tflops8", device.flops8 / 1e12, 0, 1e6, at) * 1e12;
     device.flops32 = number(node, "tflops32", device.flops32 / 1e12, 1e-4, 1e6, at) * 1e12;
     device.memory_bytes = number(node, "memory_gb", device.memory_bytes / 1e9, 0.1, 1e5, at) * 1e9;
     device.memory_bandwidth =
         number(node, "bandwidth_gb_s", device.memory_bandwidth / 1e9, 0.1, 1e6, at) * 1e9;
-    device.processors = static_cast<int>(number(node, "processors", device.processors, 1, 1e5, at));
+    device.processors = whole_number(node, "processors", device.processors, 1, 1e5, at);
     device.watts = number(node, "watts", device.watts, 0, 1e5, at);
     device.host_bandwidth =
         number(node, "host_gb_s", device.host_bandwidth / 1e9, 0.01, 1e5, at) * 1e9;
+    device.host_memory =
+        number(node, "host_memory_gb", device.host_memory / 1e9, 0.1, 1e6, at) * 1e9;
     device.efficiency.matrix16 =
         number(node, "matrix_efficiency", device.efficiency.matrix16, 0.01, 1, at);
     device.measured = node["short_sides16"] || node["short_sides32"];
@@ -247,11 +281,11 @@ class Reader {
          "latency_us",
          "spread_us"},
         where);
-    group.device = read_device(node["device"], where);
+    group.device = read_device(node["device"], where + ".device");
     group.name = node["name"] ? node["name"].as<std::string>("node") : "node";
-    group.nodes = static_cast<int>(number(node, "count", 1, 1, 1e6, where));
+    group.nodes = whole_number(node, "count", 1, 1, 1e6, where);
     group.devices_per_node =
-        static_cast<int>(number(node, "devices", group.device.devices_per_node, 1, 4096, where));
+        whole_number(node, "devices", group.device.devices_per_node, 1, 4096, where);
     group.peer_bandwidth =
         number(node, "peer_gb_s", group.device.peer_bandwidth / 1e9, 1e-3, 1e5, where) * 1e9;
     group.network_bandwidth =

@@ -47,10 +47,12 @@ struct Device {
   double peer_bandwidth = 0;  // to devices of the node, bytes/s one way: NVLink, else PCIe
   bool direct_links = false;  // links between pairs, no switch: a small group has fewer of them
   double host_bandwidth = 0;  // to host memory, bytes/s one way
+  double host_memory = 0;     // its share of its node's memory, bytes; 0: see host_bytes
   double file_bandwidth = 3e9;  // to files, bytes/s one way: an NVMe drive for two devices
   double node_network =
       0;  // to other nodes, bytes/s one way for each device: the usual network of its servers
   int devices_per_node = 8;  // usual
+  bool is_cpu = false;       // host memory is its own
   bool measured = false;     // by `lockstep calibrate`: what follows holds, not waves of tiles
   ShortSides short16, short32;
   double kernel_seconds = 0;   // of a kernel, however small
@@ -58,8 +60,11 @@ struct Device {
   RingRates ring16, ring32;
   const char* source = "";  // of the figures
   Efficiency efficiency;
-  bool is_cpu() const { return measured || name == "cpu"; }
   Efficiency efficiency32;  // of a measured device in float32; `efficiency` is of 16 bits then
+
+  /// What it can offload to: where nobody says, three times its own memory (DGX servers have three
+  /// to four times).
+  double host_bytes() const { return host_memory > 0 ? host_memory : 3 * memory_bytes; }
 };
 
 /// Every device that is known, in the order of the table.

@@ -107,7 +107,9 @@ std::optional<double> Comparison::memory_error() const {
 
 Cluster cluster_of(const Prepared& prepared) {
   Cluster cluster = uniform_cluster(prepared.device, prepared.job.mesh.ranks());
-  cluster.groups[0].network_bandwidth = prepared.network_bandwidth;
+  for (NodeGroup& group : cluster.groups) {
+    group.network_bandwidth = prepared.network_bandwidth;
+  }
   return cluster;
 }
 
