@@ -224,6 +224,8 @@ TEST(Search, ASmallDeviceGetsTheLayersThatItHolds) {
       "c");
   request.pipeline = 2;
   request.schedule = schedule::Kind::kOneFOneB;
+  request.recompute = Recompute::kNone;
+  request.offload = Offload::kNone;
   const SearchResult found = search(request);
   ASSERT_FALSE(found.best.empty());
   const Job& best = found.best[0].job;
