@@ -406,6 +406,7 @@ std::vector<int64_t> most_blocks(const Job& job, const Cluster& cluster) {
   const int64_t layers = job.model.layers;
   const auto with = [&](int64_t blocks) {
     Job even = job;
+    even.model.layers = layers * job.mesh.pipeline;  // there are enough for all
     even.split.assign(job.mesh.pipeline, blocks);
     return estimate_memory(even);
   };
