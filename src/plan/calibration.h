@@ -19,7 +19,7 @@ struct Physics {
   double unaligned = 0.5;    // of the 32-bit rate: products whose rows are no multiple of 16 bytes,
                              // which matrix units do not take
   double kernel_seconds = 4e-6;   // of a kernel, however small
-  double host_seconds = 1.5e-3;   // of a block and micro-batch that waits for the host
+  double host_seconds = 1e-2;     // of a block and micro-batch that waits for the host
   double message_seconds = 2e-4;  // of a pipeline message that the host waits for
   double power_exponent =
       0.5;  // a chip that is held to a share of its power runs at that power of it

@@ -257,8 +257,11 @@ BlockProducts block_products(
 double score_bytes(const Job& job) {
   const double wide = job.precision == Precision::kFloat32 ? 2 : 1;
   if (!has_score_bias(job.model)) {
-    // Scale, mask and softmax in one kernel, dropout in another: read and write each, and the mask.
-    return (job.software.dropout ? 9 : 4) * wide;
+    // Scale, mask and softmax in one kernel or a kernel each, dropout in another: read and write
+    // each, and the masks.
+    const double softmax = job.software.fused_softmax ? 4 : 13;
+    const double dropout = job.software.fused_score_dropout ? 3 : 5;
+    return (softmax + (job.software.dropout ? dropout : 0)) * wide;
   }
   // Bias, a copy that is masked, and softmax, each a kernel in float32; 16 bits are widened before
   // and narrowed after; dropout.

@@ -70,7 +70,12 @@ struct Software {
   bool blocking_messages = false;        // a pipeline message holds up its sender
   bool waits_for_messages = false;       // the host waits for every pipeline message
   bool reduce_each_micro_batch = false;  // sharded gradients are reduced after every micro-batch
+  // Under zero-bubble schedules a rank updates without the others, which is mended afterwards where
+  // a norm was not finite or too large (Qi et al., 2023, section 4).
+  bool lone_optimizer_steps = false;
   bool dropout = false;
+  bool fused_softmax = true;         // scores in memory are scaled, masked and summed in one kernel
+  bool fused_score_dropout = false;  // scores in memory are dropped by the kernel of their softmax
   bool offloads_activations =
       false;                  // with Offload::kAll, the blocks' inputs go to the host as well
   double weight_bytes = 2;    // of a parameter that is computed with

@@ -198,6 +198,14 @@ double stage_parameters(const Job& job) {
   return most;
 }
 
+// Whether a rank goes on to the next step when its own part of this one is done.
+bool ends_for_itself(const Job& job) {
+  using schedule::Kind;
+  return job.software.lone_optimizer_steps &&
+         (job.greedy_held > 0 || job.schedule == Kind::kZbH1 || job.schedule == Kind::kZbH2 ||
+          job.schedule == Kind::kZbV);
+}
+
 struct DataCost {
   double exposed = 0;
   double slowed = 0;  // compute that runs beside it loses this
@@ -400,7 +408,7 @@ Step simulate(const Job& job, const Cluster& cluster) {
     const schedule::Durations durations = durations_of(job, cluster, schedule, stages);
     step.message = *std::max_element(durations.message.begin(), durations.message.end());
     const schedule::Timeline timeline = schedule::time_schedule(schedule, durations);
-    compute_time = timeline.end;
+    compute_time = ends_for_itself(job) ? timeline.longest_span() : timeline.end;
     busiest = *std::max_element(timeline.busy.begin(), timeline.busy.end());
     step.bubble = timeline.bubble();
     step.span_bubble = timeline.span_bubble();

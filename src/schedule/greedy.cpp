@@ -143,14 +143,6 @@ class Builder {
   Schedule schedule_;
 };
 
-double longest_span(const Timeline& timeline) {
-  double span = 0;
-  for (size_t rank = 0; rank < timeline.first.size(); ++rank) {
-    span = std::max(span, timeline.last[rank] - timeline.first[rank]);
-  }
-  return span;
-}
-
 }  // namespace
 
 Schedule make_greedy(int micro_batches, const Durations& durations, const GreedyLimits& limits) {
@@ -172,7 +164,7 @@ Schedule make_greedy(int micro_batches, const Durations& durations, const Greedy
     for (const double gap : kGaps) {
       Schedule schedule =
           Builder(micro_batches, durations, limits, {.gap = gap, .delay = delay}).build();
-      const double span = longest_span(time_schedule(schedule, durations));
+      const double span = time_schedule(schedule, durations).longest_span();
       if (span < shortest) {
         shortest = span;
         best = std::move(schedule);

@@ -197,14 +197,17 @@ double Timeline::bubble() const {
   return end > 0 ? 1 - sum / (end * static_cast<double>(busy.size())) : 0;
 }
 
-double Timeline::span_bubble() const {
+double Timeline::longest_span() const {
   double span = 0;
-  double work = 0;
   for (size_t rank = 0; rank < busy.size(); ++rank) {
     span = std::max(span, last[rank] - first[rank]);
-    work = std::max(work, busy[rank]);
   }
-  return span > 0 ? 1 - work / span : 0;
+  return span;
+}
+
+double Timeline::span_bubble() const {
+  const double span = longest_span();
+  return span > 0 ? 1 - *std::max_element(busy.begin(), busy.end()) / span : 0;
 }
 
 Timeline time_schedule(const Schedule& schedule, const Durations& durations) {

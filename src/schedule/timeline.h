@@ -40,6 +40,8 @@ struct Timeline {
   std::vector<double> busy;              // [ranks]
   std::vector<double> first, last;       // [ranks]: start of the first action, end of the last
 
+  /// From the first action of a rank to its last, of the rank that takes longest.
+  double longest_span() const;
   /// Idle share of all ranks from the start to the end: 1 - sum(busy) / (ranks * end).
   double bubble() const;
   /// The same with the end of a rank not waiting for the others': 1 - busiest work / the longest

@@ -166,8 +166,8 @@ double all_gather_seconds(
     return 0;
   }
   const Path path = path_of(cluster, node, group);
-  return bytes * (group.members - 1) / group.members / path.bandwidth +
-         std::min(path.latency, path.tree_latency * 2);
+  // Always a ring: every member's part is another's.
+  return bytes * (group.members - 1) / group.members / path.bandwidth + path.latency;
 }
 
 double all_reduce_seconds(

@@ -68,7 +68,7 @@ class Fitter {
     add("misaligned", p.misaligned, 0.3, 1);
     add("unaligned", p.unaligned, 0.2, 1);
     add("kernel_seconds", p.kernel_seconds, 1e-6, 1e-5);
-    add("host_seconds", p.host_seconds, 1e-4, 1e-2);
+    add("host_seconds", p.host_seconds, 1e-3, 5e-2);
     add("link_efficiency", p.link_efficiency, 0.4, 0.95);
     add("network_efficiency", p.network_efficiency, 0.4, 0.95);
     add("link_latency", p.link_latency, 1e-6, 3e-5);

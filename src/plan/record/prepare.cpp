@@ -99,16 +99,23 @@ int zero_stage_of(const std::string& text) {
   return has(plain, "zero2") ? 2 : has(plain, "zero") || has(plain, "optimizer") ? 1 : 0;
 }
 
-// Heads of about 128 that divide the hidden size, and among the tensor ranks.
+// As many as models of this width have (Brown et al., 2020, table 2.1): heads of 64 numbers up to a
+// width of 1024, of about 96 up to 3072, of 128 above.
+double usual_heads(double hidden) {
+  return hidden / (hidden <= 1024 ? 64 : hidden <= 3072 ? 96 : 128);
+}
+
+// The nearest number that divides the hidden size, and among the tensor ranks.
 double likely_heads(int64_t hidden, int64_t tensor) {
+  const double usual = usual_heads(static_cast<double>(hidden));
   int64_t best = 0;
   for (int64_t heads = tensor; heads <= hidden; heads += tensor) {
-    const auto off = [&](int64_t n) { return std::abs(static_cast<double>(n) - hidden / 128.0); };
+    const auto off = [&](int64_t n) { return std::abs(static_cast<double>(n) - usual); };
     if (hidden % heads == 0 && (best == 0 || off(heads) < off(best))) {
       best = heads;
     }
   }
-  return best > 0 ? static_cast<double>(best) : std::max(1.0, std::floor(hidden / 128.0 + 0.5));
+  return best > 0 ? static_cast<double>(best) : std::max(1.0, std::floor(usual + 0.5));
 }
 
 void fill_model(const Run& run, model::ModelConfig& model) {
@@ -229,19 +236,44 @@ void fill_mesh(const Run& run, Job& job) {
   job.mesh.data = static_cast<int>(std::max(1.0, std::round(devices / others)));
 }
 
+// Larger ones compute faster, smaller ones wait less for the pipeline to fill.
+void fastest_micro_batch(Job& job, int64_t share, const Device& device) {
+  const Cluster cluster = uniform_cluster(device, job.mesh.ranks());
+  Job candidate = job;
+  candidate.recompute = Recompute::kFull;
+  double best_seconds = 0;
+  for (int64_t size = 1; size <= std::min<int64_t>(share, 16); ++size) {
+    candidate.micro_batch = size;
+    if (share % size != 0 ||
+        largest(estimate_memory(candidate)).peak.total() > usable_bytes(device)) {
+      continue;
+    }
+    const double seconds = simulate(candidate, cluster).step_seconds;
+    if (best_seconds == 0 || seconds < best_seconds) {
+      job.micro_batch = size;
+      best_seconds = seconds;
+    }
+  }
+}
+
 void fill_micro_batch(const Run& run, Job& job, const Device& device) {
   const std::optional<double> given = run.number("micro_batch");
   if (given) {
-    // A local batch that is the whole share of a data rank is run through the pipeline one by one.
+    // Of a local batch that is the whole share of a data rank, torch's pipelines make as many
+    // micro-batches as there are stages.
     const bool whole = *given * job.mesh.data >= static_cast<double>(job.global_batch);
-    job.micro_batch = job.mesh.pipeline > 1 && whole ? 1 : static_cast<int64_t>(*given);
+    job.micro_batch = static_cast<int64_t>(*given);
+    if (job.mesh.pipeline > 1 && whole) {
+      job.micro_batch = std::max<int64_t>(1, job.micro_batch / stages_of(job));
+    }
     return;
   }
   job.micro_batch = 1;
+  const int64_t share = std::max<int64_t>(1, job.global_batch / job.mesh.data);
   if (job.mesh.pipeline > 1) {
+    fastest_micro_batch(job, share, device);
     return;
   }
-  const int64_t share = std::max<int64_t>(1, job.global_batch / job.mesh.data);
   for (int64_t size = std::min<int64_t>(share, 16); size > 1; --size) {
     job.micro_batch = size;
     Job frugal = job;

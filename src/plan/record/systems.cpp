@@ -76,11 +76,18 @@ Software software_of(const std::string& system, const Job& job) {
   } else if (has(system, "zero-bubble")) {
     software = megatron_2021();
     software.sum_bytes_moved = 0;  // added by the product itself
-    software.fragmentation = 0;    // its peaks are what was allocated, not what was reserved
+    software.lone_optimizer_steps = true;
+    software.fused_softmax = false;  // by how much longer F takes than W in the published profile
+    software.fragmentation = 0;      // its peaks are what was allocated, not what was reserved
   } else if (has(system, "Megatron") || has(system, "OneFlow")) {
     software = megatron_2021();
     software.overlap_data = has(system, "OneFlow") || has(system, "2020");  // torch's DDP
     software.early_libraries = has(system, "2020");
+    if (has(system, "OneFlow")) {  // actors send and receive beside the compute, without the host
+      software.blocking_messages = false;
+      software.waits_for_messages = false;
+      software.fused_score_dropout = true;
+    }
     if (has(system, "selective")) {
       software.sum_bytes_moved = 0;  // since 2022 the product of a weight's gradient adds it
     }
