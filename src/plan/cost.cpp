@@ -148,6 +148,11 @@ Attention attention_of(const Job& job) {
                                                                     : Attention::kScores;
 }
 
+// Whether a ring's time is by the machine's own rates, which hold for what passes by within it.
+bool ring_is_measured(const Job& job, const Device& device) {
+  return device.measured && !has_score_bias(job.model);
+}
+
 // The forward pass. Each rank has two parts of the sequence, one from each end, and computes the
 // pairs of parts that see each other; those on the diagonal whole. With a bias of the scores it
 // computes all pairs.
@@ -158,17 +163,17 @@ double ring_attention_seconds(
     const BlockShape& s,
     const AttentionShape& a) {
   const double ranks = job.mesh.context;
+  const double sequences = static_cast<double>(job.micro_batch);
+  if (ring_is_measured(job, device)) {
+    const RingRates& rates = job.precision == Precision::kFloat32 ? device.ring32 : device.ring16;
+    const double passing = sequences * s.heads * a.keys_length;
+    return passing * (a.queries_length / ranks * a.seen * rates.score + s.head_dim * rates.number) /
+           (1 + kRingBackward);
+  }
   const double queries = a.queries_length / (2 * ranks);
   const double keys = a.keys_length / (2 * ranks);
-  const bool biased = has_score_bias(job.model);
-  const double pairs = a.seen == 1 || biased ? 4 * ranks : 2 * ranks + 1;
-  const double sequences = static_cast<double>(job.micro_batch);
+  const double pairs = a.seen == 1 || has_score_bias(job.model) ? 4 * ranks : 2 * ranks + 1;
   const double scores = sequences * s.heads * pairs * queries * keys;
-  if (device.measured && !biased) {
-    const RingRates& rates = job.precision == Precision::kFloat32 ? device.ring32 : device.ring16;
-    const double numbers = sequences * s.heads * pairs * keys * s.head_dim;
-    return (scores * rates.score + numbers * rates.number) / (1 + kRingBackward);
-  }
   // Read and written of a score by the product, the scale, the mask, the largest, the exponential,
   // the sum and the second product, each a kernel, in float32.
   constexpr double kScoreBytes = 52;
@@ -269,10 +274,15 @@ double score_bytes(const Job& job) {
   return kWideKernels + (wide == 1 ? 6 + 6 : 0) + (job.software.dropout ? 2 * kHalf * wide : 0);
 }
 
+struct ElementwiseBytes {
+  double activation = 0;  // inside the MLP
+  double others = 0;
+};
+
 // Bytes that the element-wise kernels of a block move, forward. Numbers read and written for each
 // element: a fused norm with its residual reads two and writes two; eager kernels come back to
 // memory for every step.
-double elementwise_bytes(const Job& job, const BlockShape& s) {
+ElementwiseBytes elementwise_bytes(const Job& job, const BlockShape& s) {
   const bool fused = job.software.fused_elementwise;
   const double spread = job.sequence_parallel ? job.mesh.tensor : 1;
   const double wide = job.precision == Precision::kFloat32 ? 2 : 1;
@@ -286,15 +296,15 @@ double elementwise_bytes(const Job& job, const BlockShape& s) {
   const double of_width = gated(job.model) ? (fused ? 3 : 5) : (fused ? 2 : 4);
   const double heads =
       static_cast<double>(s.attentions) * s.tokens * s.queries + 2 * s.key_tokens() * s.keys;
-  double bytes =
-      kHalf * wide *
-      (s.tokens * (of_hidden * s.hidden / spread + of_width * s.width) + of_queries * heads);
+  ElementwiseBytes bytes;
+  bytes.activation = kHalf * wide * s.tokens * of_width * s.width;
+  bytes.others = kHalf * wide * (s.tokens * of_hidden * s.hidden / spread + of_queries * heads);
   if (attention_of(job) == Attention::kScores) {
-    bytes += s.scores() * score_bytes(job);
+    bytes.others += s.scores() * score_bytes(job);
   }
   if (job.precision == Precision::kFloat8) {
-    bytes += s.tokens * 4 *
-             (2 * s.hidden + s.queries + s.width);  // inputs are read, scaled and written in 8 bits
+    // Inputs are read, scaled and written in 8 bits.
+    bytes.others += s.tokens * 4 * (2 * s.hidden + s.queries + s.width);
   }
   return bytes;
 }
@@ -330,7 +340,10 @@ double tensor_reduce_seconds(
   }
   const double bytes = numbers * job.compute_bytes();
   return all_reduce_seconds(cluster, node, tensor_group(job, node), bytes) +
-         copy_seconds(node.device, bytes * job.software.tensor_copy);
+         copy_seconds(
+             node.device,
+             bytes *
+                 (job.sequence_parallel ? job.software.sequence_copy : job.software.tensor_copy));
 }
 
 // What the context axis costs a forward pass of an attention that takes so long. Ring attention:
@@ -353,7 +366,9 @@ double context_seconds(
            copy_seconds(node.device, 2 * 2 * traded);
   }
   const double bytes = a.key_tokens * 2 * s.keys * width;
-  const double wire = (ranks - 1) * message_seconds(cluster, node, within, bytes);
+  const bool measured = within && attention_of(job) == Attention::kRing &&
+                        ring_is_measured(job, node.device);  // and with it the way
+  const double wire = measured ? 0 : (ranks - 1) * message_seconds(cluster, node, within, bytes);
   const bool merges = attention_of(job) != Attention::kRing;
   const double merge = memory_seconds(
       node.device, (ranks - 1) * s.tokens * s.queries * (merges ? job.software.merge_bytes : 0));
@@ -437,7 +452,10 @@ PassTimes block_seconds(
   const Physics& physics = cluster.physics;
   const BlockShape shape = shape_of(job, kind);
   const BlockProducts products = block_products(job, physics, device, shape);
-  const double memory = memory_seconds(device, elementwise_bytes(job, shape), job.precision);
+  const ElementwiseBytes moved = elementwise_bytes(job, shape);
+  const double memory = memory_seconds(device, moved.others, job.precision) +
+                        memory_seconds(device, moved.activation, job.precision) /
+                            efficiency_of(device, job.precision).activation;
   const double launch =
       kernels(job, shape) * (device.measured ? device.kernel_seconds : physics.kernel_seconds);
   PassTimes times;

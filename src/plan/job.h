@@ -59,8 +59,7 @@ struct Software {
   bool overlap_data = true;         // gradients reduced, and units gathered, beside the compute
   double overlap_tensor = 0;  // share of tensor-parallel collectives that run beside their products
   Scaling scaling = Scaling::kTensor;
-  bool waits_for_host =
-      false;  // a recomputed block saves and restores random states through the host
+  bool waits_for_host = false;   // kernels of a recomputed block are launched one after the other
   bool early_libraries = false;  // matrix kernels of the first year of its device
   bool recompute_stops_early =
       false;                   // a block's last product is not recomputed: nothing reads its output
@@ -105,6 +104,7 @@ struct Software {
   bool head_in_forward = false;   // the head's gradients are made with its loss
   bool balances_stages = false;   // layers are dealt to stages by what they and the head cost
   double tensor_copy = 0;         // bytes moved for each one that a tensor-parallel collective sums
+  double sequence_copy = 0;       // the same where the sequence is split between such collectives
   bool ring_in_memory = false;   // ring attention is separate kernels, and its scores are in memory
   double context_bytes = 1.2e9;  // of the driver, the libraries and the communicators
   double fragmentation = 0.12;   // of activations and working memory, by the allocator

@@ -341,7 +341,8 @@ double offload_seconds(
                           ? node.device.file_bandwidth
                           : node.device.host_bandwidth * cluster.physics.link_efficiency;
   double exposed = 0;
-  if (job.offload != Offload::kNone) {
+  const bool stays = job.software.device_is_host && job.offload_to == OffloadTo::kHost;
+  if (job.offload != Offload::kNone && !stays) {
     exposed += 2 * parameters / shards * job.software.optimizer_bytes / rate;
   }
   if (job.activations_away > 0) {
@@ -353,7 +354,7 @@ double offload_seconds(
     const double link = node.device.host_bandwidth * cluster.physics.link_efficiency;
     exposed += std::max(0.0, 2 * bytes / link - compute);
   }
-  if (job.offload == Offload::kAll) {
+  if (job.offload == Offload::kAll && !stays) {
     const double wire =
         2 * parameters / shards * 2 * static_cast<double>(job.micro_batches()) / rate;
     exposed += std::max(0.0, wire - compute);

@@ -16,7 +16,7 @@
 #include "nn/language_model.h"
 #include "ops/adamw.h"
 #include "ops/linear.h"
-#include "parallel/context/attention_block.h"
+#include "parallel/context/ring_attention.h"
 #include "train/planned_job.h"
 
 namespace lockstep::train {
@@ -109,21 +109,23 @@ std::vector<plan::ProductSample> measure_products(Measurer& measurer, at::Scalar
 
 struct Pass {
   const char* family;
-  int64_t layers, width, vocabulary, length, rows;
+  int64_t layers, width, inner, vocabulary, length, rows;
   double dropout;
 };
 
 // Each differs from the first in one thing: the vocabulary, the layers, the length, the tokens,
-// dropout, the width, the family.
-constexpr std::array<Pass, 8> kPasses{
-    {{"gpt2", 1, 256, 2048, 128, 8, 0},
-     {"gpt2", 1, 256, 32768, 128, 8, 0},
-     {"gpt2", 4, 256, 2048, 128, 8, 0},
-     {"gpt2", 4, 256, 2048, 512, 2, 0},
-     {"gpt2", 4, 256, 2048, 128, 1, 0},
-     {"gpt2", 4, 256, 2048, 256, 4, 0.1},
-     {"gpt2", 4, 128, 2048, 256, 4, 0},
-     {"llama", 4, 256, 2048, 256, 4, 0}}};
+// dropout, the MLP's width, the width, the family.
+constexpr std::array<Pass, 9> kPasses{
+    {{"gpt2", 1, 256, 1024, 2048, 128, 8, 0},
+     {"gpt2", 1, 256, 1024, 32768, 128, 8, 0},
+     {"gpt2", 4, 256, 1024, 2048, 128, 8, 0},
+     {"gpt2", 4, 256, 1024, 2048, 512, 2, 0},
+     {"gpt2", 4, 256, 1024, 2048, 128, 1, 0},
+     {"gpt2", 4, 256, 1024, 2048, 256, 4, 0.1},
+     {"gpt2", 4, 256, 128, 2048, 128, 8, 0},
+     {"gpt2", 4, 128, 512, 2048, 256, 4, 0},
+     {"llama", 4, 256, 768, 2048, 256, 4, 0}}};
+constexpr const Pass& kLlama = kPasses.back();
 
 model::ModelConfig config_of(const Pass& pass) {
   const int64_t heads = pass.width / 64;
@@ -131,12 +133,13 @@ model::ModelConfig config_of(const Pass& pass) {
       std::string(pass.family) == "gpt2"
           ? fmt::format(
                 R"({{"model_type": "gpt2", "vocab_size": {}, "n_positions": {}, "n_embd": {}, "n_layer": {},
-"n_head": {}, "activation_function": "gelu_new", "resid_pdrop": {}, "embd_pdrop": {}, "attn_pdrop": {}}})",
+"n_head": {}, "n_inner": {}, "activation_function": "gelu_new", "resid_pdrop": {}, "embd_pdrop": {}, "attn_pdrop": {}}})",
                 pass.vocabulary,
                 pass.length,
                 pass.width,
                 pass.layers,
                 heads,
+                pass.inner,
                 pass.dropout,
                 pass.dropout,
                 pass.dropout)
@@ -145,7 +148,7 @@ model::ModelConfig config_of(const Pass& pass) {
 "num_hidden_layers": {}, "num_attention_heads": {}, "max_position_embeddings": {}, "tie_word_embeddings": true}})",
                 pass.vocabulary,
                 pass.width,
-                3 * pass.width,
+                pass.inner,
                 pass.layers,
                 heads,
                 pass.length);
@@ -181,31 +184,31 @@ MeasuredPass measure_pass(Measurer& measurer, const Pass& pass, at::ScalarType t
   return result;
 }
 
-// One block of a ring, of which the lower triangle is seen.
-plan::RingSample measure_ring(Measurer& measurer, int64_t length, at::ScalarType type) {
+// Ring attention of all ranks, which hold `length` positions each.
+plan::RingSample measure_ring(
+    Measurer& measurer, comm::Communicator& communicator, int64_t length, at::ScalarType type) {
   constexpr int64_t kRows = 8, kHeads = 4, kHeadDim = 64;
-  const auto make = [&] { return at::ones({kRows, kHeads, length, kHeadDim}, type); };
-  const at::Tensor query = make(), key = make(), value = make(), gradient = make();
-  parallel::BlockOptions options;
-  options.scale = 0.1;
-  options.whole_length = length;
-  const auto sums = [&] { return at::zeros(query.sizes(), at::kFloat); };
+  const auto make = [&] { return at::full({kRows, kHeads, length, kHeadDim}, 0.1, type); };
+  const at::Tensor query = make().requires_grad_(), key = make().requires_grad_(),
+                   value = make().requires_grad_();
+  const at::Tensor gradient = at::ones({kRows, length, kHeads * kHeadDim}, type);
+  nn::Attention plain;
+  plain.scale = 0.1;
+  const parallel::RingAttention ring(
+      plain,
+      {.context_rank = communicator.rank(), .context_ranks = communicator.size()},
+      communicator);
+  nn::ForwardInputs inputs;
+  inputs.ids = at::zeros({kRows, length}, at::kLong);
+  inputs.whole_length = length * communicator.size();
+  const model::ModelConfig config = config_of(kLlama);
+  const nn::ForwardContext context(config, inputs);
   const double seconds = measurer.time_of([&] {
-    parallel::SeenSoFar seen = parallel::SeenSoFar::nothing(query);
-    parallel::see_block(seen, query, key, value, {}, options);
-    parallel::BlockGradients gradients{sums(), sums(), sums()};
-    parallel::see_block_backward(
-        gradients,
-        gradient,
-        seen.log_sum(),
-        (seen.output() * gradient).sum(3),
-        query,
-        key,
-        value,
-        {},
-        options);
+    torch::autograd::grad(
+        {ring.forward(query, key, value, context)}, {query, key, value}, {gradient});
   });
   return {
+      static_cast<double>(communicator.size()),
       static_cast<double>(kRows * kHeads),
       static_cast<double>(length),
       static_cast<double>(kHeadDim),
@@ -243,10 +246,6 @@ plan::MachineSamples measure_machine(comm::Communicator& communicator, double se
     samples.products32 = measure_products(measurer, at::kFloat);
     samples.products16 = measure_products(measurer, at::kBFloat16);
     samples.copy_bandwidth = copy_bandwidth(measurer);
-    for (const int64_t length : {64, 256}) {
-      samples.ring16.push_back(measure_ring(measurer, length, at::kBFloat16));
-      samples.ring32.push_back(measure_ring(measurer, length, at::kFloat));
-    }
     samples.update_bandwidth = update_bandwidth(measurer, plan::Software{}.update_bytes);
     for (int64_t bytes = 4096; communicator.size() > 1 && bytes <= (1 << 25); bytes *= 8) {
       at::Tensor tensor = at::zeros({bytes / 4}, at::kFloat);
@@ -255,6 +254,10 @@ plan::MachineSamples measure_machine(comm::Communicator& communicator, double se
            static_cast<double>(bytes),
            measurer.time_of([&] { communicator.all_reduce(tensor).wait(); })});
     }
+  }
+  for (const int64_t length : {64, 256}) {
+    samples.ring16.push_back(measure_ring(measurer, communicator, length, at::kBFloat16));
+    samples.ring32.push_back(measure_ring(measurer, communicator, length, at::kFloat));
   }
   size_t passes = 0;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {

@@ -34,7 +34,8 @@ plan::Software our_software(const model::ModelConfig& model, plan::Precision pre
   software.head_in_forward = true;
   software.cuts_messages = false;
   software.ring_in_memory = true;
-  software.tensor_copy = 3;  // cloned before it is summed, and the bias added after
+  software.tensor_copy = 3;    // cloned before it is summed, and the bias added after
+  software.sequence_copy = 5;  // parts of each rank lie apart before and after
   return software;
 }
 

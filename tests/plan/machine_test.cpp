@@ -32,8 +32,9 @@ NodeGroup made_up() {
   d.short16 = {12, 20, 40};
   d.short32 = {3, 5, 8};
   d.memory_bandwidth = 2e10;
-  d.efficiency = {.attention = 0.2, .memory = 0.5, .softmax = 0.6, .update = 1.5};
-  d.efficiency32 = {.attention = 0.4, .memory = 0.3, .softmax = 0.9};
+  d.efficiency = {
+      .attention = 0.2, .memory = 0.5, .activation = 0.2, .softmax = 0.6, .update = 1.5};
+  d.efficiency32 = {.attention = 0.4, .memory = 0.3, .activation = 0.7, .softmax = 0.9};
   d.ring16 = {.score = 5e-9, .number = 2e-9};
   d.ring32 = {.score = 6e-9, .number = 0};
   d.kernel_seconds = 4e-6;
@@ -82,8 +83,8 @@ MachineSamples samples_of(const NodeGroup& node) {
   }
   for (const double length : {32.0, 256.0}) {
     const auto ring = [&](const RingRates& rates) {
-      const double seconds = 8 * length * (length * rates.score + 64 * rates.number);
-      return RingSample{8, length, 64, seconds};
+      const double seconds = 2 * 8 * length * (length / 2 * rates.score + 64 * rates.number);
+      return RingSample{2, 8, length, 64, seconds};
     };
     samples.ring16.push_back(ring(d.ring16));
     samples.ring32.push_back(ring(d.ring32));
@@ -127,6 +128,7 @@ TEST(Machine, ItsFileIsReadAsItWasWritten) {
   EXPECT_TRUE(group.device.measured);
   EXPECT_EQ(group.devices_per_node, 2);
   EXPECT_NEAR(group.device.short32.columns, 5, 1e-6);
+  EXPECT_NEAR(group.device.efficiency.activation, 0.2, 1e-6);
   EXPECT_NEAR(group.device.efficiency.softmax, 0.6, 1e-6);
   EXPECT_NEAR(group.device.dropout_seconds * 1e9, 1, 1e-6);
   EXPECT_NEAR(group.link_latency * 1e6, 50, 1e-6);

@@ -169,12 +169,14 @@ class Reader {
          "matrix_efficiency",
          "attention_efficiency",
          "memory_efficiency",
+         "activation_efficiency",
          "softmax_efficiency",
          "update_efficiency",
          "short_sides16",
          "short_sides32",
          "attention_efficiency32",
          "memory_efficiency32",
+         "activation_efficiency32",
          "softmax_efficiency32",
          "kernel_us",
          "dropout_ns",
@@ -226,6 +228,7 @@ class Reader {
     };
     read("attention_efficiency", efficiency.attention, 0.01, most);
     read("memory_efficiency", efficiency.memory, 0.01, most);
+    read("activation_efficiency", efficiency.activation, 1e-3, 1e3);
     read("softmax_efficiency", efficiency.softmax, 1e-3, 1e3);
   }
 

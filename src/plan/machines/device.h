@@ -15,6 +15,7 @@ struct Efficiency {
   double matrix8 = 0.55;    // of the 8-bit matrix peak
   double attention = 0.40;  // fused attention, of the 16-bit peak
   double memory = 0.80;     // of the memory bandwidth, for element-wise kernels
+  double activation = 1;    // of that, for the activation inside the MLP
   double softmax = 1;       // of that, for the softmax over the vocabulary
   double update = 1;        // of that, for the optimizer
 };
@@ -25,8 +26,8 @@ struct ShortSides {
   double rows = 0, columns = 0, inner = 0;
 };
 
-/// Seconds of ring attention, forward and backward, by blocks of queries and keys: for each score
-/// of a block, and for each number of its queries.
+/// Seconds of ring attention, forward and backward, on each rank of this machine: for each score
+/// that is seen, and for each number of keys that passes by, on its way too.
 struct RingRates {
   double score = 0, number = 0;
 };

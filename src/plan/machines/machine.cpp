@@ -31,8 +31,9 @@ ProductFit fit_products(const std::vector<ProductSample>& samples) {
 RingRates fit_ring(const std::vector<RingSample>& samples) {
   std::vector<std::vector<double>> rows;
   for (const RingSample& s : samples) {
-    rows.push_back(
-        {s.heads * s.length * s.length / s.seconds, s.heads * s.length * s.head_dim / s.seconds});
+    // Half of the pairs of positions are seen.
+    const double passing = s.members * s.heads * s.length;
+    rows.push_back({passing * s.length / 2 / s.seconds, passing * s.head_dim / s.seconds});
   }
   const std::vector<double> x = least_squares(rows);
   return x.empty() ? RingRates{} : RingRates{x[0], x[1]};
@@ -48,9 +49,11 @@ double pass_seconds(const Job& job, const Cluster& cluster) {
 enum Column {
   kAttention,
   kMemory,
+  kActivation,
   kSoftmax,
   kAttention32,
   kMemory32,
+  kActivation32,
   kSoftmax32,
   kKernel,
   kDropout,
@@ -64,7 +67,7 @@ class PassColumns {
   explicit PassColumns(const Device& device) : endless_(device) {
     for (Efficiency* e : {&endless_.efficiency, &endless_.efficiency32}) {
       e->attention = e->memory = kEndless;
-      e->softmax = 1;
+      e->activation = e->softmax = 1;
     }
     endless_.kernel_seconds = endless_.dropout_seconds = 0;
   }
@@ -78,12 +81,18 @@ class PassColumns {
     const auto part = [&](auto change) { return pass(sample.job, change) - products; };
     std::vector<double> row(kColumns, 0);
     row[wide ? kAttention32 : kAttention] = part([&](Device& d) { of(d).attention = 1; });
-    row[wide ? kMemory32 : kMemory] = part([&](Device& d) {
-      of(d).memory = 1;
-      of(d).softmax = kEndless;
-    });
-    row[wide ? kSoftmax32 : kSoftmax] =
-        part([&](Device& d) { of(d).memory = 1; }) - row[wide ? kMemory32 : kMemory];
+    // Those over the memory's rate: with it 1, and all but one of them endless.
+    const auto over_memory = [&](double activation, double softmax) {
+      return part([&](Device& d) {
+        of(d).memory = 1;
+        of(d).activation = activation;
+        of(d).softmax = softmax;
+      });
+    };
+    const double memory = over_memory(kEndless, kEndless);
+    row[wide ? kMemory32 : kMemory] = memory;
+    row[wide ? kActivation32 : kActivation] = over_memory(1, kEndless) - memory;
+    row[wide ? kSoftmax32 : kSoftmax] = over_memory(kEndless, 1) - memory;
     row[kKernel] = part([](Device& d) { d.kernel_seconds = 1; });
     row[kDropout] = part([](Device& d) { d.dropout_seconds = 1; });
     for (double& value : row) {
@@ -105,7 +114,7 @@ class PassColumns {
   Device endless_;
 };
 
-Efficiency pass_rates(double attention, double memory, double softmax) {
+Efficiency pass_rates(double attention, double memory, double activation, double softmax) {
   const auto rate = [](double inverse) {
     return std::clamp(1 / std::max(inverse, 1e-9), 1e-2, 1e2);
   };
@@ -113,7 +122,11 @@ Efficiency pass_rates(double attention, double memory, double softmax) {
   e.matrix16 = 1;
   e.attention = rate(attention);
   e.memory = rate(memory);
-  e.softmax = std::clamp(1 / std::max(softmax * e.memory, 1e-9), 1e-3, 1e3);
+  const auto over_memory = [&](double inverse) {
+    return std::clamp(1 / std::max(inverse * e.memory, 1e-9), 1e-3, 1e3);
+  };
+  e.activation = over_memory(activation);
+  e.softmax = over_memory(softmax);
   return e;
 }
 
@@ -127,8 +140,8 @@ void fit_passes(const std::vector<PassSample>& samples, Device& device) {
     rows.push_back(columns.row(sample));
   }
   const std::vector<double> x = least_squares(rows);
-  device.efficiency = pass_rates(x[kAttention], x[kMemory], x[kSoftmax]);
-  device.efficiency32 = pass_rates(x[kAttention32], x[kMemory32], x[kSoftmax32]);
+  device.efficiency = pass_rates(x[kAttention], x[kMemory], x[kActivation], x[kSoftmax]);
+  device.efficiency32 = pass_rates(x[kAttention32], x[kMemory32], x[kActivation32], x[kSoftmax32]);
   device.kernel_seconds = x[kKernel];
   device.dropout_seconds = x[kDropout];
 }
@@ -235,9 +248,11 @@ std::string machine_yaml(const NodeGroup& node, const std::string& comment) {
   number("matrix_efficiency", 1);
   number("attention_efficiency", d.efficiency.attention);
   number("memory_efficiency", d.efficiency.memory);
+  number("activation_efficiency", d.efficiency.activation);
   number("softmax_efficiency", d.efficiency.softmax);
   number("attention_efficiency32", d.efficiency32.attention);
   number("memory_efficiency32", d.efficiency32.memory);
+  number("activation_efficiency32", d.efficiency32.activation);
   number("softmax_efficiency32", d.efficiency32.softmax);
   number("update_efficiency", d.efficiency.update);
   number("kernel_us", d.kernel_seconds * 1e6);

@@ -26,9 +26,10 @@ struct ReduceSample {
   double members = 0, bytes = 0, seconds = 0;
 };
 
-/// Ring attention, forward and backward, of `heads` blocks of `length` queries and keys.
+/// Causal ring attention, forward and backward, over `members` ranks that hold `length` positions
+/// each, of `heads` heads (times sequences).
 struct RingSample {
-  double heads = 0, length = 0, head_dim = 0, seconds = 0;
+  double members = 1, heads = 0, length = 0, head_dim = 0, seconds = 0;
 };
 
 struct MachineSamples {

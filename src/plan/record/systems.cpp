@@ -63,6 +63,7 @@ Software software_of(const std::string& system, const Job& job) {
   } else if (has(system, "BLOOM") || has(system, "MT-NLG")) {
     software = megatron_2021();
     software.gradient_bytes = 2;
+    // Random states go through the host; BLOOM's runs hung unless the host waited for every launch.
     software.waits_for_host = true;
     software.context_bytes = 4.5e9;  // a dozen communicators besides the driver
     software.bucket_bytes = 3e9;     // two of 500 million numbers, and the float32 copy of one
