@@ -1,6 +1,8 @@
 #include "cli/estimate.h"
 
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -8,6 +10,9 @@
 #include "base/format.h"
 #include "cli/job.h"
 #include "config/resolve.h"
+#include "plan/memory_table.h"
+#include "plan/phases.h"
+#include "plan/remedies.h"
 #include "plan/search.h"
 #include "train/planned_job.h"
 
@@ -57,54 +62,137 @@ void read_adapters(const config::Resolution& resolution, plan::Job& job) {
   job.frozen_bytes = !bits || *bits == 16 ? 2 : *bits == 8 ? 1 : 0.5 + (8 + 32.0 / 256) / 64 / 8;
 }
 
-nlohmann::json as_json(const plan::Job& job, const plan::Device& device) {
-  nlohmann::json stages = nlohmann::json::array();
-  for (const plan::StageMemory& stage : plan::estimate_memory(job)) {
-    const plan::Memory& m = stage.peak;
-    stages.push_back(
-        {{"stage", stage.stage},
-         {"blocks", stage.blocks},
-         {"parameters", m.parameters},
-         {"gradients", m.gradients},
-         {"optimizer", m.optimizer},
-         {"activations", m.activations},
-         {"working", m.working},
-         {"logits", m.logits},
-         {"gathered", m.gathered},
-         {"buckets", m.buckets},
-         {"fragmentation", m.fragmentation},
-         {"context", m.context},
-         {"host", m.host},
-         {"nvme", m.nvme},
-         {"total", m.total()}});
-  }
-  const double most = plan::largest(plan::estimate_memory(job)).peak.total();
+nlohmann::json as_json(const plan::Memory& m) {
   return {
+      {"parameters", m.parameters},
+      {"gradients", m.gradients},
+      {"optimizer", m.optimizer},
+      {"activations", m.activations},
+      {"working", m.working},
+      {"logits", m.logits},
+      {"gathered", m.gathered},
+      {"buckets", m.buckets},
+      {"fragmentation", m.fragmentation},
+      {"context", m.context},
+      {"host", m.host},
+      {"nvme", m.nvme},
+      {"total", m.total()}};
+}
+
+nlohmann::json as_json(const plan::Job& job, const plan::Cluster& cluster) {
+  nlohmann::json stages = nlohmann::json::array();
+  const std::vector<plan::BlockCounts> blocks = plan::rank_blocks(job);
+  for (const plan::StageMemory& stage : plan::estimate_memory(job)) {
+    nlohmann::json entry = as_json(stage.peak);
+    entry["stage"] = stage.stage;
+    entry["blocks"] = stage.blocks;
+    entry["micro_batches_in_flight"] = stage.in_flight;
+    entry["activations_by_layer"] = nlohmann::json::array();
+    plan::visit_blocks(blocks[stage.stage], [&](plan::BlockKind kind, double count) {
+      const double bytes = stage.in_flight * plan::block_activations(job, kind, job.recompute);
+      for (int layer = 0; layer < static_cast<int>(count); ++layer) {
+        entry["activations_by_layer"].push_back(bytes);
+      }
+    });
+    for (const plan::Phase phase : plan::kPhases) {
+      entry["phases"][plan::phase_name(phase)] = as_json(plan::memory_in(phase, job, stage.peak));
+    }
+    stages.push_back(std::move(entry));
+  }
+  const plan::Device& device = cluster.slowest().device;
+  return {
+      {"plan", plan::plan_line(job)},
       {"device", device.name},
       {"usable_bytes", plan::usable_bytes(device)},
-      {"peak_bytes", most},
-      {"fits", most <= plan::usable_bytes(device)},
+      {"host_bytes", device.host_bytes()},
+      {"peak_bytes", plan::largest(plan::estimate_memory(job)).peak.total()},
+      {"fits", plan::fits(job, cluster)},
       {"stages", stages}};
 }
 
-void print_remedies(const plan::Job& job, const plan::Cluster& cluster) {
+// The job of a configuration; its other flags come on top.
+plan::Job job_of(
+    const config::Resolution& resolution,
+    const config::Config& config,
+    const plan::Device& device) {
+  plan::Job job = train::planned_job(
+      config, planned_model(config), devices_of(resolution), device.devices_per_node);
+  read_adapters(resolution, job);
+  if (device.is_cpu) {
+    train::run_on_cpu(job.software);
+  }
+  if (job.mesh.tensor > job.model.heads || job.mesh.pipeline > job.model.layers) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "tensor {} and pipeline {} do not go with {} heads and {} layers",
+            job.mesh.tensor,
+            job.mesh.pipeline,
+            job.model.heads,
+            job.model.layers),
+        fmt::format(
+            "give parallel.tensor at most {}, and parallel.pipeline at most {}",
+            job.model.heads,
+            job.model.layers));
+  }
+  return job;
+}
+
+// Changes of the configuration that a job does not tell.
+std::vector<plan::Change> other_changes(
+    const config::Resolution& resolution, const plan::Device& device) {
+  std::vector<plan::Change> changes;
+  config::Config half = resolution.config;
+  if (!half.training.bf16 && !half.training.fp16) {
+    half.training.bf16 = true;
+    changes.push_back({"training.bf16=true", job_of(resolution, half, device)});
+  }
+  config::Config narrow = resolution.config;
+  if (narrow.training.optim.starts_with("adamw_torch")) {
+    narrow.training.optim = "adamw_8bit";
+    changes.push_back({"training.optim=adamw_8bit", job_of(resolution, narrow, device)});
+  }
+  return changes;
+}
+
+void print_larger_cluster(const plan::Job& job, const plan::Cluster& cluster) {
+  plan::SearchRequest request;
+  request.base = job;
+  request.base.split.clear();
+  request.cluster = cluster;
+  if (const auto larger = plan::find_larger_cluster(request)) {
+    std::cout << fmt::format(
+        "  {} devices would do (lockstep plan --gpus {}): {}\n",
+        larger->devices,
+        larger->devices,
+        plan::plan_line(larger->plan.job));
+  }
+}
+
+void print_remedies(
+    const plan::Job& job, const plan::Cluster& cluster, const std::vector<plan::Change>& others) {
+  constexpr size_t kShown = 5;
   const double now = plan::largest(plan::estimate_memory(job)).peak.total();
   const double seconds = plan::simulate(job, cluster).step_seconds;
-  std::cout << "\nthe cheapest changes that would make it fit\n";
-  int shown = 0;
-  for (const plan::Remedy& remedy : plan::remedies(job, cluster)) {
-    if (++shown > 5) {
+  const std::vector<plan::Remedy> remedies = plan::remedies(job, cluster, others);
+  const bool is_enough = !remedies.empty() && remedies.front().fits;
+  std::cout
+      << (is_enough ? "\nthe cheapest changes that would make it fit\n"
+                    : "\nno one or two changes would make it fit; these save most\n");
+  size_t shown = 0;
+  for (const plan::Remedy& remedy : remedies) {
+    if (shown == kShown || (is_enough && !remedy.fits)) {
       break;
     }
+    ++shown;
     std::cout << fmt::format(
-        "  {}: saves {:.1f} GB, the step takes {:+.0f}%{}\n",
+        "  {}: saves {}, the step takes {:+.0f}%\n",
         remedy.change,
-        (now - remedy.bytes) / 1e9,
-        100 * (remedy.seconds / seconds - 1),
-        remedy.fits ? "" : " (not enough alone)");
+        plan::bytes_text(now - remedy.bytes),
+        100 * (remedy.seconds / seconds - 1));
   }
-  if (shown == 0) {
-    std::cout << "  none alone: see `lockstep plan` for combinations\n";
+  if (!is_enough) {
+    print_larger_cluster(job, cluster);
   }
 }
 
@@ -129,18 +217,10 @@ int run_estimate(std::vector<std::string> arguments) {
     return 0;
   }
   const plan::Device& device = plan::find_device(name);
-  plan::Job job = train::planned_job(
-      resolution.config,
-      planned_model(resolution.config),
-      devices_of(resolution),
-      device.devices_per_node);
-  read_adapters(resolution, job);
-  if (device.is_cpu) {
-    train::run_on_cpu(job.software);
-  }
+  const plan::Job job = job_of(resolution, resolution.config, device);
   const plan::Cluster cluster = plan::uniform_cluster(device, job.mesh.ranks());
   if (resolution.has("json")) {
-    std::cout << as_json(job, device).dump() << "\n";
+    std::cout << as_json(job, cluster).dump() << "\n";
     return 0;
   }
   const plan::ParameterCounts counts = plan::count_parameters(job.model);
@@ -152,8 +232,8 @@ int run_estimate(std::vector<std::string> arguments) {
       job.precision == plan::Precision::kFloat32 ? "float32" : "16 bits with float32 masters",
       plan::plan_line(job));
   std::cout << plan::memory_table(job, device);
-  if (plan::largest(plan::estimate_memory(job)).peak.total() > plan::usable_bytes(device)) {
-    print_remedies(job, cluster);
+  if (!plan::fits(job, cluster)) {
+    print_remedies(job, cluster, other_changes(resolution, device));
   }
   return 0;
 }

@@ -231,27 +231,6 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   return request;
 }
 
-// How many devices of the slowest kind would do, and their plan.
-std::string more_devices(const plan::SearchRequest& request) {
-  constexpr int kMost = 4096;
-  const plan::Device& device = request.cluster.slowest().device;
-  plan::SearchRequest larger = request;
-  larger.best = 1;
-  larger.data.reset();
-  for (int devices = 2 * request.cluster.devices(); devices <= kMost; devices *= 2) {
-    larger.cluster = plan::uniform_cluster(device, devices);
-    const plan::SearchResult found = plan::search(larger);
-    if (!found.best.empty()) {
-      return fmt::format(
-          "{} devices of {} would do: {}",
-          devices,
-          device.name,
-          plan::plan_line(found.best[0].job));
-    }
-  }
-  return "larger devices";
-}
-
 [[noreturn]] void nothing_goes(const plan::SearchResult& result) {
   std::string why = "no plan goes with what is given";
   for (const auto& [what, reason] : result.refused) {
@@ -265,21 +244,29 @@ std::string more_devices(const plan::SearchRequest& request) {
   if (result.considered == 0) {
     nothing_goes(result);
   }
-  const double room = plan::usable_bytes(request.cluster.slowest().device);
-  std::string nearest = more_devices(request);
+  const plan::Device& device = request.cluster.slowest().device;
+  const std::optional<plan::LargerCluster> larger = plan::find_larger_cluster(request);
+  std::string nearest = larger ? fmt::format(
+                                     "{} devices of {} would do: {}",
+                                     larger->devices,
+                                     device.name,
+                                     plan::plan_line(larger->plan.job))
+                               : "larger devices";
   if (result.smallest) {
     nearest += fmt::format(
-        "; here the nearest is {}: {:.1f} GB a device",
+        "; here the nearest is {}: {:.1f} GB a device and {:.1f} GB in host memory",
         plan::plan_line(result.smallest->job),
-        result.smallest->memory.total() / 1e9);
+        result.smallest->memory.total() / 1e9,
+        result.smallest->memory.host / 1e9);
   }
   throw Error(
       ErrorKind::kOutOfMemory,
       fmt::format(
-          "none of {} plans fits {} devices of {:.1f} GB",
+          "none of {} plans fits {} devices of {:.1f} GB, with {:.1f} GB of host memory each",
           result.considered,
           request.cluster.devices(),
-          room / 1e9),
+          plan::usable_bytes(device) / 1e9,
+          device.host_bytes() / 1e9),
       nearest);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 namespace lockstep::plan {
 
@@ -434,16 +435,23 @@ PassTimes& PassTimes::operator+=(const PassTimes& other) {
   weight += other.weight;
   forward_tensor += other.forward_tensor;
   backward_tensor += other.backward_tensor;
+  for (size_t kind = 0; kind < kKernelKinds; ++kind) {
+    kernels[kind] += other.kernels[kind];
+  }
   return *this;
 }
 
 PassTimes PassTimes::scaled(double factor) const {
-  return {
-      forward * factor,
-      input * factor,
-      weight * factor,
-      forward_tensor * factor,
-      backward_tensor * factor};
+  PassTimes result = *this;
+  result.forward *= factor;
+  result.input *= factor;
+  result.weight *= factor;
+  result.forward_tensor *= factor;
+  result.backward_tensor *= factor;
+  for (double& seconds : result.kernels) {
+    seconds *= factor;
+  }
+  return result;
 }
 
 PassTimes block_seconds(
@@ -473,6 +481,13 @@ PassTimes block_seconds(
     times.forward += draws * device.dropout_seconds;
     times.input += draws * device.dropout_seconds;
   }
+  const auto rest = [&] {
+    return times.forward + times.input + times.weight -
+           std::accumulate(times.kernels.begin(), times.kernels.end(), 0.0);
+  };
+  times.of(Kernels::kProducts) = products.forward + products.input + products.weight;
+  times.of(Kernels::kAttention) = products.attention * (1 + attention_backward(job));
+  times.of(Kernels::kElementwise) = rest();
   if (job.mesh.context > 1) {
     double ring = 0;
     for (size_t i = 0; i < shape.attentions; ++i) {
@@ -487,6 +502,7 @@ PassTimes block_seconds(
     }
     times.forward += ring + node.wait_seconds(times.forward);
     times.input += 2 * ring + node.wait_seconds(times.input + times.weight);
+    times.of(Kernels::kContext) = rest();
   }
 
   double reduce = tensor_reduce_seconds(job, cluster, node, shape.tokens * shape.hidden);
@@ -547,6 +563,7 @@ PassTimes embedding_seconds(const Job& job, const Cluster& cluster, const NodeGr
   PassTimes times;
   times.forward = memory_seconds(node.device, 2 * bytes, job.precision);
   times.weight = job.adapter_rank > 0 ? 0 : memory_seconds(node.device, 4 * bytes, job.precision);
+  times.of(Kernels::kElementwise) = times.forward + times.weight;
   times.forward_tensor = tensor_reduce_seconds(job, cluster, node, numbers);
   return times;
 }
@@ -571,6 +588,7 @@ PassTimes head_seconds(const Job& job, const Cluster& cluster, const NodeGroup& 
   times.forward = product + moved(fused ? 4 : 16);
   times.input = product + moved(fused ? 4 : 18);
   times.weight = job.adapter_rank > 0 ? 0 : product;
+  times.of(Kernels::kHead) = times.forward + times.input + times.weight;
   times.backward_tensor = tensor_reduce_seconds(job, cluster, node, tokens * hidden);
   return times;
 }

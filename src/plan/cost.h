@@ -2,6 +2,9 @@
 // size.
 #pragma once
 
+#include <array>
+#include <cstddef>
+
 #include "plan/job.h"
 #include "plan/machines/cluster.h"
 
@@ -31,12 +34,26 @@ double memory_seconds(
 /// A plain copy that reads and writes `bytes` in all.
 double copy_seconds(const Device& device, double bytes);
 
+/// What compute is spent on.
+enum class Kernels {
+  kProducts,     // of the blocks' matrices
+  kAttention,    // scores, softmax and their products with values
+  kElementwise,  // norms, activations, dropout, residuals, the embedding; the launch of each kernel
+  kContext,      // what ranks that share a sequence exchange, as far as it is not hidden
+  kHead,         // the head and the loss
+  kSums,         // gradients added to those of the micro-batches before
+};
+inline constexpr size_t kKernelKinds = 6;
+using KernelTimes = std::array<double, kKernelKinds>;  // seconds
+
 /// Times of a micro-batch on one rank, in seconds. Tensor-parallel collectives are apart: `tensor`.
 struct PassTimes {
   double forward = 0;
   double input = 0;   // the gradient of the input, recomputation included
   double weight = 0;  // the gradients of the weights
   double forward_tensor = 0, backward_tensor = 0;  // collectives that are not hidden
+  KernelTimes kernels{};  // of forward, input and weight, recomputation left out
+  double& of(Kernels kind) { return kernels[static_cast<size_t>(kind)]; }
   double all() const { return forward + input + weight + forward_tensor + backward_tensor; }
   PassTimes& operator+=(const PassTimes& other);
   PassTimes scaled(double factor) const;

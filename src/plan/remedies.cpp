@@ -1,104 +1,219 @@
-// What would make a job fit: single changes, then pairs of them.
+#include "plan/remedies.h"
+
 #include <algorithm>
+#include <array>
 
 #include "base/format.h"
-#include "plan/search.h"
+#include "plan/memory.h"
+#include "plan/simulate.h"
 
 namespace lockstep::plan {
 
 namespace {
 
-struct Change {
-  std::string text;
-  Job job;
-};
+constexpr double kWorthwhile = 0.005;  // of the memory, saved
 
-// What one setting more or less would be, for each setting that saves memory.
-std::vector<Change> single_changes(const Job& job) {
-  std::vector<Change> changes;
-  const auto change = [&](const auto& edit) {
-    changes.push_back({"", job});
-    changes.back().text = edit(changes.back().job);
+// The keys that make one job of another, with the ranks and micro-batches that follow from them.
+std::string keys_of(const Job& before, const Job& after) {
+  std::string text;
+  const auto key = [&](const char* name, const auto& value, bool differs) {
+    if (differs) {
+      text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+    }
   };
-  for (int stage = job.zero_stage + 1; stage <= 3 && job.mesh.data > 1; ++stage) {
-    change([&](Job& j) {
-      j.zero_stage = stage;
-      return fmt::format("parallel.zero_stage={}", stage);
-    });
-  }
-  if (job.recompute != Recompute::kFull) {
-    change([](Job& j) {
-      j.recompute = Recompute::kFull;
-      j.recompute_share = 1;
-      return std::string("parallel.recompute=full");
-    });
-  }
-  for (int64_t micro = job.micro_batch / 2; micro >= 1; micro /= 2) {
-    change([&](Job& j) {
-      j.micro_batch = micro;
-      return fmt::format(
-          "training.per_device_train_batch_size={} training.gradient_accumulation_steps={}",
-          micro,
-          j.micro_batches());
-    });
-  }
-  if (job.offload == Offload::kNone) {
-    change([](Job& j) {
-      j.offload = Offload::kOptimizer;
-      return std::string("parallel.offload_optimizer.device=cpu");
-    });
-  }
-  for (const int factor : {2, 4, 8}) {
-    if (job.mesh.data % factor == 0 && job.mesh.tensor * factor <= job.model.heads) {
-      change([&](Job& j) {
-        j.mesh.data /= factor;
-        j.mesh.tensor *= factor;
-        j.sequence_parallel = true;
-        return fmt::format("parallel.tensor={} parallel.sequence_parallel=true", j.mesh.tensor);
-      });
-    }
-    if (job.mesh.data % factor == 0 && job.mesh.pipeline * factor <= job.model.layers &&
-        job.zero_stage < 2) {
-      change([&](Job& j) {
-        j.mesh.data /= factor;
-        j.mesh.pipeline *= factor;
-        return fmt::format("parallel.pipeline={}", j.mesh.pipeline);
-      });
-    }
-  }
-  return changes;
+  key("parallel.zero_stage", after.zero_stage, after.zero_stage != before.zero_stage);
+  key("parallel.recompute", recompute_name(after.recompute), after.recompute != before.recompute);
+  const bool offloads = after.offload != before.offload;
+  key("parallel.offload_optimizer.device", "cpu", offloads);
+  key("parallel.offload_param.device", "cpu", offloads && after.offload == Offload::kAll);
+  key("parallel.tensor", after.mesh.tensor, after.mesh.tensor != before.mesh.tensor);
+  key("parallel.sequence_parallel", true, after.sequence_parallel != before.sequence_parallel);
+  key("parallel.pipeline", after.mesh.pipeline, after.mesh.pipeline != before.mesh.pipeline);
+  key("parallel.data", after.mesh.data, after.mesh.data != before.mesh.data);
+  key("training.per_device_train_batch_size",
+      after.micro_batch,
+      after.micro_batch != before.micro_batch);
+  key("training.gradient_accumulation_steps",
+      after.micro_batches(),
+      after.micro_batches() != before.micro_batches());
+  return text;
 }
 
-}  // namespace
+// More and more of one setting.
+using Ladder = std::vector<Job>;
 
-std::vector<Remedy> remedies(const Job& job, const Cluster& cluster) {
-  const double room = usable_bytes(cluster.slowest().device);
-  const double now = largest(estimate_memory(job)).peak.total();
-  std::vector<Remedy> result;
-  const auto consider = [&](const std::string& text, const Job& changed) {
-    const double bytes = largest(estimate_memory(changed)).peak.total();
-    if (bytes < now * 0.995) {
-      result.push_back({text, bytes, simulate(changed, cluster).step_seconds, bytes <= room});
-    }
-  };
-  const std::vector<Change> singles = single_changes(job);
-  for (const Change& change : singles) {
-    consider(change.text, change.job);
+Ladder more_zero(const Job& job) {
+  Ladder steps;
+  const int most = job.mesh.pipeline > 1 ? 1 : 3;
+  for (int stage = job.zero_stage + 1; stage <= most && job.mesh.data * job.mesh.context > 1;
+       ++stage) {
+    steps.push_back(job);
+    steps.back().zero_stage = stage;
   }
-  const auto fits = [](const Remedy& remedy) { return remedy.fits; };
-  if (std::none_of(result.begin(), result.end(), fits)) {
-    for (const Change& first : singles) {
-      for (const Change& second : single_changes(first.job)) {
-        if (first.text < second.text) {  // each pair once
-          consider(first.text + " " + second.text, second.job);
+  return steps;
+}
+
+Ladder more_recomputation(const Job& job) {
+  Ladder steps;
+  const auto add = [&](Recompute recompute) {
+    steps.push_back(job);
+    steps.back().recompute = recompute;
+    steps.back().recompute_share = 1;
+  };
+  if (job.recompute == Recompute::kNone) {
+    add(Recompute::kActivation);
+  }
+  if (job.recompute != Recompute::kFull || job.recompute_share < 1) {
+    add(Recompute::kFull);
+  }
+  return steps;
+}
+
+Ladder smaller_micro_batches(const Job& job) {
+  constexpr int64_t kMostSteps = 64;
+  Ladder steps;
+  // By divisors, so that the global batch stays what it is.
+  for (int64_t parts = 2; parts <= std::min(job.micro_batch, kMostSteps); ++parts) {
+    if (job.micro_batch % parts == 0) {
+      steps.push_back(job);
+      steps.back().micro_batch = job.micro_batch / parts;
+    }
+  }
+  return steps;
+}
+
+Ladder more_offloading(const Job& job) {
+  Ladder steps;
+  if (job.software.device_is_host || job.offload == Offload::kAll) {
+    return steps;
+  }
+  if (job.offload == Offload::kNone) {
+    steps.push_back(job);
+    steps.back().offload = Offload::kOptimizer;
+  }
+  if (job.zero_stage == 3) {
+    steps.push_back(job);
+    steps.back().offload = Offload::kAll;
+  }
+  return steps;
+}
+
+Ladder more_tensor_ranks(const Job& job, const Cluster& cluster) {
+  Ladder steps;
+  for (const int factor : {2, 4, 8}) {
+    const int tensor = job.mesh.tensor * factor;
+    if (job.mesh.data % factor == 0 && tensor <= job.model.heads &&
+        cluster.common_node_size() % tensor == 0) {
+      steps.push_back(job);
+      steps.back().mesh.data /= factor;
+      steps.back().mesh.tensor = tensor;
+      steps.back().sequence_parallel = true;
+    }
+  }
+  return steps;
+}
+
+Ladder more_stages(const Job& job) {
+  Ladder steps;
+  for (const int factor : {2, 4, 8}) {
+    const int pipeline = job.mesh.pipeline * factor;
+    if (job.mesh.data % factor == 0 && job.zero_stage < 2 &&
+        pipeline * job.virtual_stages <= job.model.layers) {
+      steps.push_back(job);
+      steps.back().mesh.data /= factor;
+      steps.back().mesh.pipeline = pipeline;
+      steps.back().split.clear();
+    }
+  }
+  return steps;
+}
+
+std::array<Ladder, 6> ladders_of(const Job& job, const Cluster& cluster) {
+  return {
+      more_zero(job),
+      more_recomputation(job),
+      smaller_micro_batches(job),
+      more_offloading(job),
+      more_tensor_ranks(job, cluster),
+      more_stages(job)};
+}
+
+class Finder {
+ public:
+  Finder(const Job& job, const Cluster& cluster)
+      : cluster_(cluster),
+        now_(largest(estimate_memory(job)).peak.total()) {}
+
+  // Whether it fits.
+  bool consider(const std::string& text, const Job& changed) {
+    const double bytes = largest(estimate_memory(changed)).peak.total();
+    const bool is_enough = fits(changed, cluster_);
+    if (bytes < now_ * (1 - kWorthwhile)) {
+      found_.push_back({text, bytes, simulate(changed, cluster_).step_seconds, is_enough});
+    }
+    return is_enough;
+  }
+
+  // As little of every setting as will do, on top of `from`. What is told are the keys of `words`,
+  // which make `base`, and those that make of it what fits.
+  struct Start {
+    std::string words;
+    const Job& base;
+  };
+  void climb(const Start& start, const Job& from, size_t first_ladder) {
+    const std::array<Ladder, 6> ladders = ladders_of(from, cluster_);
+    for (size_t i = first_ladder; i < ladders.size(); ++i) {
+      for (const Job& changed : ladders.at(i)) {
+        if (consider(start.words + keys_of(start.base, changed), changed)) {
+          break;
         }
       }
     }
   }
-  std::stable_sort(result.begin(), result.end(), [](const Remedy& a, const Remedy& b) {
-    return a.fits != b.fits ? a.fits : a.seconds < b.seconds;
-  });
-  return result;
+
+  bool any_fits() const {
+    return std::any_of(
+        found_.begin(), found_.end(), [](const Remedy& remedy) { return remedy.fits; });
+  }
+
+  std::vector<Remedy> take() {
+    std::stable_sort(found_.begin(), found_.end(), [](const Remedy& a, const Remedy& b) {
+      if (a.fits != b.fits) {
+        return a.fits;
+      }
+      return a.fits ? a.seconds < b.seconds : a.bytes < b.bytes;
+    });
+    return std::move(found_);
+  }
+
+ private:
+  const Cluster& cluster_;
+  const double now_;
+  std::vector<Remedy> found_;
+};
+
+}  // namespace
+
+std::vector<Remedy> remedies(
+    const Job& job, const Cluster& cluster, const std::vector<Change>& others) {
+  Finder finder(job, cluster);
+  for (const Change& other : others) {
+    finder.consider(other.text, other.job);
+  }
+  finder.climb({"", job}, job, 0);
+  if (finder.any_fits()) {
+    return finder.take();
+  }
+  for (const Change& other : others) {
+    finder.climb({other.text + " ", other.job}, other.job, 0);
+  }
+  const std::array<Ladder, 6> ladders = ladders_of(job, cluster);
+  for (size_t i = 0; i < ladders.size(); ++i) {
+    for (const Job& first : ladders.at(i)) {
+      finder.climb({"", job}, first, i + 1);
+    }
+  }
+  return finder.take();
 }
 
 }  // namespace lockstep::plan

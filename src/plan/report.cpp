@@ -1,21 +1,17 @@
 // Tables and files that say what a plan is and what it costs.
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "plan/memory_table.h"
 #include "plan/search.h"
 #include "schedule/draw.h"
 
 namespace lockstep::plan {
 
 namespace {
-
-std::string gigabytes(double bytes) {
-  return bytes >= 1e8 ? fmt::format("{:.1f} GB", bytes / 1e9)
-                      : fmt::format("{:.1f} MB", bytes / 1e6);
-}
 
 std::string seconds_text(double seconds) {
   return seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
@@ -96,8 +92,8 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
         seconds_text(c.step.step_seconds),
         c.step.tokens_per_second,
         100 * c.step.utilisation,
-        gigabytes(c.memory.total()),
-        gigabytes(usable_bytes(cluster.slowest().device)),
+        bytes_text(c.memory.total()),
+        bytes_text(usable_bytes(cluster.slowest().device)),
         c.reason);
   }
   for (const auto& [what, why] : result.refused) {
@@ -114,10 +110,24 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
   return text;
 }
 
-std::string explain(const Job& job, const Cluster& cluster) {
-  const Step step = simulate(job, cluster);
-  std::string text = plan_line(job) + "\n\nwhere a step's time goes\n";
-  const auto part = [&](const char* name, double seconds) {
+namespace {
+
+// What comes besides the pipeline's actions, in the order in which the drawings have it.
+std::vector<schedule::Closing> besides(const Step& step) {
+  std::vector<schedule::Closing> all{
+      {"reductions and gathers, not hidden", step.data},
+      {"compute slowed by communication beside it", step.slowed},
+      {"waits for the slowest rank", step.waits},
+      {"copies to and from the host, not hidden", step.offload},
+      {"optimizer", step.optimizer},
+      {"besides: data, logging", step.rest}};
+  std::erase_if(all, [](const schedule::Closing& closing) { return closing.duration <= 0; });
+  return all;
+}
+
+std::string time_table(const Step& step, double micro_batches) {
+  std::string text = "where a step's time goes, of the rank that computes longest\n";
+  const auto part = [&](const std::string& name, double seconds) {
     if (seconds > 0) {
       text += fmt::format(
           "  {:<44} {:>10}  {:5.1f}%\n",
@@ -126,20 +136,45 @@ std::string explain(const Job& job, const Cluster& cluster) {
           100 * seconds / step.step_seconds);
     }
   };
-  part("products, attention and other kernels", step.compute);
+  constexpr std::array<const char*, kKernelKinds> kKernelNames{
+      "products of the blocks",
+      "attention",
+      "norms, activations and other kernels",
+      "exchange of sequence parts, not hidden",
+      "head and loss",
+      "sums of micro-batches' gradients"};
+  for (size_t kind = 0; kind < kKernelKinds; ++kind) {
+    part(kKernelNames[kind], step.kernels[kind]);
+  }
   part("recomputation", step.recompute);
   part("tensor-parallel collectives, not hidden", step.tensor);
   part("pipeline: bubble and messages", step.pipeline);
-  part("data parallel: reductions and gathers, waits", step.data);
-  part("optimizer", step.optimizer);
-  part("copies to and from the host, not hidden", step.offload);
-  part("besides", step.rest);
+  for (const schedule::Closing& closing : besides(step)) {
+    part(closing.name, closing.duration);
+  }
   part("step", step.step_seconds);
   text += fmt::format(
-      "  {:.0f} tokens/s, {:.1f}% of the peak, {:.1f} kJ a step\n\n",
+      "  {:.0f} tokens/s, {:.1f}% of the peak, {:.1f} kJ a step\n",
       step.tokens_per_second,
       100 * step.utilisation,
       step.joules / 1e3);
+  text += fmt::format(
+      "  {:.1f}% of it is communication that nothing hides",
+      100 * step.exposed() / step.step_seconds);
+  text += step.bubble > 0
+              ? fmt::format(
+                    ", and ranks idle for {:.1f}% of the pipeline's {:.0f} micro-batches\n\n",
+                    100 * step.bubble,
+                    micro_batches)
+              : "\n\n";
+  return text;
+}
+
+}  // namespace
+
+std::string explain(const Job& job, const Cluster& cluster) {
+  std::string text = plan_line(job) + "\n\n";
+  text += time_table(simulate(job, cluster), static_cast<double>(job.micro_batches()));
   text += memory_table(job, cluster.slowest().device);
   text += "\nwhich axis splits what (in FlexFlow's terms, Jia et al., 2018)\n";
   const auto axis = [&](const char* name, int size, const char* what) {
@@ -149,61 +184,6 @@ std::string explain(const Job& job, const Cluster& cluster) {
   axis("context", job.mesh.context, "attribute: each rank a part of every sequence");
   axis("tensor", job.mesh.tensor, "parameter: each rank a part of every matrix");
   axis("pipeline", job.mesh.pipeline, "operator: each rank some of the blocks");
-  return text;
-}
-
-std::string memory_table(const Job& job, const Device& device) {
-  const std::vector<StageMemory> stages = estimate_memory(job);
-  std::string text = "memory of a rank at its peak";
-  text += job.mesh.pipeline > 1 ? ", by pipeline rank\n" : "\n";
-  // All stages of a long pipeline would be a wall of figures: the first, the fullest and the last
-  // tell it.
-  std::vector<const StageMemory*> shown;
-  for (const StageMemory& stage : stages) {
-    if (stages.size() <= 8 || &stage == &stages.front() || &stage == &stages.back() ||
-        &stage == &largest(stages)) {
-      shown.push_back(&stage);
-    }
-  }
-  const auto row = [&](const char* name, const auto& value) {
-    double most = 0;
-    std::string line = fmt::format("  {:<34}", name);
-    for (const StageMemory* stage : shown) {
-      const double bytes = value(stage->peak);
-      most = std::max(most, bytes);
-      line += fmt::format(" {:>10}", gigabytes(bytes));
-    }
-    if (most > 0) {
-      text += line + "\n";
-    }
-  };
-  std::string head = fmt::format("  {:<34}", "");
-  for (const StageMemory* stage : shown) {
-    head += fmt::format(" {:>10}", fmt::format("stage {}", stage->stage));
-  }
-  text += shown.size() > 1 ? head + "\n" : "";
-  row("parameters", [](const Memory& m) { return m.parameters; });
-  row("gradients", [](const Memory& m) { return m.gradients; });
-  row("optimizer: masters and moments", [](const Memory& m) { return m.optimizer; });
-  row("activations kept for backward", [](const Memory& m) { return m.activations; });
-  row("working memory of a block", [](const Memory& m) { return m.working; });
-  row("logits", [](const Memory& m) { return m.logits; });
-  row("gathered units", [](const Memory& m) { return m.gathered; });
-  row("communication buckets", [](const Memory& m) { return m.buckets; });
-  row("fragments of the allocator", [](const Memory& m) { return m.fragmentation; });
-  row("driver, libraries, communicators", [](const Memory& m) { return m.context; });
-  row("all", [](const Memory& m) { return m.total(); });
-  row("beside it, in host memory", [](const Memory& m) { return m.host; });
-  row("beside it, in files", [](const Memory& m) { return m.nvme; });
-  const double most = largest(stages).peak.total();
-  text += fmt::format(
-      "  {} on {} ({} usable): {}\n",
-      gigabytes(most),
-      device.name,
-      gigabytes(usable_bytes(device)),
-      most <= usable_bytes(device)
-          ? fmt::format("fits, {} left", gigabytes(usable_bytes(device) - most))
-          : fmt::format("does NOT fit, {} too much", gigabytes(most - usable_bytes(device))));
   return text;
 }
 
@@ -266,7 +246,18 @@ std::string plan_yaml(const Job& job, const PlanFile& file) {
 
 std::string plan_trace(const Job& job, const Cluster& cluster) {
   const PipelineTimeline pipeline = pipeline_timeline(job, cluster);
+  const std::vector<schedule::Closing> after = besides(simulate(job, cluster));
   nlohmann::json events = nlohmann::json::array();
+  const auto add = [&](int rank, const std::string& name, double start, double end) {
+    events.push_back(
+        {{"ph", "X"},
+         {"name", name},
+         {"cat", "step"},
+         {"pid", 0},
+         {"tid", rank},
+         {"ts", start * 1e6},
+         {"dur", (end - start) * 1e6}});
+  };
   for (int rank = 0; rank < pipeline.schedule.ranks; ++rank) {
     events.push_back(
         {{"ph", "M"},
@@ -277,15 +268,14 @@ std::string plan_trace(const Job& job, const Cluster& cluster) {
     for (size_t i = 0; i < pipeline.timeline.spans[rank].size(); ++i) {
       const schedule::Span& span = pipeline.timeline.spans[rank][i];
       const schedule::Action& action = pipeline.schedule.actions[rank][i];
-      events.push_back(
-          {{"ph", "X"},
-           {"name", schedule::action_text(action)},
-           {"cat", "pipeline"},
-           {"pid", 0},
-           {"tid", rank},
-           {"ts", span.start * 1e6},
-           {"dur", (span.end - span.start) * 1e6},
-           {"args", {{"stage", action.stage}, {"micro_batch", action.micro_batch}}}});
+      add(rank, schedule::action_text(action), span.start, span.end);
+      events.back()["cat"] = "pipeline";
+      events.back()["args"] = {{"stage", action.stage}, {"micro_batch", action.micro_batch}};
+    }
+    double begin = pipeline.timeline.end;
+    for (const schedule::Closing& closing : after) {
+      add(rank, closing.name, begin, begin + closing.duration);
+      begin += closing.duration;
     }
   }
   return nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump();
@@ -293,7 +283,8 @@ std::string plan_trace(const Job& job, const Cluster& cluster) {
 
 std::string plan_svg(const Job& job, const Cluster& cluster) {
   const PipelineTimeline pipeline = pipeline_timeline(job, cluster);
-  return schedule::draw_svg(pipeline.schedule, pipeline.timeline, plan_line(job));
+  return schedule::draw_svg(
+      pipeline.schedule, pipeline.timeline, plan_line(job), besides(simulate(job, cluster)));
 }
 
 }  // namespace lockstep::plan

@@ -185,4 +185,19 @@ SearchResult search(const SearchRequest& request) {
   return Searcher(request).run();
 }
 
+std::optional<LargerCluster> find_larger_cluster(const SearchRequest& request) {
+  constexpr int kMost = 4096;
+  SearchRequest larger = request;
+  larger.best = 1;
+  larger.data.reset();
+  for (int devices = 2 * request.cluster.devices(); devices <= kMost; devices *= 2) {
+    larger.cluster = uniform_cluster(request.cluster.slowest().device, devices);
+    SearchResult found = search(larger);
+    if (!found.best.empty()) {
+      return LargerCluster{devices, std::move(found.best.front())};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace lockstep::plan

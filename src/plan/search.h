@@ -38,6 +38,14 @@ struct SearchResult {
 /// the bound is above the worst of the best.
 SearchResult search(const SearchRequest& request);
 
+/// Where nothing fits: twice as many devices of the slowest kind, and so on up to 4096, and the
+/// fastest plan of the first number that would do.
+struct LargerCluster {
+  int devices = 0;
+  Candidate plan;
+};
+std::optional<LargerCluster> find_larger_cluster(const SearchRequest& request);
+
 enum class Place { kFirst, kLater };
 /// Why a plan looks as it does, in the words of a guide: what fits on one device, and which links
 /// what goes over. `place` is the plan's among the best.
@@ -60,18 +68,5 @@ std::string plan_yaml(const Job& job, const PlanFile& file = {});
 /// The pipeline of one step as a Chrome or Perfetto trace (JSON), and as an SVG.
 std::string plan_trace(const Job& job, const Cluster& cluster);
 std::string plan_svg(const Job& job, const Cluster& cluster);
-
-/// A change that makes a job fit, with what it saves and costs.
-struct Remedy {
-  std::string change;
-  double bytes = 0;    // of the fullest rank, after it
-  double seconds = 0;  // of a step, after it
-  bool fits = false;
-};
-/// The single changes that save memory, cheapest first; those that make it fit before those that do
-/// not.
-std::vector<Remedy> remedies(const Job& job, const Cluster& cluster);
-/// Memory by kind and pipeline rank, as a table.
-std::string memory_table(const Job& job, const Device& device);
 
 }  // namespace lockstep::plan

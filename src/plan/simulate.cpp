@@ -52,6 +52,7 @@ PassTimes all_forward(const PassTimes& times) {
   PassTimes result;
   result.forward = times.forward + times.input + times.weight;
   result.forward_tensor = times.forward_tensor + times.backward_tensor;
+  result.kernels = times.kernels;
   return result;
 }
 
@@ -103,7 +104,8 @@ Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Sched
     }
     const double parameters =
         trained_parameters(job, blocks[stage], stage == 0, stage + 1 == schedule.stages);
-    times.weight += sum_seconds(job, node.device, parameters);
+    times.of(Kernels::kSums) = sum_seconds(job, node.device, parameters);
+    times.weight += times.of(Kernels::kSums);
     result.times.push_back(times);
     result.recompute.push_back(recompute);
   }
@@ -434,6 +436,7 @@ Step simulate(const Job& job, const Cluster& cluster) {
   step.recompute = recompute[slowest] * micro_batches;
   step.tensor = (rank.forward_tensor + rank.backward_tensor) * micro_batches;
   step.compute = busiest - step.recompute - step.tensor;
+  step.kernels = rank.scaled(micro_batches).kernels;
 
   if (job.mesh.data * job.mesh.context > 1) {
     const bool units =
@@ -441,18 +444,19 @@ Step simulate(const Job& job, const Cluster& cluster) {
     const DataCost cost = units && job.mesh.pipeline == 1
                               ? gather_units(job, cluster, node)
                               : reduce_once(job, cluster, node, rank.input + rank.weight);
-    step.data = cost.exposed + cost.slowed;
+    step.data = cost.exposed;
+    step.slowed = cost.slowed;
   }
   // All wait for the slowest: the largest of n normal deviations grows with sqrt(2 ln n).
   const double nodes = std::ceil(static_cast<double>(job.mesh.ranks()) / node.devices_per_node);
-  step.data +=
+  step.waits =
       compute_time * cluster.physics.straggler * std::sqrt(2 * std::log(std::max(1.0, nodes)));
   const double together = job.mesh.ranks() == 1 ? 0 : compute_time;
-  step.data += node.wait_seconds(together);
+  step.waits += node.wait_seconds(together);
   step.optimizer = optimizer_seconds(job, node.device);
   step.offload = offload_seconds(job, cluster, node, compute_time);
   step.rest = cluster.physics.step_seconds;
-  step.step_seconds = compute_time + step.data + step.optimizer + step.offload + step.rest;
+  step.step_seconds = compute_time + step.after_pipeline();
   step.tokens_per_second = job.step_tokens() / step.step_seconds;
   step.model_flops_per_device = model_flops(job) / step.step_seconds / job.mesh.ranks();
   const auto mean = [&](const auto& figure) {

@@ -15,11 +15,14 @@ namespace lockstep::plan {
 /// A step, in seconds. The parts add up to step_seconds on the rank of the slowest stage.
 struct Step {
   double step_seconds = 0;
-  double compute = 0;  // products, attention and element-wise kernels, without recomputation
+  double compute = 0;     // of kernels, without recomputation: the sum of the next
+  KernelTimes kernels{};  // by what they compute
   double recompute = 0;
   double tensor = 0;    // exposed tensor-parallel collectives
   double pipeline = 0;  // bubble and messages
   double data = 0;      // exposed gradient reductions and gathers
+  double slowed = 0;    // lost by compute beside which ranks communicate
+  double waits = 0;     // for the slowest rank
   double optimizer = 0;
   double offload = 0;      // exposed copies to and from the host
   double rest = 0;         // of a step, besides
@@ -29,8 +32,12 @@ struct Step {
   double model_flops_per_device = 0;  // per second, recomputation not counted
   double utilisation = 0;             // of the 16-bit (8-bit) peak
   double joules = 0;                  // of all devices
-  std::vector<PassTimes> stages;      // of a micro-batch, by stage
-  double message = 0;                 // between stages
+  /// What comes besides the pipeline's actions.
+  double after_pipeline() const { return data + slowed + waits + optimizer + offload + rest; }
+  /// Communication that nothing hides.
+  double exposed() const { return tensor + data + kernels[static_cast<size_t>(Kernels::kContext)]; }
+  std::vector<PassTimes> stages;  // of a micro-batch, by stage
+  double message = 0;             // between stages
 };
 
 /// Ranks with the same place on the pipeline axis do the same at the same time, so each such set is

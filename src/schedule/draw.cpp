@@ -82,14 +82,70 @@ std::string draw_text(const Schedule& schedule, const Timeline& timeline, double
   return text;
 }
 
-std::string draw_svg(const Schedule& schedule, const Timeline& timeline, const std::string& title) {
-  constexpr double kLeft = 60;
+namespace {
+
+// One rectangle, with its times as a title.
+struct Box {
+  std::string name, text;
+  const char* colour;
+  double start, end;
+};
+
+class SvgRow {
+ public:
+  static constexpr double kLeft = 60;
+  static constexpr double kHeight = 26;
+
+  SvgRow(double top, double scale) : top_(top), scale_(scale) {}
+
+  std::string draw(const Box& box) const {
+    const double x = kLeft + box.start * scale_;
+    const double width = (box.end - box.start) * scale_;
+    std::string text = fmt::format(
+        "<g><title>{} from {:.6g} to {:.6g}</title><rect x=\"{:.2f}\" y=\"{:.1f}\" "
+        "width=\"{:.2f}\" height=\"{}\" fill=\"{}\" stroke=\"#ffffff\" stroke-width=\"0.7\"/>",
+        box.name,
+        box.start,
+        box.end,
+        x,
+        top_,
+        width,
+        kHeight - 4,
+        box.colour);
+    if (width >= 14) {
+      text += fmt::format(
+          "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>",
+          x + width / 2,
+          top_ + 15,
+          box.text);
+    }
+    return text + "</g>\n";
+  }
+
+ private:
+  double top_, scale_;
+};
+
+double end_of(const Timeline& timeline, const std::vector<Closing>& after) {
+  double end = timeline.end;
+  for (const Closing& closing : after) {
+    end += closing.duration;
+  }
+  return end;
+}
+
+}  // namespace
+
+std::string draw_svg(
+    const Schedule& schedule,
+    const Timeline& timeline,
+    const std::string& title,
+    const std::vector<Closing>& after) {
   constexpr double kTop = 34;
-  constexpr double kRow = 26;
-  const double scale = 22 / shortest_action(timeline);
-  const double scaled = std::min(scale, 20000 / std::max(timeline.end, 1e-12));
-  const double width = kLeft + timeline.end * scaled + 20;
-  const double height = kTop + kRow * schedule.ranks + 12;
+  const double end = end_of(timeline, after);
+  const double scale = std::min(22 / shortest_action(timeline), 20000 / std::max(end, 1e-12));
+  const double width = SvgRow::kLeft + end * scale + 20;
+  const double height = kTop + SvgRow::kHeight * schedule.ranks + 12;
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 "
       "0 "
@@ -99,33 +155,24 @@ std::string draw_svg(const Schedule& schedule, const Timeline& timeline, const s
       height,
       title);
   for (int rank = 0; rank < schedule.ranks; ++rank) {
-    const double y = kTop + kRow * rank;
-    text += fmt::format("<text x=\"8\" y=\"{:.1f}\">rank {}</text>\n", y + 15, rank);
+    const double top = kTop + SvgRow::kHeight * rank;
+    const SvgRow row(top, scale);
+    text += fmt::format("<text x=\"8\" y=\"{:.1f}\">rank {}</text>\n", top + 15, rank);
     const std::vector<int> stages = schedule.stages_of(rank);
     for (size_t i = 0; i < timeline.spans[rank].size(); ++i) {
       const Span& span = timeline.spans[rank][i];
       const Action& action = schedule.actions[rank][i];
-      const double x = kLeft + span.start * scaled;
-      const double w = (span.end - span.start) * scaled;
-      text += fmt::format(
-          "<g><title>{} from {:.6g} to {:.6g}</title><rect x=\"{:.2f}\" y=\"{:.1f}\" "
-          "width=\"{:.2f}\" height=\"{}\" fill=\"{}\" stroke=\"#ffffff\" stroke-width=\"0.7\"/>",
-          action_text(action),
-          span.start,
-          span.end,
-          x,
-          y,
-          w,
-          kRow - 4,
-          colour(action.kind, action.stage != stages.front()));
-      if (w >= 14) {
-        text += fmt::format(
-            "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>",
-            x + w / 2,
-            y + 15,
-            action.micro_batch);
-      }
-      text += "</g>\n";
+      text += row.draw(
+          {action_text(action),
+           fmt::to_string(action.micro_batch),
+           colour(action.kind, action.stage != stages.front()),
+           span.start,
+           span.end});
+    }
+    double begin = timeline.end;
+    for (const Closing& closing : after) {
+      text += row.draw({closing.name, "", "#b9b9b9", begin, begin + closing.duration});
+      begin += closing.duration;
     }
   }
   return text + "</svg>\n";

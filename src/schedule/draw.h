@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
@@ -13,8 +14,18 @@ namespace lockstep::schedule {
 /// where a rank has several ("2F3").
 std::string draw_text(const Schedule& schedule, const Timeline& timeline, double column = 0);
 
+/// What every rank does after the last action of all, one after the other.
+struct Closing {
+  std::string name;
+  double duration = 0;
+};
+
 /// The same as an SVG of its own: a row a rank, a rectangle an action, colours by kind (deeper for
-/// later stages of a rank), each with a title that tells its times.
-std::string draw_svg(const Schedule& schedule, const Timeline& timeline, const std::string& title);
+/// later stages of a rank), each with a title that tells its times; grey ones for `after`.
+std::string draw_svg(
+    const Schedule& schedule,
+    const Timeline& timeline,
+    const std::string& title,
+    const std::vector<Closing>& after = {});
 
 }  // namespace lockstep::schedule

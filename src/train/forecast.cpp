@@ -10,6 +10,7 @@
 #include "config/effects.h"
 #include "monitor/memory.h"
 #include "monitor/progress.h"
+#include "plan/remedies.h"
 #include "plan/search.h"
 #include "train/planned_job.h"
 
