@@ -162,8 +162,9 @@ void print_larger_cluster(const plan::Job& job, const plan::Cluster& cluster) {
   request.cluster = cluster;
   if (const auto larger = plan::find_larger_cluster(request)) {
     std::cout << fmt::format(
-        "  {} devices would do (lockstep plan --gpus {}): {}\n",
+        "  {} devices would do (lockstep plan --gpu {} --gpus {}): {}\n",
         larger->devices,
+        cluster.slowest().device.name,
         larger->devices,
         plan::plan_line(larger->plan.job));
   }

@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "cli/job.h"
 #include "config/resolve.h"
+#include "model/model_config.h"
 #include "plan/record/validate.h"
 #include "plan/search.h"
 #include "train/planned_job.h"
@@ -35,7 +36,8 @@ config::ResolveOptions resolve_options() {
        "Sequences of a step (512, or more where that many devices do not share 512 evenly)"},
       {"explain",
        Kind::kSwitch,
-       "Where each millisecond and gigabyte of the plan of `parallel` (or of the best) goes"},
+       "Where each millisecond and gigabyte of the best plan goes, or of a written one: --explain "
+       "plan.yaml"},
       {"tokens", Kind::kValue, "Tokens of the whole run: its time and energy"},
       {"write", Kind::kValue, "Write the best plan as YAML, for `lockstep train -c`"},
       {"svg", Kind::kValue, "Write the pipeline's timeline as a drawing"},
@@ -270,10 +272,14 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
       nearest);
 }
 
-// What the written plan says besides the job.
+// What the written plan says besides the job. A preset's name may stand for a folder that is to be
+// trained: who trains names it.
 plan::PlanFile file_of(const config::Config& config) {
+  const std::vector<std::string> presets = model::preset_names();
+  const std::string& path = config.model.path;
+  const bool is_preset = std::find(presets.begin(), presets.end(), path) != presets.end();
   return {
-      .model = config.model.path,
+      .model = is_preset ? "" : path,
       .half = config.training.fp16 ? "fp16" : "bf16",
       .optimizer_folder = config.parallel.offload_optimizer.path,
       .parameter_folder = config.parallel.offload_param.path};
@@ -316,7 +322,8 @@ int run_plan(std::vector<std::string> arguments) {
   if (resolution.help) {
     std::cout << "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] "
                  "[--global-batch N]\n"
-                 "  [--explain] [--tokens N] [--write FILE] [--svg FILE] [--trace FILE] [--without "
+                 "  [--explain [PLAN.yaml]] [--tokens N] [--write FILE] [--svg FILE] [--trace "
+                 "FILE] [--without "
                  "node3] [--add 8xDEVICE]\n"
                  "  [parallel.…]\nThe fastest plans, and why.\nlockstep plan --validate RUNS.csv\n";
     return 0;

@@ -38,16 +38,19 @@ std::string gigabytes(double bytes) {
   return fmt::format("{:.1f} GB", bytes / 1e9);
 }
 
-std::string size_reason(const Job& job, double room, Place place) {
+std::string size_reason(const Job& job, const SearchRequest& request, Place place) {
+  const double room = usable_bytes(request.cluster.slowest().device);
   const Job one = alone(job);
   const double needed = largest(estimate_memory(one)).peak.total();
   if (needed <= room) {
     const bool is_whole = job.mesh.tensor * job.mesh.pipeline * job.mesh.context == 1;
+    const bool is_asked = request.data || request.tensor || request.pipeline || request.context;
     return fmt::format(
         "fits on one device ({} of {}){}",
         gigabytes(needed),
         gigabytes(room),
         is_whole                 ? ": data parallel alone"
+        : is_asked               ? ", and is split as asked"
         : place == Place::kFirst ? ", yet splitting it is faster"
                                  : ", and is split all the same");
   }
@@ -75,7 +78,7 @@ std::string pipeline_reason(const Job& job, const Cluster& cluster) {
 
 std::string reason_of(const Job& job, const SearchRequest& request, Place place) {
   const Cluster& cluster = request.cluster;
-  std::string text = size_reason(job, usable_bytes(cluster.slowest().device), place);
+  std::string text = size_reason(job, request, place);
   if (job.zero_stage > 0 && job.sharing() > 1) {
     text += job.shard_ranks > 0 && job.shard_ranks < job.mesh.data * job.mesh.context
                 ? fmt::format("; states shared by groups of {} ranks", job.shard_ranks)

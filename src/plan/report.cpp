@@ -125,7 +125,7 @@ std::vector<schedule::Closing> besides(const Step& step) {
   return all;
 }
 
-std::string time_table(const Step& step, double micro_batches) {
+std::string time_table(const Step& step) {
   std::string text = "where a step's time goes, of the rank that computes longest\n";
   const auto part = [&](const std::string& name, double seconds) {
     if (seconds > 0) {
@@ -159,13 +159,10 @@ std::string time_table(const Step& step, double micro_batches) {
       100 * step.utilisation,
       step.joules / 1e3);
   text += fmt::format(
-      "  {:.1f}% of it is communication that nothing hides",
+      "  {:.1f}% of the step is communication that nothing hides",
       100 * step.exposed() / step.step_seconds);
   text += step.bubble > 0
-              ? fmt::format(
-                    ", and ranks idle for {:.1f}% of the pipeline's {:.0f} micro-batches\n\n",
-                    100 * step.bubble,
-                    micro_batches)
+              ? fmt::format("; the pipeline's ranks idle for {:.1f}% of it\n\n", 100 * step.bubble)
               : "\n\n";
   return text;
 }
@@ -174,7 +171,7 @@ std::string time_table(const Step& step, double micro_batches) {
 
 std::string explain(const Job& job, const Cluster& cluster) {
   std::string text = plan_line(job) + "\n\n";
-  text += time_table(simulate(job, cluster), static_cast<double>(job.micro_batches()));
+  text += time_table(simulate(job, cluster));
   text += memory_table(job, cluster.slowest().device);
   text += "\nwhich axis splits what (in FlexFlow's terms, Jia et al., 2018)\n";
   const auto axis = [&](const char* name, int size, const char* what) {

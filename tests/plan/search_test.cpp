@@ -255,6 +255,9 @@ TEST(Reasons, AreAGuides) {
   request.tensor = 16;
   const SearchResult slow = search(request);
   has(slow.best.at(0), "tensor over the slow links between nodes");
+  SearchRequest asked = request_of("gpt2", "h100-80gb", 8, 64);
+  asked.pipeline = 2;
+  has(search(asked).best.at(0), "and is split as asked");
   request.tensor = 8;
   request.pipeline = 8;
   const SearchResult large = search(request);

@@ -50,7 +50,12 @@ class Predict(ProgramTest):
         all_share = json.loads(self.run_ok(*words, "--json").out)
         groups = json.loads(self.run_ok(*words, "parallel.shard_ranks=8", "--json").out)
         self.assertAlmostEqual(groups["stages"][0]["optimizer"], 2 * all_share["stages"][0]["optimizer"], delta=1)
-        self.assertEqual(groups["stages"][0]["total"], groups["peak_bytes"])
+        stage = groups["stages"][0]
+        self.assertEqual(stage["total"], groups["peak_bytes"])
+        self.assertEqual(stage["phases"]["backward"]["total"], groups["peak_bytes"])
+        self.assertEqual(stage["phases"]["update"]["activations"], 0)
+        self.assertAlmostEqual(sum(stage["activations_by_layer"]), stage["activations"], delta=1)
+        self.assertEqual(len(stage["activations_by_layer"]), 48)
         table = self.run_ok(*words, "parallel.shard_ranks=8").out
         self.assertIn("zero 3 in groups of 8", table)
         self.assertIn("fits,", table)
@@ -71,6 +76,33 @@ class Predict(ProgramTest):
         self.assertLess(tokens[1], tokens[0])
         self.assertLess(tokens[0], tokens[2])
         self.assertIn("1 × 4 h100-80gb", self.run_ok("plan", "--model", "gpt2", "--gpus", 4).out)
+
+    def test_a_written_plan_is_explained_as_it_is(self):
+        words = ("plan", "--model", "model.json", "--gpu", "cpu", "--gpus", 6, "data.sequence_length=32")
+        made = self.run_ok(*words, "--global-batch", 36, "parallel.tensor=2", "--write", "six.yaml", "--trace", "six.json",
+                           "--tokens", 1000000).out
+        told = self.run_ok(*words, "--explain", "six.yaml").out
+        plan = next(line for line in made.splitlines() if line.startswith("1. "))
+        self.assertIn(plan, told)
+        self.assertNotIn("2. data", told)
+        self.assertIn("36 sequences of 32 tokens a step", told)
+        self.assertRegex(made, r"1000000 tokens: 869 steps, [\d.]+ (hours|days), [\d.]+ [kM]Wh")
+        step = float(re.search(r"step +([\d.]+) ms +100.0%", told)[1])
+        events = json.loads((self.folder / "six.json").read_text())["traceEvents"]
+        self.assertAlmostEqual(max(e.get("ts", 0) + e.get("dur", 0) for e in events) / 1e3, step, delta=0.06)
+
+    def test_what_is_given_is_kept_or_refused(self):
+        words = ("plan", "--model", "gpt2", "--gpus", 8)
+        for key in ("parallel.data=3", "parallel.tensor=16", "parallel.pipeline=5"):
+            self.assertIn("8 devices cannot be split so", self.run_fails(2, *words, key).err)
+        self.assertRegex(self.run_ok(*words, "parallel.data=4").out, r"1\. data 4 × ")
+        self.assertIn("1 × 3 h100-80gb", self.run_ok("plan", "--model", "gpt2", "--gpus", 3).out)
+        self.assertIn("would", self.run_fails(2, *words, "--global-batch", 37, "parallel.data=8").err)
+        self.assertIn("--cluster is given", self.run_fails(2, *words, "--cluster", "no.yaml").err)
+        self.assertIn("more than a million", self.run_fails(2, "plan", "--model", "gpt2", "--gpus", 2000000).err)
+        for command in (words, ("estimate", "--model", "gpt2")):
+            self.assertIn("1024 that the model has learned", self.run_fails(2, *command, "data.sequence_length=4096").err)
+        self.assertIn("at most 12", self.run_fails(2, "estimate", "--model", "gpt2", "parallel.tensor=13").err)
 
     def test_bad_clusters_are_told_at_once_and_whole(self):
         (self.folder / "wrong.yaml").write_text(WRONG)
