@@ -190,6 +190,9 @@ class Grid {
              request_.schedule,
              {Kind::kOneFOneB, Kind::kInterleaved, Kind::kZbH1, Kind::kZbH2, Kind::kZbV})) {
       job.schedule = kind;
+      if (kind == Kind::kInterleaved && request_.schedule && request_.virtual_stages == 1) {
+        visitor_.refuse("interleaved", "it needs parallel.virtual_stages=2 or more");
+      }
       for (const int stages : stages_of_a_rank(kind)) {
         job.virtual_stages = stages;
         const bool is_split =

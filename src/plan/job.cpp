@@ -231,11 +231,22 @@ std::vector<BlockCounts> rank_blocks(const Job& job) {
   return ranks;
 }
 
-std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageCost& cost) {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  const int64_t least = layers >= stages ? 1 : 0;
-  // best[n]: the slowest of the stages so far when they hold n blocks; chosen[s][n]: what stage s
-  // holds of them.
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct Deal {
+  double value = kNever;
+  std::vector<int64_t> counts;  // of each stage; empty where the value is endless
+};
+
+// Deals layers to stages, `least` or more to each, so that what combine() makes of the stages'
+// costs is the smallest. It makes no less than either of its arguments.
+template <class Combine>
+Deal deal_layers(
+    int64_t layers, int64_t stages, int64_t least, const StageCost& cost, Combine combine) {
+  // best[n]: of the stages so far when they hold n layers; chosen[s][n]: what stage s holds of
+  // them.
   std::vector<double> best(layers + 1, kNever);
   best[0] = 0;
   std::vector<std::vector<int64_t>> chosen(stages, std::vector<int64_t>(layers + 1, 0));
@@ -243,25 +254,48 @@ std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageC
     std::vector<double> next(layers + 1, kNever);
     for (int64_t held = 0; held <= layers; ++held) {
       for (int64_t mine = least; mine <= held; ++mine) {
-        const double time = std::max(best[held - mine], cost(stage, held - mine, held));
-        if (time < next[held]) {
-          next[held] = time;
+        if (best[held - mine] >= next[held]) {
+          continue;
+        }
+        const double value = combine(best[held - mine], cost(stage, held - mine, held));
+        if (value < next[held]) {
+          next[held] = value;
           chosen[stage][held] = mine;
         }
       }
     }
     best = std::move(next);
   }
-  if (best[layers] == kNever) {
-    return {};
+  Deal deal{best[layers], {}};
+  if (deal.value == kNever) {
+    return deal;
   }
-  std::vector<int64_t> counts(stages, 0);
+  deal.counts.assign(stages, 0);
   int64_t left = layers;
   for (int64_t stage = stages - 1; stage >= 0; --stage) {
-    counts[stage] = chosen[stage][left];
-    left -= counts[stage];
+    deal.counts[stage] = chosen[stage][left];
+    left -= deal.counts[stage];
   }
-  return counts;
+  return deal;
+}
+
+}  // namespace
+
+std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageCost& cost) {
+  constexpr double kMayRound = 1 + 1e-9;
+  const int64_t least = layers >= stages ? 1 : 0;
+  const Deal fastest =
+      deal_layers(layers, stages, least, cost, [](double a, double b) { return std::max(a, b); });
+  if (fastest.counts.empty()) {
+    return {};
+  }
+  // The slowest stage leaves the others free: of all that are as fast, the most even.
+  const auto square = [&](int64_t stage, int64_t first, int64_t end) {
+    const double seconds = cost(stage, first, end);
+    return seconds <= fastest.value * kMayRound ? seconds * seconds : kNever;
+  };
+  return deal_layers(layers, stages, least, square, [](double a, double b) { return a + b; })
+      .counts;
 }
 
 }  // namespace lockstep::plan

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace lockstep::plan {
@@ -70,7 +72,7 @@ class Searcher {
 
   // Whether it fits with one of what saves memory turned one step back. Those were not given: the
   // grid has the same plan so.
-  bool is_needless(const Job& job) const {
+  bool is_needless(const Job& job) {
     const auto fits_with = [&](auto change) {
       Job changed = job;
       change(changed);
@@ -90,10 +92,17 @@ class Searcher {
     });
   }
 
+  using BlockKey = std::tuple<int, int, int64_t, Recompute, bool>;
+
+  // What the time of a block depends on.
+  static BlockKey block_key(const Job& job) {
+    return {
+        job.mesh.tensor, job.mesh.context, job.micro_batch, job.recompute, job.sequence_parallel};
+  }
+
   // At least: all blocks, dealt evenly to the pipeline ranks, by the fastest devices there are.
   double lower_bound(const Job& job) {
-    const auto [entry, is_new] = blocks_.try_emplace(
-        {job.mesh.tensor, job.mesh.context, job.micro_batch, job.recompute, job.sequence_parallel});
+    const auto [entry, is_new] = blocks_.try_emplace(block_key(job));
     if (is_new) {
       entry->second = std::numeric_limits<double>::infinity();
       const BlockCounts blocks = blocks_of(job.model);
@@ -105,7 +114,7 @@ class Searcher {
   }
 
   // With the layers of each stage, where they are not given.
-  Job with_split(Job job) const {
+  Job with_split(Job job) {
     if (job.mesh.pipeline == 1 || !job.split.empty()) {
       return job;
     }
@@ -121,36 +130,117 @@ class Searcher {
     return job;
   }
 
-  // By dynamic programming: the fastest, or where that does not fit the fastest of those that do.
-  std::vector<int64_t> unequal_split(const Job& job) const {
-    std::vector<std::array<double, kBlockKinds>> block(job.mesh.pipeline);
-    std::vector<double> edge;
+  // The pipeline ranks of unequal devices, and the fastest split over them.
+  struct UnequalStages {
+    std::vector<std::vector<double>> until;  // [rank][layer]: seconds of the layers before it
+    std::vector<double> edge;                // [rank]: of the embedding, of the head
+    std::vector<int64_t> fastest;
+
+    double seconds(int64_t rank, int64_t first, int64_t end) const {
+      return until[rank][end] - until[rank][first] + edge[rank];
+    }
+  };
+
+  // Of a pipeline, about: each stage once, and the slowest once more for every further micro-batch.
+  static double pipeline_seconds(
+      const UnequalStages& stages, const std::vector<int64_t>& split, int64_t micro_batches) {
+    double sum = 0;
+    double slowest = 0;
+    int64_t first = 0;
+    for (size_t rank = 0; rank < split.size(); ++rank) {
+      const double seconds = stages.seconds(static_cast<int64_t>(rank), first, first + split[rank]);
+      sum += seconds;
+      slowest = std::max(slowest, seconds);
+      first += split[rank];
+    }
+    return sum + static_cast<double>(micro_batches - 1) * slowest;
+  }
+
+  // Few micro-batches wait for every stage, not for the slowest alone: single layers change places
+  // as long as that helps. No stage gets more than most[rank], where that is given.
+  static void move_layers(
+      const UnequalStages& stages,
+      int64_t micro_batches,
+      const std::vector<int64_t>& most,
+      std::vector<int64_t>& split) {
+    double now = pipeline_seconds(stages, split, micro_batches);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t from = 0; from < split.size(); ++from) {
+        for (size_t to = 0; to < split.size() && split[from] > 1; ++to) {
+          if (from == to || (!most.empty() && split[to] >= most[to])) {
+            continue;
+          }
+          --split[from];
+          ++split[to];
+          const double then = pipeline_seconds(stages, split, micro_batches);
+          if (then < now * (1 - 1e-9)) {
+            now = then;
+            moved = true;
+          } else {
+            ++split[from];
+            --split[to];
+          }
+        }
+      }
+    }
+  }
+
+  // They depend on what blocks do, and on the ranks of a stage.
+  const UnequalStages& unequal_stages(const Job& job) {
+    const auto [entry, is_new] = unequal_.try_emplace({block_key(job), job.mesh.pipeline});
+    UnequalStages& stages = entry->second;
+    if (!is_new) {
+      return stages;
+    }
     const int of_stage = job.mesh.data * job.mesh.context * job.mesh.tensor;
     for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
       const NodeGroup& node = cluster_.slowest_of(rank * of_stage, of_stage);
+      std::array<double, kBlockKinds> block{};
       visit_blocks(blocks_of(job.model), [&](BlockKind kind, double /*count*/) {
-        block[rank][static_cast<size_t>(kind)] = block_seconds(job, cluster_, node, kind).all();
+        block[static_cast<size_t>(kind)] = block_seconds(job, cluster_, node, kind).all();
       });
-      edge.push_back(rank + 1 == job.mesh.pipeline ? head_seconds(job, cluster_, node).all() : 0);
+      std::vector<double>& until = stages.until.emplace_back(1, 0.0);
+      for (int64_t layer = 0; layer < job.model.layers; ++layer) {
+        until.push_back(
+            until.back() + sum_blocks(blocks_of(job.model, layer, 1), [&](BlockKind kind) {
+              return block[static_cast<size_t>(kind)];
+            }));
+      }
+      stages.edge.push_back(
+          (rank == 0 ? embedding_seconds(job, cluster_, node).all() : 0) +
+          (rank + 1 == job.mesh.pipeline ? head_seconds(job, cluster_, node).all() : 0));
     }
-    const auto seconds = [&](int64_t stage, int64_t first, int64_t end) {
-      return sum_blocks(
-                 blocks_of(job.model, first, end - first),
-                 [&](BlockKind kind) { return block[stage][static_cast<size_t>(kind)]; }) +
-             edge[stage];
-    };
+    stages.fastest = balance_layers(
+        job.model.layers, job.mesh.pipeline, [&](int64_t rank, int64_t first, int64_t end) {
+          return stages.seconds(rank, first, end);
+        });
+    move_layers(stages, job.micro_batches(), {}, stages.fastest);
+    return stages;
+  }
+
+  // By dynamic programming: the fastest, or where that does not fit the fastest of those that do.
+  std::vector<int64_t> unequal_split(const Job& job) {
+    const UnequalStages& stages = unequal_stages(job);
     Job fastest = job;
-    fastest.split = balance_layers(job.model.layers, job.mesh.pipeline, seconds);
+    fastest.split = stages.fastest;
     if (fits(fastest, cluster_)) {
       return fastest.split;
     }
     const std::vector<int64_t> most = most_blocks(job, cluster_);
-    const std::vector<int64_t> within = balance_layers(
-        job.model.layers, job.mesh.pipeline, [&](int64_t stage, int64_t first, int64_t end) {
-          return end - first > most[stage] ? std::numeric_limits<double>::infinity()
-                                           : seconds(stage, first, end);
+    if (std::accumulate(most.begin(), most.end(), int64_t{0}) < job.model.layers) {
+      return fastest.split;
+    }
+    std::vector<int64_t> within = balance_layers(
+        job.model.layers, job.mesh.pipeline, [&](int64_t rank, int64_t first, int64_t end) {
+          return end - first > most[rank] ? std::numeric_limits<double>::infinity()
+                                          : stages.seconds(rank, first, end);
         });
-    return within.empty() ? fastest.split : within;
+    if (within.empty()) {
+      return fastest.split;
+    }
+    move_layers(stages, job.micro_batches(), most, within);
+    return within;
   }
 
   void take(const Job& job) {
@@ -167,15 +257,13 @@ class Searcher {
     }
   }
 
-  using BlockKey =
-      std::tuple<int, int, int64_t, Recompute, bool>;  // what a block's time depends on
-
   const SearchRequest& request_;
   const Cluster& cluster_;
   const bool is_unequal_;
   SearchResult result_;
   std::vector<Bounded> candidates_;
-  mutable std::map<int64_t, std::vector<int64_t>> splits_;  // by the number of stages
+  std::map<int64_t, std::vector<int64_t>> splits_;             // by the number of stages
+  std::map<std::pair<BlockKey, int>, UnequalStages> unequal_;  // and the pipeline's ranks
   std::map<BlockKey, double> blocks_;  // seconds of a pass of all by the fastest device
 };
 

@@ -181,6 +181,10 @@ TEST(Job, BalancesUnequalStages) {
   EXPECT_EQ(balance(9, {1, 2}, {0, 0}), (std::vector<int64_t>{6, 3}));
   EXPECT_EQ(balance(10, {1, 1}, {0, 4}), (std::vector<int64_t>{7, 3}));
   EXPECT_EQ(balance(2, {1, 1, 1}, {0, 0, 0}).size(), 3U);
+  // Stages that do not decide are even: {6, 6, 3, 3, 1, 1} would be as fast.
+  EXPECT_EQ(
+      balance(20, {1, 1, 2, 2, 2, 2}, {0, 0, 0, 0, 0, 0}),
+      (std::vector<int64_t>{6, 6, 2, 2, 2, 2}));
 }
 
 // The slowest stage of every way to hand out `layers`, one at least to each.

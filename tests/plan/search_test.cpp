@@ -233,6 +233,28 @@ TEST(Search, ASmallDeviceGetsTheLayersThatItHolds) {
   EXPECT_GT(best.split.at(0), 2 * best.split.at(1));
 }
 
+TEST(Search, SplitsUnequalDevicesAsWellAsAnySplit) {
+  SearchRequest request = request_of("gpt2", "h100-80gb", 3, 12);
+  request.cluster = parse_cluster(
+      "nodes:\n  - {devices: 1, device: h100-80gb}\n  - {devices: 1, device: v100-32gb}\n"
+      "  - {devices: 1, device: a100-40gb}\n",
+      "c");
+  request.pipeline = 3;
+  request.schedule = schedule::Kind::kOneFOneB;
+  request.micro_batch = 2;
+  const SearchResult found = search(request);
+  ASSERT_FALSE(found.best.empty());
+  double fastest = std::numeric_limits<double>::infinity();
+  for (int64_t first = 1; first <= 10; ++first) {
+    for (int64_t second = 1; first + second <= 11; ++second) {
+      Job job = found.best[0].job;
+      job.split = {first, second, 12 - first - second};
+      fastest = std::min(fastest, simulate(job, request.cluster).step_seconds);
+    }
+  }
+  EXPECT_LE(found.best[0].step.step_seconds, fastest * 1.01) << plan_line(found.best[0].job);
+}
+
 TEST(Search, OffloadsNoMoreThanTheHostHolds) {
   SearchRequest request = request_of("llama2-70b", "rtx-4090", 2, 4);
   EXPECT_TRUE(search(request).best.empty());  // 550 GB a device would go to the host
