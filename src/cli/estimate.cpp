@@ -119,7 +119,12 @@ plan::Job job_of(
       config, planned_model(config), devices_of(resolution), device.devices_per_node);
   read_adapters(resolution, job);
   if (device.is_cpu) {
-    train::run_on_cpu(job.software);
+    const config::TrainingSection& training = config.training;
+    train::run_on_cpu(
+        job.software,
+        training.bf16   ? at::kBFloat16
+        : training.fp16 ? at::kHalf
+                        : at::kFloat);
   }
   if (job.mesh.tensor > job.model.heads || job.mesh.pipeline > job.model.layers) {
     throw Error(

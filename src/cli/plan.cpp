@@ -203,7 +203,9 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   request.base = asked;
   request.base.split.clear();
   if (node.device.is_cpu) {
-    train::run_on_cpu(request.base.software);
+    train::run_on_cpu(
+        request.base.software,
+        request.base.precision == plan::Precision::kFloat32 ? at::kFloat : at::kBFloat16);
   }
   const auto given = [&](const char* key, const auto& value) {
     return is_given(key) ? std::optional(value) : std::nullopt;

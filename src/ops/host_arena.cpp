@@ -45,8 +45,13 @@ HostArena::~HostArena() {
 }
 
 std::byte* HostArena::take(size_t size) {
-  const auto found =
-      std::find_if(free_.begin(), free_.end(), [&](const auto& run) { return run.second >= size; });
+  auto found = free_.end();
+  for (auto run = free_.begin(); run != free_.end(); ++run) {
+    const bool is_shorter = found == free_.end() || run->second < found->second;
+    if (run->second >= size && is_shorter) {
+      found = run;
+    }
+  }
   if (found == free_.end()) {
     return nullptr;
   }

@@ -1,5 +1,5 @@
 // What a processor has beyond AVX-512, for the files that are compiled with its instructions
-// (tile.h). Internal to ops.
+// (tile.h), and for those who count what these need.
 #pragma once
 
 namespace lockstep::ops {

@@ -87,11 +87,19 @@ struct Software {
   double shared_logit_bytes = 0;   // the same where tensor ranks share the vocabulary; 0: the same
   double logit_limit = 1e30;       // the most bytes of logits that are made at once
   double head_gradient_bytes = 0;  // of the head's weights, made beside the logits
-  double head_sum_bytes = 0;  // of the sum of the head's gradient where logits are made in runs
-  double mask_bytes = 1;      // of an element that dropout saw, kept for the backward pass
-  bool keeps_gated = true;    // a gate after its activation is kept beside the gate
-  bool keeps_sizes = false;   // an allocator that gives a freed block to its own size alone
-  double update_bytes = 30;   // read and written by the optimizer for a parameter
+  double head_sum_bytes = 0;     // of the sum of the head's gradient where logits are made in runs
+  double mask_bytes = 1;         // of an element that dropout saw, kept for the backward pass
+  bool keeps_gated = true;       // a gate after its activation is kept beside the gate
+  bool keeps_exchanged = false;  // what ranks of a context or tensor group gave is kept, not
+                                 // exchanged anew in the backward pass
+  bool shares_memory = false;  // what is free serves tensors of any size: the fullest moment counts
+  bool fused_head = false;     // of these: the head's products by its own loops, in panels of rows
+  bool lays_out = false;       // and one side of a weight's gradient is laid out anew
+  double threads = 1;          // and a rank's threads
+  double unit_bytes = 25 << 20;  // and neighbouring units of up to so many bytes are one buffer
+  double update_copy = 0;        // and of a parameter, copied while its unit is updated
+  double update_scratch = 0;     // and whatever else an update needs
+  double update_bytes = 30;      // read and written by the optimizer for a parameter
   double sum_bytes_moved =
       0;  // read and written of a gradient to add it to the sum of the micro-batches
   double copy_bytes = 0;        // read and written of a gathered parameter, into and out of buffers

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "plan/moments.h"
 #include "schedule/check.h"
 
 namespace lockstep::plan {
@@ -84,6 +85,27 @@ double kept_scores(const Job& job, BlockKind kind) {
              : scores_of(job, kind) * (job.software.dropout ? width * 2 + 1 : width);
 }
 
+// Numbers that the exchanges of context ranks make anew in a block, and that are kept beside what
+// they were made of: of a ring its output by heads, and keys and values as one message where they
+// were part of one product with the queries; of Ulysses queries and output by heads, and the copies
+// of keys and values that more ranks than heads need.
+double exchanged(const Job& job, double tokens) {
+  if (job.mesh.context == 1 || !job.software.keeps_exchanged) {
+    return 0;
+  }
+  const auto of = [&](int64_t heads) {
+    return tokens * static_cast<double>(heads * job.model.head_dim) / job.mesh.tensor;
+  };
+  const bool is_packed = job.model.family == model::Family::kGpt2;
+  if (job.context_attention == ContextAttention::kRing) {
+    return of(job.model.heads) + (is_packed ? 2 * of(job.model.kv_heads) : 0);
+  }
+  const int64_t ranks = job.mesh.context, keys = job.model.kv_heads;
+  const int64_t copies = keys % ranks == 0 ? keys : ranks % keys == 0 ? ranks : job.model.heads;
+  return of(job.model.heads) + 2 * of(copies - keys) +
+         (is_packed ? of(job.model.heads) + 2 * of(keys) : 0);
+}
+
 }  // namespace
 
 double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
@@ -110,12 +132,15 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
                            ? parts.sublayers() * tokens * hidden * job.software.mask_bytes / spread
                            : 0;
   const double norms = parts.sublayers() + end;
-  const double regions = 2 * norms * input + masks;
+  // What a norm gives is gathered where the sequence is split, and kept so by some.
+  const double region = job.software.keeps_exchanged ? input * spread : input;
+  const double regions = norms * (input + region) + masks;
   // Of each attention queries, keys, values and the output.
   double heads = 0;
   for (size_t i = 0; i < parts.attentions; ++i) {
     heads += tokens * 2 * queries + job.micro_tokens(parts.attention[i].keys) * 2 * keys;
   }
+  heads += exchanged(job, tokens);
   // What the activation needs and gives.
   // In 8 bits, the inputs of products are kept as they were computed with.
   const double narrow = job.precision == Precision::kFloat8 ? 1 : width;
@@ -164,6 +189,16 @@ double unit_parameters(const Job& job) {
 
 void offload_states(const Job& job, Memory& memory) {
   if (job.offload == Offload::kNone) {
+    return;
+  }
+  if (job.offload_to == OffloadTo::kNvme && job.software.shares_memory) {
+    // What is on its way is of fullest_moment().
+    memory.nvme += memory.optimizer;
+    memory.optimizer = 0;
+    if (job.offload == Offload::kAll) {
+      memory.nvme += memory.parameters;
+      memory.parameters = 0;
+    }
     return;
   }
   if (job.offload_to == OffloadTo::kNvme) {
@@ -236,16 +271,8 @@ double temporaries(const Job& job, BlockKind kind) {
   const double tokens = job.micro_tokens(parts_of(kind).stream);
   const auto hidden = static_cast<double>(job.model.hidden_size);
   const double mlp = static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
-  if (!job.software.keeps_sizes) {
-    // The widest intermediate, and its gradient.
-    return tokens * width * 2 * std::max(hidden, mlp);
-  }
-  // Of each size what is used at once: a sum and its addend, the gradients of queries, keys and
-  // values, those of the MLP's inside; and the gradients of the block's matrices.
-  const double heads = static_cast<double>(job.model.heads + 2 * job.model.kv_heads) *
-                       static_cast<double>(job.model.head_dim) / job.mesh.tensor;
-  return tokens * width * (2 * hidden + heads + (gated(job.model) ? 2 : 1) * mlp) +
-         count_parameters(job.model).of(kind) / job.mesh.tensor * width;
+  // The widest intermediate, and its gradient.
+  return tokens * width * 2 * std::max(hidden, mlp);
 }
 
 // Of the last pipeline rank: the logits that are held at once, the gradient of the head's input,
@@ -266,23 +293,6 @@ double logits(const Job& job) {
   // A tied weight gets the head's gradient, and its sum with the embedding's.
   const double gradients = job.model.tie_word_embeddings && job.mesh.pipeline == 1 ? 2 : 1;
   return bytes + vocabulary * hidden * software.head_gradient_bytes * gradients;
-}
-
-// Of an allocator that keeps sizes apart: blocks that only the making of the weights needed.
-// They are drawn in float32, so many at a time, and narrowed.
-double left_over(const Job& job, bool edge) {
-  constexpr double kDrawnAtOnce = 1 << 22;
-  const Software& software = job.software;
-  if (!software.keeps_sizes || software.weight_bytes >= 4) {
-    return 0;
-  }
-  const auto hidden = static_cast<double>(job.model.hidden_size);
-  const auto of = [](double numbers) {
-    return numbers <= kDrawnAtOnce ? numbers : kDrawnAtOnce + std::fmod(numbers, kDrawnAtOnce);
-  };
-  const double table = static_cast<double>(job.model.vocab_size) * hidden / job.mesh.tensor;
-  return 4 * (of(count_parameters(job.model).largest_block() / job.mesh.tensor) +
-              (edge ? of(table) : 0));
 }
 
 // Of the stream that the blocks of a rank do not compute on, and hand on or read: the target past
@@ -322,6 +332,18 @@ void add_activations(
   }
 }
 
+// All that comes and goes; instead of add_activations() and buckets().
+void add_moment(const Job& job, const RankShare& share, StageMemory& stage) {
+  const Moment moment = fullest_moment(job, share);
+  Memory& memory = stage.peak;
+  stage.in_flight = share.in_flight;
+  memory.activations = moment.activations;
+  memory.working += moment.working;
+  memory.logits = moment.logits;
+  memory.gathered = moment.gathered;
+  memory.buckets = moment.buckets;
+}
+
 double buckets(const Job& job, double parameters) {
   const double gradients = parameters * job.reduce_bytes();
   if (job.mesh.ranks() == 1) {
@@ -355,12 +377,15 @@ std::vector<StageMemory> estimate_memory(const Job& job) {
     const bool last = rank == rank_of_last;
     const double parameters = stage_parameters(job, blocks[rank], first, last);
     add_states(job, blocks[rank], parameters, stage.peak);
-    add_activations(job, rank, blocks[rank], last, stage);
     Memory& memory = stage.peak;
-    memory.buckets = buckets(job, parameters);
-    memory.fragmentation = job.software.fragmentation * (memory.activations + memory.working +
-                                                         memory.logits + memory.gathered) +
-                           left_over(job, first || last);
+    if (job.software.shares_memory) {
+      add_moment(job, {blocks[rank], first, last, held(job, rank)}, stage);
+    } else {
+      add_activations(job, rank, blocks[rank], last, stage);
+      memory.buckets = buckets(job, parameters);
+    }
+    memory.fragmentation = job.software.fragmentation *
+                           (memory.activations + memory.working + memory.logits + memory.gathered);
     memory.context = job.software.context_bytes;
     stages.push_back(stage);
   }

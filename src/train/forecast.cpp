@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include <ATen/Parallel.h>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -17,7 +19,11 @@
 namespace lockstep::train {
 namespace {
 
-constexpr double kLoadedWithTheFirstStep = 35e6;  // bytes of libraries' code and buffers, on a CPU
+constexpr double kLoadedWithTheFirstStep = 22e6;  // bytes of libraries' code and buffers, on a CPU
+
+at::ScalarType type_of(const config::TrainingSection& training) {
+  return training.bf16 ? at::kBFloat16 : training.fp16 ? at::kHalf : at::kFloat;
+}
 
 struct Machine {
   plan::Cluster cluster;
@@ -94,7 +100,8 @@ Forecast predict(
   if (world.device.is_cpu()) {
     const auto resident = static_cast<double>(monitor::process_memory().resident_bytes);
     const auto available = static_cast<double>(monitor::available_memory());
-    run_on_cpu(job.software);
+    run_on_cpu(job.software, type_of(config.training));
+    job.software.threads = at::get_num_threads();
     job.software.context_bytes = resident + kLoadedWithTheFirstStep;
     plan::Device& device = cluster.groups.front().device;
     if (world.size() == world.local_size) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "mesh/mesh.h"
+#include "ops/machine.h"
 #include "parallel/pipeline/split.h"
 #include "train/plan.h"
 
@@ -34,18 +35,26 @@ plan::Software our_software(const model::ModelConfig& model, plan::Precision pre
   software.head_in_forward = true;
   software.cuts_messages = false;
   software.ring_in_memory = true;
+  software.keeps_exchanged = true;
   software.tensor_copy = 3;    // cloned before it is summed, and the bias added after
   software.sequence_copy = 5;  // parts of each rank lie apart before and after
   return software;
 }
 
-void run_on_cpu(plan::Software& software) {
-  constexpr double kProgram = 250e6;  // bytes of libraries and of the program's own
+void run_on_cpu(plan::Software& software, c10::ScalarType type) {
+  constexpr double kProgram = 150e6;  // bytes of libraries and of the program's own
   software.context_bytes = kProgram;
-  software.keeps_sizes = true;  // as ops/host_memory.h has it
+  software.shares_memory = true;  // as ops/host_memory.h has it
   software.fragmentation = 0;
   software.device_is_host = true;
   software.overlap_data = false;  // the core that sends is one that computes
+  const bool is_float = type == c10::kFloat, is_half = type == c10::kHalf;
+  const ops::MatrixUnit unit = ops::matrix_unit();
+  const ops::MatrixUnit head = is_float ? ops::MatrixUnit::kAvx512 : ops::MatrixUnit::kBfloat16;
+  software.fused_head = !is_half && unit >= head;
+  software.lays_out = !is_half && !is_float && unit >= ops::MatrixUnit::kAmx;
+  // Without these loops the softmax holds three float32 beside each logit.
+  software.logit_bytes = (is_float ? 4 : 2) + (software.fused_head ? 0 : 12);
 }
 
 namespace {
@@ -141,7 +150,13 @@ plan::Job planned_job(
   job.software.optimizer_bytes += moment_bytes(config.training.optim) - kAdamwMoments;
   if (config.precision.stochastic_rounding && config.training.bf16) {
     job.software.optimizer_bytes -= 4;  // there are no masters
+    job.software.update_copy = 4;       // but a unit's while it is updated
   }
+  if (config.training.optim == "adafactor") {
+    constexpr double kAtOnce = 1 << 20, kEach = 36;  // numbers of a run; bytes of each
+    job.software.update_scratch = kAtOnce * kEach;
+  }
+  job.software.unit_bytes = config.training.ddp_bucket_cap_mb * (1 << 20);
   return job;
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include <c10/core/ScalarType.h>
+
 #include "config/config.h"
 #include "plan/job.h"
 
@@ -11,8 +13,8 @@ namespace lockstep::train {
 /// The facts of this program, of a model that is trained in this precision.
 plan::Software our_software(const model::ModelConfig& model, plan::Precision precision);
 
-/// Changes them to those of ranks that compute on CPUs.
-void run_on_cpu(plan::Software& software);
+/// Changes them to those of ranks that compute on CPUs like this one, in this type.
+void run_on_cpu(plan::Software& software, c10::ScalarType type);
 
 /// The job of `config` for `model` on `devices` ranks, of which so many share a machine. Throws
 /// (config) where the sizes of `parallel` do not go with them.
