@@ -1,4 +1,5 @@
-// A range of addresses of which runs of bytes are given, each at the lowest place that has room.
+// A range of addresses of which runs of bytes are given, each from the shortest free place that has
+// room.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ class HostArena {
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
 
-  /// The begin of `size` bytes at the lowest place; null where no free run is as long. Throws Error
-  /// (out of memory) where the system refuses the memory.
+  /// The begin of `size` bytes, in the shortest free run, the lowest of several; null where none is
+  /// as long. Throws Error (out of memory) where the system refuses the memory.
   std::byte* take(size_t size);
   /// What take(size) gave.
   void give(std::byte* begin, size_t size);

@@ -16,7 +16,7 @@
 namespace lockstep::ops {
 namespace {
 
-constexpr size_t kLeast = size_t{256} << 10;
+constexpr size_t kLeast = size_t{64} << 10;
 constexpr int64_t kAlwaysKept = int64_t{64} << 20;
 constexpr int64_t kWindow = int64_t{1} << 14;  // blocks taken; a step takes some hundreds
 constexpr size_t kColours = 32, kLine = 64;

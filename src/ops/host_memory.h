@@ -5,14 +5,15 @@
 
 namespace lockstep::ops {
 
-/// From now on the process's tensors on the CPU of 256 KiB and more lie in memory that stays the
+/// From now on the process's tensors on the CPU of 64 KiB and more lie in memory that stays the
 /// process's when they are freed: a training step asks for the same sizes as the one before, and
 /// memory that is new to a process costs more time (page faults, zeros) than many operations on it.
-/// A tensor gets the lowest place that has room, and free places that touch are one, so tensors of
-/// all sizes take turns in the same memory: a process holds hardly more than the most that was in
-/// use at once. On pages of 2 MiB where the system has them. What is in use, kept and free together
-/// stays below five quarters of the most that was lately in use, and 64 MiB: what exceeds that goes
-/// back to the system. Call it once, before there are tensors; later calls do nothing.
+/// A tensor gets the shortest free place that has room, and free places that touch are one, so
+/// tensors of all sizes take turns in the same memory: a process holds hardly more than the most
+/// that was in use at once. On pages of 2 MiB where the system has them. What is in use, kept and
+/// free together stays below five quarters of the most that was lately in use, and 64 MiB: what
+/// exceeds that goes back to the system. Call it once, before there are tensors; later calls do
+/// nothing.
 void keep_host_memory();
 
 struct HostMemory {

@@ -27,35 +27,41 @@ double stream_bytes(const Job& job) {
   return job.all_micro_tokens() * hidden_of(job) * job.compute_bytes();
 }
 
-/// The model's units in the order of use, on one tensor rank: neighbours share one up to the
-/// bucket's size, in stage 3 each is its own.
+/// The units that are trained, in the order of use, on one tensor rank: from the last on neighbours
+/// share one up to the bucket's size, in stage 3 each is its own.
 std::vector<Unit> units_of(const Job& job, const RankShare& share) {
   const ParameterCounts counts = count_parameters(job.model);
-  std::vector<Unit> units;
+  std::vector<Unit> parts;
   const auto add = [&](double parameters, double blocks) {
-    const double alone = parameters / job.mesh.tensor;
-    const bool joins =
-        job.zero_stage < 3 && !units.empty() &&
-        (units.back().parameters + alone) * job.software.weight_bytes <= job.software.unit_bytes;
-    if (joins) {
-      units.back().parameters += alone;
-      units.back().blocks += blocks;
-    } else {
-      units.push_back({alone, blocks});
-    }
+    parts.push_back({parameters / job.mesh.tensor, blocks});
   };
-  if (share.is_first) {
+  const bool all_is_trained = job.adapter_rank == 0;
+  if (share.is_first && all_is_trained) {
     add(counts.embedding + counts.positions, 0);
   }
   visit_blocks(share.blocks, [&](BlockKind kind, double count) {
+    BlockCounts one;
+    one.of[static_cast<size_t>(kind)] = 1;
     for (double i = 0; i < count; ++i) {
-      add(counts.of(kind), 1);
+      add(all_is_trained ? counts.of(kind) : adapter_parameters(job.model, one, job.adapter_rank),
+          1);
     }
   });
-  if (share.is_last) {
+  if (share.is_last && all_is_trained) {
     const bool copies = job.model.tie_word_embeddings && !share.is_first;
     add(counts.head + (copies ? counts.embedding : 0), 0);
   }
+  const double most = job.zero_stage < 3 ? job.software.unit_bytes / job.software.weight_bytes : 0;
+  std::vector<Unit> units;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    if (!units.empty() && units.back().parameters + part->parameters <= most) {
+      units.back().parameters += part->parameters;
+      units.back().blocks += part->blocks;
+    } else {
+      units.push_back(*part);
+    }
+  }
+  std::reverse(units.begin(), units.end());
   return units;
 }
 
@@ -63,7 +69,7 @@ std::vector<Unit> units_of(const Job& job, const RankShare& share) {
 /// one micro-batch is all; else it is a tensor, which waits for the embedding's where they are one.
 double head_gradient(const Job& job) {
   const bool in_place = job.zero_stage < 2 && job.micro_batches() == 1;
-  return in_place ? 0 : table_of(job) * job.compute_bytes();
+  return in_place || job.adapter_rank > 0 ? 0 : table_of(job) * job.compute_bytes();
 }
 
 /// Logits are made for so many rows at once, counted for the whole vocabulary; more than one run of
@@ -92,14 +98,17 @@ double head_bytes(const Job& job) {
   const double width = job.compute_bytes(), hidden = hidden_of(job);
   const double words = static_cast<double>(job.model.vocab_size) / job.mesh.tensor;
   const HeadRuns runs = head_runs(job);
-  double row = words * software.logit_bytes;
+  double bytes = runs.rows * words * software.logit_bytes;
   if (software.fused_head) {
-    // The rows in panels, and scaled for each thread; the sum of their gradient in float32.
-    row += hidden * (width + software.threads * width + 4);
+    // Rows in panels of 64, one panel's half more beside; the rows themselves in panels, and scaled
+    // for each thread; the sum of their gradient in float32.
+    const double rows = std::ceil(runs.rows / 64) * 64;
+    bytes = (rows + 32) * words * software.logit_bytes +
+            rows * hidden * (width + software.threads * width + 4);
   }
   // The rows that have a target, and their gradient; what the last norm gave.
   const double streams = 3 * job.micro_tokens() * hidden * width;
-  return runs.rows * row + runs.sum + streams + head_gradient(job);
+  return bytes + runs.sum + streams + head_gradient(job);
 }
 
 Moment head_moment(const Job& job, double kept) {
@@ -112,7 +121,7 @@ Moment head_moment(const Job& job, double kept) {
   if (job.zero_stage >= 3) {
     moment.gathered = table_of(job) * job.compute_bytes();
   }
-  if (job.zero_stage >= 2 && job.micro_batches() > 1) {
+  if (job.zero_stage >= 2 && job.micro_batches() > 1 && job.adapter_rank == 0) {
     // The embedding's gradient of the micro-batch before, on its way.
     moment.buckets = table_of(job) * job.reduce_bytes();
   }

@@ -19,7 +19,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr double kLoadedWithTheFirstStep = 22e6;  // bytes of libraries' code and buffers, on a CPU
+constexpr double kLoadedWithTheFirstStep = 25e6;  // bytes of libraries' code and buffers, on a CPU
 
 at::ScalarType type_of(const config::TrainingSection& training) {
   return training.bf16 ? at::kBFloat16 : training.fp16 ? at::kHalf : at::kFloat;

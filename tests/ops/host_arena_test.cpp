@@ -1,9 +1,10 @@
-// Runs of an arena: the lowest place, one run where free ones touch, and what goes back.
+// Runs of an arena: the shortest place, one run where free ones touch, and what goes back.
 #include "ops/host_arena.h"
 
 #include <cstring>
 #include <map>
 #include <random>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@ namespace {
 constexpr size_t kPage = HostArena::kPage;
 constexpr size_t kHuge = size_t{2} << 20;
 
-TEST(HostArena, GivesTheLowestPlaceThatHasRoom) {
+TEST(HostArena, GivesTheShortestPlaceThatHasRoom) {
   HostArena arena(64 * kPage);
   std::byte* const a = arena.take(2 * kPage);
   std::byte* const b = arena.take(3 * kPage);
@@ -25,6 +26,26 @@ TEST(HostArena, GivesTheLowestPlaceThatHasRoom) {
   arena.give(a, 2 * kPage);
   EXPECT_EQ(arena.take(3 * kPage), c + kPage);
   EXPECT_EQ(arena.take(2 * kPage), a);
+  std::byte* const last = arena.take(kPage);
+  EXPECT_EQ(last, c + 4 * kPage);
+  arena.give(b, 3 * kPage);
+  arena.give(c, kPage);  // three pages and one are one run of four
+  arena.give(a, kPage);
+  EXPECT_EQ(arena.take(kPage), a);
+  EXPECT_EQ(arena.take(2 * kPage), b);
+  arena.give(b, 2 * kPage);
+}
+
+TEST(HostArena, OfPlacesAsShortGivesTheLowest) {
+  HostArena arena(64 * kPage);
+  std::vector<std::byte*> begins;
+  for (int i = 0; i < 6; ++i) {
+    begins.push_back(arena.take(2 * kPage));
+  }
+  arena.give(begins[3], 2 * kPage);
+  arena.give(begins[1], 2 * kPage);
+  EXPECT_EQ(arena.take(2 * kPage), begins[1]);
+  EXPECT_EQ(arena.take(kPage), begins[3]);
 }
 
 TEST(HostArena, FreeRunsThatTouchAreOne) {

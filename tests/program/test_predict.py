@@ -35,6 +35,18 @@ class Predict(ProgramTest):
         text = done.out + done.err
         self.assertRegex(text, r"predicted: [\d.e-]+ s a step, \d+ tokens/s, [\d.]+ \w+ a rank of")
         self.assertRegex(text, r"predicted [\d.e-]+ s a step, measured [\d.e-]+ s \([+-][\d.]+%\)")
+        self.assert_memory_is_near(text)
+
+    def assert_memory_is_near(self, text):
+        off = re.search(r"a rank, measured [\d.]+ \w+ \(([+-][\d.]+)%\)", text)
+        self.assertLess(abs(float(off[1])), 5, text)
+
+    def test_memory_is_predicted_of_a_step_that_is_most_of_it(self):
+        self.write_model("wider.json", 384, 4)
+        done = self.run_ok("train", "--model", "wider.json", *self.data(), "use_cpu=true", "max_steps=2", "bf16=true",
+                           "per_device_train_batch_size=48", "data.sequence_length=32", "output_dir=wider",
+                           "save_strategy=no")
+        self.assert_memory_is_near(done.out + done.err)
 
     def test_what_will_not_fit_is_refused_before_it_starts(self):
         self.write_model("huge.json", 8192, 96)
