@@ -29,7 +29,7 @@ struct Physics {
       0.6;  // of tensor-parallel collectives that are cut in pieces and run beside their products
   double link_efficiency = 0.78;     // of a link's rate that a collective reaches within a node
   double network_efficiency = 0.72;  // the same between nodes
-  double link_latency = 3.4e-6;        // of a collective's step within a node, s
+  double link_latency = 3.4e-6;      // of a collective's step within a node, s
   double network_latency = 14e-6;    // the same between nodes
   double early_libraries = 0.80;     // rate of the first year's matrix kernels over later ones
   double straggler = 0.01;  // spread of a node's time, share of it: all wait for the slowest
