@@ -1,9 +1,13 @@
 #include "cli/plan.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <iostream>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -47,9 +51,16 @@ config::ResolveOptions resolve_options() {
   return options;
 }
 
+// Of digits alone; else -1.
+int whole_number(const std::string& text) {
+  int number = -1;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return problem == std::errc() && end == text.data() + text.size() ? number : -1;
+}
+
 void add_node(const std::string& text, plan::Cluster& cluster) {
   const size_t cross = text.find('x');
-  const int count = cross == std::string::npos ? 0 : std::atoi(text.c_str());
+  const int count = cross == std::string::npos ? 0 : whole_number(text.substr(0, cross));
   if (count < 1 || count > 4096) {
     throw Error(
         ErrorKind::kConfig,
@@ -81,36 +92,57 @@ std::string node_names(const plan::Cluster& cluster) {
   return fmt::format("{}node0 to node{}", names, nodes - 1);
 }
 
-// Nodes are counted through the groups: node0, node1, ...; a group's own name with a number works
-// as well.
-void remove_node(const std::string& text, plan::Cluster& cluster) {
-  for (auto group = cluster.groups.begin(); group != cluster.groups.end(); ++group) {
-    if (group->name == text) {  // a name that ends with a number, and means one entry
-      if (--group->nodes == 0) {
-        cluster.groups.erase(group);
-      }
-      return;
-    }
-  }
+// The node that a name means, counted through the groups: node0, node1, ...; or a group's own name,
+// with a number or, for the first that is left, without. Nothing where there is no such node.
+std::optional<int> find_node(
+    const std::string& text, const plan::Cluster& cluster, const std::set<int>& gone) {
   const size_t digits = text.find_first_of("0123456789");
   const std::string name = text.substr(0, digits);
-  int number = digits == std::string::npos ? 0 : std::atoi(text.c_str() + digits);
-  for (auto group = cluster.groups.begin(); group != cluster.groups.end(); ++group) {
-    if (name != "node" && name != group->name) {
-      continue;
-    }
-    if (number < group->nodes) {
-      if (--group->nodes == 0) {
-        cluster.groups.erase(group);
+  const int number = digits == std::string::npos ? -1 : whole_number(text.substr(digits));
+  int before = 0;   // nodes of all groups so far
+  int of_name = 0;  // and of those that are called so
+  for (const plan::NodeGroup& group : cluster.groups) {
+    for (int node = 0; group.name == text && node < group.nodes; ++node) {
+      if (gone.count(before + node) == 0) {
+        return before + node;
       }
-      return;
     }
-    number -= group->nodes;
+    if (group.name == name || name == "node") {
+      if (number >= of_name && number < of_name + group.nodes) {
+        return before + number - of_name;
+      }
+      of_name += group.nodes;
+    }
+    before += group.nodes;
   }
-  throw Error(
-      ErrorKind::kConfig,
-      fmt::format("--without {}: there is no such node", text),
-      fmt::format("one of {}", node_names(cluster)));
+  return std::nullopt;
+}
+
+void remove_nodes(const std::vector<std::string>& names, plan::Cluster& cluster) {
+  std::set<int> gone;  // numbers of before: the other nodes keep theirs
+  for (const std::string& name : names) {
+    const std::optional<int> node = find_node(name, cluster, gone);
+    if (!node) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format("--without {}: there is no such node", name),
+          fmt::format("one of {}", node_names(cluster)));
+    }
+    if (!gone.insert(*node).second) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format("--without {}: node{} is given twice", name, *node),
+          "each node once");
+    }
+  }
+  int before = 0;
+  for (plan::NodeGroup& group : cluster.groups) {
+    const int nodes = group.nodes;
+    group.nodes -=
+        static_cast<int>(std::distance(gone.lower_bound(before), gone.lower_bound(before + nodes)));
+    before += nodes;
+  }
+  std::erase_if(cluster.groups, [](const plan::NodeGroup& group) { return group.nodes == 0; });
 }
 
 plan::Cluster cluster_of(const config::Resolution& resolution) {
@@ -139,9 +171,7 @@ plan::Cluster cluster_of(const config::Resolution& resolution) {
     const auto found = resolution.flags.find(flag);
     return found == resolution.flags.end() ? std::vector<std::string>{} : found->second;
   };
-  for (const std::string& node : every("without")) {
-    remove_node(node, cluster);
-  }
+  remove_nodes(every("without"), cluster);
   for (const std::string& node : every("add")) {
     add_node(node, cluster);
   }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "parallel/context/ring_attention.h"
 #include "parallel/plans.h"
 
 namespace lockstep::parallel {
@@ -30,6 +31,34 @@ TEST(RingAttention, LearnsWhatOneRankLearns) {
         PlanCase{{.context = 2, .tensor = 3}, 1, {.sequence_sharding = kShards}}}) {
     expect_equal(train_under(plan, kOddQwen2), one, plan_name(plan));
   }
+}
+
+TEST(RingAttention, OnARankThatIsAloneIsPlainAttention) {
+  comm::run_ranks(1, [](comm::Communicator& world) {
+    constexpr int64_t kLength = 7;
+    const auto draw = [&](double shift) {
+      return at::sin(at::arange(2 * 3 * kLength * 4).to(at::kFloat) + shift)
+          .view({2, 3, kLength, 4})
+          .requires_grad_();
+    };
+    const Tensor query = draw(0), key = draw(1), value = draw(2);
+    const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
+    nn::ForwardInputs inputs;
+    inputs.ids = at::zeros({2, kLength}, at::kLong);
+    inputs.whole_length = kLength;
+    const nn::ForwardContext context(config, inputs);
+    nn::Attention plain;
+    plain.scale = 0.5;
+    const RingAttention ring(plain, {.context_rank = 0, .context_ranks = 1}, world);
+    const Tensor whole = plain.forward(query, key, value, context);
+    const Tensor mine = ring.forward(query, key, value, context);
+    EXPECT_TRUE(at::allclose(mine, whole, 1e-5, 1e-6));
+    whole.sin().sum().backward();
+    const Tensor expected = key.grad().clone();
+    key.mutable_grad().zero_();
+    mine.sin().sum().backward();
+    EXPECT_TRUE(at::allclose(key.grad(), expected, 1e-4, 1e-5));
+  });
 }
 
 TEST(UlyssesAttention, LearnsWhatOneRankLearns) {

@@ -88,6 +88,11 @@ class Predict(ProgramTest):
         self.assertLess(tokens[1], tokens[0])
         self.assertLess(tokens[0], tokens[2])
         self.assertIn("1 × 4 h100-80gb", self.run_ok("plan", "--model", "gpt2", "--gpus", 4).out)
+        # Numbers are those of the whole cluster, however many are taken out.
+        left = self.run_ok(*words, "--without", "node0", "--without", "node1").out
+        self.assertNotIn("h100-80gb", left)
+        self.assertIn("1 × 4 ours", left)
+        self.assertIn("given twice", self.run_fails(2, *words, "--without", "node1", "--without", "fast1").err)
 
     def test_a_written_plan_is_explained_as_it_is(self):
         words = ("plan", "--model", "model.json", "--gpu", "cpu", "--gpus", 6, "data.sequence_length=32")
@@ -125,7 +130,10 @@ class Predict(ProgramTest):
         self.assertIn("Did you mean 'h200'", self.run_fails(2, "plan", "--model", "gpt2", "--gpu", "h201").err)
         self.assertIn("node0 to node1", self.run_fails(
             2, "plan", "--model", "gpt2", "--gpus", 16, "--without", "node7").err)
-        self.assertIn("--add", self.run_fails(2, "plan", "--model", "gpt2", "--add", "h100-80gb").err)
+        self.assertIn("node0 to node1", self.run_fails(
+            2, "plan", "--model", "gpt2", "--gpus", 16, "--without", "node1x").err)
+        for node in ("h100-80gb", "8yxh100", "0xh100", "-1xh100"):
+            self.assertIn("not a number of devices", self.run_fails(2, "plan", "--model", "gpt2", f"--add={node}").err)
 
     def test_a_model_that_nothing_fits_names_what_would(self):
         self.write_model("large.json", 12288, 96)

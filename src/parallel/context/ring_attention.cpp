@@ -101,7 +101,11 @@ struct Part {
 Part part_of(const CausalRing& ring, int owner, int64_t length) {
   const auto mine = ring.runs(ring.rank(), length), theirs = ring.runs(owner, length);
   const auto all = [](const std::vector<PositionRun>& runs) {
-    return PositionRun{0, 0, runs[0].count + runs[1].count};
+    PositionRun sum;
+    for (const PositionRun& run : runs) {  // one, on a rank that is alone
+      sum.count += run.count;
+    }
+    return sum;
   };
   if (owner == ring.rank()) {
     return {all(mine), all(mine), ops::PartSees::kEarlier};
