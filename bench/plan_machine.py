@@ -43,6 +43,7 @@ MODELS = {
     "broad": dict(family="gpt2", layers=2, width=1024, vocabulary=6007, length=128, tied=False),
     "sequence": dict(family="gpt2", layers=6, width=320, vocabulary=3001, length=1024),
     "noisy": dict(family="gpt2", layers=5, width=384, vocabulary=12007, length=512, dropout=0.1),
+    "t5": dict(family="t5", layers=4, width=512, vocabulary=8192, length=256),
 }
 
 # All of one model with 16 sequences a step: what a user chooses between.
@@ -101,6 +102,8 @@ REMEMBERED = {
                                   "parallel.offload_optimizer.device=nvme parallel.offload_optimizer.path=FILES "
                                   "parallel.offload_param.device=nvme parallel.offload_param.path=FILES",
     "wide, one rank": "wide per_device_train_batch_size=8 nproc=1",
+    "t5, zero 1": "t5 per_device_train_batch_size=4 parallel.zero_stage=1",
+    "t5, pipeline 2": "t5 per_device_train_batch_size=4 gradient_accumulation_steps=4 parallel.pipeline=2",
 }
 
 # Odd ones, that the estimate was not written by.
@@ -140,9 +143,24 @@ OTHERS = {
                                     "gradient_accumulation_steps=2 bf16=false",
 }
 
+PAIRS = "data.prompt=pairs data.instruction_field=source data.output_field=target".split()
+
+
+def write_pairs(text, path):
+    """Sources longer than they are taken, targets of about half their length."""
+    with open(path, "w") as file:
+        for at in range(0, 400 * 1500, 1500):
+            file.write(json.dumps({"source": text[at:at + 1200], "target": text[at + 1200:at + 1500]}) + "\n")
+
 
 def config_of(model):
     width = model["width"]
+    if model["family"] == "t5":
+        return {
+            "model_type": "t5", "vocab_size": model["vocabulary"], "n_positions": model["length"], "d_model": width,
+            "d_kv": 64, "d_ff": 2 * width, "num_layers": model["layers"], "num_decoder_layers": model["layers"],
+            "num_heads": width // 64, "feed_forward_proj": "gated-gelu", "dropout_rate": 0.0,
+            "tie_word_embeddings": False, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 0}
     heads = model.get("heads", width // 64)
     if model["family"] == "gpt2":
         dropout = model.get("dropout", 0.0)
@@ -173,6 +191,7 @@ class Machine:
         self.call("sample", "--output", self.folder / "sample", "--size", "1", "--seed", "1")
         self.call("tokenizer", "train", "--files", self.folder / "sample" / "train.txt", "--vocab-size", "2048",
                   "--output", self.folder / "tokenizer")
+        write_pairs((self.folder / "sample" / "train.txt").read_text(), self.folder / "pairs.jsonl")
         for name, model in MODELS.items():
             (self.folder / f"{name}.json").write_text(json.dumps(config_of(model)))
         self.given = options.cluster
@@ -196,9 +215,11 @@ class Machine:
         name, *keys = setting.replace("FILES", str(self.folder / "files")).split()
         ranks = next((int(key.removeprefix("nproc=")) for key in keys if key.startswith("nproc=")), RANKS)
         keys = [key for key in keys if not key.startswith("nproc=")]
+        has_pairs = MODELS[name]["family"] == "t5"
+        data = self.folder / ("pairs.jsonl" if has_pairs else "sample/train.txt")
         text = self.call(
             "train", "--nproc", ranks, "--cluster", self.cluster, "--force", f"model.path={self.folder}/{name}.json",
-            f"tokenizer.path={self.folder}/tokenizer", f"data.train={self.folder}/sample/train.txt",
+            f"tokenizer.path={self.folder}/tokenizer", f"data.train={data}", *(PAIRS if has_pairs else []),
             f"data.sequence_length={MODELS[name]['length']}", f"data.cache_dir={self.folder}/cache",
             f"output_dir={self.folder}/run", "overwrite_output_dir=true", f"max_steps={steps}", "save_strategy=no",
             "learning_rate=1e-4", "logging_steps=1", "bf16=true", "monitor.progress=plain", "use_cpu=true", *keys)

@@ -38,16 +38,6 @@ model::ModelConfig planned_model(const config::Config& config) {
   const bool is_preset = !config.model.preset.empty() ||
                          std::find(presets.begin(), presets.end(), name) != presets.end();
   model::ModelConfig model = is_preset ? model::preset(name) : find_folder(name, presets);
-  if (model.is_encoder_decoder()) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format(
-            "the memory and the time of {} cannot be predicted: the cost model knows models of one "
-            "stack of blocks, not an encoder and a decoder",
-            name),
-        "try the plan: lockstep verify compares it with one rank, and lockstep train reports its "
-        "memory and time");
-  }
   model::check_positions(model, config.data.sequence_length);
   return model;
 }

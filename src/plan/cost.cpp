@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "plan/block_shape.h"
+
 namespace lockstep::plan {
 
 namespace {
@@ -55,67 +57,6 @@ double product_rate(
          share * power;
 }
 
-// An attention of a block on one rank: `keys_length` of a whole sequence.
-struct AttentionShape {
-  double key_tokens, queries_length, keys_length;
-  double seen;  // of the scores of a whole sequence
-  bool own;     // queries, keys and values come of one input
-};
-
-// What the sizes of a block are on one rank of the tensor axis.
-struct BlockShape {
-  double tokens, hidden, queries, keys, width, heads, head_dim;
-  double matrices;  // of the MLP that widen
-  double sublayers;
-  bool ends_stream;
-  size_t attentions;
-  std::array<AttentionShape, 2> attention;
-
-  double key_tokens() const {
-    double sum = 0;
-    for (size_t i = 0; i < attentions; ++i) {
-      sum += attention[i].key_tokens;
-    }
-    return sum;
-  }
-  // On this rank, seen or not.
-  double scores() const {
-    double sum = 0;
-    for (size_t i = 0; i < attentions; ++i) {
-      sum += heads * tokens * attention[i].keys_length;
-    }
-    return sum;
-  }
-};
-
-BlockShape shape_of(const Job& job, BlockKind kind) {
-  const model::ModelConfig& model = job.model;
-  const BlockParts& parts = parts_of(kind);
-  const double tensor = job.mesh.tensor;
-  BlockShape shape{};
-  shape.tokens = job.micro_tokens(parts.stream);
-  shape.hidden = static_cast<double>(model.hidden_size);
-  shape.heads = std::ceil(static_cast<double>(model.heads) / tensor);
-  shape.head_dim = static_cast<double>(model.head_dim);
-  shape.queries = shape.heads * shape.head_dim;
-  shape.keys = std::ceil(static_cast<double>(model.kv_heads) / tensor) * shape.head_dim;
-  shape.width = std::ceil(static_cast<double>(model.intermediate_size) / tensor);
-  shape.matrices = gated(model) ? 2 : 1;
-  shape.sublayers = parts.sublayers();
-  shape.ends_stream = parts.ends_stream;
-  shape.attentions = parts.attentions;
-  for (size_t i = 0; i < parts.attentions; ++i) {
-    const AttentionPart& part = parts.attention[i];
-    shape.attention[i] = {
-        job.micro_tokens(part.keys),
-        static_cast<double>(job.length(parts.stream)),
-        static_cast<double>(job.length(part.keys)),
-        part.sees == AttentionPart::Sees::kPast ? 0.5 : 1,
-        part.keys == parts.stream};
-  }
-  return shape;
-}
-
 // 8-bit products with many scales, over those with one for the whole tensor.
 double scaled_share(const Job& job, const Physics& physics, const Device& device) {
   if (job.precision != Precision::kFloat8 || device.flops8 <= 0) {
@@ -154,6 +95,24 @@ bool ring_is_measured(const Job& job, const Device& device) {
   return device.measured && !has_score_bias(job.model);
 }
 
+struct ElementwiseBytes {
+  double activation = 0;  // inside the MLP
+  double scores = 0;      // those in memory
+  double others = 0;
+};
+
+double elementwise_seconds(
+    const Device& device, const ElementwiseBytes& bytes, Precision precision) {
+  const double activation = memory_seconds(device, bytes.activation, precision) /
+                            efficiency_of(device, precision).activation;
+  // What was measured of kernels is of those that compute more for a number than sums, masks and
+  // softmax of scores do: these take the memory's own rate.
+  return (device.measured
+              ? memory_seconds(device, bytes.others, precision) + copy_seconds(device, bytes.scores)
+              : memory_seconds(device, bytes.others + bytes.scores, precision)) +
+         activation;
+}
+
 // The forward pass. Each rank has two parts of the sequence, one from each end, and computes the
 // pairs of parts that see each other; those on the diagonal whole. With a bias of the scores it
 // computes all pairs.
@@ -183,7 +142,7 @@ double ring_attention_seconds(
           physics, device, job.precision, sequences * s.heads, pairs * queries, keys, s.head_dim) +
       product_seconds(
           physics, device, job.precision, sequences * s.heads, pairs * queries, s.head_dim, keys);
-  return products + memory_seconds(device, scores * kScoreBytes, job.precision);
+  return products + elementwise_seconds(device, {.scores = scores * kScoreBytes}, job.precision);
 }
 
 // The products of an attention without weights, forward.
@@ -275,11 +234,6 @@ double score_bytes(const Job& job) {
   return kWideKernels + (wide == 1 ? 6 + 6 : 0) + (job.software.dropout ? 2 * kHalf * wide : 0);
 }
 
-struct ElementwiseBytes {
-  double activation = 0;  // inside the MLP
-  double others = 0;
-};
-
 // Bytes that the element-wise kernels of a block move, forward. Numbers read and written for each
 // element: a fused norm with its residual reads two and writes two; eager kernels come back to
 // memory for every step.
@@ -300,9 +254,7 @@ ElementwiseBytes elementwise_bytes(const Job& job, const BlockShape& s) {
   ElementwiseBytes bytes;
   bytes.activation = kHalf * wide * s.tokens * of_width * s.width;
   bytes.others = kHalf * wide * (s.tokens * of_hidden * s.hidden / spread + of_queries * heads);
-  if (attention_of(job) == Attention::kScores) {
-    bytes.others += s.scores() * score_bytes(job);
-  }
+  bytes.scores = attention_of(job) == Attention::kScores ? s.scores() * score_bytes(job) : 0;
   if (job.precision == Precision::kFloat8) {
     // Inputs are read, scaled and written in 8 bits.
     bytes.others += s.tokens * 4 * (2 * s.hidden + s.queries + s.width);
@@ -460,10 +412,7 @@ PassTimes block_seconds(
   const Physics& physics = cluster.physics;
   const BlockShape shape = shape_of(job, kind);
   const BlockProducts products = block_products(job, physics, device, shape);
-  const ElementwiseBytes moved = elementwise_bytes(job, shape);
-  const double memory = memory_seconds(device, moved.others, job.precision) +
-                        memory_seconds(device, moved.activation, job.precision) /
-                            efficiency_of(device, job.precision).activation;
+  const double memory = elementwise_seconds(device, elementwise_bytes(job, shape), job.precision);
   const double launch =
       kernels(job, shape) * (device.measured ? device.kernel_seconds : physics.kernel_seconds);
   PassTimes times;

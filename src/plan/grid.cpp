@@ -282,8 +282,7 @@ class Grid {
         offloads.push_back(Offload::kAll);
       }
     }
-    for (const Recompute recompute : given_or(
-             request_.recompute, {Recompute::kNone, Recompute::kActivation, Recompute::kFull})) {
+    for (const Recompute recompute : given_or(request_.recompute, recompute_choices(job.model))) {
       for (const Offload offload : given_or(request_.offload, offloads)) {
         job.recompute = recompute;
         job.offload = offload;
@@ -300,6 +299,13 @@ class Grid {
 };
 
 }  // namespace
+
+std::vector<Recompute> recompute_choices(const model::ModelConfig& model) {
+  if (model.mlp_dropout > 0) {
+    return {Recompute::kNone, Recompute::kFull};
+  }
+  return {Recompute::kNone, Recompute::kActivation, Recompute::kFull};
+}
 
 void visit_grid(const SearchRequest& request, const GridVisitor& visitor) {
   Grid(request, visitor).visit();

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plan/job.h"
 #include "plan/machines/cluster.h"
@@ -31,6 +32,10 @@ struct GridVisitor {
   /// A kind of plans that is not in the grid, and why; the same one may be told more than once.
   std::function<void(const std::string& what, const std::string& why)> refuse;
 };
+
+/// The forms of recomputation in the grid, from the one that saves nothing to the one that saves
+/// most. Dropout inside the MLP has no selective one.
+std::vector<Recompute> recompute_choices(const model::ModelConfig& model);
 
 /// Calls visitor.plan for every plan of the grid, in an order of its own that is always the same:
 /// sizes of the axes that divide the devices (tensor within a node, context as long as a rank has

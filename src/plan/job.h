@@ -90,6 +90,7 @@ struct Software {
   double head_sum_bytes = 0;     // of the sum of the head's gradient where logits are made in runs
   double mask_bytes = 1;         // of an element that dropout saw, kept for the backward pass
   bool keeps_gated = true;       // a gate after its activation is kept beside the gate
+  bool keeps_ungated = true;     // what an activation without a gate needs is not its output alone
   bool keeps_exchanged = false;  // what ranks of a context or tensor group gave is kept, not
                                  // exchanged anew in the backward pass
   bool shares_memory = false;  // what is free serves tensors of any size: the fullest moment counts

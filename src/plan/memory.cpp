@@ -73,7 +73,7 @@ double scores_of(const Job& job, BlockKind kind) {
   return heads * job.micro_tokens(parts.stream) * keys;
 }
 
-// Bytes of the scores that a block keeps.
+// Bytes of the scores that a block keeps; a ring makes them anew.
 double kept_scores(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes();
   if (has_score_bias(job.model)) {
@@ -140,13 +140,13 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
   for (size_t i = 0; i < parts.attentions; ++i) {
     heads += tokens * 2 * queries + job.micro_tokens(parts.attention[i].keys) * 2 * keys;
   }
-  heads += exchanged(job, tokens);
+  heads += static_cast<double>(parts.attentions) * exchanged(job, tokens);
   // What the activation needs and gives.
   // In 8 bits, the inputs of products are kept as they were computed with.
   const double narrow = job.precision == Precision::kFloat8 ? 1 : width;
   const double activated = (gated(model) && job.software.keeps_gated ? 1 : 0) * mlp;
-  const double inner =
-      width * (heads + tokens * (gated(model) ? 2 : 1) * mlp) + tokens * narrow * (mlp + activated);
+  const double into = gated(model) ? 2 : job.software.keeps_ungated ? 1 : 0;
+  const double inner = width * (heads + tokens * into * mlp) + tokens * narrow * (mlp + activated);
   const double scores = kept_scores(job, kind);
   switch (recompute) {
     case Recompute::kElementwise:

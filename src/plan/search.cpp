@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <tuple>
@@ -82,9 +83,10 @@ class Searcher {
         fits_with([](Job& j) { j.zero_stage = 1; })) {
       return true;
     }
-    if (!request_.recompute && job.recompute != Recompute::kNone && fits_with([](Job& j) {
-          j.recompute = j.recompute == Recompute::kFull ? Recompute::kActivation : Recompute::kNone;
-        })) {
+    const std::vector<Recompute> forms = recompute_choices(job.model);
+    const auto form = std::find(forms.begin(), forms.end(), job.recompute);
+    if (!request_.recompute && form != forms.begin() && form != forms.end() &&
+        fits_with([&](Job& j) { j.recompute = *std::prev(form); })) {
       return true;
     }
     return !request_.offload && job.offload != Offload::kNone && fits_with([](Job& j) {

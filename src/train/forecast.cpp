@@ -1,6 +1,7 @@
 #include "train/forecast.h"
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include <ATen/Parallel.h>
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "config/cache_folder.h"
 #include "config/effects.h"
+#include "data/row_lengths.h"
 #include "monitor/memory.h"
 #include "monitor/progress.h"
 #include "plan/remedies.h"
@@ -89,12 +91,20 @@ bool is_built(const std::string& change) {
       remedy);
 }
 
+plan::Job with_lengths(plan::Job job, const data::RowLengths& lengths) {
+  job.split = plan::split_layers(job);  // of the lengths that were asked for
+  job.sequence = std::max<int64_t>(2, std::llround(lengths.tokens));
+  job.source = job.source > 0 ? std::max<int64_t>(1, std::llround(lengths.source)) : 0;
+  return job;
+}
+
 Forecast predict(
     const config::Config& config,
     const model::ModelConfig& model,
     const World& world,
     const Machine& machine,
-    Misfit misfit) {
+    Misfit misfit,
+    const data::SequenceView* rows) {
   plan::Job job = planned_job(config, model, world.size(), world.local_size);
   plan::Cluster cluster = machine.cluster;
   if (world.device.is_cpu()) {
@@ -111,8 +121,14 @@ Forecast predict(
       device.memory_bytes = resident + available / std::max(world.local_size, 1);
     }
   }
+  plan::Job usual = job;
+  if (rows != nullptr && rows->size() > 0) {
+    const data::PaddedLengths lengths = data::padded_lengths(*rows, job.micro_batch);
+    usual = with_lengths(job, lengths.expected);
+    job = with_lengths(job, lengths.longest);
+  }
   Forecast forecast;
-  const plan::Step step = plan::simulate(job, cluster);
+  const plan::Step step = plan::simulate(usual, cluster);
   const plan::Memory memory = plan::largest(plan::estimate_memory(job)).peak;
   forecast.step_seconds = step.step_seconds;
   forecast.tokens_per_second = step.tokens_per_second;
@@ -137,14 +153,12 @@ std::optional<Forecast> make_forecast(
     const config::Config& config,
     const model::ModelConfig& model,
     World& world,
-    const ForecastOptions& options) {
+    const ForecastOptions& options,
+    const data::SequenceView* rows) {
   std::optional<Forecast> forecast;
-  if (model.is_encoder_decoder()) {
-    return forecast;  // the cost model knows one stack of blocks
-  }
   on_first_rank(world.communicator, [&] {
     if (const std::optional<Machine> machine = find_machine(world, options)) {
-      forecast = predict(config, model, world, *machine, options.misfit);
+      forecast = predict(config, model, world, *machine, options.misfit, rows);
     }
     return "";
   });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "data/sequences.h"
 #include "model/model_config.h"
 #include "train/world.h"
 
@@ -31,14 +32,17 @@ struct Forecast {
   std::string basis;  // where the machine's figures are from
 };
 
-/// Predicts a step of `config` with a model of this shape. On CPUs; on GPUs where a cluster file is
+/// Predicts a step of `config` with a model of this shape, whose micro-batches are of `rows` (null:
+/// as long as data.sequence_length): the time of such as they are padded on average, the memory of
+/// the longest. On CPUs; on GPUs where a cluster file is
 /// given. Nothing where the machine is not known. Every rank must call; throws on every rank where
 /// it does not fit and that is refused, with the changes that would make it fit.
 std::optional<Forecast> make_forecast(
     const config::Config& config,
     const model::ModelConfig& model,
     World& world,
-    const ForecastOptions& options);
+    const ForecastOptions& options,
+    const data::SequenceView* rows = nullptr);
 
 /// "a step 0.52 s, ..." before, and the difference after. `seconds`: of each step that was run.
 std::string describe(const Forecast& forecast);

@@ -220,7 +220,8 @@ std::unique_ptr<Job> make_job(
       open_datasets(config.data, job->source.config, job->tokenizer, length, world.communicator);
   check(config, job->datasets);
 
-  job->forecast = make_forecast(config, job->source.config, world, forecast);
+  job->forecast =
+      make_forecast(config, job->source.config, world, forecast, job->datasets.train.get());
   const auto resume_from = find_checkpoint_to_resume(config, world);
   check_plan(config.parallel, length);
   const parallel::ModelSpec spec = model_spec(job->source, request);

@@ -26,7 +26,9 @@ plan::Software our_software(const model::ModelConfig& model, plan::Precision pre
   software.logit_limit = 96 * 1024 * 1024;
   software.head_gradient_bytes = software.logit_bytes;
   software.head_sum_bytes = precision == plan::Precision::kFloat32 ? 0 : 4;
-  software.keeps_gated = false;
+  // SwiGLU is one operation; a ReLU needs its output, which the next product keeps anyhow.
+  software.keeps_gated = model.activation != model::Activation::kSilu;
+  software.keeps_ungated = model.activation != model::Activation::kRelu || model.mlp_dropout > 0;
   software.mask_bytes = 0;  // drawn again
   software.sum_bytes = 4;
   software.sum_bytes_moved = precision == plan::Precision::kFloat32 ? 4 + 4 + 4 : 2 + 4 + 4;

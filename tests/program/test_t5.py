@@ -69,11 +69,23 @@ class T5Test(ProgramTest):
             self.train_t5(name, *plan, ranks=ranks)
             self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 1e-5)
 
+    def test_what_it_takes_is_predicted_and_compared(self):
+        table = self.run_ok("estimate", "--model", "t5.json", "--gpu", "cpu", "parallel.pipeline=2",
+                            "data.sequence_length=32").out
+        self.assertIn("a source of 32 and a target of 33", table)
+        self.run_ok("plan", "--model", "t5.json", "--gpu", "cpu", "--gpus", 2, "--global-batch", 8,
+                    "data.sequence_length=32", "parallel.pipeline=2", "--write", "plan.yaml")
+        self.assertIn("sequence_length: 32", (self.folder / "plan.yaml").read_text())
+        done = self.run_ok(
+            "train", "-c", "plan.yaml", "--nproc", 2, "model.path=t5.json", "tokenizer.path=tokenizer", "use_cpu=true",
+            "data.train=pairs.jsonl", *self.PAIRS, "max_steps=3", "output_dir=planned", "save_strategy=no")
+        text = done.out + done.err
+        self.assertRegex(text, r"predicted: [\d.e-]+ s a step, \d+ tokens/s")
+        self.assertRegex(text, r"predicted [\d.e-]+ s a step, measured [\d.e-]+ s \([+-][\d.]+%\)")
+
     def test_what_it_does_not_take_says_what_to_write(self):
         told = self.run_fails(2, *self.train_arguments("bad"), "model.path=t5.json")
         self.assertIn("data.prompt=pairs", told.err)
-        told = self.run_fails(2, "estimate", "--model", "t5.json")
-        self.assertIn("cannot be predicted", told.err)
         told = self.run_fails(
             2, *self.train_arguments("bad", ranks=2), "model.path=t5.json", "data.train=pairs.jsonl",
             "data.validation=held_out.jsonl", *self.PAIRS, "parallel.context=2",
