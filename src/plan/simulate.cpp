@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "plan/cost/kernels.h"
 #include "schedule/greedy.h"
 
 namespace lockstep::plan {

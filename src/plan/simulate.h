@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/cost.h"
+#include "plan/cost/cost.h"
 #include "plan/job.h"
 #include "plan/machines/cluster.h"
 #include "plan/memory.h"

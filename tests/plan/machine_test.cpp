@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "model/model_config.h"
+#include "plan/cost/kernels.h"
 #include "plan/simulate.h"
 
 namespace lockstep::plan {

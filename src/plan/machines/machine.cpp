@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/format.h"
-#include "plan/cost.h"
+#include "plan/cost/cost.h"
 
 namespace lockstep::plan {
 

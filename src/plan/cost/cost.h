@@ -1,5 +1,4 @@
-// How long the operations of a model take on a device: a roofline whose efficiency depends on the
-// size.
+// How long the parts of a model take on a rank.
 #pragma once
 
 #include <array>
@@ -9,30 +8,6 @@
 #include "plan/machines/cluster.h"
 
 namespace lockstep::plan {
-
-/// [m, k] × [k, n], `count` of them at a time, in 32, 16 or 8 bits. Tiles are counted in waves over
-/// the processors, each wave has its first loads and last stores besides, sizes that are no
-/// multiple of 64 cost, and memory may decide.
-double product_seconds(
-    const Physics& physics,
-    const Device& device,
-    Precision precision,
-    double count,
-    double m,
-    double n,
-    double k);
-
-/// The rate of a device over that of its chip without a limit of power.
-double power_share(const Physics& physics, const Device& device);
-
-/// What kernels of this type reach.
-const Efficiency& efficiency_of(const Device& device, Precision precision);
-
-/// An element-wise kernel that moves `bytes`.
-double memory_seconds(
-    const Device& device, double bytes, Precision precision = Precision::kMixed16);
-/// A plain copy that reads and writes `bytes` in all.
-double copy_seconds(const Device& device, double bytes);
 
 /// What compute is spent on.
 enum class Kernels {

@@ -1,4 +1,4 @@
-#include "plan/block_shape.h"
+#include "plan/cost/block_shape.h"
 
 #include <cmath>
 
