@@ -22,6 +22,9 @@ namespace lockstep::train {
 namespace {
 
 constexpr double kLoadedWithTheFirstStep = 25e6;  // bytes of libraries' code and buffers, on a CPU
+// The same of the library that computes attention with a bias of its scores, which our loops do
+// not.
+constexpr double kLoadedForScores16 = 45e6, kLoadedForScores32 = 13e6;
 
 at::ScalarType type_of(const config::TrainingSection& training) {
   return training.bf16 ? at::kBFloat16 : training.fp16 ? at::kHalf : at::kFloat;
@@ -113,6 +116,10 @@ Forecast predict(
     run_on_cpu(job.software, type_of(config.training));
     job.software.threads = at::get_num_threads();
     job.software.context_bytes = resident + kLoadedWithTheFirstStep;
+    if (plan::has_score_bias(model)) {
+      job.software.context_bytes +=
+          job.precision == plan::Precision::kFloat32 ? kLoadedForScores32 : kLoadedForScores16;
+    }
     plan::Device& device = cluster.groups.front().device;
     if (world.size() == world.local_size) {
       cluster.groups.front().devices_per_node = world.size();
