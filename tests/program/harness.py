@@ -7,6 +7,7 @@ made once by the program itself.
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import subprocess
@@ -46,8 +47,8 @@ def lockstep(*arguments, cwd=None, timeout=240, env=None, stdin=None):
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def start(*arguments, cwd=None, env=None):
-    """Starts it; the caller waits."""
+def start(*arguments, cwd=None, env=None, address_space=None):
+    """Starts it, with at most so many bytes of addresses; the caller waits."""
     return subprocess.Popen(
         [PROGRAM, *map(str, arguments)],
         cwd=cwd,
@@ -55,6 +56,7 @@ def start(*arguments, cwd=None, env=None):
         stderr=subprocess.PIPE,
         env=env or environment(),
         text=True,
+        preexec_fn=address_space and (lambda: resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))),
     )
 
 
