@@ -1,5 +1,8 @@
 #include "plan/record/validate.h"
 
+#include <map>
+#include <string>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -142,6 +145,48 @@ TEST(Validate, TheLentRowsAreAboutAFifth) {
   EXPECT_LT(json["median_step_time_error_sources_that_lent"], 0.06);
   EXPECT_LT(json["median_memory_error"], 0.08);
   EXPECT_EQ(json["ran_out_but_said_to_fit"], 0);
+}
+
+TEST(Runs, ASystemNeverSeenIsTakenForWhatWasUsual) {
+  const auto software = [](const std::string& source,
+                           const std::string& sharding,
+                           const std::string& device,
+                           const std::string& system = "Abacus") {
+    return prepare(runs_of(
+                       system + "," + source + ",M,,24,2048,16,,,50257,2048,64,4,1,1,8,,," +
+                       sharding + ",,full," + device + ",8,,iter_time,1,s\n")[0])
+        .job.software;
+  };
+  EXPECT_FALSE(software("arXiv:2104.04473", "", "A100-80GB").fused_attention);
+  EXPECT_TRUE(software("arXiv:2401.10241", "", "A100-80GB").fused_attention);
+  EXPECT_FALSE(software("blog of 2021-03-08", "", "A100-80GB").fused_attention);
+  EXPECT_TRUE(software("batches of 2048", "", "A100-80GB").fused_attention);
+  EXPECT_FALSE(software("", "", "V100-32GB").fused_attention);
+  EXPECT_TRUE(software("", "ZeRO-3", "A100-80GB").reduce_each_micro_batch);
+  EXPECT_TRUE(software("arXiv:2104.04473", "ZeRO-3", "A100-80GB").flat_gather);
+  EXPECT_EQ(software("", "FSDP", "A100-80GB").weight_bytes, 4);
+  EXPECT_EQ(software("", "FSDP", "A100-80GB").attention_generation, 1);
+  EXPECT_FALSE(software("", "FSDP2", "H100").fused_elementwise);
+  EXPECT_TRUE(software("", "FSDP2", "H100", "Abacus compile").fused_elementwise);
+  EXPECT_FALSE(software("arXiv:2104.04473", "", "A100-80GB", "Megatron-LM").fused_attention);
+  EXPECT_TRUE(software("arXiv:2407.1", "", "H100", "Megatron-LM").fused_attention);
+}
+
+TEST(Validate, SystemsNeverSeenAreWithinATenth) {
+  const auto path = shared_data() / ".." / "plan" / "published_runs.csv";
+  if (!std::filesystem::exists(path)) {
+    GTEST_SKIP() << path << " is not there";
+  }
+  auto runs = read_runs(path);
+  std::map<std::string, std::string> names;  // letters alone: nothing is known of them
+  for (auto& run : runs) {
+    std::string& system = run.cells["system"];
+    const auto letter = static_cast<char>('A' + names.size());
+    system = names.try_emplace(system, std::string("Abacus ") + letter).first->second;
+  }
+  const auto json = nlohmann::json::parse(judge(validate(runs)).json);
+  EXPECT_GT(json["configurations"], 300);
+  EXPECT_LT(json["median_step_time_error_other_sources"], 0.1);
 }
 
 TEST(Fit, WritesASourceFile) {

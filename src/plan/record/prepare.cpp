@@ -346,7 +346,7 @@ Prepared prepare(const Run& run) {
   job.global_batch = static_cast<int64_t>(*run.number("global_batch"));
   job.precision = precision_of(run.cell("precision"));
   job.zero_stage = zero_stage_of(run.cell("zero_or_fsdp"));
-  job.software = software_of(result.system, job);
+  job.software = software_of(run, job, result.device);
   job.software.scaling = scaling_of(run.cell("precision"), result.device);
   if (has(run.cell("precision"), "fp32 grad")) {
     job.software.sum_bytes_moved = 2 + 4 + 4;  // the sum is read and written in float32

@@ -67,8 +67,9 @@ struct Prepared {
 /// Blank cells are left to be what the system does when it is told nothing: see docs/plan.md.
 Prepared prepare(const Run& run);
 
-/// What is known of a training system: facts from its papers and sources, by a part of its name.
-Software software_of(const std::string& system, const Job& job);
+/// What is known of the training system of a run: facts from its papers and sources, by a part of
+/// its name; of one never seen, what was usual on its device in the year of its source.
+Software software_of(const Run& run, const Job& job, const Device& device);
 
 /// The measured step time in seconds, from the metric that says it most directly.
 std::optional<double> measured_seconds(const Run& run, const Job& job);

@@ -1,4 +1,5 @@
 // What is known of the systems whose runs are published.
+#include <cctype>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,27 @@ Software megatron_2021() {
   return software;
 }
 
+// Megatron's blocks on DeepSpeed's pipeline and optimizer.
+Software megatron_deepspeed() {
+  Software software = megatron_2021();
+  software.gradient_bytes = 2;
+  // Random states go through the host; BLOOM's runs hung unless the host waited for every launch.
+  software.waits_for_host = true;
+  software.context_bytes = 4.5e9;  // a dozen communicators besides the driver
+  software.bucket_bytes = 3e9;     // two of 500 million numbers, and the float32 copy of one
+  return software;
+}
+
+Software deepspeed_zero3() {
+  Software software = megatron_2021();
+  software.overlap_data = true;
+  software.gradient_bytes = 2;
+  software.reduce_each_micro_batch = true;
+  software.flat_gather = true;
+  software.unit_parameters = 1e9;  // stage3_max_live_parameters
+  return software;
+}
+
 Software
 fully_sharded() {  // PyTorch's FSDP with mixed precision: float32 shards, 16-bit gathered units
   Software software;
@@ -51,35 +73,122 @@ fully_sharded() {  // PyTorch's FSDP with mixed precision: float32 shards, 16-bi
 constexpr double kCudnnAttention = 1.6;
 constexpr double kTritonAttention = 0.65;
 
+// As FSDP first came, and what was built on it: torch's own operations, one kernel each.
+Software fully_sharded_2023() {
+  Software software = fully_sharded();
+  software.copy_bytes = 6;  // 16-bit gradients are widened before they are reduced
+  software.fused_elementwise = false;
+  software.logit_bytes = 6;  // and, in float32, the logarithms that its gradient is made from
+  return software;
+}
+
+// FSDP2, and what was built on it.
+Software fully_sharded_2024(const std::string& system) {
+  Software software = fully_sharded();
+  software.fused_elementwise = has(system, "compile");
+  software.overlap_tensor = has(system, "async") ? 0.5 : 0;  // the gathers, not the reductions
+  software.copy_bytes = 14;   // two gathers copied out, a gradient copied in
+  software.merge_bytes = 32;  // in float32, by separate kernels
+  return software;
+}
+
+// The year that two digits after an "arXiv:" say, or four that begin with 20; the earliest of
+// several; 0 where nothing says it.
+int year_of(const std::string& text) {
+  const auto digits = [&](size_t at, size_t count) {
+    int value = 0;
+    for (size_t i = at; i < at + count; ++i) {
+      if (i >= text.size() || text[i] < '0' || text[i] > '9') {
+        return -1;
+      }
+      value = 10 * value + (text[i] - '0');
+    }
+    return value;
+  };
+  int earliest = 0;
+  const auto note = [&](int year) {
+    if (year >= 2017 && year < 2040 && (earliest == 0 || year < earliest)) {
+      earliest = year;
+    }
+  };
+  constexpr std::string_view kArxiv = "arXiv:";
+  for (size_t at = text.find(kArxiv); at != std::string::npos; at = text.find(kArxiv, at + 1)) {
+    note(2000 + digits(at + kArxiv.size(), 2));
+  }
+  for (size_t at = text.find("20"); at != std::string::npos; at = text.find("20", at + 1)) {
+    const bool begins_there =
+        at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0;
+    if (begins_there && (digits(at, 6) >= 0 || digits(at + 4, 1) < 0)) {
+      note(digits(at, 4));
+    }
+  }
+  return earliest;
+}
+
+bool before_fused_attention(const Run& run, const Device& device) {
+  constexpr int kFlashAttention = 2022;  // the year of its paper
+  const int year = year_of(run.cell("source") + ' ' + run.cell("system"));
+  if (year != 0) {
+    return year <= kFlashAttention;
+  }
+  // Where nothing says the year: before Ampere, and in float16, which bfloat16 took the place of.
+  constexpr double kVolta = 1e14, kAmpere = 3e14;
+  return (device.flops16 < kAmpere && device.flops16 > kVolta) ||
+         has(run.cell("precision"), "fp16");
+}
+
+// A system that nothing is known of is taken for what was usual when and where it ran.
+Software of_its_time(const Run& run, const Job& job, const Device& device) {
+  constexpr double kHopper = 9e14;
+  const std::string& system = run.cell("system");
+  const bool early = before_fused_attention(run, device);
+  const std::string& sharding = run.cell("zero_or_fsdp");
+  if (early && has(sharding + system, "DeepSpeed")) {
+    return job.zero_stage == 3 ? deepspeed_zero3() : megatron_deepspeed();
+  }
+  if (early && has(sharding, "ZeRO-3")) {
+    return deepspeed_zero3();
+  }
+  if (has(sharding, "FSDP2")) {
+    return fully_sharded_2024(system);
+  }
+  if (job.zero_stage >= 2) {
+    Software software = fully_sharded_2023();
+    software.fused_attention = !early;
+    software.dropout = early;
+    return software;
+  }
+  if (early) {
+    return megatron_2021();
+  }
+  Software software;
+  if (device.flops16 >= kHopper) {
+    software.attention_generation = kCudnnAttention;
+  }
+  return software;
+}
+
 }  // namespace
 
-Software software_of(const std::string& system, const Job& job) {
+Software software_of(const Run& run, const Job& job, const Device& device) {
+  const std::string& system = run.cell("system");
+  const bool early = before_fused_attention(run, device);
   Software software;
-  if (has(system, "Megatron-Core") || has(system, "Megatron-Bridge")) {
-    software.overlap_tensor = 1;
-    software.gradient_bytes = 4;
-    software.reduce_bytes = has(system, "Core") ? 4 : 2;  // Bridge's recipes reduce in 16 bits
-    software.attention_generation = kCudnnAttention;
-  } else if (has(system, "BLOOM") || has(system, "MT-NLG")) {
-    software = megatron_2021();
-    software.gradient_bytes = 2;
-    // Random states go through the host; BLOOM's runs hung unless the host waited for every launch.
-    software.waits_for_host = true;
-    software.context_bytes = 4.5e9;  // a dozen communicators besides the driver
-    software.bucket_bytes = 3e9;     // two of 500 million numbers, and the float32 copy of one
+  if (has(system, "Megatron-DeepSpeed")) {
+    software = megatron_deepspeed();
   } else if (has(system, "DeepSpeed ZeRO-3")) {
-    software = megatron_2021();
-    software.overlap_data = true;
-    software.gradient_bytes = 2;
-    software.reduce_each_micro_batch = true;
-    software.flat_gather = true;
-    software.unit_parameters = 1e9;  // stage3_max_live_parameters
+    software = deepspeed_zero3();
   } else if (has(system, "zero-bubble")) {
     software = megatron_2021();
     software.sum_bytes_moved = 0;  // added by the product itself
     software.lone_optimizer_steps = true;
     software.fused_softmax = false;  // by how much longer F takes than W in the published profile
     software.fragmentation = 0;      // its peaks are what was allocated, not what was reserved
+  } else if (!early && (has(system, "Megatron") || has(system, "NeMo"))) {
+    software.overlap_tensor = 1;
+    software.gradient_bytes = 4;
+    software.reduce_bytes = has(system, "Bridge") ? 2 : 4;  // its recipes reduce in 16 bits
+    software.attention_generation = kCudnnAttention;
   } else if (has(system, "Megatron") || has(system, "OneFlow")) {
     software = megatron_2021();
     software.overlap_data = has(system, "OneFlow") || has(system, "2020");  // torch's DDP
@@ -93,28 +202,23 @@ Software software_of(const std::string& system, const Job& job) {
       software.sum_bytes_moved = 0;  // since 2022 the product of a weight's gradient adds it
     }
   } else if (has(system, "llm-foundry")) {
-    software = fully_sharded();
-    software.copy_bytes = 6;  // 16-bit gradients are widened before they are reduced
-    software.fused_elementwise = false;
+    software = fully_sharded_2023();
     software.attention_generation = kTritonAttention;
-    software.logit_bytes = 6;
     software.early_libraries = true;  // 2023; only on devices that were new then
   } else if (has(system, "llm.c")) {
     software.attention_generation = kCudnnAttention;
   } else if (has(system, "torchtitan")) {
-    software = fully_sharded();
-    software.fused_elementwise = has(system, "compile");
-    software.overlap_tensor = has(system, "async") ? 0.5 : 0;  // the gathers, not the reductions
-    software.copy_bytes = 14;   // two gathers copied out, a gradient copied in
-    software.merge_bytes = 32;  // in float32, by separate kernels
+    software = fully_sharded_2024(system);
   } else if (has(system, "LLM.Q")) {
     software.offloads_activations = true;
     software.attention_generation = kCudnnAttention;
-    software.optimizer_bytes = 4;  // moments in 16 bits; the weights are their own master copy
-    software.update_bytes = 16;
     software.logit_bytes = 0.5;  // the head is computed in pieces
-  } else if (has(system, "picotron") || has(system, "FSDP")) {
-    software = fully_sharded();
+  } else {
+    software = of_its_time(run, job, device);
+  }
+  if (has(run.cell("precision"), "bf16 optimizer states")) {
+    software.optimizer_bytes = 4;  // the weights are their own master copy
+    software.update_bytes = 16;
   }
   if (job.precision == Precision::kFloat32) {
     software.weight_bytes = 4;
