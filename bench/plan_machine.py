@@ -141,6 +141,13 @@ OTHERS = {
     "noisy, recompute, tensor 2": "noisy per_device_train_batch_size=8 parallel.recompute=full parallel.tensor=2",
     "noisy, zero 3, sums, float32": "noisy per_device_train_batch_size=4 parallel.zero_stage=3 "
                                     "gradient_accumulation_steps=2 bf16=false",
+    "t5": "t5 per_device_train_batch_size=4",
+    "t5, float32": "t5 per_device_train_batch_size=4 bf16=false",
+    "t5, 4 micro-batches": "t5 per_device_train_batch_size=4 gradient_accumulation_steps=4",
+    "t5, zero 3": "t5 per_device_train_batch_size=4 parallel.zero_stage=3",
+    "t5, tensor 2": "t5 per_device_train_batch_size=4 parallel.tensor=2",
+    "t5, recompute, pipeline 2": "t5 per_device_train_batch_size=4 parallel.recompute=full gradient_accumulation_steps=4 "
+                                 "parallel.pipeline=2",
 }
 
 PAIRS = "data.prompt=pairs data.instruction_field=source data.output_field=target".split()

@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "data/row_lengths.h"
+
 namespace lockstep::data {
 
 namespace {
@@ -14,6 +16,7 @@ void add_sources(const SequenceView& view, const std::vector<Draw>& draws, Micro
   for (const Draw& draw : draws) {
     batch.source_length = std::max(batch.source_length, view.source_tokens(draw.sequence));
   }
+  batch.source_length = padded_length(batch.source_length, view.length());
   const auto length = static_cast<size_t>(batch.source_length);
   batch.source.assign(static_cast<size_t>(batch.rows) * length, view.dataset().pad());
   batch.source_tokens.assign(static_cast<size_t>(batch.rows), 1);
@@ -32,6 +35,7 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
   for (const Draw& draw : draws) {
     batch.length = std::max(batch.length, view.tokens(draw.sequence));
   }
+  batch.length = padded_length(batch.length, view.length());
   const auto length = static_cast<size_t>(batch.length);
   const size_t cells = static_cast<size_t>(batch.rows) * length;
   batch.ids.assign(cells, view.dataset().pad());

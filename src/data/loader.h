@@ -17,7 +17,8 @@
 namespace lockstep::data {
 
 /// Rows for one forward and backward pass, row-major [rows, length]. Short rows are padded at the
-/// end with labels of kIgnored. `length` is the longest row's, at least 2 and at most the view's.
+/// end with labels of kIgnored. `length` is the longest row's, at least 2, rounded up
+/// (data/row_lengths.h).
 struct MicroBatch {
   int64_t rows = 0, length = 0;
   std::vector<int64_t> ids, labels;  // rows * length

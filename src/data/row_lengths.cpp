@@ -26,13 +26,19 @@ double expected_longest(std::vector<int64_t> lengths, int64_t rows) {
 
 }  // namespace
 
+int64_t padded_length(int64_t longest, int64_t most) {
+  constexpr int64_t kStep = 8;
+  const int64_t rounded = (longest + kStep - 1) / kStep * kStep;
+  return std::max(longest, std::min(rounded, most));
+}
+
 PaddedLengths padded_lengths(const SequenceView& view, int64_t rows) {
   std::vector<int64_t> tokens, source;
   const int64_t seen = std::min(view.size(), kMostSeen);
   for (int64_t i = 0; i < seen; ++i) {
     const int64_t row = i * view.size() / seen;
-    tokens.push_back(view.tokens(row));
-    source.push_back(view.source_tokens(row));
+    tokens.push_back(padded_length(view.tokens(row), view.length()));
+    source.push_back(padded_length(view.source_tokens(row), view.length()));
   }
   PaddedLengths lengths;
   if (seen > 0) {

@@ -1,4 +1,4 @@
-// How long the rows of a micro-batch are: each is padded to its longest.
+// How long the rows of a micro-batch are padded.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,19 @@
 
 namespace lockstep::data {
 
+/// Rows whose longest has so many tokens are padded to the next multiple of eight, but not beyond
+/// `most`, unless the longest is: matrix units take multiples of eight without loss, and matrix
+/// libraries make and keep kernels for every length that they meet.
+int64_t padded_length(int64_t longest, int64_t most);
+
 /// Tokens of a row and of its source (0 where rows have none).
 struct RowLengths {
   double tokens = 0, source = 0;
 };
 
 struct PaddedLengths {
-  RowLengths expected;  // of a micro-batch, on average
-  RowLengths longest;   // of all rows
+  RowLengths expected;  // as a micro-batch is padded on average
+  RowLengths longest;   // as one with the longest rows is
 };
 
 /// Of micro-batches of `rows` rows, drawn at random. Looks at 4,096 rows at most, evenly spaced.

@@ -51,7 +51,7 @@ std::vector<Unit> units_of(const Job& job, const RankShare& share) {
     const bool copies = job.model.tie_word_embeddings && !share.is_first;
     add(counts.head + (copies ? counts.embedding : 0), 0);
   }
-  const double most = job.zero_stage < 3 ? job.software.unit_bytes / job.software.weight_bytes : 0;
+  const double most = job.zero_stage < 3 ? job.software.unit_bytes / job.reduce_bytes() : 0;
   std::vector<Unit> units;
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     if (!units.empty() && units.back().parameters + part->parameters <= most) {
@@ -238,6 +238,19 @@ void add_whole_units(const Job& job, const RankShare& share, Moment& moment) {
   }
 }
 
+/// Attention with dropout goes by tiles of up to 2^20 scores (ops/attention.h); four of their
+/// matrices are there at once. They take their places among what is kept, so that there is that
+/// much less for the others at whichever moment is the fullest.
+double score_tiles(const Job& job) {
+  if (!job.software.dropout || has_score_bias(job.model)) {
+    return 0;
+  }
+  constexpr double kAtOnce = 1 << 20;
+  const double heads = static_cast<double>(job.model.heads) / job.mesh.tensor;
+  const double all = heads * job.micro_tokens() * static_cast<double>(job.sequence);
+  return 4 * std::min(kAtOnce, all) * job.compute_bytes();
+}
+
 }  // namespace
 
 Moment fullest_moment(const Job& job, const RankShare& share) {
@@ -260,6 +273,7 @@ Moment fullest_moment(const Job& job, const RankShare& share) {
       fullest = moment;
     }
   }
+  fullest.working += score_tiles(job);
   add_whole_units(job, share, fullest);
   return fullest;
 }

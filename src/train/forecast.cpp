@@ -24,7 +24,7 @@ namespace {
 constexpr double kLoadedWithTheFirstStep = 25e6;  // bytes of libraries' code and buffers, on a CPU
 // The same of the library that computes attention with a bias of its scores, which our loops do
 // not.
-constexpr double kLoadedForScores16 = 45e6, kLoadedForScores32 = 13e6;
+constexpr double kLoadedForScores16 = 28e6, kLoadedForScores32 = 13e6;
 
 at::ScalarType type_of(const config::TrainingSection& training) {
   return training.bf16 ? at::kBFloat16 : training.fp16 ? at::kHalf : at::kFloat;

@@ -1,5 +1,6 @@
 #include "data/loader.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -31,31 +32,42 @@ TEST(MicroBatch, PadsShortRowsAndMasksThem) {
   EXPECT_EQ(batch.ids, (std::vector<int64_t>{7, 8, 9, 999, 4, 5, 9, 6}));
   EXPECT_EQ(batch.labels, (std::vector<int64_t>{7, 8, 9, -100, -100, -100, 9, 6}));
   EXPECT_EQ(batch.samples, (std::vector<int64_t>{12, 13}));
-  EXPECT_EQ(make_micro_batch(*view, {{2, 0}}).length, 3);  // as long as its longest row
+  EXPECT_EQ(make_micro_batch(*view, {{2, 0}}).length, 4);  // as many as the view has
+}
+
+TEST(MicroBatch, IsAsLongAsAMultipleOfEightThatHoldsItsLongestRow) {
+  const TemporaryFolder folder;
+  const auto set =
+      TokenDataset::open(write_tokens(folder, {{{1, 2, 9}}, {{5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 9}}}));
+  const SequenceView view(set, 30, Packing::kPerDocument);
+  const MicroBatch batch = make_micro_batch(view, {{1, 0}, {0, 0}});
+  EXPECT_EQ(batch.length, 16);
+  EXPECT_EQ(std::count(batch.labels.begin(), batch.labels.end(), kIgnored), 5 + 13);
+  EXPECT_EQ(make_micro_batch(view, {{0, 0}}).length, 8);
 }
 
 TEST(MicroBatch, PadsTheSourcesOfPairs) {
   const TemporaryFolder folder;
   const auto set = TokenDataset::open(write_tokens(folder, {{{1, 2, 9, 3, 9}, 3}, {{4, 9}, 0}}));
-  const SequenceView view(set, 8, Packing::kPairs, LongDocuments::kSplit, 7);
+  const SequenceView view(set, 4, Packing::kPairs, LongDocuments::kSplit, 7);
   const MicroBatch batch = make_micro_batch(view, {{0, 5}, {1, 6}});
-  EXPECT_EQ(batch.length, 3);
-  EXPECT_EQ(batch.ids, (std::vector<int64_t>{7, 3, 9, 7, 4, 9}));
-  EXPECT_EQ(batch.source_length, 3);
-  EXPECT_EQ(batch.source, (std::vector<int64_t>{1, 2, 9, 999, 999, 999}));
+  EXPECT_EQ(batch.length, 4);
+  EXPECT_EQ(batch.ids, (std::vector<int64_t>{7, 3, 9, 999, 7, 4, 9, 999}));
+  EXPECT_EQ(batch.source_length, 4);
+  EXPECT_EQ(batch.source, (std::vector<int64_t>{1, 2, 9, 999, 999, 999, 999, 999}));
   EXPECT_EQ(batch.source_tokens, (std::vector<int64_t>{3, 1}));  // a source is never empty
   const MicroBatch empty = make_micro_batch(view, {});
-  EXPECT_EQ(empty.source, (std::vector<int64_t>{999}));
-  EXPECT_EQ(empty.labels, (std::vector<int64_t>{-100, -100}));
+  EXPECT_EQ(empty.source, std::vector<int64_t>(4, 999));
+  EXPECT_EQ(empty.labels, std::vector<int64_t>(4, -100));
 }
 
 TEST(MicroBatch, WithoutDrawsIsOneMaskedRow) {
   const TemporaryFolder folder;
   const MicroBatch batch = make_micro_batch(*make_view(folder, 4), {});
   EXPECT_EQ(batch.rows, 1);
-  EXPECT_EQ(batch.length, 2);
-  EXPECT_EQ(batch.ids, (std::vector<int64_t>{999, 999}));
-  EXPECT_EQ(batch.labels, (std::vector<int64_t>{-100, -100}));
+  EXPECT_EQ(batch.length, 4);
+  EXPECT_EQ(batch.ids, std::vector<int64_t>(4, 999));
+  EXPECT_EQ(batch.labels, std::vector<int64_t>(4, -100));
   EXPECT_EQ(batch.samples, (std::vector<int64_t>{0}));
 }
 

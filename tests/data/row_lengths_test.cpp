@@ -5,19 +5,29 @@
 namespace lockstep::data {
 namespace {
 
+TEST(RowLengths, AreMultiplesOfEightUpToTheMost) {
+  EXPECT_EQ(padded_length(0, 64), 0);
+  EXPECT_EQ(padded_length(2, 64), 8);
+  EXPECT_EQ(padded_length(8, 64), 8);
+  EXPECT_EQ(padded_length(9, 64), 16);
+  EXPECT_EQ(padded_length(62, 63), 63);
+  EXPECT_EQ(padded_length(64, 63), 64);  // with the token that starts a target
+}
+
 TEST(RowLengths, AreOfTheLongestOfAMicroBatch) {
   const TemporaryFolder folder;
-  // Sources of 2 and 4 tokens; targets of 3 and 1, and the one that starts them.
-  const auto set =
-      TokenDataset::open(write_tokens(folder, {{{1, 9, 3, 4, 9}, 2}, {{1, 2, 3, 9, 9}, 4}}));
-  const SequenceView pairs(set, 8, Packing::kPairs, LongDocuments::kSplit, /*start=*/7);
+  // Sources of 2 and 12 tokens; targets of 9 and 1, and the one that starts them.
+  const auto set = TokenDataset::open(write_tokens(
+      folder,
+      {{{1, 9, 3, 4, 5, 6, 7, 8, 3, 4, 9}, 2}, {{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 9, 9}, 12}}));
+  const SequenceView pairs(set, 20, Packing::kPairs, LongDocuments::kSplit, /*start=*/7);
   const PaddedLengths one = padded_lengths(pairs, 1);
-  EXPECT_DOUBLE_EQ(one.expected.source, 3);
-  EXPECT_DOUBLE_EQ(one.expected.tokens, 3);
-  EXPECT_DOUBLE_EQ(one.longest.source, 4);
-  EXPECT_DOUBLE_EQ(one.longest.tokens, 4);
+  EXPECT_DOUBLE_EQ(one.expected.source, 12);
+  EXPECT_DOUBLE_EQ(one.expected.tokens, 12);
+  EXPECT_DOUBLE_EQ(one.longest.source, 16);
+  EXPECT_DOUBLE_EQ(one.longest.tokens, 16);
   // Of two draws all are short one time in four.
-  EXPECT_DOUBLE_EQ(padded_lengths(pairs, 2).expected.source, 2 * 0.25 + 4 * 0.75);
+  EXPECT_DOUBLE_EQ(padded_lengths(pairs, 2).expected.source, 8 * 0.25 + 16 * 0.75);
   const PaddedLengths packed = padded_lengths(SequenceView(set, 5), 3);
   EXPECT_DOUBLE_EQ(packed.expected.tokens, 5);
   EXPECT_DOUBLE_EQ(packed.longest.source, 0);

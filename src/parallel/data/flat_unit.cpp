@@ -45,7 +45,9 @@ class Grouping {
       Group& part = parts[{p.tensor.scalar_type(), p.tensor.requires_grad(), stays}];
       part.parameters.push_back(p);
       part.persistent = stays;
-      part.bytes += static_cast<int64_t>(p.tensor.nbytes());
+      part.bytes += p.tensor.numel() *
+                    static_cast<int64_t>(
+                        c10::elementSize(options_.gradient_type.value_or(p.tensor.scalar_type())));
     }
     for (auto& [key, part] : parts) {
       join(key, index, unit.name, std::move(part));
