@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/nearest.h"
 #include "model/source.h"
 
 namespace lockstep::cli {
@@ -20,7 +21,11 @@ model::ModelConfig find_folder(const std::string& name, const std::vector<std::s
     throw Error(
         error.kind(),
         error.message(),
-        fmt::format("{}; or give a preset: {}", error.remedy(), fmt::join(presets, ", ")));
+        fmt::format(
+            "{}; or give a preset: {}.{}",
+            error.remedy(),
+            fmt::join(presets, ", "),
+            did_you_mean(name, presets)));
   }
 }
 

@@ -209,10 +209,14 @@ int64_t global_batch_of(const config::Resolution& resolution, const plan::Search
   }
   const int64_t micro_batch = request.micro_batch.value_or(1);
   const int64_t micro_batches = request.micro_batches.value_or(1);
-  if (request.micro_batch && request.micro_batches && request.data) {
-    return micro_batch * micro_batches * *request.data;
+  const int64_t devices = request.cluster.devices();
+  if (request.micro_batch && request.micro_batches) {
+    const int64_t others = static_cast<int64_t>(request.tensor.value_or(1)) *
+                           request.pipeline.value_or(1) * request.context.value_or(1);
+    return micro_batch * micro_batches *
+           request.data.value_or(static_cast<int>(std::max<int64_t>(1, devices / others)));
   }
-  int64_t batch = request.cluster.devices() * micro_batch * micro_batches;
+  int64_t batch = devices * micro_batch * micro_batches;
   while (batch < kUsual) {
     batch *= 2;
   }

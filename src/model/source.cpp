@@ -142,12 +142,17 @@ ModelSource read_folder(ModelSource::Kind kind, const std::string& name, const f
   return source;
 }
 
+/// Who keeps a model that the Hub has under a short name; nobody's name where it has none such.
+std::string keeper_of(const std::string& short_name) {
+  const auto begins = [&](std::string_view start) { return short_name.starts_with(start); };
+  return begins("gpt2") ? "openai-community" : begins("t5-") ? "google-t5" : "";
+}
+
 ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const fs::path& cache) {
   std::vector<HubName> candidates = {hub};
   if (hub.organisation.empty()) {
-    // The Hub's short names of its first models.
     candidates.push_back(hub);
-    candidates.back().organisation = "openai-community";
+    candidates.back().organisation = keeper_of(hub.name);
   }
   for (const HubName& candidate : candidates) {
     const fs::path repository = cache / candidate.folder();
@@ -163,6 +168,7 @@ ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const
             "{} holds no snapshot of revision \"{}\"", repository.string(), candidate.revision),
         fmt::format("fetch it: hf download {} --revision {}", candidate.id(), candidate.revision));
   }
+  const HubName& last = candidates.back();
   const auto names = preset_names();
   const bool is_preset = std::ranges::find(names, path) != names.end();
   throw Error(
@@ -174,8 +180,9 @@ ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const
           path,
           cache.string()),
       fmt::format(
-          "fetch it: hf download {}{}",
-          candidates.back().id(),
+          "fetch it: hf download {}{}{}",
+          last.organisation.empty() ? "ORGANISATION/" : "",
+          last.id(),
           is_preset ? fmt::format("; or build it with random weights: model.preset={}", path)
                     : ""));
 }

@@ -190,6 +190,14 @@ class Grid {
              request_.schedule,
              {Kind::kOneFOneB, Kind::kInterleaved, Kind::kZbH1, Kind::kZbH2, Kind::kZbV})) {
       job.schedule = kind;
+      if (!schedule_goes(job)) {
+        const schedule::Schedule& listed = job.listed->schedule;
+        visitor_.refuse(
+            fmt::format("pipelines that do not go with {}", job.listed->path),
+            fmt::format(
+                "it is of {} ranks and {} micro-batches", listed.ranks, listed.micro_batches));
+        continue;
+      }
       if (kind == Kind::kInterleaved && request_.schedule && request_.virtual_stages == 1) {
         visitor_.refuse("interleaved", "it needs parallel.virtual_stages=2 or more");
       }
@@ -224,6 +232,9 @@ class Grid {
     };
     if (kind == schedule::Kind::kZbV) {
       return asked(2);
+    }
+    if (kind == schedule::Kind::kFile) {
+      return {request_.base.listed->schedule.virtual_stages()};
     }
     if (kind != schedule::Kind::kInterleaved) {
       return asked(1);

@@ -184,9 +184,18 @@ std::vector<int64_t> split_layers(int64_t layers, int64_t stages) {
   return counts;
 }
 
+bool schedule_goes(const Job& job) {
+  return job.mesh.pipeline == 1 || job.schedule != schedule::Kind::kFile ||
+         (job.mesh.pipeline == job.listed->schedule.ranks &&
+          job.micro_batches() <= job.listed->schedule.micro_batches);
+}
+
 int64_t stages_of(const Job& job) {
   if (job.mesh.pipeline == 1 || job.greedy_held > 0) {
     return job.mesh.pipeline;
+  }
+  if (job.schedule == schedule::Kind::kFile) {
+    return job.listed->schedule.stages;
   }
   const bool has_more =
       job.schedule == schedule::Kind::kInterleaved || job.schedule == schedule::Kind::kZbV;
@@ -195,6 +204,9 @@ int64_t stages_of(const Job& job) {
 
 int rank_of_stage(const Job& job, int64_t stage) {
   const int64_t ranks = job.mesh.pipeline;
+  if (ranks > 1 && job.schedule == schedule::Kind::kFile) {
+    return job.listed->schedule.rank_of_stage[static_cast<size_t>(stage)];
+  }
   const bool back = job.schedule == schedule::Kind::kZbV && stage >= ranks;
   return static_cast<int>(back ? stages_of(job) - 1 - stage : stage % ranks);
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -119,6 +120,12 @@ struct Software {
   double fragmentation = 0.12;   // of activations and working memory, by the allocator
 };
 
+/// Of Kind::kFile.
+struct ListedSchedule {
+  std::string path;
+  schedule::Schedule schedule;
+};
+
 struct Job {
   model::ModelConfig model;
   int64_t sequence = 1024;
@@ -131,6 +138,7 @@ struct Job {
   bool sequence_parallel = false;
   ContextAttention context_attention = ContextAttention::kRing;
   schedule::Kind schedule = schedule::Kind::kOneFOneB;
+  std::shared_ptr<const ListedSchedule> listed;  // of Kind::kFile
   int virtual_stages = 1;
   double greedy_held =
       0;  // a schedule made for the predicted times, holding at most so many; 0: none
@@ -171,6 +179,9 @@ struct Job {
   double reduce_bytes() const;
 };
 
+/// Whether a schedule from a file is of so many ranks, and of at least so many micro-batches; true
+/// of all others.
+bool schedule_goes(const Job& job);
 /// Stages of the whole pipeline: those of a rank times the ranks.
 int64_t stages_of(const Job& job);
 /// The pipeline rank that a stage is on.

@@ -6,40 +6,76 @@
 
 #include "plan/moments.h"
 #include "schedule/check.h"
+#include "schedule/file.h"
 
 namespace lockstep::plan {
 
 namespace {
 
-// Micro-batches in flight on a rank, in whole ranks' worth of blocks: the schedule's own claim.
-double held(const Job& job, int rank) {
-  const int pipeline = job.mesh.pipeline;
-  const auto micro_batches = static_cast<double>(job.micro_batches());
-  const double p = pipeline;
-  const double v = job.virtual_stages;
-  if (job.greedy_held > 0) {
-    return std::min<double>(job.greedy_held, micro_batches);
+// Micro-batches in flight on each rank, in whole ranks' worth of blocks, as they are counted.
+std::vector<double> count_held(const schedule::Schedule& schedule) {
+  const schedule::Report report = schedule::check(schedule);
+  std::vector<double> held;
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    const auto own = static_cast<double>(schedule.stages_of(rank).size());
+    held.push_back(report.held[static_cast<size_t>(rank)] / std::max(1.0, own));
   }
+  return held;
+}
+
+// The same of a kind of schedule: its claim, which it reaches with enough micro-batches.
+double claimed(const Job& job, int rank) {
+  const double p = job.mesh.pipeline;
+  const double v = job.virtual_stages;
   switch (job.schedule) {
     case schedule::Kind::kNaive:
       return 1;
     case schedule::Kind::kGpipe:
-      return micro_batches;
-    case schedule::Kind::kFile:
+      return std::numeric_limits<double>::infinity();
     case schedule::Kind::kOneFOneB:
-      return std::min(p - rank, micro_batches);
+      return p - rank;
     case schedule::Kind::kInterleaved:
-      if (pipeline == 1) {
-        return 1;
-      }
-      return std::min((2 * (p - rank - 1) + (v - 1) * p + 1) / v, micro_batches);
+      return (2 * (p - rank - 1) + (v - 1) * p + 1) / v;
     case schedule::Kind::kZbH2:
-      return std::min(2 * p - 1, micro_batches);
+      return 2 * p - 1;
     case schedule::Kind::kZbH1:
     case schedule::Kind::kZbV:
+    case schedule::Kind::kFile:
       break;
   }
-  return std::min(p, micro_batches);
+  return p;
+}
+
+// The same of a job, [pipeline].
+std::vector<double> held(const Job& job) {
+  const int ranks = job.mesh.pipeline;
+  const auto micro_batches = static_cast<int>(job.micro_batches());
+  if (ranks == 1) {
+    return {1};
+  }
+  const bool is_made = job.greedy_held > 0;
+  if (!is_made && job.schedule == schedule::Kind::kFile) {
+    return count_held(schedule::cut_down(job.listed->schedule, micro_batches));
+  }
+  // Schedules of several stages a rank hold less than they claim where the ranks do not divide the
+  // micro-batches. Counted where there are few: that takes as long as all their actions.
+  constexpr int64_t kFew = 4096;
+  const bool is_shorter =
+      job.schedule == schedule::Kind::kInterleaved || job.schedule == schedule::Kind::kZbV;
+  if (!is_made && is_shorter && micro_batches % ranks != 0 &&
+      stages_of(job) * micro_batches <= kFew) {
+    return count_held(schedule::make_schedule(
+        {.kind = job.schedule,
+         .ranks = ranks,
+         .micro_batches = micro_batches,
+         .virtual_stages = job.virtual_stages}));
+  }
+  std::vector<double> result;
+  for (int rank = 0; rank < ranks; ++rank) {
+    result.push_back(
+        std::min<double>(is_made ? job.greedy_held : claimed(job, rank), micro_batches));
+  }
+  return result;
 }
 
 }  // namespace
@@ -306,11 +342,10 @@ double passing_by(const Job& job, const BlockCounts& blocks) {
          job.compute_bytes() / (job.sequence_parallel ? job.mesh.tensor : 1);
 }
 
-void add_activations(
-    const Job& job, int rank, const BlockCounts& blocks, bool last, StageMemory& stage) {
+void add_activations(const Job& job, const RankShare& share, StageMemory& stage) {
   Memory& memory = stage.peak;
-  const double in_flight = held(job, rank);
-  stage.in_flight = in_flight;
+  const BlockCounts& blocks = share.blocks;
+  const double in_flight = share.in_flight;
   const auto kept = [&](BlockKind kind) { return block_activations(job, kind, job.recompute); };
   memory.activations = in_flight * (sum_blocks(blocks, kept) + passing_by(job, blocks));
   if (job.recompute != Recompute::kNone) {
@@ -327,7 +362,7 @@ void add_activations(
   memory.activations *= 1 - job.activations_away;
   memory.working +=
       largest_of_blocks(blocks, [&](BlockKind kind) { return temporaries(job, kind); });
-  if (last) {
+  if (share.is_last) {
     memory.logits = logits(job);
   }
 }
@@ -336,7 +371,6 @@ void add_activations(
 void add_moment(const Job& job, const RankShare& share, StageMemory& stage) {
   const Moment moment = fullest_moment(job, share);
   Memory& memory = stage.peak;
-  stage.in_flight = share.in_flight;
   memory.activations = moment.activations;
   memory.working += moment.working;
   memory.logits = moment.logits;
@@ -367,21 +401,25 @@ double buckets(const Job& job, double parameters) {
 
 std::vector<StageMemory> estimate_memory(const Job& job) {
   const std::vector<BlockCounts> blocks = rank_blocks(job);
+  const int rank_of_first = rank_of_stage(job, 0);
   const int rank_of_last = rank_of_stage(job, stages_of(job) - 1);
+  const std::vector<double> in_flight = held(job);
   std::vector<StageMemory> stages;
   for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
     StageMemory stage;
     stage.stage = rank;
     stage.blocks = blocks[rank].all();
-    const bool first = rank == 0;
+    const bool first = rank == rank_of_first;
     const bool last = rank == rank_of_last;
+    stage.in_flight = in_flight[rank];
+    const RankShare share{blocks[rank], first, last, in_flight[rank]};
     const double parameters = stage_parameters(job, blocks[rank], first, last);
     add_states(job, blocks[rank], parameters, stage.peak);
     Memory& memory = stage.peak;
     if (job.software.shares_memory) {
-      add_moment(job, {blocks[rank], first, last, held(job, rank)}, stage);
+      add_moment(job, share, stage);
     } else {
-      add_activations(job, rank, blocks[rank], last, stage);
+      add_activations(job, share, stage);
       memory.buckets = buckets(job, parameters);
     }
     memory.fragmentation = job.software.fragmentation *

@@ -146,6 +146,9 @@ class Finder {
 
   // Whether it fits.
   bool consider(const std::string& text, const Job& changed) {
+    if (!schedule_goes(changed)) {
+      return false;
+    }
     const double bytes = largest(estimate_memory(changed)).peak.total();
     const bool is_enough = fits(changed, cluster_);
     if (bytes < now_ * (1 - kWorthwhile)) {

@@ -47,7 +47,10 @@ std::string plan_line(const Job& job) {
       job.micro_batch,
       job.micro_batches());
   if (job.mesh.pipeline > 1) {
-    text += fmt::format(", {}", schedule::kind_name(job.schedule));
+    text += fmt::format(
+        ", {}",
+        job.schedule == schedule::Kind::kFile ? job.listed->path
+                                              : schedule::kind_name(job.schedule));
     text += job.virtual_stages > 1 ? fmt::format(" of {}", job.virtual_stages) : "";
   }
   text += fmt::format(", recompute {}", recompute_name(job.recompute));
@@ -209,8 +212,12 @@ std::string plan_yaml(const Job& job, const PlanFile& file) {
     line("context_attention", "ulysses");
   }
   if (job.mesh.pipeline > 1) {
-    line("schedule", schedule::kind_name(job.schedule));
-    line("virtual_stages", job.virtual_stages);
+    if (job.schedule == schedule::Kind::kFile) {
+      line("schedule", quoted(job.listed->path));
+    } else {
+      line("schedule", schedule::kind_name(job.schedule));
+      line("virtual_stages", job.virtual_stages);
+    }
     if (job.zero_stage > 1) {
       line("zero_in_pipeline", true);
     }

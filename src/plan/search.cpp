@@ -120,7 +120,7 @@ class Searcher {
     if (job.mesh.pipeline == 1 || !job.split.empty()) {
       return job;
     }
-    if (is_unequal_ && job.virtual_stages == 1) {
+    if (is_unequal_ && job.virtual_stages == 1 && job.schedule != schedule::Kind::kFile) {
       job.split = unequal_split(job);
       return job;
     }

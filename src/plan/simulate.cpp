@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "plan/cost/kernels.h"
+#include "schedule/file.h"
 #include "schedule/greedy.h"
 
 namespace lockstep::plan {
@@ -183,6 +184,9 @@ schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
         durations_of(job, cluster, stages, stage_times(job, cluster, stages)),
         {.held = job.greedy_held, .weight_share = deferred_share(job)});
   }
+  if (job.schedule == schedule::Kind::kFile) {
+    return schedule::cut_down(job.listed->schedule, static_cast<int>(job.micro_batches()));
+  }
   return schedule::make_schedule(
       {.kind = job.schedule,
        .ranks = job.mesh.pipeline,
@@ -193,10 +197,12 @@ schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
 // Parameters of the largest pipeline rank that are trained: what is reduced and updated.
 double stage_parameters(const Job& job) {
   const std::vector<BlockCounts> blocks = rank_blocks(job);
+  const int rank_of_first = rank_of_stage(job, 0);
   const int rank_of_last = rank_of_stage(job, stages_of(job) - 1);
   double most = 0;
   for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
-    most = std::max(most, trained_parameters(job, blocks[rank], rank == 0, rank == rank_of_last));
+    most = std::max(
+        most, trained_parameters(job, blocks[rank], rank == rank_of_first, rank == rank_of_last));
   }
   return most;
 }

@@ -177,6 +177,19 @@ Schedule read_schedule(const std::filesystem::path& path) {
   return parse_schedule(read_file(path, ErrorKind::kConfig), path.string());
 }
 
+bool names_a_file(std::string_view schedule) {
+  return schedule.find_first_of("./") != std::string_view::npos;
+}
+
+Schedule cut_down(Schedule schedule, int micro_batches) {
+  schedule.micro_batches = micro_batches;
+  for (std::vector<Action>& actions : schedule.actions) {
+    std::erase_if(
+        actions, [&](const Action& action) { return action.micro_batch >= micro_batches; });
+  }
+  return schedule;
+}
+
 std::string schedule_text(const Schedule& schedule) {
   std::string text = fmt::format(
       "# {}: {} ranks, {} stages, {} micro-batches\nheld: {}\n",

@@ -13,9 +13,16 @@
 
 namespace lockstep::schedule {
 
+/// Whether `parallel.schedule` names a file: it has a dot or a slash, as no kind has.
+bool names_a_file(std::string_view schedule);
+
 /// Reads and checks; throws (config) with `source`, the line and all that is wrong.
 Schedule parse_schedule(std::string_view text, const std::string& source);
 Schedule read_schedule(const std::filesystem::path& path);
+
+/// The first `micro_batches` of a schedule: dependencies lie within one micro-batch, so what is
+/// left is as right as the whole.
+Schedule cut_down(Schedule schedule, int micro_batches);
 
 /// The same form, readable back.
 std::string schedule_text(const Schedule& schedule);

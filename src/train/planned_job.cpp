@@ -1,12 +1,14 @@
 #include "train/planned_job.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <memory>
 #include <string>
 
 #include "mesh/mesh.h"
 #include "ops/machine.h"
+#include "parallel/pipeline/options.h"
 #include "parallel/pipeline/split.h"
+#include "schedule/file.h"
 #include "train/plan.h"
 
 namespace lockstep::train {
@@ -119,12 +121,20 @@ plan::Job planned_job(
   job.sequence_parallel = parallel.sequence_parallel;
   job.context_attention = parallel.context_attention == "ulysses" ? plan::ContextAttention::kUlysses
                                                                   : plan::ContextAttention::kRing;
-  // A file's schedule is timed as 1F1B.
-  job.schedule = std::filesystem::exists(parallel.schedule)
-                     ? schedule::Kind::kOneFOneB
-                     : schedule::parse_kind(parallel.schedule);
-  job.virtual_stages =
-      job.schedule == schedule::Kind::kZbV ? 2 : static_cast<int>(parallel.virtual_stages);
+  if (schedule::names_a_file(parallel.schedule)) {
+    if (job.mesh.pipeline > 1) {  // says what does not go with the file
+      parallel::Schedules schedules({.schedule = parallel.schedule}, job.mesh.pipeline);
+      schedules.of(static_cast<int>(config.training.gradient_accumulation_steps));
+    }
+    job.schedule = schedule::Kind::kFile;
+    job.listed = std::make_shared<plan::ListedSchedule>(
+        plan::ListedSchedule{parallel.schedule, schedule::read_schedule(parallel.schedule)});
+    job.virtual_stages = job.listed->schedule.virtual_stages();
+  } else {
+    job.schedule = schedule::parse_kind(parallel.schedule);
+    job.virtual_stages =
+        job.schedule == schedule::Kind::kZbV ? 2 : static_cast<int>(parallel.virtual_stages);
+  }
   fill_recompute(config, job);
   if (job.mesh.pipeline > 1 && parallel.split != "auto") {
     for (const nn::ModelPart& part : parallel::split_model(

@@ -121,6 +121,28 @@ class Predict(ProgramTest):
             self.assertIn("1024 that the model has learned", self.run_fails(2, *command, "data.sequence_length=4096").err)
         self.assertIn("at most 12", self.run_fails(2, "estimate", "--model", "gpt2", "parallel.tensor=13").err)
 
+    def test_a_file_of_actions_is_predicted_as_its_schedule(self):
+        def told(schedule, *others):
+            words = ("--model", "gpt2-medium", "--gpu", "a100-80gb", "parallel.pipeline=4",
+                     f"parallel.schedule={schedule}", "training.gradient_accumulation_steps=6",
+                     "training.per_device_train_batch_size=2", *others)
+            return self.run_ok("estimate", *words).out, self.run_ok("plan", *words, "--gpus", 4).out
+
+        for kind, stages in (("gpipe", 1), ("interleaved", 2), ("zb-h1", 1), ("zb-v", 2)):
+            self.run_ok("schedule", "--stages", 4, "--chunks", 6, "--kind", kind, "--virtual-stages", stages, "--save",
+                        f"{kind}.txt")
+            with self.subTest(kind):
+                by_file, by_name = told(f"./{kind}.txt"), told(kind, f"parallel.virtual_stages={stages}")
+                for a, b in zip(by_file, by_name):
+                    self.assertEqual(a.replace(f"./{kind}.txt", kind), b)
+        # What does not go with the file.
+        wrong = self.run_fails(2, "estimate", "--model", "gpt2-medium", "--gpu", "a100-80gb", "parallel.pipeline=2",
+                               "parallel.schedule=./gpipe.txt").err
+        self.assertIn("./gpipe.txt is a schedule of 4 ranks, and the pipeline has 2", wrong)
+        some = self.run_ok("plan", "--model", "gpt2-medium", "--gpu", "a100-80gb", "--gpus", 8, "--global-batch", 32,
+                           "parallel.schedule=./gpipe.txt").out
+        self.assertIn("refused: pipelines that do not go with ./gpipe.txt: it is of 4 ranks and 6 micro-batches", some)
+
     def test_bad_clusters_are_told_at_once_and_whole(self):
         (self.folder / "wrong.yaml").write_text(WRONG)
         told = self.run_fails(2, "plan", "--model", "gpt2", "--cluster", "wrong.yaml").err
@@ -134,6 +156,11 @@ class Predict(ProgramTest):
             2, "plan", "--model", "gpt2", "--gpus", 16, "--without", "node1x").err)
         for node in ("h100-80gb", "8yxh100", "0xh100", "-1xh100"):
             self.assertIn("not a number of devices", self.run_fails(2, "plan", "--model", "gpt2", f"--add={node}").err)
+
+    def test_a_model_that_is_not_there_is_told_with_the_nearest(self):
+        told = self.run_fails(2, "plan", "--model", "llama-2-70b", "--gpu", "a100-80gb").err
+        self.assertIn("hf download ORGANISATION/llama-2-70b", told)
+        self.assertIn("Did you mean 'llama2-70b'?", told)
 
     def test_a_model_that_nothing_fits_names_what_would(self):
         self.write_model("large.json", 12288, 96)

@@ -12,10 +12,6 @@
 namespace lockstep::parallel {
 namespace {
 
-bool is_file(const std::string& name) {
-  return name.find_first_of("./") != std::string::npos;
-}
-
 bool splits(const schedule::Schedule& schedule) {
   return std::any_of(schedule.actions.begin(), schedule.actions.end(), [](const auto& actions) {
     return std::any_of(actions.begin(), actions.end(), [](const schedule::Action& action) {
@@ -34,22 +30,10 @@ schedule::Schedule make(const PipelineOptions& options, int ranks, int micro_bat
        .virtual_stages = has_its_own ? 0 : options.virtual_stages});
 }
 
-/// The first `micro_batches` of a schedule: dependencies lie within one micro-batch, so what is
-/// left is as right as the whole.
-schedule::Schedule cut_down(schedule::Schedule schedule, int micro_batches) {
-  schedule.micro_batches = micro_batches;
-  for (std::vector<schedule::Action>& actions : schedule.actions) {
-    std::erase_if(actions, [&](const schedule::Action& action) {
-      return action.micro_batch >= micro_batches;
-    });
-  }
-  return schedule;
-}
-
 }  // namespace
 
 Schedules::Schedules(const PipelineOptions& options, int ranks) : options_(options), ranks_(ranks) {
-  if (!is_file(options.schedule)) {
+  if (!schedule::names_a_file(options.schedule)) {
     placement_ = make(options_, ranks_, 1);
   } else {
     file_ = schedule::read_schedule(options.schedule);
@@ -95,7 +79,7 @@ const schedule::Schedule& Schedules::of(int micro_batches) {
             file_->micro_batches));
   }
   schedule::Schedule made =
-      file_ ? cut_down(*file_, micro_batches) : make(options_, ranks_, micro_batches);
+      file_ ? schedule::cut_down(*file_, micro_batches) : make(options_, ranks_, micro_batches);
   schedule::require_valid(made, options_.schedule);
   return made_.emplace(micro_batches, std::move(made)).first->second;
 }
