@@ -469,20 +469,20 @@ std::vector<int64_t> most_blocks(const Job& job, const Cluster& cluster) {
   const int64_t layers = job.model.layers;
   const auto with = [&](int64_t blocks) {
     Job even = job;
-    even.model.layers = layers * job.mesh.pipeline;  // there are enough for all
-    even.split.assign(job.mesh.pipeline, blocks);
+    even.model.layers = layers * stages_of(job);  // there are enough for all
+    even.split.assign(static_cast<size_t>(stages_of(job)), blocks);
     return estimate_memory(even);
   };
   const std::vector<StageMemory> all = with(layers);
   const std::vector<StageMemory> one_less = with(layers - 1);
+  const double own = static_cast<double>(stages_of(job)) / job.mesh.pipeline;
   std::vector<int64_t> most;
   for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
     const double bytes = all[rank].peak.total();
-    const double of_block = std::max(bytes - one_less[rank].peak.total(), 1.0);
+    const double of_block = std::max((bytes - one_less[rank].peak.total()) / own, 1.0);
     const double too_many = std::ceil((bytes - room_of(job, cluster, rank).device) / of_block);
-    most.push_back(
-        layers -
-        static_cast<int64_t>(std::clamp<double>(too_many, 0, static_cast<double>(layers))));
+    const double fit = static_cast<double>(layers) * own - too_many;
+    most.push_back(static_cast<int64_t>(std::clamp<double>(fit, 0, static_cast<double>(layers))));
   }
   return most;
 }

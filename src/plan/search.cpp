@@ -120,7 +120,7 @@ class Searcher {
     if (job.mesh.pipeline == 1 || !job.split.empty()) {
       return job;
     }
-    if (is_unequal_ && job.virtual_stages == 1 && job.schedule != schedule::Kind::kFile) {
+    if (is_unequal_) {
       job.split = unequal_split(job);
       return job;
     }
@@ -132,56 +132,70 @@ class Searcher {
     return job;
   }
 
-  // The pipeline ranks of unequal devices, and the fastest split over them.
+  // The stages of a pipeline on unequal devices, and the fastest split over them.
   struct UnequalStages {
+    std::vector<size_t> rank;                // [stage]: that it is on
     std::vector<std::vector<double>> until;  // [rank][layer]: seconds of the layers before it
-    std::vector<double> edge;                // [rank]: of the embedding, of the head
+    std::vector<double> edge;                // [stage]: of the embedding, of the head
     std::vector<int64_t> fastest;
 
-    double seconds(int64_t rank, int64_t first, int64_t end) const {
-      return until[rank][end] - until[rank][first] + edge[rank];
+    double seconds(size_t stage, int64_t first, int64_t end) const {
+      return until[rank[stage]][end] - until[rank[stage]][first] + edge[stage];
     }
   };
 
-  // Of a pipeline, about: each stage once, and the slowest once more for every further micro-batch.
+  // Of a pipeline, about: each stage once, and the slowest rank once more for every further
+  // micro-batch.
   static double pipeline_seconds(
       const UnequalStages& stages, const std::vector<int64_t>& split, int64_t micro_batches) {
     double sum = 0;
-    double slowest = 0;
+    std::vector<double> of_rank(stages.until.size(), 0);
     int64_t first = 0;
-    for (size_t rank = 0; rank < split.size(); ++rank) {
-      const double seconds = stages.seconds(static_cast<int64_t>(rank), first, first + split[rank]);
+    for (size_t stage = 0; stage < split.size(); ++stage) {
+      const double seconds = stages.seconds(stage, first, first + split[stage]);
       sum += seconds;
-      slowest = std::max(slowest, seconds);
-      first += split[rank];
+      of_rank[stages.rank[stage]] += seconds;
+      first += split[stage];
     }
-    return sum + static_cast<double>(micro_batches - 1) * slowest;
+    return sum + static_cast<double>(micro_batches - 1) * *std::ranges::max_element(of_rank);
   }
 
-  // Few micro-batches wait for every stage, not for the slowest alone: single layers change places
-  // as long as that helps. No stage gets more than most[rank], where that is given.
+  // Few micro-batches wait for every stage, not for the slowest alone, and a rank for all of its
+  // stages: single layers change places as long as that helps. No rank gets more than most[rank],
+  // where that is given.
   static void move_layers(
       const UnequalStages& stages,
       int64_t micro_batches,
       const std::vector<int64_t>& most,
       std::vector<int64_t>& split) {
+    std::vector<int64_t> of_rank(stages.until.size(), 0);
+    for (size_t stage = 0; stage < split.size(); ++stage) {
+      of_rank[stages.rank[stage]] += split[stage];
+    }
+    const auto move = [&](size_t from, size_t to) {
+      --split[from];
+      ++split[to];
+      --of_rank[stages.rank[from]];
+      ++of_rank[stages.rank[to]];
+    };
     double now = pipeline_seconds(stages, split, micro_batches);
     for (bool moved = true; moved;) {
       moved = false;
       for (size_t from = 0; from < split.size(); ++from) {
         for (size_t to = 0; to < split.size() && split[from] > 1; ++to) {
-          if (from == to || (!most.empty() && split[to] >= most[to])) {
+          const size_t rank = stages.rank[to];
+          const bool is_full =
+              !most.empty() && rank != stages.rank[from] && of_rank[rank] >= most[rank];
+          if (from == to || is_full) {
             continue;
           }
-          --split[from];
-          ++split[to];
+          move(from, to);
           const double then = pipeline_seconds(stages, split, micro_batches);
           if (then < now * (1 - 1e-9)) {
             now = then;
             moved = true;
           } else {
-            ++split[from];
-            --split[to];
+            move(to, from);
           }
         }
       }
@@ -190,17 +204,20 @@ class Searcher {
 
   // They depend on what blocks do, and on the ranks of a stage.
   const UnequalStages& unequal_stages(const Job& job) {
-    const auto [entry, is_new] = unequal_.try_emplace({block_key(job), job.mesh.pipeline});
+    const auto [entry, is_new] = unequal_.try_emplace(
+        {block_key(job), job.mesh.pipeline, job.schedule == schedule::Kind::kZbV, stages_of(job)});
     UnequalStages& stages = entry->second;
     if (!is_new) {
       return stages;
     }
     const int of_stage = job.mesh.data * job.mesh.context * job.mesh.tensor;
+    const auto node_of = [&](int rank) -> const NodeGroup& {
+      return cluster_.slowest_of(rank * of_stage, of_stage);
+    };
     for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
-      const NodeGroup& node = cluster_.slowest_of(rank * of_stage, of_stage);
       std::array<double, kBlockKinds> block{};
       visit_blocks(blocks_of(job.model), [&](BlockKind kind, double /*count*/) {
-        block[static_cast<size_t>(kind)] = block_seconds(job, cluster_, node, kind).all();
+        block[static_cast<size_t>(kind)] = block_seconds(job, cluster_, node_of(rank), kind).all();
       });
       std::vector<double>& until = stages.until.emplace_back(1, 0.0);
       for (int64_t layer = 0; layer < job.model.layers; ++layer) {
@@ -209,16 +226,37 @@ class Searcher {
               return block[static_cast<size_t>(kind)];
             }));
       }
+    }
+    for (int64_t stage = 0; stage < stages_of(job); ++stage) {
+      const int rank = rank_of_stage(job, stage);
+      stages.rank.push_back(static_cast<size_t>(rank));
+      const bool is_last = stage + 1 == stages_of(job);
       stages.edge.push_back(
-          (rank == 0 ? embedding_seconds(job, cluster_, node).all() : 0) +
-          (rank + 1 == job.mesh.pipeline ? head_seconds(job, cluster_, node).all() : 0));
+          (stage == 0 ? embedding_seconds(job, cluster_, node_of(rank)).all() : 0) +
+          (is_last ? head_seconds(job, cluster_, node_of(rank)).all() : 0));
     }
     stages.fastest = balance_layers(
-        job.model.layers, job.mesh.pipeline, [&](int64_t rank, int64_t first, int64_t end) {
-          return stages.seconds(rank, first, end);
+        job.model.layers, stages_of(job), [&](int64_t stage, int64_t first, int64_t end) {
+          return stages.seconds(static_cast<size_t>(stage), first, end);
         });
     move_layers(stages, job.micro_batches(), {}, stages.fastest);
     return stages;
+  }
+
+  // What each stage may have, where the ranks have room for most[rank].
+  static std::vector<int64_t> room_of_stages(
+      const UnequalStages& stages, std::vector<int64_t> most) {
+    std::vector<int64_t> to_come(most.size(), 0);
+    for (const size_t rank : stages.rank) {
+      ++to_come[rank];
+    }
+    std::vector<int64_t> room;
+    for (const size_t rank : stages.rank) {
+      room.push_back(most[rank] / to_come[rank]);
+      most[rank] -= room.back();
+      --to_come[rank];
+    }
+    return room;
   }
 
   // By dynamic programming: the fastest, or where that does not fit the fastest of those that do.
@@ -233,10 +271,11 @@ class Searcher {
     if (std::accumulate(most.begin(), most.end(), int64_t{0}) < job.model.layers) {
       return fastest.split;
     }
+    const std::vector<int64_t> room = room_of_stages(stages, most);
     std::vector<int64_t> within = balance_layers(
-        job.model.layers, job.mesh.pipeline, [&](int64_t rank, int64_t first, int64_t end) {
-          return end - first > most[rank] ? std::numeric_limits<double>::infinity()
-                                          : stages.seconds(rank, first, end);
+        job.model.layers, stages_of(job), [&](int64_t stage, int64_t first, int64_t end) {
+          return end - first > room[stage] ? std::numeric_limits<double>::infinity()
+                                           : stages.seconds(static_cast<size_t>(stage), first, end);
         });
     if (within.empty()) {
       return fastest.split;
@@ -264,8 +303,9 @@ class Searcher {
   const bool is_unequal_;
   SearchResult result_;
   std::vector<Bounded> candidates_;
-  std::map<int64_t, std::vector<int64_t>> splits_;             // by the number of stages
-  std::map<std::pair<BlockKey, int>, UnequalStages> unequal_;  // and the pipeline's ranks
+  std::map<int64_t, std::vector<int64_t>> splits_;  // by the number of stages
+  // And by the pipeline's ranks and stages, and whether these lie as a V.
+  std::map<std::tuple<BlockKey, int, bool, int64_t>, UnequalStages> unequal_;
   std::map<BlockKey, double> blocks_;  // seconds of a pass of all by the fastest device
 };
 

@@ -255,6 +255,49 @@ TEST(Search, SplitsUnequalDevicesAsWellAsAnySplit) {
   EXPECT_LE(found.best[0].step.step_seconds, fastest * 1.01) << plan_line(found.best[0].job);
 }
 
+TEST(Search, SplitsSeveralStagesOfUnequalRanksAsWellAsAnySplit) {
+  SearchRequest request = request_of("gpt2", "h100-80gb", 2, 12);
+  request.cluster = parse_cluster(
+      "nodes:\n  - {devices: 1, device: h100-80gb}\n  - {devices: 1, device: v100-32gb}\n", "c");
+  request.pipeline = 2;
+  request.micro_batch = 2;
+  request.recompute = Recompute::kNone;
+  request.virtual_stages = 2;
+  for (const auto kind : {schedule::Kind::kInterleaved, schedule::Kind::kZbV}) {
+    request.schedule = kind;
+    const SearchResult found = search(request);
+    ASSERT_FALSE(found.best.empty());
+    double fastest = std::numeric_limits<double>::infinity();
+    for (int64_t first = 1; first <= 9; ++first) {
+      for (int64_t second = 1; first + second <= 10; ++second) {
+        for (int64_t third = 1; first + second + third <= 11; ++third) {
+          Job job = found.best[0].job;
+          job.split = {first, second, third, 12 - first - second - third};
+          fastest = std::min(fastest, simulate(job, request.cluster).step_seconds);
+        }
+      }
+    }
+    EXPECT_LE(found.best[0].step.step_seconds, fastest * 1.02) << plan_line(found.best[0].job);
+  }
+}
+
+TEST(Search, SeveralStagesOfASmallDeviceFitIt) {
+  SearchRequest request = request_of("gpt2-xl", "h100-80gb", 1, 8);
+  request.cluster = parse_cluster(
+      "nodes:\n  - {devices: 1, device: h100-80gb}\n  - {devices: 1, device: {like: h100-80gb, "
+      "name: small, memory_gb: 12}}\n",
+      "c");
+  request.pipeline = 2;
+  request.schedule = schedule::Kind::kZbV;
+  request.recompute = Recompute::kNone;
+  request.offload = Offload::kNone;
+  const SearchResult found = search(request);
+  ASSERT_FALSE(found.best.empty());
+  const std::vector<int64_t>& split = found.best[0].job.split;
+  EXPECT_TRUE(fits(found.best[0].job, request.cluster));
+  EXPECT_GT(split.at(0) + split.at(3), 2 * (split.at(1) + split.at(2)));
+}
+
 TEST(Search, OffloadsNoMoreThanTheHostHolds) {
   SearchRequest request = request_of("llama2-70b", "rtx-4090", 2, 4);
   EXPECT_TRUE(search(request).best.empty());  // 550 GB a device would go to the host
