@@ -1,6 +1,7 @@
 #include "cli/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <iostream>
@@ -31,7 +32,7 @@ config::ResolveOptions resolve_options() {
   options.flags = {
       {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
       {"gpu", Kind::kValue, "The device, such as h100-80gb (the default)"},
-      {"gpus", Kind::kValue, "Devices of that kind (8)"},
+      {"gpus", Kind::kValue, "Devices of that kind (8, or what all sizes that are given make)"},
       {"cluster", Kind::kValue, "A cluster file instead: nodes, devices and links, equal or not"},
       {"without", Kind::kValue, "Plan without this node: node3"},
       {"add", Kind::kValue, "Plan with another node: 8xh100-80gb"},
@@ -145,6 +146,22 @@ void remove_nodes(const std::vector<std::string>& names, plan::Cluster& cluster)
   std::erase_if(cluster.groups, [](const plan::NodeGroup& group) { return group.nodes == 0; });
 }
 
+// As many as the sizes that are given ask for: what else is given is read from the same job.
+int64_t asked_devices(const config::Config& config) {
+  const config::ParallelSection& parallel = config.parallel;
+  return parallel.tensor * parallel.pipeline * parallel.context * parallel.data.value_or(1);
+}
+
+// Those of a plan whose sizes are all given.
+int64_t usual_devices(const config::Resolution& resolution) {
+  constexpr int64_t kUsual = 8;
+  constexpr std::array kSizes{
+      "parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.context"};
+  const bool all_given = std::ranges::all_of(
+      kSizes, [&](const char* key) { return resolution.origins.count(key) != 0; });
+  return all_given ? asked_devices(resolution.config) : kUsual;
+}
+
 plan::Cluster cluster_of(const config::Resolution& resolution) {
   constexpr int64_t kMostDevices = 1000000;
   const bool has_devices = resolution.has("gpus") || resolution.has("gpu");
@@ -154,7 +171,7 @@ plan::Cluster cluster_of(const config::Resolution& resolution) {
         "--cluster is given, and --gpu or --gpus too",
         "give the devices in the file, or with --add 8xh100-80gb");
   }
-  const int64_t devices = resolution.integer("gpus", 1).value_or(8);
+  const int64_t devices = resolution.integer("gpus", 1).value_or(usual_devices(resolution));
   if (devices > kMostDevices) {
     throw Error(
         ErrorKind::kConfig,
@@ -192,12 +209,6 @@ int validate(const config::Resolution& resolution) {
   const plan::Verdict verdict = plan::judge(plan::validate(runs));
   std::cout << verdict.text << verdict.json << "\n";
   return verdict.met ? 0 : 1;
-}
-
-// As many as the sizes that are given ask for: what else is given is read from the same job.
-int64_t asked_devices(const config::Config& config) {
-  const config::ParallelSection& parallel = config.parallel;
-  return parallel.tensor * parallel.pipeline * parallel.context * parallel.data.value_or(1);
 }
 
 // As asked for; else what the keys that are given make; else the least of 512 or more that the

@@ -95,8 +95,8 @@ class Predict(ProgramTest):
         self.assertIn("given twice", self.run_fails(2, *words, "--without", "node1", "--without", "fast1").err)
 
     def test_a_written_plan_is_explained_as_it_is(self):
-        words = ("plan", "--model", "model.json", "--gpu", "cpu", "--gpus", 6, "data.sequence_length=32")
-        made = self.run_ok(*words, "--global-batch", 36, "parallel.tensor=2", "--write", "six.yaml", "--trace", "six.json",
+        words = ("plan", "--model", "model.json", "--gpu", "cpu", "data.sequence_length=32")
+        made = self.run_ok(*words, "--gpus", 6, "--global-batch", 36, "parallel.tensor=2", "--write", "six.yaml", "--trace", "six.json",
                            "--tokens", 1000000).out
         told = self.run_ok(*words, "--explain", "six.yaml").out
         plan = next(line for line in made.splitlines() if line.startswith("1. "))
