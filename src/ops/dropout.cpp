@@ -54,7 +54,7 @@ struct Run {
     counters += (first + static_cast<uint64_t>(i)) / 2 + 0x9e3779b97f4a7c15ULL;
     for (; i + vector::kLanes <= count; i += vector::kLanes, counters += 8) {
       // A word is two elements, the low half first: as they lie in memory.
-      const Words drawn = std::bit_cast<Words>(mix(mix(counters) ^ key));
+      const Words drawn = vector::same_bits<Words>(mix(mix(counters) ^ key));
       const Floats value = vector::load(from + i) * rate.scale;
       vector::store(to + i, drawn >= rate.threshold ? value : Floats{});
     }
