@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "cli/job.h"
 #include "config/resolve.h"
+#include "plan/activations.h"
 #include "plan/memory_table.h"
 #include "plan/phases.h"
 #include "plan/remedies.h"

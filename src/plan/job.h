@@ -94,10 +94,9 @@ struct Software {
   bool keeps_ungated = true;     // what an activation without a gate needs is not its output alone
   bool keeps_exchanged = false;  // what ranks of a context or tensor group gave is kept, not
                                  // exchanged anew in the backward pass
-  bool shares_memory = false;  // what is free serves tensors of any size: the fullest moment counts
-  bool fused_head = false;     // of these: the head's products by its own loops, in panels of rows
-  bool lays_out = false;       // and one side of a weight's gradient is laid out anew
-  double threads = 1;          // and a rank's threads
+  bool fused_head = false;  // of these: the head's products by its own loops, in panels of rows
+  bool lays_out = false;    // and one side of a weight's gradient is laid out anew
+  double threads = 1;       // and a rank's threads
   double unit_bytes = 25 << 20;  // and neighbouring units of up to so many bytes are one buffer
   double update_copy = 0;        // and of a parameter, copied while its unit is updated
   double update_scratch = 0;     // and whatever else an update needs
@@ -110,11 +109,12 @@ struct Software {
   bool reduces_in_place = false;  // gradients are reduced where they are summed: no buffers, but in
                                   // stage 2, where that is no place that stays
   double unit_parameters = 1e30;  // gathered at a time, at most (ZeRO stage 3)
-  bool device_is_host = false;    // what is offloaded to host memory stays where it was
-  bool head_in_forward = false;   // the head's gradients are made with its loss
-  bool balances_stages = false;   // layers are dealt to stages by what they and the head cost
-  double tensor_copy = 0;         // bytes moved for each one that a tensor-parallel collective sums
-  double sequence_copy = 0;       // the same where the sequence is split between such collectives
+  bool device_is_host = false;   // what is offloaded to host memory stays where it was, and what is
+                                 // free serves tensors of any size: the fullest moment counts
+  bool head_in_forward = false;  // the head's gradients are made with its loss
+  bool balances_stages = false;  // layers are dealt to stages by what they and the head cost
+  double tensor_copy = 0;        // bytes moved for each one that a tensor-parallel collective sums
+  double sequence_copy = 0;      // the same where the sequence is split between such collectives
   bool ring_in_memory = false;   // ring attention is separate kernels, and its scores are in memory
   double context_bytes = 1.2e9;  // of the driver, the libraries and the communicators
   double fragmentation = 0.12;   // of activations and working memory, by the allocator

@@ -43,17 +43,12 @@ std::vector<StageMemory> estimate_memory(const Job& job);
 /// The stage that needs the most.
 const StageMemory& largest(const std::vector<StageMemory>& stages);
 
-/// Bytes of activations that a block of this kind keeps for a micro-batch on one rank, by recompute
-/// setting (Korthikanti et al., 2022, equations 1 to 6, for gated MLPs, grouped-query, fused and
-/// cross attention, and attention with a bias of its scores as well).
-double block_activations(const Job& job, BlockKind kind, Recompute recompute);
-
 /// Whether every rank's device has the memory that its pipeline rank needs, and its host what is
 /// offloaded.
 bool fits(const Job& job, const Cluster& cluster);
 
-/// The most blocks that each pipeline rank, of one stage, could hold in the memory of its devices,
-/// [pipeline].
+/// The most blocks that each pipeline rank, in all of its stages, could hold in the memory of its
+/// devices, [pipeline].
 std::vector<int64_t> most_blocks(const Job& job, const Cluster& cluster);
 
 /// What a device has for a job: its memory less what the driver keeps.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/format.h"
+#include "plan/activations.h"
 #include "plan/phases.h"
 
 namespace lockstep::plan {

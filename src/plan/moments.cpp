@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "plan/activations.h"
+
 namespace lockstep::plan {
 namespace {
 

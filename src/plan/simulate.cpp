@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "plan/activations.h"
 #include "plan/cost/kernels.h"
 #include "schedule/file.h"
 #include "schedule/greedy.h"

@@ -48,10 +48,9 @@ plan::Software our_software(const model::ModelConfig& model, plan::Precision pre
 void run_on_cpu(plan::Software& software, c10::ScalarType type) {
   constexpr double kProgram = 150e6;  // bytes of libraries and of the program's own
   software.context_bytes = kProgram;
-  software.shares_memory = true;  // as ops/host_memory.h has it
   software.fragmentation = 0;
-  software.device_is_host = true;
-  software.overlap_data = false;  // the core that sends is one that computes
+  software.device_is_host = true;  // whose memory is shared as ops/host_memory.h has it
+  software.overlap_data = false;   // the core that sends is one that computes
   const bool is_float = type == c10::kFloat, is_half = type == c10::kHalf;
   const ops::MatrixUnit unit = ops::matrix_unit();
   const ops::MatrixUnit head = is_float ? ops::MatrixUnit::kAvx512 : ops::MatrixUnit::kBfloat16;

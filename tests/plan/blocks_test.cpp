@@ -7,6 +7,7 @@
 
 #include "model/operations.h"
 #include "model/parameters.h"
+#include "plan/activations.h"
 #include "plan/search.h"
 
 namespace lockstep::plan {

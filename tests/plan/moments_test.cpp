@@ -58,7 +58,7 @@ Job job_of(const model::ModelConfig& config, const Shape& shape, Precision preci
   software.keeps_gated = false;
   software.mask_bytes = software.context_bytes = software.fragmentation = 0;
   software.balances_stages = software.keeps_exchanged = software.device_is_host = true;
-  software.shares_memory = software.fused_head = true;
+  software.fused_head = true;
   software.lays_out = !is_float;
   return job;
 }

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "model/operations.h"
 #include "model/parameters.h"
+#include "plan/activations.h"
 #include "plan/cost/kernels.h"
 #include "plan/search.h"
 

@@ -162,6 +162,7 @@ TEST(Runs, ASystemNeverSeenIsTakenForWhatWasUsual) {
   EXPECT_FALSE(software("blog of 2021-03-08", "", "A100-80GB").fused_attention);
   EXPECT_TRUE(software("batches of 2048", "", "A100-80GB").fused_attention);
   EXPECT_FALSE(software("", "", "V100-32GB").fused_attention);
+  EXPECT_TRUE(software("", "", "RTX 4090").fused_attention);
   EXPECT_TRUE(software("", "ZeRO-3", "A100-80GB").reduce_each_micro_batch);
   EXPECT_TRUE(software("arXiv:2104.04473", "ZeRO-3", "A100-80GB").flat_gather);
   EXPECT_EQ(software("", "FSDP", "A100-80GB").weight_bytes, 4);

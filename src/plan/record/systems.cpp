@@ -1,5 +1,5 @@
 // What is known of the systems whose runs are published.
-#include <cctype>
+#include <regex>
 #include <string>
 #include <string_view>
 
@@ -92,35 +92,15 @@ Software fully_sharded_2024(const std::string& system) {
   return software;
 }
 
-// The year that two digits after an "arXiv:" say, or four that begin with 20; the earliest of
-// several; 0 where nothing says it.
+// The earliest year that a text names, as 20YY or in an "arXiv:YYMM."; 0 where there is none.
 int year_of(const std::string& text) {
-  const auto digits = [&](size_t at, size_t count) {
-    int value = 0;
-    for (size_t i = at; i < at + count; ++i) {
-      if (i >= text.size() || text[i] < '0' || text[i] > '9') {
-        return -1;
-      }
-      value = 10 * value + (text[i] - '0');
-    }
-    return value;
-  };
+  static const std::regex kYear(R"(arXiv:(\d\d)\d\d\.|(?:^|[^0-9A-Za-z])20(\d\d)(?=\d\d|\D|$))");
   int earliest = 0;
-  const auto note = [&](int year) {
-    if (year >= 2017 && year < 2040 && (earliest == 0 || year < earliest)) {
-      earliest = year;
-    }
-  };
-  constexpr std::string_view kArxiv = "arXiv:";
-  for (size_t at = text.find(kArxiv); at != std::string::npos; at = text.find(kArxiv, at + 1)) {
-    note(2000 + digits(at + kArxiv.size(), 2));
-  }
-  for (size_t at = text.find("20"); at != std::string::npos; at = text.find("20", at + 1)) {
-    const bool begins_there =
-        at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0;
-    if (begins_there && (digits(at, 6) >= 0 || digits(at + 4, 1) < 0)) {
-      note(digits(at, 4));
-    }
+  for (std::sregex_iterator found(text.begin(), text.end(), kYear), end; found != end; ++found) {
+    const std::ssub_match& digits = (*found)[1].matched ? (*found)[1] : (*found)[2];
+    const int year = 2000 + std::stoi(digits.str());
+    const bool is_one = year >= 2017 && year < 2040;  // sequences have 2048 tokens
+    earliest = is_one && (earliest == 0 || year < earliest) ? year : earliest;
   }
   return earliest;
 }
@@ -131,17 +111,16 @@ bool before_fused_attention(const Run& run, const Device& device) {
   if (year != 0) {
     return year <= kFlashAttention;
   }
-  // Where nothing says the year: before Ampere, and in float16, which bfloat16 took the place of.
-  constexpr double kVolta = 1e14, kAmpere = 3e14;
-  return (device.flops16 < kAmpere && device.flops16 > kVolta) ||
-         has(run.cell("precision"), "fp16");
+  // Where nothing says the year: before Ampere (slower than an A100, and without 8-bit products, as
+  // later small ones have), and in float16, which bfloat16 took the place of.
+  constexpr double kAmpere = 3e14;
+  return (device.flops16 < kAmpere && device.flops8 == 0) || has(run.cell("precision"), "fp16");
 }
 
 // A system that nothing is known of is taken for what was usual when and where it ran.
-Software of_its_time(const Run& run, const Job& job, const Device& device) {
+Software of_its_time(const Run& run, const Job& job, const Device& device, bool early) {
   constexpr double kHopper = 9e14;
   const std::string& system = run.cell("system");
-  const bool early = before_fused_attention(run, device);
   const std::string& sharding = run.cell("zero_or_fsdp");
   if (early && has(sharding + system, "DeepSpeed")) {
     return job.zero_stage == 3 ? deepspeed_zero3() : megatron_deepspeed();
@@ -214,7 +193,7 @@ Software software_of(const Run& run, const Job& job, const Device& device) {
     software.attention_generation = kCudnnAttention;
     software.logit_bytes = 0.5;  // the head is computed in pieces
   } else {
-    software = of_its_time(run, job, device);
+    software = of_its_time(run, job, device, early);
   }
   if (has(run.cell("precision"), "bf16 optimizer states")) {
     software.optimizer_bytes = 4;  // the weights are their own master copy
