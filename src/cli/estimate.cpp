@@ -15,6 +15,7 @@
 #include "plan/phases.h"
 #include "plan/remedies.h"
 #include "plan/search.h"
+#include "train/plan.h"
 #include "train/planned_job.h"
 
 namespace lockstep::cli {
@@ -120,12 +121,7 @@ plan::Job job_of(
       config, planned_model(config), devices_of(resolution), device.devices_per_node);
   read_adapters(resolution, job);
   if (device.is_cpu) {
-    const config::TrainingSection& training = config.training;
-    train::run_on_cpu(
-        job.software,
-        training.bf16   ? at::kBFloat16
-        : training.fp16 ? at::kHalf
-                        : at::kFloat);
+    train::run_on_cpu(job.software, train::compute_type(config.training));
   }
   if (job.mesh.tensor > job.model.heads || job.mesh.pipeline > job.model.layers) {
     throw Error(

@@ -18,6 +18,7 @@
 #include "model/model_config.h"
 #include "plan/record/validate.h"
 #include "plan/search.h"
+#include "train/plan.h"
 #include "train/planned_job.h"
 
 namespace lockstep::cli {
@@ -248,9 +249,7 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   request.base = asked;
   request.base.split.clear();
   if (node.device.is_cpu) {
-    train::run_on_cpu(
-        request.base.software,
-        request.base.precision == plan::Precision::kFloat32 ? at::kFloat : at::kBFloat16);
+    train::run_on_cpu(request.base.software, train::compute_type(config.training));
   }
   const auto given = [&](const char* key, const auto& value) {
     return is_given(key) ? std::optional(value) : std::nullopt;

@@ -16,6 +16,7 @@
 #include "monitor/progress.h"
 #include "plan/remedies.h"
 #include "plan/search.h"
+#include "train/plan.h"
 #include "train/planned_job.h"
 
 namespace lockstep::train {
@@ -25,10 +26,6 @@ constexpr double kLoadedWithTheFirstStep = 25e6;  // bytes of libraries' code an
 // The same of the library that computes attention with a bias of its scores, which our loops do
 // not.
 constexpr double kLoadedForScores16 = 28e6, kLoadedForScores32 = 13e6;
-
-at::ScalarType type_of(const config::TrainingSection& training) {
-  return training.bf16 ? at::kBFloat16 : training.fp16 ? at::kHalf : at::kFloat;
-}
 
 struct Machine {
   plan::Cluster cluster;
@@ -113,7 +110,7 @@ Forecast predict(
   if (world.device.is_cpu()) {
     const auto resident = static_cast<double>(monitor::process_memory().resident_bytes);
     const auto available = static_cast<double>(monitor::available_memory());
-    run_on_cpu(job.software, type_of(config.training));
+    run_on_cpu(job.software, compute_type(config.training));
     job.software.threads = at::get_num_threads();
     job.software.context_bytes = resident + kLoadedWithTheFirstStep;
     if (plan::has_score_bias(model)) {

@@ -45,10 +45,6 @@ void check(const config::Config& config, const Datasets& datasets) {
   }
 }
 
-at::ScalarType type_of(const config::TrainingSection& training) {
-  return training.bf16 ? at::kBFloat16 : training.fp16 ? at::kHalf : at::kFloat;
-}
-
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model) {
   const int64_t asked = config.data.sequence_length;
   const int64_t length = asked > 0 ? asked : std::min(model.max_positions, kDefaultSequenceLength);
@@ -117,7 +113,7 @@ monitor::MonitorOptions monitor_options(const Job& job, double peak_flops) {
 }
 
 void start_monitor(Job& job, World& world, std::optional<monitor::TrainerState> resumed) {
-  const auto type = type_of(job.config.training);
+  const auto type = compute_type(job.config.training);
   const auto& stated = job.config.monitor.peak_tflops;
   const double peak =
       stated ? *stated * 1e12 * world.size() : measure_peak(world.communicator, world.device, type);
@@ -210,7 +206,7 @@ std::unique_ptr<Job> make_job(
   check_output_folder(training.output_dir, world);
 
   ModelRequest request;
-  request.dtype = type_of(training);
+  request.dtype = compute_type(training);
   request.device = world.device;
   request.seed = static_cast<uint64_t>(training.seed);
   request.tokenizer_size = job->tokenizer->vocabulary_size();

@@ -60,6 +60,10 @@ int shard_ranks_of(const config::ParallelSection& parallel, int ranks, int ranks
   return here >= sharing || sharing % here != 0 ? 0 : here;
 }
 
+at::ScalarType compute_type(const config::TrainingSection& training) {
+  return training.bf16 ? at::kBFloat16 : training.fp16 ? at::kHalf : at::kFloat;
+}
+
 parallel::Plan plan_of(const config::Config& config) {
   const config::TrainingSection& training = config.training;
   parallel::Plan plan;

@@ -64,8 +64,8 @@ Cluster read_cluster(const std::filesystem::path& path);
 
 /// The time of collectives over `members` ranks of which `per_node` are in each node. `bytes` is
 /// the whole tensor: what is gathered, scattered or reduced. Rings over all network ports of a node
-/// (Thakur et al., 2005; NCCL's figures of bus bandwidth); trees where the message is so small that
-/// latency decides.
+/// (Thakur et al., 2005; NCCL's figures of bus bandwidth); trees over nodes, chains within
+/// them, where the message is so small that latency decides.
 struct CollectiveGroup {
   double members = 1;
   double per_node = 1;
