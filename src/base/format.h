@@ -1,5 +1,5 @@
-// fmt, as libtorch ships it, header-only. Debian's fmt is older and clashes with it: include this
-// file and never <fmt/...> directly.
+// fmt, as libtorch ships it. Debian's fmt is older and clashes with it: include this file and never
+// <fmt/...> directly.
 #pragma once
 
 #include <fmt/format.h>

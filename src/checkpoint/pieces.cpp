@@ -21,7 +21,7 @@ struct Run {
 };
 
 /// Elements of a part of a tensor, as a rank has them.
-struct Held {
+struct HeldRange {
   mesh::Cut cut;
   int64_t begin, end;
   size_t rank;
@@ -31,7 +31,7 @@ struct Held {
 struct Described {
   TensorEntry entry;
   size_t first_rank = 0;
-  std::vector<Held> held;
+  std::vector<HeldRange> held;
 };
 
 using Key = std::pair<std::string, std::string>;  // group, name
@@ -124,7 +124,7 @@ void check_coverage(const Described& tensor, std::vector<std::string>& problems)
   const std::string what =
       fmt::format("{} {}", shown(tensor.entry.name), shape_text(tensor.entry.shape));
   std::vector<Run> runs;
-  for (const Held& held : tensor.held) {
+  for (const HeldRange& held : tensor.held) {
     mesh::visit_runs(
         held.cut,
         tensor.entry.shape,

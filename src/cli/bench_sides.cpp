@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "base/clock.h"
 #include "base/counter_random.h"
 #include "base/format.h"
 #include "comm/threads.h"
@@ -25,10 +26,6 @@ namespace {
 
 constexpr uint64_t kSeed = 1;
 constexpr double kLearningRate = 1e-4;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -107,12 +104,12 @@ class Trainee {
         tokens_of(options_, number).narrow(0, world_.rank() * options_.rows, options_.rows);
     const std::vector<nn::ForwardInputs> inputs{inputs_of(own, world_.device)};
     world_.communicator.barrier();
-    const double began = now();
+    const double began = seconds_now();
     const auto result = model_->forward_backward(inputs, targets_of(options_));
     model_->optimizer_step(kLearningRate);
     world_.communicator.barrier();
     if (number >= options_.warm) {
-      seconds_.push_back(now() - began);
+      seconds_.push_back(seconds_now() - began);
     }
     loss_ = result.loss_sum / static_cast<double>(targets_of(options_));
   }
@@ -202,13 +199,13 @@ BenchFigures run_replicating(const BenchOptions& options) {
   double loss = 0;
   for (int64_t step = 0; step < options.warm + options.steps; ++step) {
     const at::Tensor ids = tokens_of(options, step);
-    const double began = now();
+    const double began = seconds_now();
     const at::Tensor sum = parallel.forward({ids}).sum() / targets_of(options);
     sum.backward();
     update.step();
     loss = sum.item<double>();
     if (step >= options.warm) {
-      seconds.push_back(now() - began);
+      seconds.push_back(seconds_now() - began);
     }
   }
   return {"DataParallel, one process", median(seconds), 0, loss};

@@ -23,14 +23,14 @@ namespace lockstep::cli {
 
 namespace {
 
-struct Options {
+struct CalibrateOptions {
   std::string fit, write;
   bool leave_one_out = false;
   std::optional<int64_t> ranks;
   double seconds = 0.2;
 };
 
-int fit(const Options& options) {
+int fit(const CalibrateOptions& options) {
   const std::vector<plan::Run> runs = plan::read_runs(options.fit);
   const auto tell = [](const std::string& line) { std::cout << line << std::endl; };
   if (options.leave_one_out) {
@@ -98,7 +98,7 @@ void print(const plan::MachineSamples& samples, const plan::NodeGroup& node) {
   }
 }
 
-int measure(const Options& options, train::World& world) {
+int measure(const CalibrateOptions& options, train::World& world) {
   plan::MachineSamples samples = train::measure_machine(world.communicator, options.seconds);
   if (!world.is_first()) {
     return 0;
@@ -128,7 +128,7 @@ int measure(const Options& options, train::World& world) {
 }  // namespace
 
 int run_calibrate(std::vector<std::string> arguments) {
-  Options options;
+  CalibrateOptions options;
   CLI::App app(
       "Measures this machine (matrix products, memory, passes of small models, all-reduces) with "
       "as "

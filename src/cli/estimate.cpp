@@ -22,7 +22,7 @@ namespace lockstep::cli {
 
 namespace {
 
-config::ResolveOptions resolve_options() {
+config::ResolveOptions estimate_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "estimate";
@@ -202,7 +202,7 @@ void print_remedies(
 }  // namespace
 
 int run_estimate(std::vector<std::string> arguments) {
-  const config::Resolution resolution = config::resolve(arguments, resolve_options());
+  const config::Resolution resolution = config::resolve(arguments, estimate_options());
   if (resolution.help) {
     std::cout << "lockstep estimate --model gpt2-xl|config.json|DIR [parallel.…] [training.…] "
                  "[--gpu h100-80gb]\n"

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kDefaultLength = 1024;
 
-config::ResolveOptions resolve_options() {
+config::ResolveOptions eval_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "eval";
@@ -116,7 +116,7 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
 }  // namespace
 
 int run_eval(std::vector<std::string> arguments) {
-  const config::ResolveOptions options = resolve_options();
+  const config::ResolveOptions options = eval_options();
   const config::Resolution resolution = config::resolve(arguments, options);
   if (resolution.help) {
     fmt::print("{}", config::help(options));

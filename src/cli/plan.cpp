@@ -25,7 +25,7 @@ namespace lockstep::cli {
 
 namespace {
 
-config::ResolveOptions resolve_options() {
+config::ResolveOptions plan_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "plan";
@@ -364,7 +364,7 @@ void print_run(int64_t tokens, const plan::Candidate& plan) {
 }  // namespace
 
 int run_plan(std::vector<std::string> arguments) {
-  const config::Resolution resolution = config::resolve(arguments, resolve_options());
+  const config::Resolution resolution = config::resolve(arguments, plan_options());
   if (resolution.help) {
     std::cout << "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] "
                  "[--global-batch N]\n"

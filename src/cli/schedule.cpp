@@ -18,7 +18,7 @@ namespace lockstep::cli {
 
 namespace {
 
-struct Options {
+struct ScheduleOptions {
   int stages = 4;
   int chunks = 8;
   int virtual_stages = 0;
@@ -32,7 +32,7 @@ struct Options {
 // The drawing is for a terminal; a schedule wider than this is told in figures alone.
 constexpr double kWidestDrawing = 400;
 
-schedule::Schedule schedule_of(const Options& options) {
+schedule::Schedule schedule_of(const ScheduleOptions& options) {
   if (!options.file.empty()) {
     return schedule::read_schedule(options.file);
   }
@@ -46,7 +46,7 @@ schedule::Schedule schedule_of(const Options& options) {
 void print_report(
     const schedule::Schedule& schedule,
     const schedule::Timeline& timeline,
-    const Options& options) {
+    const ScheduleOptions& options) {
   const schedule::Report report = schedule::check(schedule);
   std::cout << fmt::format(
       "bubble {:.4f} of the time of all ranks; {:.4f} where a rank's optimizer step does not wait "
@@ -75,7 +75,7 @@ void print_report(
 }
 
 // Times of --times are in units of so many milliseconds.
-void print_rehearsal(const schedule::Schedule& schedule, const Options& options) {
+void print_rehearsal(const schedule::Schedule& schedule, const ScheduleOptions& options) {
   const double unit = options.rehearsal_ms / 1e3;
   const schedule::Timeline measured = parallel::rehearse(
       schedule,
@@ -93,7 +93,7 @@ void print_rehearsal(const schedule::Schedule& schedule, const Options& options)
 }  // namespace
 
 int run_schedule(std::vector<std::string> arguments) {
-  Options options;
+  ScheduleOptions options;
   CLI::App app(
       "Draws a pipeline schedule as text (and as an SVG), with its bubble, and proves it complete, "
       "free of "

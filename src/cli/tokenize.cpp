@@ -19,7 +19,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Options {
+struct TokenizeOptions {
   std::string model;
   std::string file = "-";
   bool whole = false, json = false, decode = false;
@@ -84,7 +84,7 @@ std::string string_of(std::string_view line, const std::string& place) {
   return json.get<std::string>();
 }
 
-void run(const Options& options) {
+void run(const TokenizeOptions& options) {
   const std::shared_ptr<const text::Tokenizer> tokenizer = text::Tokenizer::load(options.model);
   const std::string input = read_input(options.file);
   const auto encode = [&](std::string_view text) {
@@ -119,7 +119,7 @@ void run(const Options& options) {
 }  // namespace
 
 int run_tokenize(std::vector<std::string> arguments) {
-  Options options;
+  TokenizeOptions options;
   CLI::App app("Prints the ids of each line of text, one JSON array a line.", "lockstep tokenize");
   app.add_option("--model", options.model, "The folder of a tokenizer, or a tokenizer.json")
       ->required();

@@ -17,10 +17,10 @@ namespace lockstep::cli {
 namespace {
 
 /// The most tokens of a sequence where data.sequence_length does not say.
-constexpr int64_t kDefaultLength = 64;
-constexpr size_t kShown = 12;
+constexpr int64_t kVerifiedLength = 64;
+constexpr size_t kShownTensors = 12;
 
-config::ResolveOptions resolve_options() {
+config::ResolveOptions verify_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "verify";
@@ -81,7 +81,7 @@ parallel::VerifyOptions options_of(
       4, config.training.per_device_train_batch_size * plan.accumulation_steps * mesh.data);
   options.length = config.data.sequence_length > 0
                        ? config.data.sequence_length
-                       : std::min(spec.config.max_positions, kDefaultLength);
+                       : std::min(spec.config.max_positions, kVerifiedLength);
   options.seed = static_cast<uint64_t>(config.training.seed);
   return options;
 }
@@ -114,7 +114,7 @@ void print(
   const auto worse = [](const auto& a, const auto& b) { return a.error > b.error; };
   if (shown == Rows::kWorst) {
     std::stable_sort(rows.begin(), rows.end(), worse);
-    rows.resize(std::min(rows.size(), kShown));
+    rows.resize(std::min(rows.size(), kShownTensors));
   }
   fmt::print("\n{:<48} {:>12} {:>10}\n", "gradient of", "largest", "error");
   for (const parallel::VerifiedGradient& row : rows) {
@@ -148,7 +148,7 @@ int verify(const config::Resolution& resolution, train::World& world) {
 }  // namespace
 
 int run_verify(std::vector<std::string> arguments) {
-  const config::ResolveOptions options = resolve_options();
+  const config::ResolveOptions options = verify_options();
   const config::Resolution resolution = config::resolve(arguments, options);
   if (resolution.help) {
     fmt::print("{}", config::help(options));

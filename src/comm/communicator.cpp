@@ -8,6 +8,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "comm/pairwise.h"
@@ -26,10 +27,6 @@ c10d::ReduceOp to_c10d(Reduce reduce) {
       return c10d::ReduceOp::MIN;
   }
   return c10d::ReduceOp::SUM;
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 /// Tags of messages of our own collectives: apart from those that callers give, and by kind, for
@@ -55,13 +52,13 @@ void Pending::wait() {
   if (work == nullptr) {
     return;
   }
-  const double start = now();
+  const double start = seconds_now();
   try {
     work->wait();
   } catch (const std::exception& error) {
     throw peer_lost(describe_(), error);
   }
-  const double end = now();
+  const double end = seconds_now();
   *waited_ += end - start;
   if (finished_) {
     std::exchange(finished_, nullptr)(name_, start, end);
@@ -103,7 +100,8 @@ Pending Communicator::start(
                          group = name_,
                          bytes,
                          sent,
-                         began = now()](const std::string& name, double waited_from, double ended) {
+                         began = seconds_now()](
+                            const std::string& name, double waited_from, double ended) {
       observer({operation, group, name, bytes, sent, began, waited_from, ended});
     };
   }

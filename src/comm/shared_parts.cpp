@@ -10,7 +10,7 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kBlock = size_t{64} << 10;  // read and added at a time
+constexpr size_t kCopyBlock = size_t{64} << 10;  // read and added at a time
 constexpr uint64_t kSizeMask = (uint64_t{1} << 40) - 1;
 constexpr std::array<const char*, 6> kVerbs{
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send"};
@@ -114,16 +114,16 @@ void SharedParts::reduce(
     const ResultReader& reader) const {
   thread_local std::vector<char> room;
   const size_t size = offers_.size();
-  room.resize(size * kBlock);
+  room.resize(size * kCopyBlock);
   std::vector<const void*> parts(size);
   const at::ScalarType type = offered_.scalar_type();
-  for (uint64_t at = 0; at < bytes; at += kBlock) {
-    const size_t count = std::min<uint64_t>(kBlock, bytes - at);
+  for (uint64_t at = 0; at < bytes; at += kCopyBlock) {
+    const size_t count = std::min<uint64_t>(kCopyBlock, bytes - at);
     for (size_t r = 0; r < size; ++r) {
       if (static_cast<int>(r) == rank_) {
         parts[r] = static_cast<const char*>(offered_.data_ptr()) + begin + at;
       } else {
-        char* block = room.data() + r * kBlock;
+        char* block = room.data() + r * kCopyBlock;
         read(board, static_cast<int>(r), begin + at, count, block);
         parts[r] = block;
       }

@@ -21,9 +21,10 @@ struct Target {
   bool is_bool = false, is_list = false;
 };
 
-class Reader {
+class CommandLineReader {
  public:
-  Reader(const std::vector<std::string>& words, const ResolveOptions& options, Problems& problems)
+  CommandLineReader(
+      const std::vector<std::string>& words, const ResolveOptions& options, Problems& problems)
       : words_(words),
         options_(options),
         problems_(problems) {}
@@ -340,7 +341,7 @@ std::string flag_name(std::string name) {
 
 CommandLine read_command_line(
     const std::vector<std::string>& arguments, const ResolveOptions& options, Problems& problems) {
-  return Reader(arguments, options, problems).read();
+  return CommandLineReader(arguments, options, problems).read();
 }
 
 }  // namespace lockstep::config

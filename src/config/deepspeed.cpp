@@ -18,10 +18,6 @@ namespace {
 bool is_auto(const Value& value) {
   return value.is_scalar() && value.text == "auto";
 }
-bool is_on(const Value& value) {
-  return value.is_scalar() && to_bool(value.text).value_or(false);
-}
-
 bool is_harmless(const DeepspeedKey& key, const Value& value) {
   if (key.harmless == "*" || is_auto(value)) {
     return true;
@@ -39,9 +35,9 @@ bool is_harmless(const DeepspeedKey& key, const Value& value) {
 }
 
 /// Walks the file, gives each key its answer and gathers the settings.
-class Reader {
+class DeepspeedReader {
  public:
-  Reader(const Value& file, const DeepspeedContext& context)
+  DeepspeedReader(const Value& file, const DeepspeedContext& context)
       : file_(file),
         context_(context),
         settings_(Value::map(file.origin)) {}
@@ -462,7 +458,7 @@ Value deepspeed_settings(const Value& file, const DeepspeedContext& context) {
     }
     return Value::map();
   }
-  return Reader(file, context).read();
+  return DeepspeedReader(file, context).read();
 }
 
 }  // namespace lockstep::config

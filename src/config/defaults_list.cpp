@@ -10,7 +10,8 @@
 namespace lockstep::config {
 namespace {
 
-[[noreturn]] void fail(const Origin& origin, const std::string& what, std::string remedy = "") {
+[[noreturn]] void fail_in_list(
+    const Origin& origin, const std::string& what, std::string remedy = "") {
   throw Error(ErrorKind::kConfig, fmt::format("{}: {}", describe(origin), what), std::move(remedy));
 }
 
@@ -127,7 +128,7 @@ void DefaultsList::take(Override override) {
   }
   if (!group || (override.value && override.value->is_map())) {
     if (override.package || override.key.find('/') != std::string::npos) {
-      fail(origin, fmt::format("there is no configuration group '{}'", override.key));
+      fail_in_list(origin, fmt::format("there is no configuration group '{}'", override.key));
     }
     rest_.push_back(std::move(override));
     return;
@@ -145,7 +146,7 @@ void DefaultsList::take(Override override) {
   const bool is_list = override.value && override.value->is_list();
   switch (override.kind) {
     case Override::Kind::kForceAdd:
-      fail(origin, "a configuration group is added with one +");
+      fail_in_list(origin, "a configuration group is added with one +");
     case Override::Kind::kDelete:
       deletions_[key] = {options.empty() ? "" : options[0], false, override.text};
       break;
@@ -184,7 +185,7 @@ const ConfigFile& DefaultsList::load(const Node& node) {
   }
   const std::vector<std::string> options = repository_.options(node.group_path());
   const std::string name = path.substr(path.rfind('/') + 1);
-  fail(
+  fail_in_list(
       node.item.origin,
       fmt::format("there is no configuration file '{}'.{}", path, did_you_mean(name, options)),
       options.empty() ? fmt::format("it was looked for in {}", fmt::join(folders, ", "))
@@ -211,7 +212,7 @@ void DefaultsList::note_choice(const Node& node) {
   const std::string key = node.override_key();
   const auto [known, is_new] = known_choices_.emplace(key, node.option);
   if (!is_new && known->second != node.option) {
-    fail(
+    fail_in_list(
         node.item.origin,
         fmt::format("'{}' is chosen twice: {} and {}", key, known->second, node.option),
         fmt::format(
@@ -238,7 +239,7 @@ std::vector<DefaultsResult> DefaultsList::visit(Node& node, bool in_interpolatio
     return {};  // null: nothing is taken of this group
   }
   if (node.option == "???") {
-    fail(
+    fail_in_list(
         node.item.origin,
         fmt::format(
             "an option of '{}' must be chosen: {}=OPTION",
@@ -254,10 +255,10 @@ std::vector<DefaultsResult> DefaultsList::visit(Node& node, bool in_interpolatio
   const ConfigFile& file = load(node);
   if (std::find(open_.begin(), open_.end(), path) != open_.end() ||
       open_.size() > static_cast<size_t>(kMaximumDepth)) {
-    fail(node.item.origin, fmt::format("'{}' includes itself", path));
+    fail_in_list(node.item.origin, fmt::format("'{}' includes itself", path));
   }
   if (node.is_group() && !final_keys_.insert(node.override_key()).second) {
-    fail(
+    fail_in_list(
         node.item.origin,
         fmt::format("'{}' appears more than once in the defaults list", node.override_key()));
   }
@@ -296,16 +297,16 @@ void DefaultsList::register_overrides(
     }
     if (!item.override_) {
       if (last != nullptr && item.origin.source != Origin::Source::kCommandLine) {
-        fail(item.origin, "overrides must stand at the end of the defaults list");
+        fail_in_list(item.origin, "overrides must stand at the end of the defaults list");
       }
       continue;
     }
     last = &item;
     if (item.kind != DefaultItem::Kind::kGroup) {
-      fail(item.origin, "an override is written - override group: option");
+      fail_in_list(item.origin, "an override is written - override group: option");
     }
     if (in_interpolation) {
-      fail(item.origin, "an option that was chosen by ${...} cannot override others");
+      fail_in_list(item.origin, "an option that was chosen by ${...} cannot override others");
     }
     const Node node = Node::child(item, parent);
     if (is_hydras_own(node.group_path()) && !repository_.group_exists(node.group_path())) {
@@ -396,7 +397,7 @@ std::string DefaultsList::fill_in(const std::string& option, const Node& node) c
       for (const auto& [key, choice] : known_choices_) {
         names.push_back(key);
       }
-      fail(
+      fail_in_list(
           node.item.origin,
           fmt::format("'{}': no option of '{}' is known", option, name),
           fmt::format("known are: {}", fmt::join(names, ", ")));
@@ -419,7 +420,8 @@ void DefaultsList::check_used() const {
     } else if (choice.external) {
       remedy = fmt::format("to add it to the list: +{}={}", key, fmt::join(choice.options, ","));
     }
-    fail(choice.origin, fmt::format("the defaults list has no '{}' to change", key), remedy);
+    fail_in_list(
+        choice.origin, fmt::format("the defaults list has no '{}' to change", key), remedy);
   }
   for (const auto& [key, deletion] : deletions_) {
     if (!deletion.used) {

@@ -15,7 +15,8 @@ namespace {
 
 constexpr size_t kMostText = 1 << 20;
 
-[[noreturn]] void fail(const Value& value, const std::string& what, std::string remedy = "") {
+[[noreturn]] void fail_to_interpolate(
+    const Value& value, const std::string& what, std::string remedy = "") {
   throw Error(
       ErrorKind::kConfig, fmt::format("{} ({})", what, describe(value.origin)), std::move(remedy));
 }
@@ -100,7 +101,7 @@ void Interpolator::spend(size_t bytes, const Value& value) {
   bytes_ += bytes;
   ++nodes_;
   if (bytes_ > kMostText || nodes_ > 4 * kMaximumNodes) {
-    fail(value, "interpolations make too large a configuration");
+    fail_to_interpolate(value, "interpolations make too large a configuration");
   }
 }
 
@@ -154,14 +155,15 @@ Value Interpolator::scalar(const Value& value, const Path& path) {
     }
     const size_t end = end_of(text, open);
     if (end == std::string::npos) {
-      fail(value, fmt::format("'{}' has no closing }}", short_text(value)));
+      fail_to_interpolate(value, fmt::format("'{}' has no closing }}", short_text(value)));
     }
     Value part = evaluate(text.substr(open + 2, end - open - 3), value, path);
     if (open == 0 && end == text.size()) {
       return part;
     }
     if (!part.is_scalar() && !part.is_null()) {
-      fail(value, fmt::format("'{}' puts a list or a map into a text", short_text(value)));
+      fail_to_interpolate(
+          value, fmt::format("'{}' puts a list or a map into a text", short_text(value)));
     }
     result.text += joined_text(part);
     result.origin.secret |= part.origin.secret;
@@ -173,7 +175,7 @@ Value Interpolator::scalar(const Value& value, const Path& path) {
 
 Value Interpolator::evaluate(const std::string& inner, const Value& value, const Path& path) {
   if (++depth_ > kMaximumDepth) {
-    fail(value, fmt::format("interpolations nest deeper than {}", kMaximumDepth));
+    fail_to_interpolate(value, fmt::format("interpolations nest deeper than {}", kMaximumDepth));
   }
   const std::string_view text = strip(inner);
   const size_t colon = text.find(':');
@@ -203,7 +205,7 @@ Value Interpolator::node(const std::string& reference, const Value& value, const
   Path target;
   if (dots > 0) {
     if (dots > path.size()) {
-      fail(value, fmt::format("${{{}}} goes above the root", reference));
+      fail_to_interpolate(value, fmt::format("${{{}}} goes above the root", reference));
     }
     target.assign(path.begin(), path.end() - static_cast<ptrdiff_t>(dots));
   }
@@ -248,7 +250,7 @@ Value Interpolator::follow(const Path& target, const std::string& reference, con
     for (const Entry& entry : root_.entries) {
       names.push_back(entry.name);
     }
-    fail(
+    fail_to_interpolate(
         value,
         fmt::format("${{{}}}: there is no such key", reference),
         fmt::format(
@@ -256,10 +258,10 @@ Value Interpolator::follow(const Path& target, const std::string& reference, con
             target.empty() ? "" : did_you_mean(target.front(), names)));
   }
   if (found->is_scalar() && !found->quoted && found->text == "???") {
-    fail(value, fmt::format("${{{}}}: the key must be given a value", reference));
+    fail_to_interpolate(value, fmt::format("${{{}}}: the key must be given a value", reference));
   }
   if (std::find(open_.begin(), open_.end(), target) != open_.end()) {
-    fail(value, fmt::format("${{{}}} leads back to itself", reference));
+    fail_to_interpolate(value, fmt::format("${{{}}} leads back to itself", reference));
   }
   open_.push_back(target);
   Value copy = *found;
@@ -289,7 +291,7 @@ Value Interpolator::argument(const std::string& text, const Value& value, const 
 
 Value Interpolator::variable(const Call& call, const Value& value, const Path& path) {
   if (call.arguments.size() > 2) {
-    fail(value, call.text + " takes a variable and a default");
+    fail_to_interpolate(value, call.text + " takes a variable and a default");
   }
   const std::string name = joined_text(argument(call.arguments[0], value, path));
   if (const auto text = environment_(name)) {
@@ -306,7 +308,7 @@ Value Interpolator::variable(const Call& call, const Value& value, const Path& p
   if (call.arguments.size() == 2) {
     return argument(call.arguments[1], value, path);
   }
-  fail(
+  fail_to_interpolate(
       value,
       fmt::format("{}: the environment has no variable {}", call.text, name),
       fmt::format("export {0}=..., or give a default: ${{oc.env:{0},default}}", name));
@@ -327,7 +329,7 @@ Value Interpolator::fact(const std::string& name, const Value& value) {
   for (const auto& [known, text] : facts_.hydra) {
     names.push_back(known);
   }
-  fail(
+  fail_to_interpolate(
       value,
       fmt::format("${{hydra:{}}} is not known here", name),
       fmt::format("these are: {}", fmt::join(names, ", ")));
@@ -375,7 +377,7 @@ Value Interpolator::call(const Call& call, const Value& value, const Path& path)
     const size_t size = std::strftime(buffer, sizeof buffer, form.c_str(), &parts);
     return Value::scalar(std::string(buffer, size), true, value.origin);
   }
-  fail(
+  fail_to_interpolate(
       value,
       fmt::format("{}: there is no resolver '{}'", call.text, call.name),
       "these are: oc.env, oc.decode, oc.select, oc.dict.keys, oc.dict.values, oc.deprecated, "

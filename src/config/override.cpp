@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/text.h"
 #include "config/yaml.h"
 
 namespace lockstep::config {
@@ -11,9 +12,6 @@ namespace {
 
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
 }
 bool is_space(char c) {
   return c == ' ' || c == '\t';

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const Origin& origin, const std::string& what) {
+[[noreturn]] void fail_at(const Origin& origin, const std::string& what) {
   throw Error(ErrorKind::kConfig, fmt::format("{}: {}", describe(origin), what));
 }
 
@@ -73,11 +73,11 @@ DefaultItem parse_item(const Value& value) {
       if (one.is_scalar()) {
         item.options.push_back(one.text);
       } else if (!one.is_null() || option.is_list()) {
-        fail(value.origin, "an option of the defaults list is a name, a list of names, or null");
+        fail_at(value.origin, "an option of the defaults list is a name, a list of names, or null");
       }
     }
   } else {
-    fail(
+    fail_at(
         value.origin,
         "an entry of the defaults list is a file's name, one group: option, or _self_");
   }
@@ -93,7 +93,7 @@ DefaultItem parse_item(const Value& value) {
     item.kind = DefaultItem::Kind::kSelf;
   }
   if (name.empty() || name == "/") {
-    fail(value.origin, "a name is missing in the defaults list");
+    fail_at(value.origin, "a name is missing in the defaults list");
   }
   item.path = std::move(name);
   return item;
@@ -129,7 +129,7 @@ ConfigFile read_config(const fs::path& path) {
   file.package_header = package_header(read_file(path, ErrorKind::kConfig));
   if (const Value* defaults = file.content.find("defaults")) {
     if (!defaults->is_list() && !defaults->is_null()) {
-      fail(defaults->origin, "'defaults' is a list: - group: option");
+      fail_at(defaults->origin, "'defaults' is a list: - group: option");
     }
     for (const Value& item : defaults->items) {
       file.defaults.push_back(parse_item(item));

@@ -6,13 +6,10 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "base/text.h"
 
 namespace lockstep::config {
 namespace {
-
-bool is_digit(char letter) {
-  return letter >= '0' && letter <= '9';
-}
 
 /// Takes digits with single underscores between them; the number of characters taken.
 size_t take_digits(std::string_view text) {

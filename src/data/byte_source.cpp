@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kBlock = size_t{1} << 18;
+constexpr size_t kReadBlock = size_t{1} << 18;
 constexpr std::string_view kGzipMagic("\x1f\x8b", 2);
 constexpr std::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
 constexpr std::string_view kReplaceRemedy =
@@ -59,7 +59,7 @@ class Compressed : public ByteSource {
   Compressed(std::unique_ptr<PlainFile> file, std::string_view kind)
       : file_(std::move(file)),
         kind_(kind),
-        block_(kBlock) {}
+        block_(kReadBlock) {}
 
  protected:
   std::span<char> refill() { return std::span(block_).first(file_->read(block_)); }

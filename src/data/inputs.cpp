@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
+#include "base/text.h"
 
 namespace lockstep::data {
 namespace {
@@ -19,13 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kKnownNames =
     ".txt .text .md .tokens .raw .json .jsonl .ndjson .csv .tsv, with or without .gz or .zst";
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  });
-  return text;
-}
 
 std::optional<Format> format_from_name(fs::path path) {
   static constexpr std::array<std::pair<std::string_view, Format>, 10> kExtensions{{
@@ -40,10 +34,10 @@ std::optional<Format> format_from_name(fs::path path) {
       {".csv", Format::kCsv},
       {".tsv", Format::kTsv},
   }};
-  std::string extension = lower(path.extension().string());
+  std::string extension = lower_case(path.extension().string());
   if (extension == ".gz" || extension == ".zst" || extension == ".zstd") {
     path = path.stem();
-    extension = lower(path.extension().string());
+    extension = lower_case(path.extension().string());
   }
   for (const auto& [known, format] : kExtensions) {
     if (known == extension) {

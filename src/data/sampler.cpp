@@ -5,6 +5,7 @@
 #include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "data/divide.h"
 #include "data/permutation.h"
 
 namespace lockstep::data {
@@ -13,10 +14,6 @@ namespace {
 /// The start of the i-th of `parts` parts of `whole`; sizes differ by one at most.
 int64_t part_begin(int64_t whole, int64_t i, int64_t parts) {
   return whole / parts * i + std::min(i, whole % parts);
-}
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return a / b + (a % b == 0 ? 0 : 1);
 }
 
 void check(const SamplerOptions& options, const SamplerState& state) {

@@ -5,15 +5,12 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "data/divide.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr int64_t kStride = 1024;  // documents between two entries of first_rows_
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 }  // namespace
 

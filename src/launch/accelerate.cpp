@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/text.h"
 #include "launch/accelerate_file.h"
 #include "launch/devices.h"
 #include "launch/network.h"
@@ -25,13 +26,6 @@ std::string upper(std::string text) {
   return text;
 }
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char letter) {
-    return static_cast<char>(std::tolower(letter));
-  });
-  return text;
-}
-
 // Every option of a group goes to the workers under PREFIX + its name in capitals.
 void forward_group(
     const Options& options,
@@ -44,8 +38,8 @@ void forward_group(
       continue;
     }
     const std::string& value = options.text(name);
-    const bool truth = lower(value) == "true" || lower(value) == "false";
-    environment[prefix + upper(name)] = truth ? lower(value) : value;
+    const bool truth = lower_case(value) == "true" || lower_case(value) == "false";
+    environment[prefix + upper(name)] = truth ? lower_case(value) : value;
   }
 }
 
@@ -66,8 +60,9 @@ void forward_deepspeed(
     environment[ds + "ZERO_STAGE"] = or_else("zero-stage", "2");
     environment[ds + "OFFLOAD_OPTIMIZER_DEVICE"] = or_else("offload-optimizer-device", "none");
     environment[ds + "OFFLOAD_PARAM_DEVICE"] = or_else("offload-param-device", "none");
-    environment[ds + "ZERO3_INIT"] = lower(or_else("zero3-init-flag", "true"));
-    environment[ds + "ZERO3_SAVE_16BIT_MODEL"] = lower(or_else("zero3-save-16bit-model", "false"));
+    environment[ds + "ZERO3_INIT"] = lower_case(or_else("zero3-init-flag", "true"));
+    environment[ds + "ZERO3_SAVE_16BIT_MODEL"] =
+        lower_case(or_else("zero3-save-16bit-model", "false"));
     environment["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] =
         or_else("gradient-accumulation-steps", "1");
     environment["ACCELERATE_GRADIENT_CLIPPING"] = or_else("gradient-clipping", "1.0");
@@ -132,7 +127,7 @@ Environment worker_variables(const Options& options, const AccelerateFile& file)
   return result;
 }
 
-void check(Options& options) {
+void check_options(Options& options) {
   std::vector<std::string> kinds;
   for (const char* kind : {"cpu", "multi-gpu", "tpu", "use-deepspeed", "use-fsdp"}) {
     if (options.given(kind)) {
@@ -206,7 +201,7 @@ void count_workers(
   plan.plain = total == 1;
 }
 
-void plan_meeting(Options& options, LaunchPlan& plan) {
+void plan_accelerate_meeting(Options& options, LaunchPlan& plan) {
   MeetingPoint& meeting = plan.meeting;
   const bool has_port =
       options.set("main-process-port") && !options.text("main-process-port").empty();
@@ -314,11 +309,11 @@ AccelerateRequest plan_accelerate(
   if (!path.empty()) {
     file = read_accelerate_file(path, options);
   }
-  check(options);
+  check_options(options);
   AccelerateRequest request;
   LaunchPlan& plan = request.plan;
   count_workers(options, file, environment, plan);
-  plan_meeting(options, plan);
+  plan_accelerate_meeting(options, plan);
   plan.meeting.secret = read_secret(options.text("rdzv-secret-file"));
   plan.role = options.text("role");
   plan.max_restarts = static_cast<int>(options.integer("max-restarts", 0));

@@ -7,23 +7,12 @@
 
 #include "base/format.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "config/yaml.h"
 #include "launch/accelerate.h"
 
 namespace lockstep::launch {
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char letter) {
-    return static_cast<char>(std::tolower(letter));
-  });
-  return text;
-}
-
-std::string dashed(std::string text) {
-  std::replace(text.begin(), text.end(), '_', '-');
-  return text;
-}
 
 // Keys at the top of the file that name no option, with what is made of them.
 enum class TopKey { kIgnored, kSection, kSpecial };
@@ -137,7 +126,7 @@ class ConfigFile {
     }
     std::string text = text_of(value);
     // `mixed_precision: no` is false in YAML 1.1, and some writers write it so.
-    if (name == "mixed-precision" && !value.quoted && lower(text) == "false") {
+    if (name == "mixed-precision" && !value.quoted && lower_case(text) == "false") {
       text = std::string("no");
     }
     const auto option = std::find_if(
@@ -194,7 +183,7 @@ class ConfigFile {
 }  // namespace
 
 bool is_truth_word(const std::string& text) {
-  const std::string word = lower(text);
+  const std::string word = lower_case(text);
   return word == "true" || word == "yes" || word == "1" || word == "on" || word == "y";
 }
 

@@ -4,11 +4,9 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr auto kValue = OptionKind::kValue;
-constexpr auto kFlag = OptionKind::kFlag;
 constexpr const char* kTruth = "true|false|True|False";
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kAccelerateOptions[] = {
     {"config-file", kValue, "", "the YAML or JSON file of `accelerate config`"},
     {"quiet", kFlag, "", "no notes of the launcher", 'q'},
     {"compat",
@@ -173,7 +171,7 @@ constexpr OptionSpec kOptions[] = {
 }  // namespace
 
 std::span<const OptionSpec> accelerate_options() {
-  return kOptions;
+  return kAccelerateOptions;
 }
 
 OptionRules accelerate_rules() {

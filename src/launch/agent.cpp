@@ -24,7 +24,7 @@ namespace lockstep::launch {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kLastWords{60000};
+constexpr milliseconds kAgentLastWords{60000};
 constexpr milliseconds kSignalGrace{30000}, kFailureGrace{700};
 
 // DeepSpeed's --save_pid: tools read the launcher's pid from it.
@@ -210,9 +210,9 @@ void Agent::tell(const Verdict& verdict) {
     text = fmt::format(
         "{0}\n{1} FAILED\n  {2}\n{0}\n", std::string(60, '='), plan_.name, verdict.reason);
   }
-  output_.flush(kLastWords);
+  output_.flush(kAgentLastWords);
   error_output_.write(text);
-  error_output_.flush(kLastWords);
+  error_output_.flush(kAgentLastWords);
 }
 
 int Agent::finish(const Verdict& verdict) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "launch/event_loop.h"
 #include "launch/uninterruptible.h"
 
 namespace lockstep::launch {
@@ -13,7 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kForEver{-1};
 constexpr milliseconds kBetweenLooks{200};     // at workers that may hang in the kernel
 constexpr milliseconds kOthersFailingToo{10};  // so that the report names all that failed at once
 constexpr milliseconds kCauseOfLostPeer{500};  // a lost peer may be seen before the peer's own end

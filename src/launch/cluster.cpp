@@ -29,9 +29,9 @@ constexpr Names kManagers[] = {
     {"MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 };
 
-class Reader {
+class ClusterReader {
  public:
-  explicit Reader(const Environment& environment) : environment_(environment) {}
+  explicit ClusterReader(const Environment& environment) : environment_(environment) {}
 
   std::string text(const std::string& name) const {
     const auto found = environment_.find(name);
@@ -64,7 +64,7 @@ int port_of(const std::string& job) {
   return 20000 + static_cast<int>(hash % 10000);
 }
 
-void read_slurm(const Reader& reader, ClusterPlace& place) {
+void read_slurm(const ClusterReader& reader, ClusterPlace& place) {
   place.nodes =
       reader.number("SLURM_STEP_NUM_NODES").value_or(reader.number("SLURM_NNODES").value_or(1));
   place.node = reader.number("SLURM_NODEID").value_or(0);
@@ -82,7 +82,7 @@ void read_slurm(const Reader& reader, ClusterPlace& place) {
 }  // namespace
 
 std::optional<ClusterPlace> find_cluster(const Environment& environment) {
-  const Reader reader(environment);
+  const ClusterReader reader(environment);
   for (const Names& names : kManagers) {
     const auto rank = reader.number(names.rank), size = reader.number(names.size);
     const bool slurm = names.manager == std::string_view("SLURM");
@@ -126,7 +126,7 @@ void join_cluster(const ClusterPlace& place, const Environment& environment, Lau
   if (place.size == 1) {
     return;
   }
-  const Reader reader(environment);
+  const ClusterReader reader(environment);
   const std::string address = reader.text("MASTER_ADDR");
   const std::string known = place.nodes == 1 ? "127.0.0.1" : place.first_host;
   const std::string host = address.empty() ? known : address;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "launch/cluster.h"
 #include "launch/devices.h"
 #include "launch/plan_parts.h"
@@ -19,14 +20,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kMostSlots = 1024;
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char letter) {
-    return static_cast<char>(std::tolower(letter));
-  });
-  return text;
-}
+constexpr int kMostDeepspeedSlots = 1024;
 
 std::string value_of(const Environment& environment, const std::string& name) {
   const auto found = environment.find(name);
@@ -86,7 +80,7 @@ HostSlots local_host(Options& options, const Environment& environment) {
   HostSlots all{"localhost", {}};
   // Without GPUs, slots are just workers: as many as --include names.
   const bool names_slots = installed == 0 && !include.empty();
-  const int slots = names_slots ? kMostSlots : std::max({1, wanted, installed});
+  const int slots = names_slots ? kMostDeepspeedSlots : std::max({1, wanted, installed});
   for (int slot = 0; slot < slots; ++slot) {
     all.slots.push_back(slot);
   }
@@ -282,7 +276,7 @@ std::vector<DeepspeedRequest::Command> start_remotely(
     }
   }
   job.after = options.rest();
-  std::string transport = lower(options.text("launcher"));
+  std::string transport = lower_case(options.text("launcher"));
   if (transport == "pdsh" && find_in_path("pdsh", environment).empty()) {
     log_info("pdsh is not installed: ssh is used");
     transport = "ssh";
@@ -300,7 +294,7 @@ LogLevel level_of(const Options& options) {
   return options.flag("quiet") ? LogLevel::kError : levels.at(options.text("log-level"));
 }
 
-void check(Options& options) {
+void check_deepspeed_options(Options& options) {
   if (options.integer("num-nodes", -1) == 0 || options.integer("num-gpus", -1) == 0) {
     options.problem("--num_nodes and --num_gpus want at least 1");
   }
@@ -313,7 +307,7 @@ void check(Options& options) {
   }
   static const std::vector<std::string> transports{
       "pdsh", "ssh", "openmpi", "mvapich", "slurm", "mpich", "impi"};
-  const std::string transport = lower(options.text("launcher"));
+  const std::string transport = lower_case(options.text("launcher"));
   if (std::find(transports.begin(), transports.end(), transport) == transports.end()) {
     options.problem(
         fmt::format("--launcher {}: allowed are {}", transport, fmt::join(transports, ", ")));
@@ -334,7 +328,7 @@ DeepspeedRequest plan_deepspeed(
     const Environment& exported) {
   const OptionRules rules = deepspeed_rules();
   Options options = parse_options(deepspeed_options(), rules, arguments, environment);
-  check(options);
+  check_deepspeed_options(options);
   options.finish(rules);
   DeepspeedRequest request;
   request.plan.environment = exported;

@@ -4,10 +4,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr auto kValue = OptionKind::kValue;
-constexpr auto kFlag = OptionKind::kFlag;
-
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kDeepspeedOptions[] = {
     {"hostfile", kValue, "/job/hostfile", "HOST slots=N lines; missing: this machine alone", 'H'},
     {"include", kValue, "", "NODE[:SLOT,...]@... to use", 'i'},
     {"exclude", kValue, "", "NODE[:SLOT,...]@... to leave out", 'e'},
@@ -52,7 +49,7 @@ constexpr OptionSpec kOptions[] = {
 }  // namespace
 
 std::span<const OptionSpec> deepspeed_options() {
-  return kOptions;
+  return kDeepspeedOptions;
 }
 
 OptionRules deepspeed_rules() {

@@ -9,6 +9,9 @@
 
 namespace lockstep::launch {
 
+/// The timeout of a wait that has none.
+inline constexpr std::chrono::milliseconds kForEver{-1};
+
 /// Runs a handler for each descriptor that is ready. Used by one thread; only wake() may come from
 /// another.
 class EventLoop {

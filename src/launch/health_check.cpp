@@ -7,7 +7,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr size_t kMostGuests = 64;
+constexpr size_t kMostProbes = 64;
 constexpr std::string_view kAnswer =
     "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\nConnection: "
     "close\r\n\r\nalive\n";
@@ -33,7 +33,7 @@ void HealthCheck::accept() {
   if (!guest) {
     return;
   }
-  if (guests_.size() >= kMostGuests) {  // the one that has said nothing for longest makes room
+  if (guests_.size() >= kMostProbes) {  // the one that has said nothing for longest makes room
     loop_.forget(guests_.begin()->first);
     guests_.erase(guests_.begin());
   }

@@ -18,7 +18,6 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kForEver{-1};
 // A client that asks for much and reads nothing is cut off.
 constexpr size_t kMostUnread = size_t{2} << 30;
 

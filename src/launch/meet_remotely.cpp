@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "launch/channel.h"
 #include "launch/coordinator.h"
+#include "launch/event_loop.h"
 #include "launch/probe.h"
 #include "launch/secret.h"
 
@@ -21,7 +22,7 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kConnect{2000}, kRetry{200}, kProbe{3000}, kTell{5000}, kForEver{-1};
+constexpr milliseconds kConnect{2000}, kRetry{200}, kProbe{3000}, kTell{5000};
 
 json failures_as_json(const std::vector<Failure>& failures) {
   json list = json::array();

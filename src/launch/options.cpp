@@ -8,14 +8,10 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
+#include "base/text.h"
 
 namespace lockstep::launch {
 namespace {
-
-std::string dashed(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
 
 // The option that a long name stands for; null where none or several do.
 const OptionSpec* find_long(

@@ -15,6 +15,8 @@
 namespace lockstep::launch {
 
 enum class OptionKind { kValue, kFlag };
+inline constexpr OptionKind kValue = OptionKind::kValue,
+                            kFlag = OptionKind::kFlag;  // for the tables
 
 /// One option of a launcher.
 struct OptionSpec {

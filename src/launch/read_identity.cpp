@@ -10,9 +10,9 @@
 namespace lockstep::launch {
 namespace {
 
-class Reader {
+class IdentityReader {
  public:
-  explicit Reader(const Environment& environment) : environment_(environment) {}
+  explicit IdentityReader(const Environment& environment) : environment_(environment) {}
 
   std::string text(const std::string& name, const std::string& otherwise) const {
     const auto found = environment_.find(name);
@@ -59,7 +59,7 @@ std::optional<WorkerIdentity> read_identity(const Environment& environment) {
   if (!environment.contains("RANK") && !environment.contains("WORLD_SIZE")) {
     return std::nullopt;
   }
-  Reader reader(environment);
+  IdentityReader reader(environment);
   WorkerIdentity identity;
   identity.world_size = reader.number("WORLD_SIZE", 1);
   identity.rank = reader.number("RANK", 0);

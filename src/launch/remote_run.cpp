@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "launch/event_loop.h"
 #include "launch/guard.h"
 #include "launch/network.h"
 #include "launch/worker_environment.h"
@@ -22,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 constexpr milliseconds kSave{35000};    // the agents' own grace, and a little
 constexpr milliseconds kOthers{10000};  // after one failed: the agents stop each other
-constexpr milliseconds kForEver{-1}, kLastWords{60000};
+constexpr milliseconds kRemoteLastWords{60000};
 
 milliseconds left_until(const std::optional<Clock::time_point>& deadline) {
   return deadline
@@ -89,8 +90,8 @@ int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
   }
   guard.end_descendants(milliseconds(500));
   group.finish_output();
-  output.flush(kLastWords);
-  error_output.flush(kLastWords);
+  output.flush(kRemoteLastWords);
+  error_output.flush(kRemoteLastWords);
   return code == 0 && guard.signal() ? 128 + *guard.signal() : code;
 }
 

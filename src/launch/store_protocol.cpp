@@ -7,7 +7,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr uint32_t kGreeting = 0x3C85F7CE;
+constexpr uint32_t kStoreGreeting = 0x3C85F7CE;
 constexpr uint8_t kStopWaiting = 0, kWaitCancelled = 1;
 constexpr uint8_t kReady = 0, kNotReady = 1;
 
@@ -142,7 +142,8 @@ StoreProtocol::Taken StoreProtocol::take_request(Client client, State& state, Re
   const auto request = static_cast<Request>(reader.number<uint8_t>());
   if (!state.greeted) {
     const auto number = reader.number<uint32_t>();
-    const bool right = request == Request::kValidate && (!reader.whole() || number == kGreeting);
+    const bool right =
+        request == Request::kValidate && (!reader.whole() || number == kStoreGreeting);
     state.greeted = right && reader.whole();
     return right ? reader.state() : Taken::kWrong;
   }

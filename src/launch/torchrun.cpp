@@ -11,11 +11,9 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr auto kValue = OptionKind::kValue;
-constexpr auto kFlag = OptionKind::kFlag;
 constexpr int kStaticPort = 29500, kDynamicPort = 29400;
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kTorchrunOptions[] = {
     {"nnodes", kValue, "1:1", "number of nodes, or MIN:MAX"},
     {"nproc-per-node", kValue, "1", "workers on each node: a number, auto, gpu, cpu"},
     {"rdzv-backend", kValue, "static", "how nodes meet: static or c10d"},
@@ -91,7 +89,7 @@ constexpr OptionSpec kOptions[] = {
     {"help", kFlag, "", "this text", 'h'},
 };
 
-void plan_meeting(Options& options, LaunchPlan& plan) {
+void plan_torchrun_meeting(Options& options, LaunchPlan& plan) {
   std::string backend = options.text("rdzv-backend");
   const std::string& endpoint = options.text("rdzv-endpoint");
   if (backend != "static" && backend != "c10d") {
@@ -222,7 +220,7 @@ void plan_watches(Options& options, const Environment& environment, LaunchPlan& 
 }  // namespace
 
 std::span<const OptionSpec> torchrun_options() {
-  return kOptions;
+  return kTorchrunOptions;
 }
 
 OptionRules torchrun_rules() {
@@ -234,7 +232,7 @@ LaunchPlan plan_torchrun(
     const Environment& environment,
     bool distributed_launch) {
   const OptionRules rules = torchrun_rules();
-  Options options = parse_options(kOptions, rules, arguments, environment);
+  Options options = parse_options(kTorchrunOptions, rules, arguments, environment);
   LaunchPlan plan;
   const Nodes nodes = parse_nodes(options, options.text("nnodes"));
   plan.min_nodes = nodes.least;
@@ -246,7 +244,7 @@ LaunchPlan plan_torchrun(
   if (options.seconds("monitor-interval", 0) <= 0) {
     options.problem("--monitor-interval must be more than 0");
   }
-  plan_meeting(options, plan);
+  plan_torchrun_meeting(options, plan);
   plan.meeting.secret = read_secret(options.text("rdzv-secret-file"));
   plan_logs(options, environment, plan.log);
   plan_end(options, environment, plan);

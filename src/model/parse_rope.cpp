@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double kLargestTheta = 1e15, kLargestFactor = 1e6;
-constexpr int64_t kMostPositions = int64_t{1} << 31;
+constexpr int64_t kMostRopePositions = int64_t{1} << 31;
 const std::array<std::pair<const char*, RopeType>, 6> kTypes = {{
     {"default", RopeType::kDefault},
     {"linear", RopeType::kLinear},
@@ -165,7 +165,10 @@ Rope parse_rope(ConfigReader& reader, const ModelConfig& config) {
       rope.type == RopeType::kLongRope) {
     const char* key = "original_max_position_embeddings";  // outside, it goes before the one inside
     rope.original_max_positions = reader.integer(
-        key, inner.integer(key, config.max_positions, 1, kMostPositions), 1, kMostPositions);
+        key,
+        inner.integer(key, config.max_positions, 1, kMostRopePositions),
+        1,
+        kMostRopePositions);
     if (rope.type == RopeType::kLongRope && rope.original_max_positions < 2) {
       reader.problem(key, "rope_type \"longrope\" needs 2 or more");
     }

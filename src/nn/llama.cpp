@@ -9,7 +9,7 @@
 namespace lockstep::nn {
 namespace {
 
-std::shared_ptr<Linear> make_linear() {
+std::shared_ptr<Linear> make_llama_linear() {
   return std::make_shared<Linear>(WeightLayout::kOutIn);
 }
 
@@ -22,13 +22,13 @@ class LlamaBlock final : public Block {
         activation_(config.activation),
         attention_norm_(std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps)),
         mlp_norm_(std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps)),
-        query_(make_linear()),
-        key_(make_linear()),
-        value_(make_linear()),
-        attention_out_(make_linear()),
-        mlp_gate_(make_linear()),
-        mlp_up_(make_linear()),
-        mlp_down_(make_linear()),
+        query_(make_llama_linear()),
+        key_(make_llama_linear()),
+        value_(make_llama_linear()),
+        attention_out_(make_llama_linear()),
+        mlp_gate_(make_llama_linear()),
+        mlp_up_(make_llama_linear()),
+        mlp_down_(make_llama_linear()),
         attention_(make_attention(config, layer)),
         attention_dropout_(
             make_dropout(config.residual_dropout, DropoutSite::kAttentionOut, layer)),

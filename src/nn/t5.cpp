@@ -28,7 +28,7 @@ Tensor bias_of(const Tensor& table, const Tensor& buckets) {
   return ops::embedding(table, buckets).permute({2, 0, 1});
 }
 
-std::shared_ptr<Linear> make_linear() {
+std::shared_ptr<Linear> make_t5_linear() {
   return std::make_shared<Linear>(WeightLayout::kOutIn);
 }
 
@@ -53,10 +53,10 @@ class T5Attention {
       : kind_(kind),
         head_dim_(config.head_dim),
         norm_(make_norm(config)),
-        query_(make_linear()),
-        key_(make_linear()),
-        value_(make_linear()),
-        out_(make_linear()),
+        query_(make_t5_linear()),
+        key_(make_t5_linear()),
+        value_(make_t5_linear()),
+        out_(make_t5_linear()),
         attention_(make_biased_attention(
             config,
             kind == Kind::kSelf ? DropoutSite::kAttention : DropoutSite::kCrossAttention,
@@ -122,9 +122,9 @@ class T5Mlp {
   T5Mlp(const model::ModelConfig& config, int64_t layer)
       : activation_(config.activation),
         norm_(make_norm(config)),
-        gate_(config.gated_mlp ? make_linear() : nullptr),
-        up_(make_linear()),
-        down_(make_linear()),
+        gate_(config.gated_mlp ? make_t5_linear() : nullptr),
+        up_(make_t5_linear()),
+        down_(make_t5_linear()),
         inner_dropout_(make_dropout(config.mlp_dropout, DropoutSite::kMlpInner, layer)),
         dropout_(make_dropout(config.residual_dropout, DropoutSite::kMlp, layer)) {}
 

@@ -5,27 +5,17 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/vector.h"
+#include "ops/vector_types.h"
 
 namespace lockstep::ops {
 namespace {
 
 using vector::Floats;
 using vector::kLanes;
+using vector::load_up_to;
+using vector::store_up_to;
 
-constexpr int64_t kGrain = 16384;
-
-template <class T>
-LOCKSTEP_INLINE Floats load_up_to(const T* from, int64_t count) {
-  return count >= kLanes ? vector::load(from) : vector::load_some(from, count);
-}
-template <class T>
-LOCKSTEP_INLINE void store_up_to(T* to, const Floats& value, int64_t count) {
-  if (count >= kLanes) {
-    vector::store(to, value);
-  } else {
-    vector::store_some(to, value, count);
-  }
-}
+constexpr int64_t kRowGrain = 16384;
 
 /// 1 / (1 + e^-x).
 LOCKSTEP_INLINE Floats logistic(const Floats& x) {
@@ -91,18 +81,13 @@ struct Swiglu {
   };
 };
 
-template <class T>
-T* data(const Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
-}
-
 /// y of x and (for Swiglu) of `other`.
 template <class Function, class T>
 Tensor forward_as(const Tensor& x, const Tensor& other) {
   Tensor y = at::empty_like(x);
-  const T *a = data<T>(x), *b = data<T>(other);
-  T* out = data<T>(y);
-  at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+  const T *a = elements<T>(x), *b = elements<T>(other);
+  T* out = mutable_elements<T>(y);
+  at::parallel_for(0, x.numel(), kRowGrain, [&](int64_t begin, int64_t end) {
     vector::dispatch<typename Function::template Forward<T>>(
         a + begin,
         b == nullptr ? nullptr : b + begin,
@@ -117,9 +102,9 @@ template <class Function, class T>
 torch::autograd::tensor_list backward_as(
     const Tensor& x, const Tensor& other, const Tensor& gradient) {
   Tensor dx = at::empty_like(x), dother = other.defined() ? at::empty_like(other) : Tensor();
-  const T *a = data<T>(x), *b = data<T>(other), *g = data<T>(gradient);
-  T *da = data<T>(dx), *db = data<T>(dother);
-  at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+  const T *a = elements<T>(x), *b = elements<T>(other), *g = elements<T>(gradient);
+  T *da = mutable_elements<T>(dx), *db = mutable_elements<T>(dother);
+  at::parallel_for(0, x.numel(), kRowGrain, [&](int64_t begin, int64_t end) {
     vector::dispatch<typename Function::template Backward<T>>(
         a + begin,
         b == nullptr ? nullptr : b + begin,
@@ -129,10 +114,6 @@ torch::autograd::tensor_list backward_as(
         end - begin);
   });
   return {dx, dother};
-}
-
-bool has_kernel(const Tensor& x) {
-  return x.device().is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
 struct GeluFunction : torch::autograd::Function<GeluFunction> {
@@ -172,11 +153,11 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
 }  // namespace
 
 Tensor gelu_tanh(const Tensor& x) {
-  return has_kernel(x) ? GeluFunction::apply(x) : at::gelu(x, "tanh");
+  return has_vector_loops(x) ? GeluFunction::apply(x) : at::gelu(x, "tanh");
 }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  const bool fits = has_kernel(gate) && up.device().is_cpu() && gate.sizes() == up.sizes() &&
+  const bool fits = has_vector_loops(gate) && up.device().is_cpu() && gate.sizes() == up.sizes() &&
                     gate.scalar_type() == up.scalar_type();
   return fits ? SwigluFunction::apply(gate, up) : at::silu(gate) * up;
 }

@@ -227,7 +227,7 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
   }
 };
 
-void check(const Tensor& query, const Tensor& key, const Tensor& value) {
+void check_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
   const bool fits = query.dim() == 4 && key.dim() == 4 && key.sizes() == value.sizes() &&
                     query.size(0) == key.size(0) && query.size(3) == key.size(3) &&
                     key.size(1) > 0 && query.size(1) % key.size(1) == 0 &&
@@ -280,7 +280,7 @@ Tensor fused_attention(
 
 Tensor tiled_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  check(query, key, value);
+  check_attention(query, key, value);
   const Tensor keys =
       options.dropout > 0 ? options.dropout_keys : at::zeros({query.size(0)}, at::kLong);
   if (!keys.defined() || keys.numel() != query.size(0)) {
@@ -301,7 +301,7 @@ Tensor tiled_attention(
 
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  check(query, key, value);
+  check_attention(query, key, value);
   if (has_vector_attention(query, key, options)) {
     return vector_attention(query, key, value, options);
   }

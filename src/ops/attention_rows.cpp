@@ -8,6 +8,7 @@
 #include <ATen/Parallel.h>
 
 #include "ops/vector.h"
+#include "ops/vector_types.h"
 
 namespace lockstep::ops {
 namespace {
@@ -119,14 +120,10 @@ void backward_on_cpu(Tensor& gradient, const Tensor& probabilities, double scale
   });
 }
 
-bool has_kernel(const Tensor& x) {
-  return x.device().is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
-}
-
 }  // namespace
 
 void softmax_visible(Tensor& scores, double scale, const Visible& visible) {
-  if (has_kernel(scores)) {
+  if (has_vector_loops(scores)) {
     return scores.scalar_type() == at::kFloat
                ? softmax_on_cpu<float>(scores, scale, visible)
                : softmax_on_cpu<vector::Bfloat16>(scores, scale, visible);
@@ -146,7 +143,7 @@ void softmax_visible(Tensor& scores, double scale, const Visible& visible) {
 }
 
 void softmax_visible_backward(Tensor& gradient, const Tensor& probabilities, double scale) {
-  if (has_kernel(gradient)) {
+  if (has_vector_loops(gradient)) {
     return gradient.scalar_type() == at::kFloat
                ? backward_on_cpu<float>(gradient, probabilities, scale)
                : backward_on_cpu<vector::Bfloat16>(gradient, probabilities, scale);

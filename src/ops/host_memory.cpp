@@ -19,9 +19,9 @@ namespace {
 constexpr size_t kLeast = size_t{64} << 10;
 constexpr int64_t kAlwaysKept = int64_t{64} << 20;
 constexpr int64_t kWindow = int64_t{1} << 14;  // blocks taken; a step takes some hundreds
-constexpr size_t kColours = 32, kLine = 64;
+constexpr size_t kColours = 32, kCacheLine = 64;
 constexpr size_t kPage = HostArena::kPage;
-static_assert(kColours * kLine <= kPage);
+static_assert(kColours * kCacheLine <= kPage);
 
 struct Block {
   HostArena* arena = nullptr;
@@ -35,7 +35,7 @@ struct Block {
   std::byte* data() const {
     constexpr uint64_t kSpread = 0x9E3779B97F4A7C15;
     const uint64_t page = reinterpret_cast<uintptr_t>(begin) / kPage;
-    return begin + (page * kSpread >> 32) % kColours * kLine;
+    return begin + (page * kSpread >> 32) % kColours * kCacheLine;
   }
 };
 

@@ -9,12 +9,15 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/vector.h"
+#include "ops/vector_types.h"
 
 namespace lockstep::ops {
 namespace {
 
 using vector::Floats;
 using vector::kLanes;
+using vector::load_up_to;
+using vector::store_up_to;
 
 enum class Kind { kLayer, kRms };
 
@@ -26,18 +29,6 @@ LOCKSTEP_INLINE Floats rounded(const Floats& value) {
   return vector::load(stored);
 }
 
-template <class T>
-LOCKSTEP_INLINE Floats load_up_to(const T* from, int64_t count) {
-  return count >= kLanes ? vector::load(from) : vector::load_some(from, count);
-}
-template <class T>
-LOCKSTEP_INLINE void store_up_to(T* to, const Floats& value, int64_t count) {
-  if (count >= kLanes) {
-    vector::store(to, value);
-  } else {
-    vector::store_some(to, value, count);
-  }
-}
 /// Zero in the lanes past the end, where a mean was subtracted.
 LOCKSTEP_INLINE Floats first_lanes(const Floats& all, int64_t count) {
   Floats value = all;
@@ -157,12 +148,6 @@ struct Backward {
   }
 };
 
-/// Null where there is no tensor.
-template <class T>
-const T* data(const Tensor& tensor) {
-  return tensor.defined() ? static_cast<const T*>(tensor.const_data_ptr()) : nullptr;
-}
-
 struct Normalized {
   Tensor y, sum, mean, inverse;
 };
@@ -185,11 +170,11 @@ Normalized forward_on_cpu(
   auto* inverse = result.inverse.mutable_data_ptr<float>();
   at::parallel_for(0, rows, std::max<int64_t>(1, 16384 / size), [&](int64_t begin, int64_t end) {
     vector::dispatch<Forward<T, kKind>>(
-        data<T>(x),
-        data<T>(residual),
+        elements<T>(x),
+        elements<T>(residual),
         sum,
-        data<T>(weight),
-        data<T>(bias),
+        elements<T>(weight),
+        elements<T>(bias),
         y,
         mean,
         inverse,
@@ -226,12 +211,12 @@ NormGradients backward_on_cpu(
   at::parallel_for(0, runs, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       vector::dispatch<Backward<T, kKind>>(
-          data<T>(gradient),
-          data<T>(sum_gradient),
-          data<T>(x),
-          data<T>(saved.weight),
-          data<float>(saved.mean),
-          data<float>(saved.inverse),
+          elements<T>(gradient),
+          elements<T>(sum_gradient),
+          elements<T>(x),
+          elements<T>(saved.weight),
+          elements<float>(saved.mean),
+          elements<float>(saved.inverse),
           out,
           weight_sums + i * size,
           bias_sums + i * size,
@@ -291,27 +276,27 @@ struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
   }
 };
 
-bool has_kernel(const Tensor& x, const Tensor& weight) {
+bool has_norm_loops(const Tensor& x, const Tensor& weight) {
   return x.device().is_cpu() && x.numel() > 0 && weight.scalar_type() == x.scalar_type() &&
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-bool has_kernel(const Tensor& x, const Tensor& residual, const Tensor& weight) {
-  return has_kernel(x, weight) && residual.sizes() == x.sizes() &&
+bool has_norm_loops(const Tensor& x, const Tensor& residual, const Tensor& weight) {
+  return has_norm_loops(x, weight) && residual.sizes() == x.sizes() &&
          residual.scalar_type() == x.scalar_type();
 }
 
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  if (has_kernel(x, weight) && bias.scalar_type() == x.scalar_type()) {
+  if (has_norm_loops(x, weight) && bias.scalar_type() == x.scalar_type()) {
     return NormFunction<Kind::kLayer>::apply(x, std::nullopt, weight, bias, eps)[0];
   }
   return at::layer_norm(x, {x.size(-1)}, weight, bias, eps);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  if (has_kernel(x, weight)) {
+  if (has_norm_loops(x, weight)) {
     return NormFunction<Kind::kRms>::apply(x, std::nullopt, weight, std::nullopt, eps)[0];
   }
   const Tensor high = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
@@ -321,7 +306,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
 
 SumAndNorm add_layer_norm(
     const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
-  if (has_kernel(x, residual, weight) && bias.scalar_type() == x.scalar_type()) {
+  if (has_norm_loops(x, residual, weight) && bias.scalar_type() == x.scalar_type()) {
     const auto both = NormFunction<Kind::kLayer>::apply(x, residual, weight, bias, eps);
     return {both[1], both[0]};
   }
@@ -330,7 +315,7 @@ SumAndNorm add_layer_norm(
 }
 
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
-  if (has_kernel(x, residual, weight)) {
+  if (has_norm_loops(x, residual, weight)) {
     const auto both = NormFunction<Kind::kRms>::apply(x, residual, weight, std::nullopt, eps);
     return {both[1], both[0]};
   }

@@ -17,13 +17,13 @@ namespace {
 
 /// The bytes of logits that are held at once, and the rows that keep a matrix product efficient.
 constexpr int64_t kLogitsBytes = int64_t{96} << 20;
-constexpr int64_t kLeastRows = 128;
+constexpr int64_t kLeastHeadRows = 128;
 
 at::ScalarType statistics_type(const Tensor& hidden) {
   return hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-void check(const Tensor& hidden, const Tensor& weight, const Tensor& targets) {
+void check_head(const Tensor& hidden, const Tensor& weight, const Tensor& targets) {
   const bool fits = hidden.dim() == 2 && weight.dim() == 2 && targets.dim() == 1 &&
                     hidden.size(1) == weight.size(1) && hidden.size(0) == targets.size(0) &&
                     hidden.scalar_type() == weight.scalar_type() &&
@@ -70,7 +70,8 @@ int64_t rows_of_a_run(
     // Several runs of a small type need a sum in float32: where the logits are not held as such,
     // what that takes may be held instead.
     const int64_t sum = bytes < 4 && has_vector_run(hidden) ? vocabulary * hidden.size(1) * 4 : 0;
-    at_once = count * row <= kLogitsBytes + sum ? count : std::max(kLeastRows, kLogitsBytes / row);
+    at_once =
+        count * row <= kLogitsBytes + sum ? count : std::max(kLeastHeadRows, kLogitsBytes / row);
   }
   at_once = std::max<int64_t>(at_once, 1);
   const int64_t runs = std::max<int64_t>(1, (count + at_once - 1) / at_once);
@@ -86,12 +87,12 @@ struct Needs {
 };
 
 /// The rows that are computed: those that count, or on a GPU all of them.
-struct Rows {
+struct HeadRows {
   Tensor hidden, target;  // [n, C], [n]
   Tensor index;           // of `hidden` in all rows; undefined: it is all rows
 };
 
-Rows rows_to_compute(const Tensor& hidden, const Tensor& targets, int64_t vocabulary) {
+HeadRows rows_to_compute(const Tensor& hidden, const Tensor& targets, int64_t vocabulary) {
   if (!hidden.device().is_cpu()) {
     return {hidden.contiguous(), targets.contiguous(), Tensor()};
   }
@@ -132,7 +133,7 @@ Result compute(
     Needs needs,
     const TokenLossOptions& options) {
   const int64_t vocabulary = options.vocabulary > 0 ? options.vocabulary : weight.size(0);
-  const Rows rows = rows_to_compute(hidden, targets, vocabulary);
+  const HeadRows rows = rows_to_compute(hidden, targets, vocabulary);
   const Tensor words = weight.contiguous();
   const int64_t count = rows.hidden.size(0);
   const int64_t run = rows_of_a_run(count, hidden, vocabulary, options);
@@ -264,7 +265,7 @@ Tensor token_loss(
     const Tensor& weight,
     const Tensor& targets,
     const TokenLossOptions& options) {
-  check(hidden, weight, targets);
+  check_head(hidden, weight, targets);
   const bool needs_gradient =
       at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
   if (!needs_gradient) {
@@ -278,7 +279,7 @@ Tensor token_loss_reference(
     const Tensor& weight,
     const Tensor& targets,
     const TokenLossOptions& options) {
-  check(hidden, weight, targets);
+  check_head(hidden, weight, targets);
   Tensor logits = at::linear(hidden, weight).to(statistics_type(hidden));
   if (options.softcap > 0) {
     logits = at::tanh(logits / options.softcap) * options.softcap;
@@ -291,14 +292,14 @@ Tensor token_loss_reference(
 
 Tensor token_statistics(
     const Tensor& hidden, const Tensor& weight, const Tensor& targets, double softcap) {
-  check(hidden, weight, targets);
+  check_head(hidden, weight, targets);
   const at::NoGradGuard no_gradient;
   const bool on_cpu = hidden.device().is_cpu();
   const Tensor rows = on_cpu ? counted_rows(targets.contiguous(), weight.size(0))
                              : at::nonzero(targets != kIgnoredTarget).squeeze(1);
   Tensor result = at::zeros({3}, hidden.options().dtype(at::kDouble));
   const int64_t bytes = weight.size(0) * static_cast<int64_t>(weight.element_size());
-  const int64_t run = std::max(kLeastRows, kLogitsBytes / std::max<int64_t>(bytes, 1));
+  const int64_t run = std::max(kLeastHeadRows, kLogitsBytes / std::max<int64_t>(bytes, 1));
   for (int64_t begin = 0; begin < rows.numel(); begin += run) {
     const Tensor index = rows.narrow(0, begin, std::min(run, rows.numel() - begin));
     const Tensor goal = targets.index_select(0, index);

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "ops/jobs.h"
 #include "ops/loss_head_kernel.h"
 #include "ops/machine.h"
 #include "ops/token_loss_run.h"
@@ -14,9 +15,8 @@ namespace lockstep::ops {
 namespace {
 
 constexpr int64_t kPanel = 64;
-constexpr int64_t kLine = 64;  // bytes
 
-const kernel::LossHeadLoops* loops_for(const Tensor& hidden) {
+const kernel::LossHeadLoops* head_loops_for(const Tensor& hidden) {
 #if defined(__x86_64__)
   const MatrixUnit unit = matrix_unit();
   if (!hidden.device().is_cpu() || unit < MatrixUnit::kAvx512) {
@@ -50,9 +50,9 @@ void in_parts(int64_t count, int64_t threads, const Function& function) {
   });
 }
 
-class VectorRun final : public TokenLossRun {
+class VectorHeadRun final : public TokenLossRun {
  public:
-  VectorRun(const kernel::LossHeadLoops& loops, const RunInputs& inputs)
+  VectorHeadRun(const kernel::LossHeadLoops& loops, const RunInputs& inputs)
       : inputs_(inputs),
         loops_(loops),
         shape_(loops.shape(inputs.hidden.size(0), inputs.hidden.size(1), inputs.weight.size(0))),
@@ -186,13 +186,13 @@ class VectorRun final : public TokenLossRun {
 }  // namespace
 
 bool has_vector_run(const Tensor& hidden) {
-  return loops_for(hidden) != nullptr;
+  return head_loops_for(hidden) != nullptr;
 }
 
 std::unique_ptr<TokenLossRun> make_vector_run(const RunInputs& inputs) {
-  const auto* loops = loops_for(inputs.hidden);
+  const auto* loops = head_loops_for(inputs.hidden);
   const bool is_empty = inputs.hidden.numel() == 0 || inputs.weight.numel() == 0;
-  return loops == nullptr || is_empty ? nullptr : std::make_unique<VectorRun>(*loops, inputs);
+  return loops == nullptr || is_empty ? nullptr : std::make_unique<VectorHeadRun>(*loops, inputs);
 }
 
 }  // namespace lockstep::ops

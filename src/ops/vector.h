@@ -91,6 +91,20 @@ LOCKSTEP_INLINE void store_some(T* to, const Floats& value, int64_t count) {
   }
 }
 
+/// All lanes, or the first `count` where fewer are left.
+template <class T>
+LOCKSTEP_INLINE Floats load_up_to(const T* from, int64_t count) {
+  return count >= kLanes ? load(from) : load_some(from, count);
+}
+template <class T>
+LOCKSTEP_INLINE void store_up_to(T* to, const Floats& value, int64_t count) {
+  if (count >= kLanes) {
+    store(to, value);
+  } else {
+    store_some(to, value, count);
+  }
+}
+
 LOCKSTEP_INLINE float sum(const Floats& value) {
   Floats half = value;
   for (int64_t width = kLanes / 2; width > 0; width /= 2) {

@@ -19,7 +19,7 @@ constexpr double kClip = 1.0;               // of the root mean square of an upd
 constexpr int64_t kRun = int64_t{1} << 20;  // elements handled at once
 
 /// What is known of one parameter, wherever its elements lie.
-struct Moments {
+struct FactoredMoments {
   int64_t rows = 0, columns = 0;  // of a matrix; 0 of a vector
   int64_t elements = 0;
   int64_t own_columns = 0;                   // of this rank's part of a matrix
@@ -44,7 +44,7 @@ class Adafactor : public Optimizer {
   void visit_state(int64_t index, const StateVisitor& visit) override {
     const Shard& shard = this->shard(index);
     for (const Segment& segment : shard.layout) {
-      const Moments& moments = moments_.at(segment.parameter);
+      const FactoredMoments& moments = moments_.at(segment.parameter);
       if (moments.rows == 0) {
         visit(
             {"exp_avg_sq",
@@ -64,7 +64,7 @@ class Adafactor : public Optimizer {
   void make_state(const Shard& shard) override {
     const auto type = at::TensorOptions(shard.parameter.device()).dtype(at::kFloat);
     for (const Segment& segment : shard.layout) {
-      Moments moments;
+      FactoredMoments moments;
       moments.elements = 1;
       const std::vector<int64_t>& whole =
           segment.whole_shape.empty() ? segment.shape : segment.whole_shape;
@@ -141,7 +141,7 @@ class Adafactor : public Optimizer {
 
   /// Rows and columns of the elements [first, first + count) of a rank's part of a matrix.
   static std::pair<at::Tensor, at::Tensor> places(
-      const Moments& moments, int64_t first, int64_t count, at::Device device) {
+      const FactoredMoments& moments, int64_t first, int64_t count, at::Device device) {
     const at::Tensor element =
         at::arange(first, first + count, at::TensorOptions(device).dtype(at::kLong));
     const auto in_whole = [](const at::Tensor& place, const at::Tensor& of_part) {
@@ -164,7 +164,7 @@ class Adafactor : public Optimizer {
     at::Tensor sums = at::zeros({total}, float_options());
     for (int64_t index = 0; index < size(); ++index) {
       for (const Segment& segment : shard(index).layout) {
-        const Moments& moments = moments_.at(segment.parameter);
+        const FactoredMoments& moments = moments_.at(segment.parameter);
         for_each_run(
             shard(index), segment, gradient_scale, [&](int64_t at, const at::Tensor& gradient) {
               at::Tensor squares = gradient.square().add_(kEpsilon);
@@ -200,7 +200,7 @@ class Adafactor : public Optimizer {
 
   /// g / sqrt(v), before clipping.
   at::Tensor update_of(const Segment& segment, int64_t at, const at::Tensor& gradient) const {
-    const Moments& moments = moments_.at(segment.parameter);
+    const FactoredMoments& moments = moments_.at(segment.parameter);
     if (moments.rows == 0) {
       return vectors_.at(segment.parameter).narrow(0, at, gradient.numel()).rsqrt().mul_(gradient);
     }
@@ -239,7 +239,7 @@ class Adafactor : public Optimizer {
     return at::TensorOptions(shard(0).parameter.device()).dtype(at::kFloat);
   }
 
-  std::map<std::string, Moments> moments_;  // in one order on every rank
+  std::map<std::string, FactoredMoments> moments_;  // in one order on every rank
   std::map<std::string, at::Tensor>
       vectors_;  // [count] the second moments of this rank's part of a vector
 };

@@ -32,7 +32,7 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
 }
 
 /// The moments of a segment: float32, or codes with a scale a block.
-struct Moments {
+struct QuantizedMoments {
   at::Tensor exp_avg, exp_avg_sq;                // [n] float32 or uint8
   at::Tensor exp_avg_absmax, exp_avg_sq_absmax;  // [n / 256] float32, or undefined
   bool is_quantized() const { return exp_avg_absmax.defined(); }
@@ -47,10 +47,10 @@ class AdamW8bit : public Optimizer {
 
   void visit_state(int64_t index, const StateVisitor& visit) override {
     const Shard& shard = this->shard(index);
-    const std::vector<Moments>& moments = moments_.at(static_cast<size_t>(index));
+    const std::vector<QuantizedMoments>& moments = moments_.at(static_cast<size_t>(index));
     for (size_t i = 0; i < moments.size(); ++i) {
       const Segment& segment = shard.layout[i];
-      const Moments& state = moments[i];
+      const QuantizedMoments& state = moments[i];
       visit({"exp_avg", segment.parameter, segment.shape, segment.begin, state.exp_avg});
       visit({"exp_avg_sq", segment.parameter, segment.shape, segment.begin, state.exp_avg_sq});
       if (state.is_quantized()) {
@@ -70,7 +70,7 @@ class AdamW8bit : public Optimizer {
           "the 8-bit AdamW runs on CPUs alone",
           "use training.optim=adamw_torch_fused, or parallel.offload_optimizer.device=cpu");
     }
-    std::vector<Moments> all;
+    std::vector<QuantizedMoments> all;
     for (const Segment& segment : shard.layout) {
       if (segment.begin % kQuantizedBlock != 0 && segment.count > 0) {
         throw Error(
@@ -97,7 +97,7 @@ class AdamW8bit : public Optimizer {
   void update_shard(int64_t index, double learning_rate, double gradient_scale) override {
     const at::NoGradGuard no_grad;
     const Shard& shard = this->shard(index);
-    const std::vector<Moments>& moments = moments_.at(static_cast<size_t>(index));
+    const std::vector<QuantizedMoments>& moments = moments_.at(static_cast<size_t>(index));
     for (size_t i = 0; i < moments.size(); ++i) {
       const Segment& segment = shard.layout[i];
       ops::AdamWStep step{
@@ -129,7 +129,7 @@ class AdamW8bit : public Optimizer {
  private:
   /// Some blocks at a time are widened, updated by the float32 step, and rounded.
   static void update_blocks(
-      const ops::AdamWBuffers& all, const Moments& state, const ops::AdamWStep& step) {
+      const ops::AdamWBuffers& all, const QuantizedMoments& state, const ops::AdamWStep& step) {
     constexpr int64_t kRun = 64 * kQuantizedBlock;
     const int64_t count = all.parameter.numel();
     const at::Tensor m = at::empty({std::min(kRun, count)}), v = at::empty_like(m);
@@ -189,7 +189,7 @@ class AdamW8bit : public Optimizer {
     });
   }
 
-  std::vector<std::vector<Moments>> moments_;  // by shard, then by segment
+  std::vector<std::vector<QuantizedMoments>> moments_;  // by shard, then by segment
 };
 
 }  // namespace

@@ -212,10 +212,10 @@ Factor warmup_stable_decay(const Span& span, ScheduleArguments& arguments) {
   };
 }
 
-using Maker = Factor (*)(const Span&, ScheduleArguments&);
+using ScheduleMaker = Factor (*)(const Span&, ScheduleArguments&);
 
-const std::map<std::string, Maker>& makers() {
-  static const std::map<std::string, Maker> table{
+const std::map<std::string, ScheduleMaker>& schedule_makers() {
+  static const std::map<std::string, ScheduleMaker> table{
       {"linear", linear},
       {"cosine", cosine},
       {"cosine_with_restarts", cosine_with_restarts},
@@ -276,7 +276,7 @@ std::unique_ptr<Schedule> make_schedule(const ScheduleOptions& options) {
   std::unique_ptr<Schedule> schedule;
   if (type == kPlateau) {
     schedule = make_plateau_schedule(options.learning_rate, arguments);
-  } else if (const auto found = makers().find(type); found != makers().end()) {
+  } else if (const auto found = schedule_makers().find(type); found != schedule_makers().end()) {
     schedule =
         std::make_unique<FactorSchedule>(options.learning_rate, found->second(span, arguments));
   } else {
@@ -295,7 +295,7 @@ std::unique_ptr<Schedule> make_schedule(const ScheduleOptions& options) {
 std::span<const std::string> schedule_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list{kPlateau};
-    for (const auto& [name, maker] : makers()) {
+    for (const auto& [name, maker] : schedule_makers()) {
       list.push_back(name);
     }
     std::sort(list.begin(), list.end());

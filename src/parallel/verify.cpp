@@ -93,10 +93,10 @@ Step run_step(
   return result;
 }
 
-using Gradients = std::map<std::string, std::vector<StateSlice>>;
+using GradientSlices = std::map<std::string, std::vector<StateSlice>>;
 
-Gradients gradients_of(ParallelModel& model) {
-  Gradients gradients;
+GradientSlices gradients_of(ParallelModel& model) {
+  GradientSlices gradients;
   model.visit_gradients([&](const StateSlice& slice) { gradients[slice.name].push_back(slice); });
   return gradients;
 }
@@ -104,7 +104,7 @@ Gradients gradients_of(ParallelModel& model) {
 /// The whole gradient, float64 on the CPU, as the holders of each element have it: `absent` where
 /// nobody of this rank does.
 Tensor whole_gradient(
-    const Gradients& gradients,
+    const GradientSlices& gradients,
     const std::string& name,
     const std::vector<int64_t>& shape,
     double absent) {
@@ -130,8 +130,8 @@ Tensor whole_gradient(
 /// Where ranks hold the same element, each is compared: by the largest and the least of them.
 void compare(
     comm::Communicator& world,
-    const Gradients& under_plan,
-    const Gradients& on_one,
+    const GradientSlices& under_plan,
+    const GradientSlices& on_one,
     const model::ParameterSpec& parameter,
     int64_t step,
     double floor,
@@ -162,7 +162,7 @@ void compare(
   }
 }
 
-double largest_gradient(const Gradients& gradients) {
+double largest_gradient(const GradientSlices& gradients) {
   double largest = 0;
   for (const auto& [name, slices] : gradients) {
     for (const StateSlice& slice : slices) {
@@ -236,14 +236,14 @@ Verification verify(
   for (int64_t step = 0; step < options.steps; ++step) {
     const at::AutoGradMode with_grad(true);
     VerifiedLoss loss;
-    Gradients expected;
+    GradientSlices expected;
     if (leads) {
       loss.one = run_step(*one, spec, plain, options, step, {0, 1}).loss;
       expected = gradients_of(*one);
     }
     loss.plan =
         run_step(*model, spec, plan, options, step, {axes.coordinate().data, mesh.data}).loss;
-    const Gradients gradients = gradients_of(*model);
+    const GradientSlices gradients = gradients_of(*model);
     const double floor = kFloor * largest_gradient(expected);
     for (size_t i = 0; i < parameters.size(); ++i) {
       compare(world, gradients, expected, parameters[i], step + 1, floor, found.gradients[i]);

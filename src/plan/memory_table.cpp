@@ -12,7 +12,7 @@ namespace lockstep::plan {
 
 namespace {
 
-struct Column {
+struct MemoryColumn {
   std::string head;
   Memory memory;
 };
@@ -34,23 +34,23 @@ constexpr std::array<Kind, 10> kKinds{{
     {"driver, libraries, communicators", &Memory::context},
 }};
 
-std::string table(const std::vector<Column>& columns) {
+std::string table(const std::vector<MemoryColumn>& columns) {
   std::string text;
   const auto line = [&](const char* name, const auto& cell) {
     text += fmt::format("  {:<34}", name);
-    for (const Column& column : columns) {
+    for (const MemoryColumn& column : columns) {
       text += fmt::format(" {:>13}", cell(column));
     }
     text += "\n";
   };
   const auto row = [&](const char* name, const auto& bytes) {
     const bool has_some = std::any_of(
-        columns.begin(), columns.end(), [&](const Column& c) { return bytes(c.memory) > 0; });
+        columns.begin(), columns.end(), [&](const MemoryColumn& c) { return bytes(c.memory) > 0; });
     if (has_some) {
-      line(name, [&](const Column& c) { return bytes_text(bytes(c.memory)); });
+      line(name, [&](const MemoryColumn& c) { return bytes_text(bytes(c.memory)); });
     }
   };
-  line("", [](const Column& c) { return c.head; });
+  line("", [](const MemoryColumn& c) { return c.head; });
   for (const Kind& kind : kKinds) {
     row(kind.name, [&](const Memory& m) { return m.*kind.bytes; });
   }
@@ -109,7 +109,7 @@ std::string memory_table(const Job& job, const Device& device) {
   if (stages.size() > 1) {
     // All stages of a long pipeline would be a wall of figures: the first, the fullest and the last
     // tell it.
-    std::vector<Column> columns;
+    std::vector<MemoryColumn> columns;
     for (const StageMemory& stage : stages) {
       if (stages.size() <= 8 || &stage == &stages.front() || &stage == &stages.back() ||
           &stage == &fullest) {
@@ -118,7 +118,7 @@ std::string memory_table(const Job& job, const Device& device) {
     }
     text += "memory of a rank at its peak, by pipeline rank\n" + table(columns) + "\n";
   }
-  std::vector<Column> phases;
+  std::vector<MemoryColumn> phases;
   for (const Phase phase : kPhases) {
     phases.push_back({std::string(phase_name(phase)), memory_in(phase, job, fullest.peak)});
   }

@@ -59,9 +59,9 @@ std::unique_ptr<Decoder> decoder_of(Options... options) {
 }
 
 /// All tokens' bytes, as one token of UTF-8 with U+FFFD for what is not valid.
-class ByteLevel final : public WholeTokens {
+class ByteLevelDecoder final : public WholeTokens {
  public:
-  explicit ByteLevel(DecoderStage& next) : WholeTokens(next) {}
+  explicit ByteLevelDecoder(DecoderStage& next) : WholeTokens(next) {}
 
  private:
   void take(std::string token) override {
@@ -102,9 +102,9 @@ class ByteLevel final : public WholeTokens {
   std::string bytes_;  // the start of a character that is not whole yet
 };
 
-class Replace final : public WholeTokens {
+class ReplaceDecoder final : public WholeTokens {
  public:
-  Replace(DecoderStage& next, Matcher matcher, std::string content)
+  ReplaceDecoder(DecoderStage& next, Matcher matcher, std::string content)
       : WholeTokens(next),
         matcher_(std::move(matcher)),
         content_(std::move(content)) {}
@@ -175,9 +175,9 @@ class Fuse final : public DecoderStage {
 
 /// Up to `start` of a character at the start of each token, and up to `stop` at its end, are
 /// dropped.
-class Strip final : public DecoderStage {
+class StripDecoder final : public DecoderStage {
  public:
-  Strip(DecoderStage& next, std::string content, int64_t start, int64_t stop)
+  StripDecoder(DecoderStage& next, std::string content, int64_t start, int64_t stop)
       : next_(next),
         content_(std::move(content)),
         start_(start),
@@ -222,9 +222,9 @@ class Strip final : public DecoderStage {
 };
 
 /// The replacement becomes a space, but nothing in the first token.
-class Metaspace final : public WholeTokens {
+class MetaspaceDecoder final : public WholeTokens {
  public:
-  Metaspace(DecoderStage& next, std::string replacement, bool prepends)
+  MetaspaceDecoder(DecoderStage& next, std::string replacement, bool prepends)
       : WholeTokens(next),
         replacement_(std::move(replacement)),
         drop_(prepends) {}
@@ -396,24 +396,25 @@ void add_decoders(const Field& field, std::vector<std::unique_ptr<Decoder>>& dec
     for (const Field& part : field.at("decoders").list()) {
       add_decoders(part, decoders);
     }
-  } else if (type == "ByteLevel") {
-    decoders.push_back(decoder_of<ByteLevel>());
-  } else if (type == "Replace") {
-    decoders.push_back(
-        decoder_of<Replace>(make_matcher(field.at("pattern")), field.at("content").string()));
+  } else if (type == "ByteLevelDecoder") {
+    decoders.push_back(decoder_of<ByteLevelDecoder>());
+  } else if (type == "ReplaceDecoder") {
+    decoders.push_back(decoder_of<ReplaceDecoder>(
+        make_matcher(field.at("pattern")), field.at("content").string()));
   } else if (type == "ByteFallback") {
     decoders.push_back(decoder_of<ByteFallback>());
   } else if (type == "Fuse") {
     decoders.push_back(decoder_of<Fuse>());
-  } else if (type == "Strip") {
-    decoders.push_back(decoder_of<Strip>(
+  } else if (type == "StripDecoder") {
+    decoders.push_back(decoder_of<StripDecoder>(
         character_of(field.at("content")),
         count_of(field.at("start")),
         count_of(field.at("stop"))));
-  } else if (type == "Metaspace") {
+  } else if (type == "MetaspaceDecoder") {
     const bool prepends = field.string_or("prepend_scheme", "always") != "never" &&
                           field.boolean_or("add_prefix_space", true);
-    decoders.push_back(decoder_of<Metaspace>(character_of(field.at("replacement")), prepends));
+    decoders.push_back(
+        decoder_of<MetaspaceDecoder>(character_of(field.at("replacement")), prepends));
   } else if (type == "WordPiece") {
     decoders.push_back(
         decoder_of<WordPiece>(field.string_or("prefix", "##"), field.boolean_or("cleanup", true)));
@@ -427,8 +428,9 @@ void add_decoders(const Field& field, std::vector<std::unique_ptr<Decoder>>& dec
   } else {
     throw field.error(
         fmt::format("is of type \"{}\", which is not known", type),
-        "known decoders: BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, Replace, "
-        "Sequence, Strip, WordPiece");
+        "known decoders: BPEDecoder, ByteFallback, ByteLevelDecoder, CTC, Fuse, MetaspaceDecoder, "
+        "ReplaceDecoder, "
+        "Sequence, StripDecoder, WordPiece");
   }
 }
 

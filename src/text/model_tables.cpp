@@ -232,7 +232,7 @@ bool split_merge(const std::string& text, MergePairs& merges) {
   return true;
 }
 
-bool read_merges(Cursor& cursor, MergePairs& merges) {
+bool read_merge_table(Cursor& cursor, MergePairs& merges) {
   std::string left;
   std::string right;
   return cursor.list([&] {
@@ -273,7 +273,7 @@ std::optional<SplitTokenizer> split_tokenizer(std::string_view json) {
         return cut_out(read_ids, split.tables.vocabulary);
       }
       if (part == "merges" && cursor.next_is('[')) {
-        return cut_out(read_merges, split.tables.merges);
+        return cut_out(read_merge_table, split.tables.merges);
       }
       return cursor.skip_value();
     });

@@ -14,9 +14,10 @@
 namespace lockstep::text {
 namespace {
 
-class Sequence final : public Normalizer {
+class SequenceNormalizer final : public Normalizer {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<Normalizer>> parts) : parts_(std::move(parts)) {}
+  explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
+      : parts_(std::move(parts)) {}
   void normalize(NormalizedText& text) const override {
     for (const auto& part : parts_) {
       part->normalize(text);
@@ -40,9 +41,9 @@ class Prepend final : public Normalizer {
   std::string prefix_;
 };
 
-class Replace final : public Normalizer {
+class ReplaceNormalizer final : public Normalizer {
  public:
-  Replace(Matcher matcher, std::string content)
+  ReplaceNormalizer(Matcher matcher, std::string content)
       : matcher_(std::move(matcher)),
         content_(std::move(content)) {}
 
@@ -70,9 +71,9 @@ class Replace final : public Normalizer {
   std::string content_;
 };
 
-class Strip final : public Normalizer {
+class StripNormalizer final : public Normalizer {
  public:
-  Strip(bool left, bool right) : left_(left), right_(right) {}
+  StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
 
   void normalize(NormalizedText& text) const override {
     const Characters characters;
@@ -92,7 +93,7 @@ class Strip final : public Normalizer {
   bool left_, right_;
 };
 
-class ByteLevel final : public Normalizer {
+class ByteLevelNormalizer final : public Normalizer {
  public:
   void normalize(NormalizedText& text) const override { text.text = bytes_to_alphabet(text.text); }
 };
@@ -240,29 +241,29 @@ std::unique_ptr<Normalizer> make_sequence(const Field& field) {
   for (const Field& part : field.at("normalizers").list()) {
     parts.push_back(make_normalizer(part));
   }
-  return std::make_unique<Sequence>(std::move(parts));
+  return std::make_unique<SequenceNormalizer>(std::move(parts));
 }
 
 }  // namespace
 
 std::unique_ptr<Normalizer> make_normalizer(const Field& field) {
   const std::string type = field.at("type").string();
-  if (type == "Sequence") {
+  if (type == "SequenceNormalizer") {
     return make_sequence(field);
   }
   if (type == "Prepend") {
     return std::make_unique<Prepend>(field.at("prepend").string());
   }
-  if (type == "Replace") {
-    return std::make_unique<Replace>(
+  if (type == "ReplaceNormalizer") {
+    return std::make_unique<ReplaceNormalizer>(
         make_matcher(field.at("pattern")), field.at("content").string());
   }
-  if (type == "Strip") {
-    return std::make_unique<Strip>(
+  if (type == "StripNormalizer") {
+    return std::make_unique<StripNormalizer>(
         field.at("strip_left").boolean(), field.at("strip_right").boolean());
   }
-  if (type == "ByteLevel") {
-    return std::make_unique<ByteLevel>();
+  if (type == "ByteLevelNormalizer") {
+    return std::make_unique<ByteLevelNormalizer>();
   }
   if (const std::optional<NormalizationForm> form = form_named(type)) {
     return std::make_unique<UnicodeForm>(*form);
@@ -284,9 +285,10 @@ std::unique_ptr<Normalizer> make_normalizer(const Field& field) {
   }
   throw field.error(
       fmt::format("is of type \"{}\", which is not known", type),
-      "known normalizers: BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, "
+      "known normalizers: BertNormalizer, ByteLevelNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, "
+      "Nmt, "
       "Precompiled, "
-      "Prepend, Replace, Sequence, Strip, StripAccents");
+      "Prepend, ReplaceNormalizer, SequenceNormalizer, StripNormalizer, StripAccents");
 }
 
 }  // namespace lockstep::text

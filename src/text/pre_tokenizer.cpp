@@ -98,9 +98,9 @@ class MapBytes final : public PreTokenizer {
 
 enum class PrependScheme { kFirst, kAlways, kNever };
 
-class Metaspace final : public PreTokenizer {
+class MetaspacePreTokenizer final : public PreTokenizer {
  public:
-  Metaspace(std::string replacement, PrependScheme scheme, bool split)
+  MetaspacePreTokenizer(std::string replacement, PrependScheme scheme, bool split)
       : replacement_(std::move(replacement)),
         scheme_(scheme),
         split_(split) {}
@@ -162,9 +162,10 @@ class FixedLength final : public PreTokenizer {
   int64_t length_;
 };
 
-class Sequence final : public PreTokenizer {
+class SequencePreTokenizer final : public PreTokenizer {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<PreTokenizer>> parts) : parts_(std::move(parts)) {}
+  explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> parts)
+      : parts_(std::move(parts)) {}
 
   void split(Pieces& pieces) const override {
     for (const auto& part : parts_) {
@@ -256,7 +257,7 @@ std::unique_ptr<PreTokenizer> make_metaspace(const Field& field) {
     }
     scheme = PrependScheme::kNever;
   }
-  return std::make_unique<Metaspace>(
+  return std::make_unique<MetaspacePreTokenizer>(
       std::move(replacement), scheme, field.boolean_or("split", true));
 }
 
@@ -296,7 +297,7 @@ std::unique_ptr<PreTokenizer> make_simple(const Field& field, const std::string&
   if (type == "Split") {
     return make_split(field);
   }
-  if (type == "Metaspace") {
+  if (type == "MetaspacePreTokenizer") {
     return make_metaspace(field);
   }
   if (type == "Digits") {
@@ -331,19 +332,21 @@ std::unique_ptr<PreTokenizer> make_simple(const Field& field, const std::string&
   }
   throw field.error(
       fmt::format("is of type \"{}\", which is not known", type),
-      "known pre-tokenizers: BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, FixedLength, "
-      "Metaspace, Punctuation, Sequence, Split, Whitespace, WhitespaceSplit");
+      "known pre-tokenizers: BertPreTokenizer, ByteLevelPreTokenizer, CharDelimiterSplit, Digits, "
+      "FixedLength, "
+      "MetaspacePreTokenizer, Punctuation, SequencePreTokenizer, Split, Whitespace, "
+      "WhitespaceSplit");
 }
 
 void add_parts(
     const Field& field, ByteMapping mapping, std::vector<std::unique_ptr<PreTokenizer>>& parts) {
   const std::string type = field.at("type").string();
-  if (type == "ByteLevel") {
+  if (type == "ByteLevelPreTokenizer") {
     add_byte_level(field, mapping, parts);
   } else if (type == "BertPreTokenizer") {
     parts.push_back(split_at(is_white_space, SplitBehavior::kRemoved));
     parts.push_back(split_at(is_punctuation, SplitBehavior::kIsolated));
-  } else if (type == "Sequence") {
+  } else if (type == "SequencePreTokenizer") {
     const std::vector<Field> list = field.at("pretokenizers").list();
     for (size_t i = 0; i < list.size(); ++i) {
       add_parts(list[i], i + 1 == list.size() ? mapping : ByteMapping::kWrite, parts);
@@ -357,17 +360,17 @@ void add_parts(
 
 bool ends_with_byte_mapping(const Field& field) {
   const std::string type = field.at("type").string();
-  if (type == "Sequence") {
+  if (type == "SequencePreTokenizer") {
     const std::vector<Field> list = field.at("pretokenizers").list();
     return !list.empty() && ends_with_byte_mapping(list.back());
   }
-  return type == "ByteLevel";
+  return type == "ByteLevelPreTokenizer";
 }
 
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Field& field, ByteMapping mapping) {
   std::vector<std::unique_ptr<PreTokenizer>> parts;
   add_parts(field, mapping, parts);
-  return std::make_unique<Sequence>(std::move(parts));
+  return std::make_unique<SequencePreTokenizer>(std::move(parts));
 }
 
 }  // namespace lockstep::text

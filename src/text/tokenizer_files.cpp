@@ -66,7 +66,7 @@ void read_names(const TokenizerFiles& files, const char* name, SpecialNames& nam
 }
 
 /// The lines of a merges.txt.
-MergePairs read_merges(const TokenizerFiles& files) {
+MergePairs merges_of(const TokenizerFiles& files) {
   const std::string place = place_of(files, "merges.txt");
   MergePairs merges;
   std::string_view rest = files.contents.at("merges.txt");
@@ -176,7 +176,7 @@ json added_tokens(const TokenizerFiles& files, const TokenIds& vocabulary) {
 
 /// GPT-2's tokenizer from its two files.
 TokenizerDescription two_file_tokenizer(const TokenizerFiles& files) {
-  ModelTables tables{read_vocabulary(files), read_merges(files)};
+  ModelTables tables{read_vocabulary(files), merges_of(files)};
   bool prefix_space = false;
   std::string kind = "GPT2Tokenizer";
   if (const std::optional<json> parsed = read_optional(files, "tokenizer_config.json")) {

@@ -13,14 +13,14 @@ namespace {
 
 #include "text/normalization_tables.inc"
 
-constexpr size_t kCodePoints = 0x110000;
+constexpr size_t kAllCodePoints = 0x110000;
 
 // Hangul syllables are composed by arithmetic (Unicode 16, section 3.12).
 constexpr char32_t kSyllables = 0xAC00, kLeads = 0x1100, kVowels = 0x1161, kTails = 0x11A7;
 constexpr char32_t kLeadCount = 19, kVowelCount = 21, kTailCount = 28;
 constexpr char32_t kSyllableCount = kLeadCount * kVowelCount * kTailCount;
 
-bool is_syllable(char32_t point) {
+bool is_hangul_syllable(char32_t point) {
   return point >= kSyllables && point < kSyllables + kSyllableCount;
 }
 
@@ -75,7 +75,7 @@ class Tables {
   void read_decompositions(std::string_view table, uint8_t traits, Map& map);
   void read_compositions();
 
-  std::vector<uint8_t> traits_ = std::vector<uint8_t>(kCodePoints);
+  std::vector<uint8_t> traits_ = std::vector<uint8_t>(kAllCodePoints);
   Map canonical_, compatible_;
   std::unordered_map<uint64_t, char32_t> compositions_;
   std::unordered_map<char32_t, uint8_t> classes_;
@@ -148,7 +148,7 @@ Tables::Tables() {
 void Tables::decompose(char32_t point, bool compatible, std::u32string& out) const {
   if (compatible && has(point, kCompatibleTrait)) {
     out += compatible_.at(point);
-  } else if (is_syllable(point)) {
+  } else if (is_hangul_syllable(point)) {
     const char32_t index = point - kSyllables;
     out.push_back(kLeads + index / (kVowelCount * kTailCount));
     out.push_back(kVowels + index % (kVowelCount * kTailCount) / kTailCount);
@@ -167,7 +167,7 @@ char32_t Tables::compose(char32_t first, char32_t second) const {
       second < kVowels + kVowelCount) {
     return kSyllables + ((first - kLeads) * kVowelCount + (second - kVowels)) * kTailCount;
   }
-  if (is_syllable(first) && (first - kSyllables) % kTailCount == 0 && second > kTails &&
+  if (is_hangul_syllable(first) && (first - kSyllables) % kTailCount == 0 && second > kTails &&
       second < kTails + kTailCount) {
     return first + (second - kTails);
   }

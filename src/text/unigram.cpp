@@ -15,7 +15,7 @@ constexpr double kUnknownPenalty =
 constexpr int32_t kUnknown = -1;
 constexpr uint32_t kUnreached = std::numeric_limits<uint32_t>::max();
 
-TokenTrie trie_of(const Vocabulary& vocabulary) {
+TokenTrie piece_trie(const Vocabulary& vocabulary) {
   std::vector<std::pair<std::string_view, int32_t>> tokens;
   for (int32_t id = 0; id <= vocabulary.highest_id(); ++id) {
     tokens.emplace_back(*vocabulary.token(id), id);
@@ -38,7 +38,7 @@ struct UnigramModel::Memory final : Model::Scratch {
 
 UnigramModel::UnigramModel(UnigramDescription description)
     : description_(std::move(description)),
-      trie_(trie_of(description_.vocabulary)) {
+      trie_(piece_trie(description_.vocabulary)) {
   double lowest = std::numeric_limits<double>::infinity();
   for (const double score : description_.scores) {
     lowest = std::min(lowest, score);

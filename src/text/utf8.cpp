@@ -8,12 +8,12 @@ namespace {
 
 /// What may follow a lead byte (Unicode 16, table 3-7): the length, and the bounds of the second
 /// byte.
-struct Sequence {
+struct ByteSequence {
   size_t length;  // 0: no sequence begins with this byte
   unsigned char low, high;
 };
 
-Sequence sequence_of(unsigned char lead) {
+ByteSequence sequence_of(unsigned char lead) {
   if (lead < 0x80) {
     return {1, 0, 0};
   }
@@ -36,7 +36,7 @@ Sequence sequence_of(unsigned char lead) {
 }
 
 /// How many bytes at the start of `text` follow the grammar, up to `sequence.length`.
-size_t matching_bytes(const Sequence& sequence, std::string_view text) {
+size_t matching_bytes(const ByteSequence& sequence, std::string_view text) {
   const size_t limit = std::min(sequence.length, text.size());
   size_t matched = 1;
   while (matched < limit) {
@@ -106,7 +106,7 @@ size_t valid_utf8_prefix(std::string_view text) {
     if (at >= text.size()) {
       break;
     }
-    const Sequence sequence = sequence_of(static_cast<unsigned char>(text[at]));
+    const ByteSequence sequence = sequence_of(static_cast<unsigned char>(text[at]));
     if (sequence.length == 0 || matching_bytes(sequence, text.substr(at)) != sequence.length) {
       return at;
     }
@@ -116,7 +116,7 @@ size_t valid_utf8_prefix(std::string_view text) {
 }
 
 IllFormed ill_formed_at_start(std::string_view text) {
-  const Sequence sequence = sequence_of(static_cast<unsigned char>(text[0]));
+  const ByteSequence sequence = sequence_of(static_cast<unsigned char>(text[0]));
   if (sequence.length == 0) {
     return {1, false};
   }

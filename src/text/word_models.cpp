@@ -7,7 +7,7 @@
 namespace lockstep::text {
 namespace {
 
-TokenTrie trie_of(const Vocabulary& vocabulary) {
+TokenTrie word_trie(const Vocabulary& vocabulary) {
   std::vector<std::pair<std::string_view, int32_t>> tokens;
   for (int32_t id = 0; id <= vocabulary.highest_id(); ++id) {
     if (const std::optional<std::string_view> token = vocabulary.token(id)) {
@@ -51,7 +51,7 @@ WordPieceModel::WordPieceModel(
     std::string_view continuing_prefix,
     size_t longest_word)
     : VocabularyModel(std::move(vocabulary), std::move(unknown_token)),
-      trie_(trie_of(VocabularyModel::vocabulary())),
+      trie_(word_trie(VocabularyModel::vocabulary())),
       continuing_(trie_.walk(continuing_prefix)),
       longest_word_(longest_word) {}
 

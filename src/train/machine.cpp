@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "base/clock.h"
 #include "base/format.h"
 #include "model/model_config.h"
 #include "nn/initialize.h"
@@ -21,10 +22,6 @@
 
 namespace lockstep::train {
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 class Measurer {
  public:

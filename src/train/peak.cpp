@@ -5,14 +5,12 @@
 
 #include <torch/torch.h>
 
+#include "base/clock.h"
+
 namespace lockstep::train {
 namespace {
 
 constexpr double kSeconds = 0.15;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

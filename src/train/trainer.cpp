@@ -12,6 +12,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -35,10 +36,6 @@ namespace lockstep::train {
 namespace {
 
 constexpr int64_t kTracedStep = 3;  // of the run
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// What the ranks tell each other once a step.
 struct StepCounts {

@@ -14,10 +14,6 @@ constexpr double kNothing = -1e30;
 /// Scores of a tile, over all rows and heads; and the keys of a tile.
 constexpr int64_t kScores = int64_t{1} << 21, kKeys = 1024, kLeastQueries = 32;
 
-at::ScalarType sum_type(const Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 struct Tile {
   int64_t query, queries, key, keys;  // within the block
 };

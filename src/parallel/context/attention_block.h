@@ -12,6 +12,11 @@ namespace lockstep::parallel {
 
 using at::Tensor;
 
+/// The type that sums of scores are kept in: float32, and float64 of float64.
+inline at::ScalarType sum_type(const Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
 struct BlockOptions {
   double scale = 1;
   int64_t window = 0;  // key j is seen by query i where i - window < j <= i; 0: every j <= i

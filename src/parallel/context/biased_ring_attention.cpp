@@ -36,10 +36,6 @@ Tensor block_of(const Tensor& x, const PositionRun& q, const PositionRun& k) {
   return x.size(-1) == 1 ? rows : rows.narrow(-1, k.whole, k.count);
 }
 
-at::ScalarType sum_type(const Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 /// Scores [B, H, t, s], -infinity where a key is not seen.
 Tensor scores_of(
     const BiasedRing& ring,

@@ -20,7 +20,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
 }
 
 /// What will become a flat unit.
-struct Group {
+struct FlatGroup {
   std::vector<NamedParameter> parameters;
   std::vector<size_t> units;  // descending
   std::vector<std::string> names;
@@ -34,7 +34,7 @@ class Grouping {
   explicit Grouping(const FlatOptions& options) : options_(options) {}
 
   void add(size_t index, const ParameterUnit& unit) {
-    std::map<Key, Group> parts;
+    std::map<Key, FlatGroup> parts;
     for (const NamedParameter& p : unit.parameters) {
       if (p.alone) {
         closed_.push_back({{p}, {index}, {p.name}, options_.zero_stage < 3});
@@ -42,7 +42,7 @@ class Grouping {
       }
       const bool stays =
           options_.zero_stage < 3 || p.tensor.numel() < options_.persistence_threshold;
-      Group& part = parts[{p.tensor.scalar_type(), p.tensor.requires_grad(), stays}];
+      FlatGroup& part = parts[{p.tensor.scalar_type(), p.tensor.requires_grad(), stays}];
       part.parameters.push_back(p);
       part.persistent = stays;
       part.bytes += p.tensor.numel() *
@@ -54,12 +54,12 @@ class Grouping {
     }
   }
 
-  std::vector<Group> take() {
+  std::vector<FlatGroup> take() {
     for (auto& [key, group] : open_) {
       closed_.push_back(std::move(group));
     }
     // A group's gradients are whole when its first unit's are.
-    std::stable_sort(closed_.begin(), closed_.end(), [](const Group& a, const Group& b) {
+    std::stable_sort(closed_.begin(), closed_.end(), [](const FlatGroup& a, const FlatGroup& b) {
       return a.units.back() > b.units.back();
     });
     return std::move(closed_);
@@ -68,7 +68,7 @@ class Grouping {
  private:
   using Key = std::tuple<at::ScalarType, bool, bool>;  // type, trainable, persistent
 
-  void join(const Key& key, size_t index, const std::string& name, Group part) {
+  void join(const Key& key, size_t index, const std::string& name, FlatGroup part) {
     part.units = {index};
     part.names = {name};
     const auto found = open_.find(key);
@@ -76,7 +76,7 @@ class Grouping {
       open_.emplace(key, std::move(part));
       return;
     }
-    Group& group = found->second;
+    FlatGroup& group = found->second;
     const bool fits = options_.zero_stage < 3 ? group.bytes + part.bytes <= options_.bucket_bytes
                                               : part.persistent;
     if (!fits) {
@@ -90,8 +90,8 @@ class Grouping {
   }
 
   const FlatOptions& options_;
-  std::map<Key, Group> open_;
-  std::vector<Group> closed_;
+  std::map<Key, FlatGroup> open_;
+  std::vector<FlatGroup> closed_;
 };
 
 /// Memory for a shard that is no slice of the whole.
@@ -136,7 +136,7 @@ void take_values(FlatUnit& flat, int64_t part, const FlatOptions& options) {
 }
 
 /// Allocates the buffers of a stage and makes the parameters views of them.
-FlatUnit flatten(Group group, const FlatOptions& options) {
+FlatUnit flatten(FlatGroup group, const FlatOptions& options) {
   const at::NoGradGuard no_grad;
   std::vector<NamedParameter>& parameters = group.parameters;
   std::stable_partition(
@@ -211,7 +211,7 @@ FlatUnits make_flat_units(const std::vector<ParameterUnit>& units, const FlatOpt
   }
   FlatUnits result;
   result.of_unit.resize(units.size());
-  for (Group& group : grouping.take()) {
+  for (FlatGroup& group : grouping.take()) {
     for (const size_t unit : group.units) {
       result.of_unit[unit].push_back(result.flats.size());
     }

@@ -8,20 +8,14 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 
+#include "base/clock.h"
 #include "parallel/data/flat_unit.h"
+#include "parallel/offload/storage_bytes.h"
 
 namespace lockstep::parallel {
 namespace {
 
 constexpr uint64_t kFileAlignment = 4096;
-
-std::span<std::byte> bytes_of(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// The whole of the storage that a view lies in.
 at::Tensor storage_of(const at::Tensor& view) {
@@ -120,9 +114,9 @@ void OffloadedOptimizer::start_read(int64_t index) {
   }
   for (Stored& stored : place.stored) {
     set_allocated(stored.tensor, true);
-    stored.ticket = file_->read(stored.offset, bytes_of(stored.tensor));
+    stored.ticket = file_->read(stored.offset, storage_bytes(stored.tensor));
   }
-  place.began = now();
+  place.began = seconds_now();
   place.state = Place::State::kReading;
 }
 
@@ -135,23 +129,23 @@ void OffloadedOptimizer::finish_read(int64_t index) {
 }
 
 void OffloadedOptimizer::await(const Place& place, std::string_view what) {
-  OffloadCopy done{.what = what, .began = place.began, .waited_from = now()};
+  OffloadCopy done{.what = what, .began = place.began, .waited_from = seconds_now()};
   for (const Stored& stored : place.stored) {
     file_->wait(stored.ticket);
     done.bytes += static_cast<int64_t>(stored.tensor.nbytes());
   }
-  done.ended = now();
+  done.ended = seconds_now();
   if (copied_) {
     copied_(done);
   }
 }
 
 void OffloadedOptimizer::copy(std::string_view what, const at::Tensor& to, const at::Tensor& from) {
-  const double began = now();
+  const double began = seconds_now();
   // To the device it goes beside what follows: the step's end waits for it.
   to.copy_(from, /*non_blocking=*/to.is_cuda());
   if (copied_) {
-    copied_({what, static_cast<int64_t>(from.nbytes()), began, began, now()});
+    copied_({what, static_cast<int64_t>(from.nbytes()), began, began, seconds_now()});
   }
 }
 
@@ -161,9 +155,9 @@ void OffloadedOptimizer::start_write(int64_t index) {
     return;
   }
   for (Stored& stored : place.stored) {
-    stored.ticket = file_->write(stored.offset, bytes_of(stored.tensor));
+    stored.ticket = file_->write(stored.offset, storage_bytes(stored.tensor));
   }
-  place.began = now();
+  place.began = seconds_now();
   place.state = Place::State::kWriting;
 }
 

@@ -6,15 +6,12 @@
 #include <ATen/Functions.h>
 
 #include "parallel/data/flat_unit.h"
+#include "parallel/offload/storage_bytes.h"
 
 namespace lockstep::parallel {
 namespace {
 
 constexpr uint64_t kAlignment = 4096;
-
-std::span<std::byte> bytes_of(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
-}
 
 const void* key_of(const at::Tensor& shard) {
   return shard.storage().unsafeGetStorageImpl();
@@ -43,7 +40,7 @@ void ShardFile::start_read(const at::Tensor& shard, const at::Tensor& into) {
   Place& place = place_of(shard);
   place.into = into;
   place.staged = into.is_cpu() ? into : at::empty(into.sizes(), into.options().device(at::kCPU));
-  place.ticket = file_->read(place.offset, bytes_of(place.staged));
+  place.ticket = file_->read(place.offset, storage_bytes(place.staged));
 }
 
 void ShardFile::finish_read(const at::Tensor& shard) {
@@ -57,7 +54,7 @@ void ShardFile::finish_read(const at::Tensor& shard) {
 
 void ShardFile::start_load(const at::Tensor& shard) {
   set_allocated(shard, true);
-  place_of(shard).ticket = file_->read(place_of(shard).offset, bytes_of(shard));
+  place_of(shard).ticket = file_->read(place_of(shard).offset, storage_bytes(shard));
 }
 
 void ShardFile::finish_load(const at::Tensor& shard) {
@@ -65,7 +62,7 @@ void ShardFile::finish_load(const at::Tensor& shard) {
 }
 
 void ShardFile::start_store(const at::Tensor& shard) {
-  place_of(shard).ticket = file_->write(place_of(shard).offset, bytes_of(shard));
+  place_of(shard).ticket = file_->write(place_of(shard).offset, storage_bytes(shard));
 }
 
 void ShardFile::finish_store(const at::Tensor& shard) {

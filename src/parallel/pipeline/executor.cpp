@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/format.h"
 
@@ -19,10 +20,6 @@ using schedule::ActionKind;
 
 /// Messages that are awaited so many actions ahead of their use, so that they travel meanwhile.
 constexpr size_t kActionsAhead = 3;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 bool is_forward(const Action& action) {
   return action.kind == ActionKind::kForward;
@@ -139,7 +136,7 @@ void Executor::run(std::span<const uint64_t> signatures) {
     for (size_t ahead = i; ahead < std::min(steps_.size(), i + 1 + kActionsAhead); ++ahead) {
       expect(steps_[ahead], signatures);
     }
-    const double called = now();
+    const double called = seconds_now();
     started_ = called;
     in_context(
         fmt::format("pipeline rank {}, action {}", group_.rank(), schedule::action_text(action)),
@@ -153,7 +150,7 @@ void Executor::run(std::span<const uint64_t> signatures) {
           }
         });
     if (observer_) {
-      observer_({action, called, started_, now()});
+      observer_({action, called, started_, seconds_now()});
     }
   }
   mailbox_.finish();
@@ -188,7 +185,7 @@ Tensors Executor::take_inputs(const Step& step, uint64_t signature) {
   }
   Tensors inputs = mailbox_.receive_activations(step.from, {stage, micro_batch, signature});
   mailbox_.sent_until(step.from, step.sent_at);
-  started_ = now();
+  started_ = seconds_now();
   return inputs;
 }
 
@@ -203,7 +200,7 @@ Tensors Executor::take_gradients(const Step& step, const Flight& flight, uint64_
   Tensors gradients = mailbox_.receive_gradients(
       step.from, {stage + 1, micro_batch, signature}, layouts_of(flight.outputs));
   mailbox_.sent_until(step.from, step.sent_at);
-  started_ = now();
+  started_ = seconds_now();
   return gradients;
 }
 

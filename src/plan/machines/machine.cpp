@@ -46,7 +46,7 @@ double pass_seconds(const Job& job, const Cluster& cluster) {
 }
 
 // What a pass takes of each rate: the columns of its equation.
-enum Column {
+enum MachineColumn {
   kAttention,
   kMemory,
   kActivation,
@@ -57,7 +57,7 @@ enum Column {
   kSoftmax32,
   kKernel,
   kDropout,
-  kColumns
+  kMachineColumns
 };
 
 // What of a pass is in proportion to the inverse of a rate: the pass with that rate 1 and all
@@ -79,7 +79,7 @@ class PassColumns {
     const bool wide = sample.job.precision == Precision::kFloat32;
     const auto of = [&](Device& d) -> Efficiency& { return wide ? d.efficiency32 : d.efficiency; };
     const auto part = [&](auto change) { return pass(sample.job, change) - products; };
-    std::vector<double> row(kColumns, 0);
+    std::vector<double> row(kMachineColumns, 0);
     row[wide ? kAttention32 : kAttention] = part([&](Device& d) { of(d).attention = 1; });
     // Those over the memory's rate: with it 1, and all but one of them endless.
     const auto over_memory = [&](double activation, double softmax) {

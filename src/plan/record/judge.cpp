@@ -13,7 +13,8 @@ namespace lockstep::plan {
 
 namespace {
 
-constexpr double kTimeWithin = 0.05, kTimeOther = 0.10, kMemory = 0.08, kTau = 0.85, kBubble = 0.02;
+constexpr double kTimeWithin = 0.05, kTimeOther = 0.10, kMemoryTolerance = 0.08, kTau = 0.85,
+                 kBubble = 0.02;
 constexpr size_t kLeastJudged = 5;  // a median of fewer says little of a source
 constexpr size_t kLeastSweep = 4;
 
@@ -239,12 +240,12 @@ class Judge {
     json_["median_memory_error"] = median(all);
     if (!all.empty()) {
       target(
-          median(all) <= kMemory,
+          median(all) <= kMemoryTolerance,
           fmt::format(
               "memory: median error {:.1f}% of {} ({:.0f}% at most)",
               100 * median(all),
               all.size(),
-              100 * kMemory));
+              100 * kMemoryTolerance));
     }
     json_["ran_out_but_said_to_fit"] = wrong_fit;
     json_["ran_but_said_not_to_fit"] = wrong_out;

@@ -13,17 +13,13 @@ namespace lockstep::plan {
 
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
+bool mentions(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
-}
-
-bool begins(const std::string& text, std::string_view start) {
-  return text.rfind(start, 0) == 0;
 }
 
 Precision precision_of(const std::string& text) {
   const std::string plain = plain_name(text);
-  if (has(plain, "fp8")) {
+  if (mentions(plain, "fp8")) {
     return Precision::kFloat8;
   }
   return plain == "fp32" || plain == "float32" || plain == "tf32" ? Precision::kFloat32
@@ -34,24 +30,25 @@ Precision precision_of(const std::string& text) {
 // products of one scale, and cost as little.
 Scaling scaling_of(const std::string& text, const Device& device) {
   const std::string plain = plain_name(text);
-  if (has(plain, "row")) {
+  if (mentions(plain, "row")) {
     return Scaling::kRow;
   }
-  const bool blocks = has(plain, "mx") || has(plain, "block") || has(plain, "altfp8granularity");
+  const bool blocks =
+      mentions(plain, "mx") || mentions(plain, "block") || mentions(plain, "altfp8granularity");
   return blocks && device.flops8 > 3e15 ? Scaling::kBlock : Scaling::kTensor;
 }
 
 Recompute recompute_of(const std::string& text) {
-  if (begins(text, "full")) {
+  if (text.starts_with("full")) {
     return Recompute::kFull;
   }
-  if (has(text, "layer")) {
+  if (mentions(text, "layer")) {
     return Recompute::kHalf;
   }
-  if (has(text, "op")) {
+  if (mentions(text, "op")) {
     return Recompute::kOperations;
   }
-  return has(text, "selective") ? Recompute::kAttention : Recompute::kNone;
+  return mentions(text, "selective") ? Recompute::kAttention : Recompute::kNone;
 }
 
 // "interleaved-1F1B VP=4", "ZB-2p", "1F1B-I": the kind and the virtual stages.
@@ -59,25 +56,25 @@ void read_schedule(const std::string& text, Job& job) {
   const std::string plain = plain_name(text);
   using schedule::Kind;
   job.schedule = Kind::kOneFOneB;
-  if (has(plain, "zbh1")) {
+  if (mentions(plain, "zbh1")) {
     job.schedule = Kind::kZbH1;
-  } else if (has(plain, "zbh2")) {
+  } else if (mentions(plain, "zbh2")) {
     job.schedule = Kind::kZbH2;
-  } else if (has(plain, "zb1p") || has(plain, "zb2p")) {
+  } else if (mentions(plain, "zb1p") || mentions(plain, "zb2p")) {
     job.schedule = Kind::kZbH2;
-    job.greedy_held = job.mesh.pipeline * (has(plain, "zb2p") ? 2 : 1);
-  } else if (has(plain, "zbv")) {
+    job.greedy_held = job.mesh.pipeline * (mentions(plain, "zb2p") ? 2 : 1);
+  } else if (mentions(plain, "zbv")) {
     job.schedule = Kind::kZbV;
     job.virtual_stages = 2;
-  } else if (begins(plain, "gpipe")) {
+  } else if (plain.starts_with("gpipe")) {
     job.schedule = Kind::kGpipe;
-  } else if (has(plain, "interleaved") || has(plain, "1f1bi")) {
+  } else if (mentions(plain, "interleaved") || mentions(plain, "1f1bi")) {
     job.schedule = Kind::kInterleaved;
     job.virtual_stages = 2;
     const size_t at = text.find('=');
     if (at != std::string::npos) {
       job.virtual_stages = std::max(1, std::atoi(text.c_str() + at + 1));
-    } else if (has(plain, "1f1bi") || has(plain, "1layer")) {
+    } else if (mentions(plain, "1f1bi") || mentions(plain, "1layer")) {
       job.virtual_stages = static_cast<int>(std::ceil(
           static_cast<double>(job.model.layers) / job.mesh.pipeline));  // one block a chunk
     }
@@ -90,13 +87,15 @@ void read_schedule(const std::string& text, Job& job) {
 
 int zero_stage_of(const std::string& text) {
   const std::string plain = plain_name(text);
-  if (has(plain, "zero3") || has(plain, "fullshard") || has(plain, "fsdp")) {
-    return has(plain, "shardgradop") ? 2 : 3;
+  if (mentions(plain, "zero3") || mentions(plain, "fullshard") || mentions(plain, "fsdp")) {
+    return mentions(plain, "shardgradop") ? 2 : 3;
   }
-  if (has(plain, "zero0")) {
+  if (mentions(plain, "zero0")) {
     return 0;
   }
-  return has(plain, "zero2") ? 2 : has(plain, "zero") || has(plain, "optimizer") ? 1 : 0;
+  return mentions(plain, "zero2")                                  ? 2
+         : mentions(plain, "zero") || mentions(plain, "optimizer") ? 1
+                                                                   : 0;
 }
 
 // As many as models of this width have (Brown et al., 2020, table 2.1): heads of 64 numbers up to a
@@ -132,14 +131,14 @@ void fill_model(const Run& run, model::ModelConfig& model) {
   model.intermediate_size = count("ffn", 4 * hidden);
   model.vocab_size = count("vocab", 51200);
   const std::string name = plain_name(run.cell("model"));
-  const bool llama =
-      has(name, "llama") || has(name, "qwen") || has(name, "smollm") || has(name, "mistral");
+  const bool llama = mentions(name, "llama") || mentions(name, "qwen") ||
+                     mentions(name, "smollm") || mentions(name, "mistral");
   model.family = llama ? model::Family::kLlama : model::Family::kGpt2;
   model.tie_word_embeddings = !llama;
-  if (has(name, "qwen25") && model.hidden_size < 3000) {
+  if (mentions(name, "qwen25") && model.hidden_size < 3000) {
     model.tie_word_embeddings = true;
   }
-  if (has(name, "qwen") && !run.number("vocab")) {
+  if (mentions(name, "qwen") && !run.number("vocab")) {
     model.vocab_size = 151936;
   }
 }
@@ -202,9 +201,9 @@ void choose_what_fits(Job& job, const Device& device, bool own_memory) {
 
 // Operations that a row counts with recomputation were recomputed.
 bool counts_recomputation(const Run& run) {
-  return has(run.cell("system"), "MT-NLG") ||
+  return mentions(run.cell("system"), "MT-NLG") ||
          std::any_of(run.metrics.begin(), run.metrics.end(), [](const Run::Metric& metric) {
-           return begins(metric.name, "hw_tflops");
+           return metric.name.starts_with("hw_tflops");
          });
 }
 
@@ -290,10 +289,10 @@ void fill_micro_batch(const Run& run, Job& job, const Device& device) {
 // compared.
 void note_conditions(const Run& run, Prepared& result) {
   const std::string& source = run.cell("source");
-  if (has(source, "inconsistent")) {
+  if (mentions(source, "inconsistent")) {
     result.contradiction = "its source contradicts itself";
   }
-  if (!has(result.system, "BLOOM")) {
+  if (!mentions(result.system, "BLOOM")) {
     return;
   }
   // Each time is of one iteration; two runs of one configuration differ by up to 7.6%.
@@ -301,7 +300,7 @@ void note_conditions(const Run& run, Prepared& result) {
   // "PCI-Express/NUMA was improved today so all TFLOPs have changed for the better (1-5%), thus do
   // not compare today's numbers to yesterday's": 25 February 2022.
   for (const char* day : {"02-20", "02-21", "02-22", "02-23", "02-24"}) {
-    if (has(source, day)) {
+    if (mentions(source, day)) {
       result.conditions = "before its nodes' PCI Express was set right";
       result.slowdown = 1.03;
     }
@@ -334,13 +333,13 @@ Prepared prepare(const Run& run) {
     return result;
   }
   result.network_bandwidth = result.device.node_network;
-  if (has(run.cell("gpu"), "Jean Zay")) {
+  if (mentions(run.cell("gpu"), "Jean Zay")) {
     result.network_bandwidth = 6.25e9;  // four 100 Gb/s Omni-Path ports a node of eight
   }
   Job& job = result.job;
   fill_model(run, job.model);
   fill_mesh(run, job);
-  const bool llama3 = has(run.cell("model"), "Llama-3");
+  const bool llama3 = mentions(run.cell("model"), "Llama-3");
   job.sequence = static_cast<int64_t>(run.number("seq").value_or(llama3 ? 8192 : 2048));
   job.model.max_positions = job.sequence;
   job.global_batch = static_cast<int64_t>(*run.number("global_batch"));
@@ -348,14 +347,14 @@ Prepared prepare(const Run& run) {
   job.zero_stage = zero_stage_of(run.cell("zero_or_fsdp"));
   job.software = software_of(run, job, result.device);
   job.software.scaling = scaling_of(run.cell("precision"), result.device);
-  if (has(run.cell("precision"), "fp32 grad")) {
+  if (mentions(run.cell("precision"), "fp32 grad")) {
     job.software.sum_bytes_moved = 2 + 4 + 4;  // the sum is read and written in float32
     job.software.gradient_bytes += 4;          // accumulated in float32 beside the 16-bit ones
     job.software.bucket_bytes += 3e9;          // and reduced in float32, whole
     job.software.reduce_bytes = 4;
     job.software.reduces_whole = true;
   }
-  if (has(run.cell("zero_or_fsdp"), "mp=PURE")) {
+  if (mentions(run.cell("zero_or_fsdp"), "mp=PURE")) {
     job.software.reduce_bytes = 2;
     job.software.copy_bytes = 0;
   }
@@ -365,11 +364,11 @@ Prepared prepare(const Run& run) {
   // Only on the device that was new when it ran.
   job.software.early_libraries =
       job.software.early_libraries &&
-      begins(result.device.name, has(result.system, "2020") ? "a100" : "h100");
+      result.device.name.starts_with(mentions(result.system, "2020") ? "a100" : "h100");
   const std::string recompute = run.cell("recompute");
   const bool modern = job.software.fused_attention;
   job.sequence_parallel =
-      job.mesh.tensor > 1 && (has(recompute, "+SP") || has(recompute, "+ SP") || modern);
+      job.mesh.tensor > 1 && (mentions(recompute, "+SP") || mentions(recompute, "+ SP") || modern);
   if (modern && job.zero_stage == 0) {
     job.zero_stage = 1;  // the sharded optimizer is what these systems do by default
   }
@@ -380,10 +379,10 @@ Prepared prepare(const Run& run) {
     job.recompute = recompute_of(recompute);
   } else if (counts_recomputation(run)) {
     job.recompute = Recompute::kFull;
-  } else if (has(result.system, "torchtitan")) {
+  } else if (mentions(result.system, "torchtitan")) {
     job.recompute = Recompute::kOperations;  // its default
   } else {
-    choose_what_fits(job, result.device, has(result.system, "LLM.Q"));
+    choose_what_fits(job, result.device, mentions(result.system, "LLM.Q"));
   }
   return result;
 }

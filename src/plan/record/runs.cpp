@@ -14,7 +14,7 @@ namespace lockstep::plan {
 
 namespace {
 
-constexpr std::array<const char*, 27> kColumns{
+constexpr std::array<const char*, 27> kRunColumns{
     "system",   "source", "model",     "params_b", "layers",       "hidden",      "heads",
     "kv_heads", "ffn",    "vocab",     "seq",      "global_batch", "micro_batch", "tp",
     "pp",       "dp",     "cp",        "ep",       "zero_or_fsdp", "schedule",    "recompute",
@@ -83,7 +83,7 @@ const std::string& Run::cell(const std::string& column) const {
 std::string Run::fingerprint() const {
   Hasher hasher;
   for (size_t c = 0; c < kConfigurationColumns; ++c) {
-    hasher.update_field(cell(kColumns[c]));
+    hasher.update_field(cell(kRunColumns[c]));
   }
   return hasher.hex().substr(0, 16);
 }
@@ -99,7 +99,7 @@ std::vector<Run> parse_runs(std::string_view csv, const std::string& source) {
   }
   std::vector<size_t> places;
   std::string missing;
-  for (const char* column : kColumns) {
+  for (const char* column : kRunColumns) {
     const auto found = std::find(rows[0].begin(), rows[0].end(), column);
     if (found == rows[0].end()) {
       missing += std::string(missing.empty() ? "" : ", ") + column;
@@ -110,7 +110,7 @@ std::vector<Run> parse_runs(std::string_view csv, const std::string& source) {
     throw Error(
         ErrorKind::kData,
         fmt::format("{} lacks the columns {}", source, missing),
-        fmt::format("a first line with {}", fmt::join(kColumns, ",")));
+        fmt::format("a first line with {}", fmt::join(kRunColumns, ",")));
   }
   std::vector<Run> runs;
   std::map<std::string, size_t> known;
@@ -136,7 +136,7 @@ std::vector<Run> parse_runs(std::string_view csv, const std::string& source) {
     if (fresh) {
       runs.emplace_back().first = static_cast<int>(i + 1);
       for (size_t c = 0; c < kConfigurationColumns; ++c) {
-        runs.back().cells[kColumns[c]] = rows[i][places[c]];
+        runs.back().cells[kRunColumns[c]] = rows[i][places[c]];
       }
     }
     Run& run = runs[entry->second];
@@ -153,10 +153,6 @@ std::vector<Run> read_runs(const std::filesystem::path& path) {
 }
 
 namespace {
-
-bool begins(const std::string& text, std::string_view start) {
-  return text.rfind(start, 0) == 0;
-}
 
 // Floating-point operations of a step as Megatron's papers count them: 72 (96 with recomputation) b
 // s l h^2 (1 + ...).
@@ -183,7 +179,7 @@ std::optional<double> measured_seconds(const Run& run, const Job& job) {
     }
     double seconds = 0;
     int rank = 0;
-    if (begins(metric.name, "iter_time")) {
+    if (metric.name.starts_with("iter_time")) {
       seconds = metric.value * (metric.unit == "ms" ? 1e-3 : 1);
     } else if (metric.name == "tokens_per_s_per_gpu") {
       seconds = tokens / (metric.value * devices);
@@ -200,7 +196,7 @@ std::optional<double> measured_seconds(const Run& run, const Job& job) {
     } else if (metric.name == "model_tflops_per_gpu") {
       seconds = megatron_flops(job, false) / (metric.value * 1e12 * devices);
       rank = 3;
-    } else if (begins(metric.name, "hw_tflops_per_gpu")) {
+    } else if (metric.name.starts_with("hw_tflops_per_gpu")) {
       seconds = megatron_flops(job, true) / (metric.value * 1e12 * devices);
       rank = 4;
     } else {
@@ -216,7 +212,7 @@ std::optional<double> measured_seconds(const Run& run, const Job& job) {
 
 std::optional<double> measured_bytes(const Run& run) {
   for (const Run::Metric& metric : run.metrics) {
-    const bool memory = begins(metric.name, "peak_mem") || begins(metric.name, "gpu_mem");
+    const bool memory = metric.name.starts_with("peak_mem") || metric.name.starts_with("gpu_mem");
     if (memory && metric.value > 0) {
       return metric.value * (metric.unit == "GiB" ? 1073741824.0 : 1e9);
     }

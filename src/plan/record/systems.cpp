@@ -9,10 +9,6 @@ namespace lockstep::plan {
 
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 // Bytes that are moved to add a gradient of 16 bits to a sum of them: it is read, and the sum read
 // and written.
 constexpr double kSumIn16 = 2 + 2 + 2;
@@ -85,8 +81,8 @@ Software fully_sharded_2023() {
 // FSDP2, and what was built on it.
 Software fully_sharded_2024(const std::string& system) {
   Software software = fully_sharded();
-  software.fused_elementwise = has(system, "compile");
-  software.overlap_tensor = has(system, "async") ? 0.5 : 0;  // the gathers, not the reductions
+  software.fused_elementwise = mentions(system, "compile");
+  software.overlap_tensor = mentions(system, "async") ? 0.5 : 0;  // the gathers, not the reductions
   software.copy_bytes = 14;   // two gathers copied out, a gradient copied in
   software.merge_bytes = 32;  // in float32, by separate kernels
   return software;
@@ -114,7 +110,8 @@ bool before_fused_attention(const Run& run, const Device& device) {
   // Where nothing says the year: before Ampere (slower than an A100, and without 8-bit products, as
   // later small ones have), and in float16, which bfloat16 took the place of.
   constexpr double kAmpere = 3e14;
-  return (device.flops16 < kAmpere && device.flops8 == 0) || has(run.cell("precision"), "fp16");
+  return (device.flops16 < kAmpere && device.flops8 == 0) ||
+         mentions(run.cell("precision"), "fp16");
 }
 
 // A system that nothing is known of is taken for what was usual when and where it ran.
@@ -122,13 +119,13 @@ Software of_its_time(const Run& run, const Job& job, const Device& device, bool 
   constexpr double kHopper = 9e14;
   const std::string& system = run.cell("system");
   const std::string& sharding = run.cell("zero_or_fsdp");
-  if (early && has(sharding + system, "DeepSpeed")) {
+  if (early && mentions(sharding + system, "DeepSpeed")) {
     return job.zero_stage == 3 ? deepspeed_zero3() : megatron_deepspeed();
   }
-  if (early && has(sharding, "ZeRO-3")) {
+  if (early && mentions(sharding, "ZeRO-3")) {
     return deepspeed_zero3();
   }
-  if (has(sharding, "FSDP2")) {
+  if (mentions(sharding, "FSDP2")) {
     return fully_sharded_2024(system);
   }
   if (job.zero_stage >= 2) {
@@ -153,49 +150,50 @@ Software software_of(const Run& run, const Job& job, const Device& device) {
   const std::string& system = run.cell("system");
   const bool early = before_fused_attention(run, device);
   Software software;
-  if (has(system, "Megatron-DeepSpeed")) {
+  if (mentions(system, "Megatron-DeepSpeed")) {
     software = megatron_deepspeed();
-  } else if (has(system, "DeepSpeed ZeRO-3")) {
+  } else if (mentions(system, "DeepSpeed ZeRO-3")) {
     software = deepspeed_zero3();
-  } else if (has(system, "zero-bubble")) {
+  } else if (mentions(system, "zero-bubble")) {
     software = megatron_2021();
     software.sum_bytes_moved = 0;  // added by the product itself
     software.lone_optimizer_steps = true;
     software.fused_softmax = false;  // by how much longer F takes than W in the published profile
     software.fragmentation = 0;      // its peaks are what was allocated, not what was reserved
-  } else if (!early && (has(system, "Megatron") || has(system, "NeMo"))) {
+  } else if (!early && (mentions(system, "Megatron") || mentions(system, "NeMo"))) {
     software.overlap_tensor = 1;
     software.gradient_bytes = 4;
-    software.reduce_bytes = has(system, "Bridge") ? 2 : 4;  // its recipes reduce in 16 bits
+    software.reduce_bytes = mentions(system, "Bridge") ? 2 : 4;  // its recipes reduce in 16 bits
     software.attention_generation = kCudnnAttention;
-  } else if (has(system, "Megatron") || has(system, "OneFlow")) {
+  } else if (mentions(system, "Megatron") || mentions(system, "OneFlow")) {
     software = megatron_2021();
-    software.overlap_data = has(system, "OneFlow") || has(system, "2020");  // torch's DDP
-    software.early_libraries = has(system, "2020");
-    if (has(system, "OneFlow")) {  // actors send and receive beside the compute, without the host
+    software.overlap_data = mentions(system, "OneFlow") || mentions(system, "2020");  // torch's DDP
+    software.early_libraries = mentions(system, "2020");
+    if (mentions(
+            system, "OneFlow")) {  // actors send and receive beside the compute, without the host
       software.blocking_messages = false;
       software.waits_for_messages = false;
       software.fused_score_dropout = true;
     }
-    if (has(system, "selective")) {
+    if (mentions(system, "selective")) {
       software.sum_bytes_moved = 0;  // since 2022 the product of a weight's gradient adds it
     }
-  } else if (has(system, "llm-foundry")) {
+  } else if (mentions(system, "llm-foundry")) {
     software = fully_sharded_2023();
     software.attention_generation = kTritonAttention;
     software.early_libraries = true;  // 2023; only on devices that were new then
-  } else if (has(system, "llm.c")) {
+  } else if (mentions(system, "llm.c")) {
     software.attention_generation = kCudnnAttention;
-  } else if (has(system, "torchtitan")) {
+  } else if (mentions(system, "torchtitan")) {
     software = fully_sharded_2024(system);
-  } else if (has(system, "LLM.Q")) {
+  } else if (mentions(system, "LLM.Q")) {
     software.offloads_activations = true;
     software.attention_generation = kCudnnAttention;
     software.logit_bytes = 0.5;  // the head is computed in pieces
   } else {
     software = of_its_time(run, job, device, early);
   }
-  if (has(run.cell("precision"), "bf16 optimizer states")) {
+  if (mentions(run.cell("precision"), "bf16 optimizer states")) {
     software.optimizer_bytes = 4;  // the weights are their own master copy
     software.update_bytes = 16;
   }

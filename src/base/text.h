@@ -1,0 +1,28 @@
+// Small things that are done to names and words of ASCII.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+namespace lockstep {
+
+/// Whether it is one of 0 to 9, whatever the locale.
+constexpr bool is_digit(char letter) {
+  return letter >= '0' && letter <= '9';
+}
+
+/// A to Z become a to z; every other byte stays, so that UTF-8 stays UTF-8.
+inline std::string lower_case(std::string text) {
+  for (char& letter : text) {
+    letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  }
+  return text;
+}
+
+/// "nproc_per_node" as "nproc-per-node".
+inline std::string dashed(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+}  // namespace lockstep
