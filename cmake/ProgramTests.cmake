@@ -13,6 +13,7 @@ set_tests_properties(program.gpu PROPERTIES LABELS gpu)
 # The README's example is compiled and run as it stands there.
 add_executable(example_ten_lines ${CMAKE_SOURCE_DIR}/examples/ten_lines.cpp)
 target_link_libraries(example_ten_lines PRIVATE lockstep_parallel)
+lockstep_optimize(example_ten_lines -O1)
 lockstep_precompile(example_ten_lines)
 add_test(NAME examples.ten_lines COMMAND example_ten_lines)
 set_tests_properties(examples.ten_lines PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=1")

@@ -14,7 +14,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep {
-namespace {
+namespace base_test {
 
 TEST(Error, TellsCauseContextsAndRemedy) {
   const auto read = [] {
@@ -120,5 +120,5 @@ TEST(CounterRandom, IsUniformAndDependsOnKeyAndCounter) {
   EXPECT_EQ(seen.size(), 20000U);
 }
 
-}  // namespace
+}  // namespace base_test
 }  // namespace lockstep

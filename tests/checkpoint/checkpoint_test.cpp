@@ -11,7 +11,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::checkpoint {
-namespace {
+namespace checkpoint_test {
 
 namespace fs = std::filesystem;
 
@@ -292,5 +292,5 @@ TEST(Pieces, AreSharedByBytesWithoutLoss) {
   EXPECT_TRUE(share_of({}, 0, 2).empty());
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace lockstep::checkpoint

@@ -20,7 +20,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::checkpoint {
-namespace {
+namespace faults_test {
 
 namespace fs = std::filesystem;
 using Fault = FaultyDisk::Fault;
@@ -359,5 +359,5 @@ TEST(Faults, AProcessKilledAtAnyTimeLosesNoCommittedCheckpoint) {
   ::munmap(shared, sizeof(std::atomic<int64_t>));
 }
 
-}  // namespace
+}  // namespace faults_test
 }  // namespace lockstep::checkpoint

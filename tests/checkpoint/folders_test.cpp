@@ -11,7 +11,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::checkpoint {
-namespace {
+namespace folders_test {
 
 namespace fs = std::filesystem;
 
@@ -355,5 +355,5 @@ TEST_F(Folders, AFailureInTheBackgroundIsThrownAtTheNextWait) {
   EXPECT_EQ(latest_step(), 1);
 }
 
-}  // namespace
+}  // namespace folders_test
 }  // namespace lockstep::checkpoint

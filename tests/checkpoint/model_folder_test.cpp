@@ -10,7 +10,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::checkpoint {
-namespace {
+namespace model_folder_test {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -244,5 +244,5 @@ TEST(ModelFolder, SaysWhatIsMissing) {
   });
 }
 
-}  // namespace
+}  // namespace model_folder_test
 }  // namespace lockstep::checkpoint

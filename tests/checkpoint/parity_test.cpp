@@ -11,7 +11,7 @@
 #include "model/parameters.h"
 
 namespace lockstep::checkpoint {
-namespace {
+namespace parity_test {
 
 namespace fs = std::filesystem;
 
@@ -91,5 +91,5 @@ TEST_F(Parity, ReadsWhatTransformersSaved) {
   }
 }
 
-}  // namespace
+}  // namespace parity_test
 }  // namespace lockstep::checkpoint

@@ -12,7 +12,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::checkpoint {
-namespace {
+namespace safetensors_test {
 
 std::string file_of(const std::string& header, const std::string& data = "") {
   const uint64_t length = header.size();
@@ -272,5 +272,5 @@ TEST(Text, CutsAndEscapesNames) {
   EXPECT_EQ(list_text(std::vector<std::string>{"a", "b", "c"}, 2), "a, b and 1 more");
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace lockstep::checkpoint

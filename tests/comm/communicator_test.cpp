@@ -18,7 +18,7 @@
 #include "comm/threads.h"
 
 namespace lockstep::comm {
-namespace {
+namespace communicator_test {
 
 /// Over shared memory, and over Gloo.
 class Carriers : public testing::TestWithParam<bool> {};
@@ -302,5 +302,5 @@ TEST(Store, TellsWhereNoStoreAnswers) {
   }
 }
 
-}  // namespace
+}  // namespace communicator_test
 }  // namespace lockstep::comm

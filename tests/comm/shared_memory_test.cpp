@@ -18,7 +18,7 @@
 #include "comm/threads.h"
 
 namespace lockstep::comm {
-namespace {
+namespace shared_memory_test {
 
 Tensor numbers(int64_t n, int rank, at::ScalarType type) {
   return (torch::arange(n, torch::kLong) * (rank + 3) % 13 - 6 * (type == at::kByte ? 0 : 1))
@@ -188,5 +188,5 @@ TEST(SharedMemory, AKilledProcessIsSeen) {
   EXPECT_EQ(run_processes(see_that_one_is_killed), (std::vector<int>{0, SIGKILL, 0}));
 }
 
-}  // namespace
+}  // namespace shared_memory_test
 }  // namespace lockstep::comm

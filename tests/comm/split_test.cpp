@@ -7,7 +7,7 @@
 #include "comm/threads.h"
 
 namespace lockstep::comm {
-namespace {
+namespace split_test {
 
 TEST(Split, MakesGroupsThatReduceByThemselvesAgainAndAgain) {
   run_ranks(4, [](Communicator& world) {
@@ -45,5 +45,5 @@ TEST(Exchange, CountsWhatIsSent) {
   });
 }
 
-}  // namespace
+}  // namespace split_test
 }  // namespace lockstep::comm

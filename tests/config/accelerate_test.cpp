@@ -6,7 +6,7 @@
 #include "config/yaml.h"
 
 namespace lockstep::config {
-namespace {
+namespace accelerate_test {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -191,5 +191,5 @@ TEST(Accelerate, FsdpOfTheTrainingArguments) {
   EXPECT_EQ(harness.error({"fsdp=", "fsdp_config={}"}), "");
 }
 
-}  // namespace
+}  // namespace accelerate_test
 }  // namespace lockstep::config

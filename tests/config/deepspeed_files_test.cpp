@@ -7,7 +7,7 @@
 #include "config/settings.h"
 
 namespace lockstep::config {
-namespace {
+namespace deepspeed_files_test {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -175,5 +175,5 @@ TEST(DeepspeedFiles, WhatCannotBeIsRefusedWithItsLine) {
       HasSubstr("from 0 to 1"));
 }
 
-}  // namespace
+}  // namespace deepspeed_files_test
 }  // namespace lockstep::config

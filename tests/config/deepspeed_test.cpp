@@ -8,7 +8,7 @@
 #include "config/settings.h"
 
 namespace lockstep::config {
-namespace {
+namespace deepspeed_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -261,5 +261,5 @@ TEST(Deepspeed, IsReadThroughTheConfiguration) {
   }
 }
 
-}  // namespace
+}  // namespace deepspeed_test
 }  // namespace lockstep::config

@@ -12,7 +12,7 @@
 #include "config/yaml.h"
 
 namespace lockstep::config {
-namespace {
+namespace fuzz_test {
 
 class Mutator {
  public:
@@ -127,5 +127,5 @@ TEST(Fuzz, WholeConfigurations) {
   }
 }
 
-}  // namespace
+}  // namespace fuzz_test
 }  // namespace lockstep::config

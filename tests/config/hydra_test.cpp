@@ -6,7 +6,7 @@
 #include "config/layers.h"
 
 namespace lockstep::config {
-namespace {
+namespace hydra_test {
 
 using testing::HasSubstr;
 
@@ -336,5 +336,5 @@ TEST(Hydra, FindsTheTree) {
       harness.error({"-c", "@/a/main.yaml", "hydra.searchpath=['pkg://x']"}), HasSubstr("pkg://"));
 }
 
-}  // namespace
+}  // namespace hydra_test
 }  // namespace lockstep::config

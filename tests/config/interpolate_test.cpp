@@ -7,7 +7,7 @@
 #include "config/yaml.h"
 
 namespace lockstep::config {
-namespace {
+namespace interpolate_test {
 
 using testing::HasSubstr;
 
@@ -143,5 +143,5 @@ TEST(Interpolate, TimesAreThoseOfTheLauncher) {
   EXPECT_EQ(harness.run({"output_dir=runs/${now:%Y}"}).config.training.output_dir, "runs/1979");
 }
 
-}  // namespace
+}  // namespace interpolate_test
 }  // namespace lockstep::config

@@ -8,7 +8,7 @@
 #include "config/scalar.h"
 
 namespace lockstep::config {
-namespace {
+namespace override_test {
 
 std::string type_name(const Value& value) {
   if (value.is_list()) {
@@ -246,5 +246,5 @@ TEST(Scalar, ReadsNumbersAndWords) {
   EXPECT_EQ(number_text(3), "3.0");
 }
 
-}  // namespace
+}  // namespace override_test
 }  // namespace lockstep::config

@@ -9,7 +9,7 @@
 #include "config/schema.h"
 
 namespace lockstep::config {
-namespace {
+namespace print_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -130,5 +130,5 @@ TEST(Print, TheHelpIsTheCommentOfTheField) {
   EXPECT_GT(compared, 80U);
 }
 
-}  // namespace
+}  // namespace print_test
 }  // namespace lockstep::config

@@ -10,7 +10,7 @@
 #include "config/print.h"
 
 namespace lockstep::config {
-namespace {
+namespace resolve_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -360,5 +360,5 @@ TEST(Resolve, DataParallelRanks) {
   }
 }
 
-}  // namespace
+}  // namespace resolve_test
 }  // namespace lockstep::config

@@ -7,7 +7,7 @@
 #include "config/schema.h"
 
 namespace lockstep::config {
-namespace {
+namespace validate_test {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -171,5 +171,5 @@ TEST(Validate, AllProblemsAreToldAtOnceButAScreenAtMost) {
   EXPECT_THAT(text, HasSubstr("and 10 more"));
 }
 
-}  // namespace
+}  // namespace validate_test
 }  // namespace lockstep::config

@@ -6,7 +6,7 @@
 #include "base/format.h"
 
 namespace lockstep::config {
-namespace {
+namespace yaml_test {
 
 using testing::HasSubstr;
 
@@ -124,5 +124,5 @@ TEST(Json, RefusesWhatIsWrongWithTheLine) {
   EXPECT_THAT(json(std::string(100'000, '[')), HasSubstr("deeper than 64"));
 }
 
-}  // namespace
+}  // namespace yaml_test
 }  // namespace lockstep::config

@@ -7,7 +7,7 @@
 #include "shared_data.h"
 
 namespace lockstep::data {
-namespace {
+namespace bigram_test {
 
 TEST(Bigram, ProbabilitiesSumToOne) {
   std::mt19937 random(3);
@@ -88,5 +88,5 @@ TEST(Bigram, BeatsLessModelsOnRealText) {
   EXPECT_GT(loss, 2.40);
 }
 
-}  // namespace
+}  // namespace bigram_test
 }  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include "data_testing.h"
 
 namespace lockstep::data {
-namespace {
+namespace byte_source_test {
 
 std::string read_all(const std::filesystem::path& path, size_t step) {
   const auto source = open_bytes(path);
@@ -169,5 +169,5 @@ TEST(LineReader, CutsLongLinesBetweenCodePoints) {
   EXPECT_EQ(joined, bytes);
 }
 
-}  // namespace
+}  // namespace byte_source_test
 }  // namespace lockstep::data

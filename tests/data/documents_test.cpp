@@ -5,7 +5,7 @@
 #include "shared_data.h"
 
 namespace lockstep::data {
-namespace {
+namespace documents_test {
 
 using Texts = std::vector<std::string>;
 
@@ -281,5 +281,5 @@ TEST(RealFiles, AreReadWhole) {
       documents_of(shared_data() / "shakespeare/input.txt", Format::kText), (Texts{shakespeare}));
 }
 
-}  // namespace
+}  // namespace documents_test
 }  // namespace lockstep::data

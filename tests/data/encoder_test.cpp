@@ -8,7 +8,7 @@
 #include "text/tokenizer.h"
 
 namespace lockstep::data {
-namespace {
+namespace encoder_test {
 
 std::shared_ptr<const text::Tokenizer> gpt2() {
   static const auto tokenizer = text::Tokenizer::load(shared_data() / "gpt2");
@@ -86,5 +86,5 @@ TEST(Encoder, PreparesRealFiles) {
   EXPECT_NEAR(static_cast<double>(held_out), 33'800, 5'000);
 }
 
-}  // namespace
+}  // namespace encoder_test
 }  // namespace lockstep::data

@@ -8,7 +8,7 @@
 #include "data_testing.h"
 
 namespace lockstep::data {
-namespace {
+namespace file_marks_test {
 
 namespace fs = std::filesystem;
 
@@ -55,5 +55,5 @@ TEST(FileMarks, IgnoreDamageAndFoldersThatAreNone) {
   }
 }
 
-}  // namespace
+}  // namespace file_marks_test
 }  // namespace lockstep::data

@@ -3,7 +3,7 @@
 #include "data_testing.h"
 
 namespace lockstep::data {
-namespace {
+namespace inputs_test {
 
 std::vector<std::string> names_of(
     const TemporaryFolder& folder, std::vector<std::string> words, Format format = Format::kAuto) {
@@ -76,5 +76,5 @@ TEST(DataOptions, ListsEveryProblem) {
   EXPECT_EQ(parse_long_documents("truncate"), LongDocuments::kTruncate);
 }
 
-}  // namespace
+}  // namespace inputs_test
 }  // namespace lockstep::data

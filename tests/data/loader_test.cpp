@@ -7,7 +7,7 @@
 #include "data_testing.h"
 
 namespace lockstep::data {
-namespace {
+namespace loader_test {
 
 std::shared_ptr<const SequenceView> make_view(const TemporaryFolder& folder, int64_t length) {
   const auto path = write_tokens(folder, {{{1, 2, 3, 9}}, {{4, 5, 9}, 2}, {{6, 7, 8, 9}}});
@@ -124,5 +124,5 @@ TEST(Loader, MeasuresOnlyItsOwnWaiting) {
   EXPECT_LT(loader.waited_seconds() - before, 0.04);
 }
 
-}  // namespace
+}  // namespace loader_test
 }  // namespace lockstep::data

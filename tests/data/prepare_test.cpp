@@ -9,7 +9,7 @@
 #include "data_testing.h"
 
 namespace lockstep::data {
-namespace {
+namespace prepare_test {
 
 namespace fs = std::filesystem;
 
@@ -294,5 +294,5 @@ TEST(Split, IsExactAndNeverEmpty) {
   EXPECT_FALSE(none.next());
 }
 
-}  // namespace
+}  // namespace prepare_test
 }  // namespace lockstep::data

@@ -3,7 +3,7 @@
 #include "data_testing.h"
 
 namespace lockstep::data {
-namespace {
+namespace row_lengths_test {
 
 TEST(RowLengths, AreMultiplesOfEightUpToTheMost) {
   EXPECT_EQ(padded_length(0, 64), 0);
@@ -33,5 +33,5 @@ TEST(RowLengths, AreOfTheLongestOfAMicroBatch) {
   EXPECT_DOUBLE_EQ(packed.longest.source, 0);
 }
 
-}  // namespace
+}  // namespace row_lengths_test
 }  // namespace lockstep::data

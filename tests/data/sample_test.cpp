@@ -17,7 +17,7 @@
 #include "data_testing.h"
 
 namespace lockstep::data {
-namespace {
+namespace sample_test {
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream stream(text);
@@ -314,5 +314,5 @@ TEST(SampleCorpus, ABigramModelIsFarFromEnough) {
   EXPECT_LT(sum / kTargets, 0.8 * bigram.mean()) << bigram.mean();
 }
 
-}  // namespace
+}  // namespace sample_test
 }  // namespace lockstep::data

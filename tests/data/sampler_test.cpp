@@ -7,7 +7,7 @@
 #include "data_testing.h"
 
 namespace lockstep::data {
-namespace {
+namespace sampler_test {
 
 TEST(Permutation, IsABijectionOfEverySmallRange) {
   for (const int64_t n : {1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 64, 65, 997, 4096, 10007}) {
@@ -213,5 +213,5 @@ TEST(Sampler, RefusesWhatCannotBe) {
   EXPECT_EQ(Sampler(options, {0, 3, 0}).next().micro_batches.front().front().sample, 3);
 }
 
-}  // namespace
+}  // namespace sampler_test
 }  // namespace lockstep::data

@@ -5,7 +5,7 @@
 #include "data_testing.h"
 
 namespace lockstep::data {
-namespace {
+namespace sequences_test {
 
 struct Row {
   std::vector<int64_t> ids, labels;
@@ -141,5 +141,5 @@ TEST(Sequences, RefuseLengthsAndPlacesThatAreNone) {
   EXPECT_EQ(SequenceView(TokenDataset::open(write_tokens(folder, {})), 2).size(), 0);
 }
 
-}  // namespace
+}  // namespace sequences_test
 }  // namespace lockstep::data

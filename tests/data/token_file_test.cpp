@@ -6,7 +6,7 @@
 #include "data_testing.h"
 
 namespace lockstep::data {
-namespace {
+namespace token_file_test {
 
 std::vector<int64_t> all_tokens(const TokenDataset& set) {
   std::vector<int64_t> ids(static_cast<size_t>(set.tokens()));
@@ -132,5 +132,5 @@ TEST(TokenFile, HugeCountsWithAGoodHashAreRefused) {
   expect_parts(changed([](auto& header) { header.version = 9; }), {"version is 9"});
 }
 
-}  // namespace
+}  // namespace token_file_test
 }  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
-namespace {
+namespace accelerate_test {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -196,5 +196,5 @@ TEST(AccelerateLaunch, StartsTheMachinesOfMpirunsHostfile) {
   EXPECT_THAT(request.deepspeed, ::testing::IsSupersetOf({"--launcher", "openmpi", "x.py"}));
 }
 
-}  // namespace
+}  // namespace accelerate_test
 }  // namespace lockstep::launch

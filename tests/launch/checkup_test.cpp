@@ -8,7 +8,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
-namespace {
+namespace checkup_test {
 
 using ::testing::HasSubstr;
 using State = Finding::State;
@@ -50,5 +50,5 @@ TEST(Devices, ReadListsAsTheKernelAndCudaDo) {
   EXPECT_TRUE(usable_gpus({{"CUDA_VISIBLE_DEVICES", ""}}).empty());
 }
 
-}  // namespace
+}  // namespace checkup_test
 }  // namespace lockstep::launch

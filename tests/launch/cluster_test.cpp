@@ -9,7 +9,7 @@
 #include "launch/network.h"
 
 namespace lockstep::launch {
-namespace {
+namespace cluster_test {
 
 using ::testing::HasSubstr;
 
@@ -110,5 +110,5 @@ TEST(Cluster, TasksOfOneMachineMeet) {
   EXPECT_THAT(ran.output, HasSubstr("1 of 2 at 127.0.0.1 False\n"));
 }
 
-}  // namespace
+}  // namespace cluster_test
 }  // namespace lockstep::launch

@@ -15,7 +15,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
-namespace {
+namespace deepspeed_test {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -296,5 +296,5 @@ TEST(Deepspeed, StartsTheHostsOfAHostfileWithSsh) {
   EXPECT_EQ(testing::processes_left(mark), 0);
 }
 
-}  // namespace
+}  // namespace deepspeed_test
 }  // namespace lockstep::launch

@@ -28,7 +28,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
-namespace {
+namespace hostile_test {
 
 // Damages good inputs, and makes bad ones of their parts.
 class Random {
@@ -258,5 +258,5 @@ TEST(Hostile, MessagesToTheCoordinator) {
   EXPECT_NE(converse({join.dump()}).find("welcome"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace hostile_test
 }  // namespace lockstep::launch

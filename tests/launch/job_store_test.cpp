@@ -17,7 +17,7 @@
 #include "launch/network.h"
 
 namespace lockstep::launch {
-namespace {
+namespace job_store_test {
 
 using ::testing::HasSubstr;
 
@@ -197,5 +197,5 @@ TEST(MemoryWord, TellsThatTheCgroupKilledAWorker) {
   EXPECT_THAT(ran.error_output, HasSubstr("rank      : 1 (local_rank: 1)"));
 }
 
-}  // namespace
+}  // namespace job_store_test
 }  // namespace lockstep::launch

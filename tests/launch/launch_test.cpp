@@ -13,7 +13,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
-namespace {
+namespace launch_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -248,5 +248,5 @@ TEST(Launch, GoesOnWhereTheLogDiskIsFull) {
   EXPECT_THAT(ran.error_output, HasSubstr("exitcode  : 9"));
 }
 
-}  // namespace
+}  // namespace launch_test
 }  // namespace lockstep::launch

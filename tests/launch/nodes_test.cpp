@@ -12,7 +12,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
-namespace {
+namespace nodes_test {
 
 using ::testing::HasSubstr;
 using testing::Machines;
@@ -353,5 +353,5 @@ TEST_F(Nodes, RefuseARankThatIsTaken) {
   EXPECT_EQ(host.get().status.shell_code(), 0);
 }
 
-}  // namespace
+}  // namespace nodes_test
 }  // namespace lockstep::launch

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 namespace lockstep::launch {
-namespace {
+namespace output_test {
 
 const std::string kClear = "\r\x1b[K";
 
@@ -92,5 +92,5 @@ TEST_F(Streams, PassProgressBarsOfOthersOn) {
   EXPECT_EQ(say(first_, "done\n"), "done\n");
 }
 
-}  // namespace
+}  // namespace output_test
 }  // namespace lockstep::launch

@@ -10,7 +10,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
-namespace {
+namespace python_test {
 
 using ::testing::HasSubstr;
 using testing::Ran;
@@ -103,5 +103,5 @@ TEST_F(Python, RunsAsAccelerateAndDeepspeedWouldRunIt) {
   EXPECT_THAT(deepspeed.output, HasSubstr("rank 1 of 2 attempt 0 weight "));
 }
 
-}  // namespace
+}  // namespace python_test
 }  // namespace lockstep::launch

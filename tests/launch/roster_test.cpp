@@ -6,7 +6,7 @@
 #include "base/error.h"
 
 namespace lockstep::launch {
-namespace {
+namespace roster_test {
 
 using std::chrono::milliseconds;
 
@@ -60,5 +60,5 @@ TEST(Roster, RefusesWhatIsNoNode) {
   }
 }
 
-}  // namespace
+}  // namespace roster_test
 }  // namespace lockstep::launch

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::launch {
-namespace {
+namespace secret_test {
 
 std::string hex(const std::array<uint8_t, 32>& bytes) {
   std::string text;
@@ -36,5 +36,5 @@ TEST(Secret, EqualsThePublishedVectors) {
   EXPECT_NE(random_hex(), random_hex());
 }
 
-}  // namespace
+}  // namespace secret_test
 }  // namespace lockstep::launch

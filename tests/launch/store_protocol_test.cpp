@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::launch {
-namespace {
+namespace store_protocol_test {
 
 constexpr uint8_t kSet = 1, kGet = 3, kAdd = 4, kWait = 6, kPing = 13, kQueuePush = 14;
 constexpr int kRequests = 18;
@@ -120,5 +120,5 @@ TEST(StoreProtocol, BearsRandomRequests) {
   }
 }
 
-}  // namespace
+}  // namespace store_protocol_test
 }  // namespace lockstep::launch

@@ -10,7 +10,7 @@
 #include "launch/helpers.h"
 
 namespace lockstep::launch {
-namespace {
+namespace supervisor_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -222,5 +222,5 @@ TEST(Supervisor, TellsAProgramThatCannotRun) {
   }
 }
 
-}  // namespace
+}  // namespace supervisor_test
 }  // namespace lockstep::launch

@@ -13,7 +13,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
-namespace {
+namespace torchrun_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -134,5 +134,5 @@ TEST(Torchrun, ReadsASecretThatOnlyItsOwnerMayRead) {
   EXPECT_THROW(read_secret((folder.path() / "none").string()), Error);
 }
 
-}  // namespace
+}  // namespace torchrun_test
 }  // namespace lockstep::launch

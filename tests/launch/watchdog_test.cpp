@@ -17,7 +17,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
-namespace {
+namespace watchdog_test {
 
 using ::testing::HasSubstr;
 using testing::Ran;
@@ -154,5 +154,5 @@ TEST(Watchdog, RefusesATimeThatIsNone) {
       HasSubstr("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=soon: seconds are wanted"));
 }
 
-}  // namespace
+}  // namespace watchdog_test
 }  // namespace lockstep::launch

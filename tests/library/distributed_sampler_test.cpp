@@ -10,7 +10,7 @@
 #include "base/error.h"
 
 namespace lockstep {
-namespace {
+namespace distributed_sampler_test {
 
 using Options = DistributedSamplerOptions;
 using ::testing::HasSubstr;
@@ -137,5 +137,5 @@ TEST(DistributedSampler, SaysWhatIsWrong) {
   EXPECT_THAT(message(2, of_rank(0, 1)), HasSubstr("position 100"));
 }
 
-}  // namespace
+}  // namespace distributed_sampler_test
 }  // namespace lockstep

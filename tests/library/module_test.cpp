@@ -13,7 +13,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep {
-namespace {
+namespace module_test {
 
 using ::testing::HasSubstr;
 
@@ -253,5 +253,5 @@ TEST(ModuleCheckpoint, RefusesWhatDoesNotFit) {
       HasSubstr("that the module does not have"));
 }
 
-}  // namespace
+}  // namespace module_test
 }  // namespace lockstep

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::mesh {
-namespace {
+namespace cut_test {
 
 TEST(SplitEvenly, GivesTheFirstPartsOneMore) {
   EXPECT_EQ(split_evenly(7, 3, 0), (Range{0, 3}));
@@ -54,5 +54,5 @@ TEST(Cut, CountsTheElementsOfAPartOfAnyDim) {
   }
 }
 
-}  // namespace
+}  // namespace cut_test
 }  // namespace lockstep::mesh

@@ -8,7 +8,7 @@
 #include "base/error.h"
 
 namespace lockstep::mesh {
-namespace {
+namespace mesh_test {
 
 std::string error_of(const MeshRequest& request, int ranks) {
   try {
@@ -99,5 +99,5 @@ TEST(Mesh, CountsEveryFactorisation) {
   EXPECT_EQ(meshes_of(1, {}).size(), 1U);
 }
 
-}  // namespace
+}  // namespace mesh_test
 }  // namespace lockstep::mesh

@@ -11,7 +11,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::model {
-namespace {
+namespace model_config_test {
 
 using nlohmann::json;
 using testing::HasSubstr;
@@ -435,5 +435,5 @@ TEST(Parameters, LlamaBiasesPaddingAndUntiedHead) {
   EXPECT_EQ(shapes.size(), 19);
 }
 
-}  // namespace
+}  // namespace model_config_test
 }  // namespace lockstep::model

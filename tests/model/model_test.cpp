@@ -14,7 +14,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::model {
-namespace {
+namespace model_test {
 
 using testing::HasSubstr;
 
@@ -267,5 +267,5 @@ TEST(Placement, ATiedHeadStandsWithTheEmbedding) {
   EXPECT_EQ(placed.device_of_unit.back(), 0);
 }
 
-}  // namespace
+}  // namespace model_test
 }  // namespace lockstep::model

@@ -15,7 +15,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::monitor {
-namespace {
+namespace metrics_test {
 
 Record record_of(int64_t step, double loss) {
   return {.step = step, .epoch = 0.5 * static_cast<double>(step), .values = {{"loss", loss}}};
@@ -175,5 +175,5 @@ TEST(ProcessMemory, IsReadFromTheKernel) {
   EXPECT_GE(now.peak_resident_bytes, now.resident_bytes);
 }
 
-}  // namespace
+}  // namespace metrics_test
 }  // namespace lockstep::monitor

@@ -12,7 +12,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::monitor {
-namespace {
+namespace monitor_test {
 
 /// A run whose time the test sets.
 struct TimedRun {
@@ -261,5 +261,5 @@ TEST(TrainerState, ReadsHuggingFacesAndRefusesWhatIsNone) {
   }
 }
 
-}  // namespace
+}  // namespace monitor_test
 }  // namespace lockstep::monitor

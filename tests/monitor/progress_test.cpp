@@ -12,7 +12,7 @@
 #include "base/log.h"
 
 namespace lockstep::monitor {
-namespace {
+namespace progress_test {
 
 ProgressFigures all_figures(int64_t step = 12) {
   return {
@@ -194,5 +194,5 @@ TEST(Progress, TakesTheWidthOfARealTerminal) {
   EXPECT_EQ(drawn, "\r\x1b[Kstep   12/5000  loss 3.4568\r\n");
 }
 
-}  // namespace
+}  // namespace progress_test
 }  // namespace lockstep::monitor

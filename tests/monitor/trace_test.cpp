@@ -10,7 +10,7 @@
 #include "base/error.h"
 
 namespace lockstep::monitor {
-namespace {
+namespace trace_test {
 
 using Kind = TraceEvent::Kind;
 
@@ -89,5 +89,5 @@ TEST(Trace, TravelsAsText) {
   EXPECT_THROW(from_text("{}"), Error);
 }
 
-}  // namespace
+}  // namespace trace_test
 }  // namespace lockstep::monitor

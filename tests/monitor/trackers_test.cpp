@@ -15,7 +15,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::monitor {
-namespace {
+namespace trackers_test {
 
 std::string hex(std::string_view bytes) {
   std::string text;
@@ -214,5 +214,5 @@ TEST(TrackerName, SplitsOffTheSplit) {
   EXPECT_EQ(tracker_name("evaluation"), "train/evaluation");
 }
 
-}  // namespace
+}  // namespace trackers_test
 }  // namespace lockstep::monitor

@@ -15,7 +15,7 @@
 #include "nn/testing.h"
 
 namespace lockstep::nn {
-namespace {
+namespace generate_test {
 
 using testing::HasSubstr;
 
@@ -241,5 +241,5 @@ TEST(Initialize, NewRowsStandNearTheMeanOfTheOld) {
   EXPECT_LT(model->loss_head->weight.detach().narrow(0, 37, 8).mean().abs().item<double>(), 0.1);
 }
 
-}  // namespace
+}  // namespace generate_test
 }  // namespace lockstep::nn

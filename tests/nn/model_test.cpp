@@ -19,7 +19,7 @@
 #include "ops/token_loss.h"
 
 namespace lockstep::nn {
-namespace {
+namespace model_test {
 
 using testing::HasSubstr;
 
@@ -457,5 +457,5 @@ TEST(Devices, APlacementMovesParametersAndActivations) {
   EXPECT_THROW(place_on_devices(*model, {{0, 0}}, {at::kCPU}), Error);
 }
 
-}  // namespace
+}  // namespace model_test
 }  // namespace lockstep::nn

@@ -11,7 +11,7 @@
 #include "base/error.h"
 
 namespace lockstep::ops {
-namespace {
+namespace adamw_test {
 
 enum class Types { kFloat, kFloatWithBfloat16Gradient, kBfloat16, kBfloat16WithFloatGradient };
 
@@ -216,5 +216,5 @@ TEST(AdamW, RefusesBuffersThatDoNotGoTogether) {
   refused([](AdamWBuffers&) {}, 0);
 }
 
-}  // namespace
+}  // namespace adamw_test
 }  // namespace lockstep::ops

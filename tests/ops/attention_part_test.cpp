@@ -12,7 +12,7 @@
 #include "ops/testing.h"
 
 namespace lockstep::ops {
-namespace {
+namespace attention_part_test {
 
 struct Case {
   int64_t heads, kv_heads, before, length, size;  // `before`: keys that every query sees
@@ -94,5 +94,5 @@ TEST(AttentionPart, PartsMakeTheWholeOnEveryMatrixUnit) {
   matrix_unit() = best;
 }
 
-}  // namespace
+}  // namespace attention_part_test
 }  // namespace lockstep::ops

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::ops {
-namespace {
+namespace captured_step_test {
 
 TEST(CapturedStep, IsItsBodyOnTheHost) {
   const at::Tensor weight = at::ones({3}).set_requires_grad(true), input = at::zeros({3});
@@ -23,5 +23,5 @@ TEST(CapturedStep, IsItsBodyOnTheHost) {
   EXPECT_TRUE(at::equal(weight, at::full({3}, 1 - 0.5 * 21)));
 }
 
-}  // namespace
+}  // namespace captured_step_test
 }  // namespace lockstep::ops

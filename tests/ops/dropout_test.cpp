@@ -9,7 +9,7 @@
 #include "ops/testing.h"
 
 namespace lockstep::ops {
-namespace {
+namespace dropout_test {
 
 Tensor keys_of(std::vector<int64_t> keys) {
   return at::tensor(keys, at::kLong);
@@ -86,5 +86,5 @@ TEST(Dropout, OddCalls) {
   EXPECT_THROW(dropout(x, 0.5, keys_of({1, 2}), {{2}, {4}}), Error);
 }
 
-}  // namespace
+}  // namespace dropout_test
 }  // namespace lockstep::ops

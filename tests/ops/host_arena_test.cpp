@@ -11,7 +11,7 @@
 #include "base/error.h"
 
 namespace lockstep::ops {
-namespace {
+namespace host_arena_test {
 
 constexpr size_t kPage = HostArena::kPage;
 constexpr size_t kHuge = size_t{2} << 20;
@@ -136,5 +136,5 @@ TEST(HostArena, RunsNeverOverlapAndNothingIsLost) {
   EXPECT_EQ(arena.resident(), whole);
 }
 
-}  // namespace
+}  // namespace host_arena_test
 }  // namespace lockstep::ops

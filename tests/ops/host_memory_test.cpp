@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::ops {
-namespace {
+namespace host_memory_test {
 
 at::Tensor bytes(int64_t count) {
   return at::empty({count}, at::kByte);
@@ -124,5 +124,5 @@ TEST(HostMemory, SmallTensorsAreLeftToTheSystem) {
   EXPECT_EQ(host_memory().used, before.used);
 }
 
-}  // namespace
+}  // namespace host_memory_test
 }  // namespace lockstep::ops

@@ -11,7 +11,7 @@
 #include "ops/testing.h"
 
 namespace lockstep::ops {
-namespace {
+namespace linear_test {
 
 Tensor plain(const std::vector<Tensor>& in, WeightLayout layout) {
   const Tensor y = in[0].matmul(layout == WeightLayout::kOutIn ? in[1].t() : in[1]);
@@ -127,5 +127,5 @@ TEST(Linear, NanAndInfinityArrive) {
   EXPECT_TRUE(y[4].isfinite().all().item<bool>());
 }
 
-}  // namespace
+}  // namespace linear_test
 }  // namespace lockstep::ops

@@ -22,7 +22,7 @@
 #include "ops/vector.h"
 
 namespace lockstep::ops {
-namespace {
+namespace ops_test {
 
 /// One number of every operation with a loop of its own, in both types.
 std::vector<Tensor> all_loops() {
@@ -442,5 +442,5 @@ TEST(Attention, ShapesThatDoNotFitAreErrors) {
       attention(random({1, 2, 3, 4}), random({1, 2, 2, 4}), random({1, 2, 2, 4}), options), Error);
 }
 
-}  // namespace
+}  // namespace ops_test
 }  // namespace lockstep::ops

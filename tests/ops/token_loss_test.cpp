@@ -17,7 +17,7 @@
 #include "ops/testing.h"
 
 namespace lockstep::ops {
-namespace {
+namespace token_loss_test {
 
 /// Every version of the loops that can run here, one test each.
 class TokenLoss : public testing::TestWithParam<MatrixUnit> {
@@ -274,5 +274,5 @@ TEST_P(TokenLoss, Statistics) {
   }
 }
 
-}  // namespace
+}  // namespace token_loss_test
 }  // namespace lockstep::ops

@@ -14,7 +14,7 @@
 #include "optim/gradient_norm.h"
 
 namespace lockstep::optim {
-namespace {
+namespace optimizer_test {
 
 at::Tensor random(int64_t count, uint64_t seed, at::ScalarType type = at::kFloat) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -317,5 +317,5 @@ TEST(GradientNorm, Clips) {
   EXPECT_EQ(clip_factor(100.0, 0.0), 1.0);
 }
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace lockstep::optim

@@ -11,7 +11,7 @@
 #include "base/json.h"
 
 namespace lockstep::optim {
-namespace {
+namespace schedule_test {
 
 // What transformers gives; tests/parity/test_schedules.py writes it, and checks that it still does.
 nlohmann::json golden() {
@@ -170,5 +170,5 @@ TEST(Schedule, BearsARunOfNoSteps) {
   }
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace lockstep::optim

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::optim {
-namespace {
+namespace stochastic_rounding_test {
 
 std::vector<Segment> one_of(int64_t count, int64_t begin = 0) {
   return {{"weight", {count + begin}, begin, 0, count}};
@@ -72,5 +72,5 @@ TEST(StochasticRounding, LetsEveryOptimizerLearnWhatRoundingToTheNearestLoses) {
   }
 }
 
-}  // namespace
+}  // namespace stochastic_rounding_test
 }  // namespace lockstep::optim

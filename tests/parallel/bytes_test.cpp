@@ -4,7 +4,7 @@
 #include "parallel/plans.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace bytes_test {
 
 /// Sizes that every number of ranks below divides, so that formulas are exact.
 const char* const kEvenGpt2 =
@@ -82,5 +82,5 @@ TEST(Bytes, UlyssesTradesFourActivationsALayerEachWay) {
   }
 }
 
-}  // namespace
+}  // namespace bytes_test
 }  // namespace lockstep::parallel

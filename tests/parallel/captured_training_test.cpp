@@ -11,7 +11,7 @@
 #include "parallel/training.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace captured_training_test {
 
 using comm::Communicator;
 using namespace testing;
@@ -126,5 +126,5 @@ TEST(CapturedTraining, SaysWhyAStepCannotBeCaptured) {
   EXPECT_THROW(CapturedTraining(*model, inputs), Error);
 }
 
-}  // namespace
+}  // namespace captured_training_test
 }  // namespace lockstep::parallel

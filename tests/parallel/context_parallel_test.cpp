@@ -9,7 +9,7 @@
 #include "parallel/plans.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace context_parallel_test {
 
 constexpr auto kShards = SequenceSharding::kShards;
 constexpr auto kUlysses = ContextAttention::kUlysses;
@@ -157,5 +157,5 @@ TEST(ContextParallel, EvaluatesLikeOneRank) {
   EXPECT_TRUE(at::allclose(statistics[3], statistics[1], 1e-5)) << statistics[3];
 }
 
-}  // namespace
+}  // namespace context_parallel_test
 }  // namespace lockstep::parallel

@@ -9,7 +9,7 @@
 #include "comm/threads.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace data_parallel_test {
 
 using comm::Communicator;
 
@@ -262,5 +262,5 @@ TEST(FlatUnits, AnAllocationIsSeenByEveryView) {
   EXPECT_EQ(view[1].item<float>(), 3);
 }
 
-}  // namespace
+}  // namespace data_parallel_test
 }  // namespace lockstep::parallel

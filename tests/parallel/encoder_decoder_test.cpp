@@ -5,7 +5,7 @@
 #include "parallel/plans.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace encoder_decoder_test {
 
 PlanCase planned(mesh::Mesh mesh, int64_t accumulation) {
   PlanCase plan{mesh, accumulation, {}};
@@ -104,5 +104,5 @@ TEST(EncoderDecoder, PlansThatItDoesNotTakeAreRefusedWithTheReason) {
       refusal(zero({}, 0, Recompute::kSelective)).find("recompute=selective"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace encoder_decoder_test
 }  // namespace lockstep::parallel

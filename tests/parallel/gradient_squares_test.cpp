@@ -12,7 +12,7 @@
 #include "parallel/training.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace gradient_squares_test {
 
 using comm::Communicator;
 
@@ -170,5 +170,5 @@ TEST(PlaceOfGradient, TheHeadsGradientIsMadeWhereItIsSummed) {
   }
 }
 
-}  // namespace
+}  // namespace gradient_squares_test
 }  // namespace lockstep::parallel

@@ -5,7 +5,7 @@
 #include "parallel/training.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace loss_scale_test {
 
 using namespace testing;
 
@@ -90,5 +90,5 @@ TEST(Float16, LeavesOutStepsThatOverflowUntilTheScaleFits) {
   EXPECT_EQ(model->loss_scale().value(), std::ldexp(1.0, 40 - left_out));
 }
 
-}  // namespace
+}  // namespace loss_scale_test
 }  // namespace lockstep::parallel

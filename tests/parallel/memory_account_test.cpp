@@ -8,7 +8,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace memory_account_test {
 
 using comm::Communicator;
 using namespace testing;
@@ -125,5 +125,5 @@ TEST(MemoryAccount, TellsPhasesAndKindsInATableAndInNumbers) {
   EXPECT_GE(most_of(phases), int64_t{8} << 20);
 }
 
-}  // namespace
+}  // namespace memory_account_test
 }  // namespace lockstep::parallel

@@ -9,7 +9,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace offload_test {
 
 using namespace testing;
 
@@ -123,5 +123,5 @@ TEST(Offload, KeepsShardsInFilesBetweenTheirUses) {
   });
 }
 
-}  // namespace
+}  // namespace offload_test
 }  // namespace lockstep::parallel

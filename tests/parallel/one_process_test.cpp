@@ -5,7 +5,7 @@
 #include "parallel/one_process/data_parallel.h"
 
 namespace lockstep {
-namespace {
+namespace one_process_test {
 
 using at::Tensor;
 
@@ -65,5 +65,5 @@ TEST(DataParallel, ThrowsWhatAReplicaThrew) {
   EXPECT_THROW(DataParallel(small_module(), {}), Error);
 }
 
-}  // namespace
+}  // namespace one_process_test
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 #include "nn/initialize.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace parallel_model_test {
 
 using comm::Communicator;
 
@@ -158,5 +158,5 @@ TEST(ParallelModel, TrainsInBfloat16WithFloat32Masters) {
   EXPECT_LT(losses.back(), 0.7 * losses.front());
 }
 
-}  // namespace
+}  // namespace parallel_model_test
 }  // namespace lockstep::parallel

@@ -5,7 +5,7 @@
 #include "parallel/plans.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace pipeline_plans_test {
 
 TEST(PipelinePlans, EachRankMakesTheLayersOfItsStagesAlone) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
@@ -39,5 +39,5 @@ TEST(PipelinePlans, MoreStagesThanLayersAreRefusedByEveryRank) {
   });
 }
 
-}  // namespace
+}  // namespace pipeline_plans_test
 }  // namespace lockstep::parallel

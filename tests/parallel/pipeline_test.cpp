@@ -17,7 +17,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace pipeline_test {
 
 using comm::Communicator;
 
@@ -208,7 +208,7 @@ constexpr PlanCase kSchedules[] = {
     {"zb-h2", 1},
     {"zb-v", 1}};
 
-class Families : public testing::TestWithParam<const char*> {};
+class Families : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Families, EverySchedulesLossesAndGradientsAreThoseOfOneRank) {
   const model::ModelConfig config = config_of(GetParam());
@@ -226,7 +226,7 @@ TEST_P(Families, EverySchedulesLossesAndGradientsAreThoseOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Pipeline, Families, testing::Values("gpt2", "llama", "tied llama"), [](const auto& info) {
+    Pipeline, Families, ::testing::Values("gpt2", "llama", "tied llama"), [](const auto& info) {
       std::string name = info.param;
       std::replace(name.begin(), name.end(), ' ', '_');
       return name;
@@ -354,5 +354,5 @@ TEST(Pipeline, SendsActivationsAndTheirGradientsAndNothingElse) {
   });
 }
 
-}  // namespace
+}  // namespace pipeline_test
 }  // namespace lockstep::parallel

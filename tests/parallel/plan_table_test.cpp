@@ -12,7 +12,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace plan_table_test {
 
 constexpr auto kShards = SequenceSharding::kShards;
 constexpr auto kUlysses = ContextAttention::kUlysses;
@@ -245,5 +245,5 @@ TEST(PlanTable, EightBitMomentsOfPartsOfLayersAreRefusedWithTheReason) {
   EXPECT_NO_THROW(check_plan(plan, {.data = 2}));
 }
 
-}  // namespace
+}  // namespace plan_table_test
 }  // namespace lockstep::parallel

@@ -5,7 +5,7 @@
 #include "parallel/training.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace recompute_test {
 
 using namespace testing;
 
@@ -107,5 +107,5 @@ TEST(Recompute, ReachesParametersBehindAnInputWithoutGradient) {
   EXPECT_TRUE(torch::equal(weight.grad(), 2 * x * x));
 }
 
-}  // namespace
+}  // namespace recompute_test
 }  // namespace lockstep::parallel

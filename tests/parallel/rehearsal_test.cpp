@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::parallel {
-namespace {
+namespace rehearsal_test {
 
 using schedule::ActionKind;
 using schedule::Kind;
@@ -79,5 +79,5 @@ TEST(Rehearsal, TheExecutorsBubblesAreThoseOfTheFormulas) {
   }
 }
 
-}  // namespace
+}  // namespace rehearsal_test
 }  // namespace lockstep::parallel

@@ -11,7 +11,7 @@
 #include "comm/threads.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace sequential_test {
 
 using comm::Communicator;
 
@@ -166,5 +166,5 @@ TEST(SequentialPipeline, SaysWhatCannotTravel) {
   });
 }
 
-}  // namespace
+}  // namespace sequential_test
 }  // namespace lockstep::parallel

@@ -10,7 +10,7 @@
 #include "comm/threads.h"
 
 namespace lockstep {
-namespace {
+namespace sharded_data_parallel_test {
 
 struct NetImpl : torch::nn::Module {
   NetImpl() {
@@ -145,5 +145,5 @@ TEST(ShardedDataParallel, NamesTheParametersThatAreInNoUnit) {
   }
 }
 
-}  // namespace
+}  // namespace sharded_data_parallel_test
 }  // namespace lockstep

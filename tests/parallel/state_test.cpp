@@ -10,7 +10,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace state_test {
 
 namespace fs = std::filesystem;
 
@@ -95,5 +95,5 @@ TEST(State, GoesFromAnyPlanToAnyOtherWithTheSameBytes) {
   }
 }
 
-}  // namespace
+}  // namespace state_test
 }  // namespace lockstep::parallel

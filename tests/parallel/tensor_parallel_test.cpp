@@ -8,7 +8,7 @@
 #include "parallel/tensor/head_split.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace tensor_parallel_test {
 
 TEST(TensorParallel, LearnsWhatOneRankLearns) {
   for (const char* model : {kOddGpt2, kOddLlama, kOddQwen2}) {
@@ -162,5 +162,5 @@ TEST(TensorParallel, RefusesMoreRanksThanHeadsAndSaysWhatWouldWork) {
   });
 }
 
-}  // namespace
+}  // namespace tensor_parallel_test
 }  // namespace lockstep::parallel

@@ -9,7 +9,7 @@
 #include "parallel/plans.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace verify_test {
 
 Verification verify_on(
     const mesh::Mesh& mesh, const Plan& plan, const std::function<void(ModelSpec&, int)>& change) {
@@ -72,5 +72,5 @@ TEST(Verify, RefusesABatchThatCannotBeDealt) {
   });
 }
 
-}  // namespace
+}  // namespace verify_test
 }  // namespace lockstep::parallel

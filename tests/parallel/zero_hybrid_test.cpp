@@ -5,7 +5,7 @@
 #include "parallel/training.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace zero_hybrid_test {
 
 using comm::Communicator;
 using namespace testing;
@@ -132,5 +132,5 @@ TEST(ReduceType, HalfTheBytesTravelInHalfTheType) {
   EXPECT_EQ(2 * sent(at::kBFloat16), sent(std::nullopt));
 }
 
-}  // namespace
+}  // namespace zero_hybrid_test
 }  // namespace lockstep::parallel

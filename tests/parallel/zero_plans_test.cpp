@@ -5,7 +5,7 @@
 #include "parallel/plans.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace zero_plans_test {
 
 PlanCase sharded(mesh::Mesh mesh, int stage, int64_t accumulation = 1) {
   PlanCase plan;
@@ -68,5 +68,5 @@ TEST(ZeroPlans, WithAPipelineGiveWhatOneRankDoes) {
   }
 }
 
-}  // namespace
+}  // namespace zero_plans_test
 }  // namespace lockstep::parallel

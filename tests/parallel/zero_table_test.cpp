@@ -6,7 +6,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace zero_table_test {
 
 using namespace testing;
 
@@ -82,5 +82,5 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(
         ::testing::Range(size_t{0}, std::size(kPrecisions)), ::testing::Range(1, 5)));
 
-}  // namespace
+}  // namespace zero_table_test
 }  // namespace lockstep::parallel

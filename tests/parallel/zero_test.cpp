@@ -8,7 +8,7 @@
 #include "parallel/training.h"
 
 namespace lockstep::parallel {
-namespace {
+namespace zero_test {
 
 using comm::Communicator;
 using namespace testing;
@@ -381,5 +381,5 @@ TEST(Zero, FailsWhereARankIsGoneAndDoesNotHang) {
   }
 }
 
-}  // namespace
+}  // namespace zero_test
 }  // namespace lockstep::parallel

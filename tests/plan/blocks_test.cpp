@@ -11,7 +11,7 @@
 #include "plan/search.h"
 
 namespace lockstep::plan {
-namespace {
+namespace blocks_test {
 
 using Counts = std::array<int64_t, kBlockKinds>;  // alone, encoder, its end, decoder
 
@@ -189,5 +189,5 @@ TEST(Blocks, AreWrittenWithTheLengthOfTheData) {
   EXPECT_NE(yaml.find("sequence_length: 256\n"), std::string::npos) << yaml;
 }
 
-}  // namespace
+}  // namespace blocks_test
 }  // namespace lockstep::plan

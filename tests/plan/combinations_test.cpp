@@ -7,7 +7,7 @@
 #include "plan/search.h"
 
 namespace lockstep::plan {
-namespace {
+namespace combinations_test {
 
 constexpr double kMayRound = 1.0001;
 
@@ -136,5 +136,5 @@ TEST(Combinations, WhatCostsTimeCostsIt) {
   EXPECT_TRUE(wrong.empty()) << wrong.size() << "\n" << all.substr(0, 3000);
 }
 
-}  // namespace
+}  // namespace combinations_test
 }  // namespace lockstep::plan

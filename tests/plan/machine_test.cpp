@@ -9,7 +9,7 @@
 #include "plan/simulate.h"
 
 namespace lockstep::plan {
-namespace {
+namespace machine_test {
 
 TEST(LeastSquares, FindsWhatMadeTheRows) {
   // 2 x + 3 y = 1 and x + 4 y = 1, and a third that is between them.
@@ -138,5 +138,5 @@ TEST(Machine, ItsFileIsReadAsItWasWritten) {
   EXPECT_NEAR(group.device.ring32.score * 1e9, 6, 1e-6);
 }
 
-}  // namespace
+}  // namespace machine_test
 }  // namespace lockstep::plan

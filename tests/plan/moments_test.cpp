@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::plan {
-namespace {
+namespace moments_test {
 
 constexpr double kMiB = 1 << 20;
 
@@ -175,5 +175,5 @@ TEST(Moments, AdaptersHaveNoGradientOfTheHead) {
   EXPECT_NEAR(largest(estimate_memory(job)).peak.logits, all - table, 1);
 }
 
-}  // namespace
+}  // namespace moments_test
 }  // namespace lockstep::plan

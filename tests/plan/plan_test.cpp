@@ -13,7 +13,7 @@
 #include "plan/search.h"
 
 namespace lockstep::plan {
-namespace {
+namespace plan_test {
 
 Job gpt2_job(const std::string& preset = "gpt2") {
   Job job;
@@ -592,5 +592,5 @@ TEST(ClusterFile, TellsEverythingThatIsWrong) {
       std::string::npos);
 }
 
-}  // namespace
+}  // namespace plan_test
 }  // namespace lockstep::plan

@@ -9,7 +9,7 @@
 #include "plan/search.h"
 
 namespace lockstep::plan {
-namespace {
+namespace properties_test {
 
 constexpr double kMayRound = 1 + 1e-9;
 
@@ -150,5 +150,5 @@ TEST(Properties, AStateOfAllRanksIsTheWholeModel) {
   }
 }
 
-}  // namespace
+}  // namespace properties_test
 }  // namespace lockstep::plan

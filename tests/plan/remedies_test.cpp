@@ -10,7 +10,7 @@
 #include "plan/phases.h"
 
 namespace lockstep::plan {
-namespace {
+namespace remedies_test {
 
 Job job_of(const char* model, int data, int64_t micro_batch) {
   Job job;
@@ -145,5 +145,5 @@ TEST(MemoryTable, TellsPhasesStagesAndLayers) {
   has("in host memory (77.3 GB a device): does NOT fit");
 }
 
-}  // namespace
+}  // namespace remedies_test
 }  // namespace lockstep::plan

@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 namespace lockstep::plan {
-namespace {
+namespace search_test {
 
 SearchRequest request_of(const char* model, const char* device, int devices, int64_t batch) {
   SearchRequest request;
@@ -325,5 +325,5 @@ TEST(Reasons, AreAGuides) {
   has(found.best.at(0), "nor does its largest layer");
 }
 
-}  // namespace
+}  // namespace search_test
 }  // namespace lockstep::plan

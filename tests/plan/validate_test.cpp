@@ -10,7 +10,7 @@
 #include "shared_data.h"
 
 namespace lockstep::plan {
-namespace {
+namespace validate_test {
 
 constexpr const char* kHead =
     "system,source,model,params_b,layers,hidden,heads,kv_heads,ffn,vocab,seq,global_batch,micro_"
@@ -196,5 +196,5 @@ TEST(Fit, WritesASourceFile) {
   EXPECT_NE(text.find("{\"h100-80gb\""), std::string::npos);
 }
 
-}  // namespace
+}  // namespace validate_test
 }  // namespace lockstep::plan

@@ -6,7 +6,7 @@
 #include "schedule/check.h"
 
 namespace lockstep::schedule {
-namespace {
+namespace greedy_test {
 
 Durations even(int ranks, StageTimes times, double message) {
   return {std::vector<StageTimes>(ranks, times), std::vector<double>(ranks, message), {}};
@@ -63,5 +63,5 @@ TEST(Greedy, RefusesSizesBelowOne) {
   EXPECT_THROW(make_greedy(4, {}, {.held = 2}), Error);
 }
 
-}  // namespace
+}  // namespace greedy_test
 }  // namespace lockstep::schedule

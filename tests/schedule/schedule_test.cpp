@@ -15,7 +15,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::schedule {
-namespace {
+namespace schedule_test {
 
 constexpr std::array kAll{
     Kind::kNaive,
@@ -212,5 +212,5 @@ TEST(Draw, TextIsATableOfTimeAndSvgHasEveryAction) {
   EXPECT_EQ(titles, 8U);
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace lockstep::schedule

@@ -11,7 +11,7 @@
 #include "text/piece_cache.h"
 
 namespace lockstep::text {
-namespace {
+namespace bpe_test {
 
 /// Merging as the paper tells it, slowly.
 std::vector<int32_t> merge_slowly(const PairMap& merges, std::vector<int32_t> symbols) {
@@ -197,5 +197,5 @@ TEST(Bpe, IsQuickOnAMillionEqualLetters) {
   EXPECT_EQ(ids, std::vector<int32_t>(250'000, 2));
 }
 
-}  // namespace
+}  // namespace bpe_test
 }  // namespace lockstep::text

@@ -13,7 +13,7 @@
 #include "text/tokenizer.h"
 
 namespace lockstep::text {
-namespace {
+namespace components_test {
 
 using nlohmann::json;
 using Ids = std::vector<int32_t>;
@@ -325,5 +325,5 @@ TEST(Components, DamagedFilesNeverCrash) {
   EXPECT_GT(loaded, 100);
 }
 
-}  // namespace
+}  // namespace components_test
 }  // namespace lockstep::text

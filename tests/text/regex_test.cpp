@@ -7,7 +7,7 @@
 #include "text/regex_syntax.h"
 
 namespace lockstep::text {
-namespace {
+namespace regex_test {
 
 std::vector<std::string> matches(const std::string& pattern, const std::string& text) {
   std::vector<std::string> found;
@@ -107,5 +107,5 @@ TEST(CodePointSets, SubtractAndComplement) {
   EXPECT_EQ(letters, 141028U);
 }
 
-}  // namespace
+}  // namespace regex_test
 }  // namespace lockstep::text

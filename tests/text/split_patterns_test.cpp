@@ -9,7 +9,7 @@
 #include "text/regex.h"
 
 namespace lockstep::text {
-namespace {
+namespace split_patterns_test {
 
 constexpr const char* kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -112,5 +112,5 @@ TEST(SplitPatterns, EqualTheRegularExpressions) {
   }
 }
 
-}  // namespace
+}  // namespace split_patterns_test
 }  // namespace lockstep::text

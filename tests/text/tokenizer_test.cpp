@@ -14,7 +14,7 @@
 #include "text/utf8.h"
 
 namespace lockstep::text {
-namespace {
+namespace tokenizer_test {
 
 using Ids = std::vector<int32_t>;
 
@@ -291,5 +291,5 @@ TEST(TokenizerErrors, DamagedFilesNeverCrash) {
   EXPECT_GT(loaded, 0);
 }
 
-}  // namespace
+}  // namespace tokenizer_test
 }  // namespace lockstep::text

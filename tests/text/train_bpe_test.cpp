@@ -10,7 +10,7 @@
 #include "temporary_folder.h"
 
 namespace lockstep::text {
-namespace {
+namespace train_bpe_test {
 
 nlohmann::json model_of(const TokenizerFiles& files) {
   return nlohmann::json::parse(files.contents.at("tokenizer.json"))["model"];
@@ -129,5 +129,5 @@ TEST(TrainBpe, IsQuickOnOneLongWord) {
   EXPECT_EQ(Tokenizer::parse(trainer.train())->vocabulary_size(), 2000);
 }
 
-}  // namespace
+}  // namespace train_bpe_test
 }  // namespace lockstep::text

@@ -5,7 +5,7 @@
 #include "text/graphemes.h"
 
 namespace lockstep::text {
-namespace {
+namespace unicode_normalization_test {
 
 using Form = NormalizationForm;
 
@@ -85,5 +85,5 @@ TEST(Graphemes, FollowTheRulesOfUax29) {
       (List{"\u0915\u094d\u0937", " ", "\u0915", "\u0937"}));
 }
 
-}  // namespace
+}  // namespace unicode_normalization_test
 }  // namespace lockstep::text

@@ -6,7 +6,7 @@
 #include "text/unicode.h"
 
 namespace lockstep::text {
-namespace {
+namespace utf8_test {
 
 TEST(Utf8, WritesAndReadsEveryCodePoint) {
   for (char32_t point = 0; point < 0x110000; ++point) {
@@ -76,5 +76,5 @@ TEST(Unicode, IsOfVersion16) {
   EXPECT_TRUE(characters.in(0x2167, kNumericBit));
 }
 
-}  // namespace
+}  // namespace utf8_test
 }  // namespace lockstep::text

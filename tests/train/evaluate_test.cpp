@@ -12,7 +12,7 @@
 #include "train/world.h"
 
 namespace lockstep::train {
-namespace {
+namespace evaluate_test {
 
 TEST(Inputs, CountsTheLabelsThatArePredicted) {
   data::MicroBatch batch;
@@ -49,5 +49,5 @@ TEST(OnFirstRank, GivesEveryRankTheTextOrTheFailure) {
   });
 }
 
-}  // namespace
+}  // namespace evaluate_test
 }  // namespace lockstep::train

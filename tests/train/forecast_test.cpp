@@ -10,7 +10,7 @@
 #include "train/planned_job.h"
 
 namespace lockstep::train {
-namespace {
+namespace forecast_test {
 
 config::Config small_config() {
   config::Config config;
@@ -121,5 +121,5 @@ TEST(Forecast, RefusesWhatWillNotFitUnlessForced) {
   EXPECT_GT(make_forecast(config, model::preset("gpt2-xl"), world, run)->bytes, 1e9);
 }
 
-}  // namespace
+}  // namespace forecast_test
 }  // namespace lockstep::train

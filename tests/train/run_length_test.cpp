@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::train {
-namespace {
+namespace run_length_test {
 
 TEST(RunLength, CountsEpochsInStepsAndRoundsUp) {
   config::TrainingSection training;
@@ -41,5 +41,5 @@ TEST(RunLength, TellsWhatIsDue) {
   EXPECT_FALSE(is_due("no", 1, 1, true));
 }
 
-}  // namespace
+}  // namespace run_length_test
 }  // namespace lockstep::train
