@@ -8,7 +8,11 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 # With CUDA where it is asked for, or a driver is there and it is not asked against (LOCKSTEP_CUDA=0).
 LOCKSTEP_CUDA ?= $(if $(wildcard /proc/driver/nvidia/version),1,0)
-CMAKE_FLAGS := -DLOCKSTEP_CUDA=$(if $(filter 1,$(LOCKSTEP_CUDA)),ON,OFF) $(if $(LIBTORCH),-DLIBTORCH=$(abspath $(LIBTORCH)))
+# UNITY=0 compiles each file by itself: the first build takes five times as long, and each later one of a few files is quick.
+UNITY ?= 1
+CMAKE_FLAGS := -DLOCKSTEP_CUDA=$(if $(filter 1,$(LOCKSTEP_CUDA)),ON,OFF) -DLOCKSTEP_UNITY=$(if $(filter 0,$(UNITY)),OFF,ON) \
+  $(if $(LIBTORCH),-DLIBTORCH=$(abspath $(LIBTORCH)))
+COMPILE = python3 tools/build.py $(BUILD) -j $(JOBS)
 export LIBTORCH LOCKSTEP_CUDA
 
 help:
@@ -16,9 +20,9 @@ help:
 	@echo "make build                 set up and build build/release/lockstep"
 	@echo "make install PREFIX=dir    the program, and the library for find_package(lockstep)"
 	@echo "make docs                  the reference of the library's headers, into build/docs/html"
-	@echo "make test                  set up, build, and run every test that needs no GPU"
+	@echo "make test                  set up, build, and run every test that needs no GPU (TESTS=name: those whose name has it)"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
-	@echo "make checks                format, includes and file sizes"
+	@echo "make checks                format, includes, file sizes, and each public header by itself"
 	@echo "make parity                the tests against Hugging Face's transformers, and of Python scripts under launch"
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
 	@echo "make plan-validation       predicted against published step times and memory (RUNS=file.csv: of another file)"
@@ -27,6 +31,7 @@ help:
 	@echo "make bench-tokenizers      MB/s beside tiktoken and Hugging Face's tokenizers"
 	@echo "make bench-parallel        tensor, context and pipeline parallelism beside data parallelism (BENCH='--types float32 --repeats 1')"
 	@echo "make bench-ops             each operation beside the plain one that it replaces"
+	@echo "UNITY=0                    each file compiled by itself: for who changes Lockstep"
 	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
 
 setup:
@@ -38,33 +43,34 @@ $(BUILD)/.flags: setup
 	@echo '$(CMAKE_FLAGS)' | cmp -s - $@ || { rm -f $(BUILD)/CMakeCache.txt; cmake --preset $(PRESET) $(CMAKE_FLAGS) >$(BUILD).log && echo '$(CMAKE_FLAGS)' >$@; }
 
 build: $(BUILD)/.flags
-	@cmake --build $(BUILD) -j $(JOBS) --target lockstep
+	@$(COMPILE) lockstep
 
 PREFIX ?= /usr/local
 install: $(BUILD)/.flags
-	@cmake --build $(BUILD) -j $(JOBS) --target lockstep lockstep_archive lockstep_headers
+	@$(COMPILE) lockstep lockstep_archive lockstep_headers
 	@cmake --install $(BUILD) --prefix $(PREFIX) >/dev/null
 	@echo "installed into $(PREFIX)"
 
 test: $(BUILD)/.flags
-	@cmake --build $(BUILD) -j $(JOBS) --target all public_headers
-	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --label-exclude gpu
+	@$(COMPILE)
+	@python3 tools/run_tests.py $(BUILD) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')
 
 test-gpu: $(BUILD)/.flags
-	@cmake --build $(BUILD) -j $(JOBS)
+	@$(COMPILE)
 	@ctest --test-dir $(BUILD) --output-on-failure -L gpu
 
 quickstart: build
 	@tools/quickstart.sh $(BUILD)/lockstep $(DATA)
 
-checks:
+checks: $(BUILD)/.flags
 	@tools/setup.sh style
 	@tools/check_format.sh
 	@python3 tools/check_includes.py
 	@python3 tools/check_sizes.py
+	@$(COMPILE) public_headers
 
 parity: $(BUILD)/.flags
-	@cmake --build $(BUILD) -j $(JOBS)
+	@$(COMPILE)
 	@tools/setup.sh parity
 	@ctest --test-dir $(BUILD) -R '^launch\.Python' --output-on-failure
 	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep LOCKSTEP_BUILD=$(abspath $(BUILD)) .deps/python/bin/python -m pytest -q tests/parity
@@ -86,7 +92,7 @@ plan-validation: build
 bench-tokenizers: build
 	@tools/setup.sh tokenizers
 	@cmake --preset $(PRESET) $(CMAKE_FLAGS) -DLOCKSTEP_BENCH=ON >/dev/null
-	@cmake --build $(BUILD) -j $(JOBS) --target tokenizer_bench
+	@$(COMPILE) tokenizer_bench
 	@.deps/tokenizers/bin/python bench/tokenizer_speed.py --program $(BUILD)/lockstep $(BENCH)
 
 docs:
@@ -101,7 +107,7 @@ plan-machine: build
 
 bench-ops: $(BUILD)/.flags
 	@cmake --preset $(PRESET) $(CMAKE_FLAGS) -DLOCKSTEP_BENCH=ON >/dev/null
-	@cmake --build $(BUILD) -j $(JOBS) --target ops_bench
+	@$(COMPILE) ops_bench
 	@$(BUILD)/ops_bench $(BENCH)
 
 clean:

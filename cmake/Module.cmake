@@ -1,5 +1,6 @@
-# lockstep_module(NAME [TORCH] [OPTIMIZE -O1|-O3] [DEPENDS modules...])
-#   the library lockstep_NAME from src/NAME/**.cpp, and the test program NAME_test from tests/NAME/*_test.cpp.
+# lockstep_module(NAME [TORCH] [OPTIMIZE -O1|-O3] [DEPENDS modules...] [APART suites...])
+#   the library lockstep_NAME from src/NAME/**.cpp, and the test program NAME_test from tests/NAME/*_test.cpp. A suite is a
+#   test of CTest's where the module uses libtorch, but for the long ones that are named APART, and else each test is one.
 # lockstep_program(FOLDER PROGRAM [TORCH] [OPTIMIZE ...] [DEPENDS modules...])
 #   the same, and the program from src/FOLDER/main.cpp.
 include(GoogleTest)
@@ -47,7 +48,7 @@ function(lockstep_unite target limit)
 endfunction()
 
 function(lockstep_library name)
-  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/src/${name}/main.cpp)
   if(NOT sources)
@@ -78,7 +79,7 @@ function(lockstep_library name)
 endfunction()
 
 function(lockstep_tests name)
-  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp)
   if(NOT sources)
     return()
@@ -95,8 +96,19 @@ function(lockstep_tests name)
   else()
     lockstep_unite(${name}_test ${lockstep_united_bytes} ${sources})
   endif()
-  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}.
-    PROPERTIES TIMEOUT 300 ENVIRONMENT "TORCH_FR_BUFFER_SIZE=0;OMP_NUM_THREADS=1")
+  if(NOT arg_TORCH)
+    gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}.
+      PROPERTIES TIMEOUT 300 ENVIRONMENT "TORCH_FR_BUFFER_SIZE=0;OMP_NUM_THREADS=1")
+    return()
+  endif()
+  set(list ${CMAKE_BINARY_DIR}/${name}_suites.cmake)
+  string(REPLACE ";" "," apart "${arg_APART}")
+  add_custom_command(TARGET ${name}_test POST_BUILD VERBATIM
+    COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:${name}_test> -DPREFIX=${name}. -DOUTPUT=${list} -DAPART=${apart}
+            -P ${CMAKE_SOURCE_DIR}/cmake/ListSuites.cmake)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}_tests.cmake CONTENT
+    "if(EXISTS ${list})\n  include(${list})\nelse()\n  add_test(${name}_test_NOT_BUILT ${name}_test_NOT_BUILT)\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_BINARY_DIR}/${name}_tests.cmake)
 endfunction()
 
 function(lockstep_module name)

@@ -28,7 +28,8 @@ endif()
 lockstep_module(nn TORCH DEPENDS base model ops)
 lockstep_module(optim TORCH OPTIMIZE -O3 DEPENDS base config mesh ops)
 lockstep_module(checkpoint TORCH DEPENDS base config mesh model comm)
-lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base config mesh schedule model comm ops nn optim checkpoint)
+lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base config mesh schedule model comm ops nn optim checkpoint
+  APART All/ZeroTable PlanTable ZeroPlans Zero)
 lockstep_module(train TORCH OPTIMIZE -O1
   DEPENDS base config mesh schedule text model plan data monitor comm ops nn optim checkpoint parallel)
 # What libtorch programs of other projects use, beside the modules' own headers.

@@ -15,6 +15,7 @@ def declared():
     text = (ROOT / "cmake" / "Modules.cmake").read_text()
     for match in re.finditer(r"^lockstep_(?:module|program)\(([^)]*)\)", text, re.M):
         words = match[1].split()
+        words = words[: words.index("APART")] if "APART" in words else words
         depends = words[words.index("DEPENDS") + 1 :] if "DEPENDS" in words else []
         rules[words[0]] = (set(depends) | {words[0]}, "TORCH" in words)
     return rules

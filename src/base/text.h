@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
@@ -17,6 +18,10 @@ inline std::string lower_case(std::string text) {
     letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   }
   return text;
+}
+
+inline bool mentions(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
 }
 
 /// "nproc_per_node" as "nproc-per-node".

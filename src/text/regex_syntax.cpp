@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -16,8 +17,8 @@ namespace lockstep::text {
 namespace {
 
 /// The code points that a class of PCRE2's own matches, in the version that we are linked with;
-/// none where it does not know the class.
-CodePointRanges pcre_ranges(const std::string& class_text) {
+/// none where it does not know the class. All of Unicode is matched to find them.
+CodePointRanges find_pcre_ranges(const std::string& class_text) {
   const std::string pattern = "[" + class_text + "]+";
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -61,6 +62,23 @@ CodePointRanges pcre_ranges(const std::string& class_text) {
         code_point_at(previous_code_point(text.data() + from)));
   }
   return ranges;
+}
+
+/// Found once: the patterns of a tokenizer, and those of other tokenizers, name the same few
+/// classes.
+CodePointRanges pcre_ranges(const std::string& class_text) {
+  constexpr size_t kMostKnown = 64;
+  static std::mutex mutex;
+  static std::map<std::string, CodePointRanges> known;
+  const std::lock_guard lock(mutex);
+  if (known.size() >= kMostKnown && !known.contains(class_text)) {
+    known.clear();
+  }
+  const auto [found, is_new] = known.try_emplace(class_text);
+  if (is_new) {
+    found->second = find_pcre_ranges(class_text);
+  }
+  return found->second;
 }
 
 std::string class_text_of(const CodePointRanges& ranges) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/text.h"
 #include "plan/memory.h"
 #include "plan/record/runs.h"
 #include "plan/simulate.h"
@@ -12,10 +13,6 @@
 namespace lockstep::plan {
 
 namespace {
-
-bool mentions(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 Precision precision_of(const std::string& text) {
   const std::string plain = plain_name(text);

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.h"
 #include "plan/record/runs.h"
 
 namespace lockstep::plan {

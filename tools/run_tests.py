@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Runs CTest's tests that need no GPU, and prints the ten that took longest.
+
+  tools/run_tests.py FOLDER [CTest's own options: -j 2 -R name -L label]
+"""
+
+import pathlib
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+
+
+def main():
+    folder, options = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    results = (folder / "tests.xml").absolute()
+    command = ["ctest", "--test-dir", str(folder), "--output-on-failure", "--no-tests=error", "--label-exclude", "gpu"]
+    code = subprocess.run([*command, "--output-junit", str(results), *options]).returncode
+    if results.exists():
+        cases = [(float(case.get("time", 0)), case.get("name")) for case in xml.parse(results).iter("testcase")]
+        print(f"the slowest of {len(cases)}, in seconds:")
+        for seconds, name in sorted(cases, reverse=True)[:10]:
+            print(f"  {seconds:6.1f}  {name}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
