@@ -73,7 +73,8 @@ parity: $(BUILD)/.flags
 	@$(COMPILE)
 	@tools/setup.sh parity
 	@ctest --test-dir $(BUILD) -R '^launch\.Python' --output-on-failure
-	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep LOCKSTEP_BUILD=$(abspath $(BUILD)) .deps/python/bin/python -m pytest -q tests/parity
+	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep LOCKSTEP_BUILD=$(abspath $(BUILD)) OMP_NUM_THREADS=1 \
+	  .deps/python/bin/python -m pytest -q -n $(JOBS) --durations 10 tests/parity
 
 bench: build
 	@tools/setup.sh peers

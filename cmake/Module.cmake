@@ -1,4 +1,5 @@
-# lockstep_module(NAME [TORCH] [OPTIMIZE -O1|-O3] [DEPENDS modules...] [APART suites...])
+# lockstep_module(NAME [TORCH] [OPTIMIZE -O1|-O3] [DEPENDS modules...] [TESTS modules...]
+#   [APART suites...])
 #   the library lockstep_NAME from src/NAME/**.cpp, and the test program NAME_test from tests/NAME/*_test.cpp. A suite is a
 #   test of CTest's where the module uses libtorch, but for the long ones that are named APART, and else each test is one.
 # lockstep_program(FOLDER PROGRAM [TORCH] [OPTIMIZE ...] [DEPENDS modules...])
@@ -48,7 +49,7 @@ function(lockstep_unite target limit)
 endfunction()
 
 function(lockstep_library name)
-  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS;APART" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS;TESTS;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/src/${name}/main.cpp)
   if(NOT sources)
@@ -79,13 +80,14 @@ function(lockstep_library name)
 endfunction()
 
 function(lockstep_tests name)
-  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS;APART" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS;TESTS;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp)
   if(NOT sources)
     return()
   endif()
   add_executable(${name}_test ${sources})
-  target_link_libraries(${name}_test PRIVATE lockstep_${name} lockstep_gtest)
+  list(TRANSFORM arg_TESTS PREPEND lockstep_ OUTPUT_VARIABLE libraries)
+  target_link_libraries(${name}_test PRIVATE lockstep_${name} ${libraries} lockstep_gtest)
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${name}_test PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
     LOCKSTEP_PROGRAM="${CMAKE_BINARY_DIR}/lockstep")

@@ -1,21 +1,18 @@
 # The modules of src/, one library a folder. TORCH: the module may use libtorch.
 # OPTIMIZE: -O3 where our own loops are hot, -O1 where nothing is, else -O2.
-# DEPENDS is the whole list of modules that it may include; tools/check_includes.py reads these lines.
+# DEPENDS is the list of modules that it includes, no more and no fewer: tools/check_includes.py reads these lines.
+# TESTS: what its tests include besides.
 lockstep_module(base)
 lockstep_module(mesh DEPENDS base)
 lockstep_module(config OPTIMIZE -O1 DEPENDS base mesh)
 lockstep_module(schedule DEPENDS base)
 lockstep_module(text OPTIMIZE -O3 DEPENDS base)
-lockstep_module(model DEPENDS base)
+lockstep_module(model OPTIMIZE -O1 DEPENDS base)
 lockstep_module(plan DEPENDS base mesh schedule model)
-lockstep_module(data DEPENDS base config text)
-lockstep_module(monitor OPTIMIZE -O1 DEPENDS base config)
-lockstep_module(comm TORCH OPTIMIZE -O3 DEPENDS base mesh)
-lockstep_module(launch OPTIMIZE -O1 DEPENDS base config)
-if(TARGET launch_test)
-  # The clients of its store are c10d's.
-  target_link_libraries(launch_test PRIVATE lockstep_comm)
-endif()
+lockstep_module(data DEPENDS base text)
+lockstep_module(monitor OPTIMIZE -O1 DEPENDS base)
+lockstep_module(comm TORCH OPTIMIZE -O3 DEPENDS base)
+lockstep_module(launch OPTIMIZE -O1 DEPENDS base config TESTS comm)
 lockstep_module(ops TORCH OPTIMIZE -O3 DEPENDS base)
 # Files of AVX-512, AVX512-BF16 and AMX, whose functions are called where the processor has these
 # (src/ops/machine.h). Nothing else is compiled with their flags.
@@ -25,18 +22,18 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(${avx512_files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS
     "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mamx-tile;-mamx-bf16;-fno-exceptions;-Wno-maybe-uninitialized")
 endif()
-lockstep_module(nn TORCH DEPENDS base model ops)
-lockstep_module(optim TORCH OPTIMIZE -O3 DEPENDS base config mesh ops)
-lockstep_module(checkpoint TORCH DEPENDS base config mesh model comm)
-lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base config mesh schedule model comm ops nn optim checkpoint
-  APART All/ZeroTable PlanTable ZeroPlans Zero)
+lockstep_module(nn TORCH OPTIMIZE -O1 DEPENDS base model ops)
+lockstep_module(optim TORCH OPTIMIZE -O3 DEPENDS base mesh ops)
+lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base mesh comm TESTS model)
+lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn optim
+  TESTS checkpoint APART All/ZeroTable PlanTable ZeroPlans Zero)
 lockstep_module(train TORCH OPTIMIZE -O1
   DEPENDS base config mesh schedule text model plan data monitor comm ops nn optim checkpoint parallel)
 # What libtorch programs of other projects use, beside the modules' own headers.
-lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data monitor ops checkpoint parallel train)
+lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
 lockstep_program(cli lockstep-core TORCH OPTIMIZE -O1 DEPENDS
-  base config mesh schedule text model plan data monitor comm launch ops nn optim checkpoint parallel train library)
-lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base config launch)
+  base config schedule text model plan data monitor comm launch ops nn optim parallel train library)
+lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base launch)
 if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)
 endif()

@@ -9,6 +9,12 @@ foreach(file IN LISTS program_tests)
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 set_tests_properties(program.gpu PROPERTIES LABELS gpu)
+# The longest begin first, so that none is waited for alone at the end.
+set(cost 100)
+foreach(name docs predict parallel pipeline zero t5 launch resume plans)
+  set_tests_properties(program.${name} PROPERTIES COST ${cost})
+  math(EXPR cost "${cost} - 5")
+endforeach()
 
 # The README's example is compiled and run as it stands there.
 add_executable(example_ten_lines ${CMAKE_SOURCE_DIR}/examples/ten_lines.cpp)

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 torch_version=2.11.0
 packages=(
-  g++ cmake ninja-build ccache git python3 python3-venv python3-pip
+  g++ cmake ninja-build mold ccache git python3 python3-venv python3-pip
   libgloo-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libpcre2-dev libxxhash-dev
   libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev libzstd-dev)
 
@@ -59,13 +59,13 @@ install_libtorch() {
 }
 
 install_parity() {
-  local stamp=.deps/python/.lockstep-parity-2
+  local stamp=.deps/python/.lockstep-parity-3
   [ -e "$stamp" ] && return
   echo "setup: installing the parity tests' Python environment into .deps/python"
   rm -rf .deps/python
   python3 -m venv .deps/python
   .deps/python/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
-    transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 numpy pyyaml pytest
+    transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 numpy pyyaml pytest pytest-xdist
   touch "$stamp"
 }
 
