@@ -219,7 +219,7 @@ int64_t next_sequence(const fs::path& output_dir) {
   return highest + 1;
 }
 
-/// Gives the finished folder its name, in the place of what has it.
+/// Gives the finished folder its name, and moves what has it away.
 void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) {

@@ -137,7 +137,7 @@ int run_calibrate(std::vector<std::string> arguments) {
       "lockstep calibrate");
   app.add_option("--nproc", options.ranks, "Ranks that measure at the same time (1)")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--write", options.write, "The file to write, in the place of the usual one");
+  app.add_option("--write", options.write, "The file to write, instead of the usual one");
   app.add_option("--seconds", options.seconds, "Time for each measurement")
       ->capture_default_str()
       ->check(CLI::Range(1e-3, 60.0));

@@ -1,4 +1,4 @@
-// Eight verbs over a group of ranks. On a group of one, every verb is the identity and nothing is
+// Seven verbs over a group of ranks. On a group of one, every verb is the identity and nothing is
 // sent.
 #pragma once
 
@@ -24,7 +24,7 @@ class SharedMemoryBackend;
 /// What an observer is told of each call, before it starts.
 struct Call {
   std::string_view operation;  // "all_reduce", ...
-  int64_t sequence;            // the how-manieth call of this communicator
+  int64_t sequence;            // index of the call, counted per communicator
   int64_t bytes;               // of the tensor that the caller gave (the larger of in and out)
   int64_t bytes_sent;          // from this rank, by a ring: the theory's count
 };

@@ -58,10 +58,10 @@ class SharedOperation : public c10d::Work {
   Waiter* waiter_;
 };
 
-/// `count`: the how-manieth of its kind in the group; gathers, reduce-scatters, and all-reduces
-/// with broadcasts and all-to-alls are counted apart. Tensors are contiguous and live until the
-/// end. What may be what else's part: as in Communicator. A reader, which may be empty, is told of
-/// what this rank sums.
+/// `count`: index of the call of its kind, counted per group; gathers, reduce-scatters, and
+/// all-reduces with broadcasts and all-to-alls are counted apart. Tensors are contiguous and live
+/// until the end. What may be what else's part: as in Communicator. A reader, which may be empty,
+/// is told of what this rank sums.
 c10::intrusive_ptr<SharedOperation> shared_all_reduce(
     const SharedOperation::Group& group,
     const at::Tensor& tensor,

@@ -37,7 +37,7 @@ const Answers& deepspeed_answers() {
 }
 
 const Answers& megatron_answers() {
-  static const Answer kModel = warns("it is of the model's own config.json");
+  static const Answer kModel = warns("read from the model's own config.json");
   static const Answers kAnswers = {
       {"tp_degree", copies("parallel.tensor")},
       {"pp_degree", copies("parallel.pipeline")},

@@ -79,7 +79,7 @@ void answer_entries(
     return;
   }
   if (!map.is_map()) {
-    target.problems.add(target.prefix, map.origin, fmt::format("{} is no map", short_text(map)));
+    target.problems.add(target.prefix, map.origin, fmt::format("{} is not a map", short_text(map)));
     return;
   }
   std::vector<std::string> names;

@@ -64,7 +64,7 @@ Composition compose(const ComposeOptions& options, std::vector<Override> overrid
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "{}: its package {} goes through a key that is no map",
+              "{}: its package {} goes through a key that is not a map",
               repository.load(file.path)->place,
               file.package));
     }

@@ -214,7 +214,7 @@ struct TrainingSection {
   std::string log_level = "passive";
   /// What is told on the other ranks.
   std::string log_level_replica = "warning";
-  /// true: plain lines in the place of the progress line; null: as the terminal allows.
+  /// true: plain lines instead of the progress line; null: as the terminal allows.
   std::optional<bool> disable_tqdm;
   /// Where metrics go beside metrics.jsonl.
   std::vector<std::string> report_to = {"none"};
@@ -271,7 +271,7 @@ struct TrainingSection {
   std::string ddp_backend;
   /// Seconds before an operation between ranks is given up.
   int64_t ddp_timeout = 1800;
-  /// Look for parameters that a step did not use, in the place of naming them in an error.
+  /// Look for parameters that a step did not use, instead of naming them in an error.
   bool ddp_find_unused_parameters = false;
   /// Mebibytes of gradients that are reduced together.
   double ddp_bucket_cap_mb = 25.0;
@@ -328,14 +328,14 @@ struct ParallelSection {
   std::string split = "auto";
   /// Units gathered ahead of use in zero_stage=3.
   int64_t prefetch_units = 1;
-  /// Gather units ahead until they have so many elements, in the place of prefetch_units; null:
+  /// Gather units ahead until they have so many elements, instead of prefetch_units; null:
   /// not.
   std::optional<int64_t> prefetch_elements;
   /// In zero_stage=3, parameters of fewer elements than this are not dropped after use.
   int64_t persistence_threshold = 0;
   /// Activations recomputed in the backward pass: selective, the MLP's; full, all of a layer.
   std::string recompute = "none";
-  /// Every so-manieth layer recomputes; 1: all.
+  /// Recompute every n-th layer; 1: all.
   int64_t recompute_every = 1;
   /// Where optimizer state lives.
   OptimizerOffloadSection offload_optimizer;

@@ -448,7 +448,7 @@ Value read_deepspeed(const Value& value, Problems& problems) {
   problems.add(
       "training.deepspeed",
       value.origin,
-      fmt::format("{} is no file, no JSON and no base64 of it", short_text(value)));
+      fmt::format("{} is neither a file, JSON nor base64-encoded JSON", short_text(value)));
   return Value::null();
 }
 

@@ -12,7 +12,7 @@ constexpr std::string_view kOutput =
     "metrics, timing and memory are told in metrics.jsonl and the progress line";
 constexpr std::string_view kFolder =
     "a checkpoint is one model folder that any number of ranks reads";
-constexpr std::string_view kInference = "it is of DeepSpeed's inference engine";
+constexpr std::string_view kInference = "only used by DeepSpeed's inference engine";
 constexpr std::string_view kRemoved = "DeepSpeed 0.19 has removed it";
 constexpr std::string_view kNotYet = "it is not supported yet";
 constexpr std::string_view kSum =

@@ -82,12 +82,12 @@ void warn_of_idle_keys(
   warn(
       "parallel.zero_in_pipeline",
       no_pipeline || parallel.zero_stage < 2,
-      "it is of a pipeline with zero_stage=2 or 3");
+      "only used with a pipeline and zero_stage=2 or 3");
   warn("parallel.context_attention", parallel.context == 1, "sequences are not shared");
   warn("parallel.sequence_parallel", parallel.tensor == 1, "there is no tensor parallelism");
-  warn("parallel.prefetch_units", parallel.zero_stage < 3, "it is of zero_stage=3");
-  warn("parallel.persistence_threshold", parallel.zero_stage < 3, "it is of zero_stage=3");
-  warn("parallel.prefetch_elements", parallel.zero_stage < 3, "it is of zero_stage=3");
+  warn("parallel.prefetch_units", parallel.zero_stage < 3, "only used with zero_stage=3");
+  warn("parallel.persistence_threshold", parallel.zero_stage < 3, "only used with zero_stage=3");
+  warn("parallel.prefetch_elements", parallel.zero_stage < 3, "only used with zero_stage=3");
   warn("parallel.shard_ranks", parallel.zero_stage < 1, "zero_stage=0 shares nothing");
   warn("parallel.zero_in_pipeline", no_pipeline, "there is no pipeline");
   warn(
@@ -96,17 +96,17 @@ void warn_of_idle_keys(
       "nothing is offloaded");
   for (const char* key : {"fixed", "initial_power", "window", "hysteresis", "minimum"}) {
     const std::string name = std::string("precision.loss_scale.") + key;
-    warn(name.c_str(), !training.fp16, "it is of training.fp16=true");
+    warn(name.c_str(), !training.fp16, "only used with training.fp16=true");
   }
   warn("parallel.recompute_every", parallel.recompute == "none", "nothing is recomputed");
   warn(
       "parallel.offload_optimizer.path",
       parallel.offload_optimizer.device != "nvme",
-      "it is of device=nvme");
+      "only used with device=nvme");
   warn(
       "parallel.offload_param.path",
       parallel.offload_param.device != "nvme",
-      "it is of device=nvme");
+      "only used with device=nvme");
   warn(
       "training.warmup_steps",
       training.lr_scheduler_type == "constant" && training.warmup_steps > 0,
@@ -133,8 +133,8 @@ void warn_of_idle_keys(
       !reports_to("tensorboard"),
       "TensorBoard's file is written with report_to=tensorboard; metrics.jsonl stands in "
       "output_dir");
-  warn("training.run_name", !reports_to("wandb"), "it is of report_to=wandb");
-  warn("training.project", !reports_to("wandb"), "it is of report_to=wandb");
+  warn("training.run_name", !reports_to("wandb"), "only used with report_to=wandb");
+  warn("training.project", !reports_to("wandb"), "only used with report_to=wandb");
   warn(
       "training.dataloader_num_workers",
       training.dataloader_num_workers > 1,

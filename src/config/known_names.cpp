@@ -13,7 +13,8 @@ constexpr auto kRefused = KnownName::Answer::kRefused;
 
 constexpr std::string_view kNoHub =
     "nothing is pushed to the Hub; output_dir is a folder that `hf upload` takes as it is";
-constexpr std::string_view kNoPython = "it is of PyTorch's compiler; there is no Python to compile";
+constexpr std::string_view kNoPython =
+    "only used by PyTorch's compiler; there is no Python to compile";
 constexpr std::string_view kNoTpu = "there is no TPU support";
 constexpr std::string_view kOneLoader = "the loader is a thread that reads mapped files";
 constexpr std::string_view kOwnKernels = "the kernels are this program's own already";
@@ -50,7 +51,7 @@ constexpr KnownName kKnownNames[] = {
     {"eval_do_concat_batches", kNoEffect, true, "true", kStreaming},
     {"eval_use_gather_object", kNoEffect, true, "false", kStreaming},
     {"fp16_backend", kNoEffect, false, "auto", "there is one float16 implementation"},
-    {"fp16_opt_level", kNoEffect, false, "O1", "it is of NVIDIA Apex, which is not used"},
+    {"fp16_opt_level", kNoEffect, false, "O1", "only used by NVIDIA Apex, which is not used"},
     {"fsdp_min_num_params", kNoEffect, false, "0", "the units are the model's blocks"},
     {"fsdp_transformer_layer_cls_to_wrap",
      kNoEffect,
@@ -92,7 +93,7 @@ constexpr KnownName kKnownNames[] = {
      true,
      "true|false",
      "a NaN or an infinity stops the run with the parameter named"},
-    {"mp_parameters", kNoEffect, false, "", "it is of Amazon SageMaker"},
+    {"mp_parameters", kNoEffect, false, "", "only used on Amazon SageMaker"},
     {"overwrite_output_dir",
      kNoEffect,
      true,
@@ -143,7 +144,7 @@ constexpr KnownName kKnownNames[] = {
      false,
      "",
      "the optimizer's arguments are keys: adam_beta1, adam_beta2, adam_epsilon, weight_decay"},
-    {"optim_target_modules", kRefused, false, "", "it is of the GaLore and APOLLO optimizers"},
+    {"optim_target_modules", kRefused, false, "", "only used by the GaLore and APOLLO optimizers"},
     {"past_index", kRefused, false, "-1", "models that carry state between batches are not known"},
     {"push_to_hub", kRefused, true, "false", kNoHub},
     {"save_safetensors",

@@ -14,7 +14,7 @@ bool is_default(const Value& value) {
   return value.origin.source == Origin::Source::kDefault;
 }
 
-/// Puts `from` in the place of `to` where it is of a later layer.
+/// Replaces `to` by `from` where that is of a later layer.
 void take_later(
     const std::string& key, const std::string& other, Value& to, Value from, Problems& problems) {
   if (is_default(to) || from.origin.order > to.origin.order) {
@@ -212,7 +212,7 @@ void apply_override(Value& tree, const Override& override, int64_t order, Proble
   }
   if (!merge_at(tree, path, std::move(value))) {
     problems.add(
-        override.key, origin, "it goes through a value that is no map, or past a list's end");
+        override.key, origin, "it goes through a value that is not a map, or past a list's end");
   }
 }
 

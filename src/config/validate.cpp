@@ -100,7 +100,7 @@ void validate_sharding(const Config& config, std::optional<int64_t> ranks, Check
   if (precision.stochastic_rounding && !config.training.bf16) {
     check.fail(
         "precision.stochastic_rounding",
-        "it is of bfloat16 weights, and training.bf16 is false",
+        "only used with bfloat16 weights, and training.bf16 is false",
         "set training.bf16=true, or leave it out");
   }
   const LossScaleSection& scale = precision.loss_scale;

@@ -285,7 +285,7 @@ std::vector<std::string> expand_hosts(const std::string& list) {
     }
     const size_t close = list.find(']', stop);
     if (close == std::string::npos || (close + 1 < list.size() && list[close + 1] != ',')) {
-      fail(fmt::format("'{}' is no list of hosts", list), "as in n[01-03,7],m2");
+      fail(fmt::format("'{}' is not a list of hosts", list), "as in n[01-03,7],m2");
     }
     for (const std::string& range : split(list.substr(stop + 1, close - stop - 1), ',')) {
       expand_range(range, prefix, names);

@@ -28,7 +28,7 @@ struct Worker {
   std::filesystem::path error_file;
   std::optional<ExitStatus> status;
   std::chrono::system_clock::time_point ended;
-  int order = -1;             // the how-manieth of the group to be seen ending
+  int order = -1;             // index in the order in which the group was seen ending
   bool asked_to_end = false;  // it ended after the group had been told to: not a failure of its own
   LineTail tail;
 };

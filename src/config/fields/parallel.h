@@ -96,7 +96,7 @@ void visit_fields(Section& section, Visitor&& visitor) {
       {"prefetch_units", "Units gathered ahead of use in zero_stage=3"}, section.prefetch_units);
   visitor(
       {"prefetch_elements",
-       "Gather units ahead until they have so many elements, in the place of prefetch_units; null: "
+       "Gather units ahead until they have so many elements, instead of prefetch_units; null: "
        "not"},
       section.prefetch_elements);
   visitor(
@@ -108,8 +108,7 @@ void visit_fields(Section& section, Visitor&& visitor) {
        "Activations recomputed in the backward pass: selective, the MLP's; full, all of a layer",
        choices::kRecomputes},
       section.recompute);
-  visitor(
-      {"recompute_every", "Every so-manieth layer recomputes; 1: all"}, section.recompute_every);
+  visitor({"recompute_every", "Recompute every n-th layer; 1: all"}, section.recompute_every);
   visitor.section({"offload_optimizer", "Where optimizer state lives"}, section.offload_optimizer);
   visitor.section({"offload_param", "Where parameters live"}, section.offload_param);
 }

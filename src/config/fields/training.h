@@ -206,7 +206,7 @@ void visit_fields(Section& section, Visitor&& visitor) {
       section.log_level_replica);
   visitor(
       {"disable_tqdm",
-       "true: plain lines in the place of the progress line; null: as the terminal allows"},
+       "true: plain lines instead of the progress line; null: as the terminal allows"},
       section.disable_tqdm);
   visitor({"report_to", "Where metrics go beside metrics.jsonl"}, section.report_to);
   visitor({"run_name", "A name of the run for the trackers of report_to"}, section.run_name);
@@ -268,7 +268,7 @@ void visit_fields(Section& section, Visitor&& visitor) {
       section.ddp_timeout);
   visitor(
       {"ddp_find_unused_parameters",
-       "Look for parameters that a step did not use, in the place of naming them in an error"},
+       "Look for parameters that a step did not use, instead of naming them in an error"},
       section.ddp_find_unused_parameters);
   visitor(
       {"ddp_bucket_cap_mb", "Mebibytes of gradients that are reduced together"},

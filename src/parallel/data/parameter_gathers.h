@@ -1,5 +1,4 @@
-// When the parameters of sharded units are at hand: gathered ahead of use, in stage 3 dropped after
-// it.
+// Gathers the parameters of sharded units ahead of use, and in stage 3 frees them after it.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +22,8 @@ struct Prefetch {
 
 /// Every rank of the group must enter the same units in the same order: forward 0, 1, 2, ...,
 /// backward down from the last. That order is checked on each rank by itself, before anything is
-/// sent, so that a rank which strays ends with an Error that names the unit, and no other waits for
-/// it in a collective that will never come.
+/// sent, so that a rank that deviates from the order ends with an Error that names the unit, and no
+/// other waits for it in a collective that will never come.
 class ParameterGathers {
  public:
   /// `units` (their names are for messages) must be those that `flats` was made of.

@@ -26,7 +26,7 @@ std::vector<int64_t> parse_split(
     const auto [end, error] = std::from_chars(text.data() + at, text.data() + comma, value);
     if (error != std::errc() || end != text.data() + comma || value < 0) {
       fail(
-          fmt::format("parallel.split: '{}' is no list of {}s", text, item),
+          fmt::format("parallel.split: '{}' is not a list of {}s", text, item),
           fmt::format("write auto, parameters, or the {}s of each stage: 3,4,4,1", item));
     }
     counts.push_back(value);

@@ -26,7 +26,7 @@ enum class Recompute {
 
 struct RecomputeOptions {
   Recompute kind = Recompute::kNone;
-  int64_t every = 1;  // every so-manieth layer, the first included
+  int64_t every = 1;  // every n-th layer, the first included
 };
 
 /// Makes the model's layers recompute, around what acts around its units already. Once a model;
