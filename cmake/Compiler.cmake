@@ -22,6 +22,15 @@ target_compile_options(lockstep_compiler INTERFACE -Wall -Wextra -Werror -fno-ma
 if(CCACHE)
   target_compile_options(lockstep_compiler INTERFACE -fpch-preprocess)
 endif()
+# A program that is broken into jumps nowhere that is known beforehand, and its tables cannot be written.
+target_link_options(lockstep_compiler INTERFACE -Wl,-z,relro,-z,now $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-pie>)
+
+# What reads bytes of unknown origin without libtorch checks indices, copies and stacks in releases too. Modules that
+# use libtorch share one precompiled header, so their flags are the same for all, and their loops are the hot ones.
+add_library(lockstep_hardened INTERFACE)
+target_compile_options(lockstep_hardened INTERFACE
+  "$<$<CONFIG:Release>:-D_GLIBCXX_ASSERTIONS;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2;-fstack-protector-strong>")
+
 set(LOCKSTEP_SANITIZE "" CACHE STRING "address or thread")
 if(LOCKSTEP_SANITIZE)
   set(sanitize -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)

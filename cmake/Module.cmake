@@ -76,6 +76,8 @@ function(lockstep_library name)
     if(sources)
       lockstep_precompile(lockstep_${name})
     endif()
+  elseif(sources)
+    target_link_libraries(lockstep_${name} PRIVATE $<BUILD_INTERFACE:lockstep_hardened>)
   endif()
 endfunction()
 

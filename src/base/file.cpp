@@ -6,10 +6,12 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/format.h"
+#include "base/mapped_guard.h"
 
 namespace lockstep {
 
@@ -52,6 +54,7 @@ MappedFile::MappedFile(const std::filesystem::path& path, ErrorKind kind) {
   }
   data_ = static_cast<const std::byte*>(mapped);
   size_ = static_cast<size_t>(status.st_size);
+  guard_mapping(data_, size_, path);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -66,6 +69,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) {
+    forget_mapping(data_);
     ::munmap(const_cast<std::byte*>(data_), size_);
   }
 }
@@ -73,12 +77,13 @@ MappedFile::~MappedFile() {
 File::File(const std::filesystem::path& path, Mode mode, ErrorKind kind)
     : path_(path),
       kind_(kind) {
-  const int flags = mode == Mode::kRead     ? O_RDONLY
-                    : mode == Mode::kCreate ? O_RDWR | O_CREAT | O_TRUNC
-                                            : O_RDWR;
+  const int flags = mode == Mode::kRead        ? O_RDONLY
+                    : mode == Mode::kCreate    ? O_RDWR | O_CREAT | O_TRUNC
+                    : mode == Mode::kCreateNew ? O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW
+                                               : O_RDWR;
   descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
-    fail(mode == Mode::kCreate ? "create" : "open");
+    fail(mode == Mode::kCreate || mode == Mode::kCreateNew ? "create" : "open");
   }
 }
 
@@ -152,22 +157,39 @@ uint64_t File::size() const {
   return static_cast<uint64_t>(status.st_size);
 }
 
-std::string read_file(const std::filesystem::path& path, ErrorKind kind) {
-  if (std::filesystem::is_directory(path)) {
+std::string read_file(const std::filesystem::path& path, ErrorKind kind, uint64_t longest) {
+  std::error_code none;
+  const std::filesystem::file_type type = std::filesystem::status(path, none).type();
+  if (type == std::filesystem::file_type::directory) {
     throw Error(kind, fmt::format("{} is a folder, not a file", path.string()));
   }
+  // Opening a pipe waits for its other end, for ever where there is none.
+  if (type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::socket ||
+      type == std::filesystem::file_type::block) {
+    throw Error(kind, fmt::format("{} is no file", path.string()));
+  }
   const File file(path, File::Mode::kRead, kind);
-  std::string text(file.size(), '\0');
+  const uint64_t size = file.size();
+  if (size > longest) {
+    throw Error(
+        kind,
+        fmt::format(
+            "{} has {} bytes, and {} are the most that are read", path.string(), size, longest));
+  }
+  std::string text(size, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
   return text;
 }
 
 void write_file_atomically(
     const std::filesystem::path& path, std::string_view text, ErrorKind kind) {
+  // A name at which nobody has prepared a link, and that no other host takes.
   std::filesystem::path temporary = path;
-  temporary += fmt::format(".tmp-{}", ::getpid());
+  uint64_t drawn = 0;
+  [[maybe_unused]] const auto size = ::getrandom(&drawn, sizeof drawn, 0);
+  temporary += fmt::format(".tmp-{}-{:016x}", ::getpid(), drawn);
   try {
-    File file(temporary, File::Mode::kCreate, kind);
+    File file(temporary, File::Mode::kCreateNew, kind);
     file.write_at(0, std::as_bytes(std::span(text)));
     file.sync();
     if (::rename(temporary.c_str(), path.c_str()) != 0) {

@@ -36,7 +36,9 @@ class MappedFile {
 /// An open file, read and written by offset. Move-only; closed by the destructor.
 class File {
  public:
-  enum class Mode { kRead, kCreate, kWrite };  // kCreate truncates; kWrite opens what is there
+  /// kCreate truncates; kCreateNew wants that there is nothing, not even a link; kWrite opens what
+  /// is there.
+  enum class Mode { kRead, kCreate, kCreateNew, kWrite };
   File(const std::filesystem::path& path, Mode mode, ErrorKind kind = ErrorKind::kCheckpoint);
   File(File&& other) noexcept;
   File& operator=(File&& other) = delete;
@@ -58,8 +60,13 @@ class File {
   ErrorKind kind_;
 };
 
-/// The whole file.
-std::string read_file(const std::filesystem::path& path, ErrorKind kind = ErrorKind::kData);
+/// What a text that is read whole may hold: more is no text but a mistake.
+inline constexpr uint64_t kLongestText = uint64_t{1} << 30;
+/// The whole file. An Error where it is none (a pipe, a device), or holds more than `longest`.
+std::string read_file(
+    const std::filesystem::path& path,
+    ErrorKind kind = ErrorKind::kData,
+    uint64_t longest = kLongestText);
 /// Writes to a temporary name beside `path`, syncs, renames, syncs the folder: a reader sees the
 /// old text or the new one, whatever happens.
 void write_file_atomically(

@@ -62,6 +62,16 @@ std::string_view name_of(LogLevel level) {
   return "";
 }
 
+/// Lines may hold what other machines and files say: nothing in them is obeyed by a terminal.
+std::string without_control(std::string_view text) {
+  std::string shown(text);
+  for (char& letter : shown) {
+    const bool is_control = static_cast<unsigned char>(letter) < ' ' || letter == '\x7f';
+    letter = is_control && letter != '\n' && letter != '\t' ? '?' : letter;
+  }
+  return shown;
+}
+
 }  // namespace
 
 void set_log_level(LogLevel level) {
@@ -77,7 +87,7 @@ void log_line(LogLevel level, std::string_view text) {
   }
   const int rank = rank_setting();
   const std::string prefix = rank >= 0 ? fmt::format("[rank {}] ", rank) : "";
-  write_lines(fmt::format("{}{}{}\n", prefix, name_of(level), text));
+  write_lines(fmt::format("{}{}{}\n", prefix, name_of(level), without_control(text)));
 }
 
 void write_lines(std::string_view lines) {

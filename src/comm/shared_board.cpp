@@ -1,13 +1,19 @@
 #include "comm/shared_board.h"
 
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -16,6 +22,8 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -65,6 +73,76 @@ bool all_agree(const Store& store, const std::string& key, int rank, int size, b
   return true;
 }
 
+/// A number that another process says, and nothing but it.
+std::optional<int> number_in(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size() && number >= 0;
+  return whole ? std::optional(number) : std::nullopt;
+}
+
+/// Ranks of this process prove it by words that only they have drawn: what is theirs is read
+/// through pointers, and a stranger's pointers are not to be followed.
+class RanksHere {
+ public:
+  static std::string enter(int rank) {
+    std::array<uint64_t, 2> drawn{};
+    if (::getrandom(drawn.data(), sizeof drawn, 0) != sizeof drawn) {
+      return "none";
+    }
+    const std::string word = fmt::format("{:016x}{:016x}", drawn[0], drawn[1]);
+    const std::lock_guard lock(mutex());
+    words()[word] = rank;
+    return word;
+  }
+  static bool has(const std::string& word, int rank) {
+    const std::lock_guard lock(mutex());
+    const auto found = words().find(word);
+    return found != words().end() && found->second == rank;
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static auto* const one = new std::mutex;  // never destroyed: threads may join until the end
+    return *one;
+  }
+  static std::map<std::string, int>& words() {
+    static auto* const all = new std::map<std::string, int>;
+    return *all;
+  }
+};
+
+/// Memory of the size wanted that nobody can make smaller: a mapping beyond its end is a SIGBUS.
+int make_memory(size_t bytes) {
+  const int descriptor = ::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (descriptor >= 0 &&
+      (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||
+       ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
+    ::close(descriptor);
+    return -1;
+  }
+  return descriptor;
+}
+
+/// The same, of another process, opened; -1 where what it names is anything else.
+int open_memory(int process, const std::string& said, size_t bytes) {
+  const std::optional<int> number = number_in(said);
+  if (!number) {
+    return -1;
+  }
+  const std::string path = fmt::format("/proc/{}/fd/{}", process, *number);
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  struct stat status{};
+  const bool sound = descriptor >= 0 && ::fstat(descriptor, &status) == 0 &&
+                     S_ISREG(status.st_mode) && static_cast<size_t>(status.st_size) == bytes &&
+                     (::fcntl(descriptor, F_GET_SEALS) & F_SEAL_SHRINK) != 0 &&
+                     ::fcntl(descriptor, F_GET_SEALS) >= 0;
+  if (descriptor >= 0 && !sound) {
+    ::close(descriptor);
+  }
+  return sound ? descriptor : -1;
+}
+
 long futex(
     const std::atomic<uint32_t>& word,
     int operation,
@@ -108,35 +186,36 @@ std::unique_ptr<SharedBoard> SharedBoard::join(const Store& store, int rank, int
   if (size > kMostRanks) {
     return nullptr;
   }
-  const std::string identity = machine_identity();
+  const std::string identity = machine_identity(), word = RanksHere::enter(rank);
   const auto ranks =
-      tell_all(store, "rank", rank, size, fmt::format("{} {}", ::getpid(), identity));
+      tell_all(store, "rank", rank, size, fmt::format("{} {} {}", ::getpid(), word, identity));
   std::unique_ptr<SharedBoard> board(new SharedBoard(rank, size));
-  for (const std::string& said : ranks) {
-    const size_t space = said.find(' ');
-    if (space == std::string::npos || said.substr(space + 1) != identity) {
+  bool sound = true;
+  for (int peer = 0; peer < size; ++peer) {
+    const std::string& said = ranks[static_cast<size_t>(peer)];
+    const size_t first = said.find(' '), second = said.find(' ', first + 1);
+    if (second == std::string::npos || said.substr(second + 1) != identity) {
       return nullptr;
     }
-    board->processes_.push_back(std::atoi(said.c_str()));
+    const int process = number_in(std::string_view(said).substr(0, first)).value_or(0);
+    const bool is_here =
+        process == ::getpid() && RanksHere::has(said.substr(first + 1, second - first - 1), peer);
+    sound = sound && process > 0 && (is_here || process != ::getpid());
+    board->processes_.push_back(process);
   }
   // Where Yama restricts it, a process says that others of its user may read it.
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   board->bytes_ = sizeof(Place) * static_cast<size_t>(size);
   int descriptor = -1;
   if (rank == 0) {
-    descriptor = ::memfd_create("lockstep", MFD_CLOEXEC);
-    if (descriptor >= 0 && ::ftruncate(descriptor, static_cast<off_t>(board->bytes_)) != 0) {
-      ::close(descriptor);
-      descriptor = -1;
-    }
+    descriptor = make_memory(board->bytes_);
     store->set("board/memory", bytes_of(std::to_string(descriptor)));
   } else {
     const std::vector<uint8_t> said = store->get("board/memory");
-    const std::string path = fmt::format(
-        "/proc/{}/fd/{}", board->processes_.front(), std::string(said.begin(), said.end()));
-    descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    descriptor = open_memory(
+        board->processes_.front(), std::string(said.begin(), said.end()), board->bytes_);
   }
-  const bool mapped = board->map(descriptor);
+  const bool mapped = sound && board->map(descriptor);
   const bool all_mapped = all_agree(store, "mapped", rank, size, mapped);
   if (descriptor >= 0) {
     ::close(descriptor);

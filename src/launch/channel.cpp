@@ -38,10 +38,16 @@ void Channel::close(const std::string& reason) {
 
 void Channel::send(const nlohmann::json& message) {
   if (socket_) {
-    outgoing_ += message.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    const std::string line = message.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    outgoing_ += sending_ ? sending_->seal(line) : line;
     outgoing_ += '\n';
     write_some();
   }
+}
+
+void Channel::seal(const std::string& sending_key, const std::string& receiving_key) {
+  sending_.emplace(sending_key);
+  receiving_.emplace(receiving_key);
 }
 
 void Channel::write_some() {
@@ -83,8 +89,14 @@ void Channel::take_lines() {
   while (socket_ && (end = incoming_.find('\n', begin)) != std::string::npos) {
     const std::string line = incoming_.substr(begin, end - begin);
     begin = end + 1;
+    const std::optional<std::string_view> said =
+        receiving_ ? receiving_->open(line) : std::optional<std::string_view>(line);
+    if (!said) {
+      close("it sent a line that is not sealed with the secret");
+      return;
+    }
     try {
-      on_message_(parse_json(line, "a message", ErrorKind::kPeerLost));
+      on_message_(parse_json(std::string(*said), "a message", ErrorKind::kPeerLost));
     } catch (const std::exception& error) {
       close(std::string("it sent what is no message: ") + error.what());
       return;

@@ -3,12 +3,14 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "launch/event_loop.h"
 #include "launch/network.h"
+#include "launch/secret.h"
 
 namespace lockstep::launch {
 
@@ -18,7 +20,7 @@ class Channel {
  public:
   using OnMessage = std::function<void(const nlohmann::json&)>;
   using OnClosed = std::function<void(const std::string& reason)>;
-  static constexpr size_t kLongestLine = size_t{4} << 20, kLongestGreeting = size_t{64} << 10;
+  static constexpr size_t kLongestLine = size_t{4} << 20, kLongestGreeting = size_t{16} << 10;
 
   /// `socket` is connected. on_closed is called once, from the loop; the channel may be destroyed
   /// only after the handler has returned.
@@ -31,6 +33,9 @@ class Channel {
   void send(const nlohmann::json& message);
   /// Lines may be long from now on: the other end has proved who it is.
   void trust() { limit_ = kLongestLine; }
+  /// From the next line on, each way: what is sent carries the seal of one key, and what comes
+  /// without that of the other closes the channel.
+  void seal(const std::string& sending_key, const std::string& receiving_key);
   void close(const std::string& reason);
   bool open() const { return static_cast<bool>(socket_); }
   bool all_sent() const { return outgoing_.empty(); }
@@ -48,6 +53,7 @@ class Channel {
   OnMessage on_message_;
   OnClosed on_closed_;
   size_t limit_ = kLongestGreeting;
+  std::optional<LineSeal> sending_, receiving_;
   std::string incoming_, outgoing_;
   std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <list>
 #include <numeric>
@@ -27,9 +28,12 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{250}, kBeat{1000}, kGreeting{10000}, kFarewell{5000};
+constexpr milliseconds kRefusal{1000};  // for reading why, before the connection is closed
 constexpr milliseconds kLastCallAgain{
     500};  // for the rounds after the first: survivors are here already
-constexpr size_t kMostGuests = 4096;
+// Connections of those who have not proved the secret give way to newer ones, so that they cannot
+// lock agents out.
+constexpr size_t kMostGuests = 4096, kMostStrangers = 1024;
 
 milliseconds since(Clock::time_point begin) {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
@@ -39,6 +43,7 @@ milliseconds since(Clock::time_point begin) {
 struct Guest {
   enum class Stage {
     kGreeting,
+    kRefused,
     kIdle,
     kReady,
     kChecking,
@@ -48,20 +53,38 @@ struct Guest {
   } stage = Stage::kGreeting;
   NodeInfo node;
   std::string challenge;
-  Clock::time_point came = Clock::now();
+  Clock::time_point came = Clock::now(), refused;
   std::unique_ptr<Channel> channel;
   bool in_round() const { return stage == Stage::kChecking || stage == Stage::kRunning; }
+  bool welcome() const { return node.id != 0 && stage != Stage::kGone; }
+  bool stranger() const { return stage == Stage::kGreeting || stage == Stage::kRefused; }
 };
+
+constexpr unsigned at_stages(std::initializer_list<Guest::Stage> stages) {
+  unsigned bits = 0;
+  for (const Guest::Stage stage : stages) {
+    bits |= 1U << static_cast<unsigned>(stage);
+  }
+  return bits;
+}
+
+std::string handshake_text(const char* what, const std::string& side, const Handshake& said) {
+  return fmt::format(
+      "lockstep|{}|{}|{}|{}|{}|{}", what, side, said.challenge, said.nonce, said.run_id, said.node);
+}
 
 }  // namespace
 
-std::string proof(
-    const std::string& secret,
-    const std::string& side,
-    const std::string& challenge,
-    const std::string& nonce,
-    const std::string& run_id) {
-  return hmac_hex(secret, fmt::format("lockstep|{}|{}|{}|{}", side, challenge, nonce, run_id));
+std::string Handshake::proof(const std::string& secret, const std::string& side) const {
+  return hmac_hex(secret, handshake_text("proof", side, *this));
+}
+
+std::string Handshake::key(const std::string& secret, const std::string& side) const {
+  return hmac_hex(secret, handshake_text("key", side, *this));
+}
+
+std::string introduction(const json& node) {
+  return node.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
 }
 
 class Coordinator::State {
@@ -85,10 +108,21 @@ class Coordinator::State {
  private:
   enum class Phase { kGathering, kChecking, kRunning, kStopping, kOver };
 
+  /// A message, and at which stages a guest may send it.
+  struct Rule {
+    const char* message;
+    void (State::*take)(Guest& guest, const json& message);
+    unsigned stages;
+  };
+  static const Rule kRules[];
+
   void run();
   void accept();
+  void make_room_for_a_stranger();
   void hear(Guest& guest, const json& message);
   void greet(Guest& guest, const json& message);
+  void take_ready(Guest& guest, const json& message);
+  void take_beat(Guest&, const json&) {}
   void refuse(Guest& guest, const std::string& why);
   void lose(Guest& guest, const std::string& why);
   void look_after_guests();
@@ -96,7 +130,7 @@ class Coordinator::State {
   void begin_round();
   void checked(Guest& guest, const json& message);
   void take_in_latecomers();
-  void ending(const json& message);
+  void ending(Guest& guest, const json& message);
   void ended(Guest& guest, const json& message);
   void stop_round(const std::string& why);
   void settle();
@@ -139,8 +173,8 @@ class Coordinator::State {
 void Coordinator::State::run() {
   std::optional<Clock::time_point> left;
   while (true) {
-    loop_.wait(kTick);
     try {
+      loop_.wait(kTick);
       look_after_guests();
       gather();
     } catch (const std::exception& error) {
@@ -161,36 +195,85 @@ void Coordinator::State::run() {
 
 void Coordinator::State::accept() {
   Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket || guests_.size() >= kMostGuests) {
+  if (!socket) {
+    if (errno == EMFILE || errno == ENFILE) {
+      // Others may leave: the connection waits in the kernel's queue.
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return;
+  }
+  make_room_for_a_stranger();
+  if (guests_.size() >= kMostGuests) {
     return;
   }
   Guest& guest = guests_.emplace_back();
   guest.challenge = random_hex();
-  guest.channel = std::make_unique<Channel>(
-      loop_,
-      std::move(socket),
-      [this, &guest](const json& message) { hear(guest, message); },
-      [this, &guest](const std::string& why) { lose(guest, why); });
+  try {
+    guest.channel = std::make_unique<Channel>(
+        loop_,
+        std::move(socket),
+        [this, &guest](const json& message) { hear(guest, message); },
+        [this, &guest](const std::string& why) { lose(guest, why); });
+  } catch (const Error& error) {
+    log_warning("an agent could not be heard: {}", error.message());
+    guests_.pop_back();
+    return;
+  }
   guest.channel->send(
-      {{"lockstep", 1}, {"challenge", guest.challenge}, {"secret", !plan_.meeting.secret.empty()}});
+      {{"lockstep", kProtocol},
+       {"challenge", guest.challenge},
+       {"secret", !plan_.meeting.secret.empty()}});
 }
 
-void Coordinator::State::hear(Guest& guest, const json& message) {
-  if (guest.stage == Guest::Stage::kGreeting) {
-    greet(guest, message);
-  } else if (message.contains("ready")) {
-    guest.stage = Guest::Stage::kReady;
-    if (phase_ == Phase::kOver) {
-      guest.channel->send(last_word_);
-    } else if (phase_ == Phase::kRunning) {
-      take_in_latecomers();
+void Coordinator::State::make_room_for_a_stranger() {
+  Guest* oldest = nullptr;
+  size_t strangers = 0;
+  for (Guest& guest : guests_) {
+    if (guest.stranger()) {
+      oldest = oldest == nullptr ? &guest : oldest;  // the list is in the order of coming
+      ++strangers;
     }
-  } else if (message.contains("checked")) {
-    checked(guest, message);
-  } else if (message.contains("ending")) {
-    ending(message);
-  } else if (message.contains("ended")) {
-    ended(guest, message);
+  }
+  if (strangers >= kMostStrangers) {
+    oldest->channel->close("others wait");
+  }
+}
+
+const Coordinator::State::Rule Coordinator::State::kRules[] = {
+    {"join", &State::greet, at_stages({Guest::Stage::kGreeting})},
+    {"ready", &State::take_ready, at_stages({Guest::Stage::kIdle})},
+    {"checked", &State::checked, at_stages({Guest::Stage::kChecking})},
+    {"ending", &State::ending, at_stages({Guest::Stage::kChecking, Guest::Stage::kRunning})},
+    {"ended", &State::ended, at_stages({Guest::Stage::kChecking, Guest::Stage::kRunning})},
+    {"beat",
+     &State::take_beat,
+     at_stages(
+         {Guest::Stage::kIdle,
+          Guest::Stage::kReady,
+          Guest::Stage::kChecking,
+          Guest::Stage::kRunning,
+          Guest::Stage::kEnded})},
+};
+
+void Coordinator::State::hear(Guest& guest, const json& message) {
+  for (const Rule& rule : kRules) {
+    if (message.is_object() && message.contains(rule.message)) {
+      if ((rule.stages & at_stages({guest.stage})) == 0) {
+        throw Error(ErrorKind::kPeerLost, fmt::format("'{}' has no place here", rule.message));
+      }
+      (this->*rule.take)(guest, message);
+      return;
+    }
+  }
+  throw Error(ErrorKind::kPeerLost, "it is none that agents send");
+}
+
+void Coordinator::State::take_ready(Guest& guest, const json& /*message*/) {
+  guest.stage = Guest::Stage::kReady;
+  if (phase_ == Phase::kOver) {
+    guest.channel->send(last_word_);
+  } else if (phase_ == Phase::kRunning) {
+    take_in_latecomers();
   }
 }
 
@@ -209,30 +292,34 @@ void Coordinator::State::take_in_latecomers() {
 void Coordinator::State::refuse(Guest& guest, const std::string& why) {
   log_warning("an agent at {} was refused: {}", peer_address(guest.channel->socket()), why);
   guest.channel->send({{"refused", why}});
-  guest.stage = Guest::Stage::kIdle;  // it closes the connection once it has read this
+  guest.stage = Guest::Stage::kRefused;
+  guest.refused = Clock::now();
 }
 
 void Coordinator::State::greet(Guest& guest, const json& message) {
   const std::string run_id = message.at("join").get<std::string>();
-  const std::string nonce = message.at("nonce").get<std::string>();
   const std::string& secret = plan_.meeting.secret;
-  const std::string expected = proof(secret, "agent", guest.challenge, nonce, plan_.run_id);
-  if (!secret.empty() &&
-      !equal_in_constant_time(message.at("proof").get<std::string>(), expected)) {
+  const Handshake said{
+      guest.challenge,
+      message.at("nonce").get<std::string>(),
+      plan_.run_id,
+      introduction(message.at("node"))};
+  if (!secret.empty() && !equal_in_constant_time(
+                             message.at("proof").get<std::string>(), said.proof(secret, "agent"))) {
     refuse(
         guest,
         "the secret is not the same (--rdzv-secret-file), or the job's id is another (--rdzv-id)");
     return;
   }
   if (run_id != plan_.run_id) {
-    refuse(guest, fmt::format("the job here is '{}', not '{}' (--rdzv-id)", plan_.run_id, run_id));
+    refuse(guest, "the job here has another id (--rdzv-id)");
     return;
   }
   guest.node = node_from_json(message.at("node"));
   guest.node.id = next_id_++;
   const bool fixed = plan_.meeting.kind == MeetingPoint::Kind::kStatic;
   for (const Guest& other : guests_) {
-    if (fixed && &other != &guest && other.node.id != 0 && other.stage != Guest::Stage::kGone &&
+    if (fixed && &other != &guest && other.welcome() &&
         other.node.node_rank == guest.node.node_rank) {
       const int rank = guest.node.node_rank;
       guest.node = {};
@@ -243,9 +330,10 @@ void Coordinator::State::greet(Guest& guest, const json& message) {
   }
   guest.stage = Guest::Stage::kIdle;
   guest.channel->trust();
-  guest.channel->send(
-      {{"welcome", guest.node.id},
-       {"proof", proof(secret, "host", guest.challenge, nonce, plan_.run_id)}});
+  guest.channel->send({{"welcome", guest.node.id}, {"proof", said.proof(secret, "host")}});
+  if (!secret.empty()) {
+    guest.channel->seal(said.key(secret, "host"), said.key(secret, "agent"));
+  }
 }
 
 void Coordinator::State::lose(Guest& guest, const std::string& why) {
@@ -276,11 +364,13 @@ void Coordinator::State::look_after_guests() {
     }
     if (guest.stage == Guest::Stage::kGreeting && since(guest.came) > kGreeting) {
       guest.channel->close("it did not say who it is");
-    } else if (guest.node.id != 0 && since(guest.channel->heard()) > silent) {
+    } else if (guest.stage == Guest::Stage::kRefused && since(guest.refused) > kRefusal) {
+      guest.channel->close("it was refused");
+    } else if (guest.welcome() && since(guest.channel->heard()) > silent) {
       guest.channel->close(fmt::format(
           "silent for {:.1f} s",
           static_cast<double>(since(guest.channel->heard()).count()) / 1000));
-    } else if (beat && guest.node.id != 0) {
+    } else if (beat && guest.welcome()) {
       guest.channel->send({{"beat", 1}});
     }
   }
@@ -378,11 +468,11 @@ bool Coordinator::State::everybody(Guest::Stage stage) const {
 }
 
 void Coordinator::State::checked(Guest& guest, const json& message) {
-  for (const json& problem : message.at("problems")) {
-    problems_.push_back(problem);
-  }
-  if (phase_ != Phase::kChecking || guest.stage != Guest::Stage::kChecking) {
+  if (phase_ != Phase::kChecking) {
     return;
+  }
+  for (const json& problem : message.at("problems")) {
+    problems_.push_back(problem.get<std::string>());
   }
   guest.stage = Guest::Stage::kRunning;
   if (!everybody(Guest::Stage::kRunning)) {
@@ -401,7 +491,7 @@ void Coordinator::State::checked(Guest& guest, const json& message) {
   end_job(AttemptEnd::kFailed, exit_code(ErrorKind::kEnvironment));
 }
 
-void Coordinator::State::ending(const json& message) {
+void Coordinator::State::ending(Guest& /*guest*/, const json& message) {
   const auto end = static_cast<AttemptEnd>(message.at("ending").get<int>());
   if (end == AttemptEnd::kFailed && making_room()) {
     // A worker that lost a peer which had left already. Those that still save need not go on.
@@ -422,9 +512,6 @@ void Coordinator::State::ending(const json& message) {
 }
 
 void Coordinator::State::ended(Guest& guest, const json& message) {
-  if (!guest.in_round()) {
-    return;
-  }
   guest.stage = Guest::Stage::kEnded;
   const auto end = static_cast<AttemptEnd>(message.at("ended").get<int>());
   stuck_ = stuck_ || message.value("stuck", false);
@@ -489,7 +576,7 @@ void Coordinator::State::end_job(AttemptEnd end, int code) {
       {"failures", failures_},
       {"reason", reason_}};
   for (Guest& guest : guests_) {
-    if (guest.node.id != 0 && guest.stage != Guest::Stage::kGone) {
+    if (guest.welcome()) {
       guest.channel->send(last_word_);
     }
   }

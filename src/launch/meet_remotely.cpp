@@ -83,7 +83,8 @@ class Remote : public Meeting {
   std::unique_ptr<Channel> channel_;
   int timer_ = -1;
   NodeInfo self_;
-  std::string nonce_ = random_hex(), challenge_, lost_, refused_;
+  std::string lost_, refused_;
+  Handshake said_;
   bool welcome_ = false, started_ = false, stopped_ = false;
   Interruption why_stopped_ = Interruption::kNone;
   std::optional<Round> round_;
@@ -216,23 +217,33 @@ void Remote::greet(const json& message) {
   }
   const std::string& secret = plan_.meeting.secret;
   if (message.contains("challenge")) {
-    challenge_ = message.at("challenge").get<std::string>();
+    if (message.at("lockstep").get<int>() != kProtocol) {
+      refused_ = "it is another version of lockstep";
+      return;
+    }
+    said_.challenge = message.at("challenge").get<std::string>();
     if (message.at("secret").get<bool>() == secret.empty()) {
       refused_ = secret.empty() ? "it wants a secret (--rdzv-secret-file)"
                                 : "it was started without --rdzv-secret-file, this node with it";
       return;
     }
+    said_.nonce = random_hex();
+    said_.run_id = plan_.run_id;
+    said_.node = introduction(to_json(self_));
     channel_->send(
         {{"join", plan_.run_id},
-         {"nonce", nonce_},
-         {"proof", proof(secret, "agent", challenge_, nonce_, plan_.run_id)},
+         {"nonce", said_.nonce},
+         {"proof", said_.proof(secret, "agent")},
          {"node", to_json(self_)}});
     return;
   }
-  const std::string expected = proof(secret, "host", challenge_, nonce_, plan_.run_id);
-  if (!equal_in_constant_time(message.at("proof").get<std::string>(), expected)) {
+  if (!equal_in_constant_time(
+          message.at("proof").get<std::string>(), said_.proof(secret, "host"))) {
     refused_ = "it does not know the secret itself";
     return;
+  }
+  if (!secret.empty()) {
+    channel_->seal(said_.key(secret, "agent"), said_.key(secret, "host"));
   }
   self_.id = message.at("welcome").get<int64_t>();
   channel_->trust();

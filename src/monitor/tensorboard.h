@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/file.h"
+#include "monitor/log_stream.h"
 #include "monitor/record.h"
 
 namespace lockstep::monitor {
@@ -33,13 +33,12 @@ class TensorboardFile : public MetricsSink {
       const std::filesystem::path& folder, double wall_time, std::string_view configuration_json);
 
   void log(const Record& record) override;
-  const std::filesystem::path& path() const { return file_.path(); }
+  const std::filesystem::path& path() const { return stream_.path(); }
 
  private:
   void write(const std::string& frames);
 
-  File file_;
-  uint64_t end_ = 0;
+  LogStream stream_;
 };
 
 }  // namespace lockstep::monitor

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
+#include "monitor/log_stream.h"
 #include "monitor/protobuf.h"
 #include "monitor/record.h"
 
@@ -39,8 +39,7 @@ class WandbLog {
   void append(std::string_view record);
 
  private:
-  File file_;
-  uint64_t end_;
+  LogStream stream_;
 };
 
 /// One run.

@@ -12,7 +12,8 @@ namespace {
 
 bool ends_with_word(std::string_view text) {
   return !text.empty() &&
-         Characters().in(code_point_at(previous_code_point(text.data() + text.size())), kWordBit);
+         Characters().in(
+             code_point_at(previous_code_point(text.data(), text.data() + text.size())), kWordBit);
 }
 
 bool starts_with_word(std::string_view text) {
@@ -23,7 +24,7 @@ bool starts_with_word(std::string_view text) {
 size_t space_before(std::string_view text, size_t from, size_t at) {
   const Characters characters;
   while (at > from) {
-    const char* const previous = previous_code_point(text.data() + at);
+    const char* const previous = previous_code_point(text.data(), text.data() + at);
     if (!characters.is_space(code_point_at(previous))) {
       break;
     }

@@ -83,8 +83,9 @@ class StripNormalizer final : public Normalizer {
       begin += code_point_length(*begin);
       text.at_start = false;
     }
-    while (right_ && begin < end && characters.is_space(code_point_at(previous_code_point(end)))) {
-      end = previous_code_point(end);
+    while (right_ && begin < end &&
+           characters.is_space(code_point_at(previous_code_point(begin, end)))) {
+      end = previous_code_point(begin, end);
     }
     text.text = std::string(begin, end);
   }

@@ -85,7 +85,9 @@ class Precompiled final : public Normalizer {
 
   std::optional<std::string_view> replacement(std::string_view text) const {
     const std::optional<uint32_t> place = trie_.shortest_prefix(text);
-    if (!place || *place >= replacements_.size()) {
+    // The place is the file's word: it may point into a character, and what is made of text is to
+    // stay UTF-8.
+    if (!place || *place >= replacements_.size() || is_continuation(replacements_[*place])) {
       return std::nullopt;
     }
     const size_t end = replacements_.find('\0', *place);

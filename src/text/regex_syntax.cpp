@@ -1,5 +1,6 @@
 #include "text/regex_syntax.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -59,7 +60,7 @@ CodePointRanges find_pcre_ranges(const std::string& class_text) {
     from = ends[1];
     ranges.emplace_back(
         code_point_at(text.data() + ends[0]),
-        code_point_at(previous_code_point(text.data() + from)));
+        code_point_at(previous_code_point(text.data(), text.data() + from)));
   }
   return ranges;
 }
@@ -126,6 +127,7 @@ class Translator {
   char peek(size_t ahead = 0) const { return at_end(ahead) ? '\0' : pattern_[at_ + ahead]; }
   bool starts(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
   void copy(size_t count) {
+    count = std::min(count, pattern_.size() - at_);  // a pattern may end in the middle of an escape
     out_ += pattern_.substr(at_, count);
     at_ += count;
   }

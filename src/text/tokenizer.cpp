@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include <array>
+#include <cassert>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -177,6 +178,7 @@ void Tokenizer::Parts::encode_raw(
   if (normalizer != nullptr) {
     normalized.text = segment.text;
     normalizer->normalize(normalized);
+    assert(valid_utf8_prefix(normalized.text) == normalized.text.size());
     text = normalized.text;
   }
   std::vector<Segment> segments;

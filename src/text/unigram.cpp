@@ -68,7 +68,7 @@ void UnigramModel::find_best(std::string_view piece, Memory& memory) const {
   steps.assign(piece.size() + 1, {});
   for (size_t begin = 0; begin < piece.size();) {
     const double before = steps[begin].score;
-    const size_t character = code_point_length(piece[begin]);
+    const size_t character = std::min(code_point_length(piece[begin]), piece.size() - begin);
     const auto offer = [&](size_t end, double score, int32_t id) {
       Memory::Step& step = steps[end];
       if (step.begin == kUnreached || score + before > step.score) {

@@ -12,10 +12,16 @@ namespace lockstep::text {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
-/// The bytes of the code point that begins with `lead`, in valid UTF-8.
+/// Whether a byte stands inside a code point, not at its start.
+inline bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+/// The bytes of the code point that begins with `lead`, in valid UTF-8; 1 for a byte that stands
+/// inside one.
 inline size_t code_point_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
-  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+  return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
 /// The code point at `at`; `at` must be the first byte of one, in valid UTF-8.
@@ -36,11 +42,12 @@ inline char32_t code_point_at(const char* at) {
       (bytes[3] & 0x3F));
 }
 
-/// The start of the code point that ends just before `at`; valid UTF-8, begin < at.
-inline const char* previous_code_point(const char* at) {
+/// The start of the code point that ends just before `at`; valid UTF-8, begin < at. Never before
+/// `begin`.
+inline const char* previous_code_point(const char* begin, const char* at) {
   do {
     --at;
-  } while ((static_cast<unsigned char>(*at) & 0xC0) == 0x80);
+  } while (at > begin && is_continuation(*at));
   return at;
 }
 

@@ -1,8 +1,10 @@
+#include <csignal>
 #include <filesystem>
 #include <set>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/counter_random.h"
@@ -10,6 +12,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/nearest.h"
 #include "temporary_folder.h"
 
@@ -75,6 +78,63 @@ TEST(File, ReadsByOffsetAndTellsWhereItEnds) {
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("ends at byte 8"), std::string::npos) << error.what();
   }
+}
+
+template <class Body>
+std::string error_of(Body body) {
+  try {
+    body();
+    return "";
+  } catch (const Error& error) {
+    return error.message();
+  }
+}
+
+TEST(File, ReadsNoPipeAndNothingTooLarge) {
+  const TemporaryFolder folder;
+  const auto pipe = folder.path() / "pipe", sparse = folder.path() / "sparse";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { read_file(pipe); }), pipe.string() + " is no file");
+  File(sparse, File::Mode::kCreate).resize(uint64_t{200} << 30);
+  EXPECT_NE(
+      error_of([&] { read_file(sparse); }).find("are the most that are read"), std::string::npos);
+  write_file_atomically(folder.path() / "small", "12345");
+  EXPECT_EQ(read_file(folder.path() / "small", ErrorKind::kData, 5), "12345");
+  EXPECT_NE(error_of([&] { read_file(folder.path() / "small", ErrorKind::kData, 4); }), "");
+  EXPECT_EQ(read_file("/dev/null"), "");
+}
+
+TEST(File, IsMadeNewWhereThatIsWanted) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "file", link = folder.path() / "link";
+  std::filesystem::create_symlink(path, link);
+  EXPECT_THROW(File(link, File::Mode::kCreateNew), Error);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  File(path, File::Mode::kCreateNew);
+  EXPECT_THROW(File(path, File::Mode::kCreateNew), Error);
+}
+
+TEST(File, NamesAMappedFileThatWasCut) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "tokens";
+  write_file_atomically(path, std::string(100'000, 'x'));
+  const auto read_cut = [&] {
+    const MappedFile other(folder.path() / "tokens"), file(path);
+    std::filesystem::resize_file(path, 0);
+    volatile char byte = file.text()[50'000];
+    (void)byte;
+  };
+  EXPECT_EXIT(
+      read_cut(),
+      ::testing::KilledBySignal(SIGBUS),
+      "error: .*/tokens ended or cannot be read any more");
+}
+
+// What other machines and files say is printed: a terminal is to obey none of it.
+TEST(Log, LetsNoControlCharactersThrough) {
+  ::testing::internal::CaptureStderr();
+  log_line(LogLevel::kWarning, "a\x1b]0;title\x07\r\x7f b\n\tc \u00e9");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "warning: a?]0;title??? b\n\tc \u00e9\n");
 }
 
 TEST(Hash, EqualsThePublishedVectors) {

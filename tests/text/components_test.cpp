@@ -1,5 +1,6 @@
 // The components of tokenizer.json that GPT-2 does not use: normalizers, pre-tokenizers, models,
 // decoders.
+#include <cstring>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -55,6 +56,43 @@ TEST(Normalizers, DoWhatTheirNamesSay) {
   EXPECT_THROW(
       normalized({{"type", "Precompiled"}, {"precompiled_charsmap", "////fw=="}}, ""), Error);
   EXPECT_EQ(normalized({{"type", "Precompiled"}, {"precompiled_charsmap", "AAAAAA=="}}, "a"), "a");
+}
+
+std::string base64(const std::string& bytes) {
+  constexpr const char* kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char byte : bytes + std::string(2, '\0')) {
+    bits = bits << 8 | static_cast<uint8_t>(byte);
+    for (count += 8; count >= 6; count -= 6) {
+      text += kDigits[bits >> (count - 6) & 63];
+    }
+  }
+  return text.substr(0, (bytes.size() * 8 + 5) / 6);
+}
+
+/// A map that replaces "A" by what stands at `place` of `replacements`.
+json map_of_a(uint32_t place, const std::string& replacements) {
+  constexpr uint32_t kHasLeaf = 1 << 8, kLeaf = uint32_t{1} << 31;
+  std::vector<uint32_t> units('A' + 1);
+  units['A'] = 'A' | kHasLeaf | 1 << 10;
+  units['A' ^ 1] = place | kLeaf;
+  const auto size = static_cast<uint32_t>(units.size() * sizeof(uint32_t));
+  std::string bytes(sizeof size + size, '\0');
+  std::memcpy(bytes.data(), &size, sizeof size);
+  std::memcpy(bytes.data() + sizeof size, units.data(), size);
+  return {{"type", "Precompiled"}, {"precompiled_charsmap", base64(bytes + replacements)}};
+}
+
+TEST(Normalizers, MakeNoHalfCharacters) {
+  const std::string replacements("\u00e9\0\U0001F600\0", 8);
+  EXPECT_EQ(normalized(map_of_a(0, replacements), "aA"), "a\u00e9");
+  EXPECT_EQ(normalized(map_of_a(3, replacements), "aA"), "a\U0001F600");
+  for (const uint32_t place : {1, 4, 5, 6, 8, 1 << 20}) {
+    EXPECT_EQ(normalized(map_of_a(place, replacements), "aA"), "aA") << place;
+  }
 }
 
 List pieces(const json& description, const std::string& text) {
@@ -184,6 +222,20 @@ TEST(Unigram, FindsTheMostProbableTokens) {
   EXPECT_THROW(tokenizer_of(without)->encode("ax"), Error);
   without["model"]["unk_id"] = 8;
   EXPECT_THROW(tokenizer_of(without), Error);
+}
+
+/// Half a character at the end of a text was taken for a whole one, and a step behind the last was
+/// written.
+TEST(Unigram, StaysInsideItsText) {
+  json model = unigram();
+  model["model"]["vocab"] = json::parse(R"([["<unk>", 1], ["a", 1]])");
+  model["normalizer"] = map_of_a(1, std::string("\u00e9\0", 3));
+  const auto tokenizer = tokenizer_of(model);
+  for (const size_t length : {0, 1, 14, 30, 100, 254, 4000}) {
+    Ids expected(length, 1);
+    expected.push_back(0);
+    EXPECT_EQ(tokenizer->encode(std::string(length, 'a') + "A"), expected);
+  }
 }
 
 TEST(WordLevel, KnowsWordsOrNot) {

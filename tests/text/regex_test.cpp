@@ -61,6 +61,7 @@ TEST(Regex, RefusesWhatItWouldReadOtherwise) {
         R"([[:punct:]])",
         R"(()",
         R"([)",
+        R"([a\)",
         R"(\p{L)",
         R"(a\)",
         R"(\u00)"}) {

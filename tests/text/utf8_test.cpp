@@ -17,7 +17,10 @@ TEST(Utf8, WritesAndReadsEveryCodePoint) {
     append_code_point(text, point);
     ASSERT_EQ(code_point_at(text.data()), point);
     ASSERT_EQ(code_point_length(text[0]), text.size());
-    ASSERT_EQ(previous_code_point(text.data() + text.size()), text.data());
+    const char* const begin = text.data();
+    ASSERT_EQ(previous_code_point(begin, begin + text.size()), begin);
+    ASSERT_EQ(
+        previous_code_point(begin + text.size() - 1, begin + text.size()), begin + text.size() - 1);
     ASSERT_EQ(valid_utf8_prefix(text), text.size());
   }
 }
