@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
+#include "config/answers.h"
 #include "config/deepspeed_batch.h"
 #include "config/scalar.h"
 #include "config/settings.h"

@@ -396,21 +396,21 @@ void add_decoders(const Field& field, std::vector<std::unique_ptr<Decoder>>& dec
     for (const Field& part : field.at("decoders").list()) {
       add_decoders(part, decoders);
     }
-  } else if (type == "ByteLevelDecoder") {
+  } else if (type == "ByteLevel") {
     decoders.push_back(decoder_of<ByteLevelDecoder>());
-  } else if (type == "ReplaceDecoder") {
+  } else if (type == "Replace") {
     decoders.push_back(decoder_of<ReplaceDecoder>(
         make_matcher(field.at("pattern")), field.at("content").string()));
   } else if (type == "ByteFallback") {
     decoders.push_back(decoder_of<ByteFallback>());
   } else if (type == "Fuse") {
     decoders.push_back(decoder_of<Fuse>());
-  } else if (type == "StripDecoder") {
+  } else if (type == "Strip") {
     decoders.push_back(decoder_of<StripDecoder>(
         character_of(field.at("content")),
         count_of(field.at("start")),
         count_of(field.at("stop"))));
-  } else if (type == "MetaspaceDecoder") {
+  } else if (type == "Metaspace") {
     const bool prepends = field.string_or("prepend_scheme", "always") != "never" &&
                           field.boolean_or("add_prefix_space", true);
     decoders.push_back(
@@ -428,9 +428,9 @@ void add_decoders(const Field& field, std::vector<std::unique_ptr<Decoder>>& dec
   } else {
     throw field.error(
         fmt::format("is of type \"{}\", which is not known", type),
-        "known decoders: BPEDecoder, ByteFallback, ByteLevelDecoder, CTC, Fuse, MetaspaceDecoder, "
-        "ReplaceDecoder, "
-        "Sequence, StripDecoder, WordPiece");
+        "known decoders: BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, "
+        "Replace, "
+        "Sequence, Strip, WordPiece");
   }
 }
 

@@ -248,21 +248,21 @@ std::unique_ptr<Normalizer> make_sequence(const Field& field) {
 
 std::unique_ptr<Normalizer> make_normalizer(const Field& field) {
   const std::string type = field.at("type").string();
-  if (type == "SequenceNormalizer") {
+  if (type == "Sequence") {
     return make_sequence(field);
   }
   if (type == "Prepend") {
     return std::make_unique<Prepend>(field.at("prepend").string());
   }
-  if (type == "ReplaceNormalizer") {
+  if (type == "Replace") {
     return std::make_unique<ReplaceNormalizer>(
         make_matcher(field.at("pattern")), field.at("content").string());
   }
-  if (type == "StripNormalizer") {
+  if (type == "Strip") {
     return std::make_unique<StripNormalizer>(
         field.at("strip_left").boolean(), field.at("strip_right").boolean());
   }
-  if (type == "ByteLevelNormalizer") {
+  if (type == "ByteLevel") {
     return std::make_unique<ByteLevelNormalizer>();
   }
   if (const std::optional<NormalizationForm> form = form_named(type)) {
@@ -285,10 +285,10 @@ std::unique_ptr<Normalizer> make_normalizer(const Field& field) {
   }
   throw field.error(
       fmt::format("is of type \"{}\", which is not known", type),
-      "known normalizers: BertNormalizer, ByteLevelNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, "
+      "known normalizers: BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, "
       "Nmt, "
       "Precompiled, "
-      "Prepend, ReplaceNormalizer, SequenceNormalizer, StripNormalizer, StripAccents");
+      "Prepend, Replace, Sequence, Strip, StripAccents");
 }
 
 }  // namespace lockstep::text

@@ -297,7 +297,7 @@ std::unique_ptr<PreTokenizer> make_simple(const Field& field, const std::string&
   if (type == "Split") {
     return make_split(field);
   }
-  if (type == "MetaspacePreTokenizer") {
+  if (type == "Metaspace") {
     return make_metaspace(field);
   }
   if (type == "Digits") {
@@ -332,21 +332,21 @@ std::unique_ptr<PreTokenizer> make_simple(const Field& field, const std::string&
   }
   throw field.error(
       fmt::format("is of type \"{}\", which is not known", type),
-      "known pre-tokenizers: BertPreTokenizer, ByteLevelPreTokenizer, CharDelimiterSplit, Digits, "
+      "known pre-tokenizers: BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, "
       "FixedLength, "
-      "MetaspacePreTokenizer, Punctuation, SequencePreTokenizer, Split, Whitespace, "
+      "Metaspace, Punctuation, Sequence, Split, Whitespace, "
       "WhitespaceSplit");
 }
 
 void add_parts(
     const Field& field, ByteMapping mapping, std::vector<std::unique_ptr<PreTokenizer>>& parts) {
   const std::string type = field.at("type").string();
-  if (type == "ByteLevelPreTokenizer") {
+  if (type == "ByteLevel") {
     add_byte_level(field, mapping, parts);
   } else if (type == "BertPreTokenizer") {
     parts.push_back(split_at(is_white_space, SplitBehavior::kRemoved));
     parts.push_back(split_at(is_punctuation, SplitBehavior::kIsolated));
-  } else if (type == "SequencePreTokenizer") {
+  } else if (type == "Sequence") {
     const std::vector<Field> list = field.at("pretokenizers").list();
     for (size_t i = 0; i < list.size(); ++i) {
       add_parts(list[i], i + 1 == list.size() ? mapping : ByteMapping::kWrite, parts);
@@ -360,11 +360,11 @@ void add_parts(
 
 bool ends_with_byte_mapping(const Field& field) {
   const std::string type = field.at("type").string();
-  if (type == "SequencePreTokenizer") {
+  if (type == "Sequence") {
     const std::vector<Field> list = field.at("pretokenizers").list();
     return !list.empty() && ends_with_byte_mapping(list.back());
   }
-  return type == "ByteLevelPreTokenizer";
+  return type == "ByteLevel";
 }
 
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Field& field, ByteMapping mapping) {
