@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/format.h"
+#include "base/mapped_ranges.h"
 
 namespace lockstep {
 
@@ -52,6 +53,7 @@ MappedFile::MappedFile(const std::filesystem::path& path, ErrorKind kind) {
   }
   data_ = static_cast<const std::byte*>(mapped);
   size_ = static_cast<size_t>(status.st_size);
+  note_mapping(data_, size_, path);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -66,6 +68,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) {
+    forget_mapping(data_);
     ::munmap(const_cast<std::byte*>(data_), size_);
   }
 }

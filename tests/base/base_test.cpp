@@ -1,3 +1,4 @@
+#include <csignal>
 #include <filesystem>
 #include <set>
 
@@ -58,6 +59,24 @@ TEST(File, MapsAnEmptyFileAndNamesAMissingOne) {
     EXPECT_NE(error.message().find("No such file"), std::string::npos);
   }
   EXPECT_THROW(MappedFile{folder.path()}, Error);
+}
+
+char first_of_a_cut_file(const std::filesystem::path& path) {
+  const MappedFile kept(path);
+  const MappedFile other(path.parent_path() / "other");
+  std::filesystem::resize_file(path, 0);
+  return *reinterpret_cast<const volatile char*>(kept.bytes().data());
+}
+
+TEST(MappedFileDeathTest, OneThatIsCutOffIsNamedBeforeTheEnd) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "tokens";
+  write_file_atomically(path, std::string(10'000, 'x'));
+  write_file_atomically(folder.path() / "other", "other");
+  EXPECT_EXIT(
+      first_of_a_cut_file(path),
+      testing::KilledBySignal(SIGBUS),
+      "/tokens was cut off while it was read");
 }
 
 TEST(File, ReadsByOffsetAndTellsWhereItEnds) {
