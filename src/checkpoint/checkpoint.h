@@ -8,8 +8,8 @@
 //     state.json         step, tokens, seeds, sampler, generators, versions, configuration
 //     manifest.json      every file's size and chunk hashes; last
 //
-// A save goes into checkpoint-<step>.saving, which gets its name when all of it is on the device
-// and hashed: what is called checkpoint-<step> is whole, or was damaged since, and then the
+// A save goes into checkpoint-<step>.TOKEN.saving, which gets its name when all of it is on the
+// device and hashed: what is called checkpoint-<step> is whole, or was damaged since, and then the
 // manifest tells. No rank gathers anything.
 #pragma once
 
@@ -26,6 +26,7 @@
 #include "checkpoint/folders.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/output_hold.h"
 #include "checkpoint/pieces.h"
 #include "comm/communicator.h"
 
@@ -38,6 +39,9 @@ struct SaveOptions {
   uint64_t max_file_bytes = 5'000'000'000;
   /// Where it goes; null is the system's disk.
   Disk* disk = nullptr;
+  /// This run's hold on the folder that checkpoints are in; null where nobody else can write there.
+  /// A save that has lost it is not committed.
+  const OutputHold* hold = nullptr;
 };
 
 /// Small files by base name: config.json and its like.

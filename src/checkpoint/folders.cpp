@@ -57,6 +57,19 @@ std::optional<std::string> without_suffix(std::string_view name, std::string_vie
   return step_of_name(name) ? std::optional<std::string>(name) : std::nullopt;
 }
 
+/// TOKEN of checkpoint-<step>.TOKEN.saving, "" where there is none; nothing for other names.
+std::optional<std::string> token_of_save(std::string_view name) {
+  if (!name.ends_with(kSavingSuffix)) {
+    return std::nullopt;
+  }
+  name.remove_suffix(kSavingSuffix.size());
+  const size_t dot = std::min(name.find('.'), name.size());
+  if (!step_of_name(name.substr(0, dot))) {
+    return std::nullopt;
+  }
+  return std::string(name.substr(std::min(dot + 1, name.size())));
+}
+
 int64_t sequence_of(const fs::path& folder) {
   try {
     return read_manifest(folder).sequence;
@@ -131,10 +144,22 @@ void rotate_checkpoints(
   }
 }
 
-void clean_leftovers(const fs::path& output_dir, Disk& disk) {
+fs::path saving_folder(const fs::path& folder, const std::string& token) {
+  return with_suffix(
+      folder,
+      token.empty() ? std::string(kSavingSuffix) : fmt::format(".{}{}", token, kSavingSuffix));
+}
+
+void clean_leftovers(const fs::path& output_dir, Disk& disk, const OutputHold* hold) {
   std::error_code ignored;
+  // Who holds the folder knows that all others have ended, or cannot commit any more.
+  const bool others_live = hold == nullptr && is_held(output_dir);
   for (const std::string& name : names_in(output_dir)) {
-    if (without_suffix(name, kSavingSuffix) || without_suffix(name, kRemovingSuffix)) {
+    if (const auto token = token_of_save(name)) {
+      if (token->empty() || !others_live) {
+        disk.remove(output_dir / name);
+      }
+    } else if (without_suffix(name, kRemovingSuffix)) {
       disk.remove(output_dir / name);
     } else if (const auto replaced = without_suffix(name, kReplacedSuffix)) {
       if (fs::exists(output_dir / *replaced, ignored)) {

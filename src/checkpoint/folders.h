@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/disk.h"
+#include "checkpoint/output_hold.h"
 #include "comm/communicator.h"
 
 namespace lockstep::checkpoint {
@@ -43,9 +44,17 @@ void rotate_checkpoints(
     std::span<const std::filesystem::path> keep = {},
     Disk& disk = system_disk());
 
+/// Where checkpoint-<step> is made: checkpoint-<step>.TOKEN.saving.
+std::filesystem::path saving_folder(
+    const std::filesystem::path& folder, const std::string& token = "");
+
 /// Removes what a save or a rotation that was killed left in `output_dir`, and puts back a
-/// checkpoint that it was just replacing. For one rank, while no save is under way.
-void clean_leftovers(const std::filesystem::path& output_dir, Disk& disk = system_disk());
+/// checkpoint that it was just replacing. Saves of a run that holds the folder stay, where `hold`
+/// is not that run's. For one rank, while no save of this run is under way.
+void clean_leftovers(
+    const std::filesystem::path& output_dir,
+    Disk& disk = system_disk(),
+    const OutputHold* hold = nullptr);
 
 /// Fails on every rank, naming those that do not see it, where `folder` is not one and the same for
 /// all: rank 0 writes a token, the others look for it. Every rank calls, before training. Creates

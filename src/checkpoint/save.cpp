@@ -283,25 +283,37 @@ void save_checkpoint(
   if (communicator.rank() == 0) {
     all[std::string(kStateName)] = state;
   }
-  fs::path staging = folder;
-  staging += kSavingSuffix;
+  const OutputHold* hold = options.hold;
+  const fs::path staging = saving_folder(folder, hold != nullptr ? hold->token() : "");
+  const auto check_hold = [&] {
+    if (hold != nullptr) {
+      hold->check();
+    }
+  };
   Save save(staging, std::move(all), communicator, disk);
   in_context(fmt::format("saving {}", folder.string()), [&] {
     save.run([&] {
       save.plan(pieces, options.max_file_bytes);
       save.create([&] {
         parse_json(state, kStateName, ErrorKind::kInternal);
+        check_hold();
         disk.create_folder(parent_of(folder));
-        clean_leftovers(parent_of(folder), disk);
+        clean_leftovers(parent_of(folder), disk, hold);
         check_replaceable(folder);
       });
       save.write(pieces);
       Manifest manifest;
       manifest.files = hash_files(staging, save.sizes(), communicator);
       save.commit([&] {
-        manifest.sequence = next_sequence(parent_of(folder));
-        disk.write_whole(staging / kManifestName, manifest_json(manifest));
-        disk.sync_folder(staging);
+        try {
+          manifest.sequence = next_sequence(parent_of(folder));
+          disk.write_whole(staging / kManifestName, manifest_json(manifest));
+          disk.sync_folder(staging);
+        } catch (const Error&) {
+          check_hold();  // who took the folder has removed the files
+          throw;
+        }
+        check_hold();
         swap_in(staging, folder, disk);
       });
     });

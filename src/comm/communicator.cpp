@@ -68,11 +68,12 @@ void Pending::wait() {
   }
 }
 
-Communicator::Communicator(ProcessGroup group, std::string name)
+Communicator::Communicator(ProcessGroup group, std::string name, std::vector<int> world_ranks)
     : group_(std::move(group)),
       name_(std::move(name)),
       rank_(group_->getRank()),
       size_(group_->getSize()),
+      world_ranks_(std::move(world_ranks)),
       shared_(dynamic_cast<SharedMemoryBackend*>(group_->getBackend(c10::kCPU).get())) {}
 
 Communicator Communicator::alone() {
@@ -107,15 +108,17 @@ Pending Communicator::start(
   }
   pending.waited_ = waited_;
   pending.describe_ = [name = name_,
-                       rank = rank_,
-                       size = size_,
+                       rank = world_rank(rank_),
+                       ranks = world_ranks_.empty()
+                                   ? fmt::format("of {}", size_)
+                                   : fmt::format("(of ranks {})", fmt::join(world_ranks_, ", ")),
                        operation = std::string(operation),
                        sequence,
                        shape = shape_of.sizes().vec()] {
     return fmt::format(
-        "rank {} of {}: {} number {} of group {}, shape [{}],",
+        "rank {} {}: {} number {} of group {}, shape [{}],",
         rank,
-        size,
+        ranks,
         operation,
         sequence,
         name,

@@ -76,13 +76,18 @@ struct P2p {
 /// thread-safe: one thread a rank calls.
 class Communicator {
  public:
-  explicit Communicator(ProcessGroup group, std::string name = "world");
+  /// `world_ranks`: of its ranks; empty: it is the world.
+  explicit Communicator(
+      ProcessGroup group, std::string name = "world", std::vector<int> world_ranks = {});
   /// The group of one.
   static Communicator alone();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& name() const { return name_; }
+  int world_rank(int rank) const {
+    return world_ranks_.empty() ? rank : world_ranks_.at(static_cast<size_t>(rank));
+  }
 
   /// A reader is told of each element of the result on one rank, before wait() returns, in runs,
   /// perhaps by another thread; on the ranks of one machine as they are made.
@@ -124,6 +129,7 @@ class Communicator {
   ProcessGroup group_;
   std::string name_ = "alone";
   int rank_ = 0, size_ = 1;
+  std::vector<int> world_ranks_;
   SharedMemoryBackend* shared_ = nullptr;  // of what is in host memory; null: that goes over Gloo
   int64_t sequence_ = 0;
   int64_t gathers_ = 0, reductions_ = 0;  // of those, in host memory

@@ -44,7 +44,7 @@ void set_host_backend(
     group.setBackend(
         c10::kCPU,
         Type::CUSTOM,
-        c10::make_intrusive<SharedMemoryBackend>(std::move(board), options.timeout));
+        c10::make_intrusive<SharedMemoryBackend>(std::move(board), options));
     group.setDefaultBackend(Type::CUSTOM);
   } else {
     group.setBackend(c10::kCPU, Type::GLOO, join_gloo(store, rank, size, options));

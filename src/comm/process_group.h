@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <c10/core/Device.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -21,6 +22,10 @@ struct GroupOptions {
   std::string interface;           // or the interface (GLOO_SOCKET_IFNAME)
   bool shared_memory = true;       // where all ranks are of one machine; else Gloo
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  std::vector<int> world_ranks = {};  // of its ranks, for errors; empty: 0, 1, ...
+  /// Its ranks' waits explain why they do not come to other groups: not so where another thread
+  /// than the rank's own calls.
+  bool explains_waits = true;
 };
 
 /// Joins the group as `rank` of `size`. Every rank of the group must call; blocks until all have.

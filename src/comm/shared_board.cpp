@@ -176,6 +176,7 @@ struct alignas(128) SharedBoard::Place {
   std::atomic<uint32_t> asleep;    // bits of Sleeper
   std::atomic<uint32_t> attended;  // how many wait
   std::atomic<uint32_t> left;
+  std::atomic<int> waits_for;  // twice a rank of the world, and 2, and 1 where in vain; 0: nobody
   std::atomic<uint32_t> readers;  // peers that read this rank's memory through pointers
   std::atomic<uint32_t> used;     // offers[used] and those behind it have never been used
   std::atomic<const uint64_t*> probe;
@@ -331,7 +332,7 @@ void SharedBoard::guard(int peer) const {
   place.readers.fetch_add(1);
   if (place.left.load() != 0) {
     place.readers.fetch_sub(1);
-    throw std::runtime_error(fmt::format("rank {} of the group has ended", peer));
+    throw PeerLeft(peer);
   }
 }
 
@@ -351,7 +352,7 @@ void SharedBoard::read(int peer, const void* from, void* into, size_t bytes) con
   const int why = errno;
   // One that leaves may have let go of what was read.
   if (places_[peer].left.load() != 0 || (!could && why == ESRCH)) {
-    throw std::runtime_error(fmt::format("rank {} of the group has ended", peer));
+    throw PeerLeft(peer);
   }
   if (!could) {
     throw std::runtime_error(fmt::format(
@@ -407,6 +408,18 @@ void SharedBoard::attend(bool begins) const {
 
 bool SharedBoard::attended() const {
   return places_[rank_].attended.load() > 0;
+}
+
+void SharedBoard::set_wait(int world_rank, bool gave_up) const {
+  places_[rank_].waits_for = 2 * (world_rank + 1) + (gave_up ? 1 : 0);
+}
+
+int SharedBoard::waits_for(int peer) const {
+  return places_[peer].waits_for.load() / 2 - 1;
+}
+
+bool SharedBoard::gave_up(int peer) const {
+  return places_[peer].waits_for.load() % 2 == 1;
 }
 
 uint64_t SharedBoard::lost(bool processes) const {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct Offer {
   uint64_t order;                  // among the offers of its rank
   const void* address;             // in the memory of its rank
   uint64_t bytes;
+};
+
+/// A peer's memory is wanted, and it has left.
+struct PeerLeft : std::runtime_error {
+  explicit PeerLeft(int rank) : std::runtime_error("a rank has ended"), peer(rank) {}
+  int peer;
 };
 
 class SharedBoard {
@@ -53,7 +60,7 @@ class SharedBoard {
   Offer* find(int peer, uint64_t key) const;
   void take(int peer, Offer& offer);
 
-  /// A peer's memory, copied. Throws std::runtime_error where the peer has left.
+  /// A peer's memory, copied. Throws PeerLeft, or std::runtime_error where it cannot be read.
   void read(int peer, const void* from, void* into, size_t bytes) const;
   /// Whether a peer's memory is this process's, to be read through pointers between guard() and
   /// release().
@@ -71,6 +78,12 @@ class SharedBoard {
   /// While one attends, the background is left asleep.
   void attend(bool begins) const;
   bool attended() const;
+
+  /// Says for which rank of the world this one waits, and whether in vain; none: kNobody.
+  static constexpr int kNobody = -1;
+  void set_wait(int world_rank, bool gave_up) const;
+  int waits_for(int peer) const;
+  bool gave_up(int peer) const;
 
   /// Ranks that have left, a bit a rank; with `processes`, those whose process is no more as well.
   uint64_t lost(bool processes) const;

@@ -1,11 +1,14 @@
 #include "comm/shared_memory.h"
 
 #include <cstring>
+#include <map>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "base/format.h"
+#include "comm/shared_parts.h"
 
 namespace lockstep::comm {
 namespace {
@@ -32,16 +35,48 @@ char* start_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.data_ptr());
 }
 
+/// The boards on which a rank of the world says for whom it waits: those of all its groups. A peer
+/// of one group sees there that it waits in another.
+class Waits {
+ public:
+  static Waits& of_process() {
+    static Waits waits;
+    return waits;
+  }
+  void add(int world_rank, const SharedBoard* board) {
+    const std::scoped_lock lock(mutex_);
+    boards_[world_rank].insert(board);
+  }
+  void remove(int world_rank, const SharedBoard* board) {
+    const std::scoped_lock lock(mutex_);
+    boards_[world_rank].erase(board);
+  }
+  void tell(int world_rank, int whom, bool gave_up) {
+    const std::scoped_lock lock(mutex_);
+    for (const SharedBoard* board : boards_[world_rank]) {
+      board->set_wait(whom, gave_up);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::set<const SharedBoard*>> boards_;
+};
+
 }  // namespace
 
-SharedMemoryBackend::SharedMemoryBackend(
-    std::unique_ptr<SharedBoard> board, std::chrono::milliseconds timeout)
+SharedMemoryBackend::SharedMemoryBackend(std::unique_ptr<SharedBoard> board, GroupOptions options)
     : c10d::Backend(board->rank(), board->size()),
       board_(std::move(board)),
-      timeout_(timeout),
-      background_([this] { run_background(); }) {}
+      options_(std::move(options)),
+      background_([this] { run_background(); }) {
+  if (options_.explains_waits) {
+    Waits::of_process().add(world_rank(rank_), board_.get());
+  }
+}
 
 SharedMemoryBackend::~SharedMemoryBackend() {
+  Waits::of_process().remove(world_rank(rank_), board_.get());
   ends_ = true;
   board_->ring(rank_);
   background_.join();
@@ -82,9 +117,12 @@ void SharedMemoryBackend::go_on(uint64_t lost) {
       operation->announce(*board_);
       done = operation->go_on(*board_);
       if (const uint64_t gone = operation->missing() & lost; !done && gone != 0) {
-        throw std::runtime_error(
-            fmt::format("rank {} of the group has ended", __builtin_ctzll(gone)));
+        throw PeerLeft(__builtin_ctzll(gone));
       }
+    } catch (const PeerLeft& left) {
+      operation->failure = std::make_exception_ptr(std::runtime_error(why_gone(left.peer)));
+      failed_.push_back(operation);
+      done = true;
     } catch (...) {
       operation->failure = std::current_exception();
       failed_.push_back(operation);
@@ -103,35 +141,117 @@ void SharedMemoryBackend::go_on(uint64_t lost) {
 }
 
 void SharedMemoryBackend::wait_for(SharedOperation& operation, std::chrono::milliseconds timeout) {
-  const auto most = timeout == kNoTimeout ? timeout_ : timeout;
+  const auto most = timeout == kNoTimeout ? options_.timeout : timeout;
   const auto begin = Clock::now();
   bool look_at_processes = false;
+  int root = SharedBoard::kNobody;  // told to the peers once the wait is long
   board_->attend(true);
   while (!operation.done) {
     const uint32_t heard = board_->bell();
     const uint64_t lost = board_->lost(look_at_processes);
     if (const std::unique_lock lock(progress_, std::try_to_lock); lock) {
       go_on(lost);
+      if (look_at_processes && !operation.done) {
+        root = root_of(operation.awaited());
+        tell_wait(root, /*gave_up=*/false);
+      }
     }
     if (operation.done) {
       break;
     }
     if (Clock::now() - begin > most) {
       board_->attend(false);
-      throw std::runtime_error(fmt::format(
-          "no answer in {} s from rank {} of the group",
-          most.count() / 1000,
-          __builtin_ctzll(operation.missing())));
+      give_up(operation, most);
     }
     look_at_processes = !board_->sleep(heard, SharedBoard::Sleeper::kWaiter, kPatience);
   }
   board_->attend(false);
+  if (root != SharedBoard::kNobody && operation.failure == nullptr) {
+    tell_wait(SharedBoard::kNobody, /*gave_up=*/false);
+  }
   if (const std::scoped_lock lock(list_); !operations_.empty()) {
     board_->ring(rank_);  // what else is under way is the background's again
   }
   if (operation.failure != nullptr) {
     std::rethrow_exception(operation.failure);
   }
+}
+
+int SharedMemoryBackend::world_rank(int rank) const {
+  return options_.world_ranks.empty() ? rank : options_.world_ranks.at(static_cast<size_t>(rank));
+}
+
+int SharedMemoryBackend::root_of(uint64_t awaited) const {
+  int root = SharedBoard::kNobody;
+  for (int peer = 0; peer < size_; ++peer) {
+    if ((awaited & rank_bit(peer)) == 0) {
+      continue;
+    }
+    const int waits_for = board_->waits_for(peer);
+    if (waits_for == SharedBoard::kNobody || waits_for == world_rank(rank_)) {
+      return world_rank(peer);  // it waits for nobody, or each for the other
+    }
+    root = root == SharedBoard::kNobody ? waits_for : root;
+  }
+  return root;
+}
+
+std::string SharedMemoryBackend::names_of(uint64_t ranks) const {
+  std::vector<int> world;
+  for (int peer = 0; peer < size_; ++peer) {
+    if ((ranks & rank_bit(peer)) != 0) {
+      world.push_back(world_rank(peer));
+    }
+  }
+  return fmt::format("{} {}", world.size() == 1 ? "rank" : "ranks", fmt::join(world, ", "));
+}
+
+void SharedMemoryBackend::tell_wait(int whom, bool gave_up) {
+  if (options_.explains_waits) {
+    Waits::of_process().tell(world_rank(rank_), whom, gave_up);
+  } else {
+    board_->set_wait(whom, gave_up);
+  }
+}
+
+std::string SharedMemoryBackend::why_gone(int rank) {
+  const int waited_for = board_->waits_for(rank);
+  if (!board_->gave_up(rank) || waited_for == world_rank(rank_)) {
+    return fmt::format("rank {} has ended", world_rank(rank));
+  }
+  tell_wait(waited_for, /*gave_up=*/true);  // who sees this rank leave is to hear the same
+  return fmt::format(
+      "rank {} has ended, which had no answer from rank {}", world_rank(rank), waited_for);
+}
+
+void SharedMemoryBackend::give_up(SharedOperation& operation, std::chrono::milliseconds waited) {
+  uint64_t awaited = 0;
+  {
+    const std::scoped_lock lock(progress_);
+    awaited = operation.awaited();
+  }
+  if (awaited == 0) {
+    throw std::runtime_error("its time was up as it ended");
+  }
+  const int root = root_of(awaited);
+  tell_wait(root, /*gave_up=*/true);
+  // Those that wait themselves are not the ones to look at.
+  uint64_t standing = 0;
+  bool root_is_awaited = false;
+  for (int peer = 0; peer < size_; ++peer) {
+    if ((awaited & rank_bit(peer)) != 0) {
+      standing |= board_->waits_for(peer) == SharedBoard::kNobody ? rank_bit(peer) : 0;
+      root_is_awaited = root_is_awaited || world_rank(peer) == root;
+    }
+  }
+  std::string text = fmt::format(
+      "no answer in {:.3g} s from {}",
+      static_cast<double>(waited.count()) / 1000,
+      names_of(standing != 0 ? standing : awaited));
+  if (standing == 0 && !root_is_awaited) {
+    text += fmt::format(", which waits for rank {}", root);
+  }
+  throw std::runtime_error(text);
 }
 
 void SharedMemoryBackend::run_background() {

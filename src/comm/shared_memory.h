@@ -11,6 +11,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "comm/process_group.h"
 #include "comm/shared_board.h"
 #include "comm/shared_operations.h"
 
@@ -19,12 +20,13 @@ namespace lockstep::comm {
 /// A backend of c10d over a SharedBoard. Operations begin when they are called; they go on in a
 /// thread of this backend's, or in the thread that waits. Sums are in rank order, bfloat16 and
 /// float16 in float32, so that all ranks have the same bits. A peer that begins another operation
-/// than this rank, or the same on another size, is named in the error; so is one that has left.
+/// than this rank, or the same on another size, is named in the error; so is one that has left. Who
+/// gives up names the ranks of the world that did not come, and whom those wait for in turn.
 class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waiter {
  public:
   static constexpr const char* kName = "lockstep_shared_memory";
 
-  SharedMemoryBackend(std::unique_ptr<SharedBoard> board, std::chrono::milliseconds timeout);
+  SharedMemoryBackend(std::unique_ptr<SharedBoard> board, GroupOptions options);
   ~SharedMemoryBackend() override;
 
   const std::string getBackendName() const override { return kName; }
@@ -63,9 +65,18 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
   /// Takes every operation on as far as its peers allow. Under progress_.
   void go_on(uint64_t lost);
   void run_background();
+  int world_rank(int rank) const;
+  /// The rank of the world that the ranks awaited wait for at last, as far as they tell: one of
+  /// themselves, or one that they wait for in any group.
+  int root_of(uint64_t awaited) const;
+  std::string names_of(uint64_t ranks) const;
+  /// Of a rank that has left while others wanted something of it.
+  std::string why_gone(int rank);
+  void tell_wait(int whom, bool gave_up);
+  [[noreturn]] void give_up(SharedOperation& operation, std::chrono::milliseconds waited);
 
   std::unique_ptr<SharedBoard> board_;
-  std::chrono::milliseconds timeout_;
+  const GroupOptions options_;
   uint64_t gathers_ = 0, reductions_ = 0, others_ = 0;
   std::mutex list_;      // of operations_
   std::mutex progress_;  // who takes them on

@@ -28,6 +28,7 @@ class Collective : public SharedOperation {
   void announce(SharedBoard& board) override { parts_.announce(board); }
   bool go_on(SharedBoard& board) override { return parts_.announced() && go_on_announced(board); }
   uint64_t missing() const override { return parts_.missing(); }
+  uint64_t awaited() const override { return parts_.awaited(); }
   uint64_t bytes() const override { return parts_.offered().nbytes(); }
 
  protected:

@@ -49,6 +49,8 @@ class SharedOperation : public c10d::Work {
   virtual bool go_on(SharedBoard& board) = 0;
   /// Ranks whose part is still to come, a bit a rank.
   virtual uint64_t missing() const = 0;
+  /// Of those, the ones that this rank waits for: others wait as it does.
+  virtual uint64_t awaited() const { return missing(); }
   virtual uint64_t bytes() const = 0;
 
   std::atomic<bool> done = false;

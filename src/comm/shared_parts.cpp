@@ -105,6 +105,15 @@ uint64_t SharedParts::unread() const {
   return everyone_else_ & ~(mine_ == nullptr ? 0 : mine_->taken_by.load());
 }
 
+uint64_t SharedParts::awaited() const {
+  uint64_t not_found = 0;
+  for (size_t peer = 0; peer < offers_.size(); ++peer) {
+    not_found |= offers_[peer] == nullptr ? rank_bit(static_cast<int>(peer)) : 0;
+  }
+  not_found &= everyone_else_;
+  return announced() && not_found != 0 ? not_found : missing();
+}
+
 void SharedParts::reduce(
     SharedBoard& board,
     Reduce how,

@@ -47,6 +47,8 @@ class SharedParts {
   uint64_t missing() const { return unread() | (everyone_else_ & ~taken_); }
   /// Ranks that have not read this one's part.
   uint64_t unread() const;
+  /// Ranks that have not come: whose offer has not been found. Where all have, those missing.
+  uint64_t awaited() const;
 
   /// Bytes [begin, begin + bytes) of every rank's tensor, reduced in rank order into `out`, which
   /// may be this rank's own. All have been found. `reader`, which may be empty, is told of elements

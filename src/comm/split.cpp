@@ -28,13 +28,16 @@ Communicator split(
   const auto size = static_cast<int64_t>(ranks.size());
   const int64_t number = (store->add(key + "/arrivals", 1) - 1) / size;
   const auto rank = static_cast<int>(mine - ranks.begin());
+  GroupOptions own = options;
+  own.world_ranks.clear();
+  for (const int member : ranks) {
+    own.world_ranks.push_back(parent.world_rank(member));
+  }
   return Communicator(
       join_group(
-          with_prefix(fmt::format("{}/{}", key, number), store),
-          rank,
-          static_cast<int>(size),
-          options),
-      name);
+          with_prefix(fmt::format("{}/{}", key, number), store), rank, static_cast<int>(size), own),
+      name,
+      own.world_ranks);
 }
 
 }  // namespace lockstep::comm

@@ -166,6 +166,35 @@ std::vector<const Worker*> failed_while_stopping(const WorkerGroup& group) {
   return result;
 }
 
+// A worker that had not ended when others gave up on it.
+const Worker* find_hanging(const WorkerGroup& group, const std::vector<Failure>& failures) {
+  for (const Failure& failure : failures) {
+    const std::optional<int> rank = unanswering_rank(failure.message);
+    for (const auto& worker : group.workers()) {
+      if (rank == worker->rank && (!worker->status || worker->asked_to_end) &&
+          lost_a_peer(failure.status)) {
+        return worker.get();
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::vector<Failure> describe_all(
+    const WorkerGroup& group,
+    const std::vector<const Worker*>& failed,
+    const std::optional<MemoryCounters>& before,
+    const std::optional<MemoryCounters>& after) {
+  std::vector<Failure> failures;
+  for (const Worker* worker : failed) {
+    failures.push_back(describe(*worker, before, after));
+  }
+  if (const Worker* hanging = find_hanging(group, failures)) {
+    failures.push_back(describe_hanging(*hanging, failures[root_cause(failures)]));
+  }
+  return failures;
+}
+
 int exit_code_of(const WorkerGroup& group, const AttemptResult& result) {
   if (!result.failures.empty()) {
     return result.failures[root_cause(result.failures)].status.shell_code();
@@ -197,6 +226,7 @@ AttemptResult run_attempt(
     Guard& guard, std::vector<WorkerSpec> specs, const AttemptOptions& options) {
   const std::optional<MemoryCounters> before = read_memory_counters();
   WorkerGroup group(guard.loop(), std::move(specs));
+  guard.set_pass_on([&](int signal) { group.pass_on(signal); });
   AttemptResult result;
   result.end = watch(guard, group, options, result.stuck);
   result.signal = guard.signal().value_or(0);
@@ -205,9 +235,7 @@ AttemptResult run_attempt(
   }
   std::vector<const Worker*> failed = failures_that_count(group);
   const std::optional<MemoryCounters> after = read_memory_counters();
-  for (const Worker* worker : failed) {
-    result.failures.push_back(describe(*worker, before, after));
-  }
+  result.failures = describe_all(group, failed, before, after);
   result.exit_code = exit_code_of(group, result);
   if (options.ending) {
     options.ending(result);
@@ -217,11 +245,9 @@ AttemptResult run_attempt(
     failed = failed_while_stopping(group);
   }
   // Again: by now the rest of what they printed has been read.
-  result.failures.clear();
-  for (const Worker* worker : failed) {
-    result.failures.push_back(describe(*worker, before, after));
-  }
+  result.failures = describe_all(group, failed, before, after);
   result.exit_code = exit_code_of(group, result);
+  guard.set_pass_on(nullptr);
   return result;
 }
 

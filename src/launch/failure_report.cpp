@@ -5,6 +5,7 @@
 #include <csignal>
 #include <ctime>
 #include <limits>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -72,6 +73,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 std::string exit_text(const Failure& failure) {
+  if (failure.hangs) {
+    return fmt::format("none (pid: {}): it hangs", failure.pid);
+  }
   std::string text = fmt::format("{} (pid: {})", failure.status.signed_code(), failure.pid);
   if (failure.status.signal != 0) {
     text += fmt::format(" ({})", signal_name(failure.status.signal));
@@ -218,6 +222,40 @@ Failure describe(
   return result;
 }
 
+std::optional<int> unanswering_rank(const std::string& message) {
+  constexpr std::string_view kNoAnswer = "no answer", kRank = "rank ";
+  const size_t at = message.find(kNoAnswer);
+  const size_t rank = at == std::string::npos ? at : message.rfind(kRank);
+  int number = 0;
+  if (rank == std::string::npos || rank < at ||
+      std::from_chars(message.data() + rank + kRank.size(), message.data() + message.size(), number)
+              .ec != std::errc()) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+Failure describe_hanging(const Worker& worker, const Failure& who_gave_up) {
+  Failure result;
+  result.host = host_name();
+  result.rank = worker.rank;
+  result.local_rank = worker.local_rank;
+  result.pid = worker.pid;
+  result.status.code = kPeerLostCode;
+  result.time = who_gave_up.time;
+  result.hangs = true;
+  result.message = fmt::format(
+      "it hangs: rank {} gave up waiting for it: {}", who_gave_up.rank, who_gave_up.message);
+  result.hint =
+      "see what it does (a stopped process, a disk or a network that does not answer); where it "
+      "is only slow, raise ddp_timeout";
+  result.step = who_gave_up.step;
+  for (const std::string& line : worker.tail.lines()) {
+    result.last_lines.push_back(printable(line));
+  }
+  return result;
+}
+
 std::string to_json(const Failure& failure) {
   json object{
       {"host", failure.host},
@@ -232,7 +270,8 @@ std::string to_json(const Failure& failure) {
       {"callstack", failure.callstack},
       {"hint", failure.hint},
       {"memory", failure.memory},
-      {"last_lines", failure.last_lines}};
+      {"last_lines", failure.last_lines},
+      {"hangs", failure.hangs}};
   if (failure.step) {
     object["step"] = *failure.step;
   }
@@ -257,6 +296,7 @@ std::optional<Failure> failure_from_json(const std::string& text) {
     result.memory = object.at("memory").get<std::string>();
     result.last_lines = object.at("last_lines").get<std::vector<std::string>>();
     result.step = integer_at(object, "step");
+    result.hangs = object.value("hangs", false);
     return result;
   } catch (const std::exception&) {
     return std::nullopt;
@@ -269,7 +309,7 @@ bool lost_a_peer(const ExitStatus& status) {
 
 size_t root_cause(const std::vector<Failure>& failures) {
   const auto weight = [](const Failure& failure) {
-    return std::pair(lost_a_peer(failure.status), failure.time);
+    return std::tuple(!failure.hangs, lost_a_peer(failure.status), failure.time);
   };
   size_t best = 0;
   for (size_t i = 1; i < failures.size(); ++i) {

@@ -39,6 +39,7 @@ struct Failure {
   std::string error_file, message, callstack, hint, memory;
   std::optional<int64_t> step;
   std::vector<std::string> last_lines;
+  bool hangs = false;  // it did not fail: the others waited for it in vain
 };
 
 /// Puts together what is known of a worker that failed.
@@ -46,6 +47,12 @@ Failure describe(
     const Worker& worker,
     const std::optional<MemoryCounters>& before,
     const std::optional<MemoryCounters>& after);
+
+/// The rank for which a worker that gave up had waited: the last that its message says it had no
+/// answer from.
+std::optional<int> unanswering_rank(const std::string& message);
+/// That worker, where others have given up on it.
+Failure describe_hanging(const Worker& worker, const Failure& who_gave_up);
 
 std::string to_json(const Failure& failure);
 /// The inverse; nothing where the text is not one.
@@ -58,8 +65,9 @@ inline constexpr int kPeerLostCode = 7;
 /// other end is gone (SIGPIPE).
 bool lost_a_peer(const ExitStatus& status);
 
-/// The index of the root cause: of the earliest by error file, one that did not merely lose a peer,
-/// else the first that was seen. `failures` is not empty, and in the order seen.
+/// The index of the root cause: one that hangs; else of the earliest by error file, one that did
+/// not merely lose a peer, else the first that was seen. `failures` is not empty, and in the order
+/// seen.
 size_t root_cause(const std::vector<Failure>& failures);
 
 /// The report, in torchrun's shape: "NAME FAILED", the other failures, the root cause with at most

@@ -1,5 +1,6 @@
 #include "launch/guard.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -43,6 +44,12 @@ Guard::Guard(std::vector<int> signals) : tag_(make_tag()) {
   for (const int signal : signals) {
     sigaddset(&mask, signal);
   }
+  for (const int signal : {SIGUSR1, SIGUSR2}) {
+    if (sigismember(&mask, signal) == 0) {
+      sigaddset(&mask, signal);
+      passed_on_.push_back(signal);
+    }
+  }
   sigset_t blocked = mask;
   sigaddset(&blocked, SIGPIPE);  // a console that is gone is seen by write()
   ::pthread_sigmask(SIG_BLOCK, &blocked, &old_mask_);
@@ -68,7 +75,12 @@ Guard::~Guard() {
 void Guard::on_signal() {
   signalfd_siginfo info{};
   while (::read(signal_descriptor_, &info, sizeof info) == sizeof info) {
-    take_signal(static_cast<int>(info.ssi_signo));
+    const auto signal = static_cast<int>(info.ssi_signo);
+    if (std::find(passed_on_.begin(), passed_on_.end(), signal) == passed_on_.end()) {
+      take_signal(signal);
+    } else if (pass_on_) {
+      pass_on_(signal);
+    }
   }
 }
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launch/descendants.h"
@@ -16,7 +18,8 @@ namespace lockstep::launch {
 /// (they inherit the blocked signals). The destructor gives the signals back.
 class Guard {
  public:
-  /// `signals` are caught and forwarded instead of ending this process.
+  /// `signals` are caught and forwarded instead of ending this process. SIGUSR1 and SIGUSR2, where
+  /// they are none of those, are passed on to workers and end nothing.
   explicit Guard(std::vector<int> signals);
   ~Guard();
   Guard(const Guard&) = delete;
@@ -28,6 +31,8 @@ class Guard {
   /// As if `signal` had come: another node's agent got it.
   void take_signal(int signal);
   int signals_seen() const { return seen_; }
+  /// Who is told of signals that are passed on; empty: nobody.
+  void set_pass_on(std::function<void(int signal)> pass_on) { pass_on_ = std::move(pass_on); }
   /// NAME and VALUE of the variable that marks the workers and all that they fork.
   static constexpr const char* kTagName = "LOCKSTEP_SUPERVISOR";
   const std::string& tag() const { return tag_; }
@@ -40,6 +45,8 @@ class Guard {
   EventLoop loop_;
   int signal_descriptor_ = -1;
   sigset_t old_mask_{};
+  std::vector<int> passed_on_;
+  std::function<void(int signal)> pass_on_;
   std::optional<int> signal_;
   int seen_ = 0;
   std::string tag_;

@@ -114,6 +114,14 @@ void WorkerGroup::signal(int signal) {
   }
 }
 
+void WorkerGroup::pass_on(int signal) {
+  for (const auto& worker : workers_) {
+    if (!worker->status) {
+      ::kill(worker->pid, signal);
+    }
+  }
+}
+
 void WorkerGroup::stop(int first, milliseconds grace, const std::function<bool()>& hurry) {
   signal(first);
   const auto deadline = Clock::now() + grace;

@@ -56,6 +56,8 @@ class WorkerGroup {
   /// Sends a signal to every process group that has a running worker; what ends from now on was
   /// asked to.
   void signal(int signal);
+  /// Sends a signal to every running worker itself, and expects nothing of it.
+  void pass_on(int signal);
   /// signal(first), at most `grace`, SIGKILL; returns when all have ended (or, stuck in the kernel,
   /// 5 s after the SIGKILL). `hurry`, where given, is asked after every event: true skips the rest
   /// of the grace.

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "monitor/metrics.h"
 #include "monitor/trackers.h"
 
@@ -185,7 +186,7 @@ void Monitor::evaluation(const EvaluationReport& report) {
   add("steps_per_second", per_second(static_cast<double>(report.batches), report.runtime_s));
   record.values.insert(record.values.end(), report.values.begin(), report.values.end());
   log(record);
-  write_results(options_.output_dir, report.prefix, record);
+  try_to_write("the results", [&] { write_results(options_.output_dir, report.prefix, record); });
 }
 
 void Monitor::activity(const std::string& text) {
@@ -219,15 +220,27 @@ void Monitor::finish() {
   const Record record = summary_record();
   log(record);
   for (const auto& sink : sinks_) {
-    sink->finish();
+    try_to_write("the last metrics", [&] { sink->finish(); });
   }
-  write_results(options_.output_dir, "train", record);
-  write_file_atomically(options_.output_dir / "trainer_state.json", to_json(state_));
+  try_to_write("the results", [&] {
+    write_results(options_.output_dir, "train", record);
+    write_file_atomically(options_.output_dir / "trainer_state.json", to_json(state_));
+  });
 }
 
 void Monitor::log(const Record& record) {
-  for (const auto& sink : sinks_) {
-    sink->log(record);
+  std::erase_if(sinks_, [&](const auto& sink) {
+    return !try_to_write("metrics from here on", [&] { sink->log(record); });
+  });
+}
+
+bool Monitor::try_to_write(const char* what, const std::function<void()>& body) {
+  try {
+    body();
+    return true;
+  } catch (const Error& error) {
+    log_warning("training goes on without {}: {}", what, error.what());
+    return false;
   }
 }
 

@@ -79,7 +79,8 @@ struct Clocks {
   static Clocks system();
 };
 
-/// For one thread. Methods throw an Error where a file cannot be written.
+/// For one thread. The constructor throws an Error where a file cannot be written; later a full
+/// disk costs what was to be written, with a warning, and not the run.
 class Monitor {
  public:
   /// Begins a run: creates output_dir where needed, opens metrics.jsonl and the trackers. With
@@ -118,7 +119,10 @@ class Monitor {
   bool due(const StepReport& report) const;
   Record training_record(const StepReport& report) const;
   Record summary_record() const;
+  /// A sink that cannot write is told of once, and gets no more.
   void log(const Record& record);
+  /// False, after a warning, where it cannot be written.
+  static bool try_to_write(const char* what, const std::function<void()>& body);
   ProgressFigures figures(const StepReport& report) const;
 
   MonitorOptions options_;

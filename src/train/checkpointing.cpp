@@ -248,7 +248,8 @@ void save_training_state(Job& job, World& world) {
       owned_pieces(*job.model, with_optimizer),
       state_json(job, world),
       files,
-      world.communicator);
+      world.communicator,
+      {.hold = job.hold.get()});
   on_first_rank(world.communicator, [&] {
     if (training.save_total_limit) {
       std::vector<std::filesystem::path> keep;

@@ -204,6 +204,8 @@ std::unique_ptr<Job> make_job(
     take_special_tokens(job->source.config, *job->tokenizer);
   }
   check_output_folder(training.output_dir, world);
+  job->hold = checkpoint::OutputHold::take(
+      training.output_dir, {world.round.job, world.round.number}, world.communicator);
 
   ModelRequest request;
   request.dtype = compute_type(training);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/output_hold.h"
 #include "config/config.h"
 #include "data/loader.h"
 #include "model/source.h"
@@ -43,6 +44,7 @@ struct Job {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   Datasets datasets;
   RunLength length;
+  std::unique_ptr<checkpoint::OutputHold> hold;  // on training.output_dir
   std::unique_ptr<parallel::Axes> axes;
   std::unique_ptr<parallel::ParallelModel> model;
   std::unique_ptr<optim::Schedule> schedule;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,7 +14,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "comm/communicator.h"
+#include "comm/split.h"
 #include "comm/store.h"
 #include "comm/threads.h"
 
@@ -132,6 +135,66 @@ TEST(SharedMemory, GivesUpAfterItsTime) {
   }
 }
 
+/// What the other ranks of a world say of `sleeper`, which comes too late: each in an operation of
+/// its own kind, in halves of the world or in all of it.
+void expect_named(int size, int sleeper, bool in_halves) {
+  std::mutex mutex;
+  std::vector<std::string> told;
+  const auto timeout = std::chrono::milliseconds(700);
+  try {
+    run_ranks({.size = size, .timeout = timeout}, [&](Communicator& world) {
+      std::vector<int> half;
+      for (int rank = world.rank() % 2; rank < size; rank += 2) {
+        half.push_back(rank);
+      }
+      GroupOptions options;
+      options.timeout = timeout;
+      Communicator part = split(world, half, "half", options);
+      world.barrier();
+      if (world.rank() == sleeper) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+        return;
+      }
+      try {
+        Tensor tensor = torch::zeros({3});
+        if (in_halves) {
+          part.all_reduce(tensor).wait();
+        }
+        world.all_reduce(tensor).wait();
+      } catch (const Error& error) {
+        const std::scoped_lock lock(mutex);
+        told.push_back(error.message());
+        throw;
+      }
+    });
+    FAIL();
+  } catch (const Error&) {
+  }
+  EXPECT_EQ(told.size(), static_cast<size_t>(size - 1));
+  for (const std::string& text : told) {
+    EXPECT_TRUE(text.ends_with(fmt::format(" rank {}", sleeper))) << text;
+    EXPECT_NE(text.find("no answer"), std::string::npos) << text;
+    EXPECT_NE(text.find("all_reduce number"), std::string::npos) << text;
+    EXPECT_NE(text.find("shape [3]"), std::string::npos) << text;
+  }
+}
+
+TEST(SharedMemory, TheRankThatDoesNotComeIsNamedByAll) {
+  for (const int size : {3, 5}) {
+    for (int sleeper = 0; sleeper < size; ++sleeper) {
+      SCOPED_TRACE(fmt::format("rank {} of {}", sleeper, size));
+      expect_named(size, sleeper, /*in_halves=*/false);
+    }
+  }
+}
+
+TEST(SharedMemory, TheRankThatAnotherGroupWaitsForIsNamedByAll) {
+  for (int sleeper = 0; sleeper < 4; ++sleeper) {
+    SCOPED_TRACE(fmt::format("rank {} of 4", sleeper));
+    expect_named(4, sleeper, /*in_halves=*/true);
+  }
+}
+
 using Body = void (*)(Communicator& group);
 
 /// How three processes end that run a body each, as ranks of one group.
@@ -179,8 +242,7 @@ void see_that_one_is_killed(Communicator& group) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kPeerLost);
     // Of the others, one may be the first to see it and to leave.
-    EXPECT_NE(std::string(error.what()).find(" of the group has ended"), std::string::npos)
-        << error.what();
+    EXPECT_NE(std::string(error.what()).find(" has ended"), std::string::npos) << error.what();
   }
 }
 

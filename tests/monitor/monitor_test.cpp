@@ -261,5 +261,40 @@ TEST(TrainerState, ReadsHuggingFacesAndRefusesWhatIsNone) {
   }
 }
 
+/// What a full disk does to a file.
+class FullDisk : public MetricsSink {
+ public:
+  explicit FullDisk(int& calls) : calls_(calls) {}
+  void log(const Record& /*record*/) override {
+    ++calls_;
+    throw Error(ErrorKind::kCheckpoint, "cannot write it: No space left on device");
+  }
+
+ private:
+  int& calls_;
+};
+
+TEST(Monitor, AFullDiskCostsMetricsAndNotTheRun) {
+  TimedRun run;
+  Monitor monitor(run.options(1), std::nullopt, run.clocks());
+  int calls = 0;
+  monitor.add_sink(std::make_unique<FullDisk>(calls));
+  testing::internal::CaptureStderr();
+  monitor.step(run.report(1));
+  monitor.step(run.report(2));
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(told.find("No space left on device"), told.rfind("No space left on device")) << told;
+  EXPECT_NE(told.find("training goes on without"), std::string::npos) << told;
+  EXPECT_EQ(run.metrics().size(), 2U);
+  // The results stand in a folder that is gone.
+  std::filesystem::remove_all(run.folder.path() / "out");
+  write_file_atomically(run.folder.path() / "out", "a file");
+  testing::internal::CaptureStderr();
+  EXPECT_NO_THROW(monitor.evaluation({.step = 2, .loss = 1}));
+  EXPECT_NO_THROW(monitor.finish());
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("without the results"), std::string::npos);
+}
+
 }  // namespace monitor_test
 }  // namespace lockstep::monitor

@@ -1,0 +1,42 @@
+"""Two runs in one folder: the second is refused, and the first loses nothing."""
+
+import json
+import os
+import signal
+import unittest
+
+from harness import ProgramTest, losses, processes_of, start, wait_for
+
+
+class TwoRuns(ProgramTest):
+    def test_the_second_is_refused_and_the_first_goes_on_undisturbed(self):
+        common = ["save_steps=1", "save_total_limit=1"]
+        self.train("alone", *common, steps=60)
+        arguments = self.train_arguments("both", *common, steps=60)
+        first = start(*arguments, cwd=self.folder)
+        wait_for(lambda: len(losses(self.folder / "both")) >= 2)
+        holder = json.loads((self.folder / "both" / ".lockstep-lock").read_text())
+        result = self.run_fails(3, *self.train_arguments("both", *common, ranks=2, steps=60))
+        self.assertIn(f"process {holder['pid']} on {holder['host']}", result.err)
+        self.assertIn("output_dir", result.err)
+        out, err = first.communicate(timeout=120)
+        self.assertEqual(first.returncode, 0, err)
+        self.assertEqual(losses(self.folder / "both"), losses(self.folder / "alone"))
+        self.assertFalse((self.folder / "both" / ".lockstep-lock").exists())
+        self.assertEqual([p.name for p in (self.folder / "both").glob("checkpoint-*")], ["checkpoint-60"])
+
+    def test_a_killed_run_leaves_the_folder_free(self):
+        arguments = self.train_arguments("killed", "save_steps=1", "resume_from_checkpoint=true", ranks=2, steps=2000)
+        process = start(*arguments, cwd=self.folder)
+        wait_for(lambda: (self.folder / "killed" / "checkpoint-2").exists())
+        for pid in processes_of("output_dir=killed"):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=30)
+        done = len(losses(self.folder / "killed"))
+        self.train("killed", "save_steps=1000", "resume_from_checkpoint=true", steps=done + 2)
+        left = [p.name for p in (self.folder / "killed").iterdir()]
+        self.assertFalse([name for name in left if name.endswith(".saving")], left)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
