@@ -39,6 +39,7 @@ endif()
 target_include_directories(lockstep_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_include_directories(lockstep_cuda SYSTEM PRIVATE ${CUDA_HEADERS} ${NCCL_HEADERS})
 target_compile_definitions(lockstep_cuda PRIVATE USE_C10D_NCCL)
+lockstep_optimize(lockstep_cuda -O2)
 target_link_libraries(lockstep_cuda PRIVATE lockstep_compiler lockstep_libtorch
   -Wl,--no-as-needed ${LIBTORCH}/lib/libtorch_cuda.so ${LIBTORCH}/lib/libc10_cuda.so
   ${LIBTORCH}/lib/libtorch.so)
