@@ -52,7 +52,8 @@ ProcessMemory process_memory() {
 ProcessMemory parse_process_status(std::string_view text) {
   return {
       .resident_bytes = field_bytes(text, "VmRSS:"),
-      .peak_resident_bytes = field_bytes(text, "VmHWM:")};
+      .peak_resident_bytes = field_bytes(text, "VmHWM:"),
+      .anonymous_bytes = field_bytes(text, "RssAnon:")};
 }
 
 }  // namespace lockstep::monitor

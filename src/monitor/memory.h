@@ -9,6 +9,7 @@ namespace lockstep::monitor {
 struct ProcessMemory {
   int64_t resident_bytes = 0;       // now (VmRSS)
   int64_t peak_resident_bytes = 0;  // the most so far (VmHWM)
+  int64_t anonymous_bytes = 0;      // resident, and no file's (RssAnon)
 };
 
 /// What processes of this machine can still have: /proc/meminfo's MemAvailable, or less where the

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "base/processor.h"
+
 // The loop is compiled for plain x86-64 and for AVX2, and chosen at run time. AVX2 without FMA on
 // purpose: both versions round each operation alike, so all machines get the same bits, and the
 // loop waits for memory anyway.
@@ -66,7 +68,7 @@ __attribute__((target("avx2"))) void loop_avx2(
 }
 
 bool has_avx2() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  static const bool has = instruction_set() >= InstructionSet::kAvx2;
   return has;
 }
 #endif

@@ -7,7 +7,7 @@ namespace lockstep::ops {
 /// Each with those before it.
 enum class MatrixUnit { kNone, kAvx512, kBfloat16, kAmx };
 
-/// What this processor has and its system lets a program use.
+/// The best that may be used here (base/processor.h).
 MatrixUnit find_matrix_unit();
 
 /// That; tests lower it, to see every version.

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/processor.h"
+
 // Vectors are returned by functions that are all inlined, so how they would be passed does not
 // matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -154,19 +156,13 @@ __attribute__((target("avx2,fma"))) void run_avx2(const Args&... args) {
 
 enum class Level { kPlain, kAvx2, kAvx512 };
 
-/// What this processor has. Tests lower it, to see every version.
+/// The best that may be used here (base/processor.h). Tests lower it, to see every version.
 inline Level& level() {
   static Level found = [] {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    if (instruction_set() >= InstructionSet::kAvx512) {
       return Level::kAvx512;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-      return Level::kAvx2;
-    }
-#endif
-    return Level::kPlain;
+    return instruction_set() >= InstructionSet::kAvx2 ? Level::kAvx2 : Level::kPlain;
   }();
   return found;
 }

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/processor.h"
 
 namespace lockstep::optim {
 namespace {
@@ -63,7 +64,7 @@ __attribute__((target("avx2"))) double block_sum_avx2(const T* values, int64_t c
 template <class T>
 double block_sum(const T* values, int64_t count) {
 #if defined(__x86_64__) && defined(__GNUC__)
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  static const bool has_avx2 = instruction_set() >= InstructionSet::kAvx2;
   if (has_avx2) {
     return block_sum_avx2(values, count);
   }

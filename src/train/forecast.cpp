@@ -14,22 +14,23 @@
 #include "data/row_lengths.h"
 #include "monitor/memory.h"
 #include "monitor/progress.h"
+#include "ops/host_memory.h"
 #include "plan/remedies.h"
 #include "plan/search.h"
 #include "train/plan.h"
 #include "train/planned_job.h"
+#include "train/warm_up.h"
 
 namespace lockstep::train {
 namespace {
 
-constexpr double kLoadedWithTheFirstStep = 25e6;  // bytes of libraries' code and buffers, on a CPU
-// The same of the library that computes attention with a bias of its scores, which our loops do
-// not.
-constexpr double kLoadedForScores16 = 28e6, kLoadedForScores32 = 13e6;
+// Bytes of code and buffers that come with the first step on a CPU, beyond those of warm_up(): what
+// saves, reports and loads, and what libraries keep for larger products.
+constexpr double kLoadedWithTheFirstStep = 6e6;
 
 struct Machine {
   plan::Cluster cluster;
-  std::string basis;
+  std::string basis;  // where its figures are from; empty: nobody measured it
 };
 
 std::optional<Machine> find_machine(const World& world, const ForecastOptions& options) {
@@ -50,9 +51,7 @@ std::optional<Machine> find_machine(const World& world, const ForecastOptions& o
           "{} is not used: {} `lockstep calibrate` writes it anew", file.string(), error.message());
     }
   }
-  return Machine{
-      plan::uniform_cluster(plan::find_device("cpu"), world.size()),
-      "another machine's: `lockstep calibrate` measures this one"};
+  return Machine{plan::uniform_cluster(plan::find_device("cpu"), world.size()), ""};
 }
 
 // Whether every "key=value" of a change is something that the trainer can do.
@@ -108,15 +107,19 @@ Forecast predict(
   plan::Job job = planned_job(config, model, world.size(), world.local_size);
   plan::Cluster cluster = machine.cluster;
   if (world.device.is_cpu()) {
-    const auto resident = static_cast<double>(monitor::process_memory().resident_bytes);
+    const monitor::ProcessMemory before = monitor::process_memory();
+    const bool is_alike =
+        warm_up(model, compute_type(config.training), job.micro_batch, job.data_length());
+    const monitor::ProcessMemory after = monitor::process_memory();
+    const int64_t kept = ops::host_memory().kept;  // free: the model's soon
+    const int64_t made =
+        std::max<int64_t>(after.anonymous_bytes - before.anonymous_bytes - kept, 0);
+    const auto resident = static_cast<double>(after.resident_bytes);
+    const auto loaded = static_cast<double>(after.resident_bytes - kept + (is_alike ? 0 : made));
     const auto available = static_cast<double>(monitor::available_memory());
     run_on_cpu(job.software, compute_type(config.training));
     job.software.threads = at::get_num_threads();
-    job.software.context_bytes = resident + kLoadedWithTheFirstStep;
-    if (plan::has_score_bias(model)) {
-      job.software.context_bytes +=
-          job.precision == plan::Precision::kFloat32 ? kLoadedForScores32 : kLoadedForScores16;
-    }
+    job.software.context_bytes = loaded + kLoadedWithTheFirstStep;
     plan::Device& device = cluster.groups.front().device;
     if (world.size() == world.local_size) {
       cluster.groups.front().devices_per_node = world.size();
@@ -132,13 +135,13 @@ Forecast predict(
     job = with_lengths(job, lengths.longest);
   }
   Forecast forecast;
-  const plan::Step step = plan::simulate(usual, cluster);
+  if (!machine.basis.empty()) {
+    const plan::Step step = plan::simulate(usual, cluster);
+    forecast.speed = Forecast::Speed{step.step_seconds, step.tokens_per_second, machine.basis};
+  }
   const plan::Memory memory = plan::largest(plan::estimate_memory(job)).peak;
-  forecast.step_seconds = step.step_seconds;
-  forecast.tokens_per_second = step.tokens_per_second;
   forecast.bytes = memory.total();
   forecast.room = plan::usable_bytes(cluster.slowest().device);
-  forecast.basis = machine.basis;
   if (memory.least() > forecast.room) {
     if (misfit == Misfit::kRefuse) {
       refuse(forecast, job, cluster);
@@ -170,13 +173,20 @@ std::optional<Forecast> make_forecast(
 }
 
 std::string describe(const Forecast& forecast) {
-  return fmt::format(
-      "predicted: {:.3g} s a step, {:.0f} tokens/s, {} a rank of {} (figures: {})",
-      forecast.step_seconds,
-      forecast.tokens_per_second,
+  const std::string memory = fmt::format(
+      "{} a rank of {}",
       monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
-      monitor::format_bytes(static_cast<int64_t>(forecast.room)),
-      forecast.basis);
+      monitor::format_bytes(static_cast<int64_t>(forecast.room)));
+  if (!forecast.speed) {
+    return fmt::format(
+        "predicted: {} (and times, once `lockstep calibrate` has measured this machine)", memory);
+  }
+  return fmt::format(
+      "predicted: {:.3g} s a step, {:.0f} tokens/s, {} (figures: {})",
+      forecast.speed->step_seconds,
+      forecast.speed->tokens_per_second,
+      memory,
+      forecast.speed->basis);
 }
 
 std::string compare(
@@ -189,12 +199,18 @@ std::string compare(
   }
   const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
   std::nth_element(seconds.begin(), middle, seconds.end());
+  std::string time;
+  if (forecast.speed) {
+    const double predicted = forecast.speed->step_seconds;
+    time = fmt::format(
+        "predicted {:.3g} s a step, measured {:.3g} s ({:+.1f}%); ",
+        predicted,
+        *middle,
+        100 * (predicted / *middle - 1));
+  }
   return fmt::format(
-      "predicted {:.3g} s a step, measured {:.3g} s ({:+.1f}%); predicted {} a rank, measured {} "
-      "({:+.1f}%)",
-      forecast.step_seconds,
-      *middle,
-      100 * (forecast.step_seconds / *middle - 1),
+      "{}predicted {} a rank, measured {} ({:+.1f}%)",
+      time,
       monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
       monitor::format_bytes(static_cast<int64_t>(peak_memory_bytes)),
       100 * (forecast.bytes / peak_memory_bytes - 1));

@@ -25,18 +25,24 @@ struct ForecastOptions {
 };
 
 struct Forecast {
-  double step_seconds = 0;
+  /// Where the machine was measured or is described: the basis says which.
+  struct Speed {
+    double step_seconds = 0, tokens_per_second = 0;
+    std::string basis;
+  };
+  std::optional<Speed> speed;
   double bytes = 0;  // of the fullest rank, this process as it is now included
   double room = 0;   // that a rank can have
-  double tokens_per_second = 0;
-  std::string basis;  // where the machine's figures are from
 };
 
 /// Predicts a step of `config` with a model of this shape, whose micro-batches are of `rows` (null:
 /// as long as data.sequence_length): the time of such as they are padded on average, the memory of
-/// the longest. On CPUs; on GPUs where a cluster file is
-/// given. Nothing where the machine is not known. Every rank must call; throws on every rank where
-/// it does not fit and that is refused, with the changes that would make it fit.
+/// the longest. On CPUs, whose step time is
+/// predicted where `lockstep calibrate` has measured it; on GPUs where a cluster file is given,
+/// else nothing. The first rank computes a step of a small model of the family, so that what
+/// libraries load and make for this processor is in the memory that it has. Every rank must call;
+/// throws on every rank where it does not fit and that is refused, with the changes that would make
+/// it fit.
 std::optional<Forecast> make_forecast(
     const config::Config& config,
     const model::ModelConfig& model,
@@ -44,7 +50,8 @@ std::optional<Forecast> make_forecast(
     const ForecastOptions& options,
     const data::SequenceView* rows = nullptr);
 
-/// "a step 0.52 s, ..." before, and the difference after. `seconds`: of each step that was run.
+/// "predicted: 0.52 s a step, ..." before, and the difference after. `seconds`: of each step that
+/// was run.
 std::string describe(const Forecast& forecast);
 std::string compare(
     const Forecast& forecast, std::vector<double> seconds, double peak_memory_bytes);

@@ -165,7 +165,8 @@ plan::Job planned_job(
   }
   if (config.training.optim == "adafactor") {
     constexpr double kAtOnce = 1 << 20, kEach = 36;  // numbers of a run; bytes of each
-    job.software.update_scratch = kAtOnce * kEach;
+    job.software.update_scratch =
+        std::min(kAtOnce, static_cast<double>(model::parameter_count(model))) * kEach;
   }
   job.software.unit_bytes = config.training.ddp_bucket_cap_mb * (1 << 20);
   return job;

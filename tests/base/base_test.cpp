@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <set>
@@ -14,6 +15,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/processor.h"
 #include "temporary_folder.h"
 
 namespace lockstep {
@@ -178,6 +180,24 @@ TEST(CounterRandom, IsUniformAndDependsOnKeyAndCounter) {
   }
   EXPECT_NEAR(sum / 10000, 0.5, 0.02);
   EXPECT_EQ(seen.size(), 20000U);
+}
+
+TEST(Processor, AVariableHidesInstructions) {
+  const InstructionSet all = instruction_set_up_to(nullptr);
+  EXPECT_EQ(instruction_set_up_to("amx"), all);
+  EXPECT_EQ(instruction_set_up_to("avx2"), std::min(all, InstructionSet::kAvx2));
+  EXPECT_EQ(instruction_set_up_to("avx512"), std::min(all, InstructionSet::kAvx512));
+  EXPECT_EQ(instruction_set_up_to("avx512_bf16"), std::min(all, InstructionSet::kAvx512Bfloat16));
+  for (const char* name : {"", "AVX2", "avx10"}) {
+    try {
+      (void)instruction_set_up_to(name);
+      ADD_FAILURE() << "no error for " << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      EXPECT_NE(error.remedy().find("avx2, avx512, avx512_bf16, amx"), std::string::npos)
+          << error.what();
+    }
+  }
 }
 
 }  // namespace base_test

@@ -164,9 +164,11 @@ TEST(WindowedRate, ForgetsWhatIsOlderThanItsWindow) {
 
 TEST(ProcessMemory, IsReadFromTheKernel) {
   const ProcessMemory parsed = parse_process_status(
-      "Name:\tlockstep\nVmPeak:\t  99999 kB\nVmHWM:\t   2048 kB\nVmRSS:\t   1024 kB\n");
+      "Name:\tlockstep\nVmPeak:\t  99999 kB\nVmHWM:\t   2048 kB\nVmRSS:\t   1024 kB\nRssAnon:\t   "
+      "512 kB\n");
   EXPECT_EQ(parsed.resident_bytes, 1024 * 1024);
   EXPECT_EQ(parsed.peak_resident_bytes, 2048 * 1024);
+  EXPECT_EQ(parsed.anonymous_bytes, 512 * 1024);
   EXPECT_EQ(parse_process_status("").resident_bytes, 0);
   EXPECT_EQ(parse_process_status("VmRSS:").resident_bytes, 0);
   EXPECT_EQ(parse_process_status("VmRSS:\tmany kB\n").resident_bytes, 0);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "numbers.h"
 #include "parallel/context/ring_attention.h"
 #include "parallel/plans.h"
 
@@ -52,12 +53,12 @@ TEST(RingAttention, OnARankThatIsAloneIsPlainAttention) {
     const RingAttention ring(plain, {.context_rank = 0, .context_ranks = 1}, world);
     const Tensor whole = plain.forward(query, key, value, context);
     const Tensor mine = ring.forward(query, key, value, context);
-    EXPECT_TRUE(at::allclose(mine, whole, 1e-5, 1e-6));
+    numbers::expect_values(mine, whole, "attention");
     whole.sin().sum().backward();
     const Tensor expected = key.grad().clone();
     key.mutable_grad().zero_();
     mine.sin().sum().backward();
-    EXPECT_TRUE(at::allclose(key.grad(), expected, 1e-4, 1e-5));
+    numbers::expect_values(key.grad(), expected, "the gradient of the keys");
   });
 }
 
@@ -154,7 +155,7 @@ TEST(ContextParallel, EvaluatesLikeOneRank) {
       }
     });
   }
-  EXPECT_TRUE(at::allclose(statistics[3], statistics[1], 1e-5)) << statistics[3];
+  numbers::expect_values(statistics[3], statistics[1], "statistics");
 }
 
 }  // namespace context_parallel_test

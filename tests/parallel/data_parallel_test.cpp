@@ -6,7 +6,9 @@
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "comm/threads.h"
+#include "numbers.h"
 
 namespace lockstep::parallel {
 namespace data_parallel_test {
@@ -82,8 +84,10 @@ TEST(DataParallel, SumsToTheGradientsOfOneRankWhateverTheShares) {
         }
         const std::vector<std::string> names{"w0", "w1", "w2", "bias"};
         for (size_t i = 0; i < names.size(); ++i) {
-          EXPECT_TRUE(torch::allclose(gradient_of(engine, names[i]), expected[i], 1e-5, 1e-6))
-              << names[i] << " on " << ranks << " ranks";
+          numbers::expect_values(
+              gradient_of(engine, names[i]),
+              expected[i],
+              fmt::format("{} on {} ranks", names[i], ranks));
         }
       });
     }

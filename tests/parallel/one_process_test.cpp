@@ -2,6 +2,8 @@
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "base/format.h"
+#include "numbers.h"
 #include "parallel/one_process/data_parallel.h"
 
 namespace lockstep {
@@ -34,11 +36,13 @@ TEST(DataParallel, GivesOutputsAndGradientsOfTheModuleItself) {
       }
       optimizer.zero_grad();
       const Tensor y = parallel.forward({x});
-      EXPECT_TRUE(torch::allclose(y, plain, 1e-5, 1e-6)) << devices;
+      numbers::expect_values(y, plain, fmt::format("{} devices", devices));
       torch::mse_loss(y, target).backward();
       for (size_t p = 0; p < expected.size(); ++p) {
-        EXPECT_TRUE(torch::allclose(module->parameters()[p].grad(), expected[p], 1e-5, 1e-6))
-            << devices << " devices, parameter " << p;
+        numbers::expect_values(
+            module->parameters()[p].grad(),
+            expected[p],
+            fmt::format("{} devices, parameter {}", devices, p));
       }
       optimizer.step();
     }

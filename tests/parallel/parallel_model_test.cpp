@@ -7,8 +7,10 @@
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "comm/threads.h"
 #include "nn/initialize.h"
+#include "numbers.h"
 
 namespace lockstep::parallel {
 namespace parallel_model_test {
@@ -91,8 +93,10 @@ TEST(ParallelModel, LearnsTheSameOnAnyNumberOfRanksDropoutIncluded) {
     const auto other = losses_of(ranks, accumulation, 20);
     ASSERT_EQ(other.size(), one.size());
     for (size_t step = 0; step < one.size(); ++step) {
-      EXPECT_NEAR(other[step], one[step], 1e-5)
-          << ranks << " ranks, " << accumulation << " micro-batches, step " << step;
+      numbers::expect_loss(
+          other[step],
+          one[step],
+          fmt::format("{} ranks, {} micro-batches, step {}", ranks, accumulation, step));
     }
   }
 }

@@ -12,6 +12,7 @@
 #include "base/format.h"
 #include "comm/threads.h"
 #include "nn/initialize.h"
+#include "numbers.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/pipeline/tied.h"
 #include "temporary_folder.h"
@@ -184,13 +185,10 @@ Outcome train(const model::ModelConfig& config, const PipelineOptions& options, 
 void expect_same(const Outcome& run, const Outcome& expected, const std::string& what) {
   ASSERT_EQ(run.losses.size(), expected.losses.size()) << what;
   for (size_t step = 0; step < run.losses.size(); ++step) {
-    EXPECT_NEAR(run.losses[step], expected.losses[step], 1e-5) << what << ", step " << step;
+    numbers::expect_loss(
+        run.losses[step], expected.losses[step], fmt::format("{}, step {}", what, step));
   }
-  ASSERT_EQ(run.gradients.size(), expected.gradients.size()) << what;
-  for (const auto& [name, gradient] : expected.gradients) {
-    const double difference = (run.gradients.at(name) - gradient).abs().max().item<double>();
-    EXPECT_LE(difference, 1e-5) << what << ", " << name;
-  }
+  numbers::expect_gradients(run.gradients, expected.gradients, what);
   EXPECT_NEAR(run.statistics[0], expected.statistics[0], 1e-3) << what;
   EXPECT_EQ(run.statistics[1], expected.statistics[1]) << what;
 }

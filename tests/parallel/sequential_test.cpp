@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "comm/threads.h"
+#include "numbers.h"
 
 namespace lockstep::parallel {
 namespace sequential_test {
@@ -114,14 +115,16 @@ TEST(SequentialPipeline, LossAndGradientsAreThoseOfOneProcess) {
           parameter.mutable_grad().reset();
         }
         const double loss = pipeline.forward_backward(is_first ? inputs : nothing, loss_of);
-        EXPECT_NEAR(loss, expected, 1e-5 * expected) << plan.schedule;
+        numbers::expect_loss(loss, expected, plan.schedule, numbers::kRule * expected);
       }
       const auto theirs = whole->named_parameters();
       size_t compared = 0;
       for (const auto& item : modules->named_parameters()) {
         if (item.value().grad().defined()) {
-          EXPECT_TRUE(torch::allclose(item.value().grad(), theirs[item.key()].grad(), 1e-5, 1e-6))
-              << plan.schedule << " " << item.key();
+          numbers::expect_values(
+              item.value().grad(),
+              theirs[item.key()].grad(),
+              fmt::format("{} {}", plan.schedule, item.key()));
           ++compared;
         }
       }

@@ -7,7 +7,9 @@
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "comm/threads.h"
+#include "numbers.h"
 
 namespace lockstep {
 namespace sharded_data_parallel_test {
@@ -83,9 +85,10 @@ void expect_trains_as_one(const Make& make, const Forward& forward) {
         for (const double loss : expected) {
           {
             const torch::NoGradGuard no_grad;
-            EXPECT_NEAR(
-                loss_of(forward(model, sharded, batch())).template item<double>(), loss, 1e-5)
-                << "stage " << stage << " on " << ranks;
+            numbers::expect_loss(
+                loss_of(forward(model, sharded, batch())).template item<double>(),
+                loss,
+                fmt::format("stage {} on {}", stage, ranks));
           }
           sharded.begin_step();
           const auto first = static_cast<size_t>(2 * group.rank());

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "model/parameters.h"
+#include "numbers.h"
 #include "parallel/plans.h"
 #include "parallel/tensor/head_split.h"
 
@@ -66,8 +68,9 @@ TEST(TensorParallel, EvaluatesAndGeneratesLikeOneRank) {
           logits[ranks] = last;
         }
       });
-      EXPECT_TRUE(at::allclose(statistics[ranks], statistics[1], 1e-5)) << statistics[ranks];
-      EXPECT_TRUE(at::allclose(logits[ranks], logits[1], 1e-4, 1e-5)) << ranks;
+      numbers::expect_values(
+          statistics[ranks], statistics[1], fmt::format("statistics on {}", ranks));
+      numbers::expect_values(logits[ranks], logits[1], fmt::format("logits on {}", ranks));
     }
   }
 }

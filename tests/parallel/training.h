@@ -1,7 +1,6 @@
 // Training of small models of odd sizes, for tests: what one rank learns, and what any plan does.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -16,6 +15,7 @@
 #include "base/format.h"
 #include "comm/threads.h"
 #include "nn/initialize.h"
+#include "numbers.h"
 #include "parallel/parallel_model.h"
 
 namespace lockstep::parallel::testing {
@@ -209,15 +209,13 @@ inline void expect_equal(
     const Outcome& other, const Outcome& one, double tolerance, const std::string& what) {
   ASSERT_EQ(other.losses.size(), one.losses.size()) << what;
   for (size_t step = 0; step < one.losses.size(); ++step) {
-    EXPECT_NEAR(other.losses[step], one.losses[step], tolerance * one.losses[step])
-        << what << ", step " << step;
+    numbers::expect_loss(
+        other.losses[step],
+        one.losses[step],
+        fmt::format("{}, step {}", what, step),
+        tolerance * one.losses[step]);
   }
-  ASSERT_EQ(other.gradients.size(), one.gradients.size()) << what;
-  for (const auto& [name, gradient] : one.gradients) {
-    const double largest = gradient.abs().max().item<double>();
-    const double off = (other.gradients.at(name) - gradient).abs().max().item<double>();
-    EXPECT_LE(off, tolerance * std::max(largest, 1e-4)) << what << ": the gradient of " << name;
-  }
+  numbers::expect_gradients(other.gradients, one.gradients, what, tolerance);
 }
 
 }  // namespace lockstep::parallel::testing

@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from harness import ProgramTest
+from harness import ProgramTest, environment
 
 UNEQUAL = """nodes:
   - {name: fast, count: 2, devices: 4, device: h100-80gb, network_gb_s: 25}
@@ -30,12 +30,22 @@ class Predict(ProgramTest):
         self.run_ok("plan", "--model", "model.json", "--gpu", "cpu", "--gpus", 2, "--global-batch", 8,
                     "data.sequence_length=32", "parallel.pipeline=2", "parallel.recompute=full", "--write", "plan.yaml")
         self.assertIn("pipeline: 2", (self.folder / "plan.yaml").read_text())
-        done = self.run_ok("train", "-c", "plan.yaml", "--nproc", 2, "--model", "model.json", *self.data(), "use_cpu=true",
-                           "max_steps=3", "output_dir=run", "save_strategy=no", "learning_rate=1e-3")
-        text = done.out + done.err
-        self.assertRegex(text, r"predicted: [\d.e-]+ s a step, \d+ tokens/s, [\d.]+ \w+ a rank of")
+        (self.folder / "two.yaml").write_text("nodes: [{devices: 2, device: cpu}]")
+
+        def train(*more):
+            done = self.run_ok("train", "-c", "plan.yaml", "--nproc", 2, "--model", "model.json", *self.data(), "use_cpu=true",
+                               "max_steps=3", "output_dir=run", "save_strategy=no", "learning_rate=1e-3", *more,
+                               env=environment(XDG_CACHE_HOME=str(self.folder / "nothing")))
+            self.assert_memory_is_near(done.out + done.err)
+            return done.out + done.err
+
+        text = train("--cluster", "two.yaml")
+        self.assertRegex(text, r"predicted: [\d.e-]+ s a step, \d+ tokens/s, [\d.]+ \w+ a rank of [\d.]+ \w+ \(figures: two.yaml\)")
         self.assertRegex(text, r"predicted [\d.e-]+ s a step, measured [\d.e-]+ s \([+-][\d.]+%\)")
-        self.assert_memory_is_near(text)
+        # Nobody has measured this machine: nothing is said of time.
+        text = train()
+        self.assertRegex(text, r"predicted: [\d.]+ \w+ a rank of [\d.]+ \w+ \(and times, once `lockstep calibrate`")
+        self.assertNotIn("s a step, measured", text)
 
     def assert_memory_is_near(self, text):
         off = re.search(r"a rank, measured [\d.]+ \w+ \(([+-][\d.]+)%\)", text)

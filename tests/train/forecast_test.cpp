@@ -8,6 +8,7 @@
 #include "parallel/pipeline/split.h"
 #include "temporary_folder.h"
 #include "train/planned_job.h"
+#include "train/warm_up.h"
 
 namespace lockstep::train {
 namespace forecast_test {
@@ -87,7 +88,8 @@ TEST(Forecast, OfAKnownMachineSaysTimeAndMemory) {
   const auto forecast = make_forecast(
       small_config(), model::preset("gpt2-tiny"), world, {.cluster = cluster_of(folder, 80)});
   ASSERT_TRUE(forecast.has_value());
-  EXPECT_GT(forecast->step_seconds, 0);
+  ASSERT_TRUE(forecast->speed.has_value());
+  EXPECT_GT(forecast->speed->step_seconds, 0);
   EXPECT_GT(forecast->bytes, 3e6 * 16);
   EXPECT_GT(forecast->room, forecast->bytes);
   EXPECT_NE(describe(*forecast).find("s a step"), std::string::npos);
@@ -95,12 +97,29 @@ TEST(Forecast, OfAKnownMachineSaysTimeAndMemory) {
 
 TEST(Forecast, ComparesWithTheMedianAndLeavesTheFirstStepOut) {
   Forecast forecast;
-  forecast.step_seconds = 1.1;
+  forecast.speed = Forecast::Speed{1.1, 0, "a file"};
   forecast.bytes = 90e6;
   const std::string text = compare(forecast, {9, 1, 1, 1, 2}, 100e6);
   EXPECT_NE(text.find("measured 1 s (+10.0%)"), std::string::npos) << text;
   EXPECT_NE(text.find("(-10.0%)"), std::string::npos) << text;
   EXPECT_EQ(compare(forecast, {}, 1), "");
+}
+
+TEST(Forecast, SaysNothingOfTimeWhereNobodyMeasured) {
+  Forecast forecast;
+  forecast.bytes = 90e6;
+  EXPECT_NE(describe(forecast).find("once `lockstep calibrate`"), std::string::npos);
+  EXPECT_EQ(compare(forecast, {1}, 100e6).find("s a step"), std::string::npos);
+  EXPECT_NE(compare(forecast, {1}, 100e6).find("(-10.0%)"), std::string::npos);
+}
+
+TEST(WarmUp, TakesEveryFamilyInEachType) {
+  for (const char* name : {"gpt2-xl", "llama2-70b", "mistral-7b", "qwen2-0.5b", "t5-small"}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      EXPECT_NO_THROW(warm_up(model::preset(name), type, 4, 2048)) << name;
+    }
+  }
+  EXPECT_NO_THROW(warm_up(model::preset("gpt2-tiny"), at::kFloat, 1, 1));
 }
 
 TEST(Forecast, RefusesWhatWillNotFitUnlessForced) {
