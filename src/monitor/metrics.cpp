@@ -67,11 +67,6 @@ File open_after(const std::filesystem::path& path, int64_t after) {
   return {path, File::Mode::kWrite};
 }
 
-LogStream at_its_end(File file) {
-  const uint64_t end = file.size();
-  return {std::move(file), end};
-}
-
 }  // namespace
 
 std::string number_text(const Number& number) {
@@ -101,13 +96,16 @@ std::string to_json_line(const Record& record) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t after)
-    : stream_(at_its_end(open_after(path, after))) {}
+    : file_(open_after(path, after)),
+      end_(file_.size()) {}
 
 void MetricsFile::log(const Record& record) {
   if (record.kind == Record::Kind::kSummary) {
     return;
   }
-  stream_.append(to_json_line(record) + "\n");
+  const std::string line = to_json_line(record) + "\n";
+  file_.write_at(end_, std::as_bytes(std::span(line)));
+  end_ += line.size();
 }
 
 }  // namespace lockstep::monitor

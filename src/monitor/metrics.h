@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "monitor/log_stream.h"
+#include "base/file.h"
 #include "monitor/record.h"
 
 namespace lockstep::monitor {
@@ -17,8 +17,8 @@ std::string number_text(const Number& number);
 std::string to_json_line(const Record& record);
 
 /// The file. Each line is written with one call, at once, so that a run that is killed loses no
-/// whole line. Records of kind kSummary are not taken. A file that cannot be opened is an
-/// Error(kCheckpoint); one that cannot be written later, for the disk is full, ends there.
+/// whole line. Records of kind kSummary are not taken. Throws Error(kCheckpoint) that names the
+/// file and the reason, such as a full disk.
 class MetricsFile : public MetricsSink {
  public:
   /// Opens `path`: empty where `after` is 0 or less, else with what an earlier run left up to and
@@ -29,7 +29,8 @@ class MetricsFile : public MetricsSink {
   void log(const Record& record) override;
 
  private:
-  LogStream stream_;
+  File file_;
+  uint64_t end_;
 };
 
 }  // namespace lockstep::monitor

@@ -118,7 +118,7 @@ std::string tensorboard_text_event(
 
 TensorboardFile::TensorboardFile(
     const std::filesystem::path& folder, double wall_time, std::string_view configuration_json)
-    : stream_(create_file(folder, wall_time), 0) {
+    : file_(create_file(folder, wall_time)) {
   std::string frames = tensorboard_frame(tensorboard_version_event(wall_time));
   if (!configuration_json.empty()) {
     // TensorBoard shows text as Markdown: a fenced block keeps the lines.
@@ -142,7 +142,8 @@ void TensorboardFile::log(const Record& record) {
 }
 
 void TensorboardFile::write(const std::string& frames) {
-  stream_.append(frames);
+  file_.write_at(end_, std::as_bytes(std::span(frames)));
+  end_ += frames.size();
 }
 
 }  // namespace lockstep::monitor

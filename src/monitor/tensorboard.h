@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "monitor/log_stream.h"
+#include "base/file.h"
 #include "monitor/record.h"
 
 namespace lockstep::monitor {
@@ -33,12 +33,13 @@ class TensorboardFile : public MetricsSink {
       const std::filesystem::path& folder, double wall_time, std::string_view configuration_json);
 
   void log(const Record& record) override;
-  const std::filesystem::path& path() const { return stream_.path(); }
+  const std::filesystem::path& path() const { return file_.path(); }
 
  private:
   void write(const std::string& frames);
 
-  LogStream stream_;
+  File file_;
+  uint64_t end_ = 0;
 };
 
 }  // namespace lockstep::monitor

@@ -145,8 +145,9 @@ std::vector<std::string> split_tags(const std::string& text) {
 }  // namespace
 
 WandbLog::WandbLog(const std::filesystem::path& path)
-    : stream_(File(path, File::Mode::kCreate), 0) {
-  stream_.append(kFileHeader);
+    : file_(path, File::Mode::kCreate),
+      end_(kFileHeader.size()) {
+  file_.write_at(0, std::as_bytes(std::span(kFileHeader)));
 }
 
 void WandbLog::append(std::string_view record) {
@@ -154,7 +155,7 @@ void WandbLog::append(std::string_view record) {
   std::string bytes;
   bool first = true;
   while (first || !record.empty()) {
-    uint64_t room = kBlock - (stream_.end() + bytes.size()) % kBlock;
+    uint64_t room = kBlock - (end_ + bytes.size()) % kBlock;
     if (room < kFragmentHeader) {
       bytes.append(room, '\0');
       room = kBlock;
@@ -174,7 +175,8 @@ void WandbLog::append(std::string_view record) {
     bytes += static_cast<char>(part.size() >> 8);
     bytes += checked;
   }
-  stream_.append(bytes);
+  file_.write_at(end_, std::as_bytes(std::span(bytes)));
+  end_ += bytes.size();
 }
 
 WandbRun::WandbRun(const WandbOptions& options)

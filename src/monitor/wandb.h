@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "monitor/log_stream.h"
+#include "base/file.h"
 #include "monitor/protobuf.h"
 #include "monitor/record.h"
 
@@ -39,7 +39,8 @@ class WandbLog {
   void append(std::string_view record);
 
  private:
-  LogStream stream_;
+  File file_;
+  uint64_t end_;
 };
 
 /// One run.
