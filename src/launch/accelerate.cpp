@@ -266,10 +266,13 @@ std::vector<std::string> deepspeed_words(const Options& options, const LaunchPla
       std::erase_if(words, [](const std::string& one) { return one.starts_with("--num_gpus"); });
     }
   }
-  for (const char* flag : {"module", "no-python"}) {
+  for (const char* flag : {"module", "no-python", "rdzv-insecure"}) {
     if (options.flag(flag)) {
       words.push_back(std::string("--") + flag);
     }
+  }
+  if (!options.text("rdzv-secret-file").empty()) {
+    words.push_back("--rdzv-secret-file=" + options.text("rdzv-secret-file"));
   }
   words.insert(words.end(), options.rest().begin(), options.rest().end());
   return words;
@@ -314,7 +317,7 @@ AccelerateRequest plan_accelerate(
   LaunchPlan& plan = request.plan;
   count_workers(options, file, environment, plan);
   plan_accelerate_meeting(options, plan);
-  plan.meeting.secret = read_secret(options.text("rdzv-secret-file"));
+  plan_secret(options, environment, plan.meeting);
   plan.role = options.text("role");
   plan.max_restarts = static_cast<int>(options.integer("max-restarts", 0));
   plan.log.folder = options.text("log-dir");

@@ -45,6 +45,7 @@ constexpr OptionSpec kAccelerateOptions[] = {
     {"rdzv-backend", kValue, "static", "how machines meet", 0, "static|c10d"},
     {"rdzv-conf", kValue, "", "key=value,... for the meeting"},
     {"rdzv-secret-file", kValue, "", "a file of mode 0600 that all machines have"},
+    {"rdzv-insecure", kFlag, "", "meet without a secret"},
     {"max-restarts", kValue, "0", "how often the workers are started again"},
     {"monitor-interval", kValue, "0.1", "accepted; a worker's end is seen at once"},
     {"dynamo-backend", kValue, "no", "no effect for our `train`"},

@@ -18,6 +18,7 @@
 #include "launch/log_folder.h"
 #include "launch/meet_remotely.h"
 #include "launch/meeting.h"
+#include "launch/plan_parts.h"
 #include "launch/watchdog.h"
 
 namespace lockstep::launch {
@@ -103,6 +104,7 @@ Environment Agent::common_environment() {
     environment[name] = value;
   }
   environment[Guard::kTagName] = guard_.tag();
+  environment.erase(kSecretVariable);  // of the agents, not of what they run
   if (watchdog_) {
     environment["TORCHELASTIC_TIMER_FILE"] = watchdog_->path().string();
   }
@@ -205,7 +207,7 @@ AttemptOptions Agent::attempt_options(Meeting& meeting) const {
 void Agent::tell(const Verdict& verdict) {
   std::string text;
   if (!verdict.failures.empty()) {
-    text = report(plan_.name, verdict.failures);
+    text = report(plan_.name, verdict.failures, LineTail::kLines, verdict.other_failures);
   } else if (!verdict.reason.empty()) {
     text = fmt::format(
         "{0}\n{1} FAILED\n  {2}\n{0}\n", std::string(60, '='), plan_.name, verdict.reason);

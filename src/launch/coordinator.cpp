@@ -6,6 +6,7 @@
 #include <csignal>
 #include <list>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -15,8 +16,12 @@
 #include "base/log.h"
 #include "launch/attempt.h"
 #include "launch/channel.h"
+#include "launch/failure_list.h"
+#include "launch/guest.h"
+#include "launch/handshake.h"
 #include "launch/job_store.h"
 #include "launch/meeting.h"
+#include "launch/output.h"
 #include "launch/roster.h"
 #include "launch/secret.h"
 
@@ -31,6 +36,7 @@ constexpr milliseconds kTick{250}, kBeat{1000}, kGreeting{10000}, kFarewell{5000
 constexpr milliseconds kRefusal{1000};  // for reading why, before the connection is closed
 constexpr milliseconds kLastCallAgain{
     500};  // for the rounds after the first: survivors are here already
+constexpr size_t kMostProblems = 64, kLongestProblem = 500;
 // Connections of those who have not proved the secret give way to newer ones, so that they cannot
 // lock agents out.
 constexpr size_t kMostGuests = 4096, kMostStrangers = 1024;
@@ -39,53 +45,7 @@ milliseconds since(Clock::time_point begin) {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
 }
 
-// One agent's connection.
-struct Guest {
-  enum class Stage {
-    kGreeting,
-    kRefused,
-    kIdle,
-    kReady,
-    kChecking,
-    kRunning,
-    kEnded,
-    kGone
-  } stage = Stage::kGreeting;
-  NodeInfo node;
-  std::string challenge;
-  Clock::time_point came = Clock::now(), refused;
-  std::unique_ptr<Channel> channel;
-  bool in_round() const { return stage == Stage::kChecking || stage == Stage::kRunning; }
-  bool welcome() const { return node.id != 0 && stage != Stage::kGone; }
-  bool stranger() const { return stage == Stage::kGreeting || stage == Stage::kRefused; }
-};
-
-constexpr unsigned at_stages(std::initializer_list<Guest::Stage> stages) {
-  unsigned bits = 0;
-  for (const Guest::Stage stage : stages) {
-    bits |= 1U << static_cast<unsigned>(stage);
-  }
-  return bits;
-}
-
-std::string handshake_text(const char* what, const std::string& side, const Handshake& said) {
-  return fmt::format(
-      "lockstep|{}|{}|{}|{}|{}|{}", what, side, said.challenge, said.nonce, said.run_id, said.node);
-}
-
 }  // namespace
-
-std::string Handshake::proof(const std::string& secret, const std::string& side) const {
-  return hmac_hex(secret, handshake_text("proof", side, *this));
-}
-
-std::string Handshake::key(const std::string& secret, const std::string& side) const {
-  return hmac_hex(secret, handshake_text("key", side, *this));
-}
-
-std::string introduction(const json& node) {
-  return node.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
-}
 
 class Coordinator::State {
  public:
@@ -128,11 +88,13 @@ class Coordinator::State {
   void look_after_guests();
   void gather();
   void begin_round();
+  std::set<std::string> addresses_of_members() const;
   void checked(Guest& guest, const json& message);
   void take_in_latecomers();
   void ending(Guest& guest, const json& message);
   void ended(Guest& guest, const json& message);
   void stop_round(const std::string& why);
+  bool repeats();
   void settle();
   void end_job(AttemptEnd end, int code);
   bool everybody(Guest::Stage stage) const;
@@ -166,7 +128,9 @@ class Coordinator::State {
   bool made_room_ = false;  // and some had not finished their work
   bool stuck_ = false;      // some node cannot start workers again
   std::string reason_;
-  json failures_ = json::array(), problems_ = json::array();
+  FailureList failures_;
+  Repetition repetition_;
+  std::vector<std::string> problems_;
   json last_word_;  // what latecomers are told once the job is over
 };
 
@@ -200,6 +164,11 @@ void Coordinator::State::accept() {
       // Others may leave: the connection waits in the kernel's queue.
       std::this_thread::sleep_for(milliseconds(10));
     }
+    return;
+  }
+  // Without a secret an address of this machine's own is at least no other user's meeting point.
+  const bool is_open = plan_.meeting.secret.empty() && !plan_.meeting.insecure;
+  if (is_open && !is_from_own_user(socket)) {
     return;
   }
   make_room_for_a_stranger();
@@ -434,9 +403,9 @@ void Coordinator::State::begin_round() {
   exit_code_ = signal_ = 0;
   membership_changed_ = made_room_ = gentle_ = false;
   reason_.clear();
-  failures_ = json::array();
-  problems_ = json::array();
-  store_.emplace(address_, rounds_ == 0 ? plan_.meeting.store_port : 0);
+  failures_ = {};
+  problems_.clear();
+  store_.emplace(address_, rounds_ == 0 ? plan_.meeting.store_port : 0, addresses_of_members());
   phase_ = Phase::kChecking;
   if (rounds_ == 0) {
     job_.first_world_size =
@@ -451,6 +420,18 @@ void Coordinator::State::begin_round() {
         {{"id", job_.id}, {"started", job_.started}, {"first_world_size", job_.first_world_size}}},
        {"nodes", list},
        {"store", {{"address", address_}, {"port", store_->port()}}}});
+}
+
+// From where the workers of a round come: as their agents did, or as they say that they will.
+std::set<std::string> Coordinator::State::addresses_of_members() const {
+  std::set<std::string> addresses;
+  for (const Guest& guest : guests_) {
+    if (guest.in_round()) {
+      addresses.insert(peer_address(guest.channel->socket()));
+      addresses.insert(guest.node.address);
+    }
+  }
+  return addresses;
 }
 
 void Coordinator::State::tell_round(const json& message) {
@@ -472,7 +453,9 @@ void Coordinator::State::checked(Guest& guest, const json& message) {
     return;
   }
   for (const json& problem : message.at("problems")) {
-    problems_.push_back(problem.get<std::string>());
+    if (problems_.size() < kMostProblems) {
+      problems_.push_back(printable(problem.get<std::string>().substr(0, kLongestProblem)));
+    }
   }
   guest.stage = Guest::Stage::kRunning;
   if (!everybody(Guest::Stage::kRunning)) {
@@ -485,27 +468,25 @@ void Coordinator::State::checked(Guest& guest, const json& message) {
     return;
   }
   reason_ = "the nodes cannot all reach each other:";
-  for (const json& problem : problems_) {
-    reason_ += "\n    " + problem.get<std::string>();
+  for (const std::string& problem : problems_) {
+    reason_ += "\n    " + problem;
   }
   end_job(AttemptEnd::kFailed, exit_code(ErrorKind::kEnvironment));
 }
 
 void Coordinator::State::ending(Guest& /*guest*/, const json& message) {
-  const auto end = static_cast<AttemptEnd>(message.at("ending").get<int>());
+  const auto end = end_in(message.at("ending"));
   if (end == AttemptEnd::kFailed && making_room()) {
     // A worker that lost a peer which had left already. Those that still save need not go on.
     stop_round("a worker failed while the others made room");
     return;
   }
   if (end == AttemptEnd::kFailed || end == AttemptEnd::kSignalled) {
-    for (const json& failure : message.at("failures")) {
-      failures_.push_back(failure);
-    }
+    failures_.add_from(message);
     if (end_ == AttemptEnd::kSucceeded) {
       end_ = end;
       exit_code_ = message.at("exit_code").get<int>();
-      signal_ = end == AttemptEnd::kSignalled ? message.at("signal").get<int>() : 0;
+      signal_ = end == AttemptEnd::kSignalled ? signal_in(message.at("signal")) : 0;
     }
     stop_round("a worker failed or a signal came on another node");
   }
@@ -513,7 +494,7 @@ void Coordinator::State::ending(Guest& /*guest*/, const json& message) {
 
 void Coordinator::State::ended(Guest& guest, const json& message) {
   guest.stage = Guest::Stage::kEnded;
-  const auto end = static_cast<AttemptEnd>(message.at("ended").get<int>());
+  const auto end = end_in(message.at("ended"));
   stuck_ = stuck_ || message.value("stuck", false);
   made_room_ = made_room_ || (making_room() && end != AttemptEnd::kSucceeded);
   // Workers that save and leave because nodes come make room for them: the job goes on. They agree
@@ -526,9 +507,7 @@ void Coordinator::State::ended(Guest& guest, const json& message) {
     exit_code_ = message.at("exit_code").get<int>();  // known only now: workers may have saved
   }
   if (failures_.empty() && !making_room()) {
-    for (const json& failure : message.at("failures")) {
-      failures_.push_back(failure);
-    }
+    failures_.add_from(message);
   }
   settle();
 }
@@ -542,6 +521,14 @@ void Coordinator::State::stop_round(const std::string& why) {
   }
 }
 
+bool Coordinator::State::repeats() {
+  const bool repeats = end_ == AttemptEnd::kFailed && repetition_.expected(failures_.failures());
+  if (repeats) {
+    log_info("the workers are not started again: they would fail in the same way");
+  }
+  return repeats;
+}
+
 // Once every node's workers have ended: another round, or the end.
 void Coordinator::State::settle() {
   const bool some_run = std::any_of(
@@ -550,8 +537,8 @@ void Coordinator::State::settle() {
     return;
   }
   const bool failed = end_ == AttemptEnd::kFailed;
-  const bool goes_on = !stuck_ && (failed ? restarts_ < plan_.max_restarts
-                                          : made_room_ && end_ == AttemptEnd::kSucceeded);
+  const bool again = restarts_ < plan_.max_restarts && !repeats();
+  const bool goes_on = !stuck_ && (failed ? again : made_room_ && end_ == AttemptEnd::kSucceeded);
   if (!goes_on) {
     end_job(end_, exit_code_);
     return;
@@ -560,21 +547,20 @@ void Coordinator::State::settle() {
   phase_ = Phase::kGathering;
   gathering_since_ = enough_since_ = Clock::now();
   rules_.last_call = std::min(rules_.last_call, kLastCallAgain);
+  json word{{"again", 1}, {"reason", reason_}};
+  failures_.put_into(word);
   for (Guest& guest : guests_) {
     if (guest.stage == Guest::Stage::kEnded) {
       guest.stage = Guest::Stage::kIdle;
-      guest.channel->send({{"again", 1}, {"failures", failures_}, {"reason", reason_}});
+      guest.channel->send(word);
     }
   }
 }
 
 void Coordinator::State::end_job(AttemptEnd end, int code) {
   phase_ = Phase::kOver;
-  last_word_ = {
-      {"end", static_cast<int>(end)},
-      {"exit_code", code},
-      {"failures", failures_},
-      {"reason", reason_}};
+  last_word_ = {{"end", static_cast<int>(end)}, {"exit_code", code}, {"reason", reason_}};
+  failures_.put_into(last_word_);
   for (Guest& guest : guests_) {
     if (guest.welcome()) {
       guest.channel->send(last_word_);

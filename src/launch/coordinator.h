@@ -16,31 +16,10 @@
 #include <memory>
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "launch/launch_plan.h"
 #include "launch/network.h"
 
 namespace lockstep::launch {
-
-/// Of the messages above; agents and coordinator have the same.
-inline constexpr int kProtocol = 2;
-
-/// What two agents say to each other before one trusts the other: who joins which job.
-struct Handshake {
-  std::string challenge;  // drawn by the host
-  std::string nonce;      // drawn by the agent
-  std::string run_id;
-  std::string node;  // the agent's introduction, as it was sent
-
-  /// The HMAC that an agent ("agent") or the coordinator ("host") proves the secret with.
-  std::string proof(const std::string& secret, const std::string& side) const;
-  /// The key of the lines that a side sends.
-  std::string key(const std::string& secret, const std::string& side) const;
-};
-
-/// A node's introduction as the text that is proved: the same on both sides.
-std::string introduction(const nlohmann::json& node);
 
 class Coordinator {
  public:

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
+
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,6 +17,7 @@
 #include "launch/devices.h"
 #include "launch/plan_parts.h"
 #include "launch/program.h"
+#include "launch/secret.h"
 #include "launch/shell_words.h"
 #include "launch/transports.h"
 
@@ -186,7 +190,7 @@ void plan_node(
   plan.propagate_exit_code = true;
   plan.run_id = hosts.size() > 1 ? fmt::format("deepspeed-{}", port) : random_id();
   plan.signals = signals_for(options, "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
-  plan.meeting.secret = read_secret(options.text("rdzv-secret-file"));
+  plan_secret(options, environment, plan.meeting);
   plan.watch_stdin = options.flag("watch-stdin");
   bind_cores(options, plan);
   const Program program = worker_program(
@@ -197,6 +201,12 @@ void plan_node(
   if (program.ours) {
     plan.local_rank_argument.clear();
   }
+}
+
+bool is_variable_name(const std::string& text) {
+  return !text.empty() && !is_digit(text[0]) && std::all_of(text.begin(), text.end(), [](char c) {
+    return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  });
 }
 
 // Variables that other machines get: those of NCCL, Python and UCX, and the lines of
@@ -228,6 +238,8 @@ Environment exported_variables(const Environment& environment, const Environment
       }
     }
   }
+  // What is glued into a remote shell's text is to be a name.
+  std::erase_if(result, [](const auto& entry) { return !is_variable_name(entry.first); });
   return result;
 }
 
@@ -254,7 +266,8 @@ std::vector<DeepspeedRequest::Command> start_remotely(
     job.before.push_back("--master_addr=" + options.text("master-addr"));
   }
   for (const char* flag :
-       {"module",
+       {"rdzv-insecure",
+        "module",
         "no-python",
         "no-local-rank",
         "bind-cores-to-rank",
@@ -280,6 +293,16 @@ std::vector<DeepspeedRequest::Command> start_remotely(
   if (transport == "pdsh" && find_in_path("pdsh", environment).empty()) {
     log_info("pdsh is not installed: ssh is used");
     transport = "ssh";
+  }
+  if (options.text("rdzv-secret-file").empty() && !options.flag("rdzv-insecure")) {
+    job.secret = random_hex();
+    if (transport == "pdsh" && job.transport_arguments.empty()) {
+      log_info(
+          "pdsh cannot hand the agents a secret: ssh is used (--rdzv-secret-file FILE, of mode "
+          "0600 "
+          "on all hosts, keeps pdsh)");
+      transport = "ssh";
+    }
   }
   return remote_commands(transport, job);
 }
@@ -320,16 +343,32 @@ void check_deepspeed_options(Options& options) {
   }
 }
 
+// What ssh brought on stdin becomes this process's own, and so its workers'.
+void take_from_launcher(Environment& environment) {
+  HandedOver handed = HandedOver::read(STDIN_FILENO);
+  if (!handed.secret.empty()) {
+    handed.environment[kSecretVariable] = handed.secret;
+  }
+  for (const auto& [name, value] : handed.environment) {
+    ::setenv(name.c_str(), value.c_str(), /*replace=*/1);
+    environment[name] = value;
+  }
+}
+
 }  // namespace
 
 DeepspeedRequest plan_deepspeed(
     const std::vector<std::string>& arguments,
-    const Environment& environment,
+    const Environment& given_environment,
     const Environment& exported) {
   const OptionRules rules = deepspeed_rules();
+  Environment environment = given_environment;
   Options options = parse_options(deepspeed_options(), rules, arguments, environment);
   check_deepspeed_options(options);
   options.finish(rules);
+  if (options.flag("read-stdin")) {
+    take_from_launcher(environment);
+  }
   DeepspeedRequest request;
   request.plan.environment = exported;
   std::vector<HostSlots> hosts;

@@ -21,6 +21,10 @@ struct DeepspeedRequest {
   struct Command {
     std::string host;  // a name for the report
     std::vector<std::string> argv;
+    // What is nobody else's business stands in no arguments, which every user of a machine can
+    // list.
+    Environment environment;  // added to that of the command itself
+    std::string input;        // what its stdin says first
   };
   std::vector<Command> commands;
 };

@@ -106,11 +106,11 @@ std::string entry(size_t index, const Failure& failure) {
       "  exitcode  : {}\n  error_file: {}\n",
       index,
       local_time(failure.time),
-      failure.host,
+      printable(failure.host),
       failure.rank,
       failure.local_rank,
       exit_text(failure),
-      failure.error_file.empty() ? "<N/A>" : failure.error_file);
+      failure.error_file.empty() ? "<N/A>" : printable(failure.error_file));
   add_traceback(text, failure);
   return text;
 }
@@ -132,6 +132,52 @@ std::string configuration_report(const Failure& first, const std::vector<Failure
   });
   text += fmt::format("  on rank {}", first.rank);
   return text + (others > 0 ? fmt::format(" and {} others\n", others) : "\n");
+}
+
+std::string last_bytes(const std::string& text, size_t most) {
+  return text.size() <= most ? text : text.substr(text.size() - most);
+}
+
+// With at most so many bytes of each of its texts; the innermost frame stands at the end.
+Failure shortened(Failure failure, size_t most) {
+  for (std::string* text :
+       {&failure.host, &failure.error_file, &failure.hint, &failure.memory, &failure.message}) {
+    text->resize(std::min(text->size(), most));
+  }
+  failure.callstack = last_bytes(failure.callstack, most);
+  size_t bytes = 0, kept = 0;
+  while (kept < failure.last_lines.size()) {
+    bytes += failure.last_lines[failure.last_lines.size() - 1 - kept].size() + 1;
+    if (bytes > most) {
+      break;
+    }
+    ++kept;
+  }
+  failure.last_lines.erase(
+      failure.last_lines.begin(), failure.last_lines.end() - static_cast<std::ptrdiff_t>(kept));
+  return failure;
+}
+
+std::string as_json(const Failure& failure) {
+  json object{
+      {"host", failure.host},
+      {"rank", failure.rank},
+      {"local_rank", failure.local_rank},
+      {"pid", failure.pid},
+      {"code", failure.status.code},
+      {"signal", failure.status.signal},
+      {"time", failure.time},
+      {"error_file", failure.error_file},
+      {"message", failure.message},
+      {"callstack", failure.callstack},
+      {"hint", failure.hint},
+      {"memory", failure.memory},
+      {"last_lines", failure.last_lines},
+      {"hangs", failure.hangs}};
+  if (failure.step) {
+    object["step"] = *failure.step;
+  }
+  return object.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -213,6 +259,12 @@ Failure describe(
         "no error file: the program ended by itself, or is not wrapped in record() (C++) or "
         "@record (Python)";
   }
+  if (result.status.signal == SIGBUS && result.hint.empty()) {
+    result.hint =
+        "leave mapped files (weights, token files) alone while they are in use: one was cut, or "
+        "its "
+        "disk failed; our own programs name it among their last lines";
+  }
   if (result.status.signal == SIGKILL) {
     result.memory = memory_word(before, after);
   }
@@ -257,44 +309,37 @@ Failure describe_hanging(const Worker& worker, const Failure& who_gave_up) {
 }
 
 std::string to_json(const Failure& failure) {
-  json object{
-      {"host", failure.host},
-      {"rank", failure.rank},
-      {"local_rank", failure.local_rank},
-      {"pid", failure.pid},
-      {"code", failure.status.code},
-      {"signal", failure.status.signal},
-      {"time", failure.time},
-      {"error_file", failure.error_file},
-      {"message", failure.message},
-      {"callstack", failure.callstack},
-      {"hint", failure.hint},
-      {"memory", failure.memory},
-      {"last_lines", failure.last_lines},
-      {"hangs", failure.hangs}};
-  if (failure.step) {
-    object["step"] = *failure.step;
+  // Eight of them go into one message, escaped once more: what is too long loses its beginning.
+  constexpr size_t kLongest = size_t{192} << 10;
+  std::string text;
+  for (size_t most = size_t{64} << 10; most > 64; most /= 2) {
+    text = as_json(shortened(failure, most));
+    if (text.size() <= kLongest) {
+      break;
+    }
   }
-  return object.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+  return text;
 }
 
 std::optional<Failure> failure_from_json(const std::string& text) {
   try {
     const json object = parse_json(text, "a failure");
     Failure result;
-    result.host = object.at("host").get<std::string>();
+    result.host = printable(object.at("host").get<std::string>());
     result.rank = object.at("rank").get<int>();
     result.local_rank = object.at("local_rank").get<int>();
     result.pid = object.at("pid").get<int64_t>();
     result.status.code = object.at("code").get<int>();
     result.status.signal = object.at("signal").get<int>();
     result.time = object.at("time").get<int64_t>();
-    result.error_file = object.at("error_file").get<std::string>();
+    result.error_file = printable(object.at("error_file").get<std::string>());
     result.message = object.at("message").get<std::string>();
     result.callstack = object.at("callstack").get<std::string>();
     result.hint = object.at("hint").get<std::string>();
-    result.memory = object.at("memory").get<std::string>();
-    result.last_lines = object.at("last_lines").get<std::vector<std::string>>();
+    result.memory = printable(object.at("memory").get<std::string>());
+    for (const json& line : object.at("last_lines")) {
+      result.last_lines.push_back(printable(line.get<std::string>()));
+    }
     result.step = integer_at(object, "step");
     result.hangs = object.value("hangs", false);
     return result;
@@ -308,19 +353,24 @@ bool lost_a_peer(const ExitStatus& status) {
 }
 
 size_t root_cause(const std::vector<Failure>& failures) {
-  const auto weight = [](const Failure& failure) {
-    return std::tuple(!failure.hangs, lost_a_peer(failure.status), failure.time);
+  // Clocks of two machines are not compared: of theirs the one that was seen first counts.
+  const auto precedes = [](const Failure& a, const Failure& b) {
+    const auto weight = [](const Failure& failure) {
+      return std::pair(!failure.hangs, lost_a_peer(failure.status));
+    };
+    return weight(a) != weight(b) ? weight(a) < weight(b) : a.host == b.host && a.time < b.time;
   };
   size_t best = 0;
   for (size_t i = 1; i < failures.size(); ++i) {
-    if (weight(failures[i]) < weight(failures[best])) {
+    if (precedes(failures[i], failures[best])) {
       best = i;
     }
   }
   return best;
 }
 
-std::string report(const std::string& name, const std::vector<Failure>& failures, size_t lines) {
+std::string report(
+    const std::string& name, const std::vector<Failure>& failures, size_t lines, int64_t others) {
   const std::string heavy(60, '='), light(60, '-');
   const size_t root = root_cause(failures);
   if (is_configuration_error(failures[root])) {
@@ -340,10 +390,11 @@ std::string report(const std::string& name, const std::vector<Failure>& failures
       text += entry(index, failures[i]);
     }
   }
-  if (index == 0) {
+  others += static_cast<int64_t>(index - std::min(index, kListed));
+  if (index == 0 && others == 0) {
     text += "  <NO_OTHER_FAILURES>\n";
-  } else if (index > kListed) {
-    text += fmt::format("  ... and {} more\n", index - kListed);
+  } else if (others > 0) {
+    text += fmt::format("  ... and {} more\n", others);
   }
   const Failure& first = failures[root];
   text += fmt::format("{}\nRoot Cause (first observed failure):\n{}", light, entry(0, first));
@@ -351,7 +402,7 @@ std::string report(const std::string& name, const std::vector<Failure>& failures
     text += fmt::format("  step      : {}\n", *first.step);
   }
   if (!first.memory.empty()) {
-    text += fmt::format("  memory    : {}\n", first.memory);
+    text += fmt::format("  memory    : {}\n", printable(first.memory));
   }
   if (!first.hint.empty()) {
     text += fmt::format("  try       : {}\n", printable(first.hint));
@@ -362,7 +413,7 @@ std::string report(const std::string& name, const std::vector<Failure>& failures
     const size_t count = std::min(lines, first.last_lines.size());
     text += fmt::format("  its last {} lines:\n", count);
     for (size_t i = first.last_lines.size() - count; i < first.last_lines.size(); ++i) {
-      text += fmt::format("    | {}\n", first.last_lines[i]);
+      text += fmt::format("    | {}\n", printable(first.last_lines[i]));
     }
   }
   return text + heavy + "\n";

@@ -54,6 +54,7 @@ std::optional<int> unanswering_rank(const std::string& message);
 /// That worker, where others have given up on it.
 Failure describe_hanging(const Worker& worker, const Failure& who_gave_up);
 
+/// At most 192 KiB: of longer texts the beginning is left out.
 std::string to_json(const Failure& failure);
 /// The inverse; nothing where the text is not one.
 std::optional<Failure> failure_from_json(const std::string& text);
@@ -65,14 +66,17 @@ inline constexpr int kPeerLostCode = 7;
 /// other end is gone (SIGPIPE).
 bool lost_a_peer(const ExitStatus& status);
 
-/// The index of the root cause: one that hangs; else of the earliest by error file, one that did
-/// not merely lose a peer, else the first that was seen. `failures` is not empty, and in the order
-/// seen.
+/// The index of the root cause: one that hangs; else one that did not merely lose a peer; of these
+/// the first that was seen, and on its machine the earliest by error file. `failures` is not empty,
+/// and in the order seen.
 size_t root_cause(const std::vector<Failure>& failures);
 
 /// The report, in torchrun's shape: "NAME FAILED", the other failures, the root cause with at most
-/// `lines` last lines. Ends with a newline.
+/// `lines` last lines. `others` failed beside them. Ends with a newline.
 std::string report(
-    const std::string& name, const std::vector<Failure>& failures, size_t lines = LineTail::kLines);
+    const std::string& name,
+    const std::vector<Failure>& failures,
+    size_t lines = LineTail::kLines,
+    int64_t others = 0);
 
 }  // namespace lockstep::launch

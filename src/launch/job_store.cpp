@@ -18,22 +18,22 @@
 namespace lockstep::launch {
 namespace {
 
-// A client that asks for much and reads nothing is cut off.
-constexpr size_t kMostUnread = size_t{2} << 30;
+// What clients have asked for and not read, in all: whoever goes beyond it is cut off.
+constexpr size_t kMostUnread = size_t{512} << 20;
 
 }  // namespace
 
 class JobStore::Server {
  public:
-  explicit Server(Socket listener)
+  Server(Socket listener, std::set<std::string> hosts)
       : listener_(std::move(listener)),
+        hosts_(std::move(hosts)),
         protocol_(
             [this](StoreProtocol::Client client, std::string_view bytes) { send(client, bytes); }) {
     loop_.watch(listener_.get(), [this] { accept(); });
     thread_ = std::thread([this] {
       while (!leaving_) {
-        loop_.wait(kForEver);
-        drop_gone();
+        serve();
       }
     });
   }
@@ -50,7 +50,10 @@ class JobStore::Server {
     std::string unread;  // answers that the client has not taken yet
   };
 
+  void serve();
   void accept();
+  bool may_join(const Socket& socket) const;
+  void take(StoreProtocol::Client client);
   void hear(StoreProtocol::Client client);
   void send(StoreProtocol::Client client, std::string_view bytes);
   void write_some(Guest& guest);
@@ -58,14 +61,33 @@ class JobStore::Server {
   void drop_gone();
 
   Socket listener_;
+  const std::set<std::string> hosts_;
   EventLoop loop_;
   StoreProtocol protocol_;
   std::unordered_map<StoreProtocol::Client, Guest> guests_;
   std::vector<StoreProtocol::Client> gone_;  // taken out after the handlers have returned
   StoreProtocol::Client next_ = 1;
+  size_t unread_ = 0;  // of all guests
   std::atomic<bool> leaving_{false};
   std::thread thread_;
 };
+
+// Whatever a client brings about ends that client at most: the ranks live and die with this
+// process.
+void JobStore::Server::serve() {
+  try {
+    loop_.wait(kForEver);
+    drop_gone();
+  } catch (const std::exception& error) {
+    log_warning("the store of the job: {}", error.what());
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+bool JobStore::Server::may_join(const Socket& socket) const {
+  const std::string peer = peer_address(socket);
+  return is_own_address(peer) ? is_from_own_user(socket) : hosts_.contains(peer);
+}
 
 void JobStore::Server::accept() {
   Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -76,12 +98,29 @@ void JobStore::Server::accept() {
     }
     return;
   }
+  if (!may_join(socket)) {
+    return;
+  }
   const int on = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const StoreProtocol::Client client = next_++;
   const int descriptor = socket.get();
   guests_[client].socket = std::move(socket);
-  loop_.watch(descriptor, [this, client] { hear(client); });
+  try {
+    loop_.watch(descriptor, [this, client] { take(client); });
+  } catch (const std::exception&) {
+    drop(client);
+    throw;
+  }
+}
+
+void JobStore::Server::take(StoreProtocol::Client client) {
+  try {
+    hear(client);
+  } catch (const std::exception& error) {
+    log_warning("the store of the job cut off a client: {}", error.what());
+    drop(client);
+  }
 }
 
 void JobStore::Server::hear(StoreProtocol::Client client) {
@@ -99,11 +138,13 @@ void JobStore::Server::hear(StoreProtocol::Client client) {
 
 void JobStore::Server::send(StoreProtocol::Client client, std::string_view bytes) {
   Guest& guest = guests_.at(client);
-  guest.unread.append(bytes);
-  write_some(guest);
-  if (guest.unread.size() > kMostUnread) {
+  if (unread_ + bytes.size() > kMostUnread) {
     drop(client);
+    return;
   }
+  guest.unread.append(bytes);
+  unread_ += bytes.size();
+  write_some(guest);
 }
 
 void JobStore::Server::write_some(Guest& guest) {
@@ -122,6 +163,7 @@ void JobStore::Server::write_some(Guest& guest) {
     done += static_cast<size_t>(size);
   }
   guest.unread.erase(0, done);
+  unread_ -= done;
   loop_.want_write(guest.socket.get(), !guest.unread.empty());
 }
 
@@ -131,16 +173,17 @@ void JobStore::Server::drop_gone() {
     if (found != guests_.end()) {
       protocol_.forget(client);
       loop_.forget(found->second.socket.get());
+      unread_ -= found->second.unread.size();
       guests_.erase(found);
     }
   }
   gone_.clear();
 }
 
-JobStore::JobStore(const std::string& address, int port) {
+JobStore::JobStore(const std::string& address, int port, std::set<std::string> hosts) {
   Socket listener = listen_on(address, port);
   port_ = bound_port(listener);
-  server_ = std::make_unique<Server>(std::move(listener));
+  server_ = std::make_unique<Server>(std::move(listener), std::move(hosts));
 }
 
 JobStore::~JobStore() = default;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 namespace lockstep::launch {
@@ -11,10 +12,14 @@ namespace lockstep::launch {
 /// Listens on `address` (loopback, or the one interface that was named; empty: all) and nowhere
 /// else, and serves from a thread of its own. It lives as long as the object. Error (environment)
 /// where the port is taken, with the process that holds it where that can be seen.
+///
+/// c10d's protocol knows no secret, so the connections themselves are chosen: from this machine
+/// those of this process's user and of root, from others those of the hosts that are named.
 class JobStore {
  public:
-  /// `port` 0 takes a free one, without a race.
-  explicit JobStore(const std::string& address = "127.0.0.1", int port = 0);
+  /// `port` 0 takes a free one, without a race. `hosts`: numeric addresses of other machines.
+  explicit JobStore(
+      const std::string& address = "127.0.0.1", int port = 0, std::set<std::string> hosts = {});
   ~JobStore();
   JobStore(const JobStore&) = delete;
   JobStore& operator=(const JobStore&) = delete;

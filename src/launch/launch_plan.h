@@ -26,6 +26,7 @@ struct MeetingPoint {
   std::optional<bool> is_host;  // kDynamic: decided, not found out
   std::string local_address;    // what this node tells the others; empty: found out
   std::string secret;           // shared by the agents; empty: none
+  bool insecure = false;        // none is wanted, also where strangers may reach the address
   std::chrono::milliseconds join_timeout{600000}, last_call{30000}, heartbeat_timeout{5000};
   int store_port = 0;  // 0: a free one
 };

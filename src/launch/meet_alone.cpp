@@ -1,6 +1,8 @@
 #include <ctime>
 #include <optional>
 
+#include "base/log.h"
+#include "launch/failure_list.h"
 #include "launch/job_store.h"
 #include "launch/meeting.h"
 #include "launch/secret.h"
@@ -36,8 +38,12 @@ class Alone : public Meeting {
     verdict.end = result.end;
     verdict.failures = result.failures;
     verdict.exit_code = result.exit_code;
-    const bool again =
+    bool again =
         result.end == AttemptEnd::kFailed && !result.stuck && rounds_ <= plan_.max_restarts;
+    if (again && repetition_.expected(result.failures)) {
+      log_info("the workers are not started again: they would fail in the same way");
+      again = false;
+    }
     verdict.next = again ? Verdict::Next::kAgain : Verdict::Next::kEnd;
     return verdict;
   }
@@ -47,6 +53,7 @@ class Alone : public Meeting {
   const LaunchPlan& plan_;
   const JobIdentity job_ = JobIdentity::draw();
   int rounds_ = 0;
+  Repetition repetition_;
   std::optional<JobStore> store_;
 };
 

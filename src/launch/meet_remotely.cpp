@@ -12,6 +12,10 @@
 #include "launch/channel.h"
 #include "launch/coordinator.h"
 #include "launch/event_loop.h"
+#include "launch/failure_list.h"
+#include "launch/guest.h"
+#include "launch/handshake.h"
+#include "launch/output.h"
 #include "launch/probe.h"
 #include "launch/secret.h"
 
@@ -22,15 +26,7 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kConnect{2000}, kRetry{200}, kProbe{3000}, kTell{5000};
-
-json failures_as_json(const std::vector<Failure>& failures) {
-  json list = json::array();
-  for (const Failure& failure : failures) {
-    list.push_back(to_json(failure));
-  }
-  return list;
-}
+constexpr milliseconds kConnect{2000}, kRetry{200}, kProbe{3000}, kLeastProbe{1000}, kTell{5000};
 
 // This node is where the coordinator belongs.
 bool hosts(const MeetingPoint& meeting) {
@@ -45,13 +41,47 @@ bool hosts(const MeetingPoint& meeting) {
          std::any_of(addresses.begin(), addresses.end(), is_own_address);
 }
 
-// What the host listens on: the one address that was named; all of them where the name stands for
-// loopback here (as /etc/hosts often has it) but not for the others.
-std::string listening_address(const LaunchPlan& plan) {
-  const std::vector<std::string> addresses = resolve(plan.meeting.host);
-  const std::string first = addresses.empty() ? "" : addresses.front();
-  const bool named_loopback = plan.meeting.host == "localhost" || is_loopback(plan.meeting.host);
-  return is_loopback(first) && !named_loopback ? "" : first;
+// The meeting point as this node reaches it, or as its host listens there: the one address that was
+// named. A name that stands for loopback here (as /etc/hosts often has the machine's own) stands
+// for another address elsewhere.
+std::string address_of(const MeetingPoint& meeting, bool is_host) {
+  const std::vector<std::string> addresses = resolve(meeting.host);
+  const std::string first = addresses.empty() ? meeting.host : addresses.front();
+  const bool named_loopback = meeting.host == "localhost" || is_loopback(meeting.host);
+  const std::string outside =
+      (is_loopback(first) && !named_loopback) || (is_host && addresses.empty()) ? outside_address()
+                                                                                : "";
+  // Others ask for the name again each time that they try: it may be known later.
+  return !outside.empty() ? outside : is_host ? first : meeting.host;
+}
+
+// Whoever meets the agents takes part of the work, and is told where the others are.
+void want_a_secret(const MeetingPoint& meeting, const std::string& address) {
+  const std::vector<std::string> numbers = resolve(address);
+  const bool reachable =
+      numbers.empty() || !std::all_of(numbers.begin(), numbers.end(), is_loopback);
+  if (!meeting.secret.empty() || !reachable) {
+    return;
+  }
+  if (!meeting.insecure) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "the agents would meet at {} without a secret: whoever reaches it could join", address),
+        "make one, (umask 077; head -c 32 /dev/urandom | base64 > FILE), and give every node "
+        "--rdzv-secret-file FILE; or --rdzv-insecure where all who reach the address may join");
+  }
+  if (is_public(address)) {
+    log_warning(
+        "agents meet at the public address {} without a secret: anybody who reaches it can join",
+        address);
+  }
+}
+
+void put_failures(const AttemptResult& result, json& message) {
+  FailureList list;
+  list.add_all(result.failures);
+  list.put_into(message);
 }
 
 class Remote : public Meeting {
@@ -84,6 +114,7 @@ class Remote : public Meeting {
   int timer_ = -1;
   NodeInfo self_;
   std::string lost_, refused_;
+  std::string address_;  // of the meeting point, as this node reaches it
   Handshake said_;
   bool welcome_ = false, started_ = false, stopped_ = false;
   Interruption why_stopped_ = Interruption::kNone;
@@ -92,7 +123,10 @@ class Remote : public Meeting {
 };
 
 Remote::Remote(Guard& guard, const LaunchPlan& plan) : guard_(guard), plan_(plan) {
-  if (hosts(plan.meeting)) {
+  const bool is_host = hosts(plan.meeting);
+  address_ = address_of(plan.meeting, is_host);
+  want_a_secret(plan.meeting, address_);
+  if (is_host) {
     host();
   }
   timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -111,11 +145,10 @@ Remote::~Remote() {
 }
 
 void Remote::host() {
-  const std::string address = listening_address(plan_);
   const bool shared = plan_.meeting.kind == MeetingPoint::Kind::kDynamic && !plan_.meeting.is_host;
   Socket listener;
   try {
-    listener = listen_on(address, plan_.meeting.port);
+    listener = listen_on(address_, plan_.meeting.port);
   } catch (const Error&) {
     // Several agents on one machine: the first one hosts, the others join it. A stranger on the
     // port is found out by its greeting.
@@ -124,15 +157,10 @@ void Remote::host() {
     }
     return;
   }
-  const std::string told = address.empty() ? own_host_name() : address;
-  if (plan_.meeting.secret.empty() && is_public(told)) {
-    log_warning(
-        "agents meet at the public address {} without a secret: anybody who reaches it can join; "
-        "give "
-        "--rdzv-secret-file",
-        told);
+  if (address_ != plan_.meeting.host && plan_.meeting.host != "localhost") {
+    log_info("{} is {} for the agents of this job", plan_.meeting.host, address_);
   }
-  coordinator_.emplace(plan_, std::move(listener), told);
+  coordinator_.emplace(plan_, std::move(listener), address_);
 }
 
 // Connects, and again until the join timeout: the host may come later. An empty socket: a signal
@@ -142,7 +170,7 @@ Socket Remote::reach() {
   const auto begin = Clock::now();
   bool told = false;
   while (!guard_.signal()) {
-    Connecting attempt = connect_within(meeting.host, meeting.port, kConnect);
+    Connecting attempt = connect_within(address_, meeting.port, kConnect);
     if (attempt.error.empty()) {
       return std::move(attempt.socket);
     }
@@ -212,7 +240,7 @@ bool Remote::connect() {
 
 void Remote::greet(const json& message) {
   if (message.contains("refused")) {
-    refused_ = message.at("refused").get<std::string>();
+    refused_ = printable(message.at("refused").get<std::string>());
     return;
   }
   const std::string& secret = plan_.meeting.secret;
@@ -261,9 +289,8 @@ void Remote::hear(const json& message) {
     stopped_ = true;
     why_stopped_ =
         message.at("membership").get<bool>() ? Interruption::kMembership : Interruption::kFailure;
-    const int signal = message.at("signal").get<int>();
-    if (signal != 0 && !guard_.signal()) {
-      guard_.take_signal(signal);
+    if (message.at("signal") != 0 && !guard_.signal()) {
+      guard_.take_signal(signal_in(message.at("signal")));
     }
   } else if (message.contains("again") || message.contains("end")) {
     take_verdict(message);
@@ -297,23 +324,30 @@ void Remote::take_round(const json& message) {
   round.nodes = index;
   round.world_size = ranks;
   round_ = round;
-  const std::vector<std::string> problems = probe_nodes(self_, others, kProbe);
+  // Together they take less than the silence after which this node would be given up.
+  const auto begin = Clock::now();
+  std::vector<std::string> problems = probe_nodes(self_, others, kProbe);
+  const auto taken = std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+  const std::string problem = probe_store(
+      self_, round.master_address, round.master_port, std::max(kLeastProbe, kProbe - taken));
+  if (!problem.empty()) {
+    problems.push_back(problem);
+  }
   channel_->send({{"checked", round.number}, {"problems", problems}});
 }
 
 void Remote::take_verdict(const json& message) {
   Verdict verdict;
   verdict.next = message.contains("again") ? Verdict::Next::kAgain : Verdict::Next::kEnd;
-  verdict.reason = message.at("reason").get<std::string>();
+  verdict.reason = printable_lines(message.at("reason").get<std::string>());
   if (message.contains("end")) {
     verdict.end = static_cast<AttemptEnd>(message.at("end").get<int>());
     verdict.exit_code = message.at("exit_code").get<int>();
   }
-  for (const json& entry : message.at("failures")) {
-    if (auto failure = failure_from_json(entry.get<std::string>())) {
-      verdict.failures.push_back(std::move(*failure));
-    }
-  }
+  FailureList list;
+  list.add_from(message);
+  verdict.failures = list.failures();
+  verdict.other_failures = list.others();
   verdict_ = std::move(verdict);
 }
 
@@ -388,20 +422,22 @@ Interruption Remote::interruption() const {
 }
 
 void Remote::ending(const AttemptResult& result) {
-  channel_->send(
-      {{"ending", static_cast<int>(result.end)},
-       {"exit_code", result.exit_code},
-       {"signal", result.signal},
-       {"failures", failures_as_json(result.failures)}});
+  json message{
+      {"ending", static_cast<int>(result.end)},
+      {"exit_code", result.exit_code},
+      {"signal", result.signal}};
+  put_failures(result, message);
+  channel_->send(message);
 }
 
 Verdict Remote::conclude(const AttemptResult& result) {
   verdict_.reset();
-  channel_->send(
-      {{"ended", static_cast<int>(result.end)},
-       {"stuck", result.stuck},
-       {"exit_code", result.exit_code},
-       {"failures", failures_as_json(result.failures)}});
+  json message{
+      {"ended", static_cast<int>(result.end)},
+      {"stuck", result.stuck},
+      {"exit_code", result.exit_code}};
+  put_failures(result, message);
+  channel_->send(message);
   const int seen = guard_.signals_seen();
   while (!verdict_ && channel_->open() && guard_.signals_seen() == seen) {
     guard_.loop().wait(kForEver);

@@ -35,6 +35,7 @@ struct Verdict {
   enum class Next { kAgain, kEnd } next = Next::kEnd;
   AttemptEnd end = AttemptEnd::kSucceeded;  // of the job, with kEnd
   std::vector<Failure> failures;            // of every node, the root cause among them
+  int64_t other_failures = 0;               // that are not told, for there are too many
   std::string reason;                       // where no worker is to blame: "node b was lost: ..."
   int exit_code = 0;
 };

@@ -1,7 +1,9 @@
 #include "launch/network.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -43,13 +45,23 @@ Addresses look_up(const std::string& name, int port, int flags, std::string& err
   return Addresses(found);
 }
 
+// 10.0.0.1 for ::ffff:10.0.0.1.
+std::string without_mapping(const std::string& address) {
+  return address.starts_with("::ffff:") ? address.substr(7) : address;
+}
+
 std::string numeric(const sockaddr* address, socklen_t size) {
   char text[NI_MAXHOST];
   if (::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) {
     return "";
   }
-  const std::string plain = text;
-  return plain.starts_with("::ffff:") ? plain.substr(7) : plain;
+  return without_mapping(text);
+}
+
+int port_of(const sockaddr_storage& address) {
+  return ntohs(
+      address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
 // Of every interface: its name and numeric address.
@@ -69,6 +81,22 @@ std::vector<std::pair<std::string, std::string>> own_interfaces() {
   }
   ::freeifaddrs(list);
   return result;
+}
+
+// The address and port of an end in /proc/net/tcp: "0100007F:1F90", words in the machine's own
+// order.
+std::pair<std::string, int> end_of_connection(const std::string& text) {
+  const size_t digits = text.find(':');
+  if (digits != 8 && digits != 32) {
+    return {};
+  }
+  std::array<uint32_t, 4> words{};
+  for (size_t i = 0; i < digits / 8; ++i) {
+    words[i] = static_cast<uint32_t>(std::strtoul(text.substr(8 * i, 8).c_str(), nullptr, 16));
+  }
+  char name[INET6_ADDRSTRLEN] = "";
+  ::inet_ntop(digits == 8 ? AF_INET : AF_INET6, words.data(), name, sizeof name);
+  return {without_mapping(name), static_cast<int>(std::strtol(&text[digits + 1], nullptr, 16))};
 }
 
 // The inodes of the sockets that listen on `port`, from /proc/net/tcp: "sl local remote st ...
@@ -151,9 +179,7 @@ int bound_port(const Socket& socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(
-      address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  return port_of(address);
 }
 
 std::string port_holder(int port) {
@@ -223,6 +249,64 @@ std::string peer_address(const Socket& socket) {
   socklen_t size = sizeof address;
   ::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
   return numeric(reinterpret_cast<sockaddr*>(&address), size);
+}
+
+std::string outside_address() {
+  // Connecting a datagram socket sends nothing; the network is one of RFC 5737, which is nobody's.
+  std::string error;
+  const Addresses somewhere = look_up("198.51.100.1", 9, AI_NUMERICHOST, error);
+  const Socket socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (somewhere != nullptr &&
+      ::connect(socket.get(), somewhere->ai_addr, somewhere->ai_addrlen) == 0 &&
+      !is_loopback(own_address(socket))) {
+    return own_address(socket);
+  }
+  for (const auto& [name, address] : own_interfaces()) {
+    if (!is_loopback(address) && !address.starts_with("fe80")) {
+      return address;
+    }
+  }
+  return "";
+}
+
+bool is_from_own_user(const Socket& socket) {
+  if (!is_own_address(peer_address(socket))) {
+    return false;
+  }
+  const std::optional<unsigned> user = peer_user(socket);
+  return user && (*user == ::geteuid() || *user == 0);
+}
+
+std::optional<unsigned> peer_user(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return std::nullopt;
+  }
+  const std::pair<std::string, int> peer(peer_address(socket), port_of(address)),
+      own(own_address(socket), bound_port(socket));
+  const std::string port = fmt::format(":{:04X} ", peer.second);
+  for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(path);
+    std::string line;
+    while (std::getline(file, line)) {
+      if (line.find(port) == std::string::npos) {
+        continue;
+      }
+      std::istringstream words(line);
+      std::string slot, local, remote, state, queues, timer, retransmits;
+      unsigned user = 0, timeout = 0;
+      uint64_t inode = 0;
+      words >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> user >>
+          timeout >> inode;
+      // A socket that no process holds any more has no inode, and says user 0 of anybody's.
+      if (words && inode != 0 && end_of_connection(local) == peer &&
+          end_of_connection(remote) == own) {
+        return user;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> resolve(const std::string& name) {

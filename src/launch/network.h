@@ -51,6 +51,15 @@ Connecting connect_within(const std::string& address, int port, std::chrono::mil
 std::string own_address(const Socket& socket);
 std::string peer_address(const Socket& socket);
 
+/// The address at which others most likely reach this machine: that of its default route, else of
+/// its first interface but loopback; empty where there is none.
+std::string outside_address();
+/// Whether a connection comes from this machine, and there from this process's user or root.
+bool is_from_own_user(const Socket& socket);
+/// The user at the other end of a connection from this machine; nothing where it comes from another
+/// one, cannot be seen, or is gone again.
+std::optional<unsigned> peer_user(const Socket& socket);
+
 /// The numeric addresses that a name stands for; empty where there are none.
 std::vector<std::string> resolve(const std::string& name);
 /// One of this machine's interfaces has this numeric address.

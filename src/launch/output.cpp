@@ -190,6 +190,15 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+std::string printable_lines(std::string_view text) {
+  std::string result;
+  for (size_t end = 0; (end = text.find('\n')) != std::string_view::npos;) {
+    result += printable(text.substr(0, end)) + "\n";
+    text.remove_prefix(end + 1);
+  }
+  return result + printable(text);
+}
+
 OutputPump::OutputPump(EventLoop& loop, int descriptor, StreamRoute route, LineTail& tail)
     : loop_(loop),
       descriptor_(descriptor),

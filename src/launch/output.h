@@ -76,6 +76,8 @@ class LineTail {
 /// Text made fit for a terminal: invalid UTF-8 becomes U+FFFD; control characters but the tab, and
 /// what they begin (colours), go.
 std::string printable(std::string_view text);
+/// The same, line by line.
+std::string printable_lines(std::string_view text);
 
 /// Where one stream of one worker goes.
 struct StreamRoute {

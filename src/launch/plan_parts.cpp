@@ -10,13 +10,16 @@
 #include <random>
 #include <thread>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/nearest.h"
 #include "launch/devices.h"
+#include "launch/network.h"
 #include "launch/process.h"
 
 namespace lockstep::launch {
@@ -206,8 +209,10 @@ std::string read_secret(const std::string& path) {
   if (path.empty()) {
     return "";
   }
+  // What is looked at is what is read: the name may stand for another file a moment later.
+  const Socket file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) {
+  if (!file || ::fstat(file.get(), &info) != 0) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format("--rdzv-secret-file {}: {}", path, std::strerror(errno)),
@@ -221,7 +226,15 @@ std::string read_secret(const std::string& path) {
             "--rdzv-secret-file {}: others may read it (mode {:o})", path, info.st_mode & 0777),
         fmt::format("chmod 600 {}", path));
   }
-  std::string secret = read_file(path, ErrorKind::kConfig);
+  if (!S_ISREG(info.st_mode) || (info.st_uid != ::geteuid() && info.st_uid != 0)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--rdzv-secret-file {}: it is no file of this user's", path),
+        "make one: (umask 077; head -c 32 /dev/urandom | base64 > FILE)");
+  }
+  char bytes[4096];
+  const ssize_t size = ::read(file.get(), bytes, sizeof bytes);
+  std::string secret(bytes, static_cast<size_t>(std::max<ssize_t>(size, 0)));
   secret.erase(secret.find_last_not_of(" \r\n\t") + 1);
   if (secret.size() < 16) {
     throw Error(
@@ -230,6 +243,15 @@ std::string read_secret(const std::string& path) {
         "make one: (umask 077; head -c 32 /dev/urandom | base64 > FILE)");
   }
   return secret;
+}
+
+void plan_secret(const Options& options, const Environment& environment, MeetingPoint& meeting) {
+  meeting.secret = read_secret(options.text("rdzv-secret-file"));
+  meeting.insecure = options.flag("rdzv-insecure");
+  const auto handed_over = environment.find(kSecretVariable);
+  if (meeting.secret.empty() && !meeting.insecure && handed_over != environment.end()) {
+    meeting.secret = handed_over->second;
+  }
 }
 
 std::string random_id() {

@@ -41,6 +41,12 @@ void apply_rendezvous_conf(Options& options, const std::string& text, MeetingPoi
 /// (config).
 std::string read_secret(const std::string& path);
 
+/// The variable through which a launcher hands its agents a secret; workers do not get it.
+inline constexpr const char* kSecretVariable = "LOCKSTEP_RDZV_SECRET";
+
+/// --rdzv-secret-file and --rdzv-insecure, or what a launcher has handed over.
+void plan_secret(const Options& options, const Environment& environment, MeetingPoint& meeting);
+
 /// A random job id, in the form of a UUID.
 std::string random_id();
 

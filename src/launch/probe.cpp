@@ -11,11 +11,13 @@
 
 #include "base/format.h"
 #include "launch/secret.h"
+#include "launch/store_protocol.h"
 
 namespace lockstep::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr uint32_t kSignOfLife = 0x4c6f636b;  // any number: it comes back
 
 // One other node that is being tried.
 struct Attempt {
@@ -101,6 +103,9 @@ void ProbeListener::serve() {
       return;
     }
     const Socket guest(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!guest && (errno == EMFILE || errno == ENFILE)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // others may leave
+    }
     if (guest) {
       [[maybe_unused]] const auto sent =
           ::send(guest.get(), token_.data(), token_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -137,6 +142,42 @@ std::vector<std::string> probe_nodes(
                      : fmt::format("no answer within {} s", timeout.count() / 1000)));
   }
   return problems;
+}
+
+std::string probe_store(
+    const NodeInfo& self, const std::string& address, int port, std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  Connecting store = connect_within(address, port, timeout);
+  std::string problem = store.error, answer;
+  if (problem.empty()) {
+    const std::string question = StoreProtocol::greeting_and_ping(kSignOfLife);
+    ::send(store.socket.get(), question.data(), question.size(), MSG_NOSIGNAL);
+  }
+  while (problem.empty() && answer.size() < sizeof kSignOfLife) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd poll_one{store.socket.get(), POLLIN, 0};
+    char buffer[sizeof kSignOfLife];
+    if (left <= 0 || ::poll(&poll_one, 1, static_cast<int>(left)) <= 0) {
+      problem = fmt::format("no answer within {} s", timeout.count() / 1000);
+      break;
+    }
+    const ssize_t size =
+        ::recv(store.socket.get(), buffer, sizeof kSignOfLife - answer.size(), MSG_DONTWAIT);
+    if (size > 0) {
+      answer.append(buffer, static_cast<size_t>(size));
+    } else {
+      problem = "it closes the connection: this node comes from another address than it met from";
+    }
+  }
+  return problem.empty() ? ""
+                         : fmt::format(
+                               "{} -> the store of the job at {} port {}, out of {}: {}",
+                               self.name(),
+                               address,
+                               port,
+                               route_to(address),
+                               problem);
 }
 
 }  // namespace lockstep::launch

@@ -37,4 +37,8 @@ class ProbeListener {
 std::vector<std::string> probe_nodes(
     const NodeInfo& self, const std::vector<NodeInfo>& others, std::chrono::milliseconds timeout);
 
+/// Asks the store of a job for a sign of life; empty where it answers.
+std::string probe_store(
+    const NodeInfo& self, const std::string& address, int port, std::chrono::milliseconds timeout);
+
 }  // namespace lockstep::launch

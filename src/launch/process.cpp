@@ -155,17 +155,29 @@ Process Process::start(const ProcessSpec& spec) {
         "raise the limits of processes and memory (ulimit -u, the cgroup's pids.max)");
   }
   process.pid_descriptor_ = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  const int unwatched = process.pid_descriptor_ < 0 ? errno : 0;
   int reason = 0;
-  const bool failed = ::read(failure.read, &reason, sizeof reason) == sizeof reason;
+  ssize_t size = 0;
+  do {
+    size = ::read(failure.read, &reason, sizeof reason);
+  } while (size < 0 && errno == EINTR);
   ::close(failure.read);
-  if (failed || process.pid_descriptor_ < 0) {
-    const int why = failed ? reason : errno;
+  const bool failed = size == sizeof reason;
+  if (failed || unwatched != 0) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
+  }
+  if (failed) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("cannot run '{}': {}", spec.argv[0], std::strerror(why)),
+        fmt::format("cannot run '{}': {}", spec.argv[0], std::strerror(reason)),
         "check the program's name, that it is executable, and PATH");
+  }
+  if (unwatched != 0) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format("cannot watch '{}': pidfd_open: {}", spec.argv[0], std::strerror(unwatched)),
+        "Linux 5.3 or later is needed, and a container that allows this call");
   }
   for (const int descriptor : {process.output_, process.error_output_}) {
     ::fcntl(descriptor, F_SETFL, O_NONBLOCK);

@@ -44,18 +44,33 @@ int code_of(const WorkerGroup& group, const std::vector<DeepspeedRequest::Comman
                              : 0;
 }
 
-}  // namespace
-
-int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
-  Guard guard({SIGTERM, SIGINT, SIGHUP, SIGQUIT});
-  Console output(guard.loop(), STDOUT_FILENO), error_output(guard.loop(), STDERR_FILENO);
+// The end of a pipe to read from; the other one is added to `alive`.
+Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw Error(
         ErrorKind::kEnvironment, "cannot make a pipe", "raise the limit of open files: ulimit -n");
   }
-  const Socket input(ends[0]);
-  Socket alive(ends[1]);  // as long as it is open, the agents know that this process lives
+  Socket read(ends[0]);
+  alive.emplace_back(ends[1]);
+  // Nobody reads yet: it has to go into the pipe whole.
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  ::fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(std::max<size_t>(text.size(), 65536)));
+  if (::write(ends[1], text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        "cannot hand the agents their environment: it is too long for a pipe",
+        "make .deepspeed_env shorter");
+  }
+  return read;
+}
+
+}  // namespace
+
+int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
+  Guard guard({SIGTERM, SIGINT, SIGHUP, SIGQUIT});
+  Console output(guard.loop(), STDOUT_FILENO), error_output(guard.loop(), STDERR_FILENO);
+  std::vector<Socket> inputs, alive;  // as long as these are open, the agents know that we live
   Environment environment = current_environment();
   environment[Guard::kTagName] = guard.tag();
   std::vector<WorkerSpec> specs;
@@ -63,8 +78,13 @@ int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
     WorkerSpec spec;
     spec.rank = spec.local_rank = static_cast<int>(i);
     spec.process.argv = commands[i].argv;
-    spec.process.environment = flatten(environment);
-    spec.process.input = input.get();
+    Environment own = environment;
+    for (const auto& [name, value] : commands[i].environment) {
+      own[name] = value;
+    }
+    spec.process.environment = flatten(own);
+    inputs.push_back(input_that_says(commands[i].input, alive));
+    spec.process.input = inputs.back().get();
     const std::string prefix = commands.size() > 1 ? commands[i].host + ": " : "";
     spec.output = {&output, true, prefix, nullptr, {}, nullptr};
     spec.error_output = {&error_output, true, prefix, nullptr, {}, nullptr};
@@ -78,7 +98,7 @@ int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
       // The first signal asks; the second one ends.
       deadline = seen == 0 ? Clock::now() + kSave : Clock::now();
       seen = guard.signals_seen();
-      alive = Socket();
+      alive.clear();
     } else if (!deadline && !group.failures().empty()) {
       deadline = Clock::now() + kOthers;
     }

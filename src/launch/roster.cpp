@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "launch/output.h"
 
 namespace lockstep::launch {
 namespace {
@@ -17,6 +18,12 @@ int64_t number_at(const nlohmann::json& object, const char* key, int64_t least, 
     throw Error(ErrorKind::kPeerLost, fmt::format("a node says {} {}", key, value));
   }
   return value;
+}
+
+// Names are printed, on every node.
+std::string name_at(const nlohmann::json& object, const char* key) {
+  constexpr size_t kLongestName = 255;
+  return printable(object.at(key).get<std::string>().substr(0, kLongestName));
 }
 
 }  // namespace
@@ -41,8 +48,8 @@ NodeInfo node_from_json(const nlohmann::json& object) {
   try {
     NodeInfo node;
     node.id = object.at("id").get<int64_t>();
-    node.host = object.at("host").get<std::string>();
-    node.address = object.at("address").get<std::string>();
+    node.host = name_at(object, "host");
+    node.address = name_at(object, "address");
     node.pid = object.at("pid").get<int64_t>();
     node.workers = static_cast<int>(number_at(object, "workers", 1, 65536));
     node.node_rank = static_cast<int>(number_at(object, "node_rank", -1, 100000));

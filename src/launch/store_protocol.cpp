@@ -10,6 +10,7 @@ namespace {
 constexpr uint32_t kStoreGreeting = 0x3C85F7CE;
 constexpr uint8_t kStopWaiting = 0, kWaitCancelled = 1;
 constexpr uint8_t kReady = 0, kNotReady = 1;
+constexpr uint64_t kEntry = 128;  // what a key costs beside its bytes
 
 template <class T>
 void put(std::string& answer, T value) {
@@ -21,6 +22,11 @@ void put(std::string& answer, T value) {
 void put_text(std::string& answer, std::string_view text) {
   put<uint64_t>(answer, text.size());
   answer.append(text);
+}
+
+// A client's list and the key's both hold it.
+uint64_t cost_of_waiting(std::string_view key) {
+  return 2 * (key.size() + kEntry);
 }
 
 }  // namespace
@@ -90,11 +96,12 @@ class StoreProtocol::Reader {
     return state_ == Taken::kWhole ? count : 0;
   }
 
-  std::vector<std::string> keys() {
-    std::vector<std::string> result;
+  // Not copied: a request that has not come whole is read again with every part that comes.
+  std::vector<std::string_view> keys() {
+    std::vector<std::string_view> result;
     const uint64_t wanted = count();
     for (uint64_t i = 0; i < wanted && state_ == Taken::kWhole; ++i) {
-      result.push_back(key());
+      result.push_back(text(kLongestKey));
     }
     return result;
   }
@@ -110,9 +117,23 @@ class StoreProtocol::Reader {
   Taken state_ = Taken::kWhole;
 };
 
+std::string StoreProtocol::greeting_and_ping(uint32_t number) {
+  std::string text;
+  put(text, Request::kValidate);
+  put(text, kStoreGreeting);
+  put(text, Request::kPing);
+  put(text, number);
+  return text;
+}
+
 bool StoreProtocol::take(Client client, std::string_view bytes) {
   State& state = clients_[client];
+  if (!has_room(bytes.size())) {
+    forget(client);
+    return false;
+  }
   state.pending.append(bytes);
+  held_ += bytes.size();
   size_t done = 0;
   while (done < state.pending.size()) {
     Reader reader(std::string_view(state.pending).substr(done));
@@ -127,6 +148,7 @@ bool StoreProtocol::take(Client client, std::string_view bytes) {
     done += reader.position();
   }
   state.pending.erase(0, done);
+  held_ -= done;
   return true;
 }
 
@@ -134,6 +156,7 @@ void StoreProtocol::forget(Client client) {
   const auto found = clients_.find(client);
   if (found != clients_.end()) {
     stop_waiting(client, found->second);
+    held_ -= found->second.pending.size();
     clients_.erase(found);
   }
 }
@@ -168,18 +191,25 @@ StoreProtocol::Taken StoreProtocol::take_request(Client client, State& state, Re
 }
 
 StoreProtocol::Taken StoreProtocol::write(Request request, Reader& reader) {
-  std::vector<std::pair<std::string, std::string_view>> pairs;
+  std::vector<std::pair<std::string_view, std::string_view>> pairs;
   const uint64_t count = request == Request::kMultiSet ? reader.count() : 1;
+  uint64_t bytes = 0;
   for (uint64_t i = 0; i < count && reader.whole(); ++i) {
-    std::string key = reader.key();
-    pairs.emplace_back(std::move(key), reader.value());
+    const std::string_view key = reader.text(kLongestKey), value = reader.value();
+    pairs.emplace_back(key, value);
+    bytes += key.size() + value.size() + kEntry;
   }
   if (!reader.whole()) {
     return reader.state();
   }
-  for (auto& [key, value] : pairs) {
+  if (!has_room(bytes)) {
+    return Taken::kWrong;
+  }
+  for (const auto& [name, value] : pairs) {
+    const std::string key(name);
     if (request == Request::kAppend) {
-      values_[key].append(value);
+      value_at(key).append(value);
+      held_ += value.size();
       announce(key, clients_.size());
     } else {
       set(key, std::string(value));
@@ -199,13 +229,18 @@ StoreProtocol::Taken StoreProtocol::read(Client client, Request request, Reader&
   } else if (request == Request::kGet) {
     put_text(answer, value_of(reader.key()));
   } else if (request == Request::kMultiGet) {
-    for (const std::string& key : reader.keys()) {
-      put_text(answer, value_of(key));
+    for (const std::string_view key : reader.keys()) {
+      const std::string_view value = value_of(std::string(key));
+      if (reader.whole() &&
+          value.size() > most_held_ - std::min<uint64_t>(most_held_, answer.size())) {
+        return Taken::kWrong;
+      }
+      put_text(answer, value);
     }
   } else if (request == Request::kCheck) {
-    const std::vector<std::string> keys = reader.keys();
-    const bool all =
-        std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return present(key); });
+    const std::vector<std::string_view> keys = reader.keys();
+    const bool all = std::all_of(
+        keys.begin(), keys.end(), [&](std::string_view key) { return present(std::string(key)); });
     put(answer, all ? kReady : kNotReady);
   } else if (request == Request::kCountKeys) {
     put(answer, static_cast<int64_t>(values_.size()));
@@ -217,17 +252,29 @@ StoreProtocol::Taken StoreProtocol::read(Client client, Request request, Reader&
   } else if (request == Request::kAdd) {
     const std::string key = reader.key();
     const auto amount = reader.number<int64_t>();
+    if (reader.whole() && !has_room(key.size() + kEntry)) {
+      return Taken::kWrong;
+    }
     if (reader.whole()) {
       put(answer, add(key, amount));
     }
   } else if (request == Request::kDelete) {
     const std::string key = reader.key();
     if (reader.whole()) {
-      put(answer, static_cast<int64_t>(values_.erase(key)));
+      const auto found = values_.find(key);
+      const bool there = found != values_.end();
+      if (there) {
+        held_ -= key.size() + found->second.size() + kEntry;
+        values_.erase(found);
+      }
+      put(answer, static_cast<int64_t>(there));
     }
   } else if (request == Request::kCompareSet) {
     const std::string key = reader.key();
     const std::string_view expected = reader.value(), value = reader.value();
+    if (reader.whole() && !has_room(key.size() + value.size() + kEntry)) {
+      return Taken::kWrong;
+    }
     if (reader.whole()) {
       put_text(answer, compare_set(key, expected, value));
     }
@@ -247,9 +294,14 @@ StoreProtocol::Taken StoreProtocol::use_queue(Client client, Request request, Re
   if (!reader.whole()) {
     return reader.state();
   }
+  const uint64_t cost = key.size() + value.size() + kEntry;
+  if (request == Request::kQueuePush && !has_room(cost)) {
+    return Taken::kWrong;
+  }
   std::deque<std::string>& queue = queues_[key];
   if (request == Request::kQueuePush) {
     queue.emplace_back(value);
+    held_ += cost;
     announce(key, 1);
     return Taken::kWhole;
   }
@@ -257,6 +309,7 @@ StoreProtocol::Taken StoreProtocol::use_queue(Client client, Request request, Re
   put(answer, static_cast<int64_t>(queue.size()));
   if (request == Request::kQueuePop && !queue.empty()) {
     put_text(answer, queue.front());
+    held_ -= key.size() + queue.front().size() + kEntry;
     queue.pop_front();
   }
   if (queue.empty()) {
@@ -267,14 +320,23 @@ StoreProtocol::Taken StoreProtocol::use_queue(Client client, Request request, Re
 }
 
 StoreProtocol::Taken StoreProtocol::wait(Client client, State& state, Reader& reader) {
-  const std::vector<std::string> keys = reader.keys();
+  const std::vector<std::string_view> keys = reader.keys();
   if (!reader.whole()) {
     return reader.state();
   }
   stop_waiting(client, state);
-  for (const std::string& key : keys) {
+  uint64_t bytes = 0;
+  for (const std::string_view key : keys) {
+    bytes += cost_of_waiting(key);
+  }
+  if (!has_room(bytes)) {
+    return Taken::kWrong;
+  }
+  for (const std::string_view name : keys) {
+    const std::string key(name);
     if (!present(key) && state.missing.insert(key).second) {
       waiting_[key].push_back(client);
+      held_ += cost_of_waiting(key);
     }
   }
   if (state.missing.empty()) {
@@ -287,6 +349,7 @@ void StoreProtocol::stop_waiting(Client client, State& state) {
   for (const std::string& key : state.missing) {
     const auto found = waiting_.find(key);
     std::erase(found->second, client);
+    held_ -= cost_of_waiting(key);
     if (found->second.empty()) {
       waiting_.erase(found);
     }
@@ -304,6 +367,7 @@ void StoreProtocol::announce(const std::string& key, size_t most) {
     found->second.pop_front();
     State& state = clients_.at(client);
     state.missing.erase(key);
+    held_ -= cost_of_waiting(key);
     if (state.missing.empty()) {
       send_(client, std::string(1, char{kStopWaiting}));
     }
@@ -317,8 +381,16 @@ bool StoreProtocol::present(const std::string& key) const {
   return values_.contains(key) || queues_.contains(key);
 }
 
+std::string& StoreProtocol::value_at(const std::string& key) {
+  const auto [at, is_new] = values_.try_emplace(key);
+  held_ += is_new ? key.size() + kEntry : 0;
+  return at->second;
+}
+
 void StoreProtocol::set(const std::string& key, std::string value) {
-  values_[key] = std::move(value);
+  std::string& kept = value_at(key);
+  held_ += value.size() - kept.size();
+  kept = std::move(value);
   announce(key, clients_.size());
 }
 

@@ -22,17 +22,26 @@ class StoreProtocol {
   /// Bytes that a client is to get; called from take() alone.
   using Send = std::function<void(Client client, std::string_view bytes)>;
 
-  static constexpr uint64_t kLongestKey = uint64_t{8} << 20, kLongestValue = uint64_t{1} << 30,
-                            kMostKeys = uint64_t{128} << 10;
+  /// kMostHeld: all that clients make a store keep, and the longest answer to one request.
+  static constexpr uint64_t kLongestKey = uint64_t{8} << 20, kMostHeld = uint64_t{256} << 20,
+                            kLongestValue = kMostHeld, kMostKeys = uint64_t{128} << 10;
 
-  explicit StoreProtocol(Send send) : send_(std::move(send)) {}
+  /// What a client says first, and a question that is answered with `number`.
+  static std::string greeting_and_ping(uint32_t number);
+
+  explicit StoreProtocol(Send send, uint64_t most_held = kMostHeld)
+      : send_(std::move(send)),
+        most_held_(most_held) {}
 
   /// Bytes that came from a client, cut anywhere. Whole requests are answered; the rest waits for
   /// more. Sizes are checked before anything is kept. False where it is no client of this
-  /// protocol: it is forgotten, and its connection is to be closed.
+  /// protocol, or wants the store to hold too much: it is forgotten, and its connection is to be
+  /// closed.
   bool take(Client client, std::string_view bytes);
   /// The client is gone.
   void forget(Client client);
+  /// The bytes that are kept, with what each key costs.
+  uint64_t held() const { return held_; }
 
  private:
   enum class Request : uint8_t;
@@ -50,7 +59,9 @@ class StoreProtocol {
   Taken read(Client client, Request request, Reader& reader);
   Taken use_queue(Client client, Request request, Reader& reader);
 
+  bool has_room(uint64_t bytes) const { return bytes <= most_held_ && held_ <= most_held_ - bytes; }
   bool present(const std::string& key) const;
+  std::string& value_at(const std::string& key);
   void set(const std::string& key, std::string value);
   std::string compare_set(
       const std::string& key, std::string_view expected, std::string_view value);
@@ -61,6 +72,8 @@ class StoreProtocol {
   void stop_waiting(Client client, State& state);
 
   Send send_;
+  const uint64_t most_held_;
+  uint64_t held_ = 0;
   std::unordered_map<Client, State> clients_;
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;

@@ -24,6 +24,7 @@ constexpr OptionSpec kTorchrunOptions[] = {
      kValue,
      "",
      "a file of mode 0600 that all nodes have: agents without it are refused"},
+    {"rdzv-insecure", kFlag, "", "meet without a secret: whoever reaches the address may join"},
     {"standalone", kFlag, "", "one node, a free port, a random id"},
     {"max-restarts", kValue, "0", "how often the workers are started again after a failure"},
     {"monitor-interval", kValue, "0.1", "accepted; a worker's end is seen at once"},
@@ -245,7 +246,7 @@ LaunchPlan plan_torchrun(
     options.problem("--monitor-interval must be more than 0");
   }
   plan_torchrun_meeting(options, plan);
-  plan.meeting.secret = read_secret(options.text("rdzv-secret-file"));
+  plan_secret(options, environment, plan.meeting);
   plan_logs(options, environment, plan.log);
   plan_end(options, environment, plan);
   plan_watches(options, environment, plan);

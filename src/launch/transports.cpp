@@ -1,6 +1,12 @@
 #include "launch/transports.h"
 
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "base/error.h"
 #include "base/format.h"
+#include "base/json.h"
+#include "launch/plan_parts.h"
 #include "launch/shell_words.h"
 
 namespace lockstep::launch {
@@ -32,17 +38,31 @@ Words host_names(const RemoteJob& job) {
 }
 
 // One text for a remote shell. `node` stands unquoted: pdsh puts its number in place of %n.
-std::string shell_text(const RemoteJob& job, const std::string& node) {
-  std::string text = "cd " + shell_quote(job.folder) + " && ";
-  for (const auto& [name, value] : job.exported) {
-    text += fmt::format("export {}={}; ", name, shell_quote(value));
-  }
+std::string shell_text(
+    const RemoteJob& job, const std::string& node, const std::string& exports, const char* flags) {
+  std::string text = "cd " + shell_quote(job.folder) + " && " + exports;
   if (!job.prepare.empty()) {
     text += ". " + shell_quote(job.prepare) + " && ";
   }
   // stdin tells the agent that the launcher is gone: an ssh that is killed closes it.
-  return text + "exec " + quoted(job.before) + " --node_rank=" + node + " --watch_stdin " +
+  return text + "exec " + quoted(job.before) + " --node_rank=" + node + " --watch_stdin " + flags +
          quoted(job.after);
+}
+
+Environment with_secret(const RemoteJob& job) {
+  Environment result = job.exported;
+  if (!job.secret.empty()) {
+    result[kSecretVariable] = job.secret;
+  }
+  return result;
+}
+
+Words names_of(const Environment& environment) {
+  Words names;
+  for (const auto& [name, value] : environment) {
+    names.push_back(name);
+  }
+  return names;
 }
 
 std::vector<DeepspeedRequest::Command> with_ssh(const RemoteJob& job) {
@@ -53,8 +73,11 @@ std::vector<DeepspeedRequest::Command> with_ssh(const RemoteJob& job) {
       append(words, {"-p", job.ssh_port});
     }
     append(words, job.transport_arguments);
-    append(words, {"--", job.hosts[node].host, shell_text(job, std::to_string(node))});
-    commands.push_back({job.hosts[node].host, words});
+    append(
+        words,
+        {"--", job.hosts[node].host, shell_text(job, std::to_string(node), "", "--read_stdin ")});
+    commands.push_back(
+        {job.hosts[node].host, words, {}, HandedOver{job.secret, job.exported}.line()});
   }
   return commands;
 }
@@ -62,7 +85,16 @@ std::vector<DeepspeedRequest::Command> with_ssh(const RemoteJob& job) {
 Words with_pdsh(const RemoteJob& job) {
   Words words{"pdsh", "-S", "-f", "1024", "-R", "ssh"};
   append(words, job.transport_arguments);
-  append(words, {"-w", fmt::format("{}", fmt::join(host_names(job), ",")), shell_text(job, "%n")});
+  // It has neither a stdin nor an environment for the other side.
+  std::string exports;
+  for (const auto& [name, value] : job.exported) {
+    exports += fmt::format("export {}={}; ", name, shell_quote(value));
+  }
+  append(
+      words,
+      {"-w",
+       fmt::format("{}", fmt::join(host_names(job), ",")),
+       shell_text(job, "%n", exports, "")});
   return words;
 }
 
@@ -87,8 +119,8 @@ Words with_openmpi(const RemoteJob& job) {
       "--host",
       fmt::format("{}", fmt::join(host_names(job), ","))};
   append(words, job.transport_arguments);
-  for (const auto& [name, value] : job.exported) {
-    append(words, {"-x", name + "=" + value});
+  for (const std::string& name : names_of(with_secret(job))) {
+    append(words, {"-x", name});
   }
   append(words, agent_words(job));
   return words;
@@ -104,20 +136,15 @@ Words with_hydra(const RemoteJob& job) {
       "-hosts",
       fmt::format("{}", fmt::join(host_names(job), ","))};
   append(words, job.transport_arguments);
-  for (const auto& [name, value] : job.exported) {
-    append(words, {"-genv", name, value});
-  }
+  append(words, {"-genvlist", fmt::format("{}", fmt::join(names_of(with_secret(job)), ","))});
   append(words, agent_words(job));
   return words;
 }
 
 Words with_mvapich(const RemoteJob& job) {
-  Words words{"mpirun_rsh", "-np", std::to_string(job.hosts.size())};
+  Words words{"mpirun_rsh", "-export-all", "-np", std::to_string(job.hosts.size())};
   append(words, job.transport_arguments);
   append(words, host_names(job));
-  for (const auto& [name, value] : job.exported) {
-    words.push_back(name + "=" + value);
-  }
   append(words, agent_words(job));
   return words;
 }
@@ -135,15 +162,7 @@ Words with_slurm(const RemoteJob& job) {
       "--nodelist",
       fmt::format("{}", fmt::join(host_names(job), ","))};
   append(words, job.transport_arguments);
-  std::string exports = "--export=ALL";
-  for (const auto& [name, value] : job.exported) {
-    // A comma would end the value: such variables reach the tasks through ALL, from srun's own
-    // environment.
-    if (value.find(',') == std::string::npos) {
-      exports += "," + name + "=" + value;
-    }
-  }
-  words.push_back(exports);
+  words.emplace_back("--export=ALL");
   append(words, agent_words(job));
   return words;
 }
@@ -160,7 +179,27 @@ std::vector<DeepspeedRequest::Command> remote_commands(
                       : transport == "slurm"   ? with_slurm(job)
                       : transport == "mvapich" ? with_mvapich(job)
                                                : with_hydra(job);
-  return {{transport, words}};
+  return {{transport, words, transport == "pdsh" ? Environment() : with_secret(job), ""}};
+}
+
+std::string HandedOver::line() const {
+  const nlohmann::json object{{"secret", secret}, {"environment", environment}};
+  return object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+HandedOver HandedOver::read(int descriptor) {
+  constexpr size_t kLongest = size_t{1} << 20;
+  std::string text;
+  char byte = 0;
+  while (text.size() < kLongest && ::read(descriptor, &byte, 1) == 1 && byte != '\n') {
+    text += byte;
+  }
+  if (byte != '\n') {
+    throw Error(ErrorKind::kEnvironment, "the launcher that started this agent is gone");
+  }
+  const nlohmann::json object =
+      parse_json(text, "what the launcher hands over", ErrorKind::kEnvironment);
+  return {object.at("secret").get<std::string>(), object.at("environment").get<Environment>()};
 }
 
 }  // namespace lockstep::launch

@@ -14,12 +14,23 @@ struct RemoteJob {
   std::vector<HostSlots> hosts;
   std::string hostfile;
   Environment exported;
+  std::string secret;               // for the agents; empty: they have one, or need none
   std::string folder;               // where it is run
   std::vector<std::string> before;  // the agent's words before "--node_rank=I"
   std::vector<std::string> after;
   std::vector<std::string> transport_arguments;
   std::string ssh_port;  // empty: the usual one
   std::string prepare;   // a script that is sourced first; empty: none
+};
+
+/// What ssh hands an agent on its stdin, as one line.
+struct HandedOver {
+  std::string secret;
+  Environment environment;
+
+  std::string line() const;
+  /// Reads the line and nothing behind it. Error (environment) where none comes.
+  static HandedOver read(int descriptor);
 };
 
 /// Commands that start the agents with `transport`: "ssh", "pdsh", "openmpi", "mpich", "impi",

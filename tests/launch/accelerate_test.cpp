@@ -189,11 +189,14 @@ TEST(AccelerateLaunch, StartsTheMachinesOfMpirunsHostfile) {
        "--num_machines=2",
        "--num_processes=4",
        "--main_process_ip=n1",
+       "--rdzv_insecure",
        "--mpirun_hostfile",
        hosts,
        "x.py"},
       {{"HOME", "/nonexistent"}});
-  EXPECT_THAT(request.deepspeed, ::testing::IsSupersetOf({"--launcher", "openmpi", "x.py"}));
+  EXPECT_THAT(
+      request.deepspeed,
+      ::testing::IsSupersetOf({"--launcher", "openmpi", "--rdzv-insecure", "x.py"}));
 }
 
 }  // namespace accelerate_test

@@ -8,6 +8,7 @@
 
 #include "launch/attempt.h"
 #include "launch/channel.h"
+#include "launch/handshake.h"
 #include "launch/roster.h"
 
 namespace lockstep::launch {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -181,10 +182,9 @@ TEST(Deepspeed, HandsVariablesToTheOtherHosts) {
   const auto commands =
       plan_deepspeed({"--hostfile", hosts, "--launcher=ssh", "x.py"}, environment).commands;
   ASSERT_EQ(commands.size(), 2U);
-  EXPECT_THAT(commands[1].argv.back(), HasSubstr("export MLFLOW_RUN="));
-  EXPECT_THAT(
-      commands[1].argv.back(), HasSubstr(std::filesystem::current_path().string() + ":/lib"));
-  EXPECT_THAT(commands[1].argv.back(), ::testing::Not(HasSubstr("export MY=")));
+  EXPECT_THAT(commands[1].input, HasSubstr("\"MLFLOW_RUN\":"));
+  EXPECT_THAT(commands[1].input, HasSubstr(std::filesystem::current_path().string() + ":/lib"));
+  EXPECT_THAT(commands[1].input, ::testing::Not(HasSubstr("\"MY\":")));
 }
 
 TEST(Deepspeed, GoesOnWithTheNodesThatAreLeftWhereItIsElastic) {
@@ -227,16 +227,48 @@ TEST(Transports, QuoteForTheRemoteShellAndNothingElse) {
           "-v",
           "--",
           "n2",
-          "cd '/a b' && export NCCL_DEBUG='in'\\''fo'; exec /bin/lockstep launch --node_rank=1 "
-          "--watch_stdin "
+          "cd '/a b' && exec /bin/lockstep launch --node_rank=1 --watch_stdin --read_stdin "
           "train.py --name 'a;b'"));
   const auto pdsh = remote_commands("pdsh", job);
   EXPECT_THAT(pdsh[0].argv, Contains("n1,n2"));
   EXPECT_THAT(pdsh[0].argv.back(), HasSubstr("--node_rank=%n"));
-  EXPECT_THAT(remote_commands("slurm", job)[0].argv, Contains("--export=ALL,NCCL_DEBUG=in'fo"));
+  EXPECT_THAT(pdsh[0].argv.back(), HasSubstr("export NCCL_DEBUG='in'\\''fo'; "));
+  EXPECT_THAT(remote_commands("slurm", job)[0].argv, Contains("--export=ALL"));
   EXPECT_THAT(remote_commands("openmpi", job)[0].argv, Contains("ppr:1:node"));
-  EXPECT_THAT(remote_commands("mpich", job)[0].argv, Contains("-genv"));
+  EXPECT_THAT(remote_commands("mpich", job)[0].argv, Contains("-genvlist"));
   EXPECT_THAT(remote_commands("mvapich", job)[0].argv, Contains("mpirun_rsh"));
+}
+
+// Arguments are everybody's: what a job keeps to itself goes by stdin, or by the environment.
+TEST(Transports, PutNoSecretIntoArguments) {
+  RemoteJob job;
+  job.hosts = {{"n1", {0}}, {"n2", {0, 1}}};
+  job.folder = "/";
+  job.secret = "the secret of the agents";
+  job.exported = {{"HF_TOKEN", "the token"}};
+  job.before = {"/bin/lockstep", "launch"};
+  for (const char* transport : {"ssh", "openmpi", "mpich", "mvapich", "slurm"}) {
+    for (const auto& command : remote_commands(transport, job)) {
+      for (const std::string& word : command.argv) {
+        EXPECT_THAT(word, ::testing::Not(HasSubstr("the secret"))) << transport;
+        EXPECT_THAT(word, ::testing::Not(HasSubstr("the token"))) << transport;
+      }
+      const bool by_stdin = std::string(transport) == "ssh";
+      EXPECT_EQ(command.input.find("the token") != std::string::npos, by_stdin) << transport;
+      EXPECT_EQ(command.environment.contains("HF_TOKEN"), !by_stdin) << transport;
+    }
+  }
+  const HandedOver handed{"s", {{"A", "line\nand \xC3\xA9"}}};
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string line = handed.line();
+  ASSERT_EQ(::write(ends[1], line.data(), line.size()), static_cast<ssize_t>(line.size()));
+  ::close(ends[1]);
+  const HandedOver read = HandedOver::read(ends[0]);
+  EXPECT_EQ(read.secret, handed.secret);
+  EXPECT_EQ(read.environment, handed.environment);
+  EXPECT_THROW(HandedOver::read(ends[0]), Error);
+  ::close(ends[0]);
 }
 
 // Three machines, and an ssh of the test's that enters their namespaces: the whole way of

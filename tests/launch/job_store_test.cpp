@@ -15,6 +15,7 @@
 #include "launch/helpers.h"
 #include "launch/memory_word.h"
 #include "launch/network.h"
+#include "launch/store_protocol.h"
 
 namespace lockstep::launch {
 namespace job_store_test {
@@ -112,6 +113,58 @@ TEST(JobStore, CutsOffWhatIsNoClient) {
   char byte = 0;
   EXPECT_LE(::recv(stranger.socket.get(), &byte, 1, 0), 0);
   EXPECT_EQ(join(store)->add("still", 1), 1);
+}
+
+// Asks the store at ADDRESS PORT for a sign of life, as USER: exit code 0 where it answers.
+const testing::RegisterPart ask_store("ask-store", [](int, char** argv) {
+  const auto user = static_cast<uid_t>(std::stoi(argv[2]));
+  if (::setresuid(user, user, user) != 0) {
+    return 99;
+  }
+  const Connecting stranger = connect_within(argv[0], std::stoi(argv[1]), std::chrono::seconds(10));
+  const std::string question = StoreProtocol::greeting_and_ping(1);
+  ::send(stranger.socket.get(), question.data(), question.size(), MSG_NOSIGNAL);
+  pollfd poll{stranger.socket.get(), POLLIN, 0};
+  char byte = 0;
+  return ::poll(&poll, 1, 20000) == 1 && ::recv(stranger.socket.get(), &byte, 1, 0) == 1 ? 0 : 1;
+});
+
+TEST(JobStore, ServesItsOwnUserAlone) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root can act as somebody else";
+  }
+  const JobStore store;
+  const auto code_as = [&](const char* user) {
+    return testing::run(
+               testing::part("ask-store", {"127.0.0.1", std::to_string(store.port()), user}))
+        .status.shell_code();
+  };
+  if (code_as("65534") == 99) {
+    GTEST_SKIP() << "no other user here";
+  }
+  EXPECT_EQ(code_as("0"), 0);
+  EXPECT_EQ(code_as("65534"), 1);
+  EXPECT_EQ(join(store)->add("still", 1), 1);
+}
+
+TEST(JobStore, BearsAClientThatWantsAllMemory) {
+  const JobStore store;
+  const std::vector<uint8_t> large(60'000'000, 'x');
+  const comm::Store good = join(store);
+  int refused = 0;
+  for (int client = 0; client < 8; ++client) {
+    try {
+      const comm::Store greedy = join(store);
+      for (int i = 0; i < 8; ++i) {
+        greedy->append("large", large);
+        greedy->check({"large"});
+      }
+    } catch (const std::exception&) {
+      ++refused;
+    }
+  }
+  EXPECT_EQ(refused, 8);
+  EXPECT_EQ(good->add("still", 1), 1);
 }
 
 TEST(JobStore, AThousandClientsMeet) {

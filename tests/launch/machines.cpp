@@ -66,6 +66,10 @@ std::future<Ran> Machines::launch(
     std::vector<std::string> arguments,
     const std::string& marker,
     std::function<void(pid_t)> during) const {
+  const auto file = hosts_.find(machine);
+  const std::string hosts =
+      file == hosts_.end() ? ""
+                           : fmt::format("mount --bind {} /etc/hosts; ", file->second.string());
   // exec all the way, so that the pid is the agent's.
   std::vector<std::string> argv{
       "ip",
@@ -74,9 +78,10 @@ std::future<Ran> Machines::launch(
       name(machine),
       "unshare",
       "--uts",
+      "--mount",
       "sh",
       "-c",
-      fmt::format("hostname node{}; exec \"$@\"", machine),
+      fmt::format("hostname node{}; {}exec \"$@\"", machine, hosts),
       "sh"};
   const std::vector<std::string> agent = part("launch", std::move(arguments));
   argv.insert(argv.end(), agent.begin(), agent.end());

@@ -2,7 +2,9 @@
 // joined by a bridge.
 #pragma once
 
+#include <filesystem>
 #include <future>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,8 @@ class Machines {
   std::string address(int machine) const;
   /// The namespace's name.
   std::string name(int machine) const;
+  /// Later launches on `machine` see this file as /etc/hosts.
+  void set_hosts(int machine, const std::filesystem::path& file) { hosts_[machine] = file; }
   /// Runs a shell command on a machine, to its end.
   Ran shell(int machine, const std::string& command) const;
   /// Starts `lockstep launch` with these arguments on a machine. `during` as in run().
@@ -36,6 +40,7 @@ class Machines {
  private:
   int count_;
   std::string prefix_;
+  std::map<int, std::filesystem::path> hosts_;
 };
 
 }  // namespace lockstep::launch::testing

@@ -53,6 +53,14 @@ class Nodes : public ::testing::Test {
       GTEST_SKIP() << reason;
     }
     machines_.emplace(3);
+    secret_ = "--rdzv-secret-file=" + secret("secret", "fedcba9876543210").string();
+  }
+
+  // A file that only its owner may read.
+  std::filesystem::path secret(const char* name, const char* text) {
+    write_file_atomically(folder_.path() / name, text);
+    std::filesystem::permissions(folder_.path() / name, std::filesystem::perms(0600));
+    return folder_.path() / name;
   }
 
   std::vector<std::string> fixed(int node, const std::vector<std::string>& program, int nodes = 3) {
@@ -61,6 +69,7 @@ class Nodes : public ::testing::Test {
         fmt::format("--node-rank={}", node),
         "--master-addr=" + machines_->address(0),
         "--master-port=29511",
+        secret_,
         "--nproc-per-node=2",
         "--propagate-exit-code",
         "--no-python"};
@@ -77,6 +86,7 @@ class Nodes : public ::testing::Test {
         "--rdzv-backend=c10d",
         "--rdzv-endpoint=" + machines_->address(0) + ":29512",
         "--rdzv-id=job",
+        secret_,
         "--nproc-per-node=1",
         "--propagate-exit-code",
         "--no-python"};
@@ -87,6 +97,8 @@ class Nodes : public ::testing::Test {
 
   std::vector<std::string> shell(const std::string& script) { return {"sh", "-c", script}; }
 
+  const TemporaryFolder folder_;
+  std::string secret_;
   std::optional<Machines> machines_;
 };
 
@@ -275,23 +287,91 @@ TEST_F(Nodes, ForwardASignalToAllAndPassPreemptionOn) {
   }
 }
 
-TEST_F(Nodes, ProveTheSecret) {
-  const TemporaryFolder folder;
-  const auto secret = [&](const char* name, const char* text) {
-    write_file_atomically(folder.path() / name, text);
-    std::filesystem::permissions(folder.path() / name, std::filesystem::perms(0600));
-    return "--rdzv-secret-file=" + (folder.path() / name).string();
+TEST_F(Nodes, MeetWithoutASecretOnlyWhereThatIsAskedFor) {
+  secret_ = "--rdzv-conf=join_timeout=20";
+  for (const int node : {0, 1}) {
+    const Ran ran = machines_->launch(node, fixed(node, part("meet"), 2)).get();
+    EXPECT_EQ(ran.status.shell_code(), 2);
+    EXPECT_THAT(ran.error_output, HasSubstr("the agents would meet at 10.77.0.1 without a secret"));
+  }
+  secret_ = "--rdzv-insecure";
+  auto host = machines_->launch(0, fixed(0, part("meet"), 2));
+  const Ran ran = machines_->launch(1, fixed(1, part("meet"), 2)).get();
+  EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+  EXPECT_EQ(host.get().status.shell_code(), 0);
+}
+
+// The store knows no secret: it serves the machines of the round.
+TEST_F(Nodes, AStoreIsClosedToOtherMachines) {
+  const auto program = shell(fmt::format(
+      "[ $RANK = 0 ] && echo $MASTER_PORT > {0}/new && mv {0}/new {0}/port; "
+      "until [ -e {0}/done ]; do sleep 0.05; done",
+      folder_.path().string()));
+  auto first = machines_->launch(0, fixed(0, program, 2));
+  auto second = machines_->launch(1, fixed(1, program, 2));
+  while (!std::filesystem::exists(folder_.path() / "port")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const std::string port = read_file(folder_.path() / "port");
+  const auto code_from = [&](int machine) {
+    const Ran ran = machines_->shell(
+        machine,
+        fmt::format(
+            "{} --part ask-store {} {} 0 || echo code $?",
+            part("x")[0],
+            machines_->address(0),
+            port.substr(0, port.size() - 1)));
+    return ran.output;
   };
-  const std::string right = secret("right", "0123456789abcdef"),
-                    wrong = secret("wrong", "0123456789abcdeX");
-  auto host = machines_->launch(0, dynamic("2", {right}, part("meet")));
-  const Ran refused = machines_->launch(2, dynamic("2", {wrong}, part("meet"))).get();
+  EXPECT_EQ(code_from(1), "");
+  EXPECT_EQ(code_from(2), "code 1\n");
+  write_file_atomically(folder_.path() / "done", "");
+  EXPECT_EQ(first.get().status.shell_code(), 0);
+  EXPECT_EQ(second.get().status.shell_code(), 0);
+}
+
+// As Debian's /etc/hosts has the machine's own name: it stands for loopback there, and there alone.
+TEST_F(Nodes, MeetAtANameThatIsLoopbackOnItsOwnMachine) {
+  write_file_atomically(folder_.path() / "own", "127.0.0.1 localhost\n127.0.1.1 node0\n");
+  write_file_atomically(folder_.path() / "other", "127.0.0.1 localhost\n10.77.0.1 node0\n");
+  machines_->set_hosts(0, folder_.path() / "own");
+  machines_->set_hosts(1, folder_.path() / "other");
+  const auto arguments = [&](int node) {
+    std::vector<std::string> all = fixed(
+        node,
+        shell("echo master $MASTER_ADDR; "
+              "grep -hE ': 0+:[0-9A-F]+ 0+:0000 0A' /proc/net/tcp /proc/net/tcp6 >&2; "
+              "exec \"$0\" --part meet"),
+        2);
+    all.back().replace(all.back().find("$0"), 2, part("meet")[0]);
+    *std::find(all.begin(), all.end(), "--master-addr=10.77.0.1") = "--master-addr=node0";
+    return all;
+  };
+  auto first = machines_->launch(0, arguments(0));
+  auto second = machines_->launch(1, arguments(1));
+  for (auto* node : {&first, &second}) {
+    const Ran ran = node->get();
+    EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+    EXPECT_THAT(ran.output, HasSubstr("master 10.77.0.1\n"));
+    EXPECT_THAT(ran.error_output, Not(HasSubstr("00:0000 0A")));  // nobody listens on all
+  }
+}
+
+TEST_F(Nodes, ProveTheSecret) {
+  const std::string right = secret("right", "0123456789abcdef").string(),
+                    wrong = secret("wrong", "0123456789abcdeX").string();
+  secret_ = "--rdzv-secret-file=" + right;
+  auto host = machines_->launch(0, dynamic("2", {}, part("meet")));
+  auto second_arguments = dynamic("2", {}, part("meet"));
+  secret_ = "--rdzv-secret-file=" + wrong;
+  const Ran refused = machines_->launch(2, dynamic("2", {}, part("meet"))).get();
   EXPECT_EQ(refused.status.shell_code(), 2);
   EXPECT_THAT(refused.error_output, HasSubstr("the secret is not the same (--rdzv-secret-file)"));
+  secret_ = "--rdzv-insecure";
   const Ran without = machines_->launch(2, dynamic("2", {}, part("meet"))).get();
   EXPECT_EQ(without.status.shell_code(), 2);
   EXPECT_THAT(without.error_output, HasSubstr("it wants a secret"));
-  auto second = machines_->launch(1, dynamic("2", {right}, part("meet")));
+  auto second = machines_->launch(1, second_arguments);
   EXPECT_EQ(host.get().status.shell_code(), 0);
   EXPECT_EQ(second.get().status.shell_code(), 0);
 }
@@ -304,6 +384,7 @@ TEST_F(Nodes, TellABusyPortAndAnUnreachableAddress) {
                             "--rdzv-backend=c10d",
                             "--rdzv-endpoint=10.77.0.99:29512",
                             "--rdzv-conf=join_timeout=3",
+                            "--rdzv-insecure",
                             "--no-python",
                             "true"})
                        .get();
@@ -315,9 +396,11 @@ TEST_F(Nodes, TellABusyPortAndAnUnreachableAddress) {
   const Ran busy = machines_->shell(
       0,
       fmt::format(
-          "{0} --part launch --nnodes=2 --master-addr=10.77.0.1 --master-port=29513 --no-python "
+          "{0} --part launch --nnodes=2 --rdzv-insecure --master-addr=10.77.0.1 "
+          "--master-port=29513 --no-python "
           "true & first=$!; "
           "until grep -q :7349 /proc/net/tcp; do sleep 0.05; done; {0} --part launch --nnodes=2 "
+          "--rdzv-insecure "
           "--master-addr=10.77.0.1 --master-port=29513 "
           "--no-python true || "
           "echo code $?; kill $first; wait $first || true",

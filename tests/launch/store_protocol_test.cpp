@@ -9,7 +9,8 @@
 namespace lockstep::launch {
 namespace store_protocol_test {
 
-constexpr uint8_t kSet = 1, kGet = 3, kAdd = 4, kWait = 6, kPing = 13, kQueuePush = 14;
+constexpr uint8_t kSet = 1, kGet = 3, kAdd = 4, kWait = 6, kDelete = 8, kAppend = 9, kMultiGet = 10,
+                  kCancelWait = 12, kPing = 13, kQueuePush = 14, kQueuePop = 15;
 constexpr int kRequests = 18;
 
 template <class T>
@@ -32,8 +33,10 @@ const std::string kGreeting = request(0, raw<uint32_t>(0x3C85F7CE));
 // The protocol, and what each client was sent.
 struct Exchange {
   std::map<StoreProtocol::Client, std::string> sent;
+  uint64_t most_held = StoreProtocol::kMostHeld;
   StoreProtocol protocol{
-      [this](StoreProtocol::Client client, std::string_view bytes) { sent[client].append(bytes); }};
+      [this](StoreProtocol::Client client, std::string_view bytes) { sent[client].append(bytes); },
+      most_held};
   std::string take(StoreProtocol::Client client, const std::string& bytes) {
     EXPECT_TRUE(protocol.take(client, bytes));
     return std::move(sent[client]);
@@ -91,6 +94,54 @@ TEST(StoreProtocol, AClientThatLeavesIsNotWoken) {
   exchange.take(2, kGreeting + request(kSet, text("x") + text("")));
   exchange.take(2, request(kSet, text("y") + text("")));
   EXPECT_EQ(exchange.sent[1], "");
+}
+
+TEST(StoreProtocol, HoldsNoMoreThanItMay) {
+  const uint64_t half = uint64_t{1} << 20;
+  Exchange exchange{.sent = {}, .most_held = 2 * half};
+  for (const StoreProtocol::Client client : {1, 2, 3, 4, 5}) {
+    exchange.take(client, kGreeting);
+  }
+  exchange.take(1, request(kSet, text("large") + text(std::string(half - 4096, 'x'))));
+  const uint64_t before = exchange.protocol.held();
+  // Values, queues, what has not come whole, and keys that are waited for count alike.
+  EXPECT_FALSE(
+      exchange.protocol.take(2, request(kSet, text("more") + text(std::string(half - 4096, 'x')))));
+  EXPECT_FALSE(exchange.protocol.take(
+      3, request(kQueuePush, text("more") + text(std::string(half - 4096, 'x')))));
+  EXPECT_FALSE(exchange.protocol.take(4, std::string(half + 4096, 'x')));
+  EXPECT_EQ(exchange.protocol.held(), before);
+  // One value in many answers of one request is the answer's length.
+  std::string many = raw<uint64_t>(8);
+  for (int i = 0; i < 8; ++i) {
+    many += text("large");
+  }
+  EXPECT_FALSE(exchange.protocol.take(5, request(kMultiGet, many)));
+  EXPECT_EQ(exchange.take(1, request(kAdd, text("n") + raw<int64_t>(1))), raw<int64_t>(1));
+}
+
+// What is kept is counted rightly whatever happens: nothing is left of nothing.
+TEST(StoreProtocol, CountsWhatItHolds) {
+  Exchange exchange;
+  exchange.take(1, kGreeting);
+  exchange.take(2, kGreeting);
+  for (int round = 0; round < 3; ++round) {
+    exchange.take(1, request(kSet, text("key") + text("value")));
+    exchange.take(1, request(kSet, text("key") + text("")));
+    exchange.take(1, request(kAppend, text("key") + text("longer")));
+    exchange.take(1, request(kAdd, text("n") + raw<int64_t>(100)));
+    exchange.take(1, request(kQueuePush, text("queue") + text("element")));
+    exchange.take(2, request(kWait, raw<uint64_t>(2) + text("a") + text("b")));
+    exchange.take(1, request(kSet, text("a") + text("")));
+    exchange.take(2, request(kWait, raw<uint64_t>(1) + text("c")));
+    EXPECT_GT(exchange.protocol.held(), 0U);
+    exchange.take(1, request(kQueuePop, text("queue")));
+    for (const char* key : {"key", "n", "a"}) {
+      exchange.take(1, request(kDelete, text(key)));
+    }
+    exchange.take(2, request(kCancelWait));
+    EXPECT_EQ(exchange.protocol.held(), 0U);
+  }
 }
 
 // Requests of every kind with random, often wrong, contents, cut anywhere: nothing but an answer or

@@ -1,0 +1,105 @@
+#include "launch/failure_list.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "launch/channel.h"
+
+namespace lockstep::launch {
+namespace failure_list_test {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Failure failure(int rank, int code, size_t stack = 16 << 10) {
+  Failure result;
+  result.host = "n" + std::to_string(rank / 8);
+  result.rank = rank;
+  result.status.code = code;
+  result.message = "lockstep::Error: text";
+  result.callstack = std::string(stack, '\n') + "the innermost frame";
+  result.last_lines.assign(50, std::string(2000, '"'));
+  return result;
+}
+
+json travel(const FailureList& list) {
+  json message;
+  list.put_into(message);
+  return message;
+}
+
+// As many workers as there may be, each with as much to say as it may: one message carries it, and
+// the one that is to blame is in it.
+TEST(FailureList, FitsIntoAMessageAndKeepsTheRootCause) {
+  FailureList coordinator;
+  for (int node = 0; node < 40; ++node) {
+    FailureList agent;
+    for (int worker = 0; worker < 25; ++worker) {
+      const bool guilty = node == 39 && worker == 24;
+      const size_t stack = node < 2 ? 4 << 20 : 16 << 10;
+      agent.add(failure(25 * node + worker, guilty ? 3 : kPeerLostCode, stack));
+    }
+    EXPECT_LT(travel(agent).dump().size(), Channel::kLongestLine);
+    coordinator.add_from(travel(agent));
+  }
+  const json message = travel(coordinator);
+  EXPECT_LT(message.dump().size(), Channel::kLongestLine);
+  FailureList received;
+  received.add_from(message);
+  ASSERT_EQ(received.failures().size(), FailureList::kMost);
+  EXPECT_EQ(received.others(), 40 * 25 - static_cast<int64_t>(FailureList::kMost));
+  const Failure& root = received.failures()[root_cause(received.failures())];
+  EXPECT_EQ(root.status.code, 3);
+  EXPECT_THAT(root.callstack, HasSubstr("the innermost frame"));
+  EXPECT_THAT(report("x", received.failures(), 50, received.others()), HasSubstr("and 992 more"));
+}
+
+// Clocks of machines differ: of two machines' failures the one that was told first counts.
+TEST(FailureList, OrdersMachinesByArrivalAndOneMachineByItsClock) {
+  Failure first = failure(0, 3), later = failure(9, 4), same = failure(1, 5);
+  first.time = 1000;
+  later.time = 900;
+  same.time = 999;
+  EXPECT_EQ(root_cause({first, later}), 0U);
+  EXPECT_EQ(root_cause({first, later, same}), 2U);
+}
+
+TEST(FailureList, PrintsNothingThatATerminalObeys) {
+  Failure bad = failure(0, 3);
+  bad.host = bad.error_file = bad.memory = bad.hint = bad.message = "\x1b]52;c;Y2F0\x07text\r";
+  bad.callstack.clear();
+  bad.last_lines = {"\x1b[2Jline"};
+  const auto received = failure_from_json(to_json(bad));
+  ASSERT_TRUE(received.has_value());
+  const std::string shown = report("x", {*received});
+  EXPECT_THAT(shown, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(shown, Not(HasSubstr("\x07")));
+  EXPECT_THAT(shown, Not(HasSubstr("\r")));
+  EXPECT_THAT(shown, HasSubstr("text"));
+}
+
+TEST(Repetition, KnowsWhatComesAgain) {
+  const auto expected = [](std::vector<int> codes, const char* message) {
+    Repetition repetition;
+    bool last = false;
+    for (const int code : codes) {
+      Failure one = failure(0, code);
+      one.message = message;
+      last = repetition.expected({one});
+    }
+    return last;
+  };
+  const char* const ours = "lockstep::Error: text";
+  EXPECT_TRUE(expected({2}, ours));
+  EXPECT_FALSE(expected({2}, "SystemExit: 2"));  // another program's code means something else
+  EXPECT_FALSE(expected({6}, ours));
+  EXPECT_TRUE(expected({6, 6}, ours));
+  EXPECT_FALSE(expected({6, 4, 6}, ours));
+  EXPECT_FALSE(expected({4, 4, 4}, ours));
+  EXPECT_FALSE(Repetition().expected({}));
+}
+
+}  // namespace failure_list_test
+}  // namespace lockstep::launch
