@@ -374,6 +374,8 @@ struct PrecisionSection {
 struct CheckpointSection {
   /// Compare every chunk's hash when a checkpoint is loaded.
   bool verify = true;
+  /// Resume on other data, tokens or rows than those that the checkpoint was trained on.
+  bool allow_other_data = false;
 };
 
 struct MonitorSection {

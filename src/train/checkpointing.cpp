@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "train/run_identity.h"
 
 namespace lockstep::train {
 namespace {
@@ -86,6 +87,7 @@ std::string state_json(const Job& job, const World& world) {
       {"scheduler", job.schedule->state()},
       {"versions", {{"libtorch", TORCH_VERSION}}},
       {"ranks", world.size()},
+      {"identity", identity_of(job)},
       {"configuration", job.resolved}};
   if (job.config.training.fp16) {
     const parallel::LossScale::State scale = job.model->loss_scale().state();
@@ -276,8 +278,11 @@ monitor::TrainerState restore_training_state(
             "{} holds a model without its optimizer: it cannot be resumed", folder.string()),
         fmt::format("start a new run from its weights with model.path={}", folder.string()));
   }
+  const std::string source = (folder / checkpoint::kStateName).string();
+  check_identity(
+      job, world, parse_json(from.state(), source, ErrorKind::kCheckpoint), folder.string());
   read_slices(*job.model, from, /*with_optimizer=*/true, world);
-  read_state(job, from.state(), (folder / checkpoint::kStateName).string());
+  read_state(job, from.state(), source);
   if (job.config.training.ignore_data_skip && world.round.number == 0) {
     job.progress.sampler.epoch = job.progress.sampler.position = 0;
   }

@@ -230,6 +230,7 @@ std::unique_ptr<Job> make_job(
   plan.accumulation_steps = micro_batches_of(*job, world);
   plan.shard_ranks = shard_ranks_of(config.parallel, world.size(), world.local_size);
   job->model = parallel::parallelize(spec, plan, *job->axes);
+  job->global_batch = global_batch_of(*job, world);
   job->progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
 
   data::SamplerOptions options = sampler_options(*job, world);

@@ -50,6 +50,7 @@ struct Job {
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<data::Loader> loader;
   std::unique_ptr<monitor::Monitor> monitor;  // rank 0's; null on the others
+  int64_t global_batch = 0;  // sequences of a step, all ranks
   double flops_per_token = 0;
   std::optional<Forecast> forecast;  // rank 0's
   Progress progress;

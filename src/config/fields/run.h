@@ -51,6 +51,10 @@ template <class Section, class Visitor>
   requires std::is_same_v<std::remove_const_t<Section>, CheckpointSection>
 void visit_fields(Section& section, Visitor&& visitor) {
   visitor({"verify", "Compare every chunk's hash when a checkpoint is loaded"}, section.verify);
+  visitor(
+      {"allow_other_data",
+       "Resume on other data, tokens or rows than those that the checkpoint was trained on"},
+      section.allow_other_data);
 }
 
 template <class Section, class Visitor>
