@@ -68,6 +68,7 @@ std::shared_ptr<const TokenDataset> TokenDataset::open(const std::filesystem::pa
   set->path_ = path;
   const TokenFileHeader header = read_header(set->file_, path);
   set->key_.assign(header.key.data(), header.key.size());
+  set->content_hash_.assign(header.content_hash.data(), header.content_hash.size());
   set->tokens_ = static_cast<int64_t>(header.tokens);
   set->documents_ = static_cast<int64_t>(header.documents);
   set->vocabulary_size_ = static_cast<int64_t>(header.vocabulary_size);

@@ -36,6 +36,8 @@ class TokenDataset {
   int64_t vocabulary_size() const { return vocabulary_size_; }
   int64_t pad() const { return pad_; }
   const std::string& key() const { return key_; }
+  /// A hash of tokens, documents and prompts: the same for the same text, wherever it came from.
+  const std::string& content_hash() const { return content_hash_; }
   const std::filesystem::path& path() const { return path_; }
   bool has_prompts() const { return prompts_ != nullptr; }
 
@@ -53,7 +55,7 @@ class TokenDataset {
 
   MappedFile file_;
   std::filesystem::path path_;
-  std::string key_;
+  std::string key_, content_hash_;
   int64_t tokens_ = 0, documents_ = 0, vocabulary_size_ = 0, pad_ = 0;
   const uint16_t* narrow_ = nullptr;  // one of the two
   const uint32_t* wide_ = nullptr;

@@ -230,6 +230,7 @@ std::unique_ptr<Job> make_job(
   plan.accumulation_steps = micro_batches_of(*job, world);
   plan.shard_ranks = shard_ranks_of(config.parallel, world.size(), world.local_size);
   job->model = parallel::parallelize(spec, plan, *job->axes);
+  job->global_batch = global_batch_of(*job, world);
   job->progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
 
   data::SamplerOptions options = sampler_options(*job, world);
@@ -251,6 +252,7 @@ std::unique_ptr<Job> make_job(
       job->datasets.train,
       data::Sampler(options, job->progress.sampler),
       training.dataloader_prefetch_factor.value_or(kDefaultPrefetch));
+  job->saver = make_saver(*job, world);
   describe(*job, world);
   start_monitor(*job, world, std::move(history));
   return job;
@@ -305,6 +307,7 @@ Evaluation Job::evaluate(
 
 void finish_job(Job& job, World& world) {
   const config::TrainingSection& training = job.config.training;
+  wait_for_save(job);
   if (training.load_best_model_at_end) {
     restore_best_weights(job, world);
   }

@@ -1,5 +1,7 @@
 """A run that stops goes on as if nothing had happened."""
 
+import json
+import shutil
 import signal
 import unittest
 
@@ -48,6 +50,55 @@ class Resume(ProgramTest):
         self.assertEqual(processes_of("output_dir=stopped"), [])
         self.run_ok(*arguments, "resume_from_checkpoint=true")
         self.assertEqual(losses(self.folder / "stopped"), losses(self.folder / "undisturbed"))
+
+
+class Identity(ProgramTest):
+    def setUp(self):
+        if not (self.folder / "run").exists():
+            self.train("run", "save_steps=2", steps=4)
+
+    def resume(self, name, *more):
+        return self.train_arguments(name, f"resume_from_checkpoint={self.folder}/run/checkpoint-2", *more, steps=4)
+
+    def test_other_data_are_refused_by_name(self):
+        (self.folder / "other.txt").write_text("other text " * 3000)
+        cases = [
+            (["data.train=other.txt"], "the training data's hash"),
+            (["data.sequence_length=16"], "data.sequence_length: 32 there, 16 here"),
+            (["data.packing=false"], "data.packing: true there, false here"),
+        ]
+        for words, text in cases:
+            result = self.run_fails(2, *self.resume("refused", *words))
+            self.assertIn(text, result.err)
+            self.assertIn("checkpoint.allow_other_data", result.err)
+        for key in ("ignore_data_skip=true", "checkpoint.allow_other_data=true"):
+            result = self.run_ok(*self.resume("allowed", "data.sequence_length=16", key))
+            self.assertIn("16 here", result.err)
+
+    def test_the_same_data_under_another_name_are_the_same(self):
+        (self.folder / "copy.txt").write_bytes((self.folder / "corpus/train.txt").read_bytes())
+        result = self.run_ok(*self.resume("copied", "data.train=copy.txt"))
+        self.assertNotIn("there,", result.err)
+
+    def test_other_settings_are_told(self):
+        result = self.run_ok(*self.resume("told", "seed=9", "adam_beta2=0.5"))
+        self.assertIn("training.seed: 42 there, 9 here", result.err)
+        self.assertIn("training.adam_beta2: 0.999 there, 0.5 here", result.err)
+
+    def test_an_older_checkpoint_that_tells_nothing_is_resumed(self):
+        folder = self.folder / "old" / "checkpoint-2"
+        shutil.copytree(self.folder / "run" / "checkpoint-2", folder)
+        state = json.loads((folder / "state.json").read_text())
+        del state["identity"]
+        text = json.dumps(state)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        record = manifest["files"]["state.json"]
+        size = record["size"]
+        (folder / "state.json").write_text(text + " " * (size - len(text)))
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        result = self.run_ok(*self.train_arguments(
+            "older", "checkpoint.verify=false", f"resume_from_checkpoint={folder}", steps=4))
+        self.assertIn("does not tell what data it was trained on", result.err)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+#include "train/run_identity.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+
+namespace lockstep::train {
+namespace {
+
+using nlohmann::json;
+
+std::vector<std::string> differences(const json& there, const json& here, const char* part) {
+  std::vector<std::string> found;
+  if (!there.contains(part) || !there.at(part).is_object()) {
+    return found;
+  }
+  for (const auto& [name, value] : here.at(part).items()) {
+    const auto other = there.at(part).find(name);
+    if (other != there.at(part).end() && *other != value) {
+      found.push_back(fmt::format("{}: {} there, {} here", name, other->dump(), value.dump()));
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+nlohmann::ordered_json identity_of(const Job& job) {
+  const config::TrainingSection& training = job.config.training;
+  const data::SequenceView& rows = *job.datasets.train;
+  nlohmann::ordered_json settings{
+      {"training.seed", training.seed},
+      {"training.data_seed", training.data_seed.value_or(training.seed)},
+      {"training.optim", training.optim},
+      {"training.learning_rate", training.learning_rate},
+      {"training.weight_decay", training.weight_decay},
+      {"training.adam_beta1", training.adam_beta1},
+      {"training.adam_beta2", training.adam_beta2},
+      {"training.adam_epsilon", training.adam_epsilon},
+      {"training.max_grad_norm", training.max_grad_norm},
+      {"training.label_smoothing_factor", training.label_smoothing_factor},
+      {"training.lr_scheduler_type", training.lr_scheduler_type},
+      {"training.warmup_steps", training.warmup_steps},
+      {"training.train_sampling_strategy", training.train_sampling_strategy},
+      {"training.dataloader_drop_last", training.dataloader_drop_last},
+      {"training.bf16", training.bf16},
+      {"training.fp16", training.fp16},
+      {"sequences a step", job.global_batch}};
+  return {
+      {"data",
+       {{"the training data's hash", rows.dataset().content_hash()},
+        {"the tokenizer's hash", job.tokenizer->fingerprint()},
+        {"sequences", rows.size()},
+        {"data.sequence_length", rows.length()},
+        {"data.packing", job.config.data.packing},
+        {"data.long_documents", job.config.data.long_documents}}},
+      {"settings", std::move(settings)}};
+}
+
+IdentityDifferences compare_identities(const json& there, const json& here) {
+  return {differences(there, here, "data"), differences(there, here, "settings")};
+}
+
+void check_identity(
+    const Job& job, const World& world, const json& state, const std::string& source) {
+  const auto warn = [&](const std::string& text) {
+    if (world.is_first()) {
+      log_warning("{}", text);
+    }
+  };
+  const auto there = state.find("identity");
+  if (there == state.end() || !there->is_object()) {
+    warn(fmt::format(
+        "{} does not tell what data it was trained on: nobody checks that they are these", source));
+    return;
+  }
+  const IdentityDifferences found = compare_identities(*there, identity_of(job));
+  if (!found.settings.empty()) {
+    warn(fmt::format(
+        "{} was made with other settings: {}", source, fmt::join(found.settings, "; ")));
+  }
+  if (found.data.empty()) {
+    return;
+  }
+  const std::string text =
+      fmt::format("{} was trained on other data: {}", source, fmt::join(found.data, "; "));
+  if (job.config.checkpoint.allow_other_data || job.config.training.ignore_data_skip) {
+    warn(text);
+    return;
+  }
+  throw Error(
+      ErrorKind::kConfig,
+      text,
+      "give the data, tokenizer and sequence length of then; to go on with these, set "
+      "training.ignore_data_skip=true (from their beginning) or checkpoint.allow_other_data=true "
+      "(from the same position)");
+}
+
+}  // namespace lockstep::train
