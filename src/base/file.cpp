@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/format.h"
-#include "base/mapped_guard.h"
+#include "base/mapped_ranges.h"
 
 namespace lockstep {
 
@@ -54,7 +54,7 @@ MappedFile::MappedFile(const std::filesystem::path& path, ErrorKind kind) {
   }
   data_ = static_cast<const std::byte*>(mapped);
   size_ = static_cast<size_t>(status.st_size);
-  guard_mapping(data_, size_, path);
+  note_mapping(data_, size_, path);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

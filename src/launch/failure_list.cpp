@@ -15,15 +15,18 @@ bool is_ours(const Failure& failure, ErrorKind kind) {
          failure.message.starts_with("lockstep::Error: ");
 }
 
+/// It says who failed, and not why: there is room for it where there is for all.
+bool tells_little(const Failure& failure) {
+  return !failure.hangs && lost_a_peer(failure.status);
+}
+
 }  // namespace
 
 void FailureList::add(Failure failure) {
   if (failures_.size() >= kMost) {
     ++others_;
-    const auto lost = std::find_if(failures_.rbegin(), failures_.rend(), [](const Failure& other) {
-      return lost_a_peer(other.status);
-    });
-    if (lost_a_peer(failure.status) || lost == failures_.rend()) {
+    const auto lost = std::find_if(failures_.rbegin(), failures_.rend(), tells_little);
+    if (tells_little(failure) || lost == failures_.rend()) {
       return;
     }
     failures_.erase(std::next(lost).base());

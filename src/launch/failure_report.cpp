@@ -259,12 +259,6 @@ Failure describe(
         "no error file: the program ended by itself, or is not wrapped in record() (C++) or "
         "@record (Python)";
   }
-  if (result.status.signal == SIGBUS && result.hint.empty()) {
-    result.hint =
-        "leave mapped files (weights, token files) alone while they are in use: one was cut, or "
-        "its "
-        "disk failed; our own programs name it among their last lines";
-  }
   if (result.status.signal == SIGKILL) {
     result.memory = memory_word(before, after);
   }

@@ -56,6 +56,19 @@ TEST(FailureList, FitsIntoAMessageAndKeepsTheRootCause) {
   EXPECT_THAT(report("x", received.failures(), 50, received.others()), HasSubstr("and 992 more"));
 }
 
+TEST(FailureList, KeepsARankThatHangsAmongManyThatLostIt) {
+  FailureList list;
+  for (int rank = 0; rank < 40; ++rank) {
+    list.add(failure(rank, kPeerLostCode));
+  }
+  Failure hanging = failure(40, kPeerLostCode);
+  hanging.hangs = true;
+  list.add(std::move(hanging));
+  FailureList received;
+  received.add_from(travel(list));
+  EXPECT_EQ(received.failures()[root_cause(received.failures())].rank, 40);
+}
+
 // Clocks of machines differ: of two machines' failures the one that was told first counts.
 TEST(FailureList, OrdersMachinesByArrivalAndOneMachineByItsClock) {
   Failure first = failure(0, 3), later = failure(9, 4), same = failure(1, 5);
