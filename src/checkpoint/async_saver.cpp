@@ -44,6 +44,7 @@ void AsyncSaver::prepare(std::span<const Piece> pieces) {
       snapshot(all, Copy::kMemoryAlone);
     } catch (...) {
       failure_ = std::current_exception();
+      failed_ = true;
     }
   });
 }
@@ -71,6 +72,7 @@ void AsyncSaver::save(
       }
     } catch (...) {
       failure_ = std::current_exception();
+      failed_ = true;
     }
   });
 }
@@ -104,6 +106,7 @@ void AsyncSaver::wait() {
   if (thread_.joinable()) {
     thread_.join();
   }
+  failed_ = false;
   if (failure_ != nullptr) {
     std::rethrow_exception(std::exchange(failure_, nullptr));
   }

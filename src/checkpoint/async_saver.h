@@ -1,6 +1,7 @@
 // Saving in the background: training waits for a copy in memory, and not for the disk.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <filesystem>
@@ -48,6 +49,9 @@ class AsyncSaver {
   /// Blocks until the last save has ended; throws what it threw, once.
   void wait();
 
+  /// Whether a save has failed that nobody has waited for. The others' may be about to.
+  bool failed() const { return failed_; }
+
   /// How long the training thread has been held by save() and wait().
   double seconds_held() const { return held_.count(); }
 
@@ -59,6 +63,7 @@ class AsyncSaver {
   std::vector<Piece> copies_;  // kept from save to save, so that their memory is faulted in once
   std::thread thread_;
   std::exception_ptr failure_;
+  std::atomic<bool> failed_ = false;
   std::chrono::duration<double> held_{0};
 };
 

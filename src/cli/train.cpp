@@ -1,5 +1,7 @@
 #include "cli/train.h"
 
+#include <csignal>
+
 #include "base/format.h"
 #include "base/log.h"
 #include "cli/memory_advice.h"
@@ -82,6 +84,9 @@ int run_train(std::vector<std::string> arguments) {
   ranks.in_process = resolution.has("in-process");
   ranks.timeout = std::chrono::seconds(training.ddp_timeout);
   ranks.shared_memory = training.ddp_backend != "gloo";
+  for (const int signal : {SIGUSR1, SIGUSR2}) {
+    std::signal(signal, SIG_IGN);  // until there is something to save
+  }
   return run_ranks(ranks, [&](train::World& world) {
     if (world.is_first() || !ranks.in_process) {  // one level a process
       set_log_level(level_of(world.is_first() ? training.log_level : training.log_level_replica));

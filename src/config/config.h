@@ -374,8 +374,14 @@ struct PrecisionSection {
 struct CheckpointSection {
   /// Compare every chunk's hash when a checkpoint is loaded.
   bool verify = true;
+  /// Write checkpoints while training goes on, from a copy in host memory.
+  bool async = true;
   /// Resume on other data, tokens or rows than those that the checkpoint was trained on.
   bool allow_other_data = false;
+  /// What SIGUSR1 does to a run after the step: save, save_and_stop or ignore.
+  std::string on_usr1 = "save";
+  /// What SIGUSR2 does to a run after the step: save, save_and_stop or ignore.
+  std::string on_usr2 = "save_and_stop";
 };
 
 struct MonitorSection {

@@ -1,5 +1,7 @@
 #include "train/checkpointing.h"
 
+#include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -12,6 +14,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "comm/split.h"
+#include "monitor/memory.h"
 #include "train/run_identity.h"
 
 namespace lockstep::train {
@@ -235,7 +239,52 @@ std::optional<std::filesystem::path> find_checkpoint_to_resume(
   return asked;
 }
 
-void save_training_state(Job& job, World& world) {
+std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world) {
+  const config::TrainingSection& training = job.config.training;
+  const bool saves_before_the_end =
+      training.save_strategy != "no" &&
+      (training.save_strategy != "steps" || job.length.save_steps < job.length.total_steps);
+  if (!job.config.checkpoint.async || !saves_before_the_end) {
+    return nullptr;
+  }
+  int64_t bytes = 0;
+  job.model->visit_state([&](const parallel::StateSlice& slice) {
+    if (slice.file_group == "model" || !training.save_only_model) {
+      bytes +=
+          (slice.owned_end - slice.owned_begin) * static_cast<int64_t>(slice.data.element_size());
+    }
+  });
+  // A run does not end for want of memory because its checkpoints are to be written faster.
+  const int64_t room = monitor::available_memory();
+  const bool fits = room <= 0 || bytes * world.local_size < room / 2;
+  const auto answers = comm::gather_strings(world.communicator, fits ? "fits" : "");
+  if (std::find(answers.begin(), answers.end(), "") != answers.end()) {
+    if (world.is_first()) {
+      log_warning(
+          "training waits for its checkpoints: there is no memory for a copy of {} a rank",
+          monitor::format_bytes(bytes));
+    }
+    return nullptr;
+  }
+  if (job.forecast && world.device.is_cpu()) {
+    job.forecast->bytes += static_cast<double>(bytes);
+  }
+  std::vector<int> all(static_cast<size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  comm::GroupOptions options = world.group;
+  options.device = c10::Device(c10::kCPU);
+  options.explains_waits = false;
+  return std::make_unique<checkpoint::AsyncSaver>(
+      comm::split(world.communicator, all, "checkpoint", options));
+}
+
+void wait_for_save(Job& job) {
+  if (job.saver != nullptr) {
+    job.saver->wait();
+  }
+}
+
+void save_training_state(Job& job, World& world, bool goes_on) {
   const config::TrainingSection& training = job.config.training;
   const std::filesystem::path folder = checkpoint_folder(training.output_dir, job.progress.step);
   const bool with_optimizer = !training.save_only_model;
@@ -245,21 +294,30 @@ void save_training_state(Job& job, World& world) {
     files[std::string(kTrainerState)] = monitor::to_json(job.monitor->state());
     files["config.yaml"] = job.resolved;
   }
-  checkpoint::save_checkpoint(
-      folder,
-      owned_pieces(*job.model, with_optimizer),
-      state_json(job, world),
-      files,
-      world.communicator,
-      {.hold = job.hold.get()});
-  on_first_rank(world.communicator, [&] {
-    if (training.save_total_limit) {
-      std::vector<std::filesystem::path> keep;
-      if (training.load_best_model_at_end && job.best.metric) {
-        keep.push_back(checkpoint_folder(training.output_dir, job.best.step));
-      }
-      checkpoint::rotate_checkpoints(training.output_dir, *training.save_total_limit, keep);
+  std::vector<std::filesystem::path> keep;
+  if (training.load_best_model_at_end && job.best.metric) {
+    keep.push_back(checkpoint_folder(training.output_dir, job.best.step));
+  }
+  const auto rotate = [first = world.is_first(),
+                       output = training.output_dir,
+                       limit = training.save_total_limit,
+                       keep = std::move(keep)] {
+    if (first && limit) {
+      checkpoint::rotate_checkpoints(output, *limit, keep);
     }
+  };
+  const checkpoint::SaveOptions options{.hold = job.hold.get()};
+  const std::string state = state_json(job, world);
+  wait_for_save(job);
+  if (job.saver != nullptr && goes_on) {
+    job.saver->save(
+        folder, owned_pieces(*job.model, with_optimizer), state, files, options, rotate);
+    return;
+  }
+  checkpoint::save_checkpoint(
+      folder, owned_pieces(*job.model, with_optimizer), state, files, world.communicator, options);
+  on_first_rank(world.communicator, [&] {
+    rotate();
     return "";
   });
 }

@@ -25,9 +25,16 @@ void check_output_folder(const std::filesystem::path& output_dir, World& world);
 std::optional<std::filesystem::path> find_checkpoint_to_resume(
     const config::Config& config, World& world);
 
-/// Writes output_dir/checkpoint-<step> and removes old ones beyond save_total_limit. Every rank
+/// The saver of a run that saves before its end, unless checkpoint.async=false or memory is short.
+/// Every rank must call.
+std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world);
+
+/// Writes output_dir/checkpoint-<step> and removes old ones beyond save_total_limit: in the
+/// background where training goes on and there is a saver. Waits for the save before. Every rank
 /// must call; each writes what it holds.
-void save_training_state(Job& job, World& world);
+void save_training_state(Job& job, World& world, bool goes_on);
+/// Throws what a save in the background failed of.
+void wait_for_save(Job& job);
 
 /// Reads weights, optimizer, schedule, sampler and counts back into the job. Every rank must call.
 /// Returns the state of the monitor.

@@ -252,6 +252,7 @@ std::unique_ptr<Job> make_job(
       job->datasets.train,
       data::Sampler(options, job->progress.sampler),
       training.dataloader_prefetch_factor.value_or(kDefaultPrefetch));
+  job->saver = make_saver(*job, world);
   describe(*job, world);
   start_monitor(*job, world, std::move(history));
   return job;
@@ -306,6 +307,7 @@ Evaluation Job::evaluate(
 
 void finish_job(Job& job, World& world) {
   const config::TrainingSection& training = job.config.training;
+  wait_for_save(job);
   if (training.load_best_model_at_end) {
     restore_best_weights(job, world);
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/async_saver.h"
 #include "checkpoint/output_hold.h"
 #include "config/config.h"
 #include "data/loader.h"
@@ -49,8 +50,9 @@ struct Job {
   std::unique_ptr<parallel::ParallelModel> model;
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<data::Loader> loader;
-  std::unique_ptr<monitor::Monitor> monitor;  // rank 0's; null on the others
-  int64_t global_batch = 0;  // sequences of a step, all ranks
+  std::unique_ptr<monitor::Monitor> monitor;      // rank 0's; null on the others
+  std::unique_ptr<checkpoint::AsyncSaver> saver;  // null: saves are waited for
+  int64_t global_batch = 0;                       // sequences of a step, all ranks
   double flops_per_token = 0;
   std::optional<Forecast> forecast;  // rank 0's
   Progress progress;

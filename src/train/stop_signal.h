@@ -1,5 +1,10 @@
-// SIGTERM and SIGINT ask a run to save and stop.
+// Signals to a run: SIGTERM and SIGINT ask it to save and stop, SIGUSR1 and SIGUSR2 for what the
+// configuration says.
 #pragma once
+
+#include <csignal>
+
+#include "config/config.h"
 
 namespace lockstep::train {
 
@@ -13,6 +18,25 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
 
   bool requested() const;
+};
+
+/// Takes over SIGUSR1 and SIGUSR2 for its lifetime. Of ranks that are threads of one process, one
+/// is told of each.
+class SaveSignals {
+ public:
+  enum class Asked { kNothing, kSave, kSaveAndStop };
+
+  explicit SaveSignals(const config::CheckpointSection& section);
+  ~SaveSignals();
+  SaveSignals(const SaveSignals&) = delete;
+  SaveSignals& operator=(const SaveSignals&) = delete;
+
+  /// The most that was asked for since the last call.
+  Asked take();
+
+ private:
+  const config::CheckpointSection& section_;
+  struct sigaction old_usr1_{}, old_usr2_{};
 };
 
 }  // namespace lockstep::train

@@ -42,6 +42,8 @@ struct StepCounts {
   int64_t targets = 0;      // tokens that the loss counts
   int64_t tokens = 0;       // tokens that were read
   int64_t stop = 0;         // ranks that were asked to stop
+  int64_t save = 0;         // ranks that were asked to save
+  int64_t failed = 0;       // ranks whose save in the background failed
   int64_t peak_memory = 0;  // bytes, of the rank that uses most
 };
 
@@ -64,6 +66,7 @@ class Trainer {
   Trainer(
       Job& job,
       World& world,
+      SaveSignals& save_signals,
       const std::function<void(int64_t)>& on_step,
       const std::filesystem::path& trace)
       : job_(job),
@@ -71,7 +74,8 @@ class Trainer {
         config_(job.config.training),
         on_step_(on_step),
         trace_(trace),
-        traced_step_(std::min(job.progress.step + kTracedStep, job.length.total_steps)) {
+        traced_step_(std::min(job.progress.step + kTracedStep, job.length.total_steps)),
+        save_signals_(save_signals) {
     if (job.config.parallel.cuda_graphs == "auto") {
       const std::string obstacle = parallel::CapturedTraining::obstacle(*job.model);
       captures_ = obstacle.empty();
@@ -94,6 +98,17 @@ class Trainer {
     return exit;
   }
 
+  void tell_of_saves() const {
+    if (world_.is_first() && saves_ > 0) {
+      log_info(
+          "training waited {:.3g} s for {} checkpoint{}{}",
+          save_seconds_,
+          saves_,
+          saves_ == 1 ? "" : "s",
+          job_.saver != nullptr ? ", written in the background" : "");
+    }
+  }
+
   void compare_with_forecast() const {
     if (job_.forecast && !step_seconds_.empty()) {
       log_info("{}", compare(*job_.forecast, step_seconds_, peak_memory_));
@@ -109,7 +124,7 @@ class Trainer {
   void log_memory();
   void evaluate_now();
   bool evaluation_is_due(bool epoch_ends) const;
-  void save();
+  void save(bool goes_on);
 
   Job& job_;
   World& world_;
@@ -118,9 +133,12 @@ class Trainer {
   const std::filesystem::path& trace_;
   const int64_t traced_step_;  // the first steps of a run are not like the others
   StopSignal stop_;
+  SaveSignals& save_signals_;
   bool captures_ = false;                                 // steps that fit captured_
   std::unique_ptr<parallel::CapturedTraining> captured_;  // of the first step's shapes
   double learning_rate_ = 0;
+  double save_seconds_ = 0;  // that this rank did not train
+  int64_t saves_ = 0;
   parallel::StepResult result_;
   double data_waited_ = 0, communication_waited_ = 0;  // before this step
   std::vector<double> step_seconds_;                   // rank 0's
@@ -135,12 +153,18 @@ StepCounts Trainer::agree(const data::StepBatch& batch) {
     mine.tokens +=
         targets == 0 ? 0 : micro_batch.rows * (micro_batch.length + micro_batch.source_length);
   }
-  mine.stop = stop_.requested() ? 1 : 0;
+  const SaveSignals::Asked asked = save_signals_.take();
+  mine.stop = stop_.requested() || asked == SaveSignals::Asked::kSaveAndStop ? 1 : 0;
+  mine.save = asked == SaveSignals::Asked::kSave ? 1 : 0;
+  mine.failed = job_.saver != nullptr && job_.saver->failed() ? 1 : 0;
   mine.peak_memory = monitor::process_memory().peak_resident_bytes;
-  at::Tensor all = at::empty({world_.size(), 4}, at::kLong);
+  at::Tensor all = at::empty({world_.size(), 6}, at::kLong);
   world_.communicator
       .all_gather(
-          all, at::tensor({mine.targets, mine.tokens, mine.stop, mine.peak_memory}, at::kLong))
+          all,
+          at::tensor(
+              {mine.targets, mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed},
+              at::kLong))
       .wait();
   StepCounts counts;
   const auto rows = all.accessor<int64_t, 2>();
@@ -152,6 +176,8 @@ StepCounts Trainer::agree(const data::StepBatch& batch) {
     counts.tokens += tells ? rows[rank][1] : 0;
     counts.stop += rows[rank][2];
     counts.peak_memory = std::max(counts.peak_memory, rows[rank][3]);
+    counts.save += rows[rank][4];
+    counts.failed += rows[rank][5];
   }
   return counts;
 }
@@ -191,6 +217,9 @@ int Trainer::one_step() {
     trace->mark("next batch", reading);
   }
   const StepCounts counts = agree(batch);
+  if (counts.failed > 0) {
+    wait_for_save(job_);  // a save fails on all ranks
+  }
   std::vector<nn::ForwardInputs> inputs;
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
     inputs.push_back(to_inputs(micro_batch, world_.device));
@@ -228,8 +257,8 @@ int Trainer::one_step() {
       is_due(config_.save_strategy, job_.length.save_steps, progress.step, epoch_ends) ||
       (last && config_.save_strategy != "no") ||
       (config_.save_strategy == "best" && job_.best.step == progress.step);
-  if (wanted || stopping) {
-    save();
+  if (wanted || stopping || counts.save > 0) {
+    save(/*goes_on=*/!stopping && !last);
   }
   return stopping && !last ? kExitPreempted : 0;
 }
@@ -304,11 +333,14 @@ void Trainer::evaluate_now() {
   job_.evaluate(*job_.datasets.validation, "eval", world_);
 }
 
-void Trainer::save() {
+void Trainer::save(bool goes_on) {
   if (job_.monitor != nullptr) {
     job_.monitor->activity(fmt::format("saving checkpoint-{}", job_.progress.step));
   }
-  save_training_state(job_, world_);
+  const double began = seconds_now();
+  save_training_state(job_, world_, goes_on);
+  save_seconds_ += seconds_now() - began;
+  ++saves_;
 }
 
 }  // namespace
@@ -320,9 +352,11 @@ int run_training(
     const std::function<void(int64_t step)>& on_step,
     const ForecastOptions& forecast,
     const std::filesystem::path& trace) {
+  SaveSignals save_signals(config.checkpoint);  // from the start: they would end the process
   const auto job = make_job(config, resolved, world, forecast);
-  Trainer trainer(*job, world, on_step, trace);
+  Trainer trainer(*job, world, save_signals, on_step, trace);
   const int exit = trainer.run();
+  trainer.tell_of_saves();
   trainer.compare_with_forecast();
   if (exit == kExitPreempted) {
     if (world.is_first()) {

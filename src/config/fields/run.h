@@ -12,6 +12,7 @@ namespace lockstep::config {
 namespace choices {
 
 inline constexpr std::string_view kReduceTypes[] = {"auto", "float32", "bfloat16", "float16"};
+inline constexpr std::string_view kOnSignal[] = {"save", "save_and_stop", "ignore"};
 inline constexpr std::string_view kProgressForms[] = {"auto", "line", "plain", "none"};
 
 }  // namespace choices
@@ -52,9 +53,22 @@ template <class Section, class Visitor>
 void visit_fields(Section& section, Visitor&& visitor) {
   visitor({"verify", "Compare every chunk's hash when a checkpoint is loaded"}, section.verify);
   visitor(
+      {"async", "Write checkpoints while training goes on, from a copy in host memory"},
+      section.async);
+  visitor(
       {"allow_other_data",
        "Resume on other data, tokens or rows than those that the checkpoint was trained on"},
       section.allow_other_data);
+  visitor(
+      {"on_usr1",
+       "What SIGUSR1 does to a run after the step: save, save_and_stop or ignore",
+       choices::kOnSignal},
+      section.on_usr1);
+  visitor(
+      {"on_usr2",
+       "What SIGUSR2 does to a run after the step: save, save_and_stop or ignore",
+       choices::kOnSignal},
+      section.on_usr2);
 }
 
 template <class Section, class Visitor>
