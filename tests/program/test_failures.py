@@ -36,6 +36,24 @@ class Failures(ProgramTest):
         self.assertIn("transformer.", result.err)
         self.assertIn("learning_rate", result.err)
 
+    def test_metrics_that_cannot_be_written_do_not_end_the_run(self):
+        (self.folder / "full").mkdir()
+        (self.folder / "full" / "metrics.jsonl").symlink_to("/dev/full")
+        result = self.train("full", steps=4)
+        self.assertEqual(result.err.count("No space left on device"), 1, result.err)
+        self.assertIn("training goes on without metrics", result.err)
+        self.assertTrue((self.folder / "full" / "model.safetensors").exists())
+
+    def test_a_token_file_that_is_cut_off_is_named(self):
+        process = start(
+            *self.train_arguments("cut", "data.cache_dir=cut-cache", ranks=2, steps=100000), cwd=self.folder)
+        wait_for(lambda: len(losses(self.folder / "cut")) >= 2)
+        for file in (self.folder / "cut-cache").glob("*.tokens"):
+            os.truncate(file, 4096)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 128 + signal.SIGBUS, err)
+        self.assertRegex(err, r"\.tokens was cut off while it was read")
+
     def test_bad_input_is_told_at_once(self):
         cases = [
             (2, ["learning_rat=1"], ["learning_rat", "learning_rate"]),
