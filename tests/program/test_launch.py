@@ -52,6 +52,10 @@ class Elastic(ProgramTest):
     def reached(self, output, step):
         wait_for(lambda: (self.steps(output) or [0])[-1] >= step, seconds=120)
 
+    def saved(self, output):
+        """The checkpoints that are committed: they are written while training goes on."""
+        return [p.name for p in (self.folder / output).glob("checkpoint-*") if "." not in p.name]
+
     def worker(self, output, rank):
         return next(
             pid for pid in processes_of(f"output_dir={output}") if variable(pid, "RANK") == str(rank))
@@ -65,6 +69,7 @@ class Elastic(ProgramTest):
         job = start(
             *self.arguments(["--nproc-per-node=2", "--max-restarts=1"], "killed"), cwd=self.folder)
         self.reached("killed", 10)
+        wait_for(lambda: self.saved("killed"))
         os.kill(self.worker("killed", 1), signal.SIGKILL)
         err = self.finish(job)
         self.assertIn("SIGKILL", err)
@@ -88,6 +93,7 @@ class Elastic(ProgramTest):
         # The job waits for the second node, which is to be there from the beginning: 4 ranks x 2.
         second = node(1)
         self.reached("elastic", 6)
+        wait_for(lambda: self.saved("elastic"))
         os.kill(second.pid, signal.SIGKILL)
         second.communicate(timeout=60)
         lost_at = self.steps("elastic")[-1]
