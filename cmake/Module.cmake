@@ -4,6 +4,10 @@
 #   the same, and the program from src/FOLDER/main.cpp.
 include(GoogleTest)
 
+# Modules whose tests compute what a processor's instructions and threads round: CTest's label `processor`, which
+# tools/test_processors.sh runs under several of both.
+set(lockstep_processor_tests comm ops nn optim parallel library)
+
 set(lockstep_united_bytes 300000)
 set(lockstep_united_bytes_with_torch 220000)
 
@@ -95,8 +99,12 @@ function(lockstep_tests name)
   else()
     lockstep_unite(${name}_test ${lockstep_united_bytes} ${sources})
   endif()
+  if(name IN_LIST lockstep_processor_tests)
+    set(labels LABELS processor)
+  endif()
   gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}.
-    PROPERTIES TIMEOUT 300 ENVIRONMENT "TORCH_FR_BUFFER_SIZE=0;OMP_NUM_THREADS=1")
+    # One variable each: of a list it would take the first alone, and lose what follows.
+    PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_NUM_THREADS=1 ENVIRONMENT_MODIFICATION TORCH_FR_BUFFER_SIZE=set:0 ${labels})
 endfunction()
 
 function(lockstep_module name)

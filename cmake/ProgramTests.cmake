@@ -9,6 +9,9 @@ foreach(file IN LISTS program_tests)
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 set_tests_properties(program.gpu PROPERTIES LABELS gpu)
+foreach(name parallel pipeline plans predict ranks resume t5 use zero)  # they compare numbers
+  set_tests_properties(program.${name} PROPERTIES LABELS processor)
+endforeach()
 
 # The README's example is compiled and run as it stands there.
 add_executable(example_ten_lines ${CMAKE_SOURCE_DIR}/examples/ten_lines.cpp)
