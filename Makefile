@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build install test test-gpu setup checks parity docs bench bench-launch bench-ops bench-parallel bench-tokenizers \
+.PHONY: help quickstart build install test test-gpu test-processors setup checks parity docs bench bench-launch bench-ops bench-parallel bench-tokenizers \
   plan-validation plan-machine clean
 
 LIBTORCH ?=
@@ -22,6 +22,7 @@ help:
 	@echo "make docs                  the reference of the library's headers, into build/docs/html"
 	@echo "make test                  set up, build, and run every test that needs no GPU (TESTS=name: those whose name has it)"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
+	@echo "make test-processors       the tests that compute, as other processors would run them (PROCESSORS=--full: all of it)"
 	@echo "make checks                format, includes, file sizes, and each public header by itself"
 	@echo "make parity                the tests against Hugging Face's transformers, and of Python scripts under launch"
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
@@ -58,6 +59,10 @@ test: $(BUILD)/.flags
 test-gpu: $(BUILD)/.flags
 	@$(COMPILE)
 	@ctest --test-dir $(BUILD) --output-on-failure -L gpu
+
+test-processors: $(BUILD)/.flags
+	@$(COMPILE)
+	@BUILD=$(BUILD) JOBS=$(JOBS) tools/test_processors.sh $(PROCESSORS)
 
 quickstart: build
 	@tools/quickstart.sh $(BUILD)/lockstep $(DATA)

@@ -1,4 +1,4 @@
-# cmake -DPROGRAM=... -DPREFIX=... -DOUTPUT=... -DAPART=a,b -P ListSuites.cmake
+# cmake -DPROGRAM=... -DPREFIX=... -DOUTPUT=... -DAPART=a,b -DLABEL=... -P ListSuites.cmake
 # Writes the tests of a GoogleTest program for CTest: one a suite, for a program on libtorch takes a third of a second to
 # start; and one a test of the suites that are named in APART, which are long.
 cmake_minimum_required(VERSION 3.25)
@@ -12,7 +12,8 @@ string(REPLACE "\n" ";" lines "${listed}")
 set(script "")
 function(add filter name)
   string(APPEND script "add_test([==[${PREFIX}${name}]==] [==[${PROGRAM}]==] [==[--gtest_filter=${filter}]==] --gtest_brief=1)\n"
-    "set_tests_properties([==[${PREFIX}${name}]==] PROPERTIES TIMEOUT 300 ENVIRONMENT [==[TORCH_FR_BUFFER_SIZE=0;OMP_NUM_THREADS=1]==])\n")
+    "set_tests_properties([==[${PREFIX}${name}]==] PROPERTIES TIMEOUT 300 LABELS [==[${LABEL}]==]\n"
+    "  ENVIRONMENT [==[TORCH_FR_BUFFER_SIZE=0;OMP_NUM_THREADS=1]==])\n")
   set(script "${script}" PARENT_SCOPE)
 endfunction()
 foreach(line IN LISTS lines)

@@ -6,6 +6,10 @@
 #   the same, and the program from src/FOLDER/main.cpp.
 include(GoogleTest)
 
+# Modules whose tests compute what a processor's instructions and threads round: CTest's label `processor`, which
+# tools/test_processors.sh runs under several of both.
+set(lockstep_processor_tests comm ops nn optim parallel library)
+
 set(lockstep_united_bytes 300000)
 set(lockstep_united_bytes_with_torch 220000)
 
@@ -102,13 +106,18 @@ function(lockstep_tests name)
   endif()
   if(NOT arg_TORCH)
     gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}.
-      PROPERTIES TIMEOUT 300 ENVIRONMENT "TORCH_FR_BUFFER_SIZE=0;OMP_NUM_THREADS=1")
+      # One variable each: of a list it would take the first alone, and lose what follows.
+      PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_NUM_THREADS=1 ENVIRONMENT_MODIFICATION TORCH_FR_BUFFER_SIZE=set:0)
     return()
   endif()
   set(list ${CMAKE_BINARY_DIR}/${name}_suites.cmake)
   string(REPLACE ";" "," apart "${arg_APART}")
+  set(label "")
+  if(name IN_LIST lockstep_processor_tests)
+    set(label processor)
+  endif()
   add_custom_command(TARGET ${name}_test POST_BUILD VERBATIM
-    COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:${name}_test> -DPREFIX=${name}. -DOUTPUT=${list} -DAPART=${apart}
+    COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:${name}_test> -DPREFIX=${name}. -DOUTPUT=${list} -DAPART=${apart} -DLABEL=${label}
             -P ${CMAKE_SOURCE_DIR}/cmake/ListSuites.cmake)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}_tests.cmake CONTENT
     "if(EXISTS ${list})\n  include(${list})\nelse()\n  add_test(${name}_test_NOT_BUILT ${name}_test_NOT_BUILT)\nendif()\n")

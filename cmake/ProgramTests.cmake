@@ -15,6 +15,9 @@ foreach(name docs predict parallel pipeline zero t5 launch resume plans)
   set_tests_properties(program.${name} PROPERTIES COST ${cost})
   math(EXPR cost "${cost} - 5")
 endforeach()
+foreach(name parallel pipeline plans predict ranks resume t5 use zero)  # they compare numbers
+  set_tests_properties(program.${name} PROPERTIES LABELS processor)
+endforeach()
 
 # The README's example is compiled and run as it stands there.
 add_executable(example_ten_lines ${CMAKE_SOURCE_DIR}/examples/ten_lines.cpp)
