@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numbers>
 
 #include <ATen/ATen.h>
@@ -93,23 +92,9 @@ void fill_initial(
   }
 }
 
-namespace {
-
-std::map<std::string, model::ParameterSpec> specs_of(const LanguageModel& model) {
-  std::map<std::string, model::ParameterSpec> specs;
-  for (model::ParameterSpec& parameter : model::parameters_of(model.config())) {
-    std::string name = parameter.name;
-    specs.emplace(std::move(name), std::move(parameter));
-  }
-  return specs;
-}
-
-}  // namespace
-
 void initialize(LanguageModel& model, uint64_t seed) {
-  const auto specs = specs_of(model);
   model.visit_parameters([&](const std::string& name, Tensor& parameter) {
-    fill_initial(parameter, specs.at(name), seed);
+    fill_initial(parameter, model.specs.at(name), seed);
   });
 }
 
@@ -132,11 +117,10 @@ void initialize_new_rows(
 }
 
 void initialize_new_rows(LanguageModel& model, int64_t old_vocabulary, uint64_t seed) {
-  const auto specs = specs_of(model);
   const std::string embedding = model::embedding_name(model.config());
   model.visit_parameters([&](const std::string& name, Tensor& parameter) {
     if (name == embedding || name == "lm_head.weight") {
-      initialize_new_rows(parameter, specs.at(name), old_vocabulary, seed);
+      initialize_new_rows(parameter, model.specs.at(name), old_vocabulary, seed);
     }
   });
 }

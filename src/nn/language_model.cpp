@@ -40,6 +40,10 @@ LanguageModel::LanguageModel(
       config_(std::move(config)),
       part_(part),
       blocks_(std::move(blocks)) {
+  for (model::ParameterSpec& spec : model::parameters_of(config_)) {
+    std::string name = spec.name;
+    specs.emplace(std::move(name), std::move(spec));
+  }
   const bool is_gpt2 = config_.family == model::Family::kGpt2;
   if (part_.embedding) {
     tokens = config_.tie_word_embeddings && part_.head ? std::make_shared<TiedTokenEmbedding>()
@@ -198,12 +202,11 @@ void LanguageModel::visit_slots(SlotVisitor& visitor) {
 void LanguageModel::visit_parameters(
     const std::function<void(const std::string& name, Tensor&)>& function) {
   LayerVisitor visitor([&](const SlotName& name, Layer& layer) {
-    if (layer.weight.defined()) {
-      function(name.prefix + ".weight", layer.weight);
-    }
-    if (layer.bias.defined()) {
-      function(name.prefix + ".bias", layer.bias);
-    }
+    layer.visit_parameters([&](const Parameter& parameter) {
+      if (parameter.value.defined()) {
+        function(name.parameter(parameter.name), parameter.value);
+      }
+    });
   });
   visit_slots(visitor);
 }
@@ -218,12 +221,11 @@ std::vector<std::vector<std::string>> LanguageModel::units() {
     } else if (name.role == "final_norm" || name.role == "loss_head") {
       unit = result.size() - 1;
     }
-    if (layer.weight.defined()) {
-      result[unit].push_back(name.prefix + ".weight");
-    }
-    if (layer.bias.defined()) {
-      result[unit].push_back(name.prefix + ".bias");
-    }
+    layer.visit_parameters([&](const Parameter& parameter) {
+      if (parameter.value.defined()) {
+        result[unit].push_back(name.parameter(parameter.name));
+      }
+    });
   });
   visit_slots(visitor);
   return result;

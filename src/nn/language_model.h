@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "model/model_config.h"
+#include "model/parameters.h"
 #include "nn/forward_context.h"
 #include "nn/layers.h"
 #include "nn/slots.h"
@@ -94,6 +96,9 @@ class LanguageModel {
   const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
 
   UnitRunner around_unit;
+  /// What the model's parameters are, by name, those of other parts too. Who adds parameters to a
+  /// layer adds them here.
+  std::map<std::string, model::ParameterSpec> specs;
 
   // The slots outside the blocks. Absent ones (by family or part) are null.
   std::shared_ptr<TokenEmbedding> tokens;

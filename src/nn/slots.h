@@ -21,8 +21,10 @@ namespace lockstep::nn {
 struct SlotName {
   std::string role;
   int64_t layer = -1;  // -1: outside the blocks
-  std::string
-      prefix;  // "transformer.h.0.attn.c_attn": parameters are prefix + ".weight" and ".bias"
+  std::string prefix;  // "transformer.h.0.attn.c_attn": what the names of its parameters begin with
+
+  /// Hugging Face's name of a parameter of the layer: "transformer.h.0.attn.c_attn.weight".
+  std::string parameter(const std::string& name) const { return prefix + "." + name; }
 };
 
 /// Sees each slot, and may put another layer in it. A function that is not overridden passes by.

@@ -72,6 +72,9 @@ ShardedModel make_stage(
     Values values_are_made) {
   ShardedModel result;
   result.model = nn::make_model(spec.config, spec.dtype, at::kMeta, stage);
+  if (spec.adapt) {
+    spec.adapt(*result.model);
+  }
   result.parameters = apply_tensor_parallel(*result.model, axes, plan.sequence_sharding);
   const SequencePart part = sequence_part(plan, axes);
   apply_sequence_part(*result.model, part);

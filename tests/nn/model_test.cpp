@@ -292,7 +292,7 @@ TEST(Slots, EveryRoleIsVisitedAndASwapTakesEffect) {
   EXPECT_EQ(roles.seen, wanted);
 }
 
-TEST(Slots, TheInnerProductGetsTheFilesLayout) {
+TEST(Slots, TheInnerProductMayBeReplaced) {
   const auto config = model::parse_model_config(kSmallModels[0], "test");
   const auto model = small_model(config);
   const ForwardInputs inputs = small_inputs(config, 1, 5);
@@ -301,13 +301,26 @@ TEST(Slots, TheInnerProductGetsTheFilesLayout) {
   struct Watch final : SlotVisitor {
     int64_t* calls;
     void linear(const SlotName&, std::shared_ptr<Linear>& slot) override {
-      EXPECT_EQ(slot->layout, WeightLayout::kInOut);
-      slot->product =
-          [counter = calls](
-              const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
-            ++*counter;
-            return at::matmul(x, weight) + *bias;
-          };
+      struct Plain final : Product {
+        explicit Plain(int64_t* calls) : calls(calls) {}
+        int64_t* calls;
+        Tensor weight, bias;
+        Tensor forward(const Tensor& x) const override {
+          ++*calls;
+          return at::matmul(x, weight) + bias;
+        }
+        Tensor input_gradient(const Tensor&) const override { return {}; }
+        void accumulate_weight_gradients(const Tensor&, const Tensor&) const override {}
+        bool is_trained() const override { return true; }
+        void visit_parameters(const ParameterFunction&) override {}
+      };
+      auto plain = std::make_shared<Plain>(calls);
+      slot->visit_parameters([&](const Parameter& parameter) {
+        EXPECT_EQ(parameter.out, parameter.name == "weight" ? 1 : 0);  // of the file's layout
+        EXPECT_EQ(parameter.in, parameter.name == "weight" ? 0 : -1);
+        (parameter.name == "weight" ? plain->weight : plain->bias) = parameter.value;
+      });
+      slot->product() = plain;
     }
   } watch;
   watch.calls = &calls;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "parallel/plans.h"
+#include "parallel/products.h"
 #include "temporary_folder.h"
 
 namespace lockstep::parallel {
@@ -28,12 +29,45 @@ std::string with_five_layers(std::string json) {
   return json;
 }
 
-void expect_table(const std::string& json, const std::vector<PlanCase>& table) {
-  const Trained one = train_under({}, json);
+void expect_table(
+    const std::string& json,
+    const std::vector<PlanCase>& table,
+    const std::function<void(ModelSpec&)>& vary = nullptr) {
+  constexpr int64_t kSteps = 5;
+  const Trained one = train_under({}, json, kSteps, kPlanLength, vary);
   for (PlanCase plan : table) {
     plan.plan.sequence_length = kPlanLength;
-    expect_equal(train_under(plan, json), one, plan_name(plan));
+    expect_equal(train_under(plan, json, kSteps, kPlanLength, vary), one, plan_name(plan));
   }
+}
+
+/// Plans that touch a linear's product in every way: deferral by schedules and by tensor ranks,
+/// recomputation, shards, and each axis.
+std::vector<PlanCase> plans_of_products(Recompute with_sequence = Recompute::kSelective) {
+  constexpr auto kFull = Recompute::kFull;
+  return {
+      {{.data = 2}, 2, {.zero_stage = 1}},
+      {{.data = 2}, 1, {.zero_stage = 2, .recompute = {kFull}}},
+      {{.data = 3}, 1, {.zero_stage = 3}},
+      {{.tensor = 2}, 2},
+      {{.tensor = 3}, 1, {.recompute = {with_sequence}, .sequence_sharding = kShards}},
+      {{.tensor = 4}, 2, {.recompute = {kFull}}},
+      {{.context = 2}, 1},
+      {{.pipeline = 2}, 3, {.pipeline = {.schedule = "zb-h1"}}},
+      {{.pipeline = 2}, 2, {.recompute = {kFull}, .pipeline = {.schedule = "zb-h2"}}},
+      {{.data = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+      {{.pipeline = 2, .tensor = 2},
+       2,
+       {.pipeline = {.schedule = "zb-h1"}, .sequence_sharding = kShards}},
+      {{.pipeline = 2, .data = 2, .tensor = 2}, 2, {.zero_stage = 1}},
+  };
+}
+
+std::function<void(ModelSpec&)> adapted_by(const testing::Adapt& adapt) {
+  return [adapt](ModelSpec& spec) {
+    spec.adapt = adapt;
+    spec.fill = testing::fill_adapted(spec.config, adapt);
+  };
 }
 
 /// Four heads, an MLP of 53, a vocabulary of 101, a batch of 5: a tied head, dropout everywhere.
@@ -215,6 +249,26 @@ TEST(PlanTable, Qwen2) {
           {{.pipeline = 3, .context = 2}, 2, {.pipeline = {.schedule = "zb-h1", .split = "0,2,0"}}},
           {{.data = 2, .context = 2, .tensor = 2}, 1, {.zero_stage = 3}},
       });
+}
+
+/// Low-rank factors beside every linear, of trained and of frozen weights.
+TEST(PlanTable, LowRankProducts) {
+  for (const char* json : {kOddGpt2, kOddLlama, kOddT5}) {
+    // Dropout inside T5's MLP does not go with selective recomputation.
+    const auto plans = plans_of_products(json == kOddT5 ? Recompute::kFull : Recompute::kSelective);
+    for (const bool trains_base : {true, false}) {
+      expect_table(json, plans, adapted_by([=](nn::LanguageModel& model) {
+                     testing::adapt_low_rank(model, trains_base);
+                   }));
+    }
+  }
+}
+
+/// Weights of eight bits that nobody trains, in flat units of their own.
+TEST(PlanTable, PackedProducts) {
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    expect_table(json, plans_of_products(), adapted_by(testing::adapt_packed));
+  }
 }
 
 TEST(PlanTable, StagesTwoAndThreeOfZeroInAPipelineAreRefusedWithTheReason) {

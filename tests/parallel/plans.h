@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -105,11 +106,13 @@ inline void add_to_whole(const StateSlice& slice, Tensor& whole) {
       });
 }
 
+/// `vary` may change what is trained.
 inline Trained train_under(
     const PlanCase& plan,
     const std::string& json,
     int64_t steps = 5,
-    int64_t length = kPlanLength) {
+    int64_t length = kPlanLength,
+    const std::function<void(ModelSpec&)>& vary = nullptr) {
   const model::ModelConfig config = model::parse_model_config(json, "a test");
   Trained trained;
   trained.gradients.resize(static_cast<size_t>(steps));
@@ -121,7 +124,10 @@ inline Trained train_under(
     options.accumulation_steps = plan.accumulation;
     options.bucket_megabytes = 0.01;
     options.max_gradient_norm = 0.5;
-    const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    if (vary) {
+      vary(spec);
+    }
     const auto model = parallelize(spec, options, axes);
     for (int64_t step = 0; step < steps; ++step) {
       std::vector<nn::ForwardInputs> inputs;

@@ -78,19 +78,23 @@ TEST(Recompute, LetsGoOfTheActivationsOutput) {
       explicit Tap(Tensor& seen) : seen_(seen) {}
       void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) override {
         if (name.role == "mlp_down" && name.layer == 1) {
-          slot->product = [before = slot->product, &seen = seen_](
-                              const Tensor& x, const Tensor& w, const std::optional<Tensor>& b) {
-            seen = x;
-            return before(x, w, b);
+          struct Seeing final : nn::Linear {
+            Seeing(const nn::Linear& plain, Tensor& seen) : Linear(plain), seen(seen) {}
+            Tensor& seen;
+            Tensor forward(const Tensor& x) const override {
+              seen = x;
+              return Linear::forward(x);
+            }
           };
+          slot = std::make_shared<Seeing>(*slot, seen_);
         }
       }
 
      private:
       Tensor& seen_;
     } tap(inner);
-    apply_recompute(*model, {kind, 1});
     model->visit_slots(tap);
+    apply_recompute(*model, {kind, 1});
     const Tensor loss = model->loss(rows(config.vocab_size, 0, 0, 1));
     const bool is_gone = inner.storage().data() == nullptr;
     loss.backward();

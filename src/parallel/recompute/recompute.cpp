@@ -52,7 +52,7 @@ void backward_later(
       wanted[i].mutable_grad() = std::move(made[i]);
     } else if (made[i].defined()) {
       deferred.queue->push([parameter = wanted[i], gradient = std::move(made[i])] {
-        accumulate_gradient(parameter, gradient);
+        nn::accumulate_gradient(parameter, gradient);
       });
     }
   }
@@ -143,11 +143,11 @@ namespace {
 std::vector<Tensor> parameters_of(nn::Block& block) {
   std::vector<Tensor> parameters;
   nn::LayerVisitor visitor([&](const nn::SlotName&, nn::Layer& layer) {
-    for (const Tensor& parameter : {layer.weight, layer.bias}) {
-      if (parameter.defined()) {
-        parameters.push_back(parameter);
+    layer.visit_parameters([&](const nn::Parameter& parameter) {
+      if (parameter.value.defined()) {
+        parameters.push_back(parameter.value);
       }
-    }
+    });
   });
   block.visit_slots(visitor);
   return parameters;

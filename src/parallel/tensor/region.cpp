@@ -59,7 +59,6 @@ struct Enter : torch::autograd::Function<Enter> {
   }
 };
 
-using SumBackward = Conjugate<&TensorGroup::identity, &TensorGroup::sum>;
 using SumForward = Conjugate<&TensorGroup::sum, &TensorGroup::identity>;
 using Scatter = Conjugate<&TensorGroup::scatter_sum_sequence, &TensorGroup::gather_sequence>;
 
@@ -109,14 +108,6 @@ Tensor Region::enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& mean
 
 Tensor Region::leave(const Tensor& x) const {
   return shards_sequence() ? Scatter::apply(x, group) : SumForward::apply(x, group);
-}
-
-Tensor Region::share(const Tensor& parameter) const {
-  return shards_sequence() && parameter.defined() ? sum_gradient(parameter, group) : parameter;
-}
-
-Tensor sum_gradient(const Tensor& parameter, const Group& group) {
-  return SumBackward::apply(parameter, group);
 }
 
 }  // namespace lockstep::parallel
