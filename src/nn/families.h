@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "model/model_config.h"
@@ -24,6 +25,7 @@ std::unique_ptr<LanguageModel> make_t5(
 
 /// The attention of a layer, as its config says.
 std::shared_ptr<Attention> make_attention(const model::ModelConfig& config, int64_t layer);
-std::shared_ptr<Dropout> make_dropout(double probability, DropoutSite site, int64_t layer);
+/// `role` and `layer` are the slot's.
+std::shared_ptr<Dropout> make_dropout(double probability, std::string_view role, int64_t layer);
 
 }  // namespace lockstep::nn

@@ -15,15 +15,6 @@
 namespace lockstep::nn {
 namespace {
 
-/// The key of a parameter: FNV-1a of its name.
-uint64_t key_of(uint64_t seed, const std::string& name) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : name) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return derive_key(seed, hash);
-}
-
 /// Normal draws of the elements [begin, begin + count): elements 2i and 2i + 1 are a pair of Box
 /// and Muller's (1958) from the two halves of word i.
 void draw_normal(uint64_t key, double deviation, int64_t begin, int64_t count, float* out) {
@@ -71,7 +62,7 @@ void fill_initial(
   // A part at a time, so that a large parameter needs no float32 copy of itself.
   constexpr int64_t kPart = int64_t{1} << 22;
   const bool is_direct = slice.device().is_cpu() && slice.scalar_type() == at::kFloat;
-  const uint64_t key = key_of(seed, parameter.name);
+  const uint64_t key = derive_key(seed, hash_name(parameter.name));
   Tensor flat = slice.view({-1});
   for (int64_t done = 0; done < count; done += kPart) {
     const int64_t some = std::min(kPart, count - done);

@@ -75,7 +75,7 @@ Tensor Attention::forward(
   options.upcast = upcast;
   if (context.training() && dropout > 0) {
     options.dropout = dropout;
-    options.dropout_keys = context.dropout_keys(dropout_site(DropoutSite::kAttention, layer));
+    options.dropout_keys = context.dropout_keys(site);
     options.first_head = first_head;
     options.total_heads = total_heads;
   }

@@ -66,6 +66,14 @@ struct Norm : Layer {
       const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift) const;
 };
 
+/// Where what a norm gives goes to projections: the place between, for strategies to enter a region
+/// of sharded layers. It has no parameters.
+struct Junction {
+  virtual ~Junction() = default;
+  /// x, of any shape
+  virtual Tensor forward(const Tensor& x) const { return x; }
+};
+
 struct TokenEmbedding : Layer {
   Tensor weight;
   int64_t padding_row = -1;  // gets no gradient from look-ups; -1: no such row
@@ -91,6 +99,7 @@ struct Attention {
   double dropout = 0;   // of the probabilities, in training
   bool upcast = false;  // scores in float32
   int64_t layer = 0;
+  int64_t site = 0;  // of that dropout: dropout_site
   int64_t first_head =
       0;  // where a rank holds some of the heads: the first query head that it holds
   int64_t total_heads = 0;  // of the whole layer; 0: those given
@@ -118,7 +127,7 @@ struct RelativePositionTable : Layer {
 /// of causality. It has no parameters.
 struct BiasedAttention {
   double dropout = 0;  // of the probabilities, in training
-  int64_t site = 0;    // of that dropout: ForwardContext::dropout_keys
+  int64_t site = 0;    // of that dropout: dropout_site
   int64_t first_head =
       0;  // where a rank holds some of the heads: the first query head that it holds
   int64_t total_heads = 0;  // of the whole layer; 0: those given
@@ -137,7 +146,7 @@ struct BiasedAttention {
 /// Dropout of activations [B, T, C] in training.
 struct Dropout {
   double probability = 0;
-  int64_t site = 0;  // distinguishes the dropouts of a model: ForwardContext::dropout_key
+  int64_t site = 0;  // distinguishes the dropouts of a model: dropout_site
   virtual ~Dropout() = default;
   virtual Tensor forward(const Tensor& x, const ForwardContext& context) const;
 };

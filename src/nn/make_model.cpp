@@ -28,15 +28,14 @@ Tensor allocate(const model::ParameterSpec& spec, at::TensorOptions options) {
 
 /// Gives each layer the parameters that the model's description names, uninitialised.
 void allocate_parameters(LanguageModel& model, at::TensorOptions options) {
-  LayerVisitor visitor([&](const SlotName& name, Layer& layer) {
+  model.visit_slots(each_layer([&](const SlotName& name, Layer& layer) {
     layer.visit_parameters([&](const Parameter& parameter) {
       const auto found = model.specs.find(name.parameter(parameter.name));
       if (found != model.specs.end()) {
         parameter.value = allocate(found->second, options);
       }
     });
-  });
-  model.visit_slots(visitor);
+  }));
 }
 
 ModelPart checked(const model::ModelConfig& config, ModelPart part) {
@@ -64,13 +63,14 @@ std::shared_ptr<Attention> make_attention(const model::ModelConfig& config, int6
   attention->dropout = config.attention_dropout;
   attention->upcast = config.upcast_attention;
   attention->layer = layer;
+  attention->site = dropout_site("attention", layer);
   return attention;
 }
 
-std::shared_ptr<Dropout> make_dropout(double probability, DropoutSite site, int64_t layer) {
+std::shared_ptr<Dropout> make_dropout(double probability, std::string_view role, int64_t layer) {
   auto dropout = std::make_shared<Dropout>();
   dropout->probability = probability;
-  dropout->site = dropout_site(site, layer);
+  dropout->site = dropout_site(role, layer);
   return dropout;
 }
 

@@ -88,18 +88,13 @@ inline DenseWeight weight_of(nn::Product& product) {
 
 using Adapt = std::function<void(nn::LanguageModel&)>;
 
-/// Visits each linear of the blocks.
-class LinearVisitor final : public nn::SlotVisitor {
- public:
-  using Function = std::function<void(const nn::SlotName&, nn::Linear&)>;
-  explicit LinearVisitor(Function function) : function_(std::move(function)) {}
-  void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) override {
-    function_(name, *slot);
-  }
-
- private:
-  Function function_;
-};
+inline nn::SlotFunction each_linear(
+    std::function<void(const nn::SlotName&, nn::Linear&)> function) {
+  return nn::each<nn::Linear>([function = std::move(function)](
+                                  const nn::SlotName& name, std::shared_ptr<nn::Linear>& linear) {
+    function(name, *linear);
+  });
+}
 
 inline void add_spec(
     nn::LanguageModel& model,
@@ -112,7 +107,7 @@ inline void add_spec(
 
 /// Low-rank factors beside every linear, whose own weights are trained too, or frozen.
 inline void adapt_low_rank(nn::LanguageModel& model, bool trains_base) {
-  LinearVisitor visitor([&](const nn::SlotName& name, nn::Linear& linear) {
+  model.visit_slots(each_linear([&](const nn::SlotName& name, nn::Linear& linear) {
     const DenseWeight weight = weight_of(*linear.product());
     const auto options = weight.value.options().requires_grad(false);
     const int64_t rank = 3;
@@ -129,13 +124,12 @@ inline void adapt_low_rank(nn::LanguageModel& model, bool trains_base) {
       });
     }
     linear.product() = product;
-  });
-  model.visit_slots(visitor);
+  }));
 }
 
 /// Packed weights in every linear.
 inline void adapt_packed(nn::LanguageModel& model) {
-  LinearVisitor visitor([&](const nn::SlotName& name, nn::Linear& linear) {
+  model.visit_slots(each_linear([&](const nn::SlotName& name, nn::Linear& linear) {
     const DenseWeight weight = weight_of(*linear.product());
     const auto options = weight.value.options().requires_grad(false);
     auto product = std::make_shared<PackedDouble>();
@@ -145,8 +139,7 @@ inline void adapt_packed(nn::LanguageModel& model) {
     add_spec(model, name.parameter("weight"), {weight.out, weight.in}, 0.1);
     add_spec(model, name.parameter("weight_scale"), {weight.out}, 1);
     linear.product() = product;
-  });
-  model.visit_slots(visitor);
+  }));
 }
 
 /// Values for all that an adapted model has: integers are those of a hundred times the draw.

@@ -37,17 +37,6 @@ class DeferredProduct final : public nn::Product {
   std::shared_ptr<DeferredQueue> queue_;
 };
 
-class Deferral final : public nn::SlotVisitor {
- public:
-  explicit Deferral(std::shared_ptr<DeferredQueue> queue) : queue_(std::move(queue)) {}
-  void linear(const nn::SlotName& /*name*/, std::shared_ptr<nn::Linear>& slot) override {
-    defer_weight_gradients(*slot, queue_);
-  }
-
- private:
-  std::shared_ptr<DeferredQueue> queue_;
-};
-
 }  // namespace
 
 void defer_weight_gradients(nn::Linear& linear, const std::shared_ptr<DeferredQueue>& queue) {
@@ -55,8 +44,10 @@ void defer_weight_gradients(nn::Linear& linear, const std::shared_ptr<DeferredQu
 }
 
 void defer_weight_gradients(nn::LanguageModel& model, const std::shared_ptr<DeferredQueue>& queue) {
-  Deferral deferral(queue);
-  model.visit_slots(deferral);
+  model.visit_slots(
+      nn::each<nn::Linear>([&](const nn::SlotName& /*name*/, std::shared_ptr<nn::Linear>& linear) {
+        defer_weight_gradients(*linear, queue);
+      }));
 }
 
 }  // namespace lockstep::parallel

@@ -142,14 +142,13 @@ namespace {
 
 std::vector<Tensor> parameters_of(nn::Block& block) {
   std::vector<Tensor> parameters;
-  nn::LayerVisitor visitor([&](const nn::SlotName&, nn::Layer& layer) {
+  block.visit_slots(nn::each_layer([&](const nn::SlotName&, nn::Layer& layer) {
     layer.visit_parameters([&](const nn::Parameter& parameter) {
       if (parameter.value.defined()) {
         parameters.push_back(parameter.value);
       }
     });
-  });
-  block.visit_slots(visitor);
+  }));
   return parameters;
 }
 

@@ -87,40 +87,27 @@ struct DroppingLinear final : WrappedLinear {
   }
 };
 
-class DropActivations final : public nn::SlotVisitor {
- public:
-  DropActivations(model::Activation activation, int64_t every)
-      : activation_(activation),
-        every_(every) {}
-
-  void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) override {
-    if (name.layer < 0 || name.layer % every_ != 0) {
-      return;
-    }
-    auto& input = inputs_[name.layer];
-    if (input == nullptr) {
-      input = std::make_shared<ActivationInput>();
-    }
-    if (name.role == "mlp_up") {
-      slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::up);
-    } else if (name.role == "mlp_gate") {
-      slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::gate);
-    } else if (name.role == "mlp_down") {
-      slot = std::make_shared<DroppingLinear>(slot, input, activation_);
-    }
-  }
-
- private:
-  model::Activation activation_;
-  int64_t every_;
-  std::map<int64_t, std::shared_ptr<ActivationInput>> inputs_;  // by layer
-};
-
 }  // namespace
 
 void drop_activation_outputs(nn::LanguageModel& model, int64_t every) {
-  DropActivations visitor(model.config().activation, every);
-  model.visit_slots(visitor);
+  std::map<int64_t, std::shared_ptr<ActivationInput>> inputs;  // by layer
+  model.visit_slots(
+      nn::each<nn::Linear>([&](const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
+        if (name.layer < 0 || name.layer % every != 0) {
+          return;
+        }
+        auto& input = inputs[name.layer];
+        if (input == nullptr) {
+          input = std::make_shared<ActivationInput>();
+        }
+        if (name.role == "mlp_up") {
+          slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::up);
+        } else if (name.role == "mlp_gate") {
+          slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::gate);
+        } else if (name.role == "mlp_down") {
+          slot = std::make_shared<DroppingLinear>(slot, input, model.config().activation);
+        }
+      }));
 }
 
 }  // namespace lockstep::parallel

@@ -11,16 +11,6 @@
 
 namespace lockstep::parallel {
 
-Tensor EnteringNorm::forward(const Tensor& x) const {
-  return region.enter(normalize(x, weight, bias), weight_gradients);
-}
-
-ops::SumAndNorm EnteringNorm::add_forward(const Tensor& x, const Tensor& residual) const {
-  ops::SumAndNorm both = add_and_normalize(x, residual, weight, bias);
-  both.norm = region.enter(both.norm, weight_gradients);
-  return both;
-}
-
 Tensor ShardedToAllLinear::forward(const Tensor& x) const {
   const Tensor y = region.leave(product_->forward(x));
   return bias.defined() ? y + bias : y;

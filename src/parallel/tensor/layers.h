@@ -10,15 +10,14 @@
 
 namespace lockstep::parallel {
 
-/// Before sharded layers: the norm is the last thing that every rank computes alike, or of its part
-/// of the sequence. What comes out goes to several layers, and its gradient is summed once, while
-/// the rank makes the gradients of their weights.
-struct EnteringNorm final : nn::Norm {
-  EnteringNorm(const nn::Norm& plain, Region region) : Norm(plain), region(std::move(region)) {}
+/// Before sharded layers: what goes in is the last thing that every rank computes alike, or of its
+/// part of the sequence. What comes out goes to several layers, and its gradient is summed once,
+/// while the rank makes the gradients of their weights.
+struct Entrance final : nn::Junction {
+  explicit Entrance(Region region) : region(std::move(region)) {}
   Region region;
   std::shared_ptr<DeferredQueue> weight_gradients = std::make_shared<DeferredQueue>();
-  Tensor forward(const Tensor& x) const override;
-  ops::SumAndNorm add_forward(const Tensor& x, const Tensor& residual) const override;
+  Tensor forward(const Tensor& x) const override { return region.enter(x, weight_gradients); }
 };
 
 /// Holds the inputs' part of the product: what it gives is a part of the sum over the ranks. The

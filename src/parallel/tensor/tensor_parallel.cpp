@@ -46,9 +46,9 @@ Rule rule_of(const std::string& role) {
   return found->second;
 }
 
-/// Whether the layer's input is what the norm before it lets in, and nothing else: its weight's
+/// Whether the layer's input is what the junction before it lets in, and nothing else: its weight's
 /// gradient is then made while the input's is summed.
-bool takes_the_norm(const std::string& role) {
+bool takes_the_junction(const std::string& role) {
   static const std::set<std::string> roles{
       "query_key_value", "query", "key", "value", "mlp_gate", "mlp_up"};
   return roles.count(role) > 0;
@@ -76,7 +76,7 @@ void check_sizes(const model::ModelConfig& config, int ranks) {
   }
 }
 
-class Swap final : public nn::SlotVisitor {
+class Swap final {
  public:
   Swap(nn::LanguageModel& model, Axes& axes, SequenceSharding sequence)
       : config_(model.config()),
@@ -84,51 +84,65 @@ class Swap final : public nn::SlotVisitor {
         region_{c10::make_intrusive<TensorGroup>(axes.along(mesh::Axis::kTensor)), sequence},
         copies_(holders_of_our_heads(axes)) {}
 
-  void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) override {
-    const auto norm = std::make_shared<EnteringNorm>(*slot, region_);
-    entered_ = norm->weight_gradients;
-    slot = norm;
-    hold_whole(name, *slot);
-  }
-  void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) override;
-  void tokens(const nn::SlotName& name, std::shared_ptr<nn::TokenEmbedding>& slot) override {
-    slot = std::make_shared<VocabularyParallelEmbedding>(
-        *slot, region_, vocabulary(), config_.vocab_size);
-    cut(name, *slot, {0, {vocabulary()}});
-  }
-  void positions(const nn::SlotName& name, std::shared_ptr<nn::PositionEmbedding>& slot) override {
-    if (region_.shards_sequence()) {
-      slot = std::make_shared<SequenceShardedPositions>(*slot, region_);
-    }
-    hold_whole(name, *slot);
-  }
-  void attention(const nn::SlotName& /*name*/, std::shared_ptr<nn::Attention>& slot) override {
-    slot->first_head = heads_.queries.begin;
-    slot->total_heads = config_.heads;
-  }
-  void biased_attention(
-      const nn::SlotName& /*name*/, std::shared_ptr<nn::BiasedAttention>& slot) override {
-    slot->first_head = heads_.queries.begin;
-    slot->total_heads = config_.heads;
-  }
-  void relative_positions(
-      const nn::SlotName& name, std::shared_ptr<nn::RelativePositionTable>& slot) override {
-    cut(name, *slot, {1, {heads_.queries}});  // a column a head
-  }
-  void dropout(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) override {
-    if (name.role == "mlp_inner_dropout") {
-      slot = std::make_shared<ShardedWidthDropout>(*slot, width(), config_.intermediate_size);
-    }
-  }
-  void loss_head(const nn::SlotName& name, std::shared_ptr<nn::LossHead>& slot) override {
-    slot =
-        std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
-    cut(name, *slot, {0, {vocabulary()}});
+  void operator()(const nn::SlotName& name, const nn::Slot& slot) {
+    const auto try_kind = [&]<class Kind>(void (Swap::*swap)(const nn::SlotName&, Kind&)) {
+      if (Kind* place = slot.as<typename Kind::element_type>()) {
+        (this->*swap)(name, *place);
+      }
+    };
+    try_kind(&Swap::norm);
+    try_kind(&Swap::junction);
+    try_kind(&Swap::linear);
+    try_kind(&Swap::tokens);
+    try_kind(&Swap::positions);
+    try_kind(&Swap::attention<nn::Attention>);
+    try_kind(&Swap::attention<nn::BiasedAttention>);
+    try_kind(&Swap::relative_positions);
+    try_kind(&Swap::dropout);
+    try_kind(&Swap::loss_head);
   }
 
   ShardedParameters take() { return std::move(sharded_); }
 
  private:
+  void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) { hold_whole(name, *slot); }
+  void junction(const nn::SlotName& /*name*/, std::shared_ptr<nn::Junction>& slot) {
+    const auto entrance = std::make_shared<Entrance>(region_);
+    entered_ = entrance->weight_gradients;
+    slot = entrance;
+  }
+  void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot);
+  void tokens(const nn::SlotName& name, std::shared_ptr<nn::TokenEmbedding>& slot) {
+    slot = std::make_shared<VocabularyParallelEmbedding>(
+        *slot, region_, vocabulary(), config_.vocab_size);
+    cut(name, *slot, {0, {vocabulary()}});
+  }
+  void positions(const nn::SlotName& name, std::shared_ptr<nn::PositionEmbedding>& slot) {
+    if (region_.shards_sequence()) {
+      slot = std::make_shared<SequenceShardedPositions>(*slot, region_);
+    }
+    hold_whole(name, *slot);
+  }
+  template <class Kind>
+  void attention(const nn::SlotName& /*name*/, std::shared_ptr<Kind>& slot) {
+    slot->first_head = heads_.queries.begin;
+    slot->total_heads = config_.heads;
+  }
+  void relative_positions(
+      const nn::SlotName& name, std::shared_ptr<nn::RelativePositionTable>& slot) {
+    cut(name, *slot, {1, {heads_.queries}});  // a column a head
+  }
+  void dropout(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) {
+    if (name.role == "mlp_inner_dropout") {
+      slot = std::make_shared<ShardedWidthDropout>(*slot, width(), config_.intermediate_size);
+    }
+  }
+  void loss_head(const nn::SlotName& name, std::shared_ptr<nn::LossHead>& slot) {
+    slot =
+        std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
+    cut(name, *slot, {0, {vocabulary()}});
+  }
+
   int ranks() const { return static_cast<int>(region_.group->size()); }
   int rank() const { return static_cast<int>(region_.group->rank()); }
   comm::Communicator& holders_of_our_heads(Axes& axes) const {
@@ -162,7 +176,7 @@ class Swap final : public nn::SlotVisitor {
   HeadSplit heads_;
   Region region_;
   comm::Communicator& copies_;
-  std::shared_ptr<DeferredQueue> entered_;  // of the norm before the layers that are visited
+  std::shared_ptr<DeferredQueue> entered_;  // of the junction before the layers that are visited
   ShardedParameters sharded_;
 };
 
@@ -187,7 +201,7 @@ void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
     replace(name, {"bias", sharded->bias}, {}, sharers_between_regions());
     return;
   }
-  if (takes_the_norm(name.role)) {
+  if (takes_the_junction(name.role)) {
     defer_weight_gradients(*slot, entered_);
   }
   if (rule == Rule::kKeyValues) {
@@ -251,7 +265,7 @@ ShardedParameters apply_tensor_parallel(
   }
   check_sizes(model.config(), group.size());
   Swap swap(model, axes, sequence);
-  model.visit_slots(swap);
+  model.visit_slots(std::ref(swap));
   return swap.take();
 }
 
