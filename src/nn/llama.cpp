@@ -1,4 +1,4 @@
-// Llama (Touvron et al., 2023), and with it Mistral and Qwen2, which differ by options.
+// Llama (Touvron et al., 2023), and with it Mistral, Qwen2 and Qwen3, which differ by options.
 #include <ATen/ATen.h>
 
 #include "model/parameters.h"
@@ -33,7 +33,12 @@ class LlamaBlock final : public Block {
         mlp_down_(make_llama_linear()),
         attention_(make_attention(config, layer)),
         attention_dropout_(make_dropout(config.residual_dropout, "attention_dropout", layer)),
-        mlp_dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {}
+        mlp_dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {
+    if (config.head_norms) {
+      query_norm_ = std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps);
+      key_norm_ = std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps);
+    }
+  }
 
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
     const Tensor& x = inputs.front();
@@ -54,6 +59,10 @@ class LlamaBlock final : public Block {
     visit(name("query", "self_attn.q_proj"), query_);
     visit(name("key", "self_attn.k_proj"), key_);
     visit(name("value", "self_attn.v_proj"), value_);
+    if (query_norm_ != nullptr) {
+      visit(name("query_norm", "self_attn.q_norm"), query_norm_);
+      visit(name("key_norm", "self_attn.k_norm"), key_norm_);
+    }
     visit(name("attention", "self_attn"), attention_);
     visit(name("attention_out", "self_attn.o_proj"), attention_out_);
     visit(name("attention_dropout"), attention_dropout_);
@@ -72,17 +81,22 @@ class LlamaBlock final : public Block {
     const auto heads = [&](const Linear& linear) {
       return linear.forward(normal).unflatten(-1, {-1, head_dim_});  // [B, T, H, D]
     };
-    const auto rotated = [&](const Linear& linear) {
-      return ops::rotate(heads(linear), rotary.cos, rotary.sin).transpose(1, 2);  // [B, H, T, D]
+    const auto rotated = [&](const Linear& linear, const std::shared_ptr<Norm>& norm) {
+      const Tensor x = norm == nullptr ? heads(linear) : norm->forward(heads(linear));
+      return ops::rotate(x, rotary.cos, rotary.sin).transpose(1, 2);  // [B, H, T, D]
     };
     return attention_out_->forward(attention_->forward(
-        rotated(*query_), rotated(*key_), heads(*value_).transpose(1, 2), context));  // [B, T, C]
+        rotated(*query_, query_norm_),
+        rotated(*key_, key_norm_),
+        heads(*value_).transpose(1, 2),
+        context));  // [B, T, C]
   }
 
   std::string prefix_;
   int64_t head_dim_;
   model::Activation activation_;
   std::shared_ptr<Norm> attention_norm_, mlp_norm_;
+  std::shared_ptr<Norm> query_norm_, key_norm_;  // of each head; null: the family has none
   std::shared_ptr<Junction> attention_input_, mlp_input_;
   std::shared_ptr<Linear> query_, key_, value_, attention_out_, mlp_gate_, mlp_up_, mlp_down_;
   std::shared_ptr<Attention> attention_;

@@ -85,6 +85,7 @@ std::shared_ptr<Block> make_block(const model::ModelConfig& config, int64_t laye
     case model::Family::kLlama:
     case model::Family::kMistral:
     case model::Family::kQwen2:
+    case model::Family::kQwen3:
       break;
   }
   return make_llama_block(config, layer);

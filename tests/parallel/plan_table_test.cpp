@@ -251,6 +251,30 @@ TEST(PlanTable, Qwen2) {
       });
 }
 
+/// Norms of each head of queries and keys: tensor ranks have other heads, and share them.
+TEST(PlanTable, Qwen3) {
+  expect_table(
+      kOddQwen3,
+      {
+          {{.data = 2}, 2, {.zero_stage = 2}},
+          {{.data = 3}, 1, {.zero_stage = 3}},
+          {{.tensor = 2}, 2},
+          {{.tensor = 3}, 1, {.recompute = {Recompute::kFull}}},
+          {{.tensor = 4}, 2, {.sequence_sharding = kShards}},
+          {{.context = 2}, 2},
+          {{.context = 3}, 1, {.context_attention = kUlysses}},
+          {{.pipeline = 3}, 2},
+          {{.pipeline = 2, .tensor = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+          {{.pipeline = 2, .tensor = 3},
+           2,
+           {.pipeline = {.schedule = "zb-h2"}, .sequence_sharding = kShards}},
+          {{.context = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}},
+          {{.data = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+          {{.pipeline = 2, .data = 2, .tensor = 2}, 2, {.zero_stage = 1}},
+          {{.data = 2, .context = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+      });
+}
+
 /// Low-rank factors beside every linear, of trained and of frozen weights.
 TEST(PlanTable, LowRankProducts) {
   for (const char* json : {kOddGpt2, kOddLlama, kOddT5}) {

@@ -37,6 +37,13 @@ inline const char* const kOddQwen2 =
         "use_sliding_window": true, "sliding_window": 4, "max_window_layers": 1,
         "tie_word_embeddings": true, "initializer_range": 0.1})";
 
+/// Norms of queries and keys, heads wider than the hidden size has room for, two key-value heads
+/// for six queries.
+inline const char* const kOddQwen3 =
+    R"({"model_type": "qwen3", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
+        "tie_word_embeddings": true, "attention_dropout": 0.1, "initializer_range": 0.1})";
+
 /// Three layers of encoder and two of decoder, five heads; dropout in every place that it has.
 inline const char* const kOddT5 =
     R"({"model_type": "t5", "vocab_size": 101, "d_model": 20, "d_kv": 3, "d_ff": 31,

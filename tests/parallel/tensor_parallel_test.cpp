@@ -71,7 +71,7 @@ TEST(TensorParallel, NormsStayNorms) {
 }
 
 TEST(TensorParallel, EvaluatesAndGeneratesLikeOneRank) {
-  for (const char* json : {kOddGpt2, kOddLlama, kOddQwen2}) {
+  for (const char* json : {kOddGpt2, kOddLlama, kOddQwen2, kOddQwen3}) {
     const model::ModelConfig config = model::parse_model_config(json, "a test");
     nn::ForwardInputs inputs = plan_inputs(config, 0, {0, kPlanRows}, kPlanLength);
     inputs.training = false;

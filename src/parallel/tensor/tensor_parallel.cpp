@@ -105,7 +105,12 @@ class Swap final {
   ShardedParameters take() { return std::move(sharded_); }
 
  private:
-  void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) { hold_whole(name, *slot); }
+  void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) {
+    const bool is_of_heads = name.role == "query_norm" || name.role == "key_norm";
+    // Each rank has other heads.
+    hold_whole(
+        name, *slot, is_of_heads ? &region_.group->communicator() : sharers_between_regions());
+  }
   void junction(const nn::SlotName& /*name*/, std::shared_ptr<nn::Junction>& slot) {
     const auto entrance = std::make_shared<Entrance>(region_);
     entered_ = entrance->weight_gradients;
@@ -121,7 +126,7 @@ class Swap final {
     if (region_.shards_sequence()) {
       slot = std::make_shared<SequenceShardedPositions>(*slot, region_);
     }
-    hold_whole(name, *slot);
+    hold_whole(name, *slot, sharers_between_regions());
   }
   template <class Kind>
   void attention(const nn::SlotName& /*name*/, std::shared_ptr<Kind>& slot) {
@@ -161,8 +166,7 @@ class Swap final {
   }
   /// Replaces the layer's parameters by those of the part.
   void cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part);
-  /// Parameters between the regions, which every rank uses alike, or for its part of the sequence.
-  void hold_whole(const nn::SlotName& name, nn::Layer& layer);
+  void hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over);
   /// Those of a product, cut along the layer's outputs or inputs.
   void cut_product(
       const nn::SlotName& name, nn::Product& product, Cut part, int nn::Parameter::* side);
@@ -229,10 +233,9 @@ void Swap::cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part) {
       [&](const nn::Parameter& parameter) { replace(name, parameter, part, nullptr); });
 }
 
-void Swap::hold_whole(const nn::SlotName& name, nn::Layer& layer) {
-  layer.visit_parameters([&](const nn::Parameter& parameter) {
-    replace(name, parameter, {}, sharers_between_regions());
-  });
+void Swap::hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over) {
+  layer.visit_parameters(
+      [&](const nn::Parameter& parameter) { replace(name, parameter, {}, summed_over); });
 }
 
 void Swap::replace(
