@@ -295,6 +295,64 @@ TEST(PlanTable, PackedProducts) {
   }
 }
 
+/// The embedding and the first layers, whose stages then have no backward pass; biases and norms
+/// alone; and some of every layer.
+TEST(PlanTable, FrozenLayers) {
+  const std::string gpt2 = with_five_layers(kOddGpt2), llama = with_five_layers(kOddLlama);
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases{
+      {gpt2, {"wte", "wpe", "\\.h\\.[0-2]\\."}},
+      {gpt2, {"c_(attn|proj|fc)\\.weight", "w[tp]e"}},
+      {llama, {"layers\\.[13]\\.", "q_proj", "lm_head"}},
+      {llama, {"embed_tokens", "norm"}},
+      {kOddT5, {"^encoder", "shared"}},
+  };
+  for (const auto& [json, patterns] : cases) {
+    const auto freeze = [&](ModelSpec& spec) { spec.freeze = patterns; };
+    std::vector<PlanCase> plans =
+        plans_of_products(json == kOddT5 ? Recompute::kFull : Recompute::kSelective);
+    plans.push_back({{.pipeline = 3, .data = 2}, 2, {.zero_stage = 1}});
+    plans.push_back(
+        {{.pipeline = 3}, 3, {.recompute = {Recompute::kFull}, .pipeline = {.schedule = "zb-h1"}}});
+    plans.push_back({{.pipeline = 2, .data = 2}, 2, {.zero_stage = 3, .zero_in_pipeline = kAllow}});
+    expect_table(json, plans, freeze);
+  }
+}
+
+/// Neither gradients nor optimizer state are made for what is frozen, under any stage of ZeRO.
+TEST(PlanTable, WhatIsFrozenHasNoStateAndStays) {
+  const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
+  for (int stage = 0; stage <= 3; ++stage) {
+    comm::run_ranks(2, [&](comm::Communicator& world) {
+      Axes axes(world, {.data = 2});
+      ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+      spec.freeze = {"layers\\.0\\.", "embed_tokens"};
+      Plan plan{.zero_stage = stage};
+      const auto model = parallelize(spec, plan, axes);
+      const auto is_frozen = [](const std::string& name) {
+        return name.find("layers.0.") != std::string::npos ||
+               name.find("embed_tokens") != std::string::npos;
+      };
+      std::map<std::string, Tensor> before;
+      const auto look = [&](const StateSlice& slice) {
+        EXPECT_FALSE(slice.file_group == "optimizer" && is_frozen(slice.name)) << slice.name;
+        if (slice.file_group == "model" && is_frozen(slice.name)) {
+          const auto [at, is_new] = before.try_emplace(slice.name, slice.data.clone());
+          EXPECT_TRUE(is_new || at->second.equal(slice.data)) << slice.name;
+        }
+      };
+      model->visit_state(look);
+      EXPECT_FALSE(before.empty());
+      const auto rows = mesh::split_evenly(kPlanRows, 2, world.rank());
+      (void)model->forward_backward(
+          std::vector{plan_inputs(config, 0, rows, kPlanLength)}, /*target_tokens=*/40);
+      model->visit_gradients(
+          [&](const StateSlice& slice) { EXPECT_FALSE(is_frozen(slice.name)) << slice.name; });
+      model->optimizer_step(1e-2);
+      model->visit_state(look);
+    });
+  }
+}
+
 TEST(PlanTable, StagesTwoAndThreeOfZeroInAPipelineAreRefusedWithTheReason) {
   for (const int stage : {2, 3}) {
     const Plan plan{.zero_stage = stage};

@@ -1,5 +1,6 @@
 #include "parallel/recompute/recompute.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -152,6 +153,12 @@ std::vector<Tensor> parameters_of(nn::Block& block) {
   return parameters;
 }
 
+bool needs_gradient(const std::vector<Tensor>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) {
+    return tensor.defined() && tensor.requires_grad();
+  });
+}
+
 }  // namespace
 
 void apply_recompute(
@@ -185,7 +192,11 @@ void apply_recompute(
           return parameters_of(*block);
         };
         return inner(unit, inputs, [body, deferred, parameters](const nn::Tensors& in) {
-          return recomputed(in, body, {deferred, parameters});
+          // Frozen up to here: where the layer is frozen too nothing is kept, and the input's half
+          // of a backward pass, which asks for parameters, does not come to a recomputation.
+          const bool is_reached =
+              needs_gradient(in) || (deferred == nullptr && needs_gradient(parameters()));
+          return is_reached ? recomputed(in, body, {deferred, parameters}) : body(in);
         });
       };
 }
