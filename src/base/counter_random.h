@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace lockstep {
 
@@ -17,6 +18,15 @@ constexpr uint64_t mix_bits(uint64_t x) {
 /// A key for a stream, from another key and a number (a layer, a step, a name's hash).
 constexpr uint64_t derive_key(uint64_t key, uint64_t part) {
   return mix_bits(key + 0x9e3779b97f4a7c15ULL * (part + 1));
+}
+
+/// FNV-1a of a name, for derive_key.
+constexpr uint64_t hash_name(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : name) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  }
+  return hash;
 }
 
 /// The counter's 64 random bits in the stream of `key`.

@@ -60,6 +60,7 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   train::ModelRequest request;
   request.device = world.device;
   request.seed = static_cast<uint64_t>(config.training.seed);
+  request.freeze = config.model.freeze;
   parallel::ModelSpec spec =
       train::model_spec(train::find_source(config.model.path, config.model.preset), request);
   if (const auto layers = resolution.integer("layers", 1)) {

@@ -19,6 +19,9 @@ struct ModelSection {
   std::string preset;
   /// Grow the embedding where the tokenizer has more entries than it.
   bool resize_embeddings = false;
+  /// Parameters that are not trained: regular expressions that are looked for in their names. They
+  /// get no gradient and no optimizer state.
+  std::vector<std::string> freeze;
 };
 
 struct TokenizerSection {

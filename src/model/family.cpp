@@ -24,6 +24,7 @@ constexpr FamilyKeys rotary_family(
       .default_layers = 32,
       .default_heads = 32,
       .default_kv_heads = 0,
+      .default_head_dim = 0,
       .default_intermediate_size = 11008,
       .default_max_positions = 2048,
       .default_norm_eps = 1e-6,
@@ -51,6 +52,7 @@ constexpr FamilyKeys kGpt2Keys = {
     .default_layers = 12,
     .default_heads = 12,
     .default_kv_heads = 0,
+    .default_head_dim = 0,
     .default_intermediate_size = 0,
     .default_max_positions = 1024,
     .default_norm_eps = 1e-5,
@@ -79,6 +81,15 @@ constexpr FamilyKeys qwen2_keys() {
   return keys;
 }
 
+constexpr FamilyKeys qwen3_keys() {
+  FamilyKeys keys = qwen2_keys();
+  keys.family = Family::kQwen3;
+  keys.name = "qwen3";
+  keys.architecture = "Qwen3ForCausalLM";
+  keys.default_head_dim = 128;
+  return keys;
+}
+
 constexpr FamilyKeys kT5Keys = {
     .family = Family::kT5,
     .name = "t5",
@@ -96,6 +107,7 @@ constexpr FamilyKeys kT5Keys = {
     .default_layers = 6,
     .default_heads = 8,
     .default_kv_heads = 0,
+    .default_head_dim = 64,
     .default_intermediate_size = 2048,
     .default_max_positions = 512,
     .default_norm_eps = 1e-6,
@@ -110,6 +122,7 @@ constexpr std::array kFamilies = {
     rotary_family(Family::kLlama, "llama", "LlamaForCausalLM"),
     mistral_keys(),
     qwen2_keys(),
+    qwen3_keys(),
     kT5Keys,
 };
 

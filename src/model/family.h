@@ -24,6 +24,7 @@ struct FamilyKeys {
   const char* attention_dropout;
   int64_t default_vocab_size, default_hidden_size, default_layers, default_heads;
   int64_t default_kv_heads;           // 0: as many as heads
+  int64_t default_head_dim;           // 0: the hidden size by the heads
   int64_t default_intermediate_size;  // 0: four times the hidden size
   int64_t default_max_positions;
   double default_norm_eps;

@@ -58,9 +58,9 @@ bool same_structure(const ModelConfig& a, const ModelConfig& b) {
          a.head_dim == b.head_dim && a.intermediate_size == b.intermediate_size &&
          a.activation == b.activation && a.gated_mlp == b.gated_mlp &&
          a.relative_positions == b.relative_positions && a.head_scale == b.head_scale &&
-         a.qkv_bias == b.qkv_bias && a.attention_out_bias == b.attention_out_bias &&
-         a.mlp_bias == b.mlp_bias && a.sliding_windows == b.sliding_windows &&
-         a.scale_attention == b.scale_attention &&
+         a.head_norms == b.head_norms && a.qkv_bias == b.qkv_bias &&
+         a.attention_out_bias == b.attention_out_bias && a.mlp_bias == b.mlp_bias &&
+         a.sliding_windows == b.sliding_windows && a.scale_attention == b.scale_attention &&
          a.scale_attention_by_inverse_layer == b.scale_attention_by_inverse_layer &&
          a.rope == b.rope;
 }

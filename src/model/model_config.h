@@ -12,7 +12,7 @@
 
 namespace lockstep::model {
 
-enum class Family { kGpt2, kLlama, kMistral, kQwen2, kT5 };
+enum class Family { kGpt2, kLlama, kMistral, kQwen2, kQwen3, kT5 };
 
 enum class Activation {
   kGelu,      // by the error function
@@ -72,6 +72,7 @@ struct ModelConfig {
   int64_t max_positions = 0;  // a hard limit where positions are learned: see position_limit
   double norm_eps = 1e-5;
   bool tie_word_embeddings = false;
+  bool head_norms = false;  // an RMS norm of each head of queries and keys, before they are rotated
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
   double mlp_dropout = 0;    // of the activation's output
@@ -102,7 +103,7 @@ struct ModelConfig {
   double attention_scale(int64_t layer) const;
 };
 
-/// "gpt2", "llama", "mistral", "qwen2", "t5".
+/// "gpt2", "llama", "mistral", "qwen2", "qwen3", "t5".
 std::string_view family_name(Family family);
 /// The largest number of positions that the model can compute at all; nothing where positions are
 /// rotary or relative, which go on past max_positions (with a quality of their own).

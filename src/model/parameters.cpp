@@ -70,6 +70,10 @@ void add_llama_layer(Collector& collector, const ModelConfig& config, const std:
   linear("self_attn.q_proj", queries, width, config.qkv_bias);
   linear("self_attn.k_proj", keys, width, config.qkv_bias);
   linear("self_attn.v_proj", keys, width, config.qkv_bias);
+  if (config.head_norms) {
+    collector.norm(prefix + "self_attn.q_norm", config.head_dim, false);
+    collector.norm(prefix + "self_attn.k_norm", config.head_dim, false);
+  }
   linear("self_attn.o_proj", width, queries, config.attention_out_bias);
   collector.norm(prefix + "post_attention_layernorm", width, false);
   linear("mlp.gate_proj", inner, width, config.mlp_bias);

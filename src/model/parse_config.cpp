@@ -178,14 +178,17 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
               keys.default_intermediate_size > 0 ? keys.default_intermediate_size
                                                  : 4 * config.hidden_size);
   if (keys.family == Family::kT5) {
-    config.head_dim = reader.integer(given(reader, "d_kv", "head_dim"), 64, 1, kMostWidth);
+    config.head_dim =
+        reader.integer(given(reader, "d_kv", "head_dim"), keys.default_head_dim, 1, kMostWidth);
     return;
   }
-  const auto head_dim = keys.family == Family::kGpt2
-                            ? std::nullopt
-                            : reader.optional_integer("head_dim", 1, kMostWidth);
-  config.head_dim = head_dim.value_or(std::max<int64_t>(config.hidden_size / config.heads, 1));
-  if (!head_dim && config.hidden_size % config.heads != 0) {
+  int64_t head_dim = keys.default_head_dim;  // 0: follows from the others
+  if (keys.family != Family::kGpt2) {
+    head_dim = reader.optional_integer("head_dim", 1, kMostWidth).value_or(head_dim);
+  }
+  config.head_dim =
+      head_dim > 0 ? head_dim : std::max<int64_t>(config.hidden_size / config.heads, 1);
+  if (head_dim == 0 && config.hidden_size % config.heads != 0) {
     reader.problem(
         keys.hidden_size,
         fmt::format("{} does not divide by {} = {}", config.hidden_size, keys.heads, config.heads));
@@ -233,6 +236,13 @@ void parse_options(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& co
         }
       }
       break;
+    case Family::kQwen3:
+      config.head_norms = true;
+      config.qkv_bias = config.attention_out_bias = reader.boolean("attention_bias", false);
+      if (reader.boolean("mlp_bias", false)) {
+        reader.problem("mlp_bias", "true is not supported by qwen3");
+      }
+      break;
     case Family::kT5:
       parse_t5_options(reader, config);
       break;
@@ -257,16 +267,16 @@ std::vector<std::string> parse_layer_types(ConfigReader& reader, const ModelConf
 }
 
 void parse_windows(ConfigReader& reader, ModelConfig& config) {
-  const bool is_qwen2 = config.family == Family::kQwen2;
+  const bool is_qwen = config.family == Family::kQwen2 || config.family == Family::kQwen3;
   config.sliding_windows.assign(static_cast<size_t>(config.layers), 0);
   const auto types = parse_layer_types(reader, config);
   int64_t window = 0, first = 0;
-  if (config.family == Family::kMistral || is_qwen2) {
+  if (config.family == Family::kMistral || is_qwen) {
     window = reader.object().contains("sliding_window")
                  ? reader.optional_integer("sliding_window", 1, kMostPositions).value_or(0)
                  : 4096;
   }
-  if (is_qwen2) {
+  if (is_qwen) {
     window = reader.boolean("use_sliding_window", false) ? window : 0;
     first = reader.integer("max_window_layers", 28, 0, kMostPositions);
   }
@@ -277,7 +287,7 @@ void parse_windows(ConfigReader& reader, ModelConfig& config) {
     if (types.empty() || (types[i] == "sliding_attention") == slides) {
       continue;
     }
-    if (is_qwen2 && window > 0) {
+    if (is_qwen && window > 0) {
       config.sliding_windows[i] = slides ? 0 : window;
       continue;
     }
@@ -287,8 +297,8 @@ void parse_windows(ConfigReader& reader, ModelConfig& config) {
             "layer {} is \"{}\", which {}",
             layer,
             types[i],
-            is_qwen2 ? "needs use_sliding_window and sliding_window"
-                     : fmt::format("{} does not have", family_name(config.family))));
+            is_qwen ? "needs use_sliding_window and sliding_window"
+                    : fmt::format("{} does not have", family_name(config.family))));
     return;
   }
 }

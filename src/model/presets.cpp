@@ -104,6 +104,11 @@ constexpr const char* kMistralTokens =
     R"(, "rms_norm_eps": 1e-05, "bos_token_id": 1, "eos_token_id": 2, "sliding_window": 4096)";
 constexpr const char* kQwen2Tokens =
     R"(, "rms_norm_eps": 1e-06, "bos_token_id": 151643, "eos_token_id": 151643, "use_sliding_window": false)";
+constexpr const char* kQwen3Tokens =
+    R"(, "rms_norm_eps": 1e-06, "bos_token_id": 151643, "eos_token_id": 151645, "use_sliding_window": false,
+"attention_bias": false, "head_dim": 128)";
+constexpr const char* kQwen3TinyTokens =
+    R"(, "rms_norm_eps": 1e-06, "bos_token_id": 0, "eos_token_id": 0, "head_dim": 48)";
 
 const std::vector<std::pair<std::string, std::string>>& table() {
   static const std::vector<std::pair<std::string, std::string>> presets = {
@@ -139,6 +144,19 @@ const std::vector<std::pair<std::string, std::string>>& table() {
        rotary({"qwen2", 151936, 1536, 8960, 28, 12, 2, 131072, 1e6, true, kQwen2Tokens})},
       {"qwen2-7b",
        rotary({"qwen2", 152064, 3584, 18944, 28, 28, 4, 131072, 1e6, false, kQwen2Tokens})},
+      {"qwen3-tiny", rotary({"qwen3", 4096, 192, 512, 5, 6, 2, 512, 1e6, true, kQwen3TinyTokens})},
+      {"qwen3-0.6b",
+       rotary({"qwen3", 151936, 1024, 3072, 28, 16, 8, 40960, 1e6, true, kQwen3Tokens})},
+      {"qwen3-1.7b",
+       rotary({"qwen3", 151936, 2048, 6144, 28, 16, 8, 40960, 1e6, true, kQwen3Tokens})},
+      {"qwen3-4b",
+       rotary({"qwen3", 151936, 2560, 9728, 36, 32, 8, 40960, 1e6, true, kQwen3Tokens})},
+      {"qwen3-8b",
+       rotary({"qwen3", 151936, 4096, 12288, 36, 32, 8, 40960, 1e6, false, kQwen3Tokens})},
+      {"qwen3-14b",
+       rotary({"qwen3", 151936, 5120, 17408, 40, 40, 8, 40960, 1e6, false, kQwen3Tokens})},
+      {"qwen3-32b",
+       rotary({"qwen3", 151936, 5120, 25600, 64, 64, 8, 40960, 1e6, false, kQwen3Tokens})},
       {"t5-tiny", kT5Tiny},
       {"t5-small", t5(T5Version::kFirst, {512, 64, 2048, 6, 8})},
       {"t5-base", t5(T5Version::kFirst, {768, 64, 3072, 12, 12})},

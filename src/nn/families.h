@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "model/model_config.h"
@@ -11,7 +12,8 @@ namespace lockstep::nn {
 
 /// A block of GPT-2: layer norms, packed query-key-value, an MLP of two matrices.
 std::shared_ptr<Block> make_gpt2_block(const model::ModelConfig& config, int64_t layer);
-/// A block of Llama, Mistral or Qwen2: RMS norms, rotary positions, a gated MLP.
+/// A block of Llama, Mistral, Qwen2 or Qwen3: RMS norms, those of heads too where the config has
+/// them, rotary positions, a gated MLP.
 std::shared_ptr<Block> make_llama_block(const model::ModelConfig& config, int64_t layer);
 
 /// A block of T5's encoder or decoder: RMS norms, relative positions, attention to the source in
@@ -24,6 +26,7 @@ std::unique_ptr<LanguageModel> make_t5(
 
 /// The attention of a layer, as its config says.
 std::shared_ptr<Attention> make_attention(const model::ModelConfig& config, int64_t layer);
-std::shared_ptr<Dropout> make_dropout(double probability, DropoutSite site, int64_t layer);
+/// `role` and `layer` are the slot's.
+std::shared_ptr<Dropout> make_dropout(double probability, std::string_view role, int64_t layer);
 
 }  // namespace lockstep::nn

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
 
+#include "base/counter_random.h"
 #include "model/model_config.h"
 
 namespace lockstep::nn {
@@ -52,19 +54,10 @@ struct ForwardInputs {
 /// The labels that each position predicts: [B, T] shifted left by one, the last column -100.
 Tensor shift_labels(const Tensor& labels);
 
-/// Sites of dropout, for its key.
-enum class DropoutSite : int64_t {
-  kEmbedding = 0,
-  kAttention = 1,
-  kAttentionOut = 2,
-  kMlp = 3,
-  kMlpInner = 4,
-  kCrossAttention = 5,
-  kCrossAttentionOut = 6,
-  kFinal = 7,
-};
-constexpr int64_t dropout_site(DropoutSite site, int64_t layer) {
-  return 8 * layer + static_cast<int64_t>(site);
+/// The site of a dropout, for its key: of its slot's role and layer, so that a model may have any
+/// number of them and no two draw the same mask.
+constexpr int64_t dropout_site(std::string_view role, int64_t layer) {
+  return static_cast<int64_t>(derive_key(hash_name(role), static_cast<uint64_t>(layer)));
 }
 
 /// What a query may see among the tokens of its own sequence.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numbers>
 
 #include <ATen/ATen.h>
@@ -15,15 +14,6 @@
 
 namespace lockstep::nn {
 namespace {
-
-/// The key of a parameter: FNV-1a of its name.
-uint64_t key_of(uint64_t seed, const std::string& name) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : name) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return derive_key(seed, hash);
-}
 
 /// Normal draws of the elements [begin, begin + count): elements 2i and 2i + 1 are a pair of Box
 /// and Muller's (1958) from the two halves of word i.
@@ -72,7 +62,7 @@ void fill_initial(
   // A part at a time, so that a large parameter needs no float32 copy of itself.
   constexpr int64_t kPart = int64_t{1} << 22;
   const bool is_direct = slice.device().is_cpu() && slice.scalar_type() == at::kFloat;
-  const uint64_t key = key_of(seed, parameter.name);
+  const uint64_t key = derive_key(seed, hash_name(parameter.name));
   Tensor flat = slice.view({-1});
   for (int64_t done = 0; done < count; done += kPart) {
     const int64_t some = std::min(kPart, count - done);
@@ -93,23 +83,9 @@ void fill_initial(
   }
 }
 
-namespace {
-
-std::map<std::string, model::ParameterSpec> specs_of(const LanguageModel& model) {
-  std::map<std::string, model::ParameterSpec> specs;
-  for (model::ParameterSpec& parameter : model::parameters_of(model.config())) {
-    std::string name = parameter.name;
-    specs.emplace(std::move(name), std::move(parameter));
-  }
-  return specs;
-}
-
-}  // namespace
-
 void initialize(LanguageModel& model, uint64_t seed) {
-  const auto specs = specs_of(model);
   model.visit_parameters([&](const std::string& name, Tensor& parameter) {
-    fill_initial(parameter, specs.at(name), seed);
+    fill_initial(parameter, model.specs.at(name), seed);
   });
 }
 
@@ -132,11 +108,10 @@ void initialize_new_rows(
 }
 
 void initialize_new_rows(LanguageModel& model, int64_t old_vocabulary, uint64_t seed) {
-  const auto specs = specs_of(model);
   const std::string embedding = model::embedding_name(model.config());
   model.visit_parameters([&](const std::string& name, Tensor& parameter) {
     if (name == embedding || name == "lm_head.weight") {
-      initialize_new_rows(parameter, specs.at(name), old_vocabulary, seed);
+      initialize_new_rows(parameter, model.specs.at(name), old_vocabulary, seed);
     }
   });
 }

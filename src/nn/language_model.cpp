@@ -40,12 +40,16 @@ LanguageModel::LanguageModel(
       config_(std::move(config)),
       part_(part),
       blocks_(std::move(blocks)) {
+  for (model::ParameterSpec& spec : model::parameters_of(config_)) {
+    std::string name = spec.name;
+    specs.emplace(std::move(name), std::move(spec));
+  }
   const bool is_gpt2 = config_.family == model::Family::kGpt2;
   if (part_.embedding) {
     tokens = config_.tie_word_embeddings && part_.head ? std::make_shared<TiedTokenEmbedding>()
                                                        : std::make_shared<TokenEmbedding>();
     tokens->padding_row = config_.embedding_padding_row.value_or(-1);
-    embedding_dropout = make_dropout(config_.embedding_dropout, DropoutSite::kEmbedding, -1);
+    embedding_dropout = make_dropout(config_.embedding_dropout, "embedding_dropout", -1);
     if (is_gpt2) {
       positions = std::make_shared<PositionEmbedding>();
     }
@@ -53,6 +57,7 @@ LanguageModel::LanguageModel(
   if (part_.head) {
     final_norm = std::make_shared<Norm>(
         is_gpt2 ? NormKind::kLayerNorm : NormKind::kRmsNorm, config_.norm_eps);
+    head_input = std::make_shared<Junction>();
     loss_head = std::make_shared<LossHead>();
   }
 }
@@ -71,7 +76,7 @@ Tensors LanguageModel::embedded(const ForwardContext& context) const {
 }
 
 Tensor LanguageModel::head_states(const Tensor& x, const ForwardContext& /*context*/) const {
-  return final_norm->forward(x);
+  return head_input->forward(final_norm->forward(x));
 }
 
 Tensors LanguageModel::embed(const Context& context) const {
@@ -169,63 +174,60 @@ std::string LanguageModel::head_prefix() const {
   return is_own ? "lm_head" : without_suffix(model::embedding_name(config_));
 }
 
-void LanguageModel::visit_embedding(SlotVisitor& visitor) {
+void LanguageModel::visit_embedding(const SlotFunction& visit) {
   if (positions != nullptr) {
-    visitor.positions({"positions", -1, "transformer.wpe"}, positions);
+    visit({"positions", -1, "transformer.wpe"}, positions);
   }
-  visitor.dropout({"embedding_dropout", -1, ""}, embedding_dropout);
+  visit({"embedding_dropout", -1, ""}, embedding_dropout);
 }
 
-void LanguageModel::visit_head(SlotVisitor& visitor) {
+void LanguageModel::visit_head(const SlotFunction& visit) {
   const bool is_gpt2 = config_.family == model::Family::kGpt2;
-  visitor.norm({"final_norm", -1, is_gpt2 ? "transformer.ln_f" : "model.norm"}, final_norm);
+  visit({"final_norm", -1, is_gpt2 ? "transformer.ln_f" : "model.norm"}, final_norm);
+  visit({"head_input", -1, ""}, head_input);
 }
 
-void LanguageModel::visit_slots(SlotVisitor& visitor) {
+void LanguageModel::visit_slots(const SlotFunction& visit) {
   if (part_.embedding) {
-    visitor.tokens({"tokens", -1, without_suffix(model::embedding_name(config_))}, tokens);
-    visit_embedding(visitor);
+    visit({"tokens", -1, without_suffix(model::embedding_name(config_))}, tokens);
+    visit_embedding(visit);
   }
   for (const auto& block : blocks_) {
-    block->visit_slots(visitor);
+    block->visit_slots(visit);
   }
   if (part_.head) {
-    visit_head(visitor);
-    visitor.loss_head({"loss_head", -1, head_prefix()}, loss_head);
+    visit_head(visit);
+    visit({"loss_head", -1, head_prefix()}, loss_head);
   }
 }
 
 void LanguageModel::visit_parameters(
     const std::function<void(const std::string& name, Tensor&)>& function) {
-  LayerVisitor visitor([&](const SlotName& name, Layer& layer) {
-    if (layer.weight.defined()) {
-      function(name.prefix + ".weight", layer.weight);
-    }
-    if (layer.bias.defined()) {
-      function(name.prefix + ".bias", layer.bias);
-    }
-  });
-  visit_slots(visitor);
+  visit_slots(each_layer([&](const SlotName& name, Layer& layer) {
+    layer.visit_parameters([&](const Parameter& parameter) {
+      if (parameter.value.defined()) {
+        function(name.parameter(parameter.name), parameter.value);
+      }
+    });
+  }));
 }
 
 std::vector<std::vector<std::string>> LanguageModel::units() {
   const size_t first_block = part_.embedding ? 1 : 0;
   std::vector<std::vector<std::string>> result(first_block + blocks_.size() + (part_.head ? 1 : 0));
-  LayerVisitor visitor([&](const SlotName& name, Layer& layer) {
+  visit_slots(each_layer([&](const SlotName& name, Layer& layer) {
     size_t unit = 0;
     if (name.layer >= 0) {
       unit = first_block + static_cast<size_t>(name.layer - part_.first_layer);
     } else if (name.role == "final_norm" || name.role == "loss_head") {
       unit = result.size() - 1;
     }
-    if (layer.weight.defined()) {
-      result[unit].push_back(name.prefix + ".weight");
-    }
-    if (layer.bias.defined()) {
-      result[unit].push_back(name.prefix + ".bias");
-    }
-  });
-  visit_slots(visitor);
+    layer.visit_parameters([&](const Parameter& parameter) {
+      if (parameter.value.defined()) {
+        result[unit].push_back(name.parameter(parameter.name));
+      }
+    });
+  }));
   return result;
 }
 

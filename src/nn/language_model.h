@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "model/model_config.h"
+#include "model/parameters.h"
 #include "nn/forward_context.h"
 #include "nn/layers.h"
 #include "nn/slots.h"
@@ -26,7 +28,7 @@ class Block {
   int64_t layer() const { return layer_; }
   /// What the unit before gave -> what the next one takes.
   virtual Tensors forward(const Tensors& inputs, const ForwardContext& context) const = 0;
-  virtual void visit_slots(SlotVisitor& visitor) = 0;
+  virtual void visit_slots(const SlotFunction& visit) = 0;
 
  private:
   int64_t layer_;
@@ -84,7 +86,7 @@ class LanguageModel {
   Tensor head_statistics(const Tensors& inputs, const Context& context) const;  // as statistics
 
   /// Slots in the order of use.
-  void visit_slots(SlotVisitor& visitor);
+  void visit_slots(const SlotFunction& visit);
   /// Every parameter once, by Hugging Face's name, in the order of use. The function may replace
   /// the tensor (its storage, device or type); a tied head follows the embedding.
   void visit_parameters(const std::function<void(const std::string& name, Tensor&)>& function);
@@ -94,12 +96,16 @@ class LanguageModel {
   const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
 
   UnitRunner around_unit;
+  /// What the model's parameters are, by name, those of other parts too. Who adds parameters to a
+  /// layer adds them here.
+  std::map<std::string, model::ParameterSpec> specs;
 
   // The slots outside the blocks. Absent ones (by family or part) are null.
   std::shared_ptr<TokenEmbedding> tokens;
   std::shared_ptr<PositionEmbedding> positions;
   std::shared_ptr<Dropout> embedding_dropout;
   std::shared_ptr<Norm> final_norm;
+  std::shared_ptr<Junction> head_input;
   std::shared_ptr<LossHead> loss_head;
 
  protected:
@@ -108,8 +114,8 @@ class LanguageModel {
   virtual Tensors embedded(const ForwardContext& context) const;
   virtual Tensor head_states(const Tensor& x, const ForwardContext& context) const;
   /// The slots of these two units but for tokens and loss_head, which come before and after them.
-  virtual void visit_embedding(SlotVisitor& visitor);
-  virtual void visit_head(SlotVisitor& visitor);
+  virtual void visit_embedding(const SlotFunction& visit);
+  virtual void visit_head(const SlotFunction& visit);
 
  private:
   Tensor run_head(

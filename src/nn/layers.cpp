@@ -11,18 +11,25 @@
 #include "ops/token_loss.h"
 
 namespace lockstep::nn {
-Linear::Linear(WeightLayout layout)
-    : layout(layout),
-      product([layout](const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
-        return ops::linear(x, weight, bias, layout);
-      }) {}
-
-std::optional<Tensor> Linear::optional_bias() const {
-  return bias.defined() ? std::optional(bias) : std::nullopt;
+void Norm::visit_parameters(const ParameterFunction& function) {
+  function({"weight", weight});
+  function({"bias", bias});
 }
 
-Tensor Linear::forward(const Tensor& x) const {
-  return product(x, weight, optional_bias());
+void TokenEmbedding::visit_parameters(const ParameterFunction& function) {
+  function({"weight", weight});
+}
+
+void PositionEmbedding::visit_parameters(const ParameterFunction& function) {
+  function({"weight", weight});
+}
+
+void RelativePositionTable::visit_parameters(const ParameterFunction& function) {
+  function({"weight", weight});
+}
+
+void LossHead::visit_parameters(const ParameterFunction& function) {
+  function({"weight", weight});
 }
 
 Tensor Norm::normalize(const Tensor& x, const Tensor& scale, const Tensor& shift) const {
@@ -68,7 +75,7 @@ Tensor Attention::forward(
   options.upcast = upcast;
   if (context.training() && dropout > 0) {
     options.dropout = dropout;
-    options.dropout_keys = context.dropout_keys(dropout_site(DropoutSite::kAttention, layer));
+    options.dropout_keys = context.dropout_keys(site);
     options.first_head = first_head;
     options.total_heads = total_heads;
   }

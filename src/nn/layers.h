@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
-#include "ops/linear.h"
+#include "nn/product.h"
 #include "ops/norms.h"
 
 namespace lockstep::nn {
@@ -20,26 +21,29 @@ using Tensors = std::vector<Tensor>;
 
 class ForwardContext;
 
-/// A layer with parameters; either may be undefined.
+/// A layer with any number of parameters.
 struct Layer {
-  Tensor weight, bias;
   virtual ~Layer() = default;
+  /// In the order of use.
+  virtual void visit_parameters(const ParameterFunction& function) = 0;
 };
 
-using ops::WeightLayout;
-
-/// y = x W + b. `product` is the inner seam, for what changes how the product is made whatever
-/// stands in the slot: deferred weight gradients, LoRA, 8-bit weights. It gets the weight in the
-/// file's layout and, where the layer has one and adds it in the product, the bias.
+/// y = x W + b.
 struct Linear : Layer {
-  using Product = std::function<Tensor(
-      const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias)>;
-  explicit Linear(WeightLayout layout);
-  WeightLayout layout;
-  Product product;
+  explicit Linear(std::shared_ptr<Product> product) : product_(std::move(product)) {}
+  /// A dense one.
+  explicit Linear(WeightLayout layout) : Linear(std::make_shared<DenseProduct>(layout)) {}
+  /// The inner seam, for what changes how the product is made whatever stands in the slot: deferred
+  /// weight gradients, low-rank factors, packed weights. May be replaced.
+  virtual std::shared_ptr<Product>& product() { return product_; }
   /// [..., in] -> [..., out]
-  virtual Tensor forward(const Tensor& x) const;
-  std::optional<Tensor> optional_bias() const;
+  virtual Tensor forward(const Tensor& x) const { return product_->forward(x); }
+  void visit_parameters(const ParameterFunction& function) override {
+    product()->visit_parameters(function);
+  }
+
+ protected:
+  std::shared_ptr<Product> product_;
 };
 
 enum class NormKind { kLayerNorm, kRmsNorm };
@@ -48,6 +52,8 @@ struct Norm : Layer {
   Norm(NormKind kind, double eps) : kind(kind), eps(eps) {}
   NormKind kind;
   double eps;
+  Tensor weight, bias;
+  void visit_parameters(const ParameterFunction& function) override;
   virtual Tensor forward(const Tensor& x) const { return normalize(x, weight, bias); }
   /// x + residual, and forward() of it: in one pass.
   virtual ops::SumAndNorm add_forward(const Tensor& x, const Tensor& residual) const {
@@ -60,16 +66,28 @@ struct Norm : Layer {
       const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift) const;
 };
 
+/// Where what a norm gives goes to projections: the place between, for strategies to enter a region
+/// of sharded layers. It has no parameters.
+struct Junction {
+  virtual ~Junction() = default;
+  /// x, of any shape
+  virtual Tensor forward(const Tensor& x) const { return x; }
+};
+
 struct TokenEmbedding : Layer {
+  Tensor weight;
   int64_t padding_row = -1;  // gets no gradient from look-ups; -1: no such row
   /// ids [B, T] int64 -> [B, T, C]
   virtual Tensor forward(const Tensor& ids) const;
   /// Of several sequences [B, T_i] by one look-up, so that the weight's gradient is made once ->
   /// [B, T_i, C] each
   virtual Tensors forward_each(const Tensors& ids) const;
+  void visit_parameters(const ParameterFunction& function) override;
 };
 
 struct PositionEmbedding : Layer {
+  Tensor weight;
+  void visit_parameters(const ParameterFunction& function) override;
   /// `positions` [B, T] int64 -> [B, T, C]; undefined: `first`, `first` + 1, ... -> [T, C]
   virtual Tensor forward(const Tensor& positions, int64_t first, int64_t length) const;
 };
@@ -81,6 +99,7 @@ struct Attention {
   double dropout = 0;   // of the probabilities, in training
   bool upcast = false;  // scores in float32
   int64_t layer = 0;
+  int64_t site = 0;  // of that dropout: dropout_site
   int64_t first_head =
       0;  // where a rank holds some of the heads: the first query head that it holds
   int64_t total_heads = 0;  // of the whole layer; 0: those given
@@ -98,6 +117,8 @@ struct Attention {
 /// The table of relative positions of a stack of blocks: weight [buckets, H]. Blocks do not hold
 /// it; it goes to them with the activations, so that it is one parameter of one unit.
 struct RelativePositionTable : Layer {
+  Tensor weight;
+  void visit_parameters(const ParameterFunction& function) override;
   /// The table as an activation, in memory of its own: the weight's may be gone when it is used.
   virtual Tensor forward() const;
 };
@@ -106,7 +127,7 @@ struct RelativePositionTable : Layer {
 /// of causality. It has no parameters.
 struct BiasedAttention {
   double dropout = 0;  // of the probabilities, in training
-  int64_t site = 0;    // of that dropout: ForwardContext::dropout_keys
+  int64_t site = 0;    // of that dropout: dropout_site
   int64_t first_head =
       0;  // where a rank holds some of the heads: the first query head that it holds
   int64_t total_heads = 0;  // of the whole layer; 0: those given
@@ -125,7 +146,7 @@ struct BiasedAttention {
 /// Dropout of activations [B, T, C] in training.
 struct Dropout {
   double probability = 0;
-  int64_t site = 0;  // distinguishes the dropouts of a model: ForwardContext::dropout_key
+  int64_t site = 0;  // distinguishes the dropouts of a model: dropout_site
   virtual ~Dropout() = default;
   virtual Tensor forward(const Tensor& x, const ForwardContext& context) const;
 };
@@ -133,6 +154,8 @@ struct Dropout {
 /// From the last hidden states to the loss. `weight` is defined where the head is not tied;
 /// `vocabulary` is the weight to use, [V, C].
 struct LossHead : Layer {
+  Tensor weight;
+  void visit_parameters(const ParameterFunction& function) override;
   /// Memory for the gradient of `vocabulary` (ops::TokenLossOptions); empty: its own.
   std::function<Tensor()> place_of_gradient;
   /// hidden [B, T, C], targets [B, T] int64 (shifted already; -100 ignored) -> the SUM of the token

@@ -1,4 +1,4 @@
-// Llama (Touvron et al., 2023), and with it Mistral and Qwen2, which differ by options.
+// Llama (Touvron et al., 2023), and with it Mistral, Qwen2 and Qwen3, which differ by options.
 #include <ATen/ATen.h>
 
 #include "model/parameters.h"
@@ -22,6 +22,8 @@ class LlamaBlock final : public Block {
         activation_(config.activation),
         attention_norm_(std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps)),
         mlp_norm_(std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps)),
+        attention_input_(std::make_shared<Junction>()),
+        mlp_input_(std::make_shared<Junction>()),
         query_(make_llama_linear()),
         key_(make_llama_linear()),
         value_(make_llama_linear()),
@@ -30,55 +32,72 @@ class LlamaBlock final : public Block {
         mlp_up_(make_llama_linear()),
         mlp_down_(make_llama_linear()),
         attention_(make_attention(config, layer)),
-        attention_dropout_(
-            make_dropout(config.residual_dropout, DropoutSite::kAttentionOut, layer)),
-        mlp_dropout_(make_dropout(config.residual_dropout, DropoutSite::kMlp, layer)) {}
+        attention_dropout_(make_dropout(config.residual_dropout, "attention_dropout", layer)),
+        mlp_dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {
+    if (config.head_norms) {
+      query_norm_ = std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps);
+      key_norm_ = std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps);
+    }
+  }
 
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
     const Tensor& x = inputs.front();
     const auto [attended, normal] =
         mlp_norm_->add_forward(attention_dropout_->forward(attend(x, context), context), x);
+    const Tensor mlp_input = mlp_input_->forward(normal);
     const Tensor inner =
-        activate_gate(activation_, mlp_gate_->forward(normal), mlp_up_->forward(normal));
+        activate_gate(activation_, mlp_gate_->forward(mlp_input), mlp_up_->forward(mlp_input));
     return {attended + mlp_dropout_->forward(mlp_down_->forward(inner), context)};
   }
 
-  void visit_slots(SlotVisitor& visitor) override {
+  void visit_slots(const SlotFunction& visit) override {
     const auto name = [&](const char* role, const char* module = "") {
       return SlotName{role, layer(), prefix_ + module};
     };
-    visitor.norm(name("attention_norm", "input_layernorm"), attention_norm_);
-    visitor.linear(name("query", "self_attn.q_proj"), query_);
-    visitor.linear(name("key", "self_attn.k_proj"), key_);
-    visitor.linear(name("value", "self_attn.v_proj"), value_);
-    visitor.attention(name("attention", "self_attn"), attention_);
-    visitor.linear(name("attention_out", "self_attn.o_proj"), attention_out_);
-    visitor.dropout(name("attention_dropout"), attention_dropout_);
-    visitor.norm(name("mlp_norm", "post_attention_layernorm"), mlp_norm_);
-    visitor.linear(name("mlp_gate", "mlp.gate_proj"), mlp_gate_);
-    visitor.linear(name("mlp_up", "mlp.up_proj"), mlp_up_);
-    visitor.linear(name("mlp_down", "mlp.down_proj"), mlp_down_);
-    visitor.dropout(name("mlp_dropout"), mlp_dropout_);
+    visit(name("attention_norm", "input_layernorm"), attention_norm_);
+    visit(name("attention_input"), attention_input_);
+    visit(name("query", "self_attn.q_proj"), query_);
+    visit(name("key", "self_attn.k_proj"), key_);
+    visit(name("value", "self_attn.v_proj"), value_);
+    if (query_norm_ != nullptr) {
+      visit(name("query_norm", "self_attn.q_norm"), query_norm_);
+      visit(name("key_norm", "self_attn.k_norm"), key_norm_);
+    }
+    visit(name("attention", "self_attn"), attention_);
+    visit(name("attention_out", "self_attn.o_proj"), attention_out_);
+    visit(name("attention_dropout"), attention_dropout_);
+    visit(name("mlp_norm", "post_attention_layernorm"), mlp_norm_);
+    visit(name("mlp_input"), mlp_input_);
+    visit(name("mlp_gate", "mlp.gate_proj"), mlp_gate_);
+    visit(name("mlp_up", "mlp.up_proj"), mlp_up_);
+    visit(name("mlp_down", "mlp.down_proj"), mlp_down_);
+    visit(name("mlp_dropout"), mlp_dropout_);
   }
 
  private:
   Tensor attend(const Tensor& x, const ForwardContext& context) const {
-    const Tensor normal = attention_norm_->forward(x);
+    const Tensor normal = attention_input_->forward(attention_norm_->forward(x));
     const Rotary& rotary = context.rotary(x.device());
     const auto heads = [&](const Linear& linear) {
       return linear.forward(normal).unflatten(-1, {-1, head_dim_});  // [B, T, H, D]
     };
-    const auto rotated = [&](const Linear& linear) {
-      return ops::rotate(heads(linear), rotary.cos, rotary.sin).transpose(1, 2);  // [B, H, T, D]
+    const auto rotated = [&](const Linear& linear, const std::shared_ptr<Norm>& norm) {
+      const Tensor x = norm == nullptr ? heads(linear) : norm->forward(heads(linear));
+      return ops::rotate(x, rotary.cos, rotary.sin).transpose(1, 2);  // [B, H, T, D]
     };
     return attention_out_->forward(attention_->forward(
-        rotated(*query_), rotated(*key_), heads(*value_).transpose(1, 2), context));  // [B, T, C]
+        rotated(*query_, query_norm_),
+        rotated(*key_, key_norm_),
+        heads(*value_).transpose(1, 2),
+        context));  // [B, T, C]
   }
 
   std::string prefix_;
   int64_t head_dim_;
   model::Activation activation_;
   std::shared_ptr<Norm> attention_norm_, mlp_norm_;
+  std::shared_ptr<Norm> query_norm_, key_norm_;  // of each head; null: the family has none
+  std::shared_ptr<Junction> attention_input_, mlp_input_;
   std::shared_ptr<Linear> query_, key_, value_, attention_out_, mlp_gate_, mlp_up_, mlp_down_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Dropout> attention_dropout_, mlp_dropout_;

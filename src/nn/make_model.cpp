@@ -1,5 +1,3 @@
-#include <map>
-
 #include <ATen/ATen.h>
 
 #include "base/error.h"
@@ -11,43 +9,34 @@
 namespace lockstep::nn {
 namespace {
 
-/// Gives each layer the parameters that the model's description names, uninitialised.
-class Allocator {
- public:
-  Allocator(const model::ModelConfig& config, at::TensorOptions options) : options_(options) {
-    for (model::ParameterSpec& parameter : model::parameters_of(config)) {
-      shapes_.emplace(std::move(parameter.name), std::move(parameter.shape));
-    }
+Tensor allocate(const model::ParameterSpec& spec, at::TensorOptions options) {
+  try {
+    return at::empty(spec.shape, options).set_requires_grad(true);
+  } catch (const c10::Error& error) {
+    throw Error(
+        ErrorKind::kOutOfMemory,
+        fmt::format(
+            "cannot allocate {} ({}, {}) on {}: {}",
+            spec.name,
+            fmt::join(spec.shape, "x"),
+            c10::toString(c10::typeMetaToScalarType(options.dtype())),
+            options.device().str(),
+            error.what_without_backtrace()),
+        "use a smaller model, or a smaller type");
   }
-  void fill(const SlotName& name, Layer& layer) const {
-    layer.weight = allocate(name.prefix + ".weight");
-    layer.bias = allocate(name.prefix + ".bias");
-  }
+}
 
- private:
-  Tensor allocate(const std::string& name) const {
-    const auto found = shapes_.find(name);
-    if (found == shapes_.end()) {
-      return {};  // the layer has none of this name
-    }
-    try {
-      return at::empty(found->second, options_).set_requires_grad(true);
-    } catch (const c10::Error& error) {
-      throw Error(
-          ErrorKind::kOutOfMemory,
-          fmt::format(
-              "cannot allocate {} ({}, {}) on {}: {}",
-              name,
-              fmt::join(found->second, "x"),
-              c10::toString(c10::typeMetaToScalarType(options_.dtype())),
-              options_.device().str(),
-              error.what_without_backtrace()),
-          "use a smaller model, or a smaller type");
-    }
-  }
-  at::TensorOptions options_;
-  std::map<std::string, std::vector<int64_t>> shapes_;
-};
+/// Gives each layer the parameters that the model's description names, uninitialised.
+void allocate_parameters(LanguageModel& model, at::TensorOptions options) {
+  model.visit_slots(each_layer([&](const SlotName& name, Layer& layer) {
+    layer.visit_parameters([&](const Parameter& parameter) {
+      const auto found = model.specs.find(name.parameter(parameter.name));
+      if (found != model.specs.end()) {
+        parameter.value = allocate(found->second, options);
+      }
+    });
+  }));
+}
 
 ModelPart checked(const model::ModelConfig& config, ModelPart part) {
   if (part.layers < 0) {
@@ -74,13 +63,14 @@ std::shared_ptr<Attention> make_attention(const model::ModelConfig& config, int6
   attention->dropout = config.attention_dropout;
   attention->upcast = config.upcast_attention;
   attention->layer = layer;
+  attention->site = dropout_site("attention", layer);
   return attention;
 }
 
-std::shared_ptr<Dropout> make_dropout(double probability, DropoutSite site, int64_t layer) {
+std::shared_ptr<Dropout> make_dropout(double probability, std::string_view role, int64_t layer) {
   auto dropout = std::make_shared<Dropout>();
   dropout->probability = probability;
-  dropout->site = dropout_site(site, layer);
+  dropout->site = dropout_site(role, layer);
   return dropout;
 }
 
@@ -95,6 +85,7 @@ std::shared_ptr<Block> make_block(const model::ModelConfig& config, int64_t laye
     case model::Family::kLlama:
     case model::Family::kMistral:
     case model::Family::kQwen2:
+    case model::Family::kQwen3:
       break;
   }
   return make_llama_block(config, layer);
@@ -112,9 +103,7 @@ std::unique_ptr<LanguageModel> make_model(
   auto result = config.family == model::Family::kT5
                     ? make_t5(config, part, std::move(blocks))
                     : std::make_unique<LanguageModel>(config, part, std::move(blocks));
-  const Allocator allocator(config, at::TensorOptions().dtype(dtype).device(device));
-  LayerVisitor visitor([&](const SlotName& name, Layer& layer) { allocator.fill(name, layer); });
-  result->visit_slots(visitor);
+  allocate_parameters(*result, at::TensorOptions().dtype(dtype).device(device));
   return result;
 }
 

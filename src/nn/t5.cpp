@@ -37,10 +37,10 @@ std::shared_ptr<Norm> make_norm(const model::ModelConfig& config) {
 }
 
 std::shared_ptr<BiasedAttention> make_biased_attention(
-    const model::ModelConfig& config, DropoutSite site, int64_t layer) {
+    const model::ModelConfig& config, std::string_view role, int64_t layer) {
   auto attention = std::make_shared<BiasedAttention>();
   attention->dropout = config.attention_dropout;
-  attention->site = dropout_site(site, layer);
+  attention->site = dropout_site(role, layer);
   return attention;
 }
 
@@ -53,22 +53,22 @@ class T5Attention {
       : kind_(kind),
         head_dim_(config.head_dim),
         norm_(make_norm(config)),
+        input_(std::make_shared<Junction>()),
         query_(make_t5_linear()),
         key_(make_t5_linear()),
         value_(make_t5_linear()),
         out_(make_t5_linear()),
         attention_(make_biased_attention(
-            config,
-            kind == Kind::kSelf ? DropoutSite::kAttention : DropoutSite::kCrossAttention,
-            layer)),
+            config, kind == Kind::kSelf ? "attention" : "cross_attention", layer)),
         dropout_(make_dropout(
             config.residual_dropout,
-            kind == Kind::kSelf ? DropoutSite::kAttentionOut : DropoutSite::kCrossAttentionOut,
+            kind == Kind::kSelf ? "attention_dropout" : "cross_dropout",
             layer)) {}
 
-  Tensor normalized(const Tensor& x) const { return norm_->forward(x); }
+  Tensor normalized(const Tensor& x) const { return input_->forward(norm_->forward(x)); }
   ops::SumAndNorm add_normalized(const Tensor& found, const Tensor& residual) const {
-    return norm_->add_forward(found, residual);
+    const auto [sum, normal] = norm_->add_forward(found, residual);
+    return {sum, input_->forward(normal)};
   }
   /// Of hidden states [B, S, C], each [B, H, S, D].
   std::pair<Tensor, Tensor> keys_and_values(const Tensor& hidden) const {
@@ -87,19 +87,20 @@ class T5Attention {
     return dropout_->forward(out_->forward(found), context);
   }
 
-  void visit_slots(SlotVisitor& visitor, int64_t layer, const std::string& prefix) {
+  void visit_slots(const SlotFunction& visit, int64_t layer, const std::string& prefix) {
     const bool self = kind_ == Kind::kSelf;
     const std::string module = prefix + (self ? "SelfAttention" : "EncDecAttention");
     const auto name = [&](const char* own, const char* cross, const std::string& place) {
       return SlotName{self ? own : cross, layer, place};
     };
-    visitor.norm(name("attention_norm", "cross_norm", prefix + "layer_norm"), norm_);
-    visitor.linear(name("query", "cross_query", module + ".q"), query_);
-    visitor.linear(name("key", "cross_key", module + ".k"), key_);
-    visitor.linear(name("value", "cross_value", module + ".v"), value_);
-    visitor.biased_attention(name("attention", "cross_attention", module), attention_);
-    visitor.linear(name("attention_out", "cross_attention_out", module + ".o"), out_);
-    visitor.dropout(name("attention_dropout", "cross_dropout", ""), dropout_);
+    visit(name("attention_norm", "cross_norm", prefix + "layer_norm"), norm_);
+    visit(name("attention_input", "cross_input", ""), input_);
+    visit(name("query", "cross_query", module + ".q"), query_);
+    visit(name("key", "cross_key", module + ".k"), key_);
+    visit(name("value", "cross_value", module + ".v"), value_);
+    visit(name("attention", "cross_attention", module), attention_);
+    visit(name("attention_out", "cross_attention_out", module + ".o"), out_);
+    visit(name("attention_dropout", "cross_dropout", ""), dropout_);
   }
 
  private:
@@ -111,6 +112,7 @@ class T5Attention {
   Kind kind_;
   int64_t head_dim_;
   std::shared_ptr<Norm> norm_;
+  std::shared_ptr<Junction> input_;
   std::shared_ptr<Linear> query_, key_, value_, out_;
   std::shared_ptr<BiasedAttention> attention_;
   std::shared_ptr<Dropout> dropout_;
@@ -122,15 +124,17 @@ class T5Mlp {
   T5Mlp(const model::ModelConfig& config, int64_t layer)
       : activation_(config.activation),
         norm_(make_norm(config)),
+        input_(std::make_shared<Junction>()),
         gate_(config.gated_mlp ? make_t5_linear() : nullptr),
         up_(make_t5_linear()),
         down_(make_t5_linear()),
-        inner_dropout_(make_dropout(config.mlp_dropout, DropoutSite::kMlpInner, layer)),
-        dropout_(make_dropout(config.residual_dropout, DropoutSite::kMlp, layer)) {}
+        inner_dropout_(make_dropout(config.mlp_dropout, "mlp_inner_dropout", layer)),
+        dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {}
 
   /// Of residual + found.
   Tensor forward(const Tensor& found, const Tensor& residual, const ForwardContext& context) const {
-    const auto [x, normal] = norm_->add_forward(found, residual);
+    const auto [x, normalized] = norm_->add_forward(found, residual);
+    const Tensor normal = input_->forward(normalized);
     const Tensor inner =
         gate_ == nullptr ? activate(activation_, up_->forward(normal))
                          : activate_gate(activation_, gate_->forward(normal), up_->forward(normal));
@@ -138,21 +142,23 @@ class T5Mlp {
     return x + dropout_->forward(down_->forward(kept), context);
   }
 
-  void visit_slots(SlotVisitor& visitor, int64_t layer, const std::string& prefix) {
+  void visit_slots(const SlotFunction& visit, int64_t layer, const std::string& prefix) {
     const std::string module = prefix + "DenseReluDense.";
-    visitor.norm({"mlp_norm", layer, prefix + "layer_norm"}, norm_);
+    visit({"mlp_norm", layer, prefix + "layer_norm"}, norm_);
+    visit({"mlp_input", layer, ""}, input_);
     if (gate_ != nullptr) {
-      visitor.linear({"mlp_gate", layer, module + "wi_0"}, gate_);
+      visit({"mlp_gate", layer, module + "wi_0"}, gate_);
     }
-    visitor.linear({"mlp_up", layer, module + (gate_ != nullptr ? "wi_1" : "wi")}, up_);
-    visitor.dropout({"mlp_inner_dropout", layer, ""}, inner_dropout_);
-    visitor.linear({"mlp_down", layer, module + "wo"}, down_);
-    visitor.dropout({"mlp_dropout", layer, ""}, dropout_);
+    visit({"mlp_up", layer, module + (gate_ != nullptr ? "wi_1" : "wi")}, up_);
+    visit({"mlp_inner_dropout", layer, ""}, inner_dropout_);
+    visit({"mlp_down", layer, module + "wo"}, down_);
+    visit({"mlp_dropout", layer, ""}, dropout_);
   }
 
  private:
   model::Activation activation_;
   std::shared_ptr<Norm> norm_;
+  std::shared_ptr<Junction> input_;
   std::shared_ptr<Linear> gate_, up_, down_;
   std::shared_ptr<Dropout> inner_dropout_, dropout_;
 };
@@ -166,7 +172,8 @@ class T5EncoderBlock final : public Block {
         mlp_(config, layer) {
     if (layer + 1 == config.encoder_layers) {
       final_norm_ = make_norm(config);
-      final_dropout_ = make_dropout(config.final_dropout, DropoutSite::kFinal, layer);
+      output_ = std::make_shared<Junction>();
+      final_dropout_ = make_dropout(config.final_dropout, "encoder_dropout", layer);
     }
   }
 
@@ -185,17 +192,19 @@ class T5EncoderBlock final : public Block {
         context);
     streams.source = mlp_.forward(found, x, context);
     if (final_norm_ != nullptr) {
-      streams.source = final_dropout_->forward(final_norm_->forward(streams.source), context);
+      streams.source =
+          final_dropout_->forward(output_->forward(final_norm_->forward(streams.source)), context);
     }
     return streams.tensors();
   }
 
-  void visit_slots(SlotVisitor& visitor) override {
-    attention_.visit_slots(visitor, layer(), prefix_ + "layer.0.");
-    mlp_.visit_slots(visitor, layer(), prefix_ + "layer.1.");
+  void visit_slots(const SlotFunction& visit) override {
+    attention_.visit_slots(visit, layer(), prefix_ + "layer.0.");
+    mlp_.visit_slots(visit, layer(), prefix_ + "layer.1.");
     if (final_norm_ != nullptr) {
-      visitor.norm({"encoder_norm", layer(), "encoder.final_layer_norm"}, final_norm_);
-      visitor.dropout({"encoder_dropout", layer(), ""}, final_dropout_);
+      visit({"encoder_norm", layer(), "encoder.final_layer_norm"}, final_norm_);
+      visit({"encoder_output", layer(), ""}, output_);
+      visit({"encoder_dropout", layer(), ""}, final_dropout_);
     }
   }
 
@@ -204,6 +213,7 @@ class T5EncoderBlock final : public Block {
   T5Attention attention_;
   T5Mlp mlp_;
   std::shared_ptr<Norm> final_norm_;  // of the whole encoder, in its last block
+  std::shared_ptr<Junction> output_;
   std::shared_ptr<Dropout> final_dropout_;
 };
 
@@ -228,10 +238,10 @@ class T5DecoderBlock final : public Block {
     return streams.tensors();
   }
 
-  void visit_slots(SlotVisitor& visitor) override {
-    attention_.visit_slots(visitor, layer(), prefix_ + "layer.0.");
-    cross_.visit_slots(visitor, layer(), prefix_ + "layer.1.");
-    mlp_.visit_slots(visitor, layer(), prefix_ + "layer.2.");
+  void visit_slots(const SlotFunction& visit) override {
+    attention_.visit_slots(visit, layer(), prefix_ + "layer.0.");
+    cross_.visit_slots(visit, layer(), prefix_ + "layer.1.");
+    mlp_.visit_slots(visit, layer(), prefix_ + "layer.2.");
   }
 
  private:
@@ -264,11 +274,10 @@ class T5 final : public LanguageModel {
     if (part.embedding) {
       target_positions_ = std::make_shared<RelativePositionTable>();
       source_positions_ = std::make_shared<RelativePositionTable>();
-      target_dropout_ =
-          make_dropout(config.embedding_dropout, DropoutSite::kEmbedding, config.encoder_layers);
+      target_dropout_ = make_dropout(config.embedding_dropout, "target_embedding_dropout", -1);
     }
     if (part.head) {
-      final_dropout_ = make_dropout(config.final_dropout, DropoutSite::kFinal, config.layers - 1);
+      final_dropout_ = make_dropout(config.final_dropout, "final_dropout", -1);
     }
   }
 
@@ -288,22 +297,23 @@ class T5 final : public LanguageModel {
     return streams.tensors();
   }
   Tensor head_states(const Tensor& x, const ForwardContext& context) const override {
-    const Tensor states = final_dropout_->forward(final_norm->forward(x), context);
+    const Tensor states =
+        final_dropout_->forward(head_input->forward(final_norm->forward(x)), context);
     return config().head_scale == 1 ? states : states * config().head_scale;
   }
-  void visit_embedding(SlotVisitor& visitor) override {
+  void visit_embedding(const SlotFunction& visit) override {
     const auto prefix = [&](int64_t layer) {
       return model::relative_positions_prefix(config(), layer);
     };
-    visitor.relative_positions({"source_positions", -1, prefix(0)}, source_positions_);
-    visitor.relative_positions(
-        {"target_positions", -1, prefix(config().encoder_layers)}, target_positions_);
-    visitor.dropout({"embedding_dropout", -1, ""}, embedding_dropout);
-    visitor.dropout({"target_embedding_dropout", -1, ""}, target_dropout_);
+    visit({"source_positions", -1, prefix(0)}, source_positions_);
+    visit({"target_positions", -1, prefix(config().encoder_layers)}, target_positions_);
+    visit({"embedding_dropout", -1, ""}, embedding_dropout);
+    visit({"target_embedding_dropout", -1, ""}, target_dropout_);
   }
-  void visit_head(SlotVisitor& visitor) override {
-    visitor.norm({"final_norm", -1, "decoder.final_layer_norm"}, final_norm);
-    visitor.dropout({"final_dropout", -1, ""}, final_dropout_);
+  void visit_head(const SlotFunction& visit) override {
+    visit({"final_norm", -1, "decoder.final_layer_norm"}, final_norm);
+    visit({"head_input", -1, ""}, head_input);
+    visit({"final_dropout", -1, ""}, final_dropout_);
   }
 
  private:

@@ -42,11 +42,7 @@ std::string unit_name(const nn::LanguageModel& model, size_t unit, size_t units)
 
 /// The model's parameters by unit, in order of use; a tied weight's copy lies alone, so that its
 /// shards are alike on both stages. The rule of which decay is the model description's.
-std::vector<ParameterUnit> units_of(nn::LanguageModel& model) {
-  std::map<std::string, bool> decays;
-  for (const model::ParameterSpec& spec : model::parameters_of(model.config())) {
-    decays[spec.name] = spec.decays;
-  }
+std::vector<ParameterUnit> units_of(nn::LanguageModel& model, const ShardedParameters& sharded) {
   std::map<std::string, Tensor> tensors;
   model.visit_parameters(
       [&](const std::string& name, Tensor& tensor) { tensors.emplace(name, tensor); });
@@ -55,8 +51,13 @@ std::vector<ParameterUnit> units_of(nn::LanguageModel& model) {
   for (const std::vector<std::string>& names : names_of_units) {
     ParameterUnit unit{unit_name(model, units.size(), names_of_units.size()), {}};
     for (const std::string& name : names) {
+      const auto part = sharded.find(name);
       unit.parameters.push_back(
-          {name, tensors.at(name), decays.at(name), is_tied_copy(model, name)});
+          {name,
+           tensors.at(name),
+           model.specs.at(name).decays,
+           is_tied_copy(model, name),
+           part == sharded.end() ? nullptr : part->second.summed_over});
     }
     units.push_back(std::move(unit));
   }
@@ -170,7 +171,7 @@ ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
     defer_weight_gradients(*model.model, stage.deferred);
   }
   apply_recompute(*model.model, plan_.recompute, stage.deferred);
-  const std::vector<ParameterUnit> units = units_of(*model.model);
+  const std::vector<ParameterUnit> units = units_of(*model.model, model.parameters);
   bool is_half = false;
   for (const ParameterUnit& unit : units) {
     for (const NamedParameter& p : unit.parameters) {

@@ -1,12 +1,14 @@
 #include "parallel/parallelize.h"
 
 #include <map>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "model/freeze.h"
 #include "model/parameters.h"
 #include "nn/initialize.h"
 #include "parallel/context/context_parallel.h"
@@ -49,6 +51,20 @@ void mark_tied_copy(ShardedModel& stage) {
   });
 }
 
+/// Of a part as of the whole model: every rank finds the same mistakes.
+void apply_freeze(nn::LanguageModel& model, const std::vector<std::string>& patterns) {
+  std::vector<std::string> names;
+  for (const auto& [name, spec] : model.specs) {
+    names.push_back(name);
+  }
+  const std::set<std::string> frozen = model::frozen_parameters(names, patterns);
+  model.visit_parameters([&](const std::string& name, Tensor& parameter) {
+    if (frozen.count(name) > 0) {
+      parameter.set_requires_grad(false);
+    }
+  });
+}
+
 /// When the values of a model's part are made: with it, or as they are asked for.
 enum class Values { kNow, kOnRequest };
 
@@ -72,6 +88,10 @@ ShardedModel make_stage(
     Values values_are_made) {
   ShardedModel result;
   result.model = nn::make_model(spec.config, spec.dtype, at::kMeta, stage);
+  if (spec.adapt) {
+    spec.adapt(*result.model);
+  }
+  apply_freeze(*result.model, spec.freeze);
   result.parameters = apply_tensor_parallel(*result.model, axes, plan.sequence_sharding);
   const SequencePart part = sequence_part(plan, axes);
   apply_sequence_part(*result.model, part);

@@ -30,6 +30,11 @@ struct ModelSpec {
   at::ScalarType dtype = at::kFloat;
   c10::Device device = c10::Device(c10::kCPU);
   Fill fill;
+  /// Changes the model, on the Meta device, before any strategy does: puts products of another kind
+  /// into linears, adds parameters (to LanguageModel::specs too). The same on every rank.
+  std::function<void(nn::LanguageModel& model)> adapt = nullptr;
+  /// Parameters that are not trained: regular expressions (model/freeze.h).
+  std::vector<std::string> freeze = {};
 };
 
 /// Which positions of a sequence this rank holds under the plan.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -11,6 +12,7 @@
 #include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "model/freeze.h"
 #include "model/parameters.h"
 #include "nn/forward_context.h"
 
@@ -198,6 +200,19 @@ std::optional<std::string> first_difference(const Verification& found, double to
   return std::nullopt;
 }
 
+std::vector<model::ParameterSpec> trained_parameters(const ModelSpec& spec) {
+  std::vector<model::ParameterSpec> parameters = model::parameters_of(spec.config);
+  std::vector<std::string> names;
+  for (const model::ParameterSpec& parameter : parameters) {
+    names.push_back(parameter.name);
+  }
+  const std::set<std::string> frozen = model::frozen_parameters(names, spec.freeze);
+  std::erase_if(parameters, [&](const model::ParameterSpec& parameter) {
+    return frozen.count(parameter.name) > 0;
+  });
+  return parameters;
+}
+
 }  // namespace
 
 Verification verify(
@@ -229,7 +244,7 @@ Verification verify(
   const auto one = leads ? parallelize(spec, plain, own) : nullptr;
 
   Verification found;
-  const auto parameters = model::parameters_of(spec.config);
+  const auto parameters = trained_parameters(spec);
   for (const model::ParameterSpec& parameter : parameters) {
     found.gradients.push_back({.name = parameter.name});
   }

@@ -164,6 +164,8 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
   for (size_t i = 0; i < parts.attentions; ++i) {
     heads += tokens * 2 * queries + job.micro_tokens(parts.attention[i].keys) * 2 * keys;
   }
+  // What norms of heads are made of.
+  heads += model.head_norms ? tokens * (queries + keys) : 0;
   heads += static_cast<double>(parts.attentions) * exchanged(job, tokens);
   // What the activation needs and gives.
   // In 8 bits, the inputs of products are kept as they were computed with.

@@ -107,6 +107,7 @@ double block_parameters(const model::ModelConfig& model, BlockKind kind) {
   double attention = w.hidden * (w.queries + 2 * w.keys) + w.queries * w.hidden;
   attention += model.qkv_bias ? w.queries + 2 * w.keys : 0;
   attention += model.attention_out_bias ? w.hidden : 0;
+  attention += model.head_norms ? 2 * static_cast<double>(model.head_dim) : 0;
   double mlp = w.mlp_matrices * w.hidden * w.mlp;
   mlp += model.mlp_bias ? w.mlp + w.hidden : 0;
   return static_cast<double>(parts.attentions) * attention + mlp +

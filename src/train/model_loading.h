@@ -24,6 +24,7 @@ struct ModelRequest {
   uint64_t seed = 42;                     // of random weights
   std::optional<int64_t> tokenizer_size;  // ids of the tokenizer that will be used
   bool resize_embeddings = false;         // grow the embedding where the tokenizer has more
+  std::vector<std::string> freeze;        // parameters that are not trained (model/freeze.h)
 };
 
 /// A preset has no text of its own: its begin and end of text are those of the tokenizer that it is

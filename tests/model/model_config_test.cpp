@@ -61,6 +61,17 @@ TEST(ModelConfig, DefaultsAreTheFamilies) {
   EXPECT_FALSE(qwen2.attention_out_bias);
   EXPECT_EQ(qwen2.sliding_windows, std::vector<int64_t>(32, 0));
   EXPECT_EQ(qwen2.bos_token_id, std::nullopt);
+  EXPECT_FALSE(qwen2.head_norms);
+
+  const ModelConfig qwen3 = parse_model_config(R"({"model_type": "qwen3"})", "c");
+  EXPECT_TRUE(qwen3.head_norms);
+  EXPECT_FALSE(qwen3.qkv_bias || qwen3.attention_out_bias || qwen3.mlp_bias);
+  EXPECT_EQ(qwen3.head_dim, 128);
+  EXPECT_EQ(qwen3.kv_heads, 32);
+  EXPECT_EQ(qwen3.intermediate_size, 22016);
+  EXPECT_EQ(qwen3.sliding_windows, std::vector<int64_t>(32, 0));
+  EXPECT_TRUE(parse_model_config(R"({"model_type": "qwen3", "attention_bias": true})", "c")
+                  .attention_out_bias);
 }
 
 TEST(ModelConfig, T5HasAnEncoderAndADecoder) {
@@ -373,6 +384,9 @@ TEST(ModelConfig, EveryPresetIsBuiltAndSaved) {
   EXPECT_EQ(parameter_count(preset("llama3.2-1b")), 1235814400);
   EXPECT_EQ(parameter_count(preset("mistral-7b")), 7241732096);
   EXPECT_EQ(parameter_count(preset("qwen2-0.5b")), 494032768);
+  EXPECT_EQ(parameter_count(preset("qwen3-0.6b")), 596049920);
+  EXPECT_EQ(parameter_count(preset("qwen3-4b")), 4022468096);
+  EXPECT_EQ(parameter_count(preset("qwen3-8b")), 8190735360);
   EXPECT_NEAR(static_cast<double>(parameter_count(preset("gpt2-tiny"))), 3.1e6, 2e5);
   try {
     preset("gtp2");

@@ -236,80 +236,97 @@ TEST(Dropouts, GradientsWithDropoutAreThoseOfFiniteDifferences) {
 }
 
 TEST(Slots, EveryRoleIsVisitedAndASwapTakesEffect) {
-  struct Roles final : SlotVisitor {
-    std::multiset<std::string> seen;
-    void linear(const SlotName& name, std::shared_ptr<Linear>& slot) override {
-      seen.insert(name.role);
-      if (name.role == "mlp_down") {
-        struct Doubled final : Linear {
-          explicit Doubled(const Linear& other) : Linear(other) {}
-          Tensor forward(const Tensor& x) const override { return 2 * Linear::forward(x); }
-        };
-        slot = std::make_shared<Doubled>(*slot);
-      }
-    }
-    void norm(const SlotName& name, std::shared_ptr<Norm>&) override { seen.insert(name.role); }
-    void tokens(const SlotName& name, std::shared_ptr<TokenEmbedding>&) override {
-      seen.insert(name.role);
-    }
-    void positions(const SlotName& name, std::shared_ptr<PositionEmbedding>&) override {
-      seen.insert(name.role);
-    }
-    void attention(const SlotName& name, std::shared_ptr<Attention>&) override {
-      seen.insert(name.role);
-    }
-    void dropout(const SlotName& name, std::shared_ptr<Dropout>&) override {
-      seen.insert(name.role);
-    }
-    void loss_head(const SlotName& name, std::shared_ptr<LossHead>&) override {
-      seen.insert(name.role);
-    }
+  struct Doubled final : Linear {
+    explicit Doubled(const Linear& other) : Linear(other) {}
+    Tensor forward(const Tensor& x) const override { return 2 * Linear::forward(x); }
   };
+  std::multiset<std::string> seen;
   const auto config = model::parse_model_config(kSmallModels[0], "test");
   const auto model = small_model(config);
   const ForwardInputs inputs = small_inputs(config, 1, 5);
   const Tensor before = model->logits(inputs).detach();
-  Roles roles;
-  model->visit_slots(roles);
+  model->visit_slots([&](const SlotName& name, const Slot& slot) {
+    seen.insert(name.role);
+    if (name.role == "mlp_down") {
+      auto& linear = *slot.as<Linear>();
+      linear = std::make_shared<Doubled>(*linear);
+    }
+    EXPECT_EQ(slot.as<Norm>() != nullptr, name.role.ends_with("norm")) << name.role;
+    EXPECT_EQ(slot.as<Junction>() != nullptr, name.role.ends_with("input")) << name.role;
+    const bool has_none =
+        name.role == "attention" || name.role.ends_with("dropout") || name.role.ends_with("input");
+    EXPECT_EQ(slot.layer() == nullptr, has_none) << name.role;
+  });
   EXPECT_GT((model->logits(inputs) - before).abs().max().item<double>(), 1e-3);
   const std::multiset<std::string> of_block = {
       "attention_norm",
+      "attention_input",
       "query_key_value",
       "attention",
       "attention_out",
       "attention_dropout",
       "mlp_norm",
+      "mlp_input",
       "mlp_up",
       "mlp_down",
       "mlp_dropout"};
   std::multiset<std::string> wanted = {
-      "tokens", "positions", "embedding_dropout", "final_norm", "loss_head"};
+      "tokens", "positions", "embedding_dropout", "final_norm", "head_input", "loss_head"};
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     wanted.insert(of_block.begin(), of_block.end());
   }
-  EXPECT_EQ(roles.seen, wanted);
+  EXPECT_EQ(seen, wanted);
 }
 
-TEST(Slots, TheInnerProductGetsTheFilesLayout) {
+TEST(Slots, EveryDropoutHasASiteOfItsOwn) {
+  for (const char* json : kSmallModels) {
+    const auto model = small_model(model::parse_model_config(json, "test"));
+    std::set<int64_t> sites;
+    const auto take = [&](const SlotName& name, int64_t site) {
+      EXPECT_EQ(site, dropout_site(name.role, name.layer)) << name.role;
+      EXPECT_TRUE(sites.insert(site).second) << name.role << " of layer " << name.layer;
+    };
+    model->visit_slots([&](const SlotName& name, const Slot& slot) {
+      if (auto* dropout = slot.as<Dropout>()) {
+        take(name, (*dropout)->site);
+      } else if (auto* attention = slot.as<Attention>()) {
+        take(name, (*attention)->site);
+      } else if (auto* biased = slot.as<BiasedAttention>()) {
+        take(name, (*biased)->site);
+      }
+    });
+    EXPECT_GE(sites.size(), 7U);
+  }
+}
+
+TEST(Slots, TheInnerProductMayBeReplaced) {
   const auto config = model::parse_model_config(kSmallModels[0], "test");
   const auto model = small_model(config);
   const ForwardInputs inputs = small_inputs(config, 1, 5);
   const Tensor before = model->logits(inputs).detach();
   int64_t calls = 0;
-  struct Watch final : SlotVisitor {
+  struct Plain final : Product {
+    explicit Plain(int64_t* calls) : calls(calls) {}
     int64_t* calls;
-    void linear(const SlotName&, std::shared_ptr<Linear>& slot) override {
-      EXPECT_EQ(slot->layout, WeightLayout::kInOut);
-      slot->product =
-          [counter = calls](
-              const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
-            ++*counter;
-            return at::matmul(x, weight) + *bias;
-          };
+    Tensor weight, bias;
+    Tensor forward(const Tensor& x) const override {
+      ++*calls;
+      return at::matmul(x, weight) + bias;
     }
-  } watch;
-  watch.calls = &calls;
-  model->visit_slots(watch);
+    Tensor input_gradient(const Tensor&) const override { return {}; }
+    void accumulate_weight_gradients(const Tensor&, const Tensor&) const override {}
+    bool is_trained() const override { return true; }
+    void visit_parameters(const ParameterFunction&) override {}
+  };
+  model->visit_slots(each<Linear>([&](const SlotName&, std::shared_ptr<Linear>& slot) {
+    auto plain = std::make_shared<Plain>(&calls);
+    slot->visit_parameters([&](const Parameter& parameter) {
+      EXPECT_EQ(parameter.out, parameter.name == "weight" ? 1 : 0);  // of the file's layout
+      EXPECT_EQ(parameter.in, parameter.name == "weight" ? 0 : -1);
+      (parameter.name == "weight" ? plain->weight : plain->bias) = parameter.value;
+    });
+    slot->product() = plain;
+  }));
   EXPECT_LT((model->logits(inputs) - before).abs().max().item<double>(), 1e-5);
   EXPECT_EQ(calls, 4 * config.layers);
 }

@@ -28,6 +28,9 @@ inline constexpr const char* kSmallModels[] = {
     R"({"model_type": "t5", "vocab_size": 37, "d_model": 24, "d_kv": 7, "d_ff": 40, "num_layers": 1,
         "num_decoder_layers": 2, "num_heads": 4, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12,
         "dropout_rate": 0, "feed_forward_proj": "gated-gelu"})",
+    R"({"model_type": "qwen3", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10, "max_position_embeddings": 64,
+        "initializer_range": 0.1})",
 };
 
 /// With the family's random weights, and biases that are not zero.

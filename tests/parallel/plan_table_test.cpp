@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "parallel/plans.h"
+#include "parallel/products.h"
 #include "temporary_folder.h"
 
 namespace lockstep::parallel {
@@ -28,12 +29,45 @@ std::string with_five_layers(std::string json) {
   return json;
 }
 
-void expect_table(const std::string& json, const std::vector<PlanCase>& table) {
-  const Trained one = train_under({}, json);
+void expect_table(
+    const std::string& json,
+    const std::vector<PlanCase>& table,
+    const std::function<void(ModelSpec&)>& vary = nullptr) {
+  constexpr int64_t kSteps = 5;
+  const Trained one = train_under({}, json, kSteps, kPlanLength, vary);
   for (PlanCase plan : table) {
     plan.plan.sequence_length = kPlanLength;
-    expect_equal(train_under(plan, json), one, plan_name(plan));
+    expect_equal(train_under(plan, json, kSteps, kPlanLength, vary), one, plan_name(plan));
   }
+}
+
+/// Plans that touch a linear's product in every way: deferral by schedules and by tensor ranks,
+/// recomputation, shards, and each axis.
+std::vector<PlanCase> plans_of_products(Recompute with_sequence = Recompute::kSelective) {
+  constexpr auto kFull = Recompute::kFull;
+  return {
+      {{.data = 2}, 2, {.zero_stage = 1}},
+      {{.data = 2}, 1, {.zero_stage = 2, .recompute = {kFull}}},
+      {{.data = 3}, 1, {.zero_stage = 3}},
+      {{.tensor = 2}, 2},
+      {{.tensor = 3}, 1, {.recompute = {with_sequence}, .sequence_sharding = kShards}},
+      {{.tensor = 4}, 2, {.recompute = {kFull}}},
+      {{.context = 2}, 1},
+      {{.pipeline = 2}, 3, {.pipeline = {.schedule = "zb-h1"}}},
+      {{.pipeline = 2}, 2, {.recompute = {kFull}, .pipeline = {.schedule = "zb-h2"}}},
+      {{.data = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+      {{.pipeline = 2, .tensor = 2},
+       2,
+       {.pipeline = {.schedule = "zb-h1"}, .sequence_sharding = kShards}},
+      {{.pipeline = 2, .data = 2, .tensor = 2}, 2, {.zero_stage = 1}},
+  };
+}
+
+std::function<void(ModelSpec&)> adapted_by(const testing::Adapt& adapt) {
+  return [adapt](ModelSpec& spec) {
+    spec.adapt = adapt;
+    spec.fill = testing::fill_adapted(spec.config, adapt);
+  };
 }
 
 /// Four heads, an MLP of 53, a vocabulary of 101, a batch of 5: a tied head, dropout everywhere.
@@ -215,6 +249,108 @@ TEST(PlanTable, Qwen2) {
           {{.pipeline = 3, .context = 2}, 2, {.pipeline = {.schedule = "zb-h1", .split = "0,2,0"}}},
           {{.data = 2, .context = 2, .tensor = 2}, 1, {.zero_stage = 3}},
       });
+}
+
+/// Norms of each head of queries and keys: tensor ranks have other heads, and share them.
+TEST(PlanTable, Qwen3) {
+  expect_table(
+      kOddQwen3,
+      {
+          {{.data = 2}, 2, {.zero_stage = 2}},
+          {{.data = 3}, 1, {.zero_stage = 3}},
+          {{.tensor = 2}, 2},
+          {{.tensor = 3}, 1, {.recompute = {Recompute::kFull}}},
+          {{.tensor = 4}, 2, {.sequence_sharding = kShards}},
+          {{.context = 2}, 2},
+          {{.context = 3}, 1, {.context_attention = kUlysses}},
+          {{.pipeline = 3}, 2},
+          {{.pipeline = 2, .tensor = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+          {{.pipeline = 2, .tensor = 3},
+           2,
+           {.pipeline = {.schedule = "zb-h2"}, .sequence_sharding = kShards}},
+          {{.context = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}},
+          {{.data = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+          {{.pipeline = 2, .data = 2, .tensor = 2}, 2, {.zero_stage = 1}},
+          {{.data = 2, .context = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+      });
+}
+
+/// Low-rank factors beside every linear, of trained and of frozen weights.
+TEST(PlanTable, LowRankProducts) {
+  for (const char* json : {kOddGpt2, kOddLlama, kOddT5}) {
+    // Dropout inside T5's MLP does not go with selective recomputation.
+    const auto plans = plans_of_products(json == kOddT5 ? Recompute::kFull : Recompute::kSelective);
+    for (const bool trains_base : {true, false}) {
+      expect_table(json, plans, adapted_by([=](nn::LanguageModel& model) {
+                     testing::adapt_low_rank(model, trains_base);
+                   }));
+    }
+  }
+}
+
+/// Weights of eight bits that nobody trains, in flat units of their own.
+TEST(PlanTable, PackedProducts) {
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    expect_table(json, plans_of_products(), adapted_by(testing::adapt_packed));
+  }
+}
+
+/// The embedding and the first layers, whose stages then have no backward pass; biases and norms
+/// alone; and some of every layer.
+TEST(PlanTable, FrozenLayers) {
+  const std::string gpt2 = with_five_layers(kOddGpt2), llama = with_five_layers(kOddLlama);
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases{
+      {gpt2, {"wte", "wpe", "\\.h\\.[0-2]\\."}},
+      {gpt2, {"c_(attn|proj|fc)\\.weight", "w[tp]e"}},
+      {llama, {"layers\\.[13]\\.", "q_proj", "lm_head"}},
+      {llama, {"embed_tokens", "norm"}},
+      {kOddT5, {"^encoder", "shared"}},
+  };
+  for (const auto& [json, patterns] : cases) {
+    const auto freeze = [&](ModelSpec& spec) { spec.freeze = patterns; };
+    std::vector<PlanCase> plans =
+        plans_of_products(json == kOddT5 ? Recompute::kFull : Recompute::kSelective);
+    plans.push_back({{.pipeline = 3, .data = 2}, 2, {.zero_stage = 1}});
+    plans.push_back(
+        {{.pipeline = 3}, 3, {.recompute = {Recompute::kFull}, .pipeline = {.schedule = "zb-h1"}}});
+    plans.push_back({{.pipeline = 2, .data = 2}, 2, {.zero_stage = 3, .zero_in_pipeline = kAllow}});
+    expect_table(json, plans, freeze);
+  }
+}
+
+/// Neither gradients nor optimizer state are made for what is frozen, under any stage of ZeRO.
+TEST(PlanTable, WhatIsFrozenHasNoStateAndStays) {
+  const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
+  for (int stage = 0; stage <= 3; ++stage) {
+    comm::run_ranks(2, [&](comm::Communicator& world) {
+      Axes axes(world, {.data = 2});
+      ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+      spec.freeze = {"layers\\.0\\.", "embed_tokens"};
+      Plan plan{.zero_stage = stage};
+      const auto model = parallelize(spec, plan, axes);
+      const auto is_frozen = [](const std::string& name) {
+        return name.find("layers.0.") != std::string::npos ||
+               name.find("embed_tokens") != std::string::npos;
+      };
+      std::map<std::string, Tensor> before;
+      const auto look = [&](const StateSlice& slice) {
+        EXPECT_FALSE(slice.file_group == "optimizer" && is_frozen(slice.name)) << slice.name;
+        if (slice.file_group == "model" && is_frozen(slice.name)) {
+          const auto [at, is_new] = before.try_emplace(slice.name, slice.data.clone());
+          EXPECT_TRUE(is_new || at->second.equal(slice.data)) << slice.name;
+        }
+      };
+      model->visit_state(look);
+      EXPECT_FALSE(before.empty());
+      const auto rows = mesh::split_evenly(kPlanRows, 2, world.rank());
+      (void)model->forward_backward(
+          std::vector{plan_inputs(config, 0, rows, kPlanLength)}, /*target_tokens=*/40);
+      model->visit_gradients(
+          [&](const StateSlice& slice) { EXPECT_FALSE(is_frozen(slice.name)) << slice.name; });
+      model->optimizer_step(1e-2);
+      model->visit_state(look);
+    });
+  }
 }
 
 TEST(PlanTable, StagesTwoAndThreeOfZeroInAPipelineAreRefusedWithTheReason) {

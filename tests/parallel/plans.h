@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -37,6 +38,13 @@ inline const char* const kOddQwen2 =
         "num_hidden_layers": 2, "num_attention_heads": 5, "num_key_value_heads": 5, "head_dim": 4,
         "use_sliding_window": true, "sliding_window": 4, "max_window_layers": 1,
         "tie_word_embeddings": true, "initializer_range": 0.1})";
+
+/// Norms of queries and keys, heads wider than the hidden size has room for, two key-value heads
+/// for six queries.
+inline const char* const kOddQwen3 =
+    R"({"model_type": "qwen3", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
+        "tie_word_embeddings": true, "attention_dropout": 0.1, "initializer_range": 0.1})";
 
 /// Three layers of encoder and two of decoder, five heads; dropout in every place that it has.
 inline const char* const kOddT5 =
@@ -107,11 +115,13 @@ inline void add_to_whole(const StateSlice& slice, Tensor& whole) {
       });
 }
 
+/// `vary` may change what is trained.
 inline Trained train_under(
     const PlanCase& plan,
     const std::string& json,
     int64_t steps = 5,
-    int64_t length = kPlanLength) {
+    int64_t length = kPlanLength,
+    const std::function<void(ModelSpec&)>& vary = nullptr) {
   const model::ModelConfig config = model::parse_model_config(json, "a test");
   Trained trained;
   trained.gradients.resize(static_cast<size_t>(steps));
@@ -125,7 +135,10 @@ inline Trained train_under(
     options.accumulation_steps = plan.accumulation;
     options.bucket_megabytes = 0.01;
     options.max_gradient_norm = 0.5;
-    const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    if (vary) {
+      vary(spec);
+    }
     const auto model = parallelize(spec, options, axes);
     for (int64_t step = 0; step < steps; ++step) {
       std::vector<nn::ForwardInputs> inputs;

@@ -73,24 +73,21 @@ TEST(Recompute, LetsGoOfTheActivationsOutput) {
     auto model = nn::make_model(config, at::kFloat, at::kCPU);
     nn::initialize(*model, 1);
     Tensor inner;  // what mlp_down of the second layer reads
-    class Tap final : public nn::SlotVisitor {
-     public:
-      explicit Tap(Tensor& seen) : seen_(seen) {}
-      void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) override {
-        if (name.role == "mlp_down" && name.layer == 1) {
-          slot->product = [before = slot->product, &seen = seen_](
-                              const Tensor& x, const Tensor& w, const std::optional<Tensor>& b) {
-            seen = x;
-            return before(x, w, b);
-          };
-        }
+    struct Seeing final : nn::Linear {
+      Seeing(const nn::Linear& plain, Tensor& seen) : Linear(plain), seen(seen) {}
+      Tensor& seen;
+      Tensor forward(const Tensor& x) const override {
+        seen = x;
+        return Linear::forward(x);
       }
-
-     private:
-      Tensor& seen_;
-    } tap(inner);
+    };
+    model->visit_slots(
+        nn::each<nn::Linear>([&](const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
+          if (name.role == "mlp_down" && name.layer == 1) {
+            slot = std::make_shared<Seeing>(*slot, inner);
+          }
+        }));
     apply_recompute(*model, {kind, 1});
-    model->visit_slots(tap);
     const Tensor loss = model->loss(rows(config.vocab_size, 0, 0, 1));
     const bool is_gone = inner.storage().data() == nullptr;
     loss.backward();

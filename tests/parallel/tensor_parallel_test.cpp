@@ -49,8 +49,31 @@ TEST(TensorParallel, WeightGradientsAreMadeWhileInputGradientsAreSummed) {
   });
 }
 
+TEST(TensorParallel, NormsStayNorms) {
+  const model::ModelConfig config = model::parse_model_config(kOddT5, "a test");
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    Axes axes(world, {.tensor = 2});
+    const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    const ShardedModel sharded = make_sharded_model(spec, {}, axes);
+    int norms = 0, entrances = 0;
+    sharded.model->visit_slots([&](const nn::SlotName& name, const nn::Slot& slot) {
+      if (auto* norm = slot.as<nn::Norm>()) {
+        const nn::Norm& found = **norm;
+        EXPECT_EQ(typeid(found), typeid(nn::Norm)) << name.role;
+        ++norms;
+      } else if (auto* junction = slot.as<nn::Junction>()) {
+        const nn::Junction& found = **junction;
+        EXPECT_NE(typeid(found), typeid(nn::Junction)) << name.role;
+        ++entrances;
+      }
+    });
+    EXPECT_EQ(norms, 3 * 2 + 1 + 2 * 3 + 1);  // and as many places behind them
+    EXPECT_EQ(entrances, norms);
+  });
+}
+
 TEST(TensorParallel, EvaluatesAndGeneratesLikeOneRank) {
-  for (const char* json : {kOddGpt2, kOddLlama, kOddQwen2}) {
+  for (const char* json : {kOddGpt2, kOddLlama, kOddQwen2, kOddQwen3}) {
     const model::ModelConfig config = model::parse_model_config(json, "a test");
     nn::ForwardInputs inputs = plan_inputs(config, 0, {0, kPlanRows}, kPlanLength);
     inputs.training = false;

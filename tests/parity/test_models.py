@@ -28,6 +28,7 @@ LLAMA = dict(model_type="llama", vocab_size=97, hidden_size=24, intermediate_siz
              head_dim=8, initializer_range=0.1)
 MISTRAL = dict(LLAMA, model_type="mistral", sliding_window=5)
 QWEN2 = dict(LLAMA, model_type="qwen2")
+QWEN3 = dict(LLAMA, model_type="qwen3", head_dim=10)
 SHORT = dict(LLAMA, max_position_embeddings=16)  # sequences are longer than the positions that were trained
 
 
@@ -90,6 +91,12 @@ CASES = {
     "qwen2-layer-types": dict(QWEN2, use_sliding_window=True, sliding_window=4, max_window_layers=2,
                               layer_types=["sliding_attention", "full_attention"]),
     "qwen2-bfloat16": QWEN2,
+    "qwen3": dict(QWEN3, tie_word_embeddings=True),
+    "qwen3-biases-untied": dict(QWEN3, attention_bias=True, num_key_value_heads=1, rms_norm_eps=1e-5),
+    "qwen3-window-layers": dict(QWEN3, num_hidden_layers=3, use_sliding_window=True, sliding_window=6, max_window_layers=1),
+    "qwen3-yarn": rope(dict(QWEN3, max_position_embeddings=16), rope_type="yarn", factor=4.0,
+                       original_max_position_embeddings=16),
+    "qwen3-bfloat16": QWEN3,
     "t5": T5,
     "t5-v1-1": T5_V1_1,
     "t5-one-layer-three": dict(T5, num_layers=1, num_decoder_layers=3, decoder_start_token_id=5, num_heads=2, d_kv=16),
@@ -154,6 +161,8 @@ def make_case(folder, name, settings):
         for key, value in model.named_parameters():
             if key.endswith("bias"):
                 value.normal_(0, 0.1)
+            if key.endswith(("q_norm.weight", "k_norm.weight")):
+                value.normal_(1, 0.2)
     if is_low(name):
         model = model.bfloat16()
     if name in BARE:

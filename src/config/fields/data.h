@@ -31,6 +31,11 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor(
       {"resize_embeddings", "Grow the embedding where the tokenizer has more entries than it"},
       section.resize_embeddings);
+  visitor(
+      {"freeze",
+       "Parameters that are not trained: regular expressions that are looked for in their names. "
+       "They get no gradient and no optimizer state"},
+      section.freeze);
 }
 
 template <class Section, class Visitor>

@@ -10,7 +10,7 @@
 namespace lockstep::parallel {
 namespace {
 
-class SwapAttention final : public nn::SlotVisitor {
+class SwapAttention final {
  public:
   SwapAttention(
       const model::ModelConfig& config,
@@ -21,15 +21,23 @@ class SwapAttention final : public nn::SlotVisitor {
         group_(group),
         part_(part),
         attention_(attention) {}
-  void attention(const nn::SlotName& /*name*/, std::shared_ptr<nn::Attention>& slot) override {
+  void operator()(const nn::SlotName& name, const nn::Slot& slot) const {
+    if (auto* attention = slot.as<nn::Attention>()) {
+      swap(*attention);
+    } else if (auto* biased = slot.as<nn::BiasedAttention>()) {
+      swap(name, *biased);
+    }
+  }
+
+ private:
+  void swap(std::shared_ptr<nn::Attention>& slot) const {
     if (attention_ == ContextAttention::kRing) {
       slot = std::make_shared<RingAttention>(*slot, part_, group_);
     } else {
       slot = std::make_shared<UlyssesAttention>(*slot, part_, group_);
     }
   }
-  void biased_attention(
-      const nn::SlotName& name, std::shared_ptr<nn::BiasedAttention>& slot) override {
+  void swap(const nn::SlotName& name, std::shared_ptr<nn::BiasedAttention>& slot) const {
     const bool encodes = name.layer < config_.encoder_layers;
     const bool reads_source = encodes || name.role == "cross_attention";
     slot = std::make_shared<BiasedRingAttention>(
@@ -40,7 +48,6 @@ class SwapAttention final : public nn::SlotVisitor {
         reads_source ? Sequence::kSource : Sequence::kTarget);
   }
 
- private:
   const model::ModelConfig& config_;
   comm::Communicator& group_;
   SequencePart part_;
@@ -83,8 +90,7 @@ void apply_context_parallel(
   if (attention == ContextAttention::kUlysses) {
     check_heads(model.config(), axes.mesh());
   }
-  SwapAttention swap(model.config(), group, part, attention);
-  model.visit_slots(swap);
+  model.visit_slots(SwapAttention(model.config(), group, part, attention));
 }
 
 }  // namespace lockstep::parallel

@@ -244,8 +244,7 @@ Tensor RingAttention::forward(
   options.whole_length = context.inputs().whole_length;
   if (context.training() && dropout > 0) {
     options.dropout = dropout;
-    options.dropout_keys =
-        context.dropout_keys(nn::dropout_site(nn::DropoutSite::kAttention, layer));
+    options.dropout_keys = context.dropout_keys(site);
     options.first_head = first_head;
     options.total_heads = total_heads;
   }

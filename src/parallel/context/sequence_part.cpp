@@ -69,13 +69,23 @@ struct UnpaddedAttention final : nn::Attention {
   }
 };
 
-class SwapDropout final : public nn::SlotVisitor {
+class SwapDropout final {
  public:
   explicit SwapDropout(const SequencePart& part) : part_(part) {
     entered_.context_rank = part.context_rank;
     entered_.context_ranks = part.context_ranks;
   }
-  void dropout(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) override {
+  void operator()(const nn::SlotName& name, const nn::Slot& slot) const {
+    if (auto* dropout = slot.as<nn::Dropout>()) {
+      swap(name, *dropout);
+    } else if (auto* attention = slot.as<nn::Attention>();
+               attention != nullptr && part_.context_ranks == 1) {
+      *attention = std::make_shared<UnpaddedAttention>(**attention);
+    }
+  }
+
+ private:
+  void swap(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) const {
     // These stand behind a norm, or within the MLP: there the tensor ranks' parts are together.
     static const std::set<std::string> entered{
         "mlp_inner_dropout", "encoder_dropout", "final_dropout"};
@@ -84,13 +94,6 @@ class SwapDropout final : public nn::SlotVisitor {
       slot = std::make_shared<SequencePartDropout>(*slot, part);
     }
   }
-  void attention(const nn::SlotName& /*name*/, std::shared_ptr<nn::Attention>& slot) override {
-    if (part_.context_ranks == 1) {
-      slot = std::make_shared<UnpaddedAttention>(*slot);
-    }
-  }
-
- private:
   SequencePart part_, entered_;  // between tensor-parallel layers, and in them
 };
 
@@ -207,8 +210,7 @@ void apply_sequence_part(nn::LanguageModel& model, const SequencePart& part) {
   if (part.is_whole()) {
     return;
   }
-  SwapDropout swap(part);
-  model.visit_slots(swap);
+  model.visit_slots(SwapDropout(part));
 }
 
 }  // namespace lockstep::parallel

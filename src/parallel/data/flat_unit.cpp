@@ -42,7 +42,8 @@ class Grouping {
       }
       const bool stays =
           options_.zero_stage < 3 || p.tensor.numel() < options_.persistence_threshold;
-      FlatGroup& part = parts[{p.tensor.scalar_type(), p.tensor.requires_grad(), stays}];
+      FlatGroup& part = parts[{
+          p.tensor.scalar_type(), p.tensor.requires_grad(), stays, number_of(p.summed_over)}];
       part.parameters.push_back(p);
       part.persistent = stays;
       part.bytes += p.tensor.numel() *
@@ -66,7 +67,19 @@ class Grouping {
   }
 
  private:
-  using Key = std::tuple<at::ScalarType, bool, bool>;  // type, trainable, persistent
+  using Key =
+      std::tuple<at::ScalarType, bool, bool, size_t>;  // type, trainable, persistent, summed over
+
+  /// Of the ranks that a gradient is summed over: the same on all ranks, as the order of the flats
+  /// must be.
+  size_t number_of(comm::Communicator* summed_over) {
+    const auto found = std::find(groups_.begin(), groups_.end(), summed_over);
+    const auto number = static_cast<size_t>(found - groups_.begin());
+    if (found == groups_.end()) {
+      groups_.push_back(summed_over);
+    }
+    return number;
+  }
 
   void join(const Key& key, size_t index, const std::string& name, FlatGroup part) {
     part.units = {index};
@@ -90,6 +103,7 @@ class Grouping {
   }
 
   const FlatOptions& options_;
+  std::vector<comm::Communicator*> groups_{nullptr};
   std::map<Key, FlatGroup> open_;
   std::vector<FlatGroup> closed_;
 };
@@ -147,6 +161,7 @@ FlatUnit flatten(FlatGroup group, const FlatOptions& options) {
   flat.trainable = parameters.front().tensor.requires_grad();
   flat.persistent = group.persistent;
   flat.alone = parameters.front().alone;
+  flat.summed_over = parameters.front().summed_over;
   flat.lowest_unit = static_cast<int64_t>(group.units.back());
   flat.replicated = options.zero_stage == 0 || (!flat.trainable && options.zero_stage < 3);
   int64_t total = 0, decayed = 0;

@@ -19,6 +19,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "comm/communicator.h"
 #include "optim/optimizer.h"
 
 namespace lockstep::parallel {
@@ -32,6 +33,8 @@ struct NamedParameter {
   bool decays = true;
   bool alone =
       false;  // in a flat unit of its own, so that its shards are alike in other models too
+  /// Ranks besides those of the engine over which its gradient is summed; null: there are none.
+  comm::Communicator* summed_over = nullptr;
 };
 
 /// Parameters that are used together: the embedding, a block, the head. In order of use.
@@ -60,7 +63,8 @@ struct FlatUnit {
   bool persistent = true;      // `full` keeps its memory
   bool replicated = true;      // every rank holds all of it: the shard is `full`
   bool alone = false;          // NamedParameter::alone: its gradient may be added to after the sum
-  int64_t lowest_unit = 0;     // the first user: its gradients come last
+  comm::Communicator* summed_over = nullptr;  // of all its entries
+  int64_t lowest_unit = 0;                    // the first user: its gradients come last
 
   Tensor full;   // [size] the values, of the parameters' type
   Tensor shard;  // [part] this rank's: a slice of `full` where that is persistent, else perhaps on
@@ -105,8 +109,8 @@ struct FlatUnits {
 };
 
 /// Lays the units out, allocates, and fills what this rank keeps. A flat unit holds parameters of
-/// one type, all trained or all frozen; a parameter is never cut by the layout (a shard may cut
-/// it). The parameters become views of it.
+/// one type, all trained or all frozen, summed over the same ranks; a parameter is never cut by the
+/// layout (a shard may cut it). The parameters become views of it.
 FlatUnits make_flat_units(const std::vector<ParameterUnit>& units, const FlatOptions& options);
 
 /// Gives a flat buffer its memory, or takes it away. Every view of it, saved for a backward pass or

@@ -194,7 +194,11 @@ void GradientReductions::complete_oldest() {
 }
 
 bool GradientReductions::counts(const Unit& unit) const {
-  return options_.counts_squares && last_micro_batch_ && !unit.flat->alone;
+  return options_.counts_squares && last_micro_batch_ && !is_added_to(unit);
+}
+
+bool GradientReductions::is_added_to(const Unit& unit) {
+  return unit.flat->alone || unit.flat->summed_over != nullptr;
 }
 
 at::ScalarType GradientReductions::wire_type(const Unit& unit) const {
@@ -233,7 +237,7 @@ Tensor GradientReductions::squares() {
     if (!sum.defined()) {
       sum = at::zeros({1}, unit.flat->shard_gradient.options().dtype(at::kDouble));
     }
-    if (unit.flat->alone) {
+    if (is_added_to(unit)) {
       const Range own = own_part(unit);
       unit.squares.clear();
       unit.squares.count(own.begin, own.end);
@@ -365,6 +369,11 @@ void GradientReductions::finish() {
     }
   }
   replications_.clear();
+  for (Unit& unit : units_) {
+    if (unit.flat->summed_over != nullptr) {
+      unit.flat->summed_over->all_reduce(unit.flat->shard_gradient).wait();
+    }
+  }
 }
 
 }  // namespace lockstep::parallel

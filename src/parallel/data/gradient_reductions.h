@@ -46,10 +46,11 @@ class GradientReductions {
   void begin_micro_batch(bool last);
   /// Error (config) naming the parameters that got no gradient, unless those are looked for.
   void end_micro_batch();
-  /// Blocks until every sum is in its shard_gradient.
+  /// Blocks until every sum is in its shard_gradient, those over FlatUnit::summed_over too: the
+  /// ranks there must call as well.
   void finish();
   /// After finish(): the squares of the sums, float64 [1] on the gradients' device, each element of
-  /// each sum on one of the ranks that hold it. Those of units that lie alone are counted now.
+  /// each sum on one of the ranks that hold it. Those of sums that are added to are counted now.
   Tensor squares();
   /// Memory for a parameter's gradient, of its shape, in a step of one micro-batch: one that is
   /// made there is not copied. Undefined where there is none (stages 2 and 3, sums of another
@@ -103,6 +104,8 @@ class GradientReductions {
   void start_replication(Unit& unit);
   /// Whether the squares of its sum are to be counted in this micro-batch.
   bool counts(const Unit& unit) const;
+  /// Whether the sum is not the last: further ranks' gradients are added.
+  static bool is_added_to(const Unit& unit);
   /// Whether what autograd writes is the sum: there is one rank.
   bool is_sum_when_written(const Unit& unit) const;
   at::ScalarType wire_type(const Unit& unit) const;

@@ -30,15 +30,12 @@ class DeferredQueue {
   DeferredWork work_;
 };
 
-/// Makes every linear of the model leave the gradients of its weight and bias in `queue`. Autograd
-/// then does not see these parameters. Where a linear's input needs no gradient there is no half to
-/// do first, and where its weight is no leaf autograd must see it: there it stays as it was. To be
-/// called after layers were swapped.
+/// Makes every linear of the model leave the gradients of its product's parameters in `queue`,
+/// whatever it is made of. Autograd then does not see these parameters. Where a linear's input
+/// needs no gradient there is no half to do first: there it stays as it was. Where it is called
+/// again the last queue gets them. To be called after layers were swapped.
 void defer_weight_gradients(nn::LanguageModel& model, const std::shared_ptr<DeferredQueue>& queue);
 /// The same of one linear.
 void defer_weight_gradients(nn::Linear& linear, const std::shared_ptr<DeferredQueue>& queue);
-
-/// Adds `gradient` to the parameter's, with the hooks that autograd would call.
-void accumulate_gradient(const Tensor& parameter, Tensor gradient);
 
 }  // namespace lockstep::parallel

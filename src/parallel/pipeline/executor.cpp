@@ -312,7 +312,7 @@ void Executor::backward_weight(const Step& step) {
   Flight& flight = node.mapped();
   stage.begin_accumulation(step.last_accumulation);
   for (auto& [parameter, gradient] : flight.gradients) {
-    accumulate_gradient(parameter, std::move(gradient));
+    nn::accumulate_gradient(parameter, std::move(gradient));
   }
   for (std::function<void()>& work : flight.work) {
     std::exchange(work, nullptr)();  // and lets go of what it held

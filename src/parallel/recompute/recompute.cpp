@@ -1,5 +1,6 @@
 #include "parallel/recompute/recompute.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -52,7 +53,7 @@ void backward_later(
       wanted[i].mutable_grad() = std::move(made[i]);
     } else if (made[i].defined()) {
       deferred.queue->push([parameter = wanted[i], gradient = std::move(made[i])] {
-        accumulate_gradient(parameter, gradient);
+        nn::accumulate_gradient(parameter, gradient);
       });
     }
   }
@@ -142,15 +143,20 @@ namespace {
 
 std::vector<Tensor> parameters_of(nn::Block& block) {
   std::vector<Tensor> parameters;
-  nn::LayerVisitor visitor([&](const nn::SlotName&, nn::Layer& layer) {
-    for (const Tensor& parameter : {layer.weight, layer.bias}) {
-      if (parameter.defined()) {
-        parameters.push_back(parameter);
+  block.visit_slots(nn::each_layer([&](const nn::SlotName&, nn::Layer& layer) {
+    layer.visit_parameters([&](const nn::Parameter& parameter) {
+      if (parameter.value.defined()) {
+        parameters.push_back(parameter.value);
       }
-    }
-  });
-  block.visit_slots(visitor);
+    });
+  }));
   return parameters;
+}
+
+bool needs_gradient(const std::vector<Tensor>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) {
+    return tensor.defined() && tensor.requires_grad();
+  });
 }
 
 }  // namespace
@@ -186,7 +192,11 @@ void apply_recompute(
           return parameters_of(*block);
         };
         return inner(unit, inputs, [body, deferred, parameters](const nn::Tensors& in) {
-          return recomputed(in, body, {deferred, parameters});
+          // Frozen up to here: where the layer is frozen too nothing is kept, and the input's half
+          // of a backward pass, which asks for parameters, does not come to a recomputation.
+          const bool is_reached =
+              needs_gradient(in) || (deferred == nullptr && needs_gradient(parameters()));
+          return is_reached ? recomputed(in, body, {deferred, parameters}) : body(in);
         });
       };
 }

@@ -32,7 +32,8 @@ struct RecomputeOptions {
 /// Makes the model's layers recompute, around what acts around its units already. Once a model;
 /// local to the rank. Where its linears leave weight gradients in `deferred`, gradients of other
 /// parameters inside a recomputed layer are left there too: the input's half of a backward pass
-/// computes the layer again, and the weights' half finds all that it needs.
+/// computes the layer again, and the weights' half finds all that it needs; a layer whose input
+/// needs no gradient (all before it is frozen) is kept there.
 void apply_recompute(
     nn::LanguageModel& model,
     const RecomputeOptions& options,

@@ -31,74 +31,83 @@ Tensor drop_until_backward(const Tensor& x, const Tensor& y, std::function<Tenso
   });
 }
 
-nn::Linear::Product remembering(
-    nn::Linear::Product inner,
-    std::shared_ptr<ActivationInput> input,
-    Tensor ActivationInput::* which) {
-  return [inner = std::move(inner), input = std::move(input), which](
-             const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
-    Tensor y = inner(x, weight, bias);
+/// Another linear, around which something is done.
+struct WrappedLinear : nn::Linear {
+  WrappedLinear(std::shared_ptr<nn::Linear> inner, std::shared_ptr<ActivationInput> input)
+      : Linear(nullptr),
+        inner(std::move(inner)),
+        input(std::move(input)) {}
+  std::shared_ptr<nn::Linear> inner;
+  std::shared_ptr<ActivationInput> input;
+  std::shared_ptr<nn::Product>& product() override { return inner->product(); }
+  void visit_parameters(const nn::ParameterFunction& function) override {
+    inner->visit_parameters(function);
+  }
+};
+
+/// Remembers its output.
+struct RememberingLinear final : WrappedLinear {
+  RememberingLinear(
+      std::shared_ptr<nn::Linear> inner,
+      std::shared_ptr<ActivationInput> input,
+      Tensor ActivationInput::* which)
+      : WrappedLinear(std::move(inner), std::move(input)),
+        which(which) {}
+  Tensor ActivationInput::* which;
+  Tensor forward(const Tensor& x) const override {
+    Tensor y = inner->forward(x);
     if (at::GradMode::is_enabled() && y.requires_grad()) {
       (*input).*which = y.detach();
     }
     return y;
-  };
-}
+  }
+};
 
-nn::Linear::Product dropping(
-    nn::Linear::Product inner,
-    std::shared_ptr<ActivationInput> input,
-    model::Activation activation) {
-  return [inner = std::move(inner), input = std::move(input), activation](
-             const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
-    Tensor y = inner(x, weight, bias);
+/// Lets go of its input.
+struct DroppingLinear final : WrappedLinear {
+  DroppingLinear(
+      std::shared_ptr<nn::Linear> inner,
+      std::shared_ptr<ActivationInput> input,
+      model::Activation activation)
+      : WrappedLinear(std::move(inner), std::move(input)),
+        activation(activation) {}
+  model::Activation activation;
+  Tensor forward(const Tensor& x) const override {
+    Tensor y = inner->forward(x);
     const ActivationInput read = std::exchange(*input, {});
     const bool is_own = read.up.defined() && x.is_contiguous() && x.sizes() == read.up.sizes() &&
                         x.storage().nbytes() == x.nbytes() && !x.is_alias_of(read.up);
     if (!at::GradMode::is_enabled() || !y.requires_grad() || !is_own) {
       return y;
     }
-    return drop_until_backward(x, y, [read, activation] {
+    return drop_until_backward(x, y, [read, activation = activation] {
       return read.gate.defined() ? nn::activate(activation, read.gate) * read.up
                                  : nn::activate(activation, read.up);
     });
-  };
-}
-
-class DropActivations final : public nn::SlotVisitor {
- public:
-  DropActivations(model::Activation activation, int64_t every)
-      : activation_(activation),
-        every_(every) {}
-
-  void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) override {
-    if (name.layer < 0 || name.layer % every_ != 0) {
-      return;
-    }
-    auto& input = inputs_[name.layer];
-    if (input == nullptr) {
-      input = std::make_shared<ActivationInput>();
-    }
-    if (name.role == "mlp_up") {
-      slot->product = remembering(slot->product, input, &ActivationInput::up);
-    } else if (name.role == "mlp_gate") {
-      slot->product = remembering(slot->product, input, &ActivationInput::gate);
-    } else if (name.role == "mlp_down") {
-      slot->product = dropping(slot->product, input, activation_);
-    }
   }
-
- private:
-  model::Activation activation_;
-  int64_t every_;
-  std::map<int64_t, std::shared_ptr<ActivationInput>> inputs_;  // by layer
 };
 
 }  // namespace
 
 void drop_activation_outputs(nn::LanguageModel& model, int64_t every) {
-  DropActivations visitor(model.config().activation, every);
-  model.visit_slots(visitor);
+  std::map<int64_t, std::shared_ptr<ActivationInput>> inputs;  // by layer
+  model.visit_slots(
+      nn::each<nn::Linear>([&](const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
+        if (name.layer < 0 || name.layer % every != 0) {
+          return;
+        }
+        auto& input = inputs[name.layer];
+        if (input == nullptr) {
+          input = std::make_shared<ActivationInput>();
+        }
+        if (name.role == "mlp_up") {
+          slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::up);
+        } else if (name.role == "mlp_gate") {
+          slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::gate);
+        } else if (name.role == "mlp_down") {
+          slot = std::make_shared<DroppingLinear>(slot, input, model.config().activation);
+        }
+      }));
 }
 
 }  // namespace lockstep::parallel

@@ -11,24 +11,14 @@
 
 namespace lockstep::parallel {
 
-Tensor EnteringNorm::forward(const Tensor& x) const {
-  return region.enter(normalize(x, region.share(weight), region.share(bias)), weight_gradients);
-}
-
-ops::SumAndNorm EnteringNorm::add_forward(const Tensor& x, const Tensor& residual) const {
-  ops::SumAndNorm both = add_and_normalize(x, residual, region.share(weight), region.share(bias));
-  both.norm = region.enter(both.norm, weight_gradients);
-  return both;
-}
-
 Tensor ShardedToAllLinear::forward(const Tensor& x) const {
-  const Tensor y = region.leave(product(x, weight, std::nullopt));
-  return bias.defined() ? y + region.share(bias) : y;
+  const Tensor y = region.leave(product_->forward(x));
+  return bias.defined() ? y + bias : y;
 }
 
-Tensor CopiedHeadsLinear::forward(const Tensor& x) const {
-  const auto whole_bias = bias.defined() ? std::optional(sum_gradient(bias, copies)) : std::nullopt;
-  return product(x, sum_gradient(weight, copies), whole_bias);
+void ShardedToAllLinear::visit_parameters(const nn::ParameterFunction& function) {
+  Linear::visit_parameters(function);
+  function({"bias", bias});
 }
 
 Tensor ShardedWidthDropout::forward(const Tensor& x, const nn::ForwardContext& context) const {
@@ -86,11 +76,10 @@ nn::Tensors VocabularyParallelEmbedding::forward_each(const nn::Tensors& ids) co
 
 Tensor SequenceShardedPositions::forward(
     const Tensor& positions, int64_t first, int64_t length) const {
-  const Tensor shared = region.share(weight);
   const int64_t part = length / region.group->size(), begin = region.group->rank() * part;
   return positions.defined()
-             ? ops::embedding(shared, positions.narrow(1, begin, part).to(weight.device()))
-             : shared.narrow(0, first + begin, part);
+             ? ops::embedding(weight, positions.narrow(1, begin, part).to(weight.device()))
+             : weight.narrow(0, first + begin, part);
 }
 
 Tensor VocabularyParallelHead::loss(

@@ -10,34 +10,27 @@
 
 namespace lockstep::parallel {
 
-/// Before sharded layers: the norm is the last thing that every rank computes alike, or of its part
-/// of the sequence. What comes out goes to several layers, and its gradient is summed once, while
-/// the rank makes the gradients of their weights.
-struct EnteringNorm final : nn::Norm {
-  EnteringNorm(const nn::Norm& plain, Region region) : Norm(plain), region(std::move(region)) {}
+/// Before sharded layers: what goes in is the last thing that every rank computes alike, or of its
+/// part of the sequence. What comes out goes to several layers, and its gradient is summed once,
+/// while the rank makes the gradients of their weights.
+struct Entrance final : nn::Junction {
+  explicit Entrance(Region region) : region(std::move(region)) {}
   Region region;
   std::shared_ptr<DeferredQueue> weight_gradients = std::make_shared<DeferredQueue>();
-  Tensor forward(const Tensor& x) const override;
-  ops::SumAndNorm add_forward(const Tensor& x, const Tensor& residual) const override;
+  Tensor forward(const Tensor& x) const override { return region.enter(x, weight_gradients); }
 };
 
-/// Holds rows of the weight by input: its product is a part of the sum over the ranks. The bias is
-/// whole and added after it.
+/// Holds the inputs' part of the product: what it gives is a part of the sum over the ranks. The
+/// bias is added to the sum.
 struct ShardedToAllLinear final : nn::Linear {
   ShardedToAllLinear(const nn::Linear& plain, Region region)
       : Linear(plain),
-        region(std::move(region)) {}
+        region(std::move(region)),
+        bias(product_->take_bias()) {}
   Region region;
+  Tensor bias;
   Tensor forward(const Tensor& x) const override;
-};
-
-/// Key or value heads that several ranks hold, each for other queries: their gradient is the sum.
-struct CopiedHeadsLinear final : nn::Linear {
-  CopiedHeadsLinear(const nn::Linear& plain, Group copies)
-      : Linear(plain),
-        copies(std::move(copies)) {}
-  Group copies;
-  Tensor forward(const Tensor& x) const override;
+  void visit_parameters(const nn::ParameterFunction& function) override;
 };
 
 /// Dropout between two sharded layers, of the rank's part of the width: the mask of the whole.

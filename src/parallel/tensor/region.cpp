@@ -28,7 +28,7 @@ struct Conjugate : torch::autograd::Function<Conjugate<Forward, Backward>> {
 };
 
 /// What is entered, and what is to be done while its gradient is summed; it travels in a capsule.
-struct Entrance : torch::CustomClassHolder {
+struct HeldEntrance : torch::CustomClassHolder {
   Region region;
   std::shared_ptr<DeferredQueue> meanwhile;
 };
@@ -37,15 +37,15 @@ struct Enter : torch::autograd::Function<Enter> {
   static Tensor forward(
       torch::autograd::AutogradContext* context,
       const Tensor& x,
-      const c10::intrusive_ptr<Entrance>& entrance) {
+      const c10::intrusive_ptr<HeldEntrance>& entrance) {
     context->saved_data["entrance"] = c10::IValue::make_capsule(entrance);
     const Region& region = entrance->region;
     return region.shards_sequence() ? region.group->gather_sequence(x) : x;
   }
   static torch::autograd::tensor_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
-    const auto entrance =
-        c10::static_intrusive_pointer_cast<Entrance>(context->saved_data["entrance"].toCapsule());
+    const auto entrance = c10::static_intrusive_pointer_cast<HeldEntrance>(
+        context->saved_data["entrance"].toCapsule());
     const Region& region = entrance->region;
     TensorGroup::Sum sum = region.shards_sequence() ? region.group->start_scatter_sum(gradient[0])
                                                     : region.group->start_sum(gradient[0]);
@@ -59,7 +59,6 @@ struct Enter : torch::autograd::Function<Enter> {
   }
 };
 
-using SumBackward = Conjugate<&TensorGroup::identity, &TensorGroup::sum>;
 using SumForward = Conjugate<&TensorGroup::sum, &TensorGroup::identity>;
 using Scatter = Conjugate<&TensorGroup::scatter_sum_sequence, &TensorGroup::gather_sequence>;
 
@@ -101,7 +100,7 @@ Tensor TensorGroup::scatter_sum_sequence(const Tensor& x) const {
 }
 
 Tensor Region::enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& meanwhile) const {
-  auto entrance = c10::make_intrusive<Entrance>();
+  auto entrance = c10::make_intrusive<HeldEntrance>();
   entrance->region = *this;
   entrance->meanwhile = meanwhile;
   return Enter::apply(x, entrance);
@@ -109,14 +108,6 @@ Tensor Region::enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& mean
 
 Tensor Region::leave(const Tensor& x) const {
   return shards_sequence() ? Scatter::apply(x, group) : SumForward::apply(x, group);
-}
-
-Tensor Region::share(const Tensor& parameter) const {
-  return shards_sequence() && parameter.defined() ? sum_gradient(parameter, group) : parameter;
-}
-
-Tensor sum_gradient(const Tensor& parameter, const Group& group) {
-  return SumBackward::apply(parameter, group);
 }
 
 }  // namespace lockstep::parallel

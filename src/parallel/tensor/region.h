@@ -56,13 +56,6 @@ struct Region {
   Tensor enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& meanwhile = nullptr) const;
   /// From a partial sum on every rank to the sum.
   Tensor leave(const Tensor& x) const;
-  /// A parameter that every rank holds whole. Under sequence parallelism a rank's gradient is that
-  /// of its part of the sequence alone, and is summed here. An undefined one stays so.
-  Tensor share(const Tensor& parameter) const;
 };
-
-/// `parameter`, whose gradient is summed over `group` as it comes: one that several ranks hold and
-/// each uses in its own way.
-Tensor sum_gradient(const Tensor& parameter, const Group& group);
 
 }  // namespace lockstep::parallel

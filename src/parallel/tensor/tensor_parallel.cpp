@@ -46,9 +46,9 @@ Rule rule_of(const std::string& role) {
   return found->second;
 }
 
-/// Whether the layer's input is what the norm before it lets in, and nothing else: its weight's
+/// Whether the layer's input is what the junction before it lets in, and nothing else: its weight's
 /// gradient is then made while the input's is summed.
-bool takes_the_norm(const std::string& role) {
+bool takes_the_junction(const std::string& role) {
   static const std::set<std::string> roles{
       "query_key_value", "query", "key", "value", "mlp_gate", "mlp_up"};
   return roles.count(role) > 0;
@@ -76,7 +76,7 @@ void check_sizes(const model::ModelConfig& config, int ranks) {
   }
 }
 
-class Swap final : public nn::SlotVisitor {
+class Swap final {
  public:
   Swap(nn::LanguageModel& model, Axes& axes, SequenceSharding sequence)
       : config_(model.config()),
@@ -84,126 +84,178 @@ class Swap final : public nn::SlotVisitor {
         region_{c10::make_intrusive<TensorGroup>(axes.along(mesh::Axis::kTensor)), sequence},
         copies_(holders_of_our_heads(axes)) {}
 
-  void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) override {
-    const auto norm = std::make_shared<EnteringNorm>(*slot, region_);
-    entered_ = norm->weight_gradients;
-    slot = norm;
-    cut(name, *slot, {}, {});
-  }
-  void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) override;
-  void tokens(const nn::SlotName& name, std::shared_ptr<nn::TokenEmbedding>& slot) override {
-    slot = std::make_shared<VocabularyParallelEmbedding>(
-        *slot, region_, vocabulary(), config_.vocab_size);
-    cut(name, *slot, along(0, {vocabulary()}), {});
-  }
-  void positions(const nn::SlotName& name, std::shared_ptr<nn::PositionEmbedding>& slot) override {
-    if (region_.shards_sequence()) {
-      slot = std::make_shared<SequenceShardedPositions>(*slot, region_);
-    }
-    cut(name, *slot, {}, {});
-  }
-  void attention(const nn::SlotName& /*name*/, std::shared_ptr<nn::Attention>& slot) override {
-    slot->first_head = heads_.queries.begin;
-    slot->total_heads = config_.heads;
-  }
-  void biased_attention(
-      const nn::SlotName& /*name*/, std::shared_ptr<nn::BiasedAttention>& slot) override {
-    slot->first_head = heads_.queries.begin;
-    slot->total_heads = config_.heads;
-  }
-  void relative_positions(
-      const nn::SlotName& name, std::shared_ptr<nn::RelativePositionTable>& slot) override {
-    cut(name, *slot, along(1, {heads_.queries}), {});  // a column a head
-  }
-  void dropout(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) override {
-    if (name.role == "mlp_inner_dropout") {
-      slot = std::make_shared<ShardedWidthDropout>(*slot, width(), config_.intermediate_size);
-    }
-  }
-  void loss_head(const nn::SlotName& name, std::shared_ptr<nn::LossHead>& slot) override {
-    slot =
-        std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
-    cut(name, *slot, along(0, {vocabulary()}), {});
+  void operator()(const nn::SlotName& name, const nn::Slot& slot) {
+    const auto try_kind = [&]<class Kind>(void (Swap::*swap)(const nn::SlotName&, Kind&)) {
+      if (Kind* place = slot.as<typename Kind::element_type>()) {
+        (this->*swap)(name, *place);
+      }
+    };
+    try_kind(&Swap::norm);
+    try_kind(&Swap::junction);
+    try_kind(&Swap::linear);
+    try_kind(&Swap::tokens);
+    try_kind(&Swap::positions);
+    try_kind(&Swap::attention<nn::Attention>);
+    try_kind(&Swap::attention<nn::BiasedAttention>);
+    try_kind(&Swap::relative_positions);
+    try_kind(&Swap::dropout);
+    try_kind(&Swap::loss_head);
   }
 
   ShardedParameters take() { return std::move(sharded_); }
 
  private:
+  void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) {
+    const bool is_of_heads = name.role == "query_norm" || name.role == "key_norm";
+    // Each rank has other heads.
+    hold_whole(
+        name, *slot, is_of_heads ? &region_.group->communicator() : sharers_between_regions());
+  }
+  void junction(const nn::SlotName& /*name*/, std::shared_ptr<nn::Junction>& slot) {
+    const auto entrance = std::make_shared<Entrance>(region_);
+    entered_ = entrance->weight_gradients;
+    slot = entrance;
+  }
+  void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot);
+  void tokens(const nn::SlotName& name, std::shared_ptr<nn::TokenEmbedding>& slot) {
+    slot = std::make_shared<VocabularyParallelEmbedding>(
+        *slot, region_, vocabulary(), config_.vocab_size);
+    cut(name, *slot, {0, {vocabulary()}});
+  }
+  void positions(const nn::SlotName& name, std::shared_ptr<nn::PositionEmbedding>& slot) {
+    if (region_.shards_sequence()) {
+      slot = std::make_shared<SequenceShardedPositions>(*slot, region_);
+    }
+    hold_whole(name, *slot, sharers_between_regions());
+  }
+  template <class Kind>
+  void attention(const nn::SlotName& /*name*/, std::shared_ptr<Kind>& slot) {
+    slot->first_head = heads_.queries.begin;
+    slot->total_heads = config_.heads;
+  }
+  void relative_positions(
+      const nn::SlotName& name, std::shared_ptr<nn::RelativePositionTable>& slot) {
+    cut(name, *slot, {1, {heads_.queries}});  // a column a head
+  }
+  void dropout(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) {
+    if (name.role == "mlp_inner_dropout") {
+      slot = std::make_shared<ShardedWidthDropout>(*slot, width(), config_.intermediate_size);
+    }
+  }
+  void loss_head(const nn::SlotName& name, std::shared_ptr<nn::LossHead>& slot) {
+    slot =
+        std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
+    cut(name, *slot, {0, {vocabulary()}});
+  }
+
   int ranks() const { return static_cast<int>(region_.group->size()); }
   int rank() const { return static_cast<int>(region_.group->rank()); }
-  Group holders_of_our_heads(Axes& axes) const {
+  comm::Communicator& holders_of_our_heads(Axes& axes) const {
     std::vector<int> holders(static_cast<size_t>(heads_.copies));
     std::iota(holders.begin(), holders.end(), axes.coordinate().tensor - heads_.copy);
-    return c10::make_intrusive<TensorGroup>(
-        axes.split(axes.along(mesh::Axis::kTensor), holders, "key_value_heads"));
+    return axes.split(axes.along(mesh::Axis::kTensor), holders, "key_value_heads");
+  }
+  /// The ranks whose gradients of a parameter between the regions add up; null: they are the same.
+  comm::Communicator* sharers_between_regions() const {
+    return region_.shards_sequence() ? &region_.group->communicator() : nullptr;
   }
   Range vocabulary() const { return mesh::split_evenly(config_.vocab_size, ranks(), rank()); }
   Range width() const { return mesh::split_evenly(config_.intermediate_size, ranks(), rank()); }
   Range numbers_of(Range heads) const {
     return {heads.begin * config_.head_dim, heads.end * config_.head_dim};
   }
-  static Cut along(int dim, std::vector<Range> ranges) { return {dim, std::move(ranges)}; }
-
   /// Replaces the layer's parameters by those of the part.
-  void cut(const nn::SlotName& name, nn::Layer& layer, Cut of_weight, Cut of_bias);
+  void cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part);
+  void hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over);
+  /// Those of a product, cut along the layer's outputs or inputs.
+  void cut_product(
+      const nn::SlotName& name, nn::Product& product, Cut part, int nn::Parameter::* side);
+  void replace(
+      const nn::SlotName& name,
+      const nn::Parameter& parameter,
+      Cut cut,
+      comm::Communicator* summed_over);
 
   const model::ModelConfig& config_;
   HeadSplit heads_;
   Region region_;
-  Group copies_;
-  std::shared_ptr<DeferredQueue> entered_;  // of the norm before the layers that are visited
+  comm::Communicator& copies_;
+  std::shared_ptr<DeferredQueue> entered_;  // of the junction before the layers that are visited
   ShardedParameters sharded_;
 };
 
 void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   const Rule rule = rule_of(name.role);
-  const bool is_out_in = slot->layout == nn::WeightLayout::kOutIn;
-  const int out = is_out_in ? 0 : 1, in = is_out_in ? 1 : 0;
-  std::vector<Range> ranges;
+  Cut part{0, {}};
   if (rule == Rule::kWidthOut || rule == Rule::kWidthIn) {
-    ranges = {width()};
+    part.ranges = {width()};
   } else if (rule == Rule::kPackedHeads) {
-    const Range part = numbers_of(heads_.queries);
+    const Range queries = numbers_of(heads_.queries);
     const int64_t all = config_.heads * config_.head_dim;
     for (int64_t i = 0; i < 3; ++i) {  // queries, keys, values
-      ranges.push_back({part.begin + i * all, part.end + i * all});
+      part.ranges.push_back({queries.begin + i * all, queries.end + i * all});
     }
   } else {
-    ranges = {numbers_of(rule == Rule::kKeyValues ? heads_.key_values : heads_.queries)};
+    part.ranges = {numbers_of(rule == Rule::kKeyValues ? heads_.key_values : heads_.queries)};
   }
   if (rule == Rule::kHeadsIn || rule == Rule::kWidthIn) {
-    slot = std::make_shared<ShardedToAllLinear>(*slot, region_);
-    cut(name, *slot, along(in, ranges), {});
+    const auto sharded = std::make_shared<ShardedToAllLinear>(*slot, region_);
+    slot = sharded;
+    cut_product(name, *slot->product(), std::move(part), &nn::Parameter::in);
+    replace(name, {"bias", sharded->bias}, {}, sharers_between_regions());
     return;
   }
-  if (takes_the_norm(name.role)) {
+  if (takes_the_junction(name.role)) {
     defer_weight_gradients(*slot, entered_);
   }
-  Cut of_weight = along(out, ranges), of_bias = along(0, ranges);
-  if (rule == Rule::kKeyValues && heads_.copies > 1) {
-    slot = std::make_shared<CopiedHeadsLinear>(*slot, copies_);
-    of_weight.copies = of_bias.copies = heads_.copies;
-    of_weight.copy = of_bias.copy = heads_.copy;
+  if (rule == Rule::kKeyValues) {
+    part.copies = heads_.copies;
+    part.copy = heads_.copy;
   }
-  cut(name, *slot, std::move(of_weight), std::move(of_bias));
+  cut_product(name, *slot->product(), std::move(part), &nn::Parameter::out);
 }
 
-void Swap::cut(const nn::SlotName& name, nn::Layer& layer, Cut of_weight, Cut of_bias) {
-  const auto replace = [&](Tensor& parameter, Cut cut, const char* suffix) {
-    if (!parameter.defined()) {
-      return;
+void Swap::cut_product(
+    const nn::SlotName& name, nn::Product& product, Cut part, int nn::Parameter::* side) {
+  product.visit_parameters([&](const nn::Parameter& parameter) {
+    if (parameter.*side >= 0) {
+      part.dim = parameter.*side;
+      // Copies of key-value heads serve each rank's own queries.
+      replace(name, parameter, part, part.copies > 1 ? &copies_ : nullptr);
+    } else {  // a factor, which each rank uses for its own part of the layer
+      replace(name, parameter, {}, &region_.group->communicator());
     }
-    if (cut.is_whole()) {
-      cut.copies = ranks();
-      cut.copy = rank();
-    }
-    const std::vector<int64_t> shape = parameter.sizes().vec();
-    parameter = at::empty(cut.local_shape(shape), parameter.options().requires_grad(false))
-                    .set_requires_grad(parameter.requires_grad());
-    sharded_.emplace(name.prefix + suffix, ShardedParameter{shape, std::move(cut)});
-  };
-  replace(layer.weight, std::move(of_weight), ".weight");
-  replace(layer.bias, std::move(of_bias), ".bias");
+  });
+}
+
+void Swap::cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part) {
+  layer.visit_parameters(
+      [&](const nn::Parameter& parameter) { replace(name, parameter, part, nullptr); });
+}
+
+void Swap::hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over) {
+  layer.visit_parameters(
+      [&](const nn::Parameter& parameter) { replace(name, parameter, {}, summed_over); });
+}
+
+void Swap::replace(
+    const nn::SlotName& name,
+    const nn::Parameter& parameter,
+    Cut cut,
+    comm::Communicator* summed_over) {
+  Tensor& value = parameter.value;
+  if (!value.defined()) {
+    return;
+  }
+  if (cut.is_whole()) {
+    cut.copies = ranks();
+    cut.copy = rank();
+  }
+  const std::vector<int64_t> shape = value.sizes().vec();
+  value = at::empty(cut.local_shape(shape), value.options().requires_grad(false))
+              .set_requires_grad(value.requires_grad());
+  sharded_.emplace(
+      name.parameter(parameter.name), ShardedParameter{shape, std::move(cut), summed_over});
 }
 
 }  // namespace
@@ -216,7 +268,7 @@ ShardedParameters apply_tensor_parallel(
   }
   check_sizes(model.config(), group.size());
   Swap swap(model, axes, sequence);
-  model.visit_slots(swap);
+  model.visit_slots(std::ref(swap));
   return swap.take();
 }
 

@@ -1,0 +1,106 @@
+#include "nn/product.h"
+
+#include <optional>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/custom_class.h>
+
+namespace lockstep::nn {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+/// What the backward pass needs beside x; it travels in a capsule.
+struct Halves : torch::CustomClassHolder {
+  std::shared_ptr<const Product> product;
+  Later later;
+};
+
+struct ProductInHalves : torch::autograd::Function<ProductInHalves> {
+  static Tensor forward(
+      AutogradContext* context, const Tensor& x, c10::intrusive_ptr<Halves> halves) {
+    if (halves->product->is_trained()) {
+      context->save_for_backward({x});
+    }
+    context->saved_data["halves"] = c10::IValue::make_capsule(halves);
+    return halves->product->forward(x);
+  }
+  static tensor_list backward(AutogradContext* context, tensor_list gradients) {
+    const auto halves =
+        c10::static_intrusive_pointer_cast<Halves>(context->saved_data["halves"].toCapsule());
+    const Tensor gradient = gradients[0];
+    if (const tensor_list saved = context->get_saved_variables(); !saved.empty()) {
+      halves->later([product = halves->product, gradient, x = saved[0]] {
+        const at::NoGradGuard no_grad;
+        product->accumulate_weight_gradients(gradient, x);
+      });
+    }
+    return {halves->product->input_gradient(gradient), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor multiply_in_halves(
+    const std::shared_ptr<const Product>& product, const Tensor& x, const Later& later) {
+  auto halves = c10::make_intrusive<Halves>();
+  halves->product = product;
+  halves->later = later;
+  return ProductInHalves::apply(x, halves);
+}
+
+Tensor DenseProduct::forward(const Tensor& x) const {
+  return ops::linear(x, weight_, bias_.defined() ? std::optional(bias_) : std::nullopt, layout_);
+}
+
+Tensor DenseProduct::input_gradient(const Tensor& y_gradient) const {
+  return ops::linear_input_gradient(y_gradient, weight_.detach(), layout_);
+}
+
+void DenseProduct::accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& x) const {
+  const bool has_bias = bias_.defined() && bias_.requires_grad();
+  if (!weight_.requires_grad()) {
+    if (has_bias) {
+      accumulate_gradient(bias_, y_gradient.flatten(0, -2).sum(0));
+    }
+    return;
+  }
+  const auto made = ops::linear_weight_gradients(
+      y_gradient, x, layout_, has_bias ? ops::BiasGradient::kMade : ops::BiasGradient::kNone);
+  accumulate_gradient(weight_, made.weight);
+  if (has_bias) {
+    accumulate_gradient(bias_, made.bias);
+  }
+}
+
+bool DenseProduct::is_trained() const {
+  return weight_.requires_grad() || (bias_.defined() && bias_.requires_grad());
+}
+
+void DenseProduct::visit_parameters(const ParameterFunction& function) {
+  const bool is_out_in = layout_ == WeightLayout::kOutIn;
+  function({"weight", weight_, is_out_in ? 0 : 1, is_out_in ? 1 : 0});
+  function({"bias", bias_, 0, -1});
+}
+
+Tensor DenseProduct::take_bias() {
+  return std::exchange(bias_, Tensor());
+}
+
+void accumulate_gradient(const Tensor& parameter, Tensor gradient) {
+  const at::NoGradGuard no_grad;
+  tensor_list gradients{std::move(gradient)};
+  // Hooks of a tensor are called by autograd's engine; those after the accumulation by the node.
+  for (const auto& hook : torch::autograd::impl::hooks(parameter)) {
+    gradients = (*hook)(gradients);
+  }
+  (*torch::autograd::impl::grad_accumulator(parameter))(std::move(gradients));
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,79 @@
+// The product of a linear layer, whatever its weights are made of: dense, packed, with low-rank
+// factors beside it. Its backward pass comes in two halves, so that whoever wants them at other
+// times (a pipeline's schedule, tensor parallelism) gets them without knowing the weights.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/linear.h"
+
+namespace lockstep::nn {
+
+using at::Tensor;
+using ops::WeightLayout;
+
+/// A parameter of a layer, as a visitor sees it.
+struct Parameter {
+  std::string name;  // in the layer: "weight"; of the model it is the slot's prefix + "." + name
+  Tensor& value;     // a leaf, which may be replaced; undefined: the layer has none of this name
+  /// Of a linear's product: the dims of `value` that run along the layer's outputs and inputs. What
+  /// tensor parallelism cuts; -1: there is none.
+  int out = -1, in = -1;
+};
+using ParameterFunction = std::function<void(const Parameter&)>;
+
+/// y = x W + b for some W and b. Layers own it, and a layer of another kind may take it over.
+class Product {
+ public:
+  Product() = default;
+  virtual ~Product() = default;
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+
+  /// [..., in] -> [..., out]; autograd records it where gradients are on.
+  virtual Tensor forward(const Tensor& x) const = 0;
+  // The backward pass in halves; no autograd.
+  /// [..., out] -> [..., in]
+  virtual Tensor input_gradient(const Tensor& y_gradient) const = 0;
+  /// Adds the gradients of all trained parameters, by accumulate_gradient. x as in forward().
+  virtual void accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& x) const = 0;
+  /// Whether any parameter is trained. Where none is, nobody needs to keep x.
+  virtual bool is_trained() const = 0;
+  virtual void visit_parameters(const ParameterFunction& function) = 0;
+  /// Hands the bias to a layer that adds it elsewhere; undefined where there is none.
+  virtual Tensor take_bias() { return {}; }
+};
+
+/// One matrix, and perhaps a bias that is added on the way.
+class DenseProduct final : public Product {
+ public:
+  explicit DenseProduct(WeightLayout layout) : layout_(layout) {}
+  Tensor forward(const Tensor& x) const override;
+  Tensor input_gradient(const Tensor& y_gradient) const override;
+  void accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& x) const override;
+  bool is_trained() const override;
+  void visit_parameters(const ParameterFunction& function) override;
+  Tensor take_bias() override;
+
+ private:
+  WeightLayout layout_;
+  Tensor weight_, bias_;
+};
+
+/// What is done with a half of a backward pass that can wait.
+using Later = std::function<void(std::function<void()> work)>;
+
+/// product.forward(x) as one node of autograd: its backward pass makes the input's gradient and
+/// gives `later` what accumulates the weights'. x must need a gradient. Autograd does not see the
+/// parameters; where none is trained x is not kept.
+Tensor multiply_in_halves(
+    const std::shared_ptr<const Product>& product, const Tensor& x, const Later& later);
+
+/// Adds `gradient` to the parameter's, with the hooks that autograd would call.
+void accumulate_gradient(const Tensor& parameter, Tensor gradient);
+
+}  // namespace lockstep::nn

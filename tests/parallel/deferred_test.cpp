@@ -1,0 +1,104 @@
+// Weight gradients that are made later, of whatever product stands in a linear.
+#include "parallel/pipeline/deferred.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "parallel/products.h"
+
+namespace lockstep::parallel {
+namespace deferred_test {
+
+constexpr int64_t kIn = 7, kOut = 5;
+
+using Gradients = std::map<std::string, Tensor>;  // of "x" and of parameters; and the outputs, "y"
+
+std::shared_ptr<nn::Product> make_dense() {
+  auto product = std::make_shared<nn::DenseProduct>(nn::WeightLayout::kOutIn);
+  product->visit_parameters([](const nn::Parameter& parameter) {
+    parameter.value = (parameter.in >= 0 ? torch::randn({kOut, kIn}) : torch::randn({kOut}))
+                          .set_requires_grad(true);
+  });
+  return product;
+}
+
+std::shared_ptr<nn::Product> make_low_rank() {
+  auto product = std::make_shared<testing::LowRankDouble>(make_dense());
+  product->a = torch::randn({2, kIn}).set_requires_grad(true);
+  product->b = torch::randn({kOut, 2}).set_requires_grad(true);
+  return product;
+}
+
+std::shared_ptr<nn::Product> make_packed() {
+  auto product = std::make_shared<testing::PackedDouble>();
+  product->codes = torch::randint(-100, 100, {kOut, kIn}).to(at::kChar);
+  product->scales = torch::rand({kOut});
+  return product;
+}
+
+/// What the backward pass of a fixed loss gives, through `linear`.
+Gradients run(nn::Linear& linear, DeferredQueue* queue, size_t* deferred = nullptr) {
+  torch::manual_seed(2);
+  const Tensor x = torch::randn({3, 4, kIn}).requires_grad_();
+  const Tensor y = linear.forward(x);
+  (y * torch::randn(y.sizes())).sum().backward();
+  if (queue != nullptr) {
+    DeferredWork work = queue->take();
+    *deferred = work.size();
+    for (const auto& make : work) {
+      make();
+    }
+  }
+  Gradients gradients{{"y", y.detach()}, {"x", x.grad()}};
+  linear.visit_parameters([&](const nn::Parameter& parameter) {
+    if (parameter.value.defined() && parameter.value.requires_grad()) {
+      gradients[parameter.name] = parameter.value.grad().clone();
+      parameter.value.mutable_grad().reset();
+    }
+  });
+  return gradients;
+}
+
+TEST(Deferral, CallsTheProductThatStandsThere) {
+  torch::manual_seed(1);
+  for (const auto& product : {make_dense(), make_low_rank(), make_packed()}) {
+    nn::Linear linear(product);
+    const Gradients wanted = run(linear, nullptr);
+    const auto queue = std::make_shared<DeferredQueue>();
+    defer_weight_gradients(linear, queue);
+    size_t deferred = 0;
+    const Gradients found = run(linear, queue.get(), &deferred);
+    EXPECT_EQ(deferred, product->is_trained() ? 1U : 0U);
+    ASSERT_EQ(found.size(), wanted.size());
+    for (const auto& [name, value] : wanted) {
+      EXPECT_TRUE(torch::allclose(found.at(name), value, 1e-5, 1e-5)) << name;
+    }
+  }
+}
+
+TEST(Deferral, TheLastQueueGetsTheWork) {
+  nn::Linear linear(make_dense());
+  const auto first = std::make_shared<DeferredQueue>(), last = std::make_shared<DeferredQueue>();
+  defer_weight_gradients(linear, first);
+  defer_weight_gradients(linear, last);
+  size_t deferred = 0;
+  run(linear, last.get(), &deferred);
+  EXPECT_EQ(deferred, 1U);
+  EXPECT_TRUE(first->take().empty());
+}
+
+TEST(Deferral, WhatIsNotTrainedKeepsNoInput) {
+  for (const bool is_trained : {false, true}) {
+    nn::Linear linear(is_trained ? make_dense() : make_packed());
+    defer_weight_gradients(linear, std::make_shared<DeferredQueue>());
+    Tensor x = torch::randn({3, kIn}).requires_grad_();
+    const Tensor read = x * 2;
+    const Tensor y = linear.forward(read);
+    EXPECT_EQ(read.use_count() + read.storage().use_count() > 2, is_trained);
+  }
+}
+
+}  // namespace deferred_test
+}  // namespace lockstep::parallel

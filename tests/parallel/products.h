@@ -1,0 +1,168 @@
+// Products that are not dense, as doubles of what adapters and quantization put into linears.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "nn/initialize.h"
+#include "parallel/parallelize.h"
+
+namespace lockstep::parallel::testing {
+
+/// base(x) + scale (x A^T) B^T (Hu et al., "LoRA", 2021).
+class LowRankDouble final : public nn::Product {
+ public:
+  static constexpr double kScale = 1.5;
+  Tensor a, b;  // [r, in], [out, r]
+
+  explicit LowRankDouble(std::shared_ptr<nn::Product> base) : base_(std::move(base)) {}
+  Tensor forward(const Tensor& x) const override {
+    return base_->forward(x) + kScale * x.matmul(a.t()).matmul(b.t());
+  }
+  Tensor input_gradient(const Tensor& y_gradient) const override {
+    return base_->input_gradient(y_gradient) + kScale * y_gradient.matmul(b).matmul(a);
+  }
+  void accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& x) const override {
+    base_->accumulate_weight_gradients(y_gradient, x);
+    const Tensor dy = y_gradient.flatten(0, -2), rows = x.flatten(0, -2);
+    nn::accumulate_gradient(a, kScale * dy.mm(b).t().mm(rows));
+    nn::accumulate_gradient(b, kScale * dy.t().mm(rows.mm(a.t())));
+  }
+  bool is_trained() const override { return true; }
+  void visit_parameters(const nn::ParameterFunction& function) override {
+    base_->visit_parameters(function);
+    function({"lora_A.weight", a, -1, 1});
+    function({"lora_B.weight", b, 0, -1});
+  }
+  Tensor take_bias() override { return base_->take_bias(); }
+
+ private:
+  std::shared_ptr<nn::Product> base_;
+};
+
+/// A matrix of int8 with a scale a row, which nobody trains, and a bias, which somebody may.
+class PackedDouble final : public nn::Product {
+ public:
+  Tensor codes, scales, bias;  // [out, in] int8, [out], [out]
+
+  Tensor weight() const { return codes.to(scales.scalar_type()) * scales.unsqueeze(1) / 100; }
+  Tensor forward(const Tensor& x) const override {
+    const Tensor y = x.matmul(weight().t());
+    return bias.defined() ? y + bias : y;
+  }
+  Tensor input_gradient(const Tensor& y_gradient) const override {
+    return y_gradient.matmul(weight());
+  }
+  void accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& /*x*/) const override {
+    nn::accumulate_gradient(bias, y_gradient.flatten(0, -2).sum(0));
+  }
+  bool is_trained() const override { return bias.defined() && bias.requires_grad(); }
+  void visit_parameters(const nn::ParameterFunction& function) override {
+    function({"weight", codes, 0, 1});
+    function({"weight_scale", scales, 0, -1});
+    function({"bias", bias, 0, -1});
+  }
+  Tensor take_bias() override { return std::exchange(bias, Tensor()); }
+};
+
+/// The matrix of a dense product, with where its dims are.
+struct DenseWeight {
+  Tensor value;
+  int64_t out = 0, in = 0;
+};
+inline DenseWeight weight_of(nn::Product& product) {
+  DenseWeight weight;
+  product.visit_parameters([&](const nn::Parameter& parameter) {
+    if (parameter.name == "weight") {
+      weight = {
+          parameter.value, parameter.value.size(parameter.out), parameter.value.size(parameter.in)};
+    }
+  });
+  return weight;
+}
+
+using Adapt = std::function<void(nn::LanguageModel&)>;
+
+inline nn::SlotFunction each_linear(
+    std::function<void(const nn::SlotName&, nn::Linear&)> function) {
+  return nn::each<nn::Linear>([function = std::move(function)](
+                                  const nn::SlotName& name, std::shared_ptr<nn::Linear>& linear) {
+    function(name, *linear);
+  });
+}
+
+inline void add_spec(
+    nn::LanguageModel& model,
+    const std::string& name,
+    std::vector<int64_t> shape,
+    double deviation) {
+  model.specs[name] = {
+      name, std::move(shape), {model::Initialization::Kind::kNormal, deviation, -1}, false, 0};
+}
+
+/// Low-rank factors beside every linear, whose own weights are trained too, or frozen.
+inline void adapt_low_rank(nn::LanguageModel& model, bool trains_base) {
+  model.visit_slots(each_linear([&](const nn::SlotName& name, nn::Linear& linear) {
+    const DenseWeight weight = weight_of(*linear.product());
+    const auto options = weight.value.options().requires_grad(false);
+    const int64_t rank = 3;
+    auto product = std::make_shared<LowRankDouble>(linear.product());
+    product->a = at::empty({rank, weight.in}, options).set_requires_grad(true);
+    product->b = at::empty({weight.out, rank}, options).set_requires_grad(true);
+    add_spec(model, name.parameter("lora_A.weight"), {rank, weight.in}, 0.2);
+    add_spec(model, name.parameter("lora_B.weight"), {weight.out, rank}, 0.2);
+    if (!trains_base) {
+      linear.product()->visit_parameters([](const nn::Parameter& parameter) {
+        if (parameter.value.defined()) {
+          parameter.value.set_requires_grad(false);
+        }
+      });
+    }
+    linear.product() = product;
+  }));
+}
+
+/// Packed weights in every linear.
+inline void adapt_packed(nn::LanguageModel& model) {
+  model.visit_slots(each_linear([&](const nn::SlotName& name, nn::Linear& linear) {
+    const DenseWeight weight = weight_of(*linear.product());
+    const auto options = weight.value.options().requires_grad(false);
+    auto product = std::make_shared<PackedDouble>();
+    product->codes = at::empty({weight.out, weight.in}, options.dtype(at::kChar));
+    product->scales = at::empty({weight.out}, options);
+    product->bias = linear.product()->take_bias();
+    add_spec(model, name.parameter("weight"), {weight.out, weight.in}, 0.1);
+    add_spec(model, name.parameter("weight_scale"), {weight.out}, 1);
+    linear.product() = product;
+  }));
+}
+
+/// Values for all that an adapted model has: integers are those of a hundred times the draw.
+inline ModelSpec::Fill fill_adapted(const model::ModelConfig& config, const Adapt& adapt) {
+  const auto model = nn::make_model(config, at::kFloat, at::kMeta);
+  adapt(*model);
+  return [specs = model->specs](
+             const std::string& name,
+             const ShardedParameter& parameter,
+             int64_t begin,
+             const Tensor& values) {
+    const Tensor drawn = at::empty({values.numel()});
+    mesh::visit_runs(
+        parameter.cut,
+        parameter.shape,
+        begin,
+        begin + values.numel(),
+        [&](int64_t local, int64_t whole, int64_t count) {
+          nn::fill_initial(drawn.narrow(0, local - begin, count), specs.at(name), 3, whole);
+        });
+    const bool is_packed = values.scalar_type() == at::kChar;
+    values.view({-1}).copy_(is_packed ? (drawn * 100).round().clamp(-127, 127) : drawn);
+  };
+}
+
+}  // namespace lockstep::parallel::testing
