@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "config/yaml.h"
@@ -24,7 +26,7 @@ class JsonReader {
  private:
   [[noreturn]] void fail(const std::string& what) const {
     size_t column = 1;
-    for (size_t i = at_; i > 0 && text_[i - 1] != '\n'; --i) {
+    for (size_t i = std::min(at_, text_.size()); i > 0 && text_[i - 1] != '\n'; --i) {
       ++column;
     }
     throw Error(

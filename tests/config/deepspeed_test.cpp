@@ -252,7 +252,7 @@ TEST(Deepspeed, IsReadThroughTheConfiguration) {
       2);
   harness.write("a.yaml", "training:\n  deepspeed:\n    train_micro_batch_size_per_gpu: 3\n");
   EXPECT_EQ(harness.run({"-c", "@/a.yaml"}).config.training.per_device_train_batch_size, 3);
-  EXPECT_THAT(harness.error({"deepspeed=nothing.json"}), HasSubstr("is no file"));
+  EXPECT_THAT(harness.error({"deepspeed=nothing.json"}), HasSubstr("is neither a file"));
   // What has no mechanism yet is refused where the list says so, with the file's line.
   harness.write("z.json", "{\n\"zero_optimization\": {\"stage\": 2}}");
   if (any_holds({harness.error({"deepspeed=@/z.json"})}, "not supported yet")) {

@@ -298,7 +298,7 @@ TEST(Split, RefusesWhatCannotBe) {
   EXPECT_NE(message({.stages = 2, .split = "4,4"}).find("8 layers"), std::string::npos);
   EXPECT_NE(message({.stages = 2, .split = "3,3,3"}).find("3 stages"), std::string::npos);
   EXPECT_NE(message({.stages = 3, .split = "4,0,5"}).find("stage 1"), std::string::npos);
-  EXPECT_NE(message({.stages = 2, .split = "4,x"}).find("no list"), std::string::npos);
+  EXPECT_NE(message({.stages = 2, .split = "4,x"}).find("not a list"), std::string::npos);
 }
 
 TEST(Pipeline, AStageThatDiesIsNamedByItsNeighbours) {

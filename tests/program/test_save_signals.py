@@ -4,7 +4,7 @@ import os
 import signal
 import unittest
 
-from harness import ProgramTest, losses, start, wait_for
+from harness import ProgramTest, losses, processes_of, start, wait_for
 
 
 class SaveSignals(ProgramTest):
@@ -73,6 +73,7 @@ class Background(ProgramTest):
             wait_for(lambda: len(losses(self.folder / name)) >= seen + 5 + 3 * trial)
             process.kill()
             process.communicate(timeout=30)
+            wait_for(lambda: not processes_of(f"output_dir={name}"))  # its ranks end soon after, and with them the lock
         done = max(int(p.name[11:]) for p in (self.folder / name).glob("checkpoint-*") if "." not in p.name)
         result = self.run_ok(*self.train_arguments(name, *arguments, ranks=2, steps=done + 2))
         self.assertNotIn("damaged", result.err)

@@ -16,7 +16,11 @@ class TwoRuns(ProgramTest):
         first = start(*arguments, cwd=self.folder)
         wait_for(lambda: len(losses(self.folder / "both")) >= 2)
         holder = json.loads((self.folder / "both" / ".lockstep-lock").read_text())
-        result = self.run_fails(3, *self.train_arguments("both", *common, ranks=2, steps=60))
+        os.kill(holder["pid"], signal.SIGSTOP)  # it still holds the folder, however fast this machine is
+        try:
+            result = self.run_fails(3, *self.train_arguments("both", *common, ranks=2, steps=60))
+        finally:
+            os.kill(holder["pid"], signal.SIGCONT)
         self.assertIn(f"process {holder['pid']} on {holder['host']}", result.err)
         self.assertIn("output_dir", result.err)
         out, err = first.communicate(timeout=120)
