@@ -23,7 +23,7 @@ def parse():
     parser.add_argument("-j", "--jobs", default="2")
     parser.add_argument("--times", action="store_true")
     parser.add_argument("targets", nargs="*", default=[])
-    return parser.parse_args()
+    return parser.parse_intermixed_args()
 
 
 def duration(seconds):
