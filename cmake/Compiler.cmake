@@ -11,9 +11,8 @@ if(MOLD)
 endif()
 find_program(CCACHE ccache)
 if(CCACHE)
-  # pch_defines and time_macros let ccache keep objects that use the precompiled header. CCACHE_DEPEND: what a file
-  # includes is known from its own compilation, so that a cold cache costs nothing.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
+  # pch_defines and time_macros let ccache keep objects that use the precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
 endif()
 
