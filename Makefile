@@ -8,7 +8,7 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 # With CUDA where it is asked for, or a driver is there and it is not asked against (LOCKSTEP_CUDA=0).
 LOCKSTEP_CUDA ?= $(if $(wildcard /proc/driver/nvidia/version),1,0)
-# UNITY=0 compiles each file by itself: the first build takes five times as long, and each later one of a few files is quick.
+# UNITY=0 compiles each file by itself: the first build takes far longer, and later ones compile what changed alone.
 UNITY ?= 1
 CMAKE_FLAGS := -DLOCKSTEP_CUDA=$(if $(filter 1,$(LOCKSTEP_CUDA)),ON,OFF) -DLOCKSTEP_UNITY=$(if $(filter 0,$(UNITY)),OFF,ON) \
   $(if $(LIBTORCH),-DLIBTORCH=$(abspath $(LIBTORCH)))

@@ -4,7 +4,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 # How much is optimized is each module's own to say (Modules.cmake).
 set(CMAKE_CXX_FLAGS_RELEASE "-DNDEBUG")
-option(LOCKSTEP_UNITY "Compile several files of a module as one: a cold build takes a sixth of the time" ON)
+option(LOCKSTEP_UNITY "Compile several files of a module as one: a cold build takes a tenth of the time" ON)
 find_program(MOLD mold)
 if(MOLD)
   add_link_options(-fuse-ld=mold)

@@ -15,7 +15,7 @@ std::regex parse_pattern(const std::string& pattern) {
   } catch (const std::regex_error& error) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("model.freeze: '{}' is no regular expression: {}", pattern, error.what()),
+        fmt::format("model.freeze: '{}' is not a regular expression: {}", pattern, error.what()),
         "put a backslash before a character that stands for itself: layers\\.0\\.");
   }
 }
@@ -40,8 +40,9 @@ std::set<std::string> frozen_parameters(
           ErrorKind::kConfig,
           fmt::format("model.freeze: '{}' is found in no parameter's name", pattern),
           fmt::format(
-              "the names are {}, ...",
-              fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", ")));
+              "write one that is found in a name, or leave it out; the names are {}{}",
+              fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+              shown < names.size() ? ", ..." : ""));
     }
   }
   if (!names.empty() && frozen.size() == names.size()) {

@@ -9,8 +9,8 @@
 namespace lockstep::model {
 
 /// Those of `names` in which one of the regular expressions (ECMAScript's grammar) is found: at any
-/// place, so "^" and "$" say where. Throws Error (kConfig) where one is no regular expression or is
-/// found in no name, and where nothing is left to train.
+/// place, so "^" and "$" say where. Throws Error (kConfig) where one is not a regular expression or
+/// is found in no name, and where nothing is left to train.
 std::set<std::string> frozen_parameters(
     const std::vector<std::string>& names, std::span<const std::string> patterns);
 

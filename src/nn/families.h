@@ -26,6 +26,10 @@ std::unique_ptr<LanguageModel> make_t5(
 
 /// The attention of a layer, as its config says.
 std::shared_ptr<Attention> make_attention(const model::ModelConfig& config, int64_t layer);
+/// With a weight of [out, in], as all but GPT-2's files have them.
+inline std::shared_ptr<Linear> make_linear() {
+  return std::make_shared<Linear>(WeightLayout::kOutIn);
+}
 /// `role` and `layer` are the slot's.
 std::shared_ptr<Dropout> make_dropout(double probability, std::string_view role, int64_t layer);
 

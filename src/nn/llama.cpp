@@ -9,10 +9,6 @@
 namespace lockstep::nn {
 namespace {
 
-std::shared_ptr<Linear> make_llama_linear() {
-  return std::make_shared<Linear>(WeightLayout::kOutIn);
-}
-
 class LlamaBlock final : public Block {
  public:
   LlamaBlock(const model::ModelConfig& config, int64_t layer)
@@ -24,13 +20,13 @@ class LlamaBlock final : public Block {
         mlp_norm_(std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps)),
         attention_input_(std::make_shared<Junction>()),
         mlp_input_(std::make_shared<Junction>()),
-        query_(make_llama_linear()),
-        key_(make_llama_linear()),
-        value_(make_llama_linear()),
-        attention_out_(make_llama_linear()),
-        mlp_gate_(make_llama_linear()),
-        mlp_up_(make_llama_linear()),
-        mlp_down_(make_llama_linear()),
+        query_(make_linear()),
+        key_(make_linear()),
+        value_(make_linear()),
+        attention_out_(make_linear()),
+        mlp_gate_(make_linear()),
+        mlp_up_(make_linear()),
+        mlp_down_(make_linear()),
         attention_(make_attention(config, layer)),
         attention_dropout_(make_dropout(config.residual_dropout, "attention_dropout", layer)),
         mlp_dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {

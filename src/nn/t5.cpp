@@ -28,10 +28,6 @@ Tensor bias_of(const Tensor& table, const Tensor& buckets) {
   return ops::embedding(table, buckets).permute({2, 0, 1});
 }
 
-std::shared_ptr<Linear> make_t5_linear() {
-  return std::make_shared<Linear>(WeightLayout::kOutIn);
-}
-
 std::shared_ptr<Norm> make_norm(const model::ModelConfig& config) {
   return std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps);
 }
@@ -54,10 +50,10 @@ class T5Attention {
         head_dim_(config.head_dim),
         norm_(make_norm(config)),
         input_(std::make_shared<Junction>()),
-        query_(make_t5_linear()),
-        key_(make_t5_linear()),
-        value_(make_t5_linear()),
-        out_(make_t5_linear()),
+        query_(make_linear()),
+        key_(make_linear()),
+        value_(make_linear()),
+        out_(make_linear()),
         attention_(make_biased_attention(
             config, kind == Kind::kSelf ? "attention" : "cross_attention", layer)),
         dropout_(make_dropout(
@@ -125,9 +121,9 @@ class T5Mlp {
       : activation_(config.activation),
         norm_(make_norm(config)),
         input_(std::make_shared<Junction>()),
-        gate_(config.gated_mlp ? make_t5_linear() : nullptr),
-        up_(make_t5_linear()),
-        down_(make_t5_linear()),
+        gate_(config.gated_mlp ? make_linear() : nullptr),
+        up_(make_linear()),
+        down_(make_linear()),
         inner_dropout_(make_dropout(config.mlp_dropout, "mlp_inner_dropout", layer)),
         dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {}
 

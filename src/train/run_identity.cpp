@@ -73,7 +73,8 @@ void check_identity(
   const auto there = state.find("identity");
   if (there == state.end() || !there->is_object()) {
     warn(fmt::format(
-        "{} does not tell what data it was trained on: nobody checks that they are these", source));
+        "{} was saved without its data's identity: whether the data are the same is not checked",
+        source));
     return;
   }
   const IdentityDifferences found = compare_identities(*there, identity_of(job));

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/torch.h>
 
 #include "nn/initialize.h"
 #include "nn/language_model.h"

@@ -36,7 +36,7 @@ TEST(Freeze, PatternsAreFoundAnywhereInANameAndJoined) {
 }
 
 TEST(Freeze, MistakesAreTold) {
-  EXPECT_THAT(message_of({"h.0", "(wte"}), HasSubstr("'(wte' is no regular expression"));
+  EXPECT_THAT(message_of({"h.0", "(wte"}), HasSubstr("'(wte' is not a regular expression"));
   EXPECT_THAT(message_of({"embed"}), HasSubstr("'embed' is found in no parameter's name"));
   EXPECT_THAT(message_of({"weight"}), HasSubstr("leaves no parameter to train"));
 }

@@ -98,7 +98,7 @@ class Identity(ProgramTest):
         (folder / "manifest.json").write_text(json.dumps(manifest))
         result = self.run_ok(*self.train_arguments(
             "older", "checkpoint.verify=false", f"resume_from_checkpoint={folder}", steps=4))
-        self.assertIn("does not tell what data it was trained on", result.err)
+        self.assertIn("was saved without its data's identity", result.err)
 
 
 if __name__ == "__main__":
