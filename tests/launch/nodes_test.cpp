@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "comm/store.h"
 #include "launch/machines.h"
 #include "temporary_folder.h"
 
@@ -19,31 +18,9 @@ using testing::Machines;
 using ::testing::Not;
 using testing::part;
 using testing::Ran;
-using testing::RegisterPart;
 
 // A worker that meets all the others in the store, as a training rank would.
-const RegisterPart meet("meet", [](int, char**) {
-  const auto number = [](const char* name) { return std::stoi(std::getenv(name)); };
-  comm::Rendezvous rendezvous;
-  rendezvous.address = std::getenv("MASTER_ADDR");
-  rendezvous.port = number("MASTER_PORT");
-  rendezvous.rank = number("RANK");
-  rendezvous.size = number("WORLD_SIZE");
-  rendezvous.hosted_by_agent = true;
-  const comm::Store store = comm::join_store(rendezvous);
-  const int64_t here = store->add("met", 1);
-  if (here == rendezvous.size) {
-    store->set("all", std::vector<uint8_t>{1});
-  }
-  store->wait({"all"}, std::chrono::seconds(20));
-  std::printf(
-      "rank %d of %d node %s of %s met\n",
-      rendezvous.rank,
-      rendezvous.size,
-      std::getenv("GROUP_RANK"),
-      std::getenv("GROUP_WORLD_SIZE"));
-  return 0;
-});
+const std::vector<std::string> kMeet{LOCKSTEP_STORE_CLIENT, "meet"};
 
 class Nodes : public ::testing::Test {
  protected:
@@ -105,7 +82,7 @@ class Nodes : public ::testing::Test {
 TEST_F(Nodes, MeetStatically) {
   std::vector<std::future<Ran>> nodes;
   for (const int node : {2, 0, 1}) {
-    nodes.push_back(machines_->launch(node, fixed(node, part("meet"))));
+    nodes.push_back(machines_->launch(node, fixed(node, kMeet)));
   }
   std::string output;
   for (auto& node : nodes) {
@@ -120,8 +97,8 @@ TEST_F(Nodes, MeetStatically) {
 
 TEST_F(Nodes, MeetDynamicallyBetweenMinimumAndMaximum) {
   const std::vector<std::string> more{"--rdzv-conf", "last_call_timeout=1"};
-  auto first = machines_->launch(1, dynamic("2:3", more, part("meet")));
-  auto second = machines_->launch(0, dynamic("2:3", more, part("meet")));
+  auto first = machines_->launch(1, dynamic("2:3", more, kMeet));
+  auto second = machines_->launch(0, dynamic("2:3", more, kMeet));
   const Ran a = first.get(), b = second.get();
   EXPECT_EQ(a.status.shell_code(), 0) << a.error_output;
   EXPECT_EQ(b.status.shell_code(), 0) << b.error_output;
@@ -290,13 +267,13 @@ TEST_F(Nodes, ForwardASignalToAllAndPassPreemptionOn) {
 TEST_F(Nodes, MeetWithoutASecretOnlyWhereThatIsAskedFor) {
   secret_ = "--rdzv-conf=join_timeout=20";
   for (const int node : {0, 1}) {
-    const Ran ran = machines_->launch(node, fixed(node, part("meet"), 2)).get();
+    const Ran ran = machines_->launch(node, fixed(node, kMeet, 2)).get();
     EXPECT_EQ(ran.status.shell_code(), 2);
     EXPECT_THAT(ran.error_output, HasSubstr("the agents would meet at 10.77.0.1 without a secret"));
   }
   secret_ = "--rdzv-insecure";
-  auto host = machines_->launch(0, fixed(0, part("meet"), 2));
-  const Ran ran = machines_->launch(1, fixed(1, part("meet"), 2)).get();
+  auto host = machines_->launch(0, fixed(0, kMeet, 2));
+  const Ran ran = machines_->launch(1, fixed(1, kMeet, 2)).get();
   EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
   EXPECT_EQ(host.get().status.shell_code(), 0);
 }
@@ -341,9 +318,9 @@ TEST_F(Nodes, MeetAtANameThatIsLoopbackOnItsOwnMachine) {
         node,
         shell("echo master $MASTER_ADDR; "
               "grep -hE ': 0+:[0-9A-F]+ 0+:0000 0A' /proc/net/tcp /proc/net/tcp6 >&2; "
-              "exec \"$0\" --part meet"),
+              "exec \"$0\" meet"),
         2);
-    all.back().replace(all.back().find("$0"), 2, part("meet")[0]);
+    all.back().replace(all.back().find("$0"), 2, kMeet[0]);
     *std::find(all.begin(), all.end(), "--master-addr=10.77.0.1") = "--master-addr=node0";
     return all;
   };
@@ -361,14 +338,14 @@ TEST_F(Nodes, ProveTheSecret) {
   const std::string right = secret("right", "0123456789abcdef").string(),
                     wrong = secret("wrong", "0123456789abcdeX").string();
   secret_ = "--rdzv-secret-file=" + right;
-  auto host = machines_->launch(0, dynamic("2", {}, part("meet")));
-  auto second_arguments = dynamic("2", {}, part("meet"));
+  auto host = machines_->launch(0, dynamic("2", {}, kMeet));
+  auto second_arguments = dynamic("2", {}, kMeet);
   secret_ = "--rdzv-secret-file=" + wrong;
-  const Ran refused = machines_->launch(2, dynamic("2", {}, part("meet"))).get();
+  const Ran refused = machines_->launch(2, dynamic("2", {}, kMeet)).get();
   EXPECT_EQ(refused.status.shell_code(), 2);
   EXPECT_THAT(refused.error_output, HasSubstr("the secret is not the same (--rdzv-secret-file)"));
   secret_ = "--rdzv-insecure";
-  const Ran without = machines_->launch(2, dynamic("2", {}, part("meet"))).get();
+  const Ran without = machines_->launch(2, dynamic("2", {}, kMeet)).get();
   EXPECT_EQ(without.status.shell_code(), 2);
   EXPECT_THAT(without.error_output, HasSubstr("it wants a secret"));
   auto second = machines_->launch(1, second_arguments);
@@ -413,7 +390,7 @@ TEST_F(Nodes, TellWhichPairCannotConnect) {
   machines_->shell(1, "ip route add unreachable 10.77.0.3/32");
   std::vector<std::future<Ran>> nodes;
   for (const int node : {0, 1, 2}) {
-    nodes.push_back(machines_->launch(node, fixed(node, part("meet"))));
+    nodes.push_back(machines_->launch(node, fixed(node, kMeet)));
   }
   for (auto& node : nodes) {
     const Ran ran = node.get();
@@ -426,9 +403,9 @@ TEST_F(Nodes, TellWhichPairCannotConnect) {
 }
 
 TEST_F(Nodes, RefuseARankThatIsTaken) {
-  auto host = machines_->launch(0, fixed(0, part("meet"), 2));
-  auto first = machines_->launch(1, fixed(1, part("meet"), 2));
-  const Ran again = machines_->launch(2, fixed(1, part("meet"), 2)).get();
+  auto host = machines_->launch(0, fixed(0, kMeet, 2));
+  auto first = machines_->launch(1, fixed(1, kMeet, 2));
+  const Ran again = machines_->launch(2, fixed(1, kMeet, 2)).get();
   const bool refused = again.error_output.find("node rank 1 is taken by") != std::string::npos;
   const Ran other = first.get();
   EXPECT_TRUE(refused || other.error_output.find("node rank 1 is taken by") != std::string::npos)

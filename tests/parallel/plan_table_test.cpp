@@ -33,7 +33,7 @@ void expect_table(
     const std::string& json,
     const std::vector<PlanCase>& table,
     const std::function<void(ModelSpec&)>& vary = nullptr) {
-  constexpr int64_t kSteps = 5;
+  constexpr int64_t kSteps = 3;
   const Trained one = train_under({}, json, kSteps, kPlanLength, vary);
   for (PlanCase plan : table) {
     plan.plan.sequence_length = kPlanLength;

@@ -70,7 +70,7 @@ struct TrainingRun {
   Plan plan{};
   int ranks = 1;
   at::ScalarType type = at::kFloat;
-  int64_t steps = 10;
+  int64_t steps = 5;
   int64_t first_step = 0;
 
   std::string name() const {
