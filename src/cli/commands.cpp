@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 
+#include "base/processor.h"
 #include "cli/bench.h"
 #include "cli/calibrate.h"
 #include "cli/doctor.h"
@@ -7,6 +8,7 @@
 #include "cli/eval.h"
 #include "cli/generate.h"
 #include "cli/plan.h"
+#include "cli/report_error.h"
 #include "cli/sample.h"
 #include "cli/schedule.h"
 #include "cli/tokenize.h"
@@ -39,6 +41,13 @@ std::span<const Command> commands() {
       {"schedule", "Draw and check a pipeline schedule", run_schedule},
   };
   return kCommands;
+}
+
+int run_command(const Command& command, const std::vector<std::string>& arguments) {
+  return report_errors([&] {
+    (void)instruction_set();  // a wrong LOCKSTEP_MAX_CPU_ISA is told before anything is done
+    return command.run(arguments);
+  });
 }
 
 }  // namespace lockstep::cli

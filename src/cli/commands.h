@@ -17,4 +17,7 @@ struct Command {
 /// In the order in which a newcomer meets them.
 std::span<const Command> commands();
 
+/// Runs one of them, whose errors are told, and returns the exit code.
+int run_command(const Command& command, const std::vector<std::string>& arguments);
+
 }  // namespace lockstep::cli

@@ -9,9 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
-#include "base/processor.h"
 #include "cli/commands.h"
-#include "cli/report_error.h"
 
 namespace lockstep::cli {
 namespace {
@@ -49,11 +47,7 @@ int run(const std::vector<std::string>& words) {
   }
   for (const Command& command : commands()) {
     if (command.name == words[0]) {
-      const std::vector<std::string> arguments(words.begin() + 1, words.end());
-      return report_errors([&] {
-        (void)instruction_set();  // a wrong LOCKSTEP_MAX_CPU_ISA is told before anything is done
-        return command.run(arguments);
-      });
+      return run_command(command, {words.begin() + 1, words.end()});
     }
   }
   return unknown_command(words[0]);

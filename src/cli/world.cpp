@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <thread>
 #include <utility>
 
+#include <sys/prctl.h>
+
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/commands.h"
 #include "comm/threads.h"
+#include "launch/devices.h"
 #include "launch/read_identity.h"
 #include "launch/supervisor.h"
 #include "launch/worker_environment.h"
@@ -21,6 +26,18 @@ namespace {
 
 std::string own_path() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+// A rank that is a copy of the process that started it, and so need not load libtorch again: that
+// takes a quarter of a second of a processor.
+int run_as_rank(const std::string& command, const std::vector<std::string>& arguments) {
+  if (const char* threads = std::getenv("OMP_NUM_THREADS")) {  // OpenMP read the parent's
+    at::set_num_threads(std::max(1, std::atoi(threads)));
+  }
+  const auto all = commands();
+  return run_command(
+      *std::find_if(all.begin(), all.end(), [&](const Command& c) { return c.name == command; }),
+      arguments);
 }
 
 int run_threads(
@@ -68,8 +85,12 @@ int start_ranks(
     const std::map<std::string, std::string>& environment) {
   launch::SupervisorOptions supervisor;
   supervisor.workers = ranks;
-  supervisor.argv = {own_path(), command};
-  supervisor.argv.insert(supervisor.argv.end(), arguments.begin(), arguments.end());
+  if (launch::installed_gpus().empty()) {
+    supervisor.body = [&] { return run_as_rank(command, arguments); };
+  } else {  // CUDA does not survive a fork
+    supervisor.argv = {own_path(), command};
+    supervisor.argv.insert(supervisor.argv.end(), arguments.begin(), arguments.end());
+  }
   supervisor.name = "lockstep " + command;
   supervisor.environment = environment;
   // All ranks make the same names from ${now:...}.
@@ -78,7 +99,10 @@ int start_ranks(
 }
 
 int run_ranks(const RankOptions& options, const std::function<int(train::World&)>& body) {
-  if (!launch::read_identity(launch::current_environment())) {
+  if (const auto identity = launch::read_identity(launch::current_environment())) {
+    // As top and ps show it.
+    ::prctl(PR_SET_NAME, fmt::format("lockstep-r{}", identity->rank).c_str());
+  } else {
     const int64_t ranks =
         options.ranks.value_or(options.use_cpu ? 1 : std::max(train::visible_gpus(), 1));
     if (ranks > 1 && options.in_process) {

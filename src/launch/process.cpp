@@ -3,7 +3,10 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include <fcntl.h>
@@ -53,9 +56,8 @@ struct ChildPlan {
   const cpu_set_t* cpus;
 };
 
-// Runs between fork and exec: system calls only, since another thread may have held a lock at the
-// fork.
-[[noreturn]] void become(const ChildPlan& plan) {
+// Runs after the fork: system calls only, since another thread may have held a lock at it.
+void prepare(const ChildPlan& plan) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) {
@@ -75,10 +77,39 @@ struct ChildPlan {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void become(const ChildPlan& plan) {
   ::execvpe(plan.argv[0], plan.argv, plan.environment);
   const int reason = errno;
   [[maybe_unused]] const auto written = ::write(plan.failure, &reason, sizeof reason);
   ::_exit(127);
+}
+
+// What exec would close, plan.failure among it.
+void close_on_exec() {
+  std::vector<int> descriptors;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    descriptors.push_back(std::stoi(entry.path().filename().string()));
+  }
+  for (const int descriptor : descriptors) {
+    if ((::fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0) {  // -1: the iterator's own, gone
+      ::close(descriptor);
+    }
+  }
+}
+
+// glibc's own locks are whole after a fork; of ours, the threads that a launcher has take none that
+// `body` wants.
+[[noreturn]] void call(const ProcessSpec& spec) noexcept {
+  ::clearenv();
+  for (const std::string& entry : spec.environment) {
+    ::putenv(::strdup(entry.c_str()));
+  }
+  close_on_exec();
+  const int code = spec.body();
+  std::fflush(nullptr);
+  ::_exit(code);
 }
 
 constexpr std::array<std::pair<int, const char*>, 21> kSignals{{
@@ -112,7 +143,7 @@ std::optional<int> signal_number(const std::string& name) {
 }
 
 Process Process::start(const ProcessSpec& spec) {
-  if (spec.argv.empty()) {
+  if (spec.argv.empty() && !spec.body) {
     throw Error(ErrorKind::kInternal, "a worker without a program");
   }
   const std::vector<char*> argv = pointers(spec.argv), environment = pointers(spec.environment);
@@ -133,8 +164,13 @@ Process Process::start(const ProcessSpec& spec) {
       error_output.write,
       failure.write,
       spec.cpus.empty() ? nullptr : &cpus};
+  std::fflush(nullptr);  // or a copy of this process would write it again
   const pid_t pid = ::fork();
   if (pid == 0) {
+    prepare(plan);
+    if (spec.body) {
+      call(spec);
+    }
     become(plan);
   }
   const int fork_error = errno;

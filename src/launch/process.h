@@ -1,6 +1,7 @@
 // One child process: its own session and process group, a parent-death signal, two pipes, a pidfd.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +30,10 @@ std::optional<int> signal_number(const std::string& name);
 
 /// What to run.
 struct ProcessSpec {
-  std::vector<std::string> argv;         // argv[0] is looked up in PATH
+  std::vector<std::string> argv;  // argv[0] is looked up in PATH
+  /// Instead of argv: the child is a copy of this process that calls this and exits with what it
+  /// returns. It finds `environment` in its variables, and no descriptor that a program would not.
+  std::function<int()> body;
   std::vector<std::string> environment;  // whole, each NAME=VALUE
   bool inherit_stdin = false;            // else /dev/null, or
   int input = -1;                        // this descriptor, which stays the caller's

@@ -86,6 +86,7 @@ int supervise(const SupervisorOptions& options) {
     spec.rank = spec.local_rank = rank;
     spec.error_file = errors.file(rank);
     spec.process.argv = options.argv;
+    spec.process.body = options.body;
     spec.process.inherit_stdin = rank == 0;
     WorkerIdentity identity;
     identity.rank = identity.local_rank = identity.role_rank = rank;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,9 +14,10 @@ namespace lockstep::launch {
 
 struct SupervisorOptions {
   int workers = 1;
-  std::vector<std::string> argv;  // the program and its arguments, the same for every worker
-  Environment environment = {};   // added to this process's own
-  std::string name = "";          // in the report; empty: argv's file name
+  std::vector<std::string> argv;   // the program and its arguments, the same for every worker
+  std::function<int()> body = {};  // instead: workers are copies of this process that call this
+  Environment environment = {};    // added to this process's own
+  std::string name = "";           // in the report; empty: argv's file name
   std::chrono::milliseconds signal_grace{
       120000};  // from a forwarded signal to SIGKILL: time to save a checkpoint
   std::chrono::milliseconds failure_grace{700};  // from a failure to SIGKILL for the others

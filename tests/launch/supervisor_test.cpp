@@ -1,12 +1,16 @@
 #include "launch/supervisor.h"
 
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "launch/helpers.h"
 
 namespace lockstep::launch {
@@ -31,6 +35,45 @@ TEST(Supervisor, GivesEveryWorkerItsPlace) {
     EXPECT_THAT(ran.output, HasSubstr(line));
   }
   EXPECT_LT(ran.seconds, 40);
+}
+
+// What a copy of a supervising process finds: its variables, descriptors and signals.
+int look_around() {
+  const auto is_open = [](const char* name) {
+    return ::fcntl(std::stoi(std::getenv(name)), F_GETFD) >= 0 ? "open" : "closed";
+  };
+  sigset_t blocked;
+  ::sigprocmask(SIG_SETMASK, nullptr, &blocked);
+  std::printf(
+      "rank %s: %s and %s, %s\n",
+      std::getenv("RANK"),
+      is_open("KEPT"),
+      is_open("OURS"),
+      ::sigismember(&blocked, SIGTERM) != 0 ? "is deaf" : "hears");
+  std::fflush(stdout);
+  return std::getenv("RANK") == std::string("1") ? 6 : 0;
+}
+
+const testing::RegisterPart copies("copies", [](int, char**) {
+  SupervisorOptions options;
+  options.workers = 2;
+  options.body = look_around;
+  options.environment = {
+      {"KEPT", std::to_string(::open("/dev/null", O_RDONLY))},
+      {"OURS", std::to_string(::open("/dev/null", O_RDONLY | O_CLOEXEC))}};
+  options.name = "copies";
+  std::printf("once\n");  // is in a buffer when the workers are made
+  return supervise(options);
+});
+
+TEST(Supervisor, MakesWorkersOfCopiesOfItself) {
+  const Ran ran = testing::run(testing::part("copies"));
+  EXPECT_EQ(ran.status.shell_code(), 6) << ran.error_output;
+  for (const char* rank : {"0", "1"}) {
+    EXPECT_THAT(ran.output, HasSubstr(fmt::format("rank {}: open and closed, hears", rank)));
+  }
+  EXPECT_EQ(ran.output.find("once"), ran.output.rfind("once")) << ran.output;
+  EXPECT_THAT(ran.error_output, HasSubstr("rank      : 1"));
 }
 
 TEST(Supervisor, NamesTheWorkerThatFailsAndPassesItsCodeOn) {

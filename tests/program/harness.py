@@ -81,18 +81,32 @@ def losses(run):
 
 
 def processes_of(marker):
-    """The processes whose command line holds `marker`."""
+    """The processes of this test's folder whose command line holds `marker`."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             try:
                 line = (folder / "cmdline").read_bytes()
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                elsewhere = (folder / "cwd").resolve() != ProgramTest.scratch
             except OSError:
                 continue
-            if marker.encode() in line and state != "Z":
+            if marker.encode() in line and state != "Z" and not elsewhere:
                 found.append(int(folder.name))
     return found
+
+
+def ranks_of(marker):
+    """Rank -> process, of the ranks whose command line holds `marker`: each has its rank in its name."""
+    ranks = {}
+    for pid in processes_of(marker):
+        try:
+            name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+        except OSError:
+            continue
+        if name.startswith("lockstep-r"):
+            ranks[int(name.removeprefix("lockstep-r"))] = pid
+    return ranks
 
 
 CONFIG = {
@@ -113,7 +127,7 @@ class ProgramTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-"))
+        cls.folder = ProgramTest.scratch = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-")).resolve()
         cls.run_ok_in(cls.folder, "sample", "--output", "corpus", "--size", "0.3")
         cls.run_ok_in(
             cls.folder, "tokenizer", "train", "--files", "corpus/train.txt", "--vocab-size", "512",

@@ -2,23 +2,18 @@
 
 import json
 import os
-import pathlib
 import signal
 import time
 import unittest
 
-from harness import ProgramTest, losses, processes_of, start, wait_for
+from harness import ProgramTest, losses, processes_of, ranks_of, start, wait_for
 
 
 class Failures(ProgramTest):
     def test_a_killed_rank_ends_the_job_with_its_name_and_leaves_nothing(self):
         process = start(*self.train_arguments("killed", ranks=3, steps=10000), cwd=self.folder)
         wait_for(lambda: len(losses(self.folder / "killed")) >= 2)
-        def rank_of(pid):
-            variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            return next((int(v[5:]) for v in variables if v.startswith(b"RANK=")), None)
-
-        ranks = {rank_of(pid): pid for pid in processes_of("output_dir=killed") if pid != process.pid}
+        ranks = ranks_of("output_dir=killed")
         self.assertGreaterEqual(set(ranks), {0, 1, 2})
         victim = ranks[1]
         os.kill(victim, signal.SIGKILL)

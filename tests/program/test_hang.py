@@ -1,21 +1,12 @@
 """A rank that stands still is named."""
 
 import os
-import pathlib
 import random
 import re
 import signal
 import unittest
 
-from harness import ProgramTest, losses, processes_of, start, wait_for
-
-
-def rank_of(pid):
-    try:
-        variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return None
-    return next((int(v[5:]) for v in variables if v.startswith(b"RANK=")), None)
+from harness import ProgramTest, losses, processes_of, ranks_of, start, wait_for
 
 
 class Hang(ProgramTest):
@@ -24,8 +15,7 @@ class Hang(ProgramTest):
             *self.train_arguments(name, "ddp_timeout=2", *more, ranks=ranks, steps=100000), cwd=self.folder)
         wait_for(lambda: len(losses(self.folder / name)) >= 2 + random.randrange(20))
         victim = random.randrange(ranks)
-        workers = [p for p in processes_of(f"output_dir={name}") if p != process.pid and rank_of(p) == victim]
-        os.kill(workers[0], signal.SIGSTOP)
+        os.kill(ranks_of(f"output_dir={name}")[victim], signal.SIGSTOP)
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 7, err)
         said = re.findall(r"failed: (.*no answer.*)", err)

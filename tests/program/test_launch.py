@@ -8,23 +8,13 @@ import socket
 import subprocess
 import unittest
 
-from harness import PROGRAM, ProgramTest, losses, metrics, processes_of, start, wait_for
+from harness import PROGRAM, ProgramTest, losses, metrics, processes_of, ranks_of, start, wait_for
 
 
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def variable(pid, name):
-    """A variable of a process's environment; None where there is none, or no process."""
-    try:
-        variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return None
-    prefix = name.encode() + b"="
-    return next((v[len(prefix):].decode() for v in variables if v.startswith(prefix)), None)
 
 
 def listens(port):
@@ -57,8 +47,7 @@ class Elastic(ProgramTest):
         return [p.name for p in (self.folder / output).glob("checkpoint-*") if "." not in p.name]
 
     def worker(self, output, rank):
-        return next(
-            pid for pid in processes_of(f"output_dir={output}") if variable(pid, "RANK") == str(rank))
+        return ranks_of(f"output_dir={output}")[rank]
 
     def finish(self, process):
         out, err = process.communicate(timeout=240)

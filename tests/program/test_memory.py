@@ -7,14 +7,9 @@ import signal
 import time
 import unittest
 
-from harness import PROGRAM, ProgramTest, environment, losses, processes_of, start, wait_for
+from harness import PROGRAM, ProgramTest, environment, losses, processes_of, ranks_of, start, wait_for
 
 KINDS = ["parameters", "gradients", "optimizer", "activations", "gathered", "buffers", "other", "peak"]
-
-
-def rank_of(pid):
-    variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return next((int(v[5:]) for v in variables if v.startswith(b"RANK=")), None)
 
 
 def state_of(pid):
@@ -66,7 +61,7 @@ class Memory(ProgramTest):
         process = start(
             *self.train_arguments("gather", "parallel.zero_stage=3", ranks=3, steps=1000000), cwd=self.folder)
         wait_for(lambda: len(losses(self.folder / "gather")) >= 3)
-        ranks = {rank_of(pid): pid for pid in processes_of("output_dir=gather") if pid != process.pid}
+        ranks = ranks_of("output_dir=gather")
         victim = ranks[1]
         os.kill(victim, signal.SIGSTOP)
         wait_for(lambda: state_of(victim) == "T")

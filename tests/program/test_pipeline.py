@@ -2,12 +2,11 @@
 
 import json
 import os
-import pathlib
 import signal
 import time
 import unittest
 
-from harness import ProgramTest, losses, metrics, processes_of, start, wait_for
+from harness import ProgramTest, losses, metrics, processes_of, ranks_of, start, wait_for
 
 LAYERS = 5
 
@@ -124,12 +123,7 @@ class Pipeline(ProgramTest):
         process = start(*self.deep("killed", "parallel.pipeline=3", ranks=3, steps=10000),
                         cwd=self.folder)
         wait_for(lambda: len(losses(self.folder / "killed")) >= 2)
-
-        def rank_of(pid):
-            variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            return next((int(v[5:]) for v in variables if v.startswith(b"RANK=")), None)
-
-        ranks = {rank_of(pid): pid for pid in processes_of("output_dir=killed") if pid != process.pid}
+        ranks = ranks_of("output_dir=killed")
         os.kill(ranks[2], signal.SIGKILL)
         killed = time.monotonic()
         _, err = process.communicate(timeout=30)

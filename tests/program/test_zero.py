@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from harness import ProgramTest, losses, metrics, processes_of, start, wait_for
+from harness import ProgramTest, losses, metrics, processes_of, ranks_of, start, wait_for
 
 
 class Zero(ProgramTest):
@@ -60,8 +60,7 @@ class Zero(ProgramTest):
         process = start(
             *self.train_arguments("killed", "parallel.zero_stage=3", ranks=3, steps=1000000), cwd=self.folder)
         wait_for(lambda: len(losses(self.folder / "killed")) >= 3)
-        ranks = [pid for pid in processes_of("output_dir=killed") if pid != process.pid]
-        os.kill(ranks[1], signal.SIGKILL)
+        os.kill(ranks_of("output_dir=killed")[1], signal.SIGKILL)
         _, err = process.communicate(timeout=30)
         self.assertNotEqual(process.returncode, 0, err)
         self.assertIn("SIGKILL", err)
