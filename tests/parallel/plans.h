@@ -119,7 +119,7 @@ inline void add_to_whole(const StateSlice& slice, Tensor& whole) {
 inline Trained train_under(
     const PlanCase& plan,
     const std::string& json,
-    int64_t steps = 5,
+    int64_t steps = 3,
     int64_t length = kPlanLength,
     const std::function<void(ModelSpec&)>& vary = nullptr) {
   const model::ModelConfig config = model::parse_model_config(json, "a test");
