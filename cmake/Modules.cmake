@@ -2,17 +2,23 @@
 # OPTIMIZE: -O3 where our own loops are hot, -O1 where nothing is, else -O2.
 # DEPENDS is the list of modules that it includes, no more and no fewer: tools/check_includes.py reads these lines.
 # TESTS: what its tests include besides.
+# lockstep_rooms(MODULE room[:rooms,that,it,includes]...): a module's folders, bottom first. "top" is its files outside
+# of them. The same check reads these lines.
 lockstep_module(base)
 lockstep_module(mesh DEPENDS base)
 lockstep_module(config OPTIMIZE -O1 DEPENDS base mesh)
+lockstep_rooms(config core hydra:core compat:core,hydra top:core,hydra,compat)
 lockstep_module(schedule DEPENDS base)
 lockstep_module(text OPTIMIZE -O3 DEPENDS base)
+lockstep_rooms(text unicode models:unicode stages:unicode,models top:unicode,models,stages)
 lockstep_module(model OPTIMIZE -O1 DEPENDS base)
 lockstep_module(plan DEPENDS base mesh schedule model)
 lockstep_module(data DEPENDS base text)
 lockstep_module(monitor OPTIMIZE -O1 DEPENDS base)
 lockstep_module(comm TORCH OPTIMIZE -O3 DEPENDS base TESTS launch)
 lockstep_module(launch OPTIMIZE -O1 DEPENDS base config)
+lockstep_rooms(launch top system workers:system plan:system,workers agent:system,workers,plan surfaces:system,workers,plan,agent
+  doctor:system,workers,plan)
 if(TARGET launch_test)
   add_executable(store_client ${CMAKE_SOURCE_DIR}/tests/store_client.cpp)
   target_link_libraries(store_client PRIVATE lockstep_comm lockstep_launch)
@@ -22,10 +28,11 @@ if(TARGET launch_test)
   add_dependencies(launch_test store_client)
 endif()
 lockstep_module(ops TORCH OPTIMIZE -O3 DEPENDS base)
+lockstep_rooms(ops cpu top:cpu)
 # Files of AVX-512, AVX512-BF16 and AMX, whose functions are called where the processor has these
-# (src/ops/machine.h). Nothing else is compiled with their flags.
+# (src/ops/cpu/machine.h). Nothing else is compiled with their flags.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  file(GLOB avx512_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/*_avx512.cpp)
+  file(GLOB avx512_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cpu/*_avx512.cpp)
   # GCC 12 takes the undefined values of its own headers for mistakes.
   set_source_files_properties(${avx512_files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS
     "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mamx-tile;-mamx-bf16;-fno-exceptions;-Wno-maybe-uninitialized")

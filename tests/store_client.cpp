@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/store.h"
-#include "launch/job_store.h"
+#include "launch/system/job_store.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,5 @@
-"""Modules include exactly the modules that cmake/Modules.cmake declares, and libtorch only where it says TORCH."""
+"""Modules include exactly the modules that cmake/Modules.cmake declares, and libtorch only where it says TORCH; and the rooms
+of a module exactly the rooms below them that it declares."""
 
 import pathlib
 import re
@@ -45,6 +46,42 @@ def problems():
             yield f"cmake/Modules.cmake: {module} declares {name} and includes nothing of it"
 
 
-found = list(problems())
-print("\n".join(found) if found else "includes: every module includes what it declares, and declares what it includes")
+def rooms():
+    """Module -> {room: the rooms that it includes}, in the order of the file: bottom first."""
+    text = (ROOT / "cmake" / "Modules.cmake").read_text()
+    found = {}
+    for match in re.finditer(r"^lockstep_rooms\(([^)]*)\)", text, re.M):
+        module, *words = match[1].split()
+        found[module] = {room: set(filter(None, below.split(","))) for room, _, below in (w.partition(":") for w in words)}
+    return found
+
+
+def room_problems():
+    for module, declared_rooms in rooms().items():
+        folder = ROOT / "src" / module
+        seen = {room: set() for room in declared_rooms}
+        for path in sorted(folder.rglob("*")):
+            if path.suffix not in (".h", ".cpp", ".cu", ".inc"):
+                continue
+            parts = path.relative_to(folder).parts
+            room = parts[0] if len(parts) > 1 else "top"
+            if room not in seen:
+                yield f"{path.relative_to(ROOT)}: cmake/Modules.cmake declares no room {room} of {module}"
+                seen[room] = set()
+            for match in re.finditer(rf'^#include "{module}/([\w/]+)\.h"', path.read_text(), re.M):
+                other = match[1].split("/")[0] if "/" in match[1] else "top"
+                seen[room] |= {other} - {room}
+        below = set()
+        for room, allowed in declared_rooms.items():
+            for other in sorted(seen[room] ^ allowed):
+                yield f"src/{module}: its room {room} " + (
+                    f"includes {other}, which cmake/Modules.cmake does not declare" if other in seen[room]
+                    else f"declares {other} and includes nothing of it")
+            for other in sorted(allowed - below):
+                yield f"cmake/Modules.cmake: {module}'s room {room} includes {other}, which is not below it"
+            below.add(room)
+
+
+found = [*problems(), *room_problems()]
+print("\n".join(found) if found else "includes: every module and room includes what it declares, and declares what it includes")
 sys.exit(1 if found else 0)

@@ -14,7 +14,7 @@
 #include "base/format.h"
 #include "comm/communicator.h"
 #include "comm/store.h"
-#include "launch/network.h"
+#include "launch/system/network.h"
 
 namespace lockstep::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launch/worker_environment.h"
+#include "launch/workers/worker_environment.h"
 
 namespace lockstep::cli {
 

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "cli/world.h"
-#include "config/cache_folder.h"
+#include "config/core/cache_folder.h"
 #include "monitor/memory.h"
 #include "plan/machines/machine.h"
 #include "plan/record/validate.h"

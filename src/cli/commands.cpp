@@ -15,7 +15,7 @@
 #include "cli/tokenizer.h"
 #include "cli/train.h"
 #include "cli/verify.h"
-#include "launch/command.h"
+#include "launch/surfaces/command.h"
 
 namespace lockstep::cli {
 

@@ -9,12 +9,12 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "cli/bandwidth.h"
-#include "launch/checkup.h"
-#include "launch/devices.h"
-#include "launch/options.h"
-#include "launch/program.h"
-#include "launch/read_identity.h"
-#include "launch/supervisor.h"
+#include "launch/doctor/checkup.h"
+#include "launch/plan/devices.h"
+#include "launch/plan/options.h"
+#include "launch/plan/program.h"
+#include "launch/workers/read_identity.h"
+#include "launch/workers/supervisor.h"
 
 namespace lockstep::cli {
 namespace {

@@ -1,7 +1,7 @@
 // From the configuration of a user to the model that the planner knows, for estimate and plan.
 #pragma once
 
-#include "config/config.h"
+#include "config/core/config.h"
 #include "model/model_config.h"
 
 namespace lockstep::cli {

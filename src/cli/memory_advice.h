@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "config/config.h"
+#include "config/core/config.h"
 
 namespace lockstep::cli {
 

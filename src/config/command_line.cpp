@@ -4,10 +4,10 @@
 
 #include "base/format.h"
 #include "base/nearest.h"
-#include "config/known_names.h"
-#include "config/layers.h"
-#include "config/scalar.h"
-#include "config/schema.h"
+#include "config/core/known_names.h"
+#include "config/core/scalar.h"
+#include "config/core/schema.h"
+#include "config/hydra/layers.h"
 
 namespace lockstep::config {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "config/override.h"
-#include "config/problems.h"
+#include "config/core/problems.h"
+#include "config/hydra/override.h"
 #include "config/resolve.h"
 
 namespace lockstep::config {

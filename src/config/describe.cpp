@@ -5,9 +5,9 @@
 
 #include "base/format.h"
 #include "config/command_line.h"
+#include "config/core/scalar.h"
+#include "config/core/schema.h"
 #include "config/print.h"
-#include "config/scalar.h"
-#include "config/schema.h"
 
 namespace lockstep::config {
 namespace {

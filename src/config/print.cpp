@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "config/scalar.h"
-#include "config/schema.h"
+#include "config/core/scalar.h"
+#include "config/core/schema.h"
 
 namespace lockstep::config {
 namespace {

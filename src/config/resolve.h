@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
-#include "config/origin.h"
+#include "config/core/config.h"
+#include "config/core/origin.h"
 
 namespace lockstep::config {
 

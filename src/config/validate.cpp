@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
-#include "config/checker.h"
+#include "config/core/checker.h"
+#include "config/core/scalar.h"
 #include "config/resolve.h"
-#include "config/scalar.h"
 #include "mesh/mesh.h"
 
 namespace lockstep::config {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
-#include "config/problems.h"
+#include "config/core/config.h"
+#include "config/core/problems.h"
 
 namespace lockstep::config {
 

@@ -3,7 +3,7 @@
 
 #include "base/format.h"
 #include "base/nearest.h"
-#include "config/checker.h"
+#include "config/core/checker.h"
 #include "config/validate.h"
 
 namespace lockstep::config {

@@ -18,7 +18,7 @@ __device__ float widen(__nv_bfloat16 value) {
 template <class Gradient>
 __global__ void adamw_kernel(
     const Gradient* gradient, AdamWPointers p, const float* numbers, int64_t count) {
-  // In the order of ops::AdamWStep's factors (ops/adamw_kernel.h).
+  // In the order of ops::AdamWStep's factors (ops/cpu/adamw_kernel.h).
   const float scale = numbers[0], keep = numbers[1], beta1 = numbers[2], new1 = numbers[3];
   const float beta2 = numbers[4], new2 = numbers[5], rate = numbers[6], root = numbers[7];
   const float epsilon = numbers[8];

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace lockstep::data {
 namespace {

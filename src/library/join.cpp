@@ -1,8 +1,8 @@
 #include "library/join.h"
 
 #include "base/log.h"
-#include "launch/read_identity.h"
-#include "launch/worker_environment.h"
+#include "launch/workers/read_identity.h"
+#include "launch/workers/worker_environment.h"
 #include "ops/host_memory.h"
 
 namespace lockstep {

@@ -4,8 +4,8 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "ops/vector.h"
-#include "ops/vector_types.h"
+#include "ops/cpu/vector.h"
+#include "ops/cpu/vector_types.h"
 
 namespace lockstep::ops {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "ops/adamw_kernel.h"
+#include "ops/cpu/adamw_kernel.h"
 #include "ops/cuda_loops.h"
 
 namespace lockstep::ops {

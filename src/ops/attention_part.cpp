@@ -4,9 +4,9 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/attention_kernel.h"
-#include "ops/jobs.h"
-#include "ops/machine.h"
+#include "ops/cpu/attention_kernel.h"
+#include "ops/cpu/jobs.h"
+#include "ops/cpu/machine.h"
 #include "ops/split_heads.h"
 
 namespace lockstep::ops {

@@ -7,8 +7,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "ops/vector.h"
-#include "ops/vector_types.h"
+#include "ops/cpu/vector.h"
+#include "ops/cpu/vector_types.h"
 
 namespace lockstep::ops {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
-#include "ops/vector.h"
+#include "ops/cpu/vector.h"
 
 namespace lockstep::ops {
 namespace {

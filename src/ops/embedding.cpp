@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "ops/vector.h"
+#include "ops/cpu/vector.h"
 
 namespace lockstep::ops {
 namespace {

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "ops/host_arena.h"
+#include "ops/cpu/host_arena.h"
 
 namespace lockstep::ops {
 namespace {

@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "ops/jobs.h"
-#include "ops/machine.h"
-#include "ops/matrix_kernel.h"
+#include "ops/cpu/jobs.h"
+#include "ops/cpu/machine.h"
+#include "ops/cpu/matrix_kernel.h"
 
 namespace lockstep::ops {
 namespace {

@@ -5,8 +5,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "ops/cpu/vector.h"
 #include "ops/cuda_loops.h"
-#include "ops/vector.h"
 
 namespace lockstep::ops {
 namespace {

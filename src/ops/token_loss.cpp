@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/cpu/vector.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
-#include "ops/vector.h"
 
 namespace lockstep::ops {
 namespace {

@@ -6,9 +6,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "ops/jobs.h"
-#include "ops/loss_head_kernel.h"
-#include "ops/machine.h"
+#include "ops/cpu/jobs.h"
+#include "ops/cpu/loss_head_kernel.h"
+#include "ops/cpu/machine.h"
 #include "ops/token_loss_run.h"
 
 namespace lockstep::ops {

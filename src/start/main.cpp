@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "launch/command.h"
-#include "launch/program.h"
+#include "launch/plan/program.h"
 #include "launch/record.h"
+#include "launch/surfaces/command.h"
 
 namespace {
 

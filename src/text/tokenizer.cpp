@@ -12,13 +12,13 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "text/added_tokens.h"
-#include "text/decoder.h"
-#include "text/model_reader.h"
-#include "text/post_processor.h"
-#include "text/pre_tokenizer.h"
+#include "text/models/model_reader.h"
+#include "text/stages/added_tokens.h"
+#include "text/stages/decoder.h"
+#include "text/stages/post_processor.h"
+#include "text/stages/pre_tokenizer.h"
 #include "text/tokenizer_files.h"
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace lockstep::text {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
-#include "text/fields.h"
+#include "text/models/fields.h"
 
 namespace lockstep::text {
 namespace {

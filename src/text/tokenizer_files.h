@@ -8,7 +8,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "text/model_tables.h"
+#include "text/models/model_tables.h"
 #include "text/tokenizer.h"
 
 namespace lockstep::text {

@@ -11,11 +11,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "text/added_tokens.h"
-#include "text/byte_alphabet.h"
-#include "text/split_patterns.h"
-#include "text/utf8.h"
-#include "text/vocabulary.h"
+#include "text/models/vocabulary.h"
+#include "text/stages/added_tokens.h"
+#include "text/stages/split_patterns.h"
+#include "text/unicode/byte_alphabet.h"
+#include "text/unicode/utf8.h"
 
 namespace lockstep::text {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "config/cache_folder.h"
+#include "config/core/cache_folder.h"
 #include "data/encoder.h"
 #include "data/prepare.h"
 #include "data/token_dataset.h"

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "comm/communicator.h"
-#include "config/config.h"
+#include "config/core/config.h"
 #include "data/options.h"
 #include "data/sequences.h"
 #include "model/model_config.h"

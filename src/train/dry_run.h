@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "config/config.h"
+#include "config/core/config.h"
 
 namespace lockstep::train {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
+#include "config/core/config.h"
 #include "data/sequences.h"
 #include "model/model_config.h"
 #include "train/world.h"

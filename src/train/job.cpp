@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "config/schema.h"
+#include "config/core/schema.h"
 #include "model/operations.h"
 #include "model/parameters.h"
 #include "train/checkpointing.h"

@@ -8,7 +8,7 @@
 
 #include "checkpoint/async_saver.h"
 #include "checkpoint/output_hold.h"
-#include "config/config.h"
+#include "config/core/config.h"
 #include "data/loader.h"
 #include "model/source.h"
 #include "monitor/monitor.h"

@@ -3,7 +3,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "config/config.h"
+#include "config/core/config.h"
 #include "mesh/mesh.h"
 #include "parallel/plan.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "mesh/mesh.h"
-#include "ops/machine.h"
+#include "ops/cpu/machine.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/pipeline/split.h"
 #include "schedule/file.h"

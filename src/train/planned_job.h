@@ -5,7 +5,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "config/config.h"
+#include "config/core/config.h"
 #include "plan/job.h"
 
 namespace lockstep::train {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "config/config.h"
+#include "config/core/config.h"
 
 namespace lockstep::train {
 

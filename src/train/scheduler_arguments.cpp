@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "config/fields.h"
+#include "config/core/fields.h"
 #include "train/checkpointing.h"
 
 namespace lockstep::train {

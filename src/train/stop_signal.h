@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-#include "config/config.h"
+#include "config/core/config.h"
 
 namespace lockstep::train {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "config/config.h"
+#include "config/core/config.h"
 #include "train/forecast.h"
 #include "train/world.h"
 

@@ -1,5 +1,5 @@
 // The job's store, which the launcher serves, as c10d's own clients use it.
-#include "launch/job_store.h"
+#include "launch/system/job_store.h"
 
 #include <thread>
 

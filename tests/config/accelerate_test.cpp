@@ -1,9 +1,9 @@
-#include "config/accelerate.h"
+#include "config/compat/accelerate.h"
 
 #include <gmock/gmock.h>
 
+#include "config/core/yaml.h"
 #include "config/harness.h"
-#include "config/yaml.h"
 
 namespace lockstep::config {
 namespace accelerate_test {

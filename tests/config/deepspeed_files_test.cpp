@@ -1,10 +1,10 @@
 // Whole files of the shapes that public repositories have, and what becomes of each key.
 #include <gmock/gmock.h>
 
-#include "config/deepspeed.h"
+#include "config/compat/deepspeed.h"
+#include "config/core/schema.h"
+#include "config/core/settings.h"
 #include "config/harness.h"
-#include "config/schema.h"
-#include "config/settings.h"
 
 namespace lockstep::config {
 namespace deepspeed_files_test {

@@ -1,11 +1,11 @@
-#include "config/deepspeed.h"
+#include "config/compat/deepspeed.h"
 
 #include <gmock/gmock.h>
 
-#include "config/effects.h"
+#include "config/core/effects.h"
+#include "config/core/schema.h"
+#include "config/core/settings.h"
 #include "config/harness.h"
-#include "config/schema.h"
-#include "config/settings.h"
 
 namespace lockstep::config {
 namespace deepspeed_test {

@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "base/counter_random.h"
+#include "config/core/yaml.h"
 #include "config/harness.h"
-#include "config/override.h"
+#include "config/hydra/override.h"
 #include "config/print.h"
-#include "config/yaml.h"
 
 namespace lockstep::config {
 namespace fuzz_test {

@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "config/compose.h"
 #include "config/harness.h"
-#include "config/layers.h"
+#include "config/hydra/compose.h"
+#include "config/hydra/layers.h"
 
 namespace lockstep::config {
 namespace hydra_test {

@@ -1,10 +1,10 @@
-#include "config/interpolate.h"
+#include "config/hydra/interpolate.h"
 
 #include <gmock/gmock.h>
 
 #include "base/format.h"
+#include "config/core/yaml.h"
 #include "config/harness.h"
-#include "config/yaml.h"
 
 namespace lockstep::config {
 namespace interpolate_test {

@@ -1,11 +1,11 @@
-#include "config/override.h"
+#include "config/hydra/override.h"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "config/scalar.h"
+#include "config/core/scalar.h"
 
 namespace lockstep::config {
 namespace override_test {

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "config/core/schema.h"
 #include "config/harness.h"
-#include "config/schema.h"
 
 namespace lockstep::config {
 namespace print_test {

@@ -4,9 +4,9 @@
 
 #include <gmock/gmock.h>
 
-#include "config/effects.h"
+#include "config/core/effects.h"
+#include "config/core/known_names.h"
 #include "config/harness.h"
-#include "config/known_names.h"
 #include "config/print.h"
 
 namespace lockstep::config {

@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include "config/effects.h"
+#include "config/core/effects.h"
+#include "config/core/schema.h"
 #include "config/harness.h"
-#include "config/schema.h"
 
 namespace lockstep::config {
 namespace validate_test {

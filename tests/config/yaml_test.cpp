@@ -1,4 +1,4 @@
-#include "config/yaml.h"
+#include "config/core/yaml.h"
 
 #include <gmock/gmock.h>
 

@@ -1,11 +1,11 @@
-#include "launch/accelerate.h"
+#include "launch/surfaces/accelerate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "launch/compat.h"
+#include "launch/surfaces/compat.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {

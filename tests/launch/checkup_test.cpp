@@ -1,10 +1,10 @@
-#include "launch/checkup.h"
+#include "launch/doctor/checkup.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launch/devices.h"
-#include "launch/worker_environment.h"
+#include "launch/plan/devices.h"
+#include "launch/workers/worker_environment.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {

@@ -1,12 +1,12 @@
-#include "launch/cluster.h"
+#include "launch/plan/cluster.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "launch/compat.h"
 #include "launch/helpers.h"
-#include "launch/network.h"
+#include "launch/surfaces/compat.h"
+#include "launch/system/network.h"
 
 namespace lockstep::launch {
 namespace cluster_test {

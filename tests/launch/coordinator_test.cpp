@@ -1,15 +1,15 @@
 // What the coordinator says to whom: strangers on real sockets, beside agents that know the secret.
-#include "launch/coordinator.h"
+#include "launch/agent/coordinator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/socket.h>
 
-#include "launch/attempt.h"
-#include "launch/channel.h"
-#include "launch/handshake.h"
-#include "launch/roster.h"
+#include "launch/agent/channel.h"
+#include "launch/agent/handshake.h"
+#include "launch/agent/roster.h"
+#include "launch/workers/attempt.h"
 
 namespace lockstep::launch {
 namespace coordinator_test {

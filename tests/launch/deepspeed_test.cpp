@@ -1,4 +1,4 @@
-#include "launch/deepspeed.h"
+#include "launch/surfaces/deepspeed.h"
 
 #include <csignal>
 
@@ -11,8 +11,8 @@
 #include "base/format.h"
 #include "launch/helpers.h"
 #include "launch/machines.h"
-#include "launch/shell_words.h"
-#include "launch/transports.h"
+#include "launch/plan/shell_words.h"
+#include "launch/surfaces/transports.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {

@@ -1,10 +1,10 @@
-#include "launch/failure_list.h"
+#include "launch/workers/failure_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "launch/channel.h"
+#include "launch/agent/channel.h"
 
 namespace lockstep::launch {
 namespace failure_list_test {

@@ -1,7 +1,7 @@
 // The report of a worker for which the others waited in vain.
 #include <gtest/gtest.h>
 
-#include "launch/failure_report.h"
+#include "launch/workers/failure_report.h"
 
 namespace lockstep::launch {
 namespace hanging_test {

@@ -7,9 +7,9 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "launch/descendants.h"
-#include "launch/supervisor.h"
-#include "launch/worker_environment.h"
+#include "launch/system/descendants.h"
+#include "launch/workers/supervisor.h"
+#include "launch/workers/worker_environment.h"
 
 namespace lockstep::launch::testing {
 namespace {

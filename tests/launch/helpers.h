@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/process.h"
+#include "launch/system/process.h"
 
 namespace lockstep::launch::testing {
 

@@ -1,4 +1,4 @@
-#include "launch/job_store.h"
+#include "launch/system/job_store.h"
 
 #include <chrono>
 
@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "launch/helpers.h"
-#include "launch/network.h"
-#include "launch/store_protocol.h"
+#include "launch/system/network.h"
+#include "launch/system/store_protocol.h"
 
 namespace lockstep::launch {
 namespace job_store_test {

@@ -1,4 +1,4 @@
-#include "launch/memory_word.h"
+#include "launch/system/memory_word.h"
 
 #include <fstream>
 

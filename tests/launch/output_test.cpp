@@ -1,4 +1,4 @@
-#include "launch/output.h"
+#include "launch/workers/output.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

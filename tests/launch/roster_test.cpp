@@ -1,4 +1,4 @@
-#include "launch/roster.h"
+#include "launch/agent/roster.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

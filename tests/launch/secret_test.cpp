@@ -1,4 +1,4 @@
-#include "launch/secret.h"
+#include "launch/system/secret.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "launch/store_protocol.h"
+#include "launch/system/store_protocol.h"
 
 #include <cstring>
 #include <random>

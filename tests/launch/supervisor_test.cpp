@@ -1,4 +1,4 @@
-#include "launch/supervisor.h"
+#include "launch/workers/supervisor.h"
 
 #include <csignal>
 #include <cstdio>

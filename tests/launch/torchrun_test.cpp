@@ -1,4 +1,4 @@
-#include "launch/torchrun.h"
+#include "launch/surfaces/torchrun.h"
 
 #include <csignal>
 #include <fstream>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "launch/helpers.h"
-#include "launch/plan_parts.h"
+#include "launch/plan/plan_parts.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {

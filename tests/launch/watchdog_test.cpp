@@ -1,4 +1,4 @@
-#include "launch/watchdog.h"
+#include "launch/workers/watchdog.h"
 
 #include <csignal>
 #include <fstream>
@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "launch/health_check.h"
+#include "launch/agent/health_check.h"
 #include "launch/helpers.h"
 #include "temporary_folder.h"
 

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "base/format.h"
+#include "ops/cpu/machine.h"
 #include "ops/expect_close.h"
-#include "ops/machine.h"
 #include "ops/testing.h"
 
 namespace lockstep::ops {

@@ -1,5 +1,5 @@
 // Runs of an arena: the shortest place, one run where free ones touch, and what goes back.
-#include "ops/host_arena.h"
+#include "ops/cpu/host_arena.h"
 
 #include <cstring>
 #include <map>

@@ -10,16 +10,16 @@
 #include "base/format.h"
 #include "ops/activations.h"
 #include "ops/attention.h"
+#include "ops/cpu/machine.h"
+#include "ops/cpu/vector.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/expect_close.h"
-#include "ops/machine.h"
 #include "ops/norms.h"
 #include "ops/rope.h"
 #include "ops/split_heads.h"
 #include "ops/testing.h"
 #include "ops/token_loss.h"
-#include "ops/vector.h"
 
 namespace lockstep::ops {
 namespace ops_test {

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/cpu/machine.h"
 #include "ops/expect_close.h"
-#include "ops/machine.h"
 #include "ops/testing.h"
 
 namespace lockstep::ops {

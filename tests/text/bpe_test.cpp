@@ -1,4 +1,4 @@
-#include "text/bpe.h"
+#include "text/models/bpe.h"
 
 #include <chrono>
 #include <random>
@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "text/merger.h"
-#include "text/piece_cache.h"
+#include "text/models/merger.h"
+#include "text/models/piece_cache.h"
 
 namespace lockstep::text {
 namespace bpe_test {

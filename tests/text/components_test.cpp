@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "text/decoder.h"
-#include "text/model_tables.h"
-#include "text/normalizer.h"
-#include "text/pre_tokenizer.h"
+#include "text/models/model_tables.h"
+#include "text/stages/decoder.h"
+#include "text/stages/normalizer.h"
+#include "text/stages/pre_tokenizer.h"
 #include "text/tokenizer.h"
 
 namespace lockstep::text {

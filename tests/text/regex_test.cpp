@@ -1,10 +1,10 @@
-#include "text/regex.h"
+#include "text/stages/regex.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "text/code_point_sets.h"
-#include "text/regex_syntax.h"
+#include "text/stages/regex_syntax.h"
+#include "text/unicode/code_point_sets.h"
 
 namespace lockstep::text {
 namespace regex_test {

@@ -1,4 +1,4 @@
-#include "text/split_patterns.h"
+#include "text/stages/split_patterns.h"
 
 #include <random>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "text/regex.h"
+#include "text/stages/regex.h"
 
 namespace lockstep::text {
 namespace split_patterns_test {

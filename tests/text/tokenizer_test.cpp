@@ -11,7 +11,7 @@
 #include "sample_tokenizer.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace lockstep::text {
 namespace tokenizer_test {

@@ -1,8 +1,8 @@
-#include "text/unicode_normalization.h"
+#include "text/unicode/unicode_normalization.h"
 
 #include <gtest/gtest.h>
 
-#include "text/graphemes.h"
+#include "text/unicode/graphemes.h"
 
 namespace lockstep::text {
 namespace unicode_normalization_test {

@@ -1,9 +1,9 @@
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 #include <gtest/gtest.h>
 
-#include "text/byte_alphabet.h"
-#include "text/unicode.h"
+#include "text/unicode/byte_alphabet.h"
+#include "text/unicode/unicode.h"
 
 namespace lockstep::text {
 namespace utf8_test {

@@ -1,0 +1,41 @@
+// A list of conditions, each told with the key, where its value came from, and the value.
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "config/core/problems.h"
+#include "config/core/schema.h"
+
+namespace lockstep::config {
+
+class Checker {
+ public:
+  Checker(const Config& config, const Origins& origins, Problems& problems)
+      : values_(to_value(config)),
+        origins_(origins),
+        problems_(problems) {}
+
+  bool given(const std::string& key) const { return origins_.count(key) != 0; }
+  const Value& value(const std::string& key) const { return *values_.find(split_path(key)); }
+  Origin origin(const std::string& key) const { return given(key) ? origins_.at(key) : Origin{}; }
+  void fail(const std::string& key, const std::string& message, const std::string& remedy = "") {
+    problems_.add(key, origin(key), message, remedy);
+  }
+  /// "must be at least 1, not 0"
+  void require(bool holds, const std::string& key, const std::string& what) {
+    if (!holds) {
+      fail(key, "must be " + what + ", not " + to_text(value(key)));
+    }
+  }
+
+ private:
+  Value values_;
+  const Origins& origins_;
+  Problems& problems_;
+};
+
+/// The checks of the section training (validate.h calls it).
+void validate_training(const Config& config, Checker& check, std::vector<std::string>& warnings);
+
+}  // namespace lockstep::config

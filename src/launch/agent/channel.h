@@ -1,0 +1,61 @@
+// JSON messages over a socket, one a line, without blocking.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "launch/system/event_loop.h"
+#include "launch/system/network.h"
+#include "launch/system/secret.h"
+
+namespace lockstep::launch {
+
+/// Belongs to one loop and its thread. What comes from the other end is checked for its size before
+/// it is kept.
+class Channel {
+ public:
+  using OnMessage = std::function<void(const nlohmann::json&)>;
+  using OnClosed = std::function<void(const std::string& reason)>;
+  static constexpr size_t kLongestLine = size_t{4} << 20, kLongestGreeting = size_t{16} << 10;
+
+  /// `socket` is connected. on_closed is called once, from the loop; the channel may be destroyed
+  /// only after the handler has returned.
+  Channel(EventLoop& loop, Socket socket, OnMessage on_message, OnClosed on_closed);
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  /// Nothing where the channel is closed.
+  void send(const nlohmann::json& message);
+  /// Lines may be long from now on: the other end has proved who it is.
+  void trust() { limit_ = kLongestLine; }
+  /// From the next line on, each way: what is sent carries the seal of one key, and what comes
+  /// without that of the other closes the channel.
+  void seal(const std::string& sending_key, const std::string& receiving_key);
+  void close(const std::string& reason);
+  bool open() const { return static_cast<bool>(socket_); }
+  bool all_sent() const { return outgoing_.empty(); }
+  /// When something was last received.
+  std::chrono::steady_clock::time_point heard() const { return heard_; }
+  const Socket& socket() const { return socket_; }
+
+ private:
+  void on_ready();
+  void write_some();
+  void take_lines();
+
+  EventLoop& loop_;
+  Socket socket_;
+  OnMessage on_message_;
+  OnClosed on_closed_;
+  size_t limit_ = kLongestGreeting;
+  std::optional<LineSeal> sending_, receiving_;
+  std::string incoming_, outgoing_;
+  std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace lockstep::launch

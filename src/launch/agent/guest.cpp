@@ -1,0 +1,28 @@
+#include "launch/agent/guest.h"
+
+#include <csignal>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::launch {
+
+AttemptEnd end_in(const nlohmann::json& said) {
+  const int number = said.get<int>();
+  if (number < 0 || number > static_cast<int>(AttemptEnd::kInterrupted)) {
+    throw Error(ErrorKind::kPeerLost, fmt::format("no attempt ends as {}", number));
+  }
+  return static_cast<AttemptEnd>(number);
+}
+
+int signal_in(const nlohmann::json& said) {
+  const int number = said.get<int>();
+  if (number < 1 || number >= NSIG || number == SIGKILL || number == SIGSTOP) {
+    throw Error(ErrorKind::kPeerLost, fmt::format("signal {} is not passed on", number));
+  }
+  return number;
+}
+
+}  // namespace lockstep::launch

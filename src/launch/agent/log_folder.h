@@ -1,0 +1,51 @@
+// Where the streams of the workers go: torchrun's tree of log files, and the console.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "launch/plan/launch_plan.h"
+#include "launch/workers/output.h"
+
+namespace lockstep::launch {
+
+/// <folder>/<run id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json}.
+class LogFolder {
+ public:
+  /// Error (environment) where the folder cannot be made.
+  LogFolder(const LogPlan& plan, const std::string& run_id);
+  /// Removes a temporary tree unless keep() was called.
+  ~LogFolder();
+  LogFolder(const LogFolder&) = delete;
+  LogFolder& operator=(const LogFolder&) = delete;
+
+  struct Place {
+    int attempt = 0, rank = 0, local_rank = 0, workers = 1;
+    std::string role;
+  };
+  struct Routes {
+    StreamRoute output, error_output;
+    std::filesystem::path error_file;
+  };
+  /// Makes the worker's folder and tells where its streams go.
+  Routes routes(const Place& place, Console& output, Console& error_output);
+  void keep() { keep_ = true; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::shared_ptr<LogFile> shared_file(const std::filesystem::path& path);
+
+  LogPlan plan_;
+  std::filesystem::path path_, temporary_;
+  bool keep_ = false;
+  std::string started_;  // "20260101100000"
+  std::map<std::filesystem::path, std::weak_ptr<LogFile>> shared_;
+};
+
+/// Puts ${role_name} ${local_rank} ${rank} ${hostname} into a prefix; other macros stay as they
+/// are.
+std::string fill_prefix(const std::string& text, const LogFolder::Place& place);
+
+}  // namespace lockstep::launch

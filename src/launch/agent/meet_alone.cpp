@@ -1,0 +1,70 @@
+#include <ctime>
+#include <optional>
+
+#include "base/log.h"
+#include "launch/agent/meeting.h"
+#include "launch/system/job_store.h"
+#include "launch/system/secret.h"
+#include "launch/workers/failure_list.h"
+
+namespace lockstep::launch {
+namespace {
+
+class Alone : public Meeting {
+ public:
+  Alone(Guard& guard, const LaunchPlan& plan) : guard_(guard), plan_(plan) {}
+
+  std::optional<Round> next_round() override {
+    if (guard_.signal()) {
+      return std::nullopt;
+    }
+    Round round;
+    round.number = rounds_++;
+    round.restarts = round.number;
+    round.world_size = plan_.workers;
+    round.job = job_;
+    round.job.first_world_size = plan_.workers;
+    // A store for each round: workers' keys of the last one must not be met again.
+    store_.emplace("127.0.0.1", round.number == 0 ? plan_.meeting.store_port : 0);
+    round.master_port = store_->port();
+    return round;
+  }
+
+  Interruption interruption() const override { return Interruption::kNone; }
+  void ending(const AttemptResult&) override {}
+
+  Verdict conclude(const AttemptResult& result) override {
+    Verdict verdict;
+    verdict.end = result.end;
+    verdict.failures = result.failures;
+    verdict.exit_code = result.exit_code;
+    bool again =
+        result.end == AttemptEnd::kFailed && !result.stuck && rounds_ <= plan_.max_restarts;
+    if (again && repetition_.expected(result.failures)) {
+      log_info("the workers are not started again: they would fail in the same way");
+      again = false;
+    }
+    verdict.next = again ? Verdict::Next::kAgain : Verdict::Next::kEnd;
+    return verdict;
+  }
+
+ private:
+  Guard& guard_;
+  const LaunchPlan& plan_;
+  const JobIdentity job_ = JobIdentity::draw();
+  int rounds_ = 0;
+  Repetition repetition_;
+  std::optional<JobStore> store_;
+};
+
+}  // namespace
+
+JobIdentity JobIdentity::draw() {
+  return {random_hex().substr(0, 16), static_cast<int64_t>(std::time(nullptr)), 0};
+}
+
+std::unique_ptr<Meeting> meet_alone(Guard& guard, const LaunchPlan& plan) {
+  return std::make_unique<Alone>(guard, plan);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,467 @@
+#include "launch/agent/meet_remotely.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "launch/agent/channel.h"
+#include "launch/agent/coordinator.h"
+#include "launch/agent/guest.h"
+#include "launch/agent/handshake.h"
+#include "launch/agent/probe.h"
+#include "launch/system/event_loop.h"
+#include "launch/system/secret.h"
+#include "launch/workers/failure_list.h"
+#include "launch/workers/output.h"
+
+namespace lockstep::launch {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kConnect{2000}, kRetry{200}, kProbe{3000}, kLeastProbe{1000}, kTell{5000};
+
+// This node is where the coordinator belongs.
+bool hosts(const MeetingPoint& meeting) {
+  if (meeting.kind == MeetingPoint::Kind::kStatic) {
+    return meeting.node_rank == 0;
+  }
+  if (meeting.is_host) {
+    return *meeting.is_host;
+  }
+  const std::vector<std::string> addresses = resolve(meeting.host);
+  return meeting.host == own_host_name() ||
+         std::any_of(addresses.begin(), addresses.end(), is_own_address);
+}
+
+// The meeting point as this node reaches it, or as its host listens there: the one address that was
+// named. A name that stands for loopback here (as /etc/hosts often has the machine's own) stands
+// for another address elsewhere.
+std::string address_of(const MeetingPoint& meeting, bool is_host) {
+  const std::vector<std::string> addresses = resolve(meeting.host);
+  const std::string first = addresses.empty() ? meeting.host : addresses.front();
+  const bool named_loopback = meeting.host == "localhost" || is_loopback(meeting.host);
+  const std::string outside =
+      (is_loopback(first) && !named_loopback) || (is_host && addresses.empty()) ? outside_address()
+                                                                                : "";
+  // Others ask for the name again each time that they try: it may be known later.
+  return !outside.empty() ? outside : is_host ? first : meeting.host;
+}
+
+// Whoever meets the agents takes part of the work, and is told where the others are.
+void want_a_secret(const MeetingPoint& meeting, const std::string& address) {
+  const std::vector<std::string> numbers = resolve(address);
+  const bool reachable =
+      numbers.empty() || !std::all_of(numbers.begin(), numbers.end(), is_loopback);
+  if (!meeting.secret.empty() || !reachable) {
+    return;
+  }
+  if (!meeting.insecure) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "the agents would meet at {} without a secret: whoever reaches it could join", address),
+        "make one, (umask 077; head -c 32 /dev/urandom | base64 > FILE), and give every node "
+        "--rdzv-secret-file FILE; or --rdzv-insecure where all who reach the address may join");
+  }
+  if (is_public(address)) {
+    log_warning(
+        "agents meet at the public address {} without a secret: anybody who reaches it can join",
+        address);
+  }
+}
+
+void put_failures(const AttemptResult& result, json& message) {
+  FailureList list;
+  list.add_all(result.failures);
+  list.put_into(message);
+}
+
+class Remote : public Meeting {
+ public:
+  Remote(Guard& guard, const LaunchPlan& plan);
+  ~Remote() override;
+
+  std::optional<Round> next_round() override;
+  Interruption interruption() const override;
+  void ending(const AttemptResult& result) override;
+  Verdict conclude(const AttemptResult& result) override;
+
+ private:
+  void host();
+  bool connect();
+  Socket reach();
+  void greet(const json& message);
+  void hear(const json& message);
+  void take_round(const json& message);
+  void take_verdict(const json& message);
+  void beat();
+  Verdict lost_host() const;
+  std::optional<Round> give_up();
+
+  Guard& guard_;
+  const LaunchPlan& plan_;
+  std::optional<Coordinator> coordinator_;
+  std::optional<ProbeListener> probe_;
+  std::unique_ptr<Channel> channel_;
+  int timer_ = -1;
+  NodeInfo self_;
+  std::string lost_, refused_;
+  std::string address_;  // of the meeting point, as this node reaches it
+  Handshake said_;
+  bool welcome_ = false, started_ = false, stopped_ = false;
+  Interruption why_stopped_ = Interruption::kNone;
+  std::optional<Round> round_;
+  std::optional<Verdict> verdict_;
+};
+
+Remote::Remote(Guard& guard, const LaunchPlan& plan) : guard_(guard), plan_(plan) {
+  const bool is_host = hosts(plan.meeting);
+  address_ = address_of(plan.meeting, is_host);
+  want_a_secret(plan.meeting, address_);
+  if (is_host) {
+    host();
+  }
+  timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  itimerspec each{};
+  each.it_interval.tv_sec = each.it_value.tv_sec = 1;
+  ::timerfd_settime(timer_, 0, &each, nullptr);
+  guard_.loop().watch(timer_, [this] { beat(); });
+}
+
+Remote::~Remote() {
+  guard_.loop().forget(timer_);
+  ::close(timer_);
+  channel_.reset();
+  coordinator_
+      .reset();  // after our own channel: it waits until the others have read how the job ended
+}
+
+void Remote::host() {
+  const bool shared = plan_.meeting.kind == MeetingPoint::Kind::kDynamic && !plan_.meeting.is_host;
+  Socket listener;
+  try {
+    listener = listen_on(address_, plan_.meeting.port);
+  } catch (const Error&) {
+    // Several agents on one machine: the first one hosts, the others join it. A stranger on the
+    // port is found out by its greeting.
+    if (!shared) {
+      throw;
+    }
+    return;
+  }
+  if (address_ != plan_.meeting.host && plan_.meeting.host != "localhost") {
+    log_info("{} is {} for the agents of this job", plan_.meeting.host, address_);
+  }
+  coordinator_.emplace(plan_, std::move(listener), address_);
+}
+
+// Connects, and again until the join timeout: the host may come later. An empty socket: a signal
+// came.
+Socket Remote::reach() {
+  const MeetingPoint& meeting = plan_.meeting;
+  const auto begin = Clock::now();
+  bool told = false;
+  while (!guard_.signal()) {
+    Connecting attempt = connect_within(address_, meeting.port, kConnect);
+    if (attempt.error.empty()) {
+      return std::move(attempt.socket);
+    }
+    const std::string text = fmt::format(
+        "the meeting point {} port {} cannot be reached out of {}: {}",
+        meeting.host,
+        meeting.port,
+        route_to(meeting.host),
+        attempt.error);
+    if (Clock::now() - begin > meeting.join_timeout) {
+      throw Error(
+          ErrorKind::kEnvironment,
+          fmt::format("{} (tried for {} s)", text, meeting.join_timeout.count() / 1000),
+          "check that the host node runs, its address and port, and the firewall between; "
+          "--local-addr chooses "
+          "this node's address");
+    }
+    if (!told && Clock::now() - begin > std::chrono::seconds(2)) {
+      told = true;
+      log_warning("{}; trying on for {} s", text, meeting.join_timeout.count() / 1000);
+    }
+    guard_.loop().wait(kRetry);
+  }
+  return {};
+}
+
+bool Remote::connect() {
+  Socket socket = reach();
+  if (!socket) {
+    return false;
+  }
+  self_.host = own_host_name();
+  self_.address =
+      plan_.meeting.local_address.empty() ? own_address(socket) : plan_.meeting.local_address;
+  self_.pid = ::getpid();
+  self_.workers = plan_.workers;
+  self_.node_rank =
+      plan_.meeting.kind == MeetingPoint::Kind::kStatic ? plan_.meeting.node_rank : -1;
+  probe_.emplace(self_.address);
+  self_.probe_port = probe_->port();
+  self_.probe_token = probe_->token();
+  const auto begin = Clock::now();
+  channel_ = std::make_unique<Channel>(
+      guard_.loop(),
+      std::move(socket),
+      [this](const json& message) { hear(message); },
+      [this](const std::string& reason) { lost_ = reason; });
+  while (!welcome_ && channel_->open() && refused_.empty() && !guard_.signal() &&
+         Clock::now() - begin < kTell) {
+    guard_.loop().wait(kRetry);
+  }
+  if (!refused_.empty()) {
+    throw Error(ErrorKind::kConfig, "the host of the job refused this node: " + refused_);
+  }
+  if (!welcome_ && !guard_.signal()) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format(
+            "what answers at {} port {} is no agent of this job ({})",
+            plan_.meeting.host,
+            plan_.meeting.port,
+            lost_.empty() ? "it says nothing" : lost_),
+        "choose another port with --rdzv-endpoint or --master-port");
+  }
+  return welcome_;
+}
+
+void Remote::greet(const json& message) {
+  if (message.contains("refused")) {
+    refused_ = printable(message.at("refused").get<std::string>());
+    return;
+  }
+  const std::string& secret = plan_.meeting.secret;
+  if (message.contains("challenge")) {
+    if (message.at("lockstep").get<int>() != kProtocol) {
+      refused_ = "it is another version of lockstep";
+      return;
+    }
+    said_.challenge = message.at("challenge").get<std::string>();
+    if (message.at("secret").get<bool>() == secret.empty()) {
+      refused_ = secret.empty() ? "it wants a secret (--rdzv-secret-file)"
+                                : "it was started without --rdzv-secret-file, this node with it";
+      return;
+    }
+    said_.nonce = random_hex();
+    said_.run_id = plan_.run_id;
+    said_.node = introduction(to_json(self_));
+    channel_->send(
+        {{"join", plan_.run_id},
+         {"nonce", said_.nonce},
+         {"proof", said_.proof(secret, "agent")},
+         {"node", to_json(self_)}});
+    return;
+  }
+  if (!equal_in_constant_time(
+          message.at("proof").get<std::string>(), said_.proof(secret, "host"))) {
+    refused_ = "it does not know the secret itself";
+    return;
+  }
+  if (!secret.empty()) {
+    channel_->seal(said_.key(secret, "agent"), said_.key(secret, "host"));
+  }
+  self_.id = message.at("welcome").get<int64_t>();
+  channel_->trust();
+  welcome_ = true;
+}
+
+void Remote::hear(const json& message) {
+  if (!welcome_) {
+    greet(message);
+  } else if (message.contains("round")) {
+    take_round(message);
+  } else if (message.contains("start")) {
+    started_ = true;
+  } else if (message.contains("stop")) {
+    stopped_ = true;
+    why_stopped_ =
+        message.at("membership").get<bool>() ? Interruption::kMembership : Interruption::kFailure;
+    if (message.at("signal") != 0 && !guard_.signal()) {
+      guard_.take_signal(signal_in(message.at("signal")));
+    }
+  } else if (message.contains("again") || message.contains("end")) {
+    take_verdict(message);
+  }
+}
+
+void Remote::take_round(const json& message) {
+  Round round;
+  round.number = message.at("round").get<int>();
+  round.restarts = message.at("restarts").get<int>();
+  const json& job = message.at("job");
+  round.job = {
+      job.at("id").get<std::string>(),
+      job.at("started").get<int64_t>(),
+      job.at("first_world_size").get<int>()};
+  round.master_address = message.at("store").at("address").get<std::string>();
+  round.master_port = message.at("store").at("port").get<int>();
+  std::vector<NodeInfo> others;
+  int index = 0, ranks = 0;
+  for (const json& entry : message.at("nodes")) {
+    const NodeInfo node = node_from_json(entry);
+    if (node.id == self_.id) {
+      round.node = index;
+      round.first_rank = ranks;
+    } else {
+      others.push_back(node);
+    }
+    ranks += node.workers;
+    ++index;
+  }
+  round.nodes = index;
+  round.world_size = ranks;
+  round_ = round;
+  // Together they take less than the silence after which this node would be given up.
+  const auto begin = Clock::now();
+  std::vector<std::string> problems = probe_nodes(self_, others, kProbe);
+  const auto taken = std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+  const std::string problem = probe_store(
+      self_, round.master_address, round.master_port, std::max(kLeastProbe, kProbe - taken));
+  if (!problem.empty()) {
+    problems.push_back(problem);
+  }
+  channel_->send({{"checked", round.number}, {"problems", problems}});
+}
+
+void Remote::take_verdict(const json& message) {
+  Verdict verdict;
+  verdict.next = message.contains("again") ? Verdict::Next::kAgain : Verdict::Next::kEnd;
+  verdict.reason = printable_lines(message.at("reason").get<std::string>());
+  if (message.contains("end")) {
+    verdict.end = static_cast<AttemptEnd>(message.at("end").get<int>());
+    verdict.exit_code = message.at("exit_code").get<int>();
+  }
+  FailureList list;
+  list.add_from(message);
+  verdict.failures = list.failures();
+  verdict.other_failures = list.others();
+  verdict_ = std::move(verdict);
+}
+
+void Remote::beat() {
+  uint64_t count = 0;
+  [[maybe_unused]] const auto size = ::read(timer_, &count, sizeof count);
+  if (channel_ == nullptr || !channel_->open()) {
+    return;
+  }
+  if (welcome_) {
+    channel_->send({{"beat", 1}});
+  }
+  const milliseconds limit = plan_.meeting.heartbeat_timeout - milliseconds(500);
+  if (Clock::now() - channel_->heard() > limit) {
+    channel_->close(fmt::format("silent for {:.1f} s", static_cast<double>(limit.count()) / 1000));
+  }
+}
+
+Verdict Remote::lost_host() const {
+  Verdict verdict;
+  verdict.end = AttemptEnd::kFailed;
+  verdict.exit_code = exit_code(ErrorKind::kPeerLost);
+  verdict.reason =
+      fmt::format("the node that hosts the job, {}, was lost: {}", plan_.meeting.host, lost_);
+  return verdict;
+}
+
+std::optional<Round> Remote::give_up() {
+  if (guard_.signal()) {
+    return std::nullopt;
+  }
+  const Verdict verdict = verdict_.value_or(lost_host());
+  throw Error(
+      verdict.exit_code == exit_code(ErrorKind::kPeerLost) ? ErrorKind::kPeerLost
+                                                           : ErrorKind::kEnvironment,
+      verdict.reason.empty() ? "the job ended before this node took part" : verdict.reason,
+      "check the nodes that are missing, and addresses and firewalls between those named");
+}
+
+std::optional<Round> Remote::next_round() {
+  if (channel_ == nullptr && !connect()) {
+    return give_up();
+  }
+  started_ = stopped_ = false;
+  round_.reset();
+  verdict_.reset();
+  channel_->send({{"ready", 1}});
+  while (!started_ && channel_->open() && !guard_.signal() &&
+         !(verdict_ && verdict_->next == Verdict::Next::kEnd)) {
+    guard_.loop().wait(kForEver);
+    if (stopped_ && !started_ && !verdict_) {
+      // The round was called off before its workers started.
+      stopped_ = false;
+      channel_->send(
+          {{"ended", static_cast<int>(AttemptEnd::kInterrupted)},
+           {"exit_code", 0},
+           {"failures", json::array()}});
+    } else if (verdict_ && verdict_->next == Verdict::Next::kAgain) {
+      log_info("{}", verdict_->reason);
+      verdict_.reset();
+      channel_->send({{"ready", 1}});
+    }
+  }
+  return started_ ? round_ : give_up();
+}
+
+Interruption Remote::interruption() const {
+  if (!channel_->open()) {
+    return Interruption::kFailure;
+  }
+  return stopped_ ? why_stopped_ : Interruption::kNone;
+}
+
+void Remote::ending(const AttemptResult& result) {
+  json message{
+      {"ending", static_cast<int>(result.end)},
+      {"exit_code", result.exit_code},
+      {"signal", result.signal}};
+  put_failures(result, message);
+  channel_->send(message);
+}
+
+Verdict Remote::conclude(const AttemptResult& result) {
+  verdict_.reset();
+  json message{
+      {"ended", static_cast<int>(result.end)},
+      {"stuck", result.stuck},
+      {"exit_code", result.exit_code}};
+  put_failures(result, message);
+  channel_->send(message);
+  const int seen = guard_.signals_seen();
+  while (!verdict_ && channel_->open() && guard_.signals_seen() == seen) {
+    guard_.loop().wait(kForEver);
+  }
+  if (verdict_) {
+    return *verdict_;
+  }
+  Verdict verdict = lost_host();
+  if (channel_->open()) {  // a signal while waiting for the others
+    verdict.end = AttemptEnd::kSignalled;
+    verdict.reason.clear();
+    verdict.exit_code = 128 + guard_.signal().value_or(0);
+  }
+  if (!result.failures.empty()) {
+    verdict.failures = result.failures;
+    verdict.exit_code = result.exit_code;
+  }
+  return verdict;
+}
+
+}  // namespace
+
+std::unique_ptr<Meeting> meet_remotely(Guard& guard, const LaunchPlan& plan) {
+  return std::make_unique<Remote>(guard, plan);
+}
+
+}  // namespace lockstep::launch

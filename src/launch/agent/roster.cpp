@@ -1,0 +1,88 @@
+#include "launch/agent/roster.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "launch/workers/output.h"
+
+namespace lockstep::launch {
+namespace {
+
+int64_t number_at(const nlohmann::json& object, const char* key, int64_t least, int64_t most) {
+  const int64_t value = object.at(key).get<int64_t>();
+  if (value < least || value > most) {
+    throw Error(ErrorKind::kPeerLost, fmt::format("a node says {} {}", key, value));
+  }
+  return value;
+}
+
+// Names are printed, on every node.
+std::string name_at(const nlohmann::json& object, const char* key) {
+  constexpr size_t kLongestName = 255;
+  return printable(object.at(key).get<std::string>().substr(0, kLongestName));
+}
+
+}  // namespace
+
+std::string NodeInfo::name() const {
+  return fmt::format("{} ({})", host, address);
+}
+
+nlohmann::json to_json(const NodeInfo& node) {
+  return {
+      {"id", node.id},
+      {"host", node.host},
+      {"address", node.address},
+      {"pid", node.pid},
+      {"workers", node.workers},
+      {"node_rank", node.node_rank},
+      {"probe_port", node.probe_port},
+      {"probe_token", node.probe_token}};
+}
+
+NodeInfo node_from_json(const nlohmann::json& object) {
+  try {
+    NodeInfo node;
+    node.id = object.at("id").get<int64_t>();
+    node.host = name_at(object, "host");
+    node.address = name_at(object, "address");
+    node.pid = object.at("pid").get<int64_t>();
+    node.workers = static_cast<int>(number_at(object, "workers", 1, 65536));
+    node.node_rank = static_cast<int>(number_at(object, "node_rank", -1, 100000));
+    node.probe_port = static_cast<int>(number_at(object, "probe_port", 1, 65535));
+    node.probe_token = object.at("probe_token").get<std::string>();
+    return node;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(
+        ErrorKind::kPeerLost, fmt::format("a node introduces itself wrongly: {}", error.what()));
+  }
+}
+
+void order_nodes(std::vector<NodeInfo>& nodes) {
+  const bool ranked = std::all_of(
+      nodes.begin(), nodes.end(), [](const NodeInfo& node) { return node.node_rank >= 0; });
+  std::sort(nodes.begin(), nodes.end(), [&](const NodeInfo& a, const NodeInfo& b) {
+    const auto key = [&](const NodeInfo& node) {
+      return std::tie(node.address, node.pid, node.id);
+    };
+    return ranked ? a.node_rank < b.node_rank : key(a) < key(b);
+  });
+}
+
+Gathering gathering(
+    const GatheringRules& rules,
+    int ready,
+    std::chrono::milliseconds since_enough,
+    std::chrono::milliseconds since_begin) {
+  if (ready >= rules.most || (ready >= rules.least && since_enough >= rules.last_call)) {
+    return Gathering::kComplete;
+  }
+  return ready < rules.least && since_begin >= rules.join_timeout ? Gathering::kGiveUp
+                                                                  : Gathering::kWait;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,79 @@
+// What a launch is, whichever launcher's words it was asked for in.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "launch/plan/std_spec.h"
+#include "launch/workers/worker_environment.h"
+
+namespace lockstep::launch {
+
+/// Where agents meet.
+struct MeetingPoint {
+  enum class Kind {
+    kLocal,   // one machine: nobody to meet
+    kStatic,  // a fixed number of nodes, each with its rank; node 0 hosts
+    kDynamic  // a minimum and a maximum of nodes; the one whose address the endpoint is hosts
+  } kind = Kind::kLocal;
+  std::string host = "127.0.0.1";
+  int port = 29400;
+  int node_rank = -1;           // kStatic
+  std::optional<bool> is_host;  // kDynamic: decided, not found out
+  std::string local_address;    // what this node tells the others; empty: found out
+  std::string secret;           // shared by the agents; empty: none
+  bool insecure = false;        // none is wanted, also where strangers may reach the address
+  std::chrono::milliseconds join_timeout{600000}, last_call{30000}, heartbeat_timeout{5000};
+  int store_port = 0;  // 0: a free one
+};
+
+/// Files that workers' streams go to, and what the console shows.
+struct LogPlan {
+  std::filesystem::path folder;  // empty: a temporary one
+  bool no_files = false;
+  StdSpec redirects, tee;
+  std::vector<int> shown_ranks;  // empty: all
+  std::string prefix;            // template; empty: "[${role_name}${local_rank}]:"
+  std::vector<std::string> output_needles, error_needles;
+  std::filesystem::path rank_log_folder;  // deepspeed's <time>_rank<R>.log
+};
+
+struct LaunchPlan {
+  std::vector<std::string> argv;    // of a worker
+  std::string name;                 // in the report
+  std::string local_rank_argument;  // "--local-rank={}": put before the program's arguments at
+                                    // `argument_at`
+  size_t argument_at = 0;
+  int min_nodes = 1, max_nodes = 1;
+  int workers = 1;  // on this node
+  std::string role = "default", run_id = "none";
+  MeetingPoint meeting;
+  int max_restarts = 0;
+  LogPlan log;
+  std::vector<int> signals;
+  std::optional<std::chrono::milliseconds>
+      shutdown_timeout;  // nothing: 30 s after a signal, 0.7 s after a failure
+  bool virtual_local_rank = false;
+  bool propagate_exit_code = false;
+  bool deepspeed_environment = false;  // CROSS_RANK, CROSS_SIZE, LOCAL_SIZE
+  bool plain = false;        // one process without RANK and its like (accelerate's simple launch)
+  bool watch_stdin = false;  // the end of stdin is the end of the job: whoever started it is gone
+  bool pid_file = false;     // /tmp/<pid>.deepspeed as long as it runs
+  std::optional<WorkerIdentity>
+      identity;                         // of the one worker, where srun or mpirun started this task
+  std::string numa_binding;             // empty: none
+  std::vector<std::vector<int>> cpus;   // of each local worker, where given
+  std::string event_log;                // "", "console", "jsonl:PATH"
+  std::optional<std::string> watchdog;  // the named pipe of workers' timers; empty: a temporary one
+  std::chrono::seconds uninterruptible{0};  // AttemptOptions::uninterruptible
+  std::optional<int> health_check_port;     // where the agent says that it is alive
+  LogLevel log_level = LogLevel::kInfo;
+  Environment environment;         // added for the workers
+  std::vector<std::string> notes;  // said before the start: what was chosen, what has no effect
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,53 @@
+// Parts of a launch plan that several launchers' options ask for alike.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/plan/launch_plan.h"
+#include "launch/plan/options.h"
+
+namespace lockstep::launch {
+
+/// "N" or "MIN:MAX". Problems go to `options`.
+struct Nodes {
+  int least = 1, most = 1;
+};
+Nodes parse_nodes(Options& options, const std::string& text);
+
+/// "a,b,,c" is "a" and "b,c": a doubled comma is one.
+std::vector<std::string> parse_needles(const std::string& text);
+
+/// "0,1,2". Problems go to `options`.
+std::vector<int> parse_ranks(Options& options, const std::string& text);
+
+/// "host", "host:port", "[::1]:port"; empty is localhost. Error (config) else.
+struct Endpoint {
+  std::string host;
+  int port = -1;  // not given
+};
+Endpoint parse_endpoint(const std::string& text);
+
+/// How many workers "gpu", "cpu", "auto", "xpu" or a number mean here. Problems go to `options`.
+int workers_for(Options& options, const std::string& text, const Environment& environment);
+
+/// Names of signals, separated by commas, to numbers. Problems go to `options`.
+std::vector<int> signals_for(Options& options, const std::string& text);
+
+/// Reads --rdzv-conf's "key=value,...". Problems go to `options`.
+void apply_rendezvous_conf(Options& options, const std::string& text, MeetingPoint& meeting);
+
+/// The secret that agents share: the content of a file that only its owner may read. Error
+/// (config).
+std::string read_secret(const std::string& path);
+
+/// The variable through which a launcher hands its agents a secret; workers do not get it.
+inline constexpr const char* kSecretVariable = "LOCKSTEP_RDZV_SECRET";
+
+/// --rdzv-secret-file and --rdzv-insecure, or what a launcher has handed over.
+void plan_secret(const Options& options, const Environment& environment, MeetingPoint& meeting);
+
+/// A random job id, in the form of a UUID.
+std::string random_id();
+
+}  // namespace lockstep::launch

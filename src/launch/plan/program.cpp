@@ -1,0 +1,115 @@
+#include "launch/plan/program.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include "launch/plan/options.h"
+
+namespace lockstep::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kOwnCommands{
+    "train",
+    "eval",
+    "generate",
+    "tokenize",
+    "tokenizer",
+    "verify",
+    "estimate",
+    "plan",
+    "schedule",
+    "calibrate",
+    "doctor",
+    "bench",
+    "export"};
+
+bool is_own_command(const std::string& word) {
+  std::error_code ignored;
+  return std::find(kOwnCommands.begin(), kOwnCommands.end(), word) != kOwnCommands.end() &&
+         !fs::exists(word, ignored);
+}
+
+// Compiled for this machine, so that no interpreter can be meant.
+bool is_compiled(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, 4> magic{};
+  file.read(magic.data(), magic.size());
+  return file && magic == std::array<char, 4>{'\x7f', 'E', 'L', 'F'};
+}
+
+std::string python(const Environment& environment) {
+  const auto chosen = environment.find("PYTHON_EXEC");
+  if (chosen != environment.end() && !chosen->second.empty()) {
+    return chosen->second;
+  }
+  for (const char* name : {"python", "python3"}) {
+    if (!find_in_path(name, environment).empty()) {
+      return name;
+    }
+  }
+  return "python";
+}
+
+}  // namespace
+
+std::string own_path() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored).string();
+}
+
+std::string find_in_path(const std::string& name, const Environment& environment) {
+  if (name.find('/') != std::string::npos) {
+    return ::access(name.c_str(), X_OK) == 0 ? name : "";
+  }
+  const auto path = environment.find("PATH");
+  for (const std::string& folder : split(path == environment.end() ? "" : path->second, ':')) {
+    const std::string file = folder + "/" + name;
+    if (::access(file.c_str(), X_OK) == 0) {
+      return file;
+    }
+  }
+  return "";
+}
+
+Program worker_program(
+    const std::vector<std::string>& words,
+    const ProgramRules& rules,
+    const Environment& environment) {
+  Program program;
+  if (words.empty() || (!rules.module && !rules.no_python && is_own_command(words[0]))) {
+    program.ours = true;
+    program.name = "lockstep " + (words.empty() ? std::string("train") : words[0]);
+    program.argv = {own_path(), words.empty() ? "train" : words[0]};
+  } else {
+    program.name = fs::path(words[0]).filename().string();
+    std::error_code ignored;
+    const std::string file =
+        fs::exists(words[0], ignored) ? words[0] : find_in_path(words[0], environment);
+    const bool direct = rules.no_python || (!rules.module && is_compiled(file));
+    if (direct) {
+      // A file of this folder is meant even where PATH does not hold the folder.
+      const bool here = fs::exists(words[0], ignored) && words[0].find('/') == std::string::npos &&
+                        find_in_path(words[0], environment).empty();
+      program.argv = {here ? "./" + words[0] : words[0]};
+    } else {
+      program.argv = {python(environment), "-u"};
+      if (rules.module) {
+        program.argv.emplace_back("-m");
+      }
+      program.argv.push_back(words[0]);
+    }
+  }
+  program.argument_at = program.argv.size();
+  if (words.size() > 1) {
+    program.argv.insert(program.argv.end(), words.begin() + 1, words.end());
+  }
+  return program;
+}
+
+}  // namespace lockstep::launch

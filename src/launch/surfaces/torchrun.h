@@ -1,0 +1,24 @@
+// torchrun's command line, and that of `python -m torch.distributed.launch`.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launch/plan/launch_plan.h"
+#include "launch/plan/options.h"
+
+namespace lockstep::launch {
+
+std::span<const OptionSpec> torchrun_options();
+OptionRules torchrun_rules();
+
+/// Error (config) with all problems. `distributed_launch`: torch.distributed.launch, whose workers
+/// get
+/// --local-rank=N unless --use-env is given.
+LaunchPlan plan_torchrun(
+    const std::vector<std::string>& arguments,
+    const Environment& environment,
+    bool distributed_launch = false);
+
+}  // namespace lockstep::launch

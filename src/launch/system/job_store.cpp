@@ -1,0 +1,191 @@
+#include "launch/system/job_store.h"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <thread>
+#include <unordered_map>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "launch/system/event_loop.h"
+#include "launch/system/network.h"
+#include "launch/system/store_protocol.h"
+
+namespace lockstep::launch {
+namespace {
+
+// What clients have asked for and not read, in all: whoever goes beyond it is cut off.
+constexpr size_t kMostUnread = size_t{512} << 20;
+
+}  // namespace
+
+class JobStore::Server {
+ public:
+  Server(Socket listener, std::set<std::string> hosts)
+      : listener_(std::move(listener)),
+        hosts_(std::move(hosts)),
+        protocol_(
+            [this](StoreProtocol::Client client, std::string_view bytes) { send(client, bytes); }) {
+    loop_.watch(listener_.get(), [this] { accept(); });
+    thread_ = std::thread([this] {
+      while (!leaving_) {
+        serve();
+      }
+    });
+  }
+
+  ~Server() {
+    leaving_ = true;
+    loop_.wake();
+    thread_.join();
+  }
+
+ private:
+  struct Guest {
+    Socket socket;
+    std::string unread;  // answers that the client has not taken yet
+  };
+
+  void serve();
+  void accept();
+  bool may_join(const Socket& socket) const;
+  void take(StoreProtocol::Client client);
+  void hear(StoreProtocol::Client client);
+  void send(StoreProtocol::Client client, std::string_view bytes);
+  void write_some(Guest& guest);
+  void drop(StoreProtocol::Client client) { gone_.push_back(client); }
+  void drop_gone();
+
+  Socket listener_;
+  const std::set<std::string> hosts_;
+  EventLoop loop_;
+  StoreProtocol protocol_;
+  std::unordered_map<StoreProtocol::Client, Guest> guests_;
+  std::vector<StoreProtocol::Client> gone_;  // taken out after the handlers have returned
+  StoreProtocol::Client next_ = 1;
+  size_t unread_ = 0;  // of all guests
+  std::atomic<bool> leaving_{false};
+  std::thread thread_;
+};
+
+// Whatever a client brings about ends that client at most: the ranks live and die with this
+// process.
+void JobStore::Server::serve() {
+  try {
+    loop_.wait(kForEver);
+    drop_gone();
+  } catch (const std::exception& error) {
+    log_warning("the store of the job: {}", error.what());
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+bool JobStore::Server::may_join(const Socket& socket) const {
+  const std::string peer = peer_address(socket);
+  return is_own_address(peer) ? is_from_own_user(socket) : hosts_.contains(peer);
+}
+
+void JobStore::Server::accept() {
+  Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket) {
+    if (errno == EMFILE || errno == ENFILE) {
+      // Others may leave: the connection waits in the kernel's queue.
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return;
+  }
+  if (!may_join(socket)) {
+    return;
+  }
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const StoreProtocol::Client client = next_++;
+  const int descriptor = socket.get();
+  guests_[client].socket = std::move(socket);
+  try {
+    loop_.watch(descriptor, [this, client] { take(client); });
+  } catch (const std::exception&) {
+    drop(client);
+    throw;
+  }
+}
+
+void JobStore::Server::take(StoreProtocol::Client client) {
+  try {
+    hear(client);
+  } catch (const std::exception& error) {
+    log_warning("the store of the job cut off a client: {}", error.what());
+    drop(client);
+  }
+}
+
+void JobStore::Server::hear(StoreProtocol::Client client) {
+  Guest& guest = guests_.at(client);
+  if (!guest.unread.empty()) {
+    write_some(guest);
+  }
+  std::array<char, 65536> buffer;
+  const ssize_t size = ::recv(guest.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  const bool ended = size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR);
+  if (ended || (size > 0 && !protocol_.take(client, {buffer.data(), static_cast<size_t>(size)}))) {
+    drop(client);
+  }
+}
+
+void JobStore::Server::send(StoreProtocol::Client client, std::string_view bytes) {
+  Guest& guest = guests_.at(client);
+  if (unread_ + bytes.size() > kMostUnread) {
+    drop(client);
+    return;
+  }
+  guest.unread.append(bytes);
+  unread_ += bytes.size();
+  write_some(guest);
+}
+
+void JobStore::Server::write_some(Guest& guest) {
+  size_t done = 0;
+  while (done < guest.unread.size()) {
+    const ssize_t size = ::send(
+        guest.socket.get(),
+        guest.unread.data() + done,
+        guest.unread.size() - done,
+        MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (size < 0) {
+      // A connection that is broken is seen by reading.
+      done = errno == EAGAIN || errno == EINTR ? done : guest.unread.size();
+      break;
+    }
+    done += static_cast<size_t>(size);
+  }
+  guest.unread.erase(0, done);
+  unread_ -= done;
+  loop_.want_write(guest.socket.get(), !guest.unread.empty());
+}
+
+void JobStore::Server::drop_gone() {
+  for (const StoreProtocol::Client client : gone_) {
+    const auto found = guests_.find(client);
+    if (found != guests_.end()) {
+      protocol_.forget(client);
+      loop_.forget(found->second.socket.get());
+      unread_ -= found->second.unread.size();
+      guests_.erase(found);
+    }
+  }
+  gone_.clear();
+}
+
+JobStore::JobStore(const std::string& address, int port, std::set<std::string> hosts) {
+  Socket listener = listen_on(address, port);
+  port_ = bound_port(listener);
+  server_ = std::make_unique<Server>(std::move(listener), std::move(hosts));
+}
+
+JobStore::~JobStore() = default;
+
+}  // namespace lockstep::launch

@@ -1,0 +1,380 @@
+#include "launch/system/network.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::launch {
+namespace {
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+Addresses look_up(const std::string& name, int port, int flags, std::string& error) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  const int code = ::getaddrinfo(
+      name.empty() ? nullptr : name.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (code != 0) {
+    error = code == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(code);
+    return nullptr;
+  }
+  return Addresses(found);
+}
+
+// 10.0.0.1 for ::ffff:10.0.0.1.
+std::string without_mapping(const std::string& address) {
+  return address.starts_with("::ffff:") ? address.substr(7) : address;
+}
+
+std::string numeric(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST];
+  if (::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  return without_mapping(text);
+}
+
+int port_of(const sockaddr_storage& address) {
+  return ntohs(
+      address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+// Of every interface: its name and numeric address.
+std::vector<std::pair<std::string, std::string>> own_interfaces() {
+  std::vector<std::pair<std::string, std::string>> result;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    return result;
+  }
+  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr != nullptr &&
+        (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6)) {
+      const socklen_t size =
+          at->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+      result.emplace_back(at->ifa_name, numeric(at->ifa_addr, size));
+    }
+  }
+  ::freeifaddrs(list);
+  return result;
+}
+
+// The address and port of an end in /proc/net/tcp: "0100007F:1F90", words in the machine's own
+// order.
+std::pair<std::string, int> end_of_connection(const std::string& text) {
+  const size_t digits = text.find(':');
+  if (digits != 8 && digits != 32) {
+    return {};
+  }
+  std::array<uint32_t, 4> words{};
+  for (size_t i = 0; i < digits / 8; ++i) {
+    words[i] = static_cast<uint32_t>(std::strtoul(text.substr(8 * i, 8).c_str(), nullptr, 16));
+  }
+  char name[INET6_ADDRSTRLEN] = "";
+  ::inet_ntop(digits == 8 ? AF_INET : AF_INET6, words.data(), name, sizeof name);
+  return {without_mapping(name), static_cast<int>(std::strtol(&text[digits + 1], nullptr, 16))};
+}
+
+// The inodes of the sockets that listen on `port`, from /proc/net/tcp: "sl local remote st ...
+// inode".
+std::set<std::string> listening_inodes(int port) {
+  std::set<std::string> result;
+  const std::string suffix = fmt::format(":{:04X}", port);
+  for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(path);
+    std::string line;
+    while (std::getline(file, line)) {
+      std::istringstream words(line);
+      std::string slot, local, remote, state, queues, timer, retransmits, user, timeout, inode;
+      words >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> user >>
+          timeout >> inode;
+      if (state == "0A" && local.ends_with(suffix)) {
+        result.insert("socket:[" + inode + "]");
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  if (this != &other) {
+    if (descriptor_ >= 0) {
+      ::close(descriptor_);
+    }
+    descriptor_ = other.release();
+  }
+  return *this;
+}
+
+Socket::~Socket() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+int Socket::release() {
+  return std::exchange(descriptor_, -1);
+}
+
+Socket listen_on(const std::string& address, int port) {
+  std::string problem;
+  const Addresses found = look_up(address, port, AI_PASSIVE, problem);
+  if (found == nullptr) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format("cannot resolve '{}': {}", address, problem),
+        "check the name, /etc/hosts and DNS");
+  }
+  int reason = 0;
+  for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
+    // Not blocking: a guest may be gone again before it is accepted.
+    Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (::bind(socket.get(), at->ai_addr, at->ai_addrlen) == 0 &&
+        ::listen(socket.get(), 4096) == 0) {
+      return socket;
+    }
+    reason = errno;
+  }
+  if (reason == EADDRINUSE) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format("port {} of {} is taken by {}", port, address, port_holder(port)),
+        "choose another port, or 0 for a free one");
+  }
+  throw Error(
+      ErrorKind::kEnvironment,
+      fmt::format("cannot listen on {} port {}: {}", address, port, std::strerror(reason)),
+      "give an address of this machine (`ip address` lists them)");
+}
+
+int bound_port(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  return port_of(address);
+}
+
+std::string port_holder(int port) {
+  const std::set<std::string> inodes = listening_inodes(port);
+  std::error_code ignored;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string pid = process.path().filename().string();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) {
+      continue;
+    }
+    std::error_code hidden;
+    for (const auto& entry : std::filesystem::directory_iterator(process.path() / "fd", hidden)) {
+      if (inodes.contains(std::filesystem::read_symlink(entry.path(), ignored).string())) {
+        std::ifstream name(process.path() / "comm");
+        std::string text;
+        std::getline(name, text);
+        return fmt::format("PID {} ({})", pid, text);
+      }
+    }
+  }
+  return "another process";
+}
+
+Connecting begin_connect(const std::string& address, int port) {
+  Connecting result;
+  const Addresses found = look_up(address, port, 0, result.error);
+  if (found == nullptr) {
+    result.error = fmt::format("cannot resolve '{}': {}", address, result.error);
+    return result;
+  }
+  result.socket = Socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  ::setsockopt(result.socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (::connect(result.socket.get(), found->ai_addr, found->ai_addrlen) != 0 &&
+      errno != EINPROGRESS) {
+    result.error = std::strerror(errno);
+  }
+  return result;
+}
+
+std::string connection_error(const Socket& socket) {
+  int code = 0;
+  socklen_t size = sizeof code;
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &code, &size);
+  return code == 0 ? "" : std::strerror(code);
+}
+
+Connecting connect_within(const std::string& address, int port, std::chrono::milliseconds timeout) {
+  Connecting result = begin_connect(address, port);
+  if (result.error.empty()) {
+    pollfd poll{result.socket.get(), POLLOUT, 0};
+    const bool ready = ::poll(&poll, 1, static_cast<int>(timeout.count())) > 0;
+    result.error = ready ? connection_error(result.socket) : "no answer";
+  }
+  return result;
+}
+
+std::string own_address(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  return numeric(reinterpret_cast<sockaddr*>(&address), size);
+}
+
+std::string peer_address(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  return numeric(reinterpret_cast<sockaddr*>(&address), size);
+}
+
+std::string outside_address() {
+  // Connecting a datagram socket sends nothing; the network is one of RFC 5737, which is nobody's.
+  std::string error;
+  const Addresses somewhere = look_up("198.51.100.1", 9, AI_NUMERICHOST, error);
+  const Socket socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (somewhere != nullptr &&
+      ::connect(socket.get(), somewhere->ai_addr, somewhere->ai_addrlen) == 0 &&
+      !is_loopback(own_address(socket))) {
+    return own_address(socket);
+  }
+  for (const auto& [name, address] : own_interfaces()) {
+    if (!is_loopback(address) && !address.starts_with("fe80")) {
+      return address;
+    }
+  }
+  return "";
+}
+
+bool is_from_own_user(const Socket& socket) {
+  if (!is_own_address(peer_address(socket))) {
+    return false;
+  }
+  const std::optional<unsigned> user = peer_user(socket);
+  return user && (*user == ::geteuid() || *user == 0);
+}
+
+std::optional<unsigned> peer_user(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return std::nullopt;
+  }
+  const std::pair<std::string, int> peer(peer_address(socket), port_of(address)),
+      own(own_address(socket), bound_port(socket));
+  const std::string port = fmt::format(":{:04X} ", peer.second);
+  for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(path);
+    std::string line;
+    while (std::getline(file, line)) {
+      if (line.find(port) == std::string::npos) {
+        continue;
+      }
+      std::istringstream words(line);
+      std::string slot, local, remote, state, queues, timer, retransmits;
+      unsigned user = 0, timeout = 0;
+      uint64_t inode = 0;
+      words >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> user >>
+          timeout >> inode;
+      // A socket that no process holds any more has no inode, and says user 0 of anybody's.
+      if (words && inode != 0 && end_of_connection(local) == peer &&
+          end_of_connection(remote) == own) {
+        return user;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> resolve(const std::string& name) {
+  std::string ignored;
+  std::vector<std::string> result;
+  const Addresses found = look_up(name, 0, 0, ignored);
+  for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
+    result.push_back(numeric(at->ai_addr, at->ai_addrlen));
+  }
+  return result;
+}
+
+bool is_own_address(const std::string& address) {
+  const auto all = own_interfaces();
+  return is_loopback(address) || std::any_of(all.begin(), all.end(), [&](const auto& one) {
+           return one.second == address;
+         });
+}
+
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
+bool is_public(const std::string& address) {
+  in_addr parsed{};
+  if (::inet_pton(AF_INET, address.c_str(), &parsed) == 1) {
+    const uint32_t bits = ntohl(parsed.s_addr);
+    return bits >> 24 != 127 && bits >> 24 != 10 && bits >> 20 != 0xAC1 && bits >> 16 != 0xC0A8 &&
+           bits >> 16 != 0xA9FE;
+  }
+  in6_addr version6{};
+  if (::inet_pton(AF_INET6, address.c_str(), &version6) == 1) {
+    return address != "::1" && !address.starts_with("fe80") && !address.starts_with("fc") &&
+           !address.starts_with("fd");
+  }
+  const std::vector<std::string> named = resolve(address);
+  return std::any_of(named.begin(), named.end(), [&](const auto& one) {
+    return one != address && is_public(one);
+  });
+}
+
+std::string interface_of(const std::string& address) {
+  for (const auto& [name, own] : own_interfaces()) {
+    if (own == address) {
+      return fmt::format("{} ({})", name, address);
+    }
+  }
+  return address;
+}
+
+std::string route_to(const std::string& address) {
+  std::string error;
+  const Addresses found = look_up(address, 9, 0, error);
+  if (found == nullptr) {
+    return "no interface";
+  }
+  // Connecting a datagram socket sends nothing and makes the kernel choose the way.
+  const Socket socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0) {
+    return "no interface";
+  }
+  return interface_of(own_address(socket));
+}
+
+std::string own_host_name() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,254 @@
+#include "launch/workers/attempt.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "launch/system/event_loop.h"
+#include "launch/workers/uninterruptible.h"
+
+namespace lockstep::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBetweenLooks{200};     // at workers that may hang in the kernel
+constexpr milliseconds kOthersFailingToo{10};  // so that the report names all that failed at once
+constexpr milliseconds kCauseOfLostPeer{500};  // a lost peer may be seen before the peer's own end
+constexpr milliseconds kOrphansMayFinish{1000};
+constexpr milliseconds kOrphansMustFinish{200};
+
+milliseconds left_until(Clock::time_point deadline) {
+  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+}
+
+bool only_lost_peers(const std::vector<const Worker*>& failures) {
+  return std::all_of(failures.begin(), failures.end(), [](const Worker* worker) {
+    return lost_a_peer(*worker->status);
+  });
+}
+
+// Failures as they count: a peer that is lost because the others were pre-empted is none.
+std::vector<const Worker*> failures_that_count(const WorkerGroup& group) {
+  std::vector<const Worker*> failures = group.failures();
+  if (group.preempted() && only_lost_peers(failures)) {
+    failures.clear();
+  }
+  return failures;
+}
+
+Interruption interruption_of(const AttemptOptions& options) {
+  return options.interruption ? options.interruption() : Interruption::kNone;
+}
+
+// Kills a worker that has hung in the kernel for too long: its end is the failure. True where one
+// has.
+bool kill_one_that_hangs(WorkerGroup& group, UninterruptibleWatch& hanging) {
+  const Worker* worker = hanging.look(group, Clock::now());
+  if (worker == nullptr) {
+    return false;
+  }
+  log_error(
+      "rank {} (PID {}) is in uninterruptible sleep for longer than "
+      "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT: it is killed, and the job is not started again",
+      worker->rank,
+      worker->pid);
+  ::kill(-worker->pid, SIGKILL);
+  return true;
+}
+
+// Waits until the attempt has an end, and tells which. `stuck`: some worker hung.
+AttemptEnd watch(Guard& guard, WorkerGroup& group, const AttemptOptions& options, bool& stuck) {
+  std::optional<Clock::time_point> deadline;
+  UninterruptibleWatch hanging(options.uninterruptible);
+  const bool looks = options.uninterruptible.count() > 0;
+  while (true) {
+    if (looks && !stuck) {
+      stuck = kill_one_that_hangs(group, hanging);
+    }
+    if (guard.signal()) {
+      return AttemptEnd::kSignalled;
+    }
+    if (!failures_that_count(group).empty()) {
+      return AttemptEnd::kFailed;
+    }
+    if (group.running() == 0) {
+      return group.preempted() ? AttemptEnd::kPreempted : AttemptEnd::kSucceeded;
+    }
+    if (interruption_of(options) != Interruption::kNone) {
+      return AttemptEnd::kInterrupted;
+    }
+    if (group.preempted() && !deadline) {
+      deadline = Clock::now() + options.signal_grace;
+    }
+    if (deadline && Clock::now() >= *deadline) {
+      return AttemptEnd::kPreempted;
+    }
+    const milliseconds pause = looks ? kBetweenLooks : kForEver;
+    group.wait(deadline ? left_until(*deadline) : pause);
+  }
+}
+
+// A moment for the other failures of the same cause to be seen.
+void gather(WorkerGroup& group) {
+  const milliseconds pause =
+      only_lost_peers(group.failures()) ? kCauseOfLostPeer : kOthersFailingToo;
+  const auto deadline = Clock::now() + pause;
+  while (group.running() > 0 && Clock::now() < deadline) {
+    group.wait(left_until(deadline));
+    if (pause == kCauseOfLostPeer && !only_lost_peers(group.failures())) {
+      return;
+    }
+  }
+}
+
+void end_workers(
+    Guard& guard, WorkerGroup& group, const AttemptOptions& options, AttemptResult& result) {
+  const bool makes_room = result.end == AttemptEnd::kInterrupted &&
+                          interruption_of(options) == Interruption::kMembership;
+  const bool gently =
+      makes_room || result.end == AttemptEnd::kSignalled || result.end == AttemptEnd::kPreempted;
+  const int seen = guard.signals_seen();
+  // A second signal; or a failure elsewhere while the workers make room for new nodes.
+  const auto hurry = [&] {
+    return guard.signals_seen() > seen ||
+           (makes_room && interruption_of(options) == Interruption::kFailure);
+  };
+  std::vector<int> stubborn;
+  if (group.running() > 0) {
+    const int first = result.end == AttemptEnd::kSignalled ? result.signal : SIGTERM;
+    const milliseconds grace = gently ? options.signal_grace : options.failure_grace;
+    group.stop(first, grace, hurry);
+    for (const auto& worker : group.workers()) {
+      if (worker->asked_to_end && worker->status && worker->status->signal == SIGKILL) {
+        stubborn.push_back(worker->rank);
+      }
+    }
+    if (!stubborn.empty() && first != SIGKILL) {
+      log_warning(
+          "ranks {} did not end within {:.1f} s of {} and were killed",
+          fmt::join(stubborn, ", "),
+          hurry() ? 0.0 : static_cast<double>(grace.count()) / 1000,
+          signal_name(first));
+    }
+  }
+  for (const auto& worker : group.workers()) {
+    if (!worker->status) {
+      result.stuck = true;
+      log_error(
+          "rank {} (PID {}) hangs in the kernel and cannot be ended; a driver or a file system "
+          "does not answer (`cat /proc/{}/stack` tells more)",
+          worker->rank,
+          worker->pid,
+          worker->pid);
+    }
+  }
+  guard.end_descendants(
+      result.end == AttemptEnd::kSucceeded ? kOrphansMayFinish : kOrphansMustFinish);
+  group.finish_output();
+}
+
+// After a signal: workers that could not save say so with a code of ours (2 to 7); others just died
+// of it.
+std::vector<const Worker*> failed_while_stopping(const WorkerGroup& group) {
+  std::vector<const Worker*> result;
+  for (const auto& worker : group.workers()) {
+    const int code = worker->status ? worker->status->shell_code() : 0;
+    if (code >= 2 && code <= kPeerLostCode) {
+      result.push_back(worker.get());
+    }
+  }
+  std::sort(result.begin(), result.end(), [](const Worker* a, const Worker* b) {
+    return a->order < b->order;
+  });
+  return result;
+}
+
+// A worker that had not ended when others gave up on it.
+const Worker* find_hanging(const WorkerGroup& group, const std::vector<Failure>& failures) {
+  for (const Failure& failure : failures) {
+    const std::optional<int> rank = unanswering_rank(failure.message);
+    for (const auto& worker : group.workers()) {
+      if (rank == worker->rank && (!worker->status || worker->asked_to_end) &&
+          lost_a_peer(failure.status)) {
+        return worker.get();
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::vector<Failure> describe_all(
+    const WorkerGroup& group,
+    const std::vector<const Worker*>& failed,
+    const std::optional<MemoryCounters>& before,
+    const std::optional<MemoryCounters>& after) {
+  std::vector<Failure> failures;
+  for (const Worker* worker : failed) {
+    failures.push_back(describe(*worker, before, after));
+  }
+  if (const Worker* hanging = find_hanging(group, failures)) {
+    failures.push_back(describe_hanging(*hanging, failures[root_cause(failures)]));
+  }
+  return failures;
+}
+
+int exit_code_of(const WorkerGroup& group, const AttemptResult& result) {
+  if (!result.failures.empty()) {
+    return result.failures[root_cause(result.failures)].status.shell_code();
+  }
+  switch (result.end) {
+    case AttemptEnd::kSucceeded:
+      return 0;
+    case AttemptEnd::kPreempted:
+      return kExitPreempted;
+    case AttemptEnd::kFailed:
+    case AttemptEnd::kInterrupted:
+      return 1;
+    case AttemptEnd::kSignalled:
+      break;
+  }
+  if (group.preempted()) {
+    return kExitPreempted;
+  }
+  const bool all_succeeded =
+      std::all_of(group.workers().begin(), group.workers().end(), [](const auto& worker) {
+        return worker->status && worker->status->succeeded();
+      });
+  return all_succeeded ? 0 : 128 + result.signal;
+}
+
+}  // namespace
+
+AttemptResult run_attempt(
+    Guard& guard, std::vector<WorkerSpec> specs, const AttemptOptions& options) {
+  const std::optional<MemoryCounters> before = read_memory_counters();
+  WorkerGroup group(guard.loop(), std::move(specs));
+  guard.set_pass_on([&](int signal) { group.pass_on(signal); });
+  AttemptResult result;
+  result.end = watch(guard, group, options, result.stuck);
+  result.signal = guard.signal().value_or(0);
+  if (result.end == AttemptEnd::kFailed) {
+    gather(group);
+  }
+  std::vector<const Worker*> failed = failures_that_count(group);
+  const std::optional<MemoryCounters> after = read_memory_counters();
+  result.failures = describe_all(group, failed, before, after);
+  result.exit_code = exit_code_of(group, result);
+  if (options.ending) {
+    options.ending(result);
+  }
+  end_workers(guard, group, options, result);
+  if (result.end == AttemptEnd::kSignalled && failed.empty()) {
+    failed = failed_while_stopping(group);
+  }
+  // Again: by now the rest of what they printed has been read.
+  result.failures = describe_all(group, failed, before, after);
+  result.exit_code = exit_code_of(group, result);
+  guard.set_pass_on(nullptr);
+  return result;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,26 @@
+// Events of a launch, for machines to read: one JSON object a line.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "launch/workers/output.h"
+
+namespace lockstep::launch {
+
+class EventLog {
+ public:
+  /// "" writes nothing, "console" to stderr, "jsonl:PATH" appends to a file.
+  EventLog(const std::string& where, const std::string& run_id);
+  /// Adds "event", "run_id", "time" (seconds), "host" and the fields of `more`, an object.
+  void write(const std::string& event, const nlohmann::json& more);
+
+ private:
+  bool console_ = false;
+  std::string run_id_;
+  std::unique_ptr<LogFile> file_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,48 @@
+// The failures of a round on many machines, as many as travel in one message, and whether another
+// start would only bring them again.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "launch/workers/failure_report.h"
+
+namespace lockstep::launch {
+
+/// Failures in the order of their arrival. Beyond kMost they are counted alone; one that may be the
+/// root cause takes the place of one that merely lost a peer.
+class FailureList {
+ public:
+  static constexpr size_t kMost = 8;
+
+  void add(Failure failure);
+  void add_all(const std::vector<Failure>& failures);
+  /// Those of a message that was made by put_into(). What is none of these is left out.
+  void add_from(const nlohmann::json& message);
+  /// "failures" and "others" of a message.
+  void put_into(nlohmann::json& message) const;
+
+  bool empty() const { return failures_.empty(); }
+  const std::vector<Failure>& failures() const { return failures_; }
+  /// How many were left out.
+  int64_t others() const { return others_; }
+
+ private:
+  std::vector<Failure> failures_;
+  int64_t others_ = 0;
+};
+
+/// Knows failures that come again however often workers are started: an error of ours in the
+/// configuration at once, and numbers that diverge at the second time, for a machine may err once.
+class Repetition {
+ public:
+  /// Whether workers that failed so would fail so again. Counts.
+  bool expected(const std::vector<Failure>& failures);
+
+ private:
+  int diverged_ = 0;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,96 @@
+#include "launch/workers/guard.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::launch {
+namespace {
+
+// Workers need three descriptors each; the soft limit is often 1024 where the hard one is far
+// higher.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536) {
+    limit.rlim_cur =
+        limit.rlim_max == RLIM_INFINITY ? 65536 : std::min<rlim_t>(limit.rlim_max, 65536);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
+// Nested supervisors add theirs to the outer one's, so that the outer one finds all.
+std::string make_tag() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const char* outer = std::getenv(Guard::kTagName);
+  const std::string own = fmt::format("{}.{}{:09}", ::getpid(), now.tv_sec, now.tv_nsec);
+  return outer != nullptr && *outer != '\0' ? fmt::format("{}/{}", outer, own) : own;
+}
+
+}  // namespace
+
+Guard::Guard(std::vector<int> signals) : tag_(make_tag()) {
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (const int signal : signals) {
+    sigaddset(&mask, signal);
+  }
+  for (const int signal : {SIGUSR1, SIGUSR2}) {
+    if (sigismember(&mask, signal) == 0) {
+      sigaddset(&mask, signal);
+      passed_on_.push_back(signal);
+    }
+  }
+  sigset_t blocked = mask;
+  sigaddset(&blocked, SIGPIPE);  // a console that is gone is seen by write()
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &old_mask_);
+  signal_descriptor_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signal_descriptor_ < 0) {
+    throw Error(ErrorKind::kEnvironment, fmt::format("signalfd failed: {}", std::strerror(errno)));
+  }
+  loop_.watch(signal_descriptor_, [this] { on_signal(); });
+  raise_descriptor_limit();
+  before_ = descendants_of(::getpid());
+  adopt_orphans();
+  keeper_.emplace(tag_);
+  before_.push_back(keeper_->pid());
+}
+
+Guard::~Guard() {
+  keeper_.reset();
+  loop_.forget(signal_descriptor_);
+  ::close(signal_descriptor_);
+  ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+}
+
+void Guard::on_signal() {
+  signalfd_siginfo info{};
+  while (::read(signal_descriptor_, &info, sizeof info) == sizeof info) {
+    const auto signal = static_cast<int>(info.ssi_signo);
+    if (std::find(passed_on_.begin(), passed_on_.end(), signal) == passed_on_.end()) {
+      take_signal(signal);
+    } else if (pass_on_) {
+      pass_on_(signal);
+    }
+  }
+}
+
+void Guard::take_signal(int signal) {
+  signal_ = signal;
+  ++seen_;
+}
+
+void Guard::end_descendants(std::chrono::milliseconds grace) {
+  launch::end_descendants(before_, grace);
+}
+
+}  // namespace lockstep::launch
