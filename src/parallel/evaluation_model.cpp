@@ -3,7 +3,11 @@
 namespace lockstep::parallel {
 
 EvaluationModel::EvaluationModel(
-    std::vector<ShardedModel> stages, const Plan& plan, Axes& axes, const SequencePart& part)
+    std::vector<ShardedModel> stages,
+    const Plan& plan,
+    Axes& axes,
+    const SequencePart& part,
+    objective::ObjectivePointer objective)
     : axes_(axes),
       part_(part),
       stages_(std::move(stages)) {
@@ -15,7 +19,8 @@ EvaluationModel::EvaluationModel(
       models,
       std::vector<Accumulation>(models.size()),
       plan.pipeline,
-      axes_.along(mesh::Axis::kPipeline));
+      axes_.along(mesh::Axis::kPipeline),
+      Judgement{std::move(objective), &axes_.along(mesh::Axis::kContext)});
 }
 
 Tensor EvaluationModel::statistics(std::span<const nn::ForwardInputs> batches) {

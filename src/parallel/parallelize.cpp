@@ -152,7 +152,11 @@ std::vector<ShardedModel> make_sharded_stages(const ModelSpec& spec, const Plan&
 
 std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& plan, Axes& axes) {
   return std::make_unique<ParallelModel>(
-      make_stages(spec, plan, axes, Values::kOnRequest), plan, axes, sequence_part(plan, axes));
+      make_stages(spec, plan, axes, Values::kOnRequest),
+      plan,
+      axes,
+      sequence_part(plan, axes),
+      spec.objective);
 }
 
 ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed) {

@@ -91,7 +91,7 @@ inline nn::ForwardInputs plan_inputs(
     inputs.source_mask = mask.slice(0, rows.begin, rows.end);
   }
   inputs.ids = ids.slice(0, rows.begin, rows.end);
-  inputs.labels = labels.slice(0, rows.begin, rows.end);
+  inputs.targets = nn::next_tokens(labels.slice(0, rows.begin, rows.end));
   inputs.samples = at::arange(step * kPlanRows + rows.begin, step * kPlanRows + rows.end);
   inputs.seed = 5;
   inputs.step = step;
@@ -115,13 +115,25 @@ inline void add_to_whole(const StateSlice& slice, Tensor& whole) {
       });
 }
 
-/// `vary` may change what is trained.
+/// Makes the micro-batch of a part of the step's kPlanRows units: plan_inputs, or one that makes a
+/// unit several rows, which stay together.
+using RowMaker = std::function<nn::ForwardInputs(
+    const model::ModelConfig&, int64_t step, mesh::Range units, int64_t length)>;
+
+/// The sums of cross-entropy over what is here of the rows.
+inline Tensor sums_of(const nn::LanguageModel& model, const nn::ForwardInputs& inputs) {
+  const at::NoGradGuard no_gradient;
+  return objective::cross_entropy()->measure(model.scores(inputs), inputs.targets, {});
+}
+
+/// `vary` may change what is trained, and what for.
 inline Trained train_under(
     const PlanCase& plan,
     const std::string& json,
     int64_t steps = 5,
     int64_t length = kPlanLength,
-    const std::function<void(ModelSpec&)>& vary = nullptr) {
+    const std::function<void(ModelSpec&)>& vary = nullptr,
+    const RowMaker& rows_of = plan_inputs) {
   const model::ModelConfig config = model::parse_model_config(json, "a test");
   Trained trained;
   trained.gradients.resize(static_cast<size_t>(steps));
@@ -145,17 +157,14 @@ inline Trained train_under(
       const int64_t parts = plan.mesh.data * plan.accumulation;
       for (int64_t m = 0; m < plan.accumulation; ++m) {
         const int64_t part = axes.coordinate().data * plan.accumulation + m;
-        inputs.push_back(
-            plan_inputs(config, step, mesh::split_evenly(kPlanRows, parts, part), length));
+        inputs.push_back(rows_of(config, step, mesh::split_evenly(kPlanRows, parts, part), length));
       }
-      const Tensor targets =
-          nn::shift_labels(plan_inputs(config, step, {0, kPlanRows}, length).labels);
-      const int64_t count = targets.ne(-100).sum().item<int64_t>();
-      const StepResult result = model->forward_backward(inputs, count);
+      const nn::Targets all = rows_of(config, step, {0, kPlanRows}, length).targets;
+      const StepResult result = model->forward_backward(inputs, model->objective().counts(all));
       {
         const std::scoped_lock lock(mutex);
         if (world.rank() == 0) {
-          trained.losses.push_back(result.loss_sum / static_cast<double>(count));
+          trained.losses.push_back(result.loss);
           trained.norms.push_back(result.gradient_norm);
         }
         auto& gradients = trained.gradients[static_cast<size_t>(step)];

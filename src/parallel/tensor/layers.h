@@ -70,20 +70,23 @@ struct SequenceShardedPositions final : nn::PositionEmbedding {
 };
 
 /// Holds the rows `rows` of the vocabulary: logits are never gathered for a loss.
-struct VocabularyParallelHead final : nn::LossHead {
-  VocabularyParallelHead(
-      const nn::LossHead& plain, Region region, mesh::Range rows, int64_t vocabulary)
-      : LossHead(plain),
+struct VocabularyParallelHead final : nn::Head {
+  VocabularyParallelHead(const nn::Head& plain, Region region, mesh::Range rows, int64_t vocabulary)
+      : Head(plain),
         region(std::move(region)),
         rows(rows),
         vocabulary_size(vocabulary) {}
   Region region;
   mesh::Range rows;
   int64_t vocabulary_size;
-  Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const override;
+  Tensor loss(
+      const Tensor& hidden,
+      const Tensor& vocabulary,
+      const Tensor& tokens,
+      const Tensor& weights) const override;
   Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const override;
-  Tensor statistics(
-      const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const override;
+  nn::Scores scores(
+      const Tensor& hidden, const Tensor& vocabulary, const Tensor& tokens) const override;
 };
 
 }  // namespace lockstep::parallel

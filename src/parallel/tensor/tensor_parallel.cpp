@@ -99,7 +99,7 @@ class Swap final {
     try_kind(&Swap::attention<nn::BiasedAttention>);
     try_kind(&Swap::relative_positions);
     try_kind(&Swap::dropout);
-    try_kind(&Swap::loss_head);
+    try_kind(&Swap::head);
   }
 
   ShardedParameters take() { return std::move(sharded_); }
@@ -142,7 +142,7 @@ class Swap final {
       slot = std::make_shared<ShardedWidthDropout>(*slot, width(), config_.intermediate_size);
     }
   }
-  void loss_head(const nn::SlotName& name, std::shared_ptr<nn::LossHead>& slot) {
+  void head(const nn::SlotName& name, std::shared_ptr<nn::Head>& slot) {
     slot =
         std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
     cut(name, *slot, {0, {vocabulary()}});
