@@ -68,6 +68,7 @@ struct PlanCase {
 struct Trained {
   std::vector<double> losses, norms;
   std::vector<std::map<std::string, Tensor>> gradients;  // of each step, whole
+  std::vector<Tensor> sums;  // of each step the objective's, then those of an evaluation
 };
 
 /// The rows of the step's batch that a data-parallel rank has in a micro-batch. Labels are masked
@@ -166,12 +167,24 @@ inline Trained train_under(
         if (world.rank() == 0) {
           trained.losses.push_back(result.loss);
           trained.norms.push_back(result.gradient_norm);
+          trained.sums.push_back(at::tensor(result.sums, at::kDouble));
         }
         auto& gradients = trained.gradients[static_cast<size_t>(step)];
         model->visit_gradients(
             [&](const StateSlice& slice) { add_to_whole(slice, gradients[slice.name]); });
       }
       model->optimizer_step(1e-3);  // not under the lock: it may wait for another rank
+    }
+    nn::ForwardInputs inputs = rows_of(
+        config,
+        steps,
+        mesh::split_evenly(kPlanRows, plan.mesh.data, axes.coordinate().data),
+        length);
+    inputs.training = false;
+    const Tensor evaluated = model->statistics({&inputs, 1});
+    axes.gradients().all_reduce(evaluated).wait();
+    if (world.rank() == 0) {
+      trained.sums.push_back(evaluated);
     }
   });
   return trained;
@@ -185,11 +198,25 @@ inline void expect_equal(const Trained& found, const Trained& one, const std::st
     numbers::expect_loss(found.losses[step], one.losses[step], what);
     EXPECT_NEAR(found.norms[step], one.norms[step], numbers::kRule * one.norms[step]) << what;
   }
+  ASSERT_EQ(found.sums.size(), one.sums.size()) << name;
+  for (size_t i = 0; i < one.sums.size(); ++i) {
+    numbers::expect_values(found.sums[i], one.sums[i], fmt::format("{}, sums {}", name, i));
+  }
   ASSERT_EQ(found.gradients.size(), one.gradients.size()) << name;
   for (size_t step = 0; step < one.gradients.size(); ++step) {
     numbers::expect_gradients(
         found.gradients[step], one.gradients[step], fmt::format("{}, step {}", name, step));
   }
+}
+
+inline std::string with_five_layers(std::string json) {
+  for (const char* key : {"n_layer\": 2", "num_hidden_layers\": 2"}) {
+    const size_t at = json.find(key);
+    if (at != std::string::npos) {
+      json[at + std::string(key).size() - 1] = '5';
+    }
+  }
+  return json;
 }
 
 inline std::string plan_name(const PlanCase& plan) {
@@ -204,6 +231,20 @@ inline std::string plan_name(const PlanCase& plan) {
     name += ", sequence";
   }
   return name;
+}
+
+/// Five steps under each plan, against one rank.
+inline void expect_table(
+    const std::string& json,
+    const std::vector<PlanCase>& table,
+    const std::function<void(ModelSpec&)>& vary = nullptr,
+    const RowMaker& rows_of = plan_inputs) {
+  constexpr int64_t kSteps = 5;
+  const Trained one = train_under({}, json, kSteps, kPlanLength, vary, rows_of);
+  for (PlanCase plan : table) {
+    plan.plan.sequence_length = kPlanLength;
+    expect_equal(train_under(plan, json, kSteps, kPlanLength, vary, rows_of), one, plan_name(plan));
+  }
 }
 
 }  // namespace lockstep::parallel
