@@ -53,8 +53,8 @@ LanguageModel::LanguageModel(
   }
   const bool is_gpt2 = config_.family == model::Family::kGpt2;
   if (part_.embedding) {
-    tokens = config_.tie_word_embeddings && part_.head ? std::make_shared<TiedTokenEmbedding>()
-                                                       : std::make_shared<TokenEmbedding>();
+    tokens = config_.ties_head() && part_.head ? std::make_shared<TiedTokenEmbedding>()
+                                               : std::make_shared<TokenEmbedding>();
     tokens->padding_row = config_.embedding_padding_row.value_or(-1);
     embedding_dropout = make_dropout(config_.embedding_dropout, "embedding_dropout", -1);
     if (is_gpt2) {
@@ -163,8 +163,8 @@ Tensor LanguageModel::last_logits(const ForwardInputs& inputs) const {
 
 std::string LanguageModel::head_prefix() const {
   // A stage without the embedding holds the tied weight itself, under the embedding's name.
-  const bool is_own = !config_.tie_word_embeddings || part_.embedding;
-  return is_own ? "lm_head" : without_suffix(model::embedding_name(config_));
+  return config_.ties_head() && part_.embedding ? "lm_head"
+                                                : without_suffix(model::head_name(config_));
 }
 
 void LanguageModel::visit_embedding(const SlotFunction& visit) {

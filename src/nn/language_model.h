@@ -69,7 +69,7 @@ class LanguageModel {
 
   /// The SUM of -log p over the targets, a float32 scalar.
   Tensor loss(const ForwardInputs& inputs) const;
-  /// [B, T, V], in the type of the weights.
+  /// [B, T, V], of a classifier [B, T, classes]; in the type of the weights.
   Tensor logits(const ForwardInputs& inputs) const;
   /// [B, V] of the last position alone.
   Tensor last_logits(const ForwardInputs& inputs) const;

@@ -30,4 +30,8 @@ Tensor EvaluationModel::statistics(std::span<const nn::ForwardInputs> batches) {
   return sums;
 }
 
+std::vector<Tensor> EvaluationModel::row_scores(std::span<const nn::ForwardInputs> batches) {
+  return pipeline_->row_scores(shard_inputs(batches, part_));
+}
+
 }  // namespace lockstep::parallel

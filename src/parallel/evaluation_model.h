@@ -26,6 +26,8 @@ class EvaluationModel {
 
   /// As ParallelModel::statistics.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
+  /// Likewise: of a reference model that is needed no longer than this takes.
+  std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
   const objective::Objective& objective() const { return pipeline_->objective(); }
 
  private:

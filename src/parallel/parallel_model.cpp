@@ -21,7 +21,7 @@ namespace {
 
 /// Whether the model is a stage that holds one of the two copies of a tied weight.
 bool holds_tied_copy(const nn::LanguageModel& model) {
-  return model.config().tie_word_embeddings && model.part().embedding != model.part().head;
+  return model.config().ties_head() && model.part().embedding != model.part().head;
 }
 
 bool is_tied_copy(const nn::LanguageModel& model, const std::string& parameter) {
@@ -63,7 +63,7 @@ std::vector<ParameterUnit> units_of(nn::LanguageModel& model, const ShardedParam
   }
   if (model.part().embedding) {
     units.front().backward_reads_parameters = false;
-    if (model.part().head && model.config().tie_word_embeddings) {
+    if (model.part().head && model.config().ties_head()) {
       units.back().also_uses.push_back(0);
     }
   }
@@ -423,6 +423,10 @@ Tensor ParallelModel::statistics(std::span<const nn::ForwardInputs> batches) {
   Tensor sums = pipeline_->statistics(own);
   axes_.along(mesh::Axis::kPipeline).all_reduce(sums).wait();
   return sums;
+}
+
+std::vector<Tensor> ParallelModel::row_scores(std::span<const nn::ForwardInputs> batches) {
+  return pipeline_->row_scores(shard_inputs(batches, part_));
 }
 
 void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& visit) {

@@ -94,6 +94,9 @@ class ParallelModel {
   /// The objective's sums, [sums()] on the CPU, over batches that the ranks of one data coordinate
   /// share: all of them must call, and the sum over axes.gradients() is the batches'. No gradient.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
+  /// The log-likelihoods of the rows of each batch, without dropout: float64 [B] on the CPU. Ranks
+  /// of one data coordinate call with the same batches, and get the same; all ranks with as many.
+  std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
 
   /// The state that a checkpoint holds: weights, and in the group "optimizer" masters and moments.
   /// What other stages hold is not visited; a tied weight is visited by the first and the last one.

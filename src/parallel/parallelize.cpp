@@ -36,7 +36,7 @@ Tensor allocate(const Tensor& like, const std::string& name, c10::Device device)
 /// The first stage's embedding and the last one's tied head are copies of one parameter.
 void mark_tied_copy(ShardedModel& stage) {
   const nn::ModelPart& part = stage.model->part();
-  if (!stage.model->config().tie_word_embeddings || part.embedding == part.head) {
+  if (!stage.model->config().ties_head() || part.embedding == part.head) {
     return;
   }
   const std::string tied = model::embedding_name(stage.model->config());

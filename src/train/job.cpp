@@ -214,6 +214,7 @@ std::unique_ptr<Job> make_job(
   request.tokenizer_size = job->tokenizer->vocabulary_size();
   request.resize_embeddings = config.model.resize_embeddings;
   request.freeze = config.model.freeze;
+  request.task = job->task;
   const int64_t length = sequence_length_of(config, job->source.config);
   job->datasets =
       open_datasets(config.data, job->source.config, job->tokenizer, length, world.communicator);

@@ -227,6 +227,9 @@ int Trainer::one_step() {
   if (counts.failed > 0) {
     wait_for_save(job_);  // a save fails on all ranks
   }
+  if (job_.task.reference != nullptr) {
+    job_.task.reference->refer(inputs);
+  }
   for (nn::ForwardInputs& rows : inputs) {
     rows = to_device(rows, world_.device);
   }

@@ -2,6 +2,8 @@
 // together, losses of two terms, weights that follow from scores.
 #include <gtest/gtest.h>
 
+#include "nn/initialize.h"
+#include "objective/reference.h"
 #include "parallel/plans.h"
 
 namespace lockstep::parallel {
@@ -87,10 +89,74 @@ nn::ForwardInputs forgotten_and_kept(
   return rows_of_units(config, step, units, length, {kForget, kRetain, kRetain, kRetain, kForget});
 }
 
+/// Rows of several lengths, each with a class at its last token; one has none.
+nn::ForwardInputs classified(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = plan_inputs(config, step, units, length);
+  const Tensor rows = at::arange(units.begin, units.end, at::kLong);
+  const Tensor classes = (rows * 7 + step).remainder(3).masked_fill(rows == 2, -100);
+  inputs.targets = nn::classes_at(length - 1 - (rows * 3).remainder(length), classes, length);
+  return inputs;
+}
+
+/// Three classes on up to four tensor ranks: a head that is not cut.
+TEST(PlanTable, Classifier) {
+  std::vector<PlanCase> table = plans();
+  table.push_back({{.tensor = 4}, 2});
+  table.push_back({{.pipeline = 2, .tensor = 4}, 1, {.sequence_sharding = kShards}});
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    const auto classify = [](ModelSpec& spec) {
+      spec.config = model::with_head(
+          spec.config, {model::HeadSpec::Kind::kClassifier, {"bad", "so so", "good"}});
+      spec.fill = fill_at_random(spec.config, 3);
+    };
+    expect_table(with_five_layers(json), table, classify, classified);
+  }
+}
+
 TEST(PlanTable, Preference) {
   const auto objective = objective::direct_preference({.beta = 0.2});
   expect_table(with_five_layers(kOddGpt2), plans(), trained_for(objective), pairs);
   expect_table(with_five_layers(kOddLlama), plans(), trained_for(objective), pairs);
+}
+
+/// The scores of all rows before training, by one pass under each plan, kept for its steps: however
+/// rows are dealt to ranks and micro-batches.
+TEST(PlanTable, StoredReferenceScores) {
+  const model::ModelConfig config = model::parse_model_config(with_five_layers(kOddGpt2), "a test");
+  const ModelSpec spec{
+      .config = config,
+      .fill = fill_at_random(config, 3),
+      .objective = objective::direct_preference()};
+  const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
+  nn::initialize(*plain, 3);
+  nn::ForwardInputs whole = pairs(config, 0, {0, kPlanRows}, kPlanLength);
+  whole.training = false;
+  const Tensor wanted = plain->scores(whole).log_likelihoods.sum(1, false, at::kDouble);
+  for (PlanCase plan : plans()) {
+    plan.plan.sequence_length = kPlanLength;
+    comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
+      Axes axes(world, plan.mesh);
+      const auto model = parallelize(spec, plan.plan, axes);
+      const auto part_of = [&](int64_t parts, int64_t part) {
+        return pairs(config, 0, mesh::split_evenly(kPlanRows, parts, part), kPlanLength);
+      };
+      objective::StoredScores scores;
+      const nn::ForwardInputs own = part_of(plan.mesh.data, axes.coordinate().data);
+      scores.store({&own, 1}, [&](auto batches) { return model->row_scores(batches); });
+      for (const std::string& text :
+           comm::gather_strings(axes.along(mesh::Axis::kData), scores.text())) {
+        scores.add(text);
+      }
+      std::vector<nn::ForwardInputs> others{part_of(3, 0), part_of(3, 1), part_of(3, 2)};
+      scores.refer(others);
+      std::vector<Tensor> found;
+      for (const nn::ForwardInputs& inputs : others) {
+        found.push_back(inputs.targets.reference);
+      }
+      numbers::expect_values(at::cat(found), wanted, plan_name(plan));
+    });
+  }
 }
 
 TEST(PlanTable, Unlearning) {

@@ -1,13 +1,16 @@
 #include "parallel/pipeline/pipeline.h"
 
+#include <numeric>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
 #include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "objective/reference.h"
 #include "objective/run_head.h"
 
 namespace lockstep::parallel {
@@ -28,9 +31,11 @@ c10::Device device_of(const std::vector<nn::LanguageModel*>& parts) {
 class LanguageModelStage final : public Stage {
  public:
   LanguageModelStage(
-      nn::LanguageModel& model, Accumulation accumulation, bool defers, const Judgement& judgement)
+      nn::LanguageModel& model,
+      Accumulation accumulation,
+      bool defers,
+      comm::Communicator* sequence)
       : model_(model),
-        objective_(*judgement.objective),
         accumulation_(std::move(accumulation)),
         queue_(accumulation_.deferred),
         device_(device_of({&model})) {
@@ -38,22 +43,23 @@ class LanguageModelStage final : public Stage {
       queue_ = std::make_shared<DeferredQueue>();
       defer_weight_gradients(model_, queue_);
     }
-    comm::Communicator* sequence = judgement.sequence;
     if (sequence != nullptr && sequence->size() > 1) {
       parts_.sum = [sequence](const Tensor& rows) { sequence->all_reduce(rows).wait(); };
       parts_.is_first = sequence->rank() == 0;
     }
   }
 
-  /// The step's micro-batches, its counts, and what its loss is multiplied by.
+  /// The step's micro-batches, what is made of them, and what the loss is multiplied by.
   void begin(
       std::span<const nn::ForwardInputs> micro_batches,
+      const objective::Objective& objective,
       const objective::Counts& step,
       double scale) {
     micro_batches_ = micro_batches;
+    objective_ = &objective;
     step_ = step;
     scale_ = scale;
-    sums_ = at::zeros({objective_.sums()}, at::TensorOptions(device_).dtype(at::kDouble));
+    sums_ = at::zeros({objective.sums()}, at::TensorOptions(device_).dtype(at::kDouble));
   }
   /// The objective's sums of the micro-batches that went through since begin().
   const Tensor& sums() const { return sums_; }
@@ -66,7 +72,7 @@ class LanguageModelStage final : public Stage {
     if (!model_.part().head) {
       return x;
     }
-    const Tensors judged = objective::run_head(model_, x, context, objective_, step_, parts_);
+    const Tensors judged = objective::run_head(model_, x, context, *objective_, step_, parts_);
     const Tensor& sums = judged.back();
     sums_.narrow(0, 0, sums.numel()).add_(sums.to(device_));
     return at::GradMode::is_enabled() ? Tensors{judged.front() * scale_} : Tensors{};
@@ -83,7 +89,7 @@ class LanguageModelStage final : public Stage {
 
  private:
   nn::LanguageModel& model_;
-  const objective::Objective& objective_;
+  const objective::Objective* objective_ = nullptr;
   objective::RowParts parts_;
   Accumulation accumulation_;
   std::shared_ptr<DeferredQueue> queue_;
@@ -123,7 +129,7 @@ Pipeline::Pipeline(
       mailbox_(std::make_unique<Mailbox>(group, device_of(parts), schedules_.stages())) {
   for (size_t i = 0; i < parts.size(); ++i) {
     stages_.push_back(std::make_unique<LanguageModelStage>(
-        *parts[i], accumulations[i], schedules_.splits_backward(), judgement_));
+        *parts[i], accumulations[i], schedules_.splits_backward(), judgement_.sequence));
   }
 }
 
@@ -154,7 +160,7 @@ Executor& Pipeline::executor_of(size_t micro_batches) {
 Tensor Pipeline::forward_backward(
     std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step, double scale) {
   for (const auto& stage : stages_) {
-    stage->begin(micro_batches, step, scale);
+    stage->begin(micro_batches, objective(), step, scale);
   }
   Executor& executor = executor_of(micro_batches.size());
   executor.set_observer(observer_);
@@ -162,10 +168,28 @@ Tensor Pipeline::forward_backward(
   return stages_.back()->sums();
 }
 
-Tensor Pipeline::statistics(std::span<const nn::ForwardInputs> batches) {
+std::vector<Tensor> Pipeline::row_scores(std::span<const nn::ForwardInputs> batches) {
+  std::vector<nn::ForwardInputs> own(batches.begin(), batches.end());
+  std::vector<int64_t> rows;
+  for (nn::ForwardInputs& inputs : own) {
+    inputs.training = false;
+    rows.push_back(inputs.ids.size(0));
+  }
+  const objective::KeptScores kept;
+  (void)statistics(own, kept);
+  const Tensor all =
+      kept.rows().empty()
+          ? at::zeros({std::accumulate(rows.begin(), rows.end(), int64_t{0})}, at::kDouble)
+          : at::cat(kept.rows());
+  group_.all_reduce(all).wait();
+  return all.split_with_sizes(rows);
+}
+
+Tensor Pipeline::statistics(
+    std::span<const nn::ForwardInputs> batches, const objective::Objective& objective) {
   const at::NoGradGuard no_grad;
   for (const auto& stage : stages_) {
-    stage->begin(batches, {}, 1);
+    stage->begin(batches, objective, {}, 1);
   }
   if (!batches.empty()) {
     executor_of(batches.size()).run(signatures_of(batches));

@@ -54,9 +54,16 @@ class Pipeline {
       std::span<const nn::ForwardInputs> micro_batches,
       const objective::Counts& step,
       double scale);
-  /// The objective's sums over the batches, on the CPU, where the last stage is; zeros elsewhere.
-  /// Every rank of the group must call, with the same batches.
-  at::Tensor statistics(std::span<const nn::ForwardInputs> batches);
+  /// The objective's sums over the batches, in their order, on the CPU, where the last stage is;
+  /// zeros elsewhere. Every rank of the group must call, with the same batches.
+  at::Tensor statistics(std::span<const nn::ForwardInputs> batches) {
+    return statistics(batches, objective());
+  }
+  at::Tensor statistics(
+      std::span<const nn::ForwardInputs> batches, const objective::Objective& objective);
+  /// The log-likelihoods of the rows of each batch, without dropout: float64 [B] on the CPU. Every
+  /// rank of the group must call, with the same batches.
+  std::vector<at::Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
   const objective::Objective& objective() const { return *judgement_.objective; }
 
   /// Told the actions of forward_backward as they end.

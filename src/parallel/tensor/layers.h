@@ -20,6 +20,13 @@ struct Entrance final : nn::Junction {
   Tensor forward(const Tensor& x) const override { return region.enter(x, weight_gradients); }
 };
 
+/// Before a layer that every rank holds whole and computes alike.
+struct WholeSequence final : nn::Junction {
+  explicit WholeSequence(Region region) : region(std::move(region)) {}
+  Region region;
+  Tensor forward(const Tensor& x) const override { return region.gather(x); }
+};
+
 /// Holds the inputs' part of the product: what it gives is a part of the sum over the ranks. The
 /// bias is added to the sum.
 struct ShardedToAllLinear final : nn::Linear {

@@ -111,7 +111,11 @@ class Swap final {
     hold_whole(
         name, *slot, is_of_heads ? &region_.group->communicator() : sharers_between_regions());
   }
-  void junction(const nn::SlotName& /*name*/, std::shared_ptr<nn::Junction>& slot) {
+  void junction(const nn::SlotName& name, std::shared_ptr<nn::Junction>& slot) {
+    if (name.role == "head_input" && config_.head.classifies()) {
+      slot = std::make_shared<WholeSequence>(region_);
+      return;
+    }
     const auto entrance = std::make_shared<Entrance>(region_);
     entered_ = entrance->weight_gradients;
     slot = entrance;
@@ -143,6 +147,10 @@ class Swap final {
     }
   }
   void head(const nn::SlotName& name, std::shared_ptr<nn::Head>& slot) {
+    if (config_.head.classifies()) {  // there may be fewer classes than ranks
+      hold_whole(name, *slot, nullptr);
+      return;
+    }
     slot =
         std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
     cut(name, *slot, {0, {vocabulary()}});
