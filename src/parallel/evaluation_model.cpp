@@ -20,7 +20,7 @@ EvaluationModel::EvaluationModel(
       std::vector<Accumulation>(models.size()),
       plan.pipeline,
       axes_.along(mesh::Axis::kPipeline),
-      Judgement{std::move(objective), &axes_.along(mesh::Axis::kContext)});
+      LossOptions{std::move(objective), &axes_.along(mesh::Axis::kContext)});
 }
 
 Tensor EvaluationModel::statistics(std::span<const nn::ForwardInputs> batches) {

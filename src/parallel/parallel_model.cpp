@@ -147,7 +147,7 @@ ParallelModel::ParallelModel(
       accumulations,
       plan.pipeline,
       axes_.along(mesh::Axis::kPipeline),
-      Judgement{std::move(objective), &axes_.along(mesh::Axis::kContext)});
+      LossOptions{std::move(objective), &axes_.along(mesh::Axis::kContext)});
   optimizer_bytes_ = optimizer_.bytes_on(device_);
   memory_ = std::make_unique<MemoryAccount>(device_, [this] { return held(); });
 }

@@ -19,8 +19,8 @@ nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
   inputs.samples = at::tensor(batch.samples, at::kLong);
   if (batch.source_length > 0) {
     inputs.source = rows_of(batch.source, batch.rows);
-    inputs.source_mask = at::arange(batch.source_length, at::kLong) <
-                         rows_of(batch.source_tokens, batch.rows);  // [B, S] < [B, 1]
+    const at::Tensor places = at::arange(batch.source_length, at::kLong);
+    inputs.source_mask = places.lt(rows_of(batch.source_tokens, batch.rows));  // [S], [B, 1]
   }
   return inputs;
 }

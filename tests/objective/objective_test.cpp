@@ -69,6 +69,14 @@ TEST(Counts, DivideByOneWhereNothingIsCounted) {
   EXPECT_EQ(sum.divisor(2), 1);
 }
 
+TEST(Targets, ARowsFirstLabelIsNotPredicted) {
+  const nn::Targets targets =
+      nn::next_tokens(at::tensor({1, 2, 3, -100, 5, 6}, at::kLong).view({2, 3}));
+  EXPECT_TRUE(targets.tokens.equal(at::tensor({2, 3, -100, 5, 6, -100}, at::kLong).view({2, 3})));
+  EXPECT_TRUE(targets.counts.equal(at::tensor({2.0, 2.0}, at::kDouble)));
+  EXPECT_EQ(nn::next_tokens(at::zeros({2, 1}, at::kLong)).counts.sum().item<double>(), 0);
+}
+
 TEST(Targets, AClassIsPredictedByOnePosition) {
   const nn::Targets targets =
       nn::classes_at(at::tensor({2, 0}, at::kLong), at::tensor({1, -100}, at::kLong), 4);

@@ -72,10 +72,10 @@ class LanguageModelStage final : public Stage {
     if (!model_.part().head) {
       return x;
     }
-    const Tensors judged = objective::run_head(model_, x, context, *objective_, step_, parts_);
-    const Tensor& sums = judged.back();
+    const Tensors results = objective::run_head(model_, x, context, *objective_, step_, parts_);
+    const Tensor& sums = results.back();
     sums_.narrow(0, 0, sums.numel()).add_(sums.to(device_));
-    return at::GradMode::is_enabled() ? Tensors{judged.front() * scale_} : Tensors{};
+    return at::GradMode::is_enabled() ? Tensors{results.front() * scale_} : Tensors{};
   }
   Tensors parameters() override {
     Tensors result;
@@ -122,14 +122,14 @@ Pipeline::Pipeline(
     const std::vector<Accumulation>& accumulations,
     const PipelineOptions& options,
     comm::Communicator& group,
-    Judgement judgement)
+    LossOptions loss)
     : group_(group),
-      judgement_(std::move(judgement)),
+      loss_(std::move(loss)),
       schedules_(options, group.size()),
       mailbox_(std::make_unique<Mailbox>(group, device_of(parts), schedules_.stages())) {
   for (size_t i = 0; i < parts.size(); ++i) {
     stages_.push_back(std::make_unique<LanguageModelStage>(
-        *parts[i], accumulations[i], schedules_.splits_backward(), judgement_.sequence));
+        *parts[i], accumulations[i], schedules_.splits_backward(), loss_.sequence));
   }
 }
 

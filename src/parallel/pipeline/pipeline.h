@@ -28,7 +28,7 @@ struct Accumulation {
 };
 
 /// What the last stage makes of its hidden states.
-struct Judgement {
+struct LossOptions {
   objective::ObjectivePointer objective = objective::cross_entropy();
   /// The ranks that hold parts of the same sequences; null: there is one.
   comm::Communicator* sequence = nullptr;
@@ -43,7 +43,7 @@ class Pipeline {
       const std::vector<Accumulation>& accumulations,
       const PipelineOptions& options,
       comm::Communicator& group,
-      Judgement judgement = {});
+      LossOptions loss = {});
   ~Pipeline();
 
   /// Forward and backward passes; gradients are those of scale * step.divisor() * (this rank's part
@@ -64,7 +64,7 @@ class Pipeline {
   /// The log-likelihoods of the rows of each batch, without dropout: float64 [B] on the CPU. Every
   /// rank of the group must call, with the same batches.
   std::vector<at::Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
-  const objective::Objective& objective() const { return *judgement_.objective; }
+  const objective::Objective& objective() const { return *loss_.objective; }
 
   /// Told the actions of forward_backward as they end.
   void set_observer(ActionObserver observer) { observer_ = std::move(observer); }
@@ -75,7 +75,7 @@ class Pipeline {
   std::vector<Stage*> stages() const;
 
   comm::Communicator& group_;
-  Judgement judgement_;
+  LossOptions loss_;
   Schedules schedules_;
   std::vector<std::unique_ptr<LanguageModelStage>> stages_;
   std::unique_ptr<Mailbox> mailbox_;
