@@ -38,12 +38,13 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mamx-tile;-mamx-bf16;-fno-exceptions;-Wno-maybe-uninitialized")
 endif()
 lockstep_module(nn TORCH OPTIMIZE -O1 DEPENDS base model ops)
+lockstep_module(objective TORCH OPTIMIZE -O1 DEPENDS base model nn ops)
 lockstep_module(optim TORCH OPTIMIZE -O3 DEPENDS base mesh ops)
 lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base mesh comm TESTS model)
-lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn optim
+lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn objective optim
   TESTS checkpoint APART All/ZeroTable PlanTable ZeroPlans Zero)
 lockstep_module(train TORCH OPTIMIZE -O1
-  DEPENDS base config mesh schedule text model plan data monitor comm ops nn optim checkpoint parallel)
+  DEPENDS base config mesh schedule text model plan data monitor comm ops nn objective optim checkpoint parallel)
 # What libtorch programs of other projects use, beside the modules' own headers.
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
 lockstep_program(cli lockstep-core TORCH OPTIMIZE -O1 DEPENDS

@@ -16,7 +16,7 @@ void train(comm::Communicator& ranks, std::span<const nn::ForwardInputs> batches
   parallel::ParallelModel parallel(std::move(model), {}, ranks);  // the same weights everywhere
   for (int step = 0; step < 10; ++step) {
     const auto result = parallel.forward_backward(batches, targets);  // summed over the ranks
-    log_info("loss {}", result.loss_sum / targets);
+    log_info("loss {}", result.loss);
     parallel.optimizer_step(/*learning_rate=*/1e-3);
   }
 }
@@ -25,7 +25,7 @@ int main() {
   comm::run_ranks(2, [](comm::Communicator& ranks) {
     nn::ForwardInputs inputs;
     inputs.ids = torch::arange(2 * 32).view({2, 32}) + 64 * ranks.rank();
-    inputs.labels = inputs.ids;
+    inputs.targets = nn::next_tokens(inputs.ids);
     inputs.samples = torch::arange(2) + 2 * ranks.rank();
     train(ranks, {&inputs, 1}, /*targets=*/2 * 2 * 31);
   });

@@ -63,7 +63,8 @@ at::Tensor tokens_of(const BenchOptions& options, int64_t step) {
 
 nn::ForwardInputs inputs_of(const at::Tensor& ids, c10::Device device) {
   nn::ForwardInputs inputs;
-  inputs.ids = inputs.labels = ids.to(device);
+  inputs.ids = ids.to(device);
+  inputs.targets = nn::next_tokens(inputs.ids);
   inputs.samples = at::arange(ids.size(0), at::kLong);
   inputs.training = true;
   return inputs;
@@ -111,7 +112,7 @@ class Trainee {
     if (number >= options_.warm) {
       seconds_.push_back(seconds_now() - began);
     }
-    loss_ = result.loss_sum / static_cast<double>(targets_of(options_));
+    loss_ = result.loss;
   }
 
   BenchFigures figures() const {

@@ -77,6 +77,7 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
       parallel::sequence_part(plan, axes));
   const train::Evaluation result = train::evaluate(
       [&](std::span<const nn::ForwardInputs> batches) { return model.statistics(batches); },
+      model.objective(),
       *datasets.validation,
       config.training.per_device_eval_batch_size,
       axes,
@@ -84,13 +85,13 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
   if (!world.is_first()) {
     return 0;
   }
-  nlohmann::ordered_json report{
-      {"eval_loss", result.loss()},
-      {"eval_perplexity", result.perplexity()},
-      {"eval_token_accuracy", result.accuracy()},
-      {"eval_tokens", result.targets},
-      {"eval_samples", result.samples},
-      {"eval_runtime", result.seconds}};
+  nlohmann::ordered_json report{{"eval_loss", result.report.loss}};
+  for (const auto& [name, value] : result.report.metrics) {
+    report["eval_" + name] = value;
+  }
+  report["eval_tokens"] = result.targets;
+  report["eval_samples"] = result.samples;
+  report["eval_runtime"] = result.seconds;
   std::optional<double> bigram;
   if (resolution.has("bigram")) {
     bigram = data::bigram_loss(*datasets.train, *datasets.validation).mean();
@@ -103,10 +104,10 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
       fmt::print("{:<20} {}\n", name, value.dump());
     }
   }
-  if (bigram && result.loss() >= *bigram) {
+  if (bigram && result.report.loss >= *bigram) {
     log_error(
         "the model's loss, {:.4f}, is not below the bigram model's, {:.4f}",
-        result.loss(),
+        result.report.loss,
         *bigram);
     return exit_code(ErrorKind::kRun);
   }

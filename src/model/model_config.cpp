@@ -38,6 +38,15 @@ void write_changes(json& object, const ModelConfig& before, const ModelConfig& n
     write("embd_pdrop", before.embedding_dropout, now.embedding_dropout);
     write("resid_pdrop", before.residual_dropout, now.residual_dropout);
   }
+  if (before.head != now.head && now.head.classifies()) {
+    json names = json::object(), numbers = json::object();
+    for (size_t id = 0; id < now.head.labels.size(); ++id) {
+      names[std::to_string(id)] = now.head.labels[id];
+      numbers[now.head.labels[id]] = id;
+    }
+    object["id2label"] = names;
+    object["label2id"] = numbers;
+  }
   if (before.bos_token_id != now.bos_token_id) {
     object["bos_token_id"] = number_or_null(now.bos_token_id);
   }
@@ -108,7 +117,7 @@ std::string to_json(const ModelConfig& config, std::string_view dtype) {
   }
   json object = parse_json(config.json, source);
   write_changes(object, before, config);
-  object["architectures"] = {std::string(keys_of(config.family).architecture)};
+  object["architectures"] = {architecture_with(config.head, keys_of(config.family).architecture)};
   object["dtype"] = std::string(dtype);
   object["torch_dtype"] = std::string(dtype);
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
@@ -119,6 +128,18 @@ ModelConfig with_vocabulary(ModelConfig config, int64_t vocab_size) {
     throw Error(ErrorKind::kInternal, fmt::format("a vocabulary of {} tokens", vocab_size));
   }
   config.vocab_size = vocab_size;
+  return config;
+}
+
+ModelConfig with_head(ModelConfig config, HeadSpec head) {
+  if (head.classifies() && (head.labels.empty() || config.is_encoder_decoder())) {
+    throw Error(
+        ErrorKind::kConfig,
+        head.labels.empty() ? "a classifier has no classes"
+                            : "a classifier on an encoder-decoder is not supported",
+        head.labels.empty() ? "name its labels" : "use a decoder-only model");
+  }
+  config.head = std::move(head);
   return config;
 }
 

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/head.h"
+
 namespace lockstep::model {
 
 enum class Family { kGpt2, kLlama, kMistral, kQwen2, kQwen3, kT5 };
@@ -71,7 +73,8 @@ struct ModelConfig {
   bool gated_mlp = false;     // the activation of one matrix times another
   int64_t max_positions = 0;  // a hard limit where positions are learned: see position_limit
   double norm_eps = 1e-5;
-  bool tie_word_embeddings = false;
+  bool tie_word_embeddings = false;  // as the file says: see ties_head
+  HeadSpec head;
   bool head_norms = false;  // an RMS norm of each head of queries and keys, before they are rotated
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
@@ -95,6 +98,10 @@ struct ModelConfig {
   std::string json;  // the text it was read from: saving keeps the keys that we do not know
 
   bool is_encoder_decoder() const { return encoder_layers > 0; }
+  /// Whether the head reads the embedding's weight.
+  bool ties_head() const { return tie_word_embeddings && !head.classifies(); }
+  /// The rows of its weight: tokens or classes.
+  int64_t head_rows() const { return head.classifies() ? std::ssize(head.labels) : vocab_size; }
   /// The queries that one key-value head serves.
   int64_t queries_per_kv_head() const { return heads / kv_heads; }
   /// The numbers of a head that rotary positions turn.
@@ -125,6 +132,9 @@ ModelConfig read_model_config(const std::filesystem::path& path);
 std::string to_json(const ModelConfig& config, std::string_view dtype);
 /// The config with another vocabulary size (1 or more), for an embedding that is resized.
 ModelConfig with_vocabulary(ModelConfig config, int64_t vocab_size);
+/// The config with another head, whose weight is then the model's own. Error (kConfig): a
+/// classifier without classes, or of an encoder-decoder.
+ModelConfig with_head(ModelConfig config, HeadSpec head);
 /// The model's first `layers` blocks (1 or more), of the encoder and of the decoder each where it
 /// has both: a smaller model of the same kind.
 ModelConfig with_first_layers(ModelConfig config, int64_t layers);

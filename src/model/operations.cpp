@@ -52,7 +52,7 @@ TokenOperations operations_per_token(const ModelConfig& config, int64_t length) 
     result.attention += one.attention;
   }
   result.head = 2 * static_cast<double>(config.hidden_size) *
-                static_cast<double>(config.vocab_size) * share_of_stack(config);
+                static_cast<double>(config.head_rows()) * share_of_stack(config);
   return result;
 }
 

@@ -165,8 +165,9 @@ std::vector<ParameterSpec> parameters_of(const ModelConfig& config) {
   }
   collector.next_unit();
   collector.norm(base + (is_gpt2 ? "ln_f" : "norm"), config.hidden_size, is_gpt2);
-  if (!config.tie_word_embeddings) {
-    collector.matrix("lm_head", {config.vocab_size, config.hidden_size});
+  if (!config.ties_head()) {
+    collector.matrix(
+        config.head.classifies() ? "score" : "lm_head", {config.head_rows(), config.hidden_size});
   }
   return collector.take();
 }
@@ -199,7 +200,10 @@ std::string embedding_name(const ModelConfig& config) {
 }
 
 std::string head_name(const ModelConfig& config) {
-  return config.tie_word_embeddings ? embedding_name(config) : "lm_head.weight";
+  if (config.ties_head()) {
+    return embedding_name(config);
+  }
+  return config.head.classifies() ? "score.weight" : "lm_head.weight";
 }
 
 std::string relative_positions_prefix(const ModelConfig& config, int64_t layer) {
@@ -209,7 +213,7 @@ std::string relative_positions_prefix(const ModelConfig& config, int64_t layer) 
 std::vector<std::string> aliases_of(const ModelConfig& config, const std::string& name) {
   std::vector<std::string> aliases;
   if (name == embedding_name(config)) {
-    if (config.tie_word_embeddings) {
+    if (config.ties_head()) {
       aliases.emplace_back("lm_head.weight");
     }
     if (config.family == Family::kT5) {

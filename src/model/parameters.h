@@ -39,7 +39,7 @@ int64_t parameter_count(const ModelConfig& config);
 std::string layer_prefix(const ModelConfig& config, int64_t layer);  // "model.layers.3."
 std::string embedding_name(const ModelConfig& config);               // "model.embed_tokens.weight"
 std::string head_name(
-    const ModelConfig& config);  // "lm_head.weight", or the embedding's where they are tied
+    const ModelConfig& config);  // "lm_head.weight", "score.weight", or the embedding's if tied
 /// Of the table of relative positions that belongs to the stack whose first block is `layer`.
 std::string relative_positions_prefix(const ModelConfig& config, int64_t layer);
 /// Other names under which files hold a parameter: that of a tied head, of the embedding in each

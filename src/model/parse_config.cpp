@@ -389,6 +389,7 @@ ModelConfig parse_model_config(std::string_view text, std::string_view source) {
       config.rope = parse_rope(reader, config);
     }
     check_mathematical_keys(reader, keys->family);
+    config.head = keys->family == Family::kT5 ? HeadSpec{} : parse_head(reader);
   }
   if (!problems.empty()) {
     throw_problems(source, std::move(problems));

@@ -64,7 +64,7 @@ Placement place_units(
   Placement placement;
   size_t device = 0;
   for (size_t unit = 0; unit < unit_bytes.size(); ++unit) {
-    const bool is_tied_head = config.tie_word_embeddings && unit + 1 == unit_bytes.size();
+    const bool is_tied_head = config.ties_head() && unit + 1 == unit_bytes.size();
     if (is_tied_head) {
       const auto first = static_cast<size_t>(placement.device_of_unit.front());
       if (unit_bytes[unit] > room[first]) {

@@ -69,7 +69,7 @@ SplitCosts stage_elements(const ModelConfig& config) {
     (parameter.unit == 0               ? costs.first
      : parameter.unit <= config.layers ? costs.items[static_cast<size_t>(parameter.unit) - 1]
                                        : costs.last) += count;
-    if (config.tie_word_embeddings && parameter.name == embedding_name(config)) {
+    if (config.ties_head() && parameter.name == embedding_name(config)) {
       costs.last += count;
     }
   }

@@ -173,13 +173,12 @@ void Monitor::evaluation(const EvaluationReport& report) {
       .step = report.step,
       .epoch = report.epoch,
       .wall_time = clocks_.wall()};
-  const auto add = [&](const char* name, Number number) {
+  const auto add = [&](const std::string& name, Number number) {
     record.values.emplace_back(fmt::format("{}_{}", report.prefix, name), number);
   };
   add("loss", report.loss);
-  add("perplexity", std::exp(report.loss));
-  if (report.token_accuracy) {
-    add("token_accuracy", *report.token_accuracy);
+  for (const auto& [name, value] : report.metrics) {
+    add(name, value);
   }
   add("runtime", report.runtime_s);
   add("samples_per_second", per_second(static_cast<double>(report.samples), report.runtime_s));

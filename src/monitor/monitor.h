@@ -63,7 +63,8 @@ struct EvaluationReport {
   int64_t step = 0;
   double epoch = 0.0;
   double loss = 0.0;  // mean of a token
-  std::optional<double> token_accuracy{};
+  /// The objective's, by their names without the prefix.
+  std::vector<std::pair<std::string, double>> metrics{};
   int64_t samples = 0;
   int64_t batches = 0;
   double runtime_s = 0;

@@ -12,13 +12,6 @@
 
 namespace lockstep::nn {
 
-Tensor shift_labels(const Tensor& labels) {
-  return at::cat(
-      {labels.narrow(1, 1, labels.size(1) - 1),
-       at::full({labels.size(0), 1}, -100, labels.options())},
-      1);
-}
-
 Tensor relative_position_buckets(
     const Tensor& distance, Visibility visibility, const model::RelativePositions& positions) {
   const bool both = visibility == Visibility::kBoth;
@@ -44,11 +37,11 @@ ForwardContext::ForwardContext(const model::ModelConfig& config, ForwardInputs i
     return !other.defined() || (other.scalar_type() == at::kLong && other.sizes() == ids.sizes());
   };
   if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong || ids.numel() == 0 ||
-      !fits(inputs_.labels) || !fits(inputs_.targets) || !fits(inputs_.positions)) {
+      !fits(inputs_.targets.tokens) || !fits(inputs_.positions)) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "a forward pass needs int64 ids [B, T], and labels and positions of the same shape; "
+            "a forward pass needs int64 ids [B, T], and targets and positions of the same shape; "
             "ids are {}",
             ids.defined() ? fmt::format("{}", fmt::join(ids.sizes(), "x")) : "missing"));
   }

@@ -12,10 +12,9 @@
 
 #include "base/counter_random.h"
 #include "model/model_config.h"
+#include "nn/targets.h"
 
 namespace lockstep::nn {
-
-using at::Tensor;
 
 class KeyValueCache;
 
@@ -27,13 +26,10 @@ struct Rotary {
 using RotaryTables = std::map<std::pair<int, int>, Rotary>;  // by device
 
 struct ForwardInputs {
-  Tensor ids;      // [B, T] int64
-  Tensor labels;   // [B, T] int64 in step with ids: shifted by one inside; -100 is ignored. Needed
-                   // for a loss.
-  Tensor targets;  // in place of labels: [B, T] int64, shifted already (by an owner of a part of
-                   // the sequence)
-  Tensor source;   // [B, S] int64: what the encoder of an encoder-decoder reads; ids are then what
-                   // its decoder does, from decoder_start_token_id on
+  Tensor ids;       // [B, T] int64
+  Targets targets;  // needed for scores and for a loss
+  Tensor source;    // [B, S] int64: what the encoder of an encoder-decoder reads; ids are then what
+                    // its decoder does, from decoder_start_token_id on
   Tensor source_mask;       // [B, S] bool: the tokens of the source that are none of padding;
                             // undefined: all. Of the whole source, where `source` is a part of it
   Tensor source_positions;  // [S] int64, where `source` is a part: where its tokens stand
@@ -50,9 +46,6 @@ struct ForwardInputs {
   KeyValueCache* cache =
       nullptr;  // keys and values of the tokens before `ids`; those of `ids` are appended
 };
-
-/// The labels that each position predicts: [B, T] shifted left by one, the last column -100.
-Tensor shift_labels(const Tensor& labels);
 
 /// The site of a dropout, for its key: of its slot's role and layer, so that a model may have any
 /// number of them and no two draw the same mask.

@@ -28,6 +28,9 @@ void check(
     const std::vector<int64_t>& prompt,
     const GenerateOptions& options) {
   const auto fail = [](const std::string& message) { throw Error(ErrorKind::kConfig, message); };
+  if (config.head.classifies()) {
+    fail("a classifier has no tokens to give");
+  }
   if (prompt.empty()) {
     fail("there is nothing to continue: the prompt has no tokens");
   }

@@ -23,6 +23,13 @@ std::string without_suffix(std::string name) {
   throw Error(ErrorKind::kInternal, fmt::format("this part of the model has no {}", what));
 }
 
+const Tensor& tokens_to_predict(const ForwardInputs& inputs) {
+  if (!inputs.targets.defined()) {
+    throw Error(ErrorKind::kInternal, "scores and losses need targets");
+  }
+  return inputs.targets.tokens;
+}
+
 /// The embedding of a head that reads the same weight, and so gives it a gradient of every row.
 struct TiedTokenEmbedding final : TokenEmbedding {
   Tensor forward(const Tensor& ids) const override {
@@ -46,8 +53,8 @@ LanguageModel::LanguageModel(
   }
   const bool is_gpt2 = config_.family == model::Family::kGpt2;
   if (part_.embedding) {
-    tokens = config_.tie_word_embeddings && part_.head ? std::make_shared<TiedTokenEmbedding>()
-                                                       : std::make_shared<TokenEmbedding>();
+    tokens = config_.ties_head() && part_.head ? std::make_shared<TiedTokenEmbedding>()
+                                               : std::make_shared<TokenEmbedding>();
     tokens->padding_row = config_.embedding_padding_row.value_or(-1);
     embedding_dropout = make_dropout(config_.embedding_dropout, "embedding_dropout", -1);
     if (is_gpt2) {
@@ -58,7 +65,7 @@ LanguageModel::LanguageModel(
     final_norm = std::make_shared<Norm>(
         is_gpt2 ? NormKind::kLayerNorm : NormKind::kRmsNorm, config_.norm_eps);
     head_input = std::make_shared<Junction>();
-    loss_head = std::make_shared<LossHead>();
+    head = std::make_shared<Head>();
   }
 }
 
@@ -100,30 +107,15 @@ Tensors LanguageModel::forward_blocks(const Tensors& inputs, const Context& cont
   return values;
 }
 
-Tensor LanguageModel::run_head(
-    const Tensors& inputs,
-    const Context& context,
-    std::function<Tensor(const Tensor& hidden, const Tensor& vocabulary)> function) const {
-  if (loss_head == nullptr) {
+Tensors LanguageModel::run_head(
+    const Tensors& inputs, const Context& context, HeadBody body) const {
+  if (head == nullptr) {
     throw_missing("head");
   }
   const auto unit = static_cast<int64_t>(blocks_.size()) + (part_.embedding ? 1 : 0);
-  const auto body = [this, context, function = std::move(function)](const Tensors& in) {
-    return Tensors{function(
-        head_states(in.front(), *context),
-        loss_head->weight.defined() ? loss_head->weight : tokens->weight)};
-  };
-  return around_unit(unit, inputs, body).front();
-}
-
-Tensor LanguageModel::head_loss(const Tensors& x, const Context& context) const {
-  const ForwardInputs& inputs = context->inputs();
-  if (!inputs.targets.defined() && !inputs.labels.defined()) {
-    throw Error(ErrorKind::kInternal, "a loss needs labels");
-  }
-  const Tensor targets = inputs.targets.defined() ? inputs.targets : shift_labels(inputs.labels);
-  return run_head(x, context, [this, targets](const Tensor& hidden, const Tensor& vocabulary) {
-    return loss_head->loss(hidden, vocabulary, targets);
+  return around_unit(unit, inputs, [this, context, body = std::move(body)](const Tensors& in) {
+    return body(
+        head_states(in.front(), *context), head->weight.defined() ? head->weight : tokens->weight);
   });
 }
 
@@ -133,45 +125,46 @@ Tensors LanguageModel::hidden(const Context& context) const {
 
 Tensor LanguageModel::loss(const ForwardInputs& inputs) const {
   const Context context = make_context(inputs);
-  return head_loss(hidden(context), context);
+  const auto body = [this, tokens = tokens_to_predict(inputs)](
+                        const Tensor& x, const Tensor& vocabulary) {
+    return Tensors{head->loss(x, vocabulary, tokens)};
+  };
+  return run_head(hidden(context), context, body).front();
+}
+
+Scores LanguageModel::scores(const ForwardInputs& inputs) const {
+  const at::NoGradGuard no_gradient;
+  const Context context = make_context(inputs);
+  const auto body = [this, tokens = tokens_to_predict(inputs)](
+                        const Tensor& x, const Tensor& vocabulary) {
+    const Scores scores = head->scores(x, vocabulary, tokens);
+    return Tensors{scores.log_likelihoods, scores.likeliest};
+  };
+  const Tensors result = run_head(hidden(context), context, body);
+  return {result[0], result[1]};
 }
 
 Tensor LanguageModel::logits(const ForwardInputs& inputs) const {
   const Context context = make_context(inputs);
   const auto body = [this](const Tensor& x, const Tensor& vocabulary) {
-    return loss_head->logits(x, vocabulary);
+    return Tensors{head->logits(x, vocabulary)};
   };
-  return run_head(hidden(context), context, body);
+  return run_head(hidden(context), context, body).front();
 }
 
 Tensor LanguageModel::last_logits(const ForwardInputs& inputs) const {
   const Context context = make_context(inputs);
   const Tensor x = hidden(context).front();  // [B, T, C]
   const auto body = [this](const Tensor& last, const Tensor& vocabulary) {
-    return loss_head->logits(last, vocabulary);
+    return Tensors{head->logits(last, vocabulary)};
   };
-  return run_head({x.narrow(1, x.size(1) - 1, 1)}, context, body).squeeze(1);
-}
-
-Tensor LanguageModel::head_statistics(const Tensors& x, const Context& context) const {
-  const ForwardInputs& inputs = context->inputs();
-  const Tensor targets = inputs.targets.defined() ? inputs.targets : shift_labels(inputs.labels);
-  const auto body = [this, targets](const Tensor& hidden, const Tensor& vocabulary) {
-    return loss_head->statistics(hidden, vocabulary, targets);
-  };
-  return run_head(x, context, body).cpu();
-}
-
-Tensor LanguageModel::statistics(const ForwardInputs& inputs) const {
-  const at::NoGradGuard no_gradient;
-  const Context context = make_context(inputs);
-  return head_statistics(hidden(context), context);
+  return run_head({x.narrow(1, x.size(1) - 1, 1)}, context, body).front().squeeze(1);
 }
 
 std::string LanguageModel::head_prefix() const {
   // A stage without the embedding holds the tied weight itself, under the embedding's name.
-  const bool is_own = !config_.tie_word_embeddings || part_.embedding;
-  return is_own ? "lm_head" : without_suffix(model::embedding_name(config_));
+  return config_.ties_head() && part_.embedding ? "lm_head"
+                                                : without_suffix(model::head_name(config_));
 }
 
 void LanguageModel::visit_embedding(const SlotFunction& visit) {
@@ -197,7 +190,7 @@ void LanguageModel::visit_slots(const SlotFunction& visit) {
   }
   if (part_.head) {
     visit_head(visit);
-    visit({"loss_head", -1, head_prefix()}, loss_head);
+    visit({"head", -1, head_prefix()}, head);
   }
 }
 
@@ -219,7 +212,7 @@ std::vector<std::vector<std::string>> LanguageModel::units() {
     size_t unit = 0;
     if (name.layer >= 0) {
       unit = first_block + static_cast<size_t>(name.layer - part_.first_layer);
-    } else if (name.role == "final_norm" || name.role == "loss_head") {
+    } else if (name.role == "final_norm" || name.role == "head") {
       unit = result.size() - 1;
     }
     layer.visit_parameters([&](const Parameter& parameter) {

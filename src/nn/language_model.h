@@ -1,4 +1,4 @@
-// A transformer with a language-modelling head, plain: embedding, blocks, head. It knows nothing of
+// A transformer with a head, plain: embedding, blocks, head. It knows nothing of
 // ranks.
 #pragma once
 
@@ -52,7 +52,7 @@ class LanguageModel {
  public:
   /// Runs a unit: `body` is the unit, from what it takes to what it gives. The default calls it.
   /// Strategies that act around units (gathering parameters, recomputing, moving to another device)
-  /// put their own here. The embedding takes nothing; the head gives one tensor.
+  /// put their own here. The embedding takes nothing.
   using UnitBody = std::function<Tensors(const Tensors& inputs)>;
   using UnitRunner =
       std::function<Tensors(int64_t unit, const Tensors& inputs, const UnitBody& body)>;
@@ -67,23 +67,24 @@ class LanguageModel {
   const model::ModelConfig& config() const { return config_; }
   const ModelPart& part() const { return part_; }
 
-  /// The SUM of the token losses, a float32 scalar.
+  /// The SUM of -log p over the targets, a float32 scalar.
   Tensor loss(const ForwardInputs& inputs) const;
-  /// [B, T, V], in the type of the weights.
+  /// [B, T, V], of a classifier [B, T, classes]; in the type of the weights.
   Tensor logits(const ForwardInputs& inputs) const;
   /// [B, V] of the last position alone.
   Tensor last_logits(const ForwardInputs& inputs) const;
-  /// float64 [3], on the CPU: the sum of the token losses, the targets counted, the targets that
-  /// were the likeliest token. No gradient.
-  Tensor statistics(const ForwardInputs& inputs) const;
+  /// Of the targets, [B, T] each. No gradient.
+  Scores scores(const ForwardInputs& inputs) const;
 
   // The same in pieces, for a part of the model and for owners of the loop. Units of this part are
   // run through `around_unit`; a missing embedding or head is an Error (kInternal).
   Context make_context(const ForwardInputs& inputs) const;
   Tensors embed(const Context& context) const;
   Tensors forward_blocks(const Tensors& inputs, const Context& context) const;
-  Tensor head_loss(const Tensors& inputs, const Context& context) const;        // -> scalar
-  Tensor head_statistics(const Tensors& inputs, const Context& context) const;  // as statistics
+  /// What `body`, which keeps what it reads alive, makes of the states [B, T, C] that the head
+  /// reads, and of its weight [V, C].
+  using HeadBody = std::function<Tensors(const Tensor& hidden, const Tensor& vocabulary)>;
+  Tensors run_head(const Tensors& inputs, const Context& context, HeadBody body) const;
 
   /// Slots in the order of use.
   void visit_slots(const SlotFunction& visit);
@@ -106,22 +107,18 @@ class LanguageModel {
   std::shared_ptr<Dropout> embedding_dropout;
   std::shared_ptr<Norm> final_norm;
   std::shared_ptr<Junction> head_input;
-  std::shared_ptr<LossHead> loss_head;
+  std::shared_ptr<Head> head;
 
  protected:
   /// The embedding's unit, and what the head's makes of the hidden states before the product with
   /// the vocabulary.
   virtual Tensors embedded(const ForwardContext& context) const;
   virtual Tensor head_states(const Tensor& x, const ForwardContext& context) const;
-  /// The slots of these two units but for tokens and loss_head, which come before and after them.
+  /// The slots of these two units but for tokens and head, which come before and after them.
   virtual void visit_embedding(const SlotFunction& visit);
   virtual void visit_head(const SlotFunction& visit);
 
  private:
-  Tensor run_head(
-      const Tensors& inputs,
-      const Context& context,
-      std::function<Tensor(const Tensor& hidden, const Tensor& vocabulary)> function) const;
   std::string head_prefix() const;
   /// Runs embedding and blocks.
   Tensors hidden(const Context& context) const;

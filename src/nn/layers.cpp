@@ -28,7 +28,7 @@ void RelativePositionTable::visit_parameters(const ParameterFunction& function) 
   function({"weight", weight});
 }
 
-void LossHead::visit_parameters(const ParameterFunction& function) {
+void Head::visit_parameters(const ParameterFunction& function) {
   function({"weight", weight});
 }
 
@@ -112,21 +112,30 @@ Tensor Dropout::forward(const Tensor& x, const ForwardContext& context) const {
   return ops::dropout(x, probability, context.dropout_keys(site));
 }
 
-Tensor LossHead::loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const {
-  ops::TokenLossOptions options;
-  options.place_of_gradient = place_of_gradient;
-  return ops::token_loss(
-      hidden.flatten(0, 1), vocabulary, targets.flatten().to(hidden.device()), options);
+Tensor Head::flat_weights(const Tensor& weights, const Tensor& tokens) {
+  return weights.defined() ? weights.expand_as(tokens).flatten() : Tensor();
 }
 
-Tensor LossHead::logits(const Tensor& hidden, const Tensor& vocabulary) const {
+Tensor Head::loss(
+    const Tensor& hidden,
+    const Tensor& vocabulary,
+    const Tensor& tokens,
+    const Tensor& weights) const {
+  ops::TokenLossOptions options;
+  options.place_of_gradient = place_of_gradient;
+  options.row_weights = flat_weights(weights, tokens);
+  return ops::token_loss(
+      hidden.flatten(0, 1), vocabulary, tokens.flatten().to(hidden.device()), options);
+}
+
+Tensor Head::logits(const Tensor& hidden, const Tensor& vocabulary) const {
   return at::linear(hidden, vocabulary);
 }
 
-Tensor LossHead::statistics(
-    const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const {
-  return ops::token_statistics(
-      hidden.flatten(0, 1), vocabulary, targets.flatten().to(hidden.device()));
+Scores Head::scores(const Tensor& hidden, const Tensor& vocabulary, const Tensor& tokens) const {
+  const Scores flat =
+      ops::token_scores(hidden.flatten(0, 1), vocabulary, tokens.flatten().to(hidden.device()));
+  return {flat.log_likelihoods.view_as(tokens), flat.likeliest.view_as(tokens)};
 }
 
 }  // namespace lockstep::nn

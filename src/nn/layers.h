@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "nn/product.h"
+#include "nn/targets.h"
 #include "ops/norms.h"
 
 namespace lockstep::nn {
@@ -151,22 +152,29 @@ struct Dropout {
   virtual Tensor forward(const Tensor& x, const ForwardContext& context) const;
 };
 
-/// From the last hidden states to the loss. `weight` is defined where the head is not tied;
+/// From the last hidden states to scores of targets and to a loss: over the vocabulary, or over a
+/// row's classes, which are a small one. `weight` is defined where the head is not tied;
 /// `vocabulary` is the weight to use, [V, C].
-struct LossHead : Layer {
+struct Head : Layer {
   Tensor weight;
   void visit_parameters(const ParameterFunction& function) override;
   /// Memory for the gradient of `vocabulary` (ops::TokenLossOptions); empty: its own.
   std::function<Tensor()> place_of_gradient;
-  /// hidden [B, T, C], targets [B, T] int64 (shifted already; -100 ignored) -> the SUM of the token
-  /// losses, a float32 scalar.
-  virtual Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const;
+  /// hidden [B, T, C], tokens [B, T] as in Targets -> the SUM of weight * -log p over the targets,
+  /// a float32 scalar. The weights [B, T] or [B, 1] are constants; undefined: all are one.
+  virtual Tensor loss(
+      const Tensor& hidden,
+      const Tensor& vocabulary,
+      const Tensor& tokens,
+      const Tensor& weights = {}) const;
   /// [B, T, C] -> [B, T, V], in the type of `hidden`
   virtual Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const;
-  /// float64 [3]: the sum of the token losses, the targets that were counted, those that were the
-  /// likeliest token. No gradient.
-  virtual Tensor statistics(
-      const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const;
+  /// No gradient.
+  virtual Scores scores(const Tensor& hidden, const Tensor& vocabulary, const Tensor& tokens) const;
+
+ protected:
+  /// Weights [B, T] or [B, 1], or undefined ones, of each row of tokens: [B T].
+  static Tensor flat_weights(const Tensor& weights, const Tensor& tokens);
 };
 
 }  // namespace lockstep::nn

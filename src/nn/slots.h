@@ -17,7 +17,7 @@ namespace lockstep::nn {
 /// Roles: tokens, positions, embedding_dropout; in a block attention_norm, attention_input (a
 /// junction), query_key_value (GPT-2) or query, key, value, query_norm and key_norm (of each head,
 /// Qwen3), attention, attention_out, attention_dropout, mlp_norm, mlp_input (a junction), mlp_gate
-/// (not GPT-2), mlp_up, mlp_down, mlp_dropout; final_norm, head_input (a junction), loss_head. An
+/// (not GPT-2), mlp_up, mlp_down, mlp_dropout; final_norm, head_input (a junction), head. An
 /// encoder-decoder also has
 /// source_positions and target_positions (its tables), target_embedding_dropout, final_dropout; in
 /// a block of its decoder cross_norm, cross_input, cross_query, cross_key, cross_value,

@@ -89,24 +89,32 @@ struct Needs {
 /// The rows that are computed: those that count, or on a GPU all of them.
 struct HeadRows {
   Tensor hidden, target;  // [n, C], [n]
+  Tensor weights;         // [n], of the statistics' type; undefined: one
   Tensor index;           // of `hidden` in all rows; undefined: it is all rows
 };
 
-HeadRows rows_to_compute(const Tensor& hidden, const Tensor& targets, int64_t vocabulary) {
+HeadRows rows_to_compute(
+    const Tensor& hidden, const Tensor& targets, const Tensor& row_weights, int64_t vocabulary) {
+  const Tensor weights = row_weights.defined() ? row_weights.to(statistics_type(hidden)) : Tensor();
   if (!hidden.device().is_cpu()) {
-    return {hidden.contiguous(), targets.contiguous(), Tensor()};
+    return {hidden.contiguous(), targets.contiguous(), weights, Tensor()};
   }
   const Tensor index = counted_rows(targets.contiguous(), vocabulary);
   if (index.numel() == hidden.size(0)) {
-    return {hidden.contiguous(), targets.contiguous(), Tensor()};
+    return {hidden.contiguous(), targets.contiguous(), weights, Tensor()};
   }
-  return {hidden.index_select(0, index), targets.index_select(0, index), index};
+  return {
+      hidden.index_select(0, index),
+      targets.index_select(0, index),
+      weights.defined() ? weights.index_select(0, index) : weights,
+      index};
 }
 
 /// The losses of a run, and the factors of its gradients.
 Tensor losses_of(
     const RowStatistics& whole,
     const Tensor& target,
+    const Tensor& weights,
     const TokenLossOptions& options,
     RowGradients& gradients) {
   const Tensor log_sum = whole.total.log().add_(whole.maximum);
@@ -123,6 +131,11 @@ Tensor losses_of(
     gradients.softmax_factor = gradients.softmax_factor.masked_fill(ignored, 0);
     gradients.target_factor = gradients.target_factor.masked_fill(ignored, 0);
   }
+  if (weights.defined()) {
+    losses.mul_(weights);
+    gradients.softmax_factor = gradients.softmax_factor * weights;
+    gradients.target_factor = gradients.target_factor * weights;
+  }
   return losses;
 }
 
@@ -133,7 +146,7 @@ Result compute(
     Needs needs,
     const TokenLossOptions& options) {
   const int64_t vocabulary = options.vocabulary > 0 ? options.vocabulary : weight.size(0);
-  const HeadRows rows = rows_to_compute(hidden, targets, vocabulary);
+  const HeadRows rows = rows_to_compute(hidden, targets, options.row_weights, vocabulary);
   const Tensor words = weight.contiguous();
   const int64_t count = rows.hidden.size(0);
   const int64_t run = rows_of_a_run(count, hidden, vocabulary, options);
@@ -146,6 +159,7 @@ Result compute(
   for (int64_t begin = 0; begin < count; begin += run) {
     const int64_t some = std::min(run, count - begin);
     const Tensor target = rows.target.narrow(0, begin, some);
+    const Tensor weights = rows.weights.defined() ? rows.weights.narrow(0, begin, some) : Tensor();
     RunInputs inputs;
     inputs.hidden = rows.hidden.narrow(0, begin, some);
     inputs.weight = words;
@@ -161,7 +175,7 @@ Result compute(
       options.combine(statistics);
     }
     RowGradients gradients;
-    total.add_(losses_of(statistics, target, options, gradients).sum(at::kDouble));
+    total.add_(losses_of(statistics, target, weights, options, gradients).sum(at::kDouble));
     if (!inputs.needs_gradient) {
       continue;
     }
@@ -284,20 +298,23 @@ Tensor token_loss_reference(
   if (options.softcap > 0) {
     logits = at::tanh(logits / options.softcap) * options.softcap;
   }
-  const Tensor loss =
-      at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, kIgnoredTarget);
+  const Tensor losses =
+      at::cross_entropy_loss(logits, targets, {}, at::Reduction::None, kIgnoredTarget);
   const Tensor log_sums = at::logsumexp(logits, 1).masked_fill(targets == kIgnoredTarget, 0);
-  return loss + log_sums.square().sum() * options.z_loss;
+  const Tensor each = losses + log_sums.square() * options.z_loss;
+  return (options.row_weights.defined() ? each * options.row_weights : each).sum();
 }
 
-Tensor token_statistics(
+TokenScores token_scores(
     const Tensor& hidden, const Tensor& weight, const Tensor& targets, double softcap) {
   check_head(hidden, weight, targets);
   const at::NoGradGuard no_gradient;
   const bool on_cpu = hidden.device().is_cpu();
   const Tensor rows = on_cpu ? counted_rows(targets.contiguous(), weight.size(0))
                              : at::nonzero(targets != kIgnoredTarget).squeeze(1);
-  Tensor result = at::zeros({3}, hidden.options().dtype(at::kDouble));
+  const TokenScores result{
+      at::zeros(targets.sizes(), hidden.options().dtype(statistics_type(hidden))),
+      at::zeros(targets.sizes(), hidden.options().dtype(at::kBool))};
   const int64_t bytes = weight.size(0) * static_cast<int64_t>(weight.element_size());
   const int64_t run = std::max(kLeastHeadRows, kLogitsBytes / std::max<int64_t>(bytes, 1));
   for (int64_t begin = 0; begin < rows.numel(); begin += run) {
@@ -310,10 +327,9 @@ Tensor token_statistics(
     const Tensor right =
         has_row_loops(logits) ? likeliest_on_cpu(logits, goal) : at::argmax(logits, 1).eq(goal);
     RowGradients unused;
-    const Tensor losses = losses_of(row_statistics(logits, goal), goal, {}, unused);
-    result[0].add_(losses.sum(at::kDouble));
-    result[1].add_(index.numel());
-    result[2].add_(right.sum(at::kDouble));
+    const Tensor losses = losses_of(row_statistics(logits, goal), goal, {}, {}, unused);
+    result.log_likelihoods.index_copy_(0, index, losses.neg());
+    result.likeliest.index_copy_(0, index, right);
   }
   return result;
 }

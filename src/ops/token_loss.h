@@ -26,6 +26,9 @@ struct TokenLossOptions {
   double softcap = 0;
   /// Adds z_loss * log(sum of exp(logits))^2 for each row (PaLM, 2022, section 5).
   double z_loss = 0;
+  /// [N], no gradient: what each row's loss, and with it its gradient, is multiplied by. Undefined:
+  /// one.
+  Tensor row_weights;
   /// Bounds the rows of a run; 0 lets about 96 MiB of logits be held at a time.
   int64_t rows_at_once = 0;
   /// Where `weight` is a part of the vocabulary: the token of its first row, and how many tokens
@@ -42,7 +45,8 @@ struct TokenLossOptions {
   std::function<Tensor()> place_of_gradient;
 };
 
-/// The SUM over the rows of -log softmax(hidden weight^T)[target], a float32 scalar. hidden [N, C],
+/// The SUM over the rows of -log softmax(hidden weight^T)[target], a float32 scalar; of rows with
+/// weights, that of their products. hidden [N, C],
 /// weight [V, C] of the same type, targets [N] int64 in [0, V) or -100 (ignored). Logits are made
 /// for a run of rows at a time, and the gradients of both in the same pass, where they are needed;
 /// they are kept until the backward pass, which may run once. Sums are float32: logits are of the
@@ -64,9 +68,14 @@ Tensor token_loss_reference(
     const Tensor& targets,
     const TokenLossOptions& options = {});
 
-/// float64 [3] on the device of `hidden`: the sum of the token losses (without the z-loss), the
-/// targets that count, and how many of them were the likeliest token. No gradient.
-Tensor token_statistics(
+/// What a head gives each target, in any shape.
+struct TokenScores {
+  Tensor log_likelihoods;  // float32 (float64 of hidden states of that type); 0 where none counts
+  Tensor likeliest;        // bool: the target was the likeliest token
+};
+
+/// Of the rows, [N] each, on the device of `hidden`; without the z-loss. No gradient.
+TokenScores token_scores(
     const Tensor& hidden, const Tensor& weight, const Tensor& targets, double softcap = 0);
 
 /// The statistics of two parts of the vocabulary, together.

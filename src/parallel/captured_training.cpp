@@ -15,21 +15,20 @@ namespace lockstep::parallel {
 namespace {
 
 /// The tensors of a micro-batch that the passes read on the device.
-constexpr std::array kRead{
-    &nn::ForwardInputs::ids,
-    &nn::ForwardInputs::labels,
-    &nn::ForwardInputs::source,
-    &nn::ForwardInputs::source_mask};
+template <class Inputs>
+auto read(Inputs& inputs) {
+  return std::array{&inputs.ids, &inputs.targets.tokens, &inputs.source, &inputs.source_mask};
+}
 
 bool alike(const nn::ForwardInputs& a, const nn::ForwardInputs& b) {
-  const auto same = [&](Tensor nn::ForwardInputs::* member) {
-    const Tensor &x = a.*member, &y = b.*member;
-    return x.defined() == y.defined() && (!x.defined() || x.sizes() == y.sizes());
+  const auto same = [](const Tensor* x, const Tensor* y) {
+    return x->defined() == y->defined() && (!x->defined() || x->sizes() == y->sizes());
   };
   const auto none = [](const nn::ForwardInputs& inputs) {
-    return !inputs.targets.defined() && !inputs.positions.defined() && inputs.cache == nullptr;
+    return !inputs.positions.defined() && inputs.cache == nullptr;
   };
-  return std::all_of(kRead.begin(), kRead.end(), same) && none(a) && none(b) &&
+  const auto of_a = read(a), of_b = read(b);
+  return std::equal(of_a.begin(), of_a.end(), of_b.begin(), same) && none(a) && none(b) &&
          a.training == b.training;
 }
 
@@ -56,6 +55,9 @@ std::string CapturedTraining::obstacle(ParallelModel& model) {
   if (drops) {
     return "dropout draws anew in every step";
   }
+  if (model.objective().needs() != objective::Needs::kNothing) {
+    return "the objective weighs targets anew in every step";
+  }
   if (!model.optimizer().can_be_captured()) {
     return fmt::format("the optimizer {} takes its numbers from the host", plan.optimizer.optim);
   }
@@ -76,15 +78,15 @@ CapturedTraining::CapturedTraining(
   for (const nn::ForwardInputs& given : micro_batches) {
     nn::ForwardInputs& kept = inputs_.emplace_back(given);
     kept.rotary_tables = tables;  // made by the host, before the capture
-    for (const auto member : kRead) {
-      if ((given.*member).defined()) {
-        kept.*member = (given.*member).to(model.device()).clone();
+    for (Tensor* tensor : read(kept)) {
+      if (tensor->defined()) {
+        *tensor = tensor->to(model.device()).clone();
       }
     }
   }
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(model.device());
   mean_ = at::ones({1}, doubles);
-  sums_ = at::zeros({2}, doubles);
+  sums_ = at::zeros({model.objective().sums() + 1}, doubles);
   if (const double most = model.plan().max_gradient_norm; most > 0) {
     most_ = at::full({1}, most, doubles);
   }
@@ -97,9 +99,9 @@ bool CapturedTraining::fits(std::span<const nn::ForwardInputs> micro_batches) co
 }
 
 void CapturedTraining::body() {
-  sums_.copy_(model_.accumulate(inputs_, /*scale=*/1.0));
+  sums_.copy_(model_.accumulate(inputs_, {}, /*scale=*/1.0));
   const at::NoGradGuard no_grad;
-  const Tensor norm = sums_.narrow(0, 1, 1).sqrt().mul_(mean_);
+  const Tensor norm = sums_.narrow(0, sums_.numel() - 1, 1).sqrt().mul_(mean_);
   // As optim::clip_factor, and rounded alike.
   const Tensor scale = most_.defined() ? most_.div(norm + 1e-6).clamp_max_(1).mul_(mean_) : mean_;
   optim::Optimizer& optimizer = model_.optimizer();
@@ -109,21 +111,25 @@ void CapturedTraining::body() {
 }
 
 StepResult CapturedTraining::run(
-    std::span<const nn::ForwardInputs> micro_batches, int64_t target_tokens, double learning_rate) {
+    std::span<const nn::ForwardInputs> micro_batches,
+    const objective::Counts& step,
+    double learning_rate) {
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    for (const auto member : kRead) {
-      if ((inputs_[i].*member).defined()) {
-        (inputs_[i].*member).copy_(micro_batches[i].*member);
+    const auto from = read(micro_batches[i]);
+    const auto to = read(inputs_[i]);
+    for (size_t tensor = 0; tensor < to.size(); ++tensor) {
+      if (to[tensor]->defined()) {
+        to[tensor]->copy_(*from[tensor]);
       }
     }
   }
   optim::Optimizer& optimizer = model_.optimizer();
   optimizer.begin_step();
-  mean_.fill_(1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1)));
+  mean_.fill_(1.0 / step.divisor());
   numbers_.copy_(optimizer.numbers(learning_rate));
   step_.run();
   model_.state_changed();
-  return model_.judge(sums_, target_tokens);
+  return model_.judge(sums_, step);
 }
 
 }  // namespace lockstep::parallel

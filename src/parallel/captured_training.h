@@ -31,7 +31,7 @@ class CapturedTraining {
   /// forward_backward, but after the update.
   StepResult run(
       std::span<const nn::ForwardInputs> micro_batches,
-      int64_t target_tokens,
+      const objective::Counts& step,
       double learning_rate);
   bool is_captured() const { return step_.is_captured(); }
 
@@ -40,10 +40,10 @@ class CapturedTraining {
 
   ParallelModel& model_;
   std::vector<nn::ForwardInputs> inputs_;  // the tensors that the body reads
-  Tensor mean_;                            // [1] float64: one over the step's target tokens
+  Tensor mean_;                            // [1] float64: one over what the loss is divided by
   Tensor most_;     // [1] float64: what the norm is clipped to; undefined: it is not
   Tensor numbers_;  // of the optimizer
-  Tensor sums_;     // [2] float64: the loss and the squares of the gradients
+  Tensor sums_;     // float64: the objective's, and the squares of the gradients
   ops::CapturedStep step_;
 };
 

@@ -3,7 +3,11 @@
 namespace lockstep::parallel {
 
 EvaluationModel::EvaluationModel(
-    std::vector<ShardedModel> stages, const Plan& plan, Axes& axes, const SequencePart& part)
+    std::vector<ShardedModel> stages,
+    const Plan& plan,
+    Axes& axes,
+    const SequencePart& part,
+    objective::ObjectivePointer objective)
     : axes_(axes),
       part_(part),
       stages_(std::move(stages)) {
@@ -15,7 +19,8 @@ EvaluationModel::EvaluationModel(
       models,
       std::vector<Accumulation>(models.size()),
       plan.pipeline,
-      axes_.along(mesh::Axis::kPipeline));
+      axes_.along(mesh::Axis::kPipeline),
+      LossOptions{std::move(objective), &axes_.along(mesh::Axis::kContext)});
 }
 
 Tensor EvaluationModel::statistics(std::span<const nn::ForwardInputs> batches) {
@@ -23,6 +28,10 @@ Tensor EvaluationModel::statistics(std::span<const nn::ForwardInputs> batches) {
   Tensor sums = pipeline_->statistics(own);
   axes_.along(mesh::Axis::kPipeline).all_reduce(sums).wait();
   return sums;
+}
+
+std::vector<Tensor> EvaluationModel::row_scores(std::span<const nn::ForwardInputs> batches) {
+  return pipeline_->row_scores(shard_inputs(batches, part_));
 }
 
 }  // namespace lockstep::parallel

@@ -18,11 +18,17 @@ class EvaluationModel {
   /// `stages` are those of make_sharded_stages, and `part` sequence_part's. Every rank must call;
   /// `axes` must outlive it.
   EvaluationModel(
-      std::vector<ShardedModel> stages, const Plan& plan, Axes& axes, const SequencePart& part);
+      std::vector<ShardedModel> stages,
+      const Plan& plan,
+      Axes& axes,
+      const SequencePart& part,
+      objective::ObjectivePointer objective = objective::cross_entropy());
 
-  /// nn::LanguageModel::statistics, summed over batches that the ranks of one data coordinate
-  /// share: all of them must call, and the sum over axes.gradients() is the batches'.
+  /// As ParallelModel::statistics.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
+  /// Likewise: of a reference model that is needed no longer than this takes.
+  std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
+  const objective::Objective& objective() const { return pipeline_->objective(); }
 
  private:
   Axes& axes_;

@@ -21,7 +21,7 @@ namespace {
 
 /// Whether the model is a stage that holds one of the two copies of a tied weight.
 bool holds_tied_copy(const nn::LanguageModel& model) {
-  return model.config().tie_word_embeddings && model.part().embedding != model.part().head;
+  return model.config().ties_head() && model.part().embedding != model.part().head;
 }
 
 bool is_tied_copy(const nn::LanguageModel& model, const std::string& parameter) {
@@ -63,7 +63,7 @@ std::vector<ParameterUnit> units_of(nn::LanguageModel& model, const ShardedParam
   }
   if (model.part().embedding) {
     units.front().backward_reads_parameters = false;
-    if (model.part().head && model.config().tie_word_embeddings) {
+    if (model.part().head && model.config().ties_head()) {
       units.back().also_uses.push_back(0);
     }
   }
@@ -121,7 +121,8 @@ ParallelModel::ParallelModel(
     const Plan& plan,
     std::unique_ptr<Axes> own,
     Axes* axes,
-    const SequencePart& part)
+    const SequencePart& part,
+    objective::ObjectivePointer objective)
     : own_axes_(std::move(own)),
       axes_(axes == nullptr ? *own_axes_ : *axes),
       plan_(plan),
@@ -142,26 +143,36 @@ ParallelModel::ParallelModel(
     add_shards(engine, *groups_.shards, optimizer_, parts_of(stages_.back()));
   }
   pipeline_ = std::make_unique<Pipeline>(
-      models, accumulations, plan.pipeline, axes_.along(mesh::Axis::kPipeline));
+      models,
+      accumulations,
+      plan.pipeline,
+      axes_.along(mesh::Axis::kPipeline),
+      LossOptions{std::move(objective), &axes_.along(mesh::Axis::kContext)});
   optimizer_bytes_ = optimizer_.bytes_on(device_);
   memory_ = std::make_unique<MemoryAccount>(device_, [this] { return held(); });
 }
 
 ParallelModel::ParallelModel(
-    std::vector<ShardedModel> stages, const Plan& plan, Axes& axes, const SequencePart& part)
-    : ParallelModel(std::move(stages), plan, nullptr, &axes, part) {}
+    std::vector<ShardedModel> stages,
+    const Plan& plan,
+    Axes& axes,
+    const SequencePart& part,
+    objective::ObjectivePointer objective)
+    : ParallelModel(std::move(stages), plan, nullptr, &axes, part, std::move(objective)) {}
 
 ParallelModel::ParallelModel(
     std::unique_ptr<nn::LanguageModel> model,
     const Plan& plan,
     comm::Communicator& data_group,
-    ParameterSource source)
+    ParameterSource source,
+    objective::ObjectivePointer objective)
     : ParallelModel(
           one(std::move(model), std::move(source)),
           plan,
           std::make_unique<Axes>(data_group, mesh::Mesh{.data = data_group.size()}),
           nullptr,
-          SequencePart{}) {}
+          SequencePart{},
+          std::move(objective)) {}
 
 ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
   HeldStage stage;
@@ -232,7 +243,7 @@ void ParallelModel::lend_place(HeldStage& stage, const std::vector<ParameterUnit
   if (!stage.model->part().head) {
     return;
   }
-  nn::LossHead& head = *stage.model->loss_head;
+  nn::Head& head = *stage.model->head;
   const Tensor& vocabulary = head.weight.defined() ? head.weight : stage.model->tokens->weight;
   for (const ParameterUnit& unit : units) {
     for (const NamedParameter& p : unit.parameters) {
@@ -308,15 +319,15 @@ MemoryByKind ParallelModel::held() const {
 }
 
 StepResult ParallelModel::forward_backward(
-    std::span<const nn::ForwardInputs> micro_batches, int64_t target_tokens) {
-  const double mean = 1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1));
+    std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step) {
   // The optimizer multiplies the gradients anyway, so the mean is left to it; float16 could not
   // hold the sum.
-  const double scale = is_half_ ? mean * loss_scale_.value() : 1.0;
-  return judge(accumulate(micro_batches, scale), target_tokens);
+  const double scale = is_half_ ? loss_scale_.value() / step.divisor() : 1.0;
+  return judge(accumulate(micro_batches, step, scale), step);
 }
 
-Tensor ParallelModel::accumulate(std::span<const nn::ForwardInputs> micro_batches, double scale) {
+Tensor ParallelModel::accumulate(
+    std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step, double scale) {
   memory_->look(MemoryPhase::kIdle);
   for (HeldStage& stage : stages_) {
     stage.engine->begin_step();
@@ -324,29 +335,30 @@ Tensor ParallelModel::accumulate(std::span<const nn::ForwardInputs> micro_batche
   micro_batches_ = micro_batches.size();
   scale_ = scale;
   const std::vector<nn::ForwardInputs> own = shard_inputs(micro_batches, part_);
-  Tensor loss = pipeline_->forward_backward(own, scale);
-  comm::Pending summed = axes_.gradients().all_reduce(loss);
+  Tensor sums = pipeline_->forward_backward(own, step, scale);
+  comm::Pending summed = axes_.gradients().all_reduce(sums);
   for (HeldStage& stage : stages_) {
     stage.engine->finish();
   }
   summed.wait();
-  axes_.along(mesh::Axis::kPipeline).all_reduce(loss).wait();
+  axes_.along(mesh::Axis::kPipeline).all_reduce(sums).wait();
   sum_tied();
-  return at::cat({loss, squared_gradients()});
+  return at::cat({sums, squared_gradients()});
 }
 
-StepResult ParallelModel::judge(const Tensor& sums, int64_t target_tokens) {
-  const double mean = 1.0 / static_cast<double>(std::max<int64_t>(target_tokens, 1));
-  gradient_factor_ = mean / scale_;
+StepResult ParallelModel::judge(const Tensor& sums, const objective::Counts& step) {
+  gradient_factor_ = 1.0 / step.divisor() / scale_;
   const Tensor numbers = sums.to(at::kCPU);
   const auto* number = numbers.const_data_ptr<double>();
   StepResult result;
-  result.loss_sum = number[0];
-  result.gradient_norm = std::sqrt(number[1]) * gradient_factor_;
-  const bool is_finite = std::isfinite(result.loss_sum) && std::isfinite(result.gradient_norm);
+  const int64_t count = objective().sums();
+  result.sums.assign(number, number + count);
+  result.loss = number[0] / step.divisor();
+  result.gradient_norm = std::sqrt(number[count]) * gradient_factor_;
+  const bool is_finite = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   overflowed_ = result.overflowed = !is_finite && loss_scale_.can_fall();
   if (!is_finite && !overflowed_) {
-    throw_not_finite(result.loss_sum * mean, result.gradient_norm);
+    throw_not_finite(result.loss, result.gradient_norm);
   }
   gradient_scale_ =
       optim::clip_factor(result.gradient_norm, plan_.max_gradient_norm) * gradient_factor_;
@@ -411,6 +423,10 @@ Tensor ParallelModel::statistics(std::span<const nn::ForwardInputs> batches) {
   Tensor sums = pipeline_->statistics(own);
   axes_.along(mesh::Axis::kPipeline).all_reduce(sums).wait();
   return sums;
+}
+
+std::vector<Tensor> ParallelModel::row_scores(std::span<const nn::ForwardInputs> batches) {
+  return pipeline_->row_scores(shard_inputs(batches, part_));
 }
 
 void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& visit) {

@@ -10,6 +10,7 @@
 #include "comm/communicator.h"
 #include "mesh/cut.h"
 #include "nn/language_model.h"
+#include "objective/objectives.h"
 #include "optim/optimizer.h"
 #include "parallel/axes.h"
 #include "parallel/context/sequence_part.h"
@@ -38,9 +39,11 @@ struct StateSlice {
 };
 
 struct StepResult {
-  double loss_sum = 0;       // of all target tokens of the step, over all ranks
+  double loss = 0;           // over all ranks and micro-batches
   double gradient_norm = 0;  // before clipping
   bool overflowed = false;   // float16: the gradients did, and the step will be left out
+  /// What Objective::report reads; of an objective that needs no scores, zeros behind the first.
+  std::vector<double> sums;
 };
 
 /// The model with parameters that take no memory yet, of `type` on `device`.
@@ -51,7 +54,11 @@ class ParallelModel {
  public:
   /// Use parallelize. Every rank must call; `axes` must outlive it.
   ParallelModel(
-      std::vector<ShardedModel> stages, const Plan& plan, Axes& axes, const SequencePart& part);
+      std::vector<ShardedModel> stages,
+      const Plan& plan,
+      Axes& axes,
+      const SequencePart& part,
+      objective::ObjectivePointer objective);
   /// A whole model, under data parallelism alone. Every rank of `data_group` must call, with equal
   /// models. With a source the values come from it, each rank asking for what it keeps alone, and
   /// the model may be one without memory; else the model holds values, and all get rank 0's.
@@ -59,30 +66,37 @@ class ParallelModel {
       std::unique_ptr<nn::LanguageModel> model,
       const Plan& plan,
       comm::Communicator& data_group,
-      ParameterSource source = nullptr);
+      ParameterSource source = nullptr,
+      objective::ObjectivePointer objective = objective::cross_entropy());
   ParallelModel(const ParallelModel&) = delete;
   ParallelModel& operator=(const ParallelModel&) = delete;
 
   /// Forward and backward passes over the rank's micro-batches, and the sum of the gradients over
-  /// the ranks: the gradient of (summed loss / target_tokens), where target_tokens counts all ranks
-  /// and micro-batches. Every rank must call, each with as many micro-batches; ranks of one
+  /// the ranks: the gradient of the objective, whose counts `step` are those of all data ranks and
+  /// micro-batches together. Every rank must call, each with as many micro-batches; ranks of one
   /// data coordinate with the same ones. Error (numeric) naming a parameter where the loss or a
   /// gradient is NaN or infinite.
   StepResult forward_backward(
-      std::span<const nn::ForwardInputs> micro_batches, int64_t target_tokens);
+      std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step);
   /// The two halves of forward_backward, for CapturedTraining. First what the device does: float64
-  /// [2] on it, the loss's sum over all ranks, and the squares of the gradients of that times
-  /// `scale`.
-  Tensor accumulate(std::span<const nn::ForwardInputs> micro_batches, double scale);
+  /// [sums() + 1] on it, the objective's sums over all ranks, and the squares of the gradients of
+  /// the first times `scale`.
+  Tensor accumulate(
+      std::span<const nn::ForwardInputs> micro_batches,
+      const objective::Counts& step,
+      double scale);
   /// Then what the host makes of it.
-  StepResult judge(const Tensor& sums, int64_t target_tokens);
+  StepResult judge(const Tensor& sums, const objective::Counts& step);
   /// Clips by the norm that forward_backward found, and updates; nothing where the gradients
   /// overflowed.
   void optimizer_step(double learning_rate);
 
-  /// nn::LanguageModel::statistics, summed over batches that the ranks of one data coordinate
-  /// share: all of them must call, and the sum over axes.gradients() is the batches'.
+  /// The objective's sums, [sums()] on the CPU, over batches that the ranks of one data coordinate
+  /// share: all of them must call, and the sum over axes.gradients() is the batches'. No gradient.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
+  /// The log-likelihoods of the rows of each batch, without dropout: float64 [B] on the CPU. Ranks
+  /// of one data coordinate call with the same batches, and get the same; all ranks with as many.
+  std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
 
   /// The state that a checkpoint holds: weights, and in the group "optimizer" masters and moments.
   /// What other stages hold is not visited; a tied weight is visited by the first and the last one.
@@ -98,6 +112,7 @@ class ParallelModel {
   nn::LanguageModel& model(size_t stage = 0) { return *stages_.at(stage).model; }
   DataParallel& data_parallel(size_t stage = 0) { return *stages_.at(stage).engine; }
   Pipeline& pipeline() { return *pipeline_; }
+  const objective::Objective& objective() const { return pipeline_->objective(); }
   optim::Optimizer& optimizer() { return optimizer_.optimizer(); }
   OffloadedOptimizer& offloaded_optimizer() { return optimizer_; }
   LossScale& loss_scale() { return loss_scale_; }
@@ -128,7 +143,8 @@ class ParallelModel {
       const Plan& plan,
       std::unique_ptr<Axes> own,
       Axes* axes,
-      const SequencePart& part);
+      const SequencePart& part,
+      objective::ObjectivePointer objective);
   HeldStage make_stage(ShardedModel model);
   /// What a stage's parameters are of the model's, over the tensor ranks.
   PartsOfParameters parts_of(const HeldStage& stage);

@@ -36,7 +36,7 @@ Tensor allocate(const Tensor& like, const std::string& name, c10::Device device)
 /// The first stage's embedding and the last one's tied head are copies of one parameter.
 void mark_tied_copy(ShardedModel& stage) {
   const nn::ModelPart& part = stage.model->part();
-  if (!stage.model->config().tie_word_embeddings || part.embedding == part.head) {
+  if (!stage.model->config().ties_head() || part.embedding == part.head) {
     return;
   }
   const std::string tied = model::embedding_name(stage.model->config());
@@ -152,7 +152,11 @@ std::vector<ShardedModel> make_sharded_stages(const ModelSpec& spec, const Plan&
 
 std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& plan, Axes& axes) {
   return std::make_unique<ParallelModel>(
-      make_stages(spec, plan, axes, Values::kOnRequest), plan, axes, sequence_part(plan, axes));
+      make_stages(spec, plan, axes, Values::kOnRequest),
+      plan,
+      axes,
+      sequence_part(plan, axes),
+      spec.objective);
 }
 
 ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed) {

@@ -15,7 +15,7 @@
 
 namespace lockstep::parallel {
 
-/// A model that is yet to be made, on each rank the part that it holds.
+/// A model that is yet to be made, on each rank the part that it holds; and what for.
 struct ModelSpec {
   /// Fills `values` (contiguous, of any shape) with the elements [begin, begin + values.numel()) of
   /// this rank's part of a parameter: from files, or at random by global element. Calls no
@@ -35,6 +35,8 @@ struct ModelSpec {
   std::function<void(nn::LanguageModel& model)> adapt = nullptr;
   /// Parameters that are not trained: regular expressions (model/freeze.h).
   std::vector<std::string> freeze = {};
+  /// What it is trained for, and evaluated by.
+  objective::ObjectivePointer objective = objective::cross_entropy();
 };
 
 /// Which positions of a sequence this rank holds under the plan.

@@ -50,7 +50,7 @@ nn::ForwardInputs rows_of_step(
   }
   nn::ForwardInputs inputs;
   inputs.ids = ids.to(device);
-  inputs.labels = labels.to(device);
+  inputs.targets = nn::next_tokens(labels.to(device));
   if (config.is_encoder_decoder()) {
     // Rolled, so that the source is not the target; every seventh token or so is hidden.
     inputs.source = inputs.ids.roll(1, 1);
@@ -64,13 +64,9 @@ nn::ForwardInputs rows_of_step(
   return inputs;
 }
 
-struct Step {
-  double loss = 0;
-  int64_t targets = 0;
-};
-
-/// Forward and backward pass over the part of the step's batch that a data coordinate has.
-Step run_step(
+/// Forward and backward pass over the part of the step's batch that a data coordinate has; the
+/// loss.
+double run_step(
     ParallelModel& model,
     const ModelSpec& spec,
     const Plan& plan,
@@ -87,12 +83,8 @@ Step run_step(
         data.end * plan.accumulation_steps,
         data.begin * plan.accumulation_steps + m)));
   }
-  Step result;
-  const Tensor targets = nn::shift_labels(inputs_of({0, options.rows}).labels);
-  result.targets = targets.ne(-100).sum().item<int64_t>();
-  result.loss = model.forward_backward(inputs, result.targets).loss_sum /
-                static_cast<double>(std::max<int64_t>(result.targets, 1));
-  return result;
+  const objective::Counts all = model.objective().counts(inputs_of({0, options.rows}).targets);
+  return model.forward_backward(inputs, all).loss;
 }
 
 using GradientSlices = std::map<std::string, std::vector<StateSlice>>;
@@ -253,11 +245,10 @@ Verification verify(
     VerifiedLoss loss;
     GradientSlices expected;
     if (leads) {
-      loss.one = run_step(*one, spec, plain, options, step, {0, 1}).loss;
+      loss.one = run_step(*one, spec, plain, options, step, {0, 1});
       expected = gradients_of(*one);
     }
-    loss.plan =
-        run_step(*model, spec, plan, options, step, {axes.coordinate().data, mesh.data}).loss;
+    loss.plan = run_step(*model, spec, plan, options, step, {axes.coordinate().data, mesh.data});
     const GradientSlices gradients = gradients_of(*model);
     const double floor = kFloor * largest_gradient(expected);
     for (size_t i = 0; i < parameters.size(); ++i) {

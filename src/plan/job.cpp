@@ -136,7 +136,8 @@ ParameterCounts count_parameters(const model::ModelConfig& model) {
   counts.positions = gpt2 ? static_cast<double>(model.max_positions) * hidden : 0;
   // A table for the encoder and one for the decoder.
   counts.positions += 2 * static_cast<double>(model.relative_positions.buckets * model.heads);
-  counts.head = (model.tie_word_embeddings ? 0 : counts.embedding) + (gpt2 ? 2 : 1) * hidden;
+  counts.head = (model.ties_head() ? 0 : static_cast<double>(model.head_rows()) * hidden) +
+                (gpt2 ? 2 : 1) * hidden;
   return counts;
 }
 
@@ -166,7 +167,7 @@ double model_flops(const Job& job) {
     return sum;
   });
   const double head =
-      length(Stream::kTarget) * static_cast<double>(job.model.vocab_size) * w.hidden;
+      length(Stream::kTarget) * static_cast<double>(job.model.head_rows()) * w.hidden;
   return 6 * static_cast<double>(job.global_batch) * (blocks + head);
 }
 

@@ -25,7 +25,7 @@ double stage_parameters(const Job& job, const BlockCounts& blocks, bool first, b
   const ParameterCounts counts = count_parameters(job.model);
   double edges = first ? counts.embedding + counts.positions : 0;
   edges += last ? counts.head : 0;
-  if (last && !first && job.model.tie_word_embeddings) {
+  if (last && !first && job.model.ties_head()) {
     edges += counts.embedding;  // a copy of its own on the last stage
   }
   return (counts.of(blocks) + edges) / job.mesh.tensor;
@@ -133,7 +133,7 @@ double logits(const Job& job) {
   const Software& software = job.software;
   const double tokens = job.micro_tokens();
   const auto hidden = static_cast<double>(job.model.hidden_size);
-  const double vocabulary = static_cast<double>(job.model.vocab_size) / job.mesh.tensor;
+  const double vocabulary = static_cast<double>(job.model.head_rows()) / job.mesh.tensor;
   const bool shared = job.mesh.tensor > 1 && software.shared_logit_bytes > 0;
   const double row = vocabulary * (shared ? software.shared_logit_bytes : software.logit_bytes);
   const double sum = vocabulary * hidden * software.head_sum_bytes;
@@ -143,7 +143,7 @@ double logits(const Job& job) {
     bytes = std::ceil(tokens / runs) * row + sum;
   }
   // A tied weight gets the head's gradient, and its sum with the embedding's.
-  const double gradients = job.model.tie_word_embeddings && job.mesh.pipeline == 1 ? 2 : 1;
+  const double gradients = job.model.ties_head() && job.mesh.pipeline == 1 ? 2 : 1;
   return bytes + vocabulary * hidden * software.head_gradient_bytes * gradients;
 }
 
@@ -207,7 +207,7 @@ double buckets(const Job& job, double parameters) {
     const double table = counts.embedding * width;
     const double some = 2 * std::max(25e6, counts.largest_block() * width) + table;
     // The other end of a pipeline sends its gradient of a tied weight.
-    const bool receives = job.model.tie_word_embeddings && job.mesh.pipeline > 1;
+    const bool receives = job.model.ties_head() && job.mesh.pipeline > 1;
     return (job.zero_stage == 2 ? std::min(gradients, some) : 0) + (receives ? table : 0);
   }
   return std::min(job.software.bucket_bytes, gradients);  // there is no more to send

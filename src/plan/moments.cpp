@@ -50,7 +50,7 @@ std::vector<Unit> units_of(const Job& job, const RankShare& share) {
     }
   });
   if (share.is_last && all_is_trained) {
-    const bool copies = job.model.tie_word_embeddings && !share.is_first;
+    const bool copies = job.model.ties_head() && !share.is_first;
     add(counts.head + (copies ? counts.embedding : 0), 0);
   }
   const double most = job.zero_stage < 3 ? job.software.unit_bytes / job.reduce_bytes() : 0;
@@ -84,7 +84,7 @@ struct HeadRuns {
 HeadRuns head_runs(const Job& job) {
   const Software& software = job.software;
   const double tokens = job.micro_tokens();
-  const double row = static_cast<double>(job.model.vocab_size) * job.compute_bytes();
+  const double row = static_cast<double>(job.model.head_rows()) * job.compute_bytes();
   const bool is_narrow = job.compute_bytes() < 4;
   const double sum = is_narrow ? 4 * table_of(job) : 0;
   const double instead = software.fused_head ? sum * job.mesh.tensor : 0;
@@ -98,7 +98,7 @@ HeadRuns head_runs(const Job& job) {
 double head_bytes(const Job& job) {
   const Software& software = job.software;
   const double width = job.compute_bytes(), hidden = hidden_of(job);
-  const double words = static_cast<double>(job.model.vocab_size) / job.mesh.tensor;
+  const double words = static_cast<double>(job.model.head_rows()) / job.mesh.tensor;
   const HeadRuns runs = head_runs(job);
   double bytes = runs.rows * words * software.logit_bytes;
   if (software.fused_head) {
@@ -175,7 +175,7 @@ Moment backward_moment(const Job& job, const RankShare& share, double kept) {
                                    block_activations(alone, kind, job.recompute);
     return again + block_temporaries(job, kind);
   });
-  if (job.model.tie_word_embeddings && job.mesh.pipeline == 1) {
+  if (job.model.ties_head() && job.mesh.pipeline == 1) {
     working += head_gradient(job);
   }
   const std::vector<Unit> units = units_of(job, share);
@@ -223,7 +223,7 @@ Moment update_moment(const Job& job, const RankShare& share) {
         window / group *
         (software.optimizer_bytes + (job.offload == Offload::kAll ? software.weight_bytes : 0));
   }
-  if (job.model.tie_word_embeddings && job.mesh.pipeline > 1 && (share.is_first || share.is_last)) {
+  if (job.model.ties_head() && job.mesh.pipeline > 1 && (share.is_first || share.is_last)) {
     moment.buckets = table_of(job) * job.reduce_bytes();  // the other end's gradient of the table
   }
   return moment;

@@ -36,7 +36,7 @@ double trained_parameters(const Job& job, const BlockCounts& blocks, bool first,
   parameters += first ? counts.embedding + counts.positions : 0;
   parameters += last ? counts.head : 0;
   // A tied weight that both ends of a pipeline hold.
-  parameters += last && !first && job.model.tie_word_embeddings ? counts.embedding : 0;
+  parameters += last && !first && job.model.ties_head() ? counts.embedding : 0;
   return parameters / job.mesh.tensor;
 }
 

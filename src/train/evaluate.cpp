@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -19,12 +18,20 @@ constexpr int64_t kBatchesAStage = 2;
 
 }  // namespace
 
-double Evaluation::perplexity() const {
-  return std::exp(loss());
+double Evaluation::metric(std::string_view name) const {
+  constexpr std::string_view kPrefix = "eval_";
+  name.remove_prefix(name.starts_with(kPrefix) ? kPrefix.size() : 0);
+  for (const auto& [metric, value] : report.metrics) {
+    if (metric.ends_with(name)) {
+      return value;
+    }
+  }
+  return report.loss;
 }
 
 Evaluation evaluate(
     const Statistics& statistics,
+    const objective::Objective& objective,
     const data::SequenceView& sequences,
     int64_t batch_size,
     parallel::Axes& axes,
@@ -35,7 +42,7 @@ Evaluation evaluate(
   Evaluation result;
   result.samples = sequences.size();
   result.batches = (sequences.size() + batch_size - 1) / batch_size;
-  at::Tensor totals = at::zeros({3}, at::kDouble);  // loss, targets, correct
+  const at::Tensor totals = at::zeros({objective.sums()}, at::kDouble);
   const comm::Communicator& data = axes.along(mesh::Axis::kData);
   // Several batches fill a pipeline's stages; without one they go one by one.
   const int64_t at_once = axes.mesh().pipeline == 1 ? 1 : kBatchesAStage * axes.mesh().pipeline;
@@ -50,9 +57,9 @@ Evaluation evaluate(
     for (int64_t sequence = batch * batch_size; sequence < end; ++sequence) {
       draws.push_back({sequence, sequence});
     }
-    inputs.push_back(to_inputs(data::make_micro_batch(sequences, draws), device));
+    inputs.push_back(to_device(to_inputs(data::make_micro_batch(sequences, draws)), device));
     if (!counts) {
-      inputs.back().labels = at::full_like(inputs.back().labels, -100);
+      inputs.back().targets = nn::next_tokens(at::full_like(inputs.back().ids, data::kIgnored));
     }
     if (std::ssize(inputs) == at_once || first + data.size() >= result.batches) {
       totals.add_(statistics(inputs));
@@ -63,10 +70,9 @@ Evaluation evaluate(
     }
   }
   axes.gradients().all_reduce(totals).wait();
-  const auto* sums = totals.data_ptr<double>();
-  result.loss_sum = sums[0];
+  const std::span sums(totals.const_data_ptr<double>(), static_cast<size_t>(totals.numel()));
+  result.report = objective.report(sums);
   result.targets = static_cast<int64_t>(sums[1]);
-  result.correct = static_cast<int64_t>(sums[2]);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

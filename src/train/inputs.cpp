@@ -3,40 +3,35 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
 
-#include "data/sequences.h"
-
 namespace lockstep::train {
 namespace {
 
-at::Tensor rows_of(const std::vector<int64_t>& values, int64_t rows, c10::Device device) {
-  return at::tensor(values, at::kLong).view({rows, -1}).to(device);
+at::Tensor rows_of(const std::vector<int64_t>& values, int64_t rows) {
+  return at::tensor(values, at::kLong).view({rows, -1});
 }
 
 }  // namespace
 
-nn::ForwardInputs to_inputs(const data::MicroBatch& batch, c10::Device device) {
+nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
   nn::ForwardInputs inputs;
-  inputs.ids = rows_of(batch.ids, batch.rows, device);
-  inputs.labels = rows_of(batch.labels, batch.rows, device);
+  inputs.ids = rows_of(batch.ids, batch.rows);
+  inputs.targets = nn::next_tokens(rows_of(batch.labels, batch.rows));
   inputs.samples = at::tensor(batch.samples, at::kLong);
   if (batch.source_length > 0) {
-    inputs.source = rows_of(batch.source, batch.rows, device);
-    const at::Tensor tokens = rows_of(batch.source_tokens, batch.rows, device);  // [B, 1]
-    inputs.source_mask =
-        at::arange(batch.source_length, at::TensorOptions().dtype(at::kLong).device(device)) <
-        tokens;  // [B, S]
+    inputs.source = rows_of(batch.source, batch.rows);
+    const at::Tensor places = at::arange(batch.source_length, at::kLong);
+    inputs.source_mask = places.lt(rows_of(batch.source_tokens, batch.rows));  // [S], [B, 1]
   }
   return inputs;
 }
 
-int64_t count_targets(const data::MicroBatch& batch) {
-  int64_t count = 0;
-  for (int64_t row = 0; row < batch.rows; ++row) {
-    for (int64_t t = 1; t < batch.length; ++t) {
-      count += batch.labels[static_cast<size_t>(row * batch.length + t)] != data::kIgnored ? 1 : 0;
-    }
+nn::ForwardInputs to_device(const nn::ForwardInputs& inputs, c10::Device device) {
+  nn::ForwardInputs there = inputs;
+  there.targets = inputs.targets.to(device);
+  for (at::Tensor* tensor : {&there.ids, &there.source, &there.source_mask}) {
+    *tensor = tensor->defined() ? tensor->to(device) : *tensor;
   }
-  return count;
+  return there;
 }
 
 }  // namespace lockstep::train

@@ -8,10 +8,9 @@
 
 namespace lockstep::train {
 
-/// The rows as tensors on the device.
-nn::ForwardInputs to_inputs(const data::MicroBatch& batch, c10::Device device);
-
-/// Labels that are predicted: all but the ignored, and but each row's first.
-int64_t count_targets(const data::MicroBatch& batch);
+/// The rows as tensors on the CPU, where objectives count their targets.
+nn::ForwardInputs to_inputs(const data::MicroBatch& batch);
+/// The same on the device.
+nn::ForwardInputs to_device(const nn::ForwardInputs& inputs, c10::Device device);
 
 }  // namespace lockstep::train

@@ -214,6 +214,7 @@ std::unique_ptr<Job> make_job(
   request.tokenizer_size = job->tokenizer->vocabulary_size();
   request.resize_embeddings = config.model.resize_embeddings;
   request.freeze = config.model.freeze;
+  request.task = job->task;
   const int64_t length = sequence_length_of(config, job->source.config);
   job->datasets =
       open_datasets(config.data, job->source.config, job->tokenizer, length, world.communicator);
@@ -263,6 +264,7 @@ Evaluation Job::evaluate(
     const data::SequenceView& sequences, const std::string& prefix, World& world) {
   const Evaluation result = train::evaluate(
       [&](std::span<const nn::ForwardInputs> batches) { return model->statistics(batches); },
+      model->objective(),
       sequences,
       config.training.per_device_eval_batch_size,
       *axes,
@@ -276,8 +278,8 @@ Evaluation Job::evaluate(
     monitor::EvaluationReport report;
     report.step = progress.step;
     report.epoch = progress.epoch;
-    report.loss = result.loss();
-    report.token_accuracy = result.accuracy();
+    report.loss = result.report.loss;
+    report.metrics = result.report.metrics;
     report.samples = result.samples;
     report.batches = result.batches;
     report.runtime_s = result.seconds;
@@ -287,11 +289,8 @@ Evaluation Job::evaluate(
   if (prefix != "eval") {
     return result;
   }
-  schedule->observe(result.loss());
-  const std::string name = config.training.metric_for_best_model.value_or("loss");
-  const double metric = name.ends_with("accuracy")     ? result.accuracy()
-                        : name.ends_with("perplexity") ? result.perplexity()
-                                                       : result.loss();
+  schedule->observe(result.report.loss);
+  const double metric = result.metric(config.training.metric_for_best_model.value_or("loss"));
   const bool better = greater_is_better(config.training) ? metric > best.metric.value_or(-INFINITY)
                                                          : metric < best.metric.value_or(INFINITY);
   if (better) {

@@ -12,6 +12,7 @@
 #include "data/loader.h"
 #include "model/source.h"
 #include "monitor/monitor.h"
+#include "objective/task.h"
 #include "optim/schedule.h"
 #include "parallel/axes.h"
 #include "parallel/parallel_model.h"
@@ -42,6 +43,7 @@ struct Job {
   config::Config config;
   std::string resolved;  // the configuration as a file
   model::ModelSource source;
+  objective::Task task;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   Datasets datasets;
   RunLength length;

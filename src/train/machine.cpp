@@ -172,7 +172,7 @@ MeasuredPass measure_pass(Measurer& measurer, const Pass& pass, at::ScalarType t
   inputs.ids = at::arange(pass.rows * pass.length, at::kLong)
                    .remainder(pass.vocabulary)
                    .reshape({pass.rows, pass.length});
-  inputs.labels = inputs.ids;
+  inputs.targets = nn::next_tokens(inputs.ids);
   inputs.samples = at::arange(pass.rows, at::kLong);
   inputs.training = true;
   const auto body = [&] { torch::autograd::backward({model->loss(inputs)}, {}); };

@@ -42,6 +42,15 @@ class FolderWeights {
       std::string name = spec.name;
       wanted_.emplace(std::move(name), std::move(spec));
     }
+    if (const std::string head = model::head_name(wanted); !is_stored(wanted_.at(head))) {
+      if (!wanted.head.classifies()) {
+        throw Error(
+            ErrorKind::kConfig,
+            fmt::format("{} holds a classifier, and no language model", source.folder.string()),
+            "use the model that it was made from");
+      }
+      log_info("{} holds no classifier of these classes: it begins at random", source.name);
+    }
   }
 
   void fill(
@@ -50,7 +59,7 @@ class FolderWeights {
       int64_t begin,
       const at::Tensor& values) const {
     const model::ParameterSpec& spec = wanted_.at(name);
-    const bool grows = stored_elements_.at(name) < spec.elements();
+    const bool is_drawn = !is_stored(spec), grows = !is_drawn && is_smaller(spec);
     const at::Tensor grown = grows ? grown_embedding(spec, values.scalar_type()) : at::Tensor();
     const at::Tensor flat = values.view({-1});
     mesh::visit_runs(
@@ -60,7 +69,9 @@ class FolderWeights {
         begin + flat.numel(),
         [&](int64_t local, int64_t whole, int64_t count) {
           const at::Tensor run = flat.narrow(0, local - begin, count);
-          if (grows) {
+          if (is_drawn) {
+            nn::fill_initial(run, spec, seed_, whole);
+          } else if (grows) {
             run.copy_(grown.view({-1}).narrow(0, whole, count));
           } else {
             files_.read(name, whole, run);
@@ -69,6 +80,15 @@ class FolderWeights {
   }
 
  private:
+  bool is_smaller(const model::ParameterSpec& spec) const {
+    return stored_elements_.at(spec.name) < spec.elements();
+  }
+  /// A classifier of other classes is none.
+  bool is_stored(const model::ParameterSpec& spec) const {
+    const auto found = stored_elements_.find(spec.name);
+    return found != stored_elements_.end() &&
+           (spec.name != "score.weight" || found->second == spec.elements());
+  }
   /// The file's rows, then the new ones. Whole, because these begin near the mean of those.
   at::Tensor grown_embedding(const model::ParameterSpec& spec, at::ScalarType type) const {
     at::Tensor whole = at::empty(spec.shape, at::dtype(type));
@@ -131,6 +151,8 @@ parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequ
     }
     spec.config = model::with_vocabulary(source.config, *request.tokenizer_size);
   }
+  spec.config = model::with_head(std::move(spec.config), request.task.head);
+  spec.objective = request.task.objective;
   if (!source.has_weights) {
     spec.fill = parallel::fill_at_random(spec.config, request.seed);
     return spec;

@@ -9,6 +9,7 @@
 
 #include "model/source.h"
 #include "nn/language_model.h"
+#include "objective/task.h"
 #include "parallel/parallelize.h"
 #include "text/tokenizer.h"
 
@@ -25,6 +26,7 @@ struct ModelRequest {
   std::optional<int64_t> tokenizer_size;  // ids of the tokenizer that will be used
   bool resize_embeddings = false;         // grow the embedding where the tokenizer has more
   std::vector<std::string> freeze;        // parameters that are not trained (model/freeze.h)
+  objective::Task task = {};              // a head that the folder does not have begins at random
 };
 
 /// A preset has no text of its own: its begin and end of text are those of the tokenizer that it is
@@ -33,7 +35,7 @@ void take_special_tokens(model::ModelConfig& config, const text::Tokenizer& toke
 
 /// The model of `source` as parallelize() wants it: each rank's part is read from the mapped files
 /// straight into its place, or drawn at random by global element. Error (config) where the
-/// tokenizer is larger than the embedding.
+/// tokenizer is larger than the embedding, or the folder has no head for a language model.
 parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequest& request);
 
 /// Builds the whole model and fills it: from the folder's files, each tensor read from the mapping

@@ -39,7 +39,7 @@ constexpr int64_t kTracedStep = 3;  // of the run
 
 /// What the ranks tell each other once a step.
 struct StepCounts {
-  int64_t targets = 0;      // tokens that the loss counts
+  objective::Counts step;   // what the loss is divided by
   int64_t tokens = 0;       // tokens that were read
   int64_t stop = 0;         // ranks that were asked to stop
   int64_t save = 0;         // ranks that were asked to save
@@ -117,9 +117,10 @@ class Trainer {
 
  private:
   int one_step();
-  StepCounts agree(const data::StepBatch& batch);
+  StepCounts agree(std::span<const nn::ForwardInputs> inputs);
   /// Loss, gradients and update; `trace` may be null.
-  void compute(std::span<const nn::ForwardInputs> inputs, int64_t targets, StepTrace* trace);
+  void compute(
+      std::span<const nn::ForwardInputs> inputs, const objective::Counts& step, StepTrace* trace);
   void report(const StepCounts& counts, const data::StepBatch& batch, double began);
   void log_memory();
   void evaluate_now();
@@ -145,54 +146,53 @@ class Trainer {
   double peak_memory_ = 0;                             // bytes, of the rank that uses most
 };
 
-StepCounts Trainer::agree(const data::StepBatch& batch) {
+StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
   StepCounts mine;
-  for (const data::MicroBatch& micro_batch : batch.micro_batches) {
-    const int64_t targets = count_targets(micro_batch);
-    mine.targets += targets;
-    mine.tokens +=
-        targets == 0 ? 0 : micro_batch.rows * (micro_batch.length + micro_batch.source_length);
+  for (const nn::ForwardInputs& rows : inputs) {
+    mine.step += job_.model->objective().counts(rows.targets);
+    if (rows.targets.counts.any().item<bool>()) {
+      mine.tokens += rows.ids.numel() + (rows.source.defined() ? rows.source.numel() : 0);
+    }
   }
   const SaveSignals::Asked asked = save_signals_.take();
   mine.stop = stop_.requested() || asked == SaveSignals::Asked::kSaveAndStop ? 1 : 0;
   mine.save = asked == SaveSignals::Asked::kSave ? 1 : 0;
   mine.failed = job_.saver != nullptr && job_.saver->failed() ? 1 : 0;
   mine.peak_memory = monitor::process_memory().peak_resident_bytes;
-  at::Tensor all = at::empty({world_.size(), 6}, at::kLong);
-  world_.communicator
-      .all_gather(
-          all,
-          at::tensor(
-              {mine.targets, mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed},
-              at::kLong))
-      .wait();
+  constexpr int64_t kOurs = 5;
+  const at::Tensor ours =
+      at::tensor({mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed}, at::kDouble);
+  const at::Tensor own = at::cat({ours, at::tensor(mine.step.values(), at::kDouble)});
+  const at::Tensor all = at::empty({world_.size(), own.numel()}, at::kDouble);
+  world_.communicator.all_gather(all, own).wait();
   StepCounts counts;
-  const auto rows = all.accessor<int64_t, 2>();
   for (int rank = 0; rank < world_.size(); ++rank) {
+    const auto* row = all[rank].const_data_ptr<double>();
     // Ranks of one data coordinate share a batch: its first one tells of it.
     const mesh::Coordinate at = job_.axes->mesh().coordinate(rank);
-    const bool tells = at == mesh::Coordinate{.data = at.data};
-    counts.targets += tells ? rows[rank][0] : 0;
-    counts.tokens += tells ? rows[rank][1] : 0;
-    counts.stop += rows[rank][2];
-    counts.peak_memory = std::max(counts.peak_memory, rows[rank][3]);
-    counts.save += rows[rank][4];
-    counts.failed += rows[rank][5];
+    if (at == mesh::Coordinate{.data = at.data}) {
+      counts.tokens += static_cast<int64_t>(row[0]);
+      counts.step += objective::Counts({row + kOurs, row + own.numel()});
+    }
+    counts.stop += static_cast<int64_t>(row[1]);
+    counts.peak_memory = std::max(counts.peak_memory, static_cast<int64_t>(row[2]));
+    counts.save += static_cast<int64_t>(row[3]);
+    counts.failed += static_cast<int64_t>(row[4]);
   }
   return counts;
 }
 
 void Trainer::compute(
-    std::span<const nn::ForwardInputs> inputs, int64_t targets, StepTrace* trace) {
+    std::span<const nn::ForwardInputs> inputs, const objective::Counts& step, StepTrace* trace) {
   if (captures_ && captured_ == nullptr) {
     captured_ = std::make_unique<parallel::CapturedTraining>(*job_.model, inputs);
   }
   // A graph leaves no marks.
   if (captures_ && trace == nullptr && captured_->fits(inputs)) {
-    result_ = captured_->run(inputs, targets, learning_rate_);
+    result_ = captured_->run(inputs, step, learning_rate_);
     return;
   }
-  result_ = job_.model->forward_backward(inputs, targets);
+  result_ = job_.model->forward_backward(inputs, step);
   const double updating = seconds_now();
   job_.model->optimizer_step(learning_rate_);
   if (trace != nullptr) {
@@ -216,21 +216,27 @@ int Trainer::one_step() {
   if (trace) {
     trace->mark("next batch", reading);
   }
-  const StepCounts counts = agree(batch);
-  if (counts.failed > 0) {
-    wait_for_save(job_);  // a save fails on all ranks
-  }
   std::vector<nn::ForwardInputs> inputs;
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
-    inputs.push_back(to_inputs(micro_batch, world_.device));
+    inputs.push_back(to_inputs(micro_batch));
     inputs.back().seed = static_cast<uint64_t>(config_.seed);
     inputs.back().step = job_.progress.step;
     inputs.back().training = true;
   }
+  const StepCounts counts = agree(inputs);
+  if (counts.failed > 0) {
+    wait_for_save(job_);  // a save fails on all ranks
+  }
+  if (job_.task.reference != nullptr) {
+    job_.task.reference->refer(inputs);
+  }
+  for (nn::ForwardInputs& rows : inputs) {
+    rows = to_device(rows, world_.device);
+  }
   learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
   in_context(fmt::format("training step {}", job_.progress.step + 1), [&] {
     try {
-      compute(inputs, counts.targets, trace ? &*trace : nullptr);
+      compute(inputs, counts.step, trace ? &*trace : nullptr);
     } catch (const std::exception&) {
       throw_with_memory(*job_.model, world_.rank());
       throw;
@@ -270,7 +276,7 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   monitor::StepReport report;
   report.step = job_.progress.step;
   report.epoch = job_.progress.epoch;
-  report.loss = result_.loss_sum / static_cast<double>(std::max<int64_t>(counts.targets, 1));
+  report.loss = result_.loss;
   report.learning_rate = learning_rate_;
   if (!result_.overflowed) {
     report.grad_norm = result_.gradient_norm;

@@ -110,7 +110,7 @@ TEST(Monitor, WritesEvaluationsAndResults) {
       {.step = 1,
        .epoch = 0.5,
        .loss = 2.0,
-       .token_accuracy = 0.25,
+       .metrics = {{"perplexity", 7.5}, {"token_accuracy", 0.25}},
        .samples = 8,
        .batches = 2,
        .runtime_s = 4});
@@ -122,7 +122,7 @@ TEST(Monitor, WritesEvaluationsAndResults) {
           {"step", 1},
           {"epoch", 0.5},
           {"eval_loss", 2.0},
-          {"eval_perplexity", std::exp(2.0)},
+          {"eval_perplexity", 7.5},
           {"eval_token_accuracy", 0.25},
           {"eval_runtime", 4.0},
           {"eval_samples_per_second", 2.0},

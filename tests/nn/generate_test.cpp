@@ -59,7 +59,7 @@ TEST(Generate, TheCacheTakesPiecesOfAnyLength) {
     int64_t first = 0;
     for (const int64_t length : {4, 1, 1, 9, 2, 13}) {
       ForwardInputs piece = whole;
-      piece.labels = Tensor();
+      piece.targets = {};
       piece.ids = whole.ids.narrow(1, first, length);
       piece.cache = &cache;
       const Tensor got = model->logits(piece);
@@ -238,7 +238,7 @@ TEST(Initialize, NewRowsStandNearTheMeanOfTheOld) {
   const Tensor distance = now.narrow(0, 37, 8) - old.mean(0);
   EXPECT_LT(distance.abs().max().item<double>(), 0.5);
   EXPECT_GT(distance.std().item<double>(), 0.05);
-  EXPECT_LT(model->loss_head->weight.detach().narrow(0, 37, 8).mean().abs().item<double>(), 0.1);
+  EXPECT_LT(model->head->weight.detach().narrow(0, 37, 8).mean().abs().item<double>(), 0.1);
 }
 
 }  // namespace generate_test

@@ -61,7 +61,7 @@ TEST_P(EveryFamily, LossIsThatOfItsLogits) {
   EXPECT_EQ(logits.sizes(), (at::IntArrayRef{3, 9, config().vocab_size}));
   const Tensor wanted = at::cross_entropy_loss(
       logits.narrow(1, 0, 8).flatten(0, 1),
-      inputs.labels.narrow(1, 1, 8).flatten(),
+      inputs.targets.tokens.narrow(1, 0, 8).flatten(),
       {},
       at::Reduction::Sum);
   const Tensor loss = model->loss(inputs);
@@ -69,10 +69,10 @@ TEST_P(EveryFamily, LossIsThatOfItsLogits) {
   EXPECT_EQ(loss.scalar_type(), at::kFloat);
   EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), 1e-4);
   EXPECT_LT((model->last_logits(inputs) - logits.select(1, 8)).abs().max().item<double>(), 1e-5);
-  const Tensor statistics = model->statistics(inputs);
-  EXPECT_NEAR(statistics[0].item<double>(), wanted.item<double>(), 1e-4);
-  EXPECT_EQ(
-      statistics[1].item<double>(), (inputs.labels.narrow(1, 1, 8) != -100).sum().item<double>());
+  const Scores scores = model->scores(inputs);
+  EXPECT_NEAR(-scores.log_likelihoods.sum().item<double>(), wanted.item<double>(), 1e-4);
+  const Tensor right = logits.argmax(2).eq(inputs.targets.tokens);
+  EXPECT_TRUE(scores.likeliest.equal(right));
 }
 
 TEST_P(EveryFamily, EveryParameterGetsAGradientInBothTypes) {
@@ -128,8 +128,14 @@ TEST_P(EveryFamily, StagesGiveTheWholesLossAndGradients) {
     });
   }
   const Context context = first->make_context(inputs), other = last->make_context(inputs);
-  const Tensor loss = last->head_loss(
-      last->forward_blocks(first->forward_blocks(first->embed(context), context), other), other);
+  const auto loss_of = [&](const LanguageModel& stage, const Tensors& states) {
+    return stage.run_head(states, other, [&](const Tensor& hidden, const Tensor& vocabulary) {
+      return Tensors{stage.head->loss(hidden, vocabulary, inputs.targets.tokens)};
+    });
+  };
+  const Tensors states =
+      last->forward_blocks(first->forward_blocks(first->embed(context), context), other);
+  const Tensor loss = loss_of(*last, states).front();
   EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), 1e-5);
   loss.backward();
   std::map<std::string, Tensor> sums;  // a tied weight stands on both stages
@@ -139,7 +145,7 @@ TEST_P(EveryFamily, StagesGiveTheWholesLossAndGradients) {
     });
   }
   numbers::expect_gradients(sums, gradients, "two stages");
-  EXPECT_THROW(first->head_loss({inputs.ids.to(at::kFloat)}, context), Error);
+  EXPECT_THROW(loss_of(*first, states), Error);
   EXPECT_THROW(last->embed(other), Error);
   EXPECT_EQ(last->units().size(), static_cast<size_t>(config().layers));
 }
@@ -156,8 +162,9 @@ TEST_P(EveryFamily, LearnsAloneToCopy) {
     const Tensor part = at::empty({16, half}, at::kLong).random_(1, 9, generator);
     ForwardInputs inputs;
     inputs.ids = at::cat({part, part}, 1);  // the second half repeats the first
-    inputs.labels = inputs.ids.clone();
-    inputs.labels.narrow(1, 0, half).fill_(-100);
+    Tensor labels = inputs.ids.clone();
+    labels.narrow(1, 0, half).fill_(-100);
+    inputs.targets = next_tokens(labels);
     if (description.is_encoder_decoder()) {
       inputs.source = part;
     }
@@ -191,7 +198,7 @@ TEST(Dropouts, AreTheSameForASampleWhereverItStands) {
   const Tensor all = model->logits(inputs).detach();
   ForwardInputs one = inputs;
   one.ids = inputs.ids.narrow(0, 2, 1);
-  one.labels = Tensor();
+  one.targets = {};
   one.samples = at::tensor({12}, at::kLong);
   EXPECT_LT((model->logits(one)[0] - all[2]).abs().max().item<double>(), 1e-5);
   one.samples = at::tensor({13}, at::kLong);
@@ -271,7 +278,7 @@ TEST(Slots, EveryRoleIsVisitedAndASwapTakesEffect) {
       "mlp_down",
       "mlp_dropout"};
   std::multiset<std::string> wanted = {
-      "tokens", "positions", "embedding_dropout", "final_norm", "head_input", "loss_head"};
+      "tokens", "positions", "embedding_dropout", "final_norm", "head_input", "head"};
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     wanted.insert(of_block.begin(), of_block.end());
   }
@@ -415,11 +422,11 @@ TEST(Inputs, BadOnesAreErrorsThatSaySo) {
   const auto config = model::parse_model_config(kSmallModels[0], "test");
   const auto model = small_model(config);
   ForwardInputs inputs = small_inputs(config, 1, 5);
-  inputs.labels = Tensor();
+  inputs.targets = {};
   EXPECT_THROW(model->loss(inputs), Error);
-  inputs.labels = at::zeros({1, 4}, at::kLong);
+  inputs.targets = next_tokens(at::zeros({1, 4}, at::kLong));
   EXPECT_THROW(model->loss(inputs), Error);
-  inputs.labels = Tensor();
+  inputs.targets = {};
   inputs.ids = at::zeros({1, 65}, at::kLong);
   try {
     model->logits(inputs);

@@ -53,8 +53,9 @@ inline ForwardInputs small_inputs(const model::ModelConfig& config, int64_t rows
   auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
   ForwardInputs inputs;
   inputs.ids = at::empty({rows, length}, at::kLong).random_(0, config.vocab_size, generator);
-  inputs.labels = inputs.ids.clone();
-  inputs.labels[0][2] = -100;
+  Tensor labels = inputs.ids.clone();
+  labels[0][2] = -100;
+  inputs.targets = next_tokens(labels);
   if (config.is_encoder_decoder()) {
     inputs.source =
         at::empty({rows, length + 2}, at::kLong).random_(0, config.vocab_size, generator);

@@ -93,6 +93,19 @@ TEST_P(TokenLoss, SoftCapAndZLoss) {
   }
 }
 
+TEST_P(TokenLoss, RowsOfWeights) {
+  for (const int64_t rows : {3, 70}) {
+    TokenLossOptions options;
+    options.row_weights = at::linspace(-2, 3, rows);  // zero for one of them
+    options.row_weights[rows / 2] = 0;
+    expect_right(rows, 24, 700, options);
+    options.rows_at_once = 16;
+    options.z_loss = 0.02;
+    options.softcap = 3;
+    expect_right(rows, 33, 300, options);
+  }
+}
+
 TEST_P(TokenLoss, TheLargestLogitMayComeLate) {
   // Rows whose logits grow by more than e^20 from one piece of the vocabulary to the next.
   const Tensor hidden = random({70, 20});
@@ -260,17 +273,17 @@ TEST_P(TokenLoss, ALabelOutOfBoundsIsNamed) {
   }
 }
 
-TEST_P(TokenLoss, Statistics) {
+TEST_P(TokenLoss, Scores) {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     const Tensor hidden = random({50, 6}).to(type), weight = random({37, 6}, 2).to(type);
     Tensor targets = at::linear(hidden, weight).argmax(1);
     targets.narrow(0, 0, 20).fill_(3);
     targets.narrow(0, 40, 10).fill_(kIgnoredTarget);
-    const Tensor got = token_statistics(hidden, weight, targets);
-    EXPECT_LT(error(got[0], token_loss_reference(hidden, weight, targets)), 1e-5);
-    EXPECT_EQ(got[1].item<double>(), 40);
-    const double right = at::linear(hidden, weight).argmax(1).eq(targets).sum().item<double>();
-    EXPECT_EQ(got[2].item<double>(), right);
+    const TokenScores got = token_scores(hidden, weight, targets);
+    const Tensor sum = got.log_likelihoods.sum(at::kDouble);
+    EXPECT_LT(error(sum.neg(), token_loss_reference(hidden, weight, targets)), 1e-5);
+    EXPECT_EQ(got.log_likelihoods.narrow(0, 40, 10).ne(0).sum().item<int64_t>(), 0);
+    EXPECT_TRUE(got.likeliest.equal(at::linear(hidden, weight).argmax(1).eq(targets)));
   }
 }
 

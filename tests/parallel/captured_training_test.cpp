@@ -28,9 +28,9 @@ std::vector<nn::ForwardInputs> inputs_of(
   for (int64_t m = 0; m < count; ++m) {
     // Every rank and micro-batch has rows of one size; every fourth step has a shorter one.
     inputs.push_back(rows(run.config.vocab_size, step, group.rank() * count + m, 4));
-    for (Tensor nn::ForwardInputs::* member :
-         {&nn::ForwardInputs::ids, &nn::ForwardInputs::labels, &nn::ForwardInputs::samples}) {
-      inputs.back().*member = (inputs.back().*member).narrow(0, 0, step % 4 == 3 ? 2 : 3).clone();
+    nn::ForwardInputs& own = inputs.back();
+    for (Tensor* tensor : {&own.ids, &own.targets.tokens, &own.samples}) {
+      *tensor = tensor->narrow(0, 0, step % 4 == 3 ? 2 : 3).clone();
     }
   }
   return inputs;
@@ -68,7 +68,7 @@ Ran run_through(Through through, const TrainingRun& run) {
       }
       if (group.rank() == 0) {
         ran.captured += fits ? 1 : 0;
-        ran.numbers.push_back(result.loss_sum);
+        ran.numbers.push_back(result.loss);
         ran.numbers.push_back(result.gradient_norm);
       }
     }

@@ -126,14 +126,14 @@ TEST(SequencePart, GivesEveryPositionToOneRankAndEvenWorkToAll) {
 TEST(ShardInputs, PadsWithoutTargetsAndKeepsPositions) {
   nn::ForwardInputs inputs;
   inputs.ids = at::arange(10, 15).view({1, 5});
-  inputs.labels = inputs.ids.clone();
+  inputs.targets = nn::next_tokens(inputs.ids);
   const SequencePart part{.context_rank = 0, .context_ranks = 2};
   const nn::ForwardInputs mine = shard_inputs(inputs, part);  // of 8: the chunks 0, 1 and 6, 7
   const auto list = [](const Tensor& x) {
     return std::vector<int64_t>(x.data_ptr<int64_t>(), x.data_ptr<int64_t>() + x.numel());
   };
   EXPECT_EQ(list(mine.ids.contiguous()), (std::vector<int64_t>{10, 11, 0, 0}));
-  EXPECT_EQ(list(mine.targets.contiguous()), (std::vector<int64_t>{11, 12, -100, -100}));
+  EXPECT_EQ(list(mine.targets.tokens.contiguous()), (std::vector<int64_t>{11, 12, -100, -100}));
   EXPECT_EQ(list(mine.positions.contiguous()), (std::vector<int64_t>{0, 1, 4, 4}));
   EXPECT_EQ(mine.whole_length, 5);
 }
@@ -148,7 +148,7 @@ TEST(ContextParallel, EvaluatesLikeOneRank) {
       Axes axes(world, {.context = ranks});
       const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
       const ShardedModel sharded = make_sharded_model(spec, {}, axes);
-      const Tensor sums = sharded.model->statistics(shard_inputs(inputs, sequence_part({}, axes)));
+      const Tensor sums = sums_of(*sharded.model, shard_inputs(inputs, sequence_part({}, axes)));
       axes.gradients().all_reduce(sums).wait();
       if (world.rank() == 0) {
         statistics[ranks] = sums;

@@ -147,7 +147,7 @@ TEST(PlaceOfGradient, TheHeadsGradientIsMadeWhereItIsSummed) {
     run.plan = testing::small_plan();
     Communicator alone = Communicator::alone();
     const auto model = testing::make_parallel(run, alone);
-    nn::LossHead& head = *model->model().loss_head;
+    nn::Head& head = *model->model().head;
     std::vector<void*> places;
     head.place_of_gradient = [&, inner = head.place_of_gradient] {
       const Tensor place = inner();

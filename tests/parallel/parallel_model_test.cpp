@@ -50,7 +50,7 @@ nn::ForwardInputs rows(int64_t step, int64_t begin, int64_t end) {
   }
   nn::ForwardInputs inputs;
   inputs.ids = ids.slice(0, begin, end);
-  inputs.labels = labels.slice(0, begin, end);
+  inputs.targets = nn::next_tokens(labels.slice(0, begin, end));
   inputs.samples = torch::arange(step * kBatch + begin, step * kBatch + end);
   inputs.seed = 5;
   inputs.step = step;
@@ -59,8 +59,7 @@ nn::ForwardInputs rows(int64_t step, int64_t begin, int64_t end) {
 }
 
 int64_t target_tokens() {
-  const Tensor labels = rows(0, 0, kBatch).labels.slice(1, 1);
-  return labels.ne(-100).sum().item<int64_t>();
+  return rows(0, 0, kBatch).targets.counts.sum().item<int64_t>();
 }
 
 /// The losses of `steps` steps on `ranks` ranks with `accumulation` micro-batches each.
@@ -78,7 +77,7 @@ std::vector<double> losses_of(int ranks, int64_t accumulation, int64_t steps) {
       const StepResult result = model->forward_backward(inputs, target_tokens());
       model->optimizer_step(1e-3);
       if (group.rank() == 0) {
-        losses.push_back(result.loss_sum / static_cast<double>(target_tokens()));
+        losses.push_back(result.loss);
       }
     }
   });
@@ -156,7 +155,7 @@ TEST(ParallelModel, TrainsInBfloat16WithFloat32Masters) {
   std::vector<double> losses;
   for (int64_t step = 0; step < 30; ++step) {
     const std::vector<nn::ForwardInputs> inputs{rows(0, 0, 4), rows(0, 4, kBatch)};
-    losses.push_back(model->forward_backward(inputs, target_tokens()).loss_sum);
+    losses.push_back(model->forward_backward(inputs, target_tokens()).loss);
     model->optimizer_step(1e-2);
   }
   EXPECT_LT(losses.back(), 0.7 * losses.front());

@@ -51,7 +51,7 @@ nn::ForwardInputs rows(int64_t step, int64_t begin, int64_t end) {
   }
   nn::ForwardInputs inputs;
   inputs.ids = ids.slice(0, begin, end);
-  inputs.labels = labels.slice(0, begin, end);
+  inputs.targets = nn::next_tokens(labels.slice(0, begin, end));
   inputs.samples = torch::arange(step * kRows + begin, step * kRows + end);
   inputs.seed = 5;
   inputs.step = step;
@@ -69,7 +69,7 @@ std::vector<nn::ForwardInputs> micro_batches(int64_t step, int64_t begin, int64_
 }
 
 int64_t target_tokens() {
-  return rows(0, 0, kRows).labels.slice(1, 1).ne(-100).sum().item<int64_t>();
+  return rows(0, 0, kRows).targets.counts.sum().item<int64_t>();
 }
 
 /// A rank's stages, with a plain optimizer.
@@ -95,7 +95,7 @@ class Trainer {
   double forward_backward(int64_t step) {
     const auto batch = micro_batches(step, 0, kRows);
     const auto tokens = static_cast<double>(target_tokens());
-    Tensor loss = pipeline_->forward_backward(batch, 1 / tokens);
+    Tensor loss = pipeline_->forward_backward(batch, tokens, 1 / tokens)[0];
     world_.all_reduce(loss).wait();
     sum_tied();
     return loss.item<double>() / tokens;

@@ -19,28 +19,6 @@ constexpr auto kShards = SequenceSharding::kShards;
 constexpr auto kUlysses = ContextAttention::kUlysses;
 constexpr auto kAllow = ZeroInPipeline::kAllow;
 
-std::string with_five_layers(std::string json) {
-  for (const char* key : {"n_layer\": 2", "num_hidden_layers\": 2"}) {
-    const size_t at = json.find(key);
-    if (at != std::string::npos) {
-      json[at + std::string(key).size() - 1] = '5';
-    }
-  }
-  return json;
-}
-
-void expect_table(
-    const std::string& json,
-    const std::vector<PlanCase>& table,
-    const std::function<void(ModelSpec&)>& vary = nullptr) {
-  constexpr int64_t kSteps = 3;
-  const Trained one = train_under({}, json, kSteps, kPlanLength, vary);
-  for (PlanCase plan : table) {
-    plan.plan.sequence_length = kPlanLength;
-    expect_equal(train_under(plan, json, kSteps, kPlanLength, vary), one, plan_name(plan));
-  }
-}
-
 /// Plans that touch a linear's product in every way: deferral by schedules and by tensor ranks,
 /// recomputation, shards, and each axis.
 std::vector<PlanCase> plans_of_products(Recompute with_sequence = Recompute::kSelective) {

@@ -68,6 +68,7 @@ struct PlanCase {
 struct Trained {
   std::vector<double> losses, norms;
   std::vector<std::map<std::string, Tensor>> gradients;  // of each step, whole
+  std::vector<Tensor> sums;  // of each step the objective's, then those of an evaluation
 };
 
 /// The rows of the step's batch that a data-parallel rank has in a micro-batch. Labels are masked
@@ -91,7 +92,7 @@ inline nn::ForwardInputs plan_inputs(
     inputs.source_mask = mask.slice(0, rows.begin, rows.end);
   }
   inputs.ids = ids.slice(0, rows.begin, rows.end);
-  inputs.labels = labels.slice(0, rows.begin, rows.end);
+  inputs.targets = nn::next_tokens(labels.slice(0, rows.begin, rows.end));
   inputs.samples = at::arange(step * kPlanRows + rows.begin, step * kPlanRows + rows.end);
   inputs.seed = 5;
   inputs.step = step;
@@ -115,13 +116,25 @@ inline void add_to_whole(const StateSlice& slice, Tensor& whole) {
       });
 }
 
-/// `vary` may change what is trained.
+/// Makes the micro-batch of a part of the step's kPlanRows units: plan_inputs, or one that makes a
+/// unit several rows, which stay together.
+using RowMaker = std::function<nn::ForwardInputs(
+    const model::ModelConfig&, int64_t step, mesh::Range units, int64_t length)>;
+
+/// The sums of cross-entropy over what is here of the rows.
+inline Tensor sums_of(const nn::LanguageModel& model, const nn::ForwardInputs& inputs) {
+  const at::NoGradGuard no_gradient;
+  return objective::cross_entropy()->measure(model.scores(inputs), inputs.targets, {});
+}
+
+/// `vary` may change what is trained, and what for.
 inline Trained train_under(
     const PlanCase& plan,
     const std::string& json,
     int64_t steps = 3,
     int64_t length = kPlanLength,
-    const std::function<void(ModelSpec&)>& vary = nullptr) {
+    const std::function<void(ModelSpec&)>& vary = nullptr,
+    const RowMaker& rows_of = plan_inputs) {
   const model::ModelConfig config = model::parse_model_config(json, "a test");
   Trained trained;
   trained.gradients.resize(static_cast<size_t>(steps));
@@ -145,24 +158,33 @@ inline Trained train_under(
       const int64_t parts = plan.mesh.data * plan.accumulation;
       for (int64_t m = 0; m < plan.accumulation; ++m) {
         const int64_t part = axes.coordinate().data * plan.accumulation + m;
-        inputs.push_back(
-            plan_inputs(config, step, mesh::split_evenly(kPlanRows, parts, part), length));
+        inputs.push_back(rows_of(config, step, mesh::split_evenly(kPlanRows, parts, part), length));
       }
-      const Tensor targets =
-          nn::shift_labels(plan_inputs(config, step, {0, kPlanRows}, length).labels);
-      const int64_t count = targets.ne(-100).sum().item<int64_t>();
-      const StepResult result = model->forward_backward(inputs, count);
+      const nn::Targets all = rows_of(config, step, {0, kPlanRows}, length).targets;
+      const StepResult result = model->forward_backward(inputs, model->objective().counts(all));
       {
         const std::scoped_lock lock(mutex);
         if (world.rank() == 0) {
-          trained.losses.push_back(result.loss_sum / static_cast<double>(count));
+          trained.losses.push_back(result.loss);
           trained.norms.push_back(result.gradient_norm);
+          trained.sums.push_back(at::tensor(result.sums, at::kDouble));
         }
         auto& gradients = trained.gradients[static_cast<size_t>(step)];
         model->visit_gradients(
             [&](const StateSlice& slice) { add_to_whole(slice, gradients[slice.name]); });
       }
       model->optimizer_step(1e-3);  // not under the lock: it may wait for another rank
+    }
+    nn::ForwardInputs inputs = rows_of(
+        config,
+        steps,
+        mesh::split_evenly(kPlanRows, plan.mesh.data, axes.coordinate().data),
+        length);
+    inputs.training = false;
+    const Tensor evaluated = model->statistics({&inputs, 1});
+    axes.gradients().all_reduce(evaluated).wait();
+    if (world.rank() == 0) {
+      trained.sums.push_back(evaluated);
     }
   });
   return trained;
@@ -176,11 +198,25 @@ inline void expect_equal(const Trained& found, const Trained& one, const std::st
     numbers::expect_loss(found.losses[step], one.losses[step], what);
     EXPECT_NEAR(found.norms[step], one.norms[step], numbers::kRule * one.norms[step]) << what;
   }
+  ASSERT_EQ(found.sums.size(), one.sums.size()) << name;
+  for (size_t i = 0; i < one.sums.size(); ++i) {
+    numbers::expect_values(found.sums[i], one.sums[i], fmt::format("{}, sums {}", name, i));
+  }
   ASSERT_EQ(found.gradients.size(), one.gradients.size()) << name;
   for (size_t step = 0; step < one.gradients.size(); ++step) {
     numbers::expect_gradients(
         found.gradients[step], one.gradients[step], fmt::format("{}, step {}", name, step));
   }
+}
+
+inline std::string with_five_layers(std::string json) {
+  for (const char* key : {"n_layer\": 2", "num_hidden_layers\": 2"}) {
+    const size_t at = json.find(key);
+    if (at != std::string::npos) {
+      json[at + std::string(key).size() - 1] = '5';
+    }
+  }
+  return json;
 }
 
 inline std::string plan_name(const PlanCase& plan) {
@@ -195,6 +231,20 @@ inline std::string plan_name(const PlanCase& plan) {
     name += ", sequence";
   }
   return name;
+}
+
+/// Five steps under each plan, against one rank.
+inline void expect_table(
+    const std::string& json,
+    const std::vector<PlanCase>& table,
+    const std::function<void(ModelSpec&)>& vary = nullptr,
+    const RowMaker& rows_of = plan_inputs) {
+  constexpr int64_t kSteps = 3;
+  const Trained one = train_under({}, json, kSteps, kPlanLength, vary, rows_of);
+  for (PlanCase plan : table) {
+    plan.plan.sequence_length = kPlanLength;
+    expect_equal(train_under(plan, json, kSteps, kPlanLength, vary, rows_of), one, plan_name(plan));
+  }
 }
 
 }  // namespace lockstep::parallel

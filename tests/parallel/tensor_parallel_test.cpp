@@ -83,7 +83,7 @@ TEST(TensorParallel, EvaluatesAndGeneratesLikeOneRank) {
         Axes axes(world, {.tensor = ranks});
         const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
         const ShardedModel sharded = make_sharded_model(spec, {}, axes);
-        const Tensor sums = sharded.model->statistics(inputs);
+        const Tensor sums = sums_of(*sharded.model, inputs);
         const at::NoGradGuard no_grad;
         const Tensor last = sharded.model->last_logits(inputs);
         if (world.rank() == ranks - 1) {
@@ -106,7 +106,7 @@ TEST(TensorParallel, NamesATokenThatTheVocabularyDoesNotHave) {
     const ShardedModel sharded = make_sharded_model(spec, {}, axes);
     for (const bool is_label : {false, true}) {
       nn::ForwardInputs inputs = plan_inputs(config, 0, {0, kPlanRows}, kPlanLength);
-      (is_label ? inputs.labels : inputs.ids)[1][4] = 101;
+      (is_label ? inputs.targets.tokens : inputs.ids)[1][4] = 101;
       try {
         (void)sharded.model->loss(inputs);
         ADD_FAILURE() << "no error";

@@ -52,7 +52,7 @@ inline nn::ForwardInputs rows(int64_t vocabulary, int64_t step, int64_t cell, in
   const int64_t begin = kRows * cell / cells, end = kRows * (cell + 1) / cells;
   nn::ForwardInputs inputs;
   inputs.ids = ids.slice(0, begin, end);
-  inputs.labels = labels.slice(0, begin, end);
+  inputs.targets = nn::next_tokens(labels.slice(0, begin, end));
   inputs.samples = torch::arange(step * kRows + begin, step * kRows + end);
   inputs.seed = 5;
   inputs.step = step;
@@ -61,7 +61,7 @@ inline nn::ForwardInputs rows(int64_t vocabulary, int64_t step, int64_t cell, in
 }
 
 inline int64_t target_tokens() {
-  return rows(8, 0, 0, 1).labels.slice(1, 1).ne(-100).sum().item<int64_t>();
+  return rows(8, 0, 0, 1).targets.counts.sum().item<int64_t>();
 }
 
 /// A run to be compared.
@@ -193,7 +193,7 @@ inline Outcome train(
           collect_gradients(*model, outcome.gradients);
         }
         if (group.rank() == 0) {
-          outcome.losses.push_back(result.loss_sum / static_cast<double>(target_tokens()));
+          outcome.losses.push_back(result.loss);
         }
       }
       model->optimizer_step(1e-3);

@@ -72,7 +72,8 @@ Tensor train(nn::LanguageModel& model, const Tensor& batches, const Tensor& sour
   std::vector<double> losses;
   for (int64_t step = 1; step <= batches.size(0); ++step) {
     nn::ForwardInputs inputs;
-    inputs.ids = inputs.labels = batches[step - 1];
+    inputs.ids = batches[step - 1];
+    inputs.targets = nn::next_tokens(inputs.ids);
     inputs.source = sources.defined() ? sources[step - 1] : Tensor();
     const Tensor loss = model.loss(inputs) / (inputs.ids.size(0) * (inputs.ids.size(1) - 1));
     loss.backward();
@@ -101,7 +102,7 @@ void run_case(const fs::path& folder) {
   const checkpoint::TensorFiles input(folder, "input", ErrorKind::kData);
   nn::ForwardInputs inputs;
   inputs.ids = input.read_whole("ids");
-  inputs.labels = input.read_whole("labels");
+  inputs.targets = nn::next_tokens(input.read_whole("labels"));
   Tensor sources;
   if (source.config.is_encoder_decoder()) {
     inputs.source = input.read_whole("source");

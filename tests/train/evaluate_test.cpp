@@ -14,23 +14,25 @@
 namespace lockstep::train {
 namespace evaluate_test {
 
-TEST(Inputs, CountsTheLabelsThatArePredicted) {
+TEST(Inputs, CountTheLabelsThatArePredicted) {
   data::MicroBatch batch;
   batch.rows = 2;
   batch.length = 3;
   batch.ids = {1, 2, 3, 4, 5, 6};
   batch.labels = {1, 2, -100, -100, -100, 6};
   batch.samples = {7, 8};
-  EXPECT_EQ(count_targets(batch), 2);  // a row's first label is never predicted
-  const nn::ForwardInputs inputs = to_inputs(batch, at::kCPU);
+  const nn::ForwardInputs inputs = to_inputs(batch);
+  EXPECT_EQ(inputs.targets.counts.sum().item<int64_t>(), 2);  // a row's first is never predicted
   EXPECT_EQ(inputs.ids[1][0].item<int64_t>(), 4);
   EXPECT_EQ(inputs.samples[1].item<int64_t>(), 8);
 }
 
-TEST(Evaluation, OfNothingIsNotANumberOfItsOwn) {
-  const Evaluation nothing;
-  EXPECT_EQ(nothing.loss(), 0);
-  EXPECT_EQ(nothing.accuracy(), 0);
+TEST(Evaluation, FindsAMetricByItsLastWords) {
+  const Evaluation result{.report = {2, {{"perplexity", 7.5}, {"token_accuracy", 0.25}}}};
+  EXPECT_EQ(result.metric("eval_loss"), 2);
+  EXPECT_EQ(result.metric("perplexity"), 7.5);
+  EXPECT_EQ(result.metric("eval_accuracy"), 0.25);
+  EXPECT_EQ(result.metric("eval_token_accuracy"), 0.25);
 }
 
 TEST(OnFirstRank, GivesEveryRankTheTextOrTheFailure) {

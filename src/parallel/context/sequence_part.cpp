@@ -179,12 +179,9 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
       part.runs_of_context(part.context_rank, (length + padding) / part.context_ranks);
   mine.whole_length = length;
   mine.ids = select(at::constant_pad_nd(inputs.ids, {0, padding}, 0), runs);
-  const Tensor targets = inputs.targets.defined() || !inputs.labels.defined()
-                             ? inputs.targets
-                             : nn::shift_labels(inputs.labels);
-  mine.labels = Tensor();
-  if (targets.defined()) {
-    mine.targets = select(at::constant_pad_nd(targets, {0, padding}, ops::kIgnoredTarget), runs);
+  if (inputs.targets.defined()) {
+    mine.targets.tokens =
+        select(at::constant_pad_nd(inputs.targets.tokens, {0, padding}, ops::kIgnoredTarget), runs);
   }
   if (mine.source.defined() && part.context_ranks == 1) {
     return mine;  // whole sequences, whose positions count from 0

@@ -1,13 +1,17 @@
 #include "parallel/pipeline/pipeline.h"
 
+#include <numeric>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
 #include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "objective/reference.h"
+#include "objective/run_head.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -26,7 +30,11 @@ c10::Device device_of(const std::vector<nn::LanguageModel*>& parts) {
 /// A part of a language model as a stage.
 class LanguageModelStage final : public Stage {
  public:
-  LanguageModelStage(nn::LanguageModel& model, Accumulation accumulation, bool defers)
+  LanguageModelStage(
+      nn::LanguageModel& model,
+      Accumulation accumulation,
+      bool defers,
+      comm::Communicator* sequence)
       : model_(model),
         accumulation_(std::move(accumulation)),
         queue_(accumulation_.deferred),
@@ -35,15 +43,25 @@ class LanguageModelStage final : public Stage {
       queue_ = std::make_shared<DeferredQueue>();
       defer_weight_gradients(model_, queue_);
     }
+    if (sequence != nullptr && sequence->size() > 1) {
+      parts_.sum = [sequence](const Tensor& rows) { sequence->all_reduce(rows).wait(); };
+      parts_.is_first = sequence->rank() == 0;
+    }
   }
 
-  /// The step's micro-batches, and what its loss is multiplied by.
-  void begin(std::span<const nn::ForwardInputs> micro_batches, double scale) {
+  /// The step's micro-batches, what is made of them, and what the loss is multiplied by.
+  void begin(
+      std::span<const nn::ForwardInputs> micro_batches,
+      const objective::Objective& objective,
+      const objective::Counts& step,
+      double scale) {
     micro_batches_ = micro_batches;
+    objective_ = &objective;
+    step_ = step;
     scale_ = scale;
-    sums_ = at::zeros({kSums}, at::TensorOptions(device_).dtype(at::kDouble));
+    sums_ = at::zeros({objective.sums()}, at::TensorOptions(device_).dtype(at::kDouble));
   }
-  /// The losses' sum, or the statistics', of the micro-batches that went through since begin().
+  /// The objective's sums of the micro-batches that went through since begin().
   const Tensor& sums() const { return sums_; }
 
   Tensors forward(int micro_batch, const Tensors& inputs) override {
@@ -54,13 +72,10 @@ class LanguageModelStage final : public Stage {
     if (!model_.part().head) {
       return x;
     }
-    if (!at::GradMode::is_enabled()) {
-      sums_.add_(model_.head_statistics(x, context).to(device_));
-      return {};
-    }
-    const Tensor loss = model_.head_loss(x, context);
-    sums_.narrow(0, 0, 1).add_(loss.detach().to(device_, at::kDouble));
-    return {loss * scale_};
+    const Tensors results = objective::run_head(model_, x, context, *objective_, step_, parts_);
+    const Tensor& sums = results.back();
+    sums_.narrow(0, 0, sums.numel()).add_(sums.to(device_));
+    return at::GradMode::is_enabled() ? Tensors{results.front() * scale_} : Tensors{};
   }
   Tensors parameters() override {
     Tensors result;
@@ -73,11 +88,13 @@ class LanguageModelStage final : public Stage {
   DeferredQueue* deferred() override { return queue_.get(); }
 
  private:
-  static constexpr int64_t kSums = 3;
   nn::LanguageModel& model_;
+  const objective::Objective* objective_ = nullptr;
+  objective::RowParts parts_;
   Accumulation accumulation_;
   std::shared_ptr<DeferredQueue> queue_;
   std::span<const nn::ForwardInputs> micro_batches_;
+  objective::Counts step_;
   double scale_ = 1;
   c10::Device device_;
   Tensor sums_;  // there, so that nobody waits for it
@@ -104,13 +121,15 @@ Pipeline::Pipeline(
     const std::vector<nn::LanguageModel*>& parts,
     const std::vector<Accumulation>& accumulations,
     const PipelineOptions& options,
-    comm::Communicator& group)
+    comm::Communicator& group,
+    LossOptions loss)
     : group_(group),
+      loss_(std::move(loss)),
       schedules_(options, group.size()),
       mailbox_(std::make_unique<Mailbox>(group, device_of(parts), schedules_.stages())) {
   for (size_t i = 0; i < parts.size(); ++i) {
     stages_.push_back(std::make_unique<LanguageModelStage>(
-        *parts[i], accumulations[i], schedules_.splits_backward()));
+        *parts[i], accumulations[i], schedules_.splits_backward(), loss_.sequence));
   }
 }
 
@@ -138,20 +157,39 @@ Executor& Pipeline::executor_of(size_t micro_batches) {
   return *executor;
 }
 
-Tensor Pipeline::forward_backward(std::span<const nn::ForwardInputs> micro_batches, double scale) {
+Tensor Pipeline::forward_backward(
+    std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step, double scale) {
   for (const auto& stage : stages_) {
-    stage->begin(micro_batches, scale);
+    stage->begin(micro_batches, objective(), step, scale);
   }
   Executor& executor = executor_of(micro_batches.size());
   executor.set_observer(observer_);
   executor.run(signatures_of(micro_batches));
-  return stages_.back()->sums().narrow(0, 0, 1);
+  return stages_.back()->sums();
 }
 
-Tensor Pipeline::statistics(std::span<const nn::ForwardInputs> batches) {
+std::vector<Tensor> Pipeline::row_scores(std::span<const nn::ForwardInputs> batches) {
+  std::vector<nn::ForwardInputs> own(batches.begin(), batches.end());
+  std::vector<int64_t> rows;
+  for (nn::ForwardInputs& inputs : own) {
+    inputs.training = false;
+    rows.push_back(inputs.ids.size(0));
+  }
+  const objective::KeptScores kept;
+  (void)statistics(own, kept);
+  const Tensor all =
+      kept.rows().empty()
+          ? at::zeros({std::accumulate(rows.begin(), rows.end(), int64_t{0})}, at::kDouble)
+          : at::cat(kept.rows());
+  group_.all_reduce(all).wait();
+  return all.split_with_sizes(rows);
+}
+
+Tensor Pipeline::statistics(
+    std::span<const nn::ForwardInputs> batches, const objective::Objective& objective) {
   const at::NoGradGuard no_grad;
   for (const auto& stage : stages_) {
-    stage->begin(batches, 1);
+    stage->begin(batches, objective, {}, 1);
   }
   if (!batches.empty()) {
     executor_of(batches.size()).run(signatures_of(batches));

@@ -10,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "nn/language_model.h"
+#include "objective/objectives.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/options.h"
 
@@ -26,6 +27,13 @@ struct Accumulation {
   std::shared_ptr<DeferredQueue> deferred = nullptr;
 };
 
+/// What the last stage makes of its hidden states.
+struct LossOptions {
+  objective::ObjectivePointer objective = objective::cross_entropy();
+  /// The ranks that hold parts of the same sequences; null: there is one.
+  comm::Communicator* sequence = nullptr;
+};
+
 class Pipeline {
  public:
   /// `parts` are this rank's, one a stage, ascending, as parts_of_rank said; they outlive the
@@ -34,16 +42,29 @@ class Pipeline {
       const std::vector<nn::LanguageModel*>& parts,
       const std::vector<Accumulation>& accumulations,
       const PipelineOptions& options,
-      comm::Communicator& group);
+      comm::Communicator& group,
+      LossOptions loss = {});
   ~Pipeline();
 
-  /// Forward and backward passes; gradients are those of scale * (summed loss). Every rank of the
-  /// group must call, with the same micro-batches. Returns the summed loss, float64 [1] on the CPU,
-  /// where the last stage is; 0 elsewhere.
-  at::Tensor forward_backward(std::span<const nn::ForwardInputs> micro_batches, double scale);
-  /// LanguageModel::statistics summed over the batches, where the last stage is; zeros elsewhere.
-  /// Every rank of the group must call, with the same batches.
-  at::Tensor statistics(std::span<const nn::ForwardInputs> batches);
+  /// Forward and backward passes; gradients are those of scale * step.divisor() * (this rank's part
+  /// of the loss). Every rank of the group must call, with the same micro-batches. Returns the
+  /// objective's sums, float64 [sums()] on the device, where the last stage is (the loss's alone
+  /// where it needs no scores); zeros elsewhere.
+  at::Tensor forward_backward(
+      std::span<const nn::ForwardInputs> micro_batches,
+      const objective::Counts& step,
+      double scale);
+  /// The objective's sums over the batches, in their order, on the CPU, where the last stage is;
+  /// zeros elsewhere. Every rank of the group must call, with the same batches.
+  at::Tensor statistics(std::span<const nn::ForwardInputs> batches) {
+    return statistics(batches, objective());
+  }
+  at::Tensor statistics(
+      std::span<const nn::ForwardInputs> batches, const objective::Objective& objective);
+  /// The log-likelihoods of the rows of each batch, without dropout: float64 [B] on the CPU. Every
+  /// rank of the group must call, with the same batches.
+  std::vector<at::Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
+  const objective::Objective& objective() const { return *loss_.objective; }
 
   /// Told the actions of forward_backward as they end.
   void set_observer(ActionObserver observer) { observer_ = std::move(observer); }
@@ -54,6 +75,7 @@ class Pipeline {
   std::vector<Stage*> stages() const;
 
   comm::Communicator& group_;
+  LossOptions loss_;
   Schedules schedules_;
   std::vector<std::unique_ptr<LanguageModelStage>> stages_;
   std::unique_ptr<Mailbox> mailbox_;

@@ -83,13 +83,19 @@ Tensor SequenceShardedPositions::forward(
 }
 
 Tensor VocabularyParallelHead::loss(
-    const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const {
+    const Tensor& hidden,
+    const Tensor& vocabulary,
+    const Tensor& tokens,
+    const Tensor& weights) const {
+  ops::TokenLossOptions options;
+  options.place_of_gradient = place_of_gradient;
+  options.row_weights = flat_weights(weights, tokens);
   return vocabulary_parallel_loss(
       hidden.flatten(0, 1),
       vocabulary,
-      targets.flatten().to(hidden.device()),
+      tokens.flatten().to(hidden.device()),
       {region.group, rows, vocabulary_size},
-      place_of_gradient);
+      std::move(options));
 }
 
 Tensor VocabularyParallelHead::logits(const Tensor& hidden, const Tensor& vocabulary) const {
@@ -107,13 +113,14 @@ Tensor VocabularyParallelHead::logits(const Tensor& hidden, const Tensor& vocabu
   return at::cat(parts, -1);  // [B, T, V]
 }
 
-Tensor VocabularyParallelHead::statistics(
-    const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const {
-  return vocabulary_parallel_statistics(
+nn::Scores VocabularyParallelHead::scores(
+    const Tensor& hidden, const Tensor& vocabulary, const Tensor& tokens) const {
+  const nn::Scores flat = vocabulary_parallel_scores(
       hidden.flatten(0, 1),
       vocabulary,
-      targets.flatten().to(hidden.device()),
+      tokens.flatten().to(hidden.device()),
       {region.group, rows, vocabulary_size});
+  return {flat.log_likelihoods.view_as(tokens), flat.likeliest.view_as(tokens)};
 }
 
 }  // namespace lockstep::parallel

@@ -20,6 +20,13 @@ struct Entrance final : nn::Junction {
   Tensor forward(const Tensor& x) const override { return region.enter(x, weight_gradients); }
 };
 
+/// Before a layer that every rank holds whole and computes alike.
+struct WholeSequence final : nn::Junction {
+  explicit WholeSequence(Region region) : region(std::move(region)) {}
+  Region region;
+  Tensor forward(const Tensor& x) const override { return region.gather(x); }
+};
+
 /// Holds the inputs' part of the product: what it gives is a part of the sum over the ranks. The
 /// bias is added to the sum.
 struct ShardedToAllLinear final : nn::Linear {
@@ -70,20 +77,23 @@ struct SequenceShardedPositions final : nn::PositionEmbedding {
 };
 
 /// Holds the rows `rows` of the vocabulary: logits are never gathered for a loss.
-struct VocabularyParallelHead final : nn::LossHead {
-  VocabularyParallelHead(
-      const nn::LossHead& plain, Region region, mesh::Range rows, int64_t vocabulary)
-      : LossHead(plain),
+struct VocabularyParallelHead final : nn::Head {
+  VocabularyParallelHead(const nn::Head& plain, Region region, mesh::Range rows, int64_t vocabulary)
+      : Head(plain),
         region(std::move(region)),
         rows(rows),
         vocabulary_size(vocabulary) {}
   Region region;
   mesh::Range rows;
   int64_t vocabulary_size;
-  Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const override;
+  Tensor loss(
+      const Tensor& hidden,
+      const Tensor& vocabulary,
+      const Tensor& tokens,
+      const Tensor& weights) const override;
   Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const override;
-  Tensor statistics(
-      const Tensor& hidden, const Tensor& vocabulary, const Tensor& targets) const override;
+  nn::Scores scores(
+      const Tensor& hidden, const Tensor& vocabulary, const Tensor& tokens) const override;
 };
 
 }  // namespace lockstep::parallel

@@ -60,6 +60,7 @@ struct Enter : torch::autograd::Function<Enter> {
 };
 
 using SumForward = Conjugate<&TensorGroup::sum, &TensorGroup::identity>;
+using Gather = Conjugate<&TensorGroup::gather_sequence, &TensorGroup::part_of_sequence>;
 using Scatter = Conjugate<&TensorGroup::scatter_sum_sequence, &TensorGroup::gather_sequence>;
 
 }  // namespace
@@ -79,6 +80,11 @@ Tensor TensorGroup::gather_sequence(const Tensor& x) const {
   Tensor parts = at::empty({size(), x.size(0), x.size(1), x.size(2)}, x.options());
   communicator_->all_gather(parts, x.contiguous()).wait();
   return parts.transpose(0, 1).flatten(1, 2);  // [B, n, T/n, C] -> [B, T, C]
+}
+
+Tensor TensorGroup::part_of_sequence(const Tensor& x) const {
+  const int64_t part = x.size(1) / size();
+  return x.narrow(1, rank() * part, part).contiguous();
 }
 
 TensorGroup::Sum TensorGroup::start_scatter_sum(const Tensor& x) const {
@@ -104,6 +110,10 @@ Tensor Region::enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& mean
   entrance->region = *this;
   entrance->meanwhile = meanwhile;
   return Enter::apply(x, entrance);
+}
+
+Tensor Region::gather(const Tensor& x) const {
+  return shards_sequence() ? Gather::apply(x, group) : x;
 }
 
 Tensor Region::leave(const Tensor& x) const {

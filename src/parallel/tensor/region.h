@@ -31,6 +31,8 @@ class TensorGroup : public torch::CustomClassHolder {
   /// [B, T, C] -> [B, T/n, C]: this rank's part of the sequence, summed over the ranks. T must be a
   /// multiple of n.
   Tensor scatter_sum_sequence(const Tensor& x) const;
+  /// [B, T, C] -> [B, T/n, C]: this rank's part of what all have alike.
+  Tensor part_of_sequence(const Tensor& x) const;
   /// sum and scatter_sum_sequence under way: wait() before the result is read.
   struct Sum {
     Tensor result, from;
@@ -54,6 +56,8 @@ struct Region {
   /// ranks' parts say of x. While it is under way the rank does what `meanwhile`, where there is
   /// one, holds by then: the weights' gradients of the layers that were entered.
   Tensor enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& meanwhile = nullptr) const;
+  /// To layers that every rank computes alike, of the whole sequence. Backward: nothing is summed.
+  Tensor gather(const Tensor& x) const;
   /// From a partial sum on every rank to the sum.
   Tensor leave(const Tensor& x) const;
 };

@@ -99,7 +99,7 @@ class Swap final {
     try_kind(&Swap::attention<nn::BiasedAttention>);
     try_kind(&Swap::relative_positions);
     try_kind(&Swap::dropout);
-    try_kind(&Swap::loss_head);
+    try_kind(&Swap::head);
   }
 
   ShardedParameters take() { return std::move(sharded_); }
@@ -111,7 +111,11 @@ class Swap final {
     hold_whole(
         name, *slot, is_of_heads ? &region_.group->communicator() : sharers_between_regions());
   }
-  void junction(const nn::SlotName& /*name*/, std::shared_ptr<nn::Junction>& slot) {
+  void junction(const nn::SlotName& name, std::shared_ptr<nn::Junction>& slot) {
+    if (name.role == "head_input" && config_.head.classifies()) {
+      slot = std::make_shared<WholeSequence>(region_);
+      return;
+    }
     const auto entrance = std::make_shared<Entrance>(region_);
     entered_ = entrance->weight_gradients;
     slot = entrance;
@@ -142,7 +146,11 @@ class Swap final {
       slot = std::make_shared<ShardedWidthDropout>(*slot, width(), config_.intermediate_size);
     }
   }
-  void loss_head(const nn::SlotName& name, std::shared_ptr<nn::LossHead>& slot) {
+  void head(const nn::SlotName& name, std::shared_ptr<nn::Head>& slot) {
+    if (config_.head.classifies()) {  // there may be fewer classes than ranks
+      hold_whole(name, *slot, nullptr);
+      return;
+    }
     slot =
         std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
     cut(name, *slot, {0, {vocabulary()}});

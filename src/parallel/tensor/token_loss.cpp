@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "ops/token_loss.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -96,9 +95,7 @@ Tensor vocabulary_parallel_loss(
     const Tensor& weight,
     const Tensor& targets,
     const VocabularyShard& shard,
-    const std::function<Tensor()>& place_of_gradient) {
-  ops::TokenLossOptions options;
-  options.place_of_gradient = place_of_gradient;
+    ops::TokenLossOptions options) {
   options.first_token = shard.rows.begin;
   options.vocabulary = shard.vocabulary;
   options.combine = [group = shard.group](ops::RowStatistics& part) {
@@ -107,22 +104,24 @@ Tensor vocabulary_parallel_loss(
   return ops::token_loss(hidden, weight, targets, options);
 }
 
-Tensor vocabulary_parallel_statistics(
+ops::TokenScores vocabulary_parallel_scores(
     const Tensor& hidden,
     const Tensor& weight,
     const Tensor& targets,
     const VocabularyShard& shard) {
   const at::NoGradGuard no_gradient;
   const Tensor rows = counted_rows(targets, shard.vocabulary);
-  Tensor result = at::zeros({3}, hidden.options().dtype(at::kDouble));
+  const auto type = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const ops::TokenScores result{
+      at::zeros(targets.sizes(), hidden.options().dtype(type)),
+      at::zeros(targets.sizes(), hidden.options().dtype(at::kBool))};
   const int64_t size = rows_of_a_run(weight, shard);
   for (int64_t begin = 0; begin < rows.numel(); begin += size) {
     const Tensor index = rows.narrow(0, begin, std::min(size, rows.numel() - begin));
     const Tensor goal = targets.index_select(0, index);
     const Run run = make_run(hidden.index_select(0, index), weight, goal, shard);
-    result[0].add_(run.losses.sum(at::kDouble));
-    result[1].add_(index.numel());
-    result[2].add_(run.likeliest.eq(goal).sum(at::kDouble));
+    result.log_likelihoods.index_copy_(0, index, run.losses.neg().to(type));
+    result.likeliest.index_copy_(0, index, run.likeliest.eq(goal));
   }
   return result;
 }

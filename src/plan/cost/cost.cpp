@@ -314,7 +314,7 @@ PassTimes head_seconds(const Job& job, const Cluster& cluster, const NodeGroup& 
   const double tokens = job.micro_tokens();
   const auto hidden = static_cast<double>(job.model.hidden_size);
   const double vocabulary =
-      std::ceil(static_cast<double>(job.model.vocab_size) / 64 / job.mesh.tensor) * 64;
+      std::ceil(static_cast<double>(job.model.head_rows()) / 64 / job.mesh.tensor) * 64;
   const Precision precision =
       job.precision == Precision::kFloat8 ? Precision::kMixed16 : job.precision;
   const double product =

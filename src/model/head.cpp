@@ -1,0 +1,54 @@
+#include "model/head.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "model/config_reader.h"
+
+namespace lockstep::model {
+namespace {
+
+constexpr std::string_view kClassifier = "ForSequenceClassification";
+constexpr int64_t kMostClasses = 1 << 20;
+
+}  // namespace
+
+HeadSpec parse_head(ConfigReader& reader) {
+  HeadSpec head;
+  const auto architectures = reader.texts("architectures", 16);
+  if (architectures.empty() || !architectures.front().ends_with(kClassifier)) {
+    return head;
+  }
+  head.kind = HeadSpec::Kind::kClassifier;
+  const bool is_named = reader.has("id2label") && reader.object().at("id2label").is_object();
+  const auto count = is_named ? std::ssize(reader.object().at("id2label"))
+                              : reader.integer("num_labels", 2, 1, kMostClasses);
+  for (int64_t id = 0; id < count; ++id) {
+    std::string name = fmt::format("LABEL_{}", id);
+    if (is_named) {
+      const auto& names = reader.object().at("id2label");
+      const auto found = names.find(std::to_string(id));
+      if (found == names.end() || !found->is_string()) {
+        reader.problem("id2label", fmt::format("has no name for class {} of {}", id, count));
+        return head;
+      }
+      name = found->get<std::string>();
+    }
+    head.labels.push_back(std::move(name));
+  }
+  return head;
+}
+
+std::string architecture_with(const HeadSpec& head, std::string_view of_language) {
+  if (!head.classifies()) {
+    return std::string(of_language);
+  }
+  for (const std::string_view ending : {"LMHeadModel", "ForCausalLM"}) {
+    if (of_language.ends_with(ending)) {
+      of_language.remove_suffix(ending.size());
+    }
+  }
+  return fmt::format("{}{}", of_language, kClassifier);
+}
+
+}  // namespace lockstep::model

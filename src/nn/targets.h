@@ -1,0 +1,43 @@
+// What a head is to predict, and what an objective is told of the rows. Labels are shifted and
+// counted here and nowhere else.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/token_loss.h"
+
+namespace lockstep::nn {
+
+using at::Tensor;
+
+/// What an objective makes of a row: a chosen and a rejected answer (preferences), what is to be
+/// forgotten or kept (unlearning).
+enum class RowKind : int64_t { kPlain, kChosen, kRejected, kForget, kRetain };
+
+/// The targets of a micro-batch, all on one device.
+struct Targets {
+  Tensor tokens;  // [B, T] int64, in step with the ids: what each position predicts (a token, or a
+                  // class); kIgnoredTarget: nothing. Where ids are a part of the sequence, so is it
+  // Of whole rows, whatever part of them is here:
+  Tensor counts;     // [B] float64: the targets of each
+  Tensor kinds;      // [B] int64, RowKind; undefined: all are plain
+  Tensor groups;     // [B] int64 in [0, B): rows of one number are judged together; undefined: none
+  Tensor reference;  // [B] float64: each row's log-likelihood by a reference; undefined: none
+
+  bool defined() const { return tokens.defined(); }
+  Targets to(c10::Device device) const;
+};
+
+/// log p of each target, and whether it was the likeliest: [B, T] each.
+using Scores = ops::TokenScores;
+
+/// Of language modelling: each position predicts the label behind it. Labels [B, T] int64 are in
+/// step with the ids; those of kIgnoredTarget, and each row's first, are not predicted.
+Targets next_tokens(const Tensor& labels);
+/// Of classification: the position [B] of each row, its last token that is no padding, predicts the
+/// row's class [B] int64; kIgnoredTarget: the row has none. `length` is T.
+Targets classes_at(const Tensor& positions, const Tensor& classes, int64_t length);
+
+}  // namespace lockstep::nn

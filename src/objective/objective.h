@@ -1,0 +1,86 @@
+// What a model is trained for, as a function of the scores of its head. With L = f(l) and l the
+// log-likelihoods, the gradient of L is that of the sum of (-df/dl) * (-l) with df/dl held
+// constant: so an objective turns scores into constant weights, and the head's weighted loss, which
+// never holds the logits of all tokens, serves every objective under every plan.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "nn/targets.h"
+
+namespace lockstep::objective {
+
+using at::Tensor;
+
+/// What the terms of an objective are divided by, summed over the micro-batches and the data ranks
+/// of a step: tokens, rows, pairs. Of one term or more.
+class Counts {
+ public:
+  Counts() : Counts(0.0) {}
+  Counts(double count) : values_{count} {}  // NOLINT(google-explicit-constructor): of one term
+  explicit Counts(std::vector<double> values) : values_(std::move(values)) {}
+
+  /// 1 where there is nothing to be divided.
+  double divisor(size_t term = 0) const {
+    return term < values_.size() && values_[term] > 0 ? values_[term] : 1;
+  }
+  /// What a term's sum is multiplied by, so that the first term's divisor serves them all.
+  double share(size_t term) const { return divisor(0) / divisor(term); }
+  Counts& operator+=(const Counts& other);
+  const std::vector<double>& values() const { return values_; }
+
+ private:
+  std::vector<double> values_;
+};
+
+/// What the weights of a loss follow from.
+enum class Needs {
+  kNothing,      // all are one
+  kTargets,      // the loss is linear in the rows' scores: weights are the same whatever these are
+  kTokenScores,  // the scores of single tokens
+  kRowScores,    // those of rows
+};
+
+struct Weighing {
+  Tensor sums;     // float64 [Objective::sums()], on the device of the scores
+  Tensor weights;  // like the scores, constants; undefined where gradients are off
+};
+
+struct Report {
+  double loss = 0;
+  std::vector<std::pair<std::string, double>> metrics;
+};
+
+class Objective {
+ public:
+  virtual ~Objective() = default;
+  virtual Needs needs() const = 0;
+  /// Of a micro-batch. Reads the targets, which are best on the CPU.
+  virtual Counts counts(const nn::Targets& targets) const = 0;
+  /// The objective itself. Log-likelihoods are those of tokens [B, T] (kNothing, kTokenScores),
+  /// else float64 [B] of whole rows, and `likeliest` undefined. Returns float64 [sums()]: first the
+  /// loss times step.divisor(), differentiable in the log-likelihoods; then this micro-batch's
+  /// first count; then each metric, summed over what is counted. Calls no collective. Error
+  /// (kInternal): targets without what it reads.
+  virtual Tensor measure(
+      const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const = 0;
+  /// The names of the metrics that are means over what the first term counts.
+  virtual std::vector<std::string> metrics() const { return {}; }
+
+  int64_t sums() const { return 2 + static_cast<int64_t>(metrics().size()); }
+  /// measure(), and where gradients are on minus the derivative of its first number by each score.
+  Weighing weigh(const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const;
+  /// Of sums() numbers added up over micro-batches and ranks; 0 where nothing was counted.
+  virtual Report report(std::span<const double> sums) const;
+};
+
+using ObjectivePointer = std::shared_ptr<const Objective>;
+
+}  // namespace lockstep::objective

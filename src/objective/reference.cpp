@@ -1,0 +1,112 @@
+#include "objective/reference.h"
+
+#include <charconv>
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/hash.h"
+#include "ops/token_loss.h"
+
+namespace lockstep::objective {
+namespace {
+
+/// What a row's score depends on, as far as its last target: padding behind it does not count.
+std::vector<std::string> hashes_of(const nn::ForwardInputs& inputs) {
+  const Tensor ids = inputs.ids.cpu().contiguous();
+  const Tensor tokens = inputs.targets.tokens.cpu().contiguous();
+  std::vector<std::string> hashes;
+  for (int64_t row = 0; row < ids.size(0); ++row) {
+    const auto* id = ids.const_data_ptr<int64_t>() + row * ids.size(1);
+    const auto* token = tokens.const_data_ptr<int64_t>() + row * ids.size(1);
+    auto count = static_cast<size_t>(ids.size(1));
+    while (count > 0 && token[count - 1] == ops::kIgnoredTarget) {
+      --count;
+    }
+    Hasher hasher;
+    hasher.update(std::as_bytes(std::span(id, count)));
+    hasher.update(std::as_bytes(std::span(token, count)));
+    if (inputs.source.defined()) {
+      const Tensor source = inputs.source[row], mask = inputs.source_mask;
+      const Tensor read = (mask.defined() ? source.masked_select(mask[row]) : source).cpu();
+      hasher.update(std::as_bytes(std::span(
+          read.contiguous().const_data_ptr<int64_t>(), static_cast<size_t>(read.numel()))));
+    }
+    hashes.push_back(hasher.hex());
+  }
+  return hashes;
+}
+
+void set_reference(nn::ForwardInputs& inputs, const Tensor& scores) {
+  inputs.targets.reference = scores.to(inputs.targets.counts.device());
+}
+
+}  // namespace
+
+void StoredScores::store(
+    std::span<const nn::ForwardInputs> micro_batches, const RowScorer& scorer) {
+  const std::vector<Tensor> scored = scorer(micro_batches);
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    const std::vector<std::string> hashes = hashes_of(micro_batches[i]);
+    const auto* score = scored[i].const_data_ptr<double>();
+    for (size_t row = 0; row < hashes.size(); ++row) {
+      scores_[hashes[row]] = score[row];
+    }
+  }
+}
+
+void StoredScores::refer(std::span<nn::ForwardInputs> micro_batches) {
+  for (nn::ForwardInputs& inputs : micro_batches) {
+    std::vector<double> scores;
+    for (const std::string& hash : hashes_of(inputs)) {
+      const auto found = scores_.find(hash);
+      if (found == scores_.end()) {
+        throw Error(ErrorKind::kInternal, "a row has no stored reference score");
+      }
+      scores.push_back(found->second);
+    }
+    set_reference(inputs, at::tensor(scores, at::kDouble));
+  }
+}
+
+std::string StoredScores::text() const {
+  std::string text;
+  for (const auto& [hash, score] : scores_) {
+    text += fmt::format("{} {}\n", hash, score);  // read back to the same bits
+  }
+  return text;
+}
+
+void StoredScores::add(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const size_t space = std::min(line.find(' '), line.size());
+    double score = 0;
+    const char* begin = line.data() + std::min(space + 1, line.size());
+    const char* end = line.data() + line.size();
+    if (const auto [stop, error] = std::from_chars(begin, end, score);
+        error != std::errc() || stop != end || line.size() == text.size()) {
+      throw Error(ErrorKind::kData, fmt::format("'{}' is not the reference score of a row", line));
+    }
+    scores_[std::string(line.substr(0, space))] = score;
+    text.remove_prefix(line.size() + 1);
+  }
+}
+
+void AdaptersOff::refer(std::span<nn::ForwardInputs> micro_batches) {
+  set_adapters_(false);
+  const std::vector<Tensor> scored = scorer_(micro_batches);
+  set_adapters_(true);
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    set_reference(micro_batches[i], scored[i]);
+  }
+}
+
+Tensor KeptScores::measure(
+    const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
+  rows_.push_back(scores.log_likelihoods.detach().to(at::kCPU, /*non_blocking=*/false, true));
+  return at::zeros({sums()}, scores.log_likelihoods.options());
+}
+
+}  // namespace lockstep::objective

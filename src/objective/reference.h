@@ -1,0 +1,76 @@
+// What objectives compare a model to: scores of rows, which are all that is needed of a reference.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nn/forward_context.h"
+#include "objective/objective.h"
+
+namespace lockstep::objective {
+
+/// The log-likelihoods of the rows of each micro-batch, [B] float64 on the CPU, without dropout
+/// (parallel::ParallelModel::row_scores).
+using RowScorer = std::function<std::vector<Tensor>(std::span<const nn::ForwardInputs>)>;
+
+class Reference {
+ public:
+  virtual ~Reference() = default;
+  /// Sets targets.reference of micro-batches of whole sequences. Ranks of one data coordinate call
+  /// with the same ones, and where a model is run every rank with as many.
+  virtual void refer(std::span<nn::ForwardInputs> micro_batches) = 0;
+};
+
+/// The scores of one model at one time, each made once, and kept by what it depends on: the row's
+/// tokens as far as its last target. No second model is held, whatever the plan.
+class StoredScores final : public Reference {
+ public:
+  /// Scores rows and keeps what they get. As refer().
+  void store(std::span<const nn::ForwardInputs> micro_batches, const RowScorer& scorer);
+  /// Error (kInternal): a row that was not stored.
+  void refer(std::span<nn::ForwardInputs> micro_batches) override;
+
+  size_t size() const { return scores_.size(); }
+  /// All of them, a line each: for other ranks, whose rows this one may be given later, and for
+  /// files.
+  std::string text() const;
+  /// What text() gave. Error (kData): it is something else.
+  void add(std::string_view text);
+
+ private:
+  std::map<std::string, double> scores_;  // by hash
+};
+
+/// The same model without what is being trained beside it: scored anew for each step.
+class AdaptersOff final : public Reference {
+ public:
+  /// `set_adapters(false)` takes them out of the products, `set_adapters(true)` puts them back.
+  AdaptersOff(RowScorer scorer, std::function<void(bool on)> set_adapters)
+      : scorer_(std::move(scorer)),
+        set_adapters_(std::move(set_adapters)) {}
+  void refer(std::span<nn::ForwardInputs> micro_batches) override;
+
+ private:
+  RowScorer scorer_;
+  std::function<void(bool on)> set_adapters_;
+};
+
+/// An objective that keeps the scores of rows that it is shown, in their order: what RowScorers
+/// evaluate a model by.
+class KeptScores final : public Objective {
+ public:
+  Needs needs() const override { return Needs::kRowScores; }
+  Counts counts(const nn::Targets& /*targets*/) const override { return {}; }
+  Tensor measure(
+      const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const override;
+  const std::vector<Tensor>& rows() const { return rows_; }
+
+ private:
+  mutable std::vector<Tensor> rows_;
+};
+
+}  // namespace lockstep::objective

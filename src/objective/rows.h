@@ -1,0 +1,27 @@
+// What objectives of rows share. Internal to objective.
+#pragma once
+
+#include <ATen/ops/zeros_like.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "nn/targets.h"
+
+namespace lockstep::objective {
+
+using at::Tensor;
+
+/// What an objective reads of the rows; Error (kInternal) where they do not have it.
+inline const Tensor& needed(const Tensor& tensor, const char* what) {
+  if (!tensor.defined()) {
+    throw Error(ErrorKind::kInternal, fmt::format("this objective needs the rows' {}", what));
+  }
+  return tensor;
+}
+
+/// float64 [B]: 1 where a row is of the kind, else 0.
+inline Tensor of_kind(const nn::Targets& targets, nn::RowKind kind) {
+  return needed(targets.kinds, "kinds").eq(static_cast<int64_t>(kind)).to(at::kDouble);
+}
+
+}  // namespace lockstep::objective

@@ -1,0 +1,78 @@
+#include "objective/run_head.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "base/error.h"
+
+namespace lockstep::objective {
+namespace {
+
+/// One micro-batch. It may be run again as long as model and objective are there.
+struct HeadPass {
+  const nn::LanguageModel& model;
+  const Objective& objective;
+  nn::Targets targets;
+  Counts step;
+  RowParts parts;
+
+  nn::Tensors operator()(const Tensor& hidden, const Tensor& vocabulary) const {
+    const bool trains = at::GradMode::is_enabled();
+    const Needs needs = objective.needs();
+    if (!trains || needs == Needs::kTokenScores || needs == Needs::kRowScores) {
+      const Weighing weighing = weigh(model.head->scores(hidden, vocabulary, targets.tokens));
+      return trains ? nn::Tensors{loss(hidden, vocabulary, weighing.weights), weighing.sums}
+                    : nn::Tensors{weighing.sums};
+    }
+    Tensor weights;
+    if (needs == Needs::kTargets) {
+      weights = weigh_rows(at::zeros_like(targets.counts)).weights;  // as at any scores
+    }
+    const Tensor sum = loss(hidden, vocabulary, weights);
+    return {sum, sum.detach().to(at::kDouble).view({1})};
+  }
+
+ private:
+  Weighing weigh(const nn::Scores& scores) const {
+    if (objective.needs() == Needs::kNothing || objective.needs() == Needs::kTokenScores) {
+      return objective.weigh(scores, targets, step);
+    }
+    const Tensor rows = scores.log_likelihoods.sum(1, false, at::kDouble);
+    if (parts.sum) {
+      parts.sum(rows);
+    }
+    Weighing weighing = weigh_rows(rows);
+    if (!parts.is_first) {
+      weighing.sums.zero_();
+    }
+    return weighing;
+  }
+  Weighing weigh_rows(const Tensor& rows) const {
+    Weighing weighing = objective.weigh({rows, {}}, targets, step);
+    if (weighing.weights.defined()) {
+      weighing.weights = weighing.weights.unsqueeze(1);  // of each of the row's tokens
+    }
+    return weighing;
+  }
+  Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& weights) const {
+    return model.head->loss(hidden, vocabulary, targets.tokens, weights);
+  }
+};
+
+}  // namespace
+
+nn::Tensors run_head(
+    const nn::LanguageModel& model,
+    const nn::Tensors& inputs,
+    const nn::Context& context,
+    const Objective& objective,
+    const Counts& step,
+    const RowParts& parts) {
+  const nn::Targets& targets = context->inputs().targets;
+  if (!targets.defined()) {
+    throw Error(ErrorKind::kInternal, "an objective needs targets");
+  }
+  return model.run_head(inputs, context, HeadPass{model, objective, targets, step, parts});
+}
+
+}  // namespace lockstep::objective

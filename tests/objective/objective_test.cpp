@@ -1,0 +1,285 @@
+#include <cmath>
+#include <map>
+#include <string>
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "nn/testing.h"
+#include "numbers.h"
+#include "objective/objectives.h"
+#include "objective/run_head.h"
+#include "shared_data.h"
+
+namespace lockstep::objective {
+namespace objective_test {
+
+constexpr auto kChosen = nn::RowKind::kChosen, kRejected = nn::RowKind::kRejected,
+               kForget = nn::RowKind::kForget, kRetain = nn::RowKind::kRetain;
+
+Tensor kinds_of(const std::vector<nn::RowKind>& kinds) {
+  std::vector<int64_t> numbers;
+  for (const nn::RowKind kind : kinds) {
+    numbers.push_back(static_cast<int64_t>(kind));
+  }
+  return at::tensor(numbers, at::kLong);
+}
+
+Tensor random_numbers(at::IntArrayRef sizes, uint64_t seed, double mean, double deviation) {
+  return at::empty(sizes, at::kDouble)
+      .normal_(mean, deviation, at::make_generator<at::CPUGeneratorImpl>(seed));
+}
+
+/// Rows of all kinds, one of them padding, two pairs that do not stand side by side.
+nn::Targets some_targets() {
+  Tensor labels = at::arange(42, at::kLong).view({7, 6});
+  labels[1].narrow(0, 0, 3).fill_(-100);
+  labels[3].fill_(-100);
+  nn::Targets targets = nn::next_tokens(labels);
+  targets.kinds =
+      kinds_of({kChosen, kForget, kRejected, nn::RowKind::kPlain, kRetain, kRejected, kChosen});
+  targets.groups = at::tensor({4, 0, 4, 0, 0, 2, 2}, at::kLong);
+  targets.reference = random_numbers({7}, 3, -8, 2);
+  return targets;
+}
+
+/// Every objective that is a function of rows' scores.
+std::map<std::string, ObjectivePointer> objectives_of_rows() {
+  return {
+      {"preference", direct_preference({.beta = 0.3})},
+      {"preference, smoothed", direct_preference({.beta = 0.3, .label_smoothing = 0.2})},
+      {"GradAscent", gradient_ascent()},
+      {"GradDiff", gradient_difference({.gamma = 0.5, .alpha = 2})},
+      {"NPO", negative_preference({.gamma = 0.5, .beta = 0.2})},
+      {"SimNPO", simple_negative_preference({.alpha = 3, .beta = 2.5, .delta = 0.1})},
+  };
+}
+
+TEST(Counts, DivideByOneWhereNothingIsCounted) {
+  Counts sum(0);
+  EXPECT_EQ(sum.divisor(), 1);
+  sum += Counts({3, 6});
+  sum += Counts({1, 2});
+  EXPECT_EQ(sum.divisor(), 4);
+  EXPECT_EQ(sum.share(1), 0.5);
+  EXPECT_EQ(sum.divisor(2), 1);
+}
+
+TEST(Targets, ARowsFirstLabelIsNotPredicted) {
+  const nn::Targets targets =
+      nn::next_tokens(at::tensor({1, 2, 3, -100, 5, 6}, at::kLong).view({2, 3}));
+  EXPECT_TRUE(targets.tokens.equal(at::tensor({2, 3, -100, 5, 6, -100}, at::kLong).view({2, 3})));
+  EXPECT_TRUE(targets.counts.equal(at::tensor({2.0, 2.0}, at::kDouble)));
+  EXPECT_EQ(nn::next_tokens(at::zeros({2, 1}, at::kLong)).counts.sum().item<double>(), 0);
+}
+
+TEST(Targets, AClassIsPredictedByOnePosition) {
+  const nn::Targets targets =
+      nn::classes_at(at::tensor({2, 0}, at::kLong), at::tensor({1, -100}, at::kLong), 4);
+  EXPECT_TRUE(targets.tokens.equal(
+      at::tensor({-100, -100, 1, -100, -100, -100, -100, -100}, at::kLong).view({2, 4})));
+  EXPECT_TRUE(targets.counts.equal(at::tensor({1.0, 0.0}, at::kDouble)));
+}
+
+TEST(CrossEntropy, CountsAndMeasuresTargets) {
+  const nn::Targets targets =
+      nn::next_tokens(at::tensor({1, 2, 3, -100, -100, 6}, at::kLong).view({2, 3}));
+  const auto objective = cross_entropy();
+  EXPECT_EQ(objective->counts(targets).divisor(), 3);
+  const nn::Scores scores{
+      at::tensor({-1.0F, -2.0F, 0.0F, 0.0F, -3.0F, 0.0F}).view({2, 3}),
+      at::tensor({1, 0, 0, 0, 1, 0}).view({2, 3}).to(at::kBool)};
+  const Tensor sums = objective->measure(scores, targets, 3);
+  EXPECT_TRUE(sums.equal(at::tensor({6.0, 3.0, 2.0}, at::kDouble)));
+  const Report report = objective->report({sums.const_data_ptr<double>(), 3});
+  EXPECT_EQ(report.loss, 2);
+  EXPECT_EQ(report.metrics[0], std::pair(std::string("perplexity"), std::exp(2.0)));
+  EXPECT_EQ(report.metrics[1].first, "token_accuracy");
+  EXPECT_NEAR(report.metrics[1].second, 2.0 / 3, 1e-12);
+  const std::vector<double> nothing(3, 0.0);
+  EXPECT_EQ(objective->report(nothing).loss, 0);
+}
+
+TEST(Objectives, WeightsAreTheSlopesOfTheLoss) {
+  const nn::Targets targets = some_targets();
+  const Tensor rows = random_numbers({7}, 5, -8, 2);
+  for (const auto& [name, objective] : objectives_of_rows()) {
+    const Counts step = objective->counts(targets);
+    const Weighing weighing = objective->weigh({rows, {}}, targets, step);
+    EXPECT_EQ(weighing.sums.numel(), objective->sums()) << name;
+    EXPECT_EQ(weighing.sums[1].item<double>(), step.values()[0]) << name;
+    const auto loss_at = [&](int64_t row, double shift) {
+      const Tensor moved = rows.clone();
+      moved[row] += shift;
+      return objective->measure({moved, {}}, targets, step)[0].item<double>();
+    };
+    for (int64_t row = 0; row < 7; ++row) {
+      constexpr double kStep = 1e-4;
+      const double slope = (loss_at(row, kStep) - loss_at(row, -kStep)) / (2 * kStep);
+      EXPECT_NEAR(weighing.weights[row].item<double>(), -slope, 1e-7) << name << ", row " << row;
+    }
+    EXPECT_EQ(weighing.weights[3].item<double>(), 0) << name << ": padding";
+  }
+}
+
+TEST(Preference, IsThePapersFormula) {
+  const nn::Targets targets = some_targets();
+  const Tensor rows = random_numbers({7}, 5, -8, 2);
+  const auto gain = [&](int64_t row) {
+    return (rows[row] - targets.reference[row]).item<double>();
+  };
+  const double first = 0.3 * (gain(0) - gain(2)), second = 0.3 * (gain(6) - gain(5));
+  const auto objective = direct_preference({.beta = 0.3});
+  const Tensor sums = objective->measure({rows, {}}, targets, 2);
+  const Report report = objective->report({sums.const_data_ptr<double>(), 6});
+  const double wanted = std::log1p(std::exp(-first)) + std::log1p(std::exp(-second));
+  EXPECT_NEAR(report.loss, wanted / 2, 1e-12);
+  EXPECT_EQ(report.metrics[0].first, "rewards/accuracies");
+  EXPECT_NEAR(report.metrics[0].second, ((first > 0 ? 1 : 0) + (second > 0 ? 1 : 0)) / 2.0, 1e-12);
+  EXPECT_NEAR(report.metrics[1].second, (first + second) / 2, 1e-12);
+  nn::Targets without = targets;
+  without.reference = Tensor();
+  EXPECT_THROW(objective->measure({rows, {}}, without, 2), Error);
+}
+
+/// The gradient of the loss through the head is that of the objective as a function of logits.
+TEST(RunHead, GivesTheGradientOfTheWholeObjective) {
+  const auto config = model::parse_model_config(nn::kSmallModels[1], "test");
+  nn::ForwardInputs inputs = nn::small_inputs(config, 7, 6);
+  nn::Targets targets = some_targets();
+  targets.tokens.clamp_max_(36);
+  inputs.targets = targets;
+  std::map<std::string, ObjectivePointer> objectives = objectives_of_rows();
+  objectives["WGA"] = weighted_ascent({.beta = 0.7});
+  objectives["cross-entropy"] = cross_entropy();
+  for (const auto& [name, objective] : objectives) {
+    const Counts step = objective->counts(targets);
+    const auto gradients_of = [&](const std::function<Tensor(const nn::LanguageModel&)>& loss_of) {
+      const auto model = nn::small_model(config);
+      const Tensor loss = loss_of(*model);
+      loss.backward();
+      std::map<std::string, Tensor> gradients;
+      model->visit_parameters(
+          [&](const std::string& key, Tensor& value) { gradients[key] = value.grad(); });
+      return gradients;
+    };
+    Tensor sums;
+    const auto got = gradients_of([&](const nn::LanguageModel& model) {
+      const nn::Context context = model.make_context(inputs);
+      const nn::Tensors states = model.forward_blocks(model.embed(context), context);
+      const nn::Tensors judged = run_head(model, states, context, *objective, step);
+      sums = judged.back();
+      return judged.front();
+    });
+    Tensor exact;
+    const auto wanted = gradients_of([&](const nn::LanguageModel& model) {
+      const Tensor likelihoods = model.logits(inputs).log_softmax(-1, at::kDouble);
+      const Tensor tokens = targets.tokens.clamp_min(0).unsqueeze(-1);
+      const Tensor scores = likelihoods.gather(-1, tokens).squeeze(-1) * targets.tokens.ne(-100);
+      const bool of_tokens =
+          objective->needs() == Needs::kNothing || objective->needs() == Needs::kTokenScores;
+      const Tensor likeliest = at::zeros_like(scores, at::kBool);
+      exact = objective->measure({of_tokens ? scores : scores.sum(1), likeliest}, targets, step)[0];
+      return exact;
+    });
+    EXPECT_NEAR(sums[0].item<double>(), exact.item<double>(), 1e-5 * std::abs(exact.item<double>()))
+        << name;
+    numbers::expect_gradients(got, wanted, name);
+  }
+}
+
+/// [rows, T, V] -> log p of each label behind its position, [rows, T - 1].
+Tensor scores_of(const Tensor& logits, const Tensor& tokens) {
+  const Tensor likelihoods = logits.log_softmax(-1);
+  return likelihoods.gather(-1, tokens.clamp_min(0).unsqueeze(-1)).squeeze(-1) * tokens.ne(-100);
+}
+
+Tensor tensor_of(const nlohmann::json& json, at::ScalarType type) {
+  std::vector<int64_t> sizes;
+  for (const nlohmann::json* at = &json; at->is_array(); at = &at->front()) {
+    sizes.push_back(std::ssize(*at));
+  }
+  std::vector<double> values;
+  const std::function<void(const nlohmann::json&)> collect = [&](const nlohmann::json& part) {
+    if (!part.is_array()) {
+      values.push_back(part.get<double>());
+      return;
+    }
+    for (const nlohmann::json& element : part) {
+      collect(element);
+    }
+  };
+  collect(json);
+  return at::tensor(values, at::kDouble).view(sizes).to(type);
+}
+
+/// Losses and their gradients by logits, as open-unlearning computes them.
+TEST(Objectives, AreThoseOfOpenUnlearning) {
+  SKIP_WITHOUT_SHARED_DATA("unlearning/golden/losses.json");
+  const nlohmann::json golden = read_json(shared_data() / "unlearning" / "golden" / "losses.json");
+  const char* parts[] = {"forget", "retain", "alternate"};
+  const auto stack = [&](const char* key, at::ScalarType type) {
+    std::vector<Tensor> rows;
+    for (const char* part : parts) {
+      rows.push_back(tensor_of(golden[key][part], type));
+    }
+    return at::cat(rows);
+  };
+  nn::Targets targets = nn::next_tokens(stack("labels", at::kLong));
+  targets.reference = scores_of(stack("reference_logits", at::kDouble), targets.tokens).sum(1);
+  targets.groups = at::tensor({0, 1, 0, 0, 0, 1}, at::kLong);
+  const Tensor unlearning =
+      kinds_of({kForget, kForget, kRetain, kRetain, nn::RowKind::kPlain, nn::RowKind::kPlain});
+  const Tensor preference =
+      kinds_of({kRejected, kRejected, nn::RowKind::kPlain, nn::RowKind::kPlain, kChosen, kChosen});
+  struct Case {
+    const char* name;
+    ObjectivePointer objective;
+    Tensor kinds;
+    double factor = 1;  // of theirs to ours
+  };
+  for (const Case& each : {
+           Case{"GradAscent", gradient_ascent(), unlearning},
+           Case{"GradDiff_NLL", gradient_difference(), unlearning},
+           Case{"NPO_forget", negative_preference({.alpha = 0, .beta = 0.1}), unlearning},
+           Case{"DPO_forget", direct_preference({.beta = 0.1}), preference, 2 / 0.1},
+           Case{"SimNPO_forget", simple_negative_preference({.alpha = 0, .beta = 4.5}), unlearning},
+           Case{
+               "SimNPO_forget_delta1_beta2.5",
+               simple_negative_preference({.alpha = 0, .beta = 2.5, .delta = 1}),
+               unlearning},
+           Case{"WGA_forget", weighted_ascent({.alpha = 0}), unlearning},
+           Case{"WGA_forget_beta2", weighted_ascent({.alpha = 0, .beta = 2}), unlearning},
+       }) {
+    targets.kinds = each.kinds;
+    const Tensor leaf = stack("logits", at::kDouble).requires_grad_(true);
+    const Tensor scores = scores_of(leaf, targets.tokens);
+    const bool of_tokens = each.objective->needs() == Needs::kTokenScores;
+    const Counts step = each.objective->counts(targets);
+    const Weighing weighing =
+        each.objective->weigh({of_tokens ? scores : scores.sum(1), {}}, targets, step);
+    const Tensor weights = of_tokens ? weighing.weights : weighing.weights.unsqueeze(1);
+    (weights * -scores).sum().mul(each.factor / step.divisor()).backward();
+    const nlohmann::json& wanted = golden["methods"][each.name];
+    EXPECT_NEAR(
+        weighing.sums[0].item<double>() * each.factor / step.divisor(),
+        wanted["loss"].get<double>(),
+        1e-5 * std::abs(wanted["loss"].get<double>()))
+        << each.name;
+    for (int64_t part = 0; part < 3; ++part) {
+      const nlohmann::json& gradient = wanted["grad_logits"][parts[part]];
+      const Tensor got = leaf.grad().narrow(0, 2 * part, 2);
+      numbers::expect_values(
+          got,
+          gradient.is_array() ? tensor_of(gradient, at::kDouble) : at::zeros_like(got),
+          std::string(each.name) + " " + parts[part]);
+    }
+  }
+}
+
+}  // namespace objective_test
+}  // namespace lockstep::objective

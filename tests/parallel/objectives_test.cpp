@@ -1,0 +1,172 @@
+// The table of plans, for other objectives than language modelling's: rows that are judged
+// together, losses of two terms, weights that follow from scores.
+#include <gtest/gtest.h>
+
+#include "nn/initialize.h"
+#include "objective/reference.h"
+#include "parallel/plans.h"
+
+namespace lockstep::parallel {
+namespace objectives_test {
+
+constexpr auto kShards = SequenceSharding::kShards;
+constexpr auto kUlysses = ContextAttention::kUlysses;
+constexpr auto kAllow = ZeroInPipeline::kAllow;
+constexpr auto kFull = Recompute::kFull;
+
+/// Every axis, and every strategy that has to do with the head, the loss or micro-batches.
+std::vector<PlanCase> plans() {
+  return {
+      {{.data = 2}, 2, {.zero_stage = 1}},
+      {{.data = 3}, 1, {.zero_stage = 3}},
+      {{}, 4},
+      {{.tensor = 2}, 2},
+      {{.tensor = 4}, 1, {.sequence_sharding = kShards}},
+      {{.context = 2}, 2, {.context_attention = kUlysses}},
+      {{.context = 3}, 1, {.recompute = {kFull}}},
+      {{.pipeline = 2}, 3, {.pipeline = {.schedule = "zb-h1"}}},
+      {{.pipeline = 2}, 2, {.recompute = {kFull}, .pipeline = {.schedule = "zb-v"}}},
+      {{.data = 2, .tensor = 2}, 1, {.zero_stage = 2}},
+      {{.pipeline = 2, .tensor = 2}, 2, {.sequence_sharding = kShards}},
+      {{.context = 2, .tensor = 2}, 2, {.sequence_sharding = kShards}},
+      {{.pipeline = 2, .data = 2, .tensor = 2}, 2, {.zero_stage = 1}},
+      {{.pipeline = 2, .data = 2, .context = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+      {{.data = 2, .context = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+      {{.pipeline = 2, .context = 2, .tensor = 2}, 2, {.pipeline = {"interleaved", 2}}},
+      {{.pipeline = 2, .data = 2}, 2, {.zero_stage = 3, .zero_in_pipeline = kAllow}},
+  };
+}
+
+std::function<void(ModelSpec&)> trained_for(objective::ObjectivePointer objective) {
+  return [objective](ModelSpec& spec) { spec.objective = objective; };
+}
+
+/// The rows of a step's units: their kinds, groups and reference scores of the whole step's.
+nn::ForwardInputs rows_of_units(
+    const model::ModelConfig& config,
+    int64_t step,
+    mesh::Range units,
+    int64_t length,
+    const std::vector<nn::RowKind>& kinds) {  // of a unit's rows, or of the step's
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(300 + static_cast<uint64_t>(step));
+  const int64_t of_unit = std::ssize(kinds) == kPlanRows ? 1 : std::ssize(kinds);
+  const int64_t all = kPlanRows * of_unit, begin = units.begin * of_unit,
+                count = units.size() * of_unit;
+  const auto part = [&](const Tensor& whole) { return whole.narrow(0, begin, count); };
+  const Tensor ids = at::empty({all, length}, at::kLong).random_(0, config.vocab_size, generator);
+  // A prompt is not predicted, and answers are of many lengths.
+  const Tensor places = at::arange(length), rows = at::arange(all).unsqueeze(1);
+  const Tensor labels =
+      ids.masked_fill((places < 2 + rows % 3).logical_or(places >= length - rows % 4), -100);
+  nn::ForwardInputs inputs;
+  inputs.ids = part(ids);
+  inputs.targets = nn::next_tokens(part(labels));
+  inputs.targets.reference =
+      part(inputs.targets.counts.new_empty({all}).normal_(-30, 5, generator));
+  std::vector<int64_t> kind;
+  for (int64_t row = 0; row < all; ++row) {
+    kind.push_back(static_cast<int64_t>(kinds[static_cast<size_t>(row % std::ssize(kinds))]));
+  }
+  inputs.targets.kinds = part(at::tensor(kind, at::kLong));
+  inputs.targets.groups = at::arange(count).div(of_unit, "floor");
+  inputs.samples = at::arange(step * all + begin, step * all + begin + count);
+  inputs.seed = 5;
+  inputs.step = step;
+  inputs.training = true;
+  return inputs;
+}
+
+/// A chosen and a rejected answer.
+nn::ForwardInputs pairs(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  return rows_of_units(config, step, units, length, {nn::RowKind::kChosen, nn::RowKind::kRejected});
+}
+
+/// Some data ranks have nothing to forget, or nothing to keep.
+nn::ForwardInputs forgotten_and_kept(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  using enum nn::RowKind;
+  return rows_of_units(config, step, units, length, {kForget, kRetain, kRetain, kRetain, kForget});
+}
+
+/// Rows of several lengths, each with a class at its last token; one has none.
+nn::ForwardInputs classified(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = plan_inputs(config, step, units, length);
+  const Tensor rows = at::arange(units.begin, units.end, at::kLong);
+  const Tensor classes = (rows * 7 + step).remainder(3).masked_fill(rows == 2, -100);
+  inputs.targets = nn::classes_at(length - 1 - (rows * 3).remainder(length), classes, length);
+  return inputs;
+}
+
+/// Three classes on up to four tensor ranks: a head that is not cut.
+TEST(PlanTable, Classifier) {
+  std::vector<PlanCase> table = plans();
+  table.push_back({{.tensor = 4}, 2});
+  table.push_back({{.pipeline = 2, .tensor = 4}, 1, {.sequence_sharding = kShards}});
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    const auto classify = [](ModelSpec& spec) {
+      spec.config = model::with_head(
+          spec.config, {model::HeadSpec::Kind::kClassifier, {"bad", "so so", "good"}});
+      spec.fill = fill_at_random(spec.config, 3);
+    };
+    expect_table(with_five_layers(json), table, classify, classified);
+  }
+}
+
+TEST(PlanTable, Preference) {
+  const auto objective = objective::direct_preference({.beta = 0.2});
+  expect_table(with_five_layers(kOddGpt2), plans(), trained_for(objective), pairs);
+  expect_table(with_five_layers(kOddLlama), plans(), trained_for(objective), pairs);
+}
+
+/// The scores of all rows before training, by one pass under each plan, kept for its steps: however
+/// rows are dealt to ranks and micro-batches.
+TEST(PlanTable, StoredReferenceScores) {
+  const model::ModelConfig config = model::parse_model_config(with_five_layers(kOddGpt2), "a test");
+  const ModelSpec spec{
+      .config = config,
+      .fill = fill_at_random(config, 3),
+      .objective = objective::direct_preference()};
+  const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
+  nn::initialize(*plain, 3);
+  nn::ForwardInputs whole = pairs(config, 0, {0, kPlanRows}, kPlanLength);
+  whole.training = false;
+  const Tensor wanted = plain->scores(whole).log_likelihoods.sum(1, false, at::kDouble);
+  for (PlanCase plan : plans()) {
+    plan.plan.sequence_length = kPlanLength;
+    comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
+      Axes axes(world, plan.mesh);
+      const auto model = parallelize(spec, plan.plan, axes);
+      const auto part_of = [&](int64_t parts, int64_t part) {
+        return pairs(config, 0, mesh::split_evenly(kPlanRows, parts, part), kPlanLength);
+      };
+      objective::StoredScores scores;
+      const nn::ForwardInputs own = part_of(plan.mesh.data, axes.coordinate().data);
+      scores.store({&own, 1}, [&](auto batches) { return model->row_scores(batches); });
+      for (const std::string& text :
+           comm::gather_strings(axes.along(mesh::Axis::kData), scores.text())) {
+        scores.add(text);
+      }
+      std::vector<nn::ForwardInputs> others{part_of(3, 0), part_of(3, 1), part_of(3, 2)};
+      scores.refer(others);
+      std::vector<Tensor> found;
+      for (const nn::ForwardInputs& inputs : others) {
+        found.push_back(inputs.targets.reference);
+      }
+      numbers::expect_values(at::cat(found), wanted, plan_name(plan));
+    });
+  }
+}
+
+TEST(PlanTable, Unlearning) {
+  for (const auto& objective :
+       {objective::gradient_difference({.gamma = 0.5, .alpha = 2}),
+        objective::weighted_ascent({.alpha = 0.5, .beta = 0.3}),
+        objective::negative_preference({.alpha = 0.7, .beta = 0.2})}) {
+    expect_table(with_five_layers(kOddLlama), plans(), trained_for(objective), forgotten_and_kept);
+  }
+}
+
+}  // namespace objectives_test
+}  // namespace lockstep::parallel
