@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs CTest's tests that need no GPU, and prints the ten that took longest.
+"""Runs CTest's tests that need no GPU and are not labelled `long`, and prints the ten that took longest.
 
   tools/run_tests.py FOLDER [CTest's own options: -j 2 -R name -L label]
 """
@@ -13,7 +13,7 @@ import xml.etree.ElementTree as xml
 def main():
     folder, options = pathlib.Path(sys.argv[1]), sys.argv[2:]
     results = (folder / "tests.xml").absolute()
-    command = ["ctest", "--test-dir", str(folder), "--output-on-failure", "--no-tests=error", "--label-exclude", "gpu"]
+    command = ["ctest", "--test-dir", str(folder), "--output-on-failure", "--no-tests=error", "--label-exclude", "gpu|long"]
     code = subprocess.run([*command, "--output-junit", str(results), *options]).returncode
     if results.exists():
         cases = [(float(case.get("time", 0)), case.get("name")) for case in xml.parse(results).iter("testcase")]
