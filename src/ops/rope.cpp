@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/host_loops.h"
 #include "ops/vector.h"
 
 namespace lockstep::ops {
@@ -92,7 +93,7 @@ Tensor rotate_by_tensors(const Tensor& x, const Tensor& cos, const Tensor& sin, 
 void rotate_into(
     const Tensor& out, const Tensor& x, const Tensor& cos, const Tensor& sin, float sign) {
   const auto type = x.scalar_type();
-  if (!x.device().is_cpu() || (type != at::kFloat && type != at::kBFloat16) || x.numel() == 0) {
+  if (!has_host_loops(x) || (type != at::kFloat && type != at::kBFloat16) || x.numel() == 0) {
     out.copy_(rotate_by_tensors(x, cos, sin, sign));
     return;
   }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/host_loops.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
 #include "ops/vector.h"
@@ -93,7 +94,7 @@ struct HeadRows {
 };
 
 HeadRows rows_to_compute(const Tensor& hidden, const Tensor& targets, int64_t vocabulary) {
-  if (!hidden.device().is_cpu()) {
+  if (!has_host_loops(hidden)) {
     return {hidden.contiguous(), targets.contiguous(), Tensor()};
   }
   const Tensor index = counted_rows(targets.contiguous(), vocabulary);
@@ -117,7 +118,7 @@ Tensor losses_of(
     losses.add_(log_sum.square(), options.z_loss);
     gradients.softmax_factor = log_sum.mul(2 * options.z_loss).add_(1);
   }
-  if (!target.device().is_cpu()) {
+  if (!has_host_loops(target)) {
     const Tensor ignored = target == kIgnoredTarget;
     losses.masked_fill_(ignored, 0);
     gradients.softmax_factor = gradients.softmax_factor.masked_fill(ignored, 0);
@@ -247,7 +248,7 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
       if (!value.defined()) {
         return value;
       }
-      if (value.device().is_cpu()) {
+      if (has_host_loops(value)) {
         scale(value, gradient[0].item<double>());
         return value;
       }
@@ -294,7 +295,7 @@ Tensor token_statistics(
     const Tensor& hidden, const Tensor& weight, const Tensor& targets, double softcap) {
   check_head(hidden, weight, targets);
   const at::NoGradGuard no_gradient;
-  const bool on_cpu = hidden.device().is_cpu();
+  const bool on_cpu = has_host_loops(hidden);
   const Tensor rows = on_cpu ? counted_rows(targets.contiguous(), weight.size(0))
                              : at::nonzero(targets != kIgnoredTarget).squeeze(1);
   Tensor result = at::zeros({3}, hidden.options().dtype(at::kDouble));
