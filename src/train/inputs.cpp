@@ -1,6 +1,9 @@
 #include "train/inputs.h"
 
+#include <algorithm>
+
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
 #include "data/sequences.h"
@@ -8,8 +11,13 @@
 namespace lockstep::train {
 namespace {
 
+/// On a GPU by way of pinned memory, so that the host does not wait.
 at::Tensor rows_of(const std::vector<int64_t>& values, int64_t rows, c10::Device device) {
-  return at::tensor(values, at::kLong).view({rows, -1}).to(device);
+  const at::Tensor here = at::empty(
+      {rows, static_cast<int64_t>(values.size()) / rows},
+      at::TensorOptions().dtype(at::kLong).pinned_memory(device.is_cuda()));
+  std::copy(values.begin(), values.end(), here.mutable_data_ptr<int64_t>());
+  return here.to(device, /*non_blocking=*/true);
 }
 
 }  // namespace

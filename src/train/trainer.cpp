@@ -13,6 +13,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "base/clock.h"
+#include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -45,7 +46,19 @@ struct StepCounts {
   int64_t save = 0;         // ranks that were asked to save
   int64_t failed = 0;       // ranks whose save in the background failed
   int64_t peak_memory = 0;  // bytes, of the rank that uses most
+  bool alike = true;        // all ranks have micro-batches of the same shapes
 };
+
+/// What the shapes of a rank's micro-batches follow from, as one number.
+int64_t shapes_of(const data::StepBatch& batch) {
+  uint64_t key = batch.micro_batches.size();
+  for (const data::MicroBatch& micro_batch : batch.micro_batches) {
+    for (const int64_t size : {micro_batch.rows, micro_batch.length, micro_batch.source_length}) {
+      key = derive_key(key, static_cast<uint64_t>(size));
+    }
+  }
+  return static_cast<int64_t>(key);
+}
 
 /// Throws what is being handled with the rank's memory by kind, where that ran out.
 void throw_with_memory(parallel::ParallelModel& model, int rank) {
@@ -77,7 +90,9 @@ class Trainer {
         traced_step_(std::min(job.progress.step + kTracedStep, job.length.total_steps)),
         save_signals_(save_signals) {
     if (job.config.parallel.cuda_graphs == "auto") {
-      const std::string obstacle = parallel::CapturedTraining::obstacle(*job.model);
+      const std::string obstacle = world.ranks_are_threads && world.device.is_cuda()
+                                       ? "ranks are threads of one process"
+                                       : parallel::CapturedTraining::obstacle(*job.model);
       captures_ = obstacle.empty();
       if (!captures_ && world.is_first()) {
         log_info("steps are not captured in CUDA graphs: {}", obstacle);
@@ -119,7 +134,9 @@ class Trainer {
   int one_step();
   StepCounts agree(const data::StepBatch& batch);
   /// Loss, gradients and update; `trace` may be null.
-  void compute(std::span<const nn::ForwardInputs> inputs, int64_t targets, StepTrace* trace);
+  void compute(
+      std::span<const nn::ForwardInputs> inputs, const StepCounts& counts, StepTrace* trace);
+  int64_t peak_memory_here();
   void report(const StepCounts& counts, const data::StepBatch& batch, double began);
   void log_memory();
   void evaluate_now();
@@ -143,6 +160,7 @@ class Trainer {
   double data_waited_ = 0, communication_waited_ = 0;  // before this step
   std::vector<double> step_seconds_;                   // rank 0's
   double peak_memory_ = 0;                             // bytes, of the rank that uses most
+  int64_t peak_here_ = 0;                              // bytes, of this rank
 };
 
 StepCounts Trainer::agree(const data::StepBatch& batch) {
@@ -157,13 +175,20 @@ StepCounts Trainer::agree(const data::StepBatch& batch) {
   mine.stop = stop_.requested() || asked == SaveSignals::Asked::kSaveAndStop ? 1 : 0;
   mine.save = asked == SaveSignals::Asked::kSave ? 1 : 0;
   mine.failed = job_.saver != nullptr && job_.saver->failed() ? 1 : 0;
-  mine.peak_memory = monitor::process_memory().peak_resident_bytes;
-  at::Tensor all = at::empty({world_.size(), 6}, at::kLong);
+  mine.peak_memory = peak_memory_here();
+  const int64_t shapes = shapes_of(batch);
+  at::Tensor all = at::empty({world_.size(), 7}, at::kLong);
   world_.communicator
       .all_gather(
           all,
           at::tensor(
-              {mine.targets, mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed},
+              {mine.targets,
+               mine.tokens,
+               mine.stop,
+               mine.peak_memory,
+               mine.save,
+               mine.failed,
+               shapes},
               at::kLong))
       .wait();
   StepCounts counts;
@@ -178,17 +203,28 @@ StepCounts Trainer::agree(const data::StepBatch& batch) {
     counts.peak_memory = std::max(counts.peak_memory, rows[rank][3]);
     counts.save += rows[rank][4];
     counts.failed += rows[rank][5];
+    counts.alike = counts.alike && rows[rank][6] == shapes;
   }
   return counts;
 }
 
+int64_t Trainer::peak_memory_here() {
+  // The allocator's own peak is of the last phase alone: the account asks it anew for each.
+  const int64_t here = world_.device.is_cpu() ? monitor::process_memory().peak_resident_bytes
+                                              : parallel::most_of(job_.model->memory().phases());
+  return peak_here_ = std::max(peak_here_, here);
+}
+
 void Trainer::compute(
-    std::span<const nn::ForwardInputs> inputs, int64_t targets, StepTrace* trace) {
-  if (captures_ && captured_ == nullptr) {
+    std::span<const nn::ForwardInputs> inputs, const StepCounts& counts, StepTrace* trace) {
+  const int64_t targets = counts.targets;
+  // A graph holds the kernels of collectives: all ranks replay it, or none.
+  const bool captures = captures_ && counts.alike;
+  if (captures && captured_ == nullptr) {
     captured_ = std::make_unique<parallel::CapturedTraining>(*job_.model, inputs);
   }
   // A graph leaves no marks.
-  if (captures_ && trace == nullptr && captured_->fits(inputs)) {
+  if (captures && trace == nullptr && captured_->fits(inputs)) {
     result_ = captured_->run(inputs, targets, learning_rate_);
     return;
   }
@@ -230,7 +266,7 @@ int Trainer::one_step() {
   learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
   in_context(fmt::format("training step {}", job_.progress.step + 1), [&] {
     try {
-      compute(inputs, counts.targets, trace ? &*trace : nullptr);
+      compute(inputs, counts, trace ? &*trace : nullptr);
     } catch (const std::exception&) {
       throw_with_memory(*job_.model, world_.rank());
       throw;
