@@ -7,6 +7,7 @@
 
 #include "cuda/adamw.h"
 #include "cuda/dropout.h"
+#include "cuda/rope.h"
 #include "cuda/softmax_rows.h"
 
 namespace lockstep::cuda {
@@ -100,6 +101,26 @@ void drop(
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+void rotate_heads(
+    const Tensor& from,
+    const Tensor& to,
+    const Tensor& cos,
+    const Tensor& sin,
+    float sign,
+    const ops::RotatedHeads& heads) {
+  const c10::cuda::CUDAGuard device(from.device());
+  rotate(
+      number_of(from),
+      from.const_data_ptr(),
+      to.data_ptr(),
+      cos.const_data_ptr<float>(),
+      sin.const_data_ptr<float>(),
+      sign,
+      heads,
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 }  // namespace
 
 ops::CudaLoops loops() {
@@ -107,6 +128,7 @@ ops::CudaLoops loops() {
       .row_statistics = statistics,
       .logits_become_gradient = become_gradient,
       .adamw = adamw_step,
+      .rotate = rotate_heads,
       .dropout = drop};
 }
 #else

@@ -4,6 +4,7 @@
 #include "ops/adamw.h"
 #include "ops/captured_step.h"
 #include "ops/dropout_place.h"
+#include "ops/rotated_heads.h"
 #include "ops/token_loss.h"
 
 namespace lockstep::ops {
@@ -22,6 +23,15 @@ struct CudaLoops {
       float inverse_cap) = nullptr;
   /// See adamw.h; not empty.
   void (*adamw)(const AdamWBuffers& buffers, const Tensor& numbers) = nullptr;
+  /// As in rope.h: float32, bfloat16 or float16 heads [B, T, H, D], not empty, last dims dense; cos
+  /// and sin float32, contiguous.
+  void (*rotate)(
+      const Tensor& from,
+      const Tensor& to,
+      const Tensor& cos,
+      const Tensor& sin,
+      float sign,
+      const RotatedHeads& heads) = nullptr;
   /// As `dropout` in dropout.h: float32, bfloat16 or float16 `from` [B, ...], not empty; `keys` [B]
   /// int64 on the GPU.
   void (*dropout)(

@@ -1,4 +1,5 @@
 // The kernels, run on a processor (on_cpu.h), against float64.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "base/counter_random.h"
 #include "cuda/adamw.h"
 #include "cuda/dropout.h"
+#include "cuda/rope.h"
 #include "cuda/softmax_rows.h"
 
 namespace lockstep::cuda {
@@ -149,6 +151,42 @@ TEST(Kernels, ANotANumberStays) {
   row_statistics(
       Number::kFloat, logits.data(), &target, 1, 600, &maximum, &total, &of_target, nullptr);
   EXPECT_TRUE(std::isnan(total));
+}
+
+/// Heads of 7 of which 6 turn, in rows that lie further apart, into dense ones; and back.
+TEST(Kernels, RopeTurnsAndTurnsBack) {
+  constexpr int64_t kRows = 2, kLength = 3, kHeads = 2, kSize = 7, kHalf = 3, kFar = 100;
+  const auto from = random_numbers(kRows * kFar, 9), angles = random_numbers(kLength * kHalf, 10);
+  std::vector<float> cos, sin, to(kRows * kLength * kHeads * kSize), back(from.size());
+  for (const float angle : angles) {
+    cos.push_back(std::cos(angle));
+    sin.push_back(std::sin(angle));
+  }
+  ops::RotatedHeads heads{kRows, kLength, kHeads, kSize, kHalf, /*angles_by_row=*/false};
+  const std::vector<int64_t> far{kFar, kHeads * kSize, kSize};
+  const std::vector<int64_t> dense{kLength * kHeads * kSize, kHeads * kSize, kSize};
+  std::copy(far.begin(), far.end(), heads.from_stride);
+  std::copy(dense.begin(), dense.end(), heads.to_stride);
+  rotate(Number::kFloat, from.data(), to.data(), cos.data(), sin.data(), 1, heads, nullptr);
+  std::swap(heads.from_stride, heads.to_stride);
+  rotate(Number::kFloat, to.data(), back.data(), cos.data(), sin.data(), -1, heads, nullptr);
+  for (int64_t n = 0; n < kRows * kLength * kHeads; ++n) {
+    const int64_t row = n / (kLength * kHeads), position = n / kHeads % kLength;
+    const int64_t at = row * kFar + n % (kLength * kHeads) * kSize;
+    for (int64_t i = 0; i < kSize; ++i) {
+      const auto in = [&](int64_t k) {
+        return static_cast<double>(from[static_cast<size_t>(at + k)]);
+      };
+      const double angle =
+          i < 2 * kHalf ? angles[static_cast<size_t>(position * kHalf + i % kHalf)] : 0;
+      const double expected = i < kHalf ? in(i)*std::cos(angle) - in(i + kHalf) * std::sin(angle)
+                              : i < 2 * kHalf
+                                  ? in(i)*std::cos(angle) + in(i - kHalf) * std::sin(angle)
+                                  : in(i);
+      EXPECT_NEAR(to[static_cast<size_t>(n * kSize + i)], expected, 1e-6) << n << " " << i;
+      EXPECT_NEAR(back[static_cast<size_t>(at + i)], in(i), 1e-6) << n << " " << i;
+    }
+  }
 }
 
 /// A part [2, 3, 4] of a whole [2, 5, 9]: the elements that the whole drops, whoever holds them.

@@ -80,6 +80,7 @@ TEST(Gpus, TheCudaLibraryOpensAndOffersEverything) {
   EXPECT_NE(g_loops.row_statistics, nullptr);
   EXPECT_NE(g_loops.logits_become_gradient, nullptr);
   EXPECT_NE(g_loops.adamw, nullptr);
+  EXPECT_NE(g_loops.rotate, nullptr);
   EXPECT_NE(g_loops.dropout, nullptr);
   EXPECT_NE(g_loops.run_aside, nullptr);
   EXPECT_NE(g_loops.capture, nullptr);
