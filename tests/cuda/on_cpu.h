@@ -33,7 +33,7 @@ class Block {
         block_index(index),
         grid(blocks) {
     for (Fiber& fiber : fibers_) {
-      fiber.stack = std::make_unique<std::byte[]>(kStack);
+      fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStack);
       ::getcontext(&fiber.context);
       fiber.context.uc_stack.ss_sp = fiber.stack.get();
       fiber.context.uc_stack.ss_size = kStack;
