@@ -6,11 +6,11 @@ LIBTORCH ?=
 PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
-# With CUDA where it is asked for, or a driver is there and it is not asked against (LOCKSTEP_CUDA=0).
-LOCKSTEP_CUDA ?= $(if $(wildcard /proc/driver/nvidia/version),1,0)
+# 1: libtorch's GPU set, and CUDA must be built; 0: without; empty: 1 if a driver is there, else CUDA is compiled if nvcc is.
+LOCKSTEP_CUDA ?= $(if $(wildcard /proc/driver/nvidia/version),1)
 # UNITY=0 compiles each file by itself: the first build takes far longer, and later ones compile what changed alone.
 UNITY ?= 1
-CMAKE_FLAGS := -DLOCKSTEP_CUDA=$(if $(filter 1,$(LOCKSTEP_CUDA)),ON,OFF) -DLOCKSTEP_UNITY=$(if $(filter 0,$(UNITY)),OFF,ON) \
+CMAKE_FLAGS := -DLOCKSTEP_CUDA=$(or $(patsubst 0,OFF,$(patsubst 1,ON,$(LOCKSTEP_CUDA))),AUTO) -DLOCKSTEP_UNITY=$(if $(filter 0,$(UNITY)),OFF,ON) \
   $(if $(LIBTORCH),-DLIBTORCH=$(abspath $(LIBTORCH)))
 COMPILE = python3 tools/build.py $(BUILD) -j $(JOBS)
 export LIBTORCH LOCKSTEP_CUDA

@@ -1,13 +1,66 @@
-# liblockstep_cuda.so, beside the program: libtorch's CUDA side and NCCL. Needs the CUDA headers (the toolkit's, or
-# those of the wheels that come with libtorch's GPU set) and nccl.h.
-find_path(CUDA_HEADERS cuda_runtime.h
-  PATHS ${libtorch_wheel}/nvidia/cu13/include /usr/local/cuda/include REQUIRED)
-find_path(NCCL_HEADERS nccl.h
-  PATHS ${libtorch_wheel}/nvidia/nccl/include ${CUDA_HEADERS} REQUIRED)
-# The kernels need nvcc; without it ATen's operations serve. CMake's own CUDA language of this version does not know
-# C++20, so nvcc is called as it is.
-find_program(NVCC nvcc PATHS /usr/local/cuda/bin ${libtorch_wheel}/nvidia/cu13/bin)
-set(LOCKSTEP_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPU architectures to compile for; the last one also as PTX")
+# liblockstep_cuda.so, beside the program: NCCL, our kernels and CUDA graphs over libtorch's CUDA side. No GPU is needed to
+# build it. LOCKSTEP_CUDA=AUTO builds it where nvcc and the headers are (CUDA's, of libtorch's version, and NCCL's); ON
+# demands the headers, and without nvcc ATen's operations serve instead of the kernels.
+# HINTS come before the system's folders: a toolkit of another version may be there.
+find_path(CUDA_HEADERS cuda_runtime.h HINTS ${libtorch_wheel}/nvidia/cu13/include /usr/local/cuda/include)
+# The runtime's headers may lie there without those of the libraries that libtorch's headers include.
+if(NOT EXISTS ${CUDA_HEADERS}/cublas_v2.h AND EXISTS /usr/local/cuda/include/cublas_v2.h)
+  set(CUDA_HEADERS /usr/local/cuda/include CACHE PATH "" FORCE)
+endif()
+find_path(NCCL_HEADERS nccl.h HINTS ${libtorch_wheel}/nvidia/nccl/include ${CUDA_HEADERS})
+find_program(NVCC nvcc HINTS /usr/local/cuda/bin ${libtorch_wheel}/nvidia/cu13/bin)
+
+function(lockstep_cuda_obstacle result)
+  set(${result} "" PARENT_SCOPE)
+  if(LOCKSTEP_SANITIZE AND LOCKSTEP_CUDA STREQUAL "AUTO")
+    set(${result} "a build with sanitizers" PARENT_SCOPE)
+    return()
+  endif()
+  foreach(name libtorch_cuda libc10_cuda)
+    if(NOT EXISTS ${LIBTORCH}/lib/${name}.so)
+      set(${result} "${LIBTORCH} is libtorch without CUDA" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  if(NOT CUDA_HEADERS OR NOT NCCL_HEADERS OR NOT EXISTS ${CUDA_HEADERS}/cublas_v2.h)
+    set(${result} "no headers of CUDA's libraries and NCCL" PARENT_SCOPE)
+    return()
+  endif()
+  # Structures differ between major versions of CUDA, so libtorch's and the compiler's must be one.
+  set(wanted 13)
+  if(EXISTS ${LIBTORCH}/version.py)
+    file(STRINGS ${LIBTORCH}/version.py line REGEX "^cuda: ")
+    string(REGEX MATCH "[0-9]+" wanted "${line}")
+  endif()
+  file(STRINGS ${CUDA_HEADERS}/cuda_runtime_api.h line REGEX "define CUDART_VERSION ")
+  string(REGEX MATCH "([0-9]+)[0-9][0-9][0-9]$" found "${line}")
+  if(NOT CMAKE_MATCH_1 STREQUAL wanted)
+    set(${result} "${CUDA_HEADERS} is of CUDA ${CMAKE_MATCH_1}, libtorch of ${wanted}" PARENT_SCOPE)
+    return()
+  endif()
+  if(NVCC)
+    execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE version)
+    string(REGEX MATCH "release ([0-9]+)" found "${version}")
+    if(NOT CMAKE_MATCH_1 STREQUAL wanted)
+      set(${result} "${NVCC} is of CUDA ${CMAKE_MATCH_1}, libtorch of ${wanted}" PARENT_SCOPE)
+    endif()
+  elseif(LOCKSTEP_CUDA STREQUAL "AUTO")
+    set(${result} "no nvcc" PARENT_SCOPE)
+  endif()
+endfunction()
+
+lockstep_cuda_obstacle(obstacle)
+if(obstacle AND NOT LOCKSTEP_CUDA STREQUAL "AUTO")
+  message(FATAL_ERROR "LOCKSTEP_CUDA: ${obstacle}")
+elseif(obstacle)
+  message(STATUS "liblockstep_cuda.so is not built: ${obstacle}")
+  return()
+endif()
+
+# CMake's own CUDA language of this version does not know C++20, so nvcc is called as it is. libtorch's wheel is compiled
+# for these; PTX of the newest serves what comes after.
+set(LOCKSTEP_CUDA_ARCHITECTURES "75;80;86;90;100;120" CACHE STRING
+  "GPU architectures to compile for; the last one also as PTX")
 set(cuda_objects "")
 if(NVCC)
   set(architectures "")
@@ -16,38 +69,66 @@ if(NVCC)
     set(newest ${architecture})
   endforeach()
   list(APPEND architectures -gencode arch=compute_${newest},code=compute_${newest})
-  file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cu)
-  file(GLOB cuda_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.h)
+  file(GLOB kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cu)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
-  foreach(source IN LISTS cuda_sources)
+  set(tool ${CMAKE_SOURCE_DIR}/tools/kernels.py)
+  foreach(source IN LISTS kernel_sources)
     get_filename_component(name ${source} NAME_WE)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
-    add_custom_command(OUTPUT ${object} DEPENDS ${source} ${cuda_headers} VERBATIM
-      COMMAND ${NVCC} -std=c++20 -O3 ${architectures} -Xcompiler -fPIC,-Wall,-Wextra -I${CMAKE_SOURCE_DIR}/src
-              -c ${source} -o ${object})
+    add_custom_command(OUTPUT ${object} DEPENDS ${source} ${tool} DEPFILE ${object}.d VERBATIM
+      COMMAND ${Python3_EXECUTABLE} ${tool} compile ${object}.usage -- ${NVCC} -std=c++20 -O3 --expt-relaxed-constexpr ${architectures}
+              -Werror all-warnings -Xptxas -v,-warn-spills,-warn-lmem-usage -Xcompiler -fPIC,-Wall,-Wextra,-Werror
+              -I${CMAKE_SOURCE_DIR}/src -MD -MF ${object}.d -c ${source} -o ${object})
     list(APPEND cuda_objects ${object})
   endforeach()
+  # The same files compiled for this processor, with tests/cuda/on_cpu.h, against float64.
+  set(on_cpu "")
+  foreach(source IN LISTS kernel_sources)
+    get_filename_component(name ${source} NAME_WE)
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/cuda/${name}_on_cpu.cpp
+      CONTENT "#include \"cuda/on_cpu.h\"\n#include \"${source}\"\n")
+    list(APPEND on_cpu ${CMAKE_BINARY_DIR}/cuda/${name}_on_cpu.cpp)
+  endforeach()
+  add_executable(cuda_test ${CMAKE_SOURCE_DIR}/tests/cuda/kernels_test.cpp ${on_cpu})
+  target_include_directories(cuda_test PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests)
+  target_include_directories(cuda_test SYSTEM PRIVATE ${CUDA_HEADERS})
+  target_link_libraries(cuda_test PRIVATE lockstep_compiler lockstep_gtest)
+  target_compile_options(cuda_test PRIVATE -Wno-unknown-pragmas)
+  lockstep_optimize(cuda_test -O1)
+  gtest_discover_tests(cuda_test DISCOVERY_MODE PRE_TEST TEST_PREFIX cuda.)
+  add_test(NAME cuda.registers COMMAND ${Python3_EXECUTABLE} ${tool} check ${CMAKE_BINARY_DIR}/cuda)
 else()
   message(STATUS "no nvcc: liblockstep_cuda.so is built without kernels of its own")
 endif()
-add_library(lockstep_cuda SHARED
-  ${CMAKE_SOURCE_DIR}/src/cuda/register.cpp ${CMAKE_SOURCE_DIR}/src/cuda/step_graph.cpp
-  ${CMAKE_SOURCE_DIR}/src/cuda/token_loss.cpp ${cuda_objects})
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cpp)
+add_library(lockstep_cuda SHARED ${cuda_sources} ${cuda_objects})
 if(NVCC)
   target_compile_definitions(lockstep_cuda PRIVATE LOCKSTEP_HAS_CUDA_KERNELS)
 endif()
 target_include_directories(lockstep_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_include_directories(lockstep_cuda SYSTEM PRIVATE ${CUDA_HEADERS} ${NCCL_HEADERS})
-target_compile_definitions(lockstep_cuda PRIVATE USE_C10D_NCCL)
+list(GET LOCKSTEP_CUDA_ARCHITECTURES 0 oldest)
+target_compile_definitions(lockstep_cuda PRIVATE USE_C10D_NCCL LOCKSTEP_OLDEST_ARCHITECTURE=${oldest})
 lockstep_optimize(lockstep_cuda -O2)
-target_link_libraries(lockstep_cuda PRIVATE lockstep_compiler lockstep_libtorch
+lockstep_unite(lockstep_cuda ${lockstep_united_bytes_with_torch} ${cuda_sources})
+find_library(CUDART NAMES cudart libcudart.so.13
+  HINTS ${libtorch_wheel}/nvidia/cu13/lib ${CUDA_HEADERS}/../lib64 ${CUDA_HEADERS}/../lib REQUIRED)
+target_link_libraries(lockstep_cuda PRIVATE lockstep_compiler lockstep_dependencies lockstep_libtorch
   -Wl,--no-as-needed ${LIBTORCH}/lib/libtorch_cuda.so ${LIBTORCH}/lib/libc10_cuda.so
-  ${LIBTORCH}/lib/libtorch.so)
-# libtorch_cuda.so's own libraries are found at run time, on a machine that has them.
-target_link_options(lockstep_cuda PRIVATE -Wl,--allow-shlib-undefined)
+  ${LIBTORCH}/lib/libtorch.so ${CUDART})
+# Nothing of ours may be missing; what libtorch_cuda.so needs is found at run time, on a machine that has it.
+target_link_options(lockstep_cuda PRIVATE -Wl,--no-undefined -Wl,--allow-shlib-undefined)
 set_target_properties(lockstep_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
-  BUILD_RPATH "${CMAKE_BUILD_RPATH};${libtorch_wheel}/nvidia/nccl/lib;${libtorch_wheel}/nvidia/cudnn/lib")
+  BUILD_RPATH "${CMAKE_BUILD_RPATH};${libtorch_wheel}/nvidia/nccl/lib;${libtorch_wheel}/nvidia/cudnn/lib"
+  INSTALL_RPATH "${CMAKE_INSTALL_RPATH};${libtorch_wheel}/nvidia/nccl/lib;${libtorch_wheel}/nvidia/cudnn/lib")
+install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET lockstep-core)
   add_dependencies(lockstep-core lockstep_cuda)
-  set_target_properties(lockstep-core PROPERTIES BUILD_RPATH "$ORIGIN;${CMAKE_BUILD_RPATH}")
+  set_target_properties(lockstep-core PROPERTIES BUILD_RPATH "$ORIGIN;${CMAKE_BUILD_RPATH}"
+    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${CMAKE_INSTALL_RPATH}")
+endif()
+if(TARGET train_test)
+  add_dependencies(train_test lockstep_cuda)
+  target_compile_definitions(train_test PRIVATE LOCKSTEP_CUDA_LIBRARY="$<TARGET_FILE:lockstep_cuda>")
 endif()

@@ -63,6 +63,22 @@ if(TARGET parallel_test)
   target_compile_options(parallel_test PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 
+# The tests of plans once more, as GPUs run them: over a backend with NCCL's rules (tests/comm/like_nccl.h), and without
+# the loops that only processors have. The label `long` is not part of `make test`.
+if(TARGET parallel_test)
+  target_sources(parallel_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/comm/like_nccl.cpp)
+  function(lockstep_as_on_gpus name environment filter)
+    add_test(NAME parallel.${name} COMMAND parallel_test --gtest_filter=${filter} --gtest_brief=1)
+    set_tests_properties(parallel.${name} PROPERTIES TIMEOUT 900 LABELS "${ARGN}"
+      ENVIRONMENT "TORCH_FR_BUFFER_SIZE=0;OMP_NUM_THREADS=1;${environment}")
+  endfunction()
+  set(rules LOCKSTEP_TEST_BACKEND=like-nccl)
+  lockstep_as_on_gpus(nccl_rules ${rules} "Pipeline.*:*tied_llama:Sequential*:ContextParallel*")
+  # The account counts what a thread holds, and this backend's threads hold each other's.
+  lockstep_as_on_gpus(nccl_rules_all ${rules} "-MemoryAccount.*:Pipeline.*:*tied_llama:Sequential*:ContextParallel*" long)
+  lockstep_as_on_gpus(plain_operations LOCKSTEP_PLAIN_OPS=1 "PlanTable.*:ZeroPlans.*:*Pipeline*:ContextParallel*" long)
+endif()
+
 include(Install)
 if(TARGET lockstep)
   include(ProgramTests)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs CTest's tests that need neither a GPU nor Python's packages (`make parity` runs those), and prints the ten that took
+"""Runs CTest's tests that need neither a GPU nor Python's packages (`make parity` runs those) and are not
+labelled `long`, and prints the ten that took
 longest.
 
   tools/run_tests.py FOLDER [CTest's own options: -j 2 -R name -L label]
@@ -14,7 +15,7 @@ import xml.etree.ElementTree as xml
 def main():
     folder, options = pathlib.Path(sys.argv[1]), sys.argv[2:]
     results = (folder / "tests.xml").absolute()
-    command = ["ctest", "--test-dir", str(folder), "--output-on-failure", "--no-tests=error", "--label-exclude", "gpu",
+    command = ["ctest", "--test-dir", str(folder), "--output-on-failure", "--no-tests=error", "--label-exclude", "gpu|long",
                "--exclude-regex", r"^launch\.Python\."]
     code = subprocess.run([*command, "--output-junit", str(results), *options]).returncode
     if results.exists():

@@ -11,6 +11,7 @@
 #include "cli/report_error.h"
 #include "cli/sample.h"
 #include "cli/schedule.h"
+#include "cli/selftest.h"
 #include "cli/tokenize.h"
 #include "cli/tokenizer.h"
 #include "cli/train.h"
@@ -32,6 +33,7 @@ std::span<const Command> commands() {
        launch::run_command},
       {"verify", "Check that a plan reproduces one rank's losses and gradients", run_verify},
       {"doctor", "Check this machine for problems that break training jobs", run_doctor},
+      {"selftest", "Check that this machine computes what it should, in a minute", run_selftest},
       {"estimate", "Memory of each rank, what fits, and what would make it fit", run_estimate},
       {"plan", "The fastest way to split a model over a cluster, and why", run_plan},
       {"calibrate", "Measure this machine for the planner", run_calibrate},

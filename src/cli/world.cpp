@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "cli/commands.h"
 #include "comm/threads.h"
 #include "launch/plan/devices.h"
@@ -49,6 +50,12 @@ int run_threads(
         fmt::format("{} ranks in one process, and {} GPUs are visible", ranks, gpus),
         "start as many ranks as there are GPUs, or set training.use_cpu=true");
   }
+  if (gpus > 0) {
+    log_warning(
+        "{} ranks of one process share CUDA's locks, which may hang them: NCCL wants a process a "
+        "GPU",
+        ranks);
+  }
   comm::ThreadedRanks threads;
   threads.size = ranks;
   threads.timeout = options.timeout;
@@ -71,6 +78,7 @@ int run_threads(
     world.group.timeout = threads.timeout;
     world.group.shared_memory = threads.shared_memory;
     world.local_size = ranks;
+    world.ranks_are_threads = true;
     exit = std::max(exit.load(), body(world));  // the same on every rank
   });
   return exit;

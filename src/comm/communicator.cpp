@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "comm/heartbeat.h"
 #include "comm/pairwise.h"
 #include "comm/shared_memory.h"
 
@@ -45,6 +46,13 @@ Error peer_lost(const std::string& call, const std::exception& error) {
       "another rank ended or did not answer: look for the first one that failed");
 }
 
+/// Some backends know nothing of it.
+void throw_if_lost(const std::function<std::string()>& describe) {
+  if (const std::string who = lost_rank(); !who.empty()) {
+    throw peer_lost(describe(), std::runtime_error(who));
+  }
+}
+
 }  // namespace
 
 void Pending::wait() {
@@ -58,8 +66,9 @@ void Pending::wait() {
   } catch (const std::exception& error) {
     throw peer_lost(describe_(), error);
   }
+  throw_if_lost(describe_);
   const double end = seconds_now();
-  *waited_ += end - start;
+  waited_(end - start);
   if (finished_) {
     std::exchange(finished_, nullptr)(name_, start, end);
   }
@@ -68,13 +77,17 @@ void Pending::wait() {
   }
 }
 
-Communicator::Communicator(ProcessGroup group, std::string name, std::vector<int> world_ranks)
+Communicator::Communicator(ProcessGroup group, GroupOptions options, std::string name)
     : group_(std::move(group)),
       name_(std::move(name)),
       rank_(group_->getRank()),
       size_(group_->getSize()),
-      world_ranks_(std::move(world_ranks)),
-      shared_(dynamic_cast<SharedMemoryBackend*>(group_->getBackend(c10::kCPU).get())) {}
+      options_(std::move(options)) {
+  if (!options_.only_on_device || !options_.device.is_cuda()) {
+    shared_ = dynamic_cast<SharedMemoryBackend*>(group_->getBackend(c10::kCPU).get());
+    sends_pairwise_ = shared_ == nullptr && !is_ordered(group_, c10::kCPU);
+  }
+}
 
 Communicator Communicator::alone() {
   return {};
@@ -92,11 +105,11 @@ Pending Communicator::start(
   const int64_t sequence = sequence_++;
   const auto bytes = static_cast<int64_t>(shape_of.nbytes());
   const int64_t sent = std::llround(ring_factor * static_cast<double>(bytes) * (size_ - 1) / size_);
-  if (observer_) {
-    observer_({operation, sequence, bytes, sent});
+  if (watch_->observer) {
+    watch_->observer({operation, sequence, bytes, sent});
   }
-  if (finish_observer_) {
-    pending.finished_ = [observer = finish_observer_,
+  if (watch_->finish_observer) {
+    pending.finished_ = [observer = watch_->finish_observer,
                          operation = std::string(operation),
                          group = name_,
                          bytes,
@@ -106,24 +119,26 @@ Pending Communicator::start(
       observer({operation, group, name, bytes, sent, began, waited_from, ended});
     };
   }
-  pending.waited_ = waited_;
-  pending.describe_ = [name = name_,
-                       rank = world_rank(rank_),
-                       ranks = world_ranks_.empty()
-                                   ? fmt::format("of {}", size_)
-                                   : fmt::format("(of ranks {})", fmt::join(world_ranks_, ", ")),
-                       operation = std::string(operation),
-                       sequence,
-                       shape = shape_of.sizes().vec()] {
-    return fmt::format(
-        "rank {} {}: {} number {} of group {}, shape [{}],",
-        rank,
-        ranks,
-        operation,
-        sequence,
-        name,
-        fmt::join(shape, ", "));
-  };
+  pending.waited_ = [watch = watch_](double seconds) { watch->seconds_waited += seconds; };
+  pending.describe_ =
+      [name = name_,
+       rank = world_rank(rank_),
+       ranks = options_.world_ranks.empty()
+                   ? fmt::format("of {}", size_)
+                   : fmt::format("(of ranks {})", fmt::join(options_.world_ranks, ", ")),
+       operation = std::string(operation),
+       sequence,
+       shape = shape_of.sizes().vec()] {
+        return fmt::format(
+            "rank {} {}: {} number {} of group {}, shape [{}],",
+            rank,
+            ranks,
+            operation,
+            sequence,
+            name,
+            fmt::join(shape, ", "));
+      };
+  throw_if_lost(pending.describe_);
   try {
     pending.work_ = call();
   } catch (const std::exception& error) {
@@ -163,7 +178,7 @@ Pending Communicator::all_gather(Tensor out, Tensor in) {
   }
   return start("all_gather", out, 1.0, [&] {
     Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
-    if (out.is_cpu() && shared_ == nullptr) {
+    if (out.is_cpu() && sends_pairwise_) {
       return start_pairwise_gather(*group_, flat_out, flat_in, tag_of(1, gathers_++));
     }
     return group_->_allgather_base(flat_out, flat_in);
@@ -179,7 +194,7 @@ Pending Communicator::reduce_scatter(
   std::function<void()> finish;
   Pending pending = start("reduce_scatter", in, 1.0, [&]() -> c10::intrusive_ptr<c10d::Work> {
     Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
-    if (in.is_cpu() && shared_ == nullptr && can_reduce(in.scalar_type())) {
+    if (in.is_cpu() && sends_pairwise_ && can_reduce(in.scalar_type())) {
       PairwiseReduction reduction = start_pairwise_reduce_scatter(
           *group_, flat_out, flat_in, reduce, tag_of(2, reductions_++), reader);
       finish = std::move(reduction.finish);

@@ -59,7 +59,7 @@ class [[nodiscard]] Pending {
   c10::intrusive_ptr<c10d::Work> work_;
   std::function<void()> finish_;           // what is to be done once the work has ended
   std::function<std::string()> describe_;  // for the error
-  std::shared_ptr<double> waited_;
+  std::function<void(double seconds)> waited_;
   std::string name_;
   std::function<void(const std::string& name, double waited_from, double ended)> finished_;
 };
@@ -76,9 +76,8 @@ struct P2p {
 /// thread-safe: one thread a rank calls.
 class Communicator {
  public:
-  /// `world_ranks`: of its ranks; empty: it is the world.
-  explicit Communicator(
-      ProcessGroup group, std::string name = "world", std::vector<int> world_ranks = {});
+  /// `options`: those that the group was joined with.
+  explicit Communicator(ProcessGroup group, GroupOptions options = {}, std::string name = "world");
   /// The group of one.
   static Communicator alone();
 
@@ -86,7 +85,8 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
   int world_rank(int rank) const {
-    return world_ranks_.empty() ? rank : world_ranks_.at(static_cast<size_t>(rank));
+    const std::vector<int>& ranks = options_.world_ranks;
+    return ranks.empty() ? rank : ranks.at(static_cast<size_t>(rank));
   }
 
   /// A reader is told of each element of the result on one rank, before wait() returns, in runs,
@@ -110,13 +110,18 @@ class Communicator {
   void barrier();
 
   /// Sees every call. One at a time; empty takes it away.
-  void set_observer(Observer observer) { observer_ = std::move(observer); }
+  void set_observer(Observer observer) { watch_->observer = std::move(observer); }
   /// Sees every call that began from now on, when its wait() has ended. One at a time; empty takes
   /// it away.
-  void set_finish_observer(FinishObserver observer) { finish_observer_ = std::move(observer); }
+  void set_finish_observer(FinishObserver observer) {
+    watch_->finish_observer = std::move(observer);
+  }
+  /// What watches `other` now and later sees this group's calls as its own, and counts its waits.
+  void be_watched_with(const Communicator& other) { watch_ = other.watch_; }
   /// Seconds spent in wait() so far.
-  double seconds_waited() const { return *waited_; }
+  double seconds_waited() const { return watch_->seconds_waited; }
   const ProcessGroup& process_group() const { return group_; }
+  const GroupOptions& options() const { return options_; }
 
  private:
   Communicator() = default;
@@ -129,13 +134,18 @@ class Communicator {
   ProcessGroup group_;
   std::string name_ = "alone";
   int rank_ = 0, size_ = 1;
-  std::vector<int> world_ranks_;
-  SharedMemoryBackend* shared_ = nullptr;  // of what is in host memory; null: that goes over Gloo
+  GroupOptions options_;
+  SharedMemoryBackend* shared_ = nullptr;  // of what is in host memory, if that goes so
+  bool sends_pairwise_ = false;            // what is in host memory goes over Gloo
   int64_t sequence_ = 0;
   int64_t gathers_ = 0, reductions_ = 0;  // of those, in host memory
-  Observer observer_;
-  FinishObserver finish_observer_;
-  std::shared_ptr<double> waited_ = std::make_shared<double>(0.0);
+  /// What watches the group, and the lanes between its ranks.
+  struct Watch {
+    Observer observer;
+    FinishObserver finish_observer;
+    double seconds_waited = 0;
+  };
+  std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
 };
 
 /// Every rank's text, on every rank, in rank order. Every rank must call.

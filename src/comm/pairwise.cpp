@@ -40,12 +40,25 @@ std::vector<int> peers_of(int rank, int size) {
 
 WorkPtr start_transfers(c10d::ProcessGroup& group, std::span<const P2p> transfers) {
   std::vector<WorkPtr> works;
+  if (transfers.empty()) {
+    return c10::make_intrusive<Works>(std::move(works));
+  }
+  const c10::DeviceType device = transfers.front().tensor.device().type();
+  // Where messages are done in order, one after the other, two ranks that both send first would
+  // wait for ever; coalesced, they are one.
+  const bool coalesces = group.getBackend(device)->supportsCoalescing();
+  if (coalesces) {
+    group.startCoalescing(device);
+  }
   for (const P2p& transfer : transfers) {
     std::vector<Tensor> tensors{transfer.tensor};
     works.push_back(
         transfer.direction == P2p::Direction::kSend
             ? group.send(tensors, transfer.peer, transfer.tag)
             : group.recv(tensors, transfer.peer, transfer.tag));
+  }
+  if (coalesces) {
+    return group.endCoalescing(device);
   }
   return c10::make_intrusive<Works>(std::move(works));
 }

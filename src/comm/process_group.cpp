@@ -11,8 +11,12 @@
 namespace lockstep::comm {
 namespace {
 
-NcclFactory& nccl_factory() {
-  static NcclFactory factory;
+BackendFactory& nccl_factory() {
+  static BackendFactory factory;
+  return factory;
+}
+BackendFactory& host_factory() {
+  static BackendFactory factory;
   return factory;
 }
 
@@ -36,6 +40,11 @@ void set_host_backend(
     int size,
     const GroupOptions& options) {
   using Type = c10d::ProcessGroup::BackendType;
+  if (host_factory()) {
+    group.setBackend(c10::kCPU, Type::CUSTOM, host_factory()(store, rank, size, options));
+    group.setDefaultBackend(Type::CUSTOM);
+    return;
+  }
   std::unique_ptr<SharedBoard> board;
   if (options.shared_memory) {
     board = SharedBoard::join(store, rank, size);
@@ -54,14 +63,25 @@ void set_host_backend(
 
 }  // namespace
 
-void set_nccl_factory(NcclFactory factory) {
+void set_nccl_factory(BackendFactory factory) {
   nccl_factory() = std::move(factory);
+}
+
+void set_host_factory(BackendFactory factory) {
+  host_factory() = std::move(factory);
+}
+
+bool is_ordered(const ProcessGroup& group, c10::DeviceType device) {
+  return group != nullptr && group->getBackend(device)->supportsCoalescing();
 }
 
 ProcessGroup join_group(const Store& store, int rank, int size, const GroupOptions& options) {
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
   try {
-    set_host_backend(*group, store, rank, size, options);
+    const bool only_on_device = options.only_on_device && options.device.is_cuda();
+    if (!only_on_device) {
+      set_host_backend(*group, store, rank, size, options);
+    }
     if (options.device.is_cuda()) {
       if (!nccl_factory()) {
         throw Error(
@@ -73,6 +93,9 @@ ProcessGroup join_group(const Store& store, int rank, int size, const GroupOptio
           c10::kCUDA,
           c10d::ProcessGroup::BackendType::NCCL,
           nccl_factory()(store, rank, size, options));
+      if (only_on_device) {
+        group->setDefaultBackend(c10d::ProcessGroup::BackendType::NCCL);
+      }
     }
   } catch (const Error&) {
     throw;

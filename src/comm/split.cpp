@@ -33,11 +33,8 @@ Communicator split(
   for (const int member : ranks) {
     own.world_ranks.push_back(parent.world_rank(member));
   }
-  return Communicator(
-      join_group(
-          with_prefix(fmt::format("{}/{}", key, number), store), rank, static_cast<int>(size), own),
-      name,
-      own.world_ranks);
+  const Store place = with_prefix(fmt::format("{}/{}", key, number), store);
+  return Communicator(join_group(place, rank, static_cast<int>(size), own), own, name);
 }
 
 }  // namespace lockstep::comm

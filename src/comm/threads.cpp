@@ -37,9 +37,9 @@ void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator
         if (!ranks.devices.empty()) {
           options.device = ranks.devices.at(static_cast<size_t>(rank));
         }
-        Communicator communicator = size == 1
-                                        ? Communicator::alone()
-                                        : Communicator(join_group(store, rank, size, options));
+        Communicator communicator =
+            size == 1 ? Communicator::alone()
+                      : Communicator(join_group(store, rank, size, options), options);
         communicator.barrier();  // one that leaves at once must not be missed by one that connects
         body(communicator);
       } catch (...) {

@@ -1,19 +1,12 @@
-#include <cuda_bf16.h>
-
 #include "cuda/adamw.h"
+#include "cuda/launch.h"
+#include "cuda/number.h"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 4096;  // each thread takes further elements then
-
-__device__ float widen(float value) {
-  return value;
-}
-__device__ float widen(__nv_bfloat16 value) {
-  return __bfloat162float(value);
-}
 
 template <class Gradient>
 __global__ void adamw_kernel(
@@ -44,12 +37,14 @@ __global__ void adamw_kernel(
 void adamw(
     const AdamWPointers& pointers, const float* numbers, int64_t count, cudaStream_t stream) {
   const int64_t needed = (count + kThreads - 1) / kThreads;
-  const auto blocks = static_cast<unsigned>(needed < kMostBlocks ? needed : kMostBlocks);
+  const int64_t blocks = needed < kMostBlocks ? needed : kMostBlocks;
   if (pointers.gradient != nullptr) {
-    adamw_kernel<<<blocks, kThreads, 0, stream>>>(pointers.gradient, pointers, numbers, count);
+    launch(
+        adamw_kernel<float>, blocks, kThreads, stream, pointers.gradient, pointers, numbers, count);
   } else {
     const auto* gradient = static_cast<const __nv_bfloat16*>(pointers.low_gradient);
-    adamw_kernel<<<blocks, kThreads, 0, stream>>>(gradient, pointers, numbers, count);
+    launch(
+        adamw_kernel<__nv_bfloat16>, blocks, kThreads, stream, gradient, pointers, numbers, count);
   }
 }
 

@@ -1,6 +1,4 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "cuda/launch.h"
 #include "cuda/softmax_rows.h"
 
 namespace lockstep::cuda {
@@ -9,29 +7,10 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarp = 32;
 
-__device__ float widen(float value) {
-  return value;
-}
-__device__ float widen(__nv_bfloat16 value) {
-  return __bfloat162float(value);
-}
-__device__ float widen(__half value) {
-  return __half2float(value);
-}
-__device__ void narrow(float value, float& out) {
-  out = value;
-}
-__device__ void narrow(float value, __nv_bfloat16& out) {
-  out = __float2bfloat16(value);
-}
-__device__ void narrow(float value, __half& out) {
-  out = __float2half(value);
-}
-
 /// A maximum, and a sum of exponentials relative to it (Milakov and Gimelshein, "Online normalizer
 /// calculation for softmax", 2018).
 struct Partial {
-  float maximum = -INFINITY, total = 0;
+  float maximum, total;  // no initial values: shared memory would ignore them
 
   __device__ void add(float value) {
     if (value > maximum) {
@@ -62,7 +41,7 @@ __global__ void statistics_kernel(
     float* target_logit) {
   const int64_t row = blockIdx.x;
   const T* values = logits + row * size;
-  Partial mine;
+  Partial mine{-INFINITY, 0};
   for (int64_t i = threadIdx.x; i < size; i += kThreads) {
     mine.add(widen(values[i]));
   }
@@ -108,18 +87,6 @@ __global__ void gradient_kernel(
   }
 }
 
-template <class Function>
-void with_type(Number number, const Function& function) {
-  switch (number) {
-    case Number::kFloat:
-      return function(float{});
-    case Number::kBfloat16:
-      return function(__nv_bfloat16{});
-    case Number::kHalf:
-      return function(__half{});
-  }
-}
-
 }  // namespace
 
 void row_statistics(
@@ -134,8 +101,17 @@ void row_statistics(
     cudaStream_t stream) {
   with_type(number, [&](auto type) {
     using T = decltype(type);
-    statistics_kernel<T><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
-        static_cast<const T*>(logits), targets, size, maximum, total, target_logit);
+    launch(
+        statistics_kernel<T>,
+        rows,
+        kThreads,
+        stream,
+        static_cast<const T*>(logits),
+        targets,
+        size,
+        maximum,
+        total,
+        target_logit);
   });
 }
 
@@ -152,7 +128,11 @@ void logits_become_gradient(
     cudaStream_t stream) {
   with_type(number, [&](auto type) {
     using T = decltype(type);
-    gradient_kernel<T><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
+    launch(
+        gradient_kernel<T>,
+        rows,
+        kThreads,
+        stream,
         static_cast<T*>(logits),
         targets,
         size,

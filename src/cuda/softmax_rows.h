@@ -5,9 +5,9 @@
 
 #include <cuda_runtime.h>
 
-namespace lockstep::cuda {
+#include "cuda/number.h"
 
-enum class Number { kFloat, kBfloat16, kHalf };
+namespace lockstep::cuda {
 
 /// Of logits [rows, size]: each row's largest, the sum of exp(logit - largest), and the target's
 /// (0 where the target is outside [0, size)). One pass over the logits.

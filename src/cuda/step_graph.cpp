@@ -1,7 +1,11 @@
 #include "cuda/step_graph.h"
 
+#include <map>
+#include <mutex>
+
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
 namespace lockstep::cuda {
@@ -10,6 +14,8 @@ namespace {
 class CapturedGraph final : public ops::StepGraph {
  public:
   explicit CapturedGraph(const std::function<void()>& body) {
+    // The graph gets memory of its own, and a capture gives none back: what lies idle goes first.
+    c10::cuda::CUDACachingAllocator::emptyCache();
     // NCCL's and autograd's own threads go on with what would be forbidden to them otherwise.
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     try {
@@ -34,10 +40,19 @@ class CapturedGraph final : public ops::StepGraph {
   at::cuda::CUDAGraph graph_;
 };
 
+/// One for each device: memory that was used on a stream is kept for it, so another stream each
+/// time would take as much again.
+c10::cuda::CUDAStream stream_aside(c10::DeviceIndex device) {
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
+  const std::scoped_lock lock(mutex);
+  return streams.try_emplace(device, c10::cuda::getStreamFromPool(false, device)).first->second;
+}
+
 /// Runs `body` on a stream that is not the default one, in the order of the current stream.
 void on_stream_aside(c10::Device device, const std::function<void()>& body) {
   const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device.index());
-  const c10::cuda::CUDAStream aside = c10::cuda::getStreamFromPool(false, device.index());
+  const c10::cuda::CUDAStream aside = stream_aside(device.index());
   at::cuda::CUDAEvent before, after;
   before.record(current);
   before.block(aside);

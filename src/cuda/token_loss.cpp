@@ -6,6 +6,8 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "cuda/adamw.h"
+#include "cuda/dropout.h"
+#include "cuda/rope.h"
 #include "cuda/softmax_rows.h"
 
 namespace lockstep::cuda {
@@ -77,11 +79,57 @@ void adamw_step(const ops::AdamWBuffers& buffers, const Tensor& numbers) {
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+void drop(
+    const Tensor& from,
+    const Tensor& to,
+    const Tensor& keys,
+    const ops::DropoutPlace& place,
+    uint32_t threshold,
+    float scale) {
+  const c10::cuda::CUDAGuard device(from.device());
+  dropout(
+      number_of(from),
+      from.const_data_ptr(),
+      to.data_ptr(),
+      from.numel(),
+      keys.const_data_ptr<int64_t>(),
+      from.numel() / from.size(0),
+      place,
+      threshold,
+      scale,
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void rotate_heads(
+    const Tensor& from,
+    const Tensor& to,
+    const Tensor& cos,
+    const Tensor& sin,
+    float sign,
+    const ops::RotatedHeads& heads) {
+  const c10::cuda::CUDAGuard device(from.device());
+  rotate(
+      number_of(from),
+      from.const_data_ptr(),
+      to.data_ptr(),
+      cos.const_data_ptr<float>(),
+      sin.const_data_ptr<float>(),
+      sign,
+      heads,
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 }  // namespace
 
 ops::CudaLoops loops() {
   return {
-      .row_statistics = statistics, .logits_become_gradient = become_gradient, .adamw = adamw_step};
+      .row_statistics = statistics,
+      .logits_become_gradient = become_gradient,
+      .adamw = adamw_step,
+      .rotate = rotate_heads,
+      .dropout = drop};
 }
 #else
 ops::CudaLoops loops() {

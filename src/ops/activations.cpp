@@ -6,6 +6,7 @@
 
 #include "ops/cpu/vector.h"
 #include "ops/cpu/vector_types.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -157,7 +158,7 @@ Tensor gelu_tanh(const Tensor& x) {
 }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  const bool fits = has_vector_loops(gate) && up.device().is_cpu() && gate.sizes() == up.sizes() &&
+  const bool fits = has_vector_loops(gate) && has_host_loops(up) && gate.sizes() == up.sizes() &&
                     gate.scalar_type() == up.scalar_type();
   return fits ? SwigluFunction::apply(gate, up) : at::silu(gate) * up;
 }

@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "ops/cpu/adamw_kernel.h"
 #include "ops/cuda_loops.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -144,14 +145,13 @@ void adamw_step_by(const AdamWBuffers& buffers, const at::Tensor& numbers) {
   if (buffers.parameter.numel() == 0) {
     return;
   }
-  if (numbers.is_cpu()) {
+  if (has_host_loops(numbers)) {
     const auto* n = numbers.const_data_ptr<float>();
     run_kernel({n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8]}, buffers);
     return;
   }
-  const CudaLoops* loops = buffers.parameter.is_cuda() ? cuda_loops() : nullptr;
-  if (loops != nullptr && loops->adamw != nullptr) {
-    loops->adamw(buffers, numbers);
+  if (buffers.parameter.is_cuda() && cuda_loops().adamw != nullptr) {
+    cuda_loops().adamw(buffers, numbers);
   } else {
     step_by_tensors(buffers, numbers);
   }
@@ -160,8 +160,12 @@ void adamw_step_by(const AdamWBuffers& buffers, const at::Tensor& numbers) {
 void adamw_step(const AdamWBuffers& buffers, const AdamWStep& step) {
   check(buffers);
   check(step);
-  if (!buffers.parameter.is_cpu()) {
-    adamw_step_by(buffers, adamw_numbers(step).to(buffers.parameter.device()));
+  if (!has_host_loops(buffers.parameter)) {
+    at::Tensor numbers = adamw_numbers(step);
+    if (buffers.parameter.is_cuda()) {
+      numbers = numbers.pin_memory();  // else the host would wait for the copy
+    }
+    adamw_step_by(buffers, numbers.to(buffers.parameter.device(), /*non_blocking=*/true));
   } else if (buffers.parameter.numel() > 0) {
     run_kernel(factors_of(step), buffers);
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/SDPBackend.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "ops/attention_rows.h"
 #include "ops/attention_vector.h"
 #include "ops/dropout.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -23,6 +25,12 @@ Tensor repeated(const Tensor& x, int64_t heads) {
                      : x.unsqueeze(2)
                            .expand({x.size(0), x.size(1), groups, x.size(2), x.size(3)})
                            .flatten(1, 2);
+}
+
+/// Whether ATen's kernel reads a key-value head for each query head that it serves, without copies.
+bool takes_groups(int64_t backend) {
+  return backend == static_cast<int64_t>(at::SDPBackend::flash_attention) ||
+         backend == static_cast<int64_t>(at::SDPBackend::cudnn_attention);
 }
 
 bool is_windowed(int64_t window, int64_t keys) {
@@ -268,14 +276,20 @@ Tensor fused_attention(
   if (needs_mask) {
     mask = visible_keys(length, keys, options.window, query.device());
   }
+  const bool causal = length > 1 && !needs_mask;
+  const bool in_groups =
+      key.size(1) < query.size(1) && !has_host_loops(query) &&
+      takes_groups(at::_fused_sdp_choice(
+          query, key, value, mask, 0.0, causal, options.scale, /*enable_gqa=*/true));
   return at::scaled_dot_product_attention(
       query,
-      repeated(key, query.size(1)),
-      repeated(value, query.size(1)),
+      in_groups ? key : repeated(key, query.size(1)),
+      in_groups ? value : repeated(value, query.size(1)),
       mask,
       /*dropout_p=*/0.0,
-      /*is_causal=*/length > 1 && !needs_mask,
-      options.scale);
+      causal,
+      options.scale,
+      in_groups);
 }
 
 Tensor tiled_attention(
@@ -309,7 +323,7 @@ Tensor attention(
   const bool upcast = options.upcast && type != at::kFloat && type != at::kDouble;
   // Measured on one core: in bfloat16, and wherever a window hides keys, the tiles take half the
   // time of ATen's kernel or less, and in float32 the same.
-  const bool tiles_are_faster = query.device().is_cpu() && query.size(2) > 1 &&
+  const bool tiles_are_faster = has_host_loops(query) && query.size(2) > 1 &&
                                 (type == at::kBFloat16 || is_windowed(options.window, key.size(2)));
   return options.dropout > 0 || upcast || tiles_are_faster
              ? tiled_attention(query, key, value, options)

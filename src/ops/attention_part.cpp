@@ -7,6 +7,8 @@
 #include "ops/cpu/attention_kernel.h"
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/machine.h"
+#include "ops/flash_part.h"
+#include "ops/host_loops.h"
 #include "ops/split_heads.h"
 
 namespace lockstep::ops {
@@ -17,10 +19,10 @@ constexpr int64_t kLongest = 2048;  // 64 rows of scores of so many keys are hal
 const kernel::AttentionLoops* loops_for(const Tensor& query) {
 #if defined(__x86_64__)
   const MatrixUnit unit = matrix_unit();
-  if (query.device().is_cpu() && query.scalar_type() == at::kFloat && unit >= MatrixUnit::kAvx512) {
+  if (has_host_loops(query) && query.scalar_type() == at::kFloat && unit >= MatrixUnit::kAvx512) {
     return &kernel::kAttentionFloat;
   }
-  if (query.device().is_cpu() && query.scalar_type() == at::kBFloat16 &&
+  if (has_host_loops(query) && query.scalar_type() == at::kBFloat16 &&
       unit >= MatrixUnit::kBfloat16) {
     return unit >= MatrixUnit::kAmx ? &kernel::kAttentionAmx : &kernel::kAttentionBfloat16;
   }
@@ -77,9 +79,13 @@ kernel::AttentionForward forward_of(
 
 }  // namespace
 
-bool has_attention_part(const Tensor& query, const Tensor& key) {
+bool has_attention_loops(const Tensor& query, const Tensor& key) {
   return loops_for(query) != nullptr && query.scalar_type() == key.scalar_type() &&
          key.size(2) <= kLongest;
+}
+
+bool has_attention_part(const Tensor& query, const Tensor& key) {
+  return has_attention_loops(query, key) || has_flash_part(query, key);
 }
 
 AttentionPart attention_part(
@@ -89,6 +95,9 @@ AttentionPart attention_part(
     double scale,
     PartSees sees,
     int64_t window) {
+  if (!has_attention_loops(query, key)) {
+    return flash_part(query, key, value, scale, sees);
+  }
   const Tensor q = dense_heads(query), k = dense_heads(key), v = dense_heads(value);
   AttentionPart part{
       empty_by_token(q),
@@ -114,6 +123,9 @@ AttentionPartGradients attention_part_backward(
     double scale,
     PartSees sees,
     int64_t window) {
+  if (!has_attention_loops(query, key)) {
+    return flash_part_backward(out_gradient, whole, query, key, value, scale, sees);
+  }
   const Tensor q = dense_heads(query), k = dense_heads(key), v = dense_heads(value);
   const Tensor dout = dense_heads(out_gradient), out = dense_heads(whole.out);
   const Tensor log_sum = whole.log_sum.contiguous();

@@ -1,5 +1,6 @@
 // A part of an attention: some queries with some of the keys that they see, by the loops of
-// attention_kernel.h. Parts over all keys make the whole: their outputs are weighted by e^log_sum.
+// attention_kernel.h or ATen's flash attention (flash_part.h). Parts over all keys make the whole:
+// their outputs are weighted by e^log_sum.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +30,13 @@ struct AttentionPartGradients {
 
 /// Whether this processor has loops for these, on the CPU: float32 or bfloat16, and not so many
 /// keys that a row of scores leaves the caches.
+bool has_attention_loops(const Tensor& query, const Tensor& key);
+/// Those, or has_flash_part().
 bool has_attention_part(const Tensor& query, const Tensor& key);
 
 /// query [B, H, T, D], key and value [B, Hkv, S, D], H a multiple of Hkv, none of them empty;
-/// scores are float32. A window, of kEarlier alone, hides keys as AttentionOptions has it. No
-/// gradient of its own.
+/// scores are float32. A window, of kEarlier and loops alone, hides keys as AttentionOptions has
+/// it. No gradient of its own.
 AttentionPart attention_part(
     const Tensor& query,
     const Tensor& key,

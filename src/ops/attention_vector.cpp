@@ -46,7 +46,7 @@ struct VectorAttention : torch::autograd::Function<VectorAttention> {
 
 bool has_vector_attention(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
   return options.dropout == 0 && query.numel() > 0 && query.size(2) > 1 &&
-         query.size(2) == key.size(2) && has_attention_part(query, key);
+         query.size(2) == key.size(2) && has_attention_loops(query, key);
 }
 
 Tensor vector_attention(

@@ -26,9 +26,17 @@ class StepGraph {
 /// what the host computes anew each time, such as a learning rate or AdamW's count of steps, is in
 /// tensors; else the number of the captured call stays for ever. Collectives of NCCL may be in it,
 /// those of Gloo may not. Not thread-safe; blocks as the body does.
+///
+/// Where the capture fails, such as for want of memory, the body runs as it is from then on: it
+/// must be able to begin anew after it threw.
 class CapturedStep {
  public:
-  CapturedStep(c10::Device device, std::function<void()> body);
+  /// `agree` tells whether all ranks whose collectives are in the body captured it, given whether
+  /// this one did: it is called once, by all. Null: there are no others.
+  CapturedStep(
+      c10::Device device,
+      std::function<void()> body,
+      std::function<bool(bool captured)> agree = nullptr);
   void run();
   bool is_captured() const { return graph_ != nullptr; }
 
@@ -36,7 +44,9 @@ class CapturedStep {
   static constexpr int kWarmRuns = 3;  // kernels are chosen and memory is found in these
   c10::Device device_;
   std::function<void()> body_;
+  std::function<bool(bool)> agree_;
   int runs_ = 0;
+  bool gave_up_ = false;
   std::unique_ptr<StepGraph> graph_;
 };
 

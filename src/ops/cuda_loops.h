@@ -3,6 +3,8 @@
 
 #include "ops/adamw.h"
 #include "ops/captured_step.h"
+#include "ops/dropout_place.h"
+#include "ops/rotated_heads.h"
 #include "ops/token_loss.h"
 
 namespace lockstep::ops {
@@ -21,15 +23,35 @@ struct CudaLoops {
       float inverse_cap) = nullptr;
   /// See adamw.h; not empty.
   void (*adamw)(const AdamWBuffers& buffers, const Tensor& numbers) = nullptr;
+  /// As in rope.h: float32, bfloat16 or float16 heads [B, T, H, D], not empty, last dims dense; cos
+  /// and sin float32, contiguous.
+  void (*rotate)(
+      const Tensor& from,
+      const Tensor& to,
+      const Tensor& cos,
+      const Tensor& sin,
+      float sign,
+      const RotatedHeads& heads) = nullptr;
+  /// As `dropout` in dropout.h: float32, bfloat16 or float16 `from` [B, ...], not empty; `keys` [B]
+  /// int64 on the GPU.
+  void (*dropout)(
+      const Tensor& from,
+      const Tensor& to,
+      const Tensor& keys,
+      const DropoutPlace& place,
+      uint32_t threshold,
+      float scale) = nullptr;
   /// See captured_step.h.
   void (*run_aside)(c10::Device device, const std::function<void()>& body) = nullptr;
   std::unique_ptr<StepGraph> (*capture)(c10::Device device, const std::function<void()>& body) =
       nullptr;
+  /// [bytes] uint8 in pinned host memory.
+  Tensor (*pinned)(int64_t bytes) = nullptr;
 };
 
 /// Called once, by the library's entry point.
 void set_cuda_loops(const CudaLoops& loops);
-/// Null where there are none: ATen's operations serve.
-const CudaLoops* cuda_loops();
+/// A member is null if there is none: ATen's operations serve.
+const CudaLoops& cuda_loops();
 
 }  // namespace lockstep::ops

@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/cpu/vector.h"
+#include "ops/cuda_loops.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -94,6 +96,16 @@ class Runs {
     }
   }
   int64_t length() const { return length_; }
+  DropoutPlace place() const {
+    DropoutPlace place{.dims = static_cast<int>(sizes_.size()) - 1};
+    for (int dim = 0; dim < place.dims; ++dim) {
+      const auto d = static_cast<size_t>(dim) + 1;
+      place.size[dim] = sizes_[d];
+      place.begin[dim] = begin_[d];
+      place.whole[dim] = whole_[d];
+    }
+    return place;
+  }
   /// The row (the index in the first dim) of run `index`, and its first global element.
   std::pair<int64_t, uint64_t> start(int64_t index) const {
     uint64_t element = 0, stride = 1;
@@ -131,6 +143,21 @@ class Runs {
   int64_t last_ = 1, length_ = 1;
 };
 
+bool has_cuda_dropout(const Tensor& x) {
+  const auto type = x.scalar_type();
+  return x.is_cuda() && cuda_loops().dropout != nullptr && x.numel() > 0 &&
+         x.dim() <= DropoutPlace::kMostDims + 1 &&
+         (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
+}
+
+Tensor drop_by_cuda(const Tensor& x, Rate rate, const Tensor& keys, const Runs& runs) {
+  const Tensor from = x.contiguous(), to = at::empty_like(from);
+  // By way of pinned memory, so that the host does not wait.
+  const Tensor there = keys.pin_memory().to(x.device(), /*non_blocking=*/true);
+  cuda_loops().dropout(from, to, there, runs.place(), rate.threshold, rate.scale);
+  return to;
+}
+
 template <class T>
 void drop_on_cpu(const Tensor& from, Tensor& to, Rate rate, const Tensor& keys, const Runs& runs) {
   const auto* in = static_cast<const T*>(from.const_data_ptr());
@@ -155,8 +182,11 @@ void drop_on_cpu(const Tensor& from, Tensor& to, Rate rate, const Tensor& keys, 
 }
 
 Tensor drop(const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
+  if (has_cuda_dropout(x)) {
+    return drop_by_cuda(x, rate_of(probability), keys, Runs(x.sizes(), region));
+  }
   const bool has_kernel =
-      x.device().is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+      has_host_loops(x) && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
   if (!has_kernel) {
     return dropout_by_tensors(x, probability, keys, region);
   }
@@ -221,6 +251,23 @@ Tensor dropout_by_tensors(
   if (x.numel() == 0) {
     return x.clone();
   }
+  // Six tensors of int64, of so many elements at a time.
+  constexpr int64_t kAtOnce = int64_t{1} << 24;
+  const int64_t most = std::max<int64_t>(kAtOnce / (x.numel() / x.size(0)), 1);
+  if (most < x.size(0)) {
+    const Tensor out = at::empty(x.sizes(), x.options());
+    for (int64_t row = 0; row < x.size(0); row += most) {
+      const int64_t count = std::min(most, x.size(0) - row);
+      out.narrow(0, row, count)
+          .copy_(dropout_by_tensors(
+              x.narrow(0, row, count), probability, keys.narrow(0, row, count), region));
+    }
+    return out;
+  }
+  // By way of pinned memory, so that the host does not wait.
+  const auto beside = [&](const Tensor& on_host) {
+    return (x.is_cuda() ? on_host.pin_memory() : on_host).to(x.device(), /*non_blocking=*/true);
+  };
   const Runs runs(x.sizes(), region);
   const int64_t rows = x.size(0), per_row = x.numel() / rows / runs.length();
   // The global element of each element of a row: the start of its run, and its place in the run.
@@ -229,12 +276,12 @@ Tensor dropout_by_tensors(
     starts.push_back(static_cast<int64_t>(runs.start(i).second));
   }
   const auto longs = at::TensorOptions().dtype(at::kLong);
-  const Tensor element = at::tensor(starts, longs).to(x.device()).unsqueeze(1) +
+  const Tensor element = beside(at::tensor(starts, longs)).unsqueeze(1) +
                          at::arange(runs.length(), longs.device(x.device()));  // [runs, length]
   const Tensor counter =
       mix(shifted(element.flatten(), 1) + static_cast<int64_t>(0x9e3779b97f4a7c15ULL));
   const Tensor word =
-      mix(at::bitwise_xor(counter, keys.to(x.device()).unsqueeze(1)));  // [B, elements of a row]
+      mix(at::bitwise_xor(counter, beside(keys).unsqueeze(1)));  // [B, elements of a row]
   const Tensor is_odd = at::bitwise_and(element.flatten(), 1).to(at::kBool);
   const Tensor half =
       at::where(is_odd, shifted(word, 32), at::bitwise_and(word, int64_t{0xffffffff}));

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/cpu/vector.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -146,7 +147,8 @@ Tensor embedding(
     const Tensor& weight, const Tensor& ids, int64_t padding_row, EmbeddingGradient form) {
   if (ids.device().is_cpu() && weight.device().is_cpu()) {
     check_ids(ids, weight.size(0));
-    if (weight.scalar_type() == at::kFloat || weight.scalar_type() == at::kBFloat16) {
+    if (has_host_loops(weight) &&
+        (weight.scalar_type() == at::kFloat || weight.scalar_type() == at::kBFloat16)) {
       return EmbeddingFunction::apply(weight, ids, padding_row, form);
     }
   }

@@ -6,6 +6,7 @@
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/machine.h"
 #include "ops/cpu/matrix_kernel.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -18,7 +19,7 @@ constexpr int64_t kLeastRows = 32;
 bool has_kernel(const Tensor& rows, const Tensor& weight) {
 #if defined(__x86_64__)
   const auto fits = [](const Tensor& tensor) {
-    return tensor.device().is_cpu() && tensor.scalar_type() == at::kBFloat16 && tensor.numel() > 0;
+    return has_host_loops(tensor) && tensor.scalar_type() == at::kBFloat16 && tensor.numel() > 0;
   };
   return matrix_unit() >= MatrixUnit::kAmx && fits(rows) && fits(weight) &&
          rows.numel() >= kLeastRows * rows.size(-1);

@@ -10,6 +10,7 @@
 
 #include "ops/cpu/vector.h"
 #include "ops/cpu/vector_types.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -277,7 +278,7 @@ struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
 };
 
 bool has_norm_loops(const Tensor& x, const Tensor& weight) {
-  return x.device().is_cpu() && x.numel() > 0 && weight.scalar_type() == x.scalar_type() &&
+  return has_host_loops(x) && x.numel() > 0 && weight.scalar_type() == x.scalar_type() &&
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
@@ -298,6 +299,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   if (has_norm_loops(x, weight)) {
     return NormFunction<Kind::kRms>::apply(x, std::nullopt, weight, std::nullopt, eps)[0];
+  }
+  if (x.is_cuda()) {
+    return at::rms_norm(x, {x.size(-1)}, weight, eps);  // one kernel
   }
   const Tensor high = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
   const Tensor normal = high * at::rsqrt(high.square().mean({-1}, /*keepdim=*/true) + eps);

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/cpu/vector.h"
+#include "ops/cuda_loops.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -88,11 +90,33 @@ Tensor rotate_by_tensors(const Tensor& x, const Tensor& cos, const Tensor& sin, 
       -1);
 }
 
+bool has_cuda_rotation(const Tensor& x, const Tensor& cos) {
+  const auto type = x.scalar_type();
+  return x.is_cuda() && cuda_loops().rotate != nullptr && x.numel() > 0 &&
+         cos.scalar_type() == at::kFloat &&
+         (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
+}
+
+/// Where the heads of `x` and `out` lie, [B, T, H, D] both.
+RotatedHeads heads_of(const Tensor& x, const Tensor& out, const Tensor& cos) {
+  RotatedHeads heads{x.size(0), x.size(1), x.size(2), x.size(3), cos.size(-1), cos.dim() == 3};
+  for (int64_t dim = 0; dim < 3; ++dim) {
+    heads.from_stride[dim] = x.stride(dim);
+    heads.to_stride[dim] = out.stride(dim);
+  }
+  return heads;
+}
+
 /// x rotated, into `out`.
 void rotate_into(
     const Tensor& out, const Tensor& x, const Tensor& cos, const Tensor& sin, float sign) {
   const auto type = x.scalar_type();
-  if (!x.device().is_cpu() || (type != at::kFloat && type != at::kBFloat16) || x.numel() == 0) {
+  if (has_cuda_rotation(x, cos)) {
+    const Tensor in = x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous();
+    cuda_loops().rotate(in, out, cos, sin, sign, heads_of(in, out, cos));
+    return;
+  }
+  if (!has_host_loops(x) || (type != at::kFloat && type != at::kBFloat16) || x.numel() == 0) {
     out.copy_(rotate_by_tensors(x, cos, sin, sign));
     return;
   }

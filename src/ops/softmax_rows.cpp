@@ -7,6 +7,7 @@
 
 #include "ops/cpu/vector.h"
 #include "ops/cuda_loops.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -148,7 +149,7 @@ const CudaLoops* cuda_loops_for(const Tensor& logits) {
   const auto type = logits.scalar_type();
   const bool fits = logits.is_cuda() && logits.numel() > 0 &&
                     (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
-  return fits ? cuda_loops() : nullptr;
+  return fits && cuda_loops().row_statistics != nullptr ? &cuda_loops() : nullptr;
 }
 
 /// Targets as an index, and where they are in [0, V).
@@ -164,7 +165,7 @@ Index index_of(const Tensor& logits, const Tensor& targets) {
 }  // namespace
 
 bool has_row_loops(const Tensor& logits) {
-  return logits.device().is_cpu() &&
+  return has_host_loops(logits) &&
          (logits.scalar_type() == at::kFloat || logits.scalar_type() == at::kBFloat16);
 }
 

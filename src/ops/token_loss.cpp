@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/cpu/vector.h"
+#include "ops/host_loops.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
 
@@ -96,7 +97,7 @@ struct HeadRows {
 HeadRows rows_to_compute(
     const Tensor& hidden, const Tensor& targets, const Tensor& row_weights, int64_t vocabulary) {
   const Tensor weights = row_weights.defined() ? row_weights.to(statistics_type(hidden)) : Tensor();
-  if (!hidden.device().is_cpu()) {
+  if (!has_host_loops(hidden)) {
     return {hidden.contiguous(), targets.contiguous(), weights, Tensor()};
   }
   const Tensor index = counted_rows(targets.contiguous(), vocabulary);
@@ -125,7 +126,7 @@ Tensor losses_of(
     losses.add_(log_sum.square(), options.z_loss);
     gradients.softmax_factor = log_sum.mul(2 * options.z_loss).add_(1);
   }
-  if (!target.device().is_cpu()) {
+  if (!has_host_loops(target)) {
     const Tensor ignored = target == kIgnoredTarget;
     losses.masked_fill_(ignored, 0);
     gradients.softmax_factor = gradients.softmax_factor.masked_fill(ignored, 0);
@@ -261,7 +262,7 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
       if (!value.defined()) {
         return value;
       }
-      if (value.device().is_cpu()) {
+      if (has_host_loops(value)) {
         scale(value, gradient[0].item<double>());
         return value;
       }
@@ -309,7 +310,7 @@ TokenScores token_scores(
     const Tensor& hidden, const Tensor& weight, const Tensor& targets, double softcap) {
   check_head(hidden, weight, targets);
   const at::NoGradGuard no_gradient;
-  const bool on_cpu = hidden.device().is_cpu();
+  const bool on_cpu = has_host_loops(hidden);
   const Tensor rows = on_cpu ? counted_rows(targets.contiguous(), weight.size(0))
                              : at::nonzero(targets != kIgnoredTarget).squeeze(1);
   const TokenScores result{

@@ -9,6 +9,7 @@
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/loss_head_kernel.h"
 #include "ops/cpu/machine.h"
+#include "ops/host_loops.h"
 #include "ops/token_loss_run.h"
 
 namespace lockstep::ops {
@@ -19,7 +20,7 @@ constexpr int64_t kPanel = 64;
 const kernel::LossHeadLoops* head_loops_for(const Tensor& hidden) {
 #if defined(__x86_64__)
   const MatrixUnit unit = matrix_unit();
-  if (!hidden.device().is_cpu() || unit < MatrixUnit::kAvx512) {
+  if (!has_host_loops(hidden) || unit < MatrixUnit::kAvx512) {
     return nullptr;
   }
   if (hidden.scalar_type() == at::kFloat) {

@@ -15,8 +15,7 @@ namespace {
 
 constexpr double kEpsilon = 1e-30;  // added to squares
 constexpr double kDecayRate = 0.8;
-constexpr double kClip = 1.0;               // of the root mean square of an update
-constexpr int64_t kRun = int64_t{1} << 20;  // elements handled at once
+constexpr double kClip = 1.0;  // of the root mean square of an update
 
 /// What is known of one parameter, wherever its elements lie.
 struct FactoredMoments {
@@ -131,8 +130,9 @@ class Adafactor : public Optimizer {
   template <class Visit>
   void for_each_run(
       const Shard& shard, const Segment& segment, double gradient_scale, const Visit& visit) const {
-    for (int64_t at = 0; at < segment.count; at += kRun) {
-      const int64_t count = std::min(kRun, segment.count - at);
+    const int64_t most = elements_of_run(shard.gradient);
+    for (int64_t at = 0; at < segment.count; at += most) {
+      const int64_t count = std::min(most, segment.count - at);
       visit(
           at,
           shard.gradient.narrow(0, segment.offset + at, count).to(at::kFloat).mul(gradient_scale));

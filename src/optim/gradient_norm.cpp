@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/processor.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::optim {
 namespace {
@@ -126,7 +127,7 @@ double squared_norm(const at::Tensor& flat) {
     return 0;
   }
   check(flat);
-  if (!flat.is_cpu()) {
+  if (!ops::has_host_loops(flat)) {
     return squares_on_device(flat).item<double>();
   }
   return flat.scalar_type() == at::kFloat
@@ -137,9 +138,18 @@ double squared_norm(const at::Tensor& flat) {
 at::Tensor squares_on_device(const at::Tensor& flat) {
   check(flat);
   const c10::NoGradGuard no_grad;
-  return at::linalg_vector_norm(flat.detach(), 2, std::nullopt, false, at::kDouble)
-      .square_()
-      .reshape({1});
+  // Float32 norms of short pieces, which read the gradients as they are: asked for a float64 norm,
+  // ATen would first make a float64 copy of them all.
+  constexpr int64_t kPiece = int64_t{1} << 16;
+  const int64_t even = flat.numel() / kPiece * kPiece;
+  const auto squares = [](const at::Tensor& pieces) {  // [P, n]
+    return at::linalg_vector_norm(pieces, 2, at::IntArrayRef({1}), false, at::kFloat)
+        .to(at::kDouble)
+        .square_()
+        .sum(0, /*keepdim=*/true);
+  };
+  at::Tensor sum = squares(flat.detach().narrow(0, even, flat.numel() - even).view({1, -1}));
+  return even > 0 ? sum.add_(squares(flat.detach().narrow(0, 0, even).view({-1, kPiece}))) : sum;
 }
 
 std::optional<int64_t> first_non_finite(const at::Tensor& flat) {
@@ -147,7 +157,7 @@ std::optional<int64_t> first_non_finite(const at::Tensor& flat) {
     return std::nullopt;
   }
   check(flat);
-  if (!flat.is_cpu()) {
+  if (!ops::has_host_loops(flat)) {
     const c10::NoGradGuard no_grad;
     const at::Tensor bad = at::isfinite(flat.detach()).logical_not().nonzero();  // [count, 1]
     return bad.numel() == 0 ? std::nullopt : std::optional(bad[0][0].item<int64_t>());

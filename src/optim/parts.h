@@ -18,18 +18,24 @@ struct Part {
   double weight_decay;
 };
 
-/// Calls update(part, begin) for runs of at most a million elements, those that decay apart from
-/// the others, and rounds what changed into the parameter.
+/// Elements of an optimizer's run: the host stays in its caches; a device, which each operation
+/// costs a launch, holds the temporaries of as many as an embedding has.
+inline int64_t elements_of_run(const at::Tensor& tensor) {
+  return tensor.is_cpu() ? int64_t{1} << 20 : int64_t{1} << 26;
+}
+
+/// Calls update(part, begin) for runs of elements_of_run(), those that decay apart from the others,
+/// and rounds what changed into the parameter.
 template <class Update>
 void for_each_part(
     const Shard& shard, double gradient_scale, double weight_decay, const Update& update) {
-  constexpr int64_t kPart = int64_t{1} << 20;
+  const int64_t most = elements_of_run(shard.parameter);
   const bool has_master = shard.master.defined() && !shard.master.is_same(shard.parameter);
   const at::Tensor& weight = has_master ? shard.master : shard.parameter;
   const int64_t count = shard.parameter.numel();
   for (int64_t begin = 0; begin < count;) {
     const bool decays = begin < shard.decayed;
-    const int64_t end = std::min(decays ? shard.decayed : count, begin + kPart);
+    const int64_t end = std::min(decays ? shard.decayed : count, begin + most);
     const Part part{
         weight.narrow(0, begin, end - begin),
         shard.gradient.narrow(0, begin, end - begin).to(at::kFloat).mul(gradient_scale),

@@ -1,5 +1,6 @@
 #include "optim/stochastic_rounding.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -9,6 +10,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/counter_random.h"
+#include "ops/host_loops.h"
 
 namespace lockstep::optim {
 namespace {
@@ -56,8 +58,8 @@ at::Tensor mixed(at::Tensor x) {
   return at::bitwise_xor(x, shifted(x, 31));
 }
 
-/// The same numbers in ATen's operations.
-void round_by_tensors(const at::Tensor& from, const at::Tensor& to, uint64_t key, int64_t first) {
+/// The same numbers in ATen's operations, for some elements: they make six tensors of int64.
+void round_run(const at::Tensor& from, const at::Tensor& to, uint64_t key, int64_t first) {
   const at::Tensor element =
       at::arange(first, first + from.numel(), from.options().dtype(at::kLong));
   const at::Tensor counter =
@@ -68,6 +70,14 @@ void round_by_tensors(const at::Tensor& from, const at::Tensor& to, uint64_t key
   const at::Tensor bits = from.view(at::kInt).to(at::kLong) + random;
   const at::Tensor rounded = at::bitwise_and(bits, int64_t{-65536}).to(at::kInt).view(at::kFloat);
   to.copy_(at::where(at::isfinite(from), rounded, from));
+}
+
+void round_by_tensors(const at::Tensor& from, const at::Tensor& to, uint64_t key, int64_t first) {
+  constexpr int64_t kRun = int64_t{1} << 24;
+  for (int64_t begin = 0; begin < from.numel(); begin += kRun) {
+    const int64_t count = std::min(kRun, from.numel() - begin);
+    round_run(from.narrow(0, begin, count), to.narrow(0, begin, count), key, first + begin);
+  }
 }
 
 /// Calls round(from, to, key, first) for each parameter's run.
@@ -109,7 +119,7 @@ void round_stochastically(
     const std::vector<Segment>& layout,
     uint64_t seed,
     int64_t step) {
-  if (!from.is_cpu()) {
+  if (!ops::has_host_loops(from)) {
     round_stochastically_by_tensors(from, to, layout, seed, step);
     return;
   }

@@ -69,7 +69,14 @@ std::string CapturedTraining::obstacle(ParallelModel& model) {
 CapturedTraining::CapturedTraining(
     ParallelModel& model, std::span<const nn::ForwardInputs> micro_batches)
     : model_(model),
-      step_(model.device(), [this] { body(); }) {
+      step_(
+          model.device(),
+          [this] { body(); },
+          [this](bool captured) {
+            const Tensor all = at::full({1}, captured ? 1 : 0, at::kInt);
+            model_.axes().world().all_reduce(all, comm::Reduce::kMin).wait();
+            return all.const_data_ptr<int>()[0] == 1;
+          }) {
   const std::string reason = obstacle(model);
   if (!reason.empty()) {
     throw Error(ErrorKind::kInternal, "this step cannot be captured: " + reason);

@@ -197,7 +197,9 @@ ParallelModel::HeldStage ParallelModel::make_stage(ShardedModel model) {
   options.persistence_threshold = plan_.persistence_threshold;
   options.bucket_megabytes = plan_.bucket_megabytes;
   options.find_unused_parameters = plan_.find_unused_parameters;
-  options.alignment = optimizer_.optimizer().alignment();
+  // On a device, shards that begin at multiples of 128 bytes go through the widest loads.
+  options.alignment =
+      std::max<int64_t>(optimizer_.optimizer().alignment(), device_.is_cpu() ? 1 : 64);
   options.offload_parameters = plan_.offload_parameters;
   options.parameter_folder = plan_.parameter_folder;
   options.source = std::move(model.source);

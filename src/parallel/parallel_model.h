@@ -119,6 +119,7 @@ class ParallelModel {
   double gradient_scale() const { return gradient_scale_; }
   const Plan& plan() const { return plan_; }
   const mesh::Mesh& mesh() const { return axes_.mesh(); }
+  Axes& axes() { return axes_; }
   c10::Device device() const { return device_; }
   bool is_half() const { return is_half_; }
   /// c10d's name of what gradients go over; empty: there is one rank.

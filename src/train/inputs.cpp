@@ -10,6 +10,11 @@ at::Tensor rows_of(const std::vector<int64_t>& values, int64_t rows) {
   return at::tensor(values, at::kLong).view({rows, -1});
 }
 
+// To a GPU by way of pinned memory, so that the host does not wait.
+at::Tensor moved(const at::Tensor& tensor, c10::Device device) {
+  return device.is_cpu() ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
+}
+
 }  // namespace
 
 nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
@@ -29,7 +34,7 @@ nn::ForwardInputs to_device(const nn::ForwardInputs& inputs, c10::Device device)
   nn::ForwardInputs there = inputs;
   there.targets = inputs.targets.to(device);
   for (at::Tensor* tensor : {&there.ids, &there.source, &there.source_mask}) {
-    *tensor = tensor->defined() ? tensor->to(device) : *tensor;
+    *tensor = tensor->defined() ? moved(*tensor, device) : *tensor;
   }
   return there;
 }

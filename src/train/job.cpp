@@ -194,7 +194,12 @@ std::unique_ptr<Job> make_job(
   job->resolved = resolved;
   if (training.full_determinism) {
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+    // What is not written is not read: it need not be filled.
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
   }
+  // Sums stay in float32 until they are whole, in cuBLAS's products that are cut in several, too.
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);
+  at::globalContext().setAllowFP16ReductionCuBLAS(false);
   if (training.tf32) {
     at::globalContext().setAllowTF32CuBLAS(*training.tf32);
   }

@@ -13,6 +13,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "base/clock.h"
+#include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -45,7 +46,20 @@ struct StepCounts {
   int64_t save = 0;         // ranks that were asked to save
   int64_t failed = 0;       // ranks whose save in the background failed
   int64_t peak_memory = 0;  // bytes, of the rank that uses most
+  bool alike = true;        // all ranks have micro-batches of the same shapes
 };
+
+/// What the shapes of a rank's micro-batches follow from, as a number that a double holds.
+int64_t shapes_of(std::span<const nn::ForwardInputs> inputs) {
+  uint64_t key = inputs.size();
+  for (const nn::ForwardInputs& rows : inputs) {
+    for (const int64_t size : rows.ids.sizes()) {
+      key = derive_key(key, static_cast<uint64_t>(size));
+    }
+    key = derive_key(key, rows.source.defined() ? static_cast<uint64_t>(rows.source.size(1)) : 0);
+  }
+  return static_cast<int64_t>(key >> 12);
+}
 
 /// Throws what is being handled with the rank's memory by kind, where that ran out.
 void throw_with_memory(parallel::ParallelModel& model, int rank) {
@@ -77,7 +91,9 @@ class Trainer {
         traced_step_(std::min(job.progress.step + kTracedStep, job.length.total_steps)),
         save_signals_(save_signals) {
     if (job.config.parallel.cuda_graphs == "auto") {
-      const std::string obstacle = parallel::CapturedTraining::obstacle(*job.model);
+      const std::string obstacle = world.ranks_are_threads && world.device.is_cuda()
+                                       ? "ranks are threads of one process"
+                                       : parallel::CapturedTraining::obstacle(*job.model);
       captures_ = obstacle.empty();
       if (!captures_ && world.is_first()) {
         log_info("steps are not captured in CUDA graphs: {}", obstacle);
@@ -120,7 +136,8 @@ class Trainer {
   StepCounts agree(std::span<const nn::ForwardInputs> inputs);
   /// Loss, gradients and update; `trace` may be null.
   void compute(
-      std::span<const nn::ForwardInputs> inputs, const objective::Counts& step, StepTrace* trace);
+      std::span<const nn::ForwardInputs> inputs, const StepCounts& counts, StepTrace* trace);
+  int64_t peak_memory_here();
   void report(const StepCounts& counts, const data::StepBatch& batch, double began);
   void log_memory();
   void evaluate_now();
@@ -144,6 +161,7 @@ class Trainer {
   double data_waited_ = 0, communication_waited_ = 0;  // before this step
   std::vector<double> step_seconds_;                   // rank 0's
   double peak_memory_ = 0;                             // bytes, of the rank that uses most
+  int64_t peak_here_ = 0;                              // bytes, of this rank
 };
 
 StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
@@ -158,10 +176,11 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
   mine.stop = stop_.requested() || asked == SaveSignals::Asked::kSaveAndStop ? 1 : 0;
   mine.save = asked == SaveSignals::Asked::kSave ? 1 : 0;
   mine.failed = job_.saver != nullptr && job_.saver->failed() ? 1 : 0;
-  mine.peak_memory = monitor::process_memory().peak_resident_bytes;
-  constexpr int64_t kOurs = 5;
-  const at::Tensor ours =
-      at::tensor({mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed}, at::kDouble);
+  mine.peak_memory = peak_memory_here();
+  constexpr int64_t kOurs = 6;
+  const int64_t shapes = shapes_of(inputs);
+  const at::Tensor ours = at::tensor(
+      {mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed, shapes}, at::kDouble);
   const at::Tensor own = at::cat({ours, at::tensor(mine.step.values(), at::kDouble)});
   const at::Tensor all = at::empty({world_.size(), own.numel()}, at::kDouble);
   world_.communicator.all_gather(all, own).wait();
@@ -178,21 +197,31 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
     counts.peak_memory = std::max(counts.peak_memory, static_cast<int64_t>(row[2]));
     counts.save += static_cast<int64_t>(row[3]);
     counts.failed += static_cast<int64_t>(row[4]);
+    counts.alike = counts.alike && static_cast<int64_t>(row[5]) == shapes;
   }
   return counts;
 }
 
+int64_t Trainer::peak_memory_here() {
+  // The allocator's own peak is of the last phase alone: the account asks it anew for each.
+  const int64_t here = world_.device.is_cpu() ? monitor::process_memory().peak_resident_bytes
+                                              : parallel::most_of(job_.model->memory().phases());
+  return peak_here_ = std::max(peak_here_, here);
+}
+
 void Trainer::compute(
-    std::span<const nn::ForwardInputs> inputs, const objective::Counts& step, StepTrace* trace) {
-  if (captures_ && captured_ == nullptr) {
+    std::span<const nn::ForwardInputs> inputs, const StepCounts& counts, StepTrace* trace) {
+  // A graph holds the kernels of collectives: all ranks replay it, or none.
+  const bool captures = captures_ && counts.alike;
+  if (captures && captured_ == nullptr) {
     captured_ = std::make_unique<parallel::CapturedTraining>(*job_.model, inputs);
   }
   // A graph leaves no marks.
-  if (captures_ && trace == nullptr && captured_->fits(inputs)) {
-    result_ = captured_->run(inputs, step, learning_rate_);
+  if (captures && trace == nullptr && captured_->fits(inputs)) {
+    result_ = captured_->run(inputs, counts.step, learning_rate_);
     return;
   }
-  result_ = job_.model->forward_backward(inputs, step);
+  result_ = job_.model->forward_backward(inputs, counts.step);
   const double updating = seconds_now();
   job_.model->optimizer_step(learning_rate_);
   if (trace != nullptr) {
@@ -236,7 +265,7 @@ int Trainer::one_step() {
   learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
   in_context(fmt::format("training step {}", job_.progress.step + 1), [&] {
     try {
-      compute(inputs, counts.step, trace ? &*trace : nullptr);
+      compute(inputs, counts, trace ? &*trace : nullptr);
     } catch (const std::exception&) {
       throw_with_memory(*job_.model, world_.rank());
       throw;

@@ -8,7 +8,9 @@
 #include <c10/core/Device.h>
 
 #include "comm/communicator.h"
+#include "comm/heartbeat.h"
 #include "comm/store.h"
+#include "train/gpus.h"
 
 namespace lockstep::train {
 
@@ -37,6 +39,8 @@ struct World {
   int local_rank = 0;
   int local_size = 1;
   JobRound round = {};
+  bool ranks_are_threads = false;                   // of one process
+  std::unique_ptr<comm::Heartbeat> heartbeat = {};  // on GPUs, whose collectives tell of no loss
 
   /// The ranks that training.per_device_train_batch_size counts for: those that the job began with.
   int64_t configured_ranks() const { return round.first_ranks > 0 ? round.first_ranks : size(); }
@@ -54,12 +58,5 @@ World join_world(const WorldOptions& options);
 /// call.
 std::string on_first_rank(
     comm::Communicator& communicator, const std::function<std::string()>& body);
-
-/// Makes it the device that this thread's operations run on.
-void use_device(c10::Device device);
-
-/// GPUs that this process may use. Loads liblockstep_cuda.so, where there is one, on the first
-/// call.
-int visible_gpus();
 
 }  // namespace lockstep::train

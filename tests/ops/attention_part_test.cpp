@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "ops/cpu/machine.h"
 #include "ops/expect_close.h"
+#include "ops/flash_part.h"
 #include "ops/testing.h"
 
 namespace lockstep::ops {
@@ -27,7 +28,9 @@ Tensor attend_plainly(const std::vector<Tensor>& in, int64_t before, double scal
   return at::matmul(at::softmax(scores.masked_fill(hidden, -INFINITY), -1), value);
 }
 
-void expect_whole(const Case& c, at::ScalarType type, const std::string& what) {
+enum class By { kLoops, kFlash };
+
+void expect_whole(By by, const Case& c, at::ScalarType type, const std::string& what) {
   const double scale = 1 / std::sqrt(static_cast<double>(c.size));
   const int64_t keys = c.before + c.length;
   const std::vector<Tensor> exact{
@@ -45,9 +48,13 @@ void expect_whole(const Case& c, at::ScalarType type, const std::string& what) {
                v = exact[2].detach().to(type);
   const auto first = [&](const Tensor& x) { return x.narrow(2, 0, c.before); };
   const auto second = [&](const Tensor& x) { return x.narrow(2, c.before, c.length); };
-  ASSERT_TRUE(has_attention_part(q, k));
-  const AttentionPart all = attention_part(q, first(k), first(v), scale, PartSees::kAll);
-  const AttentionPart own = attention_part(q, second(k), second(v), scale, PartSees::kEarlier);
+  ASSERT_TRUE(by == By::kFlash || has_attention_part(q, k));
+  const auto forward = [&](const Tensor& key, const Tensor& value, PartSees sees) {
+    return by == By::kFlash ? flash_part(q, key, value, scale, sees)
+                            : attention_part(q, key, value, scale, sees);
+  };
+  const AttentionPart all = forward(first(k), first(v), PartSees::kAll);
+  const AttentionPart own = forward(second(k), second(v), PartSees::kEarlier);
   const Tensor log_sum = at::logaddexp(all.log_sum, own.log_sum);
   const AttentionPart found{
       (all.out * (all.log_sum - log_sum).exp().unsqueeze(3) +
@@ -56,10 +63,12 @@ void expect_whole(const Case& c, at::ScalarType type, const std::string& what) {
       log_sum};
   const double limit = limit_of(type);
   EXPECT_LT(error(found.out, whole.detach()), limit) << what;
-  const auto of_all =
-      attention_part_backward(direction, found, q, first(k), first(v), scale, PartSees::kAll);
-  const auto of_own =
-      attention_part_backward(direction, found, q, second(k), second(v), scale, PartSees::kEarlier);
+  const auto backward = [&](const Tensor& key, const Tensor& value, PartSees sees) {
+    return by == By::kFlash ? flash_part_backward(direction, found, q, key, value, scale, sees)
+                            : attention_part_backward(direction, found, q, key, value, scale, sees);
+  };
+  const auto of_all = backward(first(k), first(v), PartSees::kAll);
+  const auto of_own = backward(second(k), second(v), PartSees::kEarlier);
   EXPECT_LT(error(of_all.query.to(at::kFloat) + of_own.query, exact[0].grad()), limit) << what;
   EXPECT_LT(error(at::cat({of_all.key, of_own.key}, 2), exact[1].grad()), limit) << what;
   EXPECT_LT(error(at::cat({of_all.value, of_own.value}, 2), exact[2].grad()), limit) << what;
@@ -79,6 +88,7 @@ TEST(AttentionPart, PartsMakeTheWholeOnEveryMatrixUnit) {
           continue;
         }
         expect_whole(
+            By::kLoops,
             c,
             type,
             fmt::format(
@@ -92,6 +102,14 @@ TEST(AttentionPart, PartsMakeTheWholeOnEveryMatrixUnit) {
     }
   }
   matrix_unit() = best;
+}
+
+/// What rings do on GPUs, by the same operation for processors.
+TEST(AttentionPart, PartsOfFlashAttentionMakeTheWhole) {
+  for (const Case& c :
+       std::vector<Case>{{2, 2, 1, 2, 8}, {4, 2, 64, 65, 40}, {3, 1, 130, 63, 64}}) {
+    expect_whole(By::kFlash, c, at::kFloat, fmt::format("{} + {} keys", c.before, c.length));
+  }
 }
 
 }  // namespace attention_part_test

@@ -22,6 +22,9 @@ class Gpu(ProgramTest):
         self.train(f"{name}-gpu", *more, "use_cpu=false", steps=steps)
         self.assert_close(losses(self.folder / f"{name}-cpu"), losses(self.folder / f"{name}-gpu"), tolerance)
 
+    def test_the_self_test(self):
+        self.assertIn("all is well", self.run_ok("selftest", "--nproc", gpus()).out)
+
     def test_float32_as_on_the_cpu(self):
         self.train_both("float32", "tf32=false")
 

@@ -119,12 +119,13 @@ void examine_nccl(std::vector<Finding>& findings) {
   }
   std::error_code ignored;
   const std::filesystem::path own = std::filesystem::path(own_path()).parent_path();
-  const bool there = std::filesystem::exists(own / "liblockstep_cuda.so", ignored);
+  const bool there = std::filesystem::exists(own / "liblockstep_cuda.so", ignored) ||
+                     std::filesystem::exists(own / "../lib/liblockstep_cuda.so", ignored);
   findings.push_back(
       {there ? State::kGood : State::kBroken,
        "NCCL",
-       there ? "liblockstep_cuda.so stands beside the program"
-             : "liblockstep_cuda.so is not beside the program",
+       there ? "liblockstep_cuda.so is there"
+             : "liblockstep_cuda.so is neither beside the program nor in ../lib",
        there ? "" : "build with LOCKSTEP_CUDA=1"});
 }
 

@@ -3,11 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/host_loops.h"
+
 namespace lockstep::ops {
 
-/// Whether loops over rows can have it: float32 or bfloat16, on the CPU.
+/// Whether loops over rows can have it: float32 or bfloat16, which has_host_loops().
 inline bool has_vector_loops(const at::Tensor& x) {
-  return x.device().is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+  return has_host_loops(x) && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
 /// Its elements; null where there is no tensor.

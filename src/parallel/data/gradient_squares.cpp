@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
+#include "ops/host_loops.h"
 #include "optim/gradient_norm.h"
 
 namespace lockstep::parallel {
@@ -34,7 +35,7 @@ void GradientSquares::count(int64_t begin, int64_t end) {
       return;
     }
     const Tensor part = flat_->shard_gradient.narrow(0, first, last - first);
-    if (part.is_cpu()) {
+    if (ops::has_host_loops(part)) {
       in_host_memory_ += share * optim::squared_norm(part);
       return;
     }

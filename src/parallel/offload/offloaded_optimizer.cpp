@@ -38,7 +38,6 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
   Place place;
   place.device_parameter = rounded_into;
   place.rounds = rounded_into.defined();
-  const auto to_host = [](const at::Tensor& tensor) { return tensor.to(at::kCPU).pin_memory(); };
   const bool is_offloaded =
       options_.device != OffloadDevice::kNone && takes_share(shard.parameter.numel());
   const bool on_host = is_offloaded || shard.parameter.is_cpu();
@@ -47,14 +46,19 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
     if (!place.rounds) {
       place.device_parameter = shard.parameter;
     }
-    shard.parameter = to_host(shard.parameter);
+    shard.parameter = to_pinned_host(shard.parameter);
     if (shard.master.defined()) {
-      shard.master = is_master ? shard.parameter : to_host(shard.master);
+      shard.master = is_master ? shard.parameter : to_pinned_host(shard.master);
     }
   }
   if (on_host && !shard.gradient.is_cpu()) {
     place.device_gradient = shard.gradient;
-    shard.gradient = to_host(shard.gradient);
+    shard.gradient = to_pinned_host(shard.gradient);
+  }
+  for (const at::Tensor& on_device : {place.device_parameter, place.device_gradient}) {
+    if (on_device.defined() && !on_device.is_cpu() && copies_ == nullptr) {
+      copies_ = std::make_unique<DeviceCopies>(on_device.device());
+    }
   }
   place.device = shard.parameter.device();
   const int64_t index = optimizer_->add(std::move(shard));
@@ -140,12 +144,25 @@ void OffloadedOptimizer::await(const Place& place, std::string_view what) {
   }
 }
 
-void OffloadedOptimizer::copy(std::string_view what, const at::Tensor& to, const at::Tensor& from) {
-  const double began = seconds_now();
-  // To the device it goes beside what follows: the step's end waits for it.
-  to.copy_(from, /*non_blocking=*/to.is_cuda());
+void OffloadedOptimizer::start_copy(Place& place, const at::Tensor& to, const at::Tensor& from) {
+  place.copy_began = seconds_now();
+  if (copies_ != nullptr) {
+    place.copying = copies_->start(to, from);
+  } else {
+    to.copy_(from);
+  }
+}
+
+void OffloadedOptimizer::finish_copy(
+    Place& place, std::string_view what, const at::Tensor& copied) {
+  const double waited_from = seconds_now();
+  if (place.copying) {
+    place.copying->synchronize();
+    place.copying.reset();
+  }
   if (copied_) {
-    copied_({what, static_cast<int64_t>(from.nbytes()), began, began, seconds_now()});
+    const auto bytes = static_cast<int64_t>(copied.nbytes());
+    copied_({what, bytes, place.copy_began, waited_from, seconds_now()});
   }
 }
 
@@ -176,14 +193,18 @@ void OffloadedOptimizer::step(
     double learning_rate, double gradient_scale, const std::function<void()>& updated) {
   const at::NoGradGuard no_grad;
   const auto count = static_cast<int64_t>(places_.size());
+  if (copies_ != nullptr) {
+    copies_->follow_compute();
+  }
   for (int64_t index = 0; index < count; ++index) {
-    const Place& place = places_[static_cast<size_t>(index)];
+    Place& place = places_[static_cast<size_t>(index)];
     const optim::Shard& shard = optimizer_->shard(index);
-    if (place.device_gradient.defined()) {
-      copy("gradient to host", shard.gradient, place.device_gradient);
-    }
     if (place.device_parameter.defined() && !has_master(index)) {
-      shard.parameter.copy_(place.device_parameter);  // a checkpoint may have been read into it
+      // A checkpoint may have been read into it.
+      start_copy(place, shard.parameter, place.device_parameter);
+    }
+    if (place.device_gradient.defined()) {
+      start_copy(place, shard.gradient, place.device_gradient);
     }
   }
   optimizer_->begin_step(gradient_scale);
@@ -199,12 +220,15 @@ void OffloadedOptimizer::step(
     if (place.parameter_file != nullptr) {
       place.parameter_file->finish_load(place.parameter);
     }
+    if (place.device_gradient.defined() || place.copying) {
+      finish_copy(place, "gradient to host", optimizer_->shard(index).gradient);
+    }
     optimizer_->update(index, learning_rate, gradient_scale);
     if (updated) {
       updated();
     }
     if (place.device_parameter.defined()) {
-      copy("parameter to device", place.device_parameter, optimizer_->shard(index).parameter);
+      start_copy(place, place.device_parameter, optimizer_->shard(index).parameter);
     }
     start_write(index);
     if (place.parameter_file != nullptr) {
@@ -216,6 +240,14 @@ void OffloadedOptimizer::step(
   }
   if (count > 0) {
     finish_store(count - 1);
+  }
+  if (copies_ != nullptr) {
+    copies_->lead_compute();
+  }
+  for (Place& place : places_) {
+    if (copied_ && place.device_parameter.defined()) {  // nobody else waits on the host
+      finish_copy(place, "parameter to device", place.device_parameter);
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,7 @@
 
 #include "optim/optimizer.h"
 #include "parallel/offload/async_file.h"
+#include "parallel/offload/device_copies.h"
 #include "parallel/offload/shard_file.h"
 
 namespace lockstep::parallel {
@@ -86,7 +88,9 @@ class OffloadedOptimizer {
     int64_t bytes = 0;                            // of the state
     std::vector<Stored> stored;
     enum class State { kInMemory, kReading, kWriting, kInFile } state = State::kInMemory;
-    double began = 0;  // the read or write that is under way
+    double began = 0;                   // the read or write that is under way
+    std::optional<c10::Event> copying;  // from or to the device
+    double copy_began = 0;
   };
 
   /// Whether the next shard, of so many elements, is to be offloaded.
@@ -102,7 +106,9 @@ class OffloadedOptimizer {
   void finish_write(int64_t index);
   /// Waits for the place's tickets.
   void await(const Place& place, std::string_view what);
-  void copy(std::string_view what, const at::Tensor& to, const at::Tensor& from);
+  /// Beside what the host does, where one is on a device; of a place, one after the other.
+  void start_copy(Place& place, const at::Tensor& to, const at::Tensor& from);
+  void finish_copy(Place& place, std::string_view what, const at::Tensor& copied);
 
   OptimizerOffload options_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -111,6 +117,7 @@ class OffloadedOptimizer {
   double due_ = 0;  // elements that the ratio has promised and no shard has taken yet
   std::vector<Place> places_;
   CopyObserver copied_;
+  std::unique_ptr<DeviceCopies> copies_;  // null: everything is in host memory
 };
 
 }  // namespace lockstep::parallel

@@ -39,7 +39,10 @@ void ShardFile::put(const at::Tensor& shard) {
 void ShardFile::start_read(const at::Tensor& shard, const at::Tensor& into) {
   Place& place = place_of(shard);
   place.into = into;
-  place.staged = into.is_cpu() ? into : at::empty(into.sizes(), into.options().device(at::kCPU));
+  place.staged =
+      into.is_cpu()
+          ? into
+          : at::empty(into.sizes(), into.options().device(at::kCPU).pinned_memory(into.is_cuda()));
   place.ticket = file_->read(place.offset, storage_bytes(place.staged));
 }
 
@@ -47,7 +50,7 @@ void ShardFile::finish_read(const at::Tensor& shard) {
   Place& place = place_of(shard);
   file_->wait(place.ticket);
   if (!place.into.is_cpu()) {
-    place.into.copy_(place.staged);
+    place.into.copy_(place.staged, /*non_blocking=*/true);
   }
   place.into = place.staged = at::Tensor();
 }

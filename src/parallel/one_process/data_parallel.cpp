@@ -88,9 +88,19 @@ struct Round : torch::CustomClassHolder {
       rows.push_back(output.size(0));
     }
     const std::vector<Tensor> parts = gradient.split_with_sizes(rows);
-    on_threads(outputs.size(), devices, [&](size_t index) {
-      torch::autograd::backward({outputs[index]}, {parts[index].to(devices[index]).contiguous()});
-    });
+    std::vector<Tensor> own;
+    for (size_t index = 0; index < outputs.size(); ++index) {
+      own.push_back(parts[index].to(devices[index]).contiguous());
+    }
+    if (devices.front().is_cpu()) {
+      on_threads(outputs.size(), devices, [&](size_t index) {
+        torch::autograd::backward({outputs[index]}, {own[index]});
+      });
+    } else {
+      // Autograd has a thread for each GPU, of which this is one: it works on while it waits, other
+      // threads that asked for its GPU would wait for it.
+      torch::autograd::backward(outputs, own);
+    }
     outputs.clear();
     tensor_list sums((*replicas)[0].parameters.size());
     for (size_t index = 0; index < inputs.size(); ++index) {

@@ -1,7 +1,7 @@
 #include "parallel/pipeline/executor.h"
 
 #include <algorithm>
-#include <chrono>
+#include <optional>
 #include <tuple>
 
 #include <ATen/core/grad_mode.h>
@@ -29,6 +29,21 @@ bool makes_input_gradient(const Action& action) {
 }
 bool makes_weight_gradient(const Action& action) {
   return action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight;
+}
+
+/// What an action needs from the one on the stage before, or after it.
+std::optional<Message> taken_by(const Action& action, int stages) {
+  const bool gradient = !is_forward(action);
+  const int stage = action.stage + (gradient ? 1 : 0);
+  const bool takes = stage > 0 && stage < stages && action.kind != ActionKind::kBackwardWeight;
+  return takes ? std::optional<Message>({stage, action.micro_batch, gradient}) : std::nullopt;
+}
+/// What comes of it for that on the stage after, or before it.
+std::optional<Message> given_by(const Action& action, int stages) {
+  const bool gradient = !is_forward(action);
+  const int stage = action.stage + (gradient ? 0 : 1);
+  const bool gives = stage > 0 && stage < stages && action.kind != ActionKind::kBackwardWeight;
+  return gives ? std::optional<Message>({stage, action.micro_batch, gradient}) : std::nullopt;
 }
 
 Tensors requiring_gradients(const Tensors& tensors) {
@@ -90,6 +105,15 @@ void Executor::plan_steps() {
     }
   }
   const int rank = group_.rank();
+  for (int other = 0; other < schedule_.ranks; ++other) {
+    for (const Action& action : schedule_.actions[static_cast<size_t>(other)]) {
+      const std::optional<Message> message = given_by(action, schedule_.stages);
+      const int taker = message ? message->stage - (message->is_gradient ? 1 : 0) : -1;
+      if (other != rank && message && schedule_.rank_of_stage[static_cast<size_t>(taker)] == rank) {
+        coming_[other].push_back(*message);
+      }
+    }
+  }
   const auto rank_of = [&](int stage) {
     const bool exists = stage >= 0 && stage < schedule_.stages;
     const int other = exists ? schedule_.rank_of_stage[static_cast<size_t>(stage)] : -1;
@@ -129,12 +153,14 @@ void Executor::run(std::span<const uint64_t> signatures) {
             "{} micro-batches for a schedule of {}", signatures.size(), schedule_.micro_batches));
   }
   flights_.clear();
+  mailbox_.begin(signatures, coming_);
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     const Action& action = step.action;
-    const uint64_t signature = signatures[static_cast<size_t>(action.micro_batch)];
     for (size_t ahead = i; ahead < std::min(steps_.size(), i + 1 + kActionsAhead); ++ahead) {
-      expect(steps_[ahead], signatures);
+      if (steps_[ahead].from >= 0) {
+        mailbox_.expect(steps_[ahead].from, *taken_by(steps_[ahead].action, schedule_.stages));
+      }
     }
     const double called = seconds_now();
     started_ = called;
@@ -142,9 +168,9 @@ void Executor::run(std::span<const uint64_t> signatures) {
         fmt::format("pipeline rank {}, action {}", group_.rank(), schedule::action_text(action)),
         [&] {
           if (is_forward(action)) {
-            forward(step, signature);
+            forward(step);
           } else if (makes_input_gradient(action)) {
-            backward(step, signature);
+            backward(step);
           } else {
             backward_weight(step);
           }
@@ -156,105 +182,63 @@ void Executor::run(std::span<const uint64_t> signatures) {
   mailbox_.finish();
 }
 
-void Executor::expect(const Step& step, std::span<const uint64_t> signatures) {
-  if (step.from < 0) {
-    return;
-  }
-  const Action& action = step.action;
-  const uint64_t signature = signatures[static_cast<size_t>(action.micro_batch)];
-  if (is_forward(action)) {
-    mailbox_.expect_activations(step.from, {action.stage, action.micro_batch, signature});
-    return;
-  }
-  const auto flight = flights_.find({action.stage, action.micro_batch});
-  if (flight != flights_.end()) {  // its forward pass has run: the layouts are known
-    mailbox_.expect_gradients(
-        step.from,
-        {action.stage + 1, action.micro_batch, signature},
-        layouts_of(flight->second.outputs));
-  }
-}
-
-Tensors Executor::take_inputs(const Step& step, uint64_t signature) {
-  const auto& [kind, stage, micro_batch] = step.action;
-  if (stage == 0) {
+Tensors Executor::take(const Step& step) {
+  const std::optional<Message> message = taken_by(step.action, schedule_.stages);
+  if (!message) {
     return {};
   }
   if (step.from < 0) {
-    return std::move(local_activations_.extract({stage, micro_batch}).mapped());
+    return std::move(local_.extract(*message).mapped());
   }
-  Tensors inputs = mailbox_.receive_activations(step.from, {stage, micro_batch, signature});
+  Tensors tensors = mailbox_.receive(step.from, *message);
   mailbox_.sent_until(step.from, step.sent_at);
   started_ = seconds_now();
-  return inputs;
+  return tensors;
 }
 
-Tensors Executor::take_gradients(const Step& step, const Flight& flight, uint64_t signature) {
-  const auto& [kind, stage, micro_batch] = step.action;
-  if (stage + 1 == schedule_.stages) {
-    return {};
-  }
-  if (step.from < 0) {
-    return std::move(local_gradients_.extract({stage + 1, micro_batch}).mapped());
-  }
-  Tensors gradients = mailbox_.receive_gradients(
-      step.from, {stage + 1, micro_batch, signature}, layouts_of(flight.outputs));
-  mailbox_.sent_until(step.from, step.sent_at);
-  started_ = seconds_now();
-  return gradients;
-}
-
-void Executor::give_outputs(const Step& step, const Tensors& outputs, uint64_t signature) {
-  const auto& [kind, stage, micro_batch] = step.action;
-  if (stage + 1 == schedule_.stages) {
+void Executor::give(const Step& step, const Tensors& tensors) {
+  const std::optional<Message> message = given_by(step.action, schedule_.stages);
+  if (!message) {
     return;
   }
-  if (step.to < 0) {
-    local_activations_[{stage + 1, micro_batch}] = as_leaves(outputs);
+  if (step.to >= 0) {
+    mailbox_.send(step.to, *message, tensors, step.taken_at);
   } else {
-    mailbox_.send_activations(step.to, {stage + 1, micro_batch, signature}, outputs, step.taken_at);
+    local_[*message] = message->is_gradient ? tensors : as_leaves(tensors);
   }
 }
 
-void Executor::give_gradients(const Step& step, const Flight& flight, uint64_t signature) {
-  const auto& [kind, stage, micro_batch] = step.action;
-  if (stage == 0) {
-    return;
-  }
+Tensors Executor::input_gradients(const Flight& flight) const {
   Tensors gradients;
   for (const Tensor& input : requiring_gradients(flight.inputs)) {
     const Tensor gradient = input.grad();
     gradients.push_back(gradient.defined() ? gradient : at::zeros_like(input));
   }
-  if (step.to < 0) {
-    local_gradients_[{stage, micro_batch}] = std::move(gradients);
-  } else {
-    mailbox_.send_gradients(step.to, {stage, micro_batch, signature}, gradients, step.taken_at);
-  }
+  return gradients;
 }
 
-void Executor::forward(const Step& step, uint64_t signature) {
+void Executor::forward(const Step& step) {
   const auto& [kind, stage, micro_batch] = step.action;
   Flight flight;
-  flight.inputs = take_inputs(step, signature);
+  flight.inputs = take(step);
   flight.outputs = stages_.at(stage)->forward(micro_batch, flight.inputs);
-  give_outputs(step, flight.outputs, signature);
+  give(step, flight.outputs);
   if (at::GradMode::is_enabled()) {
     flights_[{stage, micro_batch}] = std::move(flight);
   }
 }
 
-void Executor::backward(const Step& step, uint64_t signature) {
+void Executor::backward(const Step& step) {
   const auto& [kind, stage, micro_batch] = step.action;
   Flight& flight = flights_.at({stage, micro_batch});
-  const Tensors gradients = take_gradients(step, flight, signature);
+  const Tensors gradients = take(step);
   const bool whole = kind == ActionKind::kBackward && stages_.at(stage)->deferred() == nullptr;
   if (whole) {
     backward_whole(step, flight, gradients);
   } else {
     backward_input(step, flight, gradients);
   }
-  give_gradients(step, flight, signature);
+  give(step, input_gradients(flight));
   flight.inputs.clear();
   flight.outputs.clear();
   if (whole) {

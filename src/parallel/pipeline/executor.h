@@ -63,26 +63,26 @@ class Executor {
     int taken_at = 0;                // the action of `to` that takes it
   };
   using Key = std::pair<int, int>;  // stage, micro-batch
+  using Local = std::map<Message, Tensors>;
 
   void plan_steps();
-  void expect(const Step& step, std::span<const uint64_t> signatures);
-  void forward(const Step& step, uint64_t signature);
-  void backward(const Step& step, uint64_t signature);
+  void forward(const Step& step);
+  void backward(const Step& step);
   void backward_whole(const Step& step, Flight& flight, const Tensors& gradients);
   void backward_input(const Step& step, Flight& flight, const Tensors& gradients);
   void backward_weight(const Step& step);
-  Tensors take_inputs(const Step& step, uint64_t signature);
-  Tensors take_gradients(const Step& step, const Flight& flight, uint64_t signature);
-  void give_outputs(const Step& step, const Tensors& outputs, uint64_t signature);
-  void give_gradients(const Step& step, const Flight& flight, uint64_t signature);
+  Tensors take(const Step& step);
+  void give(const Step& step, const Tensors& tensors);
+  Tensors input_gradients(const Flight& flight) const;
 
   schedule::Schedule schedule_;
   std::map<int, Stage*> stages_;
   comm::Communicator& group_;
   Mailbox& mailbox_;
   std::vector<Step> steps_;
+  std::map<int, std::vector<Message>> coming_;  // from each rank, in its order
   std::map<Key, Flight> flights_;
-  std::map<Key, Tensors> local_activations_, local_gradients_;  // between stages of this rank
+  Local local_;  // between stages of this rank
   ActionObserver observer_;
   double started_ = 0;  // of the action that runs
 };

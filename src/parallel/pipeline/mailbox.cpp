@@ -1,5 +1,6 @@
 #include "parallel/pipeline/mailbox.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -12,7 +13,6 @@ namespace lockstep::parallel {
 namespace {
 
 constexpr int64_t kHeaderNumbers = 512;
-constexpr int kTagsAMessage = 32;  // the header and the tensors
 
 Tensor header_of(const Layouts& layouts) {
   Tensor header = at::zeros({kHeaderNumbers}, at::kLong);
@@ -85,6 +85,20 @@ Layouts with_gradient(const Layouts& layouts) {
   return result;
 }
 
+/// Every two ranks that hold stages next to each other, both ways, each once.
+std::vector<std::pair<int, int>> neighbours(const std::vector<int>& rank_of_stage) {
+  std::vector<std::pair<int, int>> pairs;
+  for (size_t stage = 1; stage < rank_of_stage.size(); ++stage) {
+    const int before = rank_of_stage[stage - 1], after = rank_of_stage[stage];
+    for (const std::pair<int, int>& pair : {std::pair(before, after), std::pair(after, before)}) {
+      if (before != after && std::find(pairs.begin(), pairs.end(), pair) == pairs.end()) {
+        pairs.push_back(pair);
+      }
+    }
+  }
+  return pairs;
+}
+
 /// Names the other end where `body` finds that it is gone.
 template <class Body>
 auto naming(const comm::Communicator& group, int rank, Body body) {
@@ -115,142 +129,123 @@ Layouts layouts_of(const Tensors& tensors) {
   return layouts;
 }
 
-Mailbox::Mailbox(comm::Communicator& group, c10::Device device, int stages)
+Mailbox::Mailbox(
+    comm::Communicator& group, c10::Device device, const std::vector<int>& rank_of_stage)
     : group_(group),
       device_(device),
-      stages_(stages) {}
+      links_(group, device, neighbours(rank_of_stage)) {}
 
-int Mailbox::tag(const MessageKey& key, bool is_gradient, size_t part) const {
-  const int message = (key.micro_batch * stages_ + key.stage) * 2 + (is_gradient ? 1 : 0);
-  return message * kTagsAMessage + static_cast<int>(part);
+Mailbox::Key Mailbox::key_of(const Message& message) const {
+  return {
+      message.stage, message.micro_batch, signatures_.at(static_cast<size_t>(message.micro_batch))};
 }
 
-comm::Pending Mailbox::start(int rank, const std::vector<comm::P2p>& transfers) {
-  return naming(group_, rank, [&] { return group_.exchange(transfers); });
+void Mailbox::begin(
+    std::span<const uint64_t> signatures, const std::map<int, std::vector<Message>>& coming) {
+  signatures_.assign(signatures.begin(), signatures.end());
+  arrivals_.clear();
+  sources_.clear();
+  for (const auto& [rank, messages] : coming) {
+    sources_[rank].coming = messages;
+  }
 }
 
 void Mailbox::wait(int rank, comm::Pending& pending) {
   naming(group_, rank, [&] { pending.wait(); });
 }
 
-comm::Pending Mailbox::start_receive(
-    int rank, const MessageKey& key, bool is_gradient, const Tensors& into) {
-  std::vector<comm::P2p> transfers;
-  for (size_t i = 0; i < into.size(); ++i) {
-    transfers.push_back(
-        {comm::P2p::Direction::kReceive, into[i], rank, tag(key, is_gradient, i + 1)});
-  }
-  return start(rank, transfers);
-}
-
-void Mailbox::start_send(
-    int rank,
-    const MessageKey& key,
-    bool is_gradient,
-    const std::optional<Tensor>& header,
-    const Tensors& tensors,
-    int taken_at) {
-  Sent sent{rank, taken_at, {}, {}};
-  std::vector<comm::P2p> transfers;
-  if (header) {
-    sent.tensors.push_back(*header);
-    transfers.push_back({comm::P2p::Direction::kSend, *header, rank, tag(key, is_gradient, 0)});
-  }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    sent.tensors.push_back(tensors[i].detach().contiguous());
-    transfers.push_back(
-        {comm::P2p::Direction::kSend, sent.tensors.back(), rank, tag(key, is_gradient, i + 1)});
-  }
-  sent.pending = start(rank, transfers);
+void Mailbox::start_send(int rank, Tensors tensors, int taken_at) {
+  Sent sent{rank, taken_at, std::move(tensors), {}};
+  sent.pending = naming(group_, rank, [&] { return links_.send(rank, sent.tensors); });
   sent_.push_back(std::move(sent));
 }
 
-void Mailbox::send_activations(
-    int rank, const MessageKey& key, const Tensors& outputs, int taken_at) {
+void Mailbox::check_outputs(const Message& message, const Tensors& outputs) const {
   if (outputs.size() > kMaxTensors) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("stage {} gives {} tensors to the next", key.stage - 1, outputs.size()),
+        fmt::format("stage {} gives {} tensors to the next", message.stage - 1, outputs.size()),
         fmt::format("at most {} can go between two stages", kMaxTensors));
   }
+  const auto found = known_.find(key_of(message));
   const Layouts layouts = layouts_of(outputs);
-  const auto [found, is_new] = known_.emplace(key, layouts);
-  if (!is_new && found->second != layouts) {
+  if (found != known_.end() && found->second != layouts) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
             "stage {} gave {} for a micro-batch, and now {} for one of the same shape",
-            key.stage - 1,
+            message.stage - 1,
             text_of(found->second),
             text_of(layouts)),
         "a stage's output shapes must follow from the shapes of the micro-batch");
   }
-  start_send(
-      rank,
-      key,
-      /*is_gradient=*/false,
-      is_new ? std::optional(header_of(layouts)) : std::nullopt,
-      outputs,
-      taken_at);
 }
 
-void Mailbox::expect_activations(int rank, const MessageKey& key) {
-  const auto [found, is_new] = activations_.try_emplace({key.stage, key.micro_batch});
-  if (!is_new) {
-    return;
+void Mailbox::send(int rank, const Message& message, const Tensors& tensors, int taken_at) {
+  if (!message.is_gradient) {
+    check_outputs(message, tensors);
+    const auto [found, is_new] = known_.emplace(key_of(message), layouts_of(tensors));
+    if (is_new) {
+      start_send(rank, {header_of(found->second).to(device_)}, taken_at);
+    }
   }
-  Arrival& arrival = found->second;
-  const auto known = known_.find(key);
-  if (known != known_.end()) {
-    arrival.tensors = allocate(known->second, device_);
-    arrival.pending = start_receive(rank, key, /*is_gradient=*/false, arrival.tensors);
-    return;
+  Tensors sent;
+  for (const Tensor& tensor : tensors) {
+    sent.push_back(tensor.detach().contiguous());
   }
-  arrival.header = at::empty({kHeaderNumbers}, at::kLong);
-  arrival.pending = start(
-      rank,
-      {{comm::P2p::Direction::kReceive, arrival.header, rank, tag(key, /*is_gradient=*/false, 0)}});
+  start_send(rank, std::move(sent), taken_at);
 }
 
-Tensors Mailbox::receive_activations(int rank, const MessageKey& key) {
-  expect_activations(rank, key);
-  auto node = activations_.extract({key.stage, key.micro_batch});
-  Arrival& arrival = node.mapped();
-  wait(rank, arrival.pending);
-  if (arrival.header.defined()) {
-    const Layouts layouts = read_header(arrival.header);
-    known_.insert_or_assign(key, layouts);
-    arrival.tensors = allocate(layouts, device_);
-    arrival.pending = start_receive(rank, key, /*is_gradient=*/false, arrival.tensors);
-    wait(rank, arrival.pending);
-  }
-  const Layouts& layouts = known_.at(key);
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    arrival.tensors[i].set_requires_grad(layouts[i].requires_grad);
-  }
-  return std::move(arrival.tensors);
+Layouts Mailbox::receive_header(int rank) {
+  const Tensor header =
+      at::empty({kHeaderNumbers}, at::TensorOptions().dtype(at::kLong).device(device_));
+  comm::Pending pending = naming(group_, rank, [&] { return links_.receive(rank, {&header, 1}); });
+  wait(rank, pending);
+  return read_header(header.to(at::kCPU));
 }
 
-void Mailbox::send_gradients(
-    int rank, const MessageKey& key, const Tensors& gradients, int taken_at) {
-  if (!gradients.empty()) {
-    start_send(rank, key, /*is_gradient=*/true, std::nullopt, gradients, taken_at);
-  }
-}
-
-void Mailbox::expect_gradients(int rank, const MessageKey& key, const Layouts& outputs) {
-  const auto [found, is_new] = gradients_.try_emplace({key.stage, key.micro_batch});
-  if (is_new) {
-    found->second.tensors = allocate(with_gradient(outputs), device_);
-    found->second.pending = start_receive(rank, key, /*is_gradient=*/true, found->second.tensors);
+void Mailbox::receive_until(int rank, const Message& message, Unknown unknown) {
+  Source& source = sources_.at(rank);
+  while (!arrivals_.contains(message)) {
+    const Message& next = source.coming.at(source.begun);
+    const Key key = key_of(next);
+    auto known = known_.find(key);
+    if (known == known_.end()) {
+      if (unknown == Unknown::kStop) {
+        return;
+      }
+      if (next.is_gradient) {
+        throw Error(
+            ErrorKind::kInternal,
+            fmt::format("gradients for stage {} come before its forward pass", next.stage));
+      }
+      known = known_.emplace(key, receive_header(rank)).first;
+    }
+    Arrival arrival;
+    arrival.tensors =
+        allocate(next.is_gradient ? with_gradient(known->second) : known->second, device_);
+    arrival.pending = naming(group_, rank, [&] { return links_.receive(rank, arrival.tensors); });
+    arrivals_.emplace(next, std::move(arrival));
+    ++source.begun;
   }
 }
 
-Tensors Mailbox::receive_gradients(int rank, const MessageKey& key, const Layouts& outputs) {
-  expect_gradients(rank, key, outputs);
-  auto node = gradients_.extract({key.stage, key.micro_batch});
+void Mailbox::expect(int rank, const Message& message) {
+  receive_until(rank, message, Unknown::kStop);
+}
+
+Tensors Mailbox::receive(int rank, const Message& message) {
+  receive_until(rank, message, Unknown::kWait);
+  auto node = arrivals_.extract(message);
   wait(rank, node.mapped().pending);
-  return std::move(node.mapped().tensors);
+  Tensors tensors = std::move(node.mapped().tensors);
+  if (!message.is_gradient) {
+    const Layouts& layouts = known_.at(key_of(message));
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      tensors[i].set_requires_grad(layouts[i].requires_grad);
+    }
+  }
+  return tensors;
 }
 
 void Mailbox::sent_until(int rank, int position) {

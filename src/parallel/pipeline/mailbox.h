@@ -1,19 +1,19 @@
 // Tuples of tensors between the ranks of a pipeline. The shapes and types of a message are told
 // once: the first time, a header goes ahead of it; both sides then know them for every message that
-// has the same key.
+// has the same key. A rank begins to receive what another sends it in the order in which that one
+// sends, which schedules tell: the order in which it needs them may be another.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
-#include <tuple>
+#include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include "comm/communicator.h"
+#include "comm/links.h"
 
 namespace lockstep::parallel {
 
@@ -31,13 +31,12 @@ using Layouts = std::vector<TensorLayout>;
 /// The layouts of a tuple; `requires_grad` holds for floating tensors alone.
 Layouts layouts_of(const Tensors& tensors);
 
-/// Activations that `stage` takes for a micro-batch. `signature` stands for the shapes of the
-/// micro-batch: equal signatures, equal layouts.
-struct MessageKey {
+/// Activations that `stage` takes for a micro-batch, or the gradients of them.
+struct Message {
   int stage = 0;
   int micro_batch = 0;
-  uint64_t signature = 0;
-  auto operator<=>(const MessageKey&) const = default;
+  bool is_gradient = false;
+  auto operator<=>(const Message&) const = default;
 };
 
 /// One thread uses it. Sends never wait; what is sent is kept until it has left. Where a rank is
@@ -47,20 +46,24 @@ class Mailbox {
   /// At most so many tensors go between two stages.
   static constexpr size_t kMaxTensors = 31;
 
-  Mailbox(comm::Communicator& group, c10::Device device, int stages);
+  /// `rank_of_stage`: of the pipeline's stages. Every rank of `group` must call; may block until
+  /// all have.
+  Mailbox(comm::Communicator& group, c10::Device device, const std::vector<int>& rank_of_stage);
 
-  /// Activations to `rank`. Error (config): too many tensors, or other layouts than those of an
-  /// earlier message of this key. `taken_at` is told to `sent_until`.
-  void send_activations(int rank, const MessageKey& key, const Tensors& outputs, int taken_at);
-  /// Begins to receive, where that was not begun already; does not wait.
-  void expect_activations(int rank, const MessageKey& key);
-  /// Waits for them. They are leaves, which require gradients where the sender's did.
-  Tensors receive_activations(int rank, const MessageKey& key);
+  /// Begins a run of a schedule. `signatures` [micro-batches] stand for the micro-batches' shapes:
+  /// equal signatures, equal layouts. `coming`: what each rank will send to this one, in its order.
+  void begin(
+      std::span<const uint64_t> signatures, const std::map<int, std::vector<Message>>& coming);
 
-  /// Gradients of what `stage` took, to the rank before: those of the inputs that require any.
-  void send_gradients(int rank, const MessageKey& key, const Tensors& gradients, int taken_at);
-  void expect_gradients(int rank, const MessageKey& key, const Layouts& outputs);
-  Tensors receive_gradients(int rank, const MessageKey& key, const Layouts& outputs);
+  /// To `rank`: the outputs of the stage before, or the gradients of those inputs that require any.
+  /// Error (config): too many tensors, or other layouts than those of an earlier message of the
+  /// same stage, micro-batch and signature. `taken_at` is told to `sent_until`.
+  void send(int rank, const Message& message, const Tensors& tensors, int taken_at);
+  /// Begins to receive it, and what `rank` sends before it, as far as layouts are known; does not
+  /// wait.
+  void expect(int rank, const Message& message);
+  /// Waits for it. Activations are leaves, which require gradients where the sender's did.
+  Tensors receive(int rank, const Message& message);
 
   /// `rank` has done its actions before `position`: what was sent to it for those has been taken.
   void sent_until(int rank, int position);
@@ -68,36 +71,40 @@ class Mailbox {
   void finish();
 
  private:
+  struct Key {
+    int stage, micro_batch;
+    uint64_t signature;
+    auto operator<=>(const Key&) const = default;
+  };
   struct Arrival {
-    Tensor header;    // while its layouts are not known
-    Tensors tensors;  // else
+    Tensors tensors;
     comm::Pending pending;
+  };
+  struct Source {
+    std::vector<Message> coming;
+    size_t begun = 0;  // so many of them are being received, or were
   };
   struct Sent {
     int rank, taken_at;
     Tensors tensors;
     comm::Pending pending;
   };
-  using Arrivals = std::map<std::pair<int, int>, Arrival>;  // by stage and micro-batch
+  enum class Unknown { kWait, kStop };  // if the layouts of what comes next are not known
 
-  int tag(const MessageKey& key, bool is_gradient, size_t part) const;
-  comm::Pending start(int rank, const std::vector<comm::P2p>& transfers);
+  Key key_of(const Message& message) const;
   void wait(int rank, comm::Pending& pending);
-  comm::Pending start_receive(
-      int rank, const MessageKey& key, bool is_gradient, const Tensors& into);
-  void start_send(
-      int rank,
-      const MessageKey& key,
-      bool is_gradient,
-      const std::optional<Tensor>& header,
-      const Tensors& tensors,
-      int taken_at);
+  void start_send(int rank, Tensors tensors, int taken_at);
+  void check_outputs(const Message& message, const Tensors& outputs) const;
+  void receive_until(int rank, const Message& message, Unknown unknown);
+  Layouts receive_header(int rank);
 
   comm::Communicator& group_;
   c10::Device device_;
-  int stages_;
-  std::map<MessageKey, Layouts> known_;
-  Arrivals activations_, gradients_;
+  comm::Links links_;
+  std::vector<uint64_t> signatures_;
+  std::map<Key, Layouts> known_;
+  std::map<int, Source> sources_;
+  std::map<Message, Arrival> arrivals_;
   std::deque<Sent> sent_;
 };
 

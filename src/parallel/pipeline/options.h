@@ -34,6 +34,7 @@ class Schedules {
   /// micro-batches.
   int stages() const { return placement_.stages; }
   std::vector<int> stages_of(int rank) const { return placement_.stages_of(rank); }
+  const std::vector<int>& rank_of_stage() const { return placement_.rank_of_stage; }
   int rank_of(int stage) const { return placement_.rank_of_stage.at(static_cast<size_t>(stage)); }
   /// Whether weight gradients are put off.
   bool splits_backward() const { return splits_backward_; }

@@ -126,7 +126,7 @@ Pipeline::Pipeline(
     : group_(group),
       loss_(std::move(loss)),
       schedules_(options, group.size()),
-      mailbox_(std::make_unique<Mailbox>(group, device_of(parts), schedules_.stages())) {
+      mailbox_(std::make_unique<Mailbox>(group, device_of(parts), schedules_.rank_of_stage())) {
   for (size_t i = 0; i < parts.size(); ++i) {
     stages_.push_back(std::make_unique<LanguageModelStage>(
         *parts[i], accumulations[i], schedules_.splits_backward(), loss_.sequence));

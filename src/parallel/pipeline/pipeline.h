@@ -37,7 +37,8 @@ struct LossOptions {
 class Pipeline {
  public:
   /// `parts` are this rank's, one a stage, ascending, as parts_of_rank said; they outlive the
-  /// pipeline. Where the schedule puts weight gradients off, their linears are made to.
+  /// pipeline. Where the schedule puts weight gradients off, their linears are made to. Every rank
+  /// of the group must call; may block until all have.
   Pipeline(
       const std::vector<nn::LanguageModel*>& parts,
       const std::vector<Accumulation>& accumulations,

@@ -149,7 +149,7 @@ schedule::Timeline rehearse(
           pace));
       stages.push_back(sleepers.back().get());
     }
-    Mailbox mailbox(group, c10::Device(c10::kCPU), schedule.stages);
+    Mailbox mailbox(group, c10::Device(c10::kCPU), schedule.rank_of_stage);
     Executor executor(schedule, stages, group, mailbox);
     const std::vector<uint64_t> signatures(static_cast<size_t>(schedule.micro_batches), 1);
     group.barrier();

@@ -207,7 +207,7 @@ SequentialPipeline::SequentialPipeline(
     c10::Device device)
     : group_(group),
       schedules_(options, group.size()),
-      mailbox_(group, device, schedules_.stages()) {
+      mailbox_(group, device, schedules_.rank_of_stage()) {
   const std::vector<int64_t> counts =
       modules_of_stages(modules, options.split, schedules_.stages());
   std::ptrdiff_t first = 0;

@@ -1,0 +1,149 @@
+#include "cli/selftest.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "cli/selftest_checks.h"
+#include "cli/world.h"
+#include "launch/doctor/checkup.h"
+#include "launch/plan/options.h"
+#include "launch/workers/worker_environment.h"
+
+namespace lockstep::cli {
+namespace {
+
+using launch::OptionKind;
+
+constexpr launch::OptionSpec kSelftestOptions[] = {
+    {"nproc", OptionKind::kValue, "", "ranks [every GPU; 2 where there is none]"},
+    {"use-cpu", OptionKind::kFlag, "", "leave GPUs alone"},
+    {"json",
+     OptionKind::kValue,
+     "",
+     "write all that was found to this file, to send with a report"},
+    {"help", OptionKind::kFlag, "", "this text", 'h'},
+};
+
+Check check_of(const launch::Finding& finding) {
+  const bool passed = finding.state != launch::Finding::State::kBroken;
+  return {"machine", finding.what, passed, finding.value, 0};
+}
+
+nlohmann::json json_of(
+    const std::vector<Check>& checks, const train::World& world, double seconds) {
+  nlohmann::json result{
+      {"ranks", world.size()}, {"device", world.device.str()}, {"seconds", seconds}};
+  for (const Check& check : checks) {
+    nlohmann::json row{
+        {"group", check.group},
+        {"name", check.name},
+        {"passed", check.passed},
+        {"detail", check.detail}};
+    if (check.bytes_a_second > 0) {
+      row["bytes_a_second"] = check.bytes_a_second;
+    }
+    result["checks"].push_back(row);
+  }
+  return result;
+}
+
+/// A line for each group, with what its checks found at worst; each that failed, by itself.
+void print_checks(const std::vector<Check>& checks, const train::World& world, double seconds) {
+  std::vector<std::string> groups;
+  for (const Check& check : checks) {
+    if (std::find(groups.begin(), groups.end(), check.group) == groups.end()) {
+      groups.push_back(check.group);
+    }
+  }
+  int failed = 0;
+  for (const std::string& group : groups) {
+    int passed = 0, all = 0;
+    std::string speeds;
+    for (const Check& check : checks) {
+      if (check.group == group) {
+        ++all;
+        passed += check.passed ? 1 : 0;
+        if (check.bytes_a_second > 0) {
+          speeds += fmt::format("  {:<24} {:>8.2f} GB/s\n", check.name, check.bytes_a_second / 1e9);
+        }
+      }
+    }
+    fmt::print("{:<12} {} of {} passed\n{}", group, passed, all, speeds);
+    for (const Check& check : checks) {
+      if (check.group == group && !check.passed) {
+        fmt::print("  FAILED {}: {}\n", check.name, check.detail);
+      }
+    }
+    failed += all - passed;
+  }
+  const char* where = world.device.is_cpu() ? "the CPU" : "GPUs";
+  fmt::print(
+      "\n{} on {} rank{} of {}, in {:.0f} s\n",
+      failed == 0 ? "all is well" : fmt::format("{} checks failed", failed),
+      world.size(),
+      world.size() == 1 ? "" : "s",
+      where,
+      seconds);
+}
+
+int selftest(train::World& world, const std::string& file) {
+  const double began = seconds_now();
+  std::vector<Check> checks;
+  if (world.is_first()) {
+    for (const launch::Finding& finding :
+         launch::examine_machine(launch::current_environment(), ".")) {
+      checks.push_back(check_of(finding));
+    }
+  }
+  for (const auto part : {check_operations, check_collectives, check_plans, check_graphs}) {
+    const std::vector<Check> more = part(world);
+    checks.insert(checks.end(), more.begin(), more.end());
+  }
+  const double seconds = seconds_now() - began;
+  if (!world.is_first()) {
+    return 0;  // a failure here would end rank 0 before it has told what it found
+  }
+  print_checks(checks, world, seconds);
+  if (!file.empty()) {
+    write_file_atomically(
+        file, json_of(checks, world, seconds).dump(1) + "\n", ErrorKind::kEnvironment);
+  }
+  const bool passed =
+      std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.passed; });
+  return passed ? 0 : exit_code(ErrorKind::kNumeric);
+}
+
+}  // namespace
+
+int run_selftest(std::vector<std::string> arguments) {
+  const launch::OptionRules rules{"lockstep selftest", true, ""};
+  launch::Options options =
+      launch::parse_options(kSelftestOptions, rules, arguments, launch::current_environment());
+  if (options.flag("help")) {
+    fmt::print("usage: lockstep selftest [options]\n\n{}", launch::help_text(kSelftestOptions));
+    return 0;
+  }
+  for (const std::string& word : options.rest()) {
+    options.problem(fmt::format("'{}' is no option", word));
+  }
+  RankOptions ranks;
+  ranks.command = "selftest";
+  ranks.arguments = std::move(arguments);
+  ranks.use_cpu = options.flag("use-cpu");
+  if (options.given("nproc")) {
+    ranks.ranks = options.integer("nproc", 1);
+  }
+  options.finish(rules);
+  if (!ranks.ranks && (ranks.use_cpu || train::visible_gpus() == 0)) {
+    ranks.ranks = 2;
+  }
+  return run_ranks(
+      ranks, [&](train::World& world) { return selftest(world, options.text("json")); });
+}
+
+}  // namespace lockstep::cli

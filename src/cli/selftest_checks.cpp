@@ -1,0 +1,419 @@
+#include "cli/selftest_checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <functional>
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "ops/activations.h"
+#include "ops/adamw.h"
+#include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/norms.h"
+#include "ops/rope.h"
+#include "ops/token_loss.h"
+#include "parallel/captured_training.h"
+#include "parallel/verify.h"
+
+namespace lockstep::cli {
+namespace {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+
+/// Runs `body` on every rank, which returns a detail or throws, and makes the ranks agree.
+Check agreed(
+    train::World& world,
+    std::string group,
+    std::string name,
+    const std::function<std::string()>& body) {
+  Check check{std::move(group), std::move(name), true, "", 0};
+  std::string failure;
+  try {
+    check.detail = body();
+  } catch (const std::exception& error) {
+    failure = std::string(error.what());
+    failure = failure.substr(0, failure.find('\n'));
+  }
+  const auto failures = comm::gather_strings(world.communicator, failure);
+  for (size_t rank = 0; rank < failures.size() && check.passed; ++rank) {
+    if (!failures[rank].empty()) {
+      check.passed = false;
+      check.detail =
+          failures.size() > 1 ? fmt::format("rank {}: {}", rank, failures[rank]) : failures[rank];
+    }
+  }
+  return check;
+}
+
+/// Throws where they are not as close as the type allows; returns the error, relative to the
+/// largest.
+double compare(const Tensor& found, const Tensor& expected, double tolerance, const char* what) {
+  const Tensor one = found.detach().to(at::kCPU, at::kDouble), other = expected.detach();
+  const double largest = std::max(other.abs().max().item<double>(), 1e-30);
+  const double error = one.sub(other).abs_().max().item<double>() / largest;
+  if (!(error <= tolerance)) {
+    throw std::runtime_error(fmt::format("{} is off by {:.2g} of its largest value", what, error));
+  }
+  return error;
+}
+
+struct Operation {
+  const char* name;
+  std::vector<std::vector<int64_t>> shapes;  // of its inputs, all floating and with gradients
+  std::function<Tensor(const Tensors& inputs)> run;
+};
+
+std::vector<Operation> operations() {
+  const auto on = [](const Tensors& inputs, const Tensor& tensor) {
+    return tensor.to(inputs[0].device());
+  };
+  const auto attention = [](int64_t window) {
+    return [window](const Tensors& in) {
+      return ops::attention(in[0], in[1], in[2], {.scale = 0.25, .window = window});
+    };
+  };
+  const auto angles = [](const Tensors& in, bool sine) {
+    const Tensor angle = at::arange(24 * 8, at::kFloat).view({24, 8}) * 0.1;
+    return (sine ? angle.sin() : angle.cos()).to(in[0].device());
+  };
+  return {
+      {"linear",
+       {{64, 48}, {40, 48}, {40}},
+       [](const Tensors& in) {
+         return ops::linear(in[0], in[1], in[2], ops::WeightLayout::kOutIn);
+       }},
+      {"RMSNorm",
+       {{6, 24, 48}, {48}},
+       [](const Tensors& in) { return ops::rms_norm(in[0], in[1], 1e-5); }},
+      {"LayerNorm",
+       {{6, 24, 48}, {48}, {48}},
+       [](const Tensors& in) { return ops::layer_norm(in[0], in[1], in[2], 1e-5); }},
+      {"GELU", {{6, 24, 48}}, [](const Tensors& in) { return ops::gelu_tanh(in[0]); }},
+      {"SwiGLU",
+       {{6, 24, 48}, {6, 24, 48}},
+       [](const Tensors& in) { return ops::swiglu(in[0], in[1]); }},
+      {"RoPE",
+       {{2, 24, 4, 16}},
+       [=](const Tensors& in) { return ops::rotate(in[0], angles(in, false), angles(in, true)); }},
+      {"attention", {{2, 4, 24, 16}, {2, 4, 24, 16}, {2, 4, 24, 16}}, attention(0)},
+      {"attention of groups", {{2, 4, 24, 16}, {2, 2, 24, 16}, {2, 2, 24, 16}}, attention(0)},
+      {"attention in windows", {{2, 4, 24, 16}, {2, 2, 24, 16}, {2, 2, 24, 16}}, attention(7)},
+      {"embedding",
+       {{50, 48}},
+       [=](const Tensors& in) {
+         return ops::embedding(
+             in[0], on(in, at::arange(60, at::kLong).remainder(37).view({6, 10})));
+       }},
+      {"token loss",
+       {{60, 48}, {50, 48}},
+       [=](const Tensors& in) {
+         Tensor targets = at::arange(60, at::kLong).remainder(41);
+         targets.narrow(0, 7, 5).fill_(ops::kIgnoredTarget);
+         return ops::token_loss(in[0], in[1], on(in, targets));
+       }},
+  };
+}
+
+/// Outputs and gradients of an operation, in `type`; the gradient of its result can be held by
+/// `given`.
+Tensors results_of(
+    const Operation& operation,
+    const Tensors& values,
+    c10::Device device,
+    at::ScalarType type,
+    at::ScalarType given) {
+  Tensors inputs;
+  for (const Tensor& value : values) {
+    inputs.push_back(value.to(device, type).detach().clone().requires_grad_());
+  }
+  Tensors results{operation.run(inputs)};
+  const Tensor gradient =
+      at::arange(results[0].numel(), at::kDouble).mul_(0.7).sin_().view(results[0].sizes());
+  torch::autograd::backward({results[0]}, {gradient.to(given).to(results[0].options())});
+  for (const Tensor& input : inputs) {
+    results.push_back(input.grad());
+  }
+  return results;
+}
+
+std::string check_operation(const Operation& operation, c10::Device device, at::ScalarType type) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+  Tensors values;
+  for (const std::vector<int64_t>& shape : operation.shapes) {
+    // What the type can hold, so that the reference begins with the same.
+    values.push_back(at::randn(shape, generator).to(type).to(at::kDouble));
+  }
+  const Tensors found = results_of(operation, values, device, type, type);
+  const Tensors expected = results_of(operation, values, at::kCPU, at::kDouble, type);
+  double worst = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string what = i == 0 ? "the result" : fmt::format("gradient {}", i);
+    worst = std::max(
+        worst, compare(found[i], expected[i], type == at::kFloat ? 1e-4 : 4e-2, what.c_str()));
+  }
+  return fmt::format("error {:.1e}", worst);
+}
+
+std::string check_dropout(c10::Device device) {
+  const Tensor x = at::arange(3 * 40 * 8, at::kFloat).view({3, 40, 8}),
+               keys = at::tensor({5, 6, 7}, at::kLong);
+  const Tensor found = ops::dropout(x.to(device), 0.3, keys).to(at::kCPU);
+  if (!at::equal(found, ops::dropout_by_tensors(x, 0.3, keys))) {
+    throw std::runtime_error("other elements are dropped than on the CPU");
+  }
+  return "the same elements";
+}
+
+std::string check_adamw(c10::Device device) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(6);
+  const Tensor weight = at::randn({1000}, generator), gradient = at::randn({1000}, generator);
+  const auto updated = [&](c10::Device where, auto step) {
+    const auto copy = [&](const Tensor& tensor) { return tensor.to(where).clone(); };
+    const ops::AdamWBuffers buffers{
+        copy(weight), {}, copy(gradient), copy(gradient * 0.1), copy(gradient.square() * 0.1)};
+    step(buffers, ops::AdamWStep{.weight_decay = 0.1, .step = 3});
+    return buffers.parameter.to(at::kCPU, at::kDouble);
+  };
+  return fmt::format(
+      "error {:.1e}",
+      compare(
+          updated(device, ops::adamw_step),
+          updated(at::kCPU, ops::adamw_step_reference),
+          1e-6,
+          "the weight"));
+}
+
+/// Bytes a second of what each rank sends, by the best of some rounds.
+double speed_of(const Tensor& waits_for, double bytes, const std::function<void()>& body) {
+  double best = 0;
+  for (int round = 0; round < 4; ++round) {
+    const double began = seconds_now();
+    body();
+    waits_for.view({-1})[0].item<float>();  // a GPU has done it then
+    best = std::max(best, bytes / (seconds_now() - began));
+  }
+  return best;
+}
+
+void expect_all(const Tensor& tensor, double value) {
+  if (!tensor.eq(value).all().item<bool>()) {
+    throw std::runtime_error(fmt::format("not all elements are {}", value));
+  }
+}
+
+constexpr const char* kLlama =
+    R"({"model_type": "llama", "vocab_size": 101, "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8,
+        "max_position_embeddings": 64, "initializer_range": 0.1})";
+
+parallel::ModelSpec small_model(const train::World& world) {
+  parallel::ModelSpec spec;
+  spec.config = model::parse_model_config(kLlama, "the self-test");
+  spec.config.layers = std::max(2, world.size());
+  spec.device = world.device;
+  spec.fill = parallel::fill_at_random(spec.config, 3);
+  return spec;
+}
+
+}  // namespace
+
+std::vector<Check> check_operations(train::World& world) {
+  std::vector<Check> checks;
+  for (const Operation& operation : operations()) {
+    for (const auto& [type, name] :
+         {std::pair(at::kFloat, "float32"), std::pair(at::kBFloat16, "bfloat16")}) {
+      checks.push_back(agreed(
+          world, "operations", fmt::format("{}, {}", operation.name, name), [&, type = type] {
+            return check_operation(operation, world.device, type);
+          }));
+    }
+  }
+  checks.push_back(
+      agreed(world, "operations", "dropout", [&] { return check_dropout(world.device); }));
+  checks.push_back(agreed(world, "operations", "AdamW", [&] { return check_adamw(world.device); }));
+  return checks;
+}
+
+std::vector<Check> check_collectives(train::World& world) {
+  comm::Communicator& all = world.communicator;
+  const int64_t ranks = all.size(), rank = all.rank();
+  const int64_t each =
+      int64_t{1} << (world.device.is_cpu() ? 18 : 22);  // elements of a rank's part
+  const auto options = at::TensorOptions(world.device).dtype(at::kFloat);
+  std::vector<Check> checks;
+  const auto add = [&](const std::string& name,
+                       const Tensor& out,
+                       double bytes,
+                       const std::function<void()>& run,
+                       const std::function<void()>& look) {
+    double speed = 0;
+    checks.push_back(agreed(world, "collectives", name, [&] {
+      run();
+      look();
+      all.barrier();
+      speed = speed_of(out, bytes, run);
+      return std::string();
+    }));
+    checks.back().bytes_a_second = speed;
+  };
+  if (ranks == 1) {
+    return checks;
+  }
+  const auto sum = static_cast<double>(ranks * (ranks + 1) / 2);
+  const double part = 4.0 * static_cast<double>(each), ring = part * static_cast<double>(ranks - 1);
+  Tensor part_of_rank = at::empty({each}, options), whole = at::empty({ranks, each}, options);
+  Tensor other_whole = at::empty_like(whole);
+  const auto own = static_cast<double>(rank + 1);
+  add(
+      "all-reduce",
+      whole,
+      2 * ring,
+      [&] { all.all_reduce(whole.fill_(own)).wait(); },
+      [&] { expect_all(whole, sum); });
+  add(
+      "all-gather",
+      whole,
+      ring,
+      [&] { all.all_gather(whole, part_of_rank.fill_(own)).wait(); },
+      [&] {
+        for (int64_t r = 0; r < ranks; ++r) {
+          expect_all(whole[r], static_cast<double>(r + 1));
+        }
+      });
+  add(
+      "reduce-scatter",
+      part_of_rank,
+      ring,
+      [&] { all.reduce_scatter(part_of_rank, whole.fill_(own)).wait(); },
+      [&] { expect_all(part_of_rank, sum); });
+  add(
+      "broadcast",
+      part_of_rank,
+      part,
+      [&] { all.broadcast(part_of_rank.fill_(own), static_cast<int>(ranks - 1)).wait(); },
+      [&] { expect_all(part_of_rank, static_cast<double>(ranks)); });
+  add(
+      "all-to-all",
+      other_whole,
+      ring,
+      [&] { all.all_to_all(other_whole, whole.fill_(own)).wait(); },
+      [&] { expect_all(other_whole[0], 1); });
+  const auto trade = [&](int to, int from) {
+    using Direction = comm::P2p::Direction;
+    const std::vector<comm::P2p> both{
+        {Direction::kSend, part_of_rank.fill_(own), to}, {Direction::kReceive, whole[0], from}};
+    all.exchange(both).wait();
+  };
+  const auto next = static_cast<int>((rank + 1) % ranks),
+             previous = static_cast<int>((rank + ranks - 1) % ranks);
+  add(
+      "around the ring",
+      whole,
+      part,
+      [&] { trade(next, previous); },
+      [&] { expect_all(whole[0], static_cast<double>(previous + 1)); });
+  for (int low = 0; low < ranks; ++low) {
+    for (int high = low + 1; high < ranks && ranks <= 8; ++high) {
+      const bool is_in = rank == low || rank == high;
+      const int other = rank == low ? high : low;
+      add(
+          fmt::format("ranks {} and {}", low, high),
+          whole,
+          part,
+          [&] { is_in ? trade(other, other) : void(); },
+          [&] { is_in ? expect_all(whole[0], other + 1.0) : void(); });
+      // The speed is that of who took part: rank 0 tells.
+      Tensor speed = at::full({1}, is_in ? checks.back().bytes_a_second : 0.0, at::kDouble);
+      all.all_reduce(speed, comm::Reduce::kMax).wait();
+      checks.back().bytes_a_second = speed.item<double>();
+    }
+  }
+  return checks;
+}
+
+std::vector<Check> check_plans(train::World& world) {
+  const int ranks = world.size();
+  struct Case {
+    const char* name;
+    mesh::Mesh mesh;
+    parallel::Plan plan;
+  };
+  const parallel::OptimizerOffload to_host{.device = parallel::OffloadDevice::kCpu};
+  std::vector<Case> cases{
+      {"data parallelism", {.data = ranks}, {}},
+      {"ZeRO 3", {.data = ranks}, {.zero_stage = 3}},
+      {"offload of the optimizer",
+       {.data = ranks},
+       {.zero_stage = 1, .offload_optimizer = to_host}}};
+  if (ranks > 1) {
+    cases.push_back({"tensor parallelism", {.tensor = ranks}, {}});
+    cases.push_back({"pipeline parallelism", {.pipeline = ranks}, {.accumulation_steps = 4}});
+    cases.push_back(
+        {"pipeline, zero bubble",
+         {.pipeline = ranks},
+         {.accumulation_steps = 4, .pipeline = {.schedule = "zb-h1"}}});
+    cases.push_back({"context parallelism", {.context = ranks}, {}});
+  }
+  const parallel::ModelSpec spec = small_model(world);
+  parallel::VerifyOptions options;
+  options.rows = std::max<int64_t>(4, 2 * ranks);
+  options.length = 32;
+  std::vector<Check> checks;
+  for (const Case& each : cases) {
+    checks.push_back(agreed(world, "plans", each.name, [&]() -> std::string {
+      parallel::Axes axes(world.communicator, each.mesh, world.group);
+      parallel::Plan plan = each.plan;
+      plan.sequence_length = options.length;
+      const parallel::Verification found = parallel::verify(spec, plan, axes, options);
+      if (found.first_difference) {
+        throw std::runtime_error(*found.first_difference);
+      }
+      double worst = 0;
+      for (const parallel::VerifiedGradient& gradient : found.gradients) {
+        worst = std::max(worst, gradient.error);
+      }
+      return fmt::format("error {:.1e}", worst);
+    }));
+  }
+  return checks;
+}
+
+std::vector<Check> check_graphs(train::World& world) {
+  return {agreed(world, "plans", "captured steps", [&]() -> std::string {
+    parallel::Axes axes(world.communicator, {.data = world.size()}, world.group);
+    const parallel::ModelSpec spec = small_model(world);
+    const auto plain = parallelize(spec, {}, axes), model = parallelize(spec, {}, axes);
+    nn::ForwardInputs inputs;
+    inputs.ids = at::arange(2 * 32, at::kLong)
+                     .add_(7 * world.rank())
+                     .remainder_(101)
+                     .view({2, 32})
+                     .to(world.device);
+    inputs.labels = inputs.ids;
+    inputs.samples = at::arange(2 * world.rank(), 2 * world.rank() + 2, at::kLong);
+    inputs.training = true;
+    const int64_t targets = 2 * 31 * world.size();
+    parallel::CapturedTraining captured(*model, {&inputs, 1});
+    for (int step = 0; step < 6; ++step) {
+      const double one = plain->forward_backward({&inputs, 1}, targets).loss_sum;
+      plain->optimizer_step(1e-3);
+      const double other = captured.run({&inputs, 1}, targets, 1e-3).loss_sum;
+      if (!(std::abs(one - other) <= 1e-4 * std::abs(one))) {
+        throw std::runtime_error(
+            fmt::format("loss {} in step {}, and {} of the plain one", other, step + 1, one));
+      }
+    }
+    return captured.is_captured() ? "replayed" : "run as they are: no graph was made";
+  })};
+}
+
+}  // namespace lockstep::cli

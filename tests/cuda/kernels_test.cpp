@@ -1,0 +1,223 @@
+// The kernels, run on a processor (on_cpu.h), against float64.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/counter_random.h"
+#include "cuda/adamw.h"
+#include "cuda/dropout.h"
+#include "cuda/rope.h"
+#include "cuda/softmax_rows.h"
+
+namespace lockstep::cuda {
+namespace kernels_test {
+
+std::vector<float> random_numbers(size_t count, unsigned seed, float spread = 1) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0, spread);
+  std::vector<float> numbers(count);
+  for (float& number : numbers) {
+    number = normal(generator);
+  }
+  return numbers;
+}
+
+template <class T>
+T narrowed(float x) {
+  T result;
+  narrow(x, result);
+  return result;
+}
+template <class T>
+std::vector<T> all_narrowed(const std::vector<float>& numbers) {
+  std::vector<T> result;
+  for (const float number : numbers) {
+    result.push_back(narrowed<T>(number));
+  }
+  return result;
+}
+
+TEST(Kernels, AdamWIsItsFormula) {
+  constexpr size_t kCount = 1500;  // blocks of 256: the last is not full
+  const std::vector<float> numbers{0.5F, 0.999F, 0.9F, 0.1F, 0.99F, 0.01F, 1e-3F, 2.0F, 1e-6F};
+  const auto gradient = random_numbers(kCount, 1), weight = random_numbers(kCount, 2);
+  const auto m = random_numbers(kCount, 3);
+  auto v = random_numbers(kCount, 4);
+  for (float& x : v) {
+    x *= x;
+  }
+  for (const bool is_low : {false, true}) {
+    const auto low_gradient = all_narrowed<__nv_bfloat16>(gradient);
+    auto new_weight = weight, new_m = m, new_v = v;
+    std::vector<__nv_bfloat16> low(kCount);
+    AdamWPointers pointers;
+    pointers.gradient = is_low ? nullptr : gradient.data();
+    pointers.low_gradient = is_low ? low_gradient.data() : nullptr;
+    pointers.weight = new_weight.data();
+    pointers.exp_avg = new_m.data();
+    pointers.exp_avg_sq = new_v.data();
+    pointers.low = is_low ? low.data() : nullptr;
+    adamw(pointers, numbers.data(), kCount, nullptr);
+    for (size_t i = 0; i < kCount; ++i) {
+      const double g = 0.5 * (is_low ? widen(low_gradient[i]) : gradient[i]);
+      const double mean = 0.9 * m[i] + 0.1 * g, square = 0.99 * v[i] + 0.01 * g * g;
+      const double expected = 0.999 * weight[i] - 1e-3 * mean / (std::sqrt(square) * 2 + 1e-6);
+      ASSERT_NEAR(new_m[i], mean, 1e-6);
+      ASSERT_NEAR(new_v[i], square, 1e-6);
+      ASSERT_NEAR(new_weight[i], expected, 1e-6 * (1 + std::abs(expected)));
+      ASSERT_TRUE(!is_low || widen(low[i]) == widen(__float2bfloat16(new_weight[i])));
+    }
+  }
+}
+
+template <class T>
+void expect_rows(Number number, size_t size) {
+  constexpr size_t kRows = 4;
+  auto logits = all_narrowed<T>(random_numbers(kRows * size, 5, 3));
+  logits[size + 1] = narrowed<T>(-INFINITY);  // a token that cannot be
+  const std::vector<int64_t> targets{0, static_cast<int64_t>(size) - 1, -100, 3};
+  std::vector<float> maximum(kRows), total(kRows), of_target(kRows);
+  row_statistics(
+      number,
+      logits.data(),
+      targets.data(),
+      kRows,
+      static_cast<int64_t>(size),
+      maximum.data(),
+      total.data(),
+      of_target.data(),
+      nullptr);
+  std::vector<float> log_sum(kRows), softmax_factor(kRows), target_factor(kRows);
+  for (size_t row = 0; row < kRows; ++row) {
+    double sum = 0;
+    for (size_t i = 0; i < size; ++i) {
+      sum += std::exp(static_cast<double>(widen(logits[row * size + i])));
+    }
+    EXPECT_NEAR(maximum[row] + std::log(total[row]), std::log(sum), 1e-5) << row;
+    const bool counts = targets[row] >= 0;
+    const size_t at = row * size + static_cast<size_t>(counts ? targets[row] : 0);
+    EXPECT_EQ(of_target[row], counts ? widen(logits[at]) : 0);
+    log_sum[row] = static_cast<float>(std::log(sum));
+    softmax_factor[row] = counts ? 0.5F + static_cast<float>(row) : 0;
+    target_factor[row] = counts ? 0.25F : 0;
+  }
+  const auto before = logits;
+  constexpr float kInverseCap = 0.02F;
+  logits_become_gradient(
+      number,
+      logits.data(),
+      targets.data(),
+      kRows,
+      static_cast<int64_t>(size),
+      log_sum.data(),
+      softmax_factor.data(),
+      target_factor.data(),
+      kInverseCap,
+      nullptr);
+  const double limit = sizeof(T) == 4 ? 1e-5 : 1e-2;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const size_t row = i / size;
+    const double logit = widen(before[i]), t = logit * kInverseCap;
+    const double p =
+        softmax_factor[row] == 0 ? 0 : std::exp(logit - log_sum[row]) * softmax_factor[row];
+    const bool is_target = static_cast<int64_t>(i % size) == targets[row];
+    const double expected =
+        std::isinf(logit) ? 0 : (p - (is_target ? target_factor[row] : 0)) * (1 - t * t);
+    if (!std::isinf(logit)) {
+      ASSERT_NEAR(widen(logits[i]), expected, limit) << i;
+    }
+  }
+}
+
+TEST(Kernels, RowsOfLogitsAreThoseOfFloat64) {
+  for (const size_t size : {5U, 700U, 1537U}) {  // fewer than a warp, more than the threads
+    expect_rows<float>(Number::kFloat, size);
+    expect_rows<__nv_bfloat16>(Number::kBfloat16, size);
+    expect_rows<__half>(Number::kHalf, size);
+  }
+}
+
+/// A NaN stays one: the step is judged by it.
+TEST(Kernels, ANotANumberStays) {
+  std::vector<float> logits = random_numbers(600, 6);
+  logits[37] = NAN;
+  const int64_t target = 2;
+  float maximum = 0, total = 0, of_target = 0;
+  row_statistics(
+      Number::kFloat, logits.data(), &target, 1, 600, &maximum, &total, &of_target, nullptr);
+  EXPECT_TRUE(std::isnan(total));
+}
+
+/// Heads of 7 of which 6 turn, in rows that lie further apart, into dense ones; and back.
+TEST(Kernels, RopeTurnsAndTurnsBack) {
+  constexpr int64_t kRows = 2, kLength = 3, kHeads = 2, kSize = 7, kHalf = 3, kFar = 100;
+  const auto from = random_numbers(kRows * kFar, 9), angles = random_numbers(kLength * kHalf, 10);
+  std::vector<float> cos, sin, to(kRows * kLength * kHeads * kSize), back(from.size());
+  for (const float angle : angles) {
+    cos.push_back(std::cos(angle));
+    sin.push_back(std::sin(angle));
+  }
+  ops::RotatedHeads heads{kRows, kLength, kHeads, kSize, kHalf, /*angles_by_row=*/false};
+  const std::vector<int64_t> far{kFar, kHeads * kSize, kSize};
+  const std::vector<int64_t> dense{kLength * kHeads * kSize, kHeads * kSize, kSize};
+  std::copy(far.begin(), far.end(), heads.from_stride);
+  std::copy(dense.begin(), dense.end(), heads.to_stride);
+  rotate(Number::kFloat, from.data(), to.data(), cos.data(), sin.data(), 1, heads, nullptr);
+  std::swap(heads.from_stride, heads.to_stride);
+  rotate(Number::kFloat, to.data(), back.data(), cos.data(), sin.data(), -1, heads, nullptr);
+  for (int64_t n = 0; n < kRows * kLength * kHeads; ++n) {
+    const int64_t row = n / (kLength * kHeads), position = n / kHeads % kLength;
+    const int64_t at = row * kFar + n % (kLength * kHeads) * kSize;
+    for (int64_t i = 0; i < kSize; ++i) {
+      const auto in = [&](int64_t k) {
+        return static_cast<double>(from[static_cast<size_t>(at + k)]);
+      };
+      const double angle =
+          i < 2 * kHalf ? angles[static_cast<size_t>(position * kHalf + i % kHalf)] : 0;
+      const double expected = i < kHalf ? in(i)*std::cos(angle) - in(i + kHalf) * std::sin(angle)
+                              : i < 2 * kHalf
+                                  ? in(i)*std::cos(angle) + in(i - kHalf) * std::sin(angle)
+                                  : in(i);
+      EXPECT_NEAR(to[static_cast<size_t>(n * kSize + i)], expected, 1e-6) << n << " " << i;
+      EXPECT_NEAR(back[static_cast<size_t>(at + i)], in(i), 1e-6) << n << " " << i;
+    }
+  }
+}
+
+/// A part [2, 3, 4] of a whole [2, 5, 9]: the elements that the whole drops, whoever holds them.
+TEST(Kernels, DropoutIsThatOfTheWhole) {
+  const ops::DropoutPlace place{.dims = 2, .size = {3, 4}, .begin = {1, 5}, .whole = {5, 9}};
+  const std::vector<float> from = random_numbers(24, 8);
+  const std::vector<int64_t> keys{7, -11};
+  constexpr uint32_t kThreshold = 0x50000000;
+  std::vector<float> to(24, -1);
+  dropout(
+      Number::kFloat,
+      from.data(),
+      to.data(),
+      24,
+      keys.data(),
+      12,
+      place,
+      kThreshold,
+      1.5F,
+      nullptr);
+  int kept = 0;
+  for (uint64_t i = 0; i < 24; ++i) {
+    const uint64_t element = (i % 12 / 4 + 1) * 9 + i % 4 + 5;
+    const uint64_t word = random_bits(static_cast<uint64_t>(keys[i / 12]), element / 2);
+    const bool is_kept = (element % 2 == 0 ? word & 0xffffffffU : word >> 32) >= kThreshold;
+    kept += is_kept ? 1 : 0;
+    EXPECT_EQ(to[i], is_kept ? from[i] * 1.5F : 0) << i;
+  }
+  EXPECT_GT(kept, 8);
+  EXPECT_LT(kept, 24);
+}
+
+}  // namespace kernels_test
+}  // namespace lockstep::cuda

@@ -1,0 +1,170 @@
+// CUDA's kernels on a processor: a file of them is included behind this header, and launch() runs
+// them. Each thread of a block is a fiber; barriers and shuffles are where fibers take turns, in an
+// order that is drawn anew each time, so that what relies on an order shows. A thread that does not
+// come to a barrier is an error. Blocks run one after the other.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include <cuda_runtime.h>
+#include <ucontext.h>
+
+namespace lockstep::cuda {
+
+/// The threads of one block.
+class Block {
+ public:
+  static constexpr int kWarp = 32;
+  static constexpr size_t kStack = size_t{1} << 16;
+
+  Block(unsigned index, unsigned blocks, int threads, std::function<void()> body)
+      : body_(std::move(body)),
+        fibers_(static_cast<size_t>(threads)),
+        slots_(fibers_.size()),
+        warps_((fibers_.size() + kWarp - 1) / kWarp),
+        block_index(index),
+        grid(blocks) {
+    for (Fiber& fiber : fibers_) {
+      fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStack);
+      ::getcontext(&fiber.context);
+      fiber.context.uc_stack.ss_sp = fiber.stack.get();
+      fiber.context.uc_stack.ss_size = kStack;
+      fiber.context.uc_link = &scheduler_;
+      ::makecontext(&fiber.context, &Block::enter, 0);
+    }
+    all_.size = fibers_.size();
+    for (size_t warp = 0; warp < warps_.size(); ++warp) {
+      warps_[warp].size = std::min<size_t>(kWarp, fibers_.size() - warp * kWarp);
+    }
+  }
+
+  void run() {
+    current() = this;
+    static std::mt19937 random(7);
+    std::vector<size_t> order(fibers_.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      order[i] = i;
+    }
+    size_t left = fibers_.size();
+    while (left > 0) {
+      std::shuffle(order.begin(), order.end(), random);
+      bool went_on = false;
+      for (const size_t i : order) {
+        Fiber& fiber = fibers_[i];
+        const bool waits = fiber.barrier != nullptr && fiber.barrier->passed == fiber.seen;
+        if (fiber.ended || waits) {
+          continue;
+        }
+        thread_ = i;
+        ::swapcontext(&scheduler_, &fiber.context);
+        went_on = true;
+        left -= fiber.ended ? 1 : 0;
+      }
+      if (!went_on) {
+        throw std::runtime_error(
+            "threads of a block wait at a barrier to which others do not come");
+      }
+    }
+    current() = nullptr;
+  }
+
+  void synchronize() { pass(all_); }
+  template <class T>
+  T shuffle_xor(T value, int step) {
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    Barrier& warp = warps_[thread_ / kWarp];
+    std::memcpy(&slots_[thread_], &value, sizeof(T));
+    pass(warp);
+    std::memcpy(&value, &slots_[thread_ ^ static_cast<size_t>(step)], sizeof(T));
+    pass(warp);  // nobody writes while another reads
+    return value;
+  }
+  unsigned thread() const { return static_cast<unsigned>(thread_); }
+  unsigned threads() const { return static_cast<unsigned>(fibers_.size()); }
+
+  static Block*& current() {
+    static Block* block = nullptr;
+    return block;
+  }
+
+ private:
+  struct Barrier {
+    size_t size = 0, arrived = 0, passed = 0;
+  };
+  struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<std::byte[]> stack;
+    Barrier* barrier = nullptr;
+    size_t seen = 0;
+    bool ended = false;
+  };
+
+  static void enter() {
+    Block& block = *current();
+    const size_t self = block.thread_;
+    block.body_();
+    block.fibers_[self].ended = true;
+  }
+  void pass(Barrier& barrier) {
+    const size_t self = thread_;
+    Fiber& fiber = fibers_[self];
+    fiber.barrier = &barrier;
+    fiber.seen = barrier.passed;
+    if (++barrier.arrived == barrier.size) {
+      barrier.arrived = 0;
+      ++barrier.passed;
+    }
+    ::swapcontext(&fiber.context, &scheduler_);
+    fiber.barrier = nullptr;
+  }
+
+  std::function<void()> body_;
+  std::vector<Fiber> fibers_;
+  std::vector<uint64_t> slots_;
+  std::vector<Barrier> warps_;
+  Barrier all_;
+  ucontext_t scheduler_;
+  size_t thread_ = 0;
+
+ public:
+  const unsigned block_index, grid;
+};
+
+template <class... Parameters, class... Arguments>
+void launch(
+    void (*kernel)(Parameters...),
+    int64_t blocks,
+    int threads,
+    cudaStream_t,
+    Arguments... arguments) {
+  for (int64_t block = 0; block < blocks; ++block) {
+    Block(static_cast<unsigned>(block), static_cast<unsigned>(blocks), threads, [&] {
+      kernel(arguments...);
+    }).run();
+  }
+}
+
+struct Coordinate {
+  unsigned x;
+};
+
+}  // namespace lockstep::cuda
+
+// What nvcc knows by itself.
+#undef __shared__
+#define __shared__ static  // one block at a time has it
+#define threadIdx (::lockstep::cuda::Coordinate{::lockstep::cuda::Block::current()->thread()})
+#define blockDim (::lockstep::cuda::Coordinate{::lockstep::cuda::Block::current()->threads()})
+#define blockIdx (::lockstep::cuda::Coordinate{::lockstep::cuda::Block::current()->block_index})
+#define gridDim (::lockstep::cuda::Coordinate{::lockstep::cuda::Block::current()->grid})
+#define __syncthreads() ::lockstep::cuda::Block::current()->synchronize()
+#define __shfl_xor_sync(mask, value, step) \
+  ::lockstep::cuda::Block::current()->shuffle_xor(value, step)
