@@ -4,9 +4,9 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
 #include "ops/cpu/vector_types.h"
-#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/cpu/adamw_kernel.h"
+#include "ops/cpu/host_loops.h"
 #include "ops/cuda_loops.h"
-#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/format.h"
 #include "ops/attention_rows.h"
 #include "ops/attention_vector.h"
+#include "ops/cpu/host_loops.h"
 #include "ops/dropout.h"
-#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {

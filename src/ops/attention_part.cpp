@@ -5,10 +5,10 @@
 #include <ATen/ATen.h>
 
 #include "ops/cpu/attention_kernel.h"
+#include "ops/cpu/host_loops.h"
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/machine.h"
 #include "ops/flash_part.h"
-#include "ops/host_loops.h"
 #include "ops/split_heads.h"
 
 namespace lockstep::ops {

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/SDPBackend.h>
 
-#include "ops/host_loops.h"
+#include "ops/cpu/host_loops.h"
 
 namespace lockstep::ops {
 namespace {

@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/cpu/host_loops.h"
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/machine.h"
 #include "ops/cpu/matrix_kernel.h"
-#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
 #include "ops/cuda_loops.h"
-#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {

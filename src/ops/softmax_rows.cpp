@@ -5,9 +5,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
 #include "ops/cuda_loops.h"
-#include "ops/host_loops.h"
 
 namespace lockstep::ops {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
-#include "ops/host_loops.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
 

@@ -6,10 +6,10 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "ops/cpu/host_loops.h"
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/loss_head_kernel.h"
 #include "ops/cpu/machine.h"
-#include "ops/host_loops.h"
 #include "ops/token_loss_run.h"
 
 namespace lockstep::ops {

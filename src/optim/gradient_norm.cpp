@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/processor.h"
-#include "ops/host_loops.h"
+#include "ops/cpu/host_loops.h"
 
 namespace lockstep::optim {
 namespace {

@@ -10,7 +10,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/counter_random.h"
-#include "ops/host_loops.h"
+#include "ops/cpu/host_loops.h"
 
 namespace lockstep::optim {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "ops/host_loops.h"
+#include "ops/cpu/host_loops.h"
 
 namespace lockstep::ops {
 

@@ -5,7 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
-#include "ops/host_loops.h"
+#include "ops/cpu/host_loops.h"
 #include "optim/gradient_norm.h"
 
 namespace lockstep::parallel {

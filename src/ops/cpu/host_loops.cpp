@@ -1,4 +1,4 @@
-#include "ops/host_loops.h"
+#include "ops/cpu/host_loops.h"
 
 #include <cstdlib>
 #include <string_view>
