@@ -3,8 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(library_modules
-  base config mesh schedule text model plan data monitor comm launch ops nn optim checkpoint parallel train library)
+get_property(library_modules GLOBAL PROPERTY lockstep_modules)
 set(library_objects "")
 foreach(name IN LISTS library_modules)
   list(APPEND library_objects $<TARGET_OBJECTS:lockstep_${name}>)

@@ -126,6 +126,7 @@ endfunction()
 
 function(lockstep_module name)
   lockstep_library(${name} ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY lockstep_modules ${name})
   lockstep_tests(${name} ${ARGN})
 endfunction()
 
