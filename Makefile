@@ -54,7 +54,7 @@ install: $(BUILD)/.flags
 
 test: $(BUILD)/.flags
 	@$(COMPILE)
-	@python3 tools/run_tests.py $(BUILD) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')
+	@python3 tools/run_tests.py $(BUILD) -j $$(( ($(JOBS) * 3 + 1) / 2 )) $(if $(TESTS),-R '$(TESTS)')
 
 test-gpu: $(BUILD)/.flags
 	@$(COMPILE)

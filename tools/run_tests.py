@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs CTest's tests that need neither a GPU nor Python's packages (`make parity` runs those) and are not
-labelled `long`, and prints the ten that took
-longest.
+"""Runs CTest's tests that need neither a GPU nor Python's packages (`make parity` runs those) and are not labelled `long`,
+and prints the ten that took longest. `make test` runs half as many more at once as there are cores: they wait for one
+another's processes and clocks a quarter of the time.
 
   tools/run_tests.py FOLDER [CTest's own options: -j 2 -R name -L label]
 """
