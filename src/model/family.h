@@ -1,4 +1,5 @@
-// What differs between the families' config.json: key names and defaults.
+// What a family is: the keys of its config.json with their defaults, and the layers of its models.
+// Each is a file in families/; the computation of its blocks is a file of the same name in nn/.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,9 @@
 
 namespace lockstep::model {
 
-/// The names of a family's keys and what stands for a missing one.
+class LayerList;
+
+/// The names of a family's keys, what stands for a missing one, and its layers.
 struct FamilyKeys {
   Family family;
   std::string_view name;          // model_type
@@ -31,7 +34,18 @@ struct FamilyKeys {
   double default_dropout;
   int64_t default_bos, default_eos;  // -1: none
   bool default_tie;
+  void (*describe_embedding)(LayerList& list);
+  void (*describe_block)(LayerList& list, int64_t block);
+  void (*describe_head)(LayerList& list);
 };
+
+// The families' files. In the order of Family:
+FamilyKeys gpt2_family();
+FamilyKeys llama_family();
+FamilyKeys mistral_family();
+FamilyKeys qwen2_family();
+FamilyKeys qwen3_family();
+FamilyKeys t5_family();
 
 std::span<const FamilyKeys> all_families();
 const FamilyKeys& keys_of(Family family);

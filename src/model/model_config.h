@@ -108,6 +108,8 @@ struct ModelConfig {
   int64_t rotary_dim() const;
   /// What scores are multiplied by.
   double attention_scale(int64_t layer) const;
+
+  bool operator==(const ModelConfig&) const = default;
 };
 
 /// "gpt2", "llama", "mistral", "qwen2", "qwen3", "t5".

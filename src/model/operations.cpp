@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/description.h"
+
 namespace lockstep::model {
 namespace {
 
@@ -25,19 +27,17 @@ double share_of_stack(const ModelConfig& config) {
 
 TokenOperations layer_operations(const ModelConfig& config, int64_t layer, int64_t length) {
   length = std::max<int64_t>(length, 1);
-  const auto width = static_cast<double>(config.hidden_size);
-  const auto inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.heads * config.head_dim);
-  const auto keys = static_cast<double>(config.kv_heads * config.head_dim);
-  const double attention_weights = width * (2 * queries + 2 * keys);
   const bool encodes = layer < config.encoder_layers;
   const bool reads_source = config.is_encoder_decoder() && !encodes;
   const auto all = static_cast<double>(length);
   const double seen =
       (encodes ? all : visible(length, config.sliding_windows.at(static_cast<size_t>(layer)))) +
       (reads_source ? all : 0);
-  const double weights =
-      (reads_source ? 2 : 1) * attention_weights + (config.gated_mlp ? 3 : 2) * width * inner;
+  double weights = 0;
+  for (const LayerSpec& each : block_layers(config, layer)) {
+    weights += each.kind == LayerKind::kLinear ? static_cast<double>(each.weight().elements()) : 0;
+  }
   TokenOperations result;
   result.projections = 2 * weights * share_of_stack(config);
   result.attention = 2 * 2 * queries * seen * share_of_stack(config);

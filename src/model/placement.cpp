@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "model/parameters.h"
+#include "model/description.h"
 
 namespace lockstep::model {
 namespace {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "model/description.h"
 #include "model/operations.h"
-#include "model/parameters.h"
 
 namespace lockstep::model {
 

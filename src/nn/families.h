@@ -1,12 +1,14 @@
 // The blocks of each family: internal to nn.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "model/model_config.h"
 #include "nn/language_model.h"
+#include "nn/unit_layers.h"
 
 namespace lockstep::nn {
 
@@ -26,10 +28,6 @@ std::unique_ptr<LanguageModel> make_t5(
 
 /// The attention of a layer, as its config says.
 std::shared_ptr<Attention> make_attention(const model::ModelConfig& config, int64_t layer);
-/// With a weight of [out, in], as all but GPT-2's files have them.
-inline std::shared_ptr<Linear> make_linear() {
-  return std::make_shared<Linear>(WeightLayout::kOutIn);
-}
 /// `role` and `layer` are the slot's.
 std::shared_ptr<Dropout> make_dropout(double probability, std::string_view role, int64_t layer);
 

@@ -1,7 +1,6 @@
 // GPT-2 (Radford et al., 2019).
 #include <ATen/ATen.h>
 
-#include "model/parameters.h"
 #include "nn/activation.h"
 #include "nn/families.h"
 #include "ops/split_heads.h"
@@ -13,17 +12,17 @@ class Gpt2Block final : public Block {
  public:
   Gpt2Block(const model::ModelConfig& config, int64_t layer)
       : Block(layer),
-        prefix_(model::layer_prefix(config, layer)),
+        layers_(config, layer),
         head_dim_(config.head_dim),
         activation_(config.activation),
-        attention_norm_(std::make_shared<Norm>(NormKind::kLayerNorm, config.norm_eps)),
-        mlp_norm_(std::make_shared<Norm>(NormKind::kLayerNorm, config.norm_eps)),
+        attention_norm_(layers_.norm("attention_norm")),
+        mlp_norm_(layers_.norm("mlp_norm")),
         attention_input_(std::make_shared<Junction>()),
         mlp_input_(std::make_shared<Junction>()),
-        query_key_value_(std::make_shared<Linear>(WeightLayout::kInOut)),
-        attention_out_(std::make_shared<Linear>(WeightLayout::kInOut)),
-        mlp_up_(std::make_shared<Linear>(WeightLayout::kInOut)),
-        mlp_down_(std::make_shared<Linear>(WeightLayout::kInOut)),
+        query_key_value_(layers_.linear("query_key_value")),
+        attention_out_(layers_.linear("attention_out")),
+        mlp_up_(layers_.linear("mlp_up")),
+        mlp_down_(layers_.linear("mlp_down")),
         attention_(make_attention(config, layer)),
         attention_dropout_(make_dropout(config.residual_dropout, "attention_dropout", layer)),
         mlp_dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {}
@@ -38,20 +37,17 @@ class Gpt2Block final : public Block {
   }
 
   void visit_slots(const SlotFunction& visit) override {
-    const auto name = [&](const char* role, const char* module = "") {
-      return SlotName{role, layer(), prefix_ + module};
-    };
-    visit(name("attention_norm", "ln_1"), attention_norm_);
-    visit(name("attention_input"), attention_input_);
-    visit(name("query_key_value", "attn.c_attn"), query_key_value_);
-    visit(name("attention", "attn"), attention_);
-    visit(name("attention_out", "attn.c_proj"), attention_out_);
-    visit(name("attention_dropout"), attention_dropout_);
-    visit(name("mlp_norm", "ln_2"), mlp_norm_);
-    visit(name("mlp_input"), mlp_input_);
-    visit(name("mlp_up", "mlp.c_fc"), mlp_up_);
-    visit(name("mlp_down", "mlp.c_proj"), mlp_down_);
-    visit(name("mlp_dropout"), mlp_dropout_);
+    visit(layers_.name("attention_norm"), attention_norm_);
+    visit(layers_.name("attention_input"), attention_input_);
+    visit(layers_.name("query_key_value"), query_key_value_);
+    visit(layers_.name("attention"), attention_);
+    visit(layers_.name("attention_out"), attention_out_);
+    visit(layers_.name("attention_dropout"), attention_dropout_);
+    visit(layers_.name("mlp_norm"), mlp_norm_);
+    visit(layers_.name("mlp_input"), mlp_input_);
+    visit(layers_.name("mlp_up"), mlp_up_);
+    visit(layers_.name("mlp_down"), mlp_down_);
+    visit(layers_.name("mlp_dropout"), mlp_dropout_);
   }
 
  private:
@@ -63,7 +59,7 @@ class Gpt2Block final : public Block {
         attention_->forward(heads[0], heads[1], heads[2], context));  // [B, T, C]
   }
 
-  std::string prefix_;
+  UnitLayers layers_;
   int64_t head_dim_;
   model::Activation activation_;
   std::shared_ptr<Norm> attention_norm_, mlp_norm_;

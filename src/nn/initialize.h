@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "model/parameters.h"
+#include "model/description.h"
 #include "nn/language_model.h"
 
 namespace lockstep::nn {

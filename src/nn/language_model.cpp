@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "model/parameters.h"
+#include "model/description.h"
 #include "nn/families.h"
 #include "nn/key_value_cache.h"
 #include "ops/embedding.h"
@@ -46,24 +46,27 @@ LanguageModel::LanguageModel(
           [](int64_t, const Tensors& inputs, const UnitBody& body) { return body(inputs); }),
       config_(std::move(config)),
       part_(part),
+      embedding_layers_(config_, model::embedding_layers(config_), -1),
+      head_layers_(config_, model::head_layers(config_), -1),
       blocks_(std::move(blocks)) {
-  for (model::ParameterSpec& spec : model::parameters_of(config_)) {
-    std::string name = spec.name;
-    specs.emplace(std::move(name), std::move(spec));
+  for (model::LayerSpec& layer : model::describe(config_)) {
+    for (const model::ParameterSpec& parameter : layer.parameters) {
+      specs.emplace(parameter.name, parameter);
+    }
+    std::string prefix = layer.prefix;
+    layers.emplace(std::move(prefix), std::move(layer));
   }
-  const bool is_gpt2 = config_.family == model::Family::kGpt2;
   if (part_.embedding) {
     tokens = config_.ties_head() && part_.head ? std::make_shared<TiedTokenEmbedding>()
                                                : std::make_shared<TokenEmbedding>();
     tokens->padding_row = config_.embedding_padding_row.value_or(-1);
     embedding_dropout = make_dropout(config_.embedding_dropout, "embedding_dropout", -1);
-    if (is_gpt2) {
+    if (embedding_layers_.find("positions") != nullptr) {
       positions = std::make_shared<PositionEmbedding>();
     }
   }
   if (part_.head) {
-    final_norm = std::make_shared<Norm>(
-        is_gpt2 ? NormKind::kLayerNorm : NormKind::kRmsNorm, config_.norm_eps);
+    final_norm = head_layers_.norm("final_norm");
     head_input = std::make_shared<Junction>();
     head = std::make_shared<Head>();
   }
@@ -169,15 +172,14 @@ std::string LanguageModel::head_prefix() const {
 
 void LanguageModel::visit_embedding(const SlotFunction& visit) {
   if (positions != nullptr) {
-    visit({"positions", -1, "transformer.wpe"}, positions);
+    visit(embedding_layers_.name("positions"), positions);
   }
-  visit({"embedding_dropout", -1, ""}, embedding_dropout);
+  visit(embedding_layers_.name("embedding_dropout"), embedding_dropout);
 }
 
 void LanguageModel::visit_head(const SlotFunction& visit) {
-  const bool is_gpt2 = config_.family == model::Family::kGpt2;
-  visit({"final_norm", -1, is_gpt2 ? "transformer.ln_f" : "model.norm"}, final_norm);
-  visit({"head_input", -1, ""}, head_input);
+  visit(head_layers_.name("final_norm"), final_norm);
+  visit(head_layers_.name("head_input"), head_input);
 }
 
 void LanguageModel::visit_slots(const SlotFunction& visit) {

@@ -12,11 +12,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "model/description.h"
 #include "model/model_config.h"
-#include "model/parameters.h"
 #include "nn/forward_context.h"
 #include "nn/layers.h"
 #include "nn/slots.h"
+#include "nn/unit_layers.h"
 
 namespace lockstep::nn {
 
@@ -100,6 +101,8 @@ class LanguageModel {
   /// What the model's parameters are, by name, those of other parts too. Who adds parameters to a
   /// layer adds them here.
   std::map<std::string, model::ParameterSpec> specs;
+  /// What its layers are, by the prefix of their parameters' names, those of other parts too.
+  std::map<std::string, model::LayerSpec> layers;
 
   // The slots outside the blocks. Absent ones (by family or part) are null.
   std::shared_ptr<TokenEmbedding> tokens;
@@ -118,13 +121,15 @@ class LanguageModel {
   virtual void visit_embedding(const SlotFunction& visit);
   virtual void visit_head(const SlotFunction& visit);
 
+  const model::ModelConfig config_;
+  const ModelPart part_;
+  const UnitLayers embedding_layers_, head_layers_;
+
  private:
   std::string head_prefix() const;
   /// Runs embedding and blocks.
   Tensors hidden(const Context& context) const;
 
-  model::ModelConfig config_;
-  ModelPart part_;
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 

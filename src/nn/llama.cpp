@@ -1,7 +1,6 @@
 // Llama (Touvron et al., 2023), and with it Mistral, Qwen2 and Qwen3, which differ by options.
 #include <ATen/ATen.h>
 
-#include "model/parameters.h"
 #include "nn/activation.h"
 #include "nn/families.h"
 #include "ops/rope.h"
@@ -13,28 +12,25 @@ class LlamaBlock final : public Block {
  public:
   LlamaBlock(const model::ModelConfig& config, int64_t layer)
       : Block(layer),
-        prefix_(model::layer_prefix(config, layer)),
+        layers_(config, layer),
         head_dim_(config.head_dim),
         activation_(config.activation),
-        attention_norm_(std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps)),
-        mlp_norm_(std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps)),
+        attention_norm_(layers_.norm("attention_norm")),
+        mlp_norm_(layers_.norm("mlp_norm")),
+        query_norm_(layers_.norm("query_norm")),
+        key_norm_(layers_.norm("key_norm")),
         attention_input_(std::make_shared<Junction>()),
         mlp_input_(std::make_shared<Junction>()),
-        query_(make_linear()),
-        key_(make_linear()),
-        value_(make_linear()),
-        attention_out_(make_linear()),
-        mlp_gate_(make_linear()),
-        mlp_up_(make_linear()),
-        mlp_down_(make_linear()),
+        query_(layers_.linear("query")),
+        key_(layers_.linear("key")),
+        value_(layers_.linear("value")),
+        attention_out_(layers_.linear("attention_out")),
+        mlp_gate_(layers_.linear("mlp_gate")),
+        mlp_up_(layers_.linear("mlp_up")),
+        mlp_down_(layers_.linear("mlp_down")),
         attention_(make_attention(config, layer)),
         attention_dropout_(make_dropout(config.residual_dropout, "attention_dropout", layer)),
-        mlp_dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {
-    if (config.head_norms) {
-      query_norm_ = std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps);
-      key_norm_ = std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps);
-    }
-  }
+        mlp_dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {}
 
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
     const Tensor& x = inputs.front();
@@ -47,27 +43,24 @@ class LlamaBlock final : public Block {
   }
 
   void visit_slots(const SlotFunction& visit) override {
-    const auto name = [&](const char* role, const char* module = "") {
-      return SlotName{role, layer(), prefix_ + module};
-    };
-    visit(name("attention_norm", "input_layernorm"), attention_norm_);
-    visit(name("attention_input"), attention_input_);
-    visit(name("query", "self_attn.q_proj"), query_);
-    visit(name("key", "self_attn.k_proj"), key_);
-    visit(name("value", "self_attn.v_proj"), value_);
+    visit(layers_.name("attention_norm"), attention_norm_);
+    visit(layers_.name("attention_input"), attention_input_);
+    visit(layers_.name("query"), query_);
+    visit(layers_.name("key"), key_);
+    visit(layers_.name("value"), value_);
     if (query_norm_ != nullptr) {
-      visit(name("query_norm", "self_attn.q_norm"), query_norm_);
-      visit(name("key_norm", "self_attn.k_norm"), key_norm_);
+      visit(layers_.name("query_norm"), query_norm_);
+      visit(layers_.name("key_norm"), key_norm_);
     }
-    visit(name("attention", "self_attn"), attention_);
-    visit(name("attention_out", "self_attn.o_proj"), attention_out_);
-    visit(name("attention_dropout"), attention_dropout_);
-    visit(name("mlp_norm", "post_attention_layernorm"), mlp_norm_);
-    visit(name("mlp_input"), mlp_input_);
-    visit(name("mlp_gate", "mlp.gate_proj"), mlp_gate_);
-    visit(name("mlp_up", "mlp.up_proj"), mlp_up_);
-    visit(name("mlp_down", "mlp.down_proj"), mlp_down_);
-    visit(name("mlp_dropout"), mlp_dropout_);
+    visit(layers_.name("attention"), attention_);
+    visit(layers_.name("attention_out"), attention_out_);
+    visit(layers_.name("attention_dropout"), attention_dropout_);
+    visit(layers_.name("mlp_norm"), mlp_norm_);
+    visit(layers_.name("mlp_input"), mlp_input_);
+    visit(layers_.name("mlp_gate"), mlp_gate_);
+    visit(layers_.name("mlp_up"), mlp_up_);
+    visit(layers_.name("mlp_down"), mlp_down_);
+    visit(layers_.name("mlp_dropout"), mlp_dropout_);
   }
 
  private:
@@ -88,7 +81,7 @@ class LlamaBlock final : public Block {
         context));  // [B, T, C]
   }
 
-  std::string prefix_;
+  UnitLayers layers_;
   int64_t head_dim_;
   model::Activation activation_;
   std::shared_ptr<Norm> attention_norm_, mlp_norm_;

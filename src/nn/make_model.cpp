@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "model/parameters.h"
+#include "model/description.h"
 #include "nn/families.h"
 #include "nn/language_model.h"
 

@@ -1,7 +1,6 @@
 // T5 (Raffel et al., "Exploring the Limits of Transfer Learning", 2020): an encoder and a decoder.
 #include <ATen/ATen.h>
 
-#include "model/parameters.h"
 #include "nn/activation.h"
 #include "nn/families.h"
 #include "nn/key_value_cache.h"
@@ -28,10 +27,6 @@ Tensor bias_of(const Tensor& table, const Tensor& buckets) {
   return ops::embedding(table, buckets).permute({2, 0, 1});
 }
 
-std::shared_ptr<Norm> make_norm(const model::ModelConfig& config) {
-  return std::make_shared<Norm>(NormKind::kRmsNorm, config.norm_eps);
-}
-
 std::shared_ptr<BiasedAttention> make_biased_attention(
     const model::ModelConfig& config, std::string_view role, int64_t layer) {
   auto attention = std::make_shared<BiasedAttention>();
@@ -45,21 +40,17 @@ std::shared_ptr<BiasedAttention> make_biased_attention(
 class T5Attention {
  public:
   enum class Kind { kSelf, kCross };
-  T5Attention(const model::ModelConfig& config, int64_t layer, Kind kind)
+  T5Attention(const model::ModelConfig& config, const UnitLayers& layers, int64_t layer, Kind kind)
       : kind_(kind),
         head_dim_(config.head_dim),
-        norm_(make_norm(config)),
+        norm_(layers.norm(kind == Kind::kSelf ? "attention_norm" : "cross_norm")),
         input_(std::make_shared<Junction>()),
-        query_(make_linear()),
-        key_(make_linear()),
-        value_(make_linear()),
-        out_(make_linear()),
-        attention_(make_biased_attention(
-            config, kind == Kind::kSelf ? "attention" : "cross_attention", layer)),
-        dropout_(make_dropout(
-            config.residual_dropout,
-            kind == Kind::kSelf ? "attention_dropout" : "cross_dropout",
-            layer)) {}
+        query_(layers.linear(role("query"))),
+        key_(layers.linear(role("key"))),
+        value_(layers.linear(role("value"))),
+        out_(layers.linear(role("attention_out"))),
+        attention_(make_biased_attention(config, role("attention"), layer)),
+        dropout_(make_dropout(config.residual_dropout, dropout_role(), layer)) {}
 
   Tensor normalized(const Tensor& x) const { return input_->forward(norm_->forward(x)); }
   ops::SumAndNorm add_normalized(const Tensor& found, const Tensor& residual) const {
@@ -83,23 +74,25 @@ class T5Attention {
     return dropout_->forward(out_->forward(found), context);
   }
 
-  void visit_slots(const SlotFunction& visit, int64_t layer, const std::string& prefix) {
+  void visit_slots(const SlotFunction& visit, const UnitLayers& layers) {
     const bool self = kind_ == Kind::kSelf;
-    const std::string module = prefix + (self ? "SelfAttention" : "EncDecAttention");
-    const auto name = [&](const char* own, const char* cross, const std::string& place) {
-      return SlotName{self ? own : cross, layer, place};
-    };
-    visit(name("attention_norm", "cross_norm", prefix + "layer_norm"), norm_);
-    visit(name("attention_input", "cross_input", ""), input_);
-    visit(name("query", "cross_query", module + ".q"), query_);
-    visit(name("key", "cross_key", module + ".k"), key_);
-    visit(name("value", "cross_value", module + ".v"), value_);
-    visit(name("attention", "cross_attention", module), attention_);
-    visit(name("attention_out", "cross_attention_out", module + ".o"), out_);
-    visit(name("attention_dropout", "cross_dropout", ""), dropout_);
+    visit(layers.name(self ? "attention_norm" : "cross_norm"), norm_);
+    visit(layers.name(self ? "attention_input" : "cross_input"), input_);
+    visit(layers.name(role("query")), query_);
+    visit(layers.name(role("key")), key_);
+    visit(layers.name(role("value")), value_);
+    visit(layers.name(role("attention")), attention_);
+    visit(layers.name(role("attention_out")), out_);
+    visit(layers.name(dropout_role()), dropout_);
   }
 
  private:
+  std::string role(const char* own) const {
+    return kind_ == Kind::kSelf ? own : std::string("cross_") + own;
+  }
+  const char* dropout_role() const {
+    return kind_ == Kind::kSelf ? "attention_dropout" : "cross_dropout";
+  }
   /// [B, T, C] -> [B, H, T, D]
   Tensor heads(const Linear& linear, const Tensor& x) const {
     return linear.forward(x).unflatten(-1, {-1, head_dim_}).transpose(1, 2);
@@ -117,13 +110,13 @@ class T5Attention {
 /// Norm, MLP, residual.
 class T5Mlp {
  public:
-  T5Mlp(const model::ModelConfig& config, int64_t layer)
+  T5Mlp(const model::ModelConfig& config, const UnitLayers& layers, int64_t layer)
       : activation_(config.activation),
-        norm_(make_norm(config)),
+        norm_(layers.norm("mlp_norm")),
         input_(std::make_shared<Junction>()),
-        gate_(config.gated_mlp ? make_linear() : nullptr),
-        up_(make_linear()),
-        down_(make_linear()),
+        gate_(layers.linear("mlp_gate")),
+        up_(layers.linear("mlp_up")),
+        down_(layers.linear("mlp_down")),
         inner_dropout_(make_dropout(config.mlp_dropout, "mlp_inner_dropout", layer)),
         dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {}
 
@@ -138,17 +131,16 @@ class T5Mlp {
     return x + dropout_->forward(down_->forward(kept), context);
   }
 
-  void visit_slots(const SlotFunction& visit, int64_t layer, const std::string& prefix) {
-    const std::string module = prefix + "DenseReluDense.";
-    visit({"mlp_norm", layer, prefix + "layer_norm"}, norm_);
-    visit({"mlp_input", layer, ""}, input_);
+  void visit_slots(const SlotFunction& visit, const UnitLayers& layers) {
+    visit(layers.name("mlp_norm"), norm_);
+    visit(layers.name("mlp_input"), input_);
     if (gate_ != nullptr) {
-      visit({"mlp_gate", layer, module + "wi_0"}, gate_);
+      visit(layers.name("mlp_gate"), gate_);
     }
-    visit({"mlp_up", layer, module + (gate_ != nullptr ? "wi_1" : "wi")}, up_);
-    visit({"mlp_inner_dropout", layer, ""}, inner_dropout_);
-    visit({"mlp_down", layer, module + "wo"}, down_);
-    visit({"mlp_dropout", layer, ""}, dropout_);
+    visit(layers.name("mlp_up"), up_);
+    visit(layers.name("mlp_inner_dropout"), inner_dropout_);
+    visit(layers.name("mlp_down"), down_);
+    visit(layers.name("mlp_dropout"), dropout_);
   }
 
  private:
@@ -163,11 +155,11 @@ class T5EncoderBlock final : public Block {
  public:
   T5EncoderBlock(const model::ModelConfig& config, int64_t layer)
       : Block(layer),
-        prefix_(model::layer_prefix(config, layer)),
-        attention_(config, layer, T5Attention::Kind::kSelf),
-        mlp_(config, layer) {
-    if (layer + 1 == config.encoder_layers) {
-      final_norm_ = make_norm(config);
+        layers_(config, layer),
+        attention_(config, layers_, layer, T5Attention::Kind::kSelf),
+        mlp_(config, layers_, layer),
+        final_norm_(layers_.norm("encoder_norm")) {
+    if (final_norm_ != nullptr) {
       output_ = std::make_shared<Junction>();
       final_dropout_ = make_dropout(config.final_dropout, "encoder_dropout", layer);
     }
@@ -195,17 +187,17 @@ class T5EncoderBlock final : public Block {
   }
 
   void visit_slots(const SlotFunction& visit) override {
-    attention_.visit_slots(visit, layer(), prefix_ + "layer.0.");
-    mlp_.visit_slots(visit, layer(), prefix_ + "layer.1.");
+    attention_.visit_slots(visit, layers_);
+    mlp_.visit_slots(visit, layers_);
     if (final_norm_ != nullptr) {
-      visit({"encoder_norm", layer(), "encoder.final_layer_norm"}, final_norm_);
-      visit({"encoder_output", layer(), ""}, output_);
-      visit({"encoder_dropout", layer(), ""}, final_dropout_);
+      visit(layers_.name("encoder_norm"), final_norm_);
+      visit(layers_.name("encoder_output"), output_);
+      visit(layers_.name("encoder_dropout"), final_dropout_);
     }
   }
 
  private:
-  std::string prefix_;
+  UnitLayers layers_;
   T5Attention attention_;
   T5Mlp mlp_;
   std::shared_ptr<Norm> final_norm_;  // of the whole encoder, in its last block
@@ -217,10 +209,10 @@ class T5DecoderBlock final : public Block {
  public:
   T5DecoderBlock(const model::ModelConfig& config, int64_t layer)
       : Block(layer),
-        prefix_(model::layer_prefix(config, layer)),
-        attention_(config, layer, T5Attention::Kind::kSelf),
-        cross_(config, layer, T5Attention::Kind::kCross),
-        mlp_(config, layer) {}
+        layers_(config, layer),
+        attention_(config, layers_, layer, T5Attention::Kind::kSelf),
+        cross_(config, layers_, layer, T5Attention::Kind::kCross),
+        mlp_(config, layers_, layer) {}
 
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
     Streams streams = Streams::of(inputs);
@@ -235,9 +227,9 @@ class T5DecoderBlock final : public Block {
   }
 
   void visit_slots(const SlotFunction& visit) override {
-    attention_.visit_slots(visit, layer(), prefix_ + "layer.0.");
-    cross_.visit_slots(visit, layer(), prefix_ + "layer.1.");
-    mlp_.visit_slots(visit, layer(), prefix_ + "layer.2.");
+    attention_.visit_slots(visit, layers_);
+    cross_.visit_slots(visit, layers_);
+    mlp_.visit_slots(visit, layers_);
   }
 
  private:
@@ -258,7 +250,7 @@ class T5DecoderBlock final : public Block {
         context);
   }
 
-  std::string prefix_;
+  UnitLayers layers_;
   T5Attention attention_, cross_;
   T5Mlp mlp_;
 };
@@ -298,18 +290,17 @@ class T5 final : public LanguageModel {
     return config().head_scale == 1 ? states : states * config().head_scale;
   }
   void visit_embedding(const SlotFunction& visit) override {
-    const auto prefix = [&](int64_t layer) {
-      return model::relative_positions_prefix(config(), layer);
-    };
-    visit({"source_positions", -1, prefix(0)}, source_positions_);
-    visit({"target_positions", -1, prefix(config().encoder_layers)}, target_positions_);
-    visit({"embedding_dropout", -1, ""}, embedding_dropout);
-    visit({"target_embedding_dropout", -1, ""}, target_dropout_);
+    const UnitLayers& layers = embedding_layers_;
+    visit(layers.name("source_positions"), source_positions_);
+    visit(layers.name("target_positions"), target_positions_);
+    visit(layers.name("embedding_dropout"), embedding_dropout);
+    visit(layers.name("target_embedding_dropout"), target_dropout_);
   }
   void visit_head(const SlotFunction& visit) override {
-    visit({"final_norm", -1, "decoder.final_layer_norm"}, final_norm);
-    visit({"head_input", -1, ""}, head_input);
-    visit({"final_dropout", -1, ""}, final_dropout_);
+    const UnitLayers& layers = head_layers_;
+    visit(layers.name("final_norm"), final_norm);
+    visit(layers.name("head_input"), head_input);
+    visit(layers.name("final_dropout"), final_dropout_);
   }
 
  private:

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "model/parameters.h"
+#include "model/description.h"
 #include "optim/gradient_norm.h"
 #include "parallel/pipeline/tied.h"
 

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "model/description.h"
 #include "model/freeze.h"
-#include "model/parameters.h"
 #include "nn/initialize.h"
 #include "parallel/context/context_parallel.h"
 #include "parallel/tensor/tensor_parallel.h"
@@ -160,12 +160,7 @@ std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& pl
 }
 
 ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed) {
-  std::map<std::string, model::ParameterSpec> specs;
-  for (model::ParameterSpec& parameter : model::parameters_of(config)) {
-    std::string name = parameter.name;
-    specs.emplace(std::move(name), std::move(parameter));
-  }
-  return [specs = std::move(specs), seed](
+  return [specs = model::parameters_by_name(config), seed](
              const std::string& name,
              const ShardedParameter& parameter,
              int64_t begin,

@@ -12,8 +12,8 @@
 #include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "model/description.h"
 #include "model/freeze.h"
-#include "model/parameters.h"
 #include "nn/forward_context.h"
 
 namespace lockstep::parallel {

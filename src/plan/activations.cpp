@@ -170,8 +170,8 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
   // What the activation needs and gives.
   // In 8 bits, the inputs of products are kept as they were computed with.
   const double narrow = job.precision == Precision::kFloat8 ? 1 : width;
-  const double activated = (gated(model) && job.software.keeps_gated ? 1 : 0) * mlp;
-  const double into = gated(model) ? 2 : job.software.keeps_ungated ? 1 : 0;
+  const double activated = (model.gated_mlp && job.software.keeps_gated ? 1 : 0) * mlp;
+  const double into = model.gated_mlp ? 2 : job.software.keeps_ungated ? 1 : 0;
   const double inner = width * (heads + tokens * into * mlp) + tokens * narrow * (mlp + activated);
   const double scores = kept_scores(job, kind);
   switch (recompute) {
@@ -182,7 +182,7 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
     case Recompute::kAttention:
       return regions + inner;
     case Recompute::kOperations:
-      return norms * input + width * (heads + tokens * (gated(model) ? 1 : 0.5) * mlp);
+      return norms * input + width * (heads + tokens * (model.gated_mlp ? 1 : 0.5) * mlp);
     case Recompute::kHalf:
       return (regions + inner + scores + input) / 2;
     case Recompute::kNone:

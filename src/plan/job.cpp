@@ -76,98 +76,38 @@ double Job::reduce_bytes() const {
   return micro_batches() > 1 && software.sum_bytes > 0 ? software.sum_bytes : software.reduce_bytes;
 }
 
-bool gated(const model::ModelConfig& model) {
-  return model.family == model::Family::kT5 ? model.gated_mlp
-                                            : model.family != model::Family::kGpt2;
-}
-
 bool has_score_bias(const model::ModelConfig& model) {
   return model.relative_positions.buckets > 0;
 }
 
-namespace {
-
-// Sizes that the matrices of a block are made of.
-struct Widths {
-  double hidden, queries, keys, mlp;
-  double mlp_matrices;
-
-  explicit Widths(const model::ModelConfig& model)
-      : hidden(static_cast<double>(model.hidden_size)),
-        queries(static_cast<double>(model.heads * model.head_dim)),
-        keys(static_cast<double>(model.kv_heads * model.head_dim)),
-        mlp(static_cast<double>(model.intermediate_size)),
-        mlp_matrices(gated(model) ? 3 : 2) {}
-};
-
-double block_parameters(const model::ModelConfig& model, BlockKind kind) {
-  const Widths w(model);
-  const BlockParts& parts = parts_of(kind);
-  const double norm = (model.family == model::Family::kGpt2 ? 2 : 1) * w.hidden;
-  double attention = w.hidden * (w.queries + 2 * w.keys) + w.queries * w.hidden;
-  attention += model.qkv_bias ? w.queries + 2 * w.keys : 0;
-  attention += model.attention_out_bias ? w.hidden : 0;
-  attention += model.head_norms ? 2 * static_cast<double>(model.head_dim) : 0;
-  double mlp = w.mlp_matrices * w.hidden * w.mlp;
-  mlp += model.mlp_bias ? w.mlp + w.hidden : 0;
-  return static_cast<double>(parts.attentions) * attention + mlp +
-         (parts.sublayers() + (parts.ends_stream ? 1 : 0)) * norm;
-}
-
-}  // namespace
-
-double ParameterCounts::of(const BlockCounts& some) const {
-  return sum_blocks(some, [&](BlockKind kind) { return of(kind); });
-}
-
-double ParameterCounts::largest_block() const {
-  return *std::max_element(block.begin(), block.end());
-}
-
-ParameterCounts count_parameters(const model::ModelConfig& model) {
-  const auto hidden = static_cast<double>(model.hidden_size);
-  const bool gpt2 = model.family == model::Family::kGpt2;
-  ParameterCounts counts;
-  counts.blocks = blocks_of(model);
-  visit_blocks(counts.blocks, [&](BlockKind kind, double /*count*/) {
-    counts.block[static_cast<size_t>(kind)] = block_parameters(model, kind);
-  });
-  counts.embedding = static_cast<double>(model.vocab_size) * hidden;
-  counts.positions = gpt2 ? static_cast<double>(model.max_positions) * hidden : 0;
-  // A table for the encoder and one for the decoder.
-  counts.positions += 2 * static_cast<double>(model.relative_positions.buckets * model.heads);
-  counts.head = (model.ties_head() ? 0 : static_cast<double>(model.head_rows()) * hidden) +
-                (gpt2 ? 2 : 1) * hidden;
-  return counts;
+const ParameterCounts& count_parameters(const model::ModelConfig& model) {
+  return sizes_of(model).parameters;
 }
 
 double adapter_parameters(
     const model::ModelConfig& model, const BlockCounts& blocks, int64_t rank) {
-  const Widths w(model);
-  const double attention = 2 * (w.hidden + w.queries) + 2 * (w.hidden + w.keys);
-  return static_cast<double>(rank) * sum_blocks(blocks, [&](BlockKind kind) {
-           return static_cast<double>(parts_of(kind).attentions) * attention +
-                  w.mlp_matrices * (w.hidden + w.mlp);
-         });
+  const ModelSizes& sizes = sizes_of(model);
+  return static_cast<double>(rank) *
+         sum_blocks(blocks, [&](BlockKind kind) { return sizes.linears_of(kind).sides; });
 }
 
 double model_flops(const Job& job) {
-  const Widths w(job.model);
+  const ModelSizes& sizes = sizes_of(job.model);
   const auto length = [&](Stream stream) { return static_cast<double>(job.length(stream)); };
+  const auto queries = static_cast<double>(job.model.heads * job.model.head_dim);
   // Of one sequence: parameters times tokens, and the scores with the values.
   const double blocks = sum_blocks(blocks_of(job.model), [&](BlockKind kind) {
     const BlockParts& parts = parts_of(kind);
+    const LinearSizes& linears = sizes.linears_of(kind);
     const double tokens = length(parts.stream);
-    double sum = tokens * w.mlp_matrices * w.hidden * w.mlp;
+    double sum = linears.own * tokens + linears.of_source * length(Stream::kSource);
     for (size_t i = 0; i < parts.attentions; ++i) {
-      const double keys = length(parts.attention.at(i).keys);
-      sum += w.hidden * (tokens * 2 * w.queries + keys * 2 * w.keys);
-      sum += 2 * tokens * keys * w.queries;
+      sum += 2 * tokens * length(parts.attention.at(i).keys) * queries;
     }
     return sum;
   });
-  const double head =
-      length(Stream::kTarget) * static_cast<double>(job.model.head_rows()) * w.hidden;
+  const double head = length(Stream::kTarget) * static_cast<double>(job.model.head_rows()) *
+                      static_cast<double>(job.model.hidden_size);
   return 6 * static_cast<double>(job.global_batch) * (blocks + head);
 }
 

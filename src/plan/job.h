@@ -13,6 +13,7 @@
 #include "mesh/mesh.h"
 #include "model/model_config.h"
 #include "plan/blocks.h"
+#include "plan/model_sizes.h"
 #include "schedule/schedule.h"
 
 namespace lockstep::plan {
@@ -202,24 +203,10 @@ using StageCost = std::function<double(int64_t stage, int64_t first, int64_t end
 /// Every stage gets a block at least where there are enough. Empty where every split is endless.
 std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageCost& cost);
 
-/// Parameters of one block of each kind, of the embedding of tokens and of positions, and of the
-/// head (its norm alone where it is tied).
-struct ParameterCounts {
-  BlockCounts blocks;  // of the whole model
-  std::array<double, kBlockKinds> block{};
-  double embedding = 0;
-  double positions = 0;
-  double head = 0;
-  double of(BlockKind kind) const { return block[static_cast<size_t>(kind)]; }
-  double of(const BlockCounts& some) const;
-  double largest_block() const;
-  double total() const { return of(blocks) + embedding + positions + head; }
-};
-ParameterCounts count_parameters(const model::ModelConfig& model);
+/// Valid until the calling thread asks of another model.
+const ParameterCounts& count_parameters(const model::ModelConfig& model);
 /// Of the adapters of these blocks: rank times in and out of each matrix.
 double adapter_parameters(const model::ModelConfig& model, const BlockCounts& blocks, int64_t rank);
-/// Whether the MLP has a gate (three matrices).
-bool gated(const model::ModelConfig& model);
 /// Whether a bias is added to the scores of attention, which fused kernels have no place for.
 bool has_score_bias(const model::ModelConfig& model);
 

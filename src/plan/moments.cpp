@@ -139,10 +139,10 @@ double block_temporaries(const Job& job, BlockKind kind) {
   const double matrix = hidden * mlp * width;
   // The gradient of the last product's input, and of the gate and what it gates, whose product is
   // free by then.
-  const double gates = gated(job.model) ? 2 * tokens * mlp * width : 0;
+  const double gates = job.model.gated_mlp ? 2 * tokens * mlp * width : 0;
   // Or the gradient of the weight, one side of its product laid out anew.
   const double laid_out =
-      job.software.lays_out ? tokens * (gated(job.model) ? hidden : mlp) * width : 0;
+      job.software.lays_out ? tokens * (job.model.gated_mlp ? hidden : mlp) * width : 0;
   return tokens * hidden * width + std::max(gates, tokens * mlp * width + laid_out + matrix);
 }
 

@@ -385,7 +385,7 @@ double deferred_share(const Job& job) {
   const double bytes = sum_blocks(blocks, [&](BlockKind kind) {
     const BlockParts& parts = parts_of(kind);
     double inputs = hidden + width;
-    double gradients = hidden + (gated(model) ? 2 : 1) * width;
+    double gradients = hidden + (model.gated_mlp ? 2 : 1) * width;
     inputs += static_cast<double>(parts.attentions) * (hidden + queries);
     gradients += static_cast<double>(parts.attentions) * (queries + 2 * keys + hidden);
     return job.micro_tokens(parts.stream) * width_bytes * (inputs + gradients) / job.mesh.tensor;

@@ -6,7 +6,7 @@
 #include "base/format.h"
 #include "config/resolve.h"
 #include "data/inputs.h"
-#include "model/parameters.h"
+#include "model/description.h"
 #include "monitor/progress.h"
 #include "train/checkpointing.h"
 #include "train/model_loading.h"

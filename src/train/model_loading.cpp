@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_folder.h"
-#include "model/parameters.h"
+#include "model/description.h"
 #include "nn/initialize.h"
 
 namespace lockstep::train {
@@ -19,7 +19,7 @@ namespace {
 std::vector<checkpoint::WantedTensor> wanted_tensors(const model::ModelConfig& config) {
   std::vector<checkpoint::WantedTensor> wanted;
   for (const model::ParameterSpec& spec : model::parameters_of(config)) {
-    wanted.push_back({spec.name, spec.shape, model::aliases_of(config, spec.name)});
+    wanted.push_back({spec.name, spec.shape, spec.aliases});
   }
   return wanted;
 }
@@ -38,10 +38,7 @@ class FolderWeights {
     for (model::ParameterSpec& spec : model::parameters_of(source.config)) {
       stored_elements_[spec.name] = spec.elements();
     }
-    for (model::ParameterSpec& spec : model::parameters_of(wanted)) {
-      std::string name = spec.name;
-      wanted_.emplace(std::move(name), std::move(spec));
-    }
+    wanted_ = model::parameters_by_name(wanted);
     if (const std::string head = model::head_name(wanted); !is_stored(wanted_.at(head))) {
       if (!wanted.head.classifies()) {
         throw Error(

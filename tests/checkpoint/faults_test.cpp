@@ -325,7 +325,11 @@ TEST(Faults, AProcessKilledAtAnyTimeLosesNoCommittedCheckpoint) {
   const uint64_t two_ranks = one_rank + 50000;
   std::mt19937_64 random(std::random_device{}());
   int in_the_middle = 0;
-  for (int kill = 0; kill < kills; ++kill) {
+  // When a kill meets a save is the machine's affair: there are as many as it takes, within reason.
+  const auto has_met_enough = [&] {
+    return in_the_middle > kills / 10 && committed->load() > kills / 10;
+  };
+  for (int kill = 0; kill < kills || (kill < 20 * kills && !has_met_enough()); ++kill) {
     const int ranks = kill % 3 == 2 ? 2 : 1;
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
@@ -352,10 +356,8 @@ TEST(Faults, AProcessKilledAtAnyTimeLosesNoCommittedCheckpoint) {
     committed->store(step);
   }
   RecordProperty("in_the_middle_of_a_save", in_the_middle);
-  if (kills >= 30) {
-    EXPECT_GT(in_the_middle, kills / 10);
-    EXPECT_GT(committed->load(), kills / 10);
-  }
+  EXPECT_TRUE(has_met_enough()) << in_the_middle << " in the middle of a save, "
+                                << committed->load() << " saves";
   ::munmap(shared, sizeof(std::atomic<int64_t>));
 }
 

@@ -7,8 +7,8 @@
 #include "base/format.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/threads.h"
+#include "model/description.h"
 #include "model/model_config.h"
-#include "model/parameters.h"
 
 namespace lockstep::checkpoint {
 namespace parity_test {

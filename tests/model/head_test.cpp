@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "model/description.h"
 #include "model/model_config.h"
-#include "model/parameters.h"
 
 namespace lockstep::model {
 namespace head_test {

@@ -7,7 +7,7 @@
 #include "base/counter_random.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "model/parameters.h"
+#include "model/description.h"
 #include "temporary_folder.h"
 
 namespace lockstep::model {
@@ -88,8 +88,8 @@ TEST(ModelConfig, T5HasAnEncoderAndADecoder) {
   EXPECT_EQ(first.decoder_start_token_id, 0);
   EXPECT_EQ(first.eos_token_ids, std::vector<int64_t>{1});
   EXPECT_EQ(position_limit(first), std::nullopt);
-  EXPECT_EQ(layer_prefix(first, 5), "encoder.block.5.");
-  EXPECT_EQ(layer_prefix(first, 6), "decoder.block.0.");
+  EXPECT_EQ(block_layers(first, 5).front().prefix, "encoder.block.5.layer.0.layer_norm");
+  EXPECT_EQ(block_layers(first, 6).front().prefix, "decoder.block.0.layer.0.layer_norm");
   const ModelConfig flan = preset("flan-t5-small");
   EXPECT_EQ(flan.activation, Activation::kGeluTanh);
   EXPECT_TRUE(flan.gated_mlp);

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "model/description.h"
 #include "model/operations.h"
-#include "model/parameters.h"
 #include "model/placement.h"
 #include "model/rope.h"
 #include "model/source.h"

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "model/parameters.h"
+#include "model/description.h"
 #include "nn/initialize.h"
 #include "nn/key_value_cache.h"
 #include "nn/testing.h"

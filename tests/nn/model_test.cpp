@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "model/parameters.h"
+#include "model/description.h"
 #include "nn/devices.h"
 #include "nn/initialize.h"
 #include "nn/language_model.h"

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "model/parameters.h"
+#include "model/description.h"
 #include "numbers.h"
 #include "parallel/plans.h"
 #include "parallel/tensor/head_split.h"

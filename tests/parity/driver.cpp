@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors.h"
-#include "model/parameters.h"
+#include "model/description.h"
 #include "model/source.h"
 #include "nn/generate.h"
 #include "nn/language_model.h"
@@ -48,8 +48,7 @@ std::unique_ptr<nn::LanguageModel> load(const model::ModelSource& source, at::Sc
   checkpoint::ModelFolder folder(source.folder);
   std::vector<checkpoint::WantedTensor> wanted;
   for (const auto& parameter : model::parameters_of(source.config)) {
-    wanted.push_back(
-        {parameter.name, parameter.shape, model::aliases_of(source.config, parameter.name)});
+    wanted.push_back({parameter.name, parameter.shape, parameter.aliases});
   }
   folder.match(wanted);
   model->visit_parameters([&](const std::string& name, Tensor& parameter) {

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "model/description.h"
 #include "model/operations.h"
-#include "model/parameters.h"
 #include "plan/activations.h"
 #include "plan/search.h"
 

@@ -1,13 +1,15 @@
 #include "parallel/tensor/tensor_parallel.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
-#include <set>
+#include <optional>
 
 #include <ATen/ATen.h>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "model/description.h"
 #include "parallel/tensor/head_split.h"
 #include "parallel/tensor/layers.h"
 
@@ -16,43 +18,7 @@ namespace {
 
 using mesh::Cut;
 using mesh::Range;
-
-/// What of a linear layer is cut: its outputs and the bias, or its inputs.
-enum class Rule { kQueries, kKeyValues, kPackedHeads, kHeadsIn, kWidthOut, kWidthIn };
-
-/// Megatron's split, by the role of a slot.
-Rule rule_of(const std::string& role) {
-  static const std::map<std::string, Rule> table{
-      {"query_key_value", Rule::kPackedHeads},
-      {"query", Rule::kQueries},
-      {"key", Rule::kKeyValues},
-      {"value", Rule::kKeyValues},
-      {"attention_out", Rule::kHeadsIn},
-      {"cross_query", Rule::kQueries},
-      {"cross_key", Rule::kKeyValues},
-      {"cross_value", Rule::kKeyValues},
-      {"cross_attention_out", Rule::kHeadsIn},
-      {"mlp_gate", Rule::kWidthOut},
-      {"mlp_up", Rule::kWidthOut},
-      {"mlp_down", Rule::kWidthIn},
-  };
-  const auto found = table.find(role);
-  if (found == table.end()) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format("tensor parallelism has no rule for the layer '{}'", role),
-        "leave parallel.tensor 1 for this model");
-  }
-  return found->second;
-}
-
-/// Whether the layer's input is what the junction before it lets in, and nothing else: its weight's
-/// gradient is then made while the input's is summed.
-bool takes_the_junction(const std::string& role) {
-  static const std::set<std::string> roles{
-      "query_key_value", "query", "key", "value", "mlp_gate", "mlp_up"};
-  return roles.count(role) > 0;
-}
+using model::Dim;
 
 void check_sizes(const model::ModelConfig& config, int ranks) {
   std::string problems;
@@ -80,6 +46,7 @@ class Swap final {
  public:
   Swap(nn::LanguageModel& model, Axes& axes, SequenceSharding sequence)
       : config_(model.config()),
+        layers_(model.layers),
         heads_(split_heads(config_, axes.coordinate().tensor, axes.mesh().tensor)),
         region_{c10::make_intrusive<TensorGroup>(axes.along(mesh::Axis::kTensor)), sequence},
         copies_(holders_of_our_heads(axes)) {}
@@ -106,8 +73,8 @@ class Swap final {
 
  private:
   void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) {
-    const bool is_of_heads = name.role == "query_norm" || name.role == "key_norm";
     // Each rank has other heads.
+    const bool is_of_heads = layer(name).weight().dims.front() == Dim::kHeadDim;
     hold_whole(
         name, *slot, is_of_heads ? &region_.group->communicator() : sharers_between_regions());
   }
@@ -124,7 +91,7 @@ class Swap final {
   void tokens(const nn::SlotName& name, std::shared_ptr<nn::TokenEmbedding>& slot) {
     slot = std::make_shared<VocabularyParallelEmbedding>(
         *slot, region_, vocabulary(), config_.vocab_size);
-    cut(name, *slot, {0, {vocabulary()}});
+    cut(name, *slot, *cut_of(Dim::kVocabulary, 0));
   }
   void positions(const nn::SlotName& name, std::shared_ptr<nn::PositionEmbedding>& slot) {
     if (region_.shards_sequence()) {
@@ -139,7 +106,7 @@ class Swap final {
   }
   void relative_positions(
       const nn::SlotName& name, std::shared_ptr<nn::RelativePositionTable>& slot) {
-    cut(name, *slot, {1, {heads_.queries}});  // a column a head
+    cut(name, *slot, *cut_of(Dim::kHeads, 1));
   }
   void dropout(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) {
     if (name.role == "mlp_inner_dropout") {
@@ -153,7 +120,7 @@ class Swap final {
     }
     slot =
         std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
-    cut(name, *slot, {0, {vocabulary()}});
+    cut(name, *slot, *cut_of(Dim::kVocabulary, 0));
   }
 
   int ranks() const { return static_cast<int>(region_.group->size()); }
@@ -172,6 +139,10 @@ class Swap final {
   Range numbers_of(Range heads) const {
     return {heads.begin * config_.head_dim, heads.end * config_.head_dim};
   }
+  const model::LayerSpec& layer(const nn::SlotName& name) const { return layers_.at(name.prefix); }
+  /// What this rank holds of a parameter whose dim `at` runs along `dim`; nothing where all hold
+  /// the whole of it.
+  std::optional<Cut> cut_of(Dim dim, int at) const;
   /// Replaces the layer's parameters by those of the part.
   void cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part);
   void hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over);
@@ -185,6 +156,7 @@ class Swap final {
       comm::Communicator* summed_over);
 
   const model::ModelConfig& config_;
+  const std::map<std::string, model::LayerSpec>& layers_;
   HeadSplit heads_;
   Region region_;
   comm::Communicator& copies_;
@@ -192,35 +164,68 @@ class Swap final {
   ShardedParameters sharded_;
 };
 
-void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
-  const Rule rule = rule_of(name.role);
-  Cut part{0, {}};
-  if (rule == Rule::kWidthOut || rule == Rule::kWidthIn) {
-    part.ranges = {width()};
-  } else if (rule == Rule::kPackedHeads) {
-    const Range queries = numbers_of(heads_.queries);
-    const int64_t all = config_.heads * config_.head_dim;
-    for (int64_t i = 0; i < 3; ++i) {  // queries, keys, values
-      part.ranges.push_back({queries.begin + i * all, queries.end + i * all});
+std::optional<Cut> Swap::cut_of(Dim dim, int at) const {
+  Cut part{at, {}};
+  switch (dim) {
+    case Dim::kQueries:
+      part.ranges = {numbers_of(heads_.queries)};
+      break;
+    case Dim::kKeyValues:
+      part.ranges = {numbers_of(heads_.key_values)};
+      part.copies = heads_.copies;
+      part.copy = heads_.copy;
+      break;
+    case Dim::kPackedHeads: {
+      const Range queries = numbers_of(heads_.queries);
+      const int64_t all = config_.heads * config_.head_dim;
+      for (int64_t i = 0; i < 3; ++i) {  // queries, keys, values
+        part.ranges.push_back({queries.begin + i * all, queries.end + i * all});
+      }
+      break;
     }
-  } else {
-    part.ranges = {numbers_of(rule == Rule::kKeyValues ? heads_.key_values : heads_.queries)};
+    case Dim::kHeads:
+      part.ranges = {heads_.queries};
+      break;
+    case Dim::kWidth:
+      part.ranges = {width()};
+      break;
+    case Dim::kVocabulary:
+      part.ranges = {vocabulary()};
+      break;
+    case Dim::kHidden:
+    case Dim::kHeadDim:
+    case Dim::kClasses:
+    case Dim::kPositions:
+    case Dim::kDistances:
+      return std::nullopt;
   }
-  if (rule == Rule::kHeadsIn || rule == Rule::kWidthIn) {
+  return part;
+}
+
+/// Megatron's split (Shoeybi et al., 2019, section 3): a linear whose outputs are cut gives what
+/// one whose inputs are cut takes.
+void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
+  const model::LayerSpec& spec = layer(name);
+  if (std::optional<Cut> inputs = cut_of(spec.in, 0)) {
     const auto sharded = std::make_shared<ShardedToAllLinear>(*slot, region_);
     slot = sharded;
-    cut_product(name, *slot->product(), std::move(part), &nn::Parameter::in);
+    cut_product(name, *slot->product(), std::move(*inputs), &nn::Parameter::in);
     replace(name, {"bias", sharded->bias}, {}, sharers_between_regions());
     return;
   }
-  if (takes_the_junction(name.role)) {
+  std::optional<Cut> outputs = cut_of(spec.out, 0);
+  if (!outputs) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("tensor parallelism has no rule for the layer '{}'", name.role),
+        "leave parallel.tensor 1 for this model");
+  }
+  // What the junction before it lets in is its input and nothing else: its weight's gradient is
+  // made while the input's is summed.
+  if (!spec.reads_source) {
     defer_weight_gradients(*slot, entered_);
   }
-  if (rule == Rule::kKeyValues) {
-    part.copies = heads_.copies;
-    part.copy = heads_.copy;
-  }
-  cut_product(name, *slot->product(), std::move(part), &nn::Parameter::out);
+  cut_product(name, *slot->product(), std::move(*outputs), &nn::Parameter::out);
 }
 
 void Swap::cut_product(

@@ -81,13 +81,13 @@ ElementwiseBytes elementwise_bytes(const Job& job, const BlockShape& s) {
   const double spread = job.sequence_parallel ? job.mesh.tensor : 1;
   const double wide = job.precision == Precision::kFloat32 ? 2 : 1;
   // A norm of root mean squares is five kernels in float32 where it is not fused.
-  double of_hidden = fused ? 8 : (gated(job.model) ? 42 : 14);
+  double of_hidden = fused ? 8 : (job.model.gated_mlp ? 42 : 14);
   of_hidden += job.software.dropout ? (fused ? 1 : 5) : 0;
   of_hidden *= (s.sublayers + (s.ends_stream ? 1 : 0)) / 2;
   // Rotary positions are turned in float32, and grouped keys and values repeated.
   const double of_queries =
-      !fused ? (gated(job.model) ? 12 : 5) : (attention_of(job) == Attention::kScores ? 4 : 2);
-  const double of_width = gated(job.model) ? (fused ? 3 : 5) : (fused ? 2 : 4);
+      !fused ? (job.model.gated_mlp ? 12 : 5) : (attention_of(job) == Attention::kScores ? 4 : 2);
+  const double of_width = job.model.gated_mlp ? (fused ? 3 : 5) : (fused ? 2 : 4);
   const double heads =
       static_cast<double>(s.attentions) * s.tokens * s.queries + 2 * s.key_tokens() * s.keys;
   ElementwiseBytes bytes;

@@ -131,6 +131,7 @@ void fill_model(const Run& run, model::ModelConfig& model) {
   const bool llama = mentions(name, "llama") || mentions(name, "qwen") ||
                      mentions(name, "smollm") || mentions(name, "mistral");
   model.family = llama ? model::Family::kLlama : model::Family::kGpt2;
+  model.gated_mlp = llama;
   model.tie_word_embeddings = !llama;
   if (mentions(name, "qwen25") && model.hidden_size < 3000) {
     model.tie_word_embeddings = true;

@@ -1,0 +1,99 @@
+// What a model is made of: its layers, their parameters, and what each dim of them runs along. The
+// only list of them: models are made, loaded, cut, counted and saved by it. Names and shapes are
+// those of Hugging Face's files, so that a shard of a parameter is a run of a file's bytes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace lockstep::model {
+
+/// How a parameter starts.
+struct Initialization {
+  enum class Kind { kZeros, kOnes, kNormal };
+  Kind kind = Kind::kNormal;
+  double deviation = 0;   // kNormal: the standard deviation; the mean is 0
+  int64_t zero_row = -1;  // kNormal: a row that is zero (the padding token's), or -1
+  bool operator==(const Initialization&) const = default;
+};
+
+/// What a dim runs along. Tensor parallelism cuts by it.
+enum class Dim {
+  kHidden,       // the residual stream
+  kQueries,      // the query heads, one after the other
+  kKeyValues,    // the key or the value heads
+  kPackedHeads,  // the heads of queries, then of keys, then of values, as many of each
+  kHeads,        // a number for each query head
+  kHeadDim,      // one head
+  kWidth,        // inside of the MLP
+  kVocabulary,
+  kClasses,
+  kPositions,
+  kDistances,  // between a query and a key, in buckets
+};
+
+struct ParameterSpec {
+  std::string name;  // Hugging Face's full name: "transformer.h.0.attn.c_attn.weight"
+  std::vector<int64_t>
+      shape;  // as in the file: GPT-2's matrices are [in, out], all others [out, in]
+  Initialization init;
+  bool decays = false;  // weight decay applies (matrices and embeddings; not norms, not biases)
+  int64_t unit = 0;     // 0: the embedding; from 1 on, the blocks; behind them the head
+  std::vector<Dim> dims = {};             // as many as `shape` has
+  std::vector<std::string> aliases = {};  // other names under which files hold it
+
+  int64_t elements() const;
+};
+
+enum class LayerKind {
+  kTokenEmbedding,
+  kPositionEmbedding,
+  kRelativePositions,
+  kLayerNorm,
+  kRmsNorm,
+  kLinear,
+  kHead,
+};
+
+/// A layer with parameters, by the role of the slot that it stands in (nn/slots.h).
+struct LayerSpec {
+  LayerKind kind = LayerKind::kLinear;
+  std::string role;
+  int64_t block = -1;  // of the whole model; -1: outside the blocks
+  std::string prefix;  // of its parameters' names, without the dot
+  std::vector<ParameterSpec> parameters;
+  // Of a linear. What its inputs and outputs run along:
+  Dim in = Dim::kHidden, out = Dim::kHidden;
+  bool in_first = false;      // its weight is [in, out]
+  bool reads_source = false;  // its input is what the encoder gives, and not its block's own stream
+
+  /// The first parameter. The others, if any, are biases.
+  const ParameterSpec& weight() const { return parameters.front(); }
+  int64_t elements() const;
+};
+
+/// The layers of the embedding's unit, of a block and of the head's unit, in the order of use. A
+/// tied head has no layer: it is the embedding.
+std::vector<LayerSpec> embedding_layers(const ModelConfig& config);
+std::vector<LayerSpec> block_layers(const ModelConfig& config, int64_t block);
+std::vector<LayerSpec> head_layers(const ModelConfig& config);
+/// All of them.
+std::vector<LayerSpec> describe(const ModelConfig& config);
+
+/// Every parameter once, in the order of use; and by name.
+std::vector<ParameterSpec> parameters_of(const ModelConfig& config);
+std::map<std::string, ParameterSpec> parameters_by_name(const ModelConfig& config);
+/// The number of parameters, tied ones once.
+int64_t parameter_count(const ModelConfig& config);
+
+/// "model.embed_tokens.weight"
+std::string embedding_name(const ModelConfig& config);
+/// "lm_head.weight", "score.weight", or the embedding's if tied
+std::string head_name(const ModelConfig& config);
+
+}  // namespace lockstep::model

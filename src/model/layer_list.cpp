@@ -1,0 +1,109 @@
+#include "model/layer_list.h"
+
+#include <utility>
+
+namespace lockstep::model {
+
+LayerList::LayerList(const ModelConfig& config, int64_t block, int64_t unit)
+    : config_(config),
+      block_(block),
+      unit_(unit) {}
+
+LayerSpec& LayerList::add(LayerKind kind, std::string_view role, const std::string& prefix) {
+  LayerSpec& layer = layers_.emplace_back();
+  layer.kind = kind;
+  layer.role = role;
+  layer.block = block_;
+  layer.prefix = prefix;
+  return layer;
+}
+
+void LayerList::add_weight(LayerSpec& layer, Extent rows, Extent columns) const {
+  layer.parameters.push_back(
+      {.name = layer.prefix + ".weight",
+       .shape = {rows.size, columns.size},
+       .init = {Initialization::Kind::kNormal, config_.initializer_range, -1},
+       .decays = true,
+       .unit = unit_,
+       .dims = {rows.dim, columns.dim}});
+}
+
+void LayerList::add_vector(
+    LayerSpec& layer, const char* name, Extent size, Initialization::Kind kind) const {
+  layer.parameters.push_back(
+      {.name = layer.prefix + name,
+       .shape = {size.size},
+       .init = {kind, 0, -1},
+       .decays = false,
+       .unit = unit_,
+       .dims = {size.dim}});
+}
+
+LayerSpec& LayerList::linear(
+    std::string_view role, const std::string& prefix, Extent out, Extent in, Bias bias) {
+  LayerSpec& layer = add(LayerKind::kLinear, role, prefix);
+  layer.in = in.dim;
+  layer.out = out.dim;
+  add_weight(layer, out, in);
+  if (bias == Bias::kZeros) {
+    add_vector(layer, ".bias", out, Initialization::Kind::kZeros);
+  }
+  return layer;
+}
+
+LayerSpec& LayerList::linear_in_first(
+    std::string_view role, const std::string& prefix, Extent in, Extent out, Bias bias) {
+  LayerSpec& layer = linear(role, prefix, out, in, bias);
+  layer.in_first = true;
+  ParameterSpec& weight = layer.parameters.front();
+  std::swap(weight.shape[0], weight.shape[1]);
+  std::swap(weight.dims[0], weight.dims[1]);
+  return layer;
+}
+
+LayerSpec& LayerList::rms_norm(std::string_view role, const std::string& prefix, Extent over) {
+  LayerSpec& layer = add(LayerKind::kRmsNorm, role, prefix);
+  add_vector(layer, ".weight", over, Initialization::Kind::kOnes);
+  return layer;
+}
+
+LayerSpec& LayerList::layer_norm(std::string_view role, const std::string& prefix, Extent over) {
+  LayerSpec& layer = add(LayerKind::kLayerNorm, role, prefix);
+  add_vector(layer, ".weight", over, Initialization::Kind::kOnes);
+  add_vector(layer, ".bias", over, Initialization::Kind::kZeros);
+  return layer;
+}
+
+LayerSpec& LayerList::tokens(const std::string& prefix) {
+  LayerSpec& layer = table(
+      LayerKind::kTokenEmbedding,
+      "tokens",
+      prefix,
+      {Dim::kVocabulary, config_.vocab_size},
+      hidden());
+  ParameterSpec& weight = layer.parameters.front();
+  weight.init.zero_row = config_.embedding_padding_row.value_or(-1);
+  if (config_.ties_head()) {
+    weight.aliases.emplace_back("lm_head.weight");
+  }
+  return layer;
+}
+
+LayerSpec& LayerList::table(
+    LayerKind kind, std::string_view role, const std::string& prefix, Extent rows, Extent columns) {
+  LayerSpec& layer = add(kind, role, prefix);
+  add_weight(layer, rows, columns);
+  return layer;
+}
+
+LayerSpec* LayerList::head(const std::string& prefix) {
+  if (config_.ties_head()) {
+    return nullptr;
+  }
+  const bool classifies = config_.head.classifies();
+  LayerSpec& layer = add(LayerKind::kHead, "head", classifies ? "score" : prefix);
+  add_weight(layer, {classifies ? Dim::kClasses : Dim::kVocabulary, config_.head_rows()}, hidden());
+  return &layer;
+}
+
+}  // namespace lockstep::model
