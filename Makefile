@@ -44,11 +44,11 @@ $(BUILD)/.flags: setup
 	@echo '$(CMAKE_FLAGS)' | cmp -s - $@ || { rm -f $(BUILD)/CMakeCache.txt; cmake --preset $(PRESET) $(CMAKE_FLAGS) >$(BUILD).log && echo '$(CMAKE_FLAGS)' >$@; }
 
 build: $(BUILD)/.flags
-	@$(COMPILE) lockstep
+	@$(COMPILE) lockstep accelerators
 
 PREFIX ?= /usr/local
 install: $(BUILD)/.flags
-	@$(COMPILE) lockstep lockstep_archive lockstep_headers
+	@$(COMPILE) lockstep accelerators lockstep_archive lockstep_headers
 	@cmake --install $(BUILD) --prefix $(PREFIX) >/dev/null
 	@echo "installed into $(PREFIX)"
 
@@ -64,7 +64,8 @@ test-processors: $(BUILD)/.flags
 	@$(COMPILE)
 	@BUILD=$(BUILD) JOBS=$(JOBS) tools/test_processors.sh $(PROCESSORS)
 
-quickstart: build
+quickstart: $(BUILD)/.flags
+	@$(COMPILE) lockstep $(if $(filter 1,$(LOCKSTEP_CUDA)),accelerators)
 	@tools/quickstart.sh $(BUILD)/lockstep $(DATA)
 
 checks: $(BUILD)/.flags

@@ -123,8 +123,8 @@ set_target_properties(lockstep_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_
   BUILD_RPATH "${CMAKE_BUILD_RPATH};${libtorch_wheel}/nvidia/nccl/lib;${libtorch_wheel}/nvidia/cudnn/lib"
   INSTALL_RPATH "${CMAKE_INSTALL_RPATH};${libtorch_wheel}/nvidia/nccl/lib;${libtorch_wheel}/nvidia/cudnn/lib")
 install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+add_dependencies(accelerators lockstep_cuda)
 if(TARGET lockstep-core)
-  add_dependencies(lockstep-core lockstep_cuda)
   set_target_properties(lockstep-core PROPERTIES BUILD_RPATH "$ORIGIN;${CMAKE_BUILD_RPATH}"
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${CMAKE_INSTALL_RPATH}")
 endif()

@@ -83,6 +83,8 @@ include(Install)
 if(TARGET lockstep)
   include(ProgramTests)
 endif()
+# What the program loads on machines with GPUs.
+add_custom_target(accelerators ALL)
 if(LOCKSTEP_CUDA)
   include(Cuda)
 endif()
