@@ -46,8 +46,8 @@ def on_two_machines(text):
         port = free_port()
         first = re.sub(r"10\.0\.0\.1(:\d+)?", lambda m: "127.0.0.1" + (f":{port}" if m[1] else ""), command)
         first = re.sub(r"--master-port \d+", f"--master-port {port}", first)
-        if "--nnodes 2:8" in first:  # more machines than these two are not waited for
-            first += " --rdzv-conf last_call_timeout=1"
+        # More machines than these two are not waited for.
+        first = first.replace("--nnodes 2:8", "--nnodes 2:8 --rdzv-conf last_call_timeout=1")
         second = first.replace("--node-rank 0", "--node-rank 1")
         one_machine_starts_all = "--hostfile" in command
         script.append(first if one_machine_starts_all else f"{first} & {second}; wait $!")
