@@ -15,6 +15,7 @@ lockstep_module(model OPTIMIZE -O1 DEPENDS base)
 lockstep_module(plan DEPENDS base mesh schedule model)
 lockstep_module(data DEPENDS base text)
 lockstep_module(monitor OPTIMIZE -O1 DEPENDS base)
+lockstep_module(metrics OPTIMIZE -O1 DEPENDS base)
 lockstep_module(comm TORCH OPTIMIZE -O3 DEPENDS base TESTS launch)
 lockstep_module(launch OPTIMIZE -O1 DEPENDS base config)
 lockstep_rooms(launch top system workers:system plan:system,workers agent:system,workers,plan surfaces:system,workers,plan,agent
