@@ -45,11 +45,11 @@ lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base mesh comm TESTS model
 lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn objective optim
   TESTS checkpoint APART All/ZeroTable PlanTable ZeroPlans Zero)
 lockstep_module(train TORCH OPTIMIZE -O1
-  DEPENDS base config mesh schedule text model plan data monitor comm ops nn objective optim checkpoint parallel)
+  DEPENDS base config mesh schedule text model plan data monitor metrics comm ops nn objective optim checkpoint parallel)
 # What libtorch programs of other projects use, beside the modules' own headers.
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
 lockstep_program(cli lockstep-core TORCH OPTIMIZE -O1 DEPENDS
-  base config schedule text model plan data monitor comm launch ops nn optim parallel train library)
+  base config schedule text model plan data monitor metrics comm launch ops nn optim parallel train library)
 lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base launch)
 if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)
