@@ -75,6 +75,26 @@ void validate_task(const Config& config, Checker& check) {
   } else if (!labels.empty() && labels.front().empty()) {
     check.fail("task.labels", "a label is empty", "name it, or leave it out");
   }
+  check.require(
+      std::isfinite(task.focal_gamma) && task.focal_gamma >= 0, "task.focal_gamma", "at least 0");
+  const bool is_balanced = task.class_weights == std::vector<std::string>{"balanced"};
+  for (const std::string& weight : task.class_weights) {
+    const auto number = to_double(weight);
+    if (!is_balanced && !(number && std::isfinite(*number) && *number >= 0)) {
+      check.fail(
+          "task.class_weights",
+          fmt::format("'{}' is no weight", weight),
+          "give balanced, or a number from 0 for each label, in their order");
+      break;
+    }
+  }
+  if (!is_balanced && !task.class_weights.empty() && !task.labels.empty() &&
+      task.class_weights.size() != task.labels.size()) {
+    check.fail(
+        "task.class_weights",
+        fmt::format("{} weights of {} labels", task.class_weights.size(), task.labels.size()),
+        "give one for each label, in their order");
+  }
   check.require(!config.data.label_field.empty(), "data.label_field", "the name of a field");
   const bool asked = classifies || !task.labels.empty();
   // The config.yaml of a run states its defaults too: they ask for nothing.

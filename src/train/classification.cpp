@@ -47,11 +47,45 @@ void split_rows(LabelledData& data, double validation, double test, uint64_t see
   }
 }
 
-void warn_of_classes(const LabelledData& data) {
+std::vector<int64_t> count_rows(const LabelledData& data) {
   std::vector<int64_t> counts(data.labels.size(), 0);
   for (const int64_t number : data.train.classes) {
-    counts[static_cast<size_t>(number)] += number >= 0 ? 1 : 0;
+    counts[static_cast<size_t>(std::max<int64_t>(number, 0))] += number >= 0 ? 1 : 0;
   }
+  return counts;
+}
+
+/// Of task.class_weights. Balanced: so that the rows of each label weigh the same together, and all
+/// rows together as many as they are.
+std::vector<double> weights_of(const config::TaskSection& task, const LabelledData& data) {
+  std::vector<double> weights;
+  if (task.class_weights == std::vector<std::string>{"balanced"}) {
+    const auto rows = static_cast<double>(data.train.classes.size());
+    for (const int64_t count : count_rows(data)) {
+      weights.push_back(
+          count == 0 ? 0
+                     : rows / static_cast<double>(count) / static_cast<double>(data.labels.size()));
+    }
+    return weights;
+  }
+  for (const std::string& weight : task.class_weights) {
+    weights.push_back(std::stod(weight));
+  }
+  if (!weights.empty() && weights.size() != data.labels.size()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "task.class_weights has {} weights, and there are {} labels: {}",
+            weights.size(),
+            data.labels.size(),
+            fmt::join(data.labels, ", ")),
+        "give one for each label in this order, or balanced");
+  }
+  return weights;
+}
+
+void warn_of_classes(const LabelledData& data) {
+  const std::vector<int64_t> counts = count_rows(data);
   std::vector<std::string> empty;
   for (size_t k = 0; k < counts.size(); ++k) {
     const double share =
@@ -130,7 +164,8 @@ ordered_json json_of(const LabelledData& data, const std::vector<std::string>& p
   for (size_t i = 0; i < paths.size(); ++i) {
     sets.push_back({{"path", paths[i]}, {"classes", of[i]->classes}});
   }
-  return {{"labels", data.labels}, {"pad", pad}, {"sets", std::move(sets)}};
+  return {
+      {"labels", data.labels}, {"weights", data.weights}, {"pad", pad}, {"sets", std::move(sets)}};
 }
 
 }  // namespace
@@ -179,6 +214,7 @@ LabelledData read_labelled_data(
   }
   if (!data.train.classes.empty() && needed == LabelsNeeded::kAll) {
     warn_of_classes(data);
+    data.weights = weights_of(config.task, data);
   }
   return data;
 }
@@ -214,6 +250,7 @@ ClassifierData open_classifier_data(
   });
   const auto json = nlohmann::json::parse(answer);
   result.head = {model::HeadSpec::Kind::kClassifier, json.at("labels")};
+  result.weights = json.at("weights").get<std::vector<double>>();
   result.pad = json.at("pad");
   const auto open = [&](size_t i) -> std::shared_ptr<const data::SequenceView> {
     const nlohmann::json& set = json.at("sets").at(i);
@@ -281,9 +318,11 @@ Classified classify(
 Judgement judge(
     const at::Tensor& logits,
     const std::vector<int64_t>& classes,
-    const std::vector<std::string>& labels) {
+    const std::vector<std::string>& labels,
+    const objective::ClassOptions& options) {
   Judgement judgement;
   metrics::Outcomes outcomes;
+  double log_loss = 0, weights = 0;
   for (size_t row = 0; row < classes.size(); ++row) {
     if (classes[row] < 0) {
       continue;
@@ -291,13 +330,20 @@ Judgement judge(
     const metrics::Softmax found = row_of(logits, row);
     outcomes.truth.push_back(classes[row]);
     outcomes.predicted.push_back(found.likeliest);
-    judgement.loss -= found.logarithms[static_cast<size_t>(classes[row])];
+    const auto number = static_cast<size_t>(classes[row]);
+    const double weight = options.weights.empty() ? 1 : options.weights[number];
+    const double doubt = options.focal_gamma > 0
+                             ? std::pow(1 - found.probabilities[number], options.focal_gamma)
+                             : 1;
+    judgement.loss -= weight * doubt * found.logarithms[number];
+    log_loss -= found.logarithms[number];
+    weights += weight;
   }
   judgement.rows = std::ssize(outcomes.truth);
   if (judgement.rows == 0) {
     return judgement;
   }
-  judgement.loss /= static_cast<double>(judgement.rows);
+  judgement.loss /= weights > 0 ? weights : 1;
   judgement.report = metrics::make_report(outcomes, labels);
   judgement.confusion = metrics::confusion_matrix(outcomes, std::ssize(labels));
   const metrics::ClassFigures& macro = judgement.report.macro;
@@ -317,7 +363,8 @@ Judgement judge(
            {"recall_weighted", weighted.recall},
            {"balanced_accuracy", metrics::balanced_accuracy(outcomes)},
            {"matthews_correlation", metrics::matthews_correlation(outcomes)},
-           {"cohen_kappa", metrics::cohen_kappa(outcomes)}}) {
+           {"cohen_kappa", metrics::cohen_kappa(outcomes)},
+           {"log_loss", log_loss / static_cast<double>(judgement.rows)}}) {
     if (!std::isnan(value)) {
       judgement.metrics.emplace_back(name, value);
     }

@@ -18,6 +18,7 @@
 #include "metrics/classification_report.h"
 #include "model/model_config.h"
 #include "nn/forward_context.h"
+#include "objective/objectives.h"
 #include "parallel/axes.h"
 #include "text/tokenizer.h"
 #include "train/datasets.h"
@@ -35,6 +36,7 @@ struct LabelledSet {
 
 struct LabelledData {
   std::vector<std::string> labels;
+  std::vector<double> weights = {};  // of each label (task.class_weights); empty: all are one
   LabelledSet train, validation, test;
 };
 
@@ -50,10 +52,11 @@ LabelledData read_labelled_data(
     LabelsNeeded needed = LabelsNeeded::kAll);
 
 struct ClassifierData {
-  Datasets datasets;       // rows with classes
-  model::HeadSpec head;    // its labels
-  int64_t pad = 0;         // the id that fills short rows
-  LabelledData rows = {};  // rank 0's
+  Datasets datasets;                 // rows with classes
+  model::HeadSpec head;              // its labels
+  std::vector<double> weights = {};  // as LabelledData's
+  int64_t pad = 0;                   // the id that fills short rows
+  LabelledData rows = {};            // rank 0's
 };
 
 /// `read`, which is read_labelled_data() or its like, and tokens, by rank 0; the others wait. Every
@@ -91,7 +94,7 @@ Classified classify(
 /// What a classifier's logits are worth; rows without a class are left out.
 struct Judgement {
   int64_t rows = 0;
-  double loss = 0;                                      // the mean of -log p of the classes
+  double loss = 0;                                      // as objective::class_cross_entropy's
   std::vector<std::pair<std::string, double>> metrics;  // accuracy first
   metrics::ClassificationReport report;
   metrics::Matrix confusion;
@@ -99,7 +102,8 @@ struct Judgement {
 Judgement judge(
     const at::Tensor& logits,
     const std::vector<int64_t>& classes,
-    const std::vector<std::string>& labels);
+    const std::vector<std::string>& labels,
+    const objective::ClassOptions& options = {});
 
 /// A row of predictions.jsonl: index, text, (pair), (label), prediction, probability, (loss); with
 /// `all` each label's probability, too.

@@ -188,6 +188,10 @@ void open_data(Job& job, int64_t length, World& world) {
         return read_labelled_data(job.config, model);
       });
   job.task.head = std::move(data.head);
+  job.class_options = {std::move(data.weights), job.config.task.focal_gamma};
+  if (!job.class_options.weights.empty() || job.class_options.focal_gamma > 0) {
+    job.task.objective = objective::class_cross_entropy(job.class_options);
+  }
   job.datasets = std::move(data.datasets);
   job.rows = std::move(data.rows);
   // So is the position of a row found by whoever opens the folder.
@@ -219,7 +223,7 @@ Evaluation evaluate_classifier(
       *job.axes,
       world.device,
       progress);
-  job.judgement = judge(job.classified.logits, rows.classes(), labels);
+  job.judgement = judge(job.classified.logits, rows.classes(), labels, job.class_options);
   Evaluation result;
   result.report = {job.judgement->loss, job.judgement->metrics};
   result.targets = job.judgement->rows;

@@ -47,7 +47,8 @@ struct Job {
   objective::Task task;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   Datasets datasets;
-  LabelledData rows;  // of a classifier, rank 0's; else empty
+  LabelledData rows;                      // of a classifier, rank 0's; else empty
+  objective::ClassOptions class_options;  // of its loss
   RunLength length;
   std::unique_ptr<checkpoint::OutputHold> hold;  // on training.output_dir
   std::unique_ptr<parallel::Axes> axes;

@@ -60,6 +60,9 @@ nlohmann::ordered_json identity_of(const Job& job) {
       {"settings", std::move(settings)}};
   if (rows.has_classes()) {
     identity["data"]["the labels"] = fmt::format("{}", fmt::join(job.task.head.labels, ", "));
+    identity["settings"]["task.class_weights"] =
+        fmt::format("{}", fmt::join(job.class_options.weights, ", "));
+    identity["settings"]["task.focal_gamma"] = job.class_options.focal_gamma;
     identity["data"]["the classes' hash"] = hash_hex(std::as_bytes(std::span(rows.classes())));
   }
   return identity;

@@ -61,6 +61,22 @@ class Classification(ProgramTest):
                     self.assertEqual((self.folder / name / file).read_bytes(),
                                      (self.folder / "one" / file).read_bytes(), file)
 
+    def test_classes_have_weights_on_any_plan(self):
+        words = ["task.class_weights=balanced", "task.focal_gamma=1.5"]
+        self.classify("weighed", "per_device_train_batch_size=12", *words)
+        plain = self.folder / "weighed"
+        self.classify("context_weighed", "per_device_train_batch_size=12", "parallel.context=2", *words, ranks=2)
+        self.classify("both_weighed", "per_device_train_batch_size=6", "gradient_accumulation_steps=2",
+                      "parallel.tensor=2", "parallel.pipeline=2", *words, ranks=4)
+        for name in ("context_weighed", "both_weighed"):
+            self.assert_close(losses(self.folder / name), losses(plain), 2e-5)
+            self.assert_close(*([line["eval_loss"] for line in metrics(folder) if "eval_loss" in line]
+                                for folder in (self.folder / name, plain)), 2e-5)
+        last = json.loads((plain / "eval_results.json").read_text())
+        self.assertLess(last["eval_loss"], last["eval_log_loss"])  # what is told surely weighs less
+        self.run_fails(2, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv",
+                       "task.type=sequence_classification", "task.class_weights=[1,2]", "output_dir=no", "use_cpu=true")
+
     def test_a_folder_is_evaluated_and_predicts(self):
         self.classify("kept", "per_device_train_batch_size=8", "data.test=dev.csv", steps=30)
         config = json.loads((self.folder / "kept" / "config.json").read_text())

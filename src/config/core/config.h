@@ -38,6 +38,11 @@ struct TaskSection {
   /// For sequence_classification: the labels, in the order of their numbers; empty: the model's
   /// own, or those that occur in the training rows, sorted.
   std::vector<std::string> labels;
+  /// For sequence_classification: balanced, by how rare a label is among the training rows, or a
+  /// number for each label, in their order; empty: all weigh the same.
+  std::vector<std::string> class_weights;
+  /// For sequence_classification: rows that are told surely weigh less by (1 - p) to this power.
+  double focal_gamma = 0.0;
 };
 
 /// What is trained and evaluated on.

@@ -63,6 +63,16 @@ void visit_fields(Section& section, Visitor&& visitor) {
        "For sequence_classification: the labels, in the order of their numbers; empty: the model's "
        "own, or those that occur in the training rows, sorted"},
       section.labels);
+  visitor(
+      {"class_weights",
+       "For sequence_classification: balanced, by how rare a label is among the training rows, or "
+       "a number for each label, in their order; empty: all weigh the same"},
+      section.class_weights);
+  visitor(
+      {"focal_gamma",
+       "For sequence_classification: rows that are told surely weigh less by (1 - p) to this "
+       "power"},
+      section.focal_gamma);
 }
 
 template <class Section, class Visitor>
