@@ -15,6 +15,7 @@ lockstep_module(model OPTIMIZE -O1 DEPENDS base)
 lockstep_module(plan DEPENDS base mesh schedule model)
 lockstep_module(data DEPENDS base text)
 lockstep_module(monitor OPTIMIZE -O1 DEPENDS base)
+lockstep_module(metrics OPTIMIZE -O1 DEPENDS base)
 lockstep_module(comm TORCH OPTIMIZE -O3 DEPENDS base TESTS launch)
 lockstep_module(launch OPTIMIZE -O1 DEPENDS base config)
 lockstep_rooms(launch top system workers:system plan:system,workers agent:system,workers,plan surfaces:system,workers,plan,agent
@@ -44,11 +45,11 @@ lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base mesh comm TESTS model
 lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn objective optim
   TESTS checkpoint APART All/ZeroTable PlanTable ZeroPlans Zero)
 lockstep_module(train TORCH OPTIMIZE -O1
-  DEPENDS base config mesh schedule text model plan data monitor comm ops nn objective optim checkpoint parallel)
+  DEPENDS base config mesh schedule text model plan data monitor metrics comm ops nn objective optim checkpoint parallel)
 # What libtorch programs of other projects use, beside the modules' own headers.
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
 lockstep_program(cli lockstep-core TORCH OPTIMIZE -O1 DEPENDS
-  base config schedule text model plan data monitor comm launch ops nn optim parallel train library)
+  base config schedule text model plan data monitor metrics comm launch ops nn optim parallel train library)
 lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base launch)
 if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)

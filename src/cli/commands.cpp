@@ -8,6 +8,7 @@
 #include "cli/eval.h"
 #include "cli/generate.h"
 #include "cli/plan.h"
+#include "cli/predict.h"
 #include "cli/report_error.h"
 #include "cli/sample.h"
 #include "cli/schedule.h"
@@ -23,7 +24,8 @@ namespace lockstep::cli {
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"train", "Train or fine-tune a model, on any number of ranks", run_train},
-      {"eval", "Loss, perplexity and token accuracy of a model on a text", run_eval},
+      {"eval", "Loss and accuracy of a model on a text; of a classifier, its report", run_eval},
+      {"predict", "The label of each row, by a classifier", run_predict},
       {"generate", "Continue a prompt", run_generate},
       {"tokenizer", "Train a tokenizer", run_tokenizer},
       {"tokenize", "Text to token ids", run_tokenize},

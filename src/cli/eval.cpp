@@ -1,6 +1,5 @@
 #include "cli/eval.h"
 
-#include <algorithm>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -8,10 +7,12 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "cli/classify.h"
 #include "cli/world.h"
 #include "config/print.h"
 #include "config/resolve.h"
 #include "data/bigram.h"
+#include "metrics/classification_report.h"
 #include "parallel/evaluation_model.h"
 #include "train/checkpointing.h"
 #include "train/datasets.h"
@@ -21,8 +22,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-constexpr int64_t kDefaultLength = 1024;
 
 config::ResolveOptions eval_options() {
   using Kind = config::Flag::Kind;
@@ -35,11 +34,49 @@ config::ResolveOptions eval_options() {
       {"bigram",
        Kind::kSwitch,
        "Also the loss of a bigram model of data.train; exit code 1 where the model is not better"},
+      {"output",
+       Kind::kValue,
+       "Of a classifier: the folder to write its report, confusion matrix and predictions to"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
       {"data", Kind::kKey, "The same as data.validation", "data.validation"},
       {"train", Kind::kKey, "The same as data.train", "data.train"},
   };
   return options;
+}
+
+/// Of a classifier: metrics, its report, and where `--output` is given their files.
+int evaluate_classifier(const config::Resolution& resolution, train::World& world) {
+  config::Config config = resolution.config;
+  if (!config.data.validation.empty() || !config.data.test.empty()) {
+    config.data.train.clear();
+  }
+  const ClassifiedRows rows = classify_rows(config, train::LabelsNeeded::kAll, world);
+  if (!world.is_first()) {
+    return 0;
+  }
+  const std::vector<std::string>& labels = rows.data.head.labels;
+  const at::Tensor& logits = rows.classified.logits;
+  const train::Judgement judgement = train::judge(logits, rows.set().classes, labels);
+  if (const auto folder = resolution.value("output")) {
+    train::write_judgement(*folder, judgement, rows.set(), logits, labels);
+  }
+  nlohmann::ordered_json report{{"eval_loss", judgement.loss}};
+  for (const auto& [name, value] : judgement.metrics) {
+    report["eval_" + name] = value;
+  }
+  report["eval_samples"] = judgement.rows;
+  report["eval_runtime"] = rows.classified.seconds;
+  if (resolution.has("json")) {
+    report["classification_report"] = metrics::to_json(judgement.report);
+    report["confusion_matrix"] = judgement.confusion;
+    fmt::print("{}\n", report.dump());
+    return 0;
+  }
+  for (const auto& [name, value] : report.items()) {
+    fmt::print("{:<26} {}\n", name, value.dump());
+  }
+  fmt::print("\n{}", metrics::to_text(judgement.report));
+  return 0;
 }
 
 int evaluate(const config::Resolution& resolution, train::World& world) {
@@ -48,10 +85,11 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
     config.data.train.clear();  // it is not needed, nor tokenized
   }
   const model::ModelSource source = train::find_source(config.model.path, "");
+  if (train::classifies(config.task, source.config)) {
+    return evaluate_classifier(resolution, world);
+  }
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
-  const int64_t length = config.data.sequence_length > 0
-                             ? config.data.sequence_length
-                             : std::min(source.config.max_positions, kDefaultLength);
+  const int64_t length = length_of_rows(config, source.config);
   const train::Datasets datasets =
       train::open_datasets(config.data, source.config, tokenizer, length, world.communicator);
   if (datasets.validation == nullptr || (resolution.has("bigram") && datasets.train == nullptr)) {

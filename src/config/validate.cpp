@@ -53,6 +53,68 @@ void validate_data(const Config& config, Checker& check) {
   }
 }
 
+void validate_task(const Config& config, Checker& check) {
+  const TaskSection& task = config.task;
+  const bool classifies = task.type == "sequence_classification";
+  if (task.type == "language_modeling") {
+    if (!task.labels.empty()) {
+      check.fail(
+          "task.labels",
+          "only used with task.type=sequence_classification",
+          "set that, or leave the labels out");
+    }
+    return;
+  }
+  std::vector<std::string> labels = task.labels;
+  std::sort(labels.begin(), labels.end());
+  if (labels.size() == 1) {
+    check.fail("task.labels", "one label alone", "a classifier tells two classes apart or more");
+  } else if (const auto twice = std::adjacent_find(labels.begin(), labels.end());
+             twice != labels.end()) {
+    check.fail("task.labels", fmt::format("\"{}\" stands there twice", *twice), "leave one out");
+  } else if (!labels.empty() && labels.front().empty()) {
+    check.fail("task.labels", "a label is empty", "name it, or leave it out");
+  }
+  check.require(
+      std::isfinite(task.focal_gamma) && task.focal_gamma >= 0, "task.focal_gamma", "at least 0");
+  const bool is_balanced = task.class_weights == std::vector<std::string>{"balanced"};
+  for (const std::string& weight : task.class_weights) {
+    const auto number = to_double(weight);
+    if (!is_balanced && !(number && std::isfinite(*number) && *number >= 0)) {
+      check.fail(
+          "task.class_weights",
+          fmt::format("'{}' is no weight", weight),
+          "give balanced, or a number from 0 for each label, in their order");
+      break;
+    }
+  }
+  if (!is_balanced && !task.class_weights.empty() && !task.labels.empty() &&
+      task.class_weights.size() != task.labels.size()) {
+    check.fail(
+        "task.class_weights",
+        fmt::format("{} weights of {} labels", task.class_weights.size(), task.labels.size()),
+        "give one for each label, in their order");
+  }
+  check.require(!config.data.label_field.empty(), "data.label_field", "the name of a field");
+  const bool asked = classifies || !task.labels.empty();
+  // The config.yaml of a run states its defaults too: they ask for nothing.
+  const auto is_typed = [&](const char* key) {
+    return check.origin(key).source == Origin::Source::kCommandLine;
+  };
+  if (asked && is_typed("data.packing") && config.data.packing) {
+    check.fail("data.packing", "a classifier reads each row by itself", "leave it out");
+  }
+  if (asked && is_typed("data.long_documents") && config.data.long_documents == "split") {
+    check.fail(
+        "data.long_documents",
+        "a classifier reads each row as far as data.sequence_length goes, and no further",
+        "leave it out");
+  }
+  if (asked && config.data.prompt != "none") {
+    check.fail("data.prompt", "not used with sequence_classification", "leave it out");
+  }
+}
+
 bool is_split(const std::string& split, int64_t stages) {
   if (split == "auto" || split == "parameters") {
     return true;
@@ -249,6 +311,7 @@ void validate(
   Checker check(config, origins, problems);
   validate_model(config, check);
   validate_data(config, check);
+  validate_task(config, check);
   validate_training(config, check, warnings);
   validate_parallel(config, ranks, check, problems);
   validate_sharding(config, ranks, check);

@@ -183,6 +183,89 @@ void take_instruction(
   }
 }
 
+/// The fields that a record with a label is read from, of those that it has.
+struct LabelledFields {
+  std::string text, pair, label;
+};
+
+/// Where no field is named and there is none of the usual name, those of GLUE's sets.
+template <class Has>
+LabelledFields find_labelled_fields(const DataOptions& options, const Has& has) {
+  LabelledFields fields{options.text_field, options.text_pair_field, options.label_field};
+  if (fields.text == "text" && fields.pair.empty() && !has("text")) {
+    const bool is_pair = has("sentence1") && has("sentence2");
+    fields.text = is_pair ? "sentence1" : has("sentence") ? "sentence" : fields.text;
+    fields.pair = is_pair ? "sentence2" : "";
+  }
+  if (fields.label == "label" && !has("label") && has("labels")) {
+    fields.label = "labels";
+  }
+  return fields;
+}
+
+std::optional<std::string> trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) {
+    return std::nullopt;
+  }
+  return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1));
+}
+
+/// A label as other tools write it: numbers in decimal, truth as Python's.
+std::optional<std::string> take_label(
+    const json& object,
+    const std::string& field,
+    const Context& context,
+    const std::string& place) {
+  const auto found = object.find(field);
+  if (found == object.end() && context.options.needs_labels) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : object.items()) {
+      names.push_back(name);
+    }
+    fail_missing_field(place, field, "data.label_field", names);
+  }
+  if (found == object.end() || found->is_null()) {
+    return std::nullopt;
+  }
+  if (found->is_string()) {
+    return trimmed(found->get_ref<const std::string&>());
+  }
+  if (found->is_number_integer()) {
+    return found->dump();
+  }
+  if (found->is_boolean()) {
+    return found->get<bool>() ? "True" : "False";
+  }
+  throw Error(
+      ErrorKind::kData,
+      fmt::format(
+          "{}: the label \"{}\" is {}, which is no class",
+          place,
+          field,
+          found->is_array() ? "a list" : found->dump()),
+      "a row has one label, a string or an integer; several labels a row and numbers to be "
+      "predicted are not supported yet");
+}
+
+void take_labelled(
+    const json& object,
+    const Record& record,
+    const Context& context,
+    const std::string& place,
+    std::vector<Document>& documents) {
+  const LabelledFields fields = find_labelled_fields(
+      context.options, [&](const char* name) { return object.contains(name); });
+  Document document;
+  document.text = take_string(object, fields.text, "data.text_field", false, place);
+  if (!fields.pair.empty()) {
+    document.pair = take_string(object, fields.pair, "data.text_pair_field", false, place);
+  }
+  document.label = take_label(object, fields.label, context, place);
+  document.line = record.line;
+  documents.push_back(std::move(document));
+}
+
 void parse_object(Record record, Context& context, std::vector<Document>& documents) {
   check_utf8(record, context);
   const json object = parse_record(record, context);
@@ -192,6 +275,10 @@ void parse_object(Record record, Context& context, std::vector<Document>& docume
         ErrorKind::kData,
         fmt::format("{}: a record is an object, and this is of type {}", place, object.type_name()),
         R"(write {"text": "..."} on each line)");
+  }
+  if (!context.options.label_field.empty()) {
+    take_labelled(object, record, context, place, documents);
+    return;
   }
   if (context.options.prompt != Prompt::kNone) {
     take_instruction(object, context, place, documents);
@@ -207,6 +294,7 @@ struct Columns {
   size_t count = 0;
   size_t text = 0;                           // the text, or the output
   std::optional<size_t> instruction, input;  // of a prompt
+  std::optional<size_t> pair, label;         // of classification
 };
 
 Columns find_columns(const std::vector<std::string>& names, const Context& context) {
@@ -227,6 +315,20 @@ Columns find_columns(const std::vector<std::string>& names, const Context& conte
   };
   Columns columns;
   columns.count = names.size();
+  if (!options.label_field.empty()) {
+    const auto has = [&](const std::string& name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    const LabelledFields fields = find_labelled_fields(options, has);
+    columns.text = find(fields.text, "data.text_field");
+    if (!fields.pair.empty()) {
+      columns.pair = find(fields.pair, "data.text_pair_field");
+    }
+    if (options.needs_labels || has(fields.label)) {
+      columns.label = find(fields.label, "data.label_field");
+    }
+    return columns;
+  }
   if (options.prompt == Prompt::kNone) {
     columns.text = find(options.text_field, "data.text_field");
     return columns;
@@ -265,6 +367,9 @@ void parse_row(
                           ? std::move(instruction)
                           : alpaca_prompt(instruction, columns.input ? fields[*columns.input] : "");
   }
+  document.line = record.line;
+  document.label = columns.label ? trimmed(fields[*columns.label]) : std::nullopt;
+  document.pair = columns.pair ? std::move(fields[*columns.pair]) : "";
   document.text = std::move(fields[columns.text]);
   documents.push_back(std::move(document));
 }
@@ -317,6 +422,13 @@ DocumentSource open_documents(
     case Format::kText:
     case Format::kAuto:
       break;
+  }
+  if (!options.label_field.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "classification needs records with fields, and {} is plain text", context->path),
+        "give JSON lines, CSV or TSV (data.format says which, where the name does not)");
   }
   if (options.prompt != Prompt::kNone) {
     throw Error(

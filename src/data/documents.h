@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,10 @@ struct Document {
   std::string prompt;  // encoded apart and without loss; empty: none
   std::string text;
   bool begins = true, ends = true;
+  // Of records with labels (DataOptions::label_field):
+  std::string pair = {};                  // the second text
+  std::optional<std::string> label = {};  // trimmed; nothing: empty, null or not there
+  int64_t line = 0;                       // of the file, where the record begins
 };
 
 /// A file that is open: its records one after another, and what makes documents of a record.

@@ -26,6 +26,23 @@ void add_sources(const SequenceView& view, const std::vector<Draw>& draws, Micro
   }
 }
 
+/// What padding is, is asked of the ids alone: a text that ends in the padding's token is read
+/// before it, as Hugging Face's classifiers do.
+void add_classes(const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
+  const int64_t pad = view.dataset().pad();
+  batch.labels.assign(batch.labels.size(), kIgnored);
+  batch.classes.assign(static_cast<size_t>(batch.rows), kIgnored);
+  batch.positions.assign(static_cast<size_t>(batch.rows), 0);
+  for (size_t row = 0; row < draws.size(); ++row) {
+    batch.classes[row] = view.classes()[static_cast<size_t>(draws[row].sequence)];
+    for (int64_t at = batch.length - 1; at > 0 && batch.positions[row] == 0; --at) {
+      const bool is_padding =
+          batch.ids[row * static_cast<size_t>(batch.length) + static_cast<size_t>(at)] == pad;
+      batch.positions[row] = is_padding ? 0 : at;
+    }
+  }
+}
+
 }  // namespace
 
 MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& draws) {
@@ -50,6 +67,9 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
   }
   if (view.has_sources()) {
     add_sources(view, draws, batch);
+  }
+  if (view.has_classes()) {
+    add_classes(view, draws, batch);
   }
   return batch;
 }

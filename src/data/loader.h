@@ -26,6 +26,9 @@ struct MicroBatch {
   /// (at least 1). Else 0, and empty.
   int64_t source_length = 0;
   std::vector<int64_t> source, source_tokens;
+  /// Of rows with classes: [rows], each row's class, kIgnored for none, and the position of its
+  /// last token that is no padding (0 where all are). Then no token has a label. Else empty.
+  std::vector<int64_t> classes, positions;
   std::vector<int64_t> samples;  // rows: numbers of the sampler's endless stream
 };
 

@@ -30,9 +30,14 @@ struct DataOptions {
   /// the prompt that the first two make has no loss. kPairs: the instruction is the prompt, as it
   /// stands, and the output what follows it.
   Prompt prompt = Prompt::kNone;
-  std::string instruction_field = "instruction";        // data.instruction_field
-  std::string input_field = "input";                    // data.input_field
-  std::string output_field = "output";                  // data.output_field
+  std::string instruction_field = "instruction";  // data.instruction_field
+  std::string input_field = "input";              // data.input_field
+  std::string output_field = "output";            // data.output_field
+  /// data.label_field, of classification; empty: no labels are read. With one, a record is a text,
+  /// another one beside it where text_pair_field is named, and a label.
+  std::string label_field;
+  std::string text_pair_field;                          // data.text_pair_field
+  bool needs_labels = true;                             // else a record without the field has none
   TextDocuments text_documents = TextDocuments::kFile;  // data.text_documents
   InvalidUtf8 invalid_utf8 = InvalidUtf8::kError;       // data.invalid_utf8
   /// data.validation_fraction, data.test_fraction: shares of the documents of `train` that are held

@@ -48,6 +48,15 @@ SequenceView::SequenceView(
   }
 }
 
+SequenceView::SequenceView(
+    std::shared_ptr<const TokenDataset> dataset, int64_t length, std::vector<int64_t> classes)
+    : SequenceView(std::move(dataset), length, Packing::kPerDocument, LongDocuments::kTruncate) {
+  if (std::ssize(classes) != size_) {
+    throw Error(ErrorKind::kInternal, fmt::format("{} classes of {} rows", classes.size(), size_));
+  }
+  classes_ = std::move(classes);
+}
+
 int64_t SequenceView::rows_of(int64_t document) const {
   const DocumentSpan span = dataset_->document(document);
   const int64_t rows = divide_up(span.end - span.begin, length_);

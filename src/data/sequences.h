@@ -29,6 +29,9 @@ class SequenceView {
       Packing packing = Packing::kPacked,
       LongDocuments long_documents = LongDocuments::kSplit,
       int64_t start = 0);
+  /// A document a row, each with a class: classes[i] is row i's, kIgnored where it has none.
+  SequenceView(
+      std::shared_ptr<const TokenDataset> dataset, int64_t length, std::vector<int64_t> classes);
 
   int64_t size() const { return size_; }
   int64_t length() const { return length_; }
@@ -38,6 +41,9 @@ class SequenceView {
   /// Tokens of its source; 0 where rows are no pairs.
   int64_t source_tokens(int64_t index) const;
   bool has_sources() const { return packing_ == Packing::kPairs; }
+  /// Whether a row is to be told a class, and its tokens nothing.
+  bool has_classes() const { return !classes_.empty(); }
+  const std::vector<int64_t>& classes() const { return classes_; }
   /// Writes the source to the front of `ids`, at least source_tokens(index) long.
   void read_source(int64_t index, std::span<int64_t> ids) const;
   /// Writes the row to the front of both, each at least tokens(index) long, and returns its tokens.
@@ -63,6 +69,7 @@ class SequenceView {
   LongDocuments long_documents_;
   int64_t start_;
   int64_t size_ = 0;
+  std::vector<int64_t> classes_;     // [size_], or none
   std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
 };
 

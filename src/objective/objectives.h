@@ -9,6 +9,15 @@ namespace lockstep::objective {
 /// row has one target. Metrics: perplexity, token_accuracy.
 ObjectivePointer cross_entropy();
 
+struct ClassOptions {
+  std::vector<double> weights = {};  // of each class; empty: all are one
+  double focal_gamma = 0;
+};
+/// Of classification, where classes are of unequal numbers: the sum over the rows of
+/// w (1 - p)^focal_gamma * -log p, divided by the sum of their classes' weights w (focal loss: Lin
+/// et al., 2017). Metric: weighted_accuracy.
+ObjectivePointer class_cross_entropy(ClassOptions options);
+
 struct PreferenceOptions {
   double beta = 0.1;
   double label_smoothing = 0;  // the share of pairs whose answers are taken for swapped

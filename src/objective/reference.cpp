@@ -109,4 +109,10 @@ Tensor KeptScores::measure(
   return at::zeros({sums()}, scores.log_likelihoods.options());
 }
 
+Tensor KeptClassScores::measure(
+    const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
+  rows_.push_back(scores.log_likelihoods.detach().to(at::kCPU, /*non_blocking=*/false, true));
+  return at::zeros({sums()}, scores.log_likelihoods.options().dtype(at::kDouble));
+}
+
 }  // namespace lockstep::objective

@@ -73,4 +73,17 @@ class KeptScores final : public Objective {
   mutable std::vector<Tensor> rows_;
 };
 
+/// The same of a classifier: logits [B, classes] of each micro-batch, in their order.
+class KeptClassScores final : public Objective {
+ public:
+  Needs needs() const override { return Needs::kClassScores; }
+  Counts counts(const nn::Targets& /*targets*/) const override { return {}; }
+  Tensor measure(
+      const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const override;
+  const std::vector<Tensor>& rows() const { return rows_; }
+
+ private:
+  mutable std::vector<Tensor> rows_;
+};
+
 }  // namespace lockstep::objective

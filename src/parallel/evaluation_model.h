@@ -28,6 +28,8 @@ class EvaluationModel {
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
   /// Likewise: of a reference model that is needed no longer than this takes.
   std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
+  /// Of a classifier: the logits of the rows' classes, float32 [B, classes] each. Likewise.
+  std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
   const objective::Objective& objective() const { return pipeline_->objective(); }
 
  private:

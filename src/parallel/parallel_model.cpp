@@ -431,6 +431,11 @@ std::vector<Tensor> ParallelModel::row_scores(std::span<const nn::ForwardInputs>
   return pipeline_->row_scores(shard_inputs(batches, part_));
 }
 
+std::vector<Tensor> ParallelModel::class_scores(std::span<const nn::ForwardInputs> batches) {
+  return pipeline_->class_scores(
+      shard_inputs(batches, part_), stages_.front().model->config().head_rows());
+}
+
 void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& visit) {
   const at::NoGradGuard no_grad;
   int64_t shard = 0;

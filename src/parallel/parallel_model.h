@@ -97,6 +97,8 @@ class ParallelModel {
   /// The log-likelihoods of the rows of each batch, without dropout: float64 [B] on the CPU. Ranks
   /// of one data coordinate call with the same batches, and get the same; all ranks with as many.
   std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
+  /// Of a classifier: the logits of the rows' classes, float32 [B, classes] each. Likewise.
+  std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
 
   /// The state that a checkpoint holds: weights, and in the group "optimizer" masters and moments.
   /// What other stages hold is not visited; a tied weight is visited by the first and the last one.

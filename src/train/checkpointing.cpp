@@ -70,7 +70,9 @@ checkpoint::SmallFiles model_files(const Job& job) {
   const model::ModelConfig& config = job.model->model().config();
   checkpoint::SmallFiles files = job.tokenizer->files();
   files["config.json"] = model::to_json(config, type_name(job.config.training));
-  files["generation_config.json"] = generation_config(config).dump(2) + "\n";
+  if (!config.head.classifies()) {
+    files["generation_config.json"] = generation_config(config).dump(2) + "\n";
+  }
   return files;
 }
 

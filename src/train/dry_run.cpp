@@ -9,6 +9,7 @@
 #include "model/description.h"
 #include "monitor/progress.h"
 #include "train/checkpointing.h"
+#include "train/classification.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
 
@@ -38,7 +39,20 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const auto parts =
       parallel::parts_of_rank(source.config, plan.pipeline, 0, stages, plan.sequence_length);
   const data::DataOptions options = data_options(config.data);
-  check_documents(source.config, options);
+  std::string labels;
+  if (classifies(config.task, source.config)) {
+    const LabelledData data = read_labelled_data(config, source.config);
+    model::with_head(source.config, {model::HeadSpec::Kind::kClassifier, data.labels});
+    labels = fmt::format(
+        "task        classification, {} labels, {} training rows, {} validation rows, {} test "
+        "rows\n",
+        data.labels.size(),
+        data.train.classes.size(),
+        data.validation.classes.size(),
+        data.test.classes.size());
+  } else {
+    check_documents(source.config, options);
+  }
   const auto files_of = [&](const std::vector<std::string>& words, std::string_view key) {
     return words.empty() ? size_t{0} : data::find_inputs(words, options.format, key).size();
   };
@@ -58,6 +72,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
       source.config.vocab_size,
       monitor::format_count(static_cast<double>(parameters)),
       source.has_weights ? "its own" : "random");
+  text += labels;
   text += fmt::format("tokenizer   {} entries\n", tokenizer->vocabulary_size());
   text += fmt::format(
       "data        {} training files, {} validation files\n",

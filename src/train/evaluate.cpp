@@ -22,7 +22,7 @@ double Evaluation::metric(std::string_view name) const {
   constexpr std::string_view kPrefix = "eval_";
   name.remove_prefix(name.starts_with(kPrefix) ? kPrefix.size() : 0);
   for (const auto& [metric, value] : report.metrics) {
-    if (metric.ends_with(name)) {
+    if (name != "loss" && metric.ends_with(name)) {
       return value;
     }
   }

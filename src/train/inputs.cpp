@@ -20,7 +20,11 @@ at::Tensor moved(const at::Tensor& tensor, c10::Device device) {
 nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
   nn::ForwardInputs inputs;
   inputs.ids = rows_of(batch.ids, batch.rows);
-  inputs.targets = nn::next_tokens(rows_of(batch.labels, batch.rows));
+  inputs.targets = batch.classes.empty() ? nn::next_tokens(rows_of(batch.labels, batch.rows))
+                                         : nn::classes_at(
+                                               at::tensor(batch.positions, at::kLong),
+                                               at::tensor(batch.classes, at::kLong),
+                                               batch.length);
   inputs.samples = at::tensor(batch.samples, at::kLong);
   if (batch.source_length > 0) {
     inputs.source = rows_of(batch.source, batch.rows);

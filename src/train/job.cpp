@@ -176,6 +176,96 @@ void describe(const Job& job, const World& world) {
   }
 }
 
+/// Opens the data, and of a classifier takes its labels and its padding.
+void open_data(Job& job, int64_t length, World& world) {
+  model::ModelConfig& model = job.source.config;
+  if (!classifies(job.config.task, model)) {
+    job.datasets = open_datasets(job.config.data, model, job.tokenizer, length, world.communicator);
+    return;
+  }
+  ClassifierData data =
+      open_classifier_data(job.config, model, job.tokenizer, length, world.communicator, [&] {
+        return read_labelled_data(job.config, model);
+      });
+  job.task.head = std::move(data.head);
+  job.class_options = {std::move(data.weights), job.config.task.focal_gamma};
+  if (!job.class_options.weights.empty() || job.class_options.focal_gamma > 0) {
+    job.task.objective = objective::class_cross_entropy(job.class_options);
+  }
+  job.datasets = std::move(data.datasets);
+  job.rows = std::move(data.rows);
+  // So is the position of a row found by whoever opens the folder.
+  model.pad_token_id = data.pad;
+  if (world.is_first()) {
+    constexpr size_t kMostShown = 8;
+    const std::vector<std::string>& labels = job.task.head.labels;
+    log_info(
+        "{} labels: {}{}; rows are filled with token {}",
+        labels.size(),
+        fmt::join(labels.begin(), labels.begin() + std::min(labels.size(), kMostShown), ", "),
+        labels.size() > kMostShown ? ", ..." : "",
+        data.pad);
+  }
+}
+
+/// Of a classifier: the metrics are of the rows' numbers, and not of the objective's sums.
+Evaluation evaluate_classifier(
+    Job& job,
+    const data::SequenceView& rows,
+    World& world,
+    const std::function<void(int64_t done, int64_t all)>& progress) {
+  const std::vector<std::string>& labels = job.task.head.labels;
+  job.classified = classify(
+      [&](std::span<const nn::ForwardInputs> batches) { return job.model->class_scores(batches); },
+      rows,
+      std::ssize(labels),
+      job.config.training.per_device_eval_batch_size,
+      *job.axes,
+      world.device,
+      progress);
+  job.judgement = judge(job.classified.logits, rows.classes(), labels, job.class_options);
+  Evaluation result;
+  result.report = {job.judgement->loss, job.judgement->metrics};
+  result.targets = job.judgement->rows;
+  result.samples = rows.size();
+  result.batches = job.classified.batches;
+  result.seconds = job.classified.seconds;
+  return result;
+}
+
+/// One line of a classifier's evaluation.
+void tell_of_rows(
+    const Job& job, const std::string& prefix, const Evaluation& result, bool is_best) {
+  if (job.monitor == nullptr || !job.task.head.classifies()) {
+    return;
+  }
+  log_info(
+      "epoch {:.2f}  {}_loss {:.5f}  {}_accuracy {:.5f}  {}_f1 {:.5f}{}  ({:.1f} s)",
+      job.progress.epoch,
+      prefix,
+      result.report.loss,
+      prefix,
+      result.metric("accuracy"),
+      prefix,
+      result.metric("f1"),
+      is_best ? "  best" : "",
+      result.seconds);
+}
+
+/// The last evaluation's report, on stdout and as files of output_dir.
+void report_rows(const Job& job, const LabelledSet& set, World& world) {
+  on_first_rank(world.communicator, [&] {
+    write_judgement(
+        job.config.training.output_dir,
+        *job.judgement,
+        set,
+        job.classified.logits,
+        job.task.head.labels);
+    fmt::print("{}", metrics::to_text(job.judgement->report));
+    return "";
+  });
+}
+
 bool greater_is_better(const config::TrainingSection& training) {
   return training.greater_is_better.value_or(
       !training.metric_for_best_model.value_or("loss").ends_with("loss"));
@@ -219,14 +309,17 @@ std::unique_ptr<Job> make_job(
   request.tokenizer_size = job->tokenizer->vocabulary_size();
   request.resize_embeddings = config.model.resize_embeddings;
   request.freeze = config.model.freeze;
-  request.task = job->task;
   const int64_t length = sequence_length_of(config, job->source.config);
-  job->datasets =
-      open_datasets(config.data, job->source.config, job->tokenizer, length, world.communicator);
+  open_data(*job, length, world);
+  request.task = job->task;
   check(config, job->datasets);
 
-  job->forecast =
-      make_forecast(config, job->source.config, world, forecast, job->datasets.train.get());
+  job->forecast = make_forecast(
+      config,
+      model::with_head(job->source.config, job->task.head),
+      world,
+      forecast,
+      job->datasets.train.get());
   const auto resume_from = find_checkpoint_to_resume(config, world);
   check_plan(config.parallel, length);
   const parallel::ModelSpec spec = model_spec(job->source, request);
@@ -267,18 +360,23 @@ std::unique_ptr<Job> make_job(
 
 Evaluation Job::evaluate(
     const data::SequenceView& sequences, const std::string& prefix, World& world) {
-  const Evaluation result = train::evaluate(
-      [&](std::span<const nn::ForwardInputs> batches) { return model->statistics(batches); },
-      model->objective(),
-      sequences,
-      config.training.per_device_eval_batch_size,
-      *axes,
-      world.device,
-      [&](int64_t done, int64_t all) {
-        if (monitor != nullptr) {
-          monitor->activity(fmt::format("evaluating {}/{}", done, all));
-        }
-      });
+  const auto tell = [&](int64_t done, int64_t all) {
+    if (monitor != nullptr) {
+      monitor->activity(fmt::format("evaluating {}/{}", done, all));
+    }
+  };
+  const Evaluation result = sequences.has_classes()
+                                ? evaluate_classifier(*this, sequences, world, tell)
+                                : train::evaluate(
+                                      [&](std::span<const nn::ForwardInputs> batches) {
+                                        return model->statistics(batches);
+                                      },
+                                      model->objective(),
+                                      sequences,
+                                      config.training.per_device_eval_batch_size,
+                                      *axes,
+                                      world.device,
+                                      tell);
   if (monitor != nullptr) {
     monitor::EvaluationReport report;
     report.step = progress.step;
@@ -292,12 +390,14 @@ Evaluation Job::evaluate(
     monitor->evaluation(report);
   }
   if (prefix != "eval") {
+    tell_of_rows(*this, prefix, result, false);
     return result;
   }
   schedule->observe(result.report.loss);
   const double metric = result.metric(config.training.metric_for_best_model.value_or("loss"));
   const bool better = greater_is_better(config.training) ? metric > best.metric.value_or(-INFINITY)
                                                          : metric < best.metric.value_or(INFINITY);
+  tell_of_rows(*this, prefix, result, better);
   if (better) {
     best = {metric, progress.step};
     if (monitor != nullptr) {
@@ -316,11 +416,18 @@ void finish_job(Job& job, World& world) {
   if (training.load_best_model_at_end) {
     restore_best_weights(job, world);
   }
-  if (training.do_eval) {
+  // A classifier ends with a report: of the test, else of the validation.
+  const bool classifies = job.task.head.classifies();
+  const bool has_test = job.datasets.test != nullptr;
+  const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
+  if (training.do_eval || validates) {
     job.evaluate(*job.datasets.validation, "eval", world);
   }
-  if (training.do_predict && job.datasets.test != nullptr) {
+  if ((training.do_predict || classifies) && has_test) {
     job.evaluate(*job.datasets.test, "test", world);
+  }
+  if (classifies && (has_test || validates)) {
+    report_rows(job, has_test ? job.rows.test : job.rows.validation, world);
   }
   export_final_model(job, world);
   on_first_rank(world.communicator, [&] {

@@ -17,6 +17,7 @@
 #include "parallel/axes.h"
 #include "parallel/parallel_model.h"
 #include "text/tokenizer.h"
+#include "train/classification.h"
 #include "train/datasets.h"
 #include "train/evaluate.h"
 #include "train/forecast.h"
@@ -46,6 +47,8 @@ struct Job {
   objective::Task task;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   Datasets datasets;
+  LabelledData rows;                      // of a classifier, rank 0's; else empty
+  objective::ClassOptions class_options;  // of its loss
   RunLength length;
   std::unique_ptr<checkpoint::OutputHold> hold;  // on training.output_dir
   std::unique_ptr<parallel::Axes> axes;
@@ -59,6 +62,9 @@ struct Job {
   std::optional<Forecast> forecast;  // rank 0's
   Progress progress;
   Best best;
+  /// Of a classifier, what its last evaluation found.
+  std::optional<Judgement> judgement;
+  Classified classified;
 
   /// Evaluates, logs, and keeps the best. Every rank must call.
   Evaluation evaluate(const data::SequenceView& sequences, const std::string& prefix, World& world);

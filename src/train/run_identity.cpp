@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 namespace lockstep::train {
@@ -48,7 +49,7 @@ nlohmann::ordered_json identity_of(const Job& job) {
       {"training.bf16", training.bf16},
       {"training.fp16", training.fp16},
       {"sequences a step", job.global_batch}};
-  return {
+  nlohmann::ordered_json identity{
       {"data",
        {{"the training data's hash", rows.dataset().content_hash()},
         {"the tokenizer's hash", job.tokenizer->fingerprint()},
@@ -57,6 +58,14 @@ nlohmann::ordered_json identity_of(const Job& job) {
         {"data.packing", job.config.data.packing},
         {"data.long_documents", job.config.data.long_documents}}},
       {"settings", std::move(settings)}};
+  if (rows.has_classes()) {
+    identity["data"]["the labels"] = fmt::format("{}", fmt::join(job.task.head.labels, ", "));
+    identity["settings"]["task.class_weights"] =
+        fmt::format("{}", fmt::join(job.class_options.weights, ", "));
+    identity["settings"]["task.focal_gamma"] = job.class_options.focal_gamma;
+    identity["data"]["the classes' hash"] = hash_hex(std::as_bytes(std::span(rows.classes())));
+  }
+  return identity;
 }
 
 IdentityDifferences compare_identities(const json& there, const json& here) {

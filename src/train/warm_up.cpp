@@ -51,7 +51,7 @@ bool warm_up(const model::ModelConfig& model, c10::ScalarType type, int64_t rows
   nn::ForwardInputs inputs;
   inputs.ids =
       at::arange(rows * length, at::kLong).remainder(small.vocab_size).view({rows, length});
-  inputs.targets = nn::next_tokens(inputs.ids);
+  inputs.targets = nn::next_tokens(inputs.ids.remainder(small.head_rows()));
   if (small.is_encoder_decoder()) {
     // Of another length: kernels are made for each.
     inputs.source = inputs.ids.narrow(1, 0, (length + 1) / 2);

@@ -71,6 +71,28 @@ TEST(Validate, CombinationsAreToldWithTheRemedy) {
       HasSubstr("save_strategy epoch is not eval_strategy steps"));
 }
 
+TEST(Validate, TasksAndTheirLabels) {
+  const auto with = [&](std::vector<std::string> more) {
+    more.emplace_back("task.type=sequence_classification");
+    return error(more);
+  };
+  EXPECT_EQ(with({"task.labels=[no,yes]"}), "");
+  EXPECT_THAT(with({"task.labels=[no]"}), HasSubstr("one label alone"));
+  EXPECT_THAT(with({"task.labels=[no,yes,no]"}), HasSubstr("\"no\" stands there twice"));
+  EXPECT_THAT(with({"data.packing=true"}), HasSubstr("each row by itself"));
+  EXPECT_THAT(with({"data.prompt=alpaca"}), HasSubstr("not used with sequence_classification"));
+  EXPECT_EQ(with({"task.class_weights=balanced"}), "");
+  EXPECT_EQ(with({"task.class_weights=[1,2.5]", "task.focal_gamma=2"}), "");
+  EXPECT_THAT(with({"task.class_weights=[1,-2]"}), HasSubstr("'-2' is no weight"));
+  EXPECT_THAT(
+      with({"task.class_weights=[1,2]", "task.labels=[a,b,c]"}),
+      HasSubstr("2 weights of 3 labels"));
+  EXPECT_THAT(error({"task.type=sequence_clasification"}), HasSubstr("Did you mean"));
+  EXPECT_THAT(
+      error({"task.type=language_modeling", "task.labels=[a,b]"}),
+      HasSubstr("only used with task.type=sequence_classification"));
+}
+
 TEST(Validate, SchedulesAndTheirArguments) {
   EXPECT_THAT(
       error({"lr_scheduler_kwargs.power=2"}),

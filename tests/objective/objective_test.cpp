@@ -104,6 +104,36 @@ TEST(CrossEntropy, CountsAndMeasuresTargets) {
   EXPECT_EQ(objective->report(nothing).loss, 0);
 }
 
+TEST(ClassCrossEntropy, IsTorchsWithWeightsAndHasItsSlopes) {
+  const nn::Targets targets = nn::classes_at(
+      at::tensor({1, 0, 2, 2}, at::kLong), at::tensor({2, 0, -100, 1}, at::kLong), 3);
+  const Tensor logits = random_numbers({4, 3}, 9, 0, 1), weights = at::tensor({0.5, 2.0, 1.5});
+  const Tensor classes = at::tensor({2, 0, -100, 1}, at::kLong);
+  const Tensor of_rows = at::log_softmax(logits, 1).gather(1, classes.clamp_min(0).unsqueeze(1));
+  const Tensor scores = targets.tokens.ne(-100) * of_rows;  // [4, 3]
+  const nn::Scores given{scores, at::zeros_like(scores, at::kBool)};
+  for (const double gamma : {0.0, 2.0}) {
+    const auto objective = class_cross_entropy({{0.5, 2.0, 1.5}, gamma});
+    const Counts step = objective->counts(targets);
+    EXPECT_EQ(step.divisor(), 4);
+    const Weighing weighing = objective->weigh(given, targets, step);
+    if (gamma == 0) {
+      const Tensor wanted = at::cross_entropy_loss(logits, classes, weights.to(at::kDouble));
+      EXPECT_NEAR(weighing.sums[0].item<double>() / 4, wanted.item<double>(), 1e-7);
+    }
+    for (int64_t at = 0; at < scores.numel(); ++at) {
+      constexpr double kStep = 1e-5;
+      const auto loss_at = [&](double shift) {
+        nn::Scores moved{scores.clone(), given.likeliest};
+        moved.log_likelihoods.view({-1})[at] += shift;
+        return objective->measure(moved, targets, step)[0].item<double>();
+      };
+      const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+      EXPECT_NEAR(weighing.weights.view({-1})[at].item<double>(), -slope, 1e-7);
+    }
+  }
+}
+
 TEST(Objectives, WeightsAreTheSlopesOfTheLoss) {
   const nn::Targets targets = some_targets();
   const Tensor rows = random_numbers({7}, 5, -8, 2);

@@ -114,6 +114,49 @@ TEST(PlanTable, Classifier) {
   }
 }
 
+/// The logits of rows of several lengths, and of one without a class, under every plan.
+TEST(PlanTable, ClassScores) {
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    const model::ModelConfig config = model::with_head(
+        model::parse_model_config(with_five_layers(json), "a test"),
+        {model::HeadSpec::Kind::kClassifier, {"bad", "so so", "good"}});
+    const ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};
+    const auto rows = [&](int64_t parts, int64_t part) {
+      nn::ForwardInputs inputs =
+          classified(config, 0, mesh::split_evenly(kPlanRows, parts, part), kPlanLength);
+      const Tensor first = at::arange(kPlanRows).narrow(
+          0, mesh::split_evenly(kPlanRows, parts, part).begin, inputs.ids.size(0));
+      const Tensor positions = kPlanLength - 1 - (first * 3).remainder(kPlanLength);
+      inputs.targets = nn::classes_at(positions, at::zeros_like(first), kPlanLength);
+      inputs.training = false;
+      return std::pair(inputs, positions);
+    };
+    const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
+    nn::initialize(*plain, 3);
+    const auto [whole, positions] = rows(1, 0);
+    const at::NoGradGuard no_gradient;
+    const Tensor logits = plain->logits(whole);  // [B, T, 3]
+    const Tensor wanted =
+        logits.gather(1, positions.view({-1, 1, 1}).expand({-1, 1, 3})).squeeze(1);
+    std::vector<PlanCase> table = plans();
+    table.push_back({{.tensor = 4}, 2});
+    for (PlanCase plan : table) {
+      plan.plan.sequence_length = kPlanLength;
+      comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
+        Axes axes(world, plan.mesh);
+        const auto model = parallelize(spec, plan.plan, axes);
+        const nn::ForwardInputs own = rows(plan.mesh.data, axes.coordinate().data).first;
+        const mesh::Range part =
+            mesh::split_evenly(kPlanRows, plan.mesh.data, axes.coordinate().data);
+        numbers::expect_values(
+            model->class_scores({&own, 1}).front(),
+            wanted.narrow(0, part.begin, part.size()),
+            plan_name(plan));
+      });
+    }
+  }
+}
+
 TEST(PlanTable, Preference) {
   const auto objective = objective::direct_preference({.beta = 0.2});
   expect_table(with_five_layers(kOddGpt2), plans(), trained_for(objective), pairs);

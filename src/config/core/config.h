@@ -30,6 +30,21 @@ struct TokenizerSection {
   std::string path;
 };
 
+/// What the model is trained for.
+struct TaskSection {
+  /// language_modeling predicts the next token, sequence_classification a label of each row; null:
+  /// what the model's folder is for, language_modeling where it does not say.
+  std::optional<std::string> type;
+  /// For sequence_classification: the labels, in the order of their numbers; empty: the model's
+  /// own, or those that occur in the training rows, sorted.
+  std::vector<std::string> labels;
+  /// For sequence_classification: balanced, by how rare a label is among the training rows, or a
+  /// number for each label, in their order; empty: all weigh the same.
+  std::vector<std::string> class_weights;
+  /// For sequence_classification: rows that are told surely weigh less by (1 - p) to this power.
+  double focal_gamma = 0.0;
+};
+
 /// What is trained and evaluated on.
 struct DataSection {
   /// Files to train on: paths or globs; text, JSON lines, CSV or TSV, also gzip and zstd of each.
@@ -52,6 +67,11 @@ struct DataSection {
   std::string format = "auto";
   /// The field or column that holds the text.
   std::string text_field = "text";
+  /// For sequence_classification: the field of a second text beside the first (two sentences that
+  /// are compared); empty: none.
+  std::string text_pair_field;
+  /// For sequence_classification: the field of a row's label.
+  std::string label_field = "label";
   /// none: the text field is the document; alpaca: instruction, input and output, the prompt's loss
   /// masked; pairs: instruction and output alone.
   std::string prompt = "none";
@@ -400,6 +420,7 @@ struct MonitorSection {
 struct Config {
   ModelSection model;
   TokenizerSection tokenizer;
+  TaskSection task;
   DataSection data;
   TrainingSection training;
   ParallelSection parallel;

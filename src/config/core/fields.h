@@ -23,6 +23,7 @@ template <class Section, class Visitor>
 void visit_fields(Section& section, Visitor&& visitor) {
   visitor.section({"model", "The model"}, section.model);
   visitor.section({"tokenizer", "The tokenizer"}, section.tokenizer);
+  visitor.section({"task", "What the model is trained for"}, section.task);
   visitor.section({"data", "The data"}, section.data);
   visitor.section({"training", "Hugging Face's TrainingArguments"}, section.training);
   visitor.section({"parallel", "How ranks share the work"}, section.parallel);

@@ -185,6 +185,24 @@ std::vector<Tensor> Pipeline::row_scores(std::span<const nn::ForwardInputs> batc
   return all.split_with_sizes(rows);
 }
 
+std::vector<Tensor> Pipeline::class_scores(
+    std::span<const nn::ForwardInputs> batches, int64_t classes) {
+  std::vector<nn::ForwardInputs> own(batches.begin(), batches.end());
+  std::vector<int64_t> rows;
+  for (nn::ForwardInputs& inputs : own) {
+    inputs.training = false;
+    rows.push_back(inputs.ids.size(0));
+  }
+  const objective::KeptClassScores kept;
+  (void)statistics(own, kept);
+  const Tensor all =
+      kept.rows().empty()
+          ? at::zeros({std::accumulate(rows.begin(), rows.end(), int64_t{0}), classes}, at::kFloat)
+          : at::cat(kept.rows());
+  group_.all_reduce(all).wait();
+  return all.split_with_sizes(rows);
+}
+
 Tensor Pipeline::statistics(
     std::span<const nn::ForwardInputs> batches, const objective::Objective& objective) {
   const at::NoGradGuard no_grad;

@@ -65,6 +65,9 @@ class Pipeline {
   /// The log-likelihoods of the rows of each batch, without dropout: float64 [B] on the CPU. Every
   /// rank of the group must call, with the same batches.
   std::vector<at::Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
+  /// A classifier's logits of the rows of each batch, without dropout: float32 [B, classes] on the
+  /// CPU. Likewise.
+  std::vector<at::Tensor> class_scores(std::span<const nn::ForwardInputs> batches, int64_t classes);
   const objective::Objective& objective() const { return *loss_.objective; }
 
   /// Told the actions of forward_backward as they end.

@@ -1,4 +1,4 @@
-// The fields of model, tokenizer and data.
+// The fields of model, tokenizer, task and data.
 #pragma once
 
 #include <string_view>
@@ -15,6 +15,7 @@ inline constexpr std::string_view kDataFormats[] = {"auto", "text", "jsonl", "cs
 inline constexpr std::string_view kTextDocuments[] = {"file", "line", "paragraph"};
 inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
 inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
+inline constexpr std::string_view kTasks[] = {"language_modeling", "sequence_classification"};
 inline constexpr std::string_view kPrompts[] = {"none", "alpaca", "pairs"};
 
 }  // namespace choices
@@ -49,6 +50,32 @@ void visit_fields(Section& section, Visitor&& visitor) {
 }
 
 template <class Section, class Visitor>
+  requires std::is_same_v<std::remove_const_t<Section>, TaskSection>
+void visit_fields(Section& section, Visitor&& visitor) {
+  visitor(
+      {"type",
+       "language_modeling predicts the next token, sequence_classification a label of each row; "
+       "null: what the model's folder is for, language_modeling where it does not say",
+       choices::kTasks},
+      section.type);
+  visitor(
+      {"labels",
+       "For sequence_classification: the labels, in the order of their numbers; empty: the model's "
+       "own, or those that occur in the training rows, sorted"},
+      section.labels);
+  visitor(
+      {"class_weights",
+       "For sequence_classification: balanced, by how rare a label is among the training rows, or "
+       "a number for each label, in their order; empty: all weigh the same"},
+      section.class_weights);
+  visitor(
+      {"focal_gamma",
+       "For sequence_classification: rows that are told surely weigh less by (1 - p) to this "
+       "power"},
+      section.focal_gamma);
+}
+
+template <class Section, class Visitor>
   requires std::is_same_v<std::remove_const_t<Section>, DataSection>
 void visit_fields(Section& section, Visitor&& visitor) {
   visitor(
@@ -77,6 +104,14 @@ void visit_fields(Section& section, Visitor&& visitor) {
       {"format", "How the files are read; auto goes by their names", choices::kDataFormats},
       section.format);
   visitor({"text_field", "The field or column that holds the text"}, section.text_field);
+  visitor(
+      {"text_pair_field",
+       "For sequence_classification: the field of a second text beside the first (two sentences "
+       "that are compared); empty: none"},
+      section.text_pair_field);
+  visitor(
+      {"label_field", "For sequence_classification: the field of a row's label"},
+      section.label_field);
   visitor(
       {"prompt",
        "none: the text field is the document; alpaca: instruction, input and output, the prompt's "

@@ -1,0 +1,37 @@
+// What `lockstep eval` and `lockstep predict` do with a classifier.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/core/config.h"
+#include "model/source.h"
+#include "text/tokenizer.h"
+#include "train/classification.h"
+#include "train/world.h"
+
+namespace lockstep::cli {
+
+/// The longest row that is read where data.sequence_length does not say: the model's positions, at
+/// most 1024.
+int64_t length_of_rows(const config::Config& config, const model::ModelConfig& model);
+
+struct ClassifiedRows {
+  train::ClassifierData data;
+  train::Classified classified;  // of data.test, else of data.validation
+  bool is_test = false;
+
+  const train::LabelledSet& set() const { return is_test ? data.rows.test : data.rows.validation; }
+};
+
+/// Reads the rows that data.test, or else data.validation, names, and classifies them under the
+/// plan; with `text`, that one row instead. Every rank must call. Error (kConfig): no row is named,
+/// the model has no classifier.
+ClassifiedRows classify_rows(
+    const config::Config& config,
+    train::LabelsNeeded needed,
+    train::World& world,
+    const std::optional<std::string>& text = std::nullopt);
+
+}  // namespace lockstep::cli

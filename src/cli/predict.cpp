@@ -1,0 +1,89 @@
+#include "cli/predict.h"
+
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "cli/classify.h"
+#include "cli/world.h"
+#include "config/print.h"
+#include "config/resolve.h"
+
+namespace lockstep::cli {
+namespace {
+
+config::ResolveOptions predict_options() {
+  using Kind = config::Flag::Kind;
+  config::ResolveOptions options;
+  options.command = "predict";
+  options.required = {"model.path"};
+  options.flags = {
+      {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
+      {"input",
+       Kind::kKey,
+       "Rows to classify, the same as data.test: JSON lines, CSV or TSV",
+       "data.test"},
+      {"text", Kind::kValue, "One text to classify, instead of a file"},
+      {"output", Kind::kValue, "The file to write, a line of JSON a row; else stdout"},
+      {"model", Kind::kKey, "The same as model.path", "model.path"},
+  };
+  return options;
+}
+
+void write_lines(const std::string& lines, const std::optional<std::string>& path) {
+  if (path) {
+    write_file_atomically(*path, lines);
+  } else if (
+      std::fwrite(lines.data(), 1, lines.size(), stdout) != lines.size() ||
+      std::fflush(stdout) != 0) {
+    throw Error(ErrorKind::kRun, "cannot write to stdout");
+  }
+}
+
+int predict(const config::Resolution& resolution, train::World& world) {
+  config::Config config = resolution.config;
+  config.data.train.clear();
+  config.data.validation.clear();
+  const ClassifiedRows rows =
+      classify_rows(config, train::LabelsNeeded::kNone, world, resolution.value("text"));
+  if (!world.is_first()) {
+    return 0;
+  }
+  std::string lines;
+  for (size_t row = 0; row < rows.set().classes.size(); ++row) {
+    lines += train::prediction_line(
+        rows.set(), row, rows.classified.logits, rows.data.head.labels, train::Shown::kAll);
+    lines += '\n';
+  }
+  write_lines(lines, resolution.value("output"));
+  return 0;
+}
+
+}  // namespace
+
+int run_predict(std::vector<std::string> arguments) {
+  const config::ResolveOptions options = predict_options();
+  const config::Resolution resolution = config::resolve(arguments, options);
+  if (resolution.help) {
+    fmt::print("{}", config::help(options));
+    return 0;
+  }
+  if (resolution.value("text").has_value() == !resolution.config.data.test.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        resolution.value("text") ? "both a file and a text are given"
+                                 : "there is nothing to classify",
+        "give one of --input FILE and --text TEXT");
+  }
+  RankOptions ranks;
+  ranks.command = "predict";
+  ranks.arguments = std::move(arguments);
+  ranks.ranks = resolution.integer("nproc", 1);
+  ranks.use_cpu = resolution.config.training.use_cpu;
+  return run_ranks(ranks, [&](train::World& world) { return predict(resolution, world); });
+}
+
+}  // namespace lockstep::cli

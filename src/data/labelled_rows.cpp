@@ -1,0 +1,288 @@
+#include "data/labelled_rows.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "data/documents.h"
+#include "data/inputs.h"
+#include "data/token_dataset.h"
+#include "data/token_file.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::string_view kRowsRecipe = "rows of a classifier, 1";
+constexpr size_t kMostListed = 5;
+
+std::optional<int64_t> to_number(std::string_view text) {
+  int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && stop == text.data() + text.size() ? std::optional(value)
+                                                                   : std::nullopt;
+}
+
+/// Rows that are wrong: how many there are, and the first of them.
+class BadRows {
+ public:
+  void add(std::string text) {
+    if (++count_ <= kMostListed) {
+      first_.push_back(std::move(text));
+    }
+  }
+  void report(std::string_view key, std::string_view what, const std::string& remedy) const {
+    if (count_ == 0) {
+      return;
+    }
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "{}: {} row{} {}\n  {}{}",
+            key,
+            count_,
+            count_ == 1 ? "" : "s",
+            what,
+            fmt::join(first_, "\n  "),
+            count_ > kMostListed ? fmt::format("\n  and {} more", count_ - kMostListed) : ""),
+        remedy);
+  }
+
+ private:
+  size_t count_ = 0;
+  std::vector<std::string> first_;
+};
+
+/// Labels by name, and "0", "1", ... where they are LABEL_0, LABEL_1, ...
+std::map<std::string, int64_t, std::less<>> numbers_of(const std::vector<std::string>& labels) {
+  std::map<std::string, int64_t, std::less<>> numbers;
+  bool are_plain = true;
+  for (size_t id = 0; id < labels.size(); ++id) {
+    numbers.emplace(labels[id], id);
+    are_plain = are_plain && labels[id] == fmt::format("LABEL_{}", id);
+  }
+  for (size_t id = 0; are_plain && id < labels.size(); ++id) {
+    numbers.emplace(std::to_string(id), id);
+  }
+  return numbers;
+}
+
+std::vector<int32_t> encode_row(
+    const LabelledRow& row, const Encoder& encoder, int64_t limit, int32_t pad) {
+  const std::vector<int32_t> text = encoder.encode(row.text), pair = encoder.encode(row.pair);
+  const int64_t begins = !encoder.begin ? 0 : row.pair.empty() ? 1 : 2;
+  const PairLengths kept =
+      cut_pair({std::ssize(text), std::ssize(pair)}, std::max<int64_t>(limit - begins, 0));
+  std::vector<int32_t> ids;
+  const auto put = [&](const std::vector<int32_t>& part, int64_t count) {
+    if (encoder.begin) {
+      ids.push_back(*encoder.begin);
+    }
+    ids.insert(ids.end(), part.begin(), part.begin() + count);
+  };
+  put(text, kept.first);
+  if (!row.pair.empty()) {
+    put(pair, kept.second);
+  }
+  if (ids.empty()) {
+    ids.push_back(pad);
+  }
+  return ids;
+}
+
+}  // namespace
+
+std::string LabelledRows::place(const LabelledRow& row) const {
+  return fmt::format("{}, line {}", files.at(row.file).string(), row.line);
+}
+
+LabelledRows read_labelled(
+    std::span<const std::string> words, const DataOptions& options, std::string_view key) {
+  LabelledRows result;
+  for (const InputFile& input : find_inputs(words, options.format, key)) {
+    const size_t file = result.files.size();
+    result.files.push_back(input.path);
+    const DocumentSource source = open_documents(input, options, {});
+    Record record;
+    std::vector<Document> documents;
+    while (source.records->next(record)) {
+      documents.clear();
+      source.parse(std::move(record), documents);
+      for (Document& document : documents) {
+        result.rows.push_back(
+            {std::move(document.text),
+             std::move(document.pair),
+             std::move(document.label),
+             file,
+             document.line});
+      }
+    }
+  }
+  if (result.rows.empty()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: the files hold no rows ({} files)", key, result.files.size()),
+        "a table begins with a line of names, and rows follow it");
+  }
+  return result;
+}
+
+std::vector<std::string> find_labels(const LabelledRows& rows, std::string_view key) {
+  std::set<std::string> found;
+  BadRows bad;
+  for (const LabelledRow& row : rows.rows) {
+    if (row.label) {
+      found.insert(*row.label);
+    } else {
+      bad.add(rows.place(row));
+    }
+  }
+  bad.report(key, "without a label", "give each a label, or leave it out");
+  std::vector<std::string> labels(found.begin(), found.end());  // UTF-8: by code point
+  if (std::all_of(labels.begin(), labels.end(), [](const auto& label) {
+        return to_number(label).has_value();
+      })) {
+    std::stable_sort(labels.begin(), labels.end(), [](const auto& a, const auto& b) {
+      return *to_number(a) < *to_number(b);
+    });
+  }
+  if (labels.size() < 2) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: every row has the label \"{}\"", key, labels.front()),
+        "a classifier tells two classes apart or more: give rows of the others, or another "
+        "data.label_field");
+  }
+  return labels;
+}
+
+std::vector<int64_t> classes_of(
+    const LabelledRows& rows,
+    const std::vector<std::string>& labels,
+    std::string_view key,
+    MissingLabels missing) {
+  const auto numbers = numbers_of(labels);
+  const bool may_miss = missing == MissingLabels::kNoClass;
+  std::vector<int64_t> classes;
+  BadRows without, unknown;
+  for (const LabelledRow& row : rows.rows) {
+    const auto found = row.label ? numbers.find(*row.label) : numbers.end();
+    classes.push_back(found == numbers.end() ? kNoClass : found->second);
+    if (!row.label && !may_miss) {
+      without.add(rows.place(row));
+    } else if (row.label && found == numbers.end() && !(may_miss && *row.label == "-1")) {
+      unknown.add(fmt::format(
+          "{}: \"{}\".{}", rows.place(row), *row.label, did_you_mean(*row.label, labels)));
+    }
+  }
+  without.report(key, "without a label", "give each a label, or leave it out");
+  std::vector<std::string> shown(
+      labels.begin(),
+      labels.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(labels.size(), 12)));
+  unknown.report(
+      key,
+      "with a label that is none of the classes",
+      fmt::format(
+          "the classes are {}{}: correct the rows, or name all classes: task.labels=[...]",
+          fmt::join(shown, ", "),
+          labels.size() > shown.size() ? fmt::format(", ... ({})", labels.size()) : ""));
+  return classes;
+}
+
+PairLengths cut_pair(PairLengths lengths, int64_t limit) {
+  auto [shorter, longer] = std::minmax({lengths.first, lengths.second});
+  if (shorter + longer > limit) {
+    longer = shorter > limit ? shorter : std::max(shorter, limit - shorter);
+    if (shorter + longer > limit) {
+      shorter = limit / 2;
+      longer = shorter + limit % 2;
+    }
+  }
+  return lengths.first <= lengths.second ? PairLengths{shorter, longer}
+                                         : PairLengths{longer, shorter};
+}
+
+std::vector<std::vector<int32_t>> encode_rows(
+    const LabelledRows& rows, const Encoder& encoder, int64_t limit, int32_t pad) {
+  constexpr size_t kAtOnce = 256;
+  std::vector<std::vector<int32_t>> ids(rows.rows.size());
+  std::atomic<size_t> next = 0;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto work = [&] {
+    try {
+      for (size_t begin = next.fetch_add(kAtOnce); begin < ids.size();
+           begin = next.fetch_add(kAtOnce)) {
+        for (size_t row = begin; row < std::min(begin + kAtOnce, ids.size()); ++row) {
+          ids[row] = encode_row(rows.rows[row], encoder, limit, pad);
+        }
+      }
+    } catch (...) {
+      const std::scoped_lock lock(mutex);
+      failure = std::current_exception();
+    }
+  };
+  const size_t wanted =
+      std::min<size_t>(std::max(1U, std::thread::hardware_concurrency()), ids.size() / kAtOnce + 1);
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < wanted; ++i) {
+    threads.emplace_back(work);
+  }
+  work();
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  if (failure != nullptr) {
+    std::rethrow_exception(failure);
+  }
+  return ids;
+}
+
+std::filesystem::path write_rows(
+    const std::vector<std::vector<int32_t>>& rows,
+    const std::filesystem::path& folder,
+    const std::string& tokenizer,
+    int64_t vocabulary,
+    int32_t pad) {
+  Hasher hasher;
+  hasher.update_field(kRowsRecipe);
+  hasher.update_field(tokenizer);
+  hasher.update_field(fmt::format("{} {} {}", vocabulary, pad, rows.size()));
+  for (const std::vector<int32_t>& ids : rows) {
+    hasher.update_field({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t)});
+  }
+  const std::string key = hasher.hex();
+  const std::filesystem::path path = folder / fmt::format("{}-rows.tokens", key);
+  if (std::filesystem::exists(path)) {
+    try {
+      const auto there = TokenDataset::open(path);
+      there->verify();
+      if (there->key() == key) {
+        return path;
+      }
+    } catch (const Error& error) {
+      log_warning("{}; it is made again", error.message());
+    }
+  }
+  create_folders(folder, ErrorKind::kData);
+  TokenFileWriter writer(path, key, vocabulary, pad);
+  for (const std::vector<int32_t>& ids : rows) {
+    writer.add(ids);
+    writer.end_document(0);
+  }
+  writer.commit();
+  return path;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,164 @@
+"""Classification, from a table to a report: training, evaluation and prediction under several plans."""
+
+import csv
+import json
+import unittest
+
+from harness import CONFIG, ProgramTest, losses, metrics
+
+LABELS = ["complaint", "praise", "question", "request"]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class Classification(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # A number of rows that no batch divides: two ranks and uneven last steps.
+        with (cls.folder / "corpus" / "labelled.csv").open(newline="") as file:
+            table = list(csv.reader(file))
+        # The masks of attention's dropout follow the length that a micro-batch is padded to.
+        (cls.folder / "model.json").write_text(json.dumps({**CONFIG, "attn_pdrop": 0}))
+        for name, rows in (("train.csv", table[1:108]), ("dev.csv", table[108:149])):
+            with (cls.folder / name).open("w", newline="") as file:
+                csv.writer(file).writerows([table[0], *rows])
+
+    def classify(self, output, *more, ranks=1, data="train.csv", steps=14):
+        return self.run_ok(
+            "train", "--nproc", ranks, "model.path=model.json", "tokenizer.path=tokenizer",
+            "task.type=sequence_classification", f"data.train={data}", "data.validation=dev.csv",
+            "data.sequence_length=40", "data.cache_dir=cache", f"output_dir={output}", f"max_steps={steps}",
+            "eval_strategy=epoch", "logging_steps=1", "learning_rate=3e-3", "monitor.peak_tflops=1", "use_cpu=true",
+            *more)
+
+    def test_every_plan_gives_the_losses_and_predictions_of_one_rank(self):
+        one = self.classify("one", "per_device_train_batch_size=12")
+        plans = {
+            "two": (2, "per_device_train_batch_size=6"),
+            "zero": (3, "per_device_train_batch_size=2", "gradient_accumulation_steps=2", "parallel.zero_stage=3"),
+            "tensor": (2, "per_device_train_batch_size=12", "parallel.tensor=2", "parallel.sequence_parallel=true"),
+            "pipeline": (2, "per_device_train_batch_size=6", "gradient_accumulation_steps=2", "parallel.pipeline=2"),
+            "both": (4, "per_device_train_batch_size=6", "gradient_accumulation_steps=2", "parallel.tensor=2",
+                     "parallel.pipeline=2"),
+            "context": (2, "per_device_train_batch_size=12", "parallel.context=2"),
+        }
+        wanted = lines(self.folder / "one" / "predictions.jsonl")
+        self.assertEqual(len(wanted), 41)
+        self.assertEqual(one.out, (self.folder / "one" / "classification_report.txt").read_text())
+        for name, (ranks, *words) in plans.items():
+            with self.subTest(plan=name):
+                result = self.classify(name, *words, ranks=ranks)
+                self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 2e-5)
+                found = lines(self.folder / name / "predictions.jsonl")
+                self.assertEqual([row["prediction"] for row in found], [row["prediction"] for row in wanted])
+                self.assert_close(
+                    [row["probability"] for row in found], [row["probability"] for row in wanted], 1e-4)
+                self.assertEqual(result.out, one.out)
+                for file in ("confusion_matrix.csv", "confusion_matrix.svg", "classification_report.json"):
+                    self.assertEqual((self.folder / name / file).read_bytes(),
+                                     (self.folder / "one" / file).read_bytes(), file)
+
+    def test_classes_have_weights_on_any_plan(self):
+        words = ["task.class_weights=balanced", "task.focal_gamma=1.5"]
+        self.classify("weighed", "per_device_train_batch_size=12", *words)
+        plain = self.folder / "weighed"
+        self.classify("context_weighed", "per_device_train_batch_size=12", "parallel.context=2", *words, ranks=2)
+        self.classify("both_weighed", "per_device_train_batch_size=6", "gradient_accumulation_steps=2",
+                      "parallel.tensor=2", "parallel.pipeline=2", *words, ranks=4)
+        for name in ("context_weighed", "both_weighed"):
+            self.assert_close(losses(self.folder / name), losses(plain), 2e-5)
+            self.assert_close(*([line["eval_loss"] for line in metrics(folder) if "eval_loss" in line]
+                                for folder in (self.folder / name, plain)), 2e-5)
+        last = json.loads((plain / "eval_results.json").read_text())
+        self.assertLess(last["eval_loss"], last["eval_log_loss"])  # what is told surely weighs less
+        self.run_fails(2, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv",
+                       "task.type=sequence_classification", "task.class_weights=[1,2]", "output_dir=no", "use_cpu=true")
+
+    def test_a_folder_is_evaluated_and_predicts(self):
+        self.classify("kept", "per_device_train_batch_size=8", "data.test=dev.csv", steps=30)
+        config = json.loads((self.folder / "kept" / "config.json").read_text())
+        self.assertEqual(config["architectures"], ["GPT2ForSequenceClassification"])
+        self.assertEqual(list(config["id2label"].values()), LABELS)
+        self.assertEqual(config["label2id"], {label: k for k, label in enumerate(LABELS)})
+        self.assertEqual(config["pad_token_id"], CONFIG["eos_token_id"])
+        self.assertFalse((self.folder / "kept" / "generation_config.json").exists())
+        evaluations = [line for line in metrics(self.folder / "kept") if "eval_accuracy" in line]
+        self.assertGreaterEqual(len(evaluations), 2)  # one an epoch
+        tested = json.loads((self.folder / "kept" / "test_results.json").read_text())
+        words = ["--model", "kept", "--data", "dev.csv", "data.sequence_length=40", "data.cache_dir=cache", "use_cpu=true"]
+        reports = []
+        for ranks in (1, 2, 3):
+            report = json.loads(self.run_ok("eval", "--nproc", ranks, "--json", "--output", f"report{ranks}", *words).out)
+            self.assertEqual(report["eval_samples"], 41)
+            self.assertEqual(report["classification_report"]["accuracy"], report["eval_accuracy"])
+            self.assertEqual(sum(map(sum, report["confusion_matrix"])), 41)
+            self.assertAlmostEqual(report["eval_loss"], tested["test_loss"], delta=1e-5)
+            del report["eval_runtime"]
+            reports.append(report)
+        self.assertEqual(reports[0], reports[1])
+        self.assertEqual(reports[0], reports[2])
+        self.assertEqual((self.folder / "report1" / "predictions.jsonl").read_bytes(),
+                         (self.folder / "report3" / "predictions.jsonl").read_bytes())
+        text = self.run_ok("eval", *words).out
+        self.assertIn((self.folder / "report1" / "classification_report.txt").read_text(), text)
+        self.assertIn("eval_matthews_correlation", text)
+
+        # Labels are not needed, nor in the order of the training rows; a row may be empty.
+        rows = [{"text": row["text"]} for row in lines(self.folder / "report1" / "predictions.jsonl")] + [{"text": ""}]
+        (self.folder / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        predict = ["predict", "--model", "kept", "--input", "new.jsonl", "data.sequence_length=40", "use_cpu=true"]
+        out = self.run_ok(*predict).out
+        self.run_ok(*predict, "--nproc", 2, "--output", "new_predictions.jsonl")
+        self.assertEqual((self.folder / "new_predictions.jsonl").read_text(), out)
+        found = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual(len(found), 42)
+        for row, before in zip(found, lines(self.folder / "report1" / "predictions.jsonl")):
+            self.assertEqual(row["prediction"], before["prediction"])
+            self.assertAlmostEqual(sum(row["probabilities"].values()), 1, delta=1e-6)
+            self.assertNotIn("label", row)
+        one = json.loads(self.run_ok("predict", "--model", "kept", "--text", rows[3]["text"],
+                                     "data.sequence_length=40", "use_cpu=true").out)
+        self.assertEqual(one["prediction"], found[3]["prediction"])
+
+        # It is trained on as a classifier without a word of the task.
+        self.run_ok("train", "model.path=kept", "data.train=train.csv", "output_dir=on", "max_steps=1",
+                    "data.sequence_length=40", "use_cpu=true", "monitor.peak_tflops=1")
+        self.assertEqual(json.loads((self.folder / "on" / "config.json").read_text())["id2label"], config["id2label"])
+
+    def test_a_resumed_run_goes_on(self):
+        words = ["per_device_train_batch_size=12", "save_steps=7", "task.labels=[request,question,praise,complaint]"]
+        words.append("lr_scheduler_type=constant")
+        self.classify("whole", *words)
+        self.classify("parts", *words, steps=7)
+        self.classify("parts", *words, "resume_from_checkpoint=true")
+        self.assert_close(losses(self.folder / "parts"), losses(self.folder / "whole"), 1e-5)
+        self.assertEqual((self.folder / "parts" / "classification_report.txt").read_text(),
+                         (self.folder / "whole" / "classification_report.txt").read_text())
+        config = json.loads((self.folder / "parts" / "config.json").read_text())
+        self.assertEqual(list(config["id2label"].values()), LABELS[::-1])
+
+    def test_bad_input_is_told(self):
+        (self.folder / "bad.csv").write_text("text,label\nx,praise\ny,prase\nz,\n")
+        common = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "max_steps=1",
+                  "use_cpu=true", "task.type=sequence_classification"]
+        told = self.run_fails(4, *common, "data.train=train.csv", "data.validation=bad.csv").err
+        self.assertIn("bad.csv, line 4", told)  # without a label
+        (self.folder / "bad.csv").write_text("text,label\nx,praise\ny,prase\n")
+        told = self.run_fails(4, *common, "data.train=train.csv", "data.validation=bad.csv").err
+        self.assertIn("bad.csv, line 3: \"prase\". Did you mean 'praise'?", told)
+        told = self.run_fails(4, *common, "data.train=train.csv", "data.label_field=labell").err
+        self.assertIn("Did you mean 'label'?", told)
+        self.assertIn("one label", self.run_fails(2, *common, "data.train=train.csv", "task.labels=[a]").err)
+        self.assertIn("plain text", self.run_fails(2, *common, "data.train=corpus/train.txt").err)
+        self.assertIn("has no classifier", self.run_fails(
+            2, "predict", "--model", "model.json", "--text", "x", "use_cpu=true").err)
+        self.assertIn("--input", self.run_fails(2, "predict", "--model", "model.json").err)
+        dry = self.run_ok(*common, "data.train=train.csv", "data.validation=dev.csv", "--dry-run").out
+        self.assertIn("4 labels, 107 training rows, 41 validation rows", dry)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
