@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "parallel/axes.h"
-#include "parallel/context/sequence_part.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/plan.h"
+#include "parallel/ranks/axes.h"
+#include "parallel/ranks/sequence_part.h"
 #include "parallel/sharded_model.h"
 
 namespace lockstep::parallel {

@@ -12,14 +12,14 @@
 #include "nn/language_model.h"
 #include "objective/objectives.h"
 #include "optim/optimizer.h"
-#include "parallel/axes.h"
-#include "parallel/context/sequence_part.h"
 #include "parallel/data/data_parallel.h"
 #include "parallel/data/shard_groups.h"
 #include "parallel/data/shards.h"
 #include "parallel/memory_account.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/plan.h"
+#include "parallel/ranks/axes.h"
+#include "parallel/ranks/sequence_part.h"
 #include "parallel/sharded_model.h"
 
 namespace lockstep::parallel {

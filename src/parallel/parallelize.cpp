@@ -12,6 +12,7 @@
 #include "model/parameters.h"
 #include "nn/initialize.h"
 #include "parallel/context/context_parallel.h"
+#include "parallel/context/sequence_slots.h"
 #include "parallel/tensor/tensor_parallel.h"
 
 namespace lockstep::parallel {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "model/model_config.h"
-#include "parallel/axes.h"
-#include "parallel/context/sequence_part.h"
 #include "parallel/parallel_model.h"
 #include "parallel/plan.h"
+#include "parallel/ranks/axes.h"
+#include "parallel/ranks/sequence_part.h"
 #include "parallel/sharded_model.h"
 
 namespace lockstep::parallel {
