@@ -15,14 +15,13 @@ namespace lockstep::parallel {
 
 class EvaluationModel {
  public:
-  /// `stages` are those of make_sharded_stages, and `part` sequence_part's. Every rank must call;
-  /// `axes` must outlive it.
+  /// Use evaluation_model (parallelize.h). The stages hold values. Every rank must call; `axes`
+  /// must outlive it.
   EvaluationModel(
       std::vector<ShardedModel> stages,
       const Plan& plan,
       Axes& axes,
-      const SequencePart& part,
-      objective::ObjectivePointer objective = objective::cross_entropy());
+      objective::ObjectivePointer objective);
 
   /// As ParallelModel::statistics.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
