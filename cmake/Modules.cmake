@@ -44,6 +44,8 @@ lockstep_module(optim TORCH OPTIMIZE -O3 DEPENDS base mesh ops)
 lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base mesh comm TESTS model)
 lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn objective optim
   TESTS checkpoint APART All/ZeroTable PlanTable ZeroPlans Zero)
+lockstep_rooms(parallel autograd ranks offload one_process tensor:autograd,ranks context:ranks pipeline:autograd recompute:autograd
+  data:autograd,ranks,offload top:autograd,ranks,offload,tensor,context,pipeline,recompute,data)
 lockstep_module(train TORCH OPTIMIZE -O1
   DEPENDS base config mesh schedule text model plan data monitor metrics comm ops nn objective optim checkpoint parallel)
 # What libtorch programs of other projects use, beside the modules' own headers.

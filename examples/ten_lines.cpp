@@ -7,17 +7,17 @@
 #include "base/log.h"
 #include "comm/threads.h"
 #include "nn/initialize.h"
-#include "parallel/parallel_model.h"
+#include "parallel/parallelize.h"
 
 using namespace lockstep;
 void train(comm::Communicator& ranks, std::span<const nn::ForwardInputs> batches, int64_t targets) {
   auto model = nn::make_model(model::preset("gpt2-tiny"), at::kFloat, at::kCPU);
   nn::initialize(*model, /*seed=*/1);
-  parallel::ParallelModel parallel(std::move(model), {}, ranks);  // the same weights everywhere
+  parallel::Axes axes(ranks, {.data = ranks.size()});
+  auto trained = parallel::parallelize(std::move(model), {}, axes);  // the same weights everywhere
   for (int step = 0; step < 10; ++step) {
-    const auto result = parallel.forward_backward(batches, targets);  // summed over the ranks
-    log_info("loss {}", result.loss);
-    parallel.optimizer_step(/*learning_rate=*/1e-3);
+    log_info("loss {}", trained->forward_backward(batches, targets).loss);  // of all ranks
+    trained->optimizer_step(/*learning_rate=*/1e-3);
   }
 }
 

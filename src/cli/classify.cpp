@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "parallel/evaluation_model.h"
+#include "parallel/parallelize.h"
 #include "train/checkpointing.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
@@ -76,13 +76,9 @@ ClassifiedRows classify_rows(
   parallel::Axes axes(
       world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
   const parallel::Plan plan = train::plan_of(config);
-  parallel::EvaluationModel model(
-      parallel::make_sharded_stages(train::model_spec(source, request), plan, axes),
-      plan,
-      axes,
-      parallel::sequence_part(plan, axes));
+  const auto model = parallel::evaluation_model(train::model_spec(source, request), plan, axes);
   result.classified = train::classify(
-      [&](std::span<const nn::ForwardInputs> batches) { return model.class_scores(batches); },
+      [&](std::span<const nn::ForwardInputs> batches) { return model->class_scores(batches); },
       *rows,
       std::ssize(result.data.head.labels),
       config.training.per_device_eval_batch_size,

@@ -13,7 +13,7 @@
 #include "config/resolve.h"
 #include "data/bigram.h"
 #include "metrics/classification_report.h"
-#include "parallel/evaluation_model.h"
+#include "parallel/parallelize.h"
 #include "train/checkpointing.h"
 #include "train/datasets.h"
 #include "train/evaluate.h"
@@ -108,14 +108,10 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
   parallel::Axes axes(
       world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
   const parallel::Plan plan = train::plan_of(config);
-  parallel::EvaluationModel model(
-      parallel::make_sharded_stages(train::model_spec(source, request), plan, axes),
-      plan,
-      axes,
-      parallel::sequence_part(plan, axes));
+  const auto model = parallel::evaluation_model(train::model_spec(source, request), plan, axes);
   const train::Evaluation result = train::evaluate(
-      [&](std::span<const nn::ForwardInputs> batches) { return model.statistics(batches); },
-      model.objective(),
+      [&](std::span<const nn::ForwardInputs> batches) { return model->statistics(batches); },
+      model->objective(),
       *datasets.validation,
       config.training.per_device_eval_batch_size,
       axes,

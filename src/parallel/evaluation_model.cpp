@@ -6,10 +6,9 @@ EvaluationModel::EvaluationModel(
     std::vector<ShardedModel> stages,
     const Plan& plan,
     Axes& axes,
-    const SequencePart& part,
     objective::ObjectivePointer objective)
     : axes_(axes),
-      part_(part),
+      part_(sequence_part(plan, axes)),
       stages_(std::move(stages)) {
   std::vector<nn::LanguageModel*> models;
   for (const ShardedModel& stage : stages_) {

@@ -5,24 +5,23 @@
 #include <span>
 #include <vector>
 
-#include "parallel/axes.h"
-#include "parallel/context/sequence_part.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/plan.h"
+#include "parallel/ranks/axes.h"
+#include "parallel/ranks/sequence_part.h"
 #include "parallel/sharded_model.h"
 
 namespace lockstep::parallel {
 
 class EvaluationModel {
  public:
-  /// `stages` are those of make_sharded_stages, and `part` sequence_part's. Every rank must call;
-  /// `axes` must outlive it.
+  /// Use evaluation_model (parallelize.h). The stages hold values. Every rank must call; `axes`
+  /// must outlive it.
   EvaluationModel(
       std::vector<ShardedModel> stages,
       const Plan& plan,
       Axes& axes,
-      const SequencePart& part,
-      objective::ObjectivePointer objective = objective::cross_entropy());
+      objective::ObjectivePointer objective);
 
   /// As ParallelModel::statistics.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);

@@ -1,63 +1,46 @@
 #include "parallel/parallelize.h"
 
-#include <map>
 #include <set>
-
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
+#include <utility>
 
 #include "base/error.h"
-#include "base/format.h"
-#include "model/description.h"
 #include "model/freeze.h"
-#include "nn/initialize.h"
 #include "parallel/context/context_parallel.h"
+#include "parallel/context/sequence_slots.h"
+#include "parallel/data/shards.h"
+#include "parallel/data/zero.h"
+#include "parallel/ranks/tied_copies.h"
+#include "parallel/recompute/recompute.h"
 #include "parallel/tensor/tensor_parallel.h"
 
 namespace lockstep::parallel {
 namespace {
 
-Tensor allocate(const Tensor& like, const std::string& name, c10::Device device) {
-  try {
-    return at::empty(like.sizes(), like.options().device(device).requires_grad(false));
-  } catch (const c10::Error& error) {
-    throw Error(
-        ErrorKind::kOutOfMemory,
-        fmt::format(
-            "cannot allocate {} ({}) on {}: {}",
-            name,
-            fmt::join(like.sizes(), "x"),
-            device.str(),
-            error.what_without_backtrace()),
-        "use a smaller model or type, or more ranks with parallel.tensor");
+/// The layers of this rank's stages, in order, on the Meta device.
+std::vector<ShardedModel> split_pipeline(
+    const ModelSpec& spec, const Plan& plan, const Axes& axes) {
+  std::vector<ShardedModel> stages;
+  for (const nn::ModelPart& part : parts_of_rank(
+           spec.config,
+           plan.pipeline,
+           axes.coordinate().pipeline,
+           axes.mesh().pipeline,
+           plan.sequence_length)) {
+    stages.push_back({nn::make_model(spec.config, spec.dtype, at::kMeta, part)});
   }
-}
-
-/// The first stage's embedding and the last one's tied head are copies of one parameter.
-void mark_tied_copy(ShardedModel& stage) {
-  const nn::ModelPart& part = stage.model->part();
-  if (!stage.model->config().ties_head() || part.embedding == part.head) {
-    return;
-  }
-  const std::string tied = model::embedding_name(stage.model->config());
-  stage.model->visit_parameters([&](const std::string& name, Tensor& parameter) {
-    if (name == tied) {
-      mesh::Cut& cut =
-          stage.parameters.try_emplace(name, ShardedParameter{parameter.sizes().vec(), {}})
-              .first->second.cut;
-      cut.copy += part.head ? cut.copies : 0;
-      cut.copies *= 2;
-    }
-  });
+  return stages;
 }
 
 /// Of a part as of the whole model: every rank finds the same mistakes.
-void apply_freeze(nn::LanguageModel& model, const std::vector<std::string>& patterns) {
+void apply_adaptation(nn::LanguageModel& model, const ModelSpec& spec) {
+  if (spec.adapt) {
+    spec.adapt(model);
+  }
   std::vector<std::string> names;
-  for (const auto& [name, spec] : model.specs) {
+  for (const auto& [name, parameter] : model.specs) {
     names.push_back(name);
   }
-  const std::set<std::string> frozen = model::frozen_parameters(names, patterns);
+  const std::set<std::string> frozen = model::frozen_parameters(names, spec.freeze);
   model.visit_parameters([&](const std::string& name, Tensor& parameter) {
     if (frozen.count(name) > 0) {
       parameter.set_requires_grad(false);
@@ -65,10 +48,7 @@ void apply_freeze(nn::LanguageModel& model, const std::vector<std::string>& patt
   });
 }
 
-/// When the values of a model's part are made: with it, or as they are asked for.
-enum class Values { kNow, kOnRequest };
-
-/// The part's values by name and range.
+/// The values of what this rank holds of a stage, by name and range.
 ParameterSource source_of(const ModelSpec& spec, const ShardedModel& stage) {
   ShardedParameters parameters = stage.parameters;
   stage.model->visit_parameters([&](const std::string& name, Tensor& parameter) {
@@ -80,101 +60,137 @@ ParameterSource source_of(const ModelSpec& spec, const ShardedModel& stage) {
   };
 }
 
-ShardedModel make_stage(
-    const ModelSpec& spec,
-    const Plan& plan,
-    Axes& axes,
-    const nn::ModelPart& stage,
-    Values values_are_made) {
-  ShardedModel result;
-  result.model = nn::make_model(spec.config, spec.dtype, at::kMeta, stage);
-  if (spec.adapt) {
-    spec.adapt(*result.model);
+/// What the trained stages of a rank share.
+struct Training {
+  Training(const Plan& plan, Axes& axes)
+      : groups(make_shard_groups(axes, plan.zero_stage > 0 ? plan.shard_ranks : 0)),
+        optimizer(optim::make_optimizer(plan.optimizer), plan.offload_optimizer) {}
+  ShardGroups groups;
+  OffloadedOptimizer optimizer;
+};
+
+DataParallelOptions zero_options(ShardedModel& stage, const Plan& plan, const Training& training) {
+  DataParallelOptions options;
+  options.zero_stage = plan.zero_stage;
+  options.prefetch_units = plan.prefetch_units;
+  options.prefetch_elements = plan.prefetch_elements;
+  options.persistence_threshold = plan.persistence_threshold;
+  options.bucket_megabytes = plan.bucket_megabytes;
+  options.find_unused_parameters = plan.find_unused_parameters;
+  options.offload_parameters = plan.offload_parameters;
+  options.parameter_folder = plan.parameter_folder;
+  options.source = std::exchange(stage.source, nullptr);
+  options.replicas = training.groups.replicas;
+  options.alignment = training.optimizer.optimizer().alignment();
+  options.reduce_type = plan.reduce_type;
+  // Sums over micro-batches are kept in float32: added in bfloat16, small gradients would be lost.
+  // Sums over the ranks in float16 could overflow.
+  if (plan.accumulation_steps > 1 || stage.is_half()) {
+    options.gradient_type = at::kFloat;
   }
-  apply_freeze(*result.model, spec.freeze);
-  result.parameters = apply_tensor_parallel(*result.model, axes, plan.sequence_sharding);
+  return options;
+}
+
+/// What a stage's parameters are of the model's, over the tensor ranks. For as long as the stage.
+PartsOfParameters parts_of(const ShardedModel& stage, Axes& axes) {
+  comm::Communicator& tensor = axes.along(mesh::Axis::kTensor);
+  if (tensor.size() == 1) {
+    return {};
+  }
+  return {&tensor, [&stage](const std::string& name, const std::vector<int64_t>& part) {
+            ShardedParameter result{stage.shape_of(name, part), stage.cut_of(name)};
+            if (is_tied_copy(*stage.model, name)) {
+              result.cut.copies /= 2;  // the other one is on another stage
+            }
+            return result;
+          }};
+}
+
+// The order (parallelize.h) is that of these two functions.
+
+/// Steps 2 to 5: this rank's part of a stage, still without memory.
+void cut(ShardedModel& stage, const ModelSpec& spec, const Plan& plan, Axes& axes) {
+  nn::LanguageModel& model = *stage.model;
   const SequencePart part = sequence_part(plan, axes);
-  apply_sequence_part(*result.model, part);
-  apply_context_parallel(*result.model, axes, part, plan.context_attention);
-  mark_tied_copy(result);
-  result.source = source_of(spec, result);
-  result.model->visit_parameters([&](const std::string& name, Tensor& parameter) {
-    if (values_are_made == Values::kOnRequest) {
-      parameter = unallocated_parameter(
-          parameter.sizes(), parameter.options().device(spec.device), parameter.requires_grad());
-      return;
-    }
-    Tensor values = allocate(parameter, name, spec.device);
-    result.source(name, 0, values);
-    parameter = values.set_requires_grad(parameter.requires_grad());
-  });
-  return result;
+  apply_adaptation(model, spec);
+  stage.parameters = apply_tensor_parallel(model, axes, plan.sequence_sharding);
+  apply_sequence_part(model, part);
+  apply_context_parallel(model, axes, part, plan.context_attention);
+  count_tied_copies(model, stage.parameters);
+  stage.source = source_of(spec, stage);
+}
+
+/// Steps 6 to 8, and the optimizer's shards: a stage that is trained.
+void prepare(ShardedModel& stage, const Plan& plan, Axes& axes, Training& training) {
+  nn::LanguageModel& model = *stage.model;
+  comm::Communicator& sharing = *training.groups.shards;
+  stage.deferred = apply_deferral(model, plan.pipeline, axes.mesh().pipeline);
+  apply_recompute(model, plan.recompute, stage.deferred);
+  stage.engine = apply_zero(model, stage.parameters, sharing, zero_options(stage, plan, training));
+  add_shards(*stage.engine, sharing, training.optimizer, parts_of(stage, axes));
 }
 
 }  // namespace
-
-SequencePart sequence_part(const Plan& plan, const Axes& axes) {
-  SequencePart part;
-  part.context_rank = axes.coordinate().context;
-  part.context_ranks = axes.mesh().context;
-  if (plan.sequence_sharding == SequenceSharding::kShards) {
-    part.tensor_rank = axes.coordinate().tensor;
-    part.tensor_ranks = axes.mesh().tensor;
-  }
-  return part;
-}
-
-ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes) {
-  return make_stage(spec, plan, axes, {}, Values::kNow);
-}
-
-namespace {
-
-std::vector<ShardedModel> make_stages(
-    const ModelSpec& spec, const Plan& plan, Axes& axes, Values values_are_made) {
-  std::vector<ShardedModel> stages;
-  for (const nn::ModelPart& part : parts_of_rank(
-           spec.config,
-           plan.pipeline,
-           axes.coordinate().pipeline,
-           axes.mesh().pipeline,
-           plan.sequence_length)) {
-    stages.push_back(make_stage(spec, plan, axes, part, values_are_made));
-  }
-  return stages;
-}
-
-}  // namespace
-
-std::vector<ShardedModel> make_sharded_stages(const ModelSpec& spec, const Plan& plan, Axes& axes) {
-  return make_stages(spec, plan, axes, Values::kNow);
-}
 
 std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& plan, Axes& axes) {
+  check_plan(plan, axes.mesh());
+  Training training(plan, axes);
+  std::vector<ShardedModel> stages = split_pipeline(spec, plan, axes);
+  for (ShardedModel& stage : stages) {
+    cut(stage, spec, plan, axes);
+    stage.leave_values_to_zero(spec.device);
+    prepare(stage, plan, axes, training);
+  }
   return std::make_unique<ParallelModel>(
-      make_stages(spec, plan, axes, Values::kOnRequest),
+      std::move(stages),
+      std::move(training.optimizer),
       plan,
       axes,
-      sequence_part(plan, axes),
+      training.groups,
       spec.objective);
 }
 
-ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed) {
-  return [specs = model::parameters_by_name(config), seed](
-             const std::string& name,
-             const ShardedParameter& parameter,
-             int64_t begin,
-             const Tensor& values) {
-    const Tensor flat = values.view({-1});
-    mesh::visit_runs(
-        parameter.cut,
-        parameter.shape,
-        begin,
-        begin + flat.numel(),
-        [&](int64_t local, int64_t whole, int64_t count) {
-          nn::fill_initial(flat.narrow(0, local - begin, count), specs.at(name), seed, whole);
-        });
-  };
+std::unique_ptr<ParallelModel> parallelize(
+    std::unique_ptr<nn::LanguageModel> model,
+    const Plan& plan,
+    Axes& axes,
+    objective::ObjectivePointer objective) {
+  check_plan(plan, axes.mesh());
+  if (axes.mesh().data != axes.mesh().ranks()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "a model that holds all its values is trained under data parallelism alone, and the mesh "
+        "has other axes",
+        "give parallelize() a ModelSpec: each rank then makes its part");
+  }
+  Training training(plan, axes);
+  std::vector<ShardedModel> stages;
+  stages.push_back({std::move(model)});
+  prepare(stages.front(), plan, axes, training);
+  return std::make_unique<ParallelModel>(
+      std::move(stages),
+      std::move(training.optimizer),
+      plan,
+      axes,
+      training.groups,
+      std::move(objective));
+}
+
+std::unique_ptr<EvaluationModel> evaluation_model(
+    const ModelSpec& spec, const Plan& plan, Axes& axes) {
+  std::vector<ShardedModel> stages = split_pipeline(spec, plan, axes);
+  for (ShardedModel& stage : stages) {
+    cut(stage, spec, plan, axes);
+    stage.make_values(spec.device);
+  }
+  return std::make_unique<EvaluationModel>(std::move(stages), plan, axes, spec.objective);
+}
+
+ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes) {
+  ShardedModel whole{nn::make_model(spec.config, spec.dtype, at::kMeta)};
+  cut(whole, spec, plan, axes);
+  whole.make_values(spec.device);
+  return whole;
 }
 
 }  // namespace lockstep::parallel

@@ -1,63 +1,48 @@
-// From a model's description, a plan and a mesh to what the trainer drives.
+// From a model's description, a plan and a mesh to what the trainer drives: the one door to the
+// strategies, and the order in which they are applied.
+//
+//   1. the pipeline's split            which layers a stage has, still without memory
+//      then each stage of this rank:
+//   2. adaptation and freezing         what of the model is trained, and by what
+//   3. tensor parallelism              layers and parameters become this rank's parts
+//   4. parts of sequences              dropouts and attention of this rank's positions
+//   5. context parallelism             attention looks beyond the part; takes tensor's heads
+//   6. deferral of weight gradients    around whatever stands in linears by now
+//   7. recomputation                   around each layer; leaves gradients where deferral does
+//   8. data parallelism and ZeRO       around each unit; the parameters get memory and values
+//      then the optimizer has the stages' shards, and the model runs the pipeline of them.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "model/model_config.h"
-#include "parallel/axes.h"
-#include "parallel/context/sequence_part.h"
+#include "parallel/evaluation_model.h"
+#include "parallel/model_spec.h"
 #include "parallel/parallel_model.h"
 #include "parallel/plan.h"
+#include "parallel/ranks/axes.h"
 #include "parallel/sharded_model.h"
 
 namespace lockstep::parallel {
 
-/// A model that is yet to be made, on each rank the part that it holds; and what for.
-struct ModelSpec {
-  /// Fills `values` (contiguous, of any shape) with the elements [begin, begin + values.numel()) of
-  /// this rank's part of a parameter: from files, or at random by global element. Calls no
-  /// collective.
-  using Fill = std::function<void(
-      const std::string& name,
-      const ShardedParameter& parameter,
-      int64_t begin,
-      const Tensor& values)>;
-
-  model::ModelConfig config;
-  at::ScalarType dtype = at::kFloat;
-  c10::Device device = c10::Device(c10::kCPU);
-  Fill fill;
-  /// Changes the model, on the Meta device, before any strategy does: puts products of another kind
-  /// into linears, adds parameters (to LanguageModel::specs too). The same on every rank.
-  std::function<void(nn::LanguageModel& model)> adapt = nullptr;
-  /// Parameters that are not trained: regular expressions (model/freeze.h).
-  std::vector<std::string> freeze = {};
-  /// What it is trained for, and evaluated by.
-  objective::ObjectivePointer objective = objective::cross_entropy();
-};
-
-/// Which positions of a sequence this rank holds under the plan.
-SequencePart sequence_part(const Plan& plan, const Axes& axes);
-
-/// This rank's part of the model under the strategies that cut it. No rank ever holds more than its
-/// part. Every rank must call. Throws Error: kConfig where the plan does not fit the model,
-/// kOutOfMemory, and what `fill` throws.
-ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes);
-
-/// The same under a pipeline too: a model for each stage that this rank holds, in their order.
-std::vector<ShardedModel> make_sharded_stages(const ModelSpec& spec, const Plan& plan, Axes& axes);
-
-/// The stages ready to be trained: the strategies are applied in one order, the pipeline's split
-/// first, then tensor and sequence, then context, then recomputation, then data and ZeRO, then the
-/// optimizer. No rank ever holds more than it keeps between steps. Every rank must
-/// call; `axes` must outlive the result.
+/// The model ready to be trained. No rank ever holds more than it keeps between steps. Every rank
+/// must call; `axes` must outlive the result. Throws Error: kConfig where the plan does not fit the
+/// model or the mesh, kOutOfMemory, and what `fill` throws.
 std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& plan, Axes& axes);
 
-/// Fills each parameter with the family's initial values, as nn::initialize does: the same ones
-/// under every plan.
-ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed);
+/// A whole model that holds values, under data parallelism alone: all ranks get rank 0's. Every
+/// rank must call, with equal models. Throws Error (kConfig) where the mesh has another axis.
+std::unique_ptr<ParallelModel> parallelize(
+    std::unique_ptr<nn::LanguageModel> model,
+    const Plan& plan,
+    Axes& axes,
+    objective::ObjectivePointer objective = objective::cross_entropy());
+
+/// The model ready to be evaluated: steps 1 to 5, and values. Else as parallelize.
+std::unique_ptr<EvaluationModel> evaluation_model(
+    const ModelSpec& spec, const Plan& plan, Axes& axes);
+
+/// This rank's part of a model without a pipeline, to be run by hand (generation): steps 2 to 5,
+/// and values. Else as parallelize.
+ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes);
 
 }  // namespace lockstep::parallel

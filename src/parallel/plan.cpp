@@ -5,6 +5,17 @@
 
 namespace lockstep::parallel {
 
+SequencePart sequence_part(const Plan& plan, const Axes& axes) {
+  SequencePart part;
+  part.context_rank = axes.coordinate().context;
+  part.context_ranks = axes.mesh().context;
+  if (plan.sequence_sharding == SequenceSharding::kShards) {
+    part.tensor_rank = axes.coordinate().tensor;
+    part.tensor_ranks = axes.mesh().tensor;
+  }
+  return part;
+}
+
 void check_plan(const Plan& plan, const mesh::Mesh& mesh) {
   const auto refuse = [](const std::string& what, const char* remedy) {
     throw Error(ErrorKind::kConfig, what, remedy);

@@ -13,6 +13,8 @@
 #include "parallel/loss_scale.h"
 #include "parallel/offload/offloaded_optimizer.h"
 #include "parallel/pipeline/options.h"
+#include "parallel/ranks/axes.h"
+#include "parallel/ranks/sequence_part.h"
 #include "parallel/recompute/recompute.h"
 #include "parallel/tensor/sequence_sharding.h"
 
@@ -47,6 +49,9 @@ struct Plan {
   SequenceSharding sequence_sharding = SequenceSharding::kNone;  // between tensor-parallel layers
   ContextAttention context_attention = ContextAttention::kRing;
 };
+
+/// Which positions of a sequence this rank holds.
+SequencePart sequence_part(const Plan& plan, const Axes& axes);
 
 /// Error (config) where strategies of the plan do not go together on the mesh, whatever the model.
 void check_plan(const Plan& plan, const mesh::Mesh& mesh);

@@ -1,38 +1,38 @@
-// A rank's part of a model.
+// A rank's part of a model: one stage of the pipeline, and what the strategies made of it.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "mesh/cut.h"
 #include "nn/language_model.h"
-#include "parallel/data/flat_unit.h"
+#include "parallel/autograd/deferred.h"
+#include "parallel/data/data_parallel.h"
+#include "parallel/ranks/sharded_parameter.h"
 
 namespace lockstep::parallel {
 
-/// A parameter of which a rank holds a part: the shape of the whole, the part (with the ranks that
-/// hold it too), and where its gradient is summed.
-struct ShardedParameter {
-  std::vector<int64_t> shape;
-  mesh::Cut cut;
-  /// The ranks that hold it too and use it each in its own way (for other heads, for another part
-  /// of the sequence), so that their gradients add up. Null: their gradients are the same. Over the
-  /// ranks that see other tokens every gradient is summed anyway.
-  comm::Communicator* summed_over = nullptr;
-};
-
-/// By Hugging Face's name. A parameter that is not there is held whole by this rank, and by no
-/// other of the ranks that hold the model between them.
-using ShardedParameters = std::map<std::string, ShardedParameter>;
-
 struct ShardedModel {
   std::unique_ptr<nn::LanguageModel> model;
-  ShardedParameters parameters;
+  ShardedParameters parameters = {};
   /// The values of what this rank holds, by name and range of the part; none: the model has them.
   ParameterSource source = nullptr;
+  std::shared_ptr<DeferredQueue> deferred = nullptr;  // null: no weight gradients are put off
+  std::unique_ptr<DataParallel> engine = nullptr;     // null: it is not trained
+
+  /// The part of a parameter that this rank holds.
+  const mesh::Cut& cut_of(const std::string& name) const;
+  /// Of the whole tensor of which this rank holds a part of the shape `part`.
+  std::vector<int64_t> shape_of(const std::string& name, const std::vector<int64_t>& part) const;
+  c10::Device device() const;
+  /// Whether a parameter is float16.
+  bool is_half() const;
+
+  /// Gives parameters without memory their memory on a device, and their values from the source.
+  /// Error (out of memory) that names the one that did not fit.
+  void make_values(c10::Device device);
+  /// Says of parameters without memory on which device ZeRO is to give them theirs.
+  void leave_values_to_zero(c10::Device device);
 };
 
 }  // namespace lockstep::parallel

@@ -19,7 +19,7 @@
 #include "model/model_config.h"
 #include "nn/forward_context.h"
 #include "objective/objectives.h"
-#include "parallel/axes.h"
+#include "parallel/ranks/axes.h"
 #include "text/tokenizer.h"
 #include "train/datasets.h"
 

@@ -9,7 +9,7 @@
 #include "data/sequences.h"
 #include "nn/forward_context.h"
 #include "objective/objective.h"
-#include "parallel/axes.h"
+#include "parallel/ranks/axes.h"
 
 namespace lockstep::train {
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "monitor/trace.h"
-#include "parallel/axes.h"
 #include "parallel/parallel_model.h"
+#include "parallel/ranks/axes.h"
 #include "train/world.h"
 
 namespace lockstep::train {

@@ -102,7 +102,8 @@ TEST(Print, TheSchemaDescribesEveryKey) {
 
 // The comment of a field in config.h and its help text in fields.h are one text.
 TEST(Print, TheHelpIsTheCommentOfTheField) {
-  const std::string source = read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/src/config/core/config.h");
+  const std::string source =
+      read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/src/config/core/config.h");
   std::map<std::string, std::vector<std::string>> comments;  // by field name
   std::string comment;
   std::istringstream lines(source);

@@ -1,5 +1,5 @@
 // Weight gradients that are made later, of whatever product stands in a linear.
-#include "parallel/pipeline/deferred.h"
+#include "parallel/autograd/deferred.h"
 
 #include <map>
 

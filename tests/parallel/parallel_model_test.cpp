@@ -1,5 +1,3 @@
-#include "parallel/parallel_model.h"
-
 #include <cmath>
 #include <map>
 
@@ -11,6 +9,7 @@
 #include "comm/threads.h"
 #include "nn/initialize.h"
 #include "numbers.h"
+#include "parallel/parallelize.h"
 
 namespace lockstep::parallel {
 namespace parallel_model_test {
@@ -28,15 +27,24 @@ model::ModelConfig small_gpt2() {
       "small_gpt2");
 }
 
-std::unique_ptr<ParallelModel> make(
-    Communicator& group, int64_t accumulation, at::ScalarType type = at::kFloat) {
+/// A model, and the groups that it works over.
+struct ModelOnRanks {
+  Axes axes;
+  std::unique_ptr<ParallelModel> model;
+  ModelOnRanks(std::unique_ptr<nn::LanguageModel> whole, const Plan& plan, Communicator& group)
+      : axes(group, {.data = group.size()}),
+        model(parallelize(std::move(whole), plan, axes)) {}
+  ParallelModel* operator->() const { return model.get(); }
+};
+
+ModelOnRanks make(Communicator& group, int64_t accumulation, at::ScalarType type = at::kFloat) {
   auto model = nn::make_model(small_gpt2(), type, at::kCPU);
   nn::initialize(*model, 3);
   Plan plan;
   plan.optimizer.weight_decay = 0.1;
   plan.accumulation_steps = accumulation;
   plan.bucket_megabytes = 0.01;
-  return std::make_unique<ParallelModel>(std::move(model), plan, group);
+  return {std::move(model), plan, group};
 }
 
 /// Rows [begin, end) of the global batch of a step; every third row has half of its labels masked,
@@ -159,6 +167,18 @@ TEST(ParallelModel, TrainsInBfloat16WithFloat32Masters) {
     model->optimizer_step(1e-2);
   }
   EXPECT_LT(losses.back(), 0.7 * losses.front());
+}
+
+TEST(ParallelModel, AWholeModelIsTrainedUnderDataParallelismAlone) {
+  comm::run_ranks(2, [](Communicator& group) {
+    Axes axes(group, {.tensor = 2});
+    try {
+      (void)parallelize(nn::make_model(small_gpt2(), at::kFloat, at::kCPU), {}, axes);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    }
+  });
 }
 
 }  // namespace parallel_model_test

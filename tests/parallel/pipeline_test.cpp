@@ -86,9 +86,11 @@ class Trainer {
       nn::initialize(*parts_.back(), 3);
       models.push_back(parts_.back().get());
     }
-    const Accumulation none{[](bool) {}, [] {}};
-    pipeline_ = std::make_unique<Pipeline>(
-        models, std::vector<Accumulation>(models.size(), none), options, world);
+    std::vector<Accumulation> accumulations;
+    for (nn::LanguageModel* model : models) {
+      accumulations.push_back({[](bool) {}, [] {}, apply_deferral(*model, options, world.size())});
+    }
+    pipeline_ = std::make_unique<Pipeline>(models, accumulations, options, world);
   }
 
   /// The mean loss, on every rank; gradients are left in the parameters.

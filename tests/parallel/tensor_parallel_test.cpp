@@ -7,7 +7,7 @@
 #include "model/description.h"
 #include "numbers.h"
 #include "parallel/plans.h"
-#include "parallel/tensor/head_split.h"
+#include "parallel/ranks/head_split.h"
 
 namespace lockstep::parallel {
 namespace tensor_parallel_test {

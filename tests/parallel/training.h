@@ -16,7 +16,7 @@
 #include "comm/threads.h"
 #include "nn/initialize.h"
 #include "numbers.h"
-#include "parallel/parallel_model.h"
+#include "parallel/parallelize.h"
 
 namespace lockstep::parallel::testing {
 
@@ -100,20 +100,19 @@ inline Plan small_plan(int zero_stage = 0, int64_t accumulation = 1) {
   return plan;
 }
 
-inline ParameterSource drawn(const model::ModelConfig& config, uint64_t seed = 3) {
-  std::map<std::string, model::ParameterSpec> specs;
-  for (model::ParameterSpec& spec : model::parameters_of(config)) {
-    specs[spec.name] = spec;
-  }
-  return [specs, seed](const std::string& name, int64_t begin, const Tensor& out) {
-    nn::fill_initial(out, specs.at(name), seed, begin);
-  };
-}
+/// A model under data parallelism, and the groups that it works over.
+struct ModelOnRanks {
+  Axes axes;
+  std::unique_ptr<ParallelModel> model;
+  ModelOnRanks(const TrainingRun& run, comm::Communicator& group, const ModelSpec::Fill& fill)
+      : axes(group, {.data = group.size()}),
+        model(parallelize({run.config, run.type, at::kCPU, fill}, run.plan, axes)) {}
+  ParallelModel& operator*() const { return *model; }
+  ParallelModel* operator->() const { return model.get(); }
+};
 
-inline std::unique_ptr<ParallelModel> make_parallel(
-    const TrainingRun& run, comm::Communicator& group) {
-  return std::make_unique<ParallelModel>(
-      model_without_memory(run.config, run.type, at::kCPU), run.plan, group, drawn(run.config));
+inline ModelOnRanks make_parallel(const TrainingRun& run, comm::Communicator& group) {
+  return {run, group, fill_at_random(run.config, 3)};
 }
 
 inline StepResult run_step(

@@ -72,13 +72,14 @@ TEST(Hybrid, ReplicasBeginWithRankZerosValues) {
     nn::initialize(*model, 100 + static_cast<uint64_t>(group.rank()));
     Plan plan = small_plan(3);
     plan.shard_ranks = 2;
-    ParallelModel sharded(std::move(model), plan, group);
+    Axes axes(group, {.data = 4});
+    const auto sharded = parallelize(std::move(model), plan, axes);
     const auto reference = nn::make_model(tied_config(), at::kFloat, at::kCPU);
     nn::initialize(*reference, 100);
     std::map<std::string, Tensor> expected;
     reference->visit_parameters(
         [&](const std::string& name, Tensor& tensor) { expected[name] = tensor.detach(); });
-    sharded.visit_state([&](const StateSlice& slice) {
+    sharded->visit_state([&](const StateSlice& slice) {
       if (slice.file_group == "model") {
         EXPECT_TRUE(at::equal(
             slice.data,

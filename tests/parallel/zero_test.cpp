@@ -257,13 +257,15 @@ TEST(Zero, AsksTheSourceForItsOwnShardAlone) {
   std::mutex mutex;
   std::map<std::string, std::vector<int>> asked;
   comm::run_ranks(3, [&](Communicator& group) {
-    const auto source = drawn(run.config);
-    const ParallelModel model(
-        model_without_memory(run.config, at::kFloat, at::kCPU),
-        run.plan,
+    const auto fill = fill_at_random(run.config, 3);
+    const ModelOnRanks model(
+        run,
         group,
-        [&](const std::string& name, int64_t begin, const Tensor& out) {
-          source(name, begin, out);
+        [&](const std::string& name,
+            const ShardedParameter& parameter,
+            int64_t begin,
+            const Tensor& out) {
+          fill(name, parameter, begin, out);
           const std::scoped_lock lock(mutex);
           auto& counts = asked[name];
           counts.resize(std::max(counts.size(), static_cast<size_t>(begin + out.numel())));

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "parallel/context/ring_attention.h"
-#include "parallel/tensor/head_split.h"
+#include "parallel/ranks/head_split.h"
 
 namespace lockstep::parallel {
 namespace {

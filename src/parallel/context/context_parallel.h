@@ -3,9 +3,9 @@
 #pragma once
 
 #include "nn/language_model.h"
-#include "parallel/axes.h"
 #include "parallel/context/context_attention.h"
-#include "parallel/context/sequence_part.h"
+#include "parallel/ranks/axes.h"
+#include "parallel/ranks/sequence_part.h"
 
 namespace lockstep::parallel {
 

@@ -11,7 +11,7 @@
 #include <torch/custom_class.h>
 
 #include "comm/communicator.h"
-#include "parallel/context/sequence_part.h"
+#include "parallel/ranks/sequence_part.h"
 
 namespace lockstep::parallel {
 

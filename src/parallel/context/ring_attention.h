@@ -3,7 +3,7 @@
 
 #include "comm/communicator.h"
 #include "nn/layers.h"
-#include "parallel/context/sequence_part.h"
+#include "parallel/ranks/sequence_part.h"
 
 namespace lockstep::parallel {
 

@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "optim/gradient_norm.h"
-#include "parallel/data/passage.h"
+#include "parallel/autograd/passage.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -42,20 +42,6 @@ FlatOptions flat_options(
   return flat;
 }
 
-ReductionOptions reduction_options(const DataParallelOptions& options) {
-  ReductionOptions reduction;
-  reduction.zero_stage = options.zero_stage;
-  reduction.find_unused_parameters = options.find_unused_parameters;
-  reduction.reduce_type = options.reduce_type;
-  reduction.replicas = options.replicas;
-  reduction.counts_squares = options.counts_squares;
-  reduction.share = options.share_of_squares;
-  if (options.at_work) {
-    reduction.written = [at_work = options.at_work] { at_work(Pass::kBackward); };
-  }
-  return reduction;
-}
-
 }  // namespace
 
 DataParallel::DataParallel(
@@ -67,7 +53,7 @@ DataParallel::DataParallel(
       flats_(make_flat_units(units, flat_options(group, options, file_.get()))),
       gathers_(
           group, flats_, units, {options.prefetch_units, options.prefetch_elements}, file_.get()),
-      reductions_(group, flats_.flats, reduction_options(options)) {
+      reductions_(group, flats_.flats, reduction_options()) {
   for (const ParameterUnit& unit : units) {
     backward_reads_.push_back(unit.backward_reads_parameters);
   }
@@ -91,13 +77,13 @@ std::vector<Tensor> DataParallel::run_unit(
   gathers_.enter(unit, Pass::kForward);
   if (options_.zero_stage < 3) {
     std::vector<Tensor> y = body(inputs);
-    worked();
+    worked(Pass::kForward);
     return y;
   }
   const bool records = at::GradMode::is_enabled();
   std::vector<Tensor> y = body(
       records ? when_backward_reaches(inputs, [this, unit] { gathers_.leave(unit); }) : inputs);
-  worked();
+  worked(Pass::kForward);
   const bool has_backward = records && std::any_of(y.begin(), y.end(), [](const Tensor& tensor) {
                               return tensor.defined() && tensor.requires_grad();
                             });
@@ -112,10 +98,31 @@ std::vector<Tensor> DataParallel::run_unit(
   return y;
 }
 
-void DataParallel::worked() const {
-  if (options_.at_work) {
-    options_.at_work(Pass::kForward);
+void DataParallel::worked(Pass pass) const {
+  if (at_work_) {
+    at_work_(pass);
   }
+}
+
+ReductionOptions DataParallel::reduction_options() const {
+  ReductionOptions reduction;
+  reduction.zero_stage = options_.zero_stage;
+  reduction.find_unused_parameters = options_.find_unused_parameters;
+  reduction.reduce_type = options_.reduce_type;
+  reduction.replicas = options_.replicas;
+  reduction.counts_squares = options_.counts_squares;
+  reduction.share = options_.share_of_squares;
+  reduction.written = [this] { worked(Pass::kBackward); };
+  return reduction;
+}
+
+void DataParallel::begin_step(size_t micro_batches) {
+  micro_batches_ = micro_batches;
+  reductions_.begin_step();
+}
+
+Tensor DataParallel::place_of_gradient(const std::string& parameter) {
+  return micro_batches_ == 1 ? reductions_.place_of(parameter) : Tensor();
 }
 
 void DataParallel::end_micro_batch() {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -44,9 +45,6 @@ struct DataParallelOptions {
   /// For squared_gradients().
   bool counts_squares = false;
   ShareOfParameter share_of_squares{};
-  /// Told of moments at which much memory is held: where a unit's forward pass ends, and where a
-  /// gradient was written.
-  std::function<void(Pass)> at_work{};
 };
 
 /// A step, on every rank alike:
@@ -76,7 +74,8 @@ class DataParallel {
   /// The same of a unit from one tensor to one; x may be undefined.
   Tensor run_unit(size_t unit, const Tensor& x, const std::function<Tensor(const Tensor&)>& body);
 
-  void begin_step() { reductions_.begin_step(); }
+  /// Of so many micro-batches, where that is known: place_of_gradient asks.
+  void begin_step(size_t micro_batches = 1);
   void begin_micro_batch(bool last) { reductions_.begin_micro_batch(last); }
   /// Error (config) naming the parameters that got no gradient, unless those are looked for.
   void end_micro_batch();
@@ -85,8 +84,8 @@ class DataParallel {
   /// After finish(), where they are counted: the squares of the summed gradients, float64 [1] on
   /// their device, each element on one rank of `group` and its replicas. No rank waits for another.
   Tensor squared_gradients() { return reductions_.squares(); }
-  /// GradientReductions::place_of.
-  Tensor place_of_gradient(const std::string& parameter) { return reductions_.place_of(parameter); }
+  /// GradientReductions::place_of; undefined where the step has several micro-batches.
+  Tensor place_of_gradient(const std::string& parameter);
 
   /// Before shards are read or written outside a step (a checkpoint): waits for gathers that still
   /// send them.
@@ -99,6 +98,10 @@ class DataParallel {
   void gather_all() { gathers_.gather_all(); }
   /// The parameter whose summed gradient holds the first NaN or infinity, in this rank's shards.
   std::optional<std::string> first_non_finite() const;
+
+  /// Told of moments at which much memory is held: where a unit's forward pass ends, and where a
+  /// gradient was written. One at a time.
+  void set_at_work(std::function<void(Pass)> at_work) { at_work_ = std::move(at_work); }
 
   std::vector<FlatUnit>& flats() { return flats_.flats; }
   const std::vector<FlatUnit>& flats() const { return flats_.flats; }
@@ -113,13 +116,16 @@ class DataParallel {
   int overlapped_reductions() const { return reductions_.overlapped(); }
 
  private:
-  void worked() const;
+  void worked(Pass pass) const;
+  ReductionOptions reduction_options() const;
 
   DataParallelOptions options_;
   std::vector<bool> backward_reads_;
   std::unique_ptr<ShardFile> file_;
   FlatUnits flats_;
   ParameterGathers gathers_;
+  std::function<void(Pass)> at_work_;
+  size_t micro_batches_ = 1;  // of the step
   GradientReductions reductions_;
 };
 

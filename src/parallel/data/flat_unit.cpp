@@ -244,20 +244,4 @@ FlatUnits make_flat_units(const std::vector<ParameterUnit>& units, const FlatOpt
   return result;
 }
 
-void set_allocated(const Tensor& flat, bool allocated) {
-  c10::StorageImpl* storage = flat.storage().unsafeGetStorageImpl();
-  const size_t bytes =
-      allocated ? static_cast<size_t>(flat.numel()) * flat.element_size() : size_t{0};
-  if (storage->nbytes() != bytes) {
-    storage->set_data_ptr(storage->allocator()->allocate(bytes));
-    storage->set_nbytes(bytes);
-  }
-}
-
-Tensor unallocated_parameter(at::IntArrayRef shape, at::TensorOptions options, bool requires_grad) {
-  Tensor parameter = at::empty(shape, options);
-  set_allocated(parameter, false);
-  return parameter.set_requires_grad(requires_grad);
-}
-
 }  // namespace lockstep::parallel

@@ -21,6 +21,7 @@
 
 #include "comm/communicator.h"
 #include "optim/optimizer.h"
+#include "parallel/offload/storage.h"
 
 namespace lockstep::parallel {
 
@@ -112,12 +113,5 @@ struct FlatUnits {
 /// one type, all trained or all frozen, summed over the same ranks; a parameter is never cut by the
 /// layout (a shard may cut it). The parameters become views of it.
 FlatUnits make_flat_units(const std::vector<ParameterUnit>& units, const FlatOptions& options);
-
-/// Gives a flat buffer its memory, or takes it away. Every view of it, saved for a backward pass or
-/// not, follows.
-void set_allocated(const Tensor& flat, bool allocated);
-
-/// A parameter of the size, type and device asked for, but without memory: for make_flat_units.
-Tensor unallocated_parameter(at::IntArrayRef shape, at::TensorOptions options, bool requires_grad);
 
 }  // namespace lockstep::parallel

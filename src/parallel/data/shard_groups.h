@@ -1,7 +1,7 @@
 // Which of the ranks that hold the same parameters share one state, and which hold replicas of it.
 #pragma once
 
-#include "parallel/axes.h"
+#include "parallel/ranks/axes.h"
 
 namespace lockstep::parallel {
 

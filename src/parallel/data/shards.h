@@ -8,7 +8,7 @@
 #include "comm/communicator.h"
 #include "parallel/data/data_parallel.h"
 #include "parallel/offload/offloaded_optimizer.h"
-#include "parallel/sharded_model.h"
+#include "parallel/ranks/sharded_parameter.h"
 
 namespace lockstep::parallel {
 

@@ -9,8 +9,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/clock.h"
-#include "parallel/data/flat_unit.h"
-#include "parallel/offload/storage_bytes.h"
+#include "parallel/offload/storage.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -65,6 +65,8 @@ class OffloadedOptimizer {
   /// Told every copy of a step that has ended. One at a time; empty takes it away.
   void set_copy_observer(CopyObserver observer) { copied_ = std::move(observer); }
 
+  /// Whether state lies in files between its uses.
+  bool uses_files() const { return file_ != nullptr; }
   optim::Optimizer& optimizer() { return *optimizer_; }
   const optim::Optimizer& optimizer() const { return *optimizer_; }
   /// Bytes of masters and moments that have memory now, on whatever device, or on this one.

@@ -5,8 +5,7 @@
 
 #include <ATen/Functions.h>
 
-#include "parallel/data/flat_unit.h"
-#include "parallel/offload/storage_bytes.h"
+#include "parallel/offload/storage.h"
 
 namespace lockstep::parallel {
 namespace {

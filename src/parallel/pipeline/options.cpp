@@ -116,4 +116,14 @@ std::vector<nn::ModelPart> parts_of_rank(
   return parts;
 }
 
+std::shared_ptr<DeferredQueue> apply_deferral(
+    nn::LanguageModel& stage, const PipelineOptions& options, int ranks) {
+  if (!Schedules(options, ranks).splits_backward()) {
+    return nullptr;
+  }
+  auto queue = std::make_shared<DeferredQueue>();
+  defer_weight_gradients(stage, queue);
+  return queue;
+}
+
 }  // namespace lockstep::parallel

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "nn/language_model.h"
+#include "parallel/autograd/deferred.h"
 #include "schedule/schedule.h"
 
 namespace lockstep::parallel {
@@ -56,5 +58,10 @@ std::vector<nn::ModelPart> parts_of_rank(
     int rank,
     int ranks,
     int64_t sequence_length);
+
+/// Makes the linears of a stage leave weight gradients for later where the schedule of a pipeline
+/// of `ranks` puts them off; null: it does not. To be called after layers were swapped.
+std::shared_ptr<DeferredQueue> apply_deferral(
+    nn::LanguageModel& stage, const PipelineOptions& options, int ranks);
 
 }  // namespace lockstep::parallel

@@ -31,18 +31,10 @@ c10::Device device_of(const std::vector<nn::LanguageModel*>& parts) {
 class LanguageModelStage final : public Stage {
  public:
   LanguageModelStage(
-      nn::LanguageModel& model,
-      Accumulation accumulation,
-      bool defers,
-      comm::Communicator* sequence)
+      nn::LanguageModel& model, Accumulation accumulation, comm::Communicator* sequence)
       : model_(model),
         accumulation_(std::move(accumulation)),
-        queue_(accumulation_.deferred),
         device_(device_of({&model})) {
-    if (defers && queue_ == nullptr) {
-      queue_ = std::make_shared<DeferredQueue>();
-      defer_weight_gradients(model_, queue_);
-    }
     if (sequence != nullptr && sequence->size() > 1) {
       parts_.sum = [sequence](const Tensor& rows) { sequence->all_reduce(rows).wait(); };
       parts_.is_first = sequence->rank() == 0;
@@ -85,14 +77,13 @@ class LanguageModelStage final : public Stage {
   }
   void begin_accumulation(bool last) override { accumulation_.begin(last); }
   void end_accumulation() override { accumulation_.end(); }
-  DeferredQueue* deferred() override { return queue_.get(); }
+  DeferredQueue* deferred() override { return accumulation_.deferred.get(); }
 
  private:
   nn::LanguageModel& model_;
   const objective::Objective* objective_ = nullptr;
   objective::RowParts parts_;
   Accumulation accumulation_;
-  std::shared_ptr<DeferredQueue> queue_;
   std::span<const nn::ForwardInputs> micro_batches_;
   objective::Counts step_;
   double scale_ = 1;
@@ -128,8 +119,8 @@ Pipeline::Pipeline(
       schedules_(options, group.size()),
       mailbox_(std::make_unique<Mailbox>(group, device_of(parts), schedules_.rank_of_stage())) {
   for (size_t i = 0; i < parts.size(); ++i) {
-    stages_.push_back(std::make_unique<LanguageModelStage>(
-        *parts[i], accumulations[i], schedules_.splits_backward(), loss_.sequence));
+    stages_.push_back(
+        std::make_unique<LanguageModelStage>(*parts[i], accumulations[i], loss_.sequence));
   }
 }
 

@@ -22,8 +22,7 @@ class LanguageModelStage;
 struct Accumulation {
   std::function<void(bool last)> begin;
   std::function<void()> end;
-  /// Where the part's layers leave weight gradients already; null: where the schedule puts them
-  /// off, the pipeline makes the linears do so.
+  /// Where the part's linears leave weight gradients (apply_deferral); null: they leave none.
   std::shared_ptr<DeferredQueue> deferred = nullptr;
 };
 
@@ -37,8 +36,7 @@ struct LossOptions {
 class Pipeline {
  public:
   /// `parts` are this rank's, one a stage, ascending, as parts_of_rank said; they outlive the
-  /// pipeline. Where the schedule puts weight gradients off, their linears are made to. Every rank
-  /// of the group must call; may block until all have.
+  /// pipeline. Every rank of the group must call; may block until all have.
   Pipeline(
       const std::vector<nn::LanguageModel*>& parts,
       const std::vector<Accumulation>& accumulations,

@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "parallel/pipeline/deferred.h"
+#include "parallel/autograd/deferred.h"
 
 namespace lockstep::parallel {
 

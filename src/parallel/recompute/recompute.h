@@ -11,7 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "nn/language_model.h"
-#include "parallel/pipeline/deferred.h"
+#include "parallel/autograd/deferred.h"
 
 namespace lockstep::parallel {
 

@@ -8,7 +8,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "nn/activation.h"
-#include "parallel/data/passage.h"
+#include "parallel/autograd/passage.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -4,8 +4,6 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "nn/forward_context.h"
-#include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "parallel/tensor/token_loss.h"
 
@@ -19,14 +17,6 @@ Tensor ShardedToAllLinear::forward(const Tensor& x) const {
 void ShardedToAllLinear::visit_parameters(const nn::ParameterFunction& function) {
   Linear::visit_parameters(function);
   function({"bias", bias});
-}
-
-Tensor ShardedWidthDropout::forward(const Tensor& x, const nn::ForwardContext& context) const {
-  if (!context.training() || probability == 0) {
-    return x;
-  }
-  return ops::dropout(
-      x, probability, context.dropout_keys(site), {{0, part.begin}, {x.size(1), width}});
 }
 
 VocabularyParallelEmbedding::VocabularyParallelEmbedding(

@@ -6,6 +6,7 @@
 
 #include "mesh/cut.h"
 #include "nn/layers.h"
+#include "parallel/ranks/part_dropout.h"
 #include "parallel/tensor/region.h"
 
 namespace lockstep::parallel {
@@ -41,14 +42,12 @@ struct ShardedToAllLinear final : nn::Linear {
 };
 
 /// Dropout between two sharded layers, of the rank's part of the width: the mask of the whole.
-struct ShardedWidthDropout final : nn::Dropout {
+struct ShardedWidthDropout final : PartDropout {
   ShardedWidthDropout(const nn::Dropout& plain, mesh::Range part, int64_t width)
-      : Dropout(plain),
-        part(part),
-        width(width) {}
-  mesh::Range part;
-  int64_t width;
-  Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override;
+      : PartDropout(plain) {
+    columns = part;
+    this->width = width;
+  }
 };
 
 /// Holds the rows `rows` of the vocabulary; the others' tokens come from the other ranks.

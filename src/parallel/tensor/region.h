@@ -8,7 +8,7 @@
 #include <torch/custom_class.h>
 
 #include "comm/communicator.h"
-#include "parallel/pipeline/deferred.h"
+#include "parallel/autograd/deferred.h"
 #include "parallel/tensor/sequence_sharding.h"
 
 namespace lockstep::parallel {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "model/description.h"
-#include "parallel/tensor/head_split.h"
+#include "parallel/ranks/head_split.h"
 #include "parallel/tensor/layers.h"
 
 namespace lockstep::parallel {

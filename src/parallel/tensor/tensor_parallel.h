@@ -3,8 +3,8 @@
 #pragma once
 
 #include "nn/language_model.h"
-#include "parallel/axes.h"
-#include "parallel/sharded_model.h"
+#include "parallel/ranks/axes.h"
+#include "parallel/ranks/sharded_parameter.h"
 #include "parallel/tensor/region.h"
 
 namespace lockstep::parallel {

@@ -1,101 +1,15 @@
-#include "parallel/context/sequence_part.h"
+#include "parallel/ranks/sequence_part.h"
 
 #include <algorithm>
-#include <memory>
-#include <set>
-#include <string>
 
 #include <ATen/ATen.h>
 
-#include "ops/dropout.h"
 #include "ops/token_loss.h"
-#include "parallel/tensor/layers.h"
 
 namespace lockstep::parallel {
 namespace {
 
 using at::Tensor;
-
-/// Dropout of a rank's part of the sequence, and perhaps of the width: the same mask as of the
-/// whole.
-struct SequencePartDropout final : nn::Dropout {
-  SequencePartDropout(const nn::Dropout& plain, const SequencePart& part)
-      : Dropout(plain),
-        part(part) {
-    if (const auto* sharded = dynamic_cast<const ShardedWidthDropout*>(&plain)) {
-      columns = sharded->part;
-      width = sharded->width;
-    }
-  }
-  SequencePart part;
-  mesh::Range columns;
-  int64_t width = 0;  // 0: that of what comes
-
-  Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override {
-    if (!context.training() || probability == 0) {
-      return x;
-    }
-    const int64_t whole = x.size(1) * part.tensor_ranks * part.context_ranks;
-    const Tensor keys = context.dropout_keys(site);
-    std::vector<Tensor> parts;
-    for (const PositionRun& run : part.runs(x.size(1))) {
-      parts.push_back(ops::dropout(
-          x.narrow(1, run.local, run.count).contiguous(),
-          probability,
-          keys,
-          {{run.whole, columns.begin}, {whole, width > 0 ? width : x.size(2)}}));
-    }
-    return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
-  }
-};
-
-/// Attention over a sequence that was padded: without the padding, so that it is that of the plain
-/// model, dropout included.
-struct UnpaddedAttention final : nn::Attention {
-  explicit UnpaddedAttention(const nn::Attention& plain) : Attention(plain) {}
-
-  Tensor forward(
-      const Tensor& query,
-      const Tensor& key,
-      const Tensor& value,
-      const nn::ForwardContext& context) const override {
-    const int64_t length = query.size(2), real = context.inputs().whole_length;
-    if (real == 0 || real == length) {
-      return Attention::forward(query, key, value, context);
-    }
-    const auto cut = [&](const Tensor& x) { return x.narrow(2, 0, real); };
-    const Tensor out = Attention::forward(cut(query), cut(key), cut(value), context);
-    return at::constant_pad_nd(out, {0, 0, 0, length - real});  // [B, T, H D]
-  }
-};
-
-class SwapDropout final {
- public:
-  explicit SwapDropout(const SequencePart& part) : part_(part) {
-    entered_.context_rank = part.context_rank;
-    entered_.context_ranks = part.context_ranks;
-  }
-  void operator()(const nn::SlotName& name, const nn::Slot& slot) const {
-    if (auto* dropout = slot.as<nn::Dropout>()) {
-      swap(name, *dropout);
-    } else if (auto* attention = slot.as<nn::Attention>();
-               attention != nullptr && part_.context_ranks == 1) {
-      *attention = std::make_shared<UnpaddedAttention>(**attention);
-    }
-  }
-
- private:
-  void swap(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) const {
-    // These stand behind a norm, or within the MLP: there the tensor ranks' parts are together.
-    static const std::set<std::string> entered{
-        "mlp_inner_dropout", "encoder_dropout", "final_dropout"};
-    const SequencePart& part = entered.count(name.role) > 0 ? entered_ : part_;
-    if (!part.is_whole()) {
-      slot = std::make_shared<SequencePartDropout>(*slot, part);
-    }
-  }
-  SequencePart part_, entered_;  // between tensor-parallel layers, and in them
-};
 
 Tensor select(const Tensor& x, const std::vector<PositionRun>& runs) {  // [B, T] -> [B, L]
   std::vector<Tensor> parts;
@@ -201,13 +115,6 @@ std::vector<nn::ForwardInputs> shard_inputs(
     own.push_back(shard_inputs(inputs, part));
   }
   return own;
-}
-
-void apply_sequence_part(nn::LanguageModel& model, const SequencePart& part) {
-  if (part.is_whole()) {
-    return;
-  }
-  model.visit_slots(SwapDropout(part));
 }
 
 }  // namespace lockstep::parallel

@@ -1,4 +1,4 @@
-#include "parallel/tensor/head_split.h"
+#include "parallel/ranks/head_split.h"
 
 #include "base/error.h"
 #include "base/format.h"

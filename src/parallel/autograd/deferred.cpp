@@ -1,4 +1,4 @@
-#include "parallel/pipeline/deferred.h"
+#include "parallel/autograd/deferred.h"
 
 #include <ATen/core/grad_mode.h>
 

@@ -1,4 +1,4 @@
-#include "parallel/data/passage.h"
+#include "parallel/autograd/passage.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "parallel/axes.h"
+#include "parallel/ranks/axes.h"
 
 #include "base/error.h"
 #include "base/format.h"

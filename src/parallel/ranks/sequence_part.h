@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "nn/forward_context.h"
-#include "nn/language_model.h"
 
 namespace lockstep::parallel {
 
@@ -39,9 +38,5 @@ struct SequencePart {
 nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePart& part);
 std::vector<nn::ForwardInputs> shard_inputs(
     std::span<const nn::ForwardInputs> batches, const SequencePart& part);
-
-/// Swaps the dropouts of a model whose activations are parts of sequences: they draw the masks of
-/// the whole. A whole part changes nothing.
-void apply_sequence_part(nn::LanguageModel& model, const SequencePart& part);
 
 }  // namespace lockstep::parallel

@@ -1,0 +1,79 @@
+#include "parallel/context/sequence_slots.h"
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include <ATen/ops/constant_pad_nd.h>
+
+#include "parallel/ranks/part_dropout.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using at::Tensor;
+
+/// Attention over a sequence that was padded: without the padding, so that it is that of the plain
+/// model, dropout included.
+struct UnpaddedAttention final : nn::Attention {
+  explicit UnpaddedAttention(const nn::Attention& plain) : Attention(plain) {}
+
+  Tensor forward(
+      const Tensor& query,
+      const Tensor& key,
+      const Tensor& value,
+      const nn::ForwardContext& context) const override {
+    const int64_t length = query.size(2), real = context.inputs().whole_length;
+    if (real == 0 || real == length) {
+      return Attention::forward(query, key, value, context);
+    }
+    const auto cut = [&](const Tensor& x) { return x.narrow(2, 0, real); };
+    const Tensor out = Attention::forward(cut(query), cut(key), cut(value), context);
+    return at::constant_pad_nd(out, {0, 0, 0, length - real});  // [B, T, H D]
+  }
+};
+
+class SwapSequenceSlots final {
+ public:
+  explicit SwapSequenceSlots(const SequencePart& part) : part_(part) {
+    entered_.context_rank = part.context_rank;
+    entered_.context_ranks = part.context_ranks;
+  }
+  void operator()(const nn::SlotName& name, const nn::Slot& slot) const {
+    if (auto* dropout = slot.as<nn::Dropout>()) {
+      swap(name, *dropout);
+    } else if (auto* attention = slot.as<nn::Attention>();
+               attention != nullptr && part_.context_ranks == 1) {
+      *attention = std::make_shared<UnpaddedAttention>(**attention);
+    }
+  }
+
+ private:
+  void swap(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) const {
+    // These stand behind a norm, or within the MLP: there the tensor ranks' parts are together.
+    static const std::set<std::string> entered{
+        "mlp_inner_dropout", "encoder_dropout", "final_dropout"};
+    const SequencePart& part = entered.count(name.role) > 0 ? entered_ : part_;
+    if (part.is_whole()) {
+      return;
+    }
+    // One that holds a part of the width (tensor parallelism) goes on doing so.
+    const auto* of_width = dynamic_cast<const PartDropout*>(slot.get());
+    const auto dropout = of_width != nullptr ? std::make_shared<PartDropout>(*of_width)
+                                             : std::make_shared<PartDropout>(*slot);
+    dropout->part = part;
+    slot = dropout;
+  }
+  SequencePart part_, entered_;  // between tensor-parallel layers, and in them
+};
+
+}  // namespace
+
+void apply_sequence_part(nn::LanguageModel& model, const SequencePart& part) {
+  if (part.is_whole()) {
+    return;
+  }
+  model.visit_slots(SwapSequenceSlots(part));
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,112 @@
+#include "parallel/data/zero.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/format.h"
+#include "parallel/ranks/tied_copies.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// On a device, shards that begin at multiples of 128 bytes go through the widest loads.
+constexpr int64_t kDeviceAlignment = 64;
+
+std::string unit_name(const nn::LanguageModel& model, size_t unit, size_t units) {
+  const nn::ModelPart& part = model.part();
+  if (part.embedding && unit == 0) {
+    return "embedding";
+  }
+  if (part.head && unit + 1 == units) {
+    return "head";
+  }
+  return fmt::format(
+      "layer {}", part.first_layer + static_cast<int64_t>(unit) - (part.embedding ? 1 : 0));
+}
+
+/// The model's parameters by unit, in order of use; a tied weight's copy lies alone, so that its
+/// shards are alike on both stages. The rule of which decay is the model description's.
+std::vector<ParameterUnit> units_of(nn::LanguageModel& model, const ShardedParameters& sharded) {
+  std::map<std::string, Tensor> tensors;
+  model.visit_parameters(
+      [&](const std::string& name, Tensor& tensor) { tensors.emplace(name, tensor); });
+  std::vector<ParameterUnit> units;
+  const auto names_of_units = model.units();
+  for (const std::vector<std::string>& names : names_of_units) {
+    ParameterUnit unit{unit_name(model, units.size(), names_of_units.size()), {}};
+    for (const std::string& name : names) {
+      const auto part = sharded.find(name);
+      unit.parameters.push_back(
+          {name,
+           tensors.at(name),
+           model.specs.at(name).decays,
+           is_tied_copy(model, name),
+           part == sharded.end() ? nullptr : part->second.summed_over});
+    }
+    units.push_back(std::move(unit));
+  }
+  if (model.part().embedding) {
+    units.front().backward_reads_parameters = false;
+    if (model.part().head && model.config().ties_head()) {
+      units.back().also_uses.push_back(0);
+    }
+  }
+  return units;
+}
+
+/// Lets the head make the vocabulary's gradient where it is summed.
+void lend_place(
+    nn::LanguageModel& model, const std::vector<ParameterUnit>& units, DataParallel& engine) {
+  if (!model.part().head) {
+    return;
+  }
+  nn::Head& head = *model.head;
+  const Tensor& vocabulary = head.weight.defined() ? head.weight : model.tokens->weight;
+  for (const ParameterUnit& unit : units) {
+    for (const NamedParameter& p : unit.parameters) {
+      if (p.tensor.is_same(vocabulary)) {
+        head.place_of_gradient = [&engine, name = p.name] {
+          return engine.place_of_gradient(name);
+        };
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<DataParallel> apply_zero(
+    nn::LanguageModel& model,
+    const ShardedParameters& parameters,
+    comm::Communicator& group,
+    DataParallelOptions options) {
+  const std::vector<ParameterUnit> units = units_of(model, parameters);
+  for (const ParameterUnit& unit : units) {
+    for (const NamedParameter& p : unit.parameters) {
+      options.alignment =
+          std::max(options.alignment, p.tensor.is_cpu() ? int64_t{1} : kDeviceAlignment);
+    }
+  }
+  options.counts_squares = true;
+  if (!parameters.empty()) {
+    // What several ranks of the model hold counts once over all of them.
+    options.share_of_squares = [parameters](const std::string& name) {
+      const auto found = parameters.find(name);
+      return found == parameters.end() ? 1.0 : 1.0 / found->second.cut.copies;
+    };
+  }
+  auto engine = std::make_unique<DataParallel>(group, units, options);
+  model.around_unit =
+      [engine = engine.get(), inner = model.around_unit](
+          int64_t unit, const nn::Tensors& inputs, const nn::LanguageModel::UnitBody& body) {
+        return engine->run_unit(static_cast<size_t>(unit), inputs, [&](const nn::Tensors& in) {
+          return inner(unit, in, body);
+        });
+      };
+  lend_place(model, units, *engine);
+  return engine;
+}
+
+}  // namespace lockstep::parallel

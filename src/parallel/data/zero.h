@@ -1,0 +1,25 @@
+// ZeRO of a language model: its units, and the engine that holds their parameters.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "nn/language_model.h"
+#include "parallel/data/data_parallel.h"
+#include "parallel/ranks/sharded_parameter.h"
+
+namespace lockstep::parallel {
+
+/// Hands the parameters of a model, or of a stage of one, to an engine of the ranks in `group`, and
+/// makes the model's units run by it, around what acts around them already; the head makes its
+/// vocabulary's gradient where it is summed. `parameters` say which part of each this rank holds.
+/// Squares are counted, each element once over all holders; alignment is at least what the device
+/// reads best. To be called last of the strategies; every rank of the group must call. The engine
+/// must outlive the model's passes.
+std::unique_ptr<DataParallel> apply_zero(
+    nn::LanguageModel& model,
+    const ShardedParameters& parameters,
+    comm::Communicator& group,
+    DataParallelOptions options);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,76 @@
+#include "parallel/gradients.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "model/description.h"
+#include "parallel/pipeline/tied.h"
+#include "parallel/ranks/tied_copies.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// The summed gradient of a parameter that lies alone, as this rank holds it; undefined where the
+/// engine has none.
+Tensor gradient_of(const DataParallel& engine, const std::string& name) {
+  for (const FlatUnit& flat : engine.flats()) {
+    if (flat.entries.size() == 1 && flat.entries.front().name == name && flat.trainable) {
+      return flat.shard_gradient;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void sum_tied_copies(
+    std::span<const ShardedModel> stages,
+    const Schedules& schedules,
+    comm::Communicator& pipeline) {
+  Tensor first, last;
+  for (const ShardedModel& stage : stages) {
+    if (holds_tied_copy(*stage.model)) {
+      (stage.model->part().embedding ? first : last) =
+          gradient_of(*stage.engine, model::embedding_name(stage.model->config()));
+    }
+  }
+  sum_tied_gradients(
+      first, last, schedules.rank_of(0), schedules.rank_of(schedules.stages() - 1), pipeline);
+}
+
+Tensor squared_gradients(std::span<const ShardedModel> stages, Axes& axes, c10::Device device) {
+  Tensor squares;
+  for (const ShardedModel& stage : stages) {
+    const Tensor own = stage.engine->squared_gradients().to(device);
+    squares = squares.defined() ? squares.add_(own) : own;
+  }
+  axes.gradients().all_reduce(squares).wait();
+  axes.model().all_reduce(squares).wait();
+  return squares;
+}
+
+void throw_not_finite(
+    std::span<const ShardedModel> stages, comm::Communicator& world, double loss, double norm) {
+  // Every rank is here, for all know the same norm; the bad element may lie in another's shard.
+  std::optional<std::string> own;
+  for (const ShardedModel& stage : stages) {
+    own = own ? own : stage.engine->first_non_finite();
+  }
+  const auto names = comm::gather_strings(world, own.value_or(""));
+  const auto name = std::find_if(
+      names.begin(), names.end(), [](const std::string& found) { return !found.empty(); });
+  throw Error(
+      ErrorKind::kNumeric,
+      fmt::format(
+          "the loss is {} and the gradient norm {}{}",
+          loss,
+          norm,
+          name != names.end() ? fmt::format("; the first bad gradient is that of {}", *name) : ""),
+      "lower training.learning_rate, lengthen training.warmup_steps, or clip with "
+      "training.max_grad_norm; the checkpoints before this step are good");
+}
+
+}  // namespace lockstep::parallel

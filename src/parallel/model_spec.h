@@ -1,0 +1,45 @@
+// A model that is yet to be made.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+#include "nn/language_model.h"
+#include "objective/objectives.h"
+#include "parallel/ranks/sharded_parameter.h"
+
+namespace lockstep::parallel {
+
+using at::Tensor;
+
+/// Each rank makes the part that it holds.
+struct ModelSpec {
+  /// Fills `values` (contiguous, of any shape) with the elements [begin, begin + values.numel()) of
+  /// this rank's part of a parameter: from files, or at random by global element. Calls no
+  /// collective.
+  using Fill = std::function<void(
+      const std::string& name,
+      const ShardedParameter& parameter,
+      int64_t begin,
+      const Tensor& values)>;
+
+  model::ModelConfig config;
+  at::ScalarType dtype = at::kFloat;
+  c10::Device device = c10::Device(c10::kCPU);
+  Fill fill;
+  /// Changes the model, on the Meta device, before any strategy does: puts products of another kind
+  /// into linears, adds parameters (to LanguageModel::specs too). The same on every rank.
+  std::function<void(nn::LanguageModel& model)> adapt = nullptr;
+  /// Parameters that are not trained: regular expressions (model/freeze.h).
+  std::vector<std::string> freeze = {};
+  /// What it is trained for, and evaluated by.
+  objective::ObjectivePointer objective = objective::cross_entropy();
+};
+
+/// Fills each parameter with the family's initial values, as nn::initialize does: the same ones
+/// under every plan.
+ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed);
+
+}  // namespace lockstep::parallel

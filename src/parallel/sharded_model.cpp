@@ -1,0 +1,72 @@
+#include "parallel/sharded_model.h"
+
+#include <ATen/ops/empty.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "parallel/offload/storage.h"
+
+namespace lockstep::parallel {
+namespace {
+
+Tensor allocate(const Tensor& like, const std::string& name, c10::Device device) {
+  try {
+    return at::empty(like.sizes(), like.options().device(device).requires_grad(false));
+  } catch (const c10::Error& error) {
+    throw Error(
+        ErrorKind::kOutOfMemory,
+        fmt::format(
+            "cannot allocate {} ({}) on {}: {}",
+            name,
+            fmt::join(like.sizes(), "x"),
+            device.str(),
+            error.what_without_backtrace()),
+        "use a smaller model or type, or more ranks with parallel.tensor");
+  }
+}
+
+}  // namespace
+
+const mesh::Cut& ShardedModel::cut_of(const std::string& name) const {
+  static const mesh::Cut whole;
+  const auto found = parameters.find(name);
+  return found == parameters.end() ? whole : found->second.cut;
+}
+
+std::vector<int64_t> ShardedModel::shape_of(
+    const std::string& name, const std::vector<int64_t>& part) const {
+  const auto found = parameters.find(name);
+  return found == parameters.end() ? part : found->second.shape;
+}
+
+c10::Device ShardedModel::device() const {
+  c10::Device device(c10::kCPU);
+  model->visit_parameters(
+      [&](const std::string& /*name*/, Tensor& parameter) { device = parameter.device(); });
+  return device;
+}
+
+bool ShardedModel::is_half() const {
+  bool is_half = false;
+  model->visit_parameters([&](const std::string& /*name*/, Tensor& parameter) {
+    is_half = is_half || parameter.scalar_type() == at::kHalf;
+  });
+  return is_half;
+}
+
+void ShardedModel::make_values(c10::Device device) {
+  model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+    Tensor values = allocate(parameter, name, device);
+    source(name, 0, values);
+    parameter = values.set_requires_grad(parameter.requires_grad());
+  });
+}
+
+void ShardedModel::leave_values_to_zero(c10::Device device) {
+  model->visit_parameters([&](const std::string& /*name*/, Tensor& parameter) {
+    parameter = unallocated_parameter(
+        parameter.sizes(), parameter.options().device(device), parameter.requires_grad());
+  });
+}
+
+}  // namespace lockstep::parallel
