@@ -283,7 +283,7 @@ Offer* SharedBoard::offer(uint64_t key, uint64_t signature, const void* address,
   Place& mine = places_[rank_];
   for (uint32_t i = 0; i < kOffers; ++i) {
     Offer& free = mine.offers[i];
-    if (free.key.load(std::memory_order_relaxed) == 0) {
+    if (free.key.load(std::memory_order_relaxed) == 0 && !full_) {
       free.taken_by.store(0, std::memory_order_release);
       free.stage.store(0, std::memory_order_relaxed);
       free.signature = signature;
@@ -297,10 +297,17 @@ Offer* SharedBoard::offer(uint64_t key, uint64_t signature, const void* address,
       return &free;
     }
   }
+  full_ = true;
   return nullptr;
 }
 
 Offer* SharedBoard::find(int peer, uint64_t key) const {
+  // Two offers may have come while the board was looked through, the earlier one behind the eye and
+  // the later one before it. Whoever sees an offer sees those made before it at the next look.
+  return look(peer, key) == nullptr ? nullptr : look(peer, key);
+}
+
+Offer* SharedBoard::look(int peer, uint64_t key) const {
   Place& place = places_[peer];
   const uint32_t used = place.used.load(std::memory_order_acquire);
   const uint64_t me = uint64_t{1} << rank_;

@@ -54,6 +54,9 @@ class SharedBoard {
 
   /// Null where there is no room: a peer that takes something makes some. By one thread at a time.
   Offer* offer(uint64_t key, uint64_t signature, const void* address, uint64_t bytes);
+  /// Offers are made in order: one that found no room holds up all behind it, until the owner has
+  /// begun anew with the first.
+  void begin_offers() { full_ = false; }
   static void take_back(Offer& offer) { offer.key.store(0, std::memory_order_release); }
   /// The earliest offer of a peer under the key that this rank has not taken; null where there is
   /// none.
@@ -92,12 +95,14 @@ class SharedBoard {
   struct Place;
   SharedBoard(int rank, int size) : rank_(rank), size_(size) {}
   bool map(int descriptor);
+  Offer* look(int peer, uint64_t key) const;
   bool can_read_peers() const;
 
   int rank_, size_;
   Place* places_ = nullptr;  // one a rank, mapped
   size_t bytes_ = 0;
   uint64_t offered_ = 0;
+  bool full_ = false;                     // an offer found no room since begin_offers
   std::vector<int> processes_;            // a rank
   std::vector<int> process_descriptors_;  // a rank; -1 where it is this process
 };

@@ -1,5 +1,6 @@
 #include "comm/shared_memory.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
@@ -94,6 +95,7 @@ SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operat
   } else if (lock) {
     // Offers of one rank are made in the order of its calls.
     const std::scoped_lock list(list_);
+    board_->begin_offers();
     for (const OperationPtr& begun : operations_) {
       begun->announce(*board_);
     }
@@ -110,12 +112,21 @@ void SharedMemoryBackend::go_on(uint64_t lost) {
     const std::scoped_lock lock(list_);
     begun.assign(operations_.begin(), operations_.end());
   }
+  board_->begin_offers();
   bool some_done = false;
+  std::vector<SharedOperation::Line> held_up;  // of which one still waits
   for (const OperationPtr& operation : begun) {
+    const auto line = operation->line();
+    if (line && std::find(held_up.begin(), held_up.end(), *line) != held_up.end()) {
+      continue;
+    }
     bool done = false;
     try {
       operation->announce(*board_);
       done = operation->go_on(*board_);
+      if (line && !done) {
+        held_up.push_back(*line);
+      }
       if (const uint64_t gone = operation->missing() & lost; !done && gone != 0) {
         throw PeerLeft(__builtin_ctzll(gone));
       }

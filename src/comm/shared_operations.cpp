@@ -316,6 +316,7 @@ class Receive : public SharedOperation {
     board.take(from_, *offer);
     return true;
   }
+  std::optional<Line> line() const override { return Line(from_, key_); }
   uint64_t missing() const override { return rank_bit(from_); }
   uint64_t bytes() const override { return tensor_.nbytes(); }
 

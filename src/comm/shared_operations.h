@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <exception>
+#include <optional>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -47,6 +49,10 @@ class SharedOperation : public c10d::Work {
   /// True where nothing is left to do, by this rank and for it. Throws std::runtime_error where the
   /// peers do something else, or have ended.
   virtual bool go_on(SharedBoard& board) = 0;
+  /// What operations that go on one after the other have in common: a message is not to be taken by
+  /// a later receive while an earlier one of the same peer and tag waits.
+  using Line = std::pair<int, uint64_t>;
+  virtual std::optional<Line> line() const { return std::nullopt; }
   /// Ranks whose part is still to come, a bit a rank.
   virtual uint64_t missing() const = 0;
   /// Of those, the ones that this rank waits for: others wait as it does.

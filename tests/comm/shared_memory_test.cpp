@@ -104,6 +104,30 @@ TEST(SharedMemory, MoreAtATimeThanTheBoardHasRoomFor) {
   });
 }
 
+// Who looks for a message may be stopped in the middle of the board, while the peer offers two.
+TEST(SharedMemory, MessagesUnderOneTagKeepTheirOrderHoweverManyComeAtOnce) {
+  run_ranks(4, [](Communicator& group) {
+    constexpr int kRounds = 1500, kMessages = 4;
+    const int next = (group.rank() + 1) % 4, before = (group.rank() + 3) % 4;
+    int out_of_order = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      std::vector<Tensor> sent, received;
+      std::vector<P2p> transfers;
+      for (int i = 0; i < kMessages; ++i) {
+        sent.push_back(torch::full({1}, round * kMessages + i, torch::kLong));
+        received.push_back(torch::zeros({1}, torch::kLong));
+        transfers.push_back({P2p::Direction::kSend, sent.back(), next, 5});
+        transfers.push_back({P2p::Direction::kReceive, received.back(), before, 5});
+      }
+      group.exchange(transfers).wait();
+      for (int i = 0; i < kMessages; ++i) {
+        out_of_order += received[i].item<int64_t>() != round * kMessages + i;
+      }
+    }
+    EXPECT_EQ(out_of_order, 0);
+  });
+}
+
 TEST(SharedMemory, RanksThatDifferAreTold) {
   try {
     run_ranks(2, [](Communicator& group) {
