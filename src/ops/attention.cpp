@@ -121,21 +121,17 @@ Tensor probabilities(
 
 /// Dropout of a tile's probabilities, or of their gradient.
 Tensor dropped(
-    const Parts& parts,
-    const Tensor& scores,
-    const Options& options,
-    const Tensor& keys,
-    int64_t length,
-    int64_t all_keys) {
+    const Parts& parts, const Tensor& scores, const Options& options, const Tensor& keys) {
   if (options.dropout == 0) {
     return scores;
   }
   const Tile& tile = parts.tile;
   const int64_t heads = options.total_heads > 0 ? options.total_heads : parts.heads;
-  const DropoutRegion region{
-      {options.first_head, tile.query, tile.first_key}, {heads, length, all_keys}};
   return ops::dropout(
-             parts.by_head(scores), options.dropout, keys.narrow(0, tile.row, tile.rows), region)
+             parts.by_head(scores),
+             options.dropout,
+             keys.narrow(0, tile.row, tile.rows),
+             probabilities_region(options.first_head, tile.query, tile.first_key, heads))
       .view(scores.sizes());
 }
 
@@ -150,7 +146,7 @@ Tensor tiled_forward(
   for (const Tile& tile : tiles_of(query, key, options.window)) {
     const Parts parts{tile, query.size(1), key.size(1)};
     const Tensor seen = probabilities(parts, query, k, options);
-    const Tensor kept = dropped(parts, seen, options, row_keys, query.size(2), key.size(2));
+    const Tensor kept = dropped(parts, seen, options, row_keys);
     out.narrow(0, tile.row, tile.rows)
         .narrow(2, tile.query, tile.queries)
         .copy_(at::bmm(kept, parts.keys(v)).view({tile.rows, query.size(1), tile.queries, -1}));
@@ -174,9 +170,7 @@ torch::autograd::tensor_list tiled_backward(
   for (const Tile& tile : tiles_of(query, key, options.window)) {
     const Parts parts{tile, query.size(1), key.size(1)};
     const Tensor seen = probabilities(parts, query, k, options);
-    const auto drop = [&](const Tensor& x) {
-      return dropped(parts, x, options, row_keys, query.size(2), key.size(2));
-    };
+    const auto drop = [&](const Tensor& x) { return dropped(parts, x, options, row_keys); };
     const Tensor dout_tile = parts.queries(dout);  // [n, g, D]
     parts.keys(dvalue).add_(at::bmm(drop(seen).transpose(1, 2), dout_tile));
     Tensor dscores = drop(at::bmm(dout_tile, parts.keys(v).transpose(1, 2)));

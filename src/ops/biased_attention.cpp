@@ -1,6 +1,5 @@
 #include "ops/biased_attention.h"
 
-#include <algorithm>
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -10,14 +9,6 @@
 #include "ops/dropout.h"
 
 namespace lockstep::ops {
-namespace {
-
-/// The sides of the table that dropout's elements are counted in: however far a micro-batch is
-/// padded, a row draws the same mask.
-constexpr int64_t kPositions = int64_t{1} << 20;
-
-}  // namespace
-
 Tensor biased_attention(
     const Tensor& query,
     const Tensor& key,
@@ -62,14 +53,11 @@ Tensor biased_attention_dropout(
     return probabilities;
   }
   const int64_t heads = options.total_heads > 0 ? options.total_heads : probabilities.size(1);
-  const int64_t queries = first_query + probabilities.size(2);
-  const int64_t keys = first_key + probabilities.size(3);
   return dropout(
       probabilities,
       options.dropout,
       options.dropout_keys,
-      {{options.first_head, first_query, first_key},
-       {heads, std::max(kPositions, queries), std::max(kPositions, keys)}});
+      probabilities_region(options.first_head, first_query, first_key, heads));
 }
 
 }  // namespace lockstep::ops

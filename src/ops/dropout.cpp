@@ -293,6 +293,12 @@ Tensor dropout_by_tensors(
   return at::where(kept, scaled, at::zeros({}, x.options()));
 }
 
+DropoutRegion probabilities_region(
+    int64_t first_head, int64_t first_query, int64_t first_key, int64_t total_heads) {
+  constexpr int64_t kPositions = int64_t{1} << 24;  // more than any sequence has
+  return {{first_head, first_query, first_key}, {total_heads, kPositions, kPositions}};
+}
+
 Tensor dropout(
     const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
   if (!(probability >= 0 && probability < 1)) {

@@ -17,6 +17,12 @@ struct DropoutRegion {
   std::vector<int64_t> begin, whole;
 };
 
+/// Of a block of attention's probabilities [B, H, T, S] that begins with this head, query and key.
+/// The sides of the table that its elements are counted in are none of the sequences': however far
+/// a micro-batch is padded, a row draws the same mask.
+DropoutRegion probabilities_region(
+    int64_t first_head, int64_t first_query, int64_t first_key, int64_t total_heads);
+
 /// x [B, ...] with elements set to zero with `probability` (in [0, 1)) and the others scaled so
 /// that the mean stays. `keys` [B] int64 on the CPU: the key of each row (base/counter_random.h).
 /// Element e of a row's whole, counted in C order, draws 32 bits, half e % 2 (0 is the low one) of

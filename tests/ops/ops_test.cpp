@@ -293,7 +293,11 @@ Tensor attend_plainly(const std::vector<Tensor>& in, const AttentionOptions& opt
   Tensor seen =
       at::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1);
   if (options.dropout > 0) {
-    seen = seen * dropout_by_tensors(at::ones(seen.sizes()), options.dropout, options.dropout_keys)
+    seen = seen * dropout_by_tensors(
+                      at::ones(seen.sizes()),
+                      options.dropout,
+                      options.dropout_keys,
+                      probabilities_region(0, 0, 0, seen.size(1)))
                       .to(seen.scalar_type());
   }
   return at::matmul(seen, value);
@@ -323,7 +327,7 @@ TEST(Attention, CausalWindowedGroupedWithDropoutAndPast) {
     options.scale = 0.31;
     options.window = c.window;
     options.dropout = c.dropout;
-    options.dropout_keys = at::tensor({5, 6, 7}, at::kLong);
+    options.dropout_keys = at::tensor({1, 2, 3}, at::kLong);
     const auto run = [&](const std::vector<Tensor>& in) {
       return attention(in[0], in[1], in[2], options);
     };

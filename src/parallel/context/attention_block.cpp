@@ -94,8 +94,7 @@ Tensor dropped(const Tensor& x, const BlockPlace& place, const BlockOptions& opt
       x.contiguous(),
       options.dropout,
       options.dropout_keys,
-      {{options.first_head, place.first_query, place.first_key},
-       {heads, options.whole_length, options.whole_length}});
+      ops::probabilities_region(options.first_head, place.first_query, place.first_key, heads));
 }
 
 /// [B, H, T, S] x [B, Hkv, S, D] -> [B, H, T, D], in the type of the sums.
