@@ -9,6 +9,7 @@
 #include "ops/dropout.h"
 
 namespace lockstep::ops {
+
 Tensor biased_attention(
     const Tensor& query,
     const Tensor& key,
