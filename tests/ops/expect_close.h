@@ -39,7 +39,8 @@ inline void expect_close(
     const std::function<at::Tensor(const std::vector<at::Tensor>&)>& function,
     const std::function<at::Tensor(const std::vector<at::Tensor>&)>& exact,
     std::vector<at::Tensor> inputs,
-    const std::string& what) {
+    const std::string& what,
+    double bfloat16_limit = limit_of(at::kBFloat16)) {
   for (at::Tensor& input : inputs) {
     input = input.to(at::kBFloat16).to(at::kFloat);
   }
@@ -47,7 +48,7 @@ inline void expect_close(
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     const auto got = value_and_gradients(function, inputs, type);
     for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_LT(error(got[i], wanted[i]), limit_of(type))
+      EXPECT_LT(error(got[i], wanted[i]), type == at::kFloat ? limit_of(type) : bfloat16_limit)
           << what << " " << c10::toString(type) << " result " << i;
     }
   }
