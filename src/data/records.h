@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/options.h"
@@ -56,5 +57,8 @@ std::unique_ptr<TableReader> open_table(const std::filesystem::path& path, char 
 /// The fields of a row. An Error names `path`, the record's line and the field.
 std::vector<std::string> split_row(
     const Record& record, char delimiter, const std::filesystem::path& path);
+
+/// A field as a CSV file has it: quoted where it has to be.
+std::string csv_field(std::string_view text);
 
 }  // namespace lockstep::data

@@ -145,4 +145,16 @@ std::unique_ptr<TableReader> open_table(const fs::path& path, char delimiter) {
   return std::make_unique<DelimitedReader>(path, delimiter);
 }
 
+std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\n\r") == std::string_view::npos) {
+    return std::string(text);
+  }
+  std::string quoted = "\"";
+  for (const char c : text) {
+    quoted += c;
+    quoted += c == '"' ? "\"" : "";
+  }
+  return quoted + "\"";
+}
+
 }  // namespace lockstep::data

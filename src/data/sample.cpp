@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "data/records.h"
 #include "data/sample_dice.h"
 #include "data/sample_story.h"
 #include "data/sample_tasks.h"
@@ -30,18 +31,6 @@ std::string json_line(const SampleInstruction& made) {
   object["output"] = made.output;
   object["kind"] = made.kind;
   return object.dump() + "\n";
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) {
-    return text;
-  }
-  std::string quoted = "\"";
-  for (const char c : text) {
-    quoted += c;
-    quoted += c == '"' ? "\"" : "";
-  }
-  return quoted + "\"";
 }
 
 /// A story as the text files have it: the questions that its reader can answer stand after it.

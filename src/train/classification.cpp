@@ -15,6 +15,7 @@
 #include "config/core/cache_folder.h"
 #include "data/encoder.h"
 #include "data/loader.h"
+#include "data/records.h"
 #include "data/split.h"
 #include "data/token_dataset.h"
 #include "metrics/confusion_picture.h"
@@ -128,24 +129,13 @@ int32_t padding_of(const model::ModelConfig& model, const text::Tokenizer& token
       "write \"pad_token_id\" into the model's config.json: an id that no text ends in");
 }
 
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) {
-    return text;
-  }
-  std::string quoted = "\"";
-  for (const char c : text) {
-    quoted += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return quoted + "\"";
-}
-
 std::string confusion_csv(const metrics::Matrix& matrix, const std::vector<std::string>& labels) {
   std::string text = "true";
   for (const std::string& label : labels) {
-    text += "," + csv_field(label);
+    text += "," + data::csv_field(label);
   }
   for (size_t row = 0; row < labels.size(); ++row) {
-    text += "\n" + csv_field(labels[row]);
+    text += "\n" + data::csv_field(labels[row]);
     for (const double count : matrix[row]) {
       text += fmt::format(",{:.0f}", count);
     }
