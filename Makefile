@@ -92,9 +92,10 @@ bench-launch: build
 	@python3 bench/launch.py --program $(BUILD)/lockstep $(BENCH_LAUNCH)
 
 RUNS ?= $(firstword $(wildcard shared/plan/published_runs.csv ../shared/plan/published_runs.csv))
-plan-validation: build
+plan-validation: $(BUILD)/.flags
 	@test -n "$(RUNS)" || { echo "there is no shared/plan/published_runs.csv here or one folder up: give RUNS=file.csv"; exit 2; }
-	@$(BUILD)/lockstep plan --validate "$(RUNS)"
+	@$(COMPILE) published_runs
+	@$(BUILD)/published_runs "$(RUNS)"
 
 bench-tokenizers: build
 	@tools/setup.sh tokenizers

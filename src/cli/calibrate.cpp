@@ -15,8 +15,8 @@
 #include "cli/world.h"
 #include "config/core/cache_folder.h"
 #include "monitor/memory.h"
-#include "plan/machines/machine.h"
-#include "plan/record/validate.h"
+#include "plan/machine.h"
+#include "plan/simulate.h"
 #include "train/machine.h"
 
 namespace lockstep::cli {
@@ -24,28 +24,10 @@ namespace lockstep::cli {
 namespace {
 
 struct CalibrateOptions {
-  std::string fit, write;
-  bool leave_one_out = false;
+  std::string write;
   std::optional<int64_t> ranks;
   double seconds = 0.2;
 };
-
-int fit(const CalibrateOptions& options) {
-  const std::vector<plan::Run> runs = plan::read_runs(options.fit);
-  const auto tell = [](const std::string& line) { std::cout << line << std::endl; };
-  if (options.leave_one_out) {
-    plan::leave_one_system_out(runs, tell);
-    return 0;
-  }
-  const plan::Calibration calibration = plan::fit_calibration(runs, tell);
-  const std::string text = plan::calibration_source(calibration);
-  if (options.write.empty()) {
-    std::cout << text;
-  } else {
-    write_file_atomically(options.write, text, ErrorKind::kEnvironment);
-  }
-  return 0;
-}
 
 void print_products(const char* type, const std::vector<plan::ProductSample>& samples) {
   std::cout << fmt::format("products in {}\n", type);
@@ -141,13 +123,6 @@ int run_calibrate(std::vector<std::string> arguments) {
   app.add_option("--seconds", options.seconds, "Time for each measurement")
       ->capture_default_str()
       ->check(CLI::Range(1e-3, 60.0));
-  app.add_option(
-      "--fit", options.fit, "Fit the cost model to the published runs of this CSV file instead");
-  app.add_flag(
-      "--leave-one-out",
-      options.leave_one_out,
-      "With --fit: fit once for each training system, without its runs, and tell how well they are "
-      "predicted");
   const std::vector<std::string> given = arguments;
   try {
     std::reverse(arguments.begin(), arguments.end());
@@ -157,9 +132,6 @@ int run_calibrate(std::vector<std::string> arguments) {
     return 0;
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorKind::kConfig, error.what(), "`lockstep calibrate --help`");
-  }
-  if (!options.fit.empty()) {
-    return fit(options);
   }
   RankOptions ranks;
   ranks.command = "calibrate";

@@ -8,7 +8,7 @@
 #include "base/format.h"
 #include "cli/job.h"
 #include "monitor/progress.h"
-#include "plan/memory.h"
+#include "plan/memory/memory.h"
 #include "train/planned_job.h"
 
 namespace lockstep::cli {

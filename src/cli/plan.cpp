@@ -16,7 +16,6 @@
 #include "cli/job.h"
 #include "config/resolve.h"
 #include "model/model_config.h"
-#include "plan/record/validate.h"
 #include "plan/search.h"
 #include "train/plan.h"
 #include "train/planned_job.h"
@@ -48,7 +47,6 @@ config::ResolveOptions plan_options() {
       {"write", Kind::kValue, "Write the best plan as YAML, for `lockstep train -c`"},
       {"svg", Kind::kValue, "Write the pipeline's timeline as a drawing"},
       {"trace", Kind::kValue, "Write it as a Chrome or Perfetto trace"},
-      {"validate", Kind::kValue, "Predict the published runs of this CSV file and compare"},
   };
   return options;
 }
@@ -198,18 +196,6 @@ plan::Cluster cluster_of(const config::Resolution& resolution) {
         ErrorKind::kConfig, "no device is left to plan with", "add some: --add 8xh100-80gb");
   }
   return cluster;
-}
-
-int validate(const config::Resolution& resolution) {
-  const std::string file = resolution.value("validate").value_or("");
-  const std::vector<plan::Run> runs = plan::read_runs(file);
-  if (runs.empty()) {
-    throw Error(
-        ErrorKind::kData, file + " holds no runs", "a row for each metric under the first line");
-  }
-  const plan::Verdict verdict = plan::judge(plan::validate(runs));
-  std::cout << verdict.text << verdict.json << "\n";
-  return verdict.met ? 0 : 1;
 }
 
 // As asked for; else what the keys that are given make; else the least of 512 or more that the
@@ -371,11 +357,8 @@ int run_plan(std::vector<std::string> arguments) {
                  "  [--explain [PLAN.yaml]] [--tokens N] [--write FILE] [--svg FILE] [--trace "
                  "FILE] [--without "
                  "node3] [--add 8xDEVICE]\n"
-                 "  [parallel.…]\nThe fastest plans, and why.\nlockstep plan --validate RUNS.csv\n";
+                 "  [parallel.…]\nThe fastest plans, and why.\n";
     return 0;
-  }
-  if (resolution.has("validate")) {
-    return validate(resolution);
   }
   const std::optional<int64_t> tokens = resolution.integer("tokens", 1);
   const plan::SearchRequest request = request_of(resolution);

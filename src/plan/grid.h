@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/job.h"
 #include "plan/machines/cluster.h"
+#include "plan/workload/job.h"
 
 namespace lockstep::plan {
 

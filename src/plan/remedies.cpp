@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/format.h"
-#include "plan/memory.h"
+#include "plan/memory/memory.h"
 #include "plan/simulate.h"
 
 namespace lockstep::plan {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
-#include "plan/memory_table.h"
+#include "plan/memory/memory_table.h"
 #include "plan/search.h"
 #include "schedule/draw.h"
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "plan/grid.h"
-#include "plan/job.h"
 #include "plan/machines/cluster.h"
-#include "plan/memory.h"
+#include "plan/memory/memory.h"
 #include "plan/simulate.h"
+#include "plan/workload/job.h"
 
 namespace lockstep::plan {
 

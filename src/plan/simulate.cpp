@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "plan/activations.h"
 #include "plan/cost/kernels.h"
+#include "plan/memory/activations.h"
 #include "schedule/file.h"
 #include "schedule/greedy.h"
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "plan/cost/cost.h"
-#include "plan/job.h"
 #include "plan/machines/cluster.h"
-#include "plan/memory.h"
+#include "plan/memory/memory.h"
+#include "plan/workload/job.h"
 #include "schedule/timeline.h"
 
 namespace lockstep::plan {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "comm/communicator.h"
-#include "plan/machines/machine.h"
+#include "plan/machine.h"
 
 namespace lockstep::train {
 

@@ -6,7 +6,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "config/core/config.h"
-#include "plan/job.h"
+#include "plan/workload/job.h"
 
 namespace lockstep::train {
 

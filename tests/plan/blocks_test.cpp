@@ -1,5 +1,5 @@
 // Models of more than one kind of block: an encoder and a decoder.
-#include "plan/blocks.h"
+#include "plan/workload/blocks.h"
 
 #include <cmath>
 
@@ -7,7 +7,7 @@
 
 #include "model/description.h"
 #include "model/operations.h"
-#include "plan/activations.h"
+#include "plan/memory/activations.h"
 #include "plan/search.h"
 
 namespace lockstep::plan {

@@ -1,4 +1,4 @@
-#include "plan/machines/machine.h"
+#include "plan/machine.h"
 
 #include <cstdlib>
 

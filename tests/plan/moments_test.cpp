@@ -1,6 +1,6 @@
 // What a rank on CPUs is predicted to hold at its fullest, beside what the trainer's allocator
 // counted there for the same job, in MiB.
-#include "plan/moments.h"
+#include "plan/memory/moments.h"
 
 #include <gtest/gtest.h>
 

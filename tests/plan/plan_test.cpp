@@ -8,8 +8,8 @@
 #include "base/format.h"
 #include "model/description.h"
 #include "model/operations.h"
-#include "plan/activations.h"
 #include "plan/cost/kernels.h"
+#include "plan/memory/activations.h"
 #include "plan/search.h"
 
 namespace lockstep::plan {

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "plan/memory_table.h"
-#include "plan/phases.h"
+#include "plan/memory/memory_table.h"
+#include "plan/memory/phases.h"
 
 namespace lockstep::plan {
 namespace remedies_test {

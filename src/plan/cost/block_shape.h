@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-#include "plan/job.h"
+#include "plan/workload/job.h"
 
 namespace lockstep::plan {
 

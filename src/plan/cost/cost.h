@@ -4,8 +4,8 @@
 #include <array>
 #include <cstddef>
 
-#include "plan/job.h"
 #include "plan/machines/cluster.h"
+#include "plan/workload/job.h"
 
 namespace lockstep::plan {
 

@@ -1,9 +1,9 @@
 // How long one operation takes on a device: a roofline whose efficiency depends on the size.
 #pragma once
 
-#include "plan/calibration.h"
-#include "plan/job.h"
+#include "plan/machines/calibration.h"
 #include "plan/machines/device.h"
+#include "plan/workload/job.h"
 
 namespace lockstep::plan {
 

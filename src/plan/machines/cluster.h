@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/calibration.h"
+#include "plan/machines/calibration.h"
 #include "plan/machines/device.h"
 
 namespace lockstep::plan {

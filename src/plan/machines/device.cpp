@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
-#include "plan/calibration.h"
+#include "plan/machines/calibration.h"
 
 namespace lockstep::plan {
 

@@ -1,0 +1,313 @@
+#include "plan/memory/memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "plan/memory/activations.h"
+#include "plan/memory/moments.h"
+
+namespace lockstep::plan {
+
+double Memory::total() const {
+  return parameters + gradients + optimizer + activations + working + logits + gathered + buckets +
+         fragmentation + context;
+}
+
+double usable_bytes(const Device& device) {
+  return device.memory_bytes * 0.985;
+}
+
+namespace {
+
+// Parameters that stand on a stage of these blocks, on one tensor rank.
+double stage_parameters(const Job& job, const BlockCounts& blocks, bool first, bool last) {
+  const ParameterCounts counts = count_parameters(job.model);
+  double edges = first ? counts.embedding + counts.positions : 0;
+  edges += last ? counts.head : 0;
+  if (last && !first && job.model.ties_head()) {
+    edges += counts.embedding;  // a copy of its own on the last stage
+  }
+  return (counts.of(blocks) + edges) / job.mesh.tensor;
+}
+
+// Parameters that are gathered, or come from files, at a time.
+double unit_parameters(const Job& job) {
+  const ParameterCounts counts = count_parameters(job.model);
+  return std::min(
+             job.software.unit_parameters, std::max(counts.largest_block(), counts.embedding / 2)) /
+         job.mesh.tensor;
+}
+
+void offload_states(const Job& job, Memory& memory) {
+  if (job.offload == Offload::kNone) {
+    return;
+  }
+  if (job.offload_to == OffloadTo::kNvme && job.software.device_is_host) {
+    // What is on its way is of fullest_moment().
+    memory.nvme += memory.optimizer;
+    memory.optimizer = 0;
+    if (job.offload == Offload::kAll) {
+      memory.nvme += memory.parameters;
+      memory.parameters = 0;
+    }
+    return;
+  }
+  if (job.offload_to == OffloadTo::kNvme) {
+    // Around its own update a unit's state is in host memory, and around its use its parameters;
+    // gradients are not in files.
+    const double share = job.zero_stage >= 1 ? job.sharing() : 1;
+    const double largest =
+        std::max(unit_parameters(job), count_parameters(job.model).embedding / job.mesh.tensor);
+    memory.host += largest / share * job.software.optimizer_bytes;
+    memory.nvme += memory.optimizer;
+    memory.optimizer = 0;
+    if (job.offload == Offload::kAll) {
+      memory.host +=
+          2 * unit_parameters(job) / share * job.software.weight_bytes + memory.gradients;
+      memory.nvme += memory.parameters;
+      memory.parameters = memory.gradients = 0;
+    }
+    return;
+  }
+  if (job.software.device_is_host) {
+    return;
+  }
+  memory.host += memory.optimizer;
+  memory.optimizer = 0;
+  if (job.offload == Offload::kAll) {
+    memory.host += memory.parameters + memory.gradients;
+    memory.parameters = memory.gradients = 0;
+  }
+}
+
+// Parameters that are trained: all, or the adapters of the stage's blocks.
+double trained_parameters(const Job& job, const BlockCounts& blocks, double parameters) {
+  return job.adapter_rank > 0
+             ? adapter_parameters(job.model, blocks, job.adapter_rank) / job.mesh.tensor
+             : parameters;
+}
+
+void add_states(const Job& job, const BlockCounts& blocks, double parameters, Memory& memory) {
+  const Software& software = job.software;
+  const double group = job.sharing();
+  const double trained = trained_parameters(job, blocks, parameters);
+  const auto share = [&](int from_stage) { return job.zero_stage >= from_stage ? group : 1; };
+  memory.parameters = trained * software.weight_bytes / share(3);
+  memory.gradients = trained * job.gradient_bytes() / share(2);
+  memory.optimizer = trained * software.optimizer_bytes / share(1);
+  if (job.adapter_rank > 0) {
+    memory.parameters += parameters * job.frozen_bytes / share(3);
+    if (job.frozen_bytes < 2) {
+      // The matrix that computes, in 16 bits.
+      memory.working += 2.0 * static_cast<double>(job.model.hidden_size) *
+                        static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
+    }
+  }
+  offload_states(job, memory);
+  const double width = job.compute_bytes();
+  if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {
+    // Under a pipeline the stage's units stay gathered, and its gradients whole, until the step
+    // ends.
+    memory.gathered = parameters * (width + job.reduce_bytes());
+  } else if (job.zero_stage >= 3 || job.offload == Offload::kAll) {
+    // The unit that computes and the one that is fetched ahead; a unit's gradient before it is
+    // reduced.
+    memory.gathered = unit_parameters(job) * (2 * width + job.reduce_bytes());
+  }
+}
+
+// Of the backward pass of a block, besides what the forward pass kept.
+double temporaries(const Job& job, BlockKind kind) {
+  const double width = job.compute_bytes();
+  const double tokens = job.micro_tokens(parts_of(kind).stream);
+  const auto hidden = static_cast<double>(job.model.hidden_size);
+  const double mlp = static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
+  // The widest intermediate, and its gradient.
+  return tokens * width * 2 * std::max(hidden, mlp);
+}
+
+// Of the last pipeline rank: the logits that are held at once, the gradient of the head's input,
+// and that of its weights.
+double logits(const Job& job) {
+  const Software& software = job.software;
+  const double tokens = job.micro_tokens();
+  const auto hidden = static_cast<double>(job.model.hidden_size);
+  const double vocabulary = static_cast<double>(job.model.head_rows()) / job.mesh.tensor;
+  const bool shared = job.mesh.tensor > 1 && software.shared_logit_bytes > 0;
+  const double row = vocabulary * (shared ? software.shared_logit_bytes : software.logit_bytes);
+  const double sum = vocabulary * hidden * software.head_sum_bytes;
+  double bytes = tokens * row;
+  if (bytes > software.logit_limit + sum) {
+    const double runs = std::ceil(tokens / std::max(128.0, std::floor(software.logit_limit / row)));
+    bytes = std::ceil(tokens / runs) * row + sum;
+  }
+  // A tied weight gets the head's gradient, and its sum with the embedding's.
+  const double gradients = job.model.ties_head() && job.mesh.pipeline == 1 ? 2 : 1;
+  return bytes + vocabulary * hidden * software.head_gradient_bytes * gradients;
+}
+
+// Of the stream that the blocks of a rank do not compute on, and hand on or read: the target past
+// an encoder, the source past a decoder that stands on another rank than the encoder's end.
+double passing_by(const Job& job, const BlockCounts& blocks) {
+  if (job.source == 0 || blocks.count(BlockKind::kEncoderEnd) > 0) {
+    return 0;
+  }
+  const Stream stream = blocks.count(BlockKind::kEncoder) > 0 ? Stream::kTarget : Stream::kSource;
+  return job.micro_tokens(stream) * static_cast<double>(job.model.hidden_size) *
+         job.compute_bytes() / (job.sequence_parallel ? job.mesh.tensor : 1);
+}
+
+void add_activations(const Job& job, const RankShare& share, StageMemory& stage) {
+  Memory& memory = stage.peak;
+  const BlockCounts& blocks = share.blocks;
+  const double in_flight = share.in_flight;
+  const auto kept = [&](BlockKind kind) { return block_activations(job, kind, job.recompute); };
+  memory.activations = in_flight * (sum_blocks(blocks, kept) + passing_by(job, blocks));
+  if (job.recompute != Recompute::kNone) {
+    memory.working += largest_of_blocks(blocks, [&](BlockKind kind) {
+      return block_activations(job, kind, Recompute::kNone) - kept(kind);
+    });
+  }
+  if (job.offload == Offload::kAll && job.software.offloads_activations &&
+      job.recompute == Recompute::kFull && job.recompute_share == 1) {
+    memory.host += memory.activations;
+    memory.activations = 2 * largest_of_blocks(blocks, kept);
+  }
+  memory.host += memory.activations * job.activations_away;
+  memory.activations *= 1 - job.activations_away;
+  memory.working +=
+      largest_of_blocks(blocks, [&](BlockKind kind) { return temporaries(job, kind); });
+  if (share.is_last) {
+    memory.logits = logits(job);
+  }
+}
+
+// All that comes and goes; instead of add_activations() and buckets().
+void add_moment(const Job& job, const RankShare& share, StageMemory& stage) {
+  const Moment moment = fullest_moment(job, share);
+  Memory& memory = stage.peak;
+  memory.activations = moment.activations;
+  memory.working += moment.working;
+  memory.logits = moment.logits;
+  memory.gathered = moment.gathered;
+  memory.buckets = moment.buckets;
+}
+
+double buckets(const Job& job, double parameters) {
+  const double gradients = parameters * job.reduce_bytes();
+  if (job.mesh.ranks() == 1) {
+    return 0;
+  }
+  if (job.software.reduces_in_place) {
+    // In stage 2, the buffer that fills and the one on its way (units share one of up to 25 MB),
+    // and the embedding's.
+    const ParameterCounts counts = count_parameters(job.model);
+    const double width = job.reduce_bytes() / job.mesh.tensor;
+    const double table = counts.embedding * width;
+    const double some = 2 * std::max(25e6, counts.largest_block() * width) + table;
+    // The other end of a pipeline sends its gradient of a tied weight.
+    const bool receives = job.model.ties_head() && job.mesh.pipeline > 1;
+    return (job.zero_stage == 2 ? std::min(gradients, some) : 0) + (receives ? table : 0);
+  }
+  return std::min(job.software.bucket_bytes, gradients);  // there is no more to send
+}
+
+}  // namespace
+
+std::vector<StageMemory> estimate_memory(const Job& job) {
+  const std::vector<BlockCounts> blocks = rank_blocks(job);
+  const int rank_of_first = rank_of_stage(job, 0);
+  const int rank_of_last = rank_of_stage(job, stages_of(job) - 1);
+  const std::vector<double> in_flight = micro_batches_in_flight(job);
+  std::vector<StageMemory> stages;
+  for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
+    StageMemory stage;
+    stage.stage = rank;
+    stage.blocks = blocks[rank].all();
+    const bool first = rank == rank_of_first;
+    const bool last = rank == rank_of_last;
+    stage.in_flight = in_flight[rank];
+    const RankShare share{blocks[rank], first, last, in_flight[rank]};
+    const double parameters = stage_parameters(job, blocks[rank], first, last);
+    add_states(job, blocks[rank], parameters, stage.peak);
+    Memory& memory = stage.peak;
+    if (job.software.device_is_host) {
+      add_moment(job, share, stage);
+    } else {
+      add_activations(job, share, stage);
+      memory.buckets = buckets(job, parameters);
+    }
+    memory.fragmentation = job.software.fragmentation *
+                           (memory.activations + memory.working + memory.logits + memory.gathered);
+    memory.context = job.software.context_bytes;
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
+namespace {
+
+// Of the smallest device that holds a part of a pipeline rank, and its share of the host's.
+struct Room {
+  double device = std::numeric_limits<double>::infinity();
+  double host = std::numeric_limits<double>::infinity();
+};
+
+Room room_of(const Job& job, const Cluster& cluster, int rank) {
+  const int ranks = job.mesh.data * job.mesh.context * job.mesh.tensor;
+  const int first = rank * ranks;
+  Room room;
+  int begin = 0;
+  for (const NodeGroup& group : cluster.groups) {
+    const int end = begin + group.devices();
+    if (first < end && first + ranks > begin) {
+      room.device = std::min(room.device, usable_bytes(group.device));
+      room.host = std::min(room.host, group.device.host_bytes());
+    }
+    begin = end;
+  }
+  return room;
+}
+
+}  // namespace
+
+bool fits(const Job& job, const Cluster& cluster) {
+  const std::vector<StageMemory> stages = estimate_memory(job);
+  return std::all_of(stages.begin(), stages.end(), [&](const StageMemory& stage) {
+    const Room room = room_of(job, cluster, static_cast<int>(stage.stage));
+    return stage.peak.total() <= room.device && stage.peak.host <= room.host;
+  });
+}
+
+std::vector<int64_t> most_blocks(const Job& job, const Cluster& cluster) {
+  // Memory grows by the same with every block, but for buffers that are full with a few.
+  const int64_t layers = job.model.layers;
+  const auto with = [&](int64_t blocks) {
+    Job even = job;
+    even.model.layers = layers * stages_of(job);  // there are enough for all
+    even.split.assign(static_cast<size_t>(stages_of(job)), blocks);
+    return estimate_memory(even);
+  };
+  const std::vector<StageMemory> all = with(layers);
+  const std::vector<StageMemory> one_less = with(layers - 1);
+  const double own = static_cast<double>(stages_of(job)) / job.mesh.pipeline;
+  std::vector<int64_t> most;
+  for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
+    const double bytes = all[rank].peak.total();
+    const double of_block = std::max((bytes - one_less[rank].peak.total()) / own, 1.0);
+    const double too_many = std::ceil((bytes - room_of(job, cluster, rank).device) / of_block);
+    const double fit = static_cast<double>(layers) * own - too_many;
+    most.push_back(static_cast<int64_t>(std::clamp<double>(fit, 0, static_cast<double>(layers))));
+  }
+  return most;
+}
+
+const StageMemory& largest(const std::vector<StageMemory>& stages) {
+  return *std::max_element(
+      stages.begin(), stages.end(), [](const StageMemory& a, const StageMemory& b) {
+        return a.peak.total() < b.peak.total();
+      });
+}
+
+}  // namespace lockstep::plan

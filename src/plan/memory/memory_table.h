@@ -1,0 +1,18 @@
+// The memory of a job's ranks as tables.
+#pragma once
+
+#include <string>
+
+#include "plan/machines/device.h"
+#include "plan/workload/job.h"
+
+namespace lockstep::plan {
+
+/// Memory by kind and pipeline rank at the peak of a step, and of the fullest rank in each phase of
+/// it; whether it fits the device.
+std::string memory_table(const Job& job, const Device& device);
+
+/// "1.2 GB".
+std::string bytes_text(double bytes);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,283 @@
+#include "plan/memory/moments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "plan/memory/activations.h"
+
+namespace lockstep::plan {
+namespace {
+
+/// A unit of parameters that are gathered, reduced and updated together.
+struct Unit {
+  double parameters = 0;
+  double blocks = 0;
+};
+
+double hidden_of(const Job& job) {
+  return static_cast<double>(job.model.hidden_size);
+}
+
+/// Of the embedding, on one tensor rank.
+double table_of(const Job& job) {
+  return static_cast<double>(job.model.vocab_size) * hidden_of(job) / job.mesh.tensor;
+}
+
+/// Bytes of one number for each token and hidden unit, all of a tensor rank's.
+double stream_bytes(const Job& job) {
+  return job.all_micro_tokens() * hidden_of(job) * job.compute_bytes();
+}
+
+/// The units that are trained, in the order of use, on one tensor rank: from the last on neighbours
+/// share one up to the bucket's size, in stage 3 each is its own.
+std::vector<Unit> units_of(const Job& job, const RankShare& share) {
+  const ParameterCounts counts = count_parameters(job.model);
+  std::vector<Unit> parts;
+  const auto add = [&](double parameters, double blocks) {
+    parts.push_back({parameters / job.mesh.tensor, blocks});
+  };
+  const bool all_is_trained = job.adapter_rank == 0;
+  if (share.is_first && all_is_trained) {
+    add(counts.embedding + counts.positions, 0);
+  }
+  visit_blocks(share.blocks, [&](BlockKind kind, double count) {
+    BlockCounts one;
+    one.of[static_cast<size_t>(kind)] = 1;
+    for (double i = 0; i < count; ++i) {
+      add(all_is_trained ? counts.of(kind) : adapter_parameters(job.model, one, job.adapter_rank),
+          1);
+    }
+  });
+  if (share.is_last && all_is_trained) {
+    const bool copies = job.model.ties_head() && !share.is_first;
+    add(counts.head + (copies ? counts.embedding : 0), 0);
+  }
+  const double most = job.zero_stage < 3 ? job.software.unit_bytes / job.reduce_bytes() : 0;
+  std::vector<Unit> units;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    if (!units.empty() && units.back().parameters + part->parameters <= most) {
+      units.back().parameters += part->parameters;
+      units.back().blocks += part->blocks;
+    } else {
+      units.push_back(*part);
+    }
+  }
+  std::reverse(units.begin(), units.end());
+  return units;
+}
+
+/// The head's gradient is written where the reductions sum it, where that is a place that stays and
+/// one micro-batch is all; else it is a tensor, which waits for the embedding's where they are one.
+double head_gradient(const Job& job) {
+  const bool in_place = job.zero_stage < 2 && job.micro_batches() == 1;
+  return in_place || job.adapter_rank > 0 ? 0 : table_of(job) * job.compute_bytes();
+}
+
+/// Logits are made for so many rows at once, counted for the whole vocabulary; more than one run of
+/// a narrow type sums the head's gradient in float32.
+struct HeadRuns {
+  double rows = 0;
+  double sum = 0;
+};
+
+HeadRuns head_runs(const Job& job) {
+  const Software& software = job.software;
+  const double tokens = job.micro_tokens();
+  const double row = static_cast<double>(job.model.head_rows()) * job.compute_bytes();
+  const bool is_narrow = job.compute_bytes() < 4;
+  const double sum = is_narrow ? 4 * table_of(job) : 0;
+  const double instead = software.fused_head ? sum * job.mesh.tensor : 0;
+  if (tokens * row <= software.logit_limit + instead) {
+    return {tokens, 0};
+  }
+  const double at_once = std::max(128.0, std::floor(software.logit_limit / row));
+  return {std::ceil(tokens / std::ceil(tokens / at_once)), sum};
+}
+
+double head_bytes(const Job& job) {
+  const Software& software = job.software;
+  const double width = job.compute_bytes(), hidden = hidden_of(job);
+  const double words = static_cast<double>(job.model.head_rows()) / job.mesh.tensor;
+  const HeadRuns runs = head_runs(job);
+  double bytes = runs.rows * words * software.logit_bytes;
+  if (software.fused_head) {
+    // Rows in panels of 64, one panel's half more beside; the rows themselves in panels, and scaled
+    // for each thread; the sum of their gradient in float32.
+    const double rows = std::ceil(runs.rows / 64) * 64;
+    bytes = (rows + 32) * words * software.logit_bytes +
+            rows * hidden * (width + software.threads * width + 4);
+  }
+  // The rows that have a target, and their gradient; what the last norm gave.
+  const double streams = 3 * job.micro_tokens() * hidden * width;
+  return bytes + runs.sum + streams + head_gradient(job);
+}
+
+Moment head_moment(const Job& job, double kept) {
+  Moment moment;
+  moment.activations = kept;
+  moment.logits = head_bytes(job);
+  if (job.mesh.pipeline > 1) {
+    return moment;
+  }
+  if (job.zero_stage >= 3) {
+    moment.gathered = table_of(job) * job.compute_bytes();
+  }
+  if (job.zero_stage >= 2 && job.micro_batches() > 1 && job.adapter_rank == 0) {
+    // The embedding's gradient of the micro-batch before, on its way.
+    moment.buckets = table_of(job) * job.reduce_bytes();
+  }
+  return moment;
+}
+
+/// Of the backward pass of a block, besides what the forward pass kept: the gradient of its output,
+/// and inside the MLP the fullest of its parts.
+double block_temporaries(const Job& job, BlockKind kind) {
+  const double width = job.compute_bytes(), hidden = hidden_of(job);
+  const double tokens = job.micro_tokens(parts_of(kind).stream);
+  const double mlp = static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
+  const double matrix = hidden * mlp * width;
+  // The gradient of the last product's input, and of the gate and what it gates, whose product is
+  // free by then.
+  const double gates = job.model.gated_mlp ? 2 * tokens * mlp * width : 0;
+  // Or the gradient of the weight, one side of its product laid out anew.
+  const double laid_out =
+      job.software.lays_out ? tokens * (job.model.gated_mlp ? hidden : mlp) * width : 0;
+  return tokens * hidden * width + std::max(gates, tokens * mlp * width + laid_out + matrix);
+}
+
+/// Stage 2: the buffer that fills when `blocks_left` are to come, and the one on its way.
+double open_buffers(const Job& job, const std::vector<Unit>& units, double blocks_left) {
+  double later = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    later += units[i].blocks;
+    if (later >= blocks_left) {
+      const double before = i + 1 < units.size() ? units[i + 1].parameters : 0;
+      const double incoming = job.micro_batches() > 1 ? before / job.sharing() : 0;
+      return (units[i].parameters + before + incoming) * job.reduce_bytes();
+    }
+  }
+  return 0;
+}
+
+Moment backward_moment(const Job& job, const RankShare& share, double kept) {
+  const BlockCounts& blocks = share.blocks;
+  const auto count = static_cast<double>(blocks.all());
+  const double each = count == 0 ? 0 : sum_blocks(blocks, [&](BlockKind kind) {
+                                         return block_activations(job, kind, job.recompute);
+                                       }) / count;
+  double working = largest_of_blocks(blocks, [&](BlockKind kind) {
+    Job alone = job;
+    alone.recompute_share = 1;
+    const double again = job.recompute == Recompute::kNone
+                             ? 0
+                             : block_activations(alone, kind, Recompute::kNone) -
+                                   block_activations(alone, kind, job.recompute);
+    return again + block_temporaries(job, kind);
+  });
+  if (job.model.ties_head() && job.mesh.pipeline == 1) {
+    working += head_gradient(job);
+  }
+  const std::vector<Unit> units = units_of(job, share);
+  Moment fullest;
+  for (double done = 0; done < count; ++done) {
+    Moment moment;
+    moment.activations = kept - done * each;
+    moment.working = working;
+    if (job.mesh.pipeline > 1) {
+      // See add_whole_units().
+    } else if (job.zero_stage >= 3) {
+      // The block that computes and the one that is fetched ahead; gradients that are written, and
+      // on their way.
+      const double unit = count_parameters(job.model).largest_block() / job.mesh.tensor;
+      moment.gathered = unit * 2 * job.compute_bytes();
+      moment.buckets = unit * job.reduce_bytes() * (done > 0 ? 2 : 1);
+    } else if (job.zero_stage == 2) {
+      moment.buckets = open_buffers(job, units, count - done);
+    }
+    if (moment.total() > fullest.total()) {
+      fullest = moment;
+    }
+  }
+  return fullest;
+}
+
+Moment update_moment(const Job& job, const RankShare& share) {
+  const Software& software = job.software;
+  const double group = job.zero_stage >= 1 ? job.sharing() : 1;
+  const std::vector<Unit> units = units_of(job, share);
+  Moment moment;
+  moment.working = software.update_scratch;
+  double largest = 0, window = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    largest = std::max(largest, units[i].parameters);
+    double near = units[i].parameters;
+    near += i > 0 ? units[i - 1].parameters : 0;
+    near += i + 1 < units.size() ? units[i + 1].parameters : 0;
+    window = std::max(window, near);
+  }
+  moment.working += largest / group * software.update_copy;
+  if (job.offload != Offload::kNone && job.offload_to == OffloadTo::kNvme) {
+    // The unit that is read, the one that is updated and the one that is written.
+    moment.working +=
+        window / group *
+        (software.optimizer_bytes + (job.offload == Offload::kAll ? software.weight_bytes : 0));
+  }
+  if (job.model.ties_head() && job.mesh.pipeline > 1 && (share.is_first || share.is_last)) {
+    moment.buckets = table_of(job) * job.reduce_bytes();  // the other end's gradient of the table
+  }
+  return moment;
+}
+
+/// In a pipeline a rank's units stay gathered, and its gradients whole, until the step ends.
+void add_whole_units(const Job& job, const RankShare& share, Moment& moment) {
+  if (job.mesh.pipeline == 1 || job.zero_stage < 2) {
+    return;
+  }
+  for (const Unit& unit : units_of(job, share)) {
+    moment.buckets += unit.parameters * job.reduce_bytes();
+    moment.gathered += job.zero_stage >= 3 ? unit.parameters * job.compute_bytes() : 0;
+  }
+}
+
+/// Attention with dropout goes by tiles of up to 2^20 scores (ops/attention.h); four of their
+/// matrices are there at once. They take their places among what is kept, so that there is that
+/// much less for the others at whichever moment is the fullest.
+double score_tiles(const Job& job) {
+  if (!job.software.dropout || has_score_bias(job.model)) {
+    return 0;
+  }
+  constexpr double kAtOnce = 1 << 20;
+  const double heads = static_cast<double>(job.model.heads) / job.mesh.tensor;
+  const double all = heads * job.micro_tokens() * static_cast<double>(job.sequence);
+  return 4 * std::min(kAtOnce, all) * job.compute_bytes();
+}
+
+}  // namespace
+
+Moment fullest_moment(const Job& job, const RankShare& share) {
+  const double pipeline = job.mesh.pipeline;
+  const double stages = static_cast<double>(stages_of(job)) / pipeline;
+  const double input = stream_bytes(job) / (job.sequence_parallel ? job.mesh.tensor : 1);
+  const auto of_block = [&](BlockKind kind) { return block_activations(job, kind, job.recompute); };
+  // With every micro-batch each stage keeps what it was given: tokens' embeddings, or a message.
+  double kept = share.in_flight * (sum_blocks(share.blocks, of_block) + stages * input);
+  if (pipeline > 1) {
+    // Messages of the next four actions have their memory already; the ends of the pipeline get
+    // none of one direction.
+    const double one_way = 2 * (share.is_first || share.is_last ? 1 - 1 / stages : 1);
+    kept += input * (one_way + 2);
+  }
+  Moment fullest = backward_moment(job, share, kept);
+  for (const Moment& moment :
+       {share.is_last ? head_moment(job, kept) : Moment{}, update_moment(job, share)}) {
+    if (moment.total() > fullest.total()) {
+      fullest = moment;
+    }
+  }
+  fullest.working += score_tiles(job);
+  add_whole_units(job, share, fullest);
+  return fullest;
+}
+
+}  // namespace lockstep::plan

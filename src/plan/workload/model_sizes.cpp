@@ -1,0 +1,82 @@
+#include "plan/workload/model_sizes.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "model/description.h"
+
+namespace lockstep::plan {
+
+namespace {
+
+std::vector<model::LayerSpec> layers_of(const model::ModelConfig& model, BlockKind kind) {
+  switch (kind) {
+    case BlockKind::kEncoder:
+      return model::block_layers(model, 0);
+    case BlockKind::kEncoderEnd:
+      return model::block_layers(model, model.encoder_layers - 1);
+    case BlockKind::kDecoder:
+    case BlockKind::kCrossDecoder:
+      break;
+  }
+  return model::block_layers(model, model.encoder_layers);
+}
+
+double elements_of(const std::vector<model::LayerSpec>& layers) {
+  double sum = 0;
+  for (const model::LayerSpec& layer : layers) {
+    sum += static_cast<double>(layer.elements());
+  }
+  return sum;
+}
+
+LinearSizes linears_of(const std::vector<model::LayerSpec>& layers) {
+  LinearSizes sizes;
+  for (const model::LayerSpec& layer : layers) {
+    if (layer.kind == model::LayerKind::kLinear) {
+      const model::ParameterSpec& weight = layer.weight();
+      (layer.reads_source ? sizes.of_source : sizes.own) += static_cast<double>(weight.elements());
+      sizes.sides += static_cast<double>(weight.shape[0] + weight.shape[1]);
+    }
+  }
+  return sizes;
+}
+
+ModelSizes count(const model::ModelConfig& model) {
+  ModelSizes sizes;
+  ParameterCounts& counts = sizes.parameters;
+  counts.blocks = blocks_of(model);
+  visit_blocks(counts.blocks, [&](BlockKind kind, double /*count*/) {
+    const std::vector<model::LayerSpec> layers = layers_of(model, kind);
+    counts.block[static_cast<size_t>(kind)] = elements_of(layers);
+    sizes.linears[static_cast<size_t>(kind)] = linears_of(layers);
+  });
+  for (const model::LayerSpec& layer : model::embedding_layers(model)) {
+    const bool is_tokens = layer.kind == model::LayerKind::kTokenEmbedding;
+    (is_tokens ? counts.embedding : counts.positions) += static_cast<double>(layer.elements());
+  }
+  counts.head = elements_of(model::head_layers(model));
+  return sizes;
+}
+
+}  // namespace
+
+double ParameterCounts::of(const BlockCounts& some) const {
+  return sum_blocks(some, [&](BlockKind kind) { return of(kind); });
+}
+
+double ParameterCounts::largest_block() const {
+  return *std::max_element(block.begin(), block.end());
+}
+
+const ModelSizes& sizes_of(const model::ModelConfig& model) {
+  thread_local std::optional<std::pair<model::ModelConfig, ModelSizes>> last;
+  if (!last || !(last->first == model)) {
+    last.emplace(model, count(model));
+  }
+  return last->second;
+}
+
+}  // namespace lockstep::plan
