@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/ops/full_like.h>
+#include <torch/nn/module.h>
 
 #include "base/error.h"
 #include "base/format.h"

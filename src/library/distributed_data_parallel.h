@@ -13,10 +13,12 @@
 #include <optional>
 #include <vector>
 
-#include <torch/nn/module.h>
-
 #include "comm/communicator.h"
 #include "parallel/data/data_parallel.h"
+
+namespace torch::nn {
+class Module;  // <torch/nn.h>
+}
 
 namespace lockstep {
 

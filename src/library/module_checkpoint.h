@@ -5,11 +5,17 @@
 #include <filesystem>
 #include <string>
 
-#include <torch/nn/module.h>
-#include <torch/optim/optimizer.h>
-
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
+
+namespace torch {
+namespace nn {
+class Module;  // <torch/nn.h>
+}
+namespace optim {
+class Optimizer;  // <torch/optim.h>
+}
+}  // namespace torch
 
 namespace lockstep {
 

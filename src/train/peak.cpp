@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "base/clock.h"
 

@@ -12,6 +12,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include "base/error.h"
 

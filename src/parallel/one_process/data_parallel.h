@@ -12,7 +12,11 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/modules/container/sequential.h>
+#include <c10/core/Device.h>
+
+namespace torch::nn {
+class Sequential;  // <torch/nn.h>
+}
 
 namespace lockstep {
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <ATen/ops/zeros.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include "base/error.h"
 #include "base/format.h"

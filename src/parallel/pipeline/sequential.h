@@ -6,11 +6,13 @@
 #include <span>
 #include <vector>
 
-#include <torch/nn/modules/container/sequential.h>
-
 #include "comm/communicator.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/options.h"
+
+namespace torch::nn {
+class Sequential;  // <torch/nn.h>
+}
 
 namespace lockstep::parallel {
 
