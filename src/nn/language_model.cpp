@@ -23,11 +23,11 @@ std::string without_suffix(std::string name) {
   throw Error(ErrorKind::kInternal, fmt::format("this part of the model has no {}", what));
 }
 
-const Tensor& tokens_to_predict(const ForwardInputs& inputs) {
+const Targets& targets_of(const ForwardInputs& inputs) {
   if (!inputs.targets.defined()) {
     throw Error(ErrorKind::kInternal, "scores and losses need targets");
   }
-  return inputs.targets.tokens;
+  return inputs.targets;
 }
 
 /// The embedding of a head that reads the same weight, and so gives it a gradient of every row.
@@ -128,9 +128,9 @@ Tensors LanguageModel::hidden(const Context& context) const {
 
 Tensor LanguageModel::loss(const ForwardInputs& inputs) const {
   const Context context = make_context(inputs);
-  const auto body = [this, tokens = tokens_to_predict(inputs)](
+  const auto body = [this, targets = targets_of(inputs)](
                         const Tensor& x, const Tensor& vocabulary) {
-    return Tensors{head->loss(x, vocabulary, tokens)};
+    return Tensors{head->loss(x, vocabulary, targets)};
   };
   return run_head(hidden(context), context, body).front();
 }
@@ -138,9 +138,9 @@ Tensor LanguageModel::loss(const ForwardInputs& inputs) const {
 Scores LanguageModel::scores(const ForwardInputs& inputs) const {
   const at::NoGradGuard no_gradient;
   const Context context = make_context(inputs);
-  const auto body = [this, tokens = tokens_to_predict(inputs)](
+  const auto body = [this, targets = targets_of(inputs)](
                         const Tensor& x, const Tensor& vocabulary) {
-    const Scores scores = head->scores(x, vocabulary, tokens);
+    const Scores scores = head->scores(x, vocabulary, targets);
     return Tensors{scores.log_likelihoods, scores.likeliest};
   };
   const Tensors result = run_head(hidden(context), context, body);

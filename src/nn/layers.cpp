@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/error.h"
 #include "nn/forward_context.h"
 #include "nn/key_value_cache.h"
 #include "ops/attention.h"
@@ -112,30 +113,59 @@ Tensor Dropout::forward(const Tensor& x, const ForwardContext& context) const {
   return ops::dropout(x, probability, context.dropout_keys(site));
 }
 
-Tensor Head::flat_weights(const Tensor& weights, const Tensor& tokens) {
-  return weights.defined() ? weights.expand_as(tokens).flatten() : Tensor();
+ops::TokenLossOptions Head::loss_options(const Targets& targets, const Tensor& weights) const {
+  ops::TokenLossOptions options;
+  options.place_of_gradient = place_of_gradient;
+  if (weights.defined()) {
+    options.row_weights = weights.expand_as(targets.tokens).flatten();
+  }
+  if (const Distributions& reference = targets.distributions; reference.positions.defined()) {
+    if (!reference.states.defined()) {
+      throw Error(ErrorKind::kInternal, "no reference has said what its distributions are");
+    }
+    options.distributions = {
+        reference.positions.flatten().to(reference.states.device()),
+        reference.states.flatten(0, 1),
+        reference.vocabulary};
+  }
+  return options;
+}
+
+Scores Head::scores_of(
+    const ops::TokenScores& tokens, const Targets& targets, const Tensor& divergences) {
+  Tensor log_likelihoods = tokens.log_likelihoods, likeliest = tokens.likeliest;
+  if (divergences.defined()) {
+    const Tensor compared = targets.distributions.positions.flatten().to(divergences.device());
+    log_likelihoods = at::where(compared, -divergences, log_likelihoods);
+    likeliest = likeliest.logical_and(compared.logical_not());
+  }
+  return {log_likelihoods.view_as(targets.tokens), likeliest.view_as(targets.tokens)};
 }
 
 Tensor Head::loss(
     const Tensor& hidden,
     const Tensor& vocabulary,
-    const Tensor& tokens,
+    const Targets& targets,
     const Tensor& weights) const {
-  ops::TokenLossOptions options;
-  options.place_of_gradient = place_of_gradient;
-  options.row_weights = flat_weights(weights, tokens);
   return ops::token_loss(
-      hidden.flatten(0, 1), vocabulary, tokens.flatten().to(hidden.device()), options);
+      hidden.flatten(0, 1),
+      vocabulary,
+      targets.tokens.flatten().to(hidden.device()),
+      loss_options(targets, weights));
 }
 
 Tensor Head::logits(const Tensor& hidden, const Tensor& vocabulary) const {
   return at::linear(hidden, vocabulary);
 }
 
-Scores Head::scores(const Tensor& hidden, const Tensor& vocabulary, const Tensor& tokens) const {
-  const Scores flat =
-      ops::token_scores(hidden.flatten(0, 1), vocabulary, tokens.flatten().to(hidden.device()));
-  return {flat.log_likelihoods.view_as(tokens), flat.likeliest.view_as(tokens)};
+Scores Head::scores(const Tensor& hidden, const Tensor& vocabulary, const Targets& targets) const {
+  const Tensor rows = hidden.flatten(0, 1);
+  const ops::TokenLossOptions options = loss_options(targets, {});
+  return scores_of(
+      ops::token_scores(rows, vocabulary, targets.tokens.flatten().to(hidden.device())),
+      targets,
+      options.distributions.defined() ? ops::token_divergences(rows, vocabulary, options)
+                                      : Tensor());
 }
 
 }  // namespace lockstep::nn

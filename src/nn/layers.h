@@ -160,21 +160,26 @@ struct Head : Layer {
   void visit_parameters(const ParameterFunction& function) override;
   /// Memory for the gradient of `vocabulary` (ops::TokenLossOptions); empty: its own.
   std::function<Tensor()> place_of_gradient;
-  /// hidden [B, T, C], tokens [B, T] as in Targets -> the SUM of weight * -log p over the targets,
-  /// a float32 scalar. The weights [B, T] or [B, 1] are constants; undefined: all are one.
+  /// hidden [B, T, C] -> the SUM of weight * -score over the targets, a float32 scalar; the score
+  /// is log p of a token, and less the divergence from a distribution. The weights [B, T] or [B, 1]
+  /// are constants; undefined: all are one.
   virtual Tensor loss(
       const Tensor& hidden,
       const Tensor& vocabulary,
-      const Tensor& tokens,
+      const Targets& targets,
       const Tensor& weights = {}) const;
   /// [B, T, C] -> [B, T, V], in the type of `hidden`
   virtual Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const;
   /// No gradient.
-  virtual Scores scores(const Tensor& hidden, const Tensor& vocabulary, const Tensor& tokens) const;
+  virtual Scores scores(
+      const Tensor& hidden, const Tensor& vocabulary, const Targets& targets) const;
 
  protected:
-  /// Weights [B, T] or [B, 1], or undefined ones, of each row of tokens: [B T].
-  static Tensor flat_weights(const Tensor& weights, const Tensor& tokens);
+  /// What the targets, and the weights of loss(), say of rows [B T, C].
+  ops::TokenLossOptions loss_options(const Targets& targets, const Tensor& weights) const;
+  /// The scores of tokens, flat, as [B, T], and those of distributions by `divergences` of them.
+  static Scores scores_of(
+      const ops::TokenScores& tokens, const Targets& targets, const Tensor& divergences);
 };
 
 }  // namespace lockstep::nn

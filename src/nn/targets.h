@@ -16,7 +16,17 @@ using at::Tensor;
 /// forgotten or kept (unlearning).
 enum class RowKind : int64_t { kPlain, kChosen, kRejected, kForget, kRetain };
 
-/// The targets of a micro-batch, all on one device.
+/// Positions that are to have the distribution of a reference, and no token for a target: the loss
+/// of one is KL(reference || model), and its score minus that.
+struct Distributions {
+  Tensor positions;   // [B, T] bool, in step with the ids; tokens there are any of the vocabulary.
+                      // Undefined: there are none
+  Tensor states;      // [B, T, C'] what the reference's head reads; of this rank's part alone
+  Tensor vocabulary;  // [V, C'] the reference's head, or this rank's part of it
+};
+
+/// The targets of a micro-batch, all on one device but the states and the vocabulary, which are on
+/// the head's.
 struct Targets {
   Tensor tokens;  // [B, T] int64, in step with the ids: what each position predicts (a token, or a
                   // class); kIgnoredTarget: nothing. Where ids are a part of the sequence, so is it
@@ -25,6 +35,8 @@ struct Targets {
   Tensor kinds;      // [B] int64, RowKind; undefined: all are plain
   Tensor groups;     // [B] int64 in [0, B): rows of one number are judged together; undefined: none
   Tensor reference;  // [B] float64: each row's log-likelihood by a reference; undefined: none
+
+  Distributions distributions;
 
   bool defined() const { return tokens.defined(); }
   Targets to(c10::Device device) const;
@@ -36,6 +48,9 @@ using Scores = ops::TokenScores;
 /// Of language modelling: each position predicts the label behind it. Labels [B, T] int64 are in
 /// step with the ids; those of kIgnoredTarget, and each row's first, are not predicted.
 Targets next_tokens(const Tensor& labels);
+/// The same, and the positions [B, T] bool are to have the distributions of a reference instead,
+/// which Reference::refer brings.
+Targets with_distributions(Targets targets, const Tensor& positions);
 /// Of classification: the position [B] of each row, its last token that is no padding, predicts the
 /// row's class [B] int64; kIgnoredTarget: the row has none. `length` is T.
 Targets classes_at(const Tensor& positions, const Tensor& classes, int64_t length);

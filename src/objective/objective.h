@@ -47,6 +47,7 @@ enum class Needs {
   kTokenScores,  // the scores of single tokens
   kRowScores,    // those of rows
   kClassScores,  // of a classifier's rows, all classes': for evaluation, without gradients
+  kHeadStates,   // no scores, but what they are made of: likewise
 };
 
 struct Weighing {
@@ -67,7 +68,8 @@ class Objective {
   virtual Counts counts(const nn::Targets& targets) const = 0;
   /// The objective itself. Log-likelihoods are those of tokens [B, T] (kNothing, kTokenScores),
   /// those of rows' classes as logits, float32 [B, classes] (kClassScores), else float64 [B] of
-  /// whole rows, and `likeliest` undefined. Returns float64 [sums()]: first the
+  /// whole rows, and `likeliest` undefined. (kHeadStates: the states [B, T, C] that the head reads,
+  /// and its weight [V, C].) Returns float64 [sums()]: first the
   /// loss times step.divisor(), differentiable in the log-likelihoods; then this micro-batch's
   /// first count; then each metric, summed over what is counted. Calls no collective. Error
   /// (kInternal): targets without what it reads.

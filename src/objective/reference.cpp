@@ -103,6 +103,17 @@ void AdaptersOff::refer(std::span<nn::ForwardInputs> micro_batches) {
   }
 }
 
+void FrozenModel::refer(std::span<nn::ForwardInputs> micro_batches) {
+  const HeadStates read = reader_(micro_batches);
+  for (size_t i = 0; i < read.states.size(); ++i) {
+    if (nn::Distributions& reference = micro_batches[i].targets.distributions;
+        reference.positions.defined()) {
+      reference.states = read.states[i];
+      reference.vocabulary = read.vocabulary;
+    }
+  }
+}
+
 Tensor KeptScores::measure(
     const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
   rows_.push_back(scores.log_likelihoods.detach().to(at::kCPU, /*non_blocking=*/false, true));
@@ -112,6 +123,16 @@ Tensor KeptScores::measure(
 Tensor KeptClassScores::measure(
     const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
   rows_.push_back(scores.log_likelihoods.detach().to(at::kCPU, /*non_blocking=*/false, true));
+  return at::zeros({sums()}, scores.log_likelihoods.options().dtype(at::kDouble));
+}
+
+Tensor KeptHeadStates::measure(
+    const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
+  states_.states.push_back(scores.log_likelihoods);
+  if (!states_.vocabulary.defined()) {
+    // Under ZeRO the weight is dropped behind the head.
+    states_.vocabulary = scores.likeliest.clone();
+  }
   return at::zeros({sums()}, scores.log_likelihoods.options().dtype(at::kDouble));
 }
 

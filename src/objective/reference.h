@@ -20,8 +20,8 @@ using RowScorer = std::function<std::vector<Tensor>(std::span<const nn::ForwardI
 class Reference {
  public:
   virtual ~Reference() = default;
-  /// Sets targets.reference of micro-batches of whole sequences. Ranks of one data coordinate call
-  /// with the same ones, and where a model is run every rank with as many.
+  /// Sets targets.reference (or what the class says) of micro-batches of whole sequences. Ranks of
+  /// one data coordinate call with the same ones, and where a model is run every rank with as many.
   virtual void refer(std::span<nn::ForwardInputs> micro_batches) = 0;
 };
 
@@ -59,6 +59,27 @@ class AdaptersOff final : public Reference {
   std::function<void(bool on)> set_adapters_;
 };
 
+/// What the head of a model reads of micro-batches [B, T, C], of this rank's part of each, and its
+/// weight; empty where another rank has the head.
+struct HeadStates {
+  std::vector<Tensor> states;
+  Tensor vocabulary;
+};
+using StateReader = std::function<HeadStates(std::span<const nn::ForwardInputs>)>;
+
+/// A second model, of whose distributions positions are told (nn::Distributions). `reader` runs it
+/// without dropout (parallel::EvaluationModel::head_states).
+class FrozenModel final : public Reference {
+ public:
+  explicit FrozenModel(StateReader reader) : reader_(std::move(reader)) {}
+  /// Sets targets.distributions' states and vocabulary of micro-batches that have positions. As
+  /// Reference::refer.
+  void refer(std::span<nn::ForwardInputs> micro_batches) override;
+
+ private:
+  StateReader reader_;
+};
+
 /// An objective that keeps the scores of rows that it is shown, in their order: what RowScorers
 /// evaluate a model by.
 class KeptScores final : public Objective {
@@ -84,6 +105,19 @@ class KeptClassScores final : public Objective {
 
  private:
   mutable std::vector<Tensor> rows_;
+};
+
+/// The same of what the head reads.
+class KeptHeadStates final : public Objective {
+ public:
+  Needs needs() const override { return Needs::kHeadStates; }
+  Counts counts(const nn::Targets& /*targets*/) const override { return {}; }
+  Tensor measure(
+      const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const override;
+  const HeadStates& states() const { return states_; }
+
+ private:
+  mutable HeadStates states_;
 };
 
 }  // namespace lockstep::objective

@@ -19,11 +19,14 @@ struct HeadPass {
   nn::Tensors operator()(const Tensor& hidden, const Tensor& vocabulary) const {
     const bool trains = at::GradMode::is_enabled();
     const Needs needs = objective.needs();
+    if (needs == Needs::kHeadStates) {
+      return {objective.measure({hidden, vocabulary}, targets, step)};
+    }
     if (needs == Needs::kClassScores) {
       return {objective.measure({class_scores(hidden, vocabulary), {}}, targets, step)};
     }
     if (!trains || needs == Needs::kTokenScores || needs == Needs::kRowScores) {
-      const Weighing weighing = weigh(model.head->scores(hidden, vocabulary, targets.tokens));
+      const Weighing weighing = weigh(model.head->scores(hidden, vocabulary, targets));
       return trains ? nn::Tensors{loss(hidden, vocabulary, weighing.weights), weighing.sums}
                     : nn::Tensors{weighing.sums};
     }
@@ -73,7 +76,7 @@ struct HeadPass {
     return weighing;
   }
   Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& weights) const {
-    return model.head->loss(hidden, vocabulary, targets.tokens, weights);
+    return model.head->loss(hidden, vocabulary, targets, weights);
   }
 };
 

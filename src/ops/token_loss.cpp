@@ -91,24 +91,54 @@ struct Needs {
 struct HeadRows {
   Tensor hidden, target;  // [n, C], [n]
   Tensor weights;         // [n], of the statistics' type; undefined: one
-  Tensor index;           // of `hidden` in all rows; undefined: it is all rows
+  DistributionTargets distributions;
+  Tensor index;  // of `hidden` in all rows; undefined: it is all rows
 };
 
-HeadRows rows_to_compute(
-    const Tensor& hidden, const Tensor& targets, const Tensor& row_weights, int64_t vocabulary) {
-  const Tensor weights = row_weights.defined() ? row_weights.to(statistics_type(hidden)) : Tensor();
-  if (!has_host_loops(hidden)) {
-    return {hidden.contiguous(), targets.contiguous(), weights, Tensor()};
+DistributionTargets select(const DistributionTargets& all, const Tensor& index) {
+  if (!all.defined()) {
+    return all;
   }
-  const Tensor index = counted_rows(targets.contiguous(), vocabulary);
+  return {all.rows.index_select(0, index), all.hidden.index_select(0, index), all.weight};
+}
+
+DistributionTargets narrow(const DistributionTargets& all, int64_t begin, int64_t count) {
+  if (!all.defined()) {
+    return all;
+  }
+  return {all.rows.narrow(0, begin, count), all.hidden.narrow(0, begin, count), all.weight};
+}
+
+HeadRows rows_to_compute(
+    const Tensor& hidden,
+    const Tensor& targets,
+    const TokenLossOptions& options,
+    int64_t vocabulary) {
+  const Tensor& given = options.row_weights;
+  const Tensor weights = given.defined() ? given.to(statistics_type(hidden)) : Tensor();
+  const HeadRows all{
+      hidden.contiguous(), targets.contiguous(), weights, options.distributions, Tensor()};
+  if (!has_host_loops(hidden)) {
+    return all;
+  }
+  const Tensor index = counted_rows(all.target, vocabulary);
   if (index.numel() == hidden.size(0)) {
-    return {hidden.contiguous(), targets.contiguous(), weights, Tensor()};
+    return all;
   }
   return {
       hidden.index_select(0, index),
       targets.index_select(0, index),
       weights.defined() ? weights.index_select(0, index) : weights,
+      select(options.distributions, index),
       index};
+}
+
+std::unique_ptr<TokenLossRun> make_run(const RunInputs& inputs) {
+  if (inputs.distributions.defined()) {
+    return make_distribution_run(inputs);
+  }
+  auto run = make_vector_run(inputs);
+  return run != nullptr ? std::move(run) : make_tensor_run(inputs);
 }
 
 /// The losses of a run, and the factors of its gradients.
@@ -147,7 +177,7 @@ Result compute(
     Needs needs,
     const TokenLossOptions& options) {
   const int64_t vocabulary = options.vocabulary > 0 ? options.vocabulary : weight.size(0);
-  const HeadRows rows = rows_to_compute(hidden, targets, options.row_weights, vocabulary);
+  const HeadRows rows = rows_to_compute(hidden, targets, options, vocabulary);
   const Tensor words = weight.contiguous();
   const int64_t count = rows.hidden.size(0);
   const int64_t run = rows_of_a_run(count, hidden, vocabulary, options);
@@ -167,10 +197,9 @@ Result compute(
     inputs.target = target - options.first_token;
     inputs.softcap = options.softcap;
     inputs.needs_gradient = needs.hidden || needs.weight;
-    auto part = make_vector_run(inputs);
-    if (part == nullptr) {
-      part = make_tensor_run(inputs);
-    }
+    inputs.distributions = narrow(rows.distributions, begin, some);
+    inputs.combine = options.combine;
+    const std::unique_ptr<TokenLossRun> part = make_run(inputs);
     RowStatistics statistics = part->statistics();
     if (options.combine) {
       options.combine(statistics);
@@ -299,8 +328,18 @@ Tensor token_loss_reference(
   if (options.softcap > 0) {
     logits = at::tanh(logits / options.softcap) * options.softcap;
   }
-  const Tensor losses =
-      at::cross_entropy_loss(logits, targets, {}, at::Reduction::None, kIgnoredTarget);
+  Tensor losses = at::cross_entropy_loss(logits, targets, {}, at::Reduction::None, kIgnoredTarget);
+  if (const DistributionTargets& reference = options.distributions; reference.defined()) {
+    Tensor others = at::linear(reference.hidden, reference.weight).to(logits.scalar_type());
+    if (options.softcap > 0) {
+      others = at::tanh(others / options.softcap) * options.softcap;
+    }
+    const Tensor divergences =
+        at::kl_div(
+            at::log_softmax(logits, 1), at::log_softmax(others, 1), at::Reduction::None, true)
+            .sum(1);
+    losses = at::where(reference.rows, divergences, losses);
+  }
   const Tensor log_sums = at::logsumexp(logits, 1).masked_fill(targets == kIgnoredTarget, 0);
   const Tensor each = losses + log_sums.square() * options.z_loss;
   return (options.row_weights.defined() ? each * options.row_weights : each).sum();
@@ -331,6 +370,34 @@ TokenScores token_scores(
     const Tensor losses = losses_of(row_statistics(logits, goal), goal, {}, {}, unused);
     result.log_likelihoods.index_copy_(0, index, losses.neg());
     result.likeliest.index_copy_(0, index, right);
+  }
+  return result;
+}
+
+Tensor token_divergences(
+    const Tensor& hidden, const Tensor& weight, const TokenLossOptions& options) {
+  const at::NoGradGuard no_gradient;
+  const int64_t vocabulary = options.vocabulary > 0 ? options.vocabulary : weight.size(0);
+  const Tensor rows = at::nonzero(options.distributions.rows).squeeze(1);
+  const Tensor result =
+      at::zeros({hidden.size(0)}, hidden.options().dtype(statistics_type(hidden)));
+  const int64_t run = rows_of_a_run(rows.numel(), hidden, vocabulary, options);
+  for (int64_t begin = 0; begin < rows.numel(); begin += run) {
+    const Tensor index = rows.narrow(0, begin, std::min(run, rows.numel() - begin));
+    RunInputs inputs;
+    inputs.hidden = hidden.index_select(0, index);
+    inputs.weight = weight.contiguous();
+    inputs.target = at::zeros_like(index);
+    inputs.softcap = options.softcap;
+    inputs.distributions = select(options.distributions, index);
+    inputs.combine = options.combine;
+    RowStatistics statistics = make_distribution_run(inputs)->statistics();
+    if (options.combine) {
+      options.combine(statistics);
+    }
+    RowGradients unused;
+    const Tensor divergences = losses_of(statistics, inputs.target, {}, {}, unused);
+    result.index_copy_(0, index, divergences.to(result.scalar_type()));
   }
   return result;
 }

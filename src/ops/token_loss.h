@@ -21,6 +21,17 @@ struct RowStatistics {
   Tensor target;   // the logit of the target; 0 where another part holds it
 };
 
+/// Rows whose target is no token, but the distribution of another head over the same vocabulary: a
+/// reference's. The loss of such a row is the divergence KL(reference || this) (Kullback and
+/// Leibler, 1951).
+struct DistributionTargets {
+  Tensor rows;    // [N] bool, the same for all holders of parts of the vocabulary; undefined: none
+  Tensor hidden;  // [N, C'], no gradient: what that head reads; C' may be another width
+  Tensor
+      weight;  // [V, C'], no gradient; of the same part of the vocabulary as the weight beside it
+  bool defined() const { return rows.defined(); }
+};
+
 struct TokenLossOptions {
   /// Logits become softcap * tanh(logit / softcap) (Gemma 2, 2024, section 2); 0: they stay.
   double softcap = 0;
@@ -29,6 +40,8 @@ struct TokenLossOptions {
   /// [N], no gradient: what each row's loss, and with it its gradient, is multiplied by. Undefined:
   /// one.
   Tensor row_weights;
+  /// Targets of these rows must not be -100, and are not read otherwise.
+  DistributionTargets distributions;
   /// Bounds the rows of a run; 0 lets about 96 MiB of logits be held at a time.
   int64_t rows_at_once = 0;
   /// Where `weight` is a part of the vocabulary: the token of its first row, and how many tokens
@@ -60,13 +73,19 @@ Tensor token_loss(
     const Tensor& targets,
     const TokenLossOptions& options = {});
 
-/// The same, written plainly (all logits in float32, gradients by autograd), for a whole
+/// token_loss, written plainly (all logits in float32, gradients by autograd), for a whole
 /// vocabulary: a reference.
 Tensor token_loss_reference(
     const Tensor& hidden,
     const Tensor& weight,
     const Tensor& targets,
     const TokenLossOptions& options = {});
+
+/// The divergences of the rows of options.distributions, [N] float32 (float64 of hidden states of
+/// that type), on the device of `hidden`; 0 for other rows. No gradient. Of a part of the
+/// vocabulary, as token_loss: options.combine is called.
+Tensor token_divergences(
+    const Tensor& hidden, const Tensor& weight, const TokenLossOptions& options);
 
 /// What a head gives each target, in any shape.
 struct TokenScores {

@@ -23,9 +23,16 @@ struct WeightGradient {
   }
 };
 
+/// Adds what a run gives to the weight's gradient: logits_gradient^T hidden.
+void add_weight_gradient(
+    const Tensor& logits_gradient,  // [n, V], of the weight's type
+    const Tensor& hidden,           // [n, C]
+    const Tensor& weight,
+    WeightGradient& sum);
+
 struct RowGradients {
-  // softmax * softmax_factor - onehot(target) * target_factor is the gradient of the logits; [n]
-  // each, of the statistics' type.
+  // softmax * softmax_factor - target * target_factor is the gradient of the logits, the target
+  // being one at a token, or a distribution; [n] each, of the statistics' type.
   Tensor softmax_factor, target_factor;
   Tensor hidden;                     // [n, C], written; undefined: not needed
   WeightGradient* weight = nullptr;  // null: not needed
@@ -44,10 +51,16 @@ struct RunInputs {
   Tensor target;          // [n] int64: the row of the weight; others: not in this part
   double softcap = 0;
   bool needs_gradient = false;
+  // Of a run that compares distributions: those of the run's rows, and TokenLossOptions::combine.
+  DistributionTargets distributions;
+  std::function<void(RowStatistics&)> combine;
 };
 
 /// By ATen's products: any type, any device.
 std::unique_ptr<TokenLossRun> make_tensor_run(const RunInputs& inputs);
+
+/// The same where rows have distributions for targets.
+std::unique_ptr<TokenLossRun> make_distribution_run(const RunInputs& inputs);
 
 /// By our own products. Null where this processor, type or device has none.
 std::unique_ptr<TokenLossRun> make_vector_run(const RunInputs& inputs);

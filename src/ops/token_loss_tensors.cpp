@@ -32,37 +32,39 @@ class TensorRun final : public TokenLossRun {
       at::mm_out(result, logits_, inputs_.weight);
     }
     if (gradients.weight != nullptr) {
-      add(*gradients.weight);
+      add_weight_gradient(logits_, inputs_.hidden, inputs_.weight, *gradients.weight);
     }
     logits_.reset();
   }
 
  private:
-  void add(WeightGradient& weight) const {
-    const auto type = logits_.scalar_type();
-    const bool is_small = type == at::kBFloat16 || type == at::kHalf;
-    if (!weight.sum.defined() && is_small && !weight.is_last) {
-      weight.sum = at::mm(logits_.t(), inputs_.hidden).to(at::kFloat);
-    } else if (!weight.sum.defined()) {
-      weight.sum = weight.room(inputs_.weight);
-      at::mm_out(weight.sum, logits_.t(), inputs_.hidden);
-    } else if (is_small) {
-      weight.sum.add_(at::mm(logits_.t(), inputs_.hidden));
-    } else {
-      weight.sum.addmm_(logits_.t(), inputs_.hidden);
-    }
-    if (weight.is_last) {
-      weight.result = weight.sum.scalar_type() == type
-                          ? weight.sum
-                          : weight.room(inputs_.weight).copy_(weight.sum);
-    }
-  }
-
   RunInputs inputs_;
   Tensor logits_;
 };
 
 }  // namespace
+
+void add_weight_gradient(
+    const Tensor& logits_gradient,
+    const Tensor& hidden,
+    const Tensor& weight,
+    WeightGradient& sum) {
+  const auto type = weight.scalar_type();
+  const bool is_small = type == at::kBFloat16 || type == at::kHalf;
+  if (!sum.sum.defined() && is_small && !sum.is_last) {
+    sum.sum = at::mm(logits_gradient.t(), hidden).to(at::kFloat);
+  } else if (!sum.sum.defined()) {
+    sum.sum = sum.room(weight);
+    at::mm_out(sum.sum, logits_gradient.t(), hidden);
+  } else if (is_small) {
+    sum.sum.add_(at::mm(logits_gradient.t(), hidden));
+  } else {
+    sum.sum.addmm_(logits_gradient.t(), hidden);
+  }
+  if (sum.is_last) {
+    sum.result = sum.sum.scalar_type() == type ? sum.sum : sum.room(weight).copy_(sum.sum);
+  }
+}
 
 std::unique_ptr<TokenLossRun> make_tensor_run(const RunInputs& inputs) {
   return std::make_unique<TensorRun>(inputs);

@@ -33,6 +33,10 @@ std::vector<Tensor> EvaluationModel::row_scores(std::span<const nn::ForwardInput
   return pipeline_->row_scores(shard_inputs(batches, part_));
 }
 
+objective::HeadStates EvaluationModel::head_states(std::span<const nn::ForwardInputs> batches) {
+  return pipeline_->head_states(shard_inputs(batches, part_));
+}
+
 std::vector<Tensor> EvaluationModel::class_scores(std::span<const nn::ForwardInputs> batches) {
   return pipeline_->class_scores(
       shard_inputs(batches, part_), stages_.front().model->config().head_rows());

@@ -1,4 +1,5 @@
-// A model under a plan that is only evaluated: no gradients, no optimizer.
+// A model under a plan that is only evaluated: no gradients, no optimizer. Under ZeRO 3 the data
+// ranks share its values.
 #pragma once
 
 #include <memory>
@@ -29,6 +30,9 @@ class EvaluationModel {
   std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
   /// Of a classifier: the logits of the rows' classes, float32 [B, classes] each. Likewise.
   std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
+  /// What the head reads of whole batches, of this rank's part, and its weight: for
+  /// objective::FrozenModel. Likewise.
+  objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
   const objective::Objective& objective() const { return pipeline_->objective(); }
 
  private:

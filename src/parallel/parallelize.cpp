@@ -69,18 +69,25 @@ struct Training {
   OffloadedOptimizer optimizer;
 };
 
-DataParallelOptions zero_options(ShardedModel& stage, const Plan& plan, const Training& training) {
+/// How values are kept and gathered.
+DataParallelOptions gathering_options(
+    ShardedModel& stage, const Plan& plan, const ShardGroups& groups) {
   DataParallelOptions options;
   options.zero_stage = plan.zero_stage;
   options.prefetch_units = plan.prefetch_units;
   options.prefetch_elements = plan.prefetch_elements;
   options.persistence_threshold = plan.persistence_threshold;
   options.bucket_megabytes = plan.bucket_megabytes;
-  options.find_unused_parameters = plan.find_unused_parameters;
   options.offload_parameters = plan.offload_parameters;
   options.parameter_folder = plan.parameter_folder;
   options.source = std::exchange(stage.source, nullptr);
-  options.replicas = training.groups.replicas;
+  options.replicas = groups.replicas;
+  return options;
+}
+
+DataParallelOptions zero_options(ShardedModel& stage, const Plan& plan, const Training& training) {
+  DataParallelOptions options = gathering_options(stage, plan, training.groups);
+  options.find_unused_parameters = plan.find_unused_parameters;
   options.alignment = training.optimizer.optimizer().alignment();
   options.reduce_type = plan.reduce_type;
   // Sums over micro-batches are kept in float32: added in bfloat16, small gradients would be lost.
@@ -128,6 +135,16 @@ void prepare(ShardedModel& stage, const Plan& plan, Axes& axes, Training& traini
   apply_recompute(model, plan.recompute, stage.deferred);
   stage.engine = apply_zero(model, stage.parameters, sharing, zero_options(stage, plan, training));
   add_shards(*stage.engine, sharing, training.optimizer, parts_of(stage, axes));
+}
+
+/// Step 8 of a stage that is not trained.
+void share_values(ShardedModel& stage, const ModelSpec& spec, const Plan& plan, Axes& axes) {
+  stage.model->visit_parameters(
+      [](const std::string&, Tensor& parameter) { parameter.set_requires_grad(false); });
+  stage.leave_values_to_zero(spec.device);
+  const ShardGroups groups = make_shard_groups(axes, plan.shard_ranks);
+  stage.engine = apply_zero(
+      *stage.model, stage.parameters, *groups.shards, gathering_options(stage, plan, groups));
 }
 
 }  // namespace
@@ -181,7 +198,11 @@ std::unique_ptr<EvaluationModel> evaluation_model(
   std::vector<ShardedModel> stages = split_pipeline(spec, plan, axes);
   for (ShardedModel& stage : stages) {
     cut(stage, spec, plan, axes);
-    stage.make_values(spec.device);
+    if (plan.zero_stage == 3) {
+      share_values(stage, spec, plan, axes);
+    } else {
+      stage.make_values(spec.device);
+    }
   }
   return std::make_unique<EvaluationModel>(std::move(stages), plan, axes, spec.objective);
 }

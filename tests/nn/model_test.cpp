@@ -130,7 +130,7 @@ TEST_P(EveryFamily, StagesGiveTheWholesLossAndGradients) {
   const Context context = first->make_context(inputs), other = last->make_context(inputs);
   const auto loss_of = [&](const LanguageModel& stage, const Tensors& states) {
     return stage.run_head(states, other, [&](const Tensor& hidden, const Tensor& vocabulary) {
-      return Tensors{stage.head->loss(hidden, vocabulary, inputs.targets.tokens)};
+      return Tensors{stage.head->loss(hidden, vocabulary, inputs.targets)};
     });
   };
   const Tensors states =

@@ -106,6 +106,55 @@ TEST_P(TokenLoss, RowsOfWeights) {
   }
 }
 
+/// Every third row, and another head of another width.
+DistributionTargets some_distributions(int64_t rows, int64_t size, int64_t vocabulary) {
+  return {
+      at::arange(rows).remainder(3).eq(0),
+      random({rows, size}, 3) * 0.4,
+      random({vocabulary, size}, 4)};
+}
+
+TEST_P(TokenLoss, RowsMayHaveDistributionsForTargets) {
+  for (const int64_t rows : {1, 7, 70}) {
+    const Tensor targets = some_targets(rows, 300);
+    targets[0] = 0;
+    TokenLossOptions options;
+    options.distributions = some_distributions(rows, 11, 300);
+    options.distributions.rows.logical_and_(targets.ne(kIgnoredTarget));
+    options.row_weights = at::linspace(-1, 3, rows);
+    options.rows_at_once = 16;
+    for (const double softcap : {0.0, 3.0}) {
+      options.softcap = softcap;
+      for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+        TokenLossOptions own = options;
+        own.distributions.hidden = options.distributions.hidden.to(type);
+        own.distributions.weight = options.distributions.weight.to(type);
+        const Tensor hidden = (random({rows, 24}) * 0.5).to(type),
+                     weight = random({300, 24}, 2).to(type);
+        const Tensor x = leaf(hidden, type), w = leaf(weight, type);
+        const Tensor exact_x = leaf(hidden, at::kDouble), exact_w = leaf(weight, at::kDouble);
+        TokenLossOptions exact = own;
+        exact.distributions.hidden = own.distributions.hidden.to(at::kDouble);
+        exact.distributions.weight = own.distributions.weight.to(at::kDouble);
+        const Tensor loss = token_loss(x, w, targets, own);
+        const Tensor wanted = token_loss_reference(exact_x, exact_w, targets, exact);
+        loss.backward();
+        wanted.backward();
+        EXPECT_LT(error(loss.detach(), wanted.detach()), limit_of(type)) << rows;
+        EXPECT_LT(error(x.grad(), exact_x.grad()), limit_of(type)) << rows;
+        EXPECT_LT(error(w.grad(), exact_w.grad()), limit_of(type)) << rows;
+        exact.row_weights = exact.distributions.rows.to(at::kDouble);
+        EXPECT_LT(
+            error(
+                token_divergences(hidden, weight, own).sum(at::kDouble),
+                token_loss_reference(exact_x.detach(), exact_w.detach(), targets, exact)),
+            limit_of(type))
+            << rows;
+      }
+    }
+  }
+}
+
 TEST_P(TokenLoss, TheLargestLogitMayComeLate) {
   // Rows whose logits grow by more than e^20 from one piece of the vocabulary to the next.
   const Tensor hidden = random({70, 20});

@@ -211,5 +211,107 @@ TEST(PlanTable, Unlearning) {
   }
 }
 
+/// Rows to be kept are to have the distributions of another model at all their positions, the
+/// prompt's too.
+nn::ForwardInputs forgotten_and_compared(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = forgotten_and_kept(config, step, units, length);
+  const Tensor rows = at::arange(units.begin, units.end).unsqueeze(1);
+  const Tensor kept =
+      inputs.targets.kinds.eq(static_cast<int64_t>(nn::RowKind::kRetain)).unsqueeze(1);
+  inputs.targets = nn::with_distributions(
+      inputs.targets, kept.logical_and(at::arange(length) < length - rows % 4));
+  return inputs;
+}
+
+/// A second model of other values, under the same plan.
+ModelSpec another_model(const ModelSpec& spec) {
+  return {.config = spec.config, .fill = fill_at_random(spec.config, 9)};
+}
+
+std::shared_ptr<objective::Reference> frozen_model(
+    const ModelSpec& spec, const Plan& plan, Axes& axes) {
+  const std::shared_ptr model = evaluation_model(another_model(spec), plan, axes);
+  return std::make_shared<objective::FrozenModel>(
+      [model](auto batches) { return model->head_states(batches); });
+}
+
+TEST(PlanTable, DivergenceFromAFrozenModel) {
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    const auto objective = objective::negative_preference({.alpha = 0.7, .beta = 0.2});
+    expect_table(
+        with_five_layers(json),
+        plans(),
+        trained_for(objective),
+        forgotten_and_compared,
+        frozen_model);
+  }
+}
+
+/// The loss and its gradient, beside plain formulas over all logits.
+TEST(Divergence, IsThatOfAllLogits) {
+  const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
+  nn::ForwardInputs inputs = forgotten_and_compared(config, 0, {0, kPlanRows}, kPlanLength);
+  inputs.training = false;
+  const Tensor &compared = inputs.targets.distributions.positions, &tokens = inputs.targets.tokens;
+  const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
+  const auto other = nn::make_model(config, at::kFloat, at::kCPU);
+  nn::initialize(*plain, 3);
+  nn::initialize(*other, 9);
+  const Tensor log_p = at::log_softmax(plain->logits(inputs), -1);
+  const Tensor log_q = at::log_softmax(other->logits(inputs).detach(), -1);
+  const Tensor divergence = (log_q.exp() * (log_q - log_p)).sum(-1);
+  const Tensor likelihood = log_p.gather(-1, tokens.clamp_min(0).unsqueeze(-1)).squeeze(-1);
+  const Tensor counts = tokens.ne(ops::kIgnoredTarget);
+  const double forgotten = static_cast<double>(
+                   counts.logical_and(compared.logical_not()).sum().item<int64_t>()),
+               kept = static_cast<double>(compared.sum().item<int64_t>());
+  const Tensor wanted =
+      (likelihood * counts.logical_and(compared.logical_not())).sum() * (0.5 / forgotten) +
+      (divergence * compared).sum() * (2 / kept);
+  wanted.backward();
+
+  comm::run_ranks(1, [&](comm::Communicator& world) {
+    Axes axes(world, {});
+    ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};
+    spec.objective = objective::gradient_difference({.gamma = 0.5, .alpha = 2});
+    const auto model = parallelize(spec, {}, axes);
+    frozen_model(spec, {}, axes)->refer({&inputs, 1});
+    const StepResult result =
+        model->forward_backward({&inputs, 1}, model->objective().counts(inputs.targets));
+    numbers::expect_loss(result.loss, wanted.item<double>(), "divergence");
+    std::map<std::string, Tensor> found, expected;
+    model->visit_gradients(
+        [&](const StateSlice& slice) { add_to_whole(slice, found[slice.name]); });
+    plain->visit_parameters(
+        [&](const std::string& name, Tensor& parameter) { expected[name] = parameter.grad(); });
+    numbers::expect_gradients(found, expected, "divergence");
+  });
+}
+
+/// Of ZeRO 3 a rank holds its part of a model that is only read.
+TEST(EvaluationModel, SharesItsValuesUnderZero3) {
+  const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
+  const ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};
+  nn::ForwardInputs inputs = plan_inputs(config, 0, {0, kPlanRows}, kPlanLength);
+  inputs.training = false;
+  std::vector<Tensor> found;
+  std::mutex mutex;
+  for (const int stage : {0, 3}) {
+    comm::run_ranks(2, [&](comm::Communicator& world) {
+      Axes axes(world, {.data = 2});
+      Plan plan;
+      plan.zero_stage = stage;
+      const auto model = evaluation_model(spec, plan, axes);
+      const Tensor scores = model->row_scores({&inputs, 1}).front();
+      const std::scoped_lock lock(mutex);
+      found.push_back(scores);
+    });
+  }
+  for (const Tensor& scores : found) {
+    EXPECT_TRUE(scores.equal(found.front()));
+  }
+}
+
 }  // namespace objectives_test
 }  // namespace lockstep::parallel

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "comm/threads.h"
 #include "mesh/cut.h"
 #include "numbers.h"
+#include "objective/reference.h"
 #include "parallel/parallelize.h"
 
 namespace lockstep::parallel {
@@ -120,6 +123,9 @@ inline void add_to_whole(const StateSlice& slice, Tensor& whole) {
 /// unit several rows, which stay together.
 using RowMaker = std::function<nn::ForwardInputs(
     const model::ModelConfig&, int64_t step, mesh::Range units, int64_t length)>;
+/// What a model under a plan is compared to.
+using ReferenceMaker = std::function<std::shared_ptr<objective::Reference>(
+    const ModelSpec& spec, const Plan& plan, Axes& axes)>;
 
 /// The sums of cross-entropy over what is here of the rows.
 inline Tensor sums_of(const nn::LanguageModel& model, const nn::ForwardInputs& inputs) {
@@ -134,7 +140,8 @@ inline Trained train_under(
     int64_t steps = 3,
     int64_t length = kPlanLength,
     const std::function<void(ModelSpec&)>& vary = nullptr,
-    const RowMaker& rows_of = plan_inputs) {
+    const RowMaker& rows_of = plan_inputs,
+    const ReferenceMaker& reference_of = nullptr) {
   const model::ModelConfig config = model::parse_model_config(json, "a test");
   Trained trained;
   trained.gradients.resize(static_cast<size_t>(steps));
@@ -153,6 +160,12 @@ inline Trained train_under(
       vary(spec);
     }
     const auto model = parallelize(spec, options, axes);
+    const auto reference = reference_of ? reference_of(spec, options, axes) : nullptr;
+    const auto refer = [&](std::span<nn::ForwardInputs> inputs) {
+      if (reference != nullptr) {
+        reference->refer(inputs);
+      }
+    };
     for (int64_t step = 0; step < steps; ++step) {
       std::vector<nn::ForwardInputs> inputs;
       const int64_t parts = plan.mesh.data * plan.accumulation;
@@ -160,6 +173,7 @@ inline Trained train_under(
         const int64_t part = axes.coordinate().data * plan.accumulation + m;
         inputs.push_back(rows_of(config, step, mesh::split_evenly(kPlanRows, parts, part), length));
       }
+      refer(inputs);
       const nn::Targets all = rows_of(config, step, {0, kPlanRows}, length).targets;
       const StepResult result = model->forward_backward(inputs, model->objective().counts(all));
       {
@@ -181,6 +195,7 @@ inline Trained train_under(
         mesh::split_evenly(kPlanRows, plan.mesh.data, axes.coordinate().data),
         length);
     inputs.training = false;
+    refer({&inputs, 1});
     const Tensor evaluated = model->statistics({&inputs, 1});
     axes.gradients().all_reduce(evaluated).wait();
     if (world.rank() == 0) {
@@ -238,12 +253,16 @@ inline void expect_table(
     const std::string& json,
     const std::vector<PlanCase>& table,
     const std::function<void(ModelSpec&)>& vary = nullptr,
-    const RowMaker& rows_of = plan_inputs) {
+    const RowMaker& rows_of = plan_inputs,
+    const ReferenceMaker& reference_of = nullptr) {
   constexpr int64_t kSteps = 3;
-  const Trained one = train_under({}, json, kSteps, kPlanLength, vary, rows_of);
+  const auto train = [&](const PlanCase& plan) {
+    return train_under(plan, json, kSteps, kPlanLength, vary, rows_of, reference_of);
+  };
+  const Trained one = train({});
   for (PlanCase plan : table) {
     plan.plan.sequence_length = kPlanLength;
-    expect_equal(train_under(plan, json, kSteps, kPlanLength, vary, rows_of), one, plan_name(plan));
+    expect_equal(train(plan), one, plan_name(plan));
   }
 }
 

@@ -106,6 +106,14 @@ std::vector<uint64_t> signatures_of(std::span<const nn::ForwardInputs> micro_bat
   return signatures;
 }
 
+std::vector<nn::ForwardInputs> without_dropout(std::span<const nn::ForwardInputs> batches) {
+  std::vector<nn::ForwardInputs> own(batches.begin(), batches.end());
+  for (nn::ForwardInputs& inputs : own) {
+    inputs.training = false;
+  }
+  return own;
+}
+
 }  // namespace
 
 Pipeline::Pipeline(
@@ -160,36 +168,36 @@ Tensor Pipeline::forward_backward(
 }
 
 std::vector<Tensor> Pipeline::row_scores(std::span<const nn::ForwardInputs> batches) {
-  std::vector<nn::ForwardInputs> own(batches.begin(), batches.end());
-  std::vector<int64_t> rows;
-  for (nn::ForwardInputs& inputs : own) {
-    inputs.training = false;
-    rows.push_back(inputs.ids.size(0));
-  }
   const objective::KeptScores kept;
-  (void)statistics(own, kept);
-  const Tensor all =
-      kept.rows().empty()
-          ? at::zeros({std::accumulate(rows.begin(), rows.end(), int64_t{0})}, at::kDouble)
-          : at::cat(kept.rows());
-  group_.all_reduce(all).wait();
-  return all.split_with_sizes(rows);
+  (void)statistics(without_dropout(batches), kept);
+  return of_all_stages(kept.rows(), batches, {}, at::kDouble);
 }
 
 std::vector<Tensor> Pipeline::class_scores(
     std::span<const nn::ForwardInputs> batches, int64_t classes) {
-  std::vector<nn::ForwardInputs> own(batches.begin(), batches.end());
+  const objective::KeptClassScores kept;
+  (void)statistics(without_dropout(batches), kept);
+  return of_all_stages(kept.rows(), batches, {classes}, at::kFloat);
+}
+
+objective::HeadStates Pipeline::head_states(std::span<const nn::ForwardInputs> batches) {
+  const objective::KeptHeadStates kept;
+  (void)statistics(without_dropout(batches), kept);
+  return kept.states();
+}
+
+std::vector<Tensor> Pipeline::of_all_stages(
+    const std::vector<Tensor>& kept,
+    std::span<const nn::ForwardInputs> batches,
+    const std::vector<int64_t>& row,
+    at::ScalarType type) {
   std::vector<int64_t> rows;
-  for (nn::ForwardInputs& inputs : own) {
-    inputs.training = false;
+  for (const nn::ForwardInputs& inputs : batches) {
     rows.push_back(inputs.ids.size(0));
   }
-  const objective::KeptClassScores kept;
-  (void)statistics(own, kept);
-  const Tensor all =
-      kept.rows().empty()
-          ? at::zeros({std::accumulate(rows.begin(), rows.end(), int64_t{0}), classes}, at::kFloat)
-          : at::cat(kept.rows());
+  std::vector<int64_t> shape{std::accumulate(rows.begin(), rows.end(), int64_t{0})};
+  shape.insert(shape.end(), row.begin(), row.end());
+  const Tensor all = kept.empty() ? at::zeros(shape, type) : at::cat(kept);
   group_.all_reduce(all).wait();
   return all.split_with_sizes(rows);
 }

@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "nn/language_model.h"
 #include "objective/objectives.h"
+#include "objective/reference.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/options.h"
 
@@ -66,6 +67,9 @@ class Pipeline {
   /// A classifier's logits of the rows of each batch, without dropout: float32 [B, classes] on the
   /// CPU. Likewise.
   std::vector<at::Tensor> class_scores(std::span<const nn::ForwardInputs> batches, int64_t classes);
+  /// What the head reads of each batch, without dropout, and its weight, where the last stage is;
+  /// nothing elsewhere. Likewise.
+  objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
   const objective::Objective& objective() const { return *loss_.objective; }
 
   /// Told the actions of forward_backward as they end.
@@ -75,6 +79,12 @@ class Pipeline {
  private:
   Executor& executor_of(size_t micro_batches);
   std::vector<Stage*> stages() const;
+  /// What the last stage kept of each batch, [B, row...], on the CPU of every rank.
+  std::vector<at::Tensor> of_all_stages(
+      const std::vector<at::Tensor>& kept,
+      std::span<const nn::ForwardInputs> batches,
+      const std::vector<int64_t>& row,
+      at::ScalarType type);
 
   comm::Communicator& group_;
   LossOptions loss_;

@@ -75,17 +75,14 @@ Tensor SequenceShardedPositions::forward(
 Tensor VocabularyParallelHead::loss(
     const Tensor& hidden,
     const Tensor& vocabulary,
-    const Tensor& tokens,
+    const nn::Targets& targets,
     const Tensor& weights) const {
-  ops::TokenLossOptions options;
-  options.place_of_gradient = place_of_gradient;
-  options.row_weights = flat_weights(weights, tokens);
   return vocabulary_parallel_loss(
       hidden.flatten(0, 1),
       vocabulary,
-      tokens.flatten().to(hidden.device()),
-      {region.group, rows, vocabulary_size},
-      std::move(options));
+      targets.tokens.flatten().to(hidden.device()),
+      shard(),
+      loss_options(targets, weights));
 }
 
 Tensor VocabularyParallelHead::logits(const Tensor& hidden, const Tensor& vocabulary) const {
@@ -104,13 +101,16 @@ Tensor VocabularyParallelHead::logits(const Tensor& hidden, const Tensor& vocabu
 }
 
 nn::Scores VocabularyParallelHead::scores(
-    const Tensor& hidden, const Tensor& vocabulary, const Tensor& tokens) const {
-  const nn::Scores flat = vocabulary_parallel_scores(
-      hidden.flatten(0, 1),
-      vocabulary,
-      tokens.flatten().to(hidden.device()),
-      {region.group, rows, vocabulary_size});
-  return {flat.log_likelihoods.view_as(tokens), flat.likeliest.view_as(tokens)};
+    const Tensor& hidden, const Tensor& vocabulary, const nn::Targets& targets) const {
+  const Tensor rows = hidden.flatten(0, 1);
+  const ops::TokenLossOptions options = loss_options(targets, {});
+  return scores_of(
+      vocabulary_parallel_scores(
+          rows, vocabulary, targets.tokens.flatten().to(hidden.device()), shard()),
+      targets,
+      options.distributions.defined()
+          ? vocabulary_parallel_divergences(rows, vocabulary, shard(), options)
+          : Tensor());
 }
 
 }  // namespace lockstep::parallel

@@ -8,6 +8,7 @@
 #include "nn/layers.h"
 #include "parallel/ranks/part_dropout.h"
 #include "parallel/tensor/region.h"
+#include "parallel/tensor/token_loss.h"
 
 namespace lockstep::parallel {
 
@@ -88,11 +89,14 @@ struct VocabularyParallelHead final : nn::Head {
   Tensor loss(
       const Tensor& hidden,
       const Tensor& vocabulary,
-      const Tensor& tokens,
+      const nn::Targets& targets,
       const Tensor& weights) const override;
   Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const override;
   nn::Scores scores(
-      const Tensor& hidden, const Tensor& vocabulary, const Tensor& tokens) const override;
+      const Tensor& hidden, const Tensor& vocabulary, const nn::Targets& targets) const override;
+
+ private:
+  VocabularyShard shard() const { return {region.group, rows, vocabulary_size}; }
 };
 
 }  // namespace lockstep::parallel

@@ -88,6 +88,16 @@ Run make_run(
       all.select(1, 3).gather(0, rank).squeeze(0).to(at::kLong)};
 }
 
+/// Of a part of the vocabulary.
+ops::TokenLossOptions with_part(ops::TokenLossOptions options, const VocabularyShard& shard) {
+  options.first_token = shard.rows.begin;
+  options.vocabulary = shard.vocabulary;
+  options.combine = [group = shard.group](ops::RowStatistics& part) {
+    combine(part, group->communicator());
+  };
+  return options;
+}
+
 }  // namespace
 
 Tensor vocabulary_parallel_loss(
@@ -96,12 +106,15 @@ Tensor vocabulary_parallel_loss(
     const Tensor& targets,
     const VocabularyShard& shard,
     ops::TokenLossOptions options) {
-  options.first_token = shard.rows.begin;
-  options.vocabulary = shard.vocabulary;
-  options.combine = [group = shard.group](ops::RowStatistics& part) {
-    combine(part, group->communicator());
-  };
-  return ops::token_loss(hidden, weight, targets, options);
+  return ops::token_loss(hidden, weight, targets, with_part(std::move(options), shard));
+}
+
+Tensor vocabulary_parallel_divergences(
+    const Tensor& hidden,
+    const Tensor& weight,
+    const VocabularyShard& shard,
+    ops::TokenLossOptions options) {
+  return ops::token_divergences(hidden, weight, with_part(std::move(options), shard));
 }
 
 ops::TokenScores vocabulary_parallel_scores(

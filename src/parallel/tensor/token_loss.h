@@ -29,6 +29,13 @@ Tensor vocabulary_parallel_loss(
     const VocabularyShard& shard,
     ops::TokenLossOptions options = {});
 
+/// ops::token_divergences, equal on every rank; the reference's head is cut like this one.
+Tensor vocabulary_parallel_divergences(
+    const Tensor& hidden,
+    const Tensor& weight,
+    const VocabularyShard& shard,
+    ops::TokenLossOptions options);
+
 /// ops::token_scores, equal on every rank.
 ops::TokenScores vocabulary_parallel_scores(
     const Tensor& hidden,

@@ -1,0 +1,85 @@
+// The token loss of rows whose target is another head's distribution, by ATen's products.
+#include <ATen/ATen.h>
+
+#include "ops/softmax_rows.h"
+#include "ops/token_loss_run.h"
+
+namespace lockstep::ops {
+namespace {
+
+/// With q the reference's distribution and z the logits, KL(q || softmax(z)) is the logarithm of
+/// the sum of exp(z), less sum(q (z - log q)): which stands where a token's logit does, and is a
+/// sum over the parts of a vocabulary as that is.
+class DistributionRun final : public TokenLossRun {
+ public:
+  explicit DistributionRun(const RunInputs& inputs) : inputs_(inputs) {}
+
+  RowStatistics statistics() override {
+    const Tensor nowhere = at::full_like(inputs_.target, -1);
+    const DistributionTargets& reference = inputs_.distributions;
+    Tensor log_q = logits_of(reference.hidden, reference.weight);
+    RowStatistics of_reference = row_statistics(log_q, nowhere);
+    if (inputs_.combine) {
+      inputs_.combine(of_reference);
+    }
+    log_q.sub_(of_reference.total.log().add_(of_reference.maximum).unsqueeze(1));
+    target_ = log_q.exp();
+    logits_ = logits_of(inputs_.hidden, inputs_.weight);
+    RowStatistics statistics = row_statistics(logits_, inputs_.target);
+    const Tensor compared = log_q.neg_().add_(logits_).mul_(target_).sum(1);  // q (z - log q)
+    statistics.target = at::where(inputs_.distributions.rows, compared, statistics.target);
+    return statistics;
+  }
+
+  void gradients(const RowStatistics& whole, const RowGradients& gradients) override {
+    Tensor slope;  // of the cap
+    if (inputs_.softcap > 0) {
+      slope = logits_.div(inputs_.softcap).square_().neg_().add_(1);
+    }
+    const Tensor none = at::zeros_like(gradients.target_factor);
+    const Tensor of_tokens = at::where(inputs_.distributions.rows, none, gradients.target_factor);
+    logits_become_gradient(
+        logits_,
+        inputs_.target,
+        whole.total.log().add_(whole.maximum),
+        gradients.softmax_factor,
+        of_tokens,
+        /*softcap=*/0);
+    logits_.sub_(target_.mul_((gradients.target_factor - of_tokens).unsqueeze(1)));
+    if (slope.defined()) {
+      logits_.mul_(slope);
+    }
+    const Tensor of_logits = logits_.to(inputs_.weight.scalar_type());
+    if (gradients.hidden.defined()) {
+      Tensor result = gradients.hidden;
+      at::mm_out(result, of_logits, inputs_.weight);
+    }
+    if (gradients.weight != nullptr) {
+      add_weight_gradient(of_logits, inputs_.hidden, inputs_.weight, *gradients.weight);
+    }
+    logits_.reset();
+    target_.reset();
+  }
+
+ private:
+  /// [n, V], float32 or float64, in memory of their own.
+  Tensor logits_of(const Tensor& hidden, const Tensor& weight) const {
+    const auto type = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    Tensor logits = at::mm(hidden, weight.t()).to(type);
+    if (inputs_.softcap > 0) {
+      cap_logits(logits, inputs_.softcap);
+    }
+    return logits;
+  }
+
+  RunInputs inputs_;
+  Tensor logits_, target_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenLossRun> make_distribution_run(const RunInputs& inputs) {
+  return std::make_unique<DistributionRun>(inputs);
+}
+
+}  // namespace lockstep::ops
