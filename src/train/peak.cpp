@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr double kSeconds = 0.15;
+constexpr double kSeconds = 0.04;
 
 }  // namespace
 

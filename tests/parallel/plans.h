@@ -248,14 +248,14 @@ inline std::string plan_name(const PlanCase& plan) {
   return name;
 }
 
-/// Five steps under each plan, against one rank.
+/// Two steps and an evaluation under each plan, against one rank.
 inline void expect_table(
     const std::string& json,
     const std::vector<PlanCase>& table,
     const std::function<void(ModelSpec&)>& vary = nullptr,
     const RowMaker& rows_of = plan_inputs,
     const ReferenceMaker& reference_of = nullptr) {
-  constexpr int64_t kSteps = 3;
+  constexpr int64_t kSteps = 2;
   const auto train = [&](const PlanCase& plan) {
     return train_under(plan, json, kSteps, kPlanLength, vary, rows_of, reference_of);
   };

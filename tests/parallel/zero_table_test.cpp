@@ -1,5 +1,5 @@
 // Every stage with every kind of recomputation, offload and precision, on 1 to 4 ranks, against one
-// rank that does none of it: four losses, and the gradients of the first step.
+// rank that does none of it: three losses, and the gradients of the first step.
 #include <gtest/gtest.h>
 
 #include "parallel/training.h"
@@ -37,7 +37,7 @@ constexpr OffloadDevice kOffloads[] = {
     OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kNvme};
 
 TrainingRun run_of(const Precision& precision, int stage, int ranks) {
-  TrainingRun run{tied_config(), small_plan(stage), ranks, precision.type, /*steps=*/4};
+  TrainingRun run{tied_config(), small_plan(stage), ranks, precision.type, /*steps=*/3};
   run.plan.optimizer.stochastic_rounding = precision.stochastic;
   run.plan.loss_scale.fixed = 64;  // of float16
   return run;
