@@ -2,7 +2,7 @@
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(GTest REQUIRED)
-set(LOCKSTEP_STATIC_LIBRARIES yaml-cpp zstd z xxhash pcre2-8 sodium)
+set(LOCKSTEP_STATIC_LIBRARIES yaml-cpp zstd z xxhash pcre2-8 sodium uring)
 add_library(lockstep_dependencies INTERFACE)
 foreach(name IN LISTS LOCKSTEP_STATIC_LIBRARIES)
   find_library(library_${name} NAMES lib${name}.a ${name} REQUIRED)

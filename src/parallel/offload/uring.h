@@ -1,8 +1,11 @@
-// Linux's io_uring, as much of it as reads and writes need, by system calls.
+// Linux's io_uring, as much of it as reads and writes need.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+
+struct io_uring;  // liburing's
 
 namespace lockstep::parallel {
 
@@ -37,14 +40,7 @@ class Uring {
   Completion wait();
 
  private:
-  int descriptor_ = -1;
-  void* rings_ = nullptr;
-  void* entries_ = nullptr;
-  size_t rings_bytes_ = 0, entries_bytes_ = 0;
-  uint32_t *submission_tail_ = nullptr, *submission_array_ = nullptr;
-  uint32_t *completion_head_ = nullptr, *completion_tail_ = nullptr;
-  uint32_t submission_mask_ = 0, completion_mask_ = 0;
-  void* completions_ = nullptr;
+  std::unique_ptr<io_uring> ring_;
 };
 
 }  // namespace lockstep::parallel
