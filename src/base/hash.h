@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,8 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
+/// XXH3-64: to compare bytes that should be the same.
+uint64_t hash_64(std::span<const std::byte> bytes);
 std::string hash_hex(std::span<const std::byte> bytes);
 std::string hash_hex(std::string_view text);
 

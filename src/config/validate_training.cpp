@@ -32,6 +32,7 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       training.dataloader_prefetch_factor.value_or(1), 1, "training.dataloader_prefetch_factor");
   at_least(training.save_total_limit.value_or(1), 1, "training.save_total_limit");
   at_least(training.ddp_timeout, 1, "training.ddp_timeout");
+  at_least(config.checkpoint.compare_replicas, 0, "checkpoint.compare_replicas");
   check.require(
       training.max_steps > 0 ||
           (std::isfinite(training.num_train_epochs) && training.num_train_epochs > 0),

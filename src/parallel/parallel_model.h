@@ -16,6 +16,7 @@
 #include "parallel/plan.h"
 #include "parallel/ranks/axes.h"
 #include "parallel/ranks/sequence_part.h"
+#include "parallel/replicas.h"
 #include "parallel/sharded_model.h"
 #include "parallel/state.h"
 
@@ -62,6 +63,9 @@ class ParallelModel {
   /// Clips by the norm that forward_backward found, and updates; nothing where the gradients
   /// overflowed.
   void optimizer_step(double learning_rate);
+
+  /// As parallel::compare_replicas (replicas.h), between two steps.
+  void compare_replicas() { parallel::compare_replicas(stages_, groups_); }
 
   /// The objective's sums, [sums()] on the CPU, over batches that the ranks of one data coordinate
   /// share: all of them must call, and the sum over axes.gradients() is the batches'. No gradient.

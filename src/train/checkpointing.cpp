@@ -290,6 +290,9 @@ void save_training_state(Job& job, World& world, bool goes_on) {
   const config::TrainingSection& training = job.config.training;
   const std::filesystem::path folder = checkpoint_folder(training.output_dir, job.progress.step);
   const bool with_optimizer = !training.save_only_model;
+  if (job.config.checkpoint.compare_replicas > 0) {
+    job.model->compare_replicas();
+  }
   checkpoint::SmallFiles files;
   if (world.is_first()) {
     files = model_files(job);

@@ -294,6 +294,9 @@ int Trainer::one_step() {
       (config_.save_strategy == "best" && job_.best.step == progress.step);
   if (wanted || stopping || counts.save > 0) {
     save(/*goes_on=*/!stopping && !last);
+  } else if (const int64_t every = job_.config.checkpoint.compare_replicas;
+             every > 0 && progress.step % every == 0) {
+    job_.model->compare_replicas();
   }
   return stopping && !last ? kExitPreempted : 0;
 }

@@ -189,6 +189,7 @@ inline Trained train_under(
       }
       model->optimizer_step(1e-3);  // not under the lock: it may wait for another rank
     }
+    model->compare_replicas();
     nn::ForwardInputs inputs = rows_of(
         config,
         steps,

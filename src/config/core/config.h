@@ -395,6 +395,9 @@ struct PrecisionSection {
 
 /// What TrainingArguments have no name for.
 struct CheckpointSection {
+  /// Every so many steps, and before each checkpoint, compare what several ranks hold alike, and
+  /// end with the rank that differs; 0: never.
+  int64_t compare_replicas = 100;
   /// Compare every chunk's hash when a checkpoint is loaded.
   bool verify = true;
   /// Write checkpoints while training goes on, from a copy in host memory.

@@ -51,6 +51,11 @@ void visit_fields(Section& section, Visitor&& visitor) {
 template <class Section, class Visitor>
   requires std::is_same_v<std::remove_const_t<Section>, CheckpointSection>
 void visit_fields(Section& section, Visitor&& visitor) {
+  visitor(
+      {"compare_replicas",
+       "Every so many steps, and before each checkpoint, compare what several ranks hold alike, "
+       "and end with the rank that differs; 0: never"},
+      section.compare_replicas);
   visitor({"verify", "Compare every chunk's hash when a checkpoint is loaded"}, section.verify);
   visitor(
       {"async", "Write checkpoints while training goes on, from a copy in host memory"},

@@ -1,0 +1,110 @@
+#include "parallel/replicas.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/hash.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// Any flipped bit changes it. On a GPU it is a sum, which needs no copy to the host.
+int64_t hash_of(const Tensor& values) {
+  if (values.is_cpu()) {
+    return static_cast<int64_t>(
+        hash_64({static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()}));
+  }
+  const auto words = values.element_size() % 4 == 0 ? at::kInt : at::kShort;
+  return values.view(words).sum(at::kLong).item<int64_t>();
+}
+
+/// What a group of ranks holds alike.
+struct Replica {
+  const FlatUnit* flat;
+  Tensor values;
+};
+
+std::string names_of(const FlatUnit& flat) {
+  return flat.entries.size() == 1
+             ? flat.entries.front().name
+             : fmt::format("{} to {}", flat.entries.front().name, flat.entries.back().name);
+}
+
+/// The world's ranks whose hash is not the one that most have; all of them where none is held by
+/// more than half.
+std::vector<int> odd_ranks(const comm::Communicator& group, const std::vector<int64_t>& hashes) {
+  std::map<int64_t, size_t> holders;
+  for (const int64_t hash : hashes) {
+    ++holders[hash];
+  }
+  std::vector<int> odd;
+  for (size_t rank = 0; rank < hashes.size(); ++rank) {
+    if (2 * holders[hashes[rank]] <= hashes.size()) {
+      odd.push_back(group.world_rank(static_cast<int>(rank)));
+    }
+  }
+  return odd;
+}
+
+void compare(comm::Communicator& group, const std::vector<Replica>& replicas) {
+  if (group.size() == 1 || replicas.empty()) {
+    return;
+  }
+  std::vector<int64_t> mine;
+  for (const Replica& replica : replicas) {
+    mine.push_back(hash_of(replica.values));
+  }
+  const auto device = replicas.front().values.device();
+  const Tensor own = at::tensor(mine, at::kLong).to(device);
+  Tensor all = at::empty({group.size(), own.numel()}, own.options());
+  group.all_gather(all, own).wait();
+  const Tensor hashes = all.cpu().t().contiguous();  // [replicas, ranks]
+  for (size_t i = 0; i < replicas.size(); ++i) {
+    const auto* row = hashes.const_data_ptr<int64_t>() + static_cast<int64_t>(i) * group.size();
+    const std::vector<int64_t> held(row, row + group.size());
+    const std::vector<int> odd = odd_ranks(group, held);
+    if (!odd.empty()) {
+      throw Error(
+          ErrorKind::kEnvironment,
+          fmt::format(
+              "the values of {}, which {} hold alike, are others on rank{} {}: memory, a processor "
+              "or a link gave something wrong",
+              names_of(*replicas[i].flat),
+              group.name(),
+              odd.size() == 1 ? "" : "s",
+              fmt::join(odd, " or ")),
+          "go on from the last checkpoint, which was compared before it was written, without that "
+          "machine");
+    }
+  }
+}
+
+}  // namespace
+
+void compare_replicas(std::span<ShardedModel> stages, const ShardGroups& groups) {
+  std::vector<Replica> whole, shards;
+  for (ShardedModel& stage : stages) {
+    stage.engine->settle();
+    for (const FlatUnit& flat : stage.engine->flats()) {
+      const bool is_here = flat.shard.defined() && flat.shard.storage().nbytes() > 0;
+      if (is_here && flat.replicated) {
+        whole.push_back({&flat, flat.shard});
+      }
+      if (is_here) {
+        shards.push_back({&flat, flat.shard});
+      }
+    }
+  }
+  compare(*groups.shards, whole);
+  if (groups.replicas != nullptr) {
+    compare(*groups.replicas, shards);
+  }
+}
+
+}  // namespace lockstep::parallel
