@@ -38,6 +38,7 @@ config::ResolveOptions eval_options() {
        Kind::kValue,
        "Of a classifier: the folder to write its report, confusion matrix and predictions to"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
+      {"adapter", Kind::kKey, "The same as lora.adapter", "lora.adapter"},
       {"data", Kind::kKey, "The same as data.validation", "data.validation"},
       {"train", Kind::kKey, "The same as data.train", "data.train"},
   };
@@ -105,6 +106,7 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
                       ? at::kBFloat16
                       : train::stored_type(source);
   request.tokenizer_size = tokenizer->vocabulary_size();
+  request.adapter = train::saved_adapter(config.lora.adapter);
   parallel::Axes axes(
       world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
   const parallel::Plan plan = train::plan_of(config);

@@ -309,6 +309,7 @@ std::unique_ptr<Job> make_job(
   request.tokenizer_size = job->tokenizer->vocabulary_size();
   request.resize_embeddings = config.model.resize_embeddings;
   request.freeze = config.model.freeze;
+  request.adapter = adapter_request(config.lora);
   const int64_t length = sequence_length_of(config, job->source.config);
   open_data(*job, length, world);
   request.task = job->task;
@@ -323,6 +324,7 @@ std::unique_ptr<Job> make_job(
   const auto resume_from = find_checkpoint_to_resume(config, world);
   check_plan(config.parallel, length);
   const parallel::ModelSpec spec = model_spec(job->source, request);
+  job->adapters = spec.adapters;
   job->flops_per_token = model::operations_per_token(spec.config, length).training();
   job->axes = std::make_unique<parallel::Axes>(
       world.communicator, mesh_of(config.parallel, world.size()), world.group);

@@ -24,11 +24,32 @@ std::shared_ptr<nn::Product> make_dense() {
   return product;
 }
 
+/// A quarter of its input is dropped.
 std::shared_ptr<nn::Product> make_low_rank() {
-  auto product = std::make_shared<testing::LowRankDouble>(make_dense());
-  product->a = torch::randn({2, kIn}).set_requires_grad(true);
-  product->b = torch::randn({kOut, 2}).set_requires_grad(true);
+  auto dropout = std::make_shared<nn::Dropout>();
+  dropout->probability = 0.25;
+  auto product = std::make_shared<nn::LowRankProduct>(make_dense(), 1.5, dropout);
+  product->visit_parameters([](const nn::Parameter& parameter) {
+    if (!parameter.value.defined()) {
+      parameter.value = (parameter.in >= 0 ? torch::randn({2, kIn}) : torch::randn({kOut, 2}))
+                            .set_requires_grad(true);
+    }
+  });
   return product;
+}
+
+/// Of a training pass over three rows.
+const nn::ForwardContext& context() {
+  static const model::ModelConfig config =
+      model::parse_model_config("{\"model_type\": \"gpt2\"}", "test");
+  static const nn::ForwardContext result = [] {
+    nn::ForwardInputs inputs;
+    inputs.ids = torch::zeros({3, 4}, at::kLong);
+    inputs.samples = torch::arange(3);
+    inputs.training = true;
+    return nn::ForwardContext(config, inputs);
+  }();
+  return result;
 }
 
 std::shared_ptr<nn::Product> make_packed() {
@@ -42,7 +63,7 @@ std::shared_ptr<nn::Product> make_packed() {
 Gradients run(nn::Linear& linear, DeferredQueue* queue, size_t* deferred = nullptr) {
   torch::manual_seed(2);
   const Tensor x = torch::randn({3, 4, kIn}).requires_grad_();
-  const Tensor y = linear.forward(x);
+  const Tensor y = linear.forward(x, context());
   (y * torch::randn(y.sizes())).sum().backward();
   if (queue != nullptr) {
     DeferredWork work = queue->take();
@@ -95,7 +116,7 @@ TEST(Deferral, WhatIsNotTrainedKeepsNoInput) {
     defer_weight_gradients(linear, std::make_shared<DeferredQueue>());
     Tensor x = torch::randn({3, kIn}).requires_grad_();
     const Tensor read = x * 2;
-    const Tensor y = linear.forward(read);
+    const Tensor y = linear.forward(read, context());
     EXPECT_EQ(read.use_count() + read.storage().use_count() > 2, is_trained);
   }
 }

@@ -1,0 +1,130 @@
+#include "nn/low_rank.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "base/counter_random.h"
+#include "ops/linear.h"
+
+namespace lockstep::nn {
+namespace {
+
+constexpr auto kOutIn = WeightLayout::kOutIn;
+
+Tensor times_factor(const Tensor& x, const Tensor& factor) {
+  return ops::linear(x, factor, std::nullopt, kOutIn);
+}
+
+Tensor gradient_of(const Tensor& y_gradient, const Tensor& x) {
+  return ops::linear_weight_gradients(y_gradient, x, kOutIn, ops::BiasGradient::kNone).weight;
+}
+
+}  // namespace
+
+LowRankProduct::LowRankProduct(
+    std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout)
+    : base_(std::move(base)),
+      scale_(scale),
+      dropout_(std::move(dropout)) {}
+
+Tensor LowRankProduct::draw(const ForwardContext& context) const {
+  return dropout_->draw(context);
+}
+
+Tensor LowRankProduct::rows_of(const Tensor& x, const Tensor& drawn) const {
+  return dropout_->apply(x.to(a_.scalar_type()), drawn);
+}
+
+Tensor LowRankProduct::forward(const Tensor& x, const Tensor& drawn) const {
+  const Tensor y = base_->forward(x, {});
+  const Tensor added = times_factor(times_factor(rows_of(x, drawn), a_), b_);
+  return at::add(y, added, scale_).to(y.scalar_type());
+}
+
+Tensor LowRankProduct::input_gradient(const Tensor& y_gradient, const Tensor& drawn) const {
+  const Tensor x_gradient = base_->input_gradient(y_gradient, {});
+  const Tensor inner =
+      ops::linear_input_gradient(y_gradient.to(b_.scalar_type()), b_.detach(), kOutIn);
+  const Tensor added =
+      dropout_->apply(ops::linear_input_gradient(inner, a_.detach(), kOutIn), drawn);
+  return at::add(x_gradient, added, scale_).to(x_gradient.scalar_type());
+}
+
+void LowRankProduct::accumulate_weight_gradients(
+    const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const {
+  if (base_->is_trained()) {
+    base_->accumulate_weight_gradients(y_gradient, x, {});
+  }
+  const Tensor rows = rows_of(x, drawn), scaled = y_gradient.to(b_.scalar_type()) * scale_;
+  if (a_.requires_grad()) {
+    accumulate_gradient(
+        a_, gradient_of(ops::linear_input_gradient(scaled, b_.detach(), kOutIn), rows));
+  }
+  if (b_.requires_grad()) {
+    accumulate_gradient(b_, gradient_of(scaled, times_factor(rows, a_.detach())));
+  }
+}
+
+bool LowRankProduct::is_trained() const {
+  return a_.requires_grad() || b_.requires_grad() || base_->is_trained();
+}
+
+void LowRankProduct::visit_parameters(const ParameterFunction& function) {
+  base_->visit_parameters(function);
+  function({"lora_A.weight", a_, -1, 1});
+  function({"lora_B.weight", b_, 0, -1});
+}
+
+namespace {
+
+/// A dropout of its own for each layer, by the layer's name: the same under every plan.
+std::shared_ptr<Dropout> dropout_of(const model::Adapter& adapter, const std::string& prefix) {
+  auto dropout = std::make_shared<Dropout>();
+  dropout->probability = adapter.dropout;
+  dropout->site = static_cast<int64_t>(hash_name(prefix + ".lora_dropout"));
+  return dropout;
+}
+
+/// Gives a product that has adapters their parameters, on the device of its others.
+void allocate(const SlotName& name, Product& product, const LanguageModel& model) {
+  std::optional<at::TensorOptions> options;
+  product.visit_parameters([&](const Parameter& parameter) {
+    if (parameter.value.defined()) {
+      options = parameter.value.options().dtype(at::kFloat).requires_grad(false);
+      return;
+    }
+    const auto found = model.specs.find(name.parameter(parameter.name));
+    if (found != model.specs.end()) {
+      parameter.value = at::empty(found->second.shape, options.value()).set_requires_grad(true);
+    }
+  });
+}
+
+}  // namespace
+
+void add_adapters(LanguageModel& model, const model::Adapters& adapters) {
+  model.visit_parameters([&](const std::string& name, Tensor& parameter) {
+    parameter.set_requires_grad(adapters.trained.count(name) > 0);
+  });
+  for (const auto& [prefix, adapter] : adapters.of_layers) {
+    model::LayerSpec& layer = model.layers.at(prefix);
+    for (const model::ParameterSpec& parameter : adapter.parameters) {
+      layer.parameters.push_back(parameter);
+      model.specs.insert_or_assign(parameter.name, parameter);
+    }
+  }
+  model.visit_slots(each<Linear>([&](const SlotName& name, std::shared_ptr<Linear>& linear) {
+    const auto found = adapters.of_layers.find(name.prefix);
+    if (found != adapters.of_layers.end()) {
+      const model::Adapter& adapter = found->second;
+      linear->product() = std::make_shared<LowRankProduct>(
+          linear->product(), adapter.scale, dropout_of(adapter, name.prefix));
+      allocate(name, *linear->product(), model);
+    }
+  }));
+}
+
+}  // namespace lockstep::nn
