@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -15,6 +16,7 @@ namespace lockstep::model {
 namespace {
 
 constexpr const char* kPrefix = "base_model.model.";
+constexpr std::string_view kMagnitudes = ".lora_magnitude_vector";
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kConfig, what, remedy);
@@ -161,6 +163,16 @@ class Resolver {
         alpha.value.value_or(config().lora_alpha) / (config().use_rslora ? std::sqrt(r) : r);
     adapter.dropout = config().lora_dropout;
     adapter.parameters = factors(layer, adapter.rank, in, out);
+    adapter.decomposes = config().use_dora;
+    if (adapter.decomposes) {
+      adapter.parameters.push_back(
+          {.name = layer.prefix + std::string(kMagnitudes),
+           .shape = {out},
+           .init = {Initialization::Kind::kOnes, 0, -1},  // and then from the values of the others
+           .decays = true,
+           .unit = layer.weight().unit,
+           .dims = {layer.out}});
+    }
     result_.of_layers.emplace(layer.prefix, std::move(adapter));
   }
 
@@ -347,14 +359,27 @@ Adapters resolve_adapters(
     const ModelConfig& model,
     AdapterOrigin origin,
     const std::map<std::string, int64_t>& ranks) {
-  if (config.use_dora) {
-    refuse("lora.use_dora: DoRA is not supported yet", "leave it false");
-  }
   return Resolver(std::move(config), model, origin, ranks).run();
 }
 
 std::string peft_name(const std::string& name) {
   return kPrefix + name;
+}
+
+std::optional<std::string> layer_of_magnitudes(const std::string& parameter) {
+  return parameter.ends_with(kMagnitudes)
+             ? std::optional(parameter.substr(0, parameter.size() - kMagnitudes.size()))
+             : std::nullopt;
+}
+
+int64_t trained_count(const Adapters& adapters, const ModelConfig& model) {
+  std::map<std::string, ParameterSpec> parameters = parameters_by_name(model);
+  parameters.merge(adapter_parameters(adapters));
+  int64_t count = 0;
+  for (const auto& [name, names] : adapters.file_names) {
+    count += parameters.at(name).elements();
+  }
+  return count;
 }
 
 std::map<std::string, ParameterSpec> adapter_parameters(const Adapters& adapters) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,9 +17,11 @@ namespace lockstep::model {
 /// Low-rank factors beside a linear.
 struct Adapter {
   int64_t rank = 0;
-  double scale = 1;    // of what they add: alpha / r, or alpha / sqrt(r)
-  double dropout = 0;  // of A's input
-  /// lora_A.weight [r, in] and lora_B.weight [out, r], as files hold them.
+  double scale = 1;         // of what they add: alpha / r, or alpha / sqrt(r)
+  double dropout = 0;       // of A's input
+  bool decomposes = false;  // into sizes and directions (DoRA)
+  /// lora_A.weight [r, in] and lora_B.weight [out, r], as files hold them; with DoRA then
+  /// lora_magnitude_vector [out].
   std::vector<ParameterSpec> parameters;
 };
 
@@ -49,6 +52,11 @@ Adapters resolve_adapters(
 
 /// The name in PEFT's files of a tensor, or of a module, of the model.
 std::string peft_name(const std::string& name);
+/// The layer of a lora_magnitude_vector, which begins as the norms of its rows; nothing for the
+/// name of another parameter.
+std::optional<std::string> layer_of_magnitudes(const std::string& parameter);
+/// The number of parameters that are trained.
+int64_t trained_count(const Adapters& adapters, const ModelConfig& model);
 /// The parameters of the adapters, by name.
 std::map<std::string, ParameterSpec> adapter_parameters(const Adapters& adapters);
 

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "base/counter_random.h"
+#include "nn/decomposed.h"
 #include "ops/linear.h"
 
 namespace lockstep::nn {
@@ -24,33 +25,57 @@ Tensor gradient_of(const Tensor& y_gradient, const Tensor& x) {
 
 }  // namespace
 
+Tensor LowRankFactors::rows_of(const Tensor& x, const Tensor& drawn) const {
+  return dropout->apply(x.to(a.scalar_type()), drawn);
+}
+
+Tensor LowRankFactors::added(const Tensor& rows) const {
+  return times_factor(times_factor(rows, a), b) * scale;
+}
+
+Tensor LowRankFactors::input_gradient(const Tensor& gradient) const {
+  const Tensor inner = ops::linear_input_gradient(gradient * scale, b.detach(), kOutIn);
+  return ops::linear_input_gradient(inner, a.detach(), kOutIn);
+}
+
+void LowRankFactors::accumulate_weight_gradients(const Tensor& gradient, const Tensor& rows) const {
+  const Tensor scaled = gradient * scale;
+  if (a.requires_grad()) {
+    accumulate_gradient(
+        a, gradient_of(ops::linear_input_gradient(scaled, b.detach(), kOutIn), rows));
+  }
+  if (b.requires_grad()) {
+    accumulate_gradient(b, gradient_of(scaled, times_factor(rows, a.detach())));
+  }
+}
+
+bool LowRankFactors::are_trained() const {
+  return a.requires_grad() || b.requires_grad();
+}
+
+void LowRankFactors::visit(const ParameterFunction& function) {
+  function({"lora_A.weight", a, -1, 1});
+  function({"lora_B.weight", b, 0, -1});
+}
+
 LowRankProduct::LowRankProduct(
     std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout)
     : base_(std::move(base)),
-      scale_(scale),
-      dropout_(std::move(dropout)) {}
+      factors_{scale, std::move(dropout), {}, {}} {}
 
 Tensor LowRankProduct::draw(const ForwardContext& context) const {
-  return dropout_->draw(context);
-}
-
-Tensor LowRankProduct::rows_of(const Tensor& x, const Tensor& drawn) const {
-  return dropout_->apply(x.to(a_.scalar_type()), drawn);
+  return factors_.dropout->draw(context);
 }
 
 Tensor LowRankProduct::forward(const Tensor& x, const Tensor& drawn) const {
   const Tensor y = base_->forward(x, {});
-  const Tensor added = times_factor(times_factor(rows_of(x, drawn), a_), b_);
-  return at::add(y, added, scale_).to(y.scalar_type());
+  return (y + factors_.added(factors_.rows_of(x, drawn))).to(y.scalar_type());
 }
 
 Tensor LowRankProduct::input_gradient(const Tensor& y_gradient, const Tensor& drawn) const {
   const Tensor x_gradient = base_->input_gradient(y_gradient, {});
-  const Tensor inner =
-      ops::linear_input_gradient(y_gradient.to(b_.scalar_type()), b_.detach(), kOutIn);
-  const Tensor added =
-      dropout_->apply(ops::linear_input_gradient(inner, a_.detach(), kOutIn), drawn);
-  return at::add(x_gradient, added, scale_).to(x_gradient.scalar_type());
+  const Tensor added = factors_.input_gradient(y_gradient.to(factors_.b.scalar_type()));
+  return (x_gradient + factors_.dropout->apply(added, drawn)).to(x_gradient.scalar_type());
 }
 
 void LowRankProduct::accumulate_weight_gradients(
@@ -58,24 +83,13 @@ void LowRankProduct::accumulate_weight_gradients(
   if (base_->is_trained()) {
     base_->accumulate_weight_gradients(y_gradient, x, {});
   }
-  const Tensor rows = rows_of(x, drawn), scaled = y_gradient.to(b_.scalar_type()) * scale_;
-  if (a_.requires_grad()) {
-    accumulate_gradient(
-        a_, gradient_of(ops::linear_input_gradient(scaled, b_.detach(), kOutIn), rows));
-  }
-  if (b_.requires_grad()) {
-    accumulate_gradient(b_, gradient_of(scaled, times_factor(rows, a_.detach())));
-  }
-}
-
-bool LowRankProduct::is_trained() const {
-  return a_.requires_grad() || b_.requires_grad() || base_->is_trained();
+  factors_.accumulate_weight_gradients(
+      y_gradient.to(factors_.b.scalar_type()), factors_.rows_of(x, drawn));
 }
 
 void LowRankProduct::visit_parameters(const ParameterFunction& function) {
   base_->visit_parameters(function);
-  function({"lora_A.weight", a_, -1, 1});
-  function({"lora_B.weight", b_, 0, -1});
+  factors_.visit(function);
 }
 
 namespace {
@@ -86,6 +100,17 @@ std::shared_ptr<Dropout> dropout_of(const model::Adapter& adapter, const std::st
   dropout->probability = adapter.dropout;
   dropout->site = static_cast<int64_t>(hash_name(prefix + ".lora_dropout"));
   return dropout;
+}
+
+std::shared_ptr<Product> adapted(
+    const std::shared_ptr<Product>& base,
+    const model::Adapter& adapter,
+    const std::string& prefix) {
+  const auto dropout = dropout_of(adapter, prefix);
+  if (adapter.decomposes) {
+    return std::make_shared<DecomposedProduct>(base, adapter.scale, dropout);
+  }
+  return std::make_shared<LowRankProduct>(base, adapter.scale, dropout);
 }
 
 /// Gives a product that has adapters their parameters, on the device of its others.
@@ -120,8 +145,7 @@ void add_adapters(LanguageModel& model, const model::Adapters& adapters) {
     const auto found = adapters.of_layers.find(name.prefix);
     if (found != adapters.of_layers.end()) {
       const model::Adapter& adapter = found->second;
-      linear->product() = std::make_shared<LowRankProduct>(
-          linear->product(), adapter.scale, dropout_of(adapter, name.prefix));
+      linear->product() = adapted(linear->product(), adapter, name.prefix);
       allocate(name, *linear->product(), model);
     }
   }));

@@ -10,12 +10,29 @@
 
 namespace lockstep::nn {
 
-/// y = base(x) + s B A dropout(x), equation 3 there, beside any other product. A [r, in] and
-/// B [out, r] are leaves of a type of their own: what they add is computed in it, added to the
-/// base's result in the wider of the two types, and rounded once to the base's.
+/// What every adapter of a linear is made of: A [r, in] and B [out, r], leaves of a type of their
+/// own, in which all of it is computed, and dropout of A's input. The gradients are no autograd.
+struct LowRankFactors {
+  double scale = 1;  // s
+  std::shared_ptr<Dropout> dropout;
+  Tensor a, b;
+
+  /// What A reads: x in A's type, under the mask.
+  Tensor rows_of(const Tensor& x, const Tensor& drawn) const;
+  /// s B A rows.
+  Tensor added(const Tensor& rows) const;
+  /// The gradient of the rows, from that of added().
+  Tensor input_gradient(const Tensor& gradient) const;
+  void accumulate_weight_gradients(const Tensor& gradient, const Tensor& rows) const;
+  bool are_trained() const;
+  /// lora_A.weight and lora_B.weight.
+  void visit(const ParameterFunction& function);
+};
+
+/// y = base(x) + s B A dropout(x), equation 3 there, beside any other product: added in the wider
+/// of the two types, and rounded once to the base's.
 class LowRankProduct final : public Product {
  public:
-  /// `dropout` draws a mask of the input, of A's input alone.
   LowRankProduct(std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout);
 
   Tensor draw(const ForwardContext& context) const override;
@@ -23,20 +40,15 @@ class LowRankProduct final : public Product {
   Tensor input_gradient(const Tensor& y_gradient, const Tensor& drawn) const override;
   void accumulate_weight_gradients(
       const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const override;
-  bool is_trained() const override;
-  /// The base's, then lora_A.weight and lora_B.weight.
+  bool is_trained() const override { return factors_.are_trained() || base_->is_trained(); }
+  /// The base's, then the factors'.
   void visit_parameters(const ParameterFunction& function) override;
   Tensor take_bias() override { return base_->take_bias(); }
-  std::shared_ptr<Dropout>* input_dropout() override { return &dropout_; }
+  std::shared_ptr<Dropout>* input_dropout() override { return &factors_.dropout; }
 
  private:
-  /// What A reads: x in A's type, under the mask.
-  Tensor rows_of(const Tensor& x, const Tensor& drawn) const;
-
   std::shared_ptr<Product> base_;
-  double scale_;
-  std::shared_ptr<Dropout> dropout_;
-  Tensor a_, b_;
+  LowRankFactors factors_;
 };
 
 /// Puts the adapters beside the model's linears (of a part: those that it has), uninitialised, in

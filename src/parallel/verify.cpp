@@ -206,7 +206,7 @@ std::vector<model::ParameterSpec> trained_parameters(const ModelSpec& spec) {
   const std::set<std::string> frozen = model::frozen_parameters(names, spec.freeze);
   const model::Adapters* adapters = spec.adapters.get();
   std::erase_if(parameters, [&](const model::ParameterSpec& parameter) {
-    const bool is_own = adapters == nullptr || adapters->trained.count(parameter.name) > 0;
+    const bool is_own = adapters == nullptr || adapters->file_names.count(parameter.name) > 0;
     return !is_own || frozen.count(parameter.name) > 0;
   });
   return parameters;

@@ -6,11 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/empty.h>
+
 #include "base/error.h"
 #include "base/format.h"
-#include "base/log.h"
 #include "config/core/scalar.h"
-#include "nn/initialize.h"
+#include "nn/decomposed.h"
 
 namespace lockstep::train {
 namespace {
@@ -165,6 +166,79 @@ class AdapterWeights {
   std::map<std::string, std::vector<std::string>> file_names_;
 };
 
+/// The values of an adapted model: of what the adapter trains those of its folder, else drawn ones;
+/// of the rest the base's.
+class AdaptedFill {
+ public:
+  AdaptedFill(
+      std::shared_ptr<const model::Adapters> adapters,
+      std::shared_ptr<const AdapterWeights> weights,
+      const model::ModelConfig& config,
+      parallel::ModelSpec::Fill base,
+      uint64_t seed)
+      : adapters_(std::move(adapters)),
+        weights_(std::move(weights)),
+        base_(std::move(base)),
+        own_(model::adapter_parameters(*adapters_)),
+        drawn_(parallel::fill_at_random(own_, seed)) {
+    for (model::LayerSpec& layer : model::describe(config)) {
+      std::string prefix = layer.prefix;
+      layers_.emplace(std::move(prefix), std::move(layer));
+    }
+  }
+
+  void operator()(
+      const std::string& name,
+      const parallel::ShardedParameter& parameter,
+      int64_t begin,
+      const at::Tensor& values) const {
+    if (weights_ != nullptr && weights_->has(name)) {
+      weights_->fill(name, parameter, begin, values);
+    } else if (const auto layer = model::layer_of_magnitudes(name)) {
+      fill_magnitudes(*layer, parameter, begin, values);
+    } else {
+      (own_.count(name) > 0 ? drawn_ : base_)(name, parameter, begin, values);
+    }
+  }
+
+ private:
+  at::Tensor whole(const model::ParameterSpec& parameter) const {
+    at::Tensor values = at::empty(parameter.shape, at::kFloat);
+    (*this)(parameter.name, {parameter.shape, {}}, 0, values);
+    return values;
+  }
+  /// DoRA's begin as the norms of the rows that they are the sizes of.
+  void fill_magnitudes(
+      const std::string& prefix,
+      const parallel::ShardedParameter& parameter,
+      int64_t begin,
+      const at::Tensor& values) const {
+    const model::LayerSpec& layer = layers_.at(prefix);
+    const model::Adapter& adapter = adapters_->of_layers.at(prefix);
+    at::Tensor weight = whole(layer.weight());
+    const nn::Parameter of_product{
+        "weight", weight, layer.in_first ? 1 : 0, layer.in_first ? 0 : 1};
+    const at::Tensor norms = nn::row_norms(
+        of_product, whole(adapter.parameters[0]), whole(adapter.parameters[1]), adapter.scale);
+    const at::Tensor flat = values.view({-1});
+    mesh::visit_runs(
+        parameter.cut,
+        parameter.shape,
+        begin,
+        begin + flat.numel(),
+        [&](int64_t local, int64_t first, int64_t count) {
+          flat.narrow(0, local - begin, count).copy_(norms.narrow(0, first, count));
+        });
+  }
+
+  std::shared_ptr<const model::Adapters> adapters_;
+  std::shared_ptr<const AdapterWeights> weights_;  // null: all are drawn
+  parallel::ModelSpec::Fill base_;
+  std::map<std::string, model::ParameterSpec> own_;
+  parallel::ModelSpec::Fill drawn_;
+  std::map<std::string, model::LayerSpec> layers_;
+};
+
 /// As PEFT writes it: what the user named; of a folder where it lies.
 std::string name_of(const model::ModelSource& base) {
   using Kind = model::ModelSource::Kind;
@@ -235,21 +309,13 @@ void request_adapters(
     weights = std::make_shared<const AdapterWeights>(std::move(*files), *adapters, spec.config);
   }
   spec.adapters = adapters;
-  spec.fill = [weights,
-               seed,
-               base_fill = std::move(spec.fill),
-               drawn = parallel::fill_at_random(model::adapter_parameters(*adapters), seed),
-               own = model::adapter_parameters(*adapters)](
+  const auto fill = std::make_shared<const AdaptedFill>(
+      adapters, std::move(weights), spec.config, std::move(spec.fill), seed);
+  spec.fill = [fill](
                   const std::string& name,
                   const parallel::ShardedParameter& parameter,
                   int64_t begin,
-                  const at::Tensor& values) {
-    if (weights != nullptr && weights->has(name)) {
-      weights->fill(name, parameter, begin, values);
-    } else {
-      (own.count(name) > 0 ? drawn : base_fill)(name, parameter, begin, values);
-    }
-  };
+                  const at::Tensor& values) { (*fill)(name, parameter, begin, values); };
 }
 
 std::string adapter_config(const model::Adapters& adapters, const model::ModelConfig& model) {

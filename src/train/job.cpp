@@ -140,10 +140,15 @@ void describe(const Job& job, const World& world) {
   }
   const config::TrainingSection& training = job.config.training;
   log_info(
-      "{}: {} parameters, {}; {} rank{} on {}",
+      "{}: {} parameters{}, {}; {} rank{} on {}",
       job.source.name,
       monitor::format_count(
           static_cast<double>(model::parameter_count(job.model->model().config()))),
+      job.adapters == nullptr ? ""
+                              : fmt::format(
+                                    ", and {} trained in an adapter",
+                                    monitor::format_count(static_cast<double>(model::trained_count(
+                                        *job.adapters, job.model->model().config())))),
       job.config.precision.stochastic_rounding ? "bfloat16, rounded stochastically"
       : training.bf16                          ? "bfloat16 with float32 masters"
       : training.fp16                          ? "float16 with float32 masters"

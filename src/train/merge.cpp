@@ -18,13 +18,20 @@ at::Tensor values_of(const parallel::ModelSpec& spec, const model::ParameterSpec
   return values;
 }
 
-/// What an adapter adds to its layer's weight, in the weight's layout.
-at::Tensor added_by(
-    const parallel::ModelSpec& spec, const model::LayerSpec& layer, const model::Adapter& adapter) {
+/// Makes a layer's weight, in its layout, what it is with the adapter.
+void merge(
+    const parallel::ModelSpec& spec,
+    const model::LayerSpec& layer,
+    const model::Adapter& adapter,
+    const at::Tensor& weight) {
+  const at::Tensor rows = layer.in_first ? weight.t() : weight;  // [out, in]
   const at::Tensor a = values_of(spec, adapter.parameters[0]);
   const at::Tensor b = values_of(spec, adapter.parameters[1]);
-  const at::Tensor added = b.mm(a).mul_(adapter.scale);  // [out, in]
-  return layer.in_first ? added.t() : added;
+  rows.add_(b.mm(a), adapter.scale);
+  if (adapter.decomposes) {
+    const at::Tensor sizes = values_of(spec, adapter.parameters[2]) / rows.square().sum(1).sqrt();
+    rows.mul_(sizes.unsqueeze(1));
+  }
 }
 
 }  // namespace
@@ -49,7 +56,7 @@ MergedModel merge_adapter(
     for (const model::ParameterSpec& parameter : layer.parameters) {
       at::Tensor values = values_of(spec, parameter);
       if (found != spec.adapters->of_layers.end() && parameter.name == layer.weight().name) {
-        values.add_(added_by(spec, layer, found->second));
+        merge(spec, layer, found->second, values);
       }
       result.weights.push_back(
           {"model",

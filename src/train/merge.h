@@ -18,9 +18,10 @@ struct MergedModel {
   std::vector<checkpoint::Piece> weights;  // of the file group "model", whole, on the CPU
 };
 
-/// W + s B A of each linear with an adapter (transposed where the file holds [in, out]), and what
-/// else the adapter trained in its place: computed in float32 and rounded once to `type` (none: the
-/// base's own). Holds the model's weights, and one more in float32. Error (config, data).
+/// W + s B A of each linear with an adapter (transposed where the file holds [in, out]; with DoRA
+/// its rows of their trained sizes), and what else the adapter trained in its place: computed in
+/// float32 and rounded once to `type` (none: the base's own). Holds the model's weights, and one
+/// more in float32. Error (config, data).
 MergedModel merge_adapter(
     const model::ModelSource& base,
     const AdapterRequest& adapter,

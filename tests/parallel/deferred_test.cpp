@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "nn/decomposed.h"
 #include "parallel/products.h"
 
 namespace lockstep::parallel {
@@ -24,14 +25,17 @@ std::shared_ptr<nn::Product> make_dense() {
   return product;
 }
 
-/// A quarter of its input is dropped.
-std::shared_ptr<nn::Product> make_low_rank() {
+/// Some of its input is dropped.
+template <class Adapted>
+std::shared_ptr<nn::Product> make_adapted(double probability) {
   auto dropout = std::make_shared<nn::Dropout>();
-  dropout->probability = 0.25;
-  auto product = std::make_shared<nn::LowRankProduct>(make_dense(), 1.5, dropout);
+  dropout->probability = probability;
+  auto product = std::make_shared<Adapted>(make_dense(), 1.5, dropout);
   product->visit_parameters([](const nn::Parameter& parameter) {
     if (!parameter.value.defined()) {
-      parameter.value = (parameter.in >= 0 ? torch::randn({2, kIn}) : torch::randn({kOut, 2}))
+      parameter.value = (parameter.name == "lora_magnitude_vector" ? torch::rand({kOut})
+                         : parameter.in >= 0                       ? torch::randn({2, kIn})
+                                                                   : torch::randn({kOut, 2}))
                             .set_requires_grad(true);
     }
   });
@@ -84,7 +88,12 @@ Gradients run(nn::Linear& linear, DeferredQueue* queue, size_t* deferred = nullp
 
 TEST(Deferral, CallsTheProductThatStandsThere) {
   torch::manual_seed(1);
-  for (const auto& product : {make_dense(), make_low_rank(), make_packed()}) {
+  for (const auto& product :
+       {make_dense(),
+        make_packed(),
+        make_adapted<nn::LowRankProduct>(0.25),
+        make_adapted<nn::DecomposedProduct>(0.25),
+        make_adapted<nn::DecomposedProduct>(0)}) {
     nn::Linear linear(product);
     const Gradients wanted = run(linear, nullptr);
     const auto queue = std::make_shared<DeferredQueue>();

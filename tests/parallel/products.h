@@ -80,8 +80,10 @@ inline void add_spec(
 
 /// Low-rank factors beside every linear, whose own weights are trained too, or frozen; with dropout
 /// of what they read, and none of the two zero.
-inline void adapt_low_rank(nn::LanguageModel& model, bool trains_base) {
-  model::LoraConfig config;
+enum class Base { kTrained, kFrozen };
+inline void adapt_low_rank(
+    nn::LanguageModel& model, Base base, const model::LoraConfig& with = {}) {
+  model::LoraConfig config = with;
   config.r = 3;
   config.lora_alpha = 4.5;
   config.lora_dropout = 0.2;
@@ -89,7 +91,7 @@ inline void adapt_low_rank(nn::LanguageModel& model, bool trains_base) {
   config.init_lora_weights = "false";
   nn::add_adapters(
       model, model::resolve_adapters(config, model.config(), model::AdapterOrigin::kNew));
-  if (trains_base) {
+  if (base == Base::kTrained) {
     model.visit_parameters(
         [](const std::string&, Tensor& parameter) { parameter.set_requires_grad(true); });
   }

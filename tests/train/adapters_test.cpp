@@ -99,7 +99,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"llama", "llama-lora"},
         Case{"llama", "llama-rslora-patterns"},
-        Case{"gpt2", "gpt2-lora"}));
+        Case{"llama", "llama-dora"},
+        Case{"gpt2", "gpt2-lora"},
+        Case{"gpt2", "gpt2-dora-bias"}));
 
 std::string message_of(const std::function<void()>& body) {
   try {
