@@ -7,9 +7,11 @@
 #include <vector>
 
 #include <ATen/ops/empty.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/json.h"
 #include "config/core/scalar.h"
 #include "nn/decomposed.h"
 
@@ -247,7 +249,39 @@ std::string name_of(const model::ModelSource& base) {
              : base.name;
 }
 
+/// Of a folder that holds a classifier's row for each class, with their names where it has them.
+std::optional<model::HeadSpec> head_of(const fs::path& folder) {
+  const checkpoint::TensorFiles files = open_tensors(folder);
+  const std::string rows = model::peft_name("score.weight");
+  if (!files.contains(rows)) {
+    return std::nullopt;
+  }
+  model::HeadSpec head{model::HeadSpec::Kind::kClassifier};
+  const nlohmann::json names =
+      fs::exists(folder / kLabelsName) ? read_json(folder / kLabelsName) : nlohmann::json::object();
+  for (int64_t label = 0; label < files.tensor(rows).shape.at(0); ++label) {
+    const auto name = names.find(std::to_string(label));
+    head.labels.push_back(
+        name != names.end() && name->is_string() ? name->get<std::string>()
+                                                 : fmt::format("LABEL_{}", label));
+  }
+  return head;
+}
+
 }  // namespace
+
+std::string labels_json(const model::HeadSpec& head) {
+  nlohmann::ordered_json names = nlohmann::ordered_json::object();
+  for (size_t label = 0; label < head.labels.size(); ++label) {
+    names[std::to_string(label)] = head.labels[label];
+  }
+  return names.dump(2) + "\n";
+}
+
+model::ModelConfig config_with(
+    const model::ModelConfig& model, const std::optional<AdapterRequest>& adapter) {
+  return adapter && adapter->head ? model::with_head(model, *adapter->head) : model;
+}
 
 std::optional<AdapterRequest> adapter_request(const config::LoraSection& section) {
   if (section == config::LoraSection{}) {
@@ -284,7 +318,8 @@ std::optional<AdapterRequest> saved_adapter(const fs::path& folder) {
             "there is no adapter in {}: it has no {}", folder.string(), model::kAdapterConfigName),
         "give a folder that PEFT, or a run with keys of lora, has saved");
   }
-  return AdapterRequest{model::read_lora_config(found / model::kAdapterConfigName), found};
+  return AdapterRequest{
+      model::read_lora_config(found / model::kAdapterConfigName), found, head_of(found)};
 }
 
 void request_adapters(

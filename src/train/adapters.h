@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/core/config.h"
 #include "model/adapters.h"
+#include "model/head.h"
 #include "model/source.h"
 #include "parallel/parallelize.h"
 
@@ -21,7 +22,17 @@ inline constexpr std::string_view kAdapterGroup = "adapter_model";
 struct AdapterRequest {
   model::LoraConfig config;
   std::filesystem::path folder;  // that the values are read from; empty: they are drawn
+  /// Of a saved classifier: its head, which its model's folder does not know.
+  std::optional<model::HeadSpec> head;
 };
+
+/// The file of a classifier's adapter that names its classes: {"0": NAME, "1": ...}. PEFT's folders
+/// have none.
+inline constexpr std::string_view kLabelsName = "id2label.json";
+std::string labels_json(const model::HeadSpec& head);
+/// What the model is with the adapter: a classifier where that is one.
+model::ModelConfig config_with(
+    const model::ModelConfig& model, const std::optional<AdapterRequest>& adapter);
 
 /// What the section asks for; nothing where no key of it is given. Error (config, data).
 std::optional<AdapterRequest> adapter_request(const config::LoraSection& section);

@@ -77,6 +77,9 @@ checkpoint::SmallFiles model_files(const Job& job) {
   }
   checkpoint::SmallFiles files = job.tokenizer->files();
   files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
+  if (config.head.classifies()) {
+    files[std::string(kLabelsName)] = labels_json(config.head);
+  }
   return files;
 }
 

@@ -49,6 +49,7 @@ MergedModel merge_adapter(
   }
   ModelRequest request;
   request.adapter = adapter;
+  request.task.head = config_with(base.config, adapter).head;
   const parallel::ModelSpec spec = model_spec(base, request);
   MergedModel result{spec.config, type.value_or(stored_type(base)), {}};
   for (const model::LayerSpec& layer : model::describe(spec.config)) {

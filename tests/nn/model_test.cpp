@@ -245,7 +245,9 @@ TEST(Dropouts, GradientsWithDropoutAreThoseOfFiniteDifferences) {
 TEST(Slots, EveryRoleIsVisitedAndASwapTakesEffect) {
   struct Doubled final : Linear {
     explicit Doubled(const Linear& other) : Linear(other) {}
-    Tensor forward(const Tensor& x, const Tensor&) const override { return 2 * Linear::forward(x); }
+    Tensor forward(const Tensor& x, const ForwardContext& context) const override {
+      return 2 * Linear::forward(x, context);
+    }
   };
   std::multiset<std::string> seen;
   const auto config = model::parse_model_config(kSmallModels[0], "test");

@@ -72,6 +72,20 @@ class Adapters(ProgramTest):
         self.train("further", "model.path=base", "lora.adapter=run", "learning_rate=0", steps=1)
         self.assertEqual(self.adapter("further"), self.adapter("run"))
 
+    def test_a_classifier_keeps_its_labels(self):
+        rows = ["data.train=corpus/labelled.csv", "data.validation=corpus/labelled_validation.csv"]
+        self.train("labels", "model.path=base", "task.type=sequence_classification", *rows, "lora.r=2", steps=2)
+        words = ["--data", "corpus/labelled_validation.csv", "--json", "use_cpu=true", "data.sequence_length=32"]
+        self.run_ok("export", "--model", "base", "--adapter", "labels", "--merge", "--output", "labels-merged")
+        beside, merged = (json.loads(self.run_ok("eval", "--model", *which, *words).out)
+                          for which in (["base", "--adapter", "labels"], ["labels-merged"]))
+        self.assertIn("praise", beside["classification_report"])
+        self.assertEqual(beside["confusion_matrix"], merged["confusion_matrix"])
+        self.assertAlmostEqual(beside["eval_loss"], merged["eval_loss"], delta=1e-5)
+        answer = json.loads(self.run_ok(
+            "predict", "--model", "base", "--adapter", "labels", "--text", "It is light.", "use_cpu=true").out)
+        self.assertIn("praise", json.dumps(answer))
+
     def test_what_does_not_fit_is_told_before_training(self):
         for words, told in (
             (["lora.target_modules=[c_atn]"], "Did you mean 'c_attn'?"),
