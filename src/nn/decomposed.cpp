@@ -26,7 +26,7 @@ Tensor row_norms(const Parameter& weight, const Tensor& a, const Tensor& b, doub
 DecomposedProduct::DecomposedProduct(
     std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout)
     : base_(std::move(base)),
-      factors_{scale, std::move(dropout), {}, {}},
+      factors_{.scale = scale, .dropout = std::move(dropout), .a = {}, .b = {}},
       bias_(base_->take_bias()) {}
 
 Tensor DecomposedProduct::draw(const ForwardContext& context) const {
@@ -57,7 +57,11 @@ Tensor DecomposedProduct::dropped(const Tensor& x, const Tensor& drawn) const {
 }
 
 Tensor DecomposedProduct::forward(const Tensor& x, const Tensor& drawn) const {
-  const Tensor plain = base_->forward(x, {}), k = magnitudes_ / norms();
+  const Tensor plain = base_->forward(x, {});
+  if (!factors_.are_on) {
+    return bias_.defined() ? plain + bias_ : plain;
+  }
+  const Tensor k = magnitudes_ / norms();
   const Tensor added = factors_.added(factors_.rows_of(x, drawn));
   Tensor y = drawn.defined() ? plain + (k - 1) * base_->forward(dropped(x, drawn), {}) + k * added
                              : k * (plain + added);

@@ -27,6 +27,7 @@ class DecomposedProduct final : public Product {
   void visit_parameters(const ParameterFunction& function) override;
   Tensor take_bias() override;
   std::shared_ptr<Dropout>* input_dropout() override { return &factors_.dropout; }
+  void set_adapted(bool is_on) override { factors_.are_on = is_on; }
   void set_sum_over_inputs(std::function<Tensor(const Tensor&)> sum) override;
 
  private:

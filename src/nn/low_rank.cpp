@@ -30,22 +30,23 @@ Tensor LowRankFactors::rows_of(const Tensor& x, const Tensor& drawn) const {
 }
 
 Tensor LowRankFactors::added(const Tensor& rows) const {
-  return times_factor(times_factor(rows, a), b) * scale;
+  return times_factor(times_factor(rows, a) * scale, b);
+}
+
+Tensor LowRankFactors::inner_gradient(const Tensor& gradient) const {
+  return ops::linear_input_gradient(gradient, b.detach(), kOutIn) * scale;
 }
 
 Tensor LowRankFactors::input_gradient(const Tensor& gradient) const {
-  const Tensor inner = ops::linear_input_gradient(gradient * scale, b.detach(), kOutIn);
-  return ops::linear_input_gradient(inner, a.detach(), kOutIn);
+  return ops::linear_input_gradient(inner_gradient(gradient), a.detach(), kOutIn);
 }
 
 void LowRankFactors::accumulate_weight_gradients(const Tensor& gradient, const Tensor& rows) const {
-  const Tensor scaled = gradient * scale;
   if (a.requires_grad()) {
-    accumulate_gradient(
-        a, gradient_of(ops::linear_input_gradient(scaled, b.detach(), kOutIn), rows));
+    accumulate_gradient(a, gradient_of(inner_gradient(gradient), rows));
   }
   if (b.requires_grad()) {
-    accumulate_gradient(b, gradient_of(scaled, times_factor(rows, a.detach())));
+    accumulate_gradient(b, gradient_of(gradient, times_factor(rows, a.detach()) * scale));
   }
 }
 
@@ -61,7 +62,7 @@ void LowRankFactors::visit(const ParameterFunction& function) {
 LowRankProduct::LowRankProduct(
     std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout)
     : base_(std::move(base)),
-      factors_{scale, std::move(dropout), {}, {}} {}
+      factors_{.scale = scale, .dropout = std::move(dropout), .a = {}, .b = {}} {}
 
 Tensor LowRankProduct::draw(const ForwardContext& context) const {
   return factors_.dropout->draw(context);
@@ -69,6 +70,9 @@ Tensor LowRankProduct::draw(const ForwardContext& context) const {
 
 Tensor LowRankProduct::forward(const Tensor& x, const Tensor& drawn) const {
   const Tensor y = base_->forward(x, {});
+  if (!factors_.are_on) {
+    return y;
+  }
   return (y + factors_.added(factors_.rows_of(x, drawn))).to(y.scalar_type());
 }
 
@@ -148,6 +152,12 @@ void add_adapters(LanguageModel& model, const model::Adapters& adapters) {
       linear->product() = adapted(linear->product(), adapter, name.prefix);
       allocate(name, *linear->product(), model);
     }
+  }));
+}
+
+void set_adapters(LanguageModel& model, bool are_on) {
+  model.visit_slots(each<Linear>([&](const SlotName&, std::shared_ptr<Linear>& linear) {
+    linear->product()->set_adapted(are_on);
   }));
 }
 

@@ -16,12 +16,14 @@ struct LowRankFactors {
   double scale = 1;  // s
   std::shared_ptr<Dropout> dropout;
   Tensor a, b;
+  bool are_on = true;  // else they stand beside the base for nothing
 
   /// What A reads: x in A's type, under the mask.
   Tensor rows_of(const Tensor& x, const Tensor& drawn) const;
   /// s B A rows.
   Tensor added(const Tensor& rows) const;
-  /// The gradient of the rows, from that of added().
+  /// The gradients of what A gives and of the rows, from that of added().
+  Tensor inner_gradient(const Tensor& gradient) const;
   Tensor input_gradient(const Tensor& gradient) const;
   void accumulate_weight_gradients(const Tensor& gradient, const Tensor& rows) const;
   bool are_trained() const;
@@ -45,6 +47,7 @@ class LowRankProduct final : public Product {
   void visit_parameters(const ParameterFunction& function) override;
   Tensor take_bias() override { return base_->take_bias(); }
   std::shared_ptr<Dropout>* input_dropout() override { return &factors_.dropout; }
+  void set_adapted(bool is_on) override { factors_.are_on = is_on; }
 
  private:
   std::shared_ptr<Product> base_;
@@ -55,5 +58,9 @@ class LowRankProduct final : public Product {
 /// float32, on their weights' device, and into the model's description; of everything else what
 /// `adapters` name is trained alone. To be called before any strategy.
 void add_adapters(LanguageModel& model, const model::Adapters& adapters);
+
+/// Takes the adapters out of the products, or puts them back (Product::set_adapted). What else is
+/// trained stays.
+void set_adapters(LanguageModel& model, bool are_on);
 
 }  // namespace lockstep::nn

@@ -56,6 +56,9 @@ class Product {
   /// The dropout of its input, in whose place a strategy puts that of a part of the input; null:
   /// there is none.
   virtual std::shared_ptr<Dropout>* input_dropout() { return nullptr; }
+  /// Takes what stands beside a base product out of forward(), or puts it back; meanwhile no
+  /// gradient may be asked for. Without effect on a product that is no adapter's.
+  virtual void set_adapted(bool /*is_on*/) {}
   /// Where ranks hold parts of the layer's inputs: how they sum what is a sum over all of these.
   /// The ranks call it in the same order. Without effect on a product that has no such sums.
   virtual void set_sum_over_inputs(std::function<Tensor(const Tensor&)> /*sum*/) {}

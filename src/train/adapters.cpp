@@ -322,26 +322,26 @@ std::optional<AdapterRequest> saved_adapter(const fs::path& folder) {
       model::read_lora_config(found / model::kAdapterConfigName), found, head_of(found)};
 }
 
+model::Adapters find_adapters(const AdapterRequest& request, const model::ModelConfig& model) {
+  const bool is_saved = !request.folder.empty();
+  return model::resolve_adapters(
+      request.config,
+      model,
+      is_saved ? model::AdapterOrigin::kSaved : model::AdapterOrigin::kNew,
+      is_saved ? ranks_of(open_tensors(request.folder)) : std::map<std::string, int64_t>{});
+}
+
 void request_adapters(
     parallel::ModelSpec& spec,
     const AdapterRequest& request,
     const model::ModelSource& base,
     uint64_t seed) {
-  std::optional<checkpoint::TensorFiles> files;
-  std::map<std::string, int64_t> ranks;
-  if (!request.folder.empty()) {
-    files = open_tensors(request.folder);
-    ranks = ranks_of(*files);
-  }
-  auto adapters = std::make_shared<model::Adapters>(model::resolve_adapters(
-      request.config,
-      spec.config,
-      files ? model::AdapterOrigin::kSaved : model::AdapterOrigin::kNew,
-      ranks));
+  auto adapters = std::make_shared<model::Adapters>(find_adapters(request, spec.config));
   adapters->config.base_model_name_or_path = name_of(base);
   std::shared_ptr<const AdapterWeights> weights;
-  if (files) {
-    weights = std::make_shared<const AdapterWeights>(std::move(*files), *adapters, spec.config);
+  if (!request.folder.empty()) {
+    weights = std::make_shared<const AdapterWeights>(
+        open_tensors(request.folder), *adapters, spec.config);
   }
   spec.adapters = adapters;
   const auto fill = std::make_shared<const AdaptedFill>(

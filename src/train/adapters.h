@@ -40,6 +40,9 @@ std::optional<AdapterRequest> adapter_request(const config::LoraSection& section
 /// good one. Nothing where `folder` is empty. Error (config, data).
 std::optional<AdapterRequest> saved_adapter(const std::filesystem::path& folder);
 
+/// What the request trains of a model. Error (config, data) where it does not fit.
+model::Adapters find_adapters(const AdapterRequest& request, const model::ModelConfig& model);
+
 /// Puts the adapters into `spec`, whose config is final, and their values before its other ones.
 /// Error (config, data) where they do not fit the model, or the folder's tensors are not theirs.
 void request_adapters(

@@ -95,6 +95,8 @@ class Adapters(ProgramTest):
             (["lora.lora_dropout=1"], "from 0 to below 1"),
         ):
             self.assertIn(told, self.run_fails(2, *self.train_arguments("bad", "model.path=base", *words)).err)
+        told = self.train("dry", "model.path=base", "lora.r=2", "--dry-run").out
+        self.assertIn("beside 2 linears, 512 parameters are trained", told)
         self.assertIn("--adapter run", self.run_fails(2, "generate", "--model", "run", "--prompt", "x").err)
         self.assertIn("adapter_config.json", self.run_fails(
             2, "generate", "--model", "base", "--adapter", "corpus", "--prompt", "x").err)

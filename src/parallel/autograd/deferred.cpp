@@ -34,6 +34,7 @@ class DeferredProduct final : public nn::Product {
   }
   Tensor take_bias() override { return product_->take_bias(); }
   std::shared_ptr<nn::Dropout>* input_dropout() override { return product_->input_dropout(); }
+  void set_adapted(bool is_on) override { product_->set_adapted(is_on); }
   void set_sum_over_inputs(std::function<Tensor(const Tensor&)> sum) override {
     product_->set_sum_over_inputs(std::move(sum));
   }
