@@ -27,8 +27,13 @@ Shards deal(std::span<const GlobalTensor> tensors, const std::string& group, uin
   return shards;
 }
 
+/// PEFT's readers know one file alone.
+bool is_adapter(const std::string& group) {
+  return group == "adapter_model";
+}
+
 void add_group(FilePlan& plan, const std::string& group, Shards shards) {
-  const bool single = group == "model" && shards.size() == 1;
+  const bool single = is_adapter(group) || (group == "model" && shards.size() == 1);
   nlohmann::ordered_json weight_map = nlohmann::ordered_json::object();
   std::map<std::string, std::string> sorted;
   uint64_t bytes = 0;
@@ -66,7 +71,7 @@ FilePlan plan_files(std::span<const GlobalTensor> tensors, uint64_t max_file_byt
     }
   }
   for (const std::string& group : groups) {
-    add_group(plan, group, deal(tensors, group, max_file_bytes));
+    add_group(plan, group, deal(tensors, group, is_adapter(group) ? UINT64_MAX : max_file_bytes));
   }
   return plan;
 }

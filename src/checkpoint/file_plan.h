@@ -35,7 +35,7 @@ struct FilePlan {
 /// Deals the tensors of each group, in their order, into files of at most `max_file_bytes` of data
 /// (a tensor is never split). The group "model" is model.safetensors where it fits in one file, as
 /// Hugging Face has it; else, and always for other groups, it is GROUP-00001-of-0000N.safetensors
-/// and an index.
+/// and an index. "adapter_model" is adapter_model.safetensors, however large.
 FilePlan plan_files(std::span<const GlobalTensor> tensors, uint64_t max_file_bytes);
 
 }  // namespace lockstep::checkpoint

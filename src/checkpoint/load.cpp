@@ -48,7 +48,7 @@ Checkpoint Checkpoint::open_verified(
       for (const std::string_view suffix : {".safetensors.index.json", ".safetensors"}) {
         if (name.ends_with(suffix)) {
           const std::string stem = name.substr(0, name.size() - suffix.size());
-          if (suffix == ".safetensors.index.json" || stem == "model") {
+          if (suffix == ".safetensors.index.json" || stem == "model" || stem == "adapter_model") {
             groups.insert(stem);
           }
           break;

@@ -243,12 +243,14 @@ void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
   }
 }
 
-/// model.safetensors, model-00001-of-00002.safetensors, model.safetensors.index.json.
+/// model.safetensors, model-00001-of-00002.safetensors, model.safetensors.index.json; and of an
+/// adapter, which some readers put on a model that lies beside it.
 bool is_model_file(std::string_view name) {
   std::string shape(name);
   std::replace_if(shape.begin(), shape.end(), [](char c) { return c >= '0' && c <= '9'; }, '0');
   return shape == "model.safetensors" || shape == "model.safetensors.index.json" ||
-         shape == "model-00000-of-00000.safetensors";
+         shape == "model-00000-of-00000.safetensors" || shape == "adapter_model.safetensors" ||
+         shape == "adapter_config.json";
 }
 
 /// Model weights of an earlier save in `folder`, other than `files`: a reader might take them for
@@ -345,7 +347,9 @@ void save_model(
             names.insert(name);
           }
         }
-        remove_stale_weights(folder, names, disk);
+        if (!names.contains("adapter_model.safetensors")) {  // it may lie beside its model
+          remove_stale_weights(folder, names, disk);
+        }
         for (const std::string& name : names) {
           disk.rename(save.staging() / name, folder / name);
         }

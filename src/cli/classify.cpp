@@ -42,7 +42,9 @@ ClassifiedRows classify_rows(
     train::World& world,
     const std::optional<std::string>& text) {
   const model::ModelSource source = train::find_source(config.model.path, "");
-  if (!source.config.head.classifies()) {
+  const auto adapter = train::saved_adapter(config.lora.adapter);
+  const model::ModelConfig classifier = train::config_with(source.config, adapter);
+  if (!classifier.head.classifies()) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format("{} has no classifier", source.name),
@@ -53,11 +55,11 @@ ClassifiedRows classify_rows(
   ClassifiedRows result{
       train::open_classifier_data(
           config,
-          source.config,
+          classifier,
           tokenizer,
-          length_of_rows(config, source.config),
+          length_of_rows(config, classifier),
           world.communicator,
-          [&] { return labelled(config, source.config, needed, text); }),
+          [&] { return labelled(config, classifier, needed, text); }),
       {},
       false};
   const train::Datasets& datasets = result.data.datasets;
@@ -73,6 +75,7 @@ ClassifiedRows classify_rows(
                       : train::stored_type(source);
   request.tokenizer_size = tokenizer->vocabulary_size();
   request.task.head = result.data.head;
+  request.adapter = adapter;
   parallel::Axes axes(
       world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
   const parallel::Plan plan = train::plan_of(config);

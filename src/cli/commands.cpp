@@ -6,6 +6,7 @@
 #include "cli/doctor.h"
 #include "cli/estimate.h"
 #include "cli/eval.h"
+#include "cli/export.h"
 #include "cli/generate.h"
 #include "cli/plan.h"
 #include "cli/predict.h"
@@ -27,6 +28,7 @@ std::span<const Command> commands() {
       {"eval", "Loss and accuracy of a model on a text; of a classifier, its report", run_eval},
       {"predict", "The label of each row, by a classifier", run_predict},
       {"generate", "Continue a prompt", run_generate},
+      {"export", "A model and an adapter as one model", run_export},
       {"tokenizer", "Train a tokenizer", run_tokenizer},
       {"tokenize", "Text to token ids", run_tokenize},
       {"sample", "Write a sample corpus to try things on", run_sample},

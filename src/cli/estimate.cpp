@@ -49,7 +49,9 @@ int64_t devices_of(const config::Resolution& resolution) {
 }
 
 void read_adapters(const config::Resolution& resolution, plan::Job& job) {
-  job.adapter_rank = resolution.integer("lora-rank", 1).value_or(0);
+  if (const auto rank = resolution.integer("lora-rank", 1)) {  // else that of lora.r, if any
+    job.adapter_rank = *rank;
+  }
   const std::optional<int64_t> bits = resolution.integer("bits", 1);
   if (bits && job.adapter_rank == 0) {
     throw Error(

@@ -38,6 +38,7 @@ config::ResolveOptions eval_options() {
        Kind::kValue,
        "Of a classifier: the folder to write its report, confusion matrix and predictions to"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
+      {"adapter", Kind::kKey, "The same as lora.adapter", "lora.adapter"},
       {"data", Kind::kKey, "The same as data.validation", "data.validation"},
       {"train", Kind::kKey, "The same as data.train", "data.train"},
   };
@@ -85,7 +86,8 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
     config.data.train.clear();  // it is not needed, nor tokenized
   }
   const model::ModelSource source = train::find_source(config.model.path, "");
-  if (train::classifies(config.task, source.config)) {
+  const auto adapter = train::saved_adapter(config.lora.adapter);
+  if (train::classifies(config.task, train::config_with(source.config, adapter))) {
     return evaluate_classifier(resolution, world);
   }
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
@@ -105,6 +107,7 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
                       ? at::kBFloat16
                       : train::stored_type(source);
   request.tokenizer_size = tokenizer->vocabulary_size();
+  request.adapter = adapter;
   parallel::Axes axes(
       world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
   const parallel::Plan plan = train::plan_of(config);

@@ -20,7 +20,7 @@ namespace lockstep::cli {
 namespace {
 
 struct Request {
-  std::string model, tokenizer, prompt, dtype = "auto", device_map = "auto";
+  std::string model, adapter, tokenizer, prompt, dtype = "auto", device_map = "auto";
   nn::GenerateOptions options;
   int64_t tensor = 1;
 };
@@ -34,6 +34,10 @@ Parsed read_request(std::vector<std::string> arguments, Request& request) {
   app.add_option(
          "--model", request.model, "A model folder, a checkpoint, an output_dir, or a Hub name")
       ->required();
+  app.add_option(
+      "--adapter",
+      request.adapter,
+      "An adapter of the model: a folder of PEFT's, or an output_dir");
   app.add_option("--tokenizer", request.tokenizer, "Another tokenizer than the model's");
   app.add_option("--prompt", request.prompt, "The text to continue; - reads it from stdin")
       ->required();
@@ -163,6 +167,7 @@ int run_generate(std::vector<std::string> arguments) {
                : request.dtype == "float32" ? at::kFloat
                                             : at::kBFloat16;
   load.tokenizer_size = tokenizer->vocabulary_size();
+  load.adapter = train::saved_adapter(request.adapter);
   request.options.stop_tokens = source.config.eos_token_ids;
   if (request.tensor > 1) {
     return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);

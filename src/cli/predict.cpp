@@ -29,6 +29,7 @@ config::ResolveOptions predict_options() {
       {"text", Kind::kValue, "One text to classify, instead of a file"},
       {"output", Kind::kValue, "The file to write, a line of JSON a row; else stdout"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
+      {"adapter", Kind::kKey, "The same as lora.adapter", "lora.adapter"},
   };
   return options;
 }

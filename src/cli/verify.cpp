@@ -61,6 +61,7 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   request.device = world.device;
   request.seed = static_cast<uint64_t>(config.training.seed);
   request.freeze = config.model.freeze;
+  request.adapter = train::adapter_request(config.lora);
   parallel::ModelSpec spec =
       train::model_spec(train::find_source(config.model.path, config.model.preset), request);
   if (const auto layers = resolution.integer("layers", 1)) {

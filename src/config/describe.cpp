@@ -83,6 +83,10 @@ nlohmann::ordered_json schema_of(const Key& key) {
       schema["type"] = json::array({"array", "string"});
       schema["items"] = {{"type", "string"}};
       break;
+    case Key::Type::kMap:
+      schema["type"] = "object";
+      schema["additionalProperties"] = {{"type", "number"}};
+      break;
   }
   if (!key.choices.empty()) {
     schema["enum"] = key.choices;

@@ -69,6 +69,14 @@ std::string yaml_scalar(const Value& value) {
 }
 
 std::string yaml_value(const Value& value) {
+  if (value.is_map()) {  // of a key whose names a user chose
+    std::string text;
+    for (const Entry& entry : value.entries) {
+      text += text.empty() ? "" : ", ";
+      text += quoted(escaped(entry.name)) + ": " + yaml_scalar(entry.value);
+    }
+    return "{" + text + "}";
+  }
   if (!value.is_list()) {
     return yaml_scalar(value);
   }
@@ -89,7 +97,8 @@ struct Writer {
     for (const Entry& entry : map.entries) {
       const std::string key = prefix + entry.name;
       std::string line = fmt::format("{:{}}{}:", "", indent, entry.name);
-      if (entry.value.is_map()) {
+      const Key* const known = find_key(key);
+      if (entry.value.is_map() && (known == nullptr || known->type != Key::Type::kMap)) {
         text += line + "\n";
         write(entry.value, key + ".", indent + 2);
         continue;

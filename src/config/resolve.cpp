@@ -176,7 +176,8 @@ class Resolver {
     for (Entry& entry : tree.entries) {
       const std::string key = prefix + entry.name;
       const Key* known = find_key(key);
-      if (known == nullptr || known->type != Key::Type::kSection) {
+      if (known == nullptr ||
+          (known->type != Key::Type::kSection && known->type != Key::Type::kMap)) {
         continue;
       }
       Value& value = entry.value;
@@ -224,7 +225,7 @@ class Resolver {
 
   /// What to tell of a top-level name, and the remedy.
   static std::pair<std::string, std::string> why_unknown(const std::string& name) {
-    if (name == "lora" || name == "quantization") {
+    if (name == "quantization") {
       return {"it is not supported yet", "leave it out"};
     }
     if (name == "zero_optimization" || name.starts_with("train_micro_batch_size")) {

@@ -24,6 +24,39 @@ void validate_model(const Config& config, Checker& check) {
   }
 }
 
+void validate_lora(const Config& config, Checker& check) {
+  const LoraSection& lora = config.lora;
+  check.require(lora.r.value_or(1) >= 1, "lora.r", "at least 1");
+  const double alpha = lora.lora_alpha.value_or(1), dropout = lora.lora_dropout.value_or(0);
+  check.require(std::isfinite(alpha) && alpha > 0, "lora.lora_alpha", "above 0");
+  check.require(dropout >= 0 && dropout < 1, "lora.lora_dropout", "from 0 to below 1");
+  for (const std::string& layer : lora.layers_to_transform) {
+    if (to_integer(layer).value_or(-1) < 0) {
+      check.fail("lora.layers_to_transform", fmt::format("'{}' is no layer's number", layer));
+    }
+  }
+  const auto check_values = [&](const char* key, const NumberMap& patterns) {
+    for (const auto& [pattern, value] : patterns) {
+      const bool fits = std::isfinite(value) && value > 0;
+      check.require(fits, key, "numbers above 0");
+    }
+  };
+  check_values("lora.rank_pattern", lora.rank_pattern);
+  check_values("lora.alpha_pattern", lora.alpha_pattern);
+  for (const auto& [pattern, rank] : lora.rank_pattern) {
+    check.require(rank == std::floor(rank), "lora.rank_pattern", "integers");
+  }
+  LoraSection others = lora;
+  others.adapter.clear();
+  others.lora_dropout.reset();
+  if (!lora.adapter.empty() && others != LoraSection{}) {
+    check.fail(
+        "lora.adapter",
+        fmt::format("{} says what the adapter is, and other keys of lora do too", lora.adapter),
+        "leave them out; lora.lora_dropout alone may be another");
+  }
+}
+
 void validate_data(const Config& config, Checker& check) {
   const DataSection& data = config.data;
   check.require(
@@ -310,6 +343,7 @@ void validate(
     std::vector<std::string>& warnings) {
   Checker check(config, origins, problems);
   validate_model(config, check);
+  validate_lora(config, check);
   validate_data(config, check);
   validate_task(config, check);
   validate_training(config, check, warnings);

@@ -15,9 +15,9 @@ namespace lockstep::model {
 
 /// How a parameter starts.
 struct Initialization {
-  enum class Kind { kZeros, kOnes, kNormal };
+  enum class Kind { kZeros, kOnes, kNormal, kUniform };
   Kind kind = Kind::kNormal;
-  double deviation = 0;   // kNormal: the standard deviation; the mean is 0
+  double deviation = 0;   // kNormal: the standard deviation; kUniform: the bound; the mean is 0
   int64_t zero_row = -1;  // kNormal: a row that is zero (the padding token's), or -1
   bool operator==(const Initialization&) const = default;
 };
@@ -35,6 +35,7 @@ enum class Dim {
   kClasses,
   kPositions,
   kDistances,  // between a query and a key, in buckets
+  kRank,       // between the factors of an adapter
 };
 
 struct ParameterSpec {

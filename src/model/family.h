@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "model/model_config.h"
 
@@ -34,6 +35,8 @@ struct FamilyKeys {
   double default_dropout;
   int64_t default_bos, default_eos;  // -1: none
   bool default_tie;
+  /// The modules that have adapters where a user names none, as PEFT has them.
+  std::vector<const char*> lora_targets;
   void (*describe_embedding)(LayerList& list);
   void (*describe_block)(LayerList& list, int64_t block);
   void (*describe_head)(LayerList& list);

@@ -35,6 +35,14 @@ void draw_normal(uint64_t key, double deviation, int64_t begin, int64_t count, f
   });
 }
 
+/// Uniform draws between -bound and bound: an element's word gives its number.
+void draw_uniform(uint64_t key, double bound, int64_t begin, int64_t count, float* out) {
+  const auto width = static_cast<float>(2 * bound);
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = (random_uniform(key, static_cast<uint64_t>(begin + i)) - 0.5F) * width;
+  }
+}
+
 }  // namespace
 
 void fill_initial(
@@ -52,7 +60,7 @@ void fill_initial(
             parameter.elements()));
   }
   using Kind = model::Initialization::Kind;
-  if (parameter.init.kind != Kind::kNormal) {
+  if (parameter.init.kind == Kind::kZeros || parameter.init.kind == Kind::kOnes) {
     slice.fill_(parameter.init.kind == Kind::kOnes ? 1 : 0);
     return;
   }
@@ -68,7 +76,8 @@ void fill_initial(
     const int64_t some = std::min(kPart, count - done);
     Tensor to = flat.narrow(0, done, some);
     Tensor drawn = is_direct ? to : at::empty({some}, at::kFloat);
-    draw_normal(key, parameter.init.deviation, begin + done, some, drawn.mutable_data_ptr<float>());
+    const auto draw = parameter.init.kind == Kind::kNormal ? draw_normal : draw_uniform;
+    draw(key, parameter.init.deviation, begin + done, some, drawn.mutable_data_ptr<float>());
     if (!is_direct) {
       to.copy_(drawn);
     }

@@ -107,10 +107,19 @@ Tensor BiasedAttention::forward(
 }
 
 Tensor Dropout::forward(const Tensor& x, const ForwardContext& context) const {
-  if (!context.training() || probability == 0) {
-    return x;
-  }
-  return ops::dropout(x, probability, context.dropout_keys(site));
+  return apply(x, draw(context));
+}
+
+Tensor Dropout::draw(const ForwardContext& context) const {
+  return context.training() && probability > 0 ? context.dropout_keys(site) : Tensor();
+}
+
+Tensor Dropout::apply(const Tensor& x, const Tensor& keys) const {
+  return keys.defined() ? masked(x, keys) : x;
+}
+
+Tensor Dropout::masked(const Tensor& x, const Tensor& keys) const {
+  return ops::dropout(x, probability, keys);
 }
 
 ops::TokenLossOptions Head::loss_options(const Targets& targets, const Tensor& weights) const {

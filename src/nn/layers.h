@@ -37,8 +37,10 @@ struct Linear : Layer {
   /// The inner seam, for what changes how the product is made whatever stands in the slot: deferred
   /// weight gradients, low-rank factors, packed weights. May be replaced.
   virtual std::shared_ptr<Product>& product() { return product_; }
-  /// [..., in] -> [..., out]
-  virtual Tensor forward(const Tensor& x) const { return product_->forward(x); }
+  /// [..., in] -> [..., out]; of a pass, whose product may draw at random.
+  virtual Tensor forward(const Tensor& x, const ForwardContext& context) const {
+    return product_->forward(x, product_->draw(context));
+  }
   void visit_parameters(const ParameterFunction& function) override {
     product()->visit_parameters(function);
   }
@@ -149,7 +151,14 @@ struct Dropout {
   double probability = 0;
   int64_t site = 0;  // distinguishes the dropouts of a model: dropout_site
   virtual ~Dropout() = default;
-  virtual Tensor forward(const Tensor& x, const ForwardContext& context) const;
+  Tensor forward(const Tensor& x, const ForwardContext& context) const;
+  /// The keys of the mask's rows, [B] int64 on the CPU; undefined where nothing is dropped.
+  Tensor draw(const ForwardContext& context) const;
+  /// x, or a gradient, under the mask of these keys; x itself where they are undefined.
+  Tensor apply(const Tensor& x, const Tensor& keys) const;
+
+ protected:
+  virtual Tensor masked(const Tensor& x, const Tensor& keys) const;
 };
 
 /// From the last hidden states to scores of targets and to a loss: over the vocabulary, or over a

@@ -37,9 +37,9 @@ class LlamaBlock final : public Block {
     const auto [attended, normal] =
         mlp_norm_->add_forward(attention_dropout_->forward(attend(x, context), context), x);
     const Tensor mlp_input = mlp_input_->forward(normal);
-    const Tensor inner =
-        activate_gate(activation_, mlp_gate_->forward(mlp_input), mlp_up_->forward(mlp_input));
-    return {attended + mlp_dropout_->forward(mlp_down_->forward(inner), context)};
+    const Tensor inner = activate_gate(
+        activation_, mlp_gate_->forward(mlp_input, context), mlp_up_->forward(mlp_input, context));
+    return {attended + mlp_dropout_->forward(mlp_down_->forward(inner, context), context)};
   }
 
   void visit_slots(const SlotFunction& visit) override {
@@ -68,17 +68,19 @@ class LlamaBlock final : public Block {
     const Tensor normal = attention_input_->forward(attention_norm_->forward(x));
     const Rotary& rotary = context.rotary(x.device());
     const auto heads = [&](const Linear& linear) {
-      return linear.forward(normal).unflatten(-1, {-1, head_dim_});  // [B, T, H, D]
+      return linear.forward(normal, context).unflatten(-1, {-1, head_dim_});  // [B, T, H, D]
     };
     const auto rotated = [&](const Linear& linear, const std::shared_ptr<Norm>& norm) {
       const Tensor x = norm == nullptr ? heads(linear) : norm->forward(heads(linear));
       return ops::rotate(x, rotary.cos, rotary.sin).transpose(1, 2);  // [B, H, T, D]
     };
-    return attention_out_->forward(attention_->forward(
-        rotated(*query_, query_norm_),
-        rotated(*key_, key_norm_),
-        heads(*value_).transpose(1, 2),
-        context));  // [B, T, C]
+    return attention_out_->forward(
+        attention_->forward(
+            rotated(*query_, query_norm_),
+            rotated(*key_, key_norm_),
+            heads(*value_).transpose(1, 2),
+            context),
+        context);  // [B, T, C]
   }
 
   UnitLayers layers_;

@@ -19,6 +19,7 @@ using torch::autograd::tensor_list;
 /// What the backward pass needs beside x; it travels in a capsule.
 struct Halves : torch::CustomClassHolder {
   std::shared_ptr<const Product> product;
+  Tensor drawn;
   Later later;
 };
 
@@ -29,41 +30,50 @@ struct ProductInHalves : torch::autograd::Function<ProductInHalves> {
       context->save_for_backward({x});
     }
     context->saved_data["halves"] = c10::IValue::make_capsule(halves);
-    return halves->product->forward(x);
+    return halves->product->forward(x, halves->drawn);
   }
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
     const auto halves =
         c10::static_intrusive_pointer_cast<Halves>(context->saved_data["halves"].toCapsule());
     const Tensor gradient = gradients[0];
     if (const tensor_list saved = context->get_saved_variables(); !saved.empty()) {
-      halves->later([product = halves->product, gradient, x = saved[0]] {
+      halves->later([product = halves->product, drawn = halves->drawn, gradient, x = saved[0]] {
         const at::NoGradGuard no_grad;
-        product->accumulate_weight_gradients(gradient, x);
+        product->accumulate_weight_gradients(gradient, x, drawn);
       });
     }
-    return {halves->product->input_gradient(gradient), Tensor()};
+    return {halves->product->input_gradient(gradient, halves->drawn), Tensor()};
   }
 };
 
 }  // namespace
 
+Tensor Product::draw(const ForwardContext& /*context*/) const {
+  return {};
+}
+
 Tensor multiply_in_halves(
-    const std::shared_ptr<const Product>& product, const Tensor& x, const Later& later) {
+    const std::shared_ptr<const Product>& product,
+    const Tensor& x,
+    const Tensor& drawn,
+    const Later& later) {
   auto halves = c10::make_intrusive<Halves>();
   halves->product = product;
+  halves->drawn = drawn;
   halves->later = later;
   return ProductInHalves::apply(x, halves);
 }
 
-Tensor DenseProduct::forward(const Tensor& x) const {
+Tensor DenseProduct::forward(const Tensor& x, const Tensor& /*drawn*/) const {
   return ops::linear(x, weight_, bias_.defined() ? std::optional(bias_) : std::nullopt, layout_);
 }
 
-Tensor DenseProduct::input_gradient(const Tensor& y_gradient) const {
+Tensor DenseProduct::input_gradient(const Tensor& y_gradient, const Tensor& /*drawn*/) const {
   return ops::linear_input_gradient(y_gradient, weight_.detach(), layout_);
 }
 
-void DenseProduct::accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& x) const {
+void DenseProduct::accumulate_weight_gradients(
+    const Tensor& y_gradient, const Tensor& x, const Tensor& /*drawn*/) const {
   const bool has_bias = bias_.defined() && bias_.requires_grad();
   if (!weight_.requires_grad()) {
     if (has_bias) {

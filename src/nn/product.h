@@ -15,6 +15,8 @@ namespace lockstep::nn {
 
 using at::Tensor;
 using ops::WeightLayout;
+class ForwardContext;
+struct Dropout;
 
 /// A parameter of a layer, as a visitor sees it.
 struct Parameter {
@@ -27,6 +29,7 @@ struct Parameter {
 using ParameterFunction = std::function<void(const Parameter&)>;
 
 /// y = x W + b for some W and b. Layers own it, and a layer of another kind may take it over.
+/// `drawn` is what draw() gave for the pass, in each of the three verbs.
 class Product {
  public:
   Product() = default;
@@ -34,27 +37,41 @@ class Product {
   Product(const Product&) = delete;
   Product& operator=(const Product&) = delete;
 
+  /// What a pass draws at random for it: it is kept until the backward pass, which needs the same.
+  /// Undefined: nothing.
+  virtual Tensor draw(const ForwardContext& context) const;
   /// [..., in] -> [..., out]; autograd records it where gradients are on.
-  virtual Tensor forward(const Tensor& x) const = 0;
+  virtual Tensor forward(const Tensor& x, const Tensor& drawn) const = 0;
   // The backward pass in halves; no autograd.
   /// [..., out] -> [..., in]
-  virtual Tensor input_gradient(const Tensor& y_gradient) const = 0;
+  virtual Tensor input_gradient(const Tensor& y_gradient, const Tensor& drawn) const = 0;
   /// Adds the gradients of all trained parameters, by accumulate_gradient. x as in forward().
-  virtual void accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& x) const = 0;
+  virtual void accumulate_weight_gradients(
+      const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const = 0;
   /// Whether any parameter is trained. Where none is, nobody needs to keep x.
   virtual bool is_trained() const = 0;
   virtual void visit_parameters(const ParameterFunction& function) = 0;
   /// Hands the bias to a layer that adds it elsewhere; undefined where there is none.
   virtual Tensor take_bias() { return {}; }
+  /// The dropout of its input, in whose place a strategy puts that of a part of the input; null:
+  /// there is none.
+  virtual std::shared_ptr<Dropout>* input_dropout() { return nullptr; }
+  /// Takes what stands beside a base product out of forward(), or puts it back; meanwhile no
+  /// gradient may be asked for. Without effect on a product that is no adapter's.
+  virtual void set_adapted(bool /*is_on*/) {}
+  /// Where ranks hold parts of the layer's inputs: how they sum what is a sum over all of these.
+  /// The ranks call it in the same order. Without effect on a product that has no such sums.
+  virtual void set_sum_over_inputs(std::function<Tensor(const Tensor&)> /*sum*/) {}
 };
 
 /// One matrix, and perhaps a bias that is added on the way.
 class DenseProduct final : public Product {
  public:
   explicit DenseProduct(WeightLayout layout) : layout_(layout) {}
-  Tensor forward(const Tensor& x) const override;
-  Tensor input_gradient(const Tensor& y_gradient) const override;
-  void accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& x) const override;
+  Tensor forward(const Tensor& x, const Tensor& drawn) const override;
+  Tensor input_gradient(const Tensor& y_gradient, const Tensor& drawn) const override;
+  void accumulate_weight_gradients(
+      const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const override;
   bool is_trained() const override;
   void visit_parameters(const ParameterFunction& function) override;
   Tensor take_bias() override;
@@ -67,11 +84,14 @@ class DenseProduct final : public Product {
 /// What is done with a half of a backward pass that can wait.
 using Later = std::function<void(std::function<void()> work)>;
 
-/// product.forward(x) as one node of autograd: its backward pass makes the input's gradient and
-/// gives `later` what accumulates the weights'. x must need a gradient. Autograd does not see the
-/// parameters; where none is trained x is not kept.
+/// product.forward(x, drawn) as one node of autograd: its backward pass makes the input's gradient
+/// and gives `later` what accumulates the weights'. x must need a gradient. Autograd does not see
+/// the parameters; where none is trained x is not kept.
 Tensor multiply_in_halves(
-    const std::shared_ptr<const Product>& product, const Tensor& x, const Later& later);
+    const std::shared_ptr<const Product>& product,
+    const Tensor& x,
+    const Tensor& drawn,
+    const Later& later);
 
 /// Adds `gradient` to the parameter's, with the hooks that autograd would call.
 void accumulate_gradient(const Tensor& parameter, Tensor gradient);

@@ -58,8 +58,9 @@ class T5Attention {
     return {sum, input_->forward(normal)};
   }
   /// Of hidden states [B, S, C], each [B, H, S, D].
-  std::pair<Tensor, Tensor> keys_and_values(const Tensor& hidden) const {
-    return {heads(*key_, hidden), heads(*value_, hidden)};
+  std::pair<Tensor, Tensor> keys_and_values(
+      const Tensor& hidden, const ForwardContext& context) const {
+    return {heads(*key_, hidden, context), heads(*value_, hidden, context)};
   }
   /// What the normalized x finds among keys and values: [B, T, C].
   Tensor attend(
@@ -70,8 +71,8 @@ class T5Attention {
       const ForwardContext& context) const {
     const auto& [keys, values] = keys_and_values;
     const Tensor found =
-        attention_->forward(heads(*query_, normal), keys, values, bias, visible, context);
-    return dropout_->forward(out_->forward(found), context);
+        attention_->forward(heads(*query_, normal, context), keys, values, bias, visible, context);
+    return dropout_->forward(out_->forward(found, context), context);
   }
 
   void visit_slots(const SlotFunction& visit, const UnitLayers& layers) {
@@ -94,8 +95,8 @@ class T5Attention {
     return kind_ == Kind::kSelf ? "attention_dropout" : "cross_dropout";
   }
   /// [B, T, C] -> [B, H, T, D]
-  Tensor heads(const Linear& linear, const Tensor& x) const {
-    return linear.forward(x).unflatten(-1, {-1, head_dim_}).transpose(1, 2);
+  Tensor heads(const Linear& linear, const Tensor& x, const ForwardContext& context) const {
+    return linear.forward(x, context).unflatten(-1, {-1, head_dim_}).transpose(1, 2);
   }
 
   Kind kind_;
@@ -125,10 +126,12 @@ class T5Mlp {
     const auto [x, normalized] = norm_->add_forward(found, residual);
     const Tensor normal = input_->forward(normalized);
     const Tensor inner =
-        gate_ == nullptr ? activate(activation_, up_->forward(normal))
-                         : activate_gate(activation_, gate_->forward(normal), up_->forward(normal));
+        gate_ == nullptr
+            ? activate(activation_, up_->forward(normal, context))
+            : activate_gate(
+                  activation_, gate_->forward(normal, context), up_->forward(normal, context));
     const Tensor kept = inner_dropout_->forward(inner, context);
-    return x + dropout_->forward(down_->forward(kept), context);
+    return x + dropout_->forward(down_->forward(kept, context), context);
   }
 
   void visit_slots(const SlotFunction& visit, const UnitLayers& layers) {
@@ -174,7 +177,7 @@ class T5EncoderBlock final : public Block {
     const Tensor normal = attention_.normalized(x);
     const Tensor found = attention_.attend(
         normal,
-        attention_.keys_and_values(normal),
+        attention_.keys_and_values(normal, context),
         bias_of(streams.source_positions, context.relative_buckets(Visibility::kBoth, x.device())),
         context.visible_source(x.device()),
         context);
@@ -217,7 +220,7 @@ class T5DecoderBlock final : public Block {
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
     Streams streams = Streams::of(inputs);
     const auto [x, normal] = cross_.add_normalized(attend(streams, context), streams.target);
-    const auto make = [&] { return cross_.keys_and_values(streams.source); };
+    const auto make = [&] { return cross_.keys_and_values(streams.source, context); };
     const auto keys_and_values =
         context.cache() == nullptr ? make() : context.cache()->source(layer(), make);
     const Tensor found =
@@ -236,7 +239,7 @@ class T5DecoderBlock final : public Block {
   Tensor attend(const Streams& streams, const ForwardContext& context) const {
     const Tensor& x = streams.target;
     const Tensor normal = attention_.normalized(x);
-    auto keys_and_values = attention_.keys_and_values(normal);
+    auto keys_and_values = attention_.keys_and_values(normal, context);
     if (context.cache() != nullptr) {
       keys_and_values =
           context.cache()->append(layer(), keys_and_values.first, keys_and_values.second);

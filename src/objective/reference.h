@@ -45,7 +45,8 @@ class StoredScores final : public Reference {
   std::map<std::string, double> scores_;  // by hash
 };
 
-/// The same model without what is being trained beside it: scored anew for each step.
+/// The same model without what is being trained beside it: scored anew for each step
+/// (parallel::ParallelModel::set_adapters).
 class AdaptersOff final : public Reference {
  public:
   /// `set_adapters(false)` takes them out of the products, `set_adapters(true)` puts them back.

@@ -9,7 +9,11 @@
 namespace lockstep::parallel {
 
 ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed) {
-  return [specs = model::parameters_by_name(config), seed](
+  return fill_at_random(model::parameters_by_name(config), seed);
+}
+
+ModelSpec::Fill fill_at_random(std::map<std::string, model::ParameterSpec> specs, uint64_t seed) {
+  return [specs = std::move(specs), seed](
              const std::string& name,
              const ShardedParameter& parameter,
              int64_t begin,

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "model/adapters.h"
 #include "model/model_config.h"
 #include "nn/language_model.h"
 #include "objective/objectives.h"
@@ -29,6 +32,8 @@ struct ModelSpec {
   at::ScalarType dtype = at::kFloat;
   c10::Device device = c10::Device(c10::kCPU);
   Fill fill;
+  /// What is trained beside the model's own weights, and in their place; null: these are.
+  std::shared_ptr<const model::Adapters> adapters = nullptr;
   /// Changes the model, on the Meta device, before any strategy does: puts products of another kind
   /// into linears, adds parameters (to LanguageModel::specs too). The same on every rank.
   std::function<void(nn::LanguageModel& model)> adapt = nullptr;
@@ -41,5 +46,7 @@ struct ModelSpec {
 /// Fills each parameter with the family's initial values, as nn::initialize does: the same ones
 /// under every plan.
 ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed);
+/// The same of these parameters, by name.
+ModelSpec::Fill fill_at_random(std::map<std::string, model::ParameterSpec> specs, uint64_t seed);
 
 }  // namespace lockstep::parallel

@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 
+#include "nn/low_rank.h"
 #include "optim/gradient_norm.h"
 #include "parallel/gradients.h"
 
@@ -164,6 +165,12 @@ std::vector<Tensor> ParallelModel::row_scores(std::span<const nn::ForwardInputs>
 std::vector<Tensor> ParallelModel::class_scores(std::span<const nn::ForwardInputs> batches) {
   return pipeline_.class_scores(
       shard_inputs(batches, part_), stages_.front().model->config().head_rows());
+}
+
+void ParallelModel::set_adapters(bool are_on) {
+  for (ShardedModel& stage : stages_) {
+    nn::set_adapters(*stage.model, are_on);
+  }
 }
 
 void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& visit) {

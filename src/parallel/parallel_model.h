@@ -76,6 +76,10 @@ class ParallelModel {
   /// Of a classifier: the logits of the rows' classes, float32 [B, classes] each. Likewise.
   std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
 
+  /// Takes the adapters out of the model, or puts them back, for a pass without gradients: what
+  /// objective::AdaptersOff asks for. Every rank must call.
+  void set_adapters(bool are_on);
+
   /// The state that a checkpoint holds: weights, and in the group "optimizer" masters and moments.
   /// What other stages hold is not visited; a tied weight is visited by the first and the last one.
   void visit_state(const std::function<void(const StateSlice&)>& visit);

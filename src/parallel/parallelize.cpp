@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/freeze.h"
+#include "nn/low_rank.h"
 #include "parallel/context/context_parallel.h"
 #include "parallel/context/sequence_slots.h"
 #include "parallel/data/shards.h"
@@ -33,6 +34,9 @@ std::vector<ShardedModel> split_pipeline(
 
 /// Of a part as of the whole model: every rank finds the same mistakes.
 void apply_adaptation(nn::LanguageModel& model, const ModelSpec& spec) {
+  if (spec.adapters != nullptr) {
+    nn::add_adapters(model, *spec.adapters);
+  }
   if (spec.adapt) {
     spec.adapt(model);
   }

@@ -194,13 +194,20 @@ std::optional<std::string> first_difference(const Verification& found, double to
 
 std::vector<model::ParameterSpec> trained_parameters(const ModelSpec& spec) {
   std::vector<model::ParameterSpec> parameters = model::parameters_of(spec.config);
+  if (spec.adapters != nullptr) {
+    for (const auto& [name, parameter] : model::adapter_parameters(*spec.adapters)) {
+      parameters.push_back(parameter);
+    }
+  }
   std::vector<std::string> names;
   for (const model::ParameterSpec& parameter : parameters) {
     names.push_back(parameter.name);
   }
   const std::set<std::string> frozen = model::frozen_parameters(names, spec.freeze);
+  const model::Adapters* adapters = spec.adapters.get();
   std::erase_if(parameters, [&](const model::ParameterSpec& parameter) {
-    return frozen.count(parameter.name) > 0;
+    const bool is_own = adapters == nullptr || adapters->file_names.count(parameter.name) > 0;
+    return !is_own || frozen.count(parameter.name) > 0;
   });
   return parameters;
 }

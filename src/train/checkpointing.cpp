@@ -16,6 +16,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/split.h"
 #include "monitor/memory.h"
+#include "train/plan.h"
 #include "train/run_identity.h"
 
 namespace lockstep::train {
@@ -25,22 +26,25 @@ constexpr int kStateFormat = 1;
 constexpr std::string_view kTrainerState = "trainer_state.json";
 
 /// What this rank writes: of each slice, the elements that it owns.
-std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model, bool with_optimizer) {
+std::vector<checkpoint::Piece> owned_pieces(const Job& job, bool with_optimizer) {
   std::vector<checkpoint::Piece> pieces;
-  model.visit_state([&](const parallel::StateSlice& slice) {
+  job.model->visit_state([&](const parallel::StateSlice& slice) {
     if (slice.file_group != "model" && !with_optimizer) {
       return;
     }
     const at::Tensor owned =
         slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin);
-    pieces.push_back(
-        {slice.file_group,
-         slice.name,
-         slice.data.scalar_type(),
-         slice.shape,
-         slice.begin + slice.owned_begin,
-         slice.transient ? owned.clone() : owned,
-         slice.cut});
+    const SavedNames saved = saved_names(job.adapters.get(), slice.file_group, slice.name);
+    for (const std::string& name : saved.names) {
+      pieces.push_back(
+          {saved.file_group,
+           name,
+           slice.data.scalar_type(),
+           slice.shape,
+           slice.begin + slice.owned_begin,
+           slice.transient ? owned.clone() : owned,
+           slice.cut});
+    }
   });
   return pieces;
 }
@@ -61,17 +65,20 @@ nlohmann::ordered_json generation_config(const model::ModelConfig& config) {
   return json;
 }
 
-const char* type_name(const config::TrainingSection& training) {
-  return training.bf16 ? "bfloat16" : training.fp16 ? "float16" : "float32";
+const char* type_name(at::ScalarType type) {
+  return type == at::kBFloat16 ? "bfloat16" : type == at::kHalf ? "float16" : "float32";
 }
 
-/// What makes the weights a model folder.
+/// What makes the weights a model folder, or an adapter's.
 checkpoint::SmallFiles model_files(const Job& job) {
   const model::ModelConfig& config = job.model->model().config();
+  if (job.adapters == nullptr) {
+    return model_folder_files(config, compute_type(job.config.training), job.tokenizer.get());
+  }
   checkpoint::SmallFiles files = job.tokenizer->files();
-  files["config.json"] = model::to_json(config, type_name(job.config.training));
-  if (!config.head.classifies()) {
-    files["generation_config.json"] = generation_config(config).dump(2) + "\n";
+  files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
+  if (config.head.classifies()) {
+    files[std::string(kLabelsName)] = labels_json(config.head);
   }
   return files;
 }
@@ -144,14 +151,18 @@ void read_state(Job& job, const std::string& text, const std::string& source) {
 /// The tensors of the state, of the groups wanted: those that this rank holds a part of, and those
 /// of the other stages of its pipeline.
 std::vector<checkpoint::ExpectedTensor> expected_tensors(
-    parallel::ParallelModel& model, bool with_optimizer, World& world) {
+    const Job& job, bool with_optimizer, World& world) {
   nlohmann::json own = nlohmann::json::array();
-  model.visit_state([&](const parallel::StateSlice& slice) {
-    if (slice.file_group == "model" || with_optimizer) {
-      const at::ScalarType type = slice.data.scalar_type();
+  job.model->visit_state([&](const parallel::StateSlice& slice) {
+    if (slice.file_group != "model" && !with_optimizer) {
+      return;
+    }
+    const at::ScalarType type = slice.data.scalar_type();
+    const SavedNames saved = saved_names(job.adapters.get(), slice.file_group, slice.name);
+    for (const std::string& name : saved.names) {
       own.push_back(
-          {slice.file_group,
-           slice.name,
+          {saved.file_group,
+           name,
            slice.shape,
            at::isFloatingType(type) ? -1 : static_cast<int>(type)});
     }
@@ -176,16 +187,14 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
 
 /// Reads everything that this rank holds, of the groups wanted. Every rank must call.
 void read_slices(
-    parallel::ParallelModel& model,
-    const checkpoint::Checkpoint& from,
-    bool with_optimizer,
-    World& world) {
-  from.check(expected_tensors(model, with_optimizer, world));
-  model.visit_state([&](const parallel::StateSlice& slice) {
-    if (slice.file_group == "model" || with_optimizer) {
+    const Job& job, const checkpoint::Checkpoint& from, bool with_optimizer, World& world) {
+  from.check(expected_tensors(job, with_optimizer, world));
+  job.model->visit_state([&](const parallel::StateSlice& slice) {
+    const SavedNames saved = saved_names(job.adapters.get(), slice.file_group, slice.name);
+    if ((slice.file_group == "model" || with_optimizer) && !saved.names.empty()) {
       from.read(
-          {slice.file_group,
-           slice.name,
+          {saved.file_group,
+           saved.names.front(),
            slice.data.scalar_type(),
            slice.shape,
            slice.begin,
@@ -193,7 +202,7 @@ void read_slices(
            slice.cut});
     }
   });
-  model.state_changed();
+  job.model->state_changed();
 }
 
 /// Whether the job, or where that is not known any, wrote the checkpoint.
@@ -251,7 +260,9 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world) {
   }
   int64_t bytes = 0;
   job.model->visit_state([&](const parallel::StateSlice& slice) {
-    if (slice.file_group == "model" || !training.save_only_model) {
+    const bool is_saved =
+        !saved_names(job.adapters.get(), slice.file_group, slice.name).names.empty();
+    if (is_saved && (slice.file_group == "model" || !training.save_only_model)) {
       bytes +=
           (slice.owned_end - slice.owned_begin) * static_cast<int64_t>(slice.data.element_size());
     }
@@ -315,12 +326,11 @@ void save_training_state(Job& job, World& world, bool goes_on) {
   const std::string state = state_json(job, world);
   wait_for_save(job);
   if (job.saver != nullptr && goes_on) {
-    job.saver->save(
-        folder, owned_pieces(*job.model, with_optimizer), state, files, options, rotate);
+    job.saver->save(folder, owned_pieces(job, with_optimizer), state, files, options, rotate);
     return;
   }
   checkpoint::save_checkpoint(
-      folder, owned_pieces(*job.model, with_optimizer), state, files, world.communicator, options);
+      folder, owned_pieces(job, with_optimizer), state, files, world.communicator, options);
   on_first_rank(world.communicator, [&] {
     rotate();
     return "";
@@ -344,7 +354,7 @@ monitor::TrainerState restore_training_state(
   const std::string source = (folder / checkpoint::kStateName).string();
   check_identity(
       job, world, parse_json(from.state(), source, ErrorKind::kCheckpoint), folder.string());
-  read_slices(*job.model, from, /*with_optimizer=*/true, world);
+  read_slices(job, from, /*with_optimizer=*/true, world);
   read_state(job, from.state(), source);
   if (job.config.training.ignore_data_skip && world.round.number == 0) {
     job.progress.sampler.epoch = job.progress.sampler.position = 0;
@@ -372,15 +382,26 @@ void restore_best_weights(Job& job, World& world) {
         fmt::format("the best model was that of step {}, which was not saved", job.best.step),
         "let eval_steps be a multiple of save_steps, or set training.save_strategy=best");
   }
-  read_slices(*job.model, open(job, folder, world), /*with_optimizer=*/false, world);
+  read_slices(job, open(job, folder, world), /*with_optimizer=*/false, world);
 }
 
 void export_final_model(Job& job, World& world) {
   checkpoint::save_model(
       job.config.training.output_dir,
-      owned_pieces(*job.model, /*with_optimizer=*/false),
+      owned_pieces(job, /*with_optimizer=*/false),
       world.is_first() ? model_files(job) : checkpoint::SmallFiles{},
       world.communicator);
+}
+
+checkpoint::SmallFiles model_folder_files(
+    const model::ModelConfig& config, at::ScalarType type, const text::Tokenizer* tokenizer) {
+  checkpoint::SmallFiles files =
+      tokenizer == nullptr ? checkpoint::SmallFiles{} : tokenizer->files();
+  files["config.json"] = model::to_json(config, type_name(type));
+  if (!config.head.classifies()) {
+    files["generation_config.json"] = generation_config(config).dump(2) + "\n";
+  }
+  return files;
 }
 
 std::shared_ptr<const text::Tokenizer> load_tokenizer(

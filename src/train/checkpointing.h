@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/checkpoint.h"
 #include "monitor/trainer_state.h"
 #include "train/job.h"
 
@@ -47,6 +48,11 @@ void restore_best_weights(Job& job, World& world);
 /// Makes output_dir itself a model folder, of the last checkpoint's files (linked, not copied).
 /// Every rank must call.
 void export_final_model(Job& job, World& world);
+
+/// What stands beside weights of `type` in a model folder: configurations, and the tokenizer's
+/// files if there is one.
+checkpoint::SmallFiles model_folder_files(
+    const model::ModelConfig& config, at::ScalarType type, const text::Tokenizer* tokenizer);
 
 /// The tokenizer of `path`, or of the model's folder. Error (config) where neither has one.
 std::shared_ptr<const text::Tokenizer> load_tokenizer(

@@ -8,12 +8,35 @@
 #include "data/inputs.h"
 #include "model/description.h"
 #include "monitor/progress.h"
+#include "train/adapters.h"
 #include "train/checkpointing.h"
 #include "train/classification.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
 
 namespace lockstep::train {
+namespace {
+
+/// The parameters of a run: all of the model, and those that are trained.
+struct Parameters {
+  int64_t all = 0, trained = 0;
+  std::string adapter;  // a line about it, if there is one
+};
+
+Parameters count_parameters(const config::Config& config, const model::ModelConfig& model) {
+  Parameters counts{model::parameter_count(model), model::parameter_count(model), ""};
+  if (const auto request = adapter_request(config.lora)) {
+    const model::Adapters adapters = find_adapters(*request, model);
+    counts.trained = model::trained_count(adapters, model);
+    counts.adapter = fmt::format(
+        "adapter     beside {} linears, {} parameters are trained\n",
+        adapters.of_layers.size(),
+        monitor::format_count(static_cast<double>(counts.trained)));
+  }
+  return counts;
+}
+
+}  // namespace
 
 std::string dry_run(const config::Config& config, int64_t ranks) {
   const config::TrainingSection& training = config.training;
@@ -40,9 +63,10 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
       parallel::parts_of_rank(source.config, plan.pipeline, 0, stages, plan.sequence_length);
   const data::DataOptions options = data_options(config.data);
   std::string labels;
+  model::ModelConfig model = source.config;
   if (classifies(config.task, source.config)) {
     const LabelledData data = read_labelled_data(config, source.config);
-    model::with_head(source.config, {model::HeadSpec::Kind::kClassifier, data.labels});
+    model = model::with_head(source.config, {model::HeadSpec::Kind::kClassifier, data.labels});
     labels = fmt::format(
         "task        classification, {} labels, {} training rows, {} validation rows, {} test "
         "rows\n",
@@ -56,9 +80,12 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const auto files_of = [&](const std::vector<std::string>& words, std::string_view key) {
     return words.empty() ? size_t{0} : data::find_inputs(words, options.format, key).size();
   };
-  const int64_t parameters = model::parameter_count(source.config);
-  // Weights, gradients and AdamW's two moments; bfloat16 keeps float32 masters beside them.
-  const int64_t bytes = parameters * 16;
+  const Parameters parameters = count_parameters(config, model);
+  // Weights, gradients and AdamW's two moments; bfloat16 keeps float32 masters beside them. Frozen
+  // weights have none of these.
+  const int64_t frozen = parameters.adapter.empty() ? 0 : parameters.all;
+  const int64_t bytes = parameters.trained * 16 +
+                        frozen * static_cast<int64_t>(c10::elementSize(compute_type(training)));
   const int64_t data = config::data_parallel_ranks(config.parallel, ranks);
   const int64_t batch =
       training.per_device_train_batch_size * training.gradient_accumulation_steps * data;
@@ -70,9 +97,9 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
       source.config.layers,
       source.config.hidden_size,
       source.config.vocab_size,
-      monitor::format_count(static_cast<double>(parameters)),
+      monitor::format_count(static_cast<double>(parameters.all)),
       source.has_weights ? "its own" : "random");
-  text += labels;
+  text += labels + parameters.adapter;
   text += fmt::format("tokenizer   {} entries\n", tokenizer->vocabulary_size());
   text += fmt::format(
       "data        {} training files, {} validation files\n",

@@ -140,10 +140,15 @@ void describe(const Job& job, const World& world) {
   }
   const config::TrainingSection& training = job.config.training;
   log_info(
-      "{}: {} parameters, {}; {} rank{} on {}",
+      "{}: {} parameters{}, {}; {} rank{} on {}",
       job.source.name,
       monitor::format_count(
           static_cast<double>(model::parameter_count(job.model->model().config()))),
+      job.adapters == nullptr ? ""
+                              : fmt::format(
+                                    ", and {} trained in an adapter",
+                                    monitor::format_count(static_cast<double>(model::trained_count(
+                                        *job.adapters, job.model->model().config())))),
       job.config.precision.stochastic_rounding ? "bfloat16, rounded stochastically"
       : training.bf16                          ? "bfloat16 with float32 masters"
       : training.fp16                          ? "float16 with float32 masters"
@@ -309,6 +314,7 @@ std::unique_ptr<Job> make_job(
   request.tokenizer_size = job->tokenizer->vocabulary_size();
   request.resize_embeddings = config.model.resize_embeddings;
   request.freeze = config.model.freeze;
+  request.adapter = adapter_request(config.lora);
   const int64_t length = sequence_length_of(config, job->source.config);
   open_data(*job, length, world);
   request.task = job->task;
@@ -323,6 +329,7 @@ std::unique_ptr<Job> make_job(
   const auto resume_from = find_checkpoint_to_resume(config, world);
   check_plan(config.parallel, length);
   const parallel::ModelSpec spec = model_spec(job->source, request);
+  job->adapters = spec.adapters;
   job->flops_per_token = model::operations_per_token(spec.config, length).training();
   job->axes = std::make_unique<parallel::Axes>(
       world.communicator, mesh_of(config.parallel, world.size()), world.group);

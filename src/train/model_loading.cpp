@@ -12,6 +12,7 @@
 #include "checkpoint/model_folder.h"
 #include "model/description.h"
 #include "nn/initialize.h"
+#include "nn/low_rank.h"
 
 namespace lockstep::train {
 namespace {
@@ -101,6 +102,24 @@ class FolderWeights {
   std::map<std::string, model::ParameterSpec> wanted_;
 };
 
+/// The values of the model's own parameters.
+parallel::ModelSpec::Fill fill_of(
+    const model::ModelSource& source, const model::ModelConfig& config, uint64_t seed) {
+  if (!source.has_weights) {
+    return parallel::fill_at_random(config, seed);
+  }
+  const std::string what = fmt::format("loading the weights of {}", source.folder.string());
+  const auto weights =
+      in_context(what, [&] { return std::make_shared<const FolderWeights>(source, config, seed); });
+  return [weights, what](
+             const std::string& name,
+             const parallel::ShardedParameter& parameter,
+             int64_t begin,
+             const at::Tensor& values) {
+    in_context(what, [&] { weights->fill(name, parameter, begin, values); });
+  };
+}
+
 }  // namespace
 
 model::ModelSource find_source(const std::string& path, const std::string& preset) {
@@ -115,6 +134,18 @@ model::ModelSource find_source(const std::string& path, const std::string& prese
     return model::preset_source(preset);
   }
   const std::filesystem::path folder(path);
+  if (std::filesystem::exists(folder / model::kAdapterConfigName) &&
+      !std::filesystem::exists(folder / "config.json")) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} is an adapter, and no model", path),
+        fmt::format(
+            "give the model that it was trained beside, {}, and the adapter as --adapter {} "
+            "(lora.adapter={} to train it further)",
+            model::read_lora_config(folder / model::kAdapterConfigName).base_model_name_or_path,
+            path,
+            path));
+  }
   if (std::filesystem::is_directory(folder) && !std::filesystem::exists(folder / "config.json")) {
     const auto checkpoints = checkpoint::list_checkpoints(folder);
     if (!checkpoints.empty()) {
@@ -150,21 +181,10 @@ parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequ
   }
   spec.config = model::with_head(std::move(spec.config), request.task.head);
   spec.objective = request.task.objective;
-  if (!source.has_weights) {
-    spec.fill = parallel::fill_at_random(spec.config, request.seed);
-    return spec;
+  spec.fill = fill_of(source, spec.config, request.seed);
+  if (request.adapter) {
+    request_adapters(spec, *request.adapter, source, request.seed);
   }
-  const std::string what = fmt::format("loading the weights of {}", source.folder.string());
-  const auto weights = in_context(what, [&] {
-    return std::make_shared<const FolderWeights>(source, spec.config, request.seed);
-  });
-  spec.fill = [weights, what](
-                  const std::string& name,
-                  const parallel::ShardedParameter& parameter,
-                  int64_t begin,
-                  const at::Tensor& values) {
-    in_context(what, [&] { weights->fill(name, parameter, begin, values); });
-  };
   return spec;
 }
 
@@ -172,6 +192,9 @@ std::unique_ptr<nn::LanguageModel> load_model(
     const model::ModelSource& source, const ModelRequest& request) {
   const parallel::ModelSpec spec = model_spec(source, request);
   auto model = nn::make_model(spec.config, spec.dtype, spec.device);
+  if (spec.adapters != nullptr) {
+    nn::add_adapters(*model, *spec.adapters);
+  }
   model->visit_parameters([&](const std::string& name, at::Tensor& parameter) {
     spec.fill(name, {parameter.sizes().vec(), {}}, 0, parameter.detach());
   });

@@ -12,6 +12,7 @@
 #include "objective/task.h"
 #include "parallel/parallelize.h"
 #include "text/tokenizer.h"
+#include "train/adapters.h"
 
 namespace lockstep::train {
 
@@ -26,6 +27,7 @@ struct ModelRequest {
   std::optional<int64_t> tokenizer_size;  // ids of the tokenizer that will be used
   bool resize_embeddings = false;         // grow the embedding where the tokenizer has more
   std::vector<std::string> freeze;        // parameters that are not trained (model/freeze.h)
+  std::optional<AdapterRequest> adapter;  // that is trained beside it, or was
   objective::Task task = {};              // a head that the folder does not have begins at random
 };
 

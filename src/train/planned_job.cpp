@@ -5,6 +5,7 @@
 #include <string>
 
 #include "mesh/mesh.h"
+#include "model/lora_config.h"
 #include "ops/cpu/machine.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/pipeline/split.h"
@@ -167,6 +168,10 @@ plan::Job planned_job(
     constexpr double kAtOnce = 1 << 20, kEach = 36;  // numbers of a run; bytes of each
     job.software.update_scratch =
         std::min(kAtOnce, static_cast<double>(model::parameter_count(model))) * kEach;
+  }
+  if (config.lora != config::LoraSection{}) {  // of those of the blocks' linears, an upper bound
+    job.adapter_rank = config.lora.r.value_or(model::LoraConfig{}.r);
+    job.frozen_bytes = half ? 2 : 4;
   }
   job.software.unit_bytes = config.training.ddp_bucket_cap_mb * (1 << 20);
   return job;

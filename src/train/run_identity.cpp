@@ -58,6 +58,9 @@ nlohmann::ordered_json identity_of(const Job& job) {
         {"data.packing", job.config.data.packing},
         {"data.long_documents", job.config.data.long_documents}}},
       {"settings", std::move(settings)}};
+  if (job.adapters != nullptr) {
+    identity["settings"]["lora"] = adapter_config(*job.adapters, job.model->model().config());
+  }
   if (rows.has_classes()) {
     identity["data"]["the labels"] = fmt::format("{}", fmt::join(job.task.head.labels, ", "));
     identity["settings"]["task.class_weights"] =

@@ -245,7 +245,9 @@ TEST(Dropouts, GradientsWithDropoutAreThoseOfFiniteDifferences) {
 TEST(Slots, EveryRoleIsVisitedAndASwapTakesEffect) {
   struct Doubled final : Linear {
     explicit Doubled(const Linear& other) : Linear(other) {}
-    Tensor forward(const Tensor& x) const override { return 2 * Linear::forward(x); }
+    Tensor forward(const Tensor& x, const ForwardContext& context) const override {
+      return 2 * Linear::forward(x, context);
+    }
   };
   std::multiset<std::string> seen;
   const auto config = model::parse_model_config(kSmallModels[0], "test");
@@ -316,12 +318,12 @@ TEST(Slots, TheInnerProductMayBeReplaced) {
     explicit Plain(int64_t* calls) : calls(calls) {}
     int64_t* calls;
     Tensor weight, bias;
-    Tensor forward(const Tensor& x) const override {
+    Tensor forward(const Tensor& x, const Tensor&) const override {
       ++*calls;
       return at::matmul(x, weight) + bias;
     }
-    Tensor input_gradient(const Tensor&) const override { return {}; }
-    void accumulate_weight_gradients(const Tensor&, const Tensor&) const override {}
+    Tensor input_gradient(const Tensor&, const Tensor&) const override { return {}; }
+    void accumulate_weight_gradients(const Tensor&, const Tensor&, const Tensor&) const override {}
     bool is_trained() const override { return true; }
     void visit_parameters(const ParameterFunction&) override {}
   };

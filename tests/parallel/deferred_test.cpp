@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "nn/decomposed.h"
 #include "parallel/products.h"
 
 namespace lockstep::parallel {
@@ -24,11 +25,35 @@ std::shared_ptr<nn::Product> make_dense() {
   return product;
 }
 
-std::shared_ptr<nn::Product> make_low_rank() {
-  auto product = std::make_shared<testing::LowRankDouble>(make_dense());
-  product->a = torch::randn({2, kIn}).set_requires_grad(true);
-  product->b = torch::randn({kOut, 2}).set_requires_grad(true);
+/// Some of its input is dropped.
+template <class Adapted>
+std::shared_ptr<nn::Product> make_adapted(double probability) {
+  auto dropout = std::make_shared<nn::Dropout>();
+  dropout->probability = probability;
+  auto product = std::make_shared<Adapted>(make_dense(), 1.5, dropout);
+  product->visit_parameters([](const nn::Parameter& parameter) {
+    if (!parameter.value.defined()) {
+      parameter.value = (parameter.name == "lora_magnitude_vector" ? torch::rand({kOut})
+                         : parameter.in >= 0                       ? torch::randn({2, kIn})
+                                                                   : torch::randn({kOut, 2}))
+                            .set_requires_grad(true);
+    }
+  });
   return product;
+}
+
+/// Of a training pass over three rows.
+const nn::ForwardContext& context() {
+  static const model::ModelConfig config =
+      model::parse_model_config("{\"model_type\": \"gpt2\"}", "test");
+  static const nn::ForwardContext result = [] {
+    nn::ForwardInputs inputs;
+    inputs.ids = torch::zeros({3, 4}, at::kLong);
+    inputs.samples = torch::arange(3);
+    inputs.training = true;
+    return nn::ForwardContext(config, inputs);
+  }();
+  return result;
 }
 
 std::shared_ptr<nn::Product> make_packed() {
@@ -42,7 +67,7 @@ std::shared_ptr<nn::Product> make_packed() {
 Gradients run(nn::Linear& linear, DeferredQueue* queue, size_t* deferred = nullptr) {
   torch::manual_seed(2);
   const Tensor x = torch::randn({3, 4, kIn}).requires_grad_();
-  const Tensor y = linear.forward(x);
+  const Tensor y = linear.forward(x, context());
   (y * torch::randn(y.sizes())).sum().backward();
   if (queue != nullptr) {
     DeferredWork work = queue->take();
@@ -63,7 +88,12 @@ Gradients run(nn::Linear& linear, DeferredQueue* queue, size_t* deferred = nullp
 
 TEST(Deferral, CallsTheProductThatStandsThere) {
   torch::manual_seed(1);
-  for (const auto& product : {make_dense(), make_low_rank(), make_packed()}) {
+  for (const auto& product :
+       {make_dense(),
+        make_packed(),
+        make_adapted<nn::LowRankProduct>(0.25),
+        make_adapted<nn::DecomposedProduct>(0.25),
+        make_adapted<nn::DecomposedProduct>(0)}) {
     nn::Linear linear(product);
     const Gradients wanted = run(linear, nullptr);
     const auto queue = std::make_shared<DeferredQueue>();
@@ -95,7 +125,7 @@ TEST(Deferral, WhatIsNotTrainedKeepsNoInput) {
     defer_weight_gradients(linear, std::make_shared<DeferredQueue>());
     Tensor x = torch::randn({3, kIn}).requires_grad_();
     const Tensor read = x * 2;
-    const Tensor y = linear.forward(read);
+    const Tensor y = linear.forward(read, context());
     EXPECT_EQ(read.use_count() + read.storage().use_count() > 2, is_trained);
   }
 }

@@ -5,6 +5,7 @@
 #include "nn/initialize.h"
 #include "objective/reference.h"
 #include "parallel/plans.h"
+#include "parallel/products.h"
 
 namespace lockstep::parallel {
 namespace objectives_test {
@@ -199,6 +200,45 @@ TEST(PlanTable, StoredReferenceScores) {
       }
       numbers::expect_values(at::cat(found), wanted, plan_name(plan));
     });
+  }
+}
+
+/// The reference of an adapter that is trained is the model without it, whatever the plan.
+TEST(PlanTable, AdaptersOffAreTheirReference) {
+  const model::ModelConfig config = model::parse_model_config(with_five_layers(kOddGpt2), "a test");
+  for (const bool decomposes : {false, true}) {
+    model::LoraConfig lora;
+    lora.use_dora = decomposes;
+    const testing::Adapt adapt = [&](nn::LanguageModel& model) {
+      testing::adapt_low_rank(model, testing::Base::kFrozen, lora);
+    };
+    const ModelSpec spec{
+        .config = config,
+        .fill = testing::fill_adapted(config, adapt),
+        .adapt = adapt,
+        .objective = objective::direct_preference()};
+    const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
+    nn::initialize(*plain, 3);
+    nn::ForwardInputs whole = pairs(config, 0, {0, kPlanRows}, kPlanLength);
+    whole.training = false;
+    const Tensor wanted = plain->scores(whole).log_likelihoods.sum(1, false, at::kDouble);
+    for (PlanCase plan : std::vector<PlanCase>{
+             {{}, 1},
+             {{.tensor = 2}, 1},
+             {{.pipeline = 2, .tensor = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}}}) {
+      plan.plan.sequence_length = kPlanLength;
+      comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
+        Axes axes(world, plan.mesh);
+        const auto model = parallelize(spec, plan.plan, axes);
+        const objective::RowScorer score = [&](auto batches) { return model->row_scores(batches); };
+        objective::AdaptersOff reference(score, [&](bool on) { model->set_adapters(on); });
+        nn::ForwardInputs inputs = whole;
+        reference.refer({&inputs, 1});
+        numbers::expect_values(inputs.targets.reference, wanted, plan_name(plan));
+        const Tensor adapted = score({&whole, 1}).front();
+        EXPECT_GT((adapted - wanted).abs().max().item<double>(), 1e-2) << plan_name(plan);
+      });
+    }
   }
 }
 

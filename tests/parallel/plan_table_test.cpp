@@ -71,7 +71,7 @@ TEST(PlanTable, Gpt2) {
           {{.pipeline = 4}, 2, {.pipeline = {.schedule = "gpipe"}}},
           {{.data = 2, .tensor = 2}, 1, {.zero_stage = 2}},
           {{.data = 2, .context = 2}, 2, {.zero_stage = 3}},
-          {{.context = 2, .tensor = 2}, 1, {.context_attention = kUlysses}},
+          {{.context = 2, .tensor = 2}, 1},
           {{.pipeline = 3, .data = 2}, 2, {.zero_stage = 1}},
           {{.pipeline = 2, .tensor = 3}, 2, {.sequence_sharding = kShards}},
           {{.data = 2, .context = 3}, 1, {.zero_stage = 2}},
@@ -258,11 +258,47 @@ TEST(PlanTable, LowRankProducts) {
   for (const char* json : {kOddGpt2, kOddLlama, kOddT5}) {
     // Dropout inside T5's MLP does not go with selective recomputation.
     const auto plans = plans_of_products(json == kOddT5 ? Recompute::kFull : Recompute::kSelective);
-    for (const bool trains_base : {true, false}) {
+    for (const testing::Base base : {testing::Base::kTrained, testing::Base::kFrozen}) {
       expect_table(json, plans, adapted_by([=](nn::LanguageModel& model) {
-                     testing::adapt_low_rank(model, trains_base);
+                     testing::adapt_low_rank(model, base);
                    }));
     }
+  }
+}
+
+/// Adapters of some linears, with biases: ranks that no number of ranks divides, and all axes.
+TEST(PlanTable, Adapters) {
+  const std::vector<PlanCase> plans{
+      {{.context = 3}, 2},
+      {{.context = 2, .tensor = 2}, 1},
+      {{.pipeline = 2, .context = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+      {{.pipeline = 2, .data = 2},
+       2,
+       {.zero_stage = 3, .zero_in_pipeline = kAllow, .recompute = {Recompute::kFull}}},
+      {{.data = 2, .context = 2, .tensor = 2}, 2, {.zero_stage = 2, .sequence_sharding = kShards}},
+      {{.pipeline = 2, .data = 2, .tensor = 2},
+       2,
+       {.zero_stage = 1, .pipeline = {.schedule = "zb-h2"}}},
+  };
+  model::LoraConfig some;
+  some.bias = model::LoraConfig::Bias::kAll;
+  some.exclude_modules.names = {"k_proj", "c_fc"};
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    some.rank_pattern = {{json == kOddGpt2 ? "c_attn" : "q_proj", 5}};
+    expect_table(json, plans, adapted_by([=](nn::LanguageModel& model) {
+                   testing::adapt_low_rank(model, testing::Base::kFrozen, some);
+                 }));
+  }
+}
+
+/// DoRA: norms of rows whose columns tensor ranks share.
+TEST(PlanTable, DecomposedProducts) {
+  model::LoraConfig config;
+  config.use_dora = true;
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    expect_table(json, plans_of_products(), adapted_by([=](nn::LanguageModel& model) {
+                   testing::adapt_low_rank(model, testing::Base::kFrozen, config);
+                 }));
   }
 }
 

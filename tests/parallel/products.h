@@ -1,4 +1,5 @@
-// Products that are not dense, as doubles of what adapters and quantization put into linears.
+// Products that are not dense: low-rank factors beside one, and a double of what quantization puts
+// into linears.
 #pragma once
 
 #include <functional>
@@ -9,41 +10,12 @@
 
 #include <ATen/ATen.h>
 
+#include "model/adapters.h"
 #include "nn/initialize.h"
+#include "nn/low_rank.h"
 #include "parallel/parallelize.h"
 
 namespace lockstep::parallel::testing {
-
-/// base(x) + scale (x A^T) B^T (Hu et al., "LoRA", 2021).
-class LowRankDouble final : public nn::Product {
- public:
-  static constexpr double kScale = 1.5;
-  Tensor a, b;  // [r, in], [out, r]
-
-  explicit LowRankDouble(std::shared_ptr<nn::Product> base) : base_(std::move(base)) {}
-  Tensor forward(const Tensor& x) const override {
-    return base_->forward(x) + kScale * x.matmul(a.t()).matmul(b.t());
-  }
-  Tensor input_gradient(const Tensor& y_gradient) const override {
-    return base_->input_gradient(y_gradient) + kScale * y_gradient.matmul(b).matmul(a);
-  }
-  void accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& x) const override {
-    base_->accumulate_weight_gradients(y_gradient, x);
-    const Tensor dy = y_gradient.flatten(0, -2), rows = x.flatten(0, -2);
-    nn::accumulate_gradient(a, kScale * dy.mm(b).t().mm(rows));
-    nn::accumulate_gradient(b, kScale * dy.t().mm(rows.mm(a.t())));
-  }
-  bool is_trained() const override { return true; }
-  void visit_parameters(const nn::ParameterFunction& function) override {
-    base_->visit_parameters(function);
-    function({"lora_A.weight", a, -1, 1});
-    function({"lora_B.weight", b, 0, -1});
-  }
-  Tensor take_bias() override { return base_->take_bias(); }
-
- private:
-  std::shared_ptr<nn::Product> base_;
-};
 
 /// A matrix of int8 with a scale a row, which nobody trains, and a bias, which somebody may.
 class PackedDouble final : public nn::Product {
@@ -51,14 +23,15 @@ class PackedDouble final : public nn::Product {
   Tensor codes, scales, bias;  // [out, in] int8, [out], [out]
 
   Tensor weight() const { return codes.to(scales.scalar_type()) * scales.unsqueeze(1) / 100; }
-  Tensor forward(const Tensor& x) const override {
+  Tensor forward(const Tensor& x, const Tensor& /*drawn*/) const override {
     const Tensor y = x.matmul(weight().t());
     return bias.defined() ? y + bias : y;
   }
-  Tensor input_gradient(const Tensor& y_gradient) const override {
+  Tensor input_gradient(const Tensor& y_gradient, const Tensor& /*drawn*/) const override {
     return y_gradient.matmul(weight());
   }
-  void accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& /*x*/) const override {
+  void accumulate_weight_gradients(
+      const Tensor& y_gradient, const Tensor& /*x*/, const Tensor& /*drawn*/) const override {
     nn::accumulate_gradient(bias, y_gradient.flatten(0, -2).sum(0));
   }
   bool is_trained() const override { return bias.defined() && bias.requires_grad(); }
@@ -105,26 +78,23 @@ inline void add_spec(
       name, std::move(shape), {model::Initialization::Kind::kNormal, deviation, -1}, false, 0};
 }
 
-/// Low-rank factors beside every linear, whose own weights are trained too, or frozen.
-inline void adapt_low_rank(nn::LanguageModel& model, bool trains_base) {
-  model.visit_slots(each_linear([&](const nn::SlotName& name, nn::Linear& linear) {
-    const DenseWeight weight = weight_of(*linear.product());
-    const auto options = weight.value.options().requires_grad(false);
-    const int64_t rank = 3;
-    auto product = std::make_shared<LowRankDouble>(linear.product());
-    product->a = at::empty({rank, weight.in}, options).set_requires_grad(true);
-    product->b = at::empty({weight.out, rank}, options).set_requires_grad(true);
-    add_spec(model, name.parameter("lora_A.weight"), {rank, weight.in}, 0.2);
-    add_spec(model, name.parameter("lora_B.weight"), {weight.out, rank}, 0.2);
-    if (!trains_base) {
-      linear.product()->visit_parameters([](const nn::Parameter& parameter) {
-        if (parameter.value.defined()) {
-          parameter.value.set_requires_grad(false);
-        }
-      });
-    }
-    linear.product() = product;
-  }));
+/// Low-rank factors beside every linear, whose own weights are trained too, or frozen; with dropout
+/// of what they read, and none of the two zero.
+enum class Base { kTrained, kFrozen };
+inline void adapt_low_rank(
+    nn::LanguageModel& model, Base base, const model::LoraConfig& with = {}) {
+  model::LoraConfig config = with;
+  config.r = 3;
+  config.lora_alpha = 4.5;
+  config.lora_dropout = 0.2;
+  config.targets_all_linear = true;
+  config.init_lora_weights = "false";
+  nn::add_adapters(
+      model, model::resolve_adapters(config, model.config(), model::AdapterOrigin::kNew));
+  if (base == Base::kTrained) {
+    model.visit_parameters(
+        [](const std::string&, Tensor& parameter) { parameter.set_requires_grad(true); });
+  }
 }
 
 /// Packed weights in every linear.

@@ -3,6 +3,7 @@
 // batches [S, B, T], prompt [P], new_tokens [1]; for an encoder-decoder also source and source_mask
 // [B, S'], sources [S, B, S']. Into each it writes "output.safetensors" (logits,
 // loss, grad.NAME, losses [S] of S AdamW steps, generated), and "saved", a folder as we save it.
+// Where there is a folder "adapter" too, the adapter of it alone is trained, and saved.
 // Weights are computed with in float32, or in bfloat16 where the folder's name ends with
 // "bfloat16".
 #include <cmath>
@@ -17,10 +18,11 @@
 #include "base/file.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors.h"
-#include "model/description.h"
 #include "model/source.h"
 #include "nn/generate.h"
 #include "nn/language_model.h"
+#include "train/adapters.h"
+#include "train/model_loading.h"
 
 namespace lockstep {
 namespace {
@@ -43,29 +45,19 @@ void write_tensors(const fs::path& path, const Tensors& tensors) {
   write_file_atomically(path, text);
 }
 
-std::unique_ptr<nn::LanguageModel> load(const model::ModelSource& source, at::ScalarType type) {
-  auto model = nn::make_model(source.config, type, at::kCPU);
-  checkpoint::ModelFolder folder(source.folder);
-  std::vector<checkpoint::WantedTensor> wanted;
-  for (const auto& parameter : model::parameters_of(source.config)) {
-    wanted.push_back({parameter.name, parameter.shape, parameter.aliases});
-  }
-  folder.match(wanted);
-  model->visit_parameters([&](const std::string& name, Tensor& parameter) {
-    folder.read(name, 0, parameter.detach());
-  });
-  return model;
-}
-
+/// Those that are trained.
 Tensors parameters_of(nn::LanguageModel& model) {
   Tensors result;
-  model.visit_parameters(
-      [&](const std::string& name, Tensor& parameter) { result[name] = parameter; });
+  model.visit_parameters([&](const std::string& name, Tensor& parameter) {
+    if (parameter.requires_grad()) {
+      result[name] = parameter;
+    }
+  });
   return result;
 }
 
 /// torch.optim.AdamW with its defaults and one weight decay for all.
-Tensor train(nn::LanguageModel& model, const Tensor& batches, const Tensor& sources) {
+Tensor train_steps(nn::LanguageModel& model, const Tensor& batches, const Tensor& sources) {
   constexpr double kRate = 1e-3, kDecay = 0.01, kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;
   std::map<std::string, std::pair<Tensor, Tensor>> moments;
   std::vector<double> losses;
@@ -78,7 +70,7 @@ Tensor train(nn::LanguageModel& model, const Tensor& batches, const Tensor& sour
     loss.backward();
     losses.push_back(loss.item<double>());
     const at::NoGradGuard no_gradient;
-    model.visit_parameters([&](const std::string& name, Tensor& parameter) {
+    for (auto& [name, parameter] : parameters_of(model)) {
       const Tensor& gradient = parameter.grad();
       auto& [mean, square] =
           moments.try_emplace(name, at::zeros_like(parameter), at::zeros_like(parameter))
@@ -89,15 +81,43 @@ Tensor train(nn::LanguageModel& model, const Tensor& batches, const Tensor& sour
       const double c1 = 1 - std::pow(kBeta1, step), c2 = 1 - std::pow(kBeta2, step);
       parameter.addcdiv_(mean, square.sqrt() / std::sqrt(c2) + kEpsilon, -kRate / c1);
       parameter.mutable_grad().zero_();
-    });
+    }
   }
   return at::tensor(losses, at::kDouble);
+}
+
+/// As checkpoints are: what is trained, and what says of what it is.
+void save(
+    const fs::path& folder,
+    nn::LanguageModel& model,
+    const model::Adapters* adapters,
+    const model::ModelConfig& config) {
+  fs::create_directories(folder);
+  Tensors saved;
+  for (const auto& [name, parameter] : parameters_of(model)) {
+    for (const std::string& file_name : train::saved_names(adapters, "model", name).names) {
+      saved[file_name] = parameter.detach();
+    }
+  }
+  const std::string group = train::saved_names(adapters, "model", "").file_group;
+  write_tensors(folder / (group + ".safetensors"), saved);
+  const at::ScalarType type = saved.begin()->second.scalar_type();
+  const char* name = type == at::kBFloat16 ? "bfloat16" : "float32";
+  write_file_atomically(
+      folder / (adapters == nullptr ? "config.json" : model::kAdapterConfigName),
+      adapters == nullptr ? model::to_json(config, name)
+                          : train::adapter_config(*adapters, config));
 }
 
 void run_case(const fs::path& folder) {
   const auto source = model::find_model((folder / "model").string());
   const bool is_low = folder.filename().string().ends_with("bfloat16");
-  const auto model = load(source, is_low ? at::kBFloat16 : at::kFloat);
+  train::ModelRequest request;
+  request.dtype = is_low ? at::kBFloat16 : at::kFloat;
+  if (fs::exists(folder / "adapter")) {
+    request.adapter = train::saved_adapter(folder / "adapter");
+  }
+  const auto model = train::load_model(source, request);
   const checkpoint::TensorFiles input(folder, "input", ErrorKind::kData);
   nn::ForwardInputs inputs;
   inputs.ids = input.read_whole("ids");
@@ -123,16 +143,8 @@ void run_case(const fs::path& folder) {
   const auto* first = prompt.const_data_ptr<int64_t>();
   const auto generated = nn::generate(*model, {first, first + prompt.numel()}, options);
   output["generated"] = at::tensor(generated.ids, at::kLong);
-  fs::create_directories(folder / "saved");
-  Tensors saved;
-  for (const auto& [name, parameter] : parameters_of(*model)) {
-    saved[name] = parameter.detach();
-  }
-  write_tensors(folder / "saved" / "model.safetensors", saved);
-  write_file_atomically(
-      folder / "saved" / "config.json",
-      model::to_json(source.config, is_low ? "bfloat16" : "float32"));
-  output["losses"] = train(*model, input.read_whole("batches"), sources);
+  save(folder / "saved", *model, train::model_spec(source, request).adapters.get(), source.config);
+  output["losses"] = train_steps(*model, input.read_whole("batches"), sources);
   write_tensors(folder / "output.safetensors", output);
 }
 

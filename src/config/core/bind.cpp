@@ -46,6 +46,19 @@ bool read(const Value& value, std::vector<std::string>& out) {
   return true;
 }
 
+bool read(const Value& value, NumberMap& out) {
+  NumberMap map;
+  for (const Entry& entry : value.entries) {
+    double number = 0;
+    if (!read(entry.value, number)) {
+      return false;
+    }
+    map.emplace_back(entry.name, number);
+  }
+  out = std::move(map);
+  return value.is_map();
+}
+
 template <class T>
 bool read(const Value& value, std::optional<T>& out) {
   T inner{};

@@ -7,9 +7,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::config {
+
+/// Names that a user chooses, each with a number, in their order.
+using NumberMap = std::vector<std::pair<std::string, double>>;
 
 /// Which model, and where its weights come from. Exactly one of path and preset is given.
 struct ModelSection {
@@ -22,6 +26,48 @@ struct ModelSection {
   /// Parameters that are not trained: regular expressions that are looked for in their names. They
   /// get no gradient and no optimizer state.
   std::vector<std::string> freeze;
+};
+
+/// Adapters, by PEFT's names: where any key is given the model's own weights stay as they are, and
+/// low-rank factors beside its linears are trained (Hu et al., "LoRA", 2021).
+struct LoraSection {
+  /// A file adapter_config.json of PEFT's, over which the other keys go.
+  std::string config;
+  /// A folder of PEFT's to go on from: its configuration, and its adapter's values.
+  std::string adapter;
+  /// The rank of the factors, their inner size; null: 8.
+  std::optional<int64_t> r;
+  /// What the factors add is multiplied by this, divided by r; null: 8.
+  std::optional<double> lora_alpha;
+  /// Dropout of what the factors read, from 0 to below 1; null: 0.
+  std::optional<double> lora_dropout;
+  /// The linears that get factors: ends of their names (q_proj, mlp.c_fc), one regular expression
+  /// of whole names, or all-linear; empty: the usual ones of the model's family.
+  std::vector<std::string> target_modules;
+  /// Linears that get none: ends of names, or one regular expression.
+  std::vector<std::string> exclude_modules;
+  /// Modules that are trained whole, as they are, and saved with the factors.
+  std::vector<std::string> modules_to_save;
+  /// Biases that are trained too: all, or lora_only, those of layers with factors; null: none.
+  std::optional<std::string> bias;
+  /// Divide lora_alpha by the root of r instead of r; null: false.
+  std::optional<bool> use_rslora;
+  /// Train the weights' directions by factors, and their sizes by themselves; null: false.
+  std::optional<bool> use_dora;
+  /// How the factors begin: true and gaussian add nothing at first, false does; null: true.
+  std::optional<std::string> init_lora_weights;
+  /// Numbers of the layers that get factors; empty: all.
+  std::vector<std::string> layers_to_transform;
+  /// Names of the lists of layers that layers_to_transform counts in; empty: any.
+  std::vector<std::string> layers_pattern;
+  /// Other ranks: of linears whose names end in what a regular expression matches.
+  NumberMap rank_pattern;
+  /// Other values of lora_alpha, likewise.
+  NumberMap alpha_pattern;
+  /// Train an embedding of modules_to_save that is the head's weight too as both; null: false.
+  std::optional<bool> ensure_weight_tying;
+
+  bool operator==(const LoraSection&) const = default;
 };
 
 struct TokenizerSection {
@@ -422,6 +468,7 @@ struct MonitorSection {
 /// The whole configuration, resolved once and passed by const reference in the narrowest struct.
 struct Config {
   ModelSection model;
+  LoraSection lora;
   TokenizerSection tokenizer;
   TaskSection task;
   DataSection data;

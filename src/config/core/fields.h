@@ -12,6 +12,7 @@
 #include "config/core/config.h"
 #include "config/core/fields/data.h"
 #include "config/core/fields/field.h"
+#include "config/core/fields/lora.h"
 #include "config/core/fields/parallel.h"
 #include "config/core/fields/run.h"
 #include "config/core/fields/training.h"
@@ -22,6 +23,7 @@ template <class Section, class Visitor>
   requires std::is_same_v<std::remove_const_t<Section>, Config>
 void visit_fields(Section& section, Visitor&& visitor) {
   visitor.section({"model", "The model"}, section.model);
+  visitor.section({"lora", "Adapters, by PEFT's names"}, section.lora);
   visitor.section({"tokenizer", "The tokenizer"}, section.tokenizer);
   visitor.section({"task", "What the model is trained for"}, section.task);
   visitor.section({"data", "The data"}, section.data);

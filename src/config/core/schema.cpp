@@ -30,6 +30,13 @@ Value value_of(const std::vector<std::string>& value) {
   }
   return list;
 }
+Value value_of(const NumberMap& value) {
+  Value map = Value::map();
+  for (const auto& [name, number] : value) {
+    map.entries.push_back({name, value_of(number)});
+  }
+  return map;
+}
 template <class T>
 Value value_of(const std::optional<T>& value) {
   return value ? value_of(*value) : Value::null();
@@ -47,6 +54,8 @@ template <>
 struct TypeOf<std::string> : std::integral_constant<Key::Type, Key::Type::kText> {};
 template <>
 struct TypeOf<std::vector<std::string>> : std::integral_constant<Key::Type, Key::Type::kList> {};
+template <>
+struct TypeOf<NumberMap> : std::integral_constant<Key::Type, Key::Type::kMap> {};
 template <class T>
 struct TypeOf<std::optional<T>> : TypeOf<T> {};
 
@@ -158,6 +167,8 @@ std::string type_text(const Key& key) {
                                  : fmt::format("one of {}", fmt::join(key.choices, ", "));
     case Key::Type::kList:
       return "a list of texts";
+    case Key::Type::kMap:
+      return "a map of numbers";
   }
   return "";
 }

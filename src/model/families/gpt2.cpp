@@ -72,6 +72,7 @@ FamilyKeys gpt2_family() {
       .default_bos = 50256,
       .default_eos = 50256,
       .default_tie = true,
+      .lora_targets = {"c_attn"},
       .describe_embedding = gpt2_embedding,
       .describe_block = gpt2_block,
       .describe_head = gpt2_head,

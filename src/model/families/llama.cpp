@@ -72,6 +72,7 @@ FamilyKeys llama_family() {
       .default_bos = 1,
       .default_eos = 2,
       .default_tie = false,
+      .lora_targets = {"q_proj", "v_proj"},
       .describe_embedding = llama_embedding,
       .describe_block = llama_block,
       .describe_head = llama_head,

@@ -125,6 +125,7 @@ FamilyKeys t5_family() {
       .default_bos = -1,
       .default_eos = 1,
       .default_tie = true,
+      .lora_targets = {"q", "v"},
       .describe_embedding = t5_embedding,
       .describe_block = t5_block,
       .describe_head = t5_head,

@@ -12,25 +12,32 @@ class DeferredProduct final : public nn::Product {
       : product_(std::move(product)),
         queue_(std::move(queue)) {}
 
-  Tensor forward(const Tensor& x) const override {
+  Tensor draw(const nn::ForwardContext& context) const override { return product_->draw(context); }
+  Tensor forward(const Tensor& x, const Tensor& drawn) const override {
     if (!x.requires_grad() || !at::GradMode::is_enabled()) {
-      return product_->forward(x);
+      return product_->forward(x, drawn);
     }
-    return nn::multiply_in_halves(product_, x, [queue = queue_](std::function<void()> work) {
+    return nn::multiply_in_halves(product_, x, drawn, [queue = queue_](std::function<void()> work) {
       queue->push(std::move(work));
     });
   }
-  Tensor input_gradient(const Tensor& y_gradient) const override {
-    return product_->input_gradient(y_gradient);
+  Tensor input_gradient(const Tensor& y_gradient, const Tensor& drawn) const override {
+    return product_->input_gradient(y_gradient, drawn);
   }
-  void accumulate_weight_gradients(const Tensor& y_gradient, const Tensor& x) const override {
-    product_->accumulate_weight_gradients(y_gradient, x);
+  void accumulate_weight_gradients(
+      const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const override {
+    product_->accumulate_weight_gradients(y_gradient, x, drawn);
   }
   bool is_trained() const override { return product_->is_trained(); }
   void visit_parameters(const nn::ParameterFunction& function) override {
     product_->visit_parameters(function);
   }
   Tensor take_bias() override { return product_->take_bias(); }
+  std::shared_ptr<nn::Dropout>* input_dropout() override { return product_->input_dropout(); }
+  void set_adapted(bool is_on) override { product_->set_adapted(is_on); }
+  void set_sum_over_inputs(std::function<Tensor(const Tensor&)> sum) override {
+    product_->set_sum_over_inputs(std::move(sum));
+  }
 
  private:
   std::shared_ptr<nn::Product> product_;

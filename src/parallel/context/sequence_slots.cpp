@@ -42,6 +42,10 @@ class SwapSequenceSlots final {
   void operator()(const nn::SlotName& name, const nn::Slot& slot) const {
     if (auto* dropout = slot.as<nn::Dropout>()) {
       swap(name, *dropout);
+    } else if (auto* linear = slot.as<nn::Linear>()) {
+      if (std::shared_ptr<nn::Dropout>* of_input = (*linear)->product()->input_dropout()) {
+        take_part(*of_input, entered_);  // linears stand in the region that is entered
+      }
     } else if (auto* attention = slot.as<nn::Attention>();
                attention != nullptr && part_.context_ranks == 1) {
       *attention = std::make_shared<UnpaddedAttention>(**attention);
@@ -53,7 +57,9 @@ class SwapSequenceSlots final {
     // These stand behind a norm, or within the MLP: there the tensor ranks' parts are together.
     static const std::set<std::string> entered{
         "mlp_inner_dropout", "encoder_dropout", "final_dropout"};
-    const SequencePart& part = entered.count(name.role) > 0 ? entered_ : part_;
+    take_part(slot, entered.count(name.role) > 0 ? entered_ : part_);
+  }
+  static void take_part(std::shared_ptr<nn::Dropout>& slot, const SequencePart& part) {
     if (part.is_whole()) {
       return;
     }

@@ -4,17 +4,12 @@
 
 #include <ATen/ops/cat.h>
 
-#include "nn/forward_context.h"
 #include "ops/dropout.h"
 
 namespace lockstep::parallel {
 
-at::Tensor PartDropout::forward(const at::Tensor& x, const nn::ForwardContext& context) const {
-  if (!context.training() || probability == 0) {
-    return x;
-  }
+at::Tensor PartDropout::masked(const at::Tensor& x, const at::Tensor& keys) const {
   const int64_t whole = x.size(1) * part.tensor_ranks * part.context_ranks;
-  const at::Tensor keys = context.dropout_keys(site);
   std::vector<at::Tensor> parts;
   for (const PositionRun& run : part.runs(x.size(1))) {
     const bool is_all = run.count == x.size(1);

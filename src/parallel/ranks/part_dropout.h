@@ -14,7 +14,8 @@ struct PartDropout : nn::Dropout {
   mesh::Range columns = {};
   int64_t width = 0;  // of the whole; 0: that of what comes
 
-  at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context) const override;
+ protected:
+  at::Tensor masked(const at::Tensor& x, const at::Tensor& keys) const override;
 };
 
 }  // namespace lockstep::parallel

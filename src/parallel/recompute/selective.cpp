@@ -54,8 +54,8 @@ struct RememberingLinear final : WrappedLinear {
       : WrappedLinear(std::move(inner), std::move(input)),
         which(which) {}
   Tensor ActivationInput::* which;
-  Tensor forward(const Tensor& x) const override {
-    Tensor y = inner->forward(x);
+  Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override {
+    Tensor y = inner->forward(x, context);
     if (at::GradMode::is_enabled() && y.requires_grad()) {
       (*input).*which = y.detach();
     }
@@ -72,8 +72,8 @@ struct DroppingLinear final : WrappedLinear {
       : WrappedLinear(std::move(inner), std::move(input)),
         activation(activation) {}
   model::Activation activation;
-  Tensor forward(const Tensor& x) const override {
-    Tensor y = inner->forward(x);
+  Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override {
+    Tensor y = inner->forward(x, context);
     const ActivationInput read = std::exchange(*input, {});
     const bool is_own = read.up.defined() && x.is_contiguous() && x.sizes() == read.up.sizes() &&
                         x.storage().nbytes() == x.nbytes() && !x.is_alias_of(read.up);

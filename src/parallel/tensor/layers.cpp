@@ -9,8 +9,8 @@
 
 namespace lockstep::parallel {
 
-Tensor ShardedToAllLinear::forward(const Tensor& x) const {
-  const Tensor y = region.leave(product_->forward(x));
+Tensor ShardedToAllLinear::forward(const Tensor& x, const nn::ForwardContext& context) const {
+  const Tensor y = region.leave(Linear::forward(x, context));
   return bias.defined() ? y + bias : y;
 }
 

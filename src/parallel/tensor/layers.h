@@ -38,7 +38,7 @@ struct ShardedToAllLinear final : nn::Linear {
         bias(product_->take_bias()) {}
   Region region;
   Tensor bias;
-  Tensor forward(const Tensor& x) const override;
+  Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override;
   void visit_parameters(const nn::ParameterFunction& function) override;
 };
 

@@ -197,6 +197,7 @@ std::optional<Cut> Swap::cut_of(Dim dim, int at) const {
     case Dim::kClasses:
     case Dim::kPositions:
     case Dim::kDistances:
+    case Dim::kRank:
       return std::nullopt;
   }
   return part;
@@ -209,6 +210,12 @@ void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   if (std::optional<Cut> inputs = cut_of(spec.in, 0)) {
     const auto sharded = std::make_shared<ShardedToAllLinear>(*slot, region_);
     slot = sharded;
+    slot->product()->set_sum_over_inputs(
+        [group = region_.group](const Tensor& part) { return group->sum(part); });
+    if (std::shared_ptr<nn::Dropout>* of_input = slot->product()->input_dropout()) {
+      const int64_t all = spec.weight().shape[spec.in_first ? 0 : 1];
+      *of_input = std::make_shared<ShardedWidthDropout>(**of_input, inputs->ranges.front(), all);
+    }
     cut_product(name, *slot->product(), std::move(*inputs), &nn::Parameter::in);
     replace(name, {"bias", sharded->bias}, {}, sharers_between_regions());
     return;

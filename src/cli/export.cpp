@@ -1,0 +1,77 @@
+#include "cli/export.h"
+
+#include <filesystem>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "cli/parse.h"
+#include "train/merge.h"
+#include "train/model_loading.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct ExportRequest {
+  std::string model, adapter, output, dtype = "auto";
+  bool merges = false;
+};
+
+Parsed read_request(std::vector<std::string> arguments, ExportRequest& request) {
+  CLI::App app("Write a model and an adapter that was trained beside it as one model folder");
+  app.name("lockstep export");
+  app.add_option("--model", request.model, "A model folder, a checkpoint, or a Hub name")
+      ->required();
+  app.add_option("--adapter", request.adapter, "A folder of PEFT's, or an output_dir")->required();
+  app.add_flag("--merge", request.merges, "Add what the adapter adds to the weights")->required();
+  app.add_option("--output", request.output, "The folder to write to")->required();
+  app.add_option("--dtype", request.dtype, "Of the weights that are written; auto: the model's")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}));
+  return parse(app, std::move(arguments));
+}
+
+std::optional<at::ScalarType> type_of(const std::string& name) {
+  return name == "float32"    ? std::optional(at::kFloat)
+         : name == "bfloat16" ? std::optional(at::kBFloat16)
+         : name == "float16"  ? std::optional(at::kHalf)
+                              : std::nullopt;
+}
+
+/// The model's tokenizer, else the adapter's; null where neither folder has one.
+std::shared_ptr<const text::Tokenizer> find_tokenizer(
+    const model::ModelSource& base, const std::filesystem::path& adapter) {
+  for (const std::filesystem::path& folder : {base.folder, adapter}) {
+    for (const char* file : {"tokenizer.json", "vocab.json", "spiece.model"}) {
+      if (std::filesystem::exists(folder / file)) {
+        return text::Tokenizer::load(folder);
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int run_export(std::vector<std::string> arguments) {
+  ExportRequest request;
+  if (read_request(std::move(arguments), request) == Parsed::kHelpShown) {
+    return 0;
+  }
+  const model::ModelSource base = train::find_source(request.model, "");
+  const train::AdapterRequest adapter = train::saved_adapter(request.adapter).value();
+  std::error_code ignored;
+  if (std::filesystem::equivalent(request.output, base.folder, ignored)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--output {} is the model itself", request.output),
+        "give another folder: the model's weights would be lost");
+  }
+  const train::MergedModel merged = train::merge_adapter(base, adapter, type_of(request.dtype));
+  train::save_merged(request.output, merged, find_tokenizer(base, adapter.folder).get());
+  fmt::print("{}: {} with {} merged\n", request.output, request.model, request.adapter);
+  return 0;
+}
+
+}  // namespace lockstep::cli

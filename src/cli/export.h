@@ -1,0 +1,12 @@
+// lockstep export
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// Writes a model and an adapter as one model folder. Returns the exit code.
+int run_export(std::vector<std::string> arguments);
+
+}  // namespace lockstep::cli

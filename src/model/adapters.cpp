@@ -1,0 +1,395 @@
+#include "model/adapters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "model/family.h"
+#include "model/lora_targets.h"
+
+namespace lockstep::model {
+namespace {
+
+constexpr const char* kPrefix = "base_model.model.";
+constexpr std::string_view kMagnitudes = ".lora_magnitude_vector";
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::kConfig, what, remedy);
+}
+
+std::string last_part(const std::string& name) {
+  return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
+}
+
+/// Each name once, in the order of the layers.
+std::vector<std::string> last_parts(const std::vector<LayerSpec>& layers, bool linears_alone) {
+  std::vector<std::string> names;
+  for (const LayerSpec& layer : layers) {
+    std::string name = last_part(layer.prefix);
+    if ((!linears_alone || layer.kind == LayerKind::kLinear) &&
+        std::find(names.begin(), names.end(), name) == names.end()) {
+      names.push_back(std::move(name));
+    }
+  }
+  return names;
+}
+
+class Resolver {
+ public:
+  Resolver(
+      LoraConfig config,
+      const ModelConfig& model,
+      AdapterOrigin origin,
+      const std::map<std::string, int64_t>& ranks)
+      : model_(model),
+        is_new_(origin == AdapterOrigin::kNew),
+        ranks_of_file_(ranks),
+        layers_(describe(model)) {
+    result_.config = std::move(config);
+  }
+
+  Adapters run() {
+    settle_targets();
+    add_classifier();
+    add_adapters();
+    add_saved_modules();
+    add_biases();
+    check_tied();
+    name_files();
+    return std::move(result_);
+  }
+
+ private:
+  LoraConfig& config() { return result_.config; }
+
+  /// Null and all-linear become names.
+  void settle_targets() {
+    if (config().targets_all_linear) {
+      config().target_modules.names = last_parts(layers_, /*linears_alone=*/true);
+      config().targets_all_linear = false;
+    } else if (config().target_modules.empty()) {
+      for (const char* name : keys_of(model_.family).lora_targets) {
+        config().target_modules.names.emplace_back(name);
+      }
+    }
+    if (!config().layers_to_transform.empty() && !config().target_modules.pattern.empty()) {
+      refuse(
+          "lora.layers_to_transform is given, and lora.target_modules is a regular expression",
+          "let the expression name the layers, or give target_modules as a list");
+    }
+    if (!config().layers_pattern.empty() && config().layers_to_transform.empty()) {
+      refuse(
+          "lora.layers_pattern is given without lora.layers_to_transform",
+          "give the layers' numbers, or leave it out");
+    }
+    for (const int64_t layer : config().layers_to_transform) {
+      if (layer >= model_.layers) {
+        refuse(
+            fmt::format(
+                "lora.layers_to_transform: there is no layer {} of {}", layer, model_.layers),
+            "layers count from 0");
+      }
+    }
+  }
+
+  /// The head of a classifier is new, and so is trained (PEFT's SEQ_CLS).
+  void add_classifier() {
+    if (!model_.head.classifies()) {
+      return;
+    }
+    config().task_type = "SEQ_CLS";
+    for (const char* name : {"classifier", "score"}) {
+      std::vector<std::string>& saved = config().modules_to_save;
+      if (std::find(saved.begin(), saved.end(), name) == saved.end()) {
+        saved.emplace_back(name);
+        classifier_.insert(name);
+      }
+    }
+  }
+
+  void add_adapters() {
+    const LoraTargets targets(config());
+    const PatternTable ranks("lora.rank_pattern", config().rank_pattern);
+    const PatternTable alphas("lora.alpha_pattern", config().alpha_pattern);
+    for (const LayerSpec& layer : layers_) {
+      if (!targets.contains(layer.prefix)) {
+        continue;
+      }
+      if (layer.kind != LayerKind::kLinear) {
+        refuse(
+            fmt::format(
+                "lora.target_modules: {} is no linear layer of a block, and only these can have "
+                "adapters",
+                layer.prefix),
+            fmt::format(
+                "name linears ({}), or train it whole with lora.modules_to_save",
+                fmt::join(last_parts(layers_, true), ", ")));
+      }
+      add_adapter(layer, ranks.find(layer.prefix), alphas.find(layer.prefix));
+    }
+    check_targets();
+    check_patterns("lora.rank_pattern", config().rank_pattern, used_ranks_);
+    check_patterns("lora.alpha_pattern", config().alpha_pattern, used_alphas_);
+  }
+
+  void add_adapter(const LayerSpec& layer, const PatternMatch& rank, const PatternMatch& alpha) {
+    note_use(layer, "lora.rank_pattern", rank, used_ranks_);
+    note_use(layer, "lora.alpha_pattern", alpha, used_alphas_);
+    const ParameterSpec& weight = layer.weight();
+    const int64_t in = weight.shape[layer.in_first ? 0 : 1];
+    const int64_t out = weight.shape[layer.in_first ? 1 : 0];
+    Adapter adapter;
+    adapter.rank = rank.value ? static_cast<int64_t>(*rank.value) : config().r;
+    if (const auto found = ranks_of_file_.find(layer.prefix); found != ranks_of_file_.end()) {
+      adapter.rank = found->second;
+    }
+    if (adapter.rank > std::min(in, out) && is_new_) {
+      refuse(
+          fmt::format(
+              "lora.r: a rank of {} is more than {} has, which is {} x {}",
+              adapter.rank,
+              layer.prefix,
+              out,
+              in),
+          fmt::format("give at most {}", std::min(in, out)));
+    }
+    const auto r = static_cast<double>(adapter.rank);
+    adapter.scale =
+        alpha.value.value_or(config().lora_alpha) / (config().use_rslora ? std::sqrt(r) : r);
+    adapter.dropout = config().lora_dropout;
+    adapter.parameters = factors(layer, adapter.rank, in, out);
+    adapter.decomposes = config().use_dora;
+    if (adapter.decomposes) {
+      adapter.parameters.push_back(
+          {.name = layer.prefix + std::string(kMagnitudes),
+           .shape = {out},
+           .init = {Initialization::Kind::kOnes, 0, -1},  // and then from the values of the others
+           .decays = true,
+           .unit = layer.weight().unit,
+           .dims = {layer.out}});
+    }
+    result_.of_layers.emplace(layer.prefix, std::move(adapter));
+  }
+
+  /// A and B as PEFT starts them: B is zero, so that at first nothing is added.
+  std::vector<ParameterSpec> factors(
+      const LayerSpec& layer, int64_t rank, int64_t in, int64_t out) const {
+    using Kind = Initialization::Kind;
+    const std::string& init = result_.config.init_lora_weights;
+    const auto uniform = [](int64_t inputs) {
+      return Initialization{Kind::kUniform, 1 / std::sqrt(static_cast<double>(inputs)), -1};
+    };
+    const bool is_gaussian = init == "gaussian";
+    if (is_new_ && !is_gaussian && init != "true" && init != "false") {
+      refuse(
+          fmt::format("lora.init_lora_weights: {} is not supported", init),
+          "give true, gaussian or false");
+    }
+    const auto parameter = [&](const char* name, std::vector<int64_t> shape, Initialization start) {
+      return ParameterSpec{
+          .name = layer.prefix + name,
+          .shape = std::move(shape),
+          .init = start,
+          .decays = true,
+          .unit = layer.weight().unit};
+    };
+    ParameterSpec a = parameter(
+        ".lora_A.weight",
+        {rank, in},
+        is_gaussian ? Initialization{Kind::kNormal, 1 / static_cast<double>(rank), -1}
+                    : uniform(in));
+    ParameterSpec b = parameter(
+        ".lora_B.weight",
+        {out, rank},
+        init == "false" ? uniform(rank) : Initialization{Kind::kZeros, 0, -1});
+    a.dims = {Dim::kRank, layer.in};
+    b.dims = {layer.out, Dim::kRank};
+    return {std::move(a), std::move(b)};
+  }
+
+  void note_use(
+      const LayerSpec& layer,
+      const char* key,
+      const PatternMatch& match,
+      std::set<size_t>& used) const {
+    used.insert(match.matched.begin(), match.matched.end());
+    if (match.matched.size() > 1 && is_new_) {
+      refuse(
+          fmt::format("{}: {} of its patterns match {}", key, match.matched.size(), layer.prefix),
+          "let one of them match: the order of patterns is lost where an adapter is saved");
+    }
+  }
+
+  /// Each name that was asked for must be that of a module.
+  void check_targets() const {
+    const std::vector<std::string>& names = result_.config.target_modules.names;
+    const bool has_none = result_.of_layers.empty();
+    for (const std::string& name : names) {
+      const bool is_there =
+          std::any_of(layers_.begin(), layers_.end(), [&](const LayerSpec& layer) {
+            return is_listed(layer.prefix, {name});
+          });
+      if (!is_there && (is_new_ || has_none)) {
+        const std::vector<std::string> candidates = last_parts(layers_, true);
+        refuse(
+            fmt::format(
+                "lora.target_modules: there is no module {}.{}",
+                name,
+                did_you_mean(name, candidates)),
+            fmt::format(
+                "the linears are {}, all-linear takes them all", fmt::join(candidates, ", ")));
+      }
+    }
+    if (has_none) {
+      refuse(
+          result_.config.target_modules.pattern.empty()
+              ? "lora: no module has an adapter: all are excluded"
+              : fmt::format(
+                    "lora.target_modules: '{}' matches the whole name of no module",
+                    result_.config.target_modules.pattern),
+          fmt::format("a module is called {}", layers_[layers_.size() / 2].prefix));
+    }
+  }
+
+  void check_patterns(
+      const char* key, const NumberPatterns& patterns, const std::set<size_t>& used) const {
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      if (used.count(i) == 0 && is_new_) {
+        refuse(
+            fmt::format("{}: '{}' matches no module with an adapter", key, patterns[i].first),
+            "it must match the end of a name, from a dot on");
+      }
+    }
+  }
+
+  /// As PEFT: a module whose name ends so, and all below it.
+  void add_saved_modules() {
+    for (const std::string& module : config().modules_to_save) {
+      bool is_there = false;
+      for (const LayerSpec& layer : layers_) {
+        for (size_t end = layer.prefix.size(); end != std::string::npos;
+             end = end == 0 ? std::string::npos : layer.prefix.rfind('.', end - 1)) {
+          if (layer.prefix.substr(0, end).ends_with(module)) {
+            is_there = true;
+            train(layer);
+            break;
+          }
+        }
+      }
+      const bool is_tied_head = module == "lm_head" && model_.ties_head();
+      if (!is_there && !is_tied_head && is_new_ && classifier_.count(module) == 0) {
+        refuse(
+            fmt::format(
+                "lora.modules_to_save: there is no module {}.{}",
+                module,
+                did_you_mean(module, last_parts(layers_, false))),
+            fmt::format("the modules are {}", fmt::join(last_parts(layers_, false), ", ")));
+      }
+    }
+  }
+
+  void train(const LayerSpec& layer) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      result_.trained.insert(parameter.name);
+    }
+  }
+
+  void add_biases() {
+    const LoraConfig::Bias bias = config().bias;
+    for (const LayerSpec& layer : layers_) {
+      const bool has_adapter = result_.of_layers.count(layer.prefix) > 0;
+      if (bias == LoraConfig::Bias::kAll || (bias == LoraConfig::Bias::kLoraOnly && has_adapter)) {
+        for (const ParameterSpec& parameter : layer.parameters) {
+          if (parameter.name.ends_with(".bias")) {
+            result_.trained.insert(parameter.name);
+          }
+        }
+      }
+    }
+  }
+
+  /// PEFT trains a copy of the embedding, which a tied head does not see, unless it is told to.
+  void check_tied() {
+    const std::string embedding = embedding_name(model_);
+    const std::vector<std::string>& saved = config().modules_to_save;
+    const bool names_head = std::find(saved.begin(), saved.end(), "lm_head") != saved.end();
+    if (model_.ties_head() && (names_head || result_.trained.count(embedding) > 0)) {
+      if (!config().ensure_weight_tying) {
+        refuse(
+            "lora.modules_to_save: the embedding and the head of this model are one weight",
+            "set lora.ensure_weight_tying=true to train it as both");
+      }
+      result_.trained.insert(embedding);
+    }
+  }
+
+  void name_files() {
+    for (const std::string& name : result_.trained) {
+      const std::string layer = name.substr(0, name.rfind('.'));
+      const bool is_of_target = result_.of_layers.count(layer) > 0;
+      result_.file_names[name] = {
+          peft_name(is_of_target ? layer + ".base_layer" + name.substr(layer.size()) : name)};
+      if (model_.ties_head() && name == embedding_name(model_)) {
+        result_.file_names[name].push_back(peft_name("lm_head.weight"));
+      }
+    }
+    for (const auto& [name, parameter] : adapter_parameters(result_)) {
+      result_.file_names[name] = {peft_name(name)};
+    }
+  }
+
+  const ModelConfig& model_;
+  bool is_new_;
+  const std::map<std::string, int64_t>& ranks_of_file_;
+  std::vector<LayerSpec> layers_;
+  std::set<std::string> classifier_;  // modules to save that nobody asked for
+  std::set<size_t> used_ranks_, used_alphas_;
+  Adapters result_;
+};
+
+}  // namespace
+
+Adapters resolve_adapters(
+    LoraConfig config,
+    const ModelConfig& model,
+    AdapterOrigin origin,
+    const std::map<std::string, int64_t>& ranks) {
+  return Resolver(std::move(config), model, origin, ranks).run();
+}
+
+std::string peft_name(const std::string& name) {
+  return kPrefix + name;
+}
+
+std::optional<std::string> layer_of_magnitudes(const std::string& parameter) {
+  return parameter.ends_with(kMagnitudes)
+             ? std::optional(parameter.substr(0, parameter.size() - kMagnitudes.size()))
+             : std::nullopt;
+}
+
+int64_t trained_count(const Adapters& adapters, const ModelConfig& model) {
+  std::map<std::string, ParameterSpec> parameters = parameters_by_name(model);
+  parameters.merge(adapter_parameters(adapters));
+  int64_t count = 0;
+  for (const auto& [name, names] : adapters.file_names) {
+    count += parameters.at(name).elements();
+  }
+  return count;
+}
+
+std::map<std::string, ParameterSpec> adapter_parameters(const Adapters& adapters) {
+  std::map<std::string, ParameterSpec> result;
+  for (const auto& [prefix, adapter] : adapters.of_layers) {
+    for (const ParameterSpec& parameter : adapter.parameters) {
+      result.emplace(parameter.name, parameter);
+    }
+  }
+  return result;
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,50 @@
+// Adapters that train the sizes of a weight's rows by themselves, and their directions by low-rank
+// factors (Liu et al., "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024).
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "nn/low_rank.h"
+
+namespace lockstep::nn {
+
+/// y = x W^T + b + (k - 1) x' W^T + k s B A x', where x' = dropout(x), k = m / n, m [out] is
+/// trained, and n [out] are the norms of the rows of W + s B A, which the backward pass takes for
+/// constants (section 4.3 there): without dropout b + k (x W^T + s B A x), equation 5. Beside a
+/// dense product.
+class DecomposedProduct final : public Product {
+ public:
+  DecomposedProduct(std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout);
+
+  Tensor draw(const ForwardContext& context) const override;
+  Tensor forward(const Tensor& x, const Tensor& drawn) const override;
+  Tensor input_gradient(const Tensor& y_gradient, const Tensor& drawn) const override;
+  void accumulate_weight_gradients(
+      const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const override;
+  bool is_trained() const override;
+  /// The base's, the factors', then lora_magnitude_vector.
+  void visit_parameters(const ParameterFunction& function) override;
+  Tensor take_bias() override;
+  std::shared_ptr<Dropout>* input_dropout() override { return &factors_.dropout; }
+  void set_adapted(bool is_on) override { factors_.are_on = is_on; }
+  void set_sum_over_inputs(std::function<Tensor(const Tensor&)> sum) override;
+
+ private:
+  /// n, made anew when what it is made of has changed: once a step.
+  const Tensor& norms() const;
+  /// x' in the base's type.
+  Tensor dropped(const Tensor& x, const Tensor& drawn) const;
+
+  std::shared_ptr<Product> base_;  // without its bias
+  LowRankFactors factors_;
+  Tensor magnitudes_, bias_;
+  std::function<Tensor(const Tensor&)> sum_over_inputs_;  // null: all inputs are here
+  mutable Tensor norms_;
+  mutable int64_t norms_version_ = -1;
+};
+
+/// The norms [out] of the rows of W + s B A, in float32; `weight` as the parameter of a product.
+Tensor row_norms(const Parameter& weight, const Tensor& a, const Tensor& b, double scale);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,66 @@
+// Adapters of linears: low-rank factors beside weights that need not be trained (Hu et al., "LoRA:
+// Low-Rank Adaptation of Large Language Models", 2021).
+#pragma once
+
+#include <memory>
+
+#include "model/adapters.h"
+#include "nn/language_model.h"
+#include "nn/product.h"
+
+namespace lockstep::nn {
+
+/// What every adapter of a linear is made of: A [r, in] and B [out, r], leaves of a type of their
+/// own, in which all of it is computed, and dropout of A's input. The gradients are no autograd.
+struct LowRankFactors {
+  double scale = 1;  // s
+  std::shared_ptr<Dropout> dropout;
+  Tensor a, b;
+  bool are_on = true;  // else they stand beside the base for nothing
+
+  /// What A reads: x in A's type, under the mask.
+  Tensor rows_of(const Tensor& x, const Tensor& drawn) const;
+  /// s B A rows.
+  Tensor added(const Tensor& rows) const;
+  /// The gradients of what A gives and of the rows, from that of added().
+  Tensor inner_gradient(const Tensor& gradient) const;
+  Tensor input_gradient(const Tensor& gradient) const;
+  void accumulate_weight_gradients(const Tensor& gradient, const Tensor& rows) const;
+  bool are_trained() const;
+  /// lora_A.weight and lora_B.weight.
+  void visit(const ParameterFunction& function);
+};
+
+/// y = base(x) + s B A dropout(x), equation 3 there, beside any other product: added in the wider
+/// of the two types, and rounded once to the base's.
+class LowRankProduct final : public Product {
+ public:
+  LowRankProduct(std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout);
+
+  Tensor draw(const ForwardContext& context) const override;
+  Tensor forward(const Tensor& x, const Tensor& drawn) const override;
+  Tensor input_gradient(const Tensor& y_gradient, const Tensor& drawn) const override;
+  void accumulate_weight_gradients(
+      const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const override;
+  bool is_trained() const override { return factors_.are_trained() || base_->is_trained(); }
+  /// The base's, then the factors'.
+  void visit_parameters(const ParameterFunction& function) override;
+  Tensor take_bias() override { return base_->take_bias(); }
+  std::shared_ptr<Dropout>* input_dropout() override { return &factors_.dropout; }
+  void set_adapted(bool is_on) override { factors_.are_on = is_on; }
+
+ private:
+  std::shared_ptr<Product> base_;
+  LowRankFactors factors_;
+};
+
+/// Puts the adapters beside the model's linears (of a part: those that it has), uninitialised, in
+/// float32, on their weights' device, and into the model's description; of everything else what
+/// `adapters` name is trained alone. To be called before any strategy.
+void add_adapters(LanguageModel& model, const model::Adapters& adapters);
+
+/// Takes the adapters out of the products, or puts them back (Product::set_adapted). What else is
+/// trained stays.
+void set_adapters(LanguageModel& model, bool are_on);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,36 @@
+// An adapter and the model that it was trained beside, as one model.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/pieces.h"
+#include "model/source.h"
+#include "text/tokenizer.h"
+#include "train/adapters.h"
+
+namespace lockstep::train {
+
+struct MergedModel {
+  model::ModelConfig config;
+  at::ScalarType type = at::kFloat;
+  std::vector<checkpoint::Piece> weights;  // of the file group "model", whole, on the CPU
+};
+
+/// W + s B A of each linear with an adapter (transposed where the file holds [in, out]; with DoRA
+/// its rows of their trained sizes), and what else the adapter trained in its place: computed in
+/// float32 and rounded once to `type` (none: the base's own). Holds the model's weights, and one
+/// more in float32. Error (config, data).
+MergedModel merge_adapter(
+    const model::ModelSource& base,
+    const AdapterRequest& adapter,
+    std::optional<at::ScalarType> type = std::nullopt);
+
+/// Writes it as a model folder, with the tokenizer's files where it is not null.
+void save_merged(
+    const std::filesystem::path& folder,
+    const MergedModel& model,
+    const text::Tokenizer* tokenizer);
+
+}  // namespace lockstep::train

@@ -1,0 +1,200 @@
+"""Adapters equal PEFT's: logits, every gradient, twenty AdamW steps, folders both ways, and what a run of the program writes.
+
+One process of parity_driver (tests/parity/driver.cpp) runs all cases; each is a random model with a random adapter of PEFT's.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+import torch
+import transformers
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+PROGRAM = pathlib.Path(os.environ.get("LOCKSTEP_PROGRAM", "build/release/lockstep")).resolve()
+DRIVER = PROGRAM.parent / "parity_driver"
+STEPS = 20
+torch.set_num_threads(1)
+transformers.utils.logging.set_verbosity_error()
+
+GPT2 = dict(model_type="gpt2", vocab_size=101, n_embd=24, n_layer=2, n_head=3, n_positions=96, bos_token_id=0,
+            eos_token_id=0, initializer_range=0.1, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+LLAMA = dict(model_type="llama", vocab_size=97, hidden_size=24, intermediate_size=44, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128, bos_token_id=0, eos_token_id=0,
+             head_dim=8, initializer_range=0.1)
+QWEN2 = dict(LLAMA, model_type="qwen2")
+T5 = dict(model_type="t5", vocab_size=89, d_model=24, d_kv=6, d_ff=44, num_layers=2, num_decoder_layers=2, num_heads=3,
+          relative_attention_num_buckets=8, relative_attention_max_distance=20, dropout_rate=0.0, initializer_factor=0.7,
+          feed_forward_proj="relu", pad_token_id=0, eos_token_id=0, decoder_start_token_id=0, is_encoder_decoder=True)
+
+CASES = {
+    "gpt2": (GPT2, dict(r=3)),
+    "gpt2-all-biases": (GPT2, dict(r=4, target_modules="all-linear", bias="all", lora_alpha=5)),
+    "gpt2-own-biases": (GPT2, dict(r=2, target_modules=["c_attn", "mlp.c_proj"], bias="lora_only")),
+    "gpt2-dora": (GPT2, dict(r=4, target_modules=["c_attn", "c_fc"], use_dora=True)),
+    "llama": (LLAMA, dict(r=5, lora_alpha=16)),
+    "llama-rslora-patterns": (LLAMA, dict(r=8, target_modules="all-linear", use_rslora=True, rank_pattern={"down_proj": 3},
+                                          alpha_pattern={r"self_attn\.(q|k)_proj": 3})),
+    "llama-regex": (LLAMA, dict(r=4, target_modules=r".*\.1\..*(q|up)_proj", exclude_modules=["q_proj"])),
+    "llama-layers": (LLAMA, dict(r=4, target_modules=["o_proj", "gate_proj"], layers_to_transform=[1],
+                                 layers_pattern="layers", init_lora_weights="gaussian")),
+    "llama-modules": (LLAMA, dict(r=4, modules_to_save=["lm_head", "model.norm"])),
+    "llama-dora": (LLAMA, dict(r=4, target_modules="all-linear", use_dora=True)),
+    "qwen2": (QWEN2, dict(r=4, target_modules="all-linear", lora_alpha=7.5)),
+    "qwen2-tied": (dict(QWEN2, tie_word_embeddings=True), dict(r=4, target_modules=["k_proj"], bias="lora_only")),
+    "t5": (T5, dict(r=3, task_type="SEQ_2_SEQ_LM")),
+}
+
+
+def has_encoder(name):
+    return name.startswith("t5")
+
+
+def kind(name):
+    return AutoModelForSeq2SeqLM if has_encoder(name) else AutoModelForCausalLM
+
+
+def make_case(folder, name):
+    """A model, an adapter of it whose parts all matter, and the driver's inputs."""
+    settings, adapter = CASES[name]
+    torch.manual_seed(sum(map(ord, name)))
+    (folder / "model").mkdir(parents=True)
+    (folder / "model" / "config.json").write_text(json.dumps(settings))
+    model = kind(name).from_config(AutoConfig.from_pretrained(folder / "model"))
+    with torch.no_grad():
+        for key, value in model.named_parameters():
+            if key.endswith("bias"):
+                value.normal_(0, 0.1)
+    model.save_pretrained(folder / "model")
+    (folder / "model" / "config.json").write_text(json.dumps(settings))
+    adapted = get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", **adapter}))
+    with torch.no_grad():
+        for key, value in adapted.named_parameters():
+            if value.requires_grad:
+                value.add_(torch.randn_like(value) * 0.1)
+    adapted.save_pretrained(folder / "adapter")
+    vocabulary = settings["vocab_size"]
+    given = {"ids": torch.randint(0, vocabulary, (3, 21)), "batches": torch.randint(0, vocabulary, (STEPS, 2, 17)),
+             "prompt": torch.randint(1, vocabulary, (7,)), "new_tokens": torch.tensor([2])}
+    if has_encoder(name):
+        given |= {"source": torch.randint(0, vocabulary, (3, 19)), "source_mask": torch.ones(3, 19, dtype=torch.long),
+                  "sources": torch.randint(0, vocabulary, (STEPS, 2, 13))}
+    save_file({**given, "labels": given["ids"].clone()}, folder / "input.safetensors")
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    root = tmp_path_factory.mktemp("adapters")
+    for name in CASES:
+        make_case(root / name, name)
+    result = subprocess.run([DRIVER, *(root / name for name in CASES)], capture_output=True, text=True,
+                            env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert result.returncode == 0, result.stderr
+    return root
+
+
+@pytest.fixture(params=CASES)
+def case(request, cases):
+    folder = cases / request.param
+    return request.param, folder, load_file(folder / "input.safetensors"), load_file(folder / "output.safetensors")
+
+
+def open_adapted(folder, name, adapter="adapter"):
+    base = kind(name).from_pretrained(folder / "model", attn_implementation="eager")
+    return PeftModel.from_pretrained(base, folder / adapter, is_trainable=True).eval()
+
+
+def logits_of(model, ids, source=None):
+    return (model(input_ids=ids) if source is None else model(input_ids=source, decoder_input_ids=ids)).logits
+
+
+def summed_loss(model, ids, source=None):
+    logits = logits_of(model, ids, source)
+    return logits, torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
+
+
+def check_close(what, ours, theirs):
+    """Within 1e-4 of the tensor's largest value, or 1e-7."""
+    assert ours.shape == theirs.shape, what
+    assert (ours.double() - theirs.double()).abs().max() <= max(1e-4 * theirs.abs().max(), 1e-7), what
+
+
+def our_name(theirs):
+    for part in (".default", "base_model.model.", ".base_layer", ".modules_to_save"):
+        theirs = theirs.replace(part, "")
+    return theirs.removesuffix(".weight") if "lora_magnitude_vector" in theirs else theirs
+
+
+def test_logits_and_gradients(case):
+    name, folder, given, ours = case
+    model = open_adapted(folder, name)
+    logits, loss = summed_loss(model, given["ids"], given.get("source"))
+    loss.backward()
+    check_close("logits", ours["logits"], logits.detach())
+    assert abs(ours["loss"].item() - loss.item()) <= 1e-5 * loss.item()
+    gradients = {our_name(key): value.grad for key, value in model.named_parameters() if value.requires_grad}
+    assert {key[len("grad."):] for key in ours if key.startswith("grad.")} == set(gradients)
+    for key, value in gradients.items():
+        check_close(key, ours["grad." + key], value)
+
+
+def test_twenty_steps(case):
+    name, folder, given, ours = case
+    model = open_adapted(folder, name)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3, weight_decay=0.01)
+    losses = []
+    for step, batch in enumerate(given["batches"]):
+        source = given["sources"][step] if "sources" in given else None
+        loss = summed_loss(model, batch, source)[1] / (batch.shape[0] * (batch.shape[1] - 1))
+        losses.append(loss.item())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert (ours["losses"] - torch.tensor(losses, dtype=torch.double)).abs().max() <= 1e-4
+
+
+def test_saved_folder_opens(case):
+    name, folder, given, ours = case
+    theirs, saved = (load_file(folder / which / "adapter_model.safetensors") for which in ("adapter", "saved"))
+    assert set(theirs) == set(saved)
+    assert all(torch.equal(theirs[key].reshape(saved[key].shape), saved[key]) for key in theirs)
+    with torch.no_grad():
+        again, original = (logits_of(open_adapted(folder, name, which), given["ids"], given.get("source"))
+                           for which in ("saved", "adapter"))
+    assert torch.equal(again, original)
+
+
+def lockstep(folder, *arguments):
+    done = subprocess.run([PROGRAM, *map(str, arguments)], cwd=folder, capture_output=True, text=True,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache")})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("settings", [GPT2, LLAMA, QWEN2], ids=["gpt2", "llama", "qwen2"])
+def test_what_a_run_writes(settings, tmp_path):
+    """PEFT opens the folder of a run on two ranks, with the logits of the model that our export merges."""
+    torch.manual_seed(5)
+    lockstep(tmp_path, "sample", "--output", "corpus", "--size", "0.1")
+    lockstep(tmp_path, "tokenizer", "train", "--files", "corpus/train.txt", "--vocab-size", "300", "--output", "tokenizer")
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "config.json").write_text(json.dumps(dict(settings, vocab_size=300)))
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(base)).save_pretrained(base)
+    lockstep(tmp_path, "train", "--nproc", 2, "model.path=base", "tokenizer.path=tokenizer", "data.train=corpus/train.txt",
+             "data.sequence_length=24", "training.max_steps=4", "training.learning_rate=1e-2", "training.use_cpu=true",
+             "training.output_dir=run", "parallel.tensor=2", "lora.r=4", "lora.target_modules=all-linear",
+             "lora.lora_dropout=0.1", "lora.use_rslora=true", "lora.bias=lora_only", "monitor.peak_tflops=1")
+    lockstep(tmp_path, "export", "--model", "base", "--adapter", "run", "--merge", "--output", "merged")
+    assert json.loads((tmp_path / "run" / "adapter_config.json").read_text())["base_model_name_or_path"] == str(base)
+    adapted = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), tmp_path / "run").eval()
+    ids = torch.randint(0, 300, (2, 19))
+    with torch.no_grad():
+        theirs, ours = adapted(ids).logits, AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()(ids).logits
+        plain = AutoModelForCausalLM.from_pretrained(base).eval()(ids).logits
+    assert (theirs - ours).abs().max() <= 1e-5 * max(1, theirs.abs().max())
+    assert (theirs - plain).abs().max() > 1e-3  # it was trained

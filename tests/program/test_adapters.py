@@ -1,0 +1,106 @@
+"""Adapters as users train them: the run's folders, resuming, other plans, merging, and what is refused."""
+
+import json
+import struct
+import unittest
+
+from harness import ProgramTest, losses
+
+LORA = ["lora.r=3", "lora.target_modules=all-linear", "lora.lora_dropout=0.2", "save_steps=3"]
+
+
+def tensors_of(path):
+    """The header of a safetensors file."""
+    data = path.read_bytes()
+    header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+    return {name: entry for name, entry in header.items() if name != "__metadata__"}
+
+
+class Adapters(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.train(cls(), "base", steps=4)
+        cls.train(cls(), "run", "model.path=base", "learning_rate=1e-2", *LORA)
+
+    def runTest(self):
+        pass
+
+    def adapter(self, folder):
+        return (self.folder / folder / "adapter_model.safetensors").read_bytes()
+
+    def test_the_folders_hold_the_adapter_alone(self):
+        for folder in ("run", "run/checkpoint-3"):
+            names = {path.name for path in (self.folder / folder).iterdir()}
+            self.assertLessEqual({"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"}, names)
+            self.assertFalse({name for name in names if name.startswith("model") or name == "config.json"})
+        tensors = tensors_of(self.folder / "run" / "adapter_model.safetensors")
+        self.assertEqual(len(tensors), 2 * 2 * 4)
+        self.assertEqual(tensors["base_model.model.transformer.h.1.mlp.c_fc.lora_B.weight"]["shape"], [128, 3])
+        moments = tensors_of(self.folder / "run" / "checkpoint-3" / "optimizer-00001-of-00001.safetensors")
+        self.assertTrue(all(".lora_" in name for name in moments), moments.keys())
+        self.assertIn("trained in an adapter", self.train("again", "model.path=base", *LORA, steps=1).err)
+
+    def test_other_plans_give_the_same_losses(self):
+        wanted = losses(self.folder / "run")
+        self.assertGreater(max(wanted) - min(wanted), 1e-3)
+        for name, ranks, plan in (
+            ("tensor", 2, ["parallel.tensor=2", "parallel.sequence_parallel=true"]),
+            ("pipeline", 2, ["parallel.pipeline=2", "parallel.schedule=zb-h1", "gradient_accumulation_steps=2",
+                             "per_device_train_batch_size=4"]),
+            ("shards", 2, ["parallel.zero_stage=3", "per_device_train_batch_size=4", "parallel.recompute=full"]),
+        ):
+            self.train(name, "model.path=base", "learning_rate=1e-2", *LORA, *plan, ranks=ranks)
+            self.assert_close(losses(self.folder / name), wanted, 1e-5)
+
+    def test_a_resumed_run_ends_with_the_same_bits(self):
+        self.train("resumed", "model.path=base", "learning_rate=1e-2", "resume_from_checkpoint=run/checkpoint-3", *LORA)
+        self.assertEqual(self.adapter("resumed"), self.adapter("run"))
+
+    def test_it_is_used_merged_and_trained_further(self):
+        words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
+        self.run_ok("export", "--model", "base", "--adapter", "run", "--merge", "--output", "merged")
+        beside, merged, base = (
+            json.loads(self.run_ok("eval", "--model", *which, *words).out)["eval_loss"]
+            for which in (["base", "--adapter", "run"], ["merged"], ["base"]))
+        self.assertAlmostEqual(beside, merged, delta=1e-5)
+        self.assertGreater(abs(beside - base), 1e-4)
+        prompt = ["--prompt", "The", "--max-new-tokens", "4"]
+        self.assertEqual(
+            self.run_ok("generate", "--model", "base", "--adapter", "run", *prompt).out,
+            self.run_ok("generate", "--model", "merged", *prompt).out)
+        self.train("further", "model.path=base", "lora.adapter=run", "learning_rate=0", steps=1)
+        self.assertEqual(self.adapter("further"), self.adapter("run"))
+
+    def test_a_classifier_keeps_its_labels(self):
+        rows = ["data.train=corpus/labelled.csv", "data.validation=corpus/labelled_validation.csv"]
+        self.train("labels", "model.path=base", "task.type=sequence_classification", *rows, "lora.r=2", steps=2)
+        words = ["--data", "corpus/labelled_validation.csv", "--json", "use_cpu=true", "data.sequence_length=32"]
+        self.run_ok("export", "--model", "base", "--adapter", "labels", "--merge", "--output", "labels-merged")
+        beside, merged = (json.loads(self.run_ok("eval", "--model", *which, *words).out)
+                          for which in (["base", "--adapter", "labels"], ["labels-merged"]))
+        self.assertIn("praise", beside["classification_report"])
+        self.assertEqual(beside["confusion_matrix"], merged["confusion_matrix"])
+        self.assertAlmostEqual(beside["eval_loss"], merged["eval_loss"], delta=1e-5)
+        answer = json.loads(self.run_ok(
+            "predict", "--model", "base", "--adapter", "labels", "--text", "It is light.", "use_cpu=true").out)
+        self.assertIn("praise", json.dumps(answer))
+
+    def test_what_does_not_fit_is_told_before_training(self):
+        for words, told in (
+            (["lora.target_modules=[c_atn]"], "Did you mean 'c_attn'?"),
+            (["lora.r=33"], "give at most 32"),
+            (["lora.adapter=run", "lora.r=3"], "lora.adapter"),
+            (["lora.rank=3"], "there is no such key"),
+            (["lora.lora_dropout=1"], "from 0 to below 1"),
+        ):
+            self.assertIn(told, self.run_fails(2, *self.train_arguments("bad", "model.path=base", *words)).err)
+        told = self.train("dry", "model.path=base", "lora.r=2", "--dry-run").out
+        self.assertIn("beside 2 linears, 512 parameters are trained", told)
+        self.assertIn("--adapter run", self.run_fails(2, "generate", "--model", "run", "--prompt", "x").err)
+        self.assertIn("adapter_config.json", self.run_fails(
+            2, "generate", "--model", "base", "--adapter", "corpus", "--prompt", "x").err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,143 @@
+// Adapters as PEFT saves them: logits, losses, gradients and merged weights of the golden files of
+// the specification, and what does not fit.
+#include "train/adapters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "model/adapters.h"
+#include "numbers.h"
+#include "shared_data.h"
+#include "temporary_folder.h"
+#include "train/merge.h"
+#include "train/model_loading.h"
+
+namespace lockstep::train {
+namespace adapters_test {
+
+using at::Tensor;
+namespace fs = std::filesystem;
+
+fs::path golden() {
+  return shared_data().parent_path() / "spec" / "golden";
+}
+
+struct Case {
+  const char* base;
+  const char* adapter;
+};
+void PrintTo(const Case& golden_case, std::ostream* out) {
+  *out << golden_case.adapter;
+}
+
+class Golden : public testing::TestWithParam<Case> {};
+
+/// In float32 of the bases' bfloat16, without dropout, gradients too.
+TEST_P(Golden, LogitsLossAndGradientsAreThoseOfPeft) {
+  if (!fs::exists(golden() / GetParam().adapter)) {
+    GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
+  }
+  const fs::path folder = golden() / GetParam().adapter;
+  ModelRequest request;
+  request.adapter = saved_adapter(folder);
+  const auto model = load_model(model::find_model((golden() / GetParam().base).string()), request);
+  const checkpoint::TensorFiles expected(folder, "expected", ErrorKind::kData);
+  const checkpoint::TensorFiles of_base(golden() / GetParam().base, "expected", ErrorKind::kData);
+  nn::ForwardInputs inputs;
+  inputs.ids = of_base.read_whole("ids");
+  inputs.targets = nn::next_tokens(inputs.ids);
+  EXPECT_LT(
+      (model->logits(inputs) - expected.read_whole("logits")).abs().max().item<double>(), 1e-5);
+  const Tensor loss = model->loss(inputs) / 3;
+  EXPECT_NEAR(loss.item<double>(), expected.read_whole("loss").item<double>(), 1e-5);
+  loss.backward();
+  std::map<std::string, Tensor> gradients;
+  model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+    if (parameter.requires_grad()) {
+      gradients[model::peft_name(name)] = parameter.grad();
+    }
+  });
+  for (const std::string& name : expected.names()) {
+    if (name.starts_with("gradient.")) {
+      numbers::expect_values(gradients.at(name.substr(9)), expected.read_whole(name), name);
+    }
+  }
+}
+
+TEST_P(Golden, MergedWeightsGiveTheSameLogits) {
+  if (!fs::exists(golden() / GetParam().adapter)) {
+    GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
+  }
+  const fs::path folder = golden() / GetParam().adapter;
+  const auto base = model::find_model((golden() / GetParam().base).string());
+  const MergedModel merged = merge_adapter(base, saved_adapter(folder).value(), at::kFloat);
+  const checkpoint::TensorFiles expected(folder, "expected", ErrorKind::kData);
+  std::map<std::string, Tensor> weights;
+  for (const checkpoint::Piece& piece : merged.weights) {
+    weights[piece.name] = piece.data.view(piece.shape);
+    if (const std::string name = "merged." + piece.name; expected.contains(name)) {
+      numbers::expect_values(weights[piece.name], expected.read_whole(name), name);
+    }
+  }
+  const auto model = nn::make_model(merged.config, at::kFloat, at::kCPU);
+  const at::NoGradGuard no_grad;
+  model->visit_parameters(
+      [&](const std::string& name, Tensor& parameter) { parameter.copy_(weights.at(name)); });
+  nn::ForwardInputs inputs;
+  inputs.ids = checkpoint::TensorFiles(golden() / GetParam().base, "expected", ErrorKind::kData)
+                   .read_whole("ids");
+  EXPECT_LT(
+      (model->logits(inputs) - expected.read_whole("logits")).abs().max().item<double>(), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OfTheSpecification,
+    Golden,
+    testing::Values(
+        Case{"llama", "llama-lora"},
+        Case{"llama", "llama-rslora-patterns"},
+        Case{"llama", "llama-dora"},
+        Case{"gpt2", "gpt2-lora"},
+        Case{"gpt2", "gpt2-dora-bias"}));
+
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return std::string(error.what());
+  }
+  return "";
+}
+
+TEST(Adapters, TheSectionGoesOverTheFile) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "adapter_config.json";
+  write_file_atomically(
+      file,
+      R"({"peft_type": "LORA", "r": 4, "lora_alpha": 16, "target_modules": ["k_proj"],
+          "base_model_name_or_path": "x"})");
+  config::LoraSection section;
+  EXPECT_FALSE(adapter_request(section));
+  section.config = file.string();
+  section.lora_alpha = 2;
+  section.target_modules = {".*\\.(q|v)_proj"};
+  const model::LoraConfig config = adapter_request(section)->config;
+  EXPECT_EQ(config.r, 4);
+  EXPECT_EQ(config.lora_alpha, 2);
+  EXPECT_EQ(config.target_modules.pattern, ".*\\.(q|v)_proj");
+  EXPECT_EQ(config.base_model_name_or_path, "");
+}
+
+TEST(Adapters, AFolderWithoutOneIsRefused) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(
+      message_of([&] { (void)saved_adapter(folder.path()); }),
+      testing::AllOf(
+          testing::HasSubstr("adapter_config.json"), testing::HasSubstr(folder.path().string())));
+}
+
+}  // namespace adapters_test
+}  // namespace lockstep::train
