@@ -46,6 +46,11 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       "training.adam_epsilon",
       "above 0");
   check.require(finite_from_0(training.max_grad_norm), "training.max_grad_norm", "at least 0");
+  at_least(training.early_stopping_patience.value_or(1), 1, "training.early_stopping_patience");
+  check.require(
+      finite_from_0(training.early_stopping_threshold),
+      "training.early_stopping_threshold",
+      "at least 0");
   check.require(
       training.label_smoothing_factor >= 0 && training.label_smoothing_factor < 1,
       "training.label_smoothing_factor",
@@ -104,6 +109,12 @@ void validate_evaluation(const Config& config, Checker& check) {
         "training.save_strategy",
         "the best checkpoint is known from evaluations, and there are none",
         "set training.eval_strategy=steps");
+  }
+  if (training.early_stopping_patience && !evaluates) {
+    check.fail(
+        "training.early_stopping_patience",
+        "evaluations tell when to stop, and there are none",
+        "set training.eval_strategy=epoch, or steps");
   }
   if (!training.load_best_model_at_end) {
     return;

@@ -16,7 +16,8 @@ Targets counted(Tensor tokens) {
 
 Targets Targets::to(c10::Device device) const {
   const auto moved = [&](const Tensor& x) { return x.defined() ? x.to(device) : x; };
-  return {moved(tokens), moved(counts), moved(kinds), moved(groups), moved(reference)};
+  return {
+      moved(tokens), moved(counts), moved(kinds), moved(groups), moved(reference), moved(outputs)};
 }
 
 Targets next_tokens(const Tensor& labels) {

@@ -46,7 +46,8 @@ enum class Needs {
   kTargets,      // the loss is linear in the rows' scores: weights are the same whatever these are
   kTokenScores,  // the scores of single tokens
   kRowScores,    // those of rows
-  kClassScores,  // of a classifier's rows, all classes': for evaluation, without gradients
+  kClassScores,  // of a classifier's rows, all outputs': of those whose target is here. Without
+                 // gradients the others' are there too
 };
 
 struct Weighing {
@@ -66,8 +67,8 @@ class Objective {
   /// Of a micro-batch. Reads the targets, which are best on the CPU.
   virtual Counts counts(const nn::Targets& targets) const = 0;
   /// The objective itself. Log-likelihoods are those of tokens [B, T] (kNothing, kTokenScores),
-  /// those of rows' classes as logits, float32 [B, classes] (kClassScores), else float64 [B] of
-  /// whole rows, and `likeliest` undefined. Returns float64 [sums()]: first the
+  /// the logits of rows, float32 [B, K] (kClassScores), else float64 [B] of whole rows, and
+  /// `likeliest` undefined. Returns float64 [sums()]: first the
   /// loss times step.divisor(), differentiable in the log-likelihoods; then this micro-batch's
   /// first count; then each metric, summed over what is counted. Calls no collective. Error
   /// (kInternal): targets without what it reads.

@@ -16,6 +16,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/split.h"
 #include "monitor/memory.h"
+#include "train/classifier_notes.h"
 #include "train/run_identity.h"
 
 namespace lockstep::train {
@@ -70,7 +71,11 @@ checkpoint::SmallFiles model_files(const Job& job) {
   const model::ModelConfig& config = job.model->model().config();
   checkpoint::SmallFiles files = job.tokenizer->files();
   files["config.json"] = model::to_json(config, type_name(job.config.training));
-  if (!config.head.classifies()) {
+  if (config.head.classifies()) {
+    files[kClassifierNotes] = to_json(
+        notes_of(job.config.data, job.datasets.train->length(), job.judging.thresholds),
+        config.head.labels);
+  } else {
     files["generation_config.json"] = generation_config(config).dump(2) + "\n";
   }
   return files;
@@ -108,6 +113,9 @@ std::string state_json(const Job& job, const World& world) {
   if (job.best.metric) {
     state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
   }
+  if (job.best.no_better > 0) {
+    state["evaluations_no_better"] = job.best.no_better;
+  }
   return state.dump(2) + "\n";
 }
 
@@ -136,6 +144,7 @@ void read_state(Job& job, const std::string& text, const std::string& source) {
     if (state.contains("best")) {
       job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
     }
+    job.best.no_better = state.value("evaluations_no_better", int64_t{0});
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorKind::kCheckpoint, fmt::format("{}: {}", source, error.what()));
   }
