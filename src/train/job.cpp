@@ -15,6 +15,7 @@
 #include "model/description.h"
 #include "model/operations.h"
 #include "train/checkpointing.h"
+#include "train/classifier_task.h"
 #include "train/judgement_files.h"
 #include "train/model_loading.h"
 #include "train/peak.h"
@@ -175,22 +176,6 @@ void describe(const Job& job, const World& world) {
   if (job.forecast) {
     log_info("{}", describe(*job.forecast));
   }
-}
-
-/// The loss of a classifier's problem; a plain one of classes is language modelling's.
-objective::ObjectivePointer objective_of(
-    model::ProblemType problem, const objective::ClassOptions& options) {
-  switch (problem) {
-    case model::ProblemType::kMultiLabel:
-      return objective::label_cross_entropy(options);
-    case model::ProblemType::kRegression:
-      return objective::squared_error();
-    case model::ProblemType::kSingleLabel:
-      break;
-  }
-  const bool is_plain =
-      options.weights.empty() && options.focal_gamma == 0 && options.label_smoothing == 0;
-  return is_plain ? objective::cross_entropy() : objective::class_cross_entropy(options);
 }
 
 /// What of the configuration goes with some problems alone.

@@ -189,6 +189,22 @@ class Classification(ProgramTest):
             self.assertEqual(row["prediction"] if field == "tags" else round(row["prediction"], 4),
                              wanted[0]["prediction"] if field == "tags" else round(wanted[0]["prediction"], 4))
 
+    def test_plans_of_classifiers_are_verified_and_estimated(self):
+        verify = ["verify", "--model", "model.json", "use_cpu=true", "data.sequence_length=19", "--steps", 1, "--all"]
+        for words, problem in ((["task.labels=[a,b,c]", "label_smoothing_factor=0.1"], "single_label_classification"),
+                               (["data.label_field=[a,b,c]", "task.class_weights=balanced"], "multi_label_classification"),
+                               (["task.problem_type=regression", "task.type=sequence_classification"], "regression")):
+            for plan in (["parallel.tensor=2", "parallel.pipeline=2"], ["parallel.context=2", "parallel.data=2"]):
+                table = self.run_ok(*verify, *words, *plan).out
+                self.assertIn("equal within", table)
+                self.assertIn(problem, table)
+                self.assertIn("score.weight", table)
+        estimate = ["estimate", "--model", "gpt2-xl", "--json", "training.bf16=true"]
+        whole, head = (json.loads(self.run_ok(*estimate, *words).out)["stages"][0] for words in ([], ["task.labels=[a,b]"]))
+        self.assertLess(head["logits"], whole["logits"] / 10)
+        self.assertLess(head["activations"], 1.01 * whole["activations"])
+        self.assertIn("data", self.run_ok("plan", "--model", "gpt2-xl", "--gpus", 8, "task.labels=[a,b]").out)
+
     def test_training_stops_where_it_gets_no_better(self):
         words = ["per_device_train_batch_size=12", "eval_strategy=steps", "eval_steps=2", "save_steps=2", "learning_rate=0",
                  "early_stopping_patience=3", "load_best_model_at_end=true", "metric_for_best_model=matthews_corrcoef",
