@@ -120,8 +120,10 @@ Tensor Head::loss(
     const Tensor& hidden,
     const Tensor& vocabulary,
     const Tensor& tokens,
-    const Tensor& weights) const {
+    const Tensor& weights,
+    double label_smoothing) const {
   ops::TokenLossOptions options;
+  options.label_smoothing = label_smoothing;
   options.place_of_gradient = place_of_gradient;
   options.row_weights = flat_weights(weights, tokens);
   return ops::token_loss(

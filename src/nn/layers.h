@@ -161,12 +161,14 @@ struct Head : Layer {
   /// Memory for the gradient of `vocabulary` (ops::TokenLossOptions); empty: its own.
   std::function<Tensor()> place_of_gradient;
   /// hidden [B, T, C], tokens [B, T] as in Targets -> the SUM of weight * -log p over the targets,
-  /// a float32 scalar. The weights [B, T] or [B, 1] are constants; undefined: all are one.
+  /// a float32 scalar. The weights [B, T] or [B, 1] are constants; undefined: all are one. A share
+  /// of each target may be spread over the vocabulary (ops::TokenLossOptions::label_smoothing).
   virtual Tensor loss(
       const Tensor& hidden,
       const Tensor& vocabulary,
       const Tensor& tokens,
-      const Tensor& weights = {}) const;
+      const Tensor& weights = {},
+      double label_smoothing = 0) const;
   /// [B, T, C] -> [B, T, V], in the type of `hidden`
   virtual Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const;
   /// No gradient.

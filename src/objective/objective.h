@@ -74,6 +74,9 @@ class Objective {
   /// (kInternal): targets without what it reads.
   virtual Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const = 0;
+  /// Where all weights are one (kNothing): the share of each target that training spreads over the
+  /// vocabulary. Evaluations measure without it.
+  virtual double label_smoothing() const { return 0; }
   /// The names of the metrics that are means over what the first term counts.
   virtual std::vector<std::string> metrics() const { return {}; }
 

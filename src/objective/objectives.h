@@ -6,8 +6,10 @@
 namespace lockstep::objective {
 
 /// The mean of -log p over the targets: of language modelling, and of classification, where each
-/// row has one target. Metrics: perplexity, token_accuracy.
-ObjectivePointer cross_entropy();
+/// row has one target. Training spreads the share label_smoothing of each target over the
+/// vocabulary; evaluations do not, so that perplexity is what it says. Metrics: perplexity,
+/// token_accuracy.
+ObjectivePointer cross_entropy(double label_smoothing = 0);
 
 struct ClassOptions {
   std::vector<double> weights = {};  // of each class; empty: all are one

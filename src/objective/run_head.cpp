@@ -80,7 +80,8 @@ struct HeadPass {
     return weighing;
   }
   Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& weights) const {
-    return model.head->loss(hidden, vocabulary, targets.tokens, weights);
+    return model.head->loss(
+        hidden, vocabulary, targets.tokens, weights, objective.label_smoothing());
   }
 };
 

@@ -53,6 +53,7 @@ objective::ObjectivePointer objective_of(
 objective::Task planned_task(const config::Config& config, const model::ModelConfig& model) {
   objective::Task task;
   if (!classifies(config, model)) {
+    task.objective = objective::cross_entropy(config.training.label_smoothing_factor);
     return task;
   }
   task.head = planned_head(config, model);

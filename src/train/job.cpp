@@ -212,12 +212,7 @@ void check_problem(const Job& job, const model::HeadSpec& head) {
 void open_data(Job& job, int64_t length, World& world) {
   model::ModelConfig& model = job.source.config;
   if (!classifies(job.config, model)) {
-    if (job.config.training.label_smoothing_factor > 0) {
-      throw Error(
-          ErrorKind::kConfig,
-          "training.label_smoothing_factor is not supported yet for language modelling",
-          "leave it 0");
-    }
+    job.task.objective = objective::cross_entropy(job.config.training.label_smoothing_factor);
     job.datasets = open_datasets(job.config.data, model, job.tokenizer, length, world.communicator);
     return;
   }

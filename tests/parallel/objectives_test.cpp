@@ -137,6 +137,11 @@ TEST(PlanTable, Classifier) {
   }
 }
 
+TEST(PlanTable, LanguageSmoothed) {
+  const auto objective = objective::cross_entropy(/*label_smoothing=*/0.15);
+  expect_table(with_five_layers(kOddGpt2), plans(), trained_for(objective), plan_inputs);
+}
+
 TEST(PlanTable, ClassifierSmoothed) {
   const auto objective =
       objective::class_cross_entropy({{1, 2, 0.5}, /*focal_gamma=*/1, /*label_smoothing=*/0.2});

@@ -89,7 +89,8 @@ struct VocabularyParallelHead final : nn::Head {
       const Tensor& hidden,
       const Tensor& vocabulary,
       const Tensor& tokens,
-      const Tensor& weights) const override;
+      const Tensor& weights,
+      double label_smoothing) const override;
   Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const override;
   nn::Scores scores(
       const Tensor& hidden, const Tensor& vocabulary, const Tensor& tokens) const override;
