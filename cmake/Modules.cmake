@@ -52,7 +52,7 @@ lockstep_module(train TORCH OPTIMIZE -O1
 # What libtorch programs of other projects use, beside the modules' own headers.
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
 lockstep_program(cli lockstep-core TORCH OPTIMIZE -O1 DEPENDS
-  base config schedule text model plan data monitor metrics comm launch ops nn optim parallel train library)
+  base config schedule text model plan data monitor comm launch ops nn optim parallel train library)
 lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base launch)
 if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)

@@ -65,7 +65,7 @@ install_parity() {
   rm -rf .deps/python
   python3 -m venv .deps/python
   .deps/python/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
-    transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 numpy pyyaml pytest pytest-xdist \
+    transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 scikit-learn==1.9.1 scipy==1.17.1 numpy pyyaml pytest pytest-xdist \
     peft==0.21.2 accelerate==1.15.0
   touch "$stamp"
 }

@@ -23,8 +23,9 @@ train::LabelledData labelled(
   }
   train::LabelledData data;
   data.labels = model.head.labels;
+  data.problem = model.head.problem;
   data.test.rows.rows.push_back({*text, "", std::nullopt, 0, 0});
-  data.test.classes = {data::kNoClass};
+  data.test.targets.classes = {data::kNoClass};
   return data;
 }
 
@@ -37,7 +38,7 @@ int64_t length_of_rows(const config::Config& config, const model::ModelConfig& m
 }
 
 ClassifiedRows classify_rows(
-    const config::Config& config,
+    config::Config config,
     train::LabelsNeeded needed,
     train::World& world,
     const std::optional<std::string>& text) {
@@ -51,6 +52,8 @@ ClassifiedRows classify_rows(
         "train one: lockstep train task.type=sequence_classification model.path=... "
         "data.train=FILE");
   }
+  const train::ClassifierNotes notes = train::read_notes(source.folder);
+  train::apply_notes(notes, config.data);
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
   ClassifiedRows result{
       train::open_classifier_data(
@@ -61,7 +64,19 @@ ClassifiedRows classify_rows(
           world.communicator,
           [&] { return labelled(config, classifier, needed, text); }),
       {},
-      false};
+      false,
+      notes};
+  const model::ProblemType problem = result.data.head.problem;
+  if (problem != source.config.head.problem) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} was trained for {}, and {} is asked for",
+            source.name,
+            model::name_of(source.config.head.problem),
+            model::name_of(problem)),
+        "leave task.problem_type out");
+  }
   const train::Datasets& datasets = result.data.datasets;
   result.is_test = datasets.test != nullptr;
   const auto& rows = result.is_test ? datasets.test : datasets.validation;

@@ -9,6 +9,9 @@
 #include "model/source.h"
 #include "text/tokenizer.h"
 #include "train/classification.h"
+#include "train/classifier_notes.h"
+#include "train/judgement_files.h"
+#include "train/labelled_data.h"
 #include "train/world.h"
 
 namespace lockstep::cli {
@@ -21,15 +24,20 @@ struct ClassifiedRows {
   train::ClassifierData data;
   train::Classified classified;  // of data.test, else of data.validation
   bool is_test = false;
+  train::ClassifierNotes notes;  // of the model's folder
 
   const train::LabelledSet& set() const { return is_test ? data.rows.test : data.rows.validation; }
+  train::Answered answered() const {
+    return {set(), classified.logits, data.head, notes.thresholds};
+  }
 };
 
 /// Reads the rows that data.test, or else data.validation, names, and classifies them under the
-/// plan; with `text`, that one row instead. Every rank must call. Error (kConfig): no row is named,
-/// the model has no classifier.
+/// plan; with `text`, that one row instead. Fields and lengths that are not given are those that
+/// the model was trained with. Every rank must call. Error (kConfig): no row is named, the model
+/// has no classifier, or one for another problem.
 ClassifiedRows classify_rows(
-    const config::Config& config,
+    config::Config config,
     train::LabelsNeeded needed,
     train::World& world,
     const std::optional<std::string>& text = std::nullopt);

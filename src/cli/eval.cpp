@@ -12,7 +12,6 @@
 #include "config/print.h"
 #include "config/resolve.h"
 #include "data/bigram.h"
-#include "metrics/classification_report.h"
 #include "parallel/parallelize.h"
 #include "train/checkpointing.h"
 #include "train/datasets.h"
@@ -36,7 +35,7 @@ config::ResolveOptions eval_options() {
        "Also the loss of a bigram model of data.train; exit code 1 where the model is not better"},
       {"output",
        Kind::kValue,
-       "Of a classifier: the folder to write its report, confusion matrix and predictions to"},
+       "Of a classifier: the folder to write its report, pictures and predictions to"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
       {"adapter", Kind::kKey, "The same as lora.adapter", "lora.adapter"},
       {"data", Kind::kKey, "The same as data.validation", "data.validation"},
@@ -55,11 +54,12 @@ int evaluate_classifier(const config::Resolution& resolution, train::World& worl
   if (!world.is_first()) {
     return 0;
   }
-  const std::vector<std::string>& labels = rows.data.head.labels;
-  const at::Tensor& logits = rows.classified.logits;
-  const train::Judgement judgement = train::judge(logits, rows.set().classes, labels);
+  const model::HeadSpec& head = rows.data.head;
+  const train::Answered answered = rows.answered();
+  const train::Judgement judgement = train::judge(
+      answered.logits, answered.set.targets, head, {.thresholds = answered.thresholds});
   if (const auto folder = resolution.value("output")) {
-    train::write_judgement(*folder, judgement, rows.set(), logits, labels);
+    train::write_judgement(*folder, judgement, answered);
   }
   nlohmann::ordered_json report{{"eval_loss", judgement.loss}};
   for (const auto& [name, value] : judgement.metrics) {
@@ -68,15 +68,19 @@ int evaluate_classifier(const config::Resolution& resolution, train::World& worl
   report["eval_samples"] = judgement.rows;
   report["eval_runtime"] = rows.classified.seconds;
   if (resolution.has("json")) {
-    report["classification_report"] = metrics::to_json(judgement.report);
-    report["confusion_matrix"] = judgement.confusion;
+    const bool has_labels = judgement.report.has_value();
+    report[has_labels ? "classification_report" : "regression_report"] =
+        train::report_json(judgement, head);
+    if (!judgement.confusion.empty()) {
+      report["confusion_matrix"] = judgement.confusion;
+    }
     fmt::print("{}\n", report.dump());
     return 0;
   }
   for (const auto& [name, value] : report.items()) {
     fmt::print("{:<26} {}\n", name, value.dump());
   }
-  fmt::print("\n{}", metrics::to_text(judgement.report));
+  fmt::print("\n{}", train::report_text(judgement, head));
   return 0;
 }
 
@@ -87,7 +91,7 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
   }
   const model::ModelSource source = train::find_source(config.model.path, "");
   const auto adapter = train::saved_adapter(config.lora.adapter);
-  if (train::classifies(config.task, train::config_with(source.config, adapter))) {
+  if (train::classifies(config, train::config_with(source.config, adapter))) {
     return evaluate_classifier(resolution, world);
   }
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/nearest.h"
 #include "model/source.h"
+#include "train/classifier_task.h"
 
 namespace lockstep::cli {
 
@@ -44,7 +45,7 @@ model::ModelConfig planned_model(const config::Config& config) {
                          std::find(presets.begin(), presets.end(), name) != presets.end();
   model::ModelConfig model = is_preset ? model::preset(name) : find_folder(name, presets);
   model::check_positions(model, config.data.sequence_length);
-  return model;
+  return model::with_head(model, train::planned_task(config, model).head);
 }
 
 }  // namespace lockstep::cli

@@ -54,9 +54,9 @@ int predict(const config::Resolution& resolution, train::World& world) {
     return 0;
   }
   std::string lines;
-  for (size_t row = 0; row < rows.set().classes.size(); ++row) {
-    lines += train::prediction_line(
-        rows.set(), row, rows.classified.logits, rows.data.head.labels, train::Shown::kAll);
+  const train::Answered answered = rows.answered();
+  for (size_t row = 0; row < answered.set.targets.classes.size(); ++row) {
+    lines += train::prediction_line(answered, row, train::Shown::kAll);
     lines += '\n';
   }
   write_lines(lines, resolution.value("output"));

@@ -10,6 +10,7 @@
 #include "config/print.h"
 #include "config/resolve.h"
 #include "parallel/verify.h"
+#include "train/classifier_task.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
 
@@ -62,8 +63,9 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   request.seed = static_cast<uint64_t>(config.training.seed);
   request.freeze = config.model.freeze;
   request.adapter = train::adapter_request(config.lora);
-  parallel::ModelSpec spec =
-      train::model_spec(train::find_source(config.model.path, config.model.preset), request);
+  const model::ModelSource source = train::find_source(config.model.path, config.model.preset);
+  request.task = train::planned_task(config, source.config);
+  parallel::ModelSpec spec = train::model_spec(source, request);
   if (const auto layers = resolution.integer("layers", 1)) {
     spec.config = model::with_first_layers(std::move(spec.config), *layers);
   }
@@ -97,8 +99,10 @@ void print(
     const mesh::Mesh& mesh,
     Rows shown) {
   fmt::print(
-      "{} layers, {} sequences of {} tokens, float32; {}\n\n",
+      "{} layers{}, {} sequences of {} tokens, float32; {}\n\n",
       spec.config.layers,
+      spec.config.head.classifies() ? fmt::format(", {}", model::name_of(spec.config.head.problem))
+                                    : "",
       options.rows,
       options.length,
       mesh.text());

@@ -24,6 +24,11 @@ void validate_model(const Config& config, Checker& check) {
   }
 }
 
+void validate_checkpoint(const Config& config, Checker& check) {
+  check.require(
+      config.checkpoint.compare_replicas >= 0, "checkpoint.compare_replicas", "at least 0");
+}
+
 void validate_lora(const Config& config, Checker& check) {
   const LoraSection& lora = config.lora;
   check.require(lora.r.value_or(1) >= 1, "lora.r", "at least 1");
@@ -86,6 +91,55 @@ void validate_data(const Config& config, Checker& check) {
   }
 }
 
+/// What goes with the kind of problem, where that is said.
+void validate_problem(const Config& config, Checker& check) {
+  const TaskSection& task = config.task;
+  const std::string problem = task.problem_type.value_or("");
+  if (problem == "regression") {
+    check.require(
+        task.class_weights.empty(), "task.class_weights", "empty: numbers have no labels");
+    check.require(task.focal_gamma == 0, "task.focal_gamma", "0: numbers have no labels");
+    check.require(
+        task.thresholds == "fixed", "task.thresholds", "fixed: numbers have no thresholds");
+  }
+  if (!problem.empty() && problem != "single_label_classification" &&
+      config.training.label_smoothing_factor > 0) {
+    check.fail(
+        "training.label_smoothing_factor",
+        fmt::format("a target is spread over the labels of one choice, and not of {}", problem),
+        "leave it 0");
+  }
+}
+
+void validate_label_fields(const Config& config, Checker& check) {
+  std::vector<std::string> fields = config.data.label_field;
+  std::sort(fields.begin(), fields.end());
+  if (fields.empty() || fields.front().empty()) {
+    check.fail("data.label_field", "a field has no name", "name it: data.label_field=label");
+  } else if (const auto twice = std::adjacent_find(fields.begin(), fields.end());
+             twice != fields.end()) {
+    check.fail(
+        "data.label_field", fmt::format("\"{}\" stands there twice", *twice), "leave one out");
+  } else if (fields.size() > 1 && !config.data.label_delimiter.empty()) {
+    check.fail(
+        "data.label_delimiter",
+        "it cuts the one field of a row's labels, and several are named",
+        "leave it out, or name one field");
+  } else if (fields.size() > 1 && config.task.problem_type == "single_label_classification") {
+    check.fail(
+        "data.label_field",
+        "one label is told by one field, and several are named",
+        "name one, or set task.problem_type=multi_label_classification or regression");
+  } else if (
+      fields.size() > 1 && !config.task.labels.empty() &&
+      config.task.labels.size() != fields.size()) {
+    check.fail(
+        "task.labels",
+        fmt::format("{} labels of {} fields", config.task.labels.size(), fields.size()),
+        "name one for each field, in their order, or leave them out");
+  }
+}
+
 void validate_task(const Config& config, Checker& check) {
   const TaskSection& task = config.task;
   const bool classifies = task.type == "sequence_classification";
@@ -100,7 +154,8 @@ void validate_task(const Config& config, Checker& check) {
   }
   std::vector<std::string> labels = task.labels;
   std::sort(labels.begin(), labels.end());
-  if (labels.size() == 1) {
+  if (labels.size() == 1 && task.problem_type != "multi_label_classification" &&
+      task.problem_type != "regression") {
     check.fail("task.labels", "one label alone", "a classifier tells two classes apart or more");
   } else if (const auto twice = std::adjacent_find(labels.begin(), labels.end());
              twice != labels.end()) {
@@ -108,6 +163,7 @@ void validate_task(const Config& config, Checker& check) {
   } else if (!labels.empty() && labels.front().empty()) {
     check.fail("task.labels", "a label is empty", "name it, or leave it out");
   }
+  validate_problem(config, check);
   check.require(
       std::isfinite(task.focal_gamma) && task.focal_gamma >= 0, "task.focal_gamma", "at least 0");
   const bool is_balanced = task.class_weights == std::vector<std::string>{"balanced"};
@@ -128,7 +184,7 @@ void validate_task(const Config& config, Checker& check) {
         fmt::format("{} weights of {} labels", task.class_weights.size(), task.labels.size()),
         "give one for each label, in their order");
   }
-  check.require(!config.data.label_field.empty(), "data.label_field", "the name of a field");
+  validate_label_fields(config, check);
   const bool asked = classifies || !task.labels.empty();
   // The config.yaml of a run states its defaults too: they ask for nothing.
   const auto is_typed = [&](const char* key) {
@@ -344,6 +400,7 @@ void validate(
   Checker check(config, origins, problems);
   validate_model(config, check);
   validate_lora(config, check);
+  validate_checkpoint(config, check);
   validate_data(config, check);
   validate_task(config, check);
   validate_training(config, check, warnings);

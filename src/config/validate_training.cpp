@@ -32,7 +32,6 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       training.dataloader_prefetch_factor.value_or(1), 1, "training.dataloader_prefetch_factor");
   at_least(training.save_total_limit.value_or(1), 1, "training.save_total_limit");
   at_least(training.ddp_timeout, 1, "training.ddp_timeout");
-  at_least(config.checkpoint.compare_replicas, 0, "checkpoint.compare_replicas");
   check.require(
       training.max_steps > 0 ||
           (std::isfinite(training.num_train_epochs) && training.num_train_epochs > 0),
@@ -47,6 +46,11 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       "training.adam_epsilon",
       "above 0");
   check.require(finite_from_0(training.max_grad_norm), "training.max_grad_norm", "at least 0");
+  at_least(training.early_stopping_patience.value_or(1), 1, "training.early_stopping_patience");
+  check.require(
+      finite_from_0(training.early_stopping_threshold),
+      "training.early_stopping_threshold",
+      "at least 0");
   check.require(
       training.label_smoothing_factor >= 0 && training.label_smoothing_factor < 1,
       "training.label_smoothing_factor",
@@ -105,6 +109,12 @@ void validate_evaluation(const Config& config, Checker& check) {
         "training.save_strategy",
         "the best checkpoint is known from evaluations, and there are none",
         "set training.eval_strategy=steps");
+  }
+  if (training.early_stopping_patience && !evaluates) {
+    check.fail(
+        "training.early_stopping_patience",
+        "evaluations tell when to stop, and there are none",
+        "set training.eval_strategy=epoch, or steps");
   }
   if (!training.load_best_model_at_end) {
     return;

@@ -185,67 +185,76 @@ void take_instruction(
 
 /// The fields that a record with a label is read from, of those that it has.
 struct LabelledFields {
-  std::string text, pair, label;
+  std::string text, pair;
+  std::vector<std::string> labels;
 };
 
 /// Where no field is named and there is none of the usual name, those of GLUE's sets.
 template <class Has>
 LabelledFields find_labelled_fields(const DataOptions& options, const Has& has) {
-  LabelledFields fields{options.text_field, options.text_pair_field, options.label_field};
+  LabelledFields fields{options.text_field, options.text_pair_field, options.label_fields};
   if (fields.text == "text" && fields.pair.empty() && !has("text")) {
     const bool is_pair = has("sentence1") && has("sentence2");
     fields.text = is_pair ? "sentence1" : has("sentence") ? "sentence" : fields.text;
     fields.pair = is_pair ? "sentence2" : "";
   }
-  if (fields.label == "label" && !has("label") && has("labels")) {
-    fields.label = "labels";
+  if (fields.labels == std::vector<std::string>{"label"} && !has("label") && has("labels")) {
+    fields.labels = {"labels"};
   }
   return fields;
 }
 
-std::optional<std::string> trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) {
-    return std::nullopt;
-  }
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1));
-}
-
-/// A label as other tools write it: numbers in decimal, truth as Python's.
-std::optional<std::string> take_label(
+/// The value of one label's field; null: it is not there, and need not be.
+const json* find_label(
     const json& object,
     const std::string& field,
     const Context& context,
     const std::string& place) {
   const auto found = object.find(field);
-  if (found == object.end() && context.options.needs_labels) {
+  if (found != object.end()) {
+    return &*found;
+  }
+  if (context.options.needs_labels) {
     std::vector<std::string> names;
     for (const auto& [name, value] : object.items()) {
       names.push_back(name);
     }
     fail_missing_field(place, field, "data.label_field", names);
   }
-  if (found == object.end() || found->is_null()) {
-    return std::nullopt;
+  return nullptr;
+}
+
+/// What several fields say, one word each; nothing: not one of them says anything.
+std::optional<RawLabel> words_of_fields(std::vector<std::string> words) {
+  const bool is_empty =
+      std::all_of(words.begin(), words.end(), [](const auto& word) { return word.empty(); });
+  return is_empty ? std::nullopt : std::optional(RawLabel{std::move(words), false});
+}
+
+std::optional<RawLabel> take_label(
+    const json& object,
+    const std::vector<std::string>& fields,
+    const Context& context,
+    const std::string& place) {
+  const std::string& delimiter = context.options.label_delimiter;
+  if (fields.size() == 1) {
+    const json* found = find_label(object, fields.front(), context, place);
+    return found == nullptr ? std::nullopt
+                            : label_of_json(*found, delimiter, place, fields.front());
   }
-  if (found->is_string()) {
-    return trimmed(found->get_ref<const std::string&>());
+  std::vector<std::string> words;
+  for (const std::string& field : fields) {
+    const json* found = find_label(object, field, context, place);
+    const auto label = found == nullptr ? std::nullopt : label_of_json(*found, "", place, field);
+    if (label && label->is_list) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{}: \"{}\" is a list, and one of several label fields", place, field),
+          "name the list's field alone, or fields of 0 and 1, or of numbers");
+    }
+    words.push_back(label ? label->words.front() : "");
   }
-  if (found->is_number_integer()) {
-    return found->dump();
-  }
-  if (found->is_boolean()) {
-    return found->get<bool>() ? "True" : "False";
-  }
-  throw Error(
-      ErrorKind::kData,
-      fmt::format(
-          "{}: the label \"{}\" is {}, which is no class",
-          place,
-          field,
-          found->is_array() ? "a list" : found->dump()),
-      "a row has one label, a string or an integer; several labels a row and numbers to be "
-      "predicted are not supported yet");
+  return words_of_fields(std::move(words));
 }
 
 void take_labelled(
@@ -261,7 +270,7 @@ void take_labelled(
   if (!fields.pair.empty()) {
     document.pair = take_string(object, fields.pair, "data.text_pair_field", false, place);
   }
-  document.label = take_label(object, fields.label, context, place);
+  document.label = take_label(object, fields.labels, context, place);
   document.line = record.line;
   documents.push_back(std::move(document));
 }
@@ -276,7 +285,7 @@ void parse_object(Record record, Context& context, std::vector<Document>& docume
         fmt::format("{}: a record is an object, and this is of type {}", place, object.type_name()),
         R"(write {"text": "..."} on each line)");
   }
-  if (!context.options.label_field.empty()) {
+  if (!context.options.label_fields.empty()) {
     take_labelled(object, record, context, place, documents);
     return;
   }
@@ -294,7 +303,8 @@ struct Columns {
   size_t count = 0;
   size_t text = 0;                           // the text, or the output
   std::optional<size_t> instruction, input;  // of a prompt
-  std::optional<size_t> pair, label;         // of classification
+  std::optional<size_t> pair;                // of classification
+  std::vector<size_t> labels;                // likewise
 };
 
 Columns find_columns(const std::vector<std::string>& names, const Context& context) {
@@ -315,7 +325,7 @@ Columns find_columns(const std::vector<std::string>& names, const Context& conte
   };
   Columns columns;
   columns.count = names.size();
-  if (!options.label_field.empty()) {
+  if (!options.label_fields.empty()) {
     const auto has = [&](const std::string& name) {
       return std::find(names.begin(), names.end(), name) != names.end();
     };
@@ -324,8 +334,10 @@ Columns find_columns(const std::vector<std::string>& names, const Context& conte
     if (!fields.pair.empty()) {
       columns.pair = find(fields.pair, "data.text_pair_field");
     }
-    if (options.needs_labels || has(fields.label)) {
-      columns.label = find(fields.label, "data.label_field");
+    for (const std::string& label : fields.labels) {
+      if (options.needs_labels || has(label)) {
+        columns.labels.push_back(find(label, "data.label_field"));
+      }
     }
     return columns;
   }
@@ -340,6 +352,22 @@ Columns find_columns(const std::vector<std::string>& names, const Context& conte
     columns.input = find(options.input_field, "data.input_field");
   }
   return columns;
+}
+
+/// Of a row whose label's columns are there. A part of several columns is none.
+std::optional<RawLabel> take_label(
+    const std::vector<std::string>& fields, const Columns& columns, const DataOptions& options) {
+  if (columns.labels.size() < options.label_fields.size() || columns.labels.empty()) {
+    return std::nullopt;
+  }
+  if (columns.labels.size() == 1) {
+    return label_of_text(fields[columns.labels.front()], options.label_delimiter);
+  }
+  std::vector<std::string> words;
+  for (const size_t column : columns.labels) {
+    words.push_back(trimmed(fields[column]).value_or(""));
+  }
+  return words_of_fields(std::move(words));
 }
 
 void parse_row(
@@ -368,7 +396,7 @@ void parse_row(
                           : alpaca_prompt(instruction, columns.input ? fields[*columns.input] : "");
   }
   document.line = record.line;
-  document.label = columns.label ? trimmed(fields[*columns.label]) : std::nullopt;
+  document.label = take_label(fields, columns, context.options);
   document.pair = columns.pair ? std::move(fields[*columns.pair]) : "";
   document.text = std::move(fields[columns.text]);
   documents.push_back(std::move(document));
@@ -423,7 +451,7 @@ DocumentSource open_documents(
     case Format::kAuto:
       break;
   }
-  if (!options.label_field.empty()) {
+  if (!options.label_fields.empty()) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(

@@ -11,6 +11,7 @@
 
 #include "data/inputs.h"
 #include "data/options.h"
+#include "data/raw_label.h"
 #include "data/records.h"
 
 namespace lockstep::data {
@@ -20,10 +21,10 @@ struct Document {
   std::string prompt;  // encoded apart and without loss; empty: none
   std::string text;
   bool begins = true, ends = true;
-  // Of records with labels (DataOptions::label_field):
-  std::string pair = {};                  // the second text
-  std::optional<std::string> label = {};  // trimmed; nothing: empty, null or not there
-  int64_t line = 0;                       // of the file, where the record begins
+  // Of records with labels (DataOptions::label_fields):
+  std::string pair = {};               // the second text
+  std::optional<RawLabel> label = {};  // nothing: empty, null or not there
+  int64_t line = 0;                    // of the file, where the record begins
 };
 
 /// A file that is open: its records one after another, and what makes documents of a record.

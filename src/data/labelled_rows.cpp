@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <exception>
-#include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -15,7 +12,6 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/nearest.h"
 #include "data/documents.h"
 #include "data/inputs.h"
 #include "data/token_dataset.h"
@@ -25,58 +21,6 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::string_view kRowsRecipe = "rows of a classifier, 1";
-constexpr size_t kMostListed = 5;
-
-std::optional<int64_t> to_number(std::string_view text) {
-  int64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && stop == text.data() + text.size() ? std::optional(value)
-                                                                   : std::nullopt;
-}
-
-/// Rows that are wrong: how many there are, and the first of them.
-class BadRows {
- public:
-  void add(std::string text) {
-    if (++count_ <= kMostListed) {
-      first_.push_back(std::move(text));
-    }
-  }
-  void report(std::string_view key, std::string_view what, const std::string& remedy) const {
-    if (count_ == 0) {
-      return;
-    }
-    throw Error(
-        ErrorKind::kData,
-        fmt::format(
-            "{}: {} row{} {}\n  {}{}",
-            key,
-            count_,
-            count_ == 1 ? "" : "s",
-            what,
-            fmt::join(first_, "\n  "),
-            count_ > kMostListed ? fmt::format("\n  and {} more", count_ - kMostListed) : ""),
-        remedy);
-  }
-
- private:
-  size_t count_ = 0;
-  std::vector<std::string> first_;
-};
-
-/// Labels by name, and "0", "1", ... where they are LABEL_0, LABEL_1, ...
-std::map<std::string, int64_t, std::less<>> numbers_of(const std::vector<std::string>& labels) {
-  std::map<std::string, int64_t, std::less<>> numbers;
-  bool are_plain = true;
-  for (size_t id = 0; id < labels.size(); ++id) {
-    numbers.emplace(labels[id], id);
-    are_plain = are_plain && labels[id] == fmt::format("LABEL_{}", id);
-  }
-  for (size_t id = 0; are_plain && id < labels.size(); ++id) {
-    numbers.emplace(std::to_string(id), id);
-  }
-  return numbers;
-}
 
 std::vector<int32_t> encode_row(
     const LabelledRow& row, const Encoder& encoder, int64_t limit, int32_t pad) {
@@ -136,68 +80,6 @@ LabelledRows read_labelled(
         "a table begins with a line of names, and rows follow it");
   }
   return result;
-}
-
-std::vector<std::string> find_labels(const LabelledRows& rows, std::string_view key) {
-  std::set<std::string> found;
-  BadRows bad;
-  for (const LabelledRow& row : rows.rows) {
-    if (row.label) {
-      found.insert(*row.label);
-    } else {
-      bad.add(rows.place(row));
-    }
-  }
-  bad.report(key, "without a label", "give each a label, or leave it out");
-  std::vector<std::string> labels(found.begin(), found.end());  // UTF-8: by code point
-  if (std::all_of(labels.begin(), labels.end(), [](const auto& label) {
-        return to_number(label).has_value();
-      })) {
-    std::stable_sort(labels.begin(), labels.end(), [](const auto& a, const auto& b) {
-      return *to_number(a) < *to_number(b);
-    });
-  }
-  if (labels.size() < 2) {
-    throw Error(
-        ErrorKind::kData,
-        fmt::format("{}: every row has the label \"{}\"", key, labels.front()),
-        "a classifier tells two classes apart or more: give rows of the others, or another "
-        "data.label_field");
-  }
-  return labels;
-}
-
-std::vector<int64_t> classes_of(
-    const LabelledRows& rows,
-    const std::vector<std::string>& labels,
-    std::string_view key,
-    MissingLabels missing) {
-  const auto numbers = numbers_of(labels);
-  const bool may_miss = missing == MissingLabels::kNoClass;
-  std::vector<int64_t> classes;
-  BadRows without, unknown;
-  for (const LabelledRow& row : rows.rows) {
-    const auto found = row.label ? numbers.find(*row.label) : numbers.end();
-    classes.push_back(found == numbers.end() ? kNoClass : found->second);
-    if (!row.label && !may_miss) {
-      without.add(rows.place(row));
-    } else if (row.label && found == numbers.end() && !(may_miss && *row.label == "-1")) {
-      unknown.add(fmt::format(
-          "{}: \"{}\".{}", rows.place(row), *row.label, did_you_mean(*row.label, labels)));
-    }
-  }
-  without.report(key, "without a label", "give each a label, or leave it out");
-  std::vector<std::string> shown(
-      labels.begin(),
-      labels.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(labels.size(), 12)));
-  unknown.report(
-      key,
-      "with a label that is none of the classes",
-      fmt::format(
-          "the classes are {}{}: correct the rows, or name all classes: task.labels=[...]",
-          fmt::join(shown, ", "),
-          labels.size() > shown.size() ? fmt::format(", ... ({})", labels.size()) : ""));
-  return classes;
 }
 
 PairLengths cut_pair(PairLengths lengths, int64_t limit) {

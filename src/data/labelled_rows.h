@@ -1,4 +1,4 @@
-// Rows of a text, or of two, and a label each: what a classifier is trained and judged on.
+// Rows of a text, or of two, and their labels: what a classifier is trained and judged on.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 #include "data/encoder.h"
 #include "data/options.h"
+#include "data/raw_label.h"
 
 namespace lockstep::data {
 
 struct LabelledRow {
   std::string text, pair;
-  std::optional<std::string> label;  // trimmed; nothing: the row has none
-  size_t file = 0;                   // of LabelledRows::files
+  std::optional<RawLabel> label;  // nothing: the row has none
+  size_t file = 0;                // of LabelledRows::files
   int64_t line = 0;
 };
 
@@ -34,26 +35,6 @@ struct LabelledRows {
 /// (kData, kConfig): a missing file or field, with the nearest name; what is no table; no rows.
 LabelledRows read_labelled(
     std::span<const std::string> words, const DataOptions& options, std::string_view key);
-
-/// The labels that occur, in the order of their numbers: as integers where all are, else by code
-/// point. Error (kData): a row without a label, fewer than two labels.
-std::vector<std::string> find_labels(const LabelledRows& rows, std::string_view key);
-
-/// What a row without a class has.
-inline constexpr int64_t kNoClass = -100;
-
-enum class MissingLabels {
-  kError,
-  kNoClass,  // kNoClass, and so is the label -1 (of test sets whose labels are not told)
-};
-/// The number of each row's label. Labels that are LABEL_0, LABEL_1, ... stand for 0, 1, ... too.
-/// Error (kData) that lists the first rows without a label, or with one that `labels` does not
-/// hold.
-std::vector<int64_t> classes_of(
-    const LabelledRows& rows,
-    const std::vector<std::string>& labels,
-    std::string_view key,
-    MissingLabels missing = MissingLabels::kError);
 
 /// The ids of each row, at most `limit` of them: a text with the tokenizer's begin, then its pair
 /// with it; cut at the end, of a pair the longer text first. A row without any is one `pad`.

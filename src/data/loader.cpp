@@ -33,8 +33,15 @@ void add_classes(const SequenceView& view, const std::vector<Draw>& draws, Micro
   batch.labels.assign(batch.labels.size(), kIgnored);
   batch.classes.assign(static_cast<size_t>(batch.rows), kIgnored);
   batch.positions.assign(static_cast<size_t>(batch.rows), 0);
+  const size_t outputs = view.outputs().size() / view.classes().size();
+  batch.outputs.assign(static_cast<size_t>(batch.rows) * outputs, 0.0F);
   for (size_t row = 0; row < draws.size(); ++row) {
-    batch.classes[row] = view.classes()[static_cast<size_t>(draws[row].sequence)];
+    const auto sequence = static_cast<size_t>(draws[row].sequence);
+    batch.classes[row] = view.classes()[sequence];
+    std::copy_n(
+        view.outputs().begin() + static_cast<std::ptrdiff_t>(sequence * outputs),
+        outputs,
+        batch.outputs.begin() + static_cast<std::ptrdiff_t>(row * outputs));
     for (int64_t at = batch.length - 1; at > 0 && batch.positions[row] == 0; --at) {
       const bool is_padding =
           batch.ids[row * static_cast<size_t>(batch.length) + static_cast<size_t>(at)] == pad;

@@ -29,6 +29,7 @@ struct MicroBatch {
   /// Of rows with classes: [rows], each row's class, kIgnored for none, and the position of its
   /// last token that is no padding (0 where all are). Then no token has a label. Else empty.
   std::vector<int64_t> classes, positions;
+  std::vector<float> outputs;    // [rows, K] of rows that have outputs instead; else empty
   std::vector<int64_t> samples;  // rows: numbers of the sampler's endless stream
 };
 

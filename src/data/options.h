@@ -34,8 +34,10 @@ struct DataOptions {
   std::string input_field = "input";              // data.input_field
   std::string output_field = "output";            // data.output_field
   /// data.label_field, of classification; empty: no labels are read. With one, a record is a text,
-  /// another one beside it where text_pair_field is named, and a label.
-  std::string label_field;
+  /// another one beside it where text_pair_field is named, and a label, or one for each field.
+  std::vector<std::string> label_fields;
+  std::string
+      label_delimiter;  // data.label_delimiter: cuts a label in several; empty: nothing does
   std::string text_pair_field;                          // data.text_pair_field
   bool needs_labels = true;                             // else a record without the field has none
   TextDocuments text_documents = TextDocuments::kFile;  // data.text_documents

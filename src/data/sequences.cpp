@@ -49,12 +49,19 @@ SequenceView::SequenceView(
 }
 
 SequenceView::SequenceView(
-    std::shared_ptr<const TokenDataset> dataset, int64_t length, std::vector<int64_t> classes)
+    std::shared_ptr<const TokenDataset> dataset,
+    int64_t length,
+    std::vector<int64_t> classes,
+    std::vector<float> outputs)
     : SequenceView(std::move(dataset), length, Packing::kPerDocument, LongDocuments::kTruncate) {
-  if (std::ssize(classes) != size_) {
-    throw Error(ErrorKind::kInternal, fmt::format("{} classes of {} rows", classes.size(), size_));
+  if (std::ssize(classes) != size_ ||
+      (!outputs.empty() && (size_ == 0 || std::ssize(outputs) % size_ != 0))) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("{} classes and {} outputs of {} rows", classes.size(), outputs.size(), size_));
   }
   classes_ = std::move(classes);
+  outputs_ = std::move(outputs);
 }
 
 int64_t SequenceView::rows_of(int64_t document) const {

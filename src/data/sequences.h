@@ -29,9 +29,13 @@ class SequenceView {
       Packing packing = Packing::kPacked,
       LongDocuments long_documents = LongDocuments::kSplit,
       int64_t start = 0);
-  /// A document a row, each with a class: classes[i] is row i's, kIgnored where it has none.
+  /// A document a row, each with a class: classes[i] is row i's, kIgnored where it has none. With
+  /// `outputs`, [rows, K], each row has K numbers instead, and its class is 0 or kIgnored.
   SequenceView(
-      std::shared_ptr<const TokenDataset> dataset, int64_t length, std::vector<int64_t> classes);
+      std::shared_ptr<const TokenDataset> dataset,
+      int64_t length,
+      std::vector<int64_t> classes,
+      std::vector<float> outputs = {});
 
   int64_t size() const { return size_; }
   int64_t length() const { return length_; }
@@ -44,6 +48,8 @@ class SequenceView {
   /// Whether a row is to be told a class, and its tokens nothing.
   bool has_classes() const { return !classes_.empty(); }
   const std::vector<int64_t>& classes() const { return classes_; }
+  /// [size(), K], or nothing: rows have classes.
+  const std::vector<float>& outputs() const { return outputs_; }
   /// Writes the source to the front of `ids`, at least source_tokens(index) long.
   void read_source(int64_t index, std::span<int64_t> ids) const;
   /// Writes the row to the front of both, each at least tokens(index) long, and returns its tokens.
@@ -70,6 +76,7 @@ class SequenceView {
   int64_t start_;
   int64_t size_ = 0;
   std::vector<int64_t> classes_;     // [size_], or none
+  std::vector<float> outputs_;       // [size_, K], or none
   std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
 };
 

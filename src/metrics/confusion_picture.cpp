@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "metrics/curve_picture.h"
 
 namespace lockstep::metrics {
 namespace {
@@ -18,15 +19,11 @@ std::string shown_name(const std::string& name) {
   for (const char c : name) {
     count += (c & 0xC0) != 0x80 ? 1 : 0;
     if (count > kLongestName) {
-      return text + "\u2026";
+      return escaped(text) + "\u2026";
     }
-    text += c == '&'                               ? "&amp;"
-            : c == '<'                             ? "&lt;"
-            : c == '>'                             ? "&gt;"
-            : static_cast<unsigned char>(c) < 0x20 ? " "
-                                                   : std::string(1, c);
+    text += c;
   }
-  return text;
+  return escaped(text);
 }
 
 /// From #f7fbff to #08306b.

@@ -1,5 +1,8 @@
 #include "model/head.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
@@ -10,8 +13,35 @@ namespace {
 
 constexpr std::string_view kClassifier = "ForSequenceClassification";
 constexpr int64_t kMostClasses = 1 << 20;
+constexpr std::string_view kProblems[] = {
+    "single_label_classification", "multi_label_classification", "regression"};
+
+ProblemType parse_problem(ConfigReader& reader, int64_t outputs) {
+  const std::string name = reader.text("problem_type", "");
+  const auto problem = name.empty()
+                           ? (outputs == 1 ? ProblemType::kRegression : ProblemType::kSingleLabel)
+                           : parse_problem_type(name).value_or(ProblemType::kSingleLabel);
+  if (!name.empty() && !parse_problem_type(name)) {
+    reader.problem(
+        "problem_type", fmt::format("\"{}\" is none of {}", name, fmt::join(kProblems, ", ")));
+  } else if (problem == ProblemType::kSingleLabel && outputs == 1) {
+    reader.problem("problem_type", "tells one label alone apart from nothing");
+  }
+  return problem;
+}
 
 }  // namespace
+
+std::string_view name_of(ProblemType problem) {
+  return kProblems[static_cast<size_t>(problem)];
+}
+
+std::optional<ProblemType> parse_problem_type(std::string_view name) {
+  const auto* const found = std::find(std::begin(kProblems), std::end(kProblems), name);
+  return found == std::end(kProblems)
+             ? std::nullopt
+             : std::optional(static_cast<ProblemType>(found - std::begin(kProblems)));
+}
 
 HeadSpec parse_head(ConfigReader& reader) {
   HeadSpec head;
@@ -36,6 +66,7 @@ HeadSpec parse_head(ConfigReader& reader) {
     }
     head.labels.push_back(std::move(name));
   }
+  head.problem = parse_problem(reader, count);
   return head;
 }
 

@@ -2,19 +2,31 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep::model {
 
+/// What a classifier's outputs are of a row, as transformers tells them apart.
+enum class ProblemType {
+  kSingleLabel,  // exactly one of the labels
+  kMultiLabel,   // any number of them, each by itself
+  kRegression,   // a number each
+};
+/// "single_label_classification", "multi_label_classification", "regression".
+std::string_view name_of(ProblemType problem);
+std::optional<ProblemType> parse_problem_type(std::string_view name);
+
 struct HeadSpec {
   enum class Kind {
     kLanguage,    // a token of the vocabulary for each position
-    kClassifier,  // one of some classes for a row, read at its last token that is no padding
+    kClassifier,  // a row's outputs, read at its last token that is no padding
   };
   Kind kind = Kind::kLanguage;
-  std::vector<std::string> labels = {};  // of a classifier: the classes' names, by their numbers
+  std::vector<std::string> labels = {};  // of a classifier: the outputs' names, by their numbers
+  ProblemType problem = ProblemType::kSingleLabel;  // of a classifier
 
   bool classifies() const { return kind == Kind::kClassifier; }
   bool operator==(const HeadSpec&) const = default;
@@ -23,7 +35,8 @@ struct HeadSpec {
 class ConfigReader;
 
 /// From a config.json's architecture ("...ForSequenceClassification") and its names of labels, as
-/// transformers has them: id2label, else num_labels, else two. Problems go to the reader.
+/// transformers has them: id2label, else num_labels, else two; one output alone is a number unless
+/// problem_type says something else. Problems go to the reader.
 HeadSpec parse_head(ConfigReader& reader);
 /// The architecture with another head: of "LlamaForCausalLM" "LlamaForSequenceClassification".
 std::string architecture_with(const HeadSpec& head, std::string_view of_language);

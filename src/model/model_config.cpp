@@ -46,6 +46,10 @@ void write_changes(json& object, const ModelConfig& before, const ModelConfig& n
     }
     object["id2label"] = names;
     object["label2id"] = numbers;
+    object.erase("num_labels");  // another number may stand there
+  }
+  if (now.head.classifies()) {
+    object["problem_type"] = name_of(now.head.problem);
   }
   if (before.bos_token_id != now.bos_token_id) {
     object["bos_token_id"] = number_or_null(now.bos_token_id);
@@ -132,12 +136,14 @@ ModelConfig with_vocabulary(ModelConfig config, int64_t vocab_size) {
 }
 
 ModelConfig with_head(ModelConfig config, HeadSpec head) {
-  if (head.classifies() && (head.labels.empty() || config.is_encoder_decoder())) {
+  const size_t least = head.problem == ProblemType::kSingleLabel ? 2 : 1;
+  if (head.classifies() && (head.labels.size() < least || config.is_encoder_decoder())) {
     throw Error(
         ErrorKind::kConfig,
-        head.labels.empty() ? "a classifier has no classes"
-                            : "a classifier on an encoder-decoder is not supported",
-        head.labels.empty() ? "name its labels" : "use a decoder-only model");
+        config.is_encoder_decoder() ? "a classifier on an encoder-decoder is not supported"
+        : head.labels.empty()       ? "a classifier has no classes"
+                                    : "a classifier tells two classes apart or more",
+        config.is_encoder_decoder() ? "use a decoder-only model" : "name its labels");
   }
   config.head = std::move(head);
   return config;

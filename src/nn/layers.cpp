@@ -155,12 +155,12 @@ Tensor Head::loss(
     const Tensor& hidden,
     const Tensor& vocabulary,
     const Targets& targets,
-    const Tensor& weights) const {
+    const Tensor& weights,
+    double label_smoothing) const {
+  ops::TokenLossOptions options = loss_options(targets, weights);
+  options.label_smoothing = label_smoothing;
   return ops::token_loss(
-      hidden.flatten(0, 1),
-      vocabulary,
-      targets.tokens.flatten().to(hidden.device()),
-      loss_options(targets, weights));
+      hidden.flatten(0, 1), vocabulary, targets.tokens.flatten().to(hidden.device()), options);
 }
 
 Tensor Head::logits(const Tensor& hidden, const Tensor& vocabulary) const {

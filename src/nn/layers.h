@@ -171,12 +171,14 @@ struct Head : Layer {
   std::function<Tensor()> place_of_gradient;
   /// hidden [B, T, C] -> the SUM of weight * -score over the targets, a float32 scalar; the score
   /// is log p of a token, and less the divergence from a distribution. The weights [B, T] or [B, 1]
-  /// are constants; undefined: all are one.
+  /// are constants; undefined: all are one. A share of each token may be spread over the vocabulary
+  /// (ops::TokenLossOptions::label_smoothing).
   virtual Tensor loss(
       const Tensor& hidden,
       const Tensor& vocabulary,
       const Targets& targets,
-      const Tensor& weights = {}) const;
+      const Tensor& weights = {},
+      double label_smoothing = 0) const;
   /// [B, T, C] -> [B, T, V], in the type of `hidden`
   virtual Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const;
   /// No gradient.

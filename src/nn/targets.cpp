@@ -21,6 +21,7 @@ Targets Targets::to(c10::Device device) const {
       moved(kinds),
       moved(groups),
       moved(reference),
+      moved(outputs),
       {moved(distributions.positions), distributions.states, distributions.vocabulary}};
 }
 

@@ -35,6 +35,8 @@ struct Targets {
   Tensor kinds;      // [B] int64, RowKind; undefined: all are plain
   Tensor groups;     // [B] int64 in [0, B): rows of one number are judged together; undefined: none
   Tensor reference;  // [B] float64: each row's log-likelihood by a reference; undefined: none
+  Tensor outputs;    // [B, K] float32: what each output of a classifier is to be, where rows have
+                     // several labels (0 or 1) or numbers; undefined: a class each
 
   Distributions distributions;
 
@@ -52,7 +54,8 @@ Targets next_tokens(const Tensor& labels);
 /// which Reference::refer brings.
 Targets with_distributions(Targets targets, const Tensor& positions);
 /// Of classification: the position [B] of each row, its last token that is no padding, predicts the
-/// row's class [B] int64; kIgnoredTarget: the row has none. `length` is T.
+/// row's class [B] int64; kIgnoredTarget: the row has none. `length` is T. Rows with `outputs` have
+/// class 0, or none.
 Targets classes_at(const Tensor& positions, const Tensor& classes, int64_t length);
 
 }  // namespace lockstep::nn

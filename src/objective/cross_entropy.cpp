@@ -10,6 +10,8 @@ namespace {
 
 class CrossEntropy final : public Objective {
  public:
+  explicit CrossEntropy(double label_smoothing) : label_smoothing_(label_smoothing) {}
+  double label_smoothing() const override { return label_smoothing_; }
   Needs needs() const override { return Needs::kNothing; }
   Counts counts(const nn::Targets& targets) const override {
     return targets.counts.sum().item<double>();
@@ -27,12 +29,15 @@ class CrossEntropy final : public Objective {
     report.metrics.emplace(report.metrics.begin(), "perplexity", std::exp(report.loss));
     return report;
   }
+
+ private:
+  double label_smoothing_;
 };
 
 }  // namespace
 
-ObjectivePointer cross_entropy() {
-  return std::make_shared<CrossEntropy>();
+ObjectivePointer cross_entropy(double label_smoothing) {
+  return std::make_shared<CrossEntropy>(label_smoothing);
 }
 
 }  // namespace lockstep::objective

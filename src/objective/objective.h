@@ -46,8 +46,9 @@ enum class Needs {
   kTargets,      // the loss is linear in the rows' scores: weights are the same whatever these are
   kTokenScores,  // the scores of single tokens
   kRowScores,    // those of rows
-  kClassScores,  // of a classifier's rows, all classes': for evaluation, without gradients
-  kHeadStates,   // no scores, but what they are made of: likewise
+  kClassScores,  // of a classifier's rows, all outputs': of those whose target is here. Without
+                 // gradients the others' are there too
+  kHeadStates,   // no scores, but what they are made of: for evaluation, without gradients
 };
 
 struct Weighing {
@@ -67,14 +68,17 @@ class Objective {
   /// Of a micro-batch. Reads the targets, which are best on the CPU.
   virtual Counts counts(const nn::Targets& targets) const = 0;
   /// The objective itself. Log-likelihoods are those of tokens [B, T] (kNothing, kTokenScores),
-  /// those of rows' classes as logits, float32 [B, classes] (kClassScores), else float64 [B] of
-  /// whole rows, and `likeliest` undefined. (kHeadStates: the states [B, T, C] that the head reads,
-  /// and its weight [V, C].) Returns float64 [sums()]: first the
+  /// the logits of rows, float32 [B, K] (kClassScores), else float64 [B] of whole rows, and
+  /// `likeliest` undefined. (kHeadStates: the states [B, T, C] that the head reads, and its weight
+  /// [V, C].) Returns float64 [sums()]: first the
   /// loss times step.divisor(), differentiable in the log-likelihoods; then this micro-batch's
   /// first count; then each metric, summed over what is counted. Calls no collective. Error
   /// (kInternal): targets without what it reads.
   virtual Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const = 0;
+  /// Where all weights are one (kNothing): the share of each target that training spreads over the
+  /// vocabulary. Evaluations measure without it.
+  virtual double label_smoothing() const { return 0; }
   /// The names of the metrics that are means over what the first term counts.
   virtual std::vector<std::string> metrics() const { return {}; }
 

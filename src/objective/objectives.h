@@ -6,17 +6,27 @@
 namespace lockstep::objective {
 
 /// The mean of -log p over the targets: of language modelling, and of classification, where each
-/// row has one target. Metrics: perplexity, token_accuracy.
-ObjectivePointer cross_entropy();
+/// row has one target. Training spreads the share label_smoothing of each target over the
+/// vocabulary; evaluations do not, so that perplexity is what it says. Metrics: perplexity,
+/// token_accuracy.
+ObjectivePointer cross_entropy(double label_smoothing = 0);
 
 struct ClassOptions {
   std::vector<double> weights = {};  // of each class; empty: all are one
-  double focal_gamma = 0;
+  double focal_gamma = 0;      // what is told surely weighs less (focal loss: Lin et al., 2017)
+  double label_smoothing = 0;  // e: the share of the target that is spread over the K classes
 };
-/// Of classification, where classes are of unequal numbers: the sum over the rows of
-/// w (1 - p)^focal_gamma * -log p, divided by the sum of their classes' weights w (focal loss: Lin
-/// et al., 2017). Metric: weighted_accuracy.
+/// Of classification: the sum over the rows of
+///   (1 - e) w_y (1 - p_y)^focal_gamma * -log p_y + e / K * sum_k w_k * -log p_k,
+/// divided by the sum of their classes' weights w_y. Metric: weighted_accuracy.
 ObjectivePointer class_cross_entropy(ClassOptions options);
+/// Of rows with several labels: the mean over rows and labels of w_k t * -log p +
+/// (1 - t) * -log(1 - p), p being the logit's sigmoid, t the target, and w_k what a row that has
+/// the label weighs (PyTorch's pos_weight); with focal_gamma each term by (1 - p_t)^focal_gamma,
+/// p_t being p or 1 - p. Reads outputs. There is no smoothing: Error (kInternal).
+ObjectivePointer label_cross_entropy(ClassOptions options = {});
+/// Of numbers: the mean over rows and outputs of (output - target)^2. Reads outputs.
+ObjectivePointer squared_error();
 
 struct PreferenceOptions {
   double beta = 0.1;

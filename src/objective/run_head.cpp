@@ -23,7 +23,7 @@ struct HeadPass {
       return {objective.measure({hidden, vocabulary}, targets, step)};
     }
     if (needs == Needs::kClassScores) {
-      return {objective.measure({class_scores(hidden, vocabulary), {}}, targets, step)};
+      return run_classifier(hidden, vocabulary, trains);
     }
     if (!trains || needs == Needs::kTokenScores || needs == Needs::kRowScores) {
       const Weighing weighing = weigh(model.head->scores(hidden, vocabulary, targets));
@@ -39,7 +39,19 @@ struct HeadPass {
   }
 
  private:
-  /// The logits of each row's target's position, from the rank that has it. Products are float32
+  /// A row's target is one rank's, which weighs it alone: gradients need no other's logits.
+  nn::Tensors run_classifier(const Tensor& hidden, const Tensor& vocabulary, bool trains) const {
+    const Tensor logits = class_scores(hidden, vocabulary);
+    if (!trains) {
+      if (parts.sum) {
+        parts.sum(logits);
+      }
+      return {objective.measure({logits, {}}, targets, step)};
+    }
+    const Weighing weighing = objective.weigh({logits, {}}, targets, step);
+    return {(logits * weighing.weights).sum().neg(), weighing.sums};
+  }
+  /// The logits at each row's target, 0 where it is not here: float32 [B, K]. Products are float32
   /// whatever the type of the weights.
   Tensor class_scores(const Tensor& hidden, const Tensor& vocabulary) const {
     const Tensor is_here = targets.tokens.ne(ops::kIgnoredTarget);            // [B, T]
@@ -47,12 +59,7 @@ struct HeadPass {
     const Tensor state =
         hidden.gather(1, position.to(hidden.device()).expand({-1, 1, hidden.size(2)})).squeeze(1);
     const Tensor logits = at::linear(state.to(at::kFloat), vocabulary.to(at::kFloat));
-    const Tensor scores =
-        logits.masked_fill(is_here.any(1, true).logical_not().to(hidden.device()), 0);
-    if (parts.sum) {
-      parts.sum(scores);
-    }
-    return scores;
+    return logits.masked_fill(is_here.any(1, true).logical_not().to(hidden.device()), 0);
   }
   Weighing weigh(const nn::Scores& scores) const {
     if (objective.needs() == Needs::kNothing || objective.needs() == Needs::kTokenScores) {
@@ -76,7 +83,7 @@ struct HeadPass {
     return weighing;
   }
   Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& weights) const {
-    return model.head->loss(hidden, vocabulary, targets, weights);
+    return model.head->loss(hidden, vocabulary, targets, weights, objective.label_smoothing());
   }
 };
 

@@ -140,6 +140,43 @@ std::unique_ptr<TokenLossRun> make_run(const RunInputs& inputs) {
   auto run = make_vector_run(inputs);
   return run != nullptr ? std::move(run) : make_tensor_run(inputs);
 }
+/// What label smoothing adds to a run, whose logits it need not see: their mean is the product with
+/// the mean row of the vocabulary, and so is its gradient. This part's share of all of it.
+class Smoothing {
+ public:
+  Smoothing(const Tensor& weight, int64_t vocabulary, const TokenLossOptions& options)
+      : share_(options.label_smoothing),
+        vocabulary_(static_cast<double>(vocabulary)) {
+    if (share_ > 0 && (options.softcap > 0 || options.distributions.defined())) {
+      throw Error(ErrorKind::kInternal, "label smoothing of capped logits or of distributions");
+    }
+    if (share_ > 0) {
+      mean_ = weight.sum(0, /*keepdim=*/false, statistics_type(weight)).div_(vocabulary_);
+      rows_ = at::zeros_like(mean_);
+    }
+  }
+
+  bool acts() const { return share_ > 0; }
+  /// [n]
+  Tensor mean_logits(const Tensor& hidden) const { return at::mv(hidden.to(mean_), mean_); }
+  /// After the run has written its gradients.
+  void add(const Tensor& hidden, const RowGradients& gradients) {
+    const Tensor spread = gradients.target_factor * (share_ / (1 - share_));  // [n]
+    if (gradients.hidden.defined()) {
+      Tensor written = gradients.hidden;
+      written.sub_(at::outer(spread, mean_));
+    }
+    if (gradients.weight != nullptr) {
+      rows_.add_(at::mv(hidden.t().to(rows_), spread).div_(vocabulary_));
+    }
+  }
+  /// Of all rows of the vocabulary alike.
+  void add_to(Tensor& weight_gradient) const { weight_gradient.sub_(rows_); }
+
+ private:
+  double share_, vocabulary_;
+  Tensor mean_, rows_;  // [C]
+};
 
 /// The losses of a run, and the factors of its gradients.
 Tensor losses_of(
@@ -152,6 +189,11 @@ Tensor losses_of(
   Tensor losses = log_sum - whole.target;
   gradients.target_factor = at::ones_like(log_sum);
   gradients.softmax_factor = gradients.target_factor;
+  if (options.label_smoothing > 0) {
+    losses = log_sum - whole.target * (1 - options.label_smoothing) -
+             whole.mean * options.label_smoothing;
+    gradients.target_factor = gradients.target_factor * (1 - options.label_smoothing);
+  }
   if (options.z_loss > 0) {
     losses.add_(log_sum.square(), options.z_loss);
     gradients.softmax_factor = log_sum.mul(2 * options.z_loss).add_(1);
@@ -183,6 +225,7 @@ Result compute(
   const int64_t run = rows_of_a_run(count, hidden, vocabulary, options);
   Tensor total = at::zeros({}, hidden.options().dtype(at::kDouble));
   Tensor hidden_gradient = needs.hidden ? at::empty_like(rows.hidden) : Tensor();
+  Smoothing smoothing(words, vocabulary, options);
   WeightGradient weight_gradient;
   if (needs.weight && options.place_of_gradient) {
     weight_gradient.place = options.place_of_gradient();
@@ -201,6 +244,9 @@ Result compute(
     inputs.combine = options.combine;
     const std::unique_ptr<TokenLossRun> part = make_run(inputs);
     RowStatistics statistics = part->statistics();
+    if (smoothing.acts()) {
+      statistics.mean = smoothing.mean_logits(inputs.hidden);
+    }
     if (options.combine) {
       options.combine(statistics);
     }
@@ -213,6 +259,12 @@ Result compute(
     gradients.weight = needs.weight ? &weight_gradient : nullptr;
     gradients.hidden = needs.hidden ? hidden_gradient.narrow(0, begin, some) : Tensor();
     part->gradients(statistics, gradients);
+    if (smoothing.acts()) {
+      smoothing.add(inputs.hidden, gradients);
+    }
+  }
+  if (smoothing.acts() && weight_gradient.result.defined()) {
+    smoothing.add_to(weight_gradient.result);
   }
   if (needs.hidden && rows.index.defined()) {
     hidden_gradient =
@@ -328,7 +380,8 @@ Tensor token_loss_reference(
   if (options.softcap > 0) {
     logits = at::tanh(logits / options.softcap) * options.softcap;
   }
-  Tensor losses = at::cross_entropy_loss(logits, targets, {}, at::Reduction::None, kIgnoredTarget);
+  Tensor losses = at::cross_entropy_loss(
+      logits, targets, {}, at::Reduction::None, kIgnoredTarget, options.label_smoothing);
   if (const DistributionTargets& reference = options.distributions; reference.defined()) {
     Tensor others = at::linear(reference.hidden, reference.weight).to(logits.scalar_type());
     if (options.softcap > 0) {
@@ -407,7 +460,8 @@ RowStatistics combine_statistics(const RowStatistics& a, const RowStatistics& b)
   return {
       maximum,
       a.total * (a.maximum - maximum).exp() + b.total * (b.maximum - maximum).exp(),
-      a.target + b.target};
+      a.target + b.target,
+      a.mean.defined() ? a.mean + b.mean : a.mean};
 }
 
 }  // namespace lockstep::ops

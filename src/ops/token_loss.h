@@ -16,9 +16,11 @@ inline constexpr int64_t kIgnoredTarget = -100;
 /// What is known of each row's logits: of a part of the vocabulary, or of all of it. [n] each,
 /// float32 (float64 for hidden states of that type).
 struct RowStatistics {
-  Tensor maximum;  // about the largest logit; what `total` is relative to
-  Tensor total;    // the sum of exp(logit - maximum)
-  Tensor target;   // the logit of the target; 0 where another part holds it
+  Tensor maximum;    // about the largest logit; what `total` is relative to
+  Tensor total;      // the sum of exp(logit - maximum)
+  Tensor target;     // the logit of the target; 0 where another part holds it
+  Tensor mean = {};  // with label smoothing: the part's sum of logits over the size of the whole
+                     // vocabulary; else undefined
 };
 
 /// Rows whose target is no token, but the distribution of another head over the same vocabulary: a
@@ -37,6 +39,9 @@ struct TokenLossOptions {
   double softcap = 0;
   /// Adds z_loss * log(sum of exp(logits))^2 for each row (PaLM, 2022, section 5).
   double z_loss = 0;
+  /// e: a row's loss is (1 - e) * -log p of its target + e * the mean of -log p over the vocabulary
+  /// (Szegedy et al., "Rethinking the Inception Architecture", 2016, section 7). Not with softcap.
+  double label_smoothing = 0;
   /// [N], no gradient: what each row's loss, and with it its gradient, is multiplied by. Undefined:
   /// one.
   Tensor row_weights;

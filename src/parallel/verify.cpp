@@ -28,6 +28,33 @@ constexpr double kFloor = 1e-3;
 constexpr double kLeastEpsilon = 1e-5;
 constexpr double kLionRate = 1e-2;
 
+/// Of a classifier: rows end anywhere, and about every fifth has no target.
+nn::Targets targets_of_rows(
+    const model::HeadSpec& head, const VerifyOptions& options, uint64_t key, mesh::Range rows) {
+  const auto outputs = static_cast<int64_t>(head.labels.size());
+  const bool has_classes = head.problem == model::ProblemType::kSingleLabel;
+  std::vector<int64_t> positions, classes;
+  std::vector<float> numbers;
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const uint64_t of_row = derive_key(key, static_cast<uint64_t>(row));
+    const auto draw = [&](int64_t at) {
+      return static_cast<int64_t>(random_bits(of_row, static_cast<uint64_t>(at)) >> 8);
+    };
+    positions.push_back(draw(0) % options.length);
+    const bool has_none = row > 0 && draw(1) % 5 == 0;
+    classes.push_back(has_none ? -100 : has_classes ? draw(2) % outputs : 0);
+    for (int64_t k = 0; k < outputs; ++k) {
+      numbers.push_back(static_cast<float>(draw(3 + k) % 2));
+    }
+  }
+  nn::Targets targets = nn::classes_at(
+      at::tensor(positions, at::kLong), at::tensor(classes, at::kLong), options.length);
+  if (!has_classes) {
+    targets.outputs = at::tensor(numbers, at::kFloat).view({-1, outputs});
+  }
+  return targets;
+}
+
 /// Rows of the batch of a step. Every fifth label or so does not count, so that ranks have unequal
 /// numbers of targets.
 nn::ForwardInputs rows_of_step(
@@ -50,7 +77,9 @@ nn::ForwardInputs rows_of_step(
   }
   nn::ForwardInputs inputs;
   inputs.ids = ids.to(device);
-  inputs.targets = nn::next_tokens(labels.to(device));
+  inputs.targets = (config.head.classifies() ? targets_of_rows(config.head, options, key, rows)
+                                             : nn::next_tokens(labels))
+                       .to(device);
   if (config.is_encoder_decoder()) {
     // Rolled, so that the source is not the target; every seventh token or so is hidden.
     inputs.source = inputs.ids.roll(1, 1);

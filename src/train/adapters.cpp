@@ -249,6 +249,8 @@ std::string name_of(const model::ModelSource& base) {
              : base.name;
 }
 
+constexpr const char* kProblem = "problem_type";  // beside the labels
+
 /// Of a folder that holds a classifier's row for each class, with their names where it has them.
 std::optional<model::HeadSpec> head_of(const fs::path& folder) {
   const checkpoint::TensorFiles files = open_tensors(folder);
@@ -265,6 +267,10 @@ std::optional<model::HeadSpec> head_of(const fs::path& folder) {
         name != names.end() && name->is_string() ? name->get<std::string>()
                                                  : fmt::format("LABEL_{}", label));
   }
+  const auto problem = names.find(kProblem);
+  if (problem != names.end() && problem->is_string()) {
+    head.problem = model::parse_problem_type(problem->get<std::string>()).value_or(head.problem);
+  }
   return head;
 }
 
@@ -275,6 +281,7 @@ std::string labels_json(const model::HeadSpec& head) {
   for (size_t label = 0; label < head.labels.size(); ++label) {
     names[std::to_string(label)] = head.labels[label];
   }
+  names[kProblem] = model::name_of(head.problem);
   return names.dump(2) + "\n";
 }
 

@@ -16,6 +16,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/split.h"
 #include "monitor/memory.h"
+#include "train/classifier_notes.h"
 #include "train/plan.h"
 #include "train/run_identity.h"
 
@@ -72,13 +73,20 @@ const char* type_name(at::ScalarType type) {
 /// What makes the weights a model folder, or an adapter's.
 checkpoint::SmallFiles model_files(const Job& job) {
   const model::ModelConfig& config = job.model->model().config();
+  checkpoint::SmallFiles files;
   if (job.adapters == nullptr) {
-    return model_folder_files(config, compute_type(job.config.training), job.tokenizer.get());
+    files = model_folder_files(config, compute_type(job.config.training), job.tokenizer.get());
+  } else {
+    files = job.tokenizer->files();
+    files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
   }
-  checkpoint::SmallFiles files = job.tokenizer->files();
-  files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
   if (config.head.classifies()) {
-    files[std::string(kLabelsName)] = labels_json(config.head);
+    if (job.adapters != nullptr) {
+      files[std::string(kLabelsName)] = labels_json(config.head);
+    }
+    files[kClassifierNotes] = to_json(
+        notes_of(job.config.data, job.datasets.train->length(), job.judging.thresholds),
+        config.head.labels);
   }
   return files;
 }
@@ -115,6 +123,9 @@ std::string state_json(const Job& job, const World& world) {
   if (job.best.metric) {
     state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
   }
+  if (job.best.no_better > 0) {
+    state["evaluations_no_better"] = job.best.no_better;
+  }
   return state.dump(2) + "\n";
 }
 
@@ -143,6 +154,7 @@ void read_state(Job& job, const std::string& text, const std::string& source) {
     if (state.contains("best")) {
       job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
     }
+    job.best.no_better = state.value("evaluations_no_better", int64_t{0});
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorKind::kCheckpoint, fmt::format("{}: {}", source, error.what()));
   }

@@ -10,7 +10,7 @@
 #include "monitor/progress.h"
 #include "train/adapters.h"
 #include "train/checkpointing.h"
-#include "train/classification.h"
+#include "train/labelled_data.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
 
@@ -64,16 +64,18 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const data::DataOptions options = data_options(config.data);
   std::string labels;
   model::ModelConfig model = source.config;
-  if (classifies(config.task, source.config)) {
+  if (classifies(config, source.config)) {
     const LabelledData data = read_labelled_data(config, source.config);
-    model = model::with_head(source.config, {model::HeadSpec::Kind::kClassifier, data.labels});
+    model = model::with_head(
+        source.config, {model::HeadSpec::Kind::kClassifier, data.labels, data.problem});
     labels = fmt::format(
-        "task        classification, {} labels, {} training rows, {} validation rows, {} test "
-        "rows\n",
+        "task        {}, {} {}, {} training rows, {} validation rows, {} test rows\n",
+        model::name_of(data.problem),
         data.labels.size(),
-        data.train.classes.size(),
-        data.validation.classes.size(),
-        data.test.classes.size());
+        data.problem == model::ProblemType::kRegression ? "outputs" : "labels",
+        data.train.targets.classes.size(),
+        data.validation.targets.classes.size(),
+        data.test.targets.classes.size());
   } else {
     check_documents(source.config, options);
   }

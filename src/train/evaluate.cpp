@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -19,14 +20,12 @@ constexpr int64_t kBatchesAStage = 2;
 }  // namespace
 
 double Evaluation::metric(std::string_view name) const {
-  constexpr std::string_view kPrefix = "eval_";
-  name.remove_prefix(name.starts_with(kPrefix) ? kPrefix.size() : 0);
   for (const auto& [metric, value] : report.metrics) {
-    if (name != "loss" && metric.ends_with(name)) {
+    if (metric == name) {
       return value;
     }
   }
-  return report.loss;
+  return name == "loss" ? report.loss : std::numeric_limits<double>::quiet_NaN();
 }
 
 Evaluation evaluate(

@@ -20,8 +20,7 @@ struct Evaluation {
   int64_t batches = 0;
   double seconds = 0;
 
-  /// The metric that `name` is of, by its last words ("eval_accuracy" is "token_accuracy"); else
-  /// the loss.
+  /// "loss", or the value of a metric by its name; NaN where it has none.
   double metric(std::string_view name) const;
 };
 

@@ -25,6 +25,9 @@ nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
                                                at::tensor(batch.positions, at::kLong),
                                                at::tensor(batch.classes, at::kLong),
                                                batch.length);
+  if (!batch.outputs.empty()) {
+    inputs.targets.outputs = at::tensor(batch.outputs, at::kFloat).view({batch.rows, -1});
+  }
   inputs.samples = at::tensor(batch.samples, at::kLong);
   if (batch.source_length > 0) {
     inputs.source = rows_of(batch.source, batch.rows);

@@ -15,6 +15,8 @@
 #include "model/description.h"
 #include "model/operations.h"
 #include "train/checkpointing.h"
+#include "train/classifier_task.h"
+#include "train/judgement_files.h"
 #include "train/model_loading.h"
 #include "train/peak.h"
 #include "train/plan.h"
@@ -181,10 +183,41 @@ void describe(const Job& job, const World& world) {
   }
 }
 
+/// What of the configuration goes with some problems alone.
+void check_problem(const Job& job, const model::HeadSpec& head) {
+  const bool is_single = head.problem == model::ProblemType::kSingleLabel;
+  const bool is_regression = head.problem == model::ProblemType::kRegression;
+  const auto refuse = [&](const char* key, const char* remedy) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} is not used with {}", key, model::name_of(head.problem)),
+        remedy);
+  };
+  if (job.config.training.label_smoothing_factor > 0 && !is_single) {
+    refuse("training.label_smoothing_factor", "leave it 0: each label stands by itself");
+  }
+  if (is_regression &&
+      (!job.config.task.class_weights.empty() || job.config.task.focal_gamma > 0)) {
+    refuse("task.class_weights or task.focal_gamma", "leave it out: numbers have no classes");
+  }
+  if (job.config.task.thresholds == "tuned") {
+    if (is_regression || (is_single && head.labels.size() != 2)) {
+      refuse("task.thresholds=tuned", "leave it out: it is for two labels, or several a row");
+    }
+    if (job.datasets.validation == nullptr) {
+      throw Error(
+          ErrorKind::kConfig,
+          "task.thresholds=tuned: there is nothing to tune them on",
+          "give data.validation=FILE or data.validation_fraction=0.1");
+    }
+  }
+}
+
 /// Opens the data, and of a classifier takes its labels and its padding.
 void open_data(Job& job, int64_t length, World& world) {
   model::ModelConfig& model = job.source.config;
-  if (!classifies(job.config.task, model)) {
+  if (!classifies(job.config, model)) {
+    job.task.objective = objective::cross_entropy(job.config.training.label_smoothing_factor);
     job.datasets = open_datasets(job.config.data, model, job.tokenizer, length, world.communicator);
     return;
   }
@@ -192,12 +225,14 @@ void open_data(Job& job, int64_t length, World& world) {
       open_classifier_data(job.config, model, job.tokenizer, length, world.communicator, [&] {
         return read_labelled_data(job.config, model);
       });
-  job.task.head = std::move(data.head);
-  job.class_options = {std::move(data.weights), job.config.task.focal_gamma};
-  if (!job.class_options.weights.empty() || job.class_options.focal_gamma > 0) {
-    job.task.objective = objective::class_cross_entropy(job.class_options);
-  }
+  job.judging.loss = {
+      std::move(data.weights),
+      job.config.task.focal_gamma,
+      job.config.training.label_smoothing_factor};
   job.datasets = std::move(data.datasets);
+  check_problem(job, data.head);
+  job.task.head = std::move(data.head);
+  job.task.objective = objective_of(job.task.head.problem, job.judging.loss);
   job.rows = std::move(data.rows);
   // So is the position of a row found by whoever opens the folder.
   model.pad_token_id = data.pad;
@@ -205,12 +240,29 @@ void open_data(Job& job, int64_t length, World& world) {
     constexpr size_t kMostShown = 8;
     const std::vector<std::string>& labels = job.task.head.labels;
     log_info(
-        "{} labels: {}{}; rows are filled with token {}",
+        "{}, {} {}{}: {}{}; rows are filled with token {}",
+        model::name_of(job.task.head.problem),
         labels.size(),
+        job.task.head.problem == model::ProblemType::kRegression ? "output" : "label",
+        labels.size() == 1 ? "" : "s",
         fmt::join(labels.begin(), labels.begin() + std::min(labels.size(), kMostShown), ", "),
         labels.size() > kMostShown ? ", ..." : "",
         data.pad);
   }
+}
+
+/// The names of the metrics that an evaluation gives.
+std::vector<std::string> metrics_of(const objective::Task& task) {
+  if (task.head.classifies()) {
+    const auto names = metric_names(task.head.problem);
+    return {names.begin(), names.end()};
+  }
+  std::vector<std::string> names;
+  const std::vector<double> nothing(static_cast<size_t>(task.objective->sums()), 0);
+  for (const auto& [name, value] : task.objective->report(nothing).metrics) {
+    names.push_back(name);
+  }
+  return names;
 }
 
 /// Of a classifier: the metrics are of the rows' numbers, and not of the objective's sums.
@@ -219,16 +271,16 @@ Evaluation evaluate_classifier(
     const data::SequenceView& rows,
     World& world,
     const std::function<void(int64_t done, int64_t all)>& progress) {
-  const std::vector<std::string>& labels = job.task.head.labels;
+  const model::HeadSpec& head = job.task.head;
   job.classified = classify(
       [&](std::span<const nn::ForwardInputs> batches) { return job.model->class_scores(batches); },
       rows,
-      std::ssize(labels),
+      std::ssize(head.labels),
       job.config.training.per_device_eval_batch_size,
       *job.axes,
       world.device,
       progress);
-  job.judgement = judge(job.classified.logits, rows.classes(), labels, job.class_options);
+  job.judgement = judge(job.classified.logits, {rows.classes(), rows.outputs()}, head, job.judging);
   Evaluation result;
   result.report = {job.judgement->loss, job.judgement->metrics};
   result.targets = job.judgement->rows;
@@ -244,15 +296,18 @@ void tell_of_rows(
   if (job.monitor == nullptr || !job.task.head.classifies()) {
     return;
   }
+  const auto names = metric_names(job.task.head.problem).first(2);
   log_info(
-      "epoch {:.2f}  {}_loss {:.5f}  {}_accuracy {:.5f}  {}_f1 {:.5f}{}  ({:.1f} s)",
+      "epoch {:.2f}  {}_loss {:.5f}  {}_{} {:.5f}  {}_{} {:.5f}{}  ({:.1f} s)",
       job.progress.epoch,
       prefix,
       result.report.loss,
       prefix,
-      result.metric("accuracy"),
+      names[0],
+      result.metric(names[0]),
       prefix,
-      result.metric("f1"),
+      names[1],
+      result.metric(names[1]),
       is_best ? "  best" : "",
       result.seconds);
 }
@@ -263,17 +318,22 @@ void report_rows(const Job& job, const LabelledSet& set, World& world) {
     write_judgement(
         job.config.training.output_dir,
         *job.judgement,
-        set,
-        job.classified.logits,
-        job.task.head.labels);
-    fmt::print("{}", metrics::to_text(job.judgement->report));
+        {set, job.classified.logits, job.task.head, job.judging.thresholds},
+        job.monitor->state().log_history);
+    fmt::print("{}", report_text(*job.judgement, job.task.head));
     return "";
   });
 }
 
-bool greater_is_better(const config::TrainingSection& training) {
-  return training.greater_is_better.value_or(
-      !training.metric_for_best_model.value_or("loss").ends_with("loss"));
+/// Of the model that is kept, on data.validation (task.thresholds=tuned).
+void tune(Job& job, World& world) {
+  const data::SequenceView& rows = *job.datasets.validation;
+  (void)evaluate_classifier(job, rows, world, nullptr);
+  job.judging.thresholds =
+      tune_thresholds(job.classified.logits, {rows.classes(), rows.outputs()}, job.task.head);
+  if (world.is_first()) {
+    log_info("thresholds: {:.4g}", fmt::join(job.judging.thresholds, ", "));
+  }
 }
 
 }  // namespace
@@ -319,6 +379,7 @@ std::unique_ptr<Job> make_job(
   open_data(*job, length, world);
   request.task = job->task;
   check(config, job->datasets);
+  job->best_rule = BestRule(training, metrics_of(job->task));
 
   job->forecast = make_forecast(
       config,
@@ -396,25 +457,22 @@ Evaluation Job::evaluate(
     report.prefix = prefix;
     monitor->evaluation(report);
   }
-  if (prefix != "eval") {
-    tell_of_rows(*this, prefix, result, false);
-    return result;
-  }
-  schedule->observe(result.report.loss);
-  const double metric = result.metric(config.training.metric_for_best_model.value_or("loss"));
-  const bool better = greater_is_better(config.training) ? metric > best.metric.value_or(-INFINITY)
-                                                         : metric < best.metric.value_or(INFINITY);
-  tell_of_rows(*this, prefix, result, better);
-  if (better) {
-    best = {metric, progress.step};
-    if (monitor != nullptr) {
-      monitor->state().best_metric = metric;
-      monitor->state().best_global_step = progress.step;
-      monitor->state().best_model_checkpoint =
-          checkpoint_folder(config.training.output_dir, progress.step).string();
-    }
-  }
   return result;
+}
+
+void Job::evaluate_training(World& world) {
+  const Evaluation result = evaluate(*datasets.validation, "eval", world);
+  schedule->observe(result.report.loss);
+  // Weights as they were before the first step are in no checkpoint.
+  const bool better = progress.step > 0 &&
+                      best_rule.observe(best, result.metric(best_rule.metric()), progress.step);
+  tell_of_rows(*this, "eval", result, better);
+  if (better && monitor != nullptr) {
+    monitor->state().best_metric = best.metric;
+    monitor->state().best_global_step = progress.step;
+    monitor->state().best_model_checkpoint =
+        checkpoint_folder(config.training.output_dir, progress.step).string();
+  }
 }
 
 void finish_job(Job& job, World& world) {
@@ -423,15 +481,18 @@ void finish_job(Job& job, World& world) {
   if (training.load_best_model_at_end) {
     restore_best_weights(job, world);
   }
+  if (job.task.head.classifies() && job.config.task.thresholds == "tuned") {
+    tune(job, world);
+  }
   // A classifier ends with a report: of the test, else of the validation.
   const bool classifies = job.task.head.classifies();
   const bool has_test = job.datasets.test != nullptr;
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
   if (training.do_eval || validates) {
-    job.evaluate(*job.datasets.validation, "eval", world);
+    tell_of_rows(job, "eval", job.evaluate(*job.datasets.validation, "eval", world), false);
   }
   if ((training.do_predict || classifies) && has_test) {
-    job.evaluate(*job.datasets.test, "test", world);
+    tell_of_rows(job, "test", job.evaluate(*job.datasets.test, "test", world), false);
   }
   if (classifies && (has_test || validates)) {
     report_rows(job, has_test ? job.rows.test : job.rows.validation, world);

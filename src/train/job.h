@@ -17,10 +17,13 @@
 #include "parallel/parallel_model.h"
 #include "parallel/ranks/axes.h"
 #include "text/tokenizer.h"
+#include "train/best.h"
 #include "train/classification.h"
 #include "train/datasets.h"
 #include "train/evaluate.h"
 #include "train/forecast.h"
+#include "train/judgement.h"
+#include "train/labelled_data.h"
 #include "train/run_length.h"
 #include "train/world.h"
 
@@ -34,12 +37,6 @@ struct Progress {
   data::SamplerState sampler;
 };
 
-/// The best evaluation so far, by training.metric_for_best_model.
-struct Best {
-  std::optional<double> metric;
-  int64_t step = 0;
-};
-
 struct Job {
   config::Config config;
   std::string resolved;  // the configuration as a file
@@ -47,8 +44,8 @@ struct Job {
   objective::Task task;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   Datasets datasets;
-  LabelledData rows;                      // of a classifier, rank 0's; else empty
-  objective::ClassOptions class_options;  // of its loss
+  LabelledData rows;     // of a classifier, rank 0's; else empty
+  JudgeOptions judging;  // of its loss and its answers
   RunLength length;
   std::unique_ptr<checkpoint::OutputHold> hold;  // on training.output_dir
   std::unique_ptr<parallel::Axes> axes;
@@ -62,13 +59,17 @@ struct Job {
   double flops_per_token = 0;
   std::optional<Forecast> forecast;  // rank 0's
   Progress progress;
+  BestRule best_rule;
   Best best;
   /// Of a classifier, what its last evaluation found.
   std::optional<Judgement> judgement;
   Classified classified;
 
-  /// Evaluates, logs, and keeps the best. Every rank must call.
+  /// Evaluates and logs. Every rank must call.
   Evaluation evaluate(const data::SequenceView& sequences, const std::string& prefix, World& world);
+  /// Evaluates on data.validation, keeps the best after a step, and tells the schedule. Every rank
+  /// must call.
+  void evaluate_training(World& world);
 };
 
 /// Builds it whole, from the files or from a checkpoint where one is to be resumed. Every rank must

@@ -64,9 +64,13 @@ nlohmann::ordered_json identity_of(const Job& job) {
   if (rows.has_classes()) {
     identity["data"]["the labels"] = fmt::format("{}", fmt::join(job.task.head.labels, ", "));
     identity["settings"]["task.class_weights"] =
-        fmt::format("{}", fmt::join(job.class_options.weights, ", "));
-    identity["settings"]["task.focal_gamma"] = job.class_options.focal_gamma;
+        fmt::format("{}", fmt::join(job.judging.loss.weights, ", "));
+    identity["settings"]["task.focal_gamma"] = job.judging.loss.focal_gamma;
     identity["data"]["the classes' hash"] = hash_hex(std::as_bytes(std::span(rows.classes())));
+    if (!rows.outputs().empty()) {
+      identity["data"]["the problem"] = model::name_of(job.task.head.problem);
+      identity["data"]["the outputs' hash"] = hash_hex(std::as_bytes(std::span(rows.outputs())));
+    }
   }
   return identity;
 }

@@ -108,7 +108,10 @@ class Trainer {
       evaluate_now();
     }
     int exit = 0;
-    while (exit == 0 && job_.progress.step < job_.length.total_steps) {
+    if (stops_early()) {
+      log_info("early stopping had ended the run after step {}", job_.progress.step);
+    }
+    while (exit == 0 && job_.progress.step < job_.length.total_steps && !stops_early()) {
       exit = one_step();
     }
     return exit;
@@ -142,6 +145,8 @@ class Trainer {
   void log_memory();
   void evaluate_now();
   bool evaluation_is_due(bool epoch_ends) const;
+  bool stops_early() const { return job_.best_rule.stops(job_.best); }
+  void tell_of_early_stop() const;
   void save(bool goes_on);
 
   Job& job_;
@@ -281,11 +286,14 @@ int Trainer::one_step() {
   progress.sampler = batch.after;
   progress.epoch = batch.epoch;
   const bool epoch_ends = batch.after.position == 0;
-  const bool last = progress.step == job_.length.total_steps;
   report(counts, batch, began);
   log_memory();
   if (evaluation_is_due(epoch_ends)) {
     evaluate_now();
+  }
+  const bool last = progress.step == job_.length.total_steps || stops_early();
+  if (stops_early()) {
+    tell_of_early_stop();
   }
   const bool stopping = counts.stop > 0;
   const bool wanted =
@@ -368,7 +376,20 @@ bool Trainer::evaluation_is_due(bool epoch_ends) const {
 }
 
 void Trainer::evaluate_now() {
-  job_.evaluate(*job_.datasets.validation, "eval", world_);
+  job_.evaluate_training(world_);
+}
+
+void Trainer::tell_of_early_stop() const {
+  if (world_.is_first()) {
+    log_info(
+        "stopping early after step {}: {} evaluations were no better than eval_{} {:.5g} of step "
+        "{}",
+        job_.progress.step,
+        job_.best.no_better,
+        job_.best_rule.metric(),
+        job_.best.metric.value_or(0),
+        job_.best.step);
+  }
 }
 
 void Trainer::save(bool goes_on) {

@@ -156,6 +156,40 @@ TEST(Resolve, AWholeArgumentFile) {
   EXPECT_THAT(harness.error({"-c", "@/args.yaml", "@/args.json"}), HasSubstr("already"));
 }
 
+TEST(Resolve, ClassificationScriptsArgumentsAreTakenAsTheyStand) {
+  const Harness harness;
+  const Resolution result = harness.run(
+      {"--model_name_or_path",
+       "gpt2",
+       "--train_file",
+       "a.csv",
+       "--validation_file",
+       "b.csv",
+       "--label_column_name",
+       "gold",
+       "--text_column_names",
+       "body",
+       "--max_seq_length",
+       "64",
+       "--do_regression",
+       "True",
+       "--metric_name",
+       "mse",
+       "--ignore_mismatched_sizes",
+       "--do_train",
+       "--do_eval",
+       "--shuffle_train_dataset",
+       "--preprocessing_num_workers",
+       "4"});
+  const Config& config = result.config;
+  EXPECT_EQ(config.data.label_field, std::vector<std::string>{"gold"});
+  EXPECT_EQ(config.data.text_field, "body");
+  EXPECT_EQ(config.data.sequence_length, 64);
+  EXPECT_EQ(config.task.problem_type, "regression");
+  EXPECT_FALSE(harness.run({"--do_regression", "false"}).config.task.problem_type);
+  EXPECT_THAT(harness.error({"--max_train_samples", "5"}), HasSubstr("a shorter file"));
+}
+
 TEST(Resolve, YamlWordsAreWhatTheFieldNeeds) {
   const Harness harness;
   harness.write(

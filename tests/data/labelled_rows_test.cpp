@@ -1,6 +1,7 @@
 #include "data/labelled_rows.h"
 
 #include "data/loader.h"
+#include "data/row_targets.h"
 #include "data/token_dataset.h"
 #include "data_testing.h"
 #include "shared_data.h"
@@ -10,7 +11,7 @@ namespace labelled_rows_test {
 
 DataOptions options_of(const std::string& label = "label") {
   DataOptions options;
-  options.label_field = label;
+  options.label_fields = {label};
   return options;
 }
 
@@ -23,7 +24,12 @@ LabelledRows read(const std::filesystem::path& path, const DataOptions& options 
 std::vector<std::string> shown(const LabelledRows& rows) {
   std::vector<std::string> result;
   for (const LabelledRow& row : rows.rows) {
-    result.push_back(row.text + "|" + row.pair + "|" + row.label.value_or("none"));
+    std::string label = row.label ? "" : "none";
+    for (const std::string& word : row.label.value_or(RawLabel()).words) {
+      label += (label.empty() ? "" : ";") + word;
+    }
+    const bool is_list = row.label && row.label->is_list;
+    result.push_back(row.text + "|" + row.pair + "|" + (is_list ? "[" + label + "]" : label));
   }
   return result;
 }
@@ -68,9 +74,6 @@ TEST(LabelledRows, LabelsMayBeMissingWhereTheyAreNotNeeded) {
       write(folder, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"b\", \"label\": -1}\n");
   const LabelledRows rows = read(json, options);
   EXPECT_EQ(shown(rows), (Texts{"one||none", "b||-1"}));
-  EXPECT_EQ(
-      classes_of(rows, {"a", "b"}, "data.test", MissingLabels::kNoClass),
-      (std::vector<int64_t>{kNoClass, kNoClass}));
 }
 
 TEST(LabelledRows, WhatIsWrongIsNamed) {
@@ -86,48 +89,9 @@ TEST(LabelledRows, WhatIsWrongIsNamed) {
       error_of([&] { read(write(folder, "b.txt", "some text\n")); }, ErrorKind::kConfig),
       {"b.txt", "plain text", "CSV"});
   expect_parts(
-      error_of([&] { read(write(folder, "c.jsonl", "{\"text\": \"a\", \"label\": [1]}\n")); }),
-      {"c.jsonl, line 1", "a list"});
-  expect_parts(
-      error_of([&] { read(write(folder, "d.jsonl", "{\"text\": \"a\", \"label\": 0.5}\n")); }),
-      {"d.jsonl, line 1", "0.5"});
+      error_of([&] { read(write(folder, "c.jsonl", "{\"text\": \"a\", \"label\": [[1]]}\n")); }),
+      {"c.jsonl, line 1", "an array"});
   expect_parts(error_of([&] { read(write(folder, "e.csv", "text,label\n")); }), {"no rows"});
-}
-
-TEST(LabelledRows, LabelsAreSortedAsNumbersOrByCodePoint) {
-  const TemporaryFolder folder;
-  const auto numbers = read(write(folder, "a.csv", "text,label\na,10\nb,2\nc,-1\nd,2\n"));
-  EXPECT_EQ(find_labels(numbers, "data.train"), (Texts{"-1", "2", "10"}));
-  EXPECT_EQ(
-      classes_of(numbers, {"-1", "2", "10"}, "data.train"), (std::vector<int64_t>{2, 1, 0, 1}));
-  const auto names = read(write(folder, "b.csv", "text,label\na,10\nb,2\nc,é\nd,Z\ne,a\n"));
-  EXPECT_EQ(find_labels(names, "data.train"), (Texts{"10", "2", "Z", "a", "é"}));
-  expect_parts(
-      error_of([&] {
-        find_labels(read(write(folder, "c.csv", "text,label\na,yes\nb,yes\n")), "data.train");
-      }),
-      {"data.train", "\"yes\""});
-  expect_parts(
-      error_of([&] {
-        find_labels(read(write(folder, "d.csv", "text,label\na,yes\nb,\nc,no\n")), "data.train");
-      }),
-      {"1 row without a label", "d.csv, line 3"});
-}
-
-TEST(LabelledRows, UnknownLabelsAreListedWithTheirRows) {
-  const TemporaryFolder folder;
-  const auto rows = read(write(folder, "dev.csv", "text,label\na,goood\nb,bad\nc,other\n"));
-  expect_parts(
-      error_of([&] { classes_of(rows, {"bad", "good"}, "data.validation"); }),
-      {"data.validation: 2 rows",
-       "dev.csv, line 2: \"goood\".",
-       "'good'",
-       "dev.csv, line 4: \"other\"",
-       "bad, good",
-       "task.labels"});
-  const auto plain = read(write(folder, "n.csv", "text,label\na,1\nb,0\nc,LABEL_1\n"));
-  EXPECT_EQ(
-      classes_of(plain, {"LABEL_0", "LABEL_1"}, "data.test"), (std::vector<int64_t>{1, 0, 1}));
 }
 
 TEST(CutPair, CutsTheLongerOneFirst) {
@@ -163,21 +127,62 @@ TEST(LabelledRows, AreReadAsMicroBatchesWithClassesAndPositions) {
   const auto path = write_rows(ids, folder.path(), "a tokenizer", 259, 258);
   EXPECT_EQ(write_rows(ids, folder.path(), "a tokenizer", 259, 258), path);
   EXPECT_NE(write_rows(ids, folder.path(), "another", 259, 258), path);
-  const SequenceView view(TokenDataset::open(path), 4, {1, 0, kNoClass, 2});
+  const SequenceView view(TokenDataset::open(path), 4, {1, 0, kIgnored, 2});
   const MicroBatch batch = make_micro_batch(view, {{3, 0}, {0, 1}, {2, 2}, {1, 3}});
   EXPECT_EQ(batch.length, 4);
-  EXPECT_EQ(batch.classes, (std::vector<int64_t>{2, 1, kNoClass, 0}));
+  EXPECT_EQ(batch.classes, (std::vector<int64_t>{2, 1, kIgnored, 0}));
   EXPECT_EQ(batch.positions, (std::vector<int64_t>{1, 2, 0, 0}));
   EXPECT_EQ(batch.labels, std::vector<int64_t>(16, kIgnored));
   const MicroBatch empty = make_micro_batch(view, {});
   EXPECT_EQ(empty.classes, std::vector<int64_t>{kIgnored});
+  EXPECT_TRUE(batch.outputs.empty());
+  const SequenceView of_outputs(
+      TokenDataset::open(path), 4, {0, 0, kIgnored, 0}, {1, 2, 3, 4, 0, 0, 5, 6});
+  EXPECT_EQ(
+      make_micro_batch(of_outputs, {{3, 0}, {0, 1}}).outputs, (std::vector<float>{5, 6, 1, 2}));
+  EXPECT_EQ(make_micro_batch(of_outputs, {}).outputs, (std::vector<float>{0, 0}));
+}
+
+TEST(LabelledRows, MayHaveListsOrFieldsOfLabels) {
+  const TemporaryFolder folder;
+  const auto json = write(
+      folder,
+      "a.jsonl",
+      "{\"text\": \"a\", \"label\": [\"joy\", \" love \"]}\n{\"text\": \"b\", \"label\": []}\n"
+      "{\"text\": \"c\", \"label\": [3, true]}\n{\"text\": \"d\", \"label\": 0.5}\n");
+  EXPECT_EQ(shown(read(json)), (Texts{"a||[joy;love]", "b||[]", "c||[3;True]", "d||0.5"}));
+  const auto csv = write(
+      folder,
+      "a.csv",
+      "text,label\na,\"['joy', \"\"it's\"\"]\"\nb,\"[3, 27]\"\nc,[odd]\nd,['a' 'b']\ne,[]\n");
+  EXPECT_EQ(
+      shown(read(csv)), (Texts{"a||[joy;it's]", "b||[3;27]", "c||[odd]", "d||['a' 'b']", "e||[]"}));
+  DataOptions cut = options_of();
+  cut.label_delimiter = "|";
+  const auto bars = write(folder, "b.csv", "text,label\na,joy | love\nb,\nc,fear\n");
+  EXPECT_EQ(shown(read(bars, cut)), (Texts{"a||[joy;love]", "b||[]", "c||[fear]"}));
+  DataOptions fields = options_of();
+  fields.label_fields = {"joy", "fear"};
+  const auto table = write(folder, "c.csv", "text,fear,joy\na,0,1\nb,,1\nc,,\n");
+  EXPECT_EQ(shown(read(table, fields)), (Texts{"a||1;0", "b||1", "c||none"}));
+  const auto objects =
+      write(folder, "c.jsonl", "{\"text\": \"a\", \"joy\": true, \"fear\": 0.5}\n");
+  EXPECT_EQ(shown(read(objects, fields)), (Texts{"a||True;0.5"}));
+  expect_parts(
+      error_of([&] { read(write(folder, "d.csv", "text,fear,joys\na,0,1\n"), fields); }),
+      {"no field \"joy\"", "'joys'"});
 }
 
 TEST(LabelledRows, OfRealSets) {
   SKIP_WITHOUT_SHARED_DATA("banking77");
+  SKIP_WITHOUT_SHARED_DATA("goemotions");
   const LabelledRows rows = read(shared_data() / "banking77" / "test.csv", options_of("category"));
   EXPECT_EQ(rows.rows.size(), 3080U);
-  EXPECT_EQ(find_labels(rows, "data.test").size(), 77U);
+  EXPECT_EQ(find_labels(rows, TargetForm::kClass, "data.test").size(), 77U);
+  const LabelledRows several =
+      read(shared_data() / "goemotions" / "test.jsonl", options_of("labels"));
+  EXPECT_EQ(find_form(several, 1, "data.test"), TargetForm::kLabels);
+  EXPECT_EQ(several.rows.size(), 900U);
 }
 
 }  // namespace labelled_rows_test

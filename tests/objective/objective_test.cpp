@@ -6,6 +6,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -132,6 +133,69 @@ TEST(ClassCrossEntropy, IsTorchsWithWeightsAndHasItsSlopes) {
       EXPECT_NEAR(weighing.weights.view({-1})[at].item<double>(), -slope, 1e-7);
     }
   }
+}
+
+/// Objectives of rows' logits: what torch makes of the same, and its gradient.
+void expect_torchs(
+    const Objective& objective,
+    const nn::Targets& targets,
+    const Tensor& logits,
+    const Tensor& loss,
+    double count) {
+  const Counts step = objective.counts(targets);
+  EXPECT_NEAR(step.divisor(), count, 1e-12);
+  const Weighing weighing = objective.weigh({logits.detach(), {}}, targets, step);
+  EXPECT_NEAR(weighing.sums[0].item<double>(), loss.item<double>(), 1e-9);
+  EXPECT_NEAR(weighing.sums[1].item<double>(), count, 1e-12);
+  const Tensor gradient = torch::autograd::grad({loss}, {logits}).front();
+  EXPECT_LT((weighing.weights + gradient).abs().max().item<double>(), 1e-9);
+}
+
+TEST(ClassCrossEntropy, IsSmoothedAsTorchs) {
+  const Tensor classes = at::tensor({2, 0, -100, 1}, at::kLong);
+  const auto targets = nn::classes_at(at::tensor({1, 0, 2, 2}, at::kLong), classes, 3);
+  const Tensor logits = random_numbers({4, 3}, 9, 0, 1).requires_grad_(true);
+  for (const std::vector<double>& weights : {std::vector<double>{}, {0.5, 2.0, 1.5}}) {
+    const Tensor of_classes = weights.empty() ? Tensor() : at::tensor(weights, at::kDouble);
+    const Tensor loss =
+        at::cross_entropy_loss(logits, classes, of_classes, at::Reduction::Sum, -100, 0.3);
+    const auto objective = class_cross_entropy({.weights = weights, .label_smoothing = 0.3});
+    expect_torchs(*objective, targets, logits, loss, weights.empty() ? 3 : 4);
+  }
+}
+
+TEST(RowOutputs, AreTorchsLossesOfTheRowsThatHaveAny) {
+  const Tensor wanted = at::tensor({1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0}).view({4, 2});
+  const Tensor has = at::tensor({0, 0, -100, 0}, at::kLong);
+  nn::Targets targets = nn::classes_at(at::tensor({1, 0, 2, 2}, at::kLong), has, 3);
+  targets.outputs = wanted.to(at::kFloat);
+  const Tensor logits = random_numbers({4, 2}, 9, 0, 2).requires_grad_(true);
+  const Tensor rows = at::tensor({0, 1, 3}, at::kLong), weights = at::tensor({3.0, 0.5});
+  const Tensor told = wanted.index_select(0, rows);
+  const auto own = [&] { return logits.index_select(0, rows); };  // a graph each
+  const auto sum = at::Reduction::Sum;
+  expect_torchs(
+      *label_cross_entropy(),
+      targets,
+      logits,
+      at::binary_cross_entropy_with_logits(own(), told, {}, {}, sum),
+      6);
+  expect_torchs(
+      *label_cross_entropy({.weights = {3.0, 0.5}}),
+      targets,
+      logits,
+      at::binary_cross_entropy_with_logits(own(), told, {}, weights, sum),
+      6);
+  const Tensor p = own().sigmoid(), p_of_told = told * p + (1 - told) * (1 - p);
+  expect_torchs(
+      *label_cross_entropy({.focal_gamma = 1.5}),
+      targets,
+      logits,
+      (-(1 - p_of_told).pow(1.5) * p_of_told.log()).sum(),
+      6);
+  expect_torchs(*squared_error(), targets, logits, (own() - told).square().sum(), 6);
+  EXPECT_THROW(label_cross_entropy({.label_smoothing = 0.1}), Error);
+  EXPECT_THROW((void)squared_error()->counts(nn::classes_at(rows, rows, 4)), Error);
 }
 
 TEST(Objectives, WeightsAreTheSlopesOfTheLoss) {

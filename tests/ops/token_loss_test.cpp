@@ -93,6 +93,22 @@ TEST_P(TokenLoss, SoftCapAndZLoss) {
   }
 }
 
+TEST_P(TokenLoss, LabelSmoothing) {
+  for (const int64_t rows : {1, 3, 70}) {
+    TokenLossOptions options;
+    options.label_smoothing = 0.3;
+    expect_right(rows, 24, 700, options);
+    options.rows_at_once = 16;
+    options.z_loss = 0.02;
+    options.row_weights = at::linspace(-2, 3, rows);
+    expect_right(rows, 33, 101, options);
+  }
+  TokenLossOptions capped;
+  capped.label_smoothing = 0.3;
+  capped.softcap = 3;
+  EXPECT_THROW(token_loss(random({2, 8}), random({9, 8}), some_targets(2, 9), capped), Error);
+}
+
 TEST_P(TokenLoss, RowsOfWeights) {
   for (const int64_t rows : {3, 70}) {
     TokenLossOptions options;
@@ -175,12 +191,14 @@ TEST_P(TokenLoss, PartsOfTheVocabularyGiveTheWhole) {
   const int64_t rows = 67, size = 24, vocabulary = 611;
   const std::vector<int64_t> edges{0, 7, 300, 611};
   const Tensor targets = some_targets(rows, vocabulary);
-  for (const auto type : {at::kFloat, at::kBFloat16}) {
+  for (const auto& [type, smoothing] : std::vector<std::pair<at::ScalarType, double>>{
+           {at::kFloat, 0}, {at::kBFloat16, 0}, {at::kFloat, 0.2}, {at::kBFloat16, 0.2}}) {
     const Tensor hidden = (random({rows, size}) * 0.6).to(type),
                  weight = random({vocabulary, size}, 2).to(type);
     TokenLossOptions options;
     options.z_loss = 0.01;
-    options.softcap = 5;
+    options.softcap = smoothing > 0 ? 0 : 5;
+    options.label_smoothing = smoothing;
     const Tensor exact_hidden = leaf(hidden, at::kDouble), exact_weight = leaf(weight, at::kDouble);
     const Tensor exact = token_loss_reference(exact_hidden, exact_weight, targets, options);
     exact.backward();

@@ -100,19 +100,68 @@ nn::ForwardInputs classified(
   return inputs;
 }
 
-/// Three classes on up to four tensor ranks: a head that is not cut.
-TEST(PlanTable, Classifier) {
+/// The same rows with three labels each, or numbers.
+nn::ForwardInputs labelled(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = classified(config, step, units, length);
+  const Tensor rows = at::arange(units.begin, units.end, at::kLong);
+  const Tensor numbers = rows.unsqueeze(1) * 5 + at::arange(3) * 3 + step;
+  inputs.targets = nn::classes_at(
+      length - 1 - (rows * 3).remainder(length),
+      at::zeros_like(rows).masked_fill(rows == 2, -100),
+      length);
+  inputs.targets.outputs = numbers.remainder(7).gt(2).to(at::kFloat);
+  return inputs;
+}
+
+/// Three outputs on up to four tensor ranks: a head that is not cut.
+std::vector<PlanCase> plans_of_classifiers() {
   std::vector<PlanCase> table = plans();
   table.push_back({{.tensor = 4}, 2});
   table.push_back({{.pipeline = 2, .tensor = 4}, 1, {.sequence_sharding = kShards}});
+  return table;
+}
+
+std::function<void(ModelSpec&)> classifying(
+    objective::ObjectivePointer objective = objective::cross_entropy()) {
+  return [objective](ModelSpec& spec) {
+    spec.config = model::with_head(
+        spec.config, {model::HeadSpec::Kind::kClassifier, {"bad", "so so", "good"}});
+    spec.fill = fill_at_random(spec.config, 3);
+    spec.objective = objective;
+  };
+}
+
+TEST(PlanTable, Classifier) {
   for (const char* json : {kOddGpt2, kOddLlama}) {
-    const auto classify = [](ModelSpec& spec) {
-      spec.config = model::with_head(
-          spec.config, {model::HeadSpec::Kind::kClassifier, {"bad", "so so", "good"}});
-      spec.fill = fill_at_random(spec.config, 3);
-    };
-    expect_table(with_five_layers(json), table, classify, classified);
+    expect_table(with_five_layers(json), plans_of_classifiers(), classifying(), classified);
   }
+}
+
+TEST(PlanTable, LanguageSmoothed) {
+  const auto objective = objective::cross_entropy(/*label_smoothing=*/0.15);
+  expect_table(with_five_layers(kOddGpt2), plans(), trained_for(objective), plan_inputs);
+}
+
+TEST(PlanTable, ClassifierSmoothed) {
+  const auto objective =
+      objective::class_cross_entropy({{1, 2, 0.5}, /*focal_gamma=*/1, /*label_smoothing=*/0.2});
+  expect_table(
+      with_five_layers(kOddLlama), plans_of_classifiers(), classifying(objective), classified);
+}
+
+TEST(PlanTable, SeveralLabels) {
+  const auto objective = objective::label_cross_entropy({{1, 2, 0.5}, /*focal_gamma=*/1});
+  expect_table(
+      with_five_layers(kOddGpt2), plans_of_classifiers(), classifying(objective), labelled);
+}
+
+TEST(PlanTable, Numbers) {
+  expect_table(
+      with_five_layers(kOddLlama),
+      plans_of_classifiers(),
+      classifying(objective::squared_error()),
+      labelled);
 }
 
 /// The logits of rows of several lengths, and of one without a class, under every plan.

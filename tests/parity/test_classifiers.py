@@ -1,12 +1,17 @@
-"""A classifier that was trained and saved opens in transformers, and gives rows the probabilities that `lockstep predict` gives them."""
+"""A classifier that was trained and saved opens in transformers, and gives rows what `lockstep predict` gives them; it is trained as
+transformers' own loss trains it; its metrics are scikit-learn's and scipy's."""
 
+import csv
 import json
 import pathlib
 import sys
 
+import numpy
 import pytest
+import scipy.stats
 import torch
 import transformers
+from sklearn import metrics as sk
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
 import test_classification as program  # noqa: E402
@@ -54,3 +59,168 @@ def test_transformers_classifies_as_we_do(runs, family):
     found = torch.tensor([list(row["probabilities"].values()) for row in rows])
     torch.testing.assert_close(found, torch.softmax(logits, -1), atol=1e-5, rtol=0)
     assert [row["prediction"] for row in rows] == [LABELS[k] for k in logits.argmax(-1)]
+
+
+TAGS = ["complaint", "long", "praise", "question", "request"]
+PROBLEMS = {
+    "single_label_classification": ("label", ["label_smoothing_factor=0.1", "task.class_weights=[1,2,0.5,1.5]"]),
+    "multi_label_classification": ("tags", ["task.class_weights=[1,2,0.5,1.5,1]"]),
+    "regression": ("[length,words]", []),
+}
+
+
+@pytest.fixture(scope="module")
+def rows(runs):
+    """Of each set: texts with a label, a list of labels, and two numbers."""
+    sets = {}
+    for name in ("train", "dev"):
+        with (runs.folder / f"{name}.csv").open(newline="") as file:
+            sets[name] = [{"text": row["text"], "label": row["label"], "length": len(row["text"]) / 50,
+                           "words": round(row["text"].count(" ") / 10, 1),
+                           "tags": [row["label"]] + (["long"] if len(row["text"]) > 60 else [])}
+                          for row in csv.DictReader(file)]
+        (runs.folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in sets[name]))
+    return sets
+
+
+def targets_of(problem, rows):
+    if problem == "single_label_classification":
+        return torch.tensor([LABELS.index(row["label"]) for row in rows])
+    if problem == "multi_label_classification":
+        return torch.tensor([[float(tag in row["tags"]) for tag in TAGS] for row in rows])
+    return torch.tensor([[row["length"], row["words"]] for row in rows])
+
+
+def loss_of(problem, logits, targets):
+    """transformers' loss of the problem, with the weights and the smoothing of PROBLEMS."""
+    if problem == "single_label_classification":
+        return torch.nn.functional.cross_entropy(
+            logits, targets, weight=torch.tensor([1, 2, 0.5, 1.5]), label_smoothing=0.1)
+    if problem == "multi_label_classification":
+        return torch.nn.functional.binary_cross_entropy_with_logits(
+            logits, targets, pos_weight=torch.tensor([1, 2, 0.5, 1.5, 1]))
+    return torch.nn.functional.mse_loss(logits, targets)
+
+
+def batches(folder, tokenizer, rows, size):
+    for begin in range(0, len(rows), size):
+        part = rows[begin:begin + size]
+        yield part, tokenizer([row["text"] for row in part], padding=True, truncation=True, max_length=40,
+                              return_tensors="pt")
+
+
+def tokenizer_of(folder, pad):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.pad_token_id = pad
+    tokenizer.padding_side = "right"
+    return tokenizer
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_it_trains_as_transformers_losses_do(runs, rows, problem):
+    """From a folder that transformers saved, ten steps of AdamW on the rows in their order; then its evaluation."""
+    field, words = PROBLEMS[problem]
+    outputs = {"single_label_classification": LABELS, "multi_label_classification": TAGS,
+               "regression": ["length", "words"]}[problem]
+    torch.manual_seed(1)
+    config = transformers.GPT2Config(**{**program.CONFIG, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0},
+                                     pad_token_id=program.CONFIG["eos_token_id"], problem_type=problem,
+                                     id2label=dict(enumerate(outputs)), label2id={name: k for k, name in enumerate(outputs)})
+    model = transformers.GPT2ForSequenceClassification(config)
+    folder = runs.folder / f"from-{problem}"
+    model.save_pretrained(folder)
+    runs.run_ok("train", f"model.path={folder}", "tokenizer.path=tokenizer", "data.train=train.jsonl",
+                "data.validation=dev.jsonl", f"data.label_field={field}", "data.sequence_length=40", "data.cache_dir=cache",
+                f"output_dir=to-{problem}", "max_steps=10", "per_device_train_batch_size=8", "max_grad_norm=0",
+                "train_sampling_strategy=sequential", "lr_scheduler_type=constant", "learning_rate=1e-3", "do_eval=true",
+                "logging_steps=1", "monitor.peak_tflops=1", "use_cpu=true", *words)
+    tokenizer = tokenizer_of(runs.folder / "tokenizer", config.pad_token_id)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0)
+    expected = []
+    model.train()
+    for _, (part, batch) in zip(range(10), batches(folder, tokenizer, rows["train"], 8)):
+        loss = loss_of(problem, model(**batch).logits, targets_of(problem, part))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    numpy.testing.assert_allclose(program.losses(runs.folder / f"to-{problem}"), expected, atol=2e-5, rtol=2e-5)
+
+    model.eval()
+    with torch.no_grad():
+        logits = torch.cat([model(**batch).logits for _, batch in batches(folder, tokenizer, rows["dev"], 8)])
+    targets = targets_of(problem, rows["dev"])
+    results = json.loads((runs.folder / f"to-{problem}" / "eval_results.json").read_text())
+    assert results["eval_loss"] == pytest.approx(loss_of(problem, logits, targets).item(), abs=1e-4)
+
+
+def saved_answers(runs, folder, problem):
+    """What transformers' model of the folder gives the rows of dev.jsonl, and what our files say of them."""
+    model, info = transformers.AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    assert model.config.problem_type == problem
+    tokenizer = tokenizer_of(folder, model.config.pad_token_id)
+    dev = program.lines(runs.folder / "dev.jsonl")
+    with torch.no_grad():
+        logits = torch.cat([model.eval()(**batch).logits for _, batch in batches(folder, tokenizer, dev, 64)])
+    report = json.loads(runs.run_ok("eval", "--model", folder, "--data", "dev.jsonl", "--json", "use_cpu=true").out)
+    runs.run_ok("predict", "--model", folder, "--input", "dev.jsonl", "--output", f"{problem}.jsonl", "use_cpu=true")
+    return logits, program.lines(runs.folder / f"{problem}.jsonl"), report
+
+
+def test_several_labels_are_transformers_and_scikit_learns(runs, rows):
+    runs.classify("tags", "per_device_train_batch_size=6", "data.label_field=tags", "data.validation=dev.jsonl", ranks=2,
+                  data="train.jsonl", steps=40)
+    logits, found, report = saved_answers(runs, runs.folder / "tags", "multi_label_classification")
+    scores = numpy.array([list(row["probabilities"].values()) for row in found])
+    numpy.testing.assert_allclose(scores, torch.sigmoid(logits).numpy(), atol=1e-5)
+    truth = targets_of("multi_label_classification", rows["dev"]).numpy()
+    taken = (scores > 0.5).astype(float)
+    assert 0 < taken.sum() < taken.size
+    average = {"zero_division": 0}
+    wanted = {
+        "accuracy": sk.accuracy_score(truth, taken), "hamming_loss": sk.hamming_loss(truth, taken),
+        "jaccard_samples": sk.jaccard_score(truth, taken, average="samples", **average),
+        "label_ranking_average_precision": sk.label_ranking_average_precision_score(truth, scores),
+        "roc_auc_macro": sk.roc_auc_score(truth, scores, average="macro"),
+        "roc_auc_micro": sk.roc_auc_score(truth, scores, average="micro"),
+        "average_precision_macro": sk.average_precision_score(truth, scores, average="macro"),
+        "average_precision_micro": sk.average_precision_score(truth, scores, average="micro"),
+        "f1": sk.f1_score(truth, taken, average="micro"), "f1_macro": sk.f1_score(truth, taken, average="macro", **average),
+        "f1_weighted": sk.f1_score(truth, taken, average="weighted", **average),
+        "recall_samples": sk.recall_score(truth, taken, average="samples", **average)}
+    for name, value in wanted.items():
+        assert report[f"eval_{name}"] == pytest.approx(value, abs=1e-9), name
+    dict_of = sk.classification_report(truth, taken, target_names=TAGS, output_dict=True, zero_division=0)
+    assert report["classification_report"].keys() == dict_of.keys()
+
+
+def test_numbers_are_transformers_and_scipys(runs, rows):
+    runs.classify("numbers", "per_device_train_batch_size=6", "data.label_field=[length,words]", "data.validation=dev.jsonl",
+                  ranks=2, data="train.jsonl", steps=40)
+    logits, found, report = saved_answers(runs, runs.folder / "numbers", "regression")
+    predicted = numpy.array([list(row["prediction"].values()) for row in found])
+    numpy.testing.assert_allclose(predicted, logits.numpy(), atol=1e-5)
+    truth = targets_of("regression", rows["dev"]).numpy().astype(float)
+    both = [(truth[:, k], predicted[:, k]) for k in range(2)]
+    wanted = {
+        "mse": sk.mean_squared_error(truth, predicted), "mae": sk.mean_absolute_error(truth, predicted),
+        "r2": sk.r2_score(truth, predicted), "pearson": numpy.mean([scipy.stats.pearsonr(*pair)[0] for pair in both]),
+        "spearman": numpy.mean([scipy.stats.spearmanr(*pair)[0] for pair in both])}
+    for name, value in wanted.items():
+        assert report[f"eval_{name}"] == pytest.approx(value, abs=1e-9), name
+
+
+def test_scores_of_classes_are_scikit_learns(runs):
+    runs.classify("scores", "per_device_train_batch_size=8", steps=30)
+    report = json.loads(runs.run_ok("eval", "--model", "scores", "--data", "dev.csv", "--json", "use_cpu=true").out)
+    runs.run_ok("predict", "--model", "scores", "--input", "dev.csv", "--output", "scores.jsonl", "use_cpu=true")
+    found = program.lines(runs.folder / "scores.jsonl")
+    scores = numpy.array([list(row["probabilities"].values()) for row in found])
+    truth = numpy.array([LABELS.index(row["label"]) for row in found])
+    wanted = {
+        "roc_auc": sk.roc_auc_score(truth, scores, multi_class="ovr"), "log_loss": sk.log_loss(truth, scores),
+        "top_3_accuracy": sk.top_k_accuracy_score(truth, scores, k=3), "brier": sk.brier_score_loss(truth, scores),
+        "matthews_correlation": sk.matthews_corrcoef(truth, scores.argmax(1))}
+    for name, value in wanted.items():
+        assert report[f"eval_{name}"] == pytest.approx(value, abs=1e-9), name

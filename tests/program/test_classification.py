@@ -140,6 +140,92 @@ class Classification(ProgramTest):
         config = json.loads((self.folder / "parts" / "config.json").read_text())
         self.assertEqual(list(config["id2label"].values()), LABELS[::-1])
 
+    def test_several_labels_and_numbers_on_any_plan(self):
+        # A label and, of long texts, another one; the length of the text as a number.
+        with (self.folder / "train.csv").open(newline="") as file:
+            train = list(csv.DictReader(file))
+        with (self.folder / "dev.csv").open(newline="") as file:
+            dev = list(csv.DictReader(file))
+        for name, rows in (("train", train), ("dev", dev)):
+            (self.folder / f"{name}.jsonl").write_text("".join(
+                json.dumps({"text": row["text"], "length": len(row["text"]) / 50,
+                            "tags": [row["label"]] + (["long"] if len(row["text"]) > 60 else [])}) + "\n" for row in rows))
+        plans = {"pipeline": (2, "per_device_train_batch_size=6", "gradient_accumulation_steps=2", "parallel.pipeline=2"),
+                 "zero": (3, "per_device_train_batch_size=4", "parallel.zero_stage=3"),
+                 "context": (2, "per_device_train_batch_size=12", "parallel.context=2")}
+        for field, words, problem, shared in (
+                ("tags", ["task.class_weights=balanced", "task.thresholds=tuned", "metric_for_best_model=f1"],
+                 "multi_label_classification", ["pipeline", "zero"]),
+                ("length", ["metric_for_best_model=mse"], "regression", ["context"])):
+            words = [*words, f"data.label_field={field}", "data.validation=dev.jsonl", "load_best_model_at_end=true",
+                     "save_strategy=epoch", "per_device_train_batch_size=12"]
+            one = self.classify(field, *words, data="train.jsonl", steps=18)
+            folder = self.folder / field
+            config = json.loads((folder / "config.json").read_text())
+            self.assertEqual(config["problem_type"], problem)
+            self.assertEqual(len(config["id2label"]), 5 if field == "tags" else 1)
+            wanted = lines(folder / "predictions.jsonl")
+            self.assertLess(losses(folder)[-1], losses(folder)[0])
+            for plan in shared:
+                ranks, *more = plans[plan]
+                with self.subTest(problem=problem, plan=plan):
+                    other = self.classify(f"{field}-{plan}", *words, *more, ranks=ranks, data="train.jsonl", steps=18)
+                    there = self.folder / f"{field}-{plan}"
+                    self.assert_close(losses(there), losses(folder), 2e-5)
+                    self.assertEqual(other.out, one.out)
+                    found = lines(there / "predictions.jsonl")
+                    self.assert_close([row["loss"] for row in found], [row["loss"] for row in wanted], 1e-4)
+                    best = [json.loads((at / "trainer_state.json").read_text())["best_global_step"] for at in (there, folder)]
+                    self.assertEqual(*best)
+            # The folder knows its fields, its length and its thresholds.
+            report = json.loads(self.run_ok("eval", "--model", field, "--data", "dev.jsonl", "--json", "--output",
+                                            f"{field}-report", "use_cpu=true").out)
+            last = json.loads((folder / "eval_results.json").read_text())
+            for name in ("eval_f1", "eval_hamming_loss") if field == "tags" else ("eval_loss", "eval_spearman"):
+                self.assertAlmostEqual(report[name], last[name], delta=1e-6)
+            page = (self.folder / f"{field}-report" / "report.html").read_text()
+            self.assertNotRegex(page, r"<script|<link|<img|url\(http|src=")
+            self.assertIn("Largest losses", page)
+            row = json.loads(self.run_ok("predict", "--model", field, "--text", dev[0]["text"], "use_cpu=true").out)
+            self.assertEqual(row["prediction"] if field == "tags" else round(row["prediction"], 4),
+                             wanted[0]["prediction"] if field == "tags" else round(wanted[0]["prediction"], 4))
+
+    def test_plans_of_classifiers_are_verified_and_estimated(self):
+        verify = ["verify", "--model", "model.json", "use_cpu=true", "data.sequence_length=19", "--steps", 1, "--all"]
+        for words, problem in ((["task.labels=[a,b,c]", "label_smoothing_factor=0.1"], "single_label_classification"),
+                               (["data.label_field=[a,b,c]", "task.class_weights=balanced"], "multi_label_classification"),
+                               (["task.problem_type=regression", "task.type=sequence_classification"], "regression")):
+            for plan in (["parallel.tensor=2", "parallel.pipeline=2"], ["parallel.context=2", "parallel.data=2"]):
+                table = self.run_ok(*verify, *words, *plan).out
+                self.assertIn("equal within", table)
+                self.assertIn(problem, table)
+                self.assertIn("score.weight", table)
+        estimate = ["estimate", "--model", "gpt2-xl", "--json", "training.bf16=true"]
+        whole, head = (json.loads(self.run_ok(*estimate, *words).out)["stages"][0] for words in ([], ["task.labels=[a,b]"]))
+        self.assertLess(head["logits"], whole["logits"] / 10)
+        self.assertLess(head["activations"], 1.01 * whole["activations"])
+        self.assertIn("data", self.run_ok("plan", "--model", "gpt2-xl", "--gpus", 8, "task.labels=[a,b]").out)
+
+    def test_training_stops_where_it_gets_no_better(self):
+        words = ["per_device_train_batch_size=12", "eval_strategy=steps", "eval_steps=2", "save_steps=2", "learning_rate=0",
+                 "early_stopping_patience=3", "load_best_model_at_end=true", "metric_for_best_model=matthews_corrcoef",
+                 "label_smoothing_factor=0.1", "save_total_limit=2"]
+        result = self.classify("stopped", *words)
+        self.assertIn("stopping early after step 8", result.err)
+        self.assertEqual(len(losses(self.folder / "stopped")), 8)
+        state = json.loads((self.folder / "stopped" / "trainer_state.json").read_text())
+        self.assertEqual(state["best_global_step"], 2)
+        # The count of evaluations goes on where it was.
+        self.classify("again", *words, steps=6)
+        resumed = self.classify("again", *words, "resume_from_checkpoint=true")
+        self.assertIn("stopping early after step 8", resumed.err)
+        self.assertIn("had ended the run", self.classify("again", *words, "resume_from_checkpoint=true").err)
+        self.assert_close(losses(self.folder / "again")[:8], losses(self.folder / "stopped"), 1e-5)
+        told = self.run_fails(2, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv",
+                              "data.validation=dev.csv", "task.type=sequence_classification", "output_dir=no", "use_cpu=true",
+                              "eval_strategy=epoch", "metric_for_best_model=acuracy").err
+        self.assertIn("Did you mean 'accuracy'?", told)
+
     def test_bad_input_is_told(self):
         (self.folder / "bad.csv").write_text("text,label\nx,praise\ny,prase\nz,\n")
         common = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "max_steps=1",
@@ -156,6 +242,14 @@ class Classification(ProgramTest):
         self.assertIn("has no classifier", self.run_fails(
             2, "predict", "--model", "model.json", "--text", "x", "use_cpu=true").err)
         self.assertIn("--input", self.run_fails(2, "predict", "--model", "model.json").err)
+        (self.folder / "mixed.jsonl").write_text('{"text": "x", "label": ["a"]}\n{"text": "y", "label": "b"}\n{"text": "z", "label": "c"}\n')
+        told = self.run_fails(4, *common, "data.train=mixed.jsonl").err
+        self.assertIn("mixed.jsonl, line 1: [a]", told)
+        (self.folder / "mixed.csv").write_text("text,label\nx,1.5\ny,two\nz,3\n")
+        told = self.run_fails(4, *common, "data.train=mixed.csv").err
+        self.assertIn("mixed.csv, line 3: \"two\"", told)
+        told = self.run_fails(2, *common, "data.train=train.csv", "task.thresholds=tuned").err
+        self.assertIn("two labels, or several a row", told)
         dry = self.run_ok(*common, "data.train=train.csv", "data.validation=dev.csv", "--dry-run").out
         self.assertIn("4 labels, 107 training rows, 41 validation rows", dry)
 

@@ -1,5 +1,3 @@
-#include "train/classification.h"
-
 #include <cmath>
 #include <fstream>
 
@@ -8,6 +6,8 @@
 
 #include "base/error.h"
 #include "temporary_folder.h"
+#include "train/judgement.h"
+#include "train/labelled_data.h"
 
 namespace lockstep::train {
 namespace classification_test {
@@ -29,15 +29,15 @@ TEST(LabelledData, LabelsAreThoseNamedThenTheModelsThenTheTrainingRows) {
   model.head = {model::HeadSpec::Kind::kClassifier, {"yes", "no", "never"}};
   const LabelledData data = read_labelled_data(config, model);
   EXPECT_EQ(data.labels, (Labels{"yes", "no", "never"}));
-  EXPECT_EQ(data.train.classes, (std::vector<int64_t>{0, 1, 1, 1}));
+  EXPECT_EQ(data.train.targets.classes, (std::vector<int64_t>{0, 1, 1, 1}));
   config.task.labels = {"no", "yes"};
   config.task.class_weights = {"balanced"};
   EXPECT_EQ(
       read_labelled_data(config, model).weights, (std::vector<double>{4.0 / 3 / 2, 4.0 / 1 / 2}));
   config.data.validation_fraction = 0.5;
   const LabelledData split = read_labelled_data(config, model);
-  EXPECT_EQ(split.train.classes.size(), 2U);
-  EXPECT_EQ(split.validation.classes.size(), 2U);
+  EXPECT_EQ(split.train.targets.classes.size(), 2U);
+  EXPECT_EQ(split.validation.targets.classes.size(), 2U);
   EXPECT_NE(
       split.validation.rows.place(split.validation.rows.rows[0]).find("a.csv"), std::string::npos);
   config.data.train.clear();
@@ -45,19 +45,50 @@ TEST(LabelledData, LabelsAreThoseNamedThenTheModelsThenTheTrainingRows) {
   EXPECT_THROW(read_labelled_data(config, model::ModelConfig{}), Error);
 }
 
-TEST(Judgement, IsOfRowsWithAClass) {
-  const at::Tensor logits = at::tensor({0.F, 1.F, 2.F, 0.F, 5.F, 5.F, 9.F, 0.F}).view({4, 2});
-  const Judgement plain = judge(logits, {1, 1, 0, data::kNoClass}, {"no", "yes"});
-  const double first = std::log1p(std::exp(-1.0)), second = 2 + std::log1p(std::exp(-2.0)),
-               third = std::log(2.0);
-  EXPECT_EQ(plain.rows, 3);
-  EXPECT_NEAR(plain.loss, (first + second + third) / 3, 1e-12);
-  EXPECT_EQ(plain.metrics[0].first, "accuracy");
-  EXPECT_NEAR(plain.metrics[0].second, 2.0 / 3, 1e-12);  // of equals the first
-  const Judgement weighed = judge(logits, {1, 1, 0, data::kNoClass}, {"no", "yes"}, {{3, 1}, 2});
-  const auto focal = [](double loss) { return std::pow(1 - std::exp(-loss), 2) * loss; };
-  EXPECT_NEAR(weighed.loss, (focal(first) + focal(second) + 3 * focal(third)) / 5, 1e-12);
-  EXPECT_EQ(judge(logits, std::vector<int64_t>(4, data::kNoClass), {"no", "yes"}).rows, 0);
+TEST(LabelledData, TheProblemIsWhatRowsLookLike) {
+  using enum model::ProblemType;
+  const TemporaryFolder folder;
+  config::Config config;
+  config.data.train = {write(
+      folder,
+      "a.jsonl",
+      "{\"text\": \"a\", \"label\": [\"y\"]}\n{\"text\": \"b\", \"label\": [\"x\", \"y\"]}\n"
+      "{\"text\": \"c\", \"label\": []}\n")};
+  config.task.class_weights = {"balanced"};
+  const LabelledData several = read_labelled_data(config, {});
+  EXPECT_EQ(several.problem, kMultiLabel);
+  EXPECT_EQ(several.labels, (Labels{"x", "y"}));
+  EXPECT_EQ(several.train.targets.outputs, (std::vector<float>{0, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(several.weights, (std::vector<double>{2, 0.5}));
+  config.task.problem_type = "single_label_classification";
+  EXPECT_THROW(read_labelled_data(config, {}), Error);
+
+  config = {};
+  config.data.train = {write(folder, "b.csv", "text,label,other\na,1.5,7\nb,2,8\n")};
+  EXPECT_EQ(read_labelled_data(config, {}).problem, kRegression);
+  EXPECT_EQ(read_labelled_data(config, {}).labels, Labels{"LABEL_0"});
+  config.data.label_field = {"other", "label"};
+  const LabelledData numbers = read_labelled_data(config, {});
+  EXPECT_EQ(numbers.problem, kRegression);
+  EXPECT_EQ(numbers.labels, (Labels{"other", "label"}));
+  EXPECT_EQ(numbers.train.targets.outputs, (std::vector<float>{7, 1.5, 8, 2}));
+  // A model's outputs keep their order.
+  model::ModelConfig model;
+  model.head = {model::HeadSpec::Kind::kClassifier, {"label", "other"}, kRegression};
+  EXPECT_EQ(
+      read_labelled_data(config, model).train.targets.outputs, (std::vector<float>{1.5, 7, 2, 8}));
+  model.head.labels.push_back("third");
+  EXPECT_THROW(read_labelled_data(config, model), Error);
+}
+
+TEST(LabelledData, AKeyThatOnlyClassifiersReadAsksForOne) {
+  config::Config config;
+  model::ModelConfig model;
+  EXPECT_FALSE(classifies(config, model));
+  config.data.label_field = {"gold"};
+  EXPECT_TRUE(classifies(config, model));
+  config.task.type = "language_modeling";
+  EXPECT_FALSE(classifies(config, model));
 }
 
 }  // namespace classification_test

@@ -64,6 +64,17 @@ class Mapper {
     set_if_true("group_by_length", value, "train_sampling_strategy", "group_by_length");
   }
   void adafactor(const Value& value) { set_if_true("adafactor", value, "optim", "adafactor"); }
+  /// Of run_classification.py; whether it is set.
+  bool do_regression(const Value& value) {
+    const auto word = value.is_scalar() ? to_bool(value.text) : std::nullopt;
+    if (!word && !value.is_null()) {
+      problems_.add(
+          "training.do_regression",
+          value.origin,
+          fmt::format("{} is not true or false", short_text(value)));
+    }
+    return word.value_or(false);
+  }
 
  private:
   void set_if_true(
@@ -91,6 +102,7 @@ void answer_known_names(Value& tree, Problems& problems, std::vector<std::string
     return;
   }
   Mapper mapper(*training, problems);
+  std::optional<Origin> asks_for_numbers;
   for (const KnownName& known : known_names()) {
     const Value* found = training->find(known.name);
     if (found == nullptr) {
@@ -104,6 +116,8 @@ void answer_known_names(Value& tree, Problems& problems, std::vector<std::string
       mapper.group_by_length(value);
     } else if (known.name == "adafactor") {
       mapper.adafactor(value);
+    } else if (known.name == "do_regression") {
+      asks_for_numbers = mapper.do_regression(value) ? std::optional(value.origin) : std::nullopt;
     } else if (known.answer == KnownName::Answer::kMapped) {
       continue;  // another reader takes it
     } else if (!is_harmless(known, value)) {
@@ -115,6 +129,11 @@ void answer_known_names(Value& tree, Problems& problems, std::vector<std::string
       }
     }
     training->erase(known.name);
+  }
+  if (asks_for_numbers) {  // last: a new section may move the others
+    Value& task = tree.at_or_add("task");
+    task = task.is_map() ? task : Value::map(*asks_for_numbers);
+    task.at_or_add("problem_type") = Value::scalar("regression", true, *asks_for_numbers);
   }
 }
 

@@ -81,6 +81,9 @@ struct TaskSection {
   /// language_modeling predicts the next token, sequence_classification a label of each row; null:
   /// what the model's folder is for, language_modeling where it does not say.
   std::optional<std::string> type;
+  /// For sequence_classification: single_label_classification, multi_label_classification (several
+  /// labels a row) or regression (numbers); null: the model's, or what the rows' labels look like.
+  std::optional<std::string> problem_type;
   /// For sequence_classification: the labels, in the order of their numbers; empty: the model's
   /// own, or those that occur in the training rows, sorted.
   std::vector<std::string> labels;
@@ -89,6 +92,9 @@ struct TaskSection {
   std::vector<std::string> class_weights;
   /// For sequence_classification: rows that are told surely weigh less by (1 - p) to this power.
   double focal_gamma = 0.0;
+  /// For two labels, or several a row: fixed takes a label for told above 0.5; tuned looks for the
+  /// threshold of the largest F1 on data.validation, and saves it with the model.
+  std::string thresholds = "fixed";
 };
 
 /// What is trained and evaluated on.
@@ -116,8 +122,12 @@ struct DataSection {
   /// For sequence_classification: the field of a second text beside the first (two sentences that
   /// are compared); empty: none.
   std::string text_pair_field;
-  /// For sequence_classification: the field of a row's label.
-  std::string label_field = "label";
+  /// For sequence_classification: the field of a row's label, or of a list of its labels; several
+  /// fields: one for each label, 0 or 1, or for each number.
+  std::vector<std::string> label_field = {"label"};
+  /// For sequence_classification: what stands between the labels of a row (",", "|"); empty: the
+  /// field is one label, or a list as JSON and Python write it.
+  std::string label_delimiter;
   /// none: the text field is the document; alpaca: instruction, input and output, the prompt's loss
   /// masked; pairs: instruction and output alone.
   std::string prompt = "none";
@@ -239,7 +249,7 @@ struct TrainingSection {
   double max_grad_norm = 1.0;
   /// The optimizer.
   std::string optim = "adamw_torch_fused";
-  /// Share of the target that is spread over the vocabulary.
+  /// Share of the target that is spread over the vocabulary, or over the labels.
   double label_smoothing_factor = 0.0;
   /// Scale of NEFTune noise on the embeddings.
   std::optional<double> neftune_noise_alpha;
@@ -319,8 +329,12 @@ struct TrainingSection {
   bool load_best_model_at_end = false;
   /// The metric that tells which checkpoint is best; null: loss.
   std::optional<std::string> metric_for_best_model;
-  /// Whether the best metric is the largest; null: unless its name ends in loss.
+  /// Whether the best metric is the largest; null: as the metric is (not of losses and errors).
   std::optional<bool> greater_is_better;
+  /// Stop after so many evaluations, one after another, that are no better; null: never.
+  std::optional<int64_t> early_stopping_patience;
+  /// The change of the metric that is better, for early stopping.
+  double early_stopping_threshold = 0.0;
 
   // Data
 

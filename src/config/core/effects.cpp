@@ -16,7 +16,6 @@ constexpr NotBuiltYet kNotBuiltYet[] = {
      "",
      "the loss is always divided by the target tokens of all ranks: leave it true"},
     {"training.fp16_full_eval", "", "evaluation runs in the type of training"},
-    {"training.label_smoothing_factor", "", "leave it 0"},
     {"training.neftune_noise_alpha", "", "leave it null"},
     {"training.train_sampling_strategy", "group_by_length", "use random or sequential"},
 };
@@ -107,6 +106,10 @@ void warn_of_idle_keys(
       "parallel.offload_param.path",
       parallel.offload_param.device != "nvme",
       "only used with device=nvme");
+  warn(
+      "training.early_stopping_threshold",
+      !training.early_stopping_patience,
+      "only used with training.early_stopping_patience");
   warn(
       "training.warmup_steps",
       training.lr_scheduler_type == "constant" && training.warmup_steps > 0,

@@ -19,6 +19,8 @@ constexpr std::string_view kNoTpu = "there is no TPU support";
 constexpr std::string_view kOneLoader = "the loader is a thread that reads mapped files";
 constexpr std::string_view kOwnKernels = "the kernels are this program's own already";
 constexpr std::string_view kStreaming = "evaluation keeps sums alone, no predictions";
+constexpr std::string_view kNoDownload =
+    "nothing is fetched from the Hub; give files: data.train, data.validation, data.test";
 
 // Alphabetical within each group.
 constexpr KnownName kKnownNames[] = {
@@ -27,6 +29,7 @@ constexpr KnownName kKnownNames[] = {
     {"accelerator_config", kMapped, false, "", ""},
     {"adafactor", kMapped, true, "", ""},
     {"deepspeed", kMapped, false, "", ""},
+    {"do_regression", kMapped, true, "", ""},
     {"fsdp", kMapped, false, "", ""},
     {"fsdp_config", kMapped, false, "", ""},
     {"group_by_length", kMapped, true, "", ""},
@@ -139,7 +142,48 @@ constexpr KnownName kKnownNames[] = {
     {"use_legacy_prediction_loop", kNoEffect, true, "false", "there is one evaluation loop"},
     {"use_liger_kernel", kNoEffect, true, "false", kOwnKernels},
 
+    // Of run_classification.py and run_glue.py; they change no result here.
+    {"dataset_config_name", kNoEffect, false, "", kNoDownload},
+    {"ignore_mismatched_sizes",
+     kNoEffect,
+     true,
+     "true|false",
+     "a head of other labels begins at random, and a line says so"},
+    {"metric_name",
+     kNoEffect,
+     false,
+     "",
+     "every metric of the problem is told; training.metric_for_best_model chooses one"},
+    {"model_revision", kNoEffect, false, "main", kNoDownload},
+    {"overwrite_cache", kNoEffect, true, "false", "a token file is named by what it was made of"},
+    {"pad_to_max_length",
+     kNoEffect,
+     true,
+     "true|false",
+     "rows are filled to the longest of a batch, which changes no result"},
+    {"preprocessing_num_workers", kNoEffect, false, "*", "texts are tokenized on every core"},
+    {"remove_columns", kNoEffect, false, "", "only the fields that are used are read"},
+    {"remove_splits", kNoEffect, false, "", kNoDownload},
+    {"shuffle_seed", kNoEffect, false, "42", "the order of the data follows training.data_seed"},
+    {"shuffle_train_dataset",
+     kNoEffect,
+     true,
+     "true|false",
+     "rows come in random order: see training.train_sampling_strategy"},
+    {"text_column_delimiter",
+     kNoEffect,
+     false,
+     "",
+     "a text is one field; a second one is data.text_pair_field"},
+    {"token", kNoEffect, false, "", kNoDownload},
+    {"trust_remote_code", kNoEffect, true, "false", "no code of a model's folder is run"},
+    {"use_auth_token", kNoEffect, true, "false", kNoDownload},
+    {"use_fast_tokenizer", kNoEffect, true, "true|false", "there is one tokenizer"},
+
     // Refused: they would change the result, and are not done here.
+    {"max_eval_samples", kRefused, false, "", "give a shorter file"},
+    {"max_predict_samples", kRefused, false, "", "give a shorter file"},
+    {"max_train_samples", kRefused, false, "", "give a shorter file"},
     {"optim_args",
      kRefused,
      false,
@@ -177,13 +221,16 @@ constexpr Rename kRenames[] = {
     {"per_gpu_train_batch_size", "per_device_train_batch_size"},
 };
 
-// run_clm.py and its like.
+// run_clm.py, run_classification.py and their like.
 constexpr Rename kScriptKeys[] = {
     {"block_size", "data.sequence_length"},
     {"cache_dir", "data.cache_dir"},
+    {"label_column_name", "data.label_field"},
     {"max_seq_length", "data.sequence_length"},
     {"model_name_or_path", "model.path"},
     {"test_file", "data.test"},
+    {"text_column_name", "data.text_field"},
+    {"text_column_names", "data.text_field"},
     {"tokenizer_name", "tokenizer.path"},
     {"tokenizer_name_or_path", "tokenizer.path"},
     {"train_file", "data.train"},

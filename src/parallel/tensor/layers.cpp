@@ -76,13 +76,16 @@ Tensor VocabularyParallelHead::loss(
     const Tensor& hidden,
     const Tensor& vocabulary,
     const nn::Targets& targets,
-    const Tensor& weights) const {
+    const Tensor& weights,
+    double label_smoothing) const {
+  ops::TokenLossOptions options = loss_options(targets, weights);
+  options.label_smoothing = label_smoothing;
   return vocabulary_parallel_loss(
       hidden.flatten(0, 1),
       vocabulary,
       targets.tokens.flatten().to(hidden.device()),
       shard(),
-      loss_options(targets, weights));
+      std::move(options));
 }
 
 Tensor VocabularyParallelHead::logits(const Tensor& hidden, const Tensor& vocabulary) const {

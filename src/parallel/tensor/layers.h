@@ -90,7 +90,8 @@ struct VocabularyParallelHead final : nn::Head {
       const Tensor& hidden,
       const Tensor& vocabulary,
       const nn::Targets& targets,
-      const Tensor& weights) const override;
+      const Tensor& weights,
+      double label_smoothing) const override;
   Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const override;
   nn::Scores scores(
       const Tensor& hidden, const Tensor& vocabulary, const nn::Targets& targets) const override;

@@ -1,6 +1,7 @@
 #include "parallel/tensor/token_loss.h"
 
 #include <algorithm>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -39,16 +40,23 @@ int64_t rows_of_a_run(const Tensor& weight, const VocabularyShard& shard) {
       kLeastRows, kLogitsBytes / (widest * static_cast<int64_t>(weight.element_size())));
 }
 
-/// What the ranks know of each row's logits, together: one exchange of three numbers a row, in the
-/// place of a reduction for each.
+/// What the ranks know of each row's logits, together: one exchange of three numbers a row, or of
+/// four, instead of a reduction for each.
 void combine(ops::RowStatistics& part, comm::Communicator& group) {
-  const Tensor mine = at::stack({part.maximum, part.total, part.target});  // [3, n]
+  std::vector<Tensor> known{part.maximum, part.total, part.target};
+  if (part.mean.defined()) {
+    known.push_back(part.mean);
+  }
+  const Tensor mine = at::stack(known);  // [3, n], or [4, n]
   Tensor all = at::empty({group.size(), mine.size(0), mine.size(1)}, mine.options());
   group.all_gather(all, mine).wait();
   const Tensor peaks = all.select(1, 0);  // [ranks, n]
   part.maximum = peaks.amax(0);
   part.total = (all.select(1, 1) * (peaks - part.maximum).exp()).sum(0);
   part.target = all.select(1, 2).sum(0);
+  if (part.mean.defined()) {
+    part.mean = all.select(1, 3).sum(0);
+  }
 }
 
 /// One run of rows for the statistics.

@@ -16,6 +16,9 @@ inline constexpr std::string_view kTextDocuments[] = {"file", "line", "paragraph
 inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
 inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
 inline constexpr std::string_view kTasks[] = {"language_modeling", "sequence_classification"};
+inline constexpr std::string_view kProblems[] = {
+    "single_label_classification", "multi_label_classification", "regression"};
+inline constexpr std::string_view kThresholds[] = {"fixed", "tuned"};
 inline constexpr std::string_view kPrompts[] = {"none", "alpaca", "pairs"};
 
 }  // namespace choices
@@ -59,6 +62,14 @@ void visit_fields(Section& section, Visitor&& visitor) {
        choices::kTasks},
       section.type);
   visitor(
+      {"problem_type",
+       "For sequence_classification: single_label_classification, multi_label_classification "
+       "(several labels a row) or regression (numbers); null: the model's, or what the rows' "
+       "labels "
+       "look like",
+       choices::kProblems},
+      section.problem_type);
+  visitor(
       {"labels",
        "For sequence_classification: the labels, in the order of their numbers; empty: the model's "
        "own, or those that occur in the training rows, sorted"},
@@ -73,6 +84,12 @@ void visit_fields(Section& section, Visitor&& visitor) {
        "For sequence_classification: rows that are told surely weigh less by (1 - p) to this "
        "power"},
       section.focal_gamma);
+  visitor(
+      {"thresholds",
+       "For two labels, or several a row: fixed takes a label for told above 0.5; tuned looks for "
+       "the threshold of the largest F1 on data.validation, and saves it with the model",
+       choices::kThresholds},
+      section.thresholds);
 }
 
 template <class Section, class Visitor>
@@ -110,8 +127,16 @@ void visit_fields(Section& section, Visitor&& visitor) {
        "that are compared); empty: none"},
       section.text_pair_field);
   visitor(
-      {"label_field", "For sequence_classification: the field of a row's label"},
+      {"label_field",
+       "For sequence_classification: the field of a row's label, or of a list of its labels; "
+       "several fields: one for each label, 0 or 1, or for each number"},
       section.label_field);
+  visitor(
+      {"label_delimiter",
+       "For sequence_classification: what stands between the labels of a row (\",\", \"|\"); "
+       "empty: "
+       "the field is one label, or a list as JSON and Python write it"},
+      section.label_delimiter);
   visitor(
       {"prompt",
        "none: the text field is the document; alpaca: instruction, input and output, the prompt's "

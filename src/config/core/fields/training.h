@@ -164,7 +164,8 @@ void visit_fields(Section& section, Visitor&& visitor) {
       section.max_grad_norm);
   visitor({"optim", "The optimizer", choices::kOptimizers}, section.optim);
   visitor(
-      {"label_smoothing_factor", "Share of the target that is spread over the vocabulary"},
+      {"label_smoothing_factor",
+       "Share of the target that is spread over the vocabulary, or over the labels"},
       section.label_smoothing_factor);
   visitor(
       {"neftune_noise_alpha", "Scale of NEFTune noise on the embeddings"},
@@ -243,8 +244,15 @@ void visit_fields(Section& section, Visitor&& visitor) {
       section.metric_for_best_model);
   visitor(
       {"greater_is_better",
-       "Whether the best metric is the largest; null: unless its name ends in loss"},
+       "Whether the best metric is the largest; null: as the metric is (not of losses and errors)"},
       section.greater_is_better);
+  visitor(
+      {"early_stopping_patience",
+       "Stop after so many evaluations, one after another, that are no better; null: never"},
+      section.early_stopping_patience);
+  visitor(
+      {"early_stopping_threshold", "The change of the metric that is better, for early stopping"},
+      section.early_stopping_threshold);
   visitor(
       {"dataloader_drop_last", "Leave out the last batch of an epoch where it is not full"},
       section.dataloader_drop_last);

@@ -1,0 +1,83 @@
+#include "train/best.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace lockstep::train {
+namespace best_test {
+
+const std::vector<std::string> kMetrics{"accuracy", "f1", "f1_macro", "ece", "hamming_loss"};
+
+BestRule rule_of(const char* metric, std::optional<int64_t> patience = {}, double threshold = 0) {
+  config::TrainingSection training;
+  training.metric_for_best_model = metric;
+  training.early_stopping_patience = patience;
+  training.early_stopping_threshold = threshold;
+  return {training, kMetrics};
+}
+
+TEST(BestRule, KnowsWhichWayAMetricIsBetter) {
+  for (const char* metric : {"accuracy", "eval_f1", "f1_macro"}) {
+    EXPECT_TRUE(rule_of(metric).greater_is_better()) << metric;
+  }
+  for (const char* metric : {"loss", "eval_loss", "ece", "hamming_loss"}) {
+    EXPECT_FALSE(rule_of(metric).greater_is_better()) << metric;
+  }
+  config::TrainingSection training;
+  training.metric_for_best_model = "f1";
+  training.greater_is_better = false;
+  EXPECT_FALSE(BestRule(training, kMetrics).greater_is_better());
+  EXPECT_FALSE(BestRule().greater_is_better());
+}
+
+TEST(BestRule, FindsMetricsByTheNamesThatUsersHaveForThem) {
+  const std::vector<std::string> others{
+      "perplexity", "token_accuracy", "roc_auc", "matthews_correlation", "f1_macro", "f1_micro"};
+  EXPECT_EQ(find_metric("eval_accuracy", others), "token_accuracy");
+  EXPECT_EQ(find_metric("auc", others), "roc_auc");
+  EXPECT_EQ(find_metric("mcc", others), "matthews_correlation");
+  EXPECT_EQ(find_metric("macro", others), "f1_macro");
+  EXPECT_EQ(find_metric("f1", others), "");
+  try {
+    rule_of("acuracy");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("'accuracy'"), std::string::npos) << error.message();
+    EXPECT_NE(error.remedy().find("loss, accuracy, f1"), std::string::npos) << error.remedy();
+  }
+}
+
+TEST(BestRule, TheFirstOfEqualsStaysAndNanIsNeverBest) {
+  const BestRule rule = rule_of("f1");
+  Best best;
+  EXPECT_FALSE(rule.observe(best, NAN, 1));
+  EXPECT_TRUE(rule.observe(best, 0.5, 2));
+  EXPECT_FALSE(rule.observe(best, 0.5, 3));
+  EXPECT_TRUE(rule.observe(best, 0.6, 4));
+  EXPECT_EQ(best.step, 4);
+  EXPECT_FALSE(rule.stops(best));
+}
+
+/// EarlyStoppingCallback's counter: what is better by no more than the threshold is the best, and
+/// counts as no better.
+TEST(BestRule, StopsAfterItsPatience) {
+  const BestRule rule = rule_of("loss", 2, 0.1);
+  Best best;
+  rule.observe(best, 1.0, 1);
+  EXPECT_EQ(best.no_better, 0);
+  EXPECT_TRUE(rule.observe(best, 0.95, 2));
+  EXPECT_EQ(best.no_better, 1);
+  EXPECT_FALSE(rule.stops(best));
+  EXPECT_TRUE(rule.observe(best, 0.8, 3));
+  EXPECT_EQ(best.no_better, 0);
+  rule.observe(best, 0.85, 4);
+  rule.observe(best, 0.79, 5);
+  EXPECT_EQ(best.step, 5);
+  EXPECT_TRUE(rule.stops(best));
+}
+
+}  // namespace best_test
+}  // namespace lockstep::train

@@ -1,0 +1,108 @@
+#include "train/judgement.h"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::train {
+namespace judgement_test {
+
+constexpr auto kClassifier = model::HeadSpec::Kind::kClassifier;
+const model::HeadSpec kTwo{kClassifier, {"no", "yes"}};
+
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+TEST(Judgement, IsOfRowsWithAClass) {
+  const at::Tensor logits = at::tensor({0.F, 1.F, 2.F, 0.F, 5.F, 5.F, 9.F, 0.F}).view({4, 2});
+  const data::RowTargets targets{{1, 1, 0, data::kNoClass}, {}};
+  const Judgement plain = judge(logits, targets, kTwo);
+  const double first = std::log1p(std::exp(-1.0)), second = 2 + std::log1p(std::exp(-2.0)),
+               third = std::log(2.0);
+  EXPECT_EQ(plain.rows, 3);
+  EXPECT_NEAR(plain.loss, (first + second + third) / 3, 1e-12);
+  EXPECT_NEAR(plain.metric("accuracy"), 2.0 / 3, 1e-12);  // of equals the first
+  EXPECT_NEAR(plain.losses[1], second, 1e-12);
+  EXPECT_TRUE(std::isnan(plain.losses[3]));
+  const Judgement weighed = judge(logits, targets, kTwo, {{{3, 1}, 2}});
+  const auto focal = [](double loss) { return std::pow(1 - std::exp(-loss), 2) * loss; };
+  EXPECT_NEAR(weighed.loss, (focal(first) + focal(second) + 3 * focal(third)) / 5, 1e-12);
+  EXPECT_EQ(judge(logits, {std::vector<int64_t>(4, data::kNoClass), {}}, kTwo).rows, 0);
+}
+
+TEST(Judgement, HasTheLossOfTraining) {
+  const at::Tensor logits =
+      at::tensor({0.3F, -1.F, 2.F, 0.5F, 0.1F, -0.7F, 1.5F, 0.F, -2.F}).view({3, 3});
+  const at::Tensor classes = at::tensor({2, 0, 1}, at::kLong);
+  const objective::ClassOptions smoothed{{1, 2, 0.5}, 0, 0.2};
+  const model::HeadSpec three{kClassifier, {"a", "b", "c"}};
+  EXPECT_NEAR(
+      judge(logits, {{2, 0, 1}, {}}, three, {smoothed}).loss,
+      at::cross_entropy_loss(
+          logits.to(at::kDouble),
+          classes,
+          at::tensor(smoothed.weights, at::kDouble),
+          at::Reduction::Mean,
+          -100,
+          0.2)
+          .item<double>(),
+      1e-12);
+  model::HeadSpec labels = three;
+  labels.problem = model::ProblemType::kMultiLabel;
+  const std::vector<float> wanted{1, 0, 1, 0, 0, 0, 0, 1, 1};
+  const at::Tensor told = at::tensor(wanted).view({3, 3}).to(at::kDouble);
+  EXPECT_NEAR(
+      judge(logits, {{0, 0, 0}, wanted}, labels, {{{1, 2, 0.5}}}).loss,
+      at::binary_cross_entropy_with_logits(
+          logits.to(at::kDouble), told, {}, at::tensor({1.0, 2.0, 0.5}, at::kDouble))
+          .item<double>(),
+      1e-12);
+  labels.problem = model::ProblemType::kRegression;
+  EXPECT_NEAR(
+      judge(logits, {{0, 0, 0}, wanted}, labels).loss,
+      at::mse_loss(logits.to(at::kDouble), told).item<double>(),
+      1e-12);
+}
+
+TEST(Judgement, OfSeveralLabelsTellsEachByItself) {
+  const model::HeadSpec head{kClassifier, {"a", "b"}, model::ProblemType::kMultiLabel};
+  const at::Tensor logits = at::tensor({1.F, -1.F, 0.F, 2.F, -3.F, -0.5F}).view({3, 2});
+  const data::RowTargets targets{{0, 0, 0}, {1, 0, 1, 1, 0, 1}};
+  const Judgement found = judge(logits, targets, head);
+  EXPECT_NEAR(found.metric("accuracy"), 1.0 / 3, 1e-12);
+  EXPECT_NEAR(found.metric("hamming_loss"), 2.0 / 6, 1e-12);
+  EXPECT_NEAR(found.metric("f1"), 2 * 2.0 / (2 * 2 + 0 + 2), 1e-12);
+  EXPECT_NEAR(found.metric("jaccard_samples"), (1 + 0.5 + 0) / 3, 1e-12);
+  EXPECT_EQ(answer_of(logits, 1, head.problem, {}).taken, (std::vector<bool>{false, true}));
+  // The threshold that tells both rows of "a", and of "b".
+  const std::vector<double> thresholds = tune_thresholds(logits, targets, head);
+  ASSERT_EQ(thresholds.size(), 2U);
+  EXPECT_NEAR(thresholds[0], (sigmoid(0) + sigmoid(-3)) / 2, 1e-12);
+  EXPECT_NEAR(thresholds[1], (sigmoid(-0.5) + sigmoid(-1)) / 2, 1e-12);
+  EXPECT_EQ(judge(logits, targets, head, {{}, thresholds}).metric("accuracy"), 1);
+}
+
+TEST(Judgement, OfTwoLabelsHasOneThreshold) {
+  const at::Tensor logits = at::tensor({2.F, 0.F, 1.F, 0.F, 3.F, 0.F}).view({3, 2});
+  const data::RowTargets targets{{1, 1, 0}, {}};
+  EXPECT_EQ(judge(logits, targets, kTwo).metric("f1"), 0);
+  const std::vector<double> thresholds = tune_thresholds(logits, targets, kTwo);
+  ASSERT_EQ(thresholds.size(), 1U);
+  EXPECT_EQ(judge(logits, targets, kTwo, {{}, thresholds}).metric("f1"), 1);
+  EXPECT_TRUE(tune_thresholds(at::zeros({3, 3}), targets, {kClassifier, {"a", "b", "c"}}).empty());
+}
+
+TEST(Judgement, OfNumbersLeavesOutWhatHasNoValue) {
+  const model::HeadSpec head{kClassifier, {"x"}, model::ProblemType::kRegression};
+  const at::Tensor logits = at::tensor({1.F, 1.F, 1.F}).view({3, 1});
+  const Judgement found = judge(logits, {{0, 0, data::kNoClass}, {0, 2, 0}}, head);
+  EXPECT_EQ(found.rows, 2);
+  EXPECT_EQ(found.metric("mse"), 1);
+  EXPECT_TRUE(std::isnan(found.metric("pearson")));
+  EXPECT_FALSE(found.report.has_value());
+}
+
+}  // namespace judgement_test
+}  // namespace lockstep::train
