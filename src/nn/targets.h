@@ -12,22 +12,29 @@ namespace lockstep::nn {
 
 using at::Tensor;
 
-/// What an objective makes of a row: a chosen and a rejected answer (preferences), what is to be
-/// forgotten or kept (unlearning).
+/// What an objective makes of a row: a chosen and a rejected answer (preferences; of answers that
+/// are judged one by one, a good and a bad one), what is to be forgotten or kept (unlearning).
 enum class RowKind : int64_t { kPlain, kChosen, kRejected, kForget, kRetain };
 
 /// The targets of a micro-batch, all on one device.
 struct Targets {
   Tensor tokens;  // [B, T] int64, in step with the ids: what each position predicts (a token, or a
                   // class); kIgnoredTarget: nothing. Where ids are a part of the sequence, so is it
+  Tensor prompts;  // [B, T] bool, likewise: targets that are of a row's prompt, whose log p is
+                   // summed apart from its answer's; undefined: none
   // Of whole rows, whatever part of them is here:
-  Tensor counts;     // [B] float64: the targets of each
-  Tensor kinds;      // [B] int64, RowKind; undefined: all are plain
+  Tensor counts;         // [B] float64: the targets of each, those of prompts left out
+  Tensor prompt_counts;  // [B] float64: those of prompts; undefined with `prompts`
+  Tensor kinds;          // [B] int64, RowKind; undefined: all are plain
   Tensor groups;     // [B] int64 in [0, B): rows of one number are judged together; undefined: none
   Tensor reference;  // [B] float64: each row's log-likelihood by a reference; undefined: none
+  Tensor baseline;   // [B] float64: what a row's gain on its reference is compared to; undefined:
+                     // none
 
   bool defined() const { return tokens.defined(); }
   Targets to(c10::Device device) const;
+  /// The same rows, of which nothing is predicted or counted: all are plain.
+  Targets ignored() const;
 };
 
 /// log p of each target, and whether it was the likeliest: [B, T] each.
@@ -36,6 +43,8 @@ using Scores = ops::TokenScores;
 /// Of language modelling: each position predicts the label behind it. Labels [B, T] int64 are in
 /// step with the ids; those of kIgnoredTarget, and each row's first, are not predicted.
 Targets next_tokens(const Tensor& labels);
+/// The same where labels [B, T] hold prompts too, which `are_prompts` [B, T] bool says.
+Targets next_tokens(const Tensor& labels, const Tensor& are_prompts);
 /// Of classification: the position [B] of each row, its last token that is no padding, predicts the
 /// row's class [B] int64; kIgnoredTarget: the row has none. `length` is T.
 Targets classes_at(const Tensor& positions, const Tensor& classes, int64_t length);

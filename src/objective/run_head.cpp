@@ -55,7 +55,7 @@ struct HeadPass {
     if (objective.needs() == Needs::kNothing || objective.needs() == Needs::kTokenScores) {
       return objective.weigh(scores, targets, step);
     }
-    const Tensor rows = scores.log_likelihoods.sum(1, false, at::kDouble);
+    const Tensor rows = sums_of_rows(scores.log_likelihoods);
     if (parts.sum) {
       parts.sum(rows);
     }
@@ -65,11 +65,28 @@ struct HeadPass {
     }
     return weighing;
   }
+  /// float64 [B], or [B, 2] where prompts are told apart: the answer's, the prompt's.
+  Tensor sums_of_rows(const Tensor& tokens) const {
+    if (!targets.prompts.defined()) {
+      return tokens.sum(1, false, at::kDouble);
+    }
+    const auto sum = [&](const Tensor& part) { return part.sum(1, false, at::kDouble); };
+    return at::stack(
+        {sum(tokens.masked_fill(targets.prompts, 0)),
+         sum(tokens.masked_fill(targets.prompts.logical_not(), 0))},
+        1);
+  }
   Weighing weigh_rows(const Tensor& rows) const {
     Weighing weighing = objective.weigh({rows, {}}, targets, step);
-    if (weighing.weights.defined()) {
-      weighing.weights = weighing.weights.unsqueeze(1);  // of each of the row's tokens
+    if (!weighing.weights.defined()) {
+      return weighing;
     }
+    // Of each of the row's tokens.
+    weighing.weights = targets.prompts.defined() ? at::where(
+                                                       targets.prompts,
+                                                       weighing.weights.narrow(1, 1, 1),
+                                                       weighing.weights.narrow(1, 0, 1))
+                                                 : weighing.weights.unsqueeze(1);
     return weighing;
   }
   Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& weights) const {

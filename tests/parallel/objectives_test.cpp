@@ -37,6 +37,16 @@ std::vector<PlanCase> plans() {
   };
 }
 
+/// Each axis once.
+std::vector<PlanCase> few_plans() {
+  return {
+      {{.data = 3}, 1, {.zero_stage = 3}},
+      {{.tensor = 2}, 2},
+      {{.context = 3}, 1, {.recompute = {kFull}}},
+      {{.pipeline = 2, .data = 2, .context = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+  };
+}
+
 std::function<void(ModelSpec&)> trained_for(objective::ObjectivePointer objective) {
   return [objective](ModelSpec& spec) { spec.objective = objective; };
 }
@@ -155,6 +165,52 @@ TEST(PlanTable, ClassScores) {
       });
     }
   }
+}
+
+/// The prompts of chosen rows are learned, too: told apart from answers on whatever rank they are.
+nn::ForwardInputs pairs_with_prompts(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = pairs(config, step, units, length);
+  const nn::Targets answers = inputs.targets;
+  const Tensor places = at::arange(length);
+  const Tensor rows = at::arange(2 * units.begin, 2 * units.end).unsqueeze(1);
+  const Tensor are_prompts = places.lt(2 + rows % 3);
+  const Tensor ends = places.ge(length - rows % 4);
+  const Tensor skipped = are_prompts.logical_and(rows.remainder(2).eq(1)).logical_or(ends);
+  inputs.targets = nn::next_tokens(
+      inputs.ids.masked_fill(skipped, -100), are_prompts.expand({inputs.ids.size(0), length}));
+  inputs.targets.kinds = answers.kinds;
+  inputs.targets.groups = answers.groups;
+  return inputs;
+}
+
+/// Answers that are judged one by one, against what the model drifted; some data ranks have only
+/// good ones.
+nn::ForwardInputs answers(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  using enum nn::RowKind;
+  nn::ForwardInputs inputs =
+      rows_of_units(config, step, units, length, {kChosen, kRejected, kChosen, kChosen, kRejected});
+  inputs.targets.baseline = at::full({inputs.ids.size(0)}, 0.4, at::kDouble);
+  return inputs;
+}
+
+TEST(PlanTable, PreferenceWithLikelihoodOfPrompts) {
+  const auto odds_ratio = objective::direct_preference(
+      {.loss = objective::PairLoss::kOddsRatio,
+       .beta = 0.4,
+       .reference = false,
+       .per_token = true,
+       .likelihood = 1});
+  expect_table(with_five_layers(kOddLlama), plans(), trained_for(odds_ratio), pairs_with_prompts);
+}
+
+TEST(PlanTable, PreferenceOfAnswers) {
+  expect_table(
+      with_five_layers(kOddGpt2),
+      few_plans(),
+      trained_for(objective::answer_preference({.beta = 0.3, .undesirable_weight = 1.3})),
+      answers);
 }
 
 TEST(PlanTable, Preference) {

@@ -96,6 +96,10 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
   if (inputs.targets.defined()) {
     mine.targets.tokens =
         select(at::constant_pad_nd(inputs.targets.tokens, {0, padding}, ops::kIgnoredTarget), runs);
+    if (inputs.targets.prompts.defined()) {
+      mine.targets.prompts =
+          select(at::constant_pad_nd(inputs.targets.prompts, {0, padding}, 0), runs);
+    }
   }
   if (mine.source.defined() && part.context_ranks == 1) {
     return mine;  // whole sequences, whose positions count from 0
