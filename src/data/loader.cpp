@@ -43,10 +43,41 @@ void add_classes(const SequenceView& view, const std::vector<Draw>& draws, Micro
   }
 }
 
+/// The rows of what is drawn: each is a draw by itself.
+std::vector<Draw> rows_of(const SequenceView& view, const std::vector<Draw>& draws) {
+  const int64_t at_once = view.rows_at_once();
+  std::vector<Draw> rows;
+  for (const Draw& draw : draws) {
+    for (int64_t i = 0; i < at_once; ++i) {
+      rows.push_back({draw.sequence * at_once + i, draw.sample * at_once + i});
+    }
+  }
+  return rows;
+}
+
+void add_answers(const SequenceView& view, const std::vector<Draw>& rows, MicroBatch& batch) {
+  const AnswerRows& answers = view.answers();
+  batch.roles.assign(static_cast<size_t>(batch.rows), RowRole::kPlain);
+  batch.groups.assign(static_cast<size_t>(batch.rows), 0);
+  batch.prompts.assign(answers.learns_prompts ? static_cast<size_t>(batch.rows) : 0, 0);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const int64_t sequence = rows[row].sequence;
+    batch.roles[row] = answers.roles[static_cast<size_t>(sequence)];
+    batch.groups[row] = static_cast<int64_t>(row) / answers.at_once;
+    if (answers.learns_prompts && batch.roles[row] == RowRole::kChosen) {
+      const size_t begin = row * static_cast<size_t>(batch.length);
+      batch.prompts[row] = view.prompt_tokens(sequence);
+      std::copy_n(batch.ids.begin() + begin, batch.prompts[row], batch.labels.begin() + begin);
+    }
+  }
+}
+
 }  // namespace
 
-MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& draws) {
+MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& drawn) {
+  const std::vector<Draw> draws = rows_of(view, drawn);
   MicroBatch batch;
+  batch.draws = drawn;
   batch.rows = std::max<int64_t>(1, static_cast<int64_t>(draws.size()));
   batch.length = 2;
   for (const Draw& draw : draws) {
@@ -70,6 +101,9 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
   }
   if (view.has_classes()) {
     add_classes(view, draws, batch);
+  }
+  if (view.has_roles()) {
+    add_answers(view, draws, batch);
   }
   return batch;
 }

@@ -14,6 +14,17 @@ namespace lockstep::data {
 /// The label of a position without loss (Hugging Face's and PyTorch's).
 inline constexpr int64_t kIgnored = -100;
 
+/// What an answer is to the others: of two answers to one prompt, or of one that is judged alone,
+/// the wanted and the unwanted one.
+enum class RowRole : int8_t { kPlain, kChosen, kRejected };
+
+/// Answers of rows, a document each, and how they are drawn.
+struct AnswerRows {
+  std::vector<RowRole> roles;   // of each row
+  int64_t at_once = 1;          // rows that are drawn together, and never parted
+  bool learns_prompts = false;  // prompts of chosen rows have labels too
+};
+
 /// Rows of at most `length` tokens. Packed: consecutive blocks of the whole stream, documents end
 /// to end, the last block short; nothing is lost. Per document: each row is of one document, and a
 /// longer document goes on in the next row (kSplit) or is cut off (kTruncate). Pairs: a document's
@@ -32,8 +43,13 @@ class SequenceView {
   /// A document a row, each with a class: classes[i] is row i's, kIgnored where it has none.
   SequenceView(
       std::shared_ptr<const TokenDataset> dataset, int64_t length, std::vector<int64_t> classes);
+  /// A document a row, and `answers.at_once` of them a sequence.
+  SequenceView(std::shared_ptr<const TokenDataset> dataset, int64_t length, AnswerRows answers);
 
-  int64_t size() const { return size_; }
+  /// What is drawn: rows, or of answers groups of them.
+  int64_t size() const { return size_ / answers_.at_once; }
+  int64_t rows() const { return size_; }
+  int64_t rows_at_once() const { return answers_.at_once; }
   int64_t length() const { return length_; }
   const TokenDataset& dataset() const { return *dataset_; }
   /// Tokens of row `index`, 1 to length(); with `start`, where it is one of pairs.
@@ -44,6 +60,11 @@ class SequenceView {
   /// Whether a row is to be told a class, and its tokens nothing.
   bool has_classes() const { return !classes_.empty(); }
   const std::vector<int64_t>& classes() const { return classes_; }
+  /// Whether rows are answers, of roles.
+  bool has_roles() const { return !answers_.roles.empty(); }
+  const AnswerRows& answers() const { return answers_; }
+  /// Of a row of an answer: the tokens before it.
+  int64_t prompt_tokens(int64_t index) const;
   /// Writes the source to the front of `ids`, at least source_tokens(index) long.
   void read_source(int64_t index, std::span<int64_t> ids) const;
   /// Writes the row to the front of both, each at least tokens(index) long, and returns its tokens.
@@ -70,6 +91,7 @@ class SequenceView {
   int64_t start_;
   int64_t size_ = 0;
   std::vector<int64_t> classes_;     // [size_], or none
+  AnswerRows answers_;               // roles: [size_], or none
   std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
 };
 
