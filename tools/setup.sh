@@ -59,13 +59,13 @@ install_libtorch() {
 }
 
 install_parity() {
-  local stamp=.deps/python/.lockstep-parity-3
+  local stamp=.deps/python/.lockstep-parity-4
   [ -e "$stamp" ] && return
   echo "setup: installing the parity tests' Python environment into .deps/python"
   rm -rf .deps/python
   python3 -m venv .deps/python
   .deps/python/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
-    transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 numpy pyyaml pytest pytest-xdist
+    transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 trl==1.16.0 numpy pyyaml pytest pytest-xdist
   touch "$stamp"
 }
 

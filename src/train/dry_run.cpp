@@ -12,6 +12,7 @@
 #include "train/classification.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
+#include "train/preference.h"
 
 namespace lockstep::train {
 
@@ -50,6 +51,12 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
         data.train.classes.size(),
         data.validation.classes.size(),
         data.test.classes.size());
+  } else if (tunes_preferences(config.task)) {
+    labels = fmt::format(
+        "task        {}\n",
+        count_preferences(
+            config, source.config, tokenizer, sequence_length_of(config, source.config))
+            .text(config.preference));
   } else {
     check_documents(source.config, options);
   }

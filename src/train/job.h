@@ -17,6 +17,7 @@
 #include "parallel/parallel_model.h"
 #include "parallel/ranks/axes.h"
 #include "text/tokenizer.h"
+#include "train/answer_reference.h"
 #include "train/classification.h"
 #include "train/datasets.h"
 #include "train/evaluate.h"
@@ -49,10 +50,12 @@ struct Job {
   Datasets datasets;
   LabelledData rows;                      // of a classifier, rank 0's; else empty
   objective::ClassOptions class_options;  // of its loss
+  AnswerSets answers;                     // of preference tuning; else empty
   RunLength length;
   std::unique_ptr<checkpoint::OutputHold> hold;  // on training.output_dir
   std::unique_ptr<parallel::Axes> axes;
   std::unique_ptr<parallel::ParallelModel> model;
+  std::unique_ptr<AnswerReference> answer_reference;  // of preference tuning; else null
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<data::Loader> loader;
   std::unique_ptr<monitor::Monitor> monitor;      // rank 0's; null on the others
@@ -62,6 +65,7 @@ struct Job {
   std::optional<Forecast> forecast;  // rank 0's
   Progress progress;
   Best best;
+  bool drops_out = true;  // in training, as the model's config.json says
   /// Of a classifier, what its last evaluation found.
   std::optional<Judgement> judgement;
   Classified classified;

@@ -26,6 +26,25 @@ std::vector<std::string> differences(const json& there, const json& here, const 
   return found;
 }
 
+/// The keys of the section that the steps' mathematics depends on.
+void add_preference(const config::PreferenceSection& section, nlohmann::ordered_json& settings) {
+  const auto number = [](const std::optional<double>& value) {
+    return value ? json(*value) : json(nullptr);
+  };
+  settings["preference.objective"] = section.objective;
+  settings["preference.loss_type"] = section.loss_type.value_or("");
+  settings["preference.beta"] = number(section.beta);
+  settings["preference.label_smoothing"] = section.label_smoothing;
+  settings["preference.reference_free"] = section.reference_free;
+  settings["preference.rpo_alpha"] = number(section.rpo_alpha);
+  settings["preference.discopop_tau"] = section.discopop_tau;
+  settings["preference.simpo_gamma"] = section.simpo_gamma;
+  settings["preference.cpo_alpha"] = section.cpo_alpha;
+  settings["preference.desirable_weight"] = section.desirable_weight;
+  settings["preference.undesirable_weight"] = section.undesirable_weight;
+  settings["preference.disable_dropout"] = section.disable_dropout;
+}
+
 }  // namespace
 
 nlohmann::ordered_json identity_of(const Job& job) {
@@ -64,6 +83,11 @@ nlohmann::ordered_json identity_of(const Job& job) {
         fmt::format("{}", fmt::join(job.class_options.weights, ", "));
     identity["settings"]["task.focal_gamma"] = job.class_options.focal_gamma;
     identity["data"]["the classes' hash"] = hash_hex(std::as_bytes(std::span(rows.classes())));
+  }
+  if (rows.has_roles()) {
+    identity["data"]["the answers' labels' hash"] =
+        hash_hex(std::as_bytes(std::span(rows.answers().roles)));
+    add_preference(job.config.preference, identity["settings"]);
   }
   return identity;
 }

@@ -15,7 +15,8 @@ inline constexpr std::string_view kDataFormats[] = {"auto", "text", "jsonl", "cs
 inline constexpr std::string_view kTextDocuments[] = {"file", "line", "paragraph"};
 inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
 inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
-inline constexpr std::string_view kTasks[] = {"language_modeling", "sequence_classification"};
+inline constexpr std::string_view kTasks[] = {
+    "language_modeling", "sequence_classification", "preference"};
 inline constexpr std::string_view kPrompts[] = {"none", "alpaca", "pairs"};
 
 }  // namespace choices
@@ -54,8 +55,9 @@ template <class Section, class Visitor>
 void visit_fields(Section& section, Visitor&& visitor) {
   visitor(
       {"type",
-       "language_modeling predicts the next token, sequence_classification a label of each row; "
-       "null: what the model's folder is for, language_modeling where it does not say",
+       "language_modeling predicts the next token, sequence_classification a label of each row, "
+       "preference tunes a language model to answers that people prefer; null: what the model's "
+       "folder is for, language_modeling where it does not say",
        choices::kTasks},
       section.type);
   visitor(
