@@ -49,6 +49,14 @@ ClassifiedRows classify_rows(
         "train one: lockstep train task.type=sequence_classification model.path=... "
         "data.train=FILE");
   }
+  if (source.config.head.labels.size() == 1) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} is a reward model: its head has one class, and gives no labels", source.name),
+        "go on training it with task.type=reward_model, or open it in transformers: "
+        "AutoModelForSequenceClassification");
+  }
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
   ClassifiedRows result{
       train::open_classifier_data(

@@ -12,6 +12,7 @@
 #include "parallel/verify.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
+#include "train/preference.h"
 
 namespace lockstep::cli {
 namespace {
@@ -61,8 +62,14 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   request.device = world.device;
   request.seed = static_cast<uint64_t>(config.training.seed);
   request.freeze = config.model.freeze;
+  if (train::trains_rewards(config.task)) {
+    request.task.head = {model::HeadSpec::Kind::kClassifier, {"LABEL_0"}};
+  }
   parallel::ModelSpec spec =
       train::model_spec(train::find_source(config.model.path, config.model.preset), request);
+  if (train::trains_on_answers(config.task)) {
+    spec.objective = train::preference_objective(config);
+  }
   if (const auto layers = resolution.integer("layers", 1)) {
     spec.config = model::with_first_layers(std::move(spec.config), *layers);
   }
@@ -84,6 +91,11 @@ parallel::VerifyOptions options_of(
                        ? config.data.sequence_length
                        : std::min(spec.config.max_positions, kVerifiedLength);
   options.seed = static_cast<uint64_t>(config.training.seed);
+  if (train::trains_on_answers(config.task)) {
+    options.rows_at_once = train::rows_of_sequence(config);
+    options.are_rewarded = train::trains_rewards(config.task);
+    options.learns_prompts = config.preference.objective == "orpo";
+  }
   return options;
 }
 

@@ -56,7 +56,7 @@ void validate_data(const Config& config, Checker& check) {
 void validate_task(const Config& config, Checker& check) {
   const TaskSection& task = config.task;
   const bool classifies = task.type == "sequence_classification";
-  if (task.type == "language_modeling" || task.type == "preference") {
+  if (task.type && !classifies) {
     if (!task.labels.empty()) {
       check.fail(
           "task.labels",

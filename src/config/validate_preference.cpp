@@ -99,6 +99,18 @@ void check_preference_numbers(const PreferenceSection& section, Checker& check) 
       "at least 1");
 }
 
+void check_rows(const Config& config, Checker& check) {
+  const auto is_typed = [&](const char* key) {
+    return check.origin(key).source == Origin::Source::kCommandLine;
+  };
+  if (is_typed("data.packing") && config.data.packing) {
+    check.fail("data.packing", "an answer is a row by itself", "leave it out");
+  }
+  if (config.data.prompt != "none" && is_typed("data.prompt")) {
+    check.fail("data.prompt", "not used with answers", "leave it out");
+  }
+}
+
 }  // namespace
 
 void validate_preference(const Config& config, Checker& check, std::vector<std::string>& warnings) {
@@ -106,6 +118,13 @@ void validate_preference(const Config& config, Checker& check, std::vector<std::
   const auto is_typed = [&](const std::string& key) {
     return check.origin(key).source == Origin::Source::kCommandLine;
   };
+  const bool is_reward = config.task.type == "reward_model";
+  if (section.center_rewards_coefficient && !is_reward) {
+    check.fail(
+        "preference.center_rewards_coefficient",
+        "only used with task.type=reward_model",
+        "set that, or leave it out");
+  }
   if (config.task.type != "preference") {
     if (is_typed("preference.objective")) {
       check.fail(
@@ -113,17 +132,15 @@ void validate_preference(const Config& config, Checker& check, std::vector<std::
           "only used with task.type=preference",
           "set that, or leave it out");
     }
+    if (is_reward) {
+      check_rows(config, check);
+    }
     return;
   }
+  check_rows(config, check);
   check_preference_numbers(section, check);
   check_loss(section, check);
   check_use(section, check);
-  if (is_typed("data.packing") && config.data.packing) {
-    check.fail("data.packing", "an answer is a row by itself", "leave it out");
-  }
-  if (config.data.prompt != "none" && is_typed("data.prompt")) {
-    check.fail("data.prompt", "not used with task.type=preference", "leave it out");
-  }
   if (!section.precompute_ref_log_probs) {
     warnings.push_back(
         "preference.precompute_ref_log_probs=false has no effect: the reference is its scores, "

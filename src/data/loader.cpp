@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -26,15 +27,20 @@ void add_sources(const SequenceView& view, const std::vector<Draw>& draws, Micro
   }
 }
 
-/// What padding is, is asked of the ids alone: a text that ends in the padding's token is read
-/// before it, as Hugging Face's classifiers do.
-void add_classes(const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
+/// Gives each row a class at its last token and no token a label. What padding is, is asked of the
+/// ids alone: a text that ends in the padding's token is read before it, as Hugging Face's
+/// classifiers do.
+void add_classes(
+    const SequenceView& view,
+    const std::vector<Draw>& draws,
+    const std::function<int64_t(int64_t sequence)>& class_of,
+    MicroBatch& batch) {
   const int64_t pad = view.dataset().pad();
   batch.labels.assign(batch.labels.size(), kIgnored);
   batch.classes.assign(static_cast<size_t>(batch.rows), kIgnored);
   batch.positions.assign(static_cast<size_t>(batch.rows), 0);
   for (size_t row = 0; row < draws.size(); ++row) {
-    batch.classes[row] = view.classes()[static_cast<size_t>(draws[row].sequence)];
+    batch.classes[row] = class_of(draws[row].sequence);
     for (int64_t at = batch.length - 1; at > 0 && batch.positions[row] == 0; --at) {
       const bool is_padding =
           batch.ids[row * static_cast<size_t>(batch.length) + static_cast<size_t>(at)] == pad;
@@ -57,6 +63,9 @@ std::vector<Draw> rows_of(const SequenceView& view, const std::vector<Draw>& dra
 
 void add_answers(const SequenceView& view, const std::vector<Draw>& rows, MicroBatch& batch) {
   const AnswerRows& answers = view.answers();
+  if (answers.are_rewarded) {
+    add_classes(view, rows, [](int64_t /*row*/) { return 0; }, batch);
+  }
   batch.roles.assign(static_cast<size_t>(batch.rows), RowRole::kPlain);
   batch.groups.assign(static_cast<size_t>(batch.rows), 0);
   batch.prompts.assign(answers.learns_prompts ? static_cast<size_t>(batch.rows) : 0, 0);
@@ -100,7 +109,8 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
     add_sources(view, draws, batch);
   }
   if (view.has_classes()) {
-    add_classes(view, draws, batch);
+    add_classes(
+        view, draws, [&](int64_t row) { return view.classes()[static_cast<size_t>(row)]; }, batch);
   }
   if (view.has_roles()) {
     add_answers(view, draws, batch);

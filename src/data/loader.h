@@ -26,8 +26,9 @@ struct MicroBatch {
   /// (at least 1). Else 0, and empty.
   int64_t source_length = 0;
   std::vector<int64_t> source, source_tokens;
-  /// Of rows with classes: [rows], each row's class, kIgnored for none, and the position of its
-  /// last token that is no padding (0 where all are). Then no token has a label. Else empty.
+  /// Of rows with classes, and of answers that are rewarded: [rows], each row's class, kIgnored for
+  /// none, and the position of its last token that is no padding (0 where all are). Then no token
+  /// has a label. Else empty.
   std::vector<int64_t> classes, positions;
   /// Of answers: [rows], what each is (kPlain where nothing was drawn), and which are judged
   /// together, by numbers from 0. Else empty.

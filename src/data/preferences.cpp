@@ -88,7 +88,7 @@ EncodedAnswer cut_answer(EncodedAnswer answer, const AnswerLimits& limits) {
   if (limits.prompt) {
     shorten(prompt, *limits.prompt, KeptEnd::kEnd);
   }
-  if (limits.kept == KeptEnd::kStart) {
+  if (limits.kept != KeptEnd::kEnd) {
     shorten(text, std::max<int64_t>(0, limits.length - std::ssize(prompt)), KeptEnd::kStart);
     shorten(prompt, limits.length, KeptEnd::kStart);
   } else {
@@ -111,7 +111,11 @@ EncodedPreferences encode_preferences(
   for (size_t i = 0; i < all.size(); ++i) {
     const int64_t prompt =
         std::min<int64_t>(std::ssize(all[i].front().prompt), limits.prompt.value_or(limits.length));
-    if (limits.kept == KeptEnd::kStart && prompt >= limits.length) {
+    const bool is_too_long = std::ranges::any_of(all[i], [&](const EncodedAnswer& answer) {
+      return prompt + std::ssize(answer.answer) > limits.length;
+    });
+    if ((limits.kept == KeptEnd::kStart && prompt >= limits.length) ||
+        (limits.kept == KeptEnd::kNeither && is_too_long)) {
       ++result.dropped;
       continue;
     }
@@ -129,8 +133,9 @@ EncodedPreferences encode_preferences(
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the prompts of all {} rows fill data.sequence_length={} by themselves",
+            "none of {} rows is left: {} longer than data.sequence_length={} lets",
             all.size(),
+            limits.kept == KeptEnd::kNeither ? "all are" : "their prompts alone are",
             limits.length),
         "give a longer data.sequence_length, or a preference.max_prompt_length below it");
   }

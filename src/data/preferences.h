@@ -45,8 +45,8 @@ struct Preferences {
 Preferences read_preferences(
     std::span<const std::string> words, Format format, std::string_view key, Judged judged);
 
-/// Which end of a row that is too long is kept.
-enum class KeptEnd { kStart, kEnd };
+/// Which end of a row that is too long is kept; kNeither: the row is dropped.
+enum class KeptEnd { kStart, kEnd, kNeither };
 
 struct AnswerLimits {
   int64_t length = 0;                  // of a row: prompt and answer
@@ -64,7 +64,7 @@ struct EncodedPreferences {
   /// As many as rows, or of pairs two each: the chosen one, then the rejected one. Not cut.
   std::vector<EncodedAnswer> answers;
   std::vector<RowRole> roles;  // of answers
-  int64_t dropped = 0;         // rows whose prompt left no room for an answer
+  int64_t dropped = 0;         // rows whose prompt left no room for an answer, or that are too long
   int64_t cut = 0;             // answers that are longer than the limit
 };
 /// Encodes on every core, a prompt together with its answer, after the tokenizer's begin; the

@@ -23,6 +23,7 @@ struct AnswerRows {
   std::vector<RowRole> roles;   // of each row
   int64_t at_once = 1;          // rows that are drawn together, and never parted
   bool learns_prompts = false;  // prompts of chosen rows have labels too
+  bool are_rewarded = false;    // no token has a label: a head of one class reads each row's last
 };
 
 /// Rows of at most `length` tokens. Packed: consecutive blocks of the whole stream, documents end

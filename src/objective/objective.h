@@ -46,7 +46,7 @@ enum class Needs {
   kTargets,      // the loss is linear in the rows' scores: weights are the same whatever these are
   kTokenScores,  // the scores of single tokens
   kRowScores,    // those of rows
-  kClassScores,  // of a classifier's rows, all classes': for evaluation, without gradients
+  kClassScores,  // the logits of a classifier's rows, all classes'
 };
 
 struct Weighing {

@@ -56,6 +56,12 @@ struct PreferenceOptions {
 /// kOddsRatio log_odds_ratio, log_odds_chosen.
 ObjectivePointer direct_preference(const PreferenceOptions& options = {});
 
+/// Of a head of one class, whose logit is a row's reward: the mean over pairs of -log s(c - r) +
+/// center (c + r)^2, c and r the rewards of the chosen and the rejected row (Bradley-Terry: Ouyang
+/// et al., 2022, equation 1; centred: Eisenstein et al., 2023, equation 2). Reads kinds and groups.
+/// Metrics, as TRL's trainer has them: accuracy, margin, mean_reward.
+ObjectivePointer reward_of_pairs(double center = 0);
+
 struct AnswerOptions {
   double beta = 0.1;
   double desirable_weight = 1, undesirable_weight = 1;

@@ -167,6 +167,39 @@ class PairPreference final : public Objective {
   PreferenceOptions options_;
 };
 
+class RewardOfPairs final : public Objective {
+ public:
+  explicit RewardOfPairs(double center) : center_(center) {}
+  Needs needs() const override { return Needs::kClassScores; }
+  Counts counts(const nn::Targets& targets) const override {
+    return of_kind(targets, nn::RowKind::kChosen).sum().item<double>();
+  }
+  Tensor measure(
+      const nn::Scores& scores, const nn::Targets& targets, const Counts& /*step*/) const override {
+    const Tensor rewards = scores.log_likelihoods.select(1, 0).to(at::kDouble);
+    const Tensor is_chosen = of_kind(targets, nn::RowKind::kChosen);
+    const Tensor chosen = sums_of_groups(targets, rewards * is_chosen);
+    const Tensor rejected =
+        sums_of_groups(targets, rewards * of_kind(targets, nn::RowKind::kRejected));
+    const Tensor exist = sums_of_groups(targets, is_chosen);
+    const Tensor margins = chosen - rejected;
+    const Tensor losses =
+        -at::log_sigmoid(margins) * exist + center_ * (chosen + rejected).square();
+    return at::stack(
+        {losses.sum(),
+         exist.sum(),
+         (margins.gt(0) * exist).sum(),
+         margins.sum(),
+         0.5 * (chosen + rejected).sum()});
+  }
+  std::vector<std::string> metrics() const override {
+    return {"accuracy", "margin", "mean_reward"};
+  }
+
+ private:
+  double center_;
+};
+
 class AnswerPreference final : public Objective {
  public:
   explicit AnswerPreference(const AnswerOptions& options) : options_(options) {}
@@ -237,6 +270,10 @@ class AnswerPreference final : public Objective {
 
 ObjectivePointer direct_preference(const PreferenceOptions& options) {
   return std::make_shared<PairPreference>(options);
+}
+
+ObjectivePointer reward_of_pairs(double center) {
+  return std::make_shared<RewardOfPairs>(center);
 }
 
 ObjectivePointer answer_preference(const AnswerOptions& options) {

@@ -20,7 +20,7 @@ struct HeadPass {
     const bool trains = at::GradMode::is_enabled();
     const Needs needs = objective.needs();
     if (needs == Needs::kClassScores) {
-      return {objective.measure({class_scores(hidden, vocabulary), {}}, targets, step)};
+      return judge_classes(class_logits(hidden, vocabulary), trains);
     }
     if (!trains || needs == Needs::kTokenScores || needs == Needs::kRowScores) {
       const Weighing weighing = weigh(model.head->scores(hidden, vocabulary, targets.tokens));
@@ -36,20 +36,28 @@ struct HeadPass {
   }
 
  private:
-  /// The logits of each row's target's position, from the rank that has it. Products are float32
+  /// The logits of each row's target's position, 0 where another rank has it. Products are float32
   /// whatever the type of the weights.
-  Tensor class_scores(const Tensor& hidden, const Tensor& vocabulary) const {
+  Tensor class_logits(const Tensor& hidden, const Tensor& vocabulary) const {
     const Tensor is_here = targets.tokens.ne(ops::kIgnoredTarget);            // [B, T]
     const Tensor position = is_here.to(at::kInt).argmax(1).view({-1, 1, 1});  // 0: none is here
     const Tensor state =
         hidden.gather(1, position.to(hidden.device()).expand({-1, 1, hidden.size(2)})).squeeze(1);
     const Tensor logits = at::linear(state.to(at::kFloat), vocabulary.to(at::kFloat));
-    const Tensor scores =
-        logits.masked_fill(is_here.any(1, true).logical_not().to(hidden.device()), 0);
+    return logits.masked_fill(is_here.any(1, true).logical_not().to(hidden.device()), 0);
+  }
+  /// The objective of rows' logits; those that are not here have no gradient here.
+  nn::Tensors judge_classes(const Tensor& logits, bool trains) const {
+    const Tensor scores = logits.detach().clone();
     if (parts.sum) {
       parts.sum(scores);
     }
-    return scores;
+    Weighing weighing = objective.weigh({scores, {}}, targets, step);
+    if (!parts.is_first) {
+      weighing.sums.zero_();
+    }
+    return trains ? nn::Tensors{-(weighing.weights * logits).sum(), weighing.sums}
+                  : nn::Tensors{weighing.sums};
   }
   Weighing weigh(const nn::Scores& scores) const {
     if (objective.needs() == Needs::kNothing || objective.needs() == Needs::kTokenScores) {

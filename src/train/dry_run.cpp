@@ -51,12 +51,12 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
         data.train.classes.size(),
         data.validation.classes.size(),
         data.test.classes.size());
-  } else if (tunes_preferences(config.task)) {
+  } else if (trains_on_answers(config.task)) {
     labels = fmt::format(
         "task        {}\n",
         count_preferences(
             config, source.config, tokenizer, sequence_length_of(config, source.config))
-            .text(config.preference));
+            .text(config));
   } else {
     check_documents(source.config, options);
   }

@@ -21,11 +21,17 @@ nn::RowKind kind_of(data::RowRole role) {
                                             : nn::RowKind::kPlain;
 }
 
+nn::Targets classes_of(const data::MicroBatch& batch) {
+  return nn::classes_at(
+      at::tensor(batch.positions, at::kLong), at::tensor(batch.classes, at::kLong), batch.length);
+}
+
 /// Of answers: what they are, and which belong together.
 nn::Targets targets_of_answers(const data::MicroBatch& batch) {
   const at::Tensor labels = rows_of(batch.labels, batch.rows);
   nn::Targets targets =
-      batch.prompts.empty()
+      !batch.classes.empty() ? classes_of(batch)
+      : batch.prompts.empty()
           ? nn::next_tokens(labels)
           : nn::next_tokens(
                 labels, at::arange(batch.length, at::kLong).lt(rows_of(batch.prompts, batch.rows)));
@@ -45,10 +51,7 @@ nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
   inputs.ids = rows_of(batch.ids, batch.rows);
   inputs.targets = !batch.roles.empty()    ? targets_of_answers(batch)
                    : batch.classes.empty() ? nn::next_tokens(rows_of(batch.labels, batch.rows))
-                                           : nn::classes_at(
-                                                 at::tensor(batch.positions, at::kLong),
-                                                 at::tensor(batch.classes, at::kLong),
-                                                 batch.length);
+                                           : classes_of(batch);
   inputs.samples = at::tensor(batch.samples, at::kLong);
   if (batch.source_length > 0) {
     inputs.source = rows_of(batch.source, batch.rows);

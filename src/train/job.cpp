@@ -183,15 +183,21 @@ void open_answers(Job& job, int64_t length, World& world) {
       training.per_device_train_batch_size * training.gradient_accumulation_steps * data_ranks,
       world.communicator);
   job.datasets = job.answers.rows;
-  job.task.objective = preference_objective(job.config.preference);
+  job.task.objective = preference_objective(job.config);
   job.drops_out = !job.config.preference.disable_dropout;
+  if (trains_rewards(job.config.task)) {
+    job.task.head = {
+        model::HeadSpec::Kind::kClassifier, {"LABEL_0"}};  // transformers' num_labels=1
+    // So is the position of a row found by whoever opens the folder.
+    job.source.config.pad_token_id = padding_of_answers(job.source.config, *job.tokenizer);
+  }
 }
 
 /// Before a checkpoint is read: the reference is the model that training begins with.
 void score_answers(Job& job, World& world) {
   const config::Config& config = job.config;
   std::unique_ptr<objective::StoredScores> scores;
-  if (needs_reference(config.preference)) {
+  if (needs_reference(config)) {
     const auto sets = job.answers.all();
     const std::string key =
         on_first_rank(world.communicator, [&] { return reference_key(config, job.source, sets); });
@@ -211,7 +217,7 @@ void score_answers(Job& job, World& world) {
 /// Opens the data, and of a classifier takes its labels and its padding.
 void open_data(Job& job, int64_t length, World& world) {
   model::ModelConfig& model = job.source.config;
-  if (tunes_preferences(job.config.task)) {
+  if (trains_on_answers(job.config.task)) {
     open_answers(job, length, world);
     return;
   }
@@ -269,10 +275,15 @@ Evaluation evaluate_classifier(
   return result;
 }
 
+/// Whether rows are given one of several labels.
+bool is_classifier(const Job& job) {
+  return job.task.head.classifies() && !trains_rewards(job.config.task);
+}
+
 /// One line of a classifier's evaluation.
 void tell_of_rows(
     const Job& job, const std::string& prefix, const Evaluation& result, bool is_best) {
-  if (job.monitor == nullptr || !job.task.head.classifies()) {
+  if (job.monitor == nullptr || !is_classifier(job)) {
     return;
   }
   log_info(
@@ -366,7 +377,7 @@ std::unique_ptr<Job> make_job(
   plan.accumulation_steps = micro_batches_of(*job, world);
   plan.shard_ranks = shard_ranks_of(config.parallel, world.size(), world.local_size);
   job->model = parallel::parallelize(spec, plan, *job->axes);
-  if (tunes_preferences(config.task)) {
+  if (trains_on_answers(config.task)) {
     score_answers(*job, world);
   }
   job->global_batch = global_batch_of(*job, world);
@@ -462,7 +473,7 @@ void finish_job(Job& job, World& world) {
     restore_best_weights(job, world);
   }
   // A classifier ends with a report: of the test, else of the validation.
-  const bool classifies = job.task.head.classifies();
+  const bool classifies = is_classifier(job);
   const bool has_test = job.datasets.test != nullptr;
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
   if (training.do_eval || validates) {

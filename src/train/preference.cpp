@@ -53,8 +53,10 @@ std::string loss_name(const config::PreferenceSection& section) {
                      : section.loss_type.value_or(section.objective == "kto" ? "kto" : "sigmoid");
 }
 
-data::Judged judged(const config::PreferenceSection& section) {
-  return section.objective == "kto" ? data::Judged::kSingly : data::Judged::kInPairs;
+data::Judged judged(const config::Config& config) {
+  return !trains_rewards(config.task) && config.preference.objective == "kto"
+             ? data::Judged::kSingly
+             : data::Judged::kInPairs;
 }
 
 using EncodedSets = std::array<data::EncodedPreferences, kSets>;
@@ -76,19 +78,25 @@ void split_answers(std::array<data::Preferences, kSets>& sets, const data::DataO
   }
 }
 
-data::AnswerLimits limits_of(const config::PreferenceSection& section, int64_t length) {
+/// A reward is read at the end of a whole answer.
+data::AnswerLimits limits_of(const config::Config& config, int64_t length) {
+  const config::PreferenceSection& section = config.preference;
   return {
       length,
       section.max_prompt_length,
-      section.truncation_mode == "keep_end" ? data::KeptEnd::kEnd : data::KeptEnd::kStart};
+      trains_rewards(config.task)             ? data::KeptEnd::kNeither
+      : section.truncation_mode == "keep_end" ? data::KeptEnd::kEnd
+                                              : data::KeptEnd::kStart};
 }
 
-void check_model(const model::ModelConfig& model) {
-  if (model.is_encoder_decoder() || model.head.classifies()) {
+void check_model(const config::TaskSection& task, const model::ModelConfig& model) {
+  const bool has_reward = trains_rewards(task) && model.head.labels.size() == 1;
+  if (model.is_encoder_decoder() || (model.head.classifies() && !has_reward)) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.type=preference tunes decoder-only language models, and this is {}",
+            "task.type={} begins with a decoder-only language model, and this is {}",
+            *task.type,
             model.is_encoder_decoder() ? model::family_name(model.family) : "a classifier"),
         "give the folder of a decoder-only language model");
   }
@@ -97,7 +105,7 @@ void check_model(const model::ModelConfig& model) {
 EncodedSets read_and_encode(
     const config::Config& config, const data::Encoder& encoder, int64_t length) {
   const data::DataOptions options = data_options(config.data);
-  const data::Judged how = judged(config.preference);
+  const data::Judged how = judged(config);
   std::array<data::Preferences, kSets> sets;
   const std::vector<std::string>* words[kSets] = {
       &options.train, &options.validation, &options.test};
@@ -110,8 +118,7 @@ EncodedSets read_and_encode(
   EncodedSets encoded;
   for (size_t i = 0; i < kSets; ++i) {
     if (!sets[i].rows.empty()) {
-      encoded[i] =
-          data::encode_preferences(sets[i], encoder, limits_of(config.preference, length), how);
+      encoded[i] = data::encode_preferences(sets[i], encoder, limits_of(config, length), how);
     }
   }
   return encoded;
@@ -155,16 +162,29 @@ void warn_of_unequal_answers(
 
 }  // namespace
 
-bool tunes_preferences(const config::TaskSection& task) {
-  return task.type == "preference";
+bool trains_on_answers(const config::TaskSection& task) {
+  return task.type == "preference" || trains_rewards(task);
+}
+
+bool trains_rewards(const config::TaskSection& task) {
+  return task.type == "reward_model";
+}
+
+int32_t padding_of_answers(const model::ModelConfig& model, const text::Tokenizer& tokenizer) {
+  return model.pad_token_id ? static_cast<int32_t>(*model.pad_token_id)
+         : tokenizer.pad()  ? *tokenizer.pad()
+                            : tokenizer.eos().value_or(0);
 }
 
 int64_t rows_of_sequence(const config::Config& config) {
-  return tunes_preferences(config.task) && judged(config.preference) == data::Judged::kInPairs ? 2
-                                                                                               : 1;
+  return trains_on_answers(config.task) && judged(config) == data::Judged::kInPairs ? 2 : 1;
 }
 
-objective::ObjectivePointer preference_objective(const config::PreferenceSection& section) {
+objective::ObjectivePointer preference_objective(const config::Config& config) {
+  const config::PreferenceSection& section = config.preference;
+  if (trains_rewards(config.task)) {
+    return objective::reward_of_pairs(section.center_rewards_coefficient.value_or(0));
+  }
   constexpr double kBeta = 0.1, kSimpoBeta = 2;
   const std::string loss = loss_name(section);
   const double beta = section.beta.value_or(section.objective == "simpo" ? kSimpoBeta : kBeta);
@@ -179,7 +199,7 @@ objective::ObjectivePointer preference_objective(const config::PreferenceSection
   options.beta = beta;
   options.label_smoothing = section.label_smoothing;
   options.discopop_tau = section.discopop_tau;
-  options.reference = needs_reference(section);
+  options.reference = needs_reference(config);
   if (section.objective == "orpo") {
     options.loss = PairLoss::kOddsRatio;
     options.per_token = true;
@@ -195,27 +215,28 @@ objective::ObjectivePointer preference_objective(const config::PreferenceSection
   return objective::direct_preference(options);
 }
 
-bool needs_reference(const config::PreferenceSection& section) {
+bool needs_reference(const config::Config& config) {
+  const config::PreferenceSection& section = config.preference;
   const bool compares =
       section.objective == "dpo" || section.objective == "ipo" || section.objective == "kto";
-  return compares && !section.reference_free;
+  return compares && !section.reference_free && !trains_rewards(config.task);
 }
 
-std::string PreferenceCounts::text(const config::PreferenceSection& section) const {
-  const char* things = judged(section) == data::Judged::kInPairs ? "pairs" : "answers";
+std::string PreferenceCounts::text(const config::Config& config) const {
+  const char* things = judged(config) == data::Judged::kInPairs ? "pairs" : "answers";
+  const std::string what = trains_rewards(config.task) ? "reward model"
+                                                       : fmt::format(
+                                                             "preference.objective={}, loss {}",
+                                                             config.preference.objective,
+                                                             loss_name(config.preference));
   std::string text = fmt::format(
-      "preference.objective={}, loss {}: {} training {}, {} for validation, {} for test",
-      section.objective,
-      loss_name(section),
-      train,
-      things,
-      validation,
-      test);
+      "{}: {} training {}, {} for validation, {} for test", what, train, things, validation, test);
   if (dropped > 0) {
     text += fmt::format(
-        "; {} {} dropped, whose prompt fills data.sequence_length",
+        "; {} {} dropped, {} data.sequence_length",
         dropped,
-        dropped == 1 ? "is" : "are");
+        dropped == 1 ? "is" : "are",
+        trains_rewards(config.task) ? "longer than" : "whose prompt fills");
   }
   if (cut > 0) {
     text += fmt::format("; {} answers are cut to fit it", cut);
@@ -228,7 +249,7 @@ PreferenceCounts count_preferences(
     const model::ModelConfig& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     int64_t sequence_length) {
-  check_model(model);
+  check_model(config.task, model);
   return counts_of(
       read_and_encode(config, data::make_encoder(tokenizer), sequence_length),
       rows_of_sequence(config));
@@ -241,22 +262,23 @@ AnswerSets open_preference_data(
     int64_t sequence_length,
     int64_t block,
     comm::Communicator& communicator) {
-  check_model(model);
+  check_model(config.task, model);
   const config::PreferenceSection& section = config.preference;
-  const bool mismatches = loss_name(section) == "kto";
+  const bool mismatches = judged(config) == data::Judged::kSingly && loss_name(section) == "kto";
   const int64_t at_once = rows_of_sequence(config);
   const std::string answer = on_first_rank(communicator, [&] {
     const data::Encoder encoder = data::make_encoder(tokenizer);
     const EncodedSets sets = read_and_encode(config, encoder, sequence_length);
-    log_info("{}", counts_of(sets, at_once).text(section));
-    if (section.objective == "kto") {
+    log_info("{}", counts_of(sets, at_once).text(config));
+    if (judged(config) == data::Judged::kSingly) {
       warn_of_unequal_answers(section, sets[0].roles);
     }
-    const int32_t pad = encoder.pad.value_or(0);
-    const int64_t vocabulary = std::max(encoder.vocabulary_size, model.vocab_size);
+    const int32_t pad = padding_of_answers(model, *tokenizer);
+    const int64_t vocabulary =
+        std::max({encoder.vocabulary_size, model.vocab_size, int64_t{pad} + 1});
     const auto write = [&](const std::vector<data::EncodedAnswer>& answers) {
       const auto folder = config::cache_folder(config.data.cache_dir);
-      const data::AnswerLimits limits = limits_of(section, sequence_length);
+      const data::AnswerLimits limits = limits_of(config, sequence_length);
       return data::write_answers(answers, limits, folder, encoder, vocabulary, pad).string();
     };
     auto json = nlohmann::json::array();
@@ -282,7 +304,8 @@ AnswerSets open_preference_data(
     }
     data::AnswerRows answers;
     answers.at_once = at_once;
-    answers.learns_prompts = section.objective == "orpo";
+    answers.are_rewarded = trains_rewards(config.task);
+    answers.learns_prompts = !answers.are_rewarded && section.objective == "orpo";
     for (const int role : json.at(set).at("roles")) {
       answers.roles.push_back(static_cast<data::RowRole>(role));
     }

@@ -15,22 +15,27 @@
 
 namespace lockstep::train {
 
-/// Whether a model is tuned to preferences: task.type.
-bool tunes_preferences(const config::TaskSection& task);
+/// Whether answers are what is trained on: task.type preference or reward_model.
+bool trains_on_answers(const config::TaskSection& task);
+/// Whether it is a head of one class that tells how good they are.
+bool trains_rewards(const config::TaskSection& task);
 
 /// Rows that are drawn together, as one sequence of a batch: two of a pair, else one.
 int64_t rows_of_sequence(const config::Config& config);
 
-/// What section `preference` names, and TRL's trainers mean by it.
-objective::ObjectivePointer preference_objective(const config::PreferenceSection& section);
+/// What the task and section `preference` name, and TRL's trainers mean by it.
+objective::ObjectivePointer preference_objective(const config::Config& config);
 /// Whether it compares with the model as it was.
-bool needs_reference(const config::PreferenceSection& section);
+bool needs_reference(const config::Config& config);
+
+/// The id that fills short rows: config.json's, else the tokenizer's padding, else its end of text.
+int32_t padding_of_answers(const model::ModelConfig& model, const text::Tokenizer& tokenizer);
 
 /// How many rows or pairs there are of each set, and what became of those that were too long.
 struct PreferenceCounts {
   int64_t train = 0, validation = 0, test = 0;
   int64_t dropped = 0, cut = 0;
-  std::string text(const config::PreferenceSection& section) const;
+  std::string text(const config::Config& config) const;
 };
 
 /// Reads and encodes what `data` names, without writing anything: for a dry run. Error as

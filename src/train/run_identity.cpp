@@ -42,6 +42,7 @@ void add_preference(const config::PreferenceSection& section, nlohmann::ordered_
   settings["preference.cpo_alpha"] = section.cpo_alpha;
   settings["preference.desirable_weight"] = section.desirable_weight;
   settings["preference.undesirable_weight"] = section.undesirable_weight;
+  settings["preference.center_rewards_coefficient"] = number(section.center_rewards_coefficient);
   settings["preference.disable_dropout"] = section.disable_dropout;
 }
 

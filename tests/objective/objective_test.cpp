@@ -219,6 +219,36 @@ TEST(Preference, AnswersAndPromptsHaveWeightsOfTheirOwn) {
   EXPECT_NEAR(report.metrics.back().second, -chosen / 10, 1e-12);
 }
 
+/// Bradley-Terry's model of pairs, from the logits of a head of one class.
+TEST(Preference, RewardsOfPairsHaveTheirSlopes) {
+  const nn::Targets targets = some_targets();
+  const Tensor rewards = random_numbers({7, 1}, 5, 0, 1);
+  const auto objective = reward_of_pairs(0.3);
+  const Counts step = objective->counts(targets);
+  EXPECT_EQ(step.divisor(), 2);
+  const Weighing weighing = objective->weigh({rewards, {}}, targets, step);
+  const auto reward = [&](int64_t row) { return rewards[row][0].item<double>(); };
+  double wanted = 0, margins = 0;
+  for (const auto& [chosen, rejected] : {std::pair(0, 2), {6, 5}}) {
+    const double margin = reward(chosen) - reward(rejected),
+                 sum = reward(chosen) + reward(rejected);
+    wanted += std::log1p(std::exp(-margin)) + 0.3 * sum * sum;
+    margins += margin;
+  }
+  EXPECT_NEAR(weighing.sums[0].item<double>(), wanted, 1e-12);
+  EXPECT_NEAR(weighing.sums[3].item<double>(), margins, 1e-12);
+  for (int64_t row = 0; row < 7; ++row) {
+    constexpr double kStep = 1e-5;
+    const auto loss_at = [&](double shift) {
+      const Tensor moved = rewards.clone();
+      moved[row][0] += shift;
+      return objective->measure({moved, {}}, targets, step)[0].item<double>();
+    };
+    const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+    EXPECT_NEAR(weighing.weights[row][0].item<double>(), -slope, 1e-7) << row;
+  }
+}
+
 TEST(Preference, JudgesAnswersAgainstABaseline) {
   const nn::Targets targets = some_targets();
   const Tensor rows = random_numbers({7}, 5, -8, 2);
@@ -305,6 +335,45 @@ TEST(RunHead, GivesTheGradientOfTheWholeObjective) {
         << name;
     numbers::expect_gradients(got, wanted, name);
   }
+}
+
+/// A head of one class, whose logits are rewards: with autograd through all of it.
+TEST(RunHead, GivesTheGradientOfRewards) {
+  const auto config = model::with_head(
+      model::parse_model_config(nn::kSmallModels[1], "test"),
+      {model::HeadSpec::Kind::kClassifier, {"reward"}});
+  nn::ForwardInputs inputs = nn::small_inputs(config, 7, 6);
+  const nn::Targets rows = some_targets();
+  const Tensor positions = at::tensor({5, 1, 3, 0, 2, 4, 5}, at::kLong);
+  inputs.targets = nn::classes_at(positions, at::zeros({7}, at::kLong), 6);
+  inputs.targets.kinds = rows.kinds;
+  inputs.targets.groups = rows.groups;
+  const auto objective = reward_of_pairs(0.1);
+  const Counts step = objective->counts(inputs.targets);
+  std::vector<double> losses;
+  std::vector<std::map<std::string, Tensor>> gradients;
+  for (const bool is_ours : {true, false}) {
+    const auto model = nn::small_model(config);
+    Tensor loss;
+    if (is_ours) {
+      const nn::Context context = model->make_context(inputs);
+      const nn::Tensors states = model->forward_blocks(model->embed(context), context);
+      const nn::Tensors judged = run_head(*model, states, context, *objective, step);
+      losses.push_back(judged.back()[0].item<double>());
+      loss = judged.front();
+    } else {
+      const Tensor rewards = model->logits(inputs).gather(1, positions.view({-1, 1, 1})).squeeze(1);
+      loss = objective->measure({rewards, {}}, inputs.targets, step)[0];
+      losses.push_back(loss.item<double>());
+    }
+    loss.backward();
+    model->visit_parameters(
+        [&, &found = gradients.emplace_back()](const std::string& key, Tensor& value) {
+          found[key] = value.grad();
+        });
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-5 * std::abs(losses[1]));
+  numbers::expect_gradients(gradients[0], gradients[1], "rewards");
 }
 
 /// [rows, T, V] -> log p of each label behind its position, [rows, T - 1].

@@ -213,6 +213,32 @@ TEST(PlanTable, PreferenceOfAnswers) {
       answers);
 }
 
+/// Rewards of pairs, read at the last tokens of rows of several lengths.
+nn::ForwardInputs rewarded_pairs(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = pairs(config, step, units, length);
+  const nn::Targets answers = inputs.targets;
+  const Tensor rows = at::arange(2 * units.begin, 2 * units.end, at::kLong);
+  inputs.targets =
+      nn::classes_at(length - 1 - (rows * 3).remainder(length), at::zeros_like(rows), length);
+  inputs.targets.kinds = answers.kinds;
+  inputs.targets.groups = answers.groups;
+  return inputs;
+}
+
+TEST(PlanTable, Rewards) {
+  const auto objective = objective::reward_of_pairs(0.1);
+  std::vector<PlanCase> table = few_plans();
+  table.push_back({{.tensor = 4}, 2, {.sequence_sharding = kShards}});
+  table.push_back({{.pipeline = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}});
+  const auto reward = [&](ModelSpec& spec) {
+    spec.config = model::with_head(spec.config, {model::HeadSpec::Kind::kClassifier, {"reward"}});
+    spec.fill = fill_at_random(spec.config, 3);
+    spec.objective = objective;
+  };
+  expect_table(with_five_layers(kOddLlama), table, reward, rewarded_pairs);
+}
+
 TEST(PlanTable, Preference) {
   const auto objective = objective::direct_preference({.beta = 0.2});
   expect_table(with_five_layers(kOddGpt2), plans(), trained_for(objective), pairs);

@@ -43,10 +43,12 @@ CASES = {
     "cpo": ({"objective": "cpo", "cpo_alpha": 0.5}, "cpo", {"cpo_alpha": 0.5}, [*OF_PAIRS, "nll_loss"]),
     "orpo": ({"objective": "orpo", "beta": 0.4}, "orpo", {"beta": 0.4},
              [*OF_PAIRS, "nll_loss", "log_odds_ratio", "log_odds_chosen"]),
+    "reward": ({"center_rewards_coefficient": 0.05}, "reward", {"center_rewards_coefficient": 0.05},
+               ["accuracy", "margin", "mean_reward"]),
 }
 TRAINERS = {
     "dpo": (trl.DPOTrainer, trl.DPOConfig), "kto": (trl.KTOTrainer, trl.KTOConfig), "cpo": (CPOTrainer, CPOConfig),
-    "orpo": (ORPOTrainer, ORPOConfig)}
+    "orpo": (ORPOTrainer, ORPOConfig), "reward": (trl.RewardTrainer, trl.RewardConfig)}
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +60,11 @@ def runs():
     for parameter in model.parameters():  # far enough from nothing that answers differ
         parameter.data.mul_(3 if parameter.dim() == 2 else 1)
     model.save_pretrained(runs.folder / "model")
-    for file in (runs.folder / "tokenizer").iterdir():
-        (runs.folder / "model" / file.name).write_bytes(file.read_bytes())
+    transformers.LlamaForSequenceClassification(
+        transformers.LlamaConfig(**LLAMA, num_labels=1, pad_token_id=1)).save_pretrained(runs.folder / "reward_model")
+    for folder in ("model", "reward_model"):
+        for file in (runs.folder / "tokenizer").iterdir():
+            (runs.folder / folder / file.name).write_bytes(file.read_bytes())
     # TRL leaves a last row alone with its own answer; ours joins it to the rows before.
     judged = (runs.folder / "judged.jsonl").read_text().splitlines(keepends=True)
     (runs.folder / "judged_in_fours.jsonl").write_text("".join(judged[:30]))
@@ -83,7 +88,11 @@ def tuned_by_trl(runs, kind, arguments, data, folder):
         output_dir=str(folder), max_steps=STEPS, per_device_train_batch_size=BATCH, learning_rate=1e-3, lr_scheduler_type="constant",
         logging_steps=1, report_to="none", save_strategy="no", use_cpu=True, bf16=False, train_sampling_strategy="sequential",
         disable_tqdm=True, gradient_checkpointing=False, **{"max_length": 48, **arguments})
-    model = transformers.AutoModelForCausalLM.from_pretrained(runs.folder / "model", dtype=torch.float32)
+    if kind == "reward":
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(1)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(runs.folder / "reward_model", dtype=torch.float32)
+    else:
+        model = transformers.AutoModelForCausalLM.from_pretrained(runs.folder / "model", dtype=torch.float32)
     trainer = trainer_type(model=model, args=config, train_dataset=rows, processing_class=tokenizer)
     trainer.train()
     return [line for line in trainer.state.log_history if "loss" in line], dict(trainer.model.named_parameters())
@@ -95,7 +104,8 @@ def test_ten_steps_are_those_of_trl(runs, name):
     data = {"kto": "judged_in_fours.jsonl", "dpo": "pairs.jsonl"}.get(kind, "fitting.jsonl")
     output = name.replace(" ", "_")
     runs.run_ok(
-        "train", "model.path=model", "task.type=preference", f"data.train={data}", "data.cache_dir=cache", f"output_dir={output}",
+        "train", *(["model.path=reward_model", "task.type=reward_model"] if kind == "reward" else
+                   ["model.path=model", "task.type=preference"]), f"data.train={data}", "data.cache_dir=cache", f"output_dir={output}",
         f"data.sequence_length={theirs.get('max_length', 48)}", f"max_steps={STEPS}", f"per_device_train_batch_size={BATCH}",
         "learning_rate=1e-3", "lr_scheduler_type=constant", "logging_steps=1", "train_sampling_strategy=sequential", "use_cpu=true",
         "monitor.peak_tflops=1", *(f"preference.{key}={value}" for key, value in ours.items()))

@@ -84,6 +84,33 @@ class Preference(ProgramTest):
                   ranks=2, cache="cache_orpo")
         self.assert_alike("orpo_two", "orpo", [*NAMES, "nll_loss", "log_odds_ratio", "log_odds_chosen"])
 
+    def test_a_reward_model_is_a_classifier_of_one_class(self):
+        words = ["task.type=reward_model", "preference.center_rewards_coefficient=0.01", "learning_rate=1e-3"]
+        self.tune("reward", *words, "per_device_train_batch_size=6")
+        self.tune("reward_two", *words, "per_device_train_batch_size=3", "parallel.tensor=2", "gradient_accumulation_steps=2",
+                  ranks=2)
+        self.assert_alike("reward_two", "reward", ["loss", "grad_norm", "accuracy", "margin", "mean_reward"])
+        config = json.loads((self.folder / "reward" / "config.json").read_text())
+        self.assertEqual((config["architectures"], config["id2label"]), (["GPT2ForSequenceClassification"], {"0": "LABEL_0"}))
+        self.tune("reward_on", *words, "model.path=reward", "max_steps=1")
+        self.assertIn("is a reward model", self.run_fails(2, "predict", "--model", "reward", "--text", "x", "use_cpu=true").err)
+
+    def test_an_estimate_counts_both_rows_of_a_pair(self):
+        def estimate(*words):
+            return json.loads(self.run_ok("estimate", "--model", "gpt2", "--gpu", "a100-40gb", "--json", *words).out)
+
+        pairs = estimate("task.type=preference", "per_device_train_batch_size=2")
+        self.assertEqual(pairs, estimate("per_device_train_batch_size=4"))
+        self.assertNotEqual(pairs, estimate("per_device_train_batch_size=2"))
+        self.assertEqual(estimate("task.type=preference", "preference.objective=kto"), estimate())
+
+    def test_verify_compares_what_is_trained(self):
+        for words in (["task.type=preference"], ["task.type=preference", "preference.objective=orpo"],
+                      ["task.type=preference", "preference.objective=kto"], ["task.type=reward_model"]):
+            out = self.run_ok("verify", "--model", "model.json", "--nproc", 2, "parallel.context=2", "data.sequence_length=13",
+                              "use_cpu=true", *words).out
+            self.assertIn("equal within", out)
+
     def test_a_resumed_run_goes_on_exactly(self):
         words = ["per_device_train_batch_size=5", "save_steps=3", "preference.objective=ipo"]
         self.tune("whole", *words, cache="cache_resumed")

@@ -33,8 +33,9 @@ struct TokenizerSection {
 /// What the model is trained for.
 struct TaskSection {
   /// language_modeling predicts the next token, sequence_classification a label of each row,
-  /// preference tunes a language model to answers that people prefer; null: what the model's folder
-  /// is for, language_modeling where it does not say.
+  /// preference tunes a language model to answers that people prefer, reward_model trains a head
+  /// that tells how good an answer is; null: what the model's folder is for, language_modeling
+  /// where it does not say.
   std::optional<std::string> type;
   /// For sequence_classification: the labels, in the order of their numbers; empty: the model's
   /// own, or those that occur in the training rows, sorted.
@@ -74,6 +75,8 @@ struct PreferenceSection {
   double desirable_weight = 1.0;
   /// For kto: the weight of unwanted answers.
   double undesirable_weight = 1.0;
+  /// For task.type=reward_model: how strongly the rewards of a pair are drawn around 0; null: not.
+  std::optional<double> center_rewards_coefficient;
   /// The most tokens of a prompt, whose end is kept; null: as many as data.sequence_length leaves.
   std::optional<int64_t> max_prompt_length;
   /// Which end of a row that is longer than data.sequence_length is kept.

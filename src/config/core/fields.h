@@ -25,7 +25,7 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor.section({"model", "The model"}, section.model);
   visitor.section({"tokenizer", "The tokenizer"}, section.tokenizer);
   visitor.section({"task", "What the model is trained for"}, section.task);
-  visitor.section({"preference", "For task.type=preference"}, section.preference);
+  visitor.section({"preference", "For task.type=preference and reward_model"}, section.preference);
   visitor.section({"data", "The data"}, section.data);
   visitor.section({"training", "Hugging Face's TrainingArguments"}, section.training);
   visitor.section({"parallel", "How ranks share the work"}, section.parallel);

@@ -81,6 +81,11 @@ void visit_fields(Section& section, Visitor&& visitor) {
       {"undesirable_weight", "For kto: the weight of unwanted answers"},
       section.undesirable_weight);
   visitor(
+      {"center_rewards_coefficient",
+       "For task.type=reward_model: how strongly the rewards of a pair are drawn around 0; null: "
+       "not"},
+      section.center_rewards_coefficient);
+  visitor(
       {"max_prompt_length",
        "The most tokens of a prompt, whose end is kept; null: as many as data.sequence_length "
        "leaves"},
