@@ -46,7 +46,7 @@ void check_use(const PreferenceSection& section, Checker& check) {
         Use{"rpo_alpha", {"dpo"}},
         Use{"discopop_tau", {"dpo"}},
         Use{"simpo_gamma", {"simpo", "cpo"}},
-        Use{"cpo_alpha", {"cpo", "simpo"}},
+        Use{"cpo_alpha", {"cpo"}},
         Use{"desirable_weight", {"kto"}},
         Use{"undesirable_weight", {"kto"}}}) {
     const std::string key = fmt::format("preference.{}", use.key);
@@ -133,6 +133,11 @@ void validate_preference(const Config& config, Checker& check, std::vector<std::
           "set that, or leave it out");
     }
     if (is_reward) {
+      const double center = section.center_rewards_coefficient.value_or(0);
+      check.require(
+          std::isfinite(center) && center >= 0,
+          "preference.center_rewards_coefficient",
+          "at least 0");
       check_rows(config, check);
     }
     return;

@@ -198,11 +198,11 @@ nn::ForwardInputs answers(
 TEST(PlanTable, PreferenceWithLikelihoodOfPrompts) {
   const auto odds_ratio = objective::direct_preference(
       {.loss = objective::PairLoss::kOddsRatio,
-       .beta = 0.4,
+       .beta = 0.1,
        .reference = false,
        .per_token = true,
        .likelihood = 1});
-  expect_table(with_five_layers(kOddLlama), plans(), trained_for(odds_ratio), pairs_with_prompts);
+  expect_table(with_five_layers(kOddGpt2), plans(), trained_for(odds_ratio), pairs_with_prompts);
 }
 
 TEST(PlanTable, PreferenceOfAnswers) {
