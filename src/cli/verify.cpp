@@ -13,6 +13,7 @@
 #include "train/classifier_task.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
+#include "train/preference.h"
 
 namespace lockstep::cli {
 namespace {
@@ -64,8 +65,15 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   request.freeze = config.model.freeze;
   request.adapter = train::adapter_request(config.lora);
   const model::ModelSource source = train::find_source(config.model.path, config.model.preset);
-  request.task = train::planned_task(config, source.config);
+  if (train::trains_rewards(config.task)) {
+    request.task.head = {model::HeadSpec::Kind::kClassifier, {"LABEL_0"}};
+  } else {
+    request.task = train::planned_task(config, source.config);
+  }
   parallel::ModelSpec spec = train::model_spec(source, request);
+  if (train::trains_on_answers(config.task)) {
+    spec.objective = train::preference_objective(config);
+  }
   if (const auto layers = resolution.integer("layers", 1)) {
     spec.config = model::with_first_layers(std::move(spec.config), *layers);
   }
@@ -87,6 +95,11 @@ parallel::VerifyOptions options_of(
                        ? config.data.sequence_length
                        : std::min(spec.config.max_positions, kVerifiedLength);
   options.seed = static_cast<uint64_t>(config.training.seed);
+  if (train::trains_on_answers(config.task)) {
+    options.rows_at_once = train::rows_of_sequence(config);
+    options.are_rewarded = train::trains_rewards(config.task);
+    options.learns_prompts = config.preference.objective == "orpo";
+  }
   return options;
 }
 

@@ -143,7 +143,7 @@ void validate_label_fields(const Config& config, Checker& check) {
 void validate_task(const Config& config, Checker& check) {
   const TaskSection& task = config.task;
   const bool classifies = task.type == "sequence_classification";
-  if (task.type == "language_modeling") {
+  if (task.type && !classifies) {
     if (!task.labels.empty()) {
       check.fail(
           "task.labels",
@@ -403,6 +403,7 @@ void validate(
   validate_checkpoint(config, check);
   validate_data(config, check);
   validate_task(config, check);
+  validate_preference(config, check, warnings);
   validate_training(config, check, warnings);
   validate_parallel(config, ranks, check, problems);
   validate_sharding(config, ranks, check);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -26,9 +27,14 @@ void add_sources(const SequenceView& view, const std::vector<Draw>& draws, Micro
   }
 }
 
-/// What padding is, is asked of the ids alone: a text that ends in the padding's token is read
-/// before it, as Hugging Face's classifiers do.
-void add_classes(const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
+/// Gives each row a class at its last token and no token a label. What padding is, is asked of the
+/// ids alone: a text that ends in the padding's token is read before it, as Hugging Face's
+/// classifiers do.
+void add_classes(
+    const SequenceView& view,
+    const std::vector<Draw>& draws,
+    const std::function<int64_t(int64_t sequence)>& class_of,
+    MicroBatch& batch) {
   const int64_t pad = view.dataset().pad();
   batch.labels.assign(batch.labels.size(), kIgnored);
   batch.classes.assign(static_cast<size_t>(batch.rows), kIgnored);
@@ -36,10 +42,11 @@ void add_classes(const SequenceView& view, const std::vector<Draw>& draws, Micro
   const size_t outputs = view.outputs().size() / view.classes().size();
   batch.outputs.assign(static_cast<size_t>(batch.rows) * outputs, 0.0F);
   for (size_t row = 0; row < draws.size(); ++row) {
-    const auto sequence = static_cast<size_t>(draws[row].sequence);
-    batch.classes[row] = view.classes()[sequence];
+    const int64_t sequence = draws[row].sequence;
+    batch.classes[row] = class_of(sequence);
     std::copy_n(
-        view.outputs().begin() + static_cast<std::ptrdiff_t>(sequence * outputs),
+        view.outputs().begin() +
+            static_cast<std::ptrdiff_t>(static_cast<size_t>(sequence) * outputs),
         outputs,
         batch.outputs.begin() + static_cast<std::ptrdiff_t>(row * outputs));
     for (int64_t at = batch.length - 1; at > 0 && batch.positions[row] == 0; --at) {
@@ -50,10 +57,44 @@ void add_classes(const SequenceView& view, const std::vector<Draw>& draws, Micro
   }
 }
 
+/// The rows of what is drawn: each is a draw by itself.
+std::vector<Draw> rows_of(const SequenceView& view, const std::vector<Draw>& draws) {
+  const int64_t at_once = view.rows_at_once();
+  std::vector<Draw> rows;
+  for (const Draw& draw : draws) {
+    for (int64_t i = 0; i < at_once; ++i) {
+      rows.push_back({draw.sequence * at_once + i, draw.sample * at_once + i});
+    }
+  }
+  return rows;
+}
+
+void add_answers(const SequenceView& view, const std::vector<Draw>& rows, MicroBatch& batch) {
+  const AnswerRows& answers = view.answers();
+  if (answers.are_rewarded) {
+    add_classes(view, rows, [](int64_t /*row*/) { return 0; }, batch);
+  }
+  batch.roles.assign(static_cast<size_t>(batch.rows), RowRole::kPlain);
+  batch.groups.assign(static_cast<size_t>(batch.rows), 0);
+  batch.prompts.assign(answers.learns_prompts ? static_cast<size_t>(batch.rows) : 0, 0);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const int64_t sequence = rows[row].sequence;
+    batch.roles[row] = answers.roles[static_cast<size_t>(sequence)];
+    batch.groups[row] = static_cast<int64_t>(row) / answers.at_once;
+    if (answers.learns_prompts && batch.roles[row] == RowRole::kChosen) {
+      const size_t begin = row * static_cast<size_t>(batch.length);
+      batch.prompts[row] = view.prompt_tokens(sequence);
+      std::copy_n(batch.ids.begin() + begin, batch.prompts[row], batch.labels.begin() + begin);
+    }
+  }
+}
+
 }  // namespace
 
-MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& draws) {
+MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& drawn) {
+  const std::vector<Draw> draws = rows_of(view, drawn);
   MicroBatch batch;
+  batch.draws = drawn;
   batch.rows = std::max<int64_t>(1, static_cast<int64_t>(draws.size()));
   batch.length = 2;
   for (const Draw& draw : draws) {
@@ -76,7 +117,11 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
     add_sources(view, draws, batch);
   }
   if (view.has_classes()) {
-    add_classes(view, draws, batch);
+    add_classes(
+        view, draws, [&](int64_t row) { return view.classes()[static_cast<size_t>(row)]; }, batch);
+  }
+  if (view.has_roles()) {
+    add_answers(view, draws, batch);
   }
   return batch;
 }

@@ -26,10 +26,18 @@ struct MicroBatch {
   /// (at least 1). Else 0, and empty.
   int64_t source_length = 0;
   std::vector<int64_t> source, source_tokens;
-  /// Of rows with classes: [rows], each row's class, kIgnored for none, and the position of its
-  /// last token that is no padding (0 where all are). Then no token has a label. Else empty.
+  /// Of rows with classes, and of answers that are rewarded: [rows], each row's class, kIgnored for
+  /// none, and the position of its last token that is no padding (0 where all are). Then no token
+  /// has a label. Else empty.
   std::vector<int64_t> classes, positions;
-  std::vector<float> outputs;    // [rows, K] of rows that have outputs instead; else empty
+  std::vector<float> outputs;  // [rows, K] of rows that have outputs instead; else empty
+  /// Of answers: [rows], what each is (kPlain where nothing was drawn), and which are judged
+  /// together, by numbers from 0. Else empty.
+  std::vector<RowRole> roles;
+  std::vector<int64_t> groups;
+  /// Of answers whose prompts are learned: [rows], tokens before the answer. Else empty.
+  std::vector<int64_t> prompts;
+  std::vector<Draw> draws;       // what was drawn; of answers, groups of rows
   std::vector<int64_t> samples;  // rows: numbers of the sampler's endless stream
 };
 
@@ -40,8 +48,9 @@ struct StepBatch {
   SamplerState after;   // what a checkpoint after this step holds
 };
 
-/// The rows of `draws`. Without draws: one row of padding, all of whose labels are kIgnored (sample
-/// 0), so that a rank without data takes part in every collective and adds nothing.
+/// The rows of `draws`, of answers all that are drawn together. Without draws: one row of padding,
+/// all of whose labels are kIgnored (sample 0), so that a rank without data takes part in every
+/// collective and adds nothing.
 MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& draws);
 
 /// A thread makes up to `prefetch` steps ahead. One thread calls next().

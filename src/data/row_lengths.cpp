@@ -34,9 +34,9 @@ int64_t padded_length(int64_t longest, int64_t most) {
 
 PaddedLengths padded_lengths(const SequenceView& view, int64_t rows) {
   std::vector<int64_t> tokens, source;
-  const int64_t seen = std::min(view.size(), kMostSeen);
+  const int64_t seen = std::min(view.rows(), kMostSeen);
   for (int64_t i = 0; i < seen; ++i) {
-    const int64_t row = i * view.size() / seen;
+    const int64_t row = i * view.rows() / seen;
     tokens.push_back(padded_length(view.tokens(row), view.length()));
     source.push_back(padded_length(view.source_tokens(row), view.length()));
   }

@@ -64,6 +64,23 @@ SequenceView::SequenceView(
   outputs_ = std::move(outputs);
 }
 
+SequenceView::SequenceView(
+    std::shared_ptr<const TokenDataset> dataset, int64_t length, AnswerRows answers)
+    : SequenceView(std::move(dataset), length, Packing::kPerDocument, LongDocuments::kTruncate) {
+  if (std::ssize(answers.roles) != size_ || size_ % answers.at_once != 0) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format(
+            "{} roles of {} rows, {} at once", answers.roles.size(), size_, answers.at_once));
+  }
+  answers_ = std::move(answers);
+}
+
+int64_t SequenceView::prompt_tokens(int64_t index) const {
+  const DocumentSpan span = dataset_->document(index);
+  return span.prompt_end - span.begin;
+}
+
 int64_t SequenceView::rows_of(int64_t document) const {
   const DocumentSpan span = dataset_->document(document);
   const int64_t rows = divide_up(span.end - span.begin, length_);

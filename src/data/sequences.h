@@ -14,6 +14,18 @@ namespace lockstep::data {
 /// The label of a position without loss (Hugging Face's and PyTorch's).
 inline constexpr int64_t kIgnored = -100;
 
+/// What an answer is to the others: of two answers to one prompt, or of one that is judged alone,
+/// the wanted and the unwanted one.
+enum class RowRole : int8_t { kPlain, kChosen, kRejected };
+
+/// Answers of rows, a document each, and how they are drawn.
+struct AnswerRows {
+  std::vector<RowRole> roles;   // of each row
+  int64_t at_once = 1;          // rows that are drawn together, and never parted
+  bool learns_prompts = false;  // prompts of chosen rows have labels too
+  bool are_rewarded = false;    // no token has a label: a head of one class reads each row's last
+};
+
 /// Rows of at most `length` tokens. Packed: consecutive blocks of the whole stream, documents end
 /// to end, the last block short; nothing is lost. Per document: each row is of one document, and a
 /// longer document goes on in the next row (kSplit) or is cut off (kTruncate). Pairs: a document's
@@ -36,8 +48,13 @@ class SequenceView {
       int64_t length,
       std::vector<int64_t> classes,
       std::vector<float> outputs = {});
+  /// A document a row, and `answers.at_once` of them a sequence.
+  SequenceView(std::shared_ptr<const TokenDataset> dataset, int64_t length, AnswerRows answers);
 
-  int64_t size() const { return size_; }
+  /// What is drawn: rows, or of answers groups of them.
+  int64_t size() const { return size_ / answers_.at_once; }
+  int64_t rows() const { return size_; }
+  int64_t rows_at_once() const { return answers_.at_once; }
   int64_t length() const { return length_; }
   const TokenDataset& dataset() const { return *dataset_; }
   /// Tokens of row `index`, 1 to length(); with `start`, where it is one of pairs.
@@ -50,6 +67,11 @@ class SequenceView {
   const std::vector<int64_t>& classes() const { return classes_; }
   /// [size(), K], or nothing: rows have classes.
   const std::vector<float>& outputs() const { return outputs_; }
+  /// Whether rows are answers, of roles.
+  bool has_roles() const { return !answers_.roles.empty(); }
+  const AnswerRows& answers() const { return answers_; }
+  /// Of a row of an answer: the tokens before it.
+  int64_t prompt_tokens(int64_t index) const;
   /// Writes the source to the front of `ids`, at least source_tokens(index) long.
   void read_source(int64_t index, std::span<int64_t> ids) const;
   /// Writes the row to the front of both, each at least tokens(index) long, and returns its tokens.
@@ -77,6 +99,7 @@ class SequenceView {
   int64_t size_ = 0;
   std::vector<int64_t> classes_;     // [size_], or none
   std::vector<float> outputs_;       // [size_, K], or none
+  AnswerRows answers_;               // roles: [size_], or none
   std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
 };
 

@@ -52,6 +52,14 @@ void Monitor::Sums::add(const StepReport& report) {
   loss += report.loss;
   seconds += report.step_s;
   flops += report.flops;
+  for (const auto& [name, value] : report.metrics) {
+    auto found = std::ranges::find(metrics, name, &Metric::name);
+    if (found == metrics.end()) {
+      found = metrics.insert(metrics.end(), Metric{name});
+    }
+    found->sum += value;
+    found->steps += 1;
+  }
 }
 
 Monitor::Monitor(MonitorOptions options, std::optional<TrainerState> resumed, Clocks clocks)
@@ -131,6 +139,9 @@ Record Monitor::training_record(const StepReport& report) const {
   record.values = {{"loss", since_log_.loss / steps}, {"learning_rate", report.learning_rate}};
   if (report.grad_norm) {
     record.values.emplace_back("grad_norm", *report.grad_norm);
+  }
+  for (const Sums::Metric& metric : since_log_.metrics) {
+    record.values.emplace_back(metric.name, metric.sum / static_cast<double>(metric.steps));
   }
   record.values.emplace_back("tokens", state_.num_input_tokens_seen);
   record.values.emplace_back(

@@ -48,6 +48,8 @@ struct StepReport {
   double loss = 0.0;
   double learning_rate = 0.0;  // that was applied
   std::optional<double> grad_norm{};
+  /// The objective's, by their names; one may be missing in a step.
+  std::vector<std::pair<std::string, double>> metrics{};
   int64_t tokens = 0;   // of this step
   int64_t samples = 0;  // of this step
   double flops = 0;     // of this step, in matrix products; 0: unknown
@@ -115,6 +117,13 @@ class Monitor {
   struct Sums {
     int64_t steps = 0, tokens = 0, samples = 0;
     double loss = 0, seconds = 0, flops = 0;
+    /// A metric's sum over the steps that have it, and how many these are.
+    struct Metric {
+      std::string name;
+      double sum = 0;
+      int64_t steps = 0;
+    };
+    std::vector<Metric> metrics;
     void add(const StepReport& report);
   };
   bool due(const StepReport& report) const;

@@ -17,12 +17,27 @@ Targets Targets::to(c10::Device device) const {
   const auto moved = [&](const Tensor& x) { return x.defined() ? x.to(device) : x; };
   return {
       moved(tokens),
+      moved(prompts),
       moved(counts),
+      moved(prompt_counts),
       moved(kinds),
       moved(groups),
       moved(reference),
+      moved(baseline),
       moved(outputs),
       {moved(distributions.positions), distributions.states, distributions.vocabulary}};
+}
+
+Targets Targets::ignored() const {
+  const auto zero = [](const Tensor& x) { return x.defined() ? at::zeros_like(x) : x; };
+  Targets none = *this;
+  none.tokens = at::full_like(tokens, ops::kIgnoredTarget);
+  none.prompts = zero(prompts);
+  none.counts = zero(counts);
+  none.prompt_counts = zero(prompt_counts);
+  none.kinds = zero(kinds);
+  none.distributions.positions = zero(distributions.positions);
+  return none;
 }
 
 Targets next_tokens(const Tensor& labels) {
@@ -34,6 +49,16 @@ Targets with_distributions(Targets targets, const Tensor& positions) {
   targets.distributions.positions = positions;
   Tensor tokens = targets.tokens.masked_fill(positions, 0);  // which token is all the same
   return counted(std::move(tokens), std::move(targets));
+}
+
+Targets next_tokens(const Tensor& labels, const Tensor& are_prompts) {
+  Targets targets = next_tokens(labels);
+  const Tensor behind =
+      at::constant_pad_nd(are_prompts.narrow(1, 1, are_prompts.size(1) - 1), {0, 1}, false);
+  targets.prompts = behind.logical_and(targets.tokens.ne(ops::kIgnoredTarget));
+  targets.prompt_counts = targets.prompts.sum(1).to(at::kDouble);
+  targets.counts = targets.counts - targets.prompt_counts;
+  return targets;
 }
 
 Targets classes_at(const Tensor& positions, const Tensor& classes, int64_t length) {

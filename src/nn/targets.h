@@ -12,8 +12,8 @@ namespace lockstep::nn {
 
 using at::Tensor;
 
-/// What an objective makes of a row: a chosen and a rejected answer (preferences), what is to be
-/// forgotten or kept (unlearning).
+/// What an objective makes of a row: a chosen and a rejected answer (preferences; of answers that
+/// are judged one by one, a good and a bad one), what is to be forgotten or kept (unlearning).
 enum class RowKind : int64_t { kPlain, kChosen, kRejected, kForget, kRetain };
 
 /// Positions that are to have the distribution of a reference, and no token for a target: the loss
@@ -30,11 +30,16 @@ struct Distributions {
 struct Targets {
   Tensor tokens;  // [B, T] int64, in step with the ids: what each position predicts (a token, or a
                   // class); kIgnoredTarget: nothing. Where ids are a part of the sequence, so is it
+  Tensor prompts;  // [B, T] bool, likewise: targets that are of a row's prompt, whose log p is
+                   // summed apart from its answer's; undefined: none
   // Of whole rows, whatever part of them is here:
-  Tensor counts;     // [B] float64: the targets of each
-  Tensor kinds;      // [B] int64, RowKind; undefined: all are plain
+  Tensor counts;         // [B] float64: the targets of each, those of prompts left out
+  Tensor prompt_counts;  // [B] float64: those of prompts; undefined with `prompts`
+  Tensor kinds;          // [B] int64, RowKind; undefined: all are plain
   Tensor groups;     // [B] int64 in [0, B): rows of one number are judged together; undefined: none
   Tensor reference;  // [B] float64: each row's log-likelihood by a reference; undefined: none
+  Tensor baseline;   // [B] float64: what a row's gain on its reference is compared to; undefined:
+                     // none
   Tensor outputs;    // [B, K] float32: what each output of a classifier is to be, where rows have
                      // several labels (0 or 1) or numbers; undefined: a class each
 
@@ -42,6 +47,8 @@ struct Targets {
 
   bool defined() const { return tokens.defined(); }
   Targets to(c10::Device device) const;
+  /// The same rows, of which nothing is predicted or counted: all are plain.
+  Targets ignored() const;
 };
 
 /// log p of each target, and whether it was the likeliest: [B, T] each.
@@ -53,6 +60,8 @@ Targets next_tokens(const Tensor& labels);
 /// The same, and the positions [B, T] bool are to have the distributions of a reference instead,
 /// which Reference::refer brings.
 Targets with_distributions(Targets targets, const Tensor& positions);
+/// The same where labels [B, T] hold prompts too, which `are_prompts` [B, T] bool says.
+Targets next_tokens(const Tensor& labels, const Tensor& are_prompts);
 /// Of classification: the position [B] of each row, its last token that is no padding, predicts the
 /// row's class [B] int64; kIgnoredTarget: the row has none. `length` is T. Rows with `outputs` have
 /// class 0, or none.

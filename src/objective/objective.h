@@ -48,6 +48,7 @@ enum class Needs {
   kRowScores,    // those of rows
   kClassScores,  // of a classifier's rows, all outputs': of those whose target is here. Without
                  // gradients the others' are there too
+  kRowLogits,    // the same of all rows, on every rank that has a part of them
   kHeadStates,   // no scores, but what they are made of: for evaluation, without gradients
 };
 
@@ -68,21 +69,23 @@ class Objective {
   /// Of a micro-batch. Reads the targets, which are best on the CPU.
   virtual Counts counts(const nn::Targets& targets) const = 0;
   /// The objective itself. Log-likelihoods are those of tokens [B, T] (kNothing, kTokenScores),
-  /// the logits of rows, float32 [B, K] (kClassScores), else float64 [B] of whole rows, and
+  /// the logits of rows, float32 [B, K] (kClassScores, kRowLogits), else float64 of whole rows,
+  /// [B], or [B, 2] where targets.prompts are told apart (the answer's, the prompt's), and
   /// `likeliest` undefined. (kHeadStates: the states [B, T, C] that the head reads, and its weight
-  /// [V, C].) Returns float64 [sums()]: first the
-  /// loss times step.divisor(), differentiable in the log-likelihoods; then this micro-batch's
-  /// first count; then each metric, summed over what is counted. Calls no collective. Error
-  /// (kInternal): targets without what it reads.
+  /// [V, C].) Returns float64 [sums()]: first the loss times step.divisor(), differentiable in the
+  /// log-likelihoods; then this micro-batch's first count; then each metric, summed over what is
+  /// counted. Calls no collective. Error (kInternal): targets without what it reads.
   virtual Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const = 0;
   /// Where all weights are one (kNothing): the share of each target that training spreads over the
   /// vocabulary. Evaluations measure without it.
   virtual double label_smoothing() const { return 0; }
-  /// The names of the metrics that are means over what the first term counts.
+  /// The names of the metrics of report(): means over what the first term counts, where it does not
+  /// make them itself.
   virtual std::vector<std::string> metrics() const { return {}; }
 
-  int64_t sums() const { return 2 + static_cast<int64_t>(metrics().size()); }
+  /// How many numbers measure() returns: more than the metrics, where report() needs them.
+  virtual int64_t sums() const { return 2 + static_cast<int64_t>(metrics().size()); }
   /// measure(), and where gradients are on minus the derivative of its first number by each score.
   Weighing weigh(const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const;
   /// Of sums() numbers added up over micro-batches and ranks; 0 where nothing was counted.

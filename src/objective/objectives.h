@@ -28,15 +28,63 @@ ObjectivePointer label_cross_entropy(ClassOptions options = {});
 /// Of numbers: the mean over rows and outputs of (output - target)^2. Reads outputs.
 ObjectivePointer squared_error();
 
+/// A loss of a pair, by TRL's names: c and r are what the chosen and the rejected row score, and
+/// m = beta * (c - r). docs/preference.md has the papers.
+enum class PairLoss {
+  kSigmoid,  // -(1 - e) log s(m) - e log s(-m), s the logistic function and e label_smoothing (DPO:
+             // Rafailov et al., 2023, equation 7; CPO: Xu et al., 2024, equation 3)
+  kHinge,    // max(0, 1 - m) (SLiC: Zhao et al., 2023)
+  kIpo,      // (c - r - 1 / (2 beta))^2 (Azar et al., 2023, equation 17)
+  kExoPair,  // KL of (s(m), s(-m)) from (1 - e, e) (EXO: Ji et al., 2024, equation 16)
+  kNcaPair,  // -log s(beta c) - (log s(-beta c) + log s(-beta r)) / 2 (NCA: Chen et al., 2024)
+  kRobust,   // kSigmoid's two terms, unbiased where a share e of pairs is swapped (rDPO: Chowdhury
+             // et al., 2024, equation 12)
+  kBcoPair,  // -log s(beta c) - log s(-beta r) (BCO: Jung et al., 2024, without a shift)
+  kSppoHard,   // (c - 1 / (2 beta))^2 + (r + 1 / (2 beta))^2 (SPPO: Wu et al., 2024, equation 4.7)
+  kApoZero,    // 1 - s(beta c) + s(beta r) (APO: D'Oosterlinck et al., 2024, equation 7)
+  kApoDown,    // s(beta c) + 1 - s(m) (APO, equation 8)
+  kDiscoPop,   // -(1 - w) log s(m) + w e^-m, w = s(m / tau) (Lu et al., 2024, equation 5)
+  kOddsRatio,  // -beta log s(log odds of e^c - log odds of e^r) (ORPO: Hong et al., 2024, equation
+               // 7)
+};
+
 struct PreferenceOptions {
+  PairLoss loss = PairLoss::kSigmoid;
   double beta = 0.1;
   double label_smoothing = 0;  // the share of pairs whose answers are taken for swapped
+  double margin = 0;           // kSigmoid: what m has to be above (SimPO's gamma)
+  double discopop_tau = 0.05;
+  bool reference = true;   // a row scores what it gained on the reference; else its own log p
+  bool per_token = false;  // and that divided by its tokens
+  double likelihood = 0;   // what is added: so often the mean -log p of the chosen rows' tokens,
+                           // those of prompts too where targets tell them apart
 };
-/// The mean over pairs of -log sigmoid(margin), a margin being beta times what the chosen row
-/// gained on the reference more than the rejected one (Rafailov et al., "Direct Preference
-/// Optimization", 2023, equation 7). Reads kinds, groups (one chosen and one rejected row each) and
-/// reference. Metrics: rewards/accuracies, rewards/margins, rewards/chosen, rewards/rejected.
+/// The mean over pairs of a PairLoss. Reads kinds, groups (one chosen and one rejected row each)
+/// and, with `reference`, reference. Metrics, as TRL's trainers have them: rewards/accuracies,
+/// rewards/margins, rewards/chosen, rewards/rejected (beta times what a row gained; without a
+/// reference times its score), logps/chosen, logps/rejected; with `likelihood` nll_loss; of
+/// kOddsRatio log_odds_ratio, log_odds_chosen.
 ObjectivePointer direct_preference(const PreferenceOptions& options = {});
+
+/// Of a head of one class, whose logit is a row's reward: the mean over pairs of -log s(c - r) +
+/// center (c + r)^2, c and r the rewards of the chosen and the rejected row (Bradley-Terry: Ouyang
+/// et al., 2022, equation 1; centred: Eisenstein et al., 2023, equation 2). Reads kinds and groups.
+/// Metrics, as TRL's trainer has them: accuracy, margin, mean_reward.
+ObjectivePointer reward_of_pairs(double center = 0);
+
+struct AnswerOptions {
+  double beta = 0.1;
+  double desirable_weight = 1, undesirable_weight = 1;
+  bool apo_zero = false;  // APO's loss of single answers, without a baseline (TRL's
+                          // apo_zero_unpaired)
+};
+/// Of answers that are judged one by one: the mean over rows of the weight of its kind times
+/// 1 - s(beta (g - z)) of a chosen row and 1 - s(beta (z - g)) of a rejected one; g is what the row
+/// gained on the reference, and z its baseline, an estimate of the model's KL from the reference
+/// (KTO: Ethayarajh et al., 2024, equation 7). Reads kinds, reference and baseline. Metrics:
+/// rewards/chosen, rewards/rejected, logps/chosen, logps/rejected, rewards/margins, kl; those of
+/// kinds that did not occur are left out.
+ObjectivePointer answer_preference(const AnswerOptions& options = {});
 
 /// Of all of them the loss is gamma * F + alpha * R: F is of the rows to be forgotten, and R the
 /// mean of -log p over the tokens of those to be kept. They read kinds. Names and formulas are

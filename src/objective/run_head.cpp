@@ -25,6 +25,9 @@ struct HeadPass {
     if (needs == Needs::kClassScores) {
       return run_classifier(hidden, vocabulary, trains);
     }
+    if (needs == Needs::kRowLogits) {
+      return judge_rows(class_scores(hidden, vocabulary), trains);
+    }
     if (!trains || needs == Needs::kTokenScores || needs == Needs::kRowScores) {
       const Weighing weighing = weigh(model.head->scores(hidden, vocabulary, targets));
       return trains ? nn::Tensors{loss(hidden, vocabulary, weighing.weights), weighing.sums}
@@ -53,7 +56,7 @@ struct HeadPass {
   }
   /// The logits at each row's target, 0 where it is not here: float32 [B, K]. Products are float32
   /// whatever the type of the weights.
-  Tensor class_scores(const Tensor& hidden, const Tensor& vocabulary) const {
+  Tensor class_logits(const Tensor& hidden, const Tensor& vocabulary) const {
     const Tensor is_here = targets.tokens.ne(ops::kIgnoredTarget);            // [B, T]
     const Tensor position = is_here.to(at::kInt).argmax(1).view({-1, 1, 1});  // 0: none is here
     const Tensor state =
@@ -61,11 +64,25 @@ struct HeadPass {
     const Tensor logits = at::linear(state.to(at::kFloat), vocabulary.to(at::kFloat));
     return logits.masked_fill(is_here.any(1, true).logical_not().to(hidden.device()), 0);
   }
+  /// Of rows that are judged together, wherever they are read; those that are not here have no
+  /// gradient here.
+  nn::Tensors judge_rows(const Tensor& logits, bool trains) const {
+    const Tensor scores = logits.detach().clone();
+    if (parts.sum) {
+      parts.sum(scores);
+    }
+    Weighing weighing = objective.weigh({scores, {}}, targets, step);
+    if (!parts.is_first) {
+      weighing.sums.zero_();
+    }
+    return trains ? nn::Tensors{-(weighing.weights * logits).sum(), weighing.sums}
+                  : nn::Tensors{weighing.sums};
+  }
   Weighing weigh(const nn::Scores& scores) const {
     if (objective.needs() == Needs::kNothing || objective.needs() == Needs::kTokenScores) {
       return objective.weigh(scores, targets, step);
     }
-    const Tensor rows = scores.log_likelihoods.sum(1, false, at::kDouble);
+    const Tensor rows = sums_of_rows(scores.log_likelihoods);
     if (parts.sum) {
       parts.sum(rows);
     }
@@ -75,11 +92,28 @@ struct HeadPass {
     }
     return weighing;
   }
+  /// float64 [B], or [B, 2] where prompts are told apart: the answer's, the prompt's.
+  Tensor sums_of_rows(const Tensor& tokens) const {
+    if (!targets.prompts.defined()) {
+      return tokens.sum(1, false, at::kDouble);
+    }
+    const auto sum = [&](const Tensor& part) { return part.sum(1, false, at::kDouble); };
+    return at::stack(
+        {sum(tokens.masked_fill(targets.prompts, 0)),
+         sum(tokens.masked_fill(targets.prompts.logical_not(), 0))},
+        1);
+  }
   Weighing weigh_rows(const Tensor& rows) const {
     Weighing weighing = objective.weigh({rows, {}}, targets, step);
-    if (weighing.weights.defined()) {
-      weighing.weights = weighing.weights.unsqueeze(1);  // of each of the row's tokens
+    if (!weighing.weights.defined()) {
+      return weighing;
     }
+    // Of each of the row's tokens.
+    weighing.weights = targets.prompts.defined() ? at::where(
+                                                       targets.prompts,
+                                                       weighing.weights.narrow(1, 1, 1),
+                                                       weighing.weights.narrow(1, 0, 1))
+                                                 : weighing.weights.unsqueeze(1);
     return weighing;
   }
   Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& weights) const {

@@ -55,14 +55,40 @@ nn::Targets targets_of_rows(
   return targets;
 }
 
+/// What objectives of answers read: rows in turn chosen and rejected, prompts of two or three
+/// tokens, a reference's scores about those of a model that knows nothing.
+void judge_rows(
+    const VerifyOptions& options,
+    mesh::Range rows,
+    double score_of_token,
+    const Tensor& labels,
+    nn::ForwardInputs& inputs) {
+  const Tensor number = at::arange(rows.begin, rows.end, at::kLong);
+  const Tensor kinds = number.remainder(2) + static_cast<int64_t>(nn::RowKind::kChosen);
+  nn::Targets& targets = inputs.targets;
+  if (options.are_rewarded) {
+    const Tensor last = options.length - 1 - number.remainder(3);
+    targets = nn::classes_at(last, at::zeros_like(number), options.length);
+  } else if (options.learns_prompts) {
+    const Tensor prompt = (number.remainder(2) + 2).unsqueeze(1);
+    targets = nn::next_tokens(labels, at::arange(options.length).lt(prompt));
+  }
+  targets.kinds = kinds;
+  targets.groups = (number - rows.begin).div(options.rows_at_once, "floor");
+  targets.reference = targets.counts * score_of_token + number.remainder(5).to(at::kDouble) - 2;
+  targets.baseline = at::full_like(targets.counts, 0.25);
+}
+
 /// Rows of the batch of a step. Every fifth label or so does not count, so that ranks have unequal
 /// numbers of targets.
 nn::ForwardInputs rows_of_step(
     const model::ModelConfig& config,
     const VerifyOptions& options,
     int64_t step,
-    mesh::Range rows,
+    mesh::Range units,
     c10::Device device) {
+  const int64_t each = std::max<int64_t>(options.rows_at_once, 1);
+  const mesh::Range rows{units.begin * each, units.end * each};
   Tensor ids = at::empty({rows.size(), options.length}, at::kLong);
   Tensor labels = at::empty_like(ids);
   auto id = ids.accessor<int64_t, 2>(), label = labels.accessor<int64_t, 2>();
@@ -77,16 +103,20 @@ nn::ForwardInputs rows_of_step(
   }
   nn::ForwardInputs inputs;
   inputs.ids = ids.to(device);
-  inputs.targets = (config.head.classifies() ? targets_of_rows(config.head, options, key, rows)
-                                             : nn::next_tokens(labels))
-                       .to(device);
+  inputs.targets = config.head.classifies() && !options.are_rewarded
+                       ? targets_of_rows(config.head, options, key, rows)
+                       : nn::next_tokens(labels);
+  if (options.rows_at_once > 0) {
+    const double of_token = -std::log(static_cast<double>(config.vocab_size));
+    judge_rows(options, rows, of_token, labels, inputs);
+  }
+  inputs.targets = inputs.targets.to(device);
   if (config.is_encoder_decoder()) {
     // Rolled, so that the source is not the target; every seventh token or so is hidden.
     inputs.source = inputs.ids.roll(1, 1);
     inputs.source_mask = inputs.source.remainder(7).ne(0);
   }
-  inputs.samples =
-      at::arange(step * options.rows + rows.begin, step * options.rows + rows.end, at::kLong);
+  inputs.samples = step * options.rows * each + at::arange(rows.begin, rows.end, at::kLong);
   inputs.seed = options.seed;
   inputs.step = step;
   inputs.training = true;

@@ -17,6 +17,11 @@ struct VerifyOptions {
   uint64_t seed = 42;   // of the tokens and of dropout
   double tolerance = 1e-4;
   double learning_rate = 1e-3;
+  /// Of objectives that judge answers: rows of a pair (2), or 1, of which every other is rejected;
+  /// `rows` counts pairs then. 0: rows are plain.
+  int64_t rows_at_once = 0;
+  bool are_rewarded = false;    // one class is read at each row's last token
+  bool learns_prompts = false;  // the prompts of chosen rows are targets, told apart
 };
 
 struct VerifiedLoss {

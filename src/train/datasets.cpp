@@ -1,5 +1,6 @@
 #include "train/datasets.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 
 namespace lockstep::train {
 namespace {
+
+constexpr int64_t kDefaultSequenceLength = 1024;
 
 std::string to_text(const data::PreparedData& prepared) {
   return fmt::format(
@@ -31,6 +34,13 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 }  // namespace
+
+int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model) {
+  const int64_t asked = config.data.sequence_length;
+  const int64_t length = asked > 0 ? asked : std::min(model.max_positions, kDefaultSequenceLength);
+  model::check_positions(model, length);
+  return length;
+}
 
 data::DataOptions data_options(const config::DataSection& section) {
   data::DataOptions options;

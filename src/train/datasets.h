@@ -19,6 +19,10 @@ struct Datasets {
 /// The section `data` as the data module's options.
 data::DataOptions data_options(const config::DataSection& section);
 
+/// Tokens of a row: data.sequence_length, else what the model allows, at most 1,024. Error
+/// (kConfig) where the model has not as many positions.
+int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model);
+
 /// Error (kConfig) where `model` cannot be trained on such documents.
 void check_documents(const model::ModelConfig& model, const data::DataOptions& options);
 

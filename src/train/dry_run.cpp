@@ -13,6 +13,7 @@
 #include "train/labelled_data.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
+#include "train/preference.h"
 
 namespace lockstep::train {
 namespace {
@@ -76,6 +77,12 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
         data.train.targets.classes.size(),
         data.validation.targets.classes.size(),
         data.test.targets.classes.size());
+  } else if (trains_on_answers(config.task)) {
+    labels = fmt::format(
+        "task        {}\n",
+        count_preferences(
+            config, source.config, tokenizer, sequence_length_of(config, source.config))
+            .text(config));
   } else {
     check_documents(source.config, options);
   }

@@ -6,10 +6,8 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 
-#include "data/loader.h"
 #include "train/inputs.h"
 
 namespace lockstep::train {
@@ -35,7 +33,8 @@ Evaluation evaluate(
     int64_t batch_size,
     parallel::Axes& axes,
     c10::Device device,
-    const std::function<void(int64_t done, int64_t all)>& progress) {
+    const std::function<void(int64_t done, int64_t all)>& progress,
+    const Preparation& prepare) {
   const at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
   Evaluation result;
@@ -56,9 +55,14 @@ Evaluation evaluate(
     for (int64_t sequence = batch * batch_size; sequence < end; ++sequence) {
       draws.push_back({sequence, sequence});
     }
-    inputs.push_back(to_device(to_inputs(data::make_micro_batch(sequences, draws)), device));
+    const data::MicroBatch made = data::make_micro_batch(sequences, draws);
+    nn::ForwardInputs rows = to_inputs(made);
+    if (prepare) {
+      prepare(rows, made);
+    }
+    inputs.push_back(to_device(rows, device));
     if (!counts) {
-      inputs.back().targets = nn::next_tokens(at::full_like(inputs.back().ids, data::kIgnored));
+      inputs.back().targets = inputs.back().targets.ignored();
     }
     if (std::ssize(inputs) == at_once || first + data.size() >= result.batches) {
       totals.add_(statistics(inputs));

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "data/loader.h"
 #include "data/sequences.h"
 #include "nn/forward_context.h"
 #include "objective/objective.h"
@@ -28,6 +29,10 @@ struct Evaluation {
 /// share batches, all of them are asked, and the sum over axes.gradients() is the batches'.
 using Statistics = std::function<at::Tensor(std::span<const nn::ForwardInputs>)>;
 
+/// What an objective reads of a batch beside its rows, on the CPU (AnswerReference). Every rank is
+/// asked, as often.
+using Preparation = std::function<void(nn::ForwardInputs& inputs, const data::MicroBatch& batch)>;
+
 /// Every sequence once, in order, in batches that the data-parallel ranks take in turn: the batches
 /// are the same on any number of ranks, and so is the result. Every rank must call.
 /// `progress(done, all)` is told of this rank's batches.
@@ -38,6 +43,7 @@ Evaluation evaluate(
     int64_t batch_size,
     parallel::Axes& axes,
     c10::Device device,
-    const std::function<void(int64_t done, int64_t all)>& progress = nullptr);
+    const std::function<void(int64_t done, int64_t all)>& progress = nullptr,
+    const Preparation& prepare = nullptr);
 
 }  // namespace lockstep::train

@@ -15,16 +15,43 @@ at::Tensor moved(const at::Tensor& tensor, c10::Device device) {
   return device.is_cpu() ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
 }
 
+nn::RowKind kind_of(data::RowRole role) {
+  return role == data::RowRole::kChosen     ? nn::RowKind::kChosen
+         : role == data::RowRole::kRejected ? nn::RowKind::kRejected
+                                            : nn::RowKind::kPlain;
+}
+
+nn::Targets classes_of(const data::MicroBatch& batch) {
+  return nn::classes_at(
+      at::tensor(batch.positions, at::kLong), at::tensor(batch.classes, at::kLong), batch.length);
+}
+
+/// Of answers: what they are, and which belong together.
+nn::Targets targets_of_answers(const data::MicroBatch& batch) {
+  const at::Tensor labels = rows_of(batch.labels, batch.rows);
+  nn::Targets targets =
+      !batch.classes.empty() ? classes_of(batch)
+      : batch.prompts.empty()
+          ? nn::next_tokens(labels)
+          : nn::next_tokens(
+                labels, at::arange(batch.length, at::kLong).lt(rows_of(batch.prompts, batch.rows)));
+  std::vector<int64_t> kinds;
+  for (const data::RowRole role : batch.roles) {
+    kinds.push_back(static_cast<int64_t>(kind_of(role)));
+  }
+  targets.kinds = at::tensor(kinds, at::kLong);
+  targets.groups = at::tensor(batch.groups, at::kLong);
+  return targets;
+}
+
 }  // namespace
 
 nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
   nn::ForwardInputs inputs;
   inputs.ids = rows_of(batch.ids, batch.rows);
-  inputs.targets = batch.classes.empty() ? nn::next_tokens(rows_of(batch.labels, batch.rows))
-                                         : nn::classes_at(
-                                               at::tensor(batch.positions, at::kLong),
-                                               at::tensor(batch.classes, at::kLong),
-                                               batch.length);
+  inputs.targets = !batch.roles.empty()    ? targets_of_answers(batch)
+                   : batch.classes.empty() ? nn::next_tokens(rows_of(batch.labels, batch.rows))
+                                           : classes_of(batch);
   if (!batch.outputs.empty()) {
     inputs.targets.outputs = at::tensor(batch.outputs, at::kFloat).view({batch.rows, -1});
   }

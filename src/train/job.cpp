@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "config/core/cache_folder.h"
 #include "config/core/schema.h"
 #include "model/description.h"
 #include "model/operations.h"
@@ -20,11 +21,11 @@
 #include "train/model_loading.h"
 #include "train/peak.h"
 #include "train/plan.h"
+#include "train/preference.h"
 
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kDefaultSequenceLength = 1024;
 constexpr int64_t kDefaultPrefetch = 2;
 
 /// Problems of a configuration that show only where files and ranks are known.
@@ -45,13 +46,6 @@ void check(const config::Config& config, const Datasets& datasets) {
         "give data.validation=FILE or data.validation_fraction=0.05, or set "
         "training.eval_strategy=no");
   }
-}
-
-int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model) {
-  const int64_t asked = config.data.sequence_length;
-  const int64_t length = asked > 0 ? asked : std::min(model.max_positions, kDefaultSequenceLength);
-  model::check_positions(model, length);
-  return length;
 }
 
 /// Data-parallel ranks that the job began with, however many are left.
@@ -213,9 +207,57 @@ void check_problem(const Job& job, const model::HeadSpec& head) {
   }
 }
 
+/// Opens answers and how they are judged.
+void open_answers(Job& job, int64_t length, World& world) {
+  const config::TrainingSection& training = job.config.training;
+  const int64_t data_ranks =
+      world.configured_ranks() * mesh_of(job.config.parallel, world.size()).data / world.size();
+  job.answers = open_preference_data(
+      job.config,
+      job.source.config,
+      job.tokenizer,
+      length,
+      training.per_device_train_batch_size * training.gradient_accumulation_steps * data_ranks,
+      world.communicator);
+  job.datasets = job.answers.rows;
+  job.task.objective = preference_objective(job.config);
+  job.drops_out = !job.config.preference.disable_dropout;
+  if (trains_rewards(job.config.task)) {
+    job.task.head = {
+        model::HeadSpec::Kind::kClassifier, {"LABEL_0"}};  // transformers' num_labels=1
+    // So is the position of a row found by whoever opens the folder.
+    job.source.config.pad_token_id = padding_of_answers(job.source.config, *job.tokenizer);
+  }
+}
+
+/// Before a checkpoint is read: the reference is the model that training begins with.
+void score_answers(Job& job, World& world) {
+  const config::Config& config = job.config;
+  std::unique_ptr<objective::StoredScores> scores;
+  if (needs_reference(config)) {
+    const auto sets = job.answers.all();
+    const std::string key =
+        on_first_rank(world.communicator, [&] { return reference_key(config, job.source, sets); });
+    scores = score_reference(
+        *job.model,
+        sets,
+        config.preference.precompute_ref_batch_size.value_or(
+            config.training.per_device_eval_batch_size),
+        config::cache_folder(config.data.cache_dir),
+        key,
+        world);
+  }
+  job.answer_reference =
+      std::make_unique<AnswerReference>(*job.model, job.answers, std::move(scores), world.device);
+}
+
 /// Opens the data, and of a classifier takes its labels and its padding.
 void open_data(Job& job, int64_t length, World& world) {
   model::ModelConfig& model = job.source.config;
+  if (trains_on_answers(job.config.task)) {
+    open_answers(job, length, world);
+    return;
+  }
   if (!classifies(job.config, model)) {
     job.task.objective = objective::cross_entropy(job.config.training.label_smoothing_factor);
     job.datasets = open_datasets(job.config.data, model, job.tokenizer, length, world.communicator);
@@ -290,10 +332,15 @@ Evaluation evaluate_classifier(
   return result;
 }
 
+/// Whether rows are given one of several labels.
+bool is_classifier(const Job& job) {
+  return job.task.head.classifies() && !trains_rewards(job.config.task);
+}
+
 /// One line of a classifier's evaluation.
 void tell_of_rows(
     const Job& job, const std::string& prefix, const Evaluation& result, bool is_best) {
-  if (job.monitor == nullptr || !job.task.head.classifies()) {
+  if (job.monitor == nullptr || !is_classifier(job)) {
     return;
   }
   const auto names = metric_names(job.task.head.problem).first(2);
@@ -398,6 +445,9 @@ std::unique_ptr<Job> make_job(
   plan.accumulation_steps = micro_batches_of(*job, world);
   plan.shard_ranks = shard_ranks_of(config.parallel, world.size(), world.local_size);
   job->model = parallel::parallelize(spec, plan, *job->axes);
+  if (trains_on_answers(config.task)) {
+    score_answers(*job, world);
+  }
   job->global_batch = global_batch_of(*job, world);
   job->progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
 
@@ -433,6 +483,11 @@ Evaluation Job::evaluate(
       monitor->activity(fmt::format("evaluating {}/{}", done, all));
     }
   };
+  const auto prepare = [&](nn::ForwardInputs& inputs, const data::MicroBatch& batch) {
+    if (answer_reference != nullptr) {
+      answer_reference->refer_batch(inputs, batch, sequences);
+    }
+  };
   const Evaluation result = sequences.has_classes()
                                 ? evaluate_classifier(*this, sequences, world, tell)
                                 : train::evaluate(
@@ -444,7 +499,8 @@ Evaluation Job::evaluate(
                                       config.training.per_device_eval_batch_size,
                                       *axes,
                                       world.device,
-                                      tell);
+                                      tell,
+                                      prepare);
   if (monitor != nullptr) {
     monitor::EvaluationReport report;
     report.step = progress.step;
@@ -485,7 +541,7 @@ void finish_job(Job& job, World& world) {
     tune(job, world);
   }
   // A classifier ends with a report: of the test, else of the validation.
-  const bool classifies = job.task.head.classifies();
+  const bool classifies = is_classifier(job);
   const bool has_test = job.datasets.test != nullptr;
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
   if (training.do_eval || validates) {

@@ -17,6 +17,7 @@
 #include "parallel/parallel_model.h"
 #include "parallel/ranks/axes.h"
 #include "text/tokenizer.h"
+#include "train/answer_reference.h"
 #include "train/best.h"
 #include "train/classification.h"
 #include "train/datasets.h"
@@ -46,11 +47,13 @@ struct Job {
   Datasets datasets;
   LabelledData rows;     // of a classifier, rank 0's; else empty
   JudgeOptions judging;  // of its loss and its answers
+  AnswerSets answers;    // of preference tuning; else empty
   RunLength length;
   std::unique_ptr<checkpoint::OutputHold> hold;  // on training.output_dir
   std::unique_ptr<parallel::Axes> axes;
   std::unique_ptr<parallel::ParallelModel> model;
-  std::shared_ptr<const model::Adapters> adapters;  // what of it is trained; null: itself
+  std::shared_ptr<const model::Adapters> adapters;    // what of it is trained; null: itself
+  std::unique_ptr<AnswerReference> answer_reference;  // of preference tuning; else null
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<data::Loader> loader;
   std::unique_ptr<monitor::Monitor> monitor;      // rank 0's; null on the others
@@ -61,6 +64,7 @@ struct Job {
   Progress progress;
   BestRule best_rule;
   Best best;
+  bool drops_out = true;  // in training, as the model's config.json says
   /// Of a classifier, what its last evaluation found.
   std::optional<Judgement> judgement;
   Classified classified;

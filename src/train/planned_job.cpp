@@ -11,6 +11,7 @@
 #include "parallel/pipeline/split.h"
 #include "schedule/file.h"
 #include "train/plan.h"
+#include "train/preference.h"
 
 namespace lockstep::train {
 
@@ -110,7 +111,7 @@ plan::Job planned_job(
        .context = parallel.context,
        .tensor = parallel.tensor},
       static_cast<int>(std::clamp<int64_t>(devices, 1, 1000000)));
-  job.micro_batch = config.training.per_device_train_batch_size;
+  job.micro_batch = config.training.per_device_train_batch_size * rows_of_sequence(config);
   job.global_batch = job.micro_batch * config.training.gradient_accumulation_steps *
                      static_cast<int64_t>(job.mesh.data);
   job.zero_stage = static_cast<int>(parallel.zero_stage);

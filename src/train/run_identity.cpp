@@ -26,6 +26,26 @@ std::vector<std::string> differences(const json& there, const json& here, const 
   return found;
 }
 
+/// The keys of the section that the steps' mathematics depends on.
+void add_preference(const config::PreferenceSection& section, nlohmann::ordered_json& settings) {
+  const auto number = [](const std::optional<double>& value) {
+    return value ? json(*value) : json(nullptr);
+  };
+  settings["preference.objective"] = section.objective;
+  settings["preference.loss_type"] = section.loss_type.value_or("");
+  settings["preference.beta"] = number(section.beta);
+  settings["preference.label_smoothing"] = section.label_smoothing;
+  settings["preference.reference_free"] = section.reference_free;
+  settings["preference.rpo_alpha"] = number(section.rpo_alpha);
+  settings["preference.discopop_tau"] = section.discopop_tau;
+  settings["preference.simpo_gamma"] = section.simpo_gamma;
+  settings["preference.cpo_alpha"] = section.cpo_alpha;
+  settings["preference.desirable_weight"] = section.desirable_weight;
+  settings["preference.undesirable_weight"] = section.undesirable_weight;
+  settings["preference.center_rewards_coefficient"] = number(section.center_rewards_coefficient);
+  settings["preference.disable_dropout"] = section.disable_dropout;
+}
+
 }  // namespace
 
 nlohmann::ordered_json identity_of(const Job& job) {
@@ -71,6 +91,11 @@ nlohmann::ordered_json identity_of(const Job& job) {
       identity["data"]["the problem"] = model::name_of(job.task.head.problem);
       identity["data"]["the outputs' hash"] = hash_hex(std::as_bytes(std::span(rows.outputs())));
     }
+  }
+  if (rows.has_roles()) {
+    identity["data"]["the answers' labels' hash"] =
+        hash_hex(std::as_bytes(std::span(rows.answers().roles)));
+    add_preference(job.config.preference, identity["settings"]);
   }
   return identity;
 }

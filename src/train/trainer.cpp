@@ -255,7 +255,7 @@ int Trainer::one_step() {
     inputs.push_back(to_inputs(micro_batch));
     inputs.back().seed = static_cast<uint64_t>(config_.seed);
     inputs.back().step = job_.progress.step;
-    inputs.back().training = true;
+    inputs.back().training = job_.drops_out;
   }
   const StepCounts counts = agree(inputs);
   if (counts.failed > 0) {
@@ -263,6 +263,9 @@ int Trainer::one_step() {
   }
   if (job_.task.reference != nullptr) {
     job_.task.reference->refer(inputs);
+  }
+  if (job_.answer_reference != nullptr) {
+    job_.answer_reference->refer_step(inputs, batch.micro_batches);
   }
   for (nn::ForwardInputs& rows : inputs) {
     rows = to_device(rows, world_.device);
@@ -320,6 +323,9 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   report.learning_rate = learning_rate_;
   if (!result_.overflowed) {
     report.grad_norm = result_.gradient_norm;
+  }
+  if (job_.answer_reference != nullptr) {
+    report.metrics = job_.model->objective().report(result_.sums).metrics;
   }
   report.tokens = counts.tokens;
   report.samples = batch.samples;

@@ -93,6 +93,30 @@ TEST(Validate, TasksAndTheirLabels) {
       HasSubstr("only used with task.type=sequence_classification"));
 }
 
+TEST(Validate, PreferencesAndTheirLosses) {
+  const auto with = [](std::vector<std::string> more) {
+    more.emplace_back("task.type=preference");
+    return error(more);
+  };
+  EXPECT_EQ(with({"preference.loss_type=robust", "preference.label_smoothing=0.1"}), "");
+  EXPECT_EQ(with({"preference.objective=cpo", "preference.loss_type=simpo"}), "");
+  EXPECT_THAT(
+      with({"preference.objective=kto", "preference.loss_type=hinge"}),
+      AllOf(HasSubstr("no loss of preference.objective=kto"), HasSubstr("apo_zero_unpaired")));
+  EXPECT_THAT(with({"preference.loss_type=exo_pair"}), HasSubstr("exo_pair divides by it"));
+  EXPECT_THAT(with({"preference.label_smoothing=0.5"}), HasSubstr("from 0 to below 0.5"));
+  EXPECT_THAT(with({"preference.beta=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(
+      with({"preference.simpo_gamma=1"}),
+      AllOf(HasSubstr("not used with preference.objective=dpo"), HasSubstr("simpo, cpo")));
+  EXPECT_THAT(with({"data.packing=true"}), HasSubstr("a row by itself"));
+  EXPECT_THAT(
+      with({"preference.center_rewards_coefficient=1"}), HasSubstr("task.type=reward_model"));
+  EXPECT_THAT(
+      error({"preference.objective=dpo"}), HasSubstr("only used with task.type=preference"));
+  EXPECT_EQ(error({"task.type=reward_model", "preference.center_rewards_coefficient=0.01"}), "");
+}
+
 TEST(Validate, SchedulesAndTheirArguments) {
   EXPECT_THAT(
       error({"lr_scheduler_kwargs.power=2"}),

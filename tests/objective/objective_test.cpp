@@ -45,6 +45,7 @@ nn::Targets some_targets() {
       kinds_of({kChosen, kForget, kRejected, nn::RowKind::kPlain, kRetain, kRejected, kChosen});
   targets.groups = at::tensor({4, 0, 4, 0, 0, 2, 2}, at::kLong);
   targets.reference = random_numbers({7}, 3, -8, 2);
+  targets.baseline = at::full({7}, 0.7, at::kDouble);
   return targets;
 }
 
@@ -53,6 +54,29 @@ std::map<std::string, ObjectivePointer> objectives_of_rows() {
   return {
       {"preference", direct_preference({.beta = 0.3})},
       {"preference, smoothed", direct_preference({.beta = 0.3, .label_smoothing = 0.2})},
+      {"hinge", direct_preference({.loss = PairLoss::kHinge, .beta = 0.3})},
+      {"IPO", direct_preference({.loss = PairLoss::kIpo, .beta = 0.3, .per_token = true})},
+      {"EXO", direct_preference({.loss = PairLoss::kExoPair, .beta = 0.3, .label_smoothing = 0.1})},
+      {"NCA", direct_preference({.loss = PairLoss::kNcaPair, .beta = 0.3})},
+      {"robust",
+       direct_preference({.loss = PairLoss::kRobust, .beta = 0.3, .label_smoothing = 0.1})},
+      {"BCO", direct_preference({.loss = PairLoss::kBcoPair, .beta = 0.3})},
+      {"SPPO", direct_preference({.loss = PairLoss::kSppoHard, .beta = 0.3})},
+      {"APO zero", direct_preference({.loss = PairLoss::kApoZero, .beta = 0.3})},
+      {"APO down", direct_preference({.loss = PairLoss::kApoDown, .beta = 0.3})},
+      {"DiscoPOP", direct_preference({.loss = PairLoss::kDiscoPop, .beta = 0.3})},
+      {"SimPO",
+       direct_preference({.beta = 2, .margin = 0.5, .reference = false, .per_token = true})},
+      {"CPO", direct_preference({.beta = 0.2, .reference = false, .likelihood = 0.4})},
+      {"ORPO",
+       direct_preference(
+           {.loss = PairLoss::kOddsRatio,
+            .beta = 0.4,
+            .reference = false,
+            .per_token = true,
+            .likelihood = 1})},
+      {"KTO", answer_preference({.beta = 0.3, .desirable_weight = 1.5, .undesirable_weight = 0.8})},
+      {"APO zero of answers", answer_preference({.beta = 0.3, .apo_zero = true})},
       {"GradAscent", gradient_ascent()},
       {"GradDiff", gradient_difference({.gamma = 0.5, .alpha = 2})},
       {"NPO", negative_preference({.gamma = 0.5, .beta = 0.2})},
@@ -220,6 +244,97 @@ TEST(Objectives, WeightsAreTheSlopesOfTheLoss) {
   }
 }
 
+/// Prompts of chosen rows are learned beside their answers, and are no part of the odds.
+TEST(Preference, AnswersAndPromptsHaveWeightsOfTheirOwn) {
+  nn::Targets targets = some_targets();
+  const Tensor labels = at::arange(42, at::kLong).view({7, 6});
+  nn::Targets split = nn::next_tokens(labels, at::arange(6).lt(3).expand({7, 6}));
+  EXPECT_TRUE(split.counts.equal(at::full({7}, 3.0, at::kDouble)));
+  EXPECT_TRUE(split.prompt_counts.equal(at::full({7}, 2.0, at::kDouble)));
+  split.kinds = targets.kinds;
+  split.groups = targets.groups;
+  const auto objective = direct_preference(
+      {.loss = PairLoss::kOddsRatio,
+       .beta = 0.4,
+       .reference = false,
+       .per_token = true,
+       .likelihood = 1});
+  const Counts step = objective->counts(split);
+  EXPECT_EQ(step.values(), (std::vector<double>{2, 10}));
+  const Tensor scores = random_numbers({7, 2}, 5, -8, 2);
+  const Weighing weighing = objective->weigh({scores, {}}, split, step);
+  for (int64_t at = 0; at < 14; ++at) {
+    constexpr double kStep = 1e-4;
+    const auto loss_at = [&](double shift) {
+      const Tensor moved = scores.clone();
+      moved.view({-1})[at] += shift;
+      return objective->measure({moved, {}}, split, step)[0].item<double>();
+    };
+    const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+    EXPECT_NEAR(weighing.weights.view({-1})[at].item<double>(), -slope, 1e-7) << at;
+  }
+  // The same loss from the sums of an evaluation, which knows no counts before its end.
+  const Tensor sums = objective->measure({scores, {}}, split, {});
+  const Report report =
+      objective->report({sums.const_data_ptr<double>(), static_cast<size_t>(sums.numel())});
+  EXPECT_NEAR(report.loss, weighing.sums[0].item<double>() / 2, 1e-12);
+  EXPECT_EQ(report.metrics.back().first, "nll_loss");
+  const double chosen = (scores[0].sum() + scores[6].sum()).item<double>();
+  EXPECT_NEAR(report.metrics.back().second, -chosen / 10, 1e-12);
+}
+
+/// Bradley-Terry's model of pairs, from the logits of a head of one class.
+TEST(Preference, RewardsOfPairsHaveTheirSlopes) {
+  const nn::Targets targets = some_targets();
+  const Tensor rewards = random_numbers({7, 1}, 5, 0, 1);
+  const auto objective = reward_of_pairs(0.3);
+  const Counts step = objective->counts(targets);
+  EXPECT_EQ(step.divisor(), 2);
+  const Weighing weighing = objective->weigh({rewards, {}}, targets, step);
+  const auto reward = [&](int64_t row) { return rewards[row][0].item<double>(); };
+  double wanted = 0, margins = 0;
+  for (const auto& [chosen, rejected] : {std::pair(0, 2), {6, 5}}) {
+    const double margin = reward(chosen) - reward(rejected),
+                 sum = reward(chosen) + reward(rejected);
+    wanted += std::log1p(std::exp(-margin)) + 0.3 * sum * sum;
+    margins += margin;
+  }
+  EXPECT_NEAR(weighing.sums[0].item<double>(), wanted, 1e-12);
+  EXPECT_NEAR(weighing.sums[3].item<double>(), margins, 1e-12);
+  for (int64_t row = 0; row < 7; ++row) {
+    constexpr double kStep = 1e-5;
+    const auto loss_at = [&](double shift) {
+      const Tensor moved = rewards.clone();
+      moved[row][0] += shift;
+      return objective->measure({moved, {}}, targets, step)[0].item<double>();
+    };
+    const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+    EXPECT_NEAR(weighing.weights[row][0].item<double>(), -slope, 1e-7) << row;
+  }
+}
+
+TEST(Preference, JudgesAnswersAgainstABaseline) {
+  const nn::Targets targets = some_targets();
+  const Tensor rows = random_numbers({7}, 5, -8, 2);
+  const auto objective =
+      answer_preference({.beta = 0.3, .desirable_weight = 1.5, .undesirable_weight = 0.8});
+  const Tensor sums = objective->measure({rows, {}}, targets, 4);
+  const Report report = objective->report({sums.const_data_ptr<double>(), 8});
+  double wanted = 0;
+  for (const auto& [row, sign, weight] :
+       {std::tuple(0, 1, 1.5), {6, 1, 1.5}, {2, -1, 0.8}, {5, -1, 0.8}}) {
+    const double gain = (rows[row] - targets.reference[row]).item<double>();
+    wanted += weight * (1 - 1 / (1 + std::exp(-sign * 0.3 * (gain - 0.7))));
+  }
+  EXPECT_NEAR(report.loss, wanted / 4, 1e-12);
+  EXPECT_EQ(report.metrics.back().first, "kl");
+  EXPECT_NEAR(report.metrics.back().second, 0.7, 1e-12);
+  nn::Targets good = targets;
+  good.kinds = good.kinds.masked_fill(good.kinds.eq(static_cast<int64_t>(kRejected)), 0);
+  const Tensor some = objective->measure({rows, {}}, good, 2);
+  EXPECT_EQ(objective->report({some.const_data_ptr<double>(), 8}).metrics.size(), 3U);
+}
+
 TEST(Preference, IsThePapersFormula) {
   const nn::Targets targets = some_targets();
   const Tensor rows = random_numbers({7}, 5, -8, 2);
@@ -229,7 +344,7 @@ TEST(Preference, IsThePapersFormula) {
   const double first = 0.3 * (gain(0) - gain(2)), second = 0.3 * (gain(6) - gain(5));
   const auto objective = direct_preference({.beta = 0.3});
   const Tensor sums = objective->measure({rows, {}}, targets, 2);
-  const Report report = objective->report({sums.const_data_ptr<double>(), 6});
+  const Report report = objective->report({sums.const_data_ptr<double>(), 8});
   const double wanted = std::log1p(std::exp(-first)) + std::log1p(std::exp(-second));
   EXPECT_NEAR(report.loss, wanted / 2, 1e-12);
   EXPECT_EQ(report.metrics[0].first, "rewards/accuracies");
@@ -284,6 +399,45 @@ TEST(RunHead, GivesTheGradientOfTheWholeObjective) {
         << name;
     numbers::expect_gradients(got, wanted, name);
   }
+}
+
+/// A head of one class, whose logits are rewards: with autograd through all of it.
+TEST(RunHead, GivesTheGradientOfRewards) {
+  const auto config = model::with_head(
+      model::parse_model_config(nn::kSmallModels[1], "test"),
+      {model::HeadSpec::Kind::kClassifier, {"reward"}});
+  nn::ForwardInputs inputs = nn::small_inputs(config, 7, 6);
+  const nn::Targets rows = some_targets();
+  const Tensor positions = at::tensor({5, 1, 3, 0, 2, 4, 5}, at::kLong);
+  inputs.targets = nn::classes_at(positions, at::zeros({7}, at::kLong), 6);
+  inputs.targets.kinds = rows.kinds;
+  inputs.targets.groups = rows.groups;
+  const auto objective = reward_of_pairs(0.1);
+  const Counts step = objective->counts(inputs.targets);
+  std::vector<double> losses;
+  std::vector<std::map<std::string, Tensor>> gradients;
+  for (const bool is_ours : {true, false}) {
+    const auto model = nn::small_model(config);
+    Tensor loss;
+    if (is_ours) {
+      const nn::Context context = model->make_context(inputs);
+      const nn::Tensors states = model->forward_blocks(model->embed(context), context);
+      const nn::Tensors judged = run_head(*model, states, context, *objective, step);
+      losses.push_back(judged.back()[0].item<double>());
+      loss = judged.front();
+    } else {
+      const Tensor rewards = model->logits(inputs).gather(1, positions.view({-1, 1, 1})).squeeze(1);
+      loss = objective->measure({rewards, {}}, inputs.targets, step)[0];
+      losses.push_back(loss.item<double>());
+    }
+    loss.backward();
+    model->visit_parameters(
+        [&, &found = gradients.emplace_back()](const std::string& key, Tensor& value) {
+          found[key] = value.grad();
+        });
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-5 * std::abs(losses[1]));
+  numbers::expect_gradients(gradients[0], gradients[1], "rewards");
 }
 
 /// [rows, T, V] -> log p of each label behind its position, [rows, T - 1].

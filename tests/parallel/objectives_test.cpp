@@ -38,6 +38,16 @@ std::vector<PlanCase> plans() {
   };
 }
 
+/// Each axis once.
+std::vector<PlanCase> few_plans() {
+  return {
+      {{.data = 3}, 1, {.zero_stage = 3}},
+      {{.tensor = 2}, 2},
+      {{.context = 3}, 1, {.recompute = {kFull}}},
+      {{.pipeline = 2, .data = 2, .context = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+  };
+}
+
 std::function<void(ModelSpec&)> trained_for(objective::ObjectivePointer objective) {
   return [objective](ModelSpec& spec) { spec.objective = objective; };
 }
@@ -205,6 +215,78 @@ TEST(PlanTable, ClassScores) {
       });
     }
   }
+}
+
+/// The prompts of chosen rows are learned, too: told apart from answers on whatever rank they are.
+nn::ForwardInputs pairs_with_prompts(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = pairs(config, step, units, length);
+  const nn::Targets answers = inputs.targets;
+  const Tensor places = at::arange(length);
+  const Tensor rows = at::arange(2 * units.begin, 2 * units.end).unsqueeze(1);
+  const Tensor are_prompts = places.lt(2 + rows % 3);
+  const Tensor ends = places.ge(length - rows % 4);
+  const Tensor skipped = are_prompts.logical_and(rows.remainder(2).eq(1)).logical_or(ends);
+  inputs.targets = nn::next_tokens(
+      inputs.ids.masked_fill(skipped, -100), are_prompts.expand({inputs.ids.size(0), length}));
+  inputs.targets.kinds = answers.kinds;
+  inputs.targets.groups = answers.groups;
+  return inputs;
+}
+
+/// Answers that are judged one by one, against what the model drifted; some data ranks have only
+/// good ones.
+nn::ForwardInputs answers(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  using enum nn::RowKind;
+  nn::ForwardInputs inputs =
+      rows_of_units(config, step, units, length, {kChosen, kRejected, kChosen, kChosen, kRejected});
+  inputs.targets.baseline = at::full({inputs.ids.size(0)}, 0.4, at::kDouble);
+  return inputs;
+}
+
+TEST(PlanTable, PreferenceWithLikelihoodOfPrompts) {
+  const auto odds_ratio = objective::direct_preference(
+      {.loss = objective::PairLoss::kOddsRatio,
+       .beta = 0.1,
+       .reference = false,
+       .per_token = true,
+       .likelihood = 1});
+  expect_table(with_five_layers(kOddGpt2), plans(), trained_for(odds_ratio), pairs_with_prompts);
+}
+
+TEST(PlanTable, PreferenceOfAnswers) {
+  expect_table(
+      with_five_layers(kOddGpt2),
+      few_plans(),
+      trained_for(objective::answer_preference({.beta = 0.3, .undesirable_weight = 1.3})),
+      answers);
+}
+
+/// Rewards of pairs, read at the last tokens of rows of several lengths.
+nn::ForwardInputs rewarded_pairs(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = pairs(config, step, units, length);
+  const nn::Targets answers = inputs.targets;
+  const Tensor rows = at::arange(2 * units.begin, 2 * units.end, at::kLong);
+  inputs.targets =
+      nn::classes_at(length - 1 - (rows * 3).remainder(length), at::zeros_like(rows), length);
+  inputs.targets.kinds = answers.kinds;
+  inputs.targets.groups = answers.groups;
+  return inputs;
+}
+
+TEST(PlanTable, Rewards) {
+  const auto objective = objective::reward_of_pairs(0.1);
+  std::vector<PlanCase> table = few_plans();
+  table.push_back({{.tensor = 4}, 2, {.sequence_sharding = kShards}});
+  table.push_back({{.pipeline = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}});
+  const auto reward = [&](ModelSpec& spec) {
+    spec.config = model::with_head(spec.config, {model::HeadSpec::Kind::kClassifier, {"reward"}});
+    spec.fill = fill_at_random(spec.config, 3);
+    spec.objective = objective;
+  };
+  expect_table(with_five_layers(kOddLlama), table, reward, rewarded_pairs);
 }
 
 TEST(PlanTable, Preference) {

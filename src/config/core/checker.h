@@ -37,5 +37,7 @@ class Checker {
 
 /// The checks of the section training (validate.h calls it).
 void validate_training(const Config& config, Checker& check, std::vector<std::string>& warnings);
+/// Those of preference, and of what goes with task.type=preference.
+void validate_preference(const Config& config, Checker& check, std::vector<std::string>& warnings);
 
 }  // namespace lockstep::config

@@ -78,8 +78,10 @@ struct TokenizerSection {
 
 /// What the model is trained for.
 struct TaskSection {
-  /// language_modeling predicts the next token, sequence_classification a label of each row; null:
-  /// what the model's folder is for, language_modeling where it does not say.
+  /// language_modeling predicts the next token, sequence_classification a label of each row,
+  /// preference tunes a language model to answers that people prefer, reward_model trains a head
+  /// that tells how good an answer is; null: what the model's folder is for, language_modeling
+  /// where it does not say.
   std::optional<std::string> type;
   /// For sequence_classification: single_label_classification, multi_label_classification (several
   /// labels a row) or regression (numbers); null: the model's, or what the rows' labels look like.
@@ -95,6 +97,48 @@ struct TaskSection {
   /// For two labels, or several a row: fixed takes a label for told above 0.5; tuned looks for the
   /// threshold of the largest F1 on data.validation, and saves it with the model.
   std::string thresholds = "fixed";
+};
+
+/// For task.type=preference: names are those of TRL's DPO, KTO, CPO and ORPO trainers.
+struct PreferenceSection {
+  /// dpo and ipo compare pairs with a reference, the model as it was; kto judges answers one by
+  /// one; simpo, cpo and orpo need no reference.
+  std::string objective = "dpo";
+  /// Of dpo, cpo and kto, the loss of a pair or of an answer, by TRL's names; null: sigmoid, of kto
+  /// kto.
+  std::optional<std::string> loss_type;
+  /// How strongly answers are told apart, and how near the reference the model stays; null: 0.1, of
+  /// simpo 2.
+  std::optional<double> beta;
+  /// The share of pairs whose answers are taken for swapped.
+  double label_smoothing = 0.0;
+  /// For dpo and ipo: compare with a model to which all answers are equally likely.
+  bool reference_free = false;
+  /// For dpo: the weight of the chosen answers' -log p, the mean of a token, that is added; null:
+  /// none is.
+  std::optional<double> rpo_alpha;
+  /// For dpo with loss_type=discopop: how sharply its two losses are mixed.
+  double discopop_tau = 0.05;
+  /// For simpo: how far the reward of the chosen answer is to be above the other's.
+  double simpo_gamma = 0.5;
+  /// For cpo: the weight of the chosen answers' -log p, the mean of a token, that is added.
+  double cpo_alpha = 1.0;
+  /// For kto: the weight of wanted answers.
+  double desirable_weight = 1.0;
+  /// For kto: the weight of unwanted answers.
+  double undesirable_weight = 1.0;
+  /// For task.type=reward_model: how strongly the rewards of a pair are drawn around 0; null: not.
+  std::optional<double> center_rewards_coefficient;
+  /// The most tokens of a prompt, whose end is kept; null: as many as data.sequence_length leaves.
+  std::optional<int64_t> max_prompt_length;
+  /// Which end of a row that is longer than data.sequence_length is kept.
+  std::string truncation_mode = "keep_start";
+  /// Train without dropout, as TRL does, whatever config.json says.
+  bool disable_dropout = true;
+  /// The reference's scores are computed once, before the first step, in any case.
+  bool precompute_ref_log_probs = true;
+  /// Rows or pairs that are scored at once; null: per_device_eval_batch_size.
+  std::optional<int64_t> precompute_ref_batch_size;
 };
 
 /// What is trained and evaluated on.
@@ -485,6 +529,7 @@ struct Config {
   LoraSection lora;
   TokenizerSection tokenizer;
   TaskSection task;
+  PreferenceSection preference;
   DataSection data;
   TrainingSection training;
   ParallelSection parallel;

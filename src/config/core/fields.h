@@ -14,6 +14,7 @@
 #include "config/core/fields/field.h"
 #include "config/core/fields/lora.h"
 #include "config/core/fields/parallel.h"
+#include "config/core/fields/preference.h"
 #include "config/core/fields/run.h"
 #include "config/core/fields/training.h"
 
@@ -26,6 +27,7 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor.section({"lora", "Adapters, by PEFT's names"}, section.lora);
   visitor.section({"tokenizer", "The tokenizer"}, section.tokenizer);
   visitor.section({"task", "What the model is trained for"}, section.task);
+  visitor.section({"preference", "For task.type=preference and reward_model"}, section.preference);
   visitor.section({"data", "The data"}, section.data);
   visitor.section({"training", "Hugging Face's TrainingArguments"}, section.training);
   visitor.section({"parallel", "How ranks share the work"}, section.parallel);

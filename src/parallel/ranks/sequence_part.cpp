@@ -100,6 +100,10 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
       mine.targets.distributions.positions =
           select(at::constant_pad_nd(positions, {0, padding}, 0), runs);
     }
+    if (inputs.targets.prompts.defined()) {
+      mine.targets.prompts =
+          select(at::constant_pad_nd(inputs.targets.prompts, {0, padding}, 0), runs);
+    }
   }
   if (mine.source.defined() && part.context_ranks == 1) {
     return mine;  // whole sequences, whose positions count from 0

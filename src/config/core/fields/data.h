@@ -15,7 +15,8 @@ inline constexpr std::string_view kDataFormats[] = {"auto", "text", "jsonl", "cs
 inline constexpr std::string_view kTextDocuments[] = {"file", "line", "paragraph"};
 inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
 inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
-inline constexpr std::string_view kTasks[] = {"language_modeling", "sequence_classification"};
+inline constexpr std::string_view kTasks[] = {
+    "language_modeling", "sequence_classification", "preference", "reward_model"};
 inline constexpr std::string_view kProblems[] = {
     "single_label_classification", "multi_label_classification", "regression"};
 inline constexpr std::string_view kThresholds[] = {"fixed", "tuned"};
@@ -57,8 +58,10 @@ template <class Section, class Visitor>
 void visit_fields(Section& section, Visitor&& visitor) {
   visitor(
       {"type",
-       "language_modeling predicts the next token, sequence_classification a label of each row; "
-       "null: what the model's folder is for, language_modeling where it does not say",
+       "language_modeling predicts the next token, sequence_classification a label of each row, "
+       "preference tunes a language model to answers that people prefer, reward_model trains a "
+       "head that tells how good an answer is; null: what the model's folder is for, "
+       "language_modeling where it does not say",
        choices::kTasks},
       section.type);
   visitor(

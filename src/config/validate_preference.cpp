@@ -1,0 +1,156 @@
+#include <algorithm>
+
+#include "base/format.h"
+#include "config/core/checker.h"
+#include "config/validate.h"
+
+namespace lockstep::config {
+namespace {
+
+/// The losses of an objective; empty: it has one alone.
+std::vector<std::string> losses_of(const std::string& objective) {
+  if (objective == "dpo") {
+    return {
+        "sigmoid",
+        "hinge",
+        "ipo",
+        "exo_pair",
+        "nca_pair",
+        "robust",
+        "bco_pair",
+        "sppo_hard",
+        "apo_zero",
+        "apo_down",
+        "discopop",
+        "sigmoid_norm"};
+  }
+  if (objective == "cpo") {
+    return {"sigmoid", "hinge", "ipo", "simpo"};
+  }
+  if (objective == "kto") {
+    return {"kto", "apo_zero_unpaired"};
+  }
+  return {};
+}
+
+/// A key that was given although the objective does not read it.
+void check_use(const PreferenceSection& section, Checker& check) {
+  struct Use {
+    const char* key;
+    std::vector<std::string> objectives;
+  };
+  for (const Use& use :
+       {Use{"loss_type", {"dpo", "cpo", "kto"}},
+        Use{"label_smoothing", {"dpo", "cpo", "simpo"}},
+        Use{"reference_free", {"dpo", "ipo"}},
+        Use{"rpo_alpha", {"dpo"}},
+        Use{"discopop_tau", {"dpo"}},
+        Use{"simpo_gamma", {"simpo", "cpo"}},
+        Use{"cpo_alpha", {"cpo"}},
+        Use{"desirable_weight", {"kto"}},
+        Use{"undesirable_weight", {"kto"}}}) {
+    const std::string key = fmt::format("preference.{}", use.key);
+    // The config.yaml of a run states its defaults too: they ask for nothing.
+    const bool is_typed = check.origin(key).source == Origin::Source::kCommandLine;
+    if (is_typed && std::ranges::find(use.objectives, section.objective) == use.objectives.end()) {
+      check.fail(
+          key,
+          fmt::format("not used with preference.objective={}", section.objective),
+          fmt::format("leave it out; it belongs to {}", fmt::join(use.objectives, ", ")));
+    }
+  }
+}
+
+void check_loss(const PreferenceSection& section, Checker& check) {
+  const std::string loss = section.loss_type.value_or("sigmoid");
+  const std::vector<std::string> losses = losses_of(section.objective);
+  if (section.loss_type && !losses.empty() && std::ranges::find(losses, loss) == losses.end()) {
+    check.fail(
+        "preference.loss_type",
+        fmt::format("{} is no loss of preference.objective={}", loss, section.objective),
+        fmt::format("give one of {}", fmt::join(losses, ", ")));
+  }
+  const double smoothing = section.label_smoothing;
+  check.require(
+      smoothing >= 0 && smoothing < 0.5, "preference.label_smoothing", "from 0 to below 0.5");
+  if (loss == "exo_pair" && smoothing <= 0) {
+    check.fail(
+        "preference.label_smoothing",
+        "exo_pair divides by it",
+        "give it above 0; its paper takes 0.001");
+  }
+}
+
+void check_preference_numbers(const PreferenceSection& section, Checker& check) {
+  const auto above_0 = [](double value) { return std::isfinite(value) && value > 0; };
+  const auto from_0 = [](double value) { return std::isfinite(value) && value >= 0; };
+  check.require(above_0(section.beta.value_or(1)), "preference.beta", "above 0");
+  check.require(above_0(section.discopop_tau), "preference.discopop_tau", "above 0");
+  check.require(std::isfinite(section.simpo_gamma), "preference.simpo_gamma", "a number");
+  check.require(from_0(section.cpo_alpha), "preference.cpo_alpha", "at least 0");
+  check.require(from_0(section.rpo_alpha.value_or(0)), "preference.rpo_alpha", "at least 0");
+  check.require(from_0(section.desirable_weight), "preference.desirable_weight", "at least 0");
+  check.require(from_0(section.undesirable_weight), "preference.undesirable_weight", "at least 0");
+  check.require(
+      section.max_prompt_length.value_or(1) >= 1, "preference.max_prompt_length", "at least 1");
+  check.require(
+      section.precompute_ref_batch_size.value_or(1) >= 1,
+      "preference.precompute_ref_batch_size",
+      "at least 1");
+}
+
+void check_rows(const Config& config, Checker& check) {
+  const auto is_typed = [&](const char* key) {
+    return check.origin(key).source == Origin::Source::kCommandLine;
+  };
+  if (is_typed("data.packing") && config.data.packing) {
+    check.fail("data.packing", "an answer is a row by itself", "leave it out");
+  }
+  if (config.data.prompt != "none" && is_typed("data.prompt")) {
+    check.fail("data.prompt", "not used with answers", "leave it out");
+  }
+}
+
+}  // namespace
+
+void validate_preference(const Config& config, Checker& check, std::vector<std::string>& warnings) {
+  const PreferenceSection& section = config.preference;
+  const auto is_typed = [&](const std::string& key) {
+    return check.origin(key).source == Origin::Source::kCommandLine;
+  };
+  const bool is_reward = config.task.type == "reward_model";
+  if (section.center_rewards_coefficient && !is_reward) {
+    check.fail(
+        "preference.center_rewards_coefficient",
+        "only used with task.type=reward_model",
+        "set that, or leave it out");
+  }
+  if (config.task.type != "preference") {
+    if (is_typed("preference.objective")) {
+      check.fail(
+          "preference.objective",
+          "only used with task.type=preference",
+          "set that, or leave it out");
+    }
+    if (is_reward) {
+      const double center = section.center_rewards_coefficient.value_or(0);
+      check.require(
+          std::isfinite(center) && center >= 0,
+          "preference.center_rewards_coefficient",
+          "at least 0");
+      check_rows(config, check);
+    }
+    return;
+  }
+  check_rows(config, check);
+  check_preference_numbers(section, check);
+  check_loss(section, check);
+  check_use(section, check);
+  if (!section.precompute_ref_log_probs) {
+    warnings.push_back(
+        "preference.precompute_ref_log_probs=false has no effect: the reference is its scores, "
+        "computed once, and no second model is held");
+  }
+}
+
+}  // namespace lockstep::config

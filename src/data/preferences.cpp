@@ -1,0 +1,211 @@
+#include "data/preferences.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "data/ordered_tasks.h"
+#include "data/token_dataset.h"
+#include "data/token_file.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::string_view kAnswersRecipe = "prompts and answers, 1";
+
+int64_t same_at_the_beginning(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+}
+
+/// The answers of a row, told apart from their prompt where what is encoded parts.
+std::vector<EncodedAnswer> encode_row_of_answers(const PreferenceRow& row, const Encoder& encoder) {
+  const auto encode = [&](const std::string& text) {
+    std::vector<int32_t> ids = encoder.encode(text);
+    if (encoder.begin) {
+      ids.insert(ids.begin(), *encoder.begin);
+    }
+    return ids;
+  };
+  const std::vector<int32_t> prompt = encode(row.prompt);
+  std::vector<std::vector<int32_t>> whole{encode(row.prompt + row.answer)};
+  if (!row.rejected.empty()) {
+    whole.push_back(encode(row.prompt + row.rejected));
+  }
+  int64_t shared = std::ssize(prompt);
+  for (std::vector<int32_t>& ids : whole) {
+    if (ids.empty() || ids.back() != *encoder.end) {
+      ids.push_back(*encoder.end);
+    }
+    shared = std::min(shared, same_at_the_beginning(prompt, ids));
+  }
+  std::vector<EncodedAnswer> answers;
+  for (const std::vector<int32_t>& ids : whole) {
+    answers.push_back({{ids.begin(), ids.begin() + shared}, {ids.begin() + shared, ids.end()}});
+  }
+  return answers;
+}
+
+using AnswersOfRows = std::vector<std::vector<EncodedAnswer>>;
+
+/// Of each row, on every core.
+AnswersOfRows encode_all(const Preferences& rows, const Encoder& encoder) {
+  constexpr size_t kAtOnce = 256;
+  OrderedTasks<size_t, AnswersOfRows> tasks(
+      static_cast<int>(std::max(1U, std::thread::hardware_concurrency())), [&](size_t begin) {
+        AnswersOfRows answers;
+        for (size_t i = begin; i < std::min(begin + kAtOnce, rows.rows.size()); ++i) {
+          answers.push_back(encode_row_of_answers(rows.rows[i], encoder));
+        }
+        return answers;
+      });
+  for (size_t begin = 0; begin < rows.rows.size(); begin += kAtOnce) {
+    tasks.add(begin);
+  }
+  AnswersOfRows all;
+  while (tasks.in_flight() > 0) {
+    std::ranges::move(tasks.take(), std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace
+
+EncodedAnswer cut_answer(EncodedAnswer answer, const AnswerLimits& limits) {
+  auto& [prompt, text] = answer;
+  const auto shorten = [](std::vector<int32_t>& ids, int64_t length, KeptEnd kept) {
+    const int64_t over = std::max<int64_t>(0, std::ssize(ids) - length);
+    if (kept == KeptEnd::kStart) {
+      ids.erase(ids.end() - over, ids.end());
+    } else {
+      ids.erase(ids.begin(), ids.begin() + over);
+    }
+  };
+  if (limits.prompt) {
+    shorten(prompt, *limits.prompt, KeptEnd::kEnd);
+  }
+  if (limits.kept != KeptEnd::kEnd) {
+    shorten(text, std::max<int64_t>(0, limits.length - std::ssize(prompt)), KeptEnd::kStart);
+    shorten(prompt, limits.length, KeptEnd::kStart);
+  } else {
+    shorten(text, limits.length, KeptEnd::kEnd);
+    shorten(prompt, limits.length - std::ssize(text), KeptEnd::kEnd);
+  }
+  return answer;
+}
+
+EncodedPreferences encode_preferences(
+    const Preferences& rows, const Encoder& encoder, const AnswerLimits& limits, Judged judged) {
+  if (!encoder.end) {
+    throw Error(
+        ErrorKind::kData,
+        "the tokenizer has no end of text, which every answer ends with",
+        "name it in tokenizer_config.json: \"eos_token\"");
+  }
+  EncodedPreferences result;
+  const AnswersOfRows all = encode_all(rows, encoder);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int64_t prompt =
+        std::min<int64_t>(std::ssize(all[i].front().prompt), limits.prompt.value_or(limits.length));
+    const bool is_too_long = std::ranges::any_of(all[i], [&](const EncodedAnswer& answer) {
+      return prompt + std::ssize(answer.answer) > limits.length;
+    });
+    if ((limits.kept == KeptEnd::kStart && prompt >= limits.length) ||
+        (limits.kept == KeptEnd::kNeither && is_too_long)) {
+      ++result.dropped;
+      continue;
+    }
+    for (const EncodedAnswer& answer : all[i]) {
+      result.cut += prompt + std::ssize(answer.answer) > limits.length ? 1 : 0;
+      result.answers.push_back(answer);
+    }
+    if (judged == Judged::kInPairs) {
+      result.roles.insert(result.roles.end(), {RowRole::kChosen, RowRole::kRejected});
+    } else {
+      result.roles.push_back(rows.rows[i].is_good ? RowRole::kChosen : RowRole::kRejected);
+    }
+  }
+  if (result.answers.empty()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "none of {} rows is left: {} longer than data.sequence_length={} lets",
+            all.size(),
+            limits.kept == KeptEnd::kNeither ? "all are" : "their prompts alone are",
+            limits.length),
+        "give a longer data.sequence_length, or a preference.max_prompt_length below it");
+  }
+  return result;
+}
+
+std::vector<EncodedAnswer> mismatched(const std::vector<EncodedAnswer>& answers, int64_t block) {
+  const int64_t all = std::ssize(answers);
+  if (all < 2) {
+    throw Error(
+        ErrorKind::kData,
+        "the KL of preference.objective=kto is estimated from the answers to other prompts, and "
+        "there is one row alone",
+        "give more rows, or preference.loss_type=apo_zero_unpaired, which needs none");
+  }
+  std::vector<EncodedAnswer> result;
+  for (int64_t begin = 0; begin < all;) {
+    int64_t end = std::min(all, begin + std::max<int64_t>(block, 2));
+    end = all - end == 1 ? all : end;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t before = i == begin ? end - 1 : i - 1;
+      result.push_back(
+          {answers[static_cast<size_t>(i)].prompt, answers[static_cast<size_t>(before)].answer});
+    }
+    begin = end;
+  }
+  return result;
+}
+
+std::filesystem::path write_answers(
+    const std::vector<EncodedAnswer>& answers,
+    const AnswerLimits& limits,
+    const std::filesystem::path& folder,
+    const Encoder& encoder,
+    int64_t vocabulary,
+    int32_t pad) {
+  std::vector<EncodedAnswer> rows;
+  Hasher hasher;
+  hasher.update_field(kAnswersRecipe);
+  hasher.update_field(encoder.fingerprint);
+  hasher.update_field(fmt::format("{} {} {}", vocabulary, pad, answers.size()));
+  for (const EncodedAnswer& answer : answers) {
+    rows.push_back(cut_answer(answer, limits));
+    for (const std::vector<int32_t>* ids : {&rows.back().prompt, &rows.back().answer}) {
+      hasher.update_field(
+          {reinterpret_cast<const char*>(ids->data()), ids->size() * sizeof(int32_t)});
+    }
+  }
+  const std::string key = hasher.hex();
+  const std::filesystem::path path = folder / fmt::format("{}-answers.tokens", key);
+  if (std::filesystem::exists(path)) {
+    try {
+      const auto there = TokenDataset::open(path);
+      there->verify();
+      if (there->key() == key) {
+        return path;
+      }
+    } catch (const Error& error) {
+      log_warning("{}; it is made again", error.message());
+    }
+  }
+  create_folders(folder, ErrorKind::kData);
+  TokenFileWriter writer(path, key, vocabulary, pad);
+  for (const EncodedAnswer& row : rows) {
+    writer.add(row.prompt);
+    writer.add(row.answer);
+    writer.end_document(std::ssize(row.prompt));
+  }
+  writer.commit();
+  return path;
+}
+
+}  // namespace lockstep::data
