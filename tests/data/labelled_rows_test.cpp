@@ -164,7 +164,7 @@ TEST(LabelledRows, MayHaveListsOrFieldsOfLabels) {
   DataOptions fields = options_of();
   fields.label_fields = {"joy", "fear"};
   const auto table = write(folder, "c.csv", "text,fear,joy\na,0,1\nb,,1\nc,,\n");
-  EXPECT_EQ(shown(read(table, fields)), (Texts{"a||1;0", "b||1", "c||none"}));
+  EXPECT_EQ(shown(read(table, fields)), (Texts{"a||1;0", "b||1;", "c||none"}));
   const auto objects =
       write(folder, "c.jsonl", "{\"text\": \"a\", \"joy\": true, \"fear\": 0.5}\n");
   EXPECT_EQ(shown(read(objects, fields)), (Texts{"a||True;0.5"}));
