@@ -26,7 +26,7 @@ struct HeadPass {
       return run_classifier(hidden, vocabulary, trains);
     }
     if (needs == Needs::kRowLogits) {
-      return judge_rows(class_scores(hidden, vocabulary), trains);
+      return judge_rows(class_logits(hidden, vocabulary), trains);
     }
     if (!trains || needs == Needs::kTokenScores || needs == Needs::kRowScores) {
       const Weighing weighing = weigh(model.head->scores(hidden, vocabulary, targets));
@@ -44,7 +44,7 @@ struct HeadPass {
  private:
   /// A row's target is one rank's, which weighs it alone: gradients need no other's logits.
   nn::Tensors run_classifier(const Tensor& hidden, const Tensor& vocabulary, bool trains) const {
-    const Tensor logits = class_scores(hidden, vocabulary);
+    const Tensor logits = class_logits(hidden, vocabulary);
     if (!trains) {
       if (parts.sum) {
         parts.sum(logits);

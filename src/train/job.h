@@ -10,6 +10,7 @@
 #include "checkpoint/output_hold.h"
 #include "config/core/config.h"
 #include "data/loader.h"
+#include "model/adapters.h"
 #include "model/source.h"
 #include "monitor/monitor.h"
 #include "objective/task.h"
