@@ -66,7 +66,7 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   request.adapter = train::adapter_request(config.lora);
   const model::ModelSource source = train::find_source(config.model.path, config.model.preset);
   if (train::trains_rewards(config.task)) {
-    request.task.head = {model::HeadSpec::Kind::kClassifier, {"LABEL_0"}};
+    request.task.head = model::reward_head();
   } else {
     request.task = train::planned_task(config, source.config);
   }

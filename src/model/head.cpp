@@ -43,6 +43,10 @@ std::optional<ProblemType> parse_problem_type(std::string_view name) {
              : std::optional(static_cast<ProblemType>(found - std::begin(kProblems)));
 }
 
+HeadSpec reward_head() {
+  return {HeadSpec::Kind::kClassifier, {"LABEL_0"}, ProblemType::kRegression};
+}
+
 HeadSpec parse_head(ConfigReader& reader) {
   HeadSpec head;
   const auto architectures = reader.texts("architectures", 16);

@@ -32,6 +32,9 @@ struct HeadSpec {
   bool operator==(const HeadSpec&) const = default;
 };
 
+/// Of a reward model: a number a row, as transformers' num_labels=1.
+HeadSpec reward_head();
+
 class ConfigReader;
 
 /// From a config.json's architecture ("...ForSequenceClassification") and its names of labels, as

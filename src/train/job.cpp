@@ -223,8 +223,7 @@ void open_answers(Job& job, int64_t length, World& world) {
   job.task.objective = preference_objective(job.config);
   job.drops_out = !job.config.preference.disable_dropout;
   if (trains_rewards(job.config.task)) {
-    job.task.head = {
-        model::HeadSpec::Kind::kClassifier, {"LABEL_0"}};  // transformers' num_labels=1
+    job.task.head = model::reward_head();
     // So is the position of a row found by whoever opens the folder.
     job.source.config.pad_token_id = padding_of_answers(job.source.config, *job.tokenizer);
   }

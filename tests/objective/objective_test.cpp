@@ -404,8 +404,7 @@ TEST(RunHead, GivesTheGradientOfTheWholeObjective) {
 /// A head of one class, whose logits are rewards: with autograd through all of it.
 TEST(RunHead, GivesTheGradientOfRewards) {
   const auto config = model::with_head(
-      model::parse_model_config(nn::kSmallModels[1], "test"),
-      {model::HeadSpec::Kind::kClassifier, {"reward"}});
+      model::parse_model_config(nn::kSmallModels[1], "test"), model::reward_head());
   nn::ForwardInputs inputs = nn::small_inputs(config, 7, 6);
   const nn::Targets rows = some_targets();
   const Tensor positions = at::tensor({5, 1, 3, 0, 2, 4, 5}, at::kLong);

@@ -282,7 +282,7 @@ TEST(PlanTable, Rewards) {
   table.push_back({{.tensor = 4}, 2, {.sequence_sharding = kShards}});
   table.push_back({{.pipeline = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}});
   const auto reward = [&](ModelSpec& spec) {
-    spec.config = model::with_head(spec.config, {model::HeadSpec::Kind::kClassifier, {"reward"}});
+    spec.config = model::with_head(spec.config, model::reward_head());
     spec.fill = fill_at_random(spec.config, 3);
     spec.objective = objective;
   };
