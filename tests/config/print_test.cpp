@@ -100,36 +100,5 @@ TEST(Print, TheSchemaDescribesEveryKey) {
   EXPECT_EQ(training["tf32"]["type"], nlohmann::json({"boolean", "null"}));
 }
 
-// The comment of a field in config.h and its help text in fields.h are one text.
-TEST(Print, TheHelpIsTheCommentOfTheField) {
-  const std::string source =
-      read_file(std::string(LOCKSTEP_SOURCE_DIR) + "/src/config/core/config.h");
-  std::map<std::string, std::vector<std::string>> comments;  // by field name
-  std::string comment;
-  std::istringstream lines(source);
-  const std::regex field(R"(^  [\w:<>]+ (\w+)( = .*)?;$)");
-  for (std::string line; std::getline(lines, line);) {
-    std::smatch match;
-    if (line.starts_with("  /// ")) {
-      comment += (comment.empty() ? "" : " ") + line.substr(6);
-    } else {
-      if (std::regex_match(line, match, field) && !comment.empty()) {
-        comments[match[1]].push_back(comment);
-      }
-      comment.clear();
-    }
-  }
-  size_t compared = 0;
-  for (const Key& key : all_keys()) {
-    if (key.name.find('.') == std::string::npos) {
-      continue;  // the sections of the root
-    }
-    const auto& texts = comments[key.name.substr(key.name.rfind('.') + 1)];
-    EXPECT_THAT(texts, testing::Contains(key.help + ".")) << key.name;
-    ++compared;
-  }
-  EXPECT_GT(compared, 80U);
-}
-
 }  // namespace print_test
 }  // namespace lockstep::config

@@ -7,18 +7,79 @@
 //   of its own.
 #pragma once
 
+#include <span>
+#include <string_view>
 #include <type_traits>
 
+#include "config/core/choices.h"
 #include "config/core/config.h"
-#include "config/core/fields/data.h"
-#include "config/core/fields/field.h"
-#include "config/core/fields/lora.h"
-#include "config/core/fields/parallel.h"
-#include "config/core/fields/preference.h"
-#include "config/core/fields/run.h"
-#include "config/core/fields/training.h"
 
 namespace lockstep::config {
+
+/// What is known of a field beside its value.
+struct Field {
+  std::string_view name;
+  std::string_view help;
+  /// The words that a string field may be; empty: any.
+  std::span<const std::string_view> choices = {};
+};
+
+#define VISIT(Type)                                             \
+  template <class Section, class Visitor>                       \
+    requires std::is_same_v<std::remove_const_t<Section>, Type> \
+  void visit_fields(Section& section, Visitor&& visitor)
+#define FIELD(type, name, value, ...) visitor(Field{#name, __VA_ARGS__}, section.name);
+#define SECTION(type, name, help) visitor.section(Field{#name, help}, section.name);
+
+VISIT(ModelSection) {
+#include "config/core/sections/model.def"
+}
+VISIT(LoraSection) {
+#include "config/core/sections/lora.def"
+}
+VISIT(TokenizerSection) {
+#include "config/core/sections/tokenizer.def"
+}
+VISIT(TaskSection) {
+#include "config/core/sections/task.def"
+}
+VISIT(PreferenceSection) {
+#include "config/core/sections/preference.def"
+}
+VISIT(DataSection) {
+#include "config/core/sections/data.def"
+}
+VISIT(SchedulerArguments) {
+#include "config/core/sections/scheduler.def"
+}
+VISIT(TrainingSection) {
+#include "config/core/sections/training.def"
+}
+VISIT(OffloadSection) {
+#include "config/core/sections/offload.def"
+}
+VISIT(OptimizerOffloadSection) {
+#include "config/core/sections/optimizer_offload.def"
+}
+VISIT(ParallelSection) {
+#include "config/core/sections/parallel.def"
+}
+VISIT(LossScaleSection) {
+#include "config/core/sections/loss_scale.def"
+}
+VISIT(PrecisionSection) {
+#include "config/core/sections/precision.def"
+}
+VISIT(CheckpointSection) {
+#include "config/core/sections/checkpoint.def"
+}
+VISIT(MonitorSection) {
+#include "config/core/sections/monitor.def"
+}
+
+#undef FIELD
+#undef SECTION
+#undef VISIT
 
 template <class Section, class Visitor>
   requires std::is_same_v<std::remove_const_t<Section>, Config>

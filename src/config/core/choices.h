@@ -1,0 +1,79 @@
+// The words that fields of the configuration may be.
+#pragma once
+
+#include <string_view>
+
+namespace lockstep::config::choices {
+
+inline constexpr std::string_view kDataFormats[] = {"auto", "text", "jsonl", "csv", "tsv"};
+inline constexpr std::string_view kTextDocuments[] = {"file", "line", "paragraph"};
+inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
+inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
+inline constexpr std::string_view kTasks[] = {
+    "language_modeling", "sequence_classification", "preference", "reward_model"};
+inline constexpr std::string_view kProblems[] = {
+    "single_label_classification", "multi_label_classification", "regression"};
+inline constexpr std::string_view kThresholds[] = {"fixed", "tuned"};
+inline constexpr std::string_view kPrompts[] = {"none", "alpaca", "pairs"};
+inline constexpr std::string_view kRampShapes[] = {"linear", "cosine", "1-sqrt"};
+inline constexpr std::string_view kPlateauModes[] = {"min", "max"};
+inline constexpr std::string_view kThresholdModes[] = {"rel", "abs"};
+inline constexpr std::string_view kOptimizers[] = {
+    "adamw_torch",
+    "adamw_torch_fused",
+    "adamw_bnb_8bit",
+    "adamw_8bit",
+    "paged_adamw_8bit",
+    "lion_32bit",
+    "sgd",
+    "adafactor"};
+inline constexpr std::string_view kSchedules[] = {
+    "linear",
+    "cosine",
+    "cosine_with_restarts",
+    "polynomial",
+    "constant",
+    "constant_with_warmup",
+    "inverse_sqrt",
+    "cosine_with_min_lr",
+    "warmup_stable_decay",
+    "reduce_lr_on_plateau"};
+inline constexpr std::string_view kStrategies[] = {"no", "steps", "epoch"};
+inline constexpr std::string_view kLogLevels[] = {
+    "debug", "info", "warning", "error", "critical", "passive"};
+inline constexpr std::string_view kSaveStrategies[] = {"no", "steps", "epoch", "best"};
+inline constexpr std::string_view kSamplingStrategies[] = {
+    "random", "sequential", "group_by_length"};
+inline constexpr std::string_view kBackends[] = {"", "nccl", "gloo"};
+inline constexpr std::string_view kOffloadDevices[] = {"none", "cpu", "nvme"};
+inline constexpr std::string_view kContextAttentions[] = {"ring", "ulysses"};
+inline constexpr std::string_view kRecomputes[] = {"none", "selective", "full"};
+inline constexpr std::string_view kCudaGraphs[] = {"off", "auto"};
+inline constexpr std::string_view kReduceTypes[] = {"auto", "float32", "bfloat16", "float16"};
+inline constexpr std::string_view kOnSignal[] = {"save", "save_and_stop", "ignore"};
+inline constexpr std::string_view kProgressForms[] = {"auto", "line", "plain", "none"};
+
+inline constexpr std::string_view kLoraBiases[] = {"none", "all", "lora_only"};
+inline constexpr std::string_view kLoraInitial[] = {"true", "false", "gaussian"};
+
+inline constexpr std::string_view kPreferenceObjectives[] = {
+    "dpo", "ipo", "kto", "simpo", "cpo", "orpo"};
+inline constexpr std::string_view kPreferenceLosses[] = {
+    "sigmoid",
+    "hinge",
+    "ipo",
+    "exo_pair",
+    "nca_pair",
+    "robust",
+    "bco_pair",
+    "sppo_hard",
+    "apo_zero",
+    "apo_down",
+    "discopop",
+    "sigmoid_norm",
+    "simpo",
+    "kto",
+    "apo_zero_unpaired"};
+inline constexpr std::string_view kTruncationModes[] = {"keep_start", "keep_end"};
+
+}  // namespace lockstep::config::choices
