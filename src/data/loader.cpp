@@ -39,8 +39,7 @@ void add_classes(
   batch.labels.assign(batch.labels.size(), kIgnored);
   batch.classes.assign(static_cast<size_t>(batch.rows), kIgnored);
   batch.positions.assign(static_cast<size_t>(batch.rows), 0);
-  const size_t outputs =
-      view.outputs().empty() ? 0 : view.outputs().size() / view.classes().size();
+  const size_t outputs = view.outputs().empty() ? 0 : view.outputs().size() / view.classes().size();
   batch.outputs.assign(static_cast<size_t>(batch.rows) * outputs, 0.0F);
   for (size_t row = 0; row < draws.size(); ++row) {
     const int64_t sequence = draws[row].sequence;

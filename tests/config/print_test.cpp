@@ -1,6 +1,5 @@
 #include "config/print.h"
 
-#include <regex>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
