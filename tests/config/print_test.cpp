@@ -1,6 +1,5 @@
 #include "config/print.h"
 
-
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
