@@ -167,11 +167,9 @@ TEST(PlanTable, SeveralLabels) {
 }
 
 TEST(PlanTable, Numbers) {
+  const auto objective = objective::squared_error();
   expect_table(
-      with_five_layers(kOddLlama),
-      plans_of_classifiers(),
-      classifying(objective::squared_error()),
-      labelled);
+      with_five_layers(kOddGpt2), plans_of_classifiers(), classifying(objective), labelled);
 }
 
 /// The logits of rows of several lengths, and of one without a class, under every plan.
