@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBetweenLooks{200};     // at workers that may hang in the kernel
 constexpr milliseconds kOthersFailingToo{10};  // so that the report names all that failed at once
 constexpr milliseconds kCauseOfLostPeer{500};  // a lost peer may be seen before the peer's own end
+constexpr milliseconds kFromErrorToEnd{2000};  // of a worker: Python takes its time
 constexpr milliseconds kOrphansMayFinish{1000};
 constexpr milliseconds kOrphansMustFinish{200};
 
@@ -91,6 +92,14 @@ AttemptEnd watch(Guard& guard, WorkerGroup& group, const AttemptOptions& options
   }
 }
 
+// One that has written its error has failed, though it has not ended yet: its end may be what the
+// others saw first.
+bool is_failing(const WorkerGroup& group) {
+  return std::any_of(group.workers().begin(), group.workers().end(), [](const auto& worker) {
+    return !worker->status && read_error_file(worker->error_file);
+  });
+}
+
 // A moment for the other failures of the same cause to be seen.
 void gather(WorkerGroup& group) {
   const milliseconds pause =
@@ -101,6 +110,10 @@ void gather(WorkerGroup& group) {
     if (pause == kCauseOfLostPeer && !only_lost_peers(group.failures())) {
       return;
     }
+  }
+  const auto last = Clock::now() + kFromErrorToEnd;
+  while (is_failing(group) && Clock::now() < last) {
+    group.wait(left_until(last));
   }
 }
 
