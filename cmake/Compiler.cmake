@@ -16,6 +16,13 @@ if(CCACHE)
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
 endif()
 
+# GCC looks for garbage in its own memory each time that it has grown by half, libtorch's headers included: a sixth of the
+# processor time of our larger files. Where two compilers find 3 GB each, they do without.
+cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND memory GREATER 7000)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-expand=10000 --param ggc-min-heapsize=3000000>")
+endif()
+
 add_library(lockstep_compiler INTERFACE)
 # -fPIC for programs too (CMake would say -fPIE), so that all share one precompiled header.
 target_compile_options(lockstep_compiler INTERFACE -Wall -Wextra -Werror -fno-math-errno -fPIC)

@@ -12,8 +12,8 @@ lockstep_module(schedule DEPENDS base)
 lockstep_module(text OPTIMIZE -O3 DEPENDS base)
 lockstep_rooms(text unicode models:unicode stages:unicode,models top:unicode,models,stages)
 lockstep_module(model OPTIMIZE -O1 DEPENDS base)
-lockstep_module(plan DEPENDS base mesh schedule model)
-lockstep_rooms(plan workload machines memory:workload,machines cost:workload,machines top:workload,machines,memory,cost)
+lockstep_module(plan DEPENDS base config mesh schedule model)
+lockstep_rooms(plan workload machines ours:workload memory:workload,machines cost:workload,machines top:workload,machines,memory,cost)
 lockstep_module(data DEPENDS base text)
 lockstep_module(monitor OPTIMIZE -O1 DEPENDS base)
 lockstep_module(metrics OPTIMIZE -O1 DEPENDS base)
@@ -48,18 +48,18 @@ lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model com
 lockstep_rooms(parallel autograd ranks offload one_process tensor:autograd,ranks context:ranks pipeline:autograd recompute:autograd
   data:autograd,ranks,offload top:autograd,ranks,offload,tensor,context,pipeline,recompute,data)
 lockstep_module(train TORCH OPTIMIZE -O1
-  DEPENDS base config mesh schedule text model plan data monitor metrics comm ops nn objective optim checkpoint parallel)
+  DEPENDS base config schedule text model plan data monitor metrics comm ops nn objective optim checkpoint parallel)
 # What libtorch programs of other projects use, beside the modules' own headers.
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
+lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base config text model plan data launch)
 lockstep_program(cli lockstep-core TORCH OPTIMIZE -O1 DEPENDS
-  base config schedule text model plan data monitor comm launch ops nn optim parallel train library)
-lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base launch)
+  base config schedule text model plan data monitor comm launch ops nn optim parallel train library start)
 if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)
 endif()
 
 # GCC 12 sees overlapping copies in std::string where there are none (GCC bug 105651).
-foreach(name config launch cli)
+foreach(name config launch start cli)
   target_compile_options(lockstep_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 endforeach()
 # It takes temporary plans of a test that throws for destroyed before they were made.

@@ -14,9 +14,9 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "cli/bench_sides.h"
-#include "cli/parse.h"
 #include "cli/world.h"
 #include "monitor/progress.h"
+#include "start/parse.h"
 
 namespace lockstep::cli {
 namespace {
@@ -197,7 +197,7 @@ int run_bench(std::vector<std::string> arguments) {
   app.add_flag("--cpu", bench.use_cpu, "On the CPU even where GPUs are visible");
   app.add_option("--side", words.side)->group("");  // of the processes that it starts
   app.add_option("--result", words.result)->group("");
-  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
+  if (start::parse(app, std::move(arguments)) == start::Parsed::kHelpShown) {
     return 0;
   }
   if (words.what != "zero" && words.what != "dp-vs-ddp") {

@@ -1,4 +1,4 @@
-// The commands of the program.
+// The commands of lockstep-core: those of the program that need libtorch.
 #pragma once
 
 #include <span>
@@ -10,11 +10,9 @@ namespace lockstep::cli {
 
 struct Command {
   std::string_view name;
-  std::string_view summary;
   int (*run)(std::vector<std::string> arguments);  // returns the exit code, or throws
 };
 
-/// In the order in which a newcomer meets them.
 std::span<const Command> commands();
 
 /// Runs one of them, whose errors are told, and returns the exit code.

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "cli/parse.h"
+#include "start/parse.h"
 #include "train/merge.h"
 #include "train/model_loading.h"
 
@@ -19,7 +19,7 @@ struct ExportRequest {
   bool merges = false;
 };
 
-Parsed read_request(std::vector<std::string> arguments, ExportRequest& request) {
+start::Parsed read_request(std::vector<std::string> arguments, ExportRequest& request) {
   CLI::App app("Write a model and an adapter that was trained beside it as one model folder");
   app.name("lockstep export");
   app.add_option("--model", request.model, "A model folder, a checkpoint, or a Hub name")
@@ -29,7 +29,7 @@ Parsed read_request(std::vector<std::string> arguments, ExportRequest& request) 
   app.add_option("--output", request.output, "The folder to write to")->required();
   app.add_option("--dtype", request.dtype, "Of the weights that are written; auto: the model's")
       ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}));
-  return parse(app, std::move(arguments));
+  return start::parse(app, std::move(arguments));
 }
 
 std::optional<at::ScalarType> type_of(const std::string& name) {
@@ -56,7 +56,7 @@ std::shared_ptr<const text::Tokenizer> find_tokenizer(
 
 int run_export(std::vector<std::string> arguments) {
   ExportRequest request;
-  if (read_request(std::move(arguments), request) == Parsed::kHelpShown) {
+  if (read_request(std::move(arguments), request) == start::Parsed::kHelpShown) {
     return 0;
   }
   const model::ModelSource base = train::find_source(request.model, "");

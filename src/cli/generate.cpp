@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "cli/parse.h"
 #include "cli/world.h"
 #include "nn/generate.h"
+#include "start/parse.h"
 #include "train/checkpointing.h"
 #include "train/device_map.h"
 #include "train/model_loading.h"
@@ -26,7 +26,7 @@ struct Request {
 };
 
 /// Fills the request; an exit code where the command ends here (--help, a usage error).
-Parsed read_request(std::vector<std::string> arguments, Request& request) {
+start::Parsed read_request(std::vector<std::string> arguments, Request& request) {
   CLI::App app(
       "Continue a prompt: the prompt and its continuation on stdout, and nothing else; of an "
       "encoder-decoder, its answer");
@@ -61,7 +61,7 @@ Parsed read_request(std::vector<std::string> arguments, Request& request) {
       ->check(CLI::IsMember({"auto", "cpu"}));
   app.add_option("--tensor", request.tensor, "Ranks that share each layer: so many are started")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  return parse(app, std::move(arguments));
+  return start::parse(app, std::move(arguments));
 }
 
 void write_out(const std::string& text) {
@@ -147,7 +147,7 @@ int generate_on_ranks(
 
 int run_generate(std::vector<std::string> arguments) {
   Request request;
-  if (read_request(arguments, request) == Parsed::kHelpShown) {
+  if (read_request(arguments, request) == start::Parsed::kHelpShown) {
     return 0;
   }
   if (request.prompt == "-" && request.tensor > 1) {

@@ -1,5 +1,5 @@
-// The program that computes, lockstep-core: one command a file, dispatched by this table. Users
-// start it through `lockstep` (src/start).
+// The program that computes, lockstep-core: one command a file, dispatched by a table. Users start
+// it through `lockstep` (src/start).
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -8,49 +8,19 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "base/nearest.h"
 #include "cli/commands.h"
 
 namespace lockstep::cli {
 namespace {
 
-void print_usage() {
-  fmt::print("usage: lockstep COMMAND [-c file.yaml] [key=value | --key value]...\n\n");
-  for (const Command& command : commands()) {
-    fmt::print("  {:<10} {}\n", command.name, command.summary);
-  }
-  fmt::print("\n`lockstep COMMAND --help` tells the rest.\n");
-}
-
-int unknown_command(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Command& command : commands()) {
-    names.emplace_back(command.name);
-  }
-  fmt::print(
-      stderr,
-      "lockstep: there is no command '{}'.{} The commands are: {}\n",
-      name,
-      did_you_mean(name, names),
-      fmt::join(names, ", "));
-  return exit_code(ErrorKind::kConfig);
-}
-
 int run(const std::vector<std::string>& words) {
-  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
-    print_usage();
-    return words.empty() ? exit_code(ErrorKind::kConfig) : 0;
-  }
-  if (words[0] == "--version") {
-    fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
-    return 0;
-  }
   for (const Command& command : commands()) {
-    if (command.name == words[0]) {
+    if (!words.empty() && command.name == words[0]) {
       return run_command(command, {words.begin() + 1, words.end()});
     }
   }
-  return unknown_command(words[0]);
+  fmt::print(stderr, "lockstep-core: start it through `lockstep`, which lies beside it\n");
+  return exit_code(ErrorKind::kConfig);
 }
 
 // libtorch takes a tenth of a second to take its operators down, of which nothing is left to be

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/format.h"
-#include "cli/job.h"
 #include "monitor/progress.h"
 #include "plan/memory/memory.h"
-#include "train/planned_job.h"
+#include "plan/ours/planned_job.h"
+#include "plan/ours/planned_model.h"
 
 namespace lockstep::cli {
 namespace {
@@ -64,8 +64,8 @@ std::vector<Change> changes_of(const config::Config& config) {
 }
 
 double bytes_of(const config::Config& config, int64_t ranks) {
-  return plan::largest(
-             plan::estimate_memory(train::planned_job(config, planned_model(config), ranks, ranks)))
+  return plan::largest(plan::estimate_memory(
+                           plan::planned_job(config, plan::planned_model(config), ranks, ranks)))
       .peak.total();
 }
 

@@ -8,11 +8,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "cli/parse.h"
 #include "parallel/pipeline/rehearsal.h"
 #include "schedule/check.h"
 #include "schedule/draw.h"
 #include "schedule/file.h"
+#include "start/parse.h"
 
 namespace lockstep::cli {
 
@@ -120,7 +120,7 @@ int run_schedule(std::vector<std::string> arguments) {
       "1");
   app.add_option("--svg", options.svg, "Write the drawing to this file");
   app.add_option("--save", options.save, "Write the list of actions to this file");
-  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
+  if (start::parse(app, std::move(arguments)) == start::Parsed::kHelpShown) {
     return 0;
   }
   for (const double time :

@@ -7,35 +7,14 @@
 #include "cli/memory_advice.h"
 #include "cli/report_error.h"
 #include "cli/world.h"
-#include "config/print.h"
 #include "config/resolve.h"
 #include "launch/record.h"
+#include "start/train.h"
 #include "train/dry_run.h"
 #include "train/trainer.h"
 
 namespace lockstep::cli {
 namespace {
-
-config::ResolveOptions resolve_options() {
-  using Kind = config::Flag::Kind;
-  config::ResolveOptions options;
-  options.command = "train";
-  options.required = {"training.output_dir", "data.train"};
-  options.flags = {
-      {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
-      {"in-process", Kind::kSwitch, "Run the ranks as threads of one process"},
-      {"cluster", Kind::kValue, "The machine to predict step time and memory of: a cluster file"},
-      {"force", Kind::kSwitch, "Start even what is predicted not to fit in memory"},
-      {"dry-run", Kind::kSwitch, "Check everything that can be checked, train nothing"},
-      {"log-memory", Kind::kKey, "The same as monitor.log_memory", "monitor.log_memory"},
-      {"print-config", Kind::kSwitch, "Print the configuration and where each value came from"},
-      {"trace", Kind::kValue, "Write a step's timeline on every rank to this file (Perfetto)"},
-      {"json-schema", Kind::kSwitch, "Print the JSON schema of a configuration file"},
-      {"model", Kind::kKey, "The same as model.path", "model.path"},
-      {"data", Kind::kKey, "The same as data.train", "data.train"},
-  };
-  return options;
-}
 
 LogLevel level_of(const std::string& name) {
   if (name == "debug") {
@@ -46,33 +25,13 @@ LogLevel level_of(const std::string& name) {
                                                  : LogLevel::kInfo;
 }
 
-void warn(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) {
-    log_warning("{}", warning);
-  }
-}
-
 }  // namespace
 
 int run_train(std::vector<std::string> arguments) {
-  const config::ResolveOptions options = resolve_options();
-  const config::Resolution resolution = config::resolve(arguments, options);
-  if (resolution.help) {
-    fmt::print("{}", config::help(options));
-    return 0;
-  }
-  if (resolution.has("json-schema")) {
-    fmt::print("{}\n", config::json_schema());
-    return 0;
-  }
-  if (resolution.has("print-config")) {
-    warn(resolution.warnings);
-    fmt::print("{}", config::print_config(resolution));
-    return 0;
-  }
+  const config::Resolution resolution = config::resolve(arguments, start::train_options());
   const config::TrainingSection& training = resolution.config.training;
   if (resolution.has("dry-run")) {
-    warn(resolution.warnings);
+    start::warn(resolution.warnings);
     fmt::print("{}", train::dry_run(resolution.config, resolution.integer("nproc", 1).value_or(1)));
     return 0;
   }
@@ -92,7 +51,7 @@ int run_train(std::vector<std::string> arguments) {
       set_log_level(level_of(world.is_first() ? training.log_level : training.log_level_replica));
     }
     if (world.is_first()) {
-      warn(resolution.warnings);
+      start::warn(resolution.warnings);
     }
     try {
       return with_our_errors([&] {

@@ -14,6 +14,7 @@
 
 #include "model/description.h"
 #include "model/model_config.h"
+#include "model/split.h"
 #include "nn/forward_context.h"
 #include "nn/layers.h"
 #include "nn/slots.h"
@@ -35,12 +36,7 @@ class Block {
   int64_t layer_;
 };
 
-/// The units that a process builds: all of them, or those of a pipeline stage.
-struct ModelPart {
-  int64_t first_layer = 0;
-  int64_t layers = -1;  // -1: to the last
-  bool embedding = true, head = true;
-};
+using model::ModelPart;
 
 /// Units are the embedding, each block and the head, and run one after the other, each from the
 /// tensors that the one before gave. In a decoder-only model that is one, the hidden states

@@ -1,6 +1,6 @@
-// The program that users start. It launches jobs itself, without libtorch, whose loading alone
-// takes longer than starting a job; for every other command it becomes lockstep-core, which lies
-// beside it.
+// The program that users start. What needs no libtorch, whose loading alone takes a fifth of a
+// second of a processor, it does itself: launching, planning, tokenizing, help, and the errors of a
+// configuration. For the rest it becomes lockstep-core, which lies beside it.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -12,36 +12,71 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/nearest.h"
+#include "base/processor.h"
 #include "launch/plan/program.h"
 #include "launch/record.h"
 #include "launch/surfaces/command.h"
+#include "start/commands.h"
 
+namespace lockstep::start {
 namespace {
-
-namespace launch = lockstep::launch;
 
 int become_core(char** words) {
   const std::string core =
       (std::filesystem::path(launch::own_path()).parent_path() / "lockstep-core").string();
   ::execv(core.c_str(), words);
-  fmt::print(
-      stderr,
-      "lockstep: {} cannot be run: {}\n  try: build it, or copy it beside this program\n",
-      core,
-      std::strerror(errno));
-  return exit_code(lockstep::ErrorKind::kEnvironment);
+  throw Error(
+      ErrorKind::kEnvironment,
+      fmt::format("{} cannot be run: {}", core, std::strerror(errno)),
+      "build it, or copy it beside this program");
+}
+
+void print_usage() {
+  fmt::print("usage: lockstep COMMAND [-c file.yaml] [key=value | --key value]...\n\n");
+  for (const Command& command : commands()) {
+    fmt::print("  {:<10} {}\n", command.name, command.summary);
+  }
+  fmt::print("\n`lockstep COMMAND --help` tells the rest.\n");
+}
+
+const Command& command_of(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    if (command.name == name) {
+      return command;
+    }
+    names.emplace_back(command.name);
+  }
+  throw Error(
+      ErrorKind::kConfig,
+      fmt::format("there is no command '{}'.{}", name, did_you_mean(name, names)),
+      fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
+int run(char** words, const std::vector<std::string>& all) {
+  if (all.size() < 2 || all[1] == "--help" || all[1] == "-h" || all[1] == "help") {
+    print_usage();
+    return all.size() < 2 ? exit_code(ErrorKind::kConfig) : 0;
+  }
+  if (all[1] == "--version") {
+    fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
+    return 0;
+  }
+  (void)instruction_set();  // a wrong LOCKSTEP_MAX_CPU_ISA is told before anything is done
+  const std::optional<int> code = command_of(all[1]).run({all.begin() + 2, all.end()});
+  std::fflush(stdout);
+  return code ? *code : become_core(words);
 }
 
 }  // namespace
+}  // namespace lockstep::start
 
 int main(int count, char** words) {
   const std::vector<std::string> all(words, words + count);
-  std::vector<std::string> arguments = launch::arguments_of_link(all);
-  if (arguments.empty()) {
-    if (count < 2 || all[1] != "launch") {
-      return become_core(words);
-    }
-    arguments.assign(all.begin() + 2, all.end());
-  }
-  return launch::record(count, words, [&](int, char**) { return launch::run_command(arguments); });
+  const std::vector<std::string> of_link = lockstep::launch::arguments_of_link(all);
+  return lockstep::launch::record(count, words, [&](int, char**) {
+    return of_link.empty() ? lockstep::start::run(words, all)
+                           : lockstep::launch::run_command(of_link);
+  });
 }

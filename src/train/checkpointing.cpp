@@ -291,9 +291,7 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world) {
     }
     return nullptr;
   }
-  if (job.forecast && world.device.is_cpu()) {
-    job.forecast->bytes += static_cast<double>(bytes);
-  }
+  job.snapshot_bytes = bytes;
   std::vector<int> all(static_cast<size_t>(world.size()));
   std::iota(all.begin(), all.end(), 0);
   comm::GroupOptions options = world.group;

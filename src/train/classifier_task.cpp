@@ -3,37 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "plan/ours/planned_model.h"
 #include "train/labelled_data.h"
 
 namespace lockstep::train {
-namespace {
-
 using model::ProblemType;
-
-model::HeadSpec planned_head(const config::Config& config, const model::ModelConfig& model) {
-  const std::vector<std::string>& fields = config.data.label_field;
-  model::HeadSpec head{model::HeadSpec::Kind::kClassifier, config.task.labels};
-  const bool is_the_models = model.head.classifies() && config.task.labels.empty();
-  if (config.task.problem_type) {
-    head.problem = *model::parse_problem_type(*config.task.problem_type);
-  } else if (is_the_models) {
-    head.problem = model.head.problem;
-  } else if (fields.size() > 1 || !config.data.label_delimiter.empty()) {
-    head.problem = ProblemType::kMultiLabel;
-  }
-  if (is_the_models) {
-    head.labels = model.head.labels;
-  } else if (head.labels.empty() && fields.size() > 1) {
-    head.labels = fields;
-  } else if (head.labels.empty()) {
-    head.labels = head.problem == ProblemType::kRegression
-                      ? std::vector<std::string>{"LABEL_0"}
-                      : std::vector<std::string>{"LABEL_0", "LABEL_1"};
-  }
-  return head;
-}
-
-}  // namespace
 
 objective::ObjectivePointer objective_of(
     model::ProblemType problem, const objective::ClassOptions& options) {
@@ -56,7 +30,7 @@ objective::Task planned_task(const config::Config& config, const model::ModelCon
     task.objective = objective::cross_entropy(config.training.label_smoothing_factor);
     return task;
   }
-  task.head = planned_head(config, model);
+  task.head = plan::planned_head(config, model);
   objective::ClassOptions options{{}, config.task.focal_gamma};
   for (size_t k = 0; !config.task.class_weights.empty() && k < task.head.labels.size(); ++k) {
     const bool is_given = config.task.class_weights.size() == task.head.labels.size() &&

@@ -15,10 +15,10 @@
 #include "monitor/memory.h"
 #include "monitor/progress.h"
 #include "ops/host_memory.h"
+#include "plan/ours/planned_job.h"
 #include "plan/remedies.h"
 #include "plan/search.h"
 #include "train/plan.h"
-#include "train/planned_job.h"
 #include "train/warm_up.h"
 
 namespace lockstep::train {
@@ -104,7 +104,7 @@ Forecast predict(
     const Machine& machine,
     Misfit misfit,
     const data::SequenceView* rows) {
-  plan::Job job = planned_job(config, model, world.size(), world.local_size);
+  plan::Job job = plan::planned_job(config, model, world.size(), world.local_size);
   plan::Cluster cluster = machine.cluster;
   if (world.device.is_cpu()) {
     const monitor::ProcessMemory before = monitor::process_memory();
@@ -117,7 +117,7 @@ Forecast predict(
     const auto resident = static_cast<double>(after.resident_bytes);
     const auto loaded = static_cast<double>(after.resident_bytes - kept + (is_alike ? 0 : made));
     const auto available = static_cast<double>(monitor::available_memory());
-    run_on_cpu(job.software, compute_type(config.training));
+    plan::run_on_cpu(job.software, config.training);
     job.software.threads = at::get_num_threads();
     job.software.context_bytes = loaded + kLoadedWithTheFirstStep;
     plan::Device& device = cluster.groups.front().device;

@@ -172,9 +172,6 @@ void describe(const Job& job, const World& world) {
         world.size(),
         global_batch_of(job, world));
   }
-  if (job.forecast) {
-    log_info("{}", describe(*job.forecast));
-  }
 }
 
 /// What of the configuration goes with some problems alone.
@@ -382,17 +379,7 @@ void tune(Job& job, World& world) {
   }
 }
 
-}  // namespace
-
-std::unique_ptr<Job> make_job(
-    const config::Config& config,
-    const std::string& resolved,
-    World& world,
-    const ForecastOptions& forecast) {
-  auto job = std::make_unique<Job>();
-  const config::TrainingSection& training = config.training;
-  job->config = config;
-  job->resolved = resolved;
+void set_up_libtorch(const config::TrainingSection& training) {
   if (training.full_determinism) {
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
     // What is not written is not read: it need not be filled.
@@ -404,6 +391,30 @@ std::unique_ptr<Job> make_job(
   if (training.tf32) {
     at::globalContext().setAllowTF32CuBLAS(*training.tf32);
   }
+}
+
+ModelRequest model_request(const Job& job, const World& world) {
+  ModelRequest request;
+  request.dtype = compute_type(job.config.training);
+  request.device = world.device;
+  request.seed = static_cast<uint64_t>(job.config.training.seed);
+  request.tokenizer_size = job.tokenizer->vocabulary_size();
+  request.resize_embeddings = job.config.model.resize_embeddings;
+  request.freeze = job.config.model.freeze;
+  request.adapter = adapter_request(job.config.lora);
+  request.task = job.task;
+  return request;
+}
+
+}  // namespace
+
+std::unique_ptr<Job> open_job(
+    const config::Config& config, const std::string& resolved, World& world) {
+  auto job = std::make_unique<Job>();
+  const config::TrainingSection& training = config.training;
+  job->config = config;
+  job->resolved = resolved;
+  set_up_libtorch(training);
   job->source = find_source(config.model.path, config.model.preset);
   job->tokenizer = load_tokenizer(config.tokenizer.path, job->source);
   if (job->source.kind == model::ModelSource::Kind::kPreset) {
@@ -412,67 +423,55 @@ std::unique_ptr<Job> make_job(
   check_output_folder(training.output_dir, world);
   job->hold = checkpoint::OutputHold::take(
       training.output_dir, {world.round.job, world.round.number}, world.communicator);
-
-  ModelRequest request;
-  request.dtype = compute_type(training);
-  request.device = world.device;
-  request.seed = static_cast<uint64_t>(training.seed);
-  request.tokenizer_size = job->tokenizer->vocabulary_size();
-  request.resize_embeddings = config.model.resize_embeddings;
-  request.freeze = config.model.freeze;
-  request.adapter = adapter_request(config.lora);
   const int64_t length = sequence_length_of(config, job->source.config);
+  check_plan(config.parallel, length);
   open_data(*job, length, world);
-  request.task = job->task;
   check(config, job->datasets);
   job->best_rule = BestRule(training, metrics_of(job->task));
+  return job;
+}
 
-  job->forecast = make_forecast(
-      config,
-      model::with_head(job->source.config, job->task.head),
-      world,
-      forecast,
-      job->datasets.train.get());
+void build_job(Job& job, World& world) {
+  const config::Config& config = job.config;
+  const config::TrainingSection& training = config.training;
   const auto resume_from = find_checkpoint_to_resume(config, world);
-  check_plan(config.parallel, length);
-  const parallel::ModelSpec spec = model_spec(job->source, request);
-  job->adapters = spec.adapters;
-  job->flops_per_token = model::operations_per_token(spec.config, length).training();
-  job->axes = std::make_unique<parallel::Axes>(
+  const parallel::ModelSpec spec = model_spec(job.source, model_request(job, world));
+  job.adapters = spec.adapters;
+  const int64_t length = sequence_length_of(config, job.source.config);
+  job.flops_per_token = model::operations_per_token(spec.config, length).training();
+  job.axes = std::make_unique<parallel::Axes>(
       world.communicator, mesh_of(config.parallel, world.size()), world.group);
   parallel::Plan plan = plan_of(config);
-  plan.accumulation_steps = micro_batches_of(*job, world);
+  plan.accumulation_steps = micro_batches_of(job, world);
   plan.shard_ranks = shard_ranks_of(config.parallel, world.size(), world.local_size);
-  job->model = parallel::parallelize(spec, plan, *job->axes);
+  job.model = parallel::parallelize(spec, plan, *job.axes);
   if (trains_on_answers(config.task)) {
-    score_answers(*job, world);
+    score_answers(job, world);
   }
-  job->global_batch = global_batch_of(*job, world);
-  job->progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
+  job.global_batch = global_batch_of(job, world);
+  job.progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
 
-  data::SamplerOptions options = sampler_options(*job, world);
-  job->length =
-      run_length(training, data::Sampler(options, job->progress.sampler).steps_per_epoch());
+  const data::SamplerOptions options = sampler_options(job, world);
+  job.length = run_length(training, data::Sampler(options, job.progress.sampler).steps_per_epoch());
   optim::ScheduleOptions schedule;
   schedule.lr_scheduler_type = training.lr_scheduler_type;
   schedule.lr_scheduler_kwargs = scheduler_arguments(training);
   schedule.learning_rate = training.learning_rate;
-  schedule.total_steps = job->length.total_steps;
+  schedule.total_steps = job.length.total_steps;
   schedule.warmup_steps = training.warmup_steps;
-  job->schedule = optim::make_schedule(schedule);
+  job.schedule = optim::make_schedule(schedule);
 
   std::optional<monitor::TrainerState> history;
   if (resume_from) {
-    history = restore_training_state(*job, *resume_from, world);
+    history = restore_training_state(job, *resume_from, world);
   }
-  job->loader = std::make_unique<data::Loader>(
-      job->datasets.train,
-      data::Sampler(options, job->progress.sampler),
+  job.loader = std::make_unique<data::Loader>(
+      job.datasets.train,
+      data::Sampler(options, job.progress.sampler),
       training.dataloader_prefetch_factor.value_or(kDefaultPrefetch));
-  job->saver = make_saver(*job, world);
-  describe(*job, world);
-  start_monitor(*job, world, std::move(history));
-  return job;
+  job.saver = make_saver(job, world);
+  describe(job, world);
+  start_monitor(job, world, std::move(history));
 }
 
 Evaluation Job::evaluate(
@@ -534,6 +533,11 @@ void finish_job(Job& job, World& world) {
   const config::TrainingSection& training = job.config.training;
   wait_for_save(job);
   if (training.load_best_model_at_end) {
+    if (!job.best.metric && world.is_first()) {
+      log_warning(
+          "no evaluation gave a value of {}: the model of the last step is kept, not the best",
+          job.best_rule.metric());
+    }
     restore_best_weights(job, world);
   }
   if (job.task.head.classifies() && job.config.task.thresholds == "tuned") {

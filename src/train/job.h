@@ -23,7 +23,6 @@
 #include "train/classification.h"
 #include "train/datasets.h"
 #include "train/evaluate.h"
-#include "train/forecast.h"
 #include "train/judgement.h"
 #include "train/labelled_data.h"
 #include "train/run_length.h"
@@ -59,9 +58,9 @@ struct Job {
   std::unique_ptr<data::Loader> loader;
   std::unique_ptr<monitor::Monitor> monitor;      // rank 0's; null on the others
   std::unique_ptr<checkpoint::AsyncSaver> saver;  // null: saves are waited for
+  int64_t snapshot_bytes = 0;                     // of host memory, that it copies a state to
   int64_t global_batch = 0;                       // sequences of a step, all ranks
   double flops_per_token = 0;
-  std::optional<Forecast> forecast;  // rank 0's
   Progress progress;
   BestRule best_rule;
   Best best;
@@ -77,13 +76,14 @@ struct Job {
   void evaluate_training(World& world);
 };
 
-/// Builds it whole, from the files or from a checkpoint where one is to be resumed. Every rank must
+/// Opens what a run is made from: the model's description, the tokenizer, the data and its task;
+/// what is known before anything large is loaded. Every rank must call.
+std::unique_ptr<Job> open_job(
+    const config::Config& config, const std::string& resolved, World& world);
+
+/// Builds the rest, from the files or from a checkpoint where one is to be resumed. Every rank must
 /// call.
-std::unique_ptr<Job> make_job(
-    const config::Config& config,
-    const std::string& resolved,
-    World& world,
-    const ForecastOptions& forecast = {});
+void build_job(Job& job, World& world);
 
 /// After the last step: closing evaluations, the results' files, the model in output_dir.
 void finish_job(Job& job, World& world);

@@ -253,11 +253,7 @@ ordered_json json_of(const LabelledData& data, const std::vector<std::string>& p
 }  // namespace
 
 bool classifies(const config::Config& config, const model::ModelConfig& model) {
-  const config::TaskSection& task = config.task;
-  const bool asks = !task.labels.empty() || task.problem_type || !task.class_weights.empty() ||
-                    config.data.label_field != config::DataSection().label_field ||
-                    !config.data.text_pair_field.empty();
-  return task.type ? *task.type == "sequence_classification" : model.head.classifies() || asks;
+  return config::classifies(config, model.head.classifies());
 }
 
 LabelledData read_labelled_data(

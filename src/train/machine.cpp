@@ -18,7 +18,7 @@
 #include "ops/adamw.h"
 #include "ops/linear.h"
 #include "parallel/context/ring_attention.h"
-#include "train/planned_job.h"
+#include "plan/ours/planned_job.h"
 
 namespace lockstep::train {
 namespace {
@@ -165,7 +165,7 @@ MeasuredPass measure_pass(Measurer& measurer, const Pass& pass, at::ScalarType t
   job.sequence = pass.length;
   job.micro_batch = job.global_batch = pass.rows;
   job.precision = type == at::kFloat ? plan::Precision::kFloat32 : plan::Precision::kMixed16;
-  job.software = our_software(job.model, job.precision);
+  job.software = plan::our_software(job.model, job.precision);
   const auto model = nn::make_model(job.model, type, at::kCPU);
   nn::initialize(*model, 1);
   nn::ForwardInputs inputs;

@@ -9,15 +9,6 @@
 
 namespace lockstep::train {
 
-mesh::Mesh mesh_of(const config::ParallelSection& parallel, int ranks) {
-  return mesh::make_mesh(
-      {.data = parallel.data,
-       .pipeline = parallel.pipeline,
-       .context = parallel.context,
-       .tensor = parallel.tensor},
-      ranks);
-}
-
 void check_plan(const config::ParallelSection& parallel, int64_t length) {
   if (parallel.context > length) {
     throw Error(
@@ -50,15 +41,6 @@ parallel::LossScaleOptions loss_scale_of(const config::LossScaleSection& section
 }
 
 }  // namespace
-
-int shard_ranks_of(const config::ParallelSection& parallel, int ranks, int ranks_of_machine) {
-  if (parallel.shard_ranks >= 0) {
-    return static_cast<int>(parallel.shard_ranks);
-  }
-  const auto sharing = static_cast<int>(ranks / (parallel.tensor * parallel.pipeline));
-  const auto here = static_cast<int>(std::max<int64_t>(ranks_of_machine / parallel.tensor, 1));
-  return here >= sharing || sharing % here != 0 ? 0 : here;
-}
 
 at::ScalarType compute_type(const config::TrainingSection& training) {
   return training.bf16 ? at::kBFloat16 : training.fp16 ? at::kHalf : at::kFloat;

@@ -162,22 +162,10 @@ void warn_of_unequal_answers(
 
 }  // namespace
 
-bool trains_on_answers(const config::TaskSection& task) {
-  return task.type == "preference" || trains_rewards(task);
-}
-
-bool trains_rewards(const config::TaskSection& task) {
-  return task.type == "reward_model";
-}
-
 int32_t padding_of_answers(const model::ModelConfig& model, const text::Tokenizer& tokenizer) {
   return model.pad_token_id ? static_cast<int32_t>(*model.pad_token_id)
          : tokenizer.pad()  ? *tokenizer.pad()
                             : tokenizer.eos().value_or(0);
-}
-
-int64_t rows_of_sequence(const config::Config& config) {
-  return trains_on_answers(config.task) && judged(config) == data::Judged::kInPairs ? 2 : 1;
 }
 
 objective::ObjectivePointer preference_objective(const config::Config& config) {

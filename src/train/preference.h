@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "config/core/config.h"
+#include "config/tasks.h"
 #include "model/model_config.h"
 #include "objective/objective.h"
 #include "text/tokenizer.h"
@@ -15,13 +16,9 @@
 
 namespace lockstep::train {
 
-/// Whether answers are what is trained on: task.type preference or reward_model.
-bool trains_on_answers(const config::TaskSection& task);
-/// Whether it is a head of one class that tells how good they are.
-bool trains_rewards(const config::TaskSection& task);
-
-/// Rows that are drawn together, as one sequence of a batch: two of a pair, else one.
-int64_t rows_of_sequence(const config::Config& config);
+using config::rows_of_sequence;
+using config::trains_on_answers;
+using config::trains_rewards;
 
 /// What the task and section `preference` name, and TRL's trainers mean by it.
 objective::ObjectivePointer preference_objective(const config::Config& config);

@@ -128,9 +128,9 @@ class Trainer {
     }
   }
 
-  void compare_with_forecast() const {
-    if (job_.forecast && !step_seconds_.empty()) {
-      log_info("{}", compare(*job_.forecast, step_seconds_, peak_memory_));
+  void compare_with(const Forecast& forecast) const {
+    if (!step_seconds_.empty()) {
+      log_info("{}", compare(forecast, step_seconds_, peak_memory_));
     }
   }
 
@@ -415,14 +415,27 @@ int run_training(
     const std::string& resolved,
     World& world,
     const std::function<void(int64_t step)>& on_step,
-    const ForecastOptions& forecast,
+    const ForecastOptions& forecast_options,
     const std::filesystem::path& trace) {
   SaveSignals save_signals(config.checkpoint);  // from the start: they would end the process
-  const auto job = make_job(config, resolved, world, forecast);
+  const auto job = open_job(config, resolved, world);
+  std::optional<Forecast> forecast = make_forecast(
+      config,
+      model::with_head(job->source.config, job->task.head),
+      world,
+      forecast_options,
+      job->datasets.train.get());
+  build_job(*job, world);
+  if (forecast) {
+    forecast->bytes += world.device.is_cpu() ? static_cast<double>(job->snapshot_bytes) : 0;
+    log_info("{}", describe(*forecast));
+  }
   Trainer trainer(*job, world, save_signals, on_step, trace);
   const int exit = trainer.run();
   trainer.tell_of_saves();
-  trainer.compare_with_forecast();
+  if (forecast) {
+    trainer.compare_with(*forecast);
+  }
   if (exit == kExitPreempted) {
     if (world.is_first()) {
       log_warning(

@@ -13,7 +13,6 @@
 #include "comm/threads.h"
 #include "nn/initialize.h"
 #include "numbers.h"
-#include "parallel/pipeline/split.h"
 #include "parallel/pipeline/tied.h"
 #include "temporary_folder.h"
 
@@ -265,42 +264,6 @@ TEST(Pipeline, AShortStepTakesTheFirstMicroBatchesOfAFile) {
   EXPECT_EQ(schedules.of(2).actions[1].size(), 4U);
   EXPECT_THROW(schedules.of(4), Error);
   EXPECT_THROW(Schedules({.schedule = path.string()}, 3), Error);
-}
-
-TEST(Split, IsEvenInCostAndCountsTheHead) {
-  model::ModelConfig config = config_of("gpt2");
-  const auto layers = [&](const SplitRequest& request) {
-    std::vector<int64_t> result;
-    for (const nn::ModelPart& part : split_model(config, request)) {
-      result.push_back(part.layers);
-    }
-    return result;
-  };
-  // The head's 2 * 24 * 101 operations a token are a third of a layer's.
-  EXPECT_EQ(layers({.stages = 2, .sequence_length = 8}), (std::vector<int64_t>{5, 4}));
-  config.vocab_size = 2003;  // now nearly seven layers' worth
-  EXPECT_EQ(layers({.stages = 2, .sequence_length = 8}), (std::vector<int64_t>{8, 1}));
-  EXPECT_EQ(layers({.stages = 2, .split = "parameters"}), (std::vector<int64_t>{4, 5}));
-  EXPECT_EQ(layers({.stages = 3, .split = "2,3,4"}), (std::vector<int64_t>{2, 3, 4}));
-  EXPECT_EQ(layers({.stages = 1}), (std::vector<int64_t>{9}));
-}
-
-TEST(Split, RefusesWhatCannotBe) {
-  const model::ModelConfig config = config_of("gpt2");
-  const auto message = [&](const SplitRequest& request) -> std::string {
-    try {
-      (void)split_model(config, request);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-      return error.message();
-    }
-    return "no error";
-  };
-  EXPECT_NE(message({.stages = 10}).find("10 pipeline stages for a model of 9"), std::string::npos);
-  EXPECT_NE(message({.stages = 2, .split = "4,4"}).find("8 layers"), std::string::npos);
-  EXPECT_NE(message({.stages = 2, .split = "3,3,3"}).find("3 stages"), std::string::npos);
-  EXPECT_NE(message({.stages = 3, .split = "4,0,5"}).find("stage 1"), std::string::npos);
-  EXPECT_NE(message({.stages = 2, .split = "4,x"}).find("not a list"), std::string::npos);
 }
 
 TEST(Pipeline, AStageThatDiesIsNamedByItsNeighbours) {

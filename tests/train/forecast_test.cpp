@@ -5,9 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "parallel/pipeline/split.h"
 #include "temporary_folder.h"
-#include "train/planned_job.h"
 #include "train/warm_up.h"
 
 namespace lockstep::train {
@@ -25,60 +23,6 @@ std::filesystem::path cluster_of(const TemporaryFolder& folder, double memory_gb
   std::ofstream(file) << "nodes:\n  - {devices: 1, device: {like: a100-80gb, memory_gb: "
                       << memory_gb << "}}\n";
   return file;
-}
-
-TEST(PlannedJob, IsTheConfigurationInThePlannersWords) {
-  config::Config config = small_config();
-  config.training.bf16 = true;
-  config.training.gradient_accumulation_steps = 3;
-  const plan::Job job = planned_job(config, model::preset("gpt2"), 2, 2);
-  EXPECT_EQ(job.mesh.data, 2);
-  EXPECT_EQ(job.global_batch, 24);
-  EXPECT_EQ(job.micro_batches(), 3);
-  EXPECT_EQ(job.precision, plan::Precision::kMixed16);
-  EXPECT_TRUE(job.software.dropout);  // as its config.json has it
-}
-
-TEST(PlannedJob, HasTheLayersThatTheTrainerGivesEachStage) {
-  config::Config config = small_config();
-  config.parallel.pipeline = 4;
-  const model::ModelConfig model = model::preset("gpt2-medium");
-  const auto split = [&](const char* how) {
-    config.parallel.split = how;
-    return plan::split_layers(planned_job(config, model, 4, 4));
-  };
-  for (const char* how : {"auto", "parameters", "2,8,8,6"}) {
-    std::vector<int64_t> layers;
-    for (const nn::ModelPart& part :
-         parallel::split_model(model, {.stages = 4, .split = how, .sequence_length = 128})) {
-      layers.push_back(part.layers);
-    }
-    EXPECT_EQ(split(how), layers) << how;
-  }
-}
-
-TEST(PlannedJob, SharesStatesAsTheTrainerDoes) {
-  config::Config config = small_config();
-  config.parallel.zero_stage = 2;
-  const auto sharing = [&](int64_t asked) {
-    config.parallel.shard_ranks = asked;
-    return planned_job(config, model::preset("gpt2"), 16, 4).sharing();
-  };
-  EXPECT_EQ(sharing(0), 16);
-  EXPECT_EQ(sharing(8), 8);
-  EXPECT_EQ(sharing(-1), 4);  // those of a machine
-}
-
-TEST(PlannedJob, CountsWhatTheOptimizerKeeps) {
-  config::Config config;
-  const auto bytes = [&](const char* optim) {
-    config.training.optim = optim;
-    return planned_job(config, model::preset("gpt2-tiny"), 1, 1).software.optimizer_bytes;
-  };
-  EXPECT_EQ(bytes("adamw_torch"), 8);
-  EXPECT_NEAR(bytes("adamw_8bit"), 2.03, 0.01);
-  EXPECT_EQ(bytes("lion_32bit"), 4);
-  EXPECT_EQ(bytes("sgd"), 0);
 }
 
 TEST(Forecast, OfAKnownMachineSaysTimeAndMemory) {

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "model/split.h"
 #include "model/stages.h"
-#include "parallel/pipeline/split.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -179,7 +179,7 @@ std::vector<int64_t> modules_of_stages(
         "use fewer ranks, or fewer stages a rank");
   }
   if (split != "auto" && split != "parameters") {
-    std::vector<int64_t> counts = parse_split(split, count, stages, "module");
+    std::vector<int64_t> counts = model::parse_split(split, count, stages, "module");
     if (counts.front() == 0 || counts.back() == 0) {
       throw Error(
           ErrorKind::kConfig,

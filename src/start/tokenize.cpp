@@ -1,4 +1,4 @@
-#include "cli/tokenize.h"
+#include "start/tokenize.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,10 +13,10 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
-#include "cli/parse.h"
+#include "start/parse.h"
 #include "text/tokenizer.h"
 
-namespace lockstep::cli {
+namespace lockstep::start {
 namespace {
 
 struct TokenizeOptions {
@@ -143,4 +143,4 @@ int run_tokenize(std::vector<std::string> arguments) {
   return 0;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::start

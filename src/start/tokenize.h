@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::cli {
+namespace lockstep::start {
 
 /// The words after "tokenize". Returns the exit code.
 int run_tokenize(std::vector<std::string> arguments);
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::start

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/split.h"
+#include "model/split.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +8,7 @@
 #include "base/format.h"
 #include "model/stages.h"
 
-namespace lockstep::parallel {
+namespace lockstep::model {
 namespace {
 
 [[noreturn]] void fail(const std::string& message, const std::string& remedy) {
@@ -57,8 +57,7 @@ std::vector<int64_t> parse_split(
   return counts;
 }
 
-std::vector<nn::ModelPart> split_model(
-    const model::ModelConfig& config, const SplitRequest& request) {
+std::vector<ModelPart> split_model(const ModelConfig& config, const SplitRequest& request) {
   std::vector<int64_t> layers;
   if (request.split != "auto" && request.split != "parameters") {
     layers = parse_split(request.split, config.layers, request.stages, "layer");
@@ -68,16 +67,16 @@ std::vector<nn::ModelPart> split_model(
         "use fewer of parallel.pipeline times the stages of a rank (parallel.virtual_stages; 2 of "
         "zb-v)");
   } else {
-    layers = model::split_evenly(
-        request.split == "auto" ? model::stage_operations(config, request.sequence_length)
-                                : model::stage_elements(config),
+    layers = split_evenly(
+        request.split == "auto" ? stage_operations(config, request.sequence_length)
+                                : stage_elements(config),
         request.stages,
         /*least_of_last=*/0);
   }
-  std::vector<nn::ModelPart> parts;
+  std::vector<ModelPart> parts;
   int64_t first = 0;
   for (int stage = 0; stage < request.stages; ++stage) {
-    nn::ModelPart part;
+    ModelPart part;
     part.first_layer = first;
     part.layers = layers[static_cast<size_t>(stage)];
     part.embedding = stage == 0;
@@ -88,4 +87,4 @@ std::vector<nn::ModelPart> split_model(
   return parts;
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::model

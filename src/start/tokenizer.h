@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::cli {
+namespace lockstep::start {
 
 /// The words after "tokenizer". Returns the exit code.
 int run_tokenizer(std::vector<std::string> arguments);
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::start

@@ -1,4 +1,4 @@
-#include "cli/parse.h"
+#include "start/parse.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 
-namespace lockstep::cli {
+namespace lockstep::start {
 
 Parsed parse(CLI::App& app, std::vector<std::string> arguments) {
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
@@ -22,4 +22,4 @@ Parsed parse(CLI::App& app, std::vector<std::string> arguments) {
   return Parsed::kRun;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::start

@@ -1,41 +1,42 @@
-#include "train/planned_job.h"
+#include "plan/ours/planned_job.h"
 
 #include <algorithm>
 #include <memory>
 #include <string>
 
+#include "base/processor.h"
+#include "config/mesh.h"
+#include "config/tasks.h"
 #include "mesh/mesh.h"
+#include "model/description.h"
 #include "model/lora_config.h"
-#include "ops/cpu/machine.h"
-#include "parallel/pipeline/options.h"
-#include "parallel/pipeline/split.h"
+#include "model/split.h"
 #include "schedule/file.h"
-#include "train/plan.h"
-#include "train/preference.h"
+#include "schedule/schedules.h"
 
-namespace lockstep::train {
+namespace lockstep::plan {
 
-plan::Software our_software(const model::ModelConfig& model, plan::Precision precision) {
-  plan::Software software;
+Software our_software(const model::ModelConfig& model, Precision precision) {
+  Software software;
   software.dropout = model.attention_dropout > 0 || model.residual_dropout > 0;
-  if (precision == plan::Precision::kFloat32) {
+  if (precision == Precision::kFloat32) {
     software.weight_bytes = 4;
     software.gradient_bytes = 4;
     software.optimizer_bytes = 8;  // the weights are their own masters
     software.reduce_bytes = 4;
   }
   // The loss is made in runs of rows; the head's gradient beside it, as wide as the head.
-  software.logit_bytes = precision == plan::Precision::kFloat32 ? 4 : 2;
-  software.shared_logit_bytes = precision == plan::Precision::kFloat32 ? 4 : 7;
+  software.logit_bytes = precision == Precision::kFloat32 ? 4 : 2;
+  software.shared_logit_bytes = precision == Precision::kFloat32 ? 4 : 7;
   software.logit_limit = 96 * 1024 * 1024;
   software.head_gradient_bytes = software.logit_bytes;
-  software.head_sum_bytes = precision == plan::Precision::kFloat32 ? 0 : 4;
+  software.head_sum_bytes = precision == Precision::kFloat32 ? 0 : 4;
   // SwiGLU is one operation; a ReLU needs its output, which the next product keeps anyhow.
   software.keeps_gated = model.activation != model::Activation::kSilu;
   software.keeps_ungated = model.activation != model::Activation::kRelu || model.mlp_dropout > 0;
   software.mask_bytes = 0;  // drawn again
   software.sum_bytes = 4;
-  software.sum_bytes_moved = precision == plan::Precision::kFloat32 ? 4 + 4 + 4 : 2 + 4 + 4;
+  software.sum_bytes_moved = precision == Precision::kFloat32 ? 4 + 4 + 4 : 2 + 4 + 4;
   software.reduces_in_place = true;
   software.balances_stages = true;
   software.head_in_forward = true;
@@ -47,17 +48,17 @@ plan::Software our_software(const model::ModelConfig& model, plan::Precision pre
   return software;
 }
 
-void run_on_cpu(plan::Software& software, c10::ScalarType type) {
+void run_on_cpu(Software& software, const config::TrainingSection& training) {
   constexpr double kProgram = 150e6;  // bytes of libraries and of the program's own
   software.context_bytes = kProgram;
   software.fragmentation = 0;
   software.device_is_host = true;  // whose memory is shared as ops/host_memory.h has it
   software.overlap_data = false;   // the core that sends is one that computes
-  const bool is_float = type == c10::kFloat, is_half = type == c10::kHalf;
-  const ops::MatrixUnit unit = ops::matrix_unit();
-  const ops::MatrixUnit head = is_float ? ops::MatrixUnit::kAvx512 : ops::MatrixUnit::kBfloat16;
+  const bool is_half = training.fp16, is_float = !is_half && !training.bf16;
+  const InstructionSet unit = instruction_set();
+  const InstructionSet head = is_float ? InstructionSet::kAvx512 : InstructionSet::kAvx512Bfloat16;
   software.fused_head = !is_half && unit >= head;
-  software.lays_out = !is_half && !is_float && unit >= ops::MatrixUnit::kAmx;
+  software.lays_out = !is_half && !is_float && unit >= InstructionSet::kAmx;
   // Without these loops the softmax holds three float32 beside each logit.
   software.logit_bytes = (is_float ? 4 : 2) + (software.fused_head ? 0 : 12);
 }
@@ -78,29 +79,29 @@ double moment_bytes(const std::string& optim) {
   return optim == "sgd" || optim == "adafactor" ? 0 : kAdamwMoments;
 }
 
-void fill_recompute(const config::Config& config, plan::Job& job) {
+void fill_recompute(const config::Config& config, Job& job) {
   const config::ParallelSection& parallel = config.parallel;
   if (parallel.recompute == "selective") {
-    job.recompute = plan::Recompute::kActivation;
+    job.recompute = Recompute::kActivation;
   } else if (parallel.recompute == "full" || config.training.gradient_checkpointing) {
-    job.recompute = plan::Recompute::kFull;
+    job.recompute = Recompute::kFull;
     const int64_t layers = std::max<int64_t>(job.model.layers, 1);
     const int64_t every = std::max<int64_t>(parallel.recompute_every, 1);
     job.recompute_share =
         static_cast<double>((layers + every - 1) / every) / static_cast<double>(layers);
-    job.recompute_others = plan::Recompute::kNone;
+    job.recompute_others = Recompute::kNone;
   }
 }
 
 }  // namespace
 
-plan::Job planned_job(
+Job planned_job(
     const config::Config& config,
     const model::ModelConfig& model,
     int64_t devices,
     int64_t devices_per_node) {
   const config::ParallelSection& parallel = config.parallel;
-  plan::Job job;
+  Job job;
   job.model = model;
   job.set_data_length(
       config.data.sequence_length > 0 ? config.data.sequence_length
@@ -111,25 +112,25 @@ plan::Job planned_job(
        .context = parallel.context,
        .tensor = parallel.tensor},
       static_cast<int>(std::clamp<int64_t>(devices, 1, 1000000)));
-  job.micro_batch = config.training.per_device_train_batch_size * rows_of_sequence(config);
+  job.micro_batch = config.training.per_device_train_batch_size * config::rows_of_sequence(config);
   job.global_batch = job.micro_batch * config.training.gradient_accumulation_steps *
                      static_cast<int64_t>(job.mesh.data);
   job.zero_stage = static_cast<int>(parallel.zero_stage);
-  job.shard_ranks = shard_ranks_of(
+  job.shard_ranks = config::shard_ranks_of(
       parallel,
       job.mesh.ranks(),
       static_cast<int>(std::min<int64_t>(devices_per_node, job.mesh.ranks())));
   job.sequence_parallel = parallel.sequence_parallel;
-  job.context_attention = parallel.context_attention == "ulysses" ? plan::ContextAttention::kUlysses
-                                                                  : plan::ContextAttention::kRing;
+  job.context_attention = parallel.context_attention == "ulysses" ? ContextAttention::kUlysses
+                                                                  : ContextAttention::kRing;
   if (schedule::names_a_file(parallel.schedule)) {
     if (job.mesh.pipeline > 1) {  // says what does not go with the file
-      parallel::Schedules schedules({.schedule = parallel.schedule}, job.mesh.pipeline);
+      schedule::Schedules schedules({.schedule = parallel.schedule}, job.mesh.pipeline);
       schedules.of(static_cast<int>(config.training.gradient_accumulation_steps));
     }
     job.schedule = schedule::Kind::kFile;
-    job.listed = std::make_shared<plan::ListedSchedule>(
-        plan::ListedSchedule{parallel.schedule, schedule::read_schedule(parallel.schedule)});
+    job.listed = std::make_shared<ListedSchedule>(
+        ListedSchedule{parallel.schedule, schedule::read_schedule(parallel.schedule)});
     job.virtual_stages = job.listed->schedule.virtual_stages();
   } else {
     job.schedule = schedule::parse_kind(parallel.schedule);
@@ -138,24 +139,24 @@ plan::Job planned_job(
   }
   fill_recompute(config, job);
   if (job.mesh.pipeline > 1 && parallel.split != "auto") {
-    for (const nn::ModelPart& part : parallel::split_model(
+    for (const model::ModelPart& part : model::split_model(
              model,
-             {.stages = static_cast<int>(plan::stages_of(job)),
+             {.stages = static_cast<int>(stages_of(job)),
               .split = parallel.split,
               .sequence_length = job.data_length()})) {
       job.split.push_back(part.layers);
     }
   }
   if (parallel.offload_param.device != "none") {
-    job.offload = plan::Offload::kAll;
+    job.offload = Offload::kAll;
   } else if (parallel.offload_optimizer.device != "none") {
-    job.offload = plan::Offload::kOptimizer;
+    job.offload = Offload::kOptimizer;
   }
   const bool files =
       parallel.offload_param.device == "nvme" || parallel.offload_optimizer.device == "nvme";
-  job.offload_to = files ? plan::OffloadTo::kNvme : plan::OffloadTo::kHost;
+  job.offload_to = files ? OffloadTo::kNvme : OffloadTo::kHost;
   const bool half = config.training.bf16 || config.training.fp16;
-  job.precision = half ? plan::Precision::kMixed16 : plan::Precision::kFloat32;
+  job.precision = half ? Precision::kMixed16 : Precision::kFloat32;
   job.software = our_software(model, job.precision);
   if (config.training.fp16) {
     job.software.gradient_bytes = job.software.reduce_bytes = 4;
@@ -178,4 +179,4 @@ plan::Job planned_job(
   return job;
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::plan

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::cli {
+namespace lockstep::start {
 
 /// `arguments` without the program's and the command's names. Returns the exit code; throws
 /// lockstep::Error.
 int run_plan(std::vector<std::string> arguments);
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::start

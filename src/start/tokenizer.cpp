@@ -1,4 +1,4 @@
-#include "cli/tokenizer.h"
+#include "start/tokenizer.h"
 
 #include <chrono>
 #include <filesystem>
@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "cli/parse.h"
+#include "start/parse.h"
 #include "text/train_bpe.h"
 
-namespace lockstep::cli {
+namespace lockstep::start {
 namespace {
 
 void train(
@@ -66,4 +66,4 @@ int run_tokenizer(std::vector<std::string> arguments) {
   return 0;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::start

@@ -1,4 +1,4 @@
-#include "cli/estimate.h"
+#include "start/estimate.h"
 
 #include <iostream>
 #include <string>
@@ -8,17 +8,16 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "cli/job.h"
 #include "config/resolve.h"
 #include "plan/memory/activations.h"
 #include "plan/memory/memory_table.h"
 #include "plan/memory/phases.h"
+#include "plan/ours/planned_job.h"
+#include "plan/ours/planned_model.h"
 #include "plan/remedies.h"
 #include "plan/search.h"
-#include "train/plan.h"
-#include "train/planned_job.h"
 
-namespace lockstep::cli {
+namespace lockstep::start {
 
 namespace {
 
@@ -119,11 +118,11 @@ plan::Job job_of(
     const config::Resolution& resolution,
     const config::Config& config,
     const plan::Device& device) {
-  plan::Job job = train::planned_job(
-      config, planned_model(config), devices_of(resolution), device.devices_per_node);
+  plan::Job job = plan::planned_job(
+      config, plan::planned_model(config), devices_of(resolution), device.devices_per_node);
   read_adapters(resolution, job);
   if (device.is_cpu) {
-    train::run_on_cpu(job.software, train::compute_type(config.training));
+    plan::run_on_cpu(job.software, config.training);
   }
   if (job.mesh.tensor > job.model.heads || job.mesh.pipeline > job.model.layers) {
     throw Error(
@@ -243,4 +242,4 @@ int run_estimate(std::vector<std::string> arguments) {
   return 0;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::start

@@ -1,4 +1,4 @@
-#include "cli/sample.h"
+#include "start/sample.h"
 
 #include <utility>
 
@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "cli/parse.h"
 #include "data/sample.h"
+#include "start/parse.h"
 
-namespace lockstep::cli {
+namespace lockstep::start {
 
 int run_sample(std::vector<std::string> arguments) {
   data::SampleOptions options;
@@ -34,4 +34,4 @@ int run_sample(std::vector<std::string> arguments) {
   return 0;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::start

@@ -1,4 +1,4 @@
-#include "cli/plan.h"
+#include "start/plan.h"
 
 #include <algorithm>
 #include <array>
@@ -13,14 +13,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "cli/job.h"
 #include "config/resolve.h"
 #include "model/model_config.h"
+#include "plan/ours/planned_job.h"
+#include "plan/ours/planned_model.h"
 #include "plan/search.h"
-#include "train/plan.h"
-#include "train/planned_job.h"
 
-namespace lockstep::cli {
+namespace lockstep::start {
 
 namespace {
 
@@ -230,12 +229,12 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   plan::SearchRequest request;
   request.cluster = cluster_of(resolution);
   const plan::NodeGroup& node = request.cluster.slowest();
-  const plan::Job asked = train::planned_job(
-      config, planned_model(config), asked_devices(config), node.devices_per_node);
+  const plan::Job asked = plan::planned_job(
+      config, plan::planned_model(config), asked_devices(config), node.devices_per_node);
   request.base = asked;
   request.base.split.clear();
   if (node.device.is_cpu) {
-    train::run_on_cpu(request.base.software, train::compute_type(config.training));
+    plan::run_on_cpu(request.base.software, config.training);
   }
   const auto given = [&](const char* key, const auto& value) {
     return is_given(key) ? std::optional(value) : std::nullopt;
@@ -378,4 +377,4 @@ int run_plan(std::vector<std::string> arguments) {
   return 0;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::start

@@ -6,7 +6,7 @@
 
 #include <CLI/App.hpp>
 
-namespace lockstep::cli {
+namespace lockstep::start {
 
 enum class Parsed { kRun, kHelpShown };
 
@@ -14,4 +14,4 @@ enum class Parsed { kRun, kHelpShown };
 /// stdout. Error (config) with CLI11's message, and where to find help: app's name.
 Parsed parse(CLI::App& app, std::vector<std::string> arguments);
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::start

@@ -1,0 +1,55 @@
+#include "start/train.h"
+
+#include "base/format.h"
+#include "base/log.h"
+#include "config/print.h"
+
+namespace lockstep::start {
+
+config::ResolveOptions train_options() {
+  using Kind = config::Flag::Kind;
+  config::ResolveOptions options;
+  options.command = "train";
+  options.required = {"training.output_dir", "data.train"};
+  options.flags = {
+      {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
+      {"in-process", Kind::kSwitch, "Run the ranks as threads of one process"},
+      {"cluster", Kind::kValue, "The machine to predict step time and memory of: a cluster file"},
+      {"force", Kind::kSwitch, "Start even what is predicted not to fit in memory"},
+      {"dry-run", Kind::kSwitch, "Check everything that can be checked, train nothing"},
+      {"log-memory", Kind::kKey, "The same as monitor.log_memory", "monitor.log_memory"},
+      {"print-config", Kind::kSwitch, "Print the configuration and where each value came from"},
+      {"trace", Kind::kValue, "Write a step's timeline on every rank to this file (Perfetto)"},
+      {"json-schema", Kind::kSwitch, "Print the JSON schema of a configuration file"},
+      {"model", Kind::kKey, "The same as model.path", "model.path"},
+      {"data", Kind::kKey, "The same as data.train", "data.train"},
+  };
+  return options;
+}
+
+std::optional<int> begin_train(const std::vector<std::string>& arguments) {
+  const config::ResolveOptions options = train_options();
+  const config::Resolution resolution = config::resolve(arguments, options);
+  if (resolution.help) {
+    fmt::print("{}", config::help(options));
+    return 0;
+  }
+  if (resolution.has("json-schema")) {
+    fmt::print("{}\n", config::json_schema());
+    return 0;
+  }
+  if (resolution.has("print-config")) {
+    warn(resolution.warnings);
+    fmt::print("{}", config::print_config(resolution));
+    return 0;
+  }
+  return std::nullopt;
+}
+
+void warn(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    log_warning("{}", warning);
+  }
+}
+
+}  // namespace lockstep::start
