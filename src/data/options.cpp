@@ -87,6 +87,20 @@ std::string_view name_of(Prompt prompt) {
   return prompt == Prompt::kNone ? "none" : prompt == Prompt::kAlpaca ? "alpaca" : "pairs";
 }
 
+std::string_view name_of(Packing packing) {
+  switch (packing) {
+    case Packing::kConcatenated:
+      return "concatenate";
+    case Packing::kDocuments:
+      return "documents";
+    case Packing::kPerDocument:
+      return "none";
+    case Packing::kPairs:
+      return "pairs";
+  }
+  return "?";
+}
+
 std::string_view name_of(Format format) {
   switch (format) {
     case Format::kAuto:

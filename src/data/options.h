@@ -15,8 +15,9 @@ enum class TextDocuments { kFile, kLine, kParagraph };
 enum class Prompt { kNone, kAlpaca, kPairs };
 enum class InvalidUtf8 { kError, kReplace };
 enum class Packing {
-  kPacked,
-  kPerDocument,
+  kConcatenated,  // documents end to end, in blocks
+  kDocuments,     // several documents a row, none of which sees another
+  kPerDocument,   // one document a row
   kPairs,  // one document a row, its prompt as a source beside it: for an encoder and a decoder
 };
 /// What becomes of a document that is longer than a sequence, where sequences are per document.
@@ -58,6 +59,7 @@ Prompt parse_prompt(std::string_view word);                 // none alpaca pairs
 TextDocuments parse_text_documents(std::string_view word);  // file line paragraph
 InvalidUtf8 parse_invalid_utf8(std::string_view word);      // error replace
 LongDocuments parse_long_documents(std::string_view word);  // split truncate
+std::string_view name_of(Packing packing);
 std::string_view name_of(Format format);
 std::string_view name_of(Prompt prompt);
 

@@ -7,10 +7,12 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "config/core/cache_folder.h"
 #include "data/encoder.h"
 #include "data/prepare.h"
 #include "data/token_dataset.h"
+#include "model/rope.h"
 #include "train/world.h"
 
 namespace lockstep::train {
@@ -33,7 +35,50 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+/// What of a step is padding, before it is computed with.
+void tell_packing(const Datasets& sets) {
+  const auto tell = [](const char* name, const std::shared_ptr<const data::SequenceView>& rows) {
+    if (rows != nullptr && rows->has_documents()) {
+      log_info(
+          "{}: {} documents in {} sequences of {} tokens, {:.1f}% of them padding",
+          name,
+          rows->dataset().documents(),
+          rows->size(),
+          rows->length(),
+          100 * rows->padding());
+    }
+  };
+  tell("data.train", sets.train);
+  tell("data.validation", sets.validation);
+  tell("data.test", sets.test);
+}
+
 }  // namespace
+
+data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model) {
+  const bool asked = section.packing == "documents";
+  const bool depends_on_length = model::rope_depends_on_length(model);
+  if (asked && (model.is_encoder_decoder() || depends_on_length)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "data.packing=documents: {}",
+            depends_on_length
+                ? "the model's rotary positions depend on the length of a sequence, which would be "
+                  "that of all its documents"
+                : "an encoder and a decoder read a document at a time"),
+        "use data.packing=none");
+  }
+  if (model.is_encoder_decoder()) {
+    return data::Packing::kPairs;
+  }
+  if (asked || (section.packing == "auto" && section.prompt != "none" && !depends_on_length)) {
+    return data::Packing::kDocuments;
+  }
+  const bool end_to_end =
+      section.packing == "concatenate" || (section.packing == "auto" && section.prompt == "none");
+  return end_to_end ? data::Packing::kConcatenated : data::Packing::kPerDocument;
+}
 
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model) {
   const int64_t asked = config.data.sequence_length;
@@ -87,9 +132,7 @@ Datasets open_datasets(
     encoder.ends_prompts = model.is_encoder_decoder();
     return to_text(data::prepare_data(options, encoder));
   }));
-  const data::Packing packing = model.is_encoder_decoder() ? data::Packing::kPairs
-                                : section.packing          ? data::Packing::kPacked
-                                                           : data::Packing::kPerDocument;
+  const data::Packing packing = packing_of(section, model);
   const auto open = [&](const std::string& path) -> std::shared_ptr<const data::SequenceView> {
     if (path.empty()) {
       return nullptr;
@@ -101,7 +144,11 @@ Datasets open_datasets(
         data::parse_long_documents(section.long_documents),
         model.decoder_start_token_id);
   };
-  return {open(paths.at(0)), open(paths.at(1)), open(paths.at(2))};
+  const Datasets sets{open(paths.at(0)), open(paths.at(1)), open(paths.at(2))};
+  if (communicator.rank() == 0) {
+    tell_packing(sets);
+  }
+  return sets;
 }
 
 }  // namespace lockstep::train

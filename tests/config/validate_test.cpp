@@ -80,6 +80,8 @@ TEST(Validate, TasksAndTheirLabels) {
   EXPECT_THAT(with({"task.labels=[no]"}), HasSubstr("one label alone"));
   EXPECT_THAT(with({"task.labels=[no,yes,no]"}), HasSubstr("\"no\" stands there twice"));
   EXPECT_THAT(with({"data.packing=true"}), HasSubstr("each row by itself"));
+  EXPECT_THAT(with({"data.packing=documents"}), HasSubstr("each row by itself"));
+  EXPECT_EQ(with({"data.packing=none"}), "");
   EXPECT_THAT(with({"data.prompt=alpaca"}), HasSubstr("not used with sequence_classification"));
   EXPECT_EQ(with({"task.class_weights=balanced"}), "");
   EXPECT_EQ(with({"task.class_weights=[1,2.5]", "task.focal_gamma=2"}), "");

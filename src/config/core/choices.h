@@ -7,6 +7,8 @@ namespace lockstep::config::choices {
 
 inline constexpr std::string_view kDataFormats[] = {"auto", "text", "jsonl", "csv", "tsv"};
 inline constexpr std::string_view kTextDocuments[] = {"file", "line", "paragraph"};
+inline constexpr std::string_view kPackings[] = {
+    "auto", "documents", "concatenate", "none", "true", "false"};
 inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
 inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
 inline constexpr std::string_view kTasks[] = {
