@@ -3,6 +3,7 @@
 #include "base/processor.h"
 #include "cli/bench.h"
 #include "cli/calibrate.h"
+#include "cli/data.h"
 #include "cli/doctor.h"
 #include "cli/estimate.h"
 #include "cli/eval.h"
@@ -31,6 +32,7 @@ std::span<const Command> commands() {
       {"export", "A model and an adapter as one model", run_export},
       {"tokenizer", "Train a tokenizer", run_tokenizer},
       {"tokenize", "Text to token ids", run_tokenize},
+      {"data", "Show documents as training reads them, and what of them is learned", run_data},
       {"sample", "Write a sample corpus to try things on", run_sample},
       {"launch",
        "Start any program as ranks: torchrun, accelerate and deepspeed's words",

@@ -89,6 +89,13 @@ void validate_data(const Config& config, Checker& check) {
       check.fail(key, "a file's name is empty");
     }
   }
+  if (!data.chat_template.empty() && data.prompt != "chat") {
+    check.fail(
+        "data.chat_template", "only used with data.prompt=chat", "set that, or leave it out");
+  }
+  if (data.chat_loss != "assistant" && data.prompt != "chat") {
+    check.fail("data.chat_loss", "only used with data.prompt=chat", "set that, or leave it out");
+  }
 }
 
 /// What goes with the kind of problem, where that is said.

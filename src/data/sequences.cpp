@@ -220,6 +220,11 @@ void SequenceView::read_range(
   const int64_t count = found.end - found.begin;
   dataset_->read(found.begin, ids.first(static_cast<size_t>(count)));
   std::copy_n(ids.begin(), count, labels.begin());
+  for (int64_t at = 0; dataset_->has_hidden() && at < count; ++at) {
+    if (dataset_->is_hidden(found.begin + at)) {
+      labels[static_cast<size_t>(at)] = kIgnored;
+    }
+  }
   if (!dataset_->has_prompts()) {
     return;
   }

@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "config/core/cache_folder.h"
+#include "data/chat.h"
 #include "data/encoder.h"
 #include "data/prepare.h"
 #include "data/token_dataset.h"
@@ -95,6 +96,8 @@ data::DataOptions data_options(const config::DataSection& section) {
   options.format = data::parse_format(section.format);
   options.text_field = section.text_field;
   options.prompt = data::parse_prompt(section.prompt);
+  options.messages_field = section.messages_field;
+  options.chat_loss = data::parse_chat_loss(section.chat_loss);
   options.instruction_field = section.instruction_field;
   options.input_field = section.input_field;
   options.output_field = section.output_field;
@@ -107,13 +110,35 @@ data::DataOptions data_options(const config::DataSection& section) {
   return options;
 }
 
+std::shared_ptr<const data::ChatTemplate> chat_template_of(
+    const config::DataSection& section, const text::Tokenizer& tokenizer) {
+  if (section.prompt != "chat") {
+    return nullptr;
+  }
+  if (!section.chat_template.empty()) {
+    return data::ChatTemplate::read(section.chat_template, tokenizer);
+  }
+  auto own = data::ChatTemplate::of(tokenizer);
+  if (own == nullptr) {
+    throw Error(
+        ErrorKind::kConfig,
+        "data.prompt=chat, and the tokenizer has no chat template",
+        "give a file of one with data.chat_template=FILE, or a tokenizer that has one "
+        "(chat_template in tokenizer_config.json, or chat_template.jinja)");
+  }
+  return own;
+}
+
 void check_documents(const model::ModelConfig& model, const data::DataOptions& options) {
-  if (model.is_encoder_decoder() && options.prompt == data::Prompt::kNone) {
+  const bool has_pairs =
+      options.prompt == data::Prompt::kAlpaca || options.prompt == data::Prompt::kPairs;
+  if (model.is_encoder_decoder() && !has_pairs) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} reads a source and writes a target, and data.prompt=none gives texts alone",
-            model::family_name(model.family)),
+            "{} reads a source and writes a target, and data.prompt={} gives texts alone",
+            model::family_name(model.family),
+            data::name_of(options.prompt)),
         "give JSON lines, CSV or TSV with data.prompt=pairs data.instruction_field=SOURCE "
         "data.output_field=TARGET, or data.prompt=alpaca; for plain text use another family");
   }
@@ -125,8 +150,9 @@ Datasets open_datasets(
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     int64_t sequence_length,
     comm::Communicator& communicator) {
-  const data::DataOptions options = data_options(section);
+  data::DataOptions options = data_options(section);
   check_documents(model, options);
+  options.chat = chat_template_of(section, *tokenizer);
   const auto paths = lines_of(on_first_rank(communicator, [&] {
     data::Encoder encoder = data::make_encoder(tokenizer, section.append_eos);
     encoder.ends_prompts = model.is_encoder_decoder();

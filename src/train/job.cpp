@@ -405,7 +405,10 @@ std::unique_ptr<Job> make_job(
     at::globalContext().setAllowTF32CuBLAS(*training.tf32);
   }
   job->source = find_source(config.model.path, config.model.preset);
-  job->tokenizer = load_tokenizer(config.tokenizer.path, job->source);
+  job->tokenizer = load_tokenizer(
+      config.tokenizer.path,
+      job->source,
+      config.data.prompt == "chat" ? config.data.chat_template : "");
   if (job->source.kind == model::ModelSource::Kind::kPreset) {
     take_special_tokens(job->source.config, *job->tokenizer);
   }

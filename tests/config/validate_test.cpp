@@ -95,6 +95,13 @@ TEST(Validate, TasksAndTheirLabels) {
       HasSubstr("only used with task.type=sequence_classification"));
 }
 
+TEST(Validate, WhatIsOfChatsAloneIsNotPassedOver) {
+  EXPECT_EQ(error({"data.prompt=chat", "data.chat_template=a.jinja", "data.chat_loss=last"}), "");
+  EXPECT_THAT(error({"data.chat_template=a.jinja"}), HasSubstr("only used with data.prompt=chat"));
+  EXPECT_THAT(error({"data.chat_loss=last"}), HasSubstr("only used with data.prompt=chat"));
+  EXPECT_THAT(error({"data.packing=bins"}), HasSubstr("bins is none of auto, documents"));
+}
+
 TEST(Validate, PreferencesAndTheirLosses) {
   const auto with = [](std::vector<std::string> more) {
     more.emplace_back("task.type=preference");
