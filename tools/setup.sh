@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the build needs, and says what it installs: Debian's packages, and libtorch's wheel in .deps/ of
+# Installs what the build needs, and says what it installs: Debian's packages, and the wheels of libtorch and Arrow in .deps/ of
 # this checkout. Idempotent: what is there is left alone.
 #   LIBTORCH=dir       use an installed libtorch (the folder that holds include/ and lib/)
 #   LOCKSTEP_CUDA=1    the GPU set of libtorch (4.7 GB); without it the CPU set (1.3 GB), unless an NVIDIA driver is here
@@ -11,6 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 torch_version=2.11.0
+arrow_version=21.0.0
 packages=(
   g++ cmake ninja-build mold ccache git python3 python3-venv python3-pip
   libgloo-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libpcre2-dev libxxhash-dev
@@ -93,6 +94,22 @@ install_tokenizers() {
   touch "$stamp"
 }
 
+# Arrow's C++ library, as pyarrow's wheel brings it: what reads Parquet files.
+install_arrow() {
+  local stamp=.deps/arrow/.lockstep-$arrow_version
+  [ -e "$stamp" ] && return
+  echo "setup: installing Arrow $arrow_version into .deps/arrow"
+  rm -rf .deps/arrow .deps/arrow.partial
+  mkdir -p .deps
+  python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps \
+    --target .deps/arrow.partial "pyarrow==$arrow_version"
+  find .deps/arrow.partial -mindepth 1 -maxdepth 1 ! -name pyarrow -exec rm -rf {} +
+  find .deps/arrow.partial/pyarrow -mindepth 1 -maxdepth 1 ! -name include ! -name 'libarrow.so.*' ! -name 'libparquet.so.*' \
+    ! -name 'LICENSE*' -exec rm -rf {} +
+  touch ".deps/arrow.partial/${stamp##*/}"
+  mv .deps/arrow.partial .deps/arrow
+}
+
 install_style() {
   [ -x .deps/style/bin/clang-format ] && return
   echo "setup: installing clang-format into .deps/style"
@@ -112,6 +129,7 @@ elif [ ! -e "$LIBTORCH/lib/libtorch_cpu.so" ]; then
   echo "setup: LIBTORCH=$LIBTORCH holds no lib/libtorch_cpu.so" >&2
   exit 3
 fi
+install_arrow
 case "${1:-}" in
   parity) install_parity ;;
   peers) install_peers ;;

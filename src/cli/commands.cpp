@@ -3,6 +3,7 @@
 #include "base/processor.h"
 #include "cli/bench.h"
 #include "cli/calibrate.h"
+#include "cli/data.h"
 #include "cli/doctor.h"
 #include "cli/eval.h"
 #include "cli/export.h"
@@ -22,6 +23,7 @@ std::span<const Command> commands() {
       {"eval", run_eval},
       {"predict", run_predict},
       {"generate", run_generate},
+      {"data", run_data},
       {"export", run_export},
       {"verify", run_verify},
       {"doctor", run_doctor},

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "cli/world.h"
+#include "data/chat.h"
 #include "nn/generate.h"
 #include "start/parse.h"
 #include "train/checkpointing.h"
@@ -21,6 +22,8 @@ namespace {
 
 struct Request {
   std::string model, adapter, tokenizer, prompt, dtype = "auto", device_map = "auto";
+  std::string system;
+  bool is_chat = false;
   nn::GenerateOptions options;
   int64_t tensor = 1;
 };
@@ -41,6 +44,12 @@ start::Parsed read_request(std::vector<std::string> arguments, Request& request)
   app.add_option("--tokenizer", request.tokenizer, "Another tokenizer than the model's");
   app.add_option("--prompt", request.prompt, "The text to continue; - reads it from stdin")
       ->required();
+  app.add_flag(
+      "--chat",
+      request.is_chat,
+      "The prompt is a user's message, or a JSON list of messages; the tokenizer's chat template "
+      "asks with it, and the answer alone is printed");
+  app.add_option("--system", request.system, "With --chat: a message of the system before it");
   app.add_option(
          "--max-new-tokens,--max_new_tokens", request.options.max_new_tokens, "Tokens to add")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
@@ -86,7 +95,7 @@ void continue_prompt(
   };
   // A decoder alone goes on with the prompt; an encoder's was read, and the answer stands for
   // itself.
-  const bool answers = model.config().is_encoder_decoder();
+  const bool answers = model.config().is_encoder_decoder() || request.is_chat;
   write(answers ? "" : request.prompt);
   text::StreamDecoder decoder(
       tokenizer, answers ? text::DecodedSpecials::kSkip : text::DecodedSpecials::kKeep);
@@ -110,6 +119,43 @@ std::vector<int64_t> encode_prompt(
     prompt.push_back(*tokenizer.eos());
   }
   return prompt;
+}
+
+/// A user's message, or a list of messages, as the template asks with it.
+data::Chat chat_of(const Request& request) {
+  data::Chat chat;
+  if (!request.system.empty()) {
+    chat.messages.push_back({{"role", "system"}, {"content", request.system}});
+  }
+  auto given = nlohmann::ordered_json::parse(request.prompt, nullptr, /*allow_exceptions=*/false);
+  if (given.is_array()) {
+    for (auto& message : data::read_chat({{"messages", given}}, "messages", "--prompt").messages) {
+      chat.messages.push_back(std::move(message));
+    }
+  } else {
+    chat.messages.push_back({{"role", "user"}, {"content", request.prompt}});
+  }
+  return chat;
+}
+
+/// The ids of the prompt; what ends a message of the assistant ends the answer too.
+std::vector<int64_t> encode_chat(const text::Tokenizer& tokenizer, Request& request) {
+  const auto chats = data::ChatTemplate::of(tokenizer);
+  if (chats == nullptr) {
+    throw Error(
+        ErrorKind::kConfig,
+        "--chat, and the tokenizer has no chat template",
+        "give a model whose tokenizer has one, or leave --chat out");
+  }
+  const auto encode = [&](const std::string& text) {
+    return tokenizer.encode(text, text::SpecialTokens::kRecognise, text::Template::kOmit);
+  };
+  const std::vector<int32_t> end = encode(chats->end_of_turn());
+  if (!end.empty() && tokenizer.is_special(end.front())) {
+    request.options.stop_tokens.push_back(end.front());
+  }
+  const std::vector<int32_t> ids = encode(chats->prompt(chat_of(request)));
+  return {ids.begin(), ids.end()};
 }
 
 /// On the ranks of a tensor group, each with its part of the model.
@@ -161,14 +207,19 @@ int run_generate(std::vector<std::string> arguments) {
   }
   const model::ModelSource source = train::find_source(request.model, "");
   const auto tokenizer = train::load_tokenizer(request.tokenizer, source);
-  const std::vector<int64_t> prompt = encode_prompt(*tokenizer, source.config, request.prompt);
+  if (request.is_chat && source.config.is_encoder_decoder()) {
+    throw Error(ErrorKind::kConfig, "--chat, and the model is an encoder-decoder", "leave it out");
+  }
+  request.options.stop_tokens = source.config.eos_token_ids;
+  const std::vector<int64_t> prompt =
+      request.is_chat ? encode_chat(*tokenizer, request)
+                      : encode_prompt(*tokenizer, source.config, request.prompt);
   train::ModelRequest load;
   load.dtype = request.dtype == "auto"      ? train::stored_type(source)
                : request.dtype == "float32" ? at::kFloat
                                             : at::kBFloat16;
   load.tokenizer_size = tokenizer->vocabulary_size();
   load.adapter = train::saved_adapter(request.adapter);
-  request.options.stop_tokens = source.config.eos_token_ids;
   if (request.tensor > 1) {
     return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);
   }

@@ -11,6 +11,7 @@
 #include "config/resolve.h"
 #include "parallel/verify.h"
 #include "train/classifier_task.h"
+#include "train/datasets.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
 #include "train/preference.h"
@@ -99,6 +100,9 @@ parallel::VerifyOptions options_of(
     options.rows_at_once = train::rows_of_sequence(config);
     options.are_rewarded = train::trains_rewards(config.task);
     options.learns_prompts = config.preference.objective == "orpo";
+  } else if (!spec.config.head.classifies()) {
+    options.has_documents =
+        train::packing_of(config.data, spec.config) == data::Packing::kDocuments;
   }
   return options;
 }

@@ -89,6 +89,13 @@ void validate_data(const Config& config, Checker& check) {
       check.fail(key, "a file's name is empty");
     }
   }
+  if (!data.chat_template.empty() && data.prompt != "chat") {
+    check.fail(
+        "data.chat_template", "only used with data.prompt=chat", "set that, or leave it out");
+  }
+  if (data.chat_loss != "assistant" && data.prompt != "chat") {
+    check.fail("data.chat_loss", "only used with data.prompt=chat", "set that, or leave it out");
+  }
 }
 
 /// What goes with the kind of problem, where that is said.
@@ -190,7 +197,8 @@ void validate_task(const Config& config, Checker& check) {
   const auto is_typed = [&](const char* key) {
     return check.origin(key).source == Origin::Source::kCommandLine;
   };
-  if (asked && is_typed("data.packing") && config.data.packing) {
+  if (asked && is_typed("data.packing") && config.data.packing != "none" &&
+      config.data.packing != "auto") {
     check.fail("data.packing", "a classifier reads each row by itself", "leave it out");
   }
   if (asked && is_typed("data.long_documents") && config.data.long_documents == "split") {
@@ -347,6 +355,10 @@ void settle(Config& config, Origins& origins, Problems& problems) {
     } else if (word && *resume != "1") {
       resume = "true";
     }
+  }
+  // What packing was called when there were two kinds of it.
+  if (const auto word = to_bool(config.data.packing)) {
+    config.data.packing = *word ? "concatenate" : "none";
   }
   const char* checkpointing = "training.gradient_checkpointing";
   const char* recompute = "parallel.recompute";

@@ -185,8 +185,8 @@ void refuse_foreign(const fs::path& path, std::string_view start) {
        "xz",
        "decompress it (unxz), or recompress it as zstd"},
       {"PK\x03\x04", "zip", "unpack it and name the files inside"},
-      {"PAR1", "Parquet", "export it as JSON lines: datasets' to_json, or DuckDB's COPY"},
-      {"ARROW1", "Arrow", "export it as JSON lines: datasets' to_json"},
+      {"PAR1", "Parquet", "it is none of text: leave data.format out, or set data.format=jsonl"},
+      {"ARROW1", "Arrow", "it is none of text: leave data.format out, or set data.format=jsonl"},
       {"\xFF\xFE", "UTF-16", "convert it: iconv -f utf-16 -t utf-8"},
       {"\xFE\xFF", "UTF-16", "convert it: iconv -f utf-16 -t utf-8"},
   }};

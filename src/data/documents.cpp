@@ -12,6 +12,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "data/chat.h"
+#include "data/column_rows.h"
 #include "text/unicode/utf8.h"
 
 namespace lockstep::data {
@@ -96,7 +98,7 @@ std::string list_names(std::vector<std::string> names) {
 // ---- JSON
 
 std::string place_of(const Record& record, const Context& context) {
-  return fmt::format("{}, line {}", context.path, record.line);
+  return place_in(context.path, record.line);
 }
 
 json parse_record(const Record& record, const Context& context) {
@@ -275,6 +277,24 @@ void take_labelled(
   documents.push_back(std::move(document));
 }
 
+/// The record once more, its keys in the order in which they stand: templates write tools out.
+void take_chat(
+    const std::string& text,
+    const Context& context,
+    const std::string& place,
+    std::vector<Document>& documents) {
+  const DataOptions& options = context.options;
+  const Chat chat = read_chat(nlohmann::ordered_json::parse(text), options.messages_field, place);
+  try {
+    ChatText rendered = options.chat->render(chat, options.chat_loss);
+    Document& document = documents.emplace_back();
+    document.text = std::move(rendered.text);
+    document.learned = std::move(rendered.learned);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kData, fmt::format("{}: {}", place, error.message()), error.remedy());
+  }
+}
+
 void parse_object(Record record, Context& context, std::vector<Document>& documents) {
   check_utf8(record, context);
   const json object = parse_record(record, context);
@@ -287,6 +307,10 @@ void parse_object(Record record, Context& context, std::vector<Document>& docume
   }
   if (!context.options.label_fields.empty()) {
     take_labelled(object, record, context, place, documents);
+    return;
+  }
+  if (context.options.prompt == Prompt::kChat) {
+    take_chat(record.text, context, place, documents);
     return;
   }
   if (context.options.prompt != Prompt::kNone) {
@@ -438,6 +462,12 @@ DocumentSource open_documents(
   auto context = std::make_shared<Context>();
   context->path = input.path.string();
   context->options = options;
+  if (options.prompt == Prompt::kChat && input.format != Format::kJson) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("data.prompt=chat reads lists of messages, and {} has none", context->path),
+        "give JSON lines (data.format=jsonl, where the name does not say so)");
+  }
   switch (input.format) {
     case Format::kCsv:
       return open_delimited(context, ',');

@@ -13,6 +13,7 @@
 #include "data/options.h"
 #include "data/raw_label.h"
 #include "data/records.h"
+#include "jinja/template.h"
 
 namespace lockstep::data {
 
@@ -21,6 +22,8 @@ struct Document {
   std::string prompt;  // encoded apart and without loss; empty: none
   std::string text;
   bool begins = true, ends = true;
+  /// Of a chat, whose template gave all of `text`: what has a loss of it. No token is put around.
+  std::optional<std::vector<jinja::TextSpan>> learned = {};
   // Of records with labels (DataOptions::label_fields):
   std::string pair = {};               // the second text
   std::optional<RawLabel> label = {};  // nothing: empty, null or not there

@@ -19,10 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kKnownNames =
-    ".txt .text .md .tokens .raw .json .jsonl .ndjson .csv .tsv, with or without .gz or .zst";
+    ".txt .text .md .tokens .raw .json .jsonl .ndjson .csv .tsv, with or without .gz or .zst; "
+    ".parquet .arrow";
 
 std::optional<Format> format_from_name(fs::path path) {
-  static constexpr std::array<std::pair<std::string_view, Format>, 10> kExtensions{{
+  static constexpr std::array<std::pair<std::string_view, Format>, 12> kExtensions{{
       {".txt", Format::kText},
       {".text", Format::kText},
       {".md", Format::kText},
@@ -31,6 +32,8 @@ std::optional<Format> format_from_name(fs::path path) {
       {".json", Format::kJson},
       {".jsonl", Format::kJson},
       {".ndjson", Format::kJson},
+      {".parquet", Format::kJson},  // its rows are objects, too
+      {".arrow", Format::kJson},
       {".csv", Format::kCsv},
       {".tsv", Format::kTsv},
   }};

@@ -27,6 +27,18 @@ void add_sources(const SequenceView& view, const std::vector<Draw>& draws, Micro
   }
 }
 
+void add_document_starts(
+    const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
+  const auto length = static_cast<size_t>(batch.length);
+  batch.document_starts.assign(static_cast<size_t>(batch.rows) * length, 0);
+  for (size_t row = 0; row < draws.size(); ++row) {
+    const auto starts = std::span(batch.document_starts).subspan(row * length, length);
+    const int64_t tokens = view.tokens(draws[row].sequence);
+    view.read_document_starts(draws[row].sequence, starts);
+    std::fill(starts.begin() + tokens, starts.end(), tokens);
+  }
+}
+
 /// Gives each row a class at its last token and no token a label. What padding is, is asked of the
 /// ids alone: a text that ends in the padding's token is read before it, as Hugging Face's
 /// classifiers do.
@@ -112,6 +124,9 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
         std::span(batch.ids).subspan(row * length, length),
         std::span(batch.labels).subspan(row * length, length));
     batch.samples[row] = draws[row].sample;
+  }
+  if (view.has_documents()) {
+    add_document_starts(view, draws, batch);
   }
   if (view.has_sources()) {
     add_sources(view, draws, batch);

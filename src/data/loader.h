@@ -22,6 +22,9 @@ namespace lockstep::data {
 struct MicroBatch {
   int64_t rows = 0, length = 0;
   std::vector<int64_t> ids, labels;  // rows * length
+  /// Of rows that hold several documents: [rows, length], where in its row the document of each
+  /// token begins; padding is a document by itself. Else empty.
+  std::vector<int64_t> document_starts;
   /// Of pairs: [rows, source_length], padded at the end, and how many of each row are the source's
   /// (at least 1). Else 0, and empty.
   int64_t source_length = 0;

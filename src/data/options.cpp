@@ -57,7 +57,17 @@ Prompt parse_prompt(std::string_view word) {
   return parse_word<Prompt>(
       "data.prompt",
       word,
-      {{"none", Prompt::kNone}, {"alpaca", Prompt::kAlpaca}, {"pairs", Prompt::kPairs}});
+      {{"none", Prompt::kNone},
+       {"alpaca", Prompt::kAlpaca},
+       {"pairs", Prompt::kPairs},
+       {"chat", Prompt::kChat}});
+}
+
+ChatLoss parse_chat_loss(std::string_view word) {
+  return parse_word<ChatLoss>(
+      "data.chat_loss",
+      word,
+      {{"assistant", ChatLoss::kAssistant}, {"last", ChatLoss::kLast}, {"all", ChatLoss::kAll}});
 }
 
 TextDocuments parse_text_documents(std::string_view word) {
@@ -84,7 +94,24 @@ LongDocuments parse_long_documents(std::string_view word) {
 }
 
 std::string_view name_of(Prompt prompt) {
-  return prompt == Prompt::kNone ? "none" : prompt == Prompt::kAlpaca ? "alpaca" : "pairs";
+  return prompt == Prompt::kNone     ? "none"
+         : prompt == Prompt::kAlpaca ? "alpaca"
+         : prompt == Prompt::kPairs  ? "pairs"
+                                     : "chat";
+}
+
+std::string_view name_of(Packing packing) {
+  switch (packing) {
+    case Packing::kConcatenated:
+      return "concatenate";
+    case Packing::kDocuments:
+      return "documents";
+    case Packing::kPerDocument:
+      return "none";
+    case Packing::kPairs:
+      return "pairs";
+  }
+  return "?";
 }
 
 std::string_view name_of(Format format) {
@@ -122,7 +149,7 @@ std::vector<std::string> problems_of(const DataOptions& options) {
   if (options.prompt == Prompt::kNone && options.text_field.empty()) {
     problems.emplace_back("data.text_field is empty: name the field that holds the text");
   }
-  if (options.prompt != Prompt::kNone &&
+  if ((options.prompt == Prompt::kAlpaca || options.prompt == Prompt::kPairs) &&
       (options.instruction_field.empty() || options.output_field.empty())) {
     problems.push_back(fmt::format(
         "data.prompt={} needs data.instruction_field and data.output_field",

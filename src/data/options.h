@@ -3,20 +3,26 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep::data {
 
+class ChatTemplate;
+
 enum class Format { kAuto, kText, kJson, kCsv, kTsv };
 /// How plain text is cut in documents; docs/data.md says which to choose.
 enum class TextDocuments { kFile, kLine, kParagraph };
-enum class Prompt { kNone, kAlpaca, kPairs };
+enum class Prompt { kNone, kAlpaca, kPairs, kChat };
+/// What of a chat has a loss.
+enum class ChatLoss { kAssistant, kLast, kAll };
 enum class InvalidUtf8 { kError, kReplace };
 enum class Packing {
-  kPacked,
-  kPerDocument,
+  kConcatenated,  // documents end to end, in blocks
+  kDocuments,     // several documents a row, none of which sees another
+  kPerDocument,   // one document a row
   kPairs,  // one document a row, its prompt as a source beside it: for an encoder and a decoder
 };
 /// What becomes of a document that is longer than a sequence, where sequences are per document.
@@ -28,8 +34,13 @@ struct DataOptions {
   std::string text_field = "text";                   // data.text_field
   /// data.prompt. kAlpaca: a record is an instruction, an input that may be empty, and an output;
   /// the prompt that the first two make has no loss. kPairs: the instruction is the prompt, as it
-  /// stands, and the output what follows it.
+  /// stands, and the output what follows it. kChat: messages of roles, put together by a template.
   Prompt prompt = Prompt::kNone;
+  /// Of kChat: the field of the messages, and what the template makes of them. A record without the
+  /// field has `conversations` of ShareGPT's form, or prompt and completion.
+  std::string messages_field = "messages";        // data.messages_field
+  ChatLoss chat_loss = ChatLoss::kAssistant;      // data.chat_loss
+  std::shared_ptr<const ChatTemplate> chat;       // data.chat_template, or the tokenizer's
   std::string instruction_field = "instruction";  // data.instruction_field
   std::string input_field = "input";              // data.input_field
   std::string output_field = "output";            // data.output_field
@@ -54,10 +65,12 @@ struct DataOptions {
 /// The values of the users' words; anything else is an Error of kind kConfig that names the key and
 /// what is allowed.
 Format parse_format(std::string_view word);                 // auto text json jsonl csv tsv
-Prompt parse_prompt(std::string_view word);                 // none alpaca pairs
+Prompt parse_prompt(std::string_view word);                 // none alpaca pairs chat
+ChatLoss parse_chat_loss(std::string_view word);            // assistant last all
 TextDocuments parse_text_documents(std::string_view word);  // file line paragraph
 InvalidUtf8 parse_invalid_utf8(std::string_view word);      // error replace
 LongDocuments parse_long_documents(std::string_view word);  // split truncate
+std::string_view name_of(Packing packing);
 std::string_view name_of(Format format);
 std::string_view name_of(Prompt prompt);
 

@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/nearest.h"
+#include "data/column_rows.h"
 #include "data/inputs.h"
 #include "data/preferences.h"
 #include "data/records.h"
@@ -40,8 +41,9 @@ class Fields {
       throw Error(
           ErrorKind::kData,
           fmt::format("{}: the field \"{}\" is a list of messages", place_, name),
-          "chat templates are not supported yet: write the conversation as text, as the model's "
-          "template has it (in Python: tokenizer.apply_chat_template(messages, tokenize=False))");
+          "preferences are read as texts: write the conversation as the model's template has it "
+          "(in "
+          "Python: tokenizer.apply_chat_template(messages, tokenize=False))");
     }
     throw Error(
         ErrorKind::kData,
@@ -242,7 +244,7 @@ std::vector<PreferenceRow> taken_apart(std::vector<PreferenceRow> pairs) {
 }  // namespace
 
 std::string Preferences::place(const PreferenceRow& row) const {
-  return fmt::format("{}, line {}", files.at(row.file).string(), row.line);
+  return place_in(files.at(row.file), row.line);
 }
 
 Preferences read_preferences(
@@ -264,7 +266,7 @@ Preferences read_preferences(
     result.files.push_back(input.path);
     Record record;
     while (is_table ? table->next(record) : lines->next(record)) {
-      const std::string place = fmt::format("{}, line {}", input.path.string(), record.line);
+      const std::string place = place_in(input.path, record.line);
       const Fields fields =
           is_table ? fields_of_row(record, delimiter, input.path, table->columns(), place)
                    : fields_of_json(record, place);

@@ -19,6 +19,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "data/chat.h"
 #include "data/file_marks.h"
 #include "data/inputs.h"
 #include "data/split.h"
@@ -111,7 +112,11 @@ std::string key_of(const Group& group, const DataOptions& options, const Encoder
   if (encoder.ends_prompts) {
     add("the end after prompts");
   }
-  if (options.prompt == Prompt::kNone) {
+  if (options.prompt == Prompt::kChat) {
+    add(options.messages_field);
+    add(fmt::format("{}", static_cast<int>(options.chat_loss)));
+    add(options.chat->fingerprint());
+  } else if (options.prompt == Prompt::kNone) {
     add(options.text_field);
   } else {
     add(options.instruction_field);
@@ -213,7 +218,7 @@ class GroupWriter {
       current_ = writers_.at(splitter_.next()).get();
       prompt_tokens_ = document.prompt_tokens;
     }
-    current_->add(document.ids);
+    current_->add(document.ids, document.hidden);
     if (document.ends) {
       current_->end_document(prompt_tokens_);
     }
@@ -330,6 +335,9 @@ void check_options(const DataOptions& options, const Encoder& encoder) {
   }
   if (!problems.empty()) {
     throw Error(ErrorKind::kConfig, fmt::format("{}", fmt::join(problems, "\n")));
+  }
+  if (options.prompt == Prompt::kChat && options.chat == nullptr) {
+    throw Error(ErrorKind::kInternal, "data.prompt=chat without a template");
   }
   const auto fits = [&](const std::optional<int32_t>& id) {
     return !id || (*id >= 0 && *id < encoder.vocabulary_size);

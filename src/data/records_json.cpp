@@ -174,6 +174,9 @@ class JsonReader final : public RecordReader {
 }  // namespace
 
 std::unique_ptr<RecordReader> open_json(const std::filesystem::path& path) {
+  if (has_columns(path)) {
+    return open_columns(path);
+  }
   return std::make_unique<JsonReader>(path);
 }
 

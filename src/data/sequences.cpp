@@ -1,6 +1,7 @@
 #include "data/sequences.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -32,12 +33,17 @@ SequenceView::SequenceView(
         fmt::format("data.sequence_length={} is outside 2 to {}", length, kLongest),
         "two tokens are the least: the second is predicted from the first");
   }
-  if (packing_ == Packing::kPacked) {
+  if (packing_ == Packing::kConcatenated) {
     size_ = dataset_->tokens() / length_ + (dataset_->tokens() % length_ == 0 ? 0 : 1);
     return;
   }
   if (packing_ == Packing::kPairs) {
     size_ = dataset_->documents();
+    return;
+  }
+  if (packing_ == Packing::kDocuments) {
+    bins_ = Bins(pieces(), length_);
+    size_ = bins_.rows();
     return;
   }
   for (int64_t document = 0; document < dataset_->documents(); ++document) {
@@ -87,11 +93,36 @@ int64_t SequenceView::rows_of(int64_t document) const {
   return long_documents_ == LongDocuments::kTruncate ? std::min<int64_t>(rows, 1) : rows;
 }
 
-SequenceView::Range SequenceView::range(int64_t index) const {
+std::vector<Piece> SequenceView::pieces() const {
+  std::vector<Piece> pieces;
+  for (int64_t document = 0; document < dataset_->documents(); ++document) {
+    const DocumentSpan span = dataset_->document(document);
+    const int64_t rows = rows_of(document);
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t begin = span.begin + row * length_;
+      pieces.push_back({begin, static_cast<int32_t>(std::min(length_, span.end - begin))});
+    }
+  }
+  return pieces;
+}
+
+double SequenceView::padding() const {
+  double filled = 0;
+  for (int64_t row = 0; row < size_; ++row) {
+    filled += static_cast<double>(tokens(row));
+  }
+  return size_ == 0 ? 0 : 1 - filled / (static_cast<double>(size_) * static_cast<double>(length_));
+}
+
+void SequenceView::check_row(int64_t index) const {
   if (index < 0 || index >= size_) {
     throw Error(ErrorKind::kInternal, fmt::format("sequence {} of {} was asked for", index, size_));
   }
-  if (packing_ == Packing::kPacked) {
+}
+
+SequenceView::Range SequenceView::range(int64_t index) const {
+  check_row(index);
+  if (packing_ == Packing::kConcatenated) {
     const int64_t begin = index * length_;
     return {begin, std::min(begin + length_, dataset_->tokens()), -1};
   }
@@ -137,8 +168,25 @@ int64_t SequenceView::tokens(int64_t index) const {
     const DocumentSpan span = dataset_->document(index);
     return 1 + kept(span.prompt_end, span.end);
   }
+  if (has_documents()) {
+    check_row(index);
+    const auto row = bins_.row(index);
+    return std::accumulate(row.begin(), row.end(), int64_t{0}, [](int64_t sum, const Piece& piece) {
+      return sum + piece.tokens;
+    });
+  }
   const Range found = range(index);
   return found.end - found.begin;
+}
+
+void SequenceView::read_document_starts(int64_t index, std::span<int64_t> starts) const {
+  check_row(index);
+  size_t at = 0;
+  for (const Piece& piece : bins_.row(index)) {
+    const auto count = static_cast<size_t>(piece.tokens);
+    std::fill_n(starts.begin() + static_cast<std::ptrdiff_t>(at), count, static_cast<int64_t>(at));
+    at += count;
+  }
 }
 
 int64_t SequenceView::read(int64_t index, std::span<int64_t> ids, std::span<int64_t> labels) const {
@@ -151,12 +199,34 @@ int64_t SequenceView::read(int64_t index, std::span<int64_t> ids, std::span<int6
     labels[0] = kIgnored;
     return count;
   }
+  if (has_documents()) {
+    check_row(index);
+    size_t at = 0;
+    for (const Piece& piece : bins_.row(index)) {
+      read_range(
+          {piece.begin, piece.begin + piece.tokens, -1}, ids.subspan(at), labels.subspan(at));
+      labels[at] = kIgnored;  // the document before it says nothing of it
+      at += static_cast<size_t>(piece.tokens);
+    }
+    return static_cast<int64_t>(at);
+  }
   const Range found = range(index);
+  read_range(found, ids, labels);
+  return found.end - found.begin;
+}
+
+void SequenceView::read_range(
+    Range found, std::span<int64_t> ids, std::span<int64_t> labels) const {
   const int64_t count = found.end - found.begin;
   dataset_->read(found.begin, ids.first(static_cast<size_t>(count)));
   std::copy_n(ids.begin(), count, labels.begin());
+  for (int64_t at = 0; dataset_->has_hidden() && at < count; ++at) {
+    if (dataset_->is_hidden(found.begin + at)) {
+      labels[static_cast<size_t>(at)] = kIgnored;
+    }
+  }
   if (!dataset_->has_prompts()) {
-    return count;
+    return;
   }
   int64_t document = found.document >= 0 ? found.document : dataset_->document_of(found.begin);
   for (DocumentSpan span{}; document < dataset_->documents(); ++document) {
@@ -170,7 +240,6 @@ int64_t SequenceView::read(int64_t index, std::span<int64_t> ids, std::span<int6
       labels[static_cast<size_t>(at - found.begin)] = kIgnored;
     }
   }
-  return count;
 }
 
 }  // namespace lockstep::data

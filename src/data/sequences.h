@@ -1,4 +1,4 @@
-// A token file as rows for the model: packed blocks, one document a row, or pairs.
+// A token file as rows for the model: blocks of the stream, several documents a row, one, or pairs.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "data/bins.h"
 #include "data/options.h"
 #include "data/token_dataset.h"
 
@@ -26,19 +27,21 @@ struct AnswerRows {
   bool are_rewarded = false;    // no token has a label: a head of one class reads each row's last
 };
 
-/// Rows of at most `length` tokens. Packed: consecutive blocks of the whole stream, documents end
-/// to end, the last block short; nothing is lost. Per document: each row is of one document, and a
-/// longer document goes on in the next row (kSplit) or is cut off (kTruncate). Pairs: a document's
-/// prompt is the source of its row, and the row is `start` and the rest of the document; either has
-/// at most `length` tokens, `start` not counted, and what is longer loses what stands before its
-/// last token. `lockstep eval` counts packed rows in order. Immutable, thread-safe; memory does not
-/// grow with the corpus beyond one number for 1,024 documents.
+/// Rows of at most `length` tokens. Concatenated: consecutive blocks of the whole stream, documents
+/// end to end, the last block short; nothing is lost. Per document: each row is of one document,
+/// and a longer document goes on in the next row (kSplit) or is cut off (kTruncate). Documents: the
+/// rows of that, several in one as they fit best (data/bins.h), with where each begins. Pairs: a
+/// document's prompt is the source of its row, and the row is `start` and the rest of the document;
+/// either has at most `length` tokens, `start` not counted, and what is longer loses what stands
+/// before its last token. `lockstep eval` counts blocks in order. Immutable, thread-safe; memory
+/// does not grow with the corpus beyond one number for 1,024 documents, or of Documents 16 bytes
+/// for each.
 class SequenceView {
  public:
   SequenceView(
       std::shared_ptr<const TokenDataset> dataset,
       int64_t length,
-      Packing packing = Packing::kPacked,
+      Packing packing = Packing::kConcatenated,
       LongDocuments long_documents = LongDocuments::kSplit,
       int64_t start = 0);
   /// A document a row, each with a class: classes[i] is row i's, kIgnored where it has none. With
@@ -62,6 +65,14 @@ class SequenceView {
   /// Tokens of its source; 0 where rows are no pairs.
   int64_t source_tokens(int64_t index) const;
   bool has_sources() const { return packing_ == Packing::kPairs; }
+  Packing packing() const { return packing_; }
+  /// Whether a row holds documents that do not see each other.
+  bool has_documents() const { return packing_ == Packing::kDocuments; }
+  /// Of such a row: for each of its tokens, where in the row its document begins. `starts` is at
+  /// least tokens(index) long.
+  void read_document_starts(int64_t index, std::span<int64_t> starts) const;
+  /// The share of length() x rows() that rows do not fill, 0 to 1. Looks at all of them.
+  double padding() const;
   /// Whether a row is to be told a class, and its tokens nothing.
   bool has_classes() const { return !classes_.empty(); }
   const std::vector<int64_t>& classes() const { return classes_; }
@@ -85,6 +96,10 @@ class SequenceView {
     int64_t document;    // that holds `begin`; -1: not known yet
   };
   Range range(int64_t index) const;
+  void check_row(int64_t index) const;
+  std::vector<Piece> pieces() const;
+  /// Of the stream's tokens [begin, end), which are in `document` first (-1: not known yet).
+  void read_range(Range range, std::span<int64_t> ids, std::span<int64_t> labels) const;
   /// Tokens of [begin, end) that a row of pairs has, and their place in `ids`: the first of them,
   /// and the last one.
   int64_t kept(int64_t begin, int64_t end) const;
@@ -101,6 +116,7 @@ class SequenceView {
   std::vector<float> outputs_;       // [size_, K], or none
   AnswerRows answers_;               // roles: [size_], or none
   std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
+  Bins bins_;                        // of kDocuments
 };
 
 }  // namespace lockstep::data

@@ -48,7 +48,8 @@ TokenFileHeader read_header(const MappedFile& file, const std::filesystem::path&
     fail(path, "its header names impossible sizes");
   }
   const uint64_t lists = (header.flags & TokenFileHeader::kHasPrompts) != 0 ? 2 : 1;
-  const uint64_t expected = header.token_space() + lists * sizeof(uint64_t) * header.documents;
+  const uint64_t expected =
+      header.token_space() + sizeof(uint64_t) * (lists * header.documents + header.hidden_words());
   if (expected != space) {
     fail(
         path,
@@ -82,6 +83,10 @@ std::shared_ptr<const TokenDataset> TokenDataset::open(const std::filesystem::pa
   set->ends_ = reinterpret_cast<const uint64_t*>(start + header.token_space());
   if ((header.flags & TokenFileHeader::kHasPrompts) != 0) {
     set->prompts_ = set->ends_ + header.documents;
+  }
+  if ((header.flags & TokenFileHeader::kHasHidden) != 0) {
+    const uint64_t* lists_end = set->prompts_ != nullptr ? set->prompts_ : set->ends_;
+    set->hidden_ = lists_end + header.documents;
   }
   if ((header.documents == 0 && header.tokens != 0) ||
       (header.documents > 0 && set->ends_[header.documents - 1] != header.tokens)) {

@@ -41,6 +41,13 @@ class TokenDataset {
   const std::filesystem::path& path() const { return path_; }
   bool has_prompts() const { return prompts_ != nullptr; }
 
+  /// Whether tokens have no loss beside those of prompts.
+  bool has_hidden() const { return hidden_ != nullptr; }
+  bool is_hidden(int64_t position) const {
+    const auto at = static_cast<uint64_t>(position);
+    return hidden_ != nullptr && (hidden_[at / 64] >> at % 64 & 1) != 0;
+  }
+
   int64_t token(int64_t position) const {
     return narrow_ != nullptr ? narrow_[position] : wide_[position];
   }
@@ -61,7 +68,8 @@ class TokenDataset {
   const uint32_t* wide_ = nullptr;
   const uint64_t* ends_ = nullptr;  // [documents]
   const uint64_t* prompts_ =
-      nullptr;  // [documents] tokens of the prompt; null where there are none
+      nullptr;                        // [documents] tokens of the prompt; null where there are none
+  const uint64_t* hidden_ = nullptr;  // a bit for each token; null where there are none
 };
 
 }  // namespace lockstep::data

@@ -73,6 +73,7 @@ TokenFileWriter::TokenFileWriter(
   temporary_ = with_suffix(path_, suffix);
   ends_path_ = with_suffix(path_, suffix + "-ends");
   prompts_path_ = with_suffix(path_, suffix + "-prompts");
+  hidden_path_ = with_suffix(path_, suffix + "-hidden");
   header_.vocabulary_size = static_cast<uint64_t>(vocabulary_size);
   header_.token_bytes = vocabulary_size <= int64_t{1} << 16 ? 2 : 4;
   header_.pad = static_cast<uint64_t>(pad);
@@ -90,12 +91,39 @@ TokenFileWriter::~TokenFileWriter() {
 }
 
 void TokenFileWriter::remove_lists() {
-  for (const auto& path : {ends_path_, prompts_path_}) {
+  for (const auto& path : {ends_path_, prompts_path_, hidden_path_}) {
     ::unlink(path.c_str());
   }
 }
 
-void TokenFileWriter::add(std::span<const int32_t> ids) {
+void TokenFileWriter::add_bit(bool hidden) {
+  word_ |= static_cast<uint64_t>(hidden) << bits_;
+  if (++bits_ == 64) {
+    hidden_->write(&word_, sizeof word_);
+    word_ = bits_ = 0;
+  }
+}
+
+void TokenFileWriter::add_hidden(size_t count, std::span<const uint8_t> hidden) {
+  if (!hidden.empty() && hidden.size() != count) {
+    throw Error(ErrorKind::kInternal, fmt::format("{} hidden of {} tokens", hidden.size(), count));
+  }
+  const bool any =
+      std::any_of(hidden.begin(), hidden.end(), [](uint8_t is_hidden) { return is_hidden != 0; });
+  if (!hidden_ && any) {
+    hidden_ = std::make_unique<Stream>(hidden_path_, 0);
+    header_.flags |= TokenFileHeader::kHasHidden;
+    for (uint64_t i = 0; i < header_.tokens; ++i) {
+      add_bit(false);
+    }
+  }
+  for (size_t i = 0; hidden_ && i < count; ++i) {
+    add_bit(!hidden.empty() && hidden[i] != 0);
+  }
+}
+
+void TokenFileWriter::add(std::span<const int32_t> ids, std::span<const uint8_t> hidden) {
+  add_hidden(ids.size(), hidden);
   const auto limit = static_cast<int64_t>(header_.vocabulary_size);
   for (const int32_t id : ids) {
     if (id < 0 || id >= limit) {
@@ -147,6 +175,12 @@ void TokenFileWriter::commit() {
   append(*ends_);
   if (prompts_) {
     append(*prompts_);
+  }
+  if (hidden_) {
+    if (bits_ > 0) {
+      hidden_->write(&word_, sizeof word_);
+    }
+    append(*hidden_);
   }
   tokens_->flush();
   fill(header_.content_hash, hasher_.hex());

@@ -21,12 +21,14 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 
 /// Bytes 0 to 4096 of the file (the rest of them are zero). After them: the tokens (uint16 or
 /// uint32, zeros to a multiple of 8 bytes), the end of each document in the stream (uint64), and
-/// with kHasPrompts the number of prompt tokens at the start of each document (uint64).
+/// with kHasPrompts the number of prompt tokens at the start of each document (uint64), with
+/// kHasHidden a bit for each token, 1: it has no loss (uint64 words, the first token's bit lowest).
 struct TokenFileHeader {
   static constexpr size_t kSpace = 4096;
   static constexpr uint32_t kVersion = 1;
   static constexpr std::array<char, 8> kMagic{'L', 'O', 'C', 'K', 'T', 'O', 'K', '\n'};
   static constexpr uint64_t kHasPrompts = 1;
+  static constexpr uint64_t kHasHidden = 2;
 
   std::array<char, 8> magic = kMagic;
   uint32_t version = kVersion;
@@ -43,6 +45,8 @@ struct TokenFileHeader {
   std::string hash() const;
   /// Bytes of the tokens and their padding.
   uint64_t token_space() const { return (tokens * token_bytes + 7) / 8 * 8; }
+  /// Words of the bits.
+  uint64_t hidden_words() const { return (flags & kHasHidden) != 0 ? (tokens + 63) / 64 : 0; }
 };
 static_assert(sizeof(TokenFileHeader) == 152 && std::is_trivially_copyable_v<TokenFileHeader>);
 
@@ -59,8 +63,8 @@ class TokenFileWriter {
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
   /// Tokens of the document that is being written. An id outside the vocabulary is an Error of kind
-  /// kInternal.
-  void add(std::span<const int32_t> ids);
+  /// kInternal. `hidden`, one for each or none: not 0 where a token has no loss.
+  void add(std::span<const int32_t> ids, std::span<const uint8_t> hidden = {});
   void end_document(int64_t prompt_tokens);
   int64_t tokens() const { return static_cast<int64_t>(header_.tokens); }
   int64_t documents() const { return static_cast<int64_t>(header_.documents); }
@@ -80,12 +84,17 @@ class TokenFileWriter {
     Hasher* hasher = nullptr;
   };
   void append(Stream& from);
+  /// The bits of tokens that are about to be added.
+  void add_hidden(size_t count, std::span<const uint8_t> hidden);
+  void add_bit(bool hidden);
   void remove_lists();
 
-  std::filesystem::path path_, temporary_, ends_path_, prompts_path_;
+  std::filesystem::path path_, temporary_, ends_path_, prompts_path_, hidden_path_;
   TokenFileHeader header_;
   Hasher hasher_;
   std::unique_ptr<Stream> tokens_, ends_, prompts_;  // prompts_: null until one is there
+  std::unique_ptr<Stream> hidden_;                   // likewise, until a token is hidden
+  uint64_t word_ = 0, bits_ = 0;                     // that is being filled, and how far
   bool committed_ = false;
 };
 

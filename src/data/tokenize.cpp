@@ -28,12 +28,49 @@ struct Encoded {
     size_t count;
     int64_t prompt_tokens;
     bool begins, ends;
+    bool is_chat = false;
   };
   std::vector<int32_t> ids;
+  std::vector<uint8_t> hidden;  // of chats alone, in their order
   std::vector<Part> parts;
 };
 
+/// How many of `ids` stand before `end` of the text that they encode, and whether a token ends
+/// there. Encoding what is before it makes the same tokens, but for one that goes on behind it.
+std::pair<size_t, bool> tokens_before(
+    const std::string& text, size_t end, std::span<const int32_t> ids, const Encoder& encoder) {
+  if (end == text.size()) {
+    return {ids.size(), true};
+  }
+  const std::vector<int32_t> before =
+      end == 0 ? std::vector<int32_t>() : encoder.encode(std::string_view(text).substr(0, end));
+  const auto [at, other] = std::mismatch(before.begin(), before.end(), ids.begin(), ids.end());
+  return {static_cast<size_t>(at - before.begin()), at == before.end()};
+}
+
+/// A template has written all of it. A token that is learned in part is learned.
+void encode_chat(const Document& document, const Encoder& encoder, Encoded& result) {
+  const std::vector<int32_t> ids = encoder.encode(document.text);
+  std::vector<uint8_t> hidden(ids.size(), 1);
+  for (const jinja::TextSpan& span : *document.learned) {
+    const size_t begin = tokens_before(document.text, span.begin, ids, encoder).first;
+    const auto [end, is_edge] = tokens_before(document.text, span.end, ids, encoder);
+    const size_t last = std::min(end + (is_edge ? 0 : 1), ids.size());
+    std::fill(
+        hidden.begin() + static_cast<std::ptrdiff_t>(std::min(begin, last)),
+        hidden.begin() + static_cast<std::ptrdiff_t>(last),
+        0);
+  }
+  result.ids.insert(result.ids.end(), ids.begin(), ids.end());
+  result.hidden.insert(result.hidden.end(), hidden.begin(), hidden.end());
+  result.parts.push_back({ids.size(), 0, true, true, true});
+}
+
 void encode_document(const Document& document, const Encoder& encoder, Encoded& result) {
+  if (document.learned) {
+    encode_chat(document, encoder, result);
+    return;
+  }
   if (document.begins && document.ends && document.text.empty() && document.prompt.empty()) {
     return;
   }
@@ -127,14 +164,17 @@ class Pipeline {
   void drain_one() {
     failed_ = true;  // unless this returns
     const Encoded encoded = tasks_.take();
-    size_t at = 0;
+    size_t at = 0, hidden_at = 0;
     for (const Encoded::Part& part : encoded.parts) {
+      const size_t hidden = part.is_chat ? part.count : 0;
       take_(
           {std::span(encoded.ids).subspan(at, part.count),
            part.prompt_tokens,
+           std::span(encoded.hidden).subspan(hidden_at, hidden),
            part.begins,
            part.ends});
       at += part.count;
+      hidden_at += hidden;
     }
     failed_ = false;
   }
@@ -168,6 +208,44 @@ void tokenize_files(
   if (reading) {
     std::rethrow_exception(reading);
   }
+}
+
+std::vector<EncodedRow> encode_first(
+    std::span<const InputFile> inputs,
+    const DataOptions& options,
+    const Encoder& encoder,
+    int64_t skip,
+    int64_t count) {
+  std::vector<EncodedRow> rows;
+  int64_t passed = 0;
+  TextCutting cutting;
+  cutting.documents = options.text_documents;
+  cutting.parts = encoder.pieces;
+  for (const InputFile& input : inputs) {
+    const DocumentSource source = open_documents(input, options, cutting);
+    Record record;
+    while (std::ssize(rows) < count && source.records->next(record)) {
+      const Encoded encoded = encode_job({source.parse, {std::exchange(record, {})}, 0}, encoder);
+      size_t at = 0, hidden_at = 0;
+      for (const Encoded::Part& part : encoded.parts) {
+        const auto begin = encoded.ids.begin() + static_cast<std::ptrdiff_t>(at);
+        const auto hidden = encoded.hidden.begin() + static_cast<std::ptrdiff_t>(hidden_at);
+        const auto size = static_cast<std::ptrdiff_t>(part.count);
+        at += part.count;
+        hidden_at += part.is_chat ? part.count : 0;
+        if (!part.begins || passed++ < skip || std::ssize(rows) == count) {
+          continue;
+        }
+        EncodedRow row{{begin, begin + size}, std::vector<uint8_t>(part.count, 0)};
+        std::fill_n(row.hidden.begin(), part.prompt_tokens, 1);
+        if (part.is_chat) {
+          row.hidden.assign(hidden, hidden + size);
+        }
+        rows.push_back(std::move(row));
+      }
+    }
+  }
+  return rows;
 }
 
 }  // namespace lockstep::data

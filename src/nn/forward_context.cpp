@@ -46,12 +46,35 @@ ForwardContext::ForwardContext(const model::ModelConfig& config, ForwardInputs i
             ids.defined() ? fmt::format("{}", fmt::join(ids.sizes(), "x")) : "missing"));
   }
   check_source();
+  check_documents();
   length_ = ids.size(1);
   first_ = inputs_.cache == nullptr ? 0 : inputs_.cache->length();
   if (!inputs_.positions.defined()) {
     model::check_positions(config_, first_ + length_);
   } else if (model::position_limit(config_) && inputs_.positions.device().is_cpu()) {
     model::check_positions(config_, inputs_.positions.max().item<int64_t>() + 1);
+  }
+}
+
+void ForwardContext::check_documents() const {
+  const Tensor& starts = inputs_.document_starts;
+  if (!starts.defined()) {
+    return;
+  }
+  const int64_t whole = inputs_.whole_length > 0 ? inputs_.whole_length : inputs_.ids.size(1);
+  const bool fits = starts.scalar_type() == at::kLong && starts.dim() == 2 &&
+                    starts.size(0) == inputs_.ids.size(0) && starts.size(1) == whole &&
+                    inputs_.positions.defined() && inputs_.cache == nullptr &&
+                    !config_.is_encoder_decoder() && !model::rope_depends_on_length(config_);
+  if (!fits) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format(
+            "rows of several documents need int64 starts [B, {}] and positions, a decoder whose "
+            "rotary positions do not depend on a sequence's length, and no cache; the starts are "
+            "{}",
+            whole,
+            fmt::join(starts.sizes(), "x")));
   }
 }
 

@@ -39,6 +39,11 @@ struct ForwardInputs {
   int64_t step = 0;       // likewise
   bool training = false;  // dropout acts
   Tensor positions;  // [B, T] int64; undefined: they count from the length of the cache, or from 0
+  /// [B, T] int64, of rows that hold several documents: where in its row the document of each token
+  /// begins. A token sees those of its own document alone, and `positions` count from 0 in each. Of
+  /// the whole rows, where `ids` are a part of them. Undefined: a row is one document. Of decoders
+  /// alone, and without a cache.
+  Tensor document_starts;
   int64_t whole_length = 0;  // of the sequence, where ids are a part of it, or are padded; 0: T
   /// Made by the first of the passes that share them, which are of the same positions; null: each
   /// makes its own.
@@ -92,6 +97,7 @@ class ForwardContext {
 
  private:
   void check_source() const;
+  void check_documents() const;
   /// Of the queries, [T], and of the keys, [S], of either visibility.
   std::pair<Tensor, Tensor> places(Visibility visibility, at::Device device) const;
 

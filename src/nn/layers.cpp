@@ -74,6 +74,7 @@ Tensor Attention::forward(
   options.scale = scale;
   options.window = window;
   options.upcast = upcast;
+  options.document_starts = context.inputs().document_starts;
   if (context.training() && dropout > 0) {
     options.dropout = dropout;
     options.dropout_keys = context.dropout_keys(site);

@@ -41,6 +41,7 @@ struct Options {
   double scale, dropout;
   int64_t window, first_head, total_heads;
   bool upcast;
+  Tensor starts;  // of documents; [B, T], or undefined
 };
 
 /// A run of rows and of queries: what tiled attention makes at a time. It sees the keys
@@ -49,9 +50,18 @@ struct Tile {
   int64_t row, rows, query, queries, first_key, keys;
 };
 
+/// The first key that a query of a tile sees for its document. 0 where only a GPU could tell.
+int64_t first_of_documents(
+    const Tensor& starts, int64_t row, int64_t rows, int64_t query, int64_t queries) {
+  return starts.defined() && starts.is_cpu()
+             ? starts.narrow(0, row, rows).narrow(1, query, queries).min().item<int64_t>()
+             : 0;
+}
+
 /// Tiles whose scores stay in a processor's caches, and that leave out keys that none of their
 /// queries sees. A GPU gets few large ones.
-std::vector<Tile> tiles_of(const Tensor& query, const Tensor& key, int64_t window) {
+std::vector<Tile> tiles_of(
+    const Tensor& query, const Tensor& key, int64_t window, const Tensor& starts) {
   const bool on_cpu = query.device().is_cpu();
   const int64_t at_once = int64_t{1} << (on_cpu ? 20 : 27), most_queries = on_cpu ? 128 : 4096;
   const int64_t batch = query.size(0), length = query.size(2), past = key.size(2) - length;
@@ -60,16 +70,13 @@ std::vector<Tile> tiles_of(const Tensor& query, const Tensor& key, int64_t windo
   const int64_t of_row = std::max<int64_t>(query.size(1) * queries * key.size(2), 1);
   const int64_t rows = std::clamp<int64_t>(at_once / of_row, 1, std::max<int64_t>(batch, 1));
   for (int64_t row = 0; row < batch; row += rows) {
+    const int64_t some = std::min(rows, batch - row);
     for (int64_t first = 0; first < length; first += queries) {
       const int64_t count = std::min(queries, length - first);
-      const int64_t first_key = window > 0 ? std::max<int64_t>(past + first + 1 - window, 0) : 0;
-      tiles.push_back(
-          {row,
-           std::min(rows, batch - row),
-           first,
-           count,
-           first_key,
-           past + first + count - first_key});
+      const int64_t first_key = std::max(
+          window > 0 ? std::max<int64_t>(past + first + 1 - window, 0) : 0,
+          first_of_documents(starts, row, some, first, count));
+      tiles.push_back({row, some, first, count, first_key, past + first + count - first_key});
     }
   }
   return tiles;
@@ -114,8 +121,16 @@ Tensor probabilities(
   const Tensor scores = at::bmm(q, k.transpose(1, 2));
   Tensor by_query = parts.by_query(scores);
   const int64_t past = key.size(2) - query.size(2);
+  const Tensor& starts = options.starts;
   softmax_visible(
-      by_query, options.scale, {past + tile.query + 1 - tile.first_key, options.window});
+      by_query,
+      options.scale,
+      {past + tile.query + 1 - tile.first_key,
+       options.window,
+       starts.defined()
+           ? starts.narrow(0, tile.row, tile.rows).narrow(1, tile.query, tile.queries) -
+                 tile.first_key
+           : Tensor()});
   return scores.to(query.scalar_type());
 }
 
@@ -143,7 +158,7 @@ Tensor tiled_forward(
     const Options& options) {
   const Tensor k = key.contiguous(), v = value.contiguous();
   Tensor out = at::empty(query.sizes(), query.options());
-  for (const Tile& tile : tiles_of(query, key, options.window)) {
+  for (const Tile& tile : tiles_of(query, key, options.window, options.starts)) {
     const Parts parts{tile, query.size(1), key.size(1)};
     const Tensor seen = probabilities(parts, query, k, options);
     const Tensor kept = dropped(parts, seen, options, row_keys);
@@ -167,7 +182,7 @@ torch::autograd::tensor_list tiled_backward(
   const auto sums = key.options().dtype(is_low ? at::kFloat : query.scalar_type());
   const Tensor dkey = at::zeros(key.sizes(), sums), dvalue = at::zeros(key.sizes(), sums);
   Tensor dquery = at::empty(query.sizes(), query.options());
-  for (const Tile& tile : tiles_of(query, key, options.window)) {
+  for (const Tile& tile : tiles_of(query, key, options.window, options.starts)) {
     const Parts parts{tile, query.size(1), key.size(1)};
     const Tensor seen = probabilities(parts, query, k, options);
     const auto drop = [&](const Tensor& x) { return dropped(parts, x, options, row_keys); };
@@ -195,9 +210,11 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
       int64_t window,
       int64_t first_head,
       int64_t total_heads,
-      bool upcast) {
+      bool upcast,
+      const std::optional<Tensor>& documents) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const Options options{scale, dropout, window, first_head, total_heads, upcast};
+    const Tensor starts = documents.value_or(Tensor());
+    const Options options{scale, dropout, window, first_head, total_heads, upcast, starts};
     context->save_for_backward({query, key, value});
     auto& saved = context->saved_data;
     saved["keys"] = keys;
@@ -207,6 +224,7 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
     saved["first_head"] = first_head;
     saved["total_heads"] = total_heads;
     saved["upcast"] = upcast;
+    saved["starts"] = starts;
     return tiled_forward(query, key, value, keys, options);
   }
 
@@ -220,39 +238,54 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
         data["window"].toInt(),
         data["first_head"].toInt(),
         data["total_heads"].toInt(),
-        data["upcast"].toBool()};
+        data["upcast"].toBool(),
+        data["starts"].toTensor()};
     const auto saved = context->get_saved_variables();
     auto results = tiled_backward(
         gradients[0], saved[0], saved[1], saved[2], data["keys"].toTensor(), options);
-    results.resize(10);
+    results.resize(11);
     return results;
   }
 };
 
-void check_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
-  const bool fits = query.dim() == 4 && key.dim() == 4 && key.sizes() == value.sizes() &&
-                    query.size(0) == key.size(0) && query.size(3) == key.size(3) &&
-                    key.size(1) > 0 && query.size(1) % key.size(1) == 0 &&
-                    query.size(2) <= key.size(2);
+void check_attention(
+    const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& starts) {
+  const bool fits =
+      query.dim() == 4 && key.dim() == 4 && key.sizes() == value.sizes() &&
+      query.size(0) == key.size(0) && query.size(3) == key.size(3) && key.size(1) > 0 &&
+      query.size(1) % key.size(1) == 0 && query.size(2) <= key.size(2) &&
+      (!starts.defined() || (starts.sizes() == at::IntArrayRef{query.size(0), query.size(2)} &&
+                             starts.scalar_type() == at::kLong && query.size(2) == key.size(2)));
   if (!fits) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "attention of queries {}, keys {}, values {}",
+            "attention of queries {}, keys {}, values {}, starts of documents {}",
             fmt::join(query.sizes(), "x"),
             fmt::join(key.sizes(), "x"),
-            fmt::join(value.sizes(), "x")));
+            fmt::join(value.sizes(), "x"),
+            starts.defined() ? fmt::format("{}", fmt::join(starts.sizes(), "x")) : "none"));
   }
 }
 
 }  // namespace
 
-Tensor visible_keys(int64_t queries, int64_t keys, int64_t window, at::Device device) {
+Tensor visible_keys(
+    int64_t queries,
+    int64_t keys,
+    int64_t window,
+    at::Device device,
+    const Tensor& document_starts) {
   const auto options = at::TensorOptions().dtype(at::kLong).device(device);
   const Tensor query = at::arange(keys - queries, keys, options).unsqueeze(1);
   const Tensor key = at::arange(keys, options);
-  const Tensor causal = key <= query;  // [T, S]
-  return window > 0 ? causal.logical_and(key > query - window) : causal;
+  Tensor seen = key <= query;  // [T, S]
+  if (window > 0) {
+    seen = seen.logical_and(key > query - window);
+  }
+  return document_starts.defined()
+             ? (key >= document_starts.unsqueeze(2)).logical_and(seen).unsqueeze(1)
+             : seen;
 }
 
 Tensor fused_attention(
@@ -266,9 +299,11 @@ Tensor fused_attention(
         query, key.narrow(2, first, options.window), value.narrow(2, first, options.window), all);
   }
   std::optional<Tensor> mask;
-  const bool needs_mask = length > 1 && (length != keys || is_windowed(options.window, keys));
+  const Tensor& starts = options.document_starts;
+  const bool needs_mask =
+      length > 1 && (length != keys || is_windowed(options.window, keys) || starts.defined());
   if (needs_mask) {
-    mask = visible_keys(length, keys, options.window, query.device());
+    mask = visible_keys(length, keys, options.window, query.device(), starts);
   }
   const bool causal = length > 1 && !needs_mask;
   const bool in_groups =
@@ -288,7 +323,7 @@ Tensor fused_attention(
 
 Tensor tiled_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  check_attention(query, key, value);
+  check_attention(query, key, value, options.document_starts);
   const Tensor keys =
       options.dropout > 0 ? options.dropout_keys : at::zeros({query.size(0)}, at::kLong);
   if (!keys.defined() || keys.numel() != query.size(0)) {
@@ -304,12 +339,13 @@ Tensor tiled_attention(
       options.window,
       options.first_head,
       options.total_heads,
-      options.upcast);
+      options.upcast,
+      if_defined(options.document_starts));
 }
 
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  check_attention(query, key, value);
+  check_attention(query, key, value, options.document_starts);
   if (has_vector_attention(query, key, options)) {
     return vector_attention(query, key, value, options);
   }
@@ -317,8 +353,11 @@ Tensor attention(
   const bool upcast = options.upcast && type != at::kFloat && type != at::kDouble;
   // Measured on one core: in bfloat16, and wherever a window hides keys, the tiles take half the
   // time of ATen's kernel or less, and in float32 the same.
-  const bool tiles_are_faster = has_host_loops(query) && query.size(2) > 1 &&
-                                (type == at::kBFloat16 || is_windowed(options.window, key.size(2)));
+  // So where keys of other documents are hidden.
+  const bool tiles_are_faster =
+      has_host_loops(query) && query.size(2) > 1 &&
+      (type == at::kBFloat16 || is_windowed(options.window, key.size(2)) ||
+       options.document_starts.defined());
   return options.dropout > 0 || upcast || tiles_are_faster
              ? tiled_attention(query, key, value, options)
              : fused_attention(query, key, value, options);

@@ -1,7 +1,9 @@
-// Causal attention with grouped queries, sliding windows, and dropout whose mask is never kept.
+// Causal attention with grouped queries, sliding windows, rows of several documents, and dropout
+// whose mask is never kept.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
@@ -18,7 +20,16 @@ struct AttentionOptions {
                              // element is (head, query, key)
   int64_t first_head = 0,
           total_heads = 0;  // for dropout, where query holds a part of the heads; 0 heads: all
+  /// [B, T] int64, on the query's device: where in its row the document of each token begins, which
+  /// is the first key that its query sees; as many queries as keys. Undefined: a row is one
+  /// document.
+  Tensor document_starts = {};
 };
+
+/// What an autograd function may be given for a tensor that is not there.
+inline std::optional<Tensor> if_defined(const Tensor& x) {
+  return x.defined() ? std::optional(x) : std::nullopt;
+}
 
 /// softmax(scale * query key^T + mask) value (Vaswani et al., 2017, equation 1). query [B, H, T,
 /// D], key and value [B, Hkv, S, D] with T <= S and H a multiple of Hkv; query t stands at position
@@ -37,7 +48,12 @@ Tensor fused_attention(
 Tensor tiled_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 
-/// [T, S] bool: which keys each query sees.
-Tensor visible_keys(int64_t queries, int64_t keys, int64_t window, at::Device device);
+/// [T, S] bool: which keys each query sees; [B, 1, T, S] with `document_starts` [B, T].
+Tensor visible_keys(
+    int64_t queries,
+    int64_t keys,
+    int64_t window,
+    at::Device device,
+    const Tensor& document_starts = {});
 
 }  // namespace lockstep::ops

@@ -1,9 +1,11 @@
 #include "ops/attention_part.h"
 
 #include <array>
+#include <vector>
 
 #include <ATen/ATen.h>
 
+#include "base/error.h"
 #include "ops/cpu/attention_kernel.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/jobs.h"
@@ -77,6 +79,112 @@ kernel::AttentionForward forward_of(
       .log_sum = log_sum.data_ptr<float>()};
 }
 
+/// A document of a row: its tokens are [begin, begin + length) of the row.
+struct Document {
+  int64_t row, begin, length;
+};
+
+/// Of starts [B, T], on the CPU: a document begins where a token's is its own place.
+std::vector<Document> documents_of(const Tensor& starts) {
+  const Tensor dense = starts.contiguous();
+  const auto* start = dense.const_data_ptr<int64_t>();
+  const int64_t length = dense.size(1);
+  std::vector<Document> documents;
+  for (int64_t row = 0; row < dense.size(0); ++row) {
+    for (int64_t t = 0; t < length; ++t) {
+      if (t == 0 || start[row * length + t] == t) {
+        documents.push_back({row, t, 0});
+      }
+      ++documents.back().length;
+    }
+  }
+  return documents;
+}
+
+/// Arrays of whole rows as those of one document, and the way from the one to the other.
+class OneDocument {
+ public:
+  OneDocument(const Document& document, const kernel::AttentionSizes& rows, const Tensor& query)
+      : document_(document),
+        element_(static_cast<int64_t>(query.element_size())),
+        heads_(rows.heads),
+        whole_(rows.length) {}
+
+  kernel::AttentionForward operator()(kernel::AttentionForward arrays) const {
+    arrays.query = moved(arrays.query, arrays.query_at);
+    arrays.key = moved(arrays.key, arrays.key_at);
+    arrays.value = moved(arrays.value, arrays.value_at);
+    arrays.out = moved(arrays.out, arrays.out_at);
+    // Of all heads of a document before those of the next one.
+    arrays.log_sum += heads_ * (document_.row * whole_ + document_.begin);
+    return arrays;
+  }
+  kernel::AttentionBackward operator()(kernel::AttentionBackward arrays) const {
+    arrays.forward = (*this)(arrays.forward);
+    arrays.out_gradient = moved(arrays.out_gradient, arrays.out_gradient_at);
+    arrays.query_gradient = moved(arrays.query_gradient, arrays.query_gradient_at);
+    arrays.key_gradient = moved(arrays.key_gradient, arrays.key_gradient_at);
+    arrays.value_gradient = moved(arrays.value_gradient, arrays.value_gradient_at);
+    return arrays;
+  }
+
+ private:
+  int64_t offset(const kernel::HeadStrides& at) const {
+    return (document_.row * at.batch + document_.begin * at.position) * element_;
+  }
+  const void* moved(const void* data, const kernel::HeadStrides& at) const {
+    return static_cast<const uint8_t*>(data) + offset(at);
+  }
+  void* moved(void* data, const kernel::HeadStrides& at) const {
+    return static_cast<uint8_t*>(data) + offset(at);
+  }
+
+  const Document& document_;
+  int64_t element_, heads_, whole_;
+};
+
+/// Calls run(sizes, arrays, first, last, scratch) until every key-value head of every row is done;
+/// with starts, of every document.
+template <class Arrays, class Run>
+void over_heads(
+    const kernel::AttentionLoops& loops,
+    const kernel::AttentionSizes& rows,
+    const Arrays& arrays,
+    const Tensor& query,
+    const Tensor& starts,
+    const Run& run) {
+  if (!starts.defined()) {
+    over_jobs(
+        query.size(0) * rows.kv_heads,
+        loops.scratch_bytes(rows),
+        [&](int64_t first, int64_t last, void* scratch) {
+          run(rows, arrays, first, last, scratch);
+        });
+    return;
+  }
+  const std::vector<Document> documents = documents_of(starts);
+  over_jobs(
+      static_cast<int64_t>(documents.size()) * rows.kv_heads,
+      loops.scratch_bytes(rows),
+      [&](int64_t first, int64_t last, void* scratch) {
+        for (int64_t job = first; job < last; ++job) {
+          const Document& document = documents[static_cast<size_t>(job / rows.kv_heads)];
+          kernel::AttentionSizes sizes = rows;
+          sizes.length = sizes.keys = document.length;
+          const int64_t head = job % rows.kv_heads;
+          run(sizes, OneDocument(document, rows, query)(arrays), head, head + 1, scratch);
+        }
+      });
+}
+
+/// Where flash attention is taken, no caller has windows or documents.
+void require_plain(int64_t window, const Tensor& starts) {
+  if (window > 0 || starts.defined()) {
+    throw Error(
+        ErrorKind::kInternal, "a part of an attention by ATen takes no windows and no documents");
+  }
+}
+
 }  // namespace
 
 bool has_attention_loops(const Tensor& query, const Tensor& key) {
@@ -94,8 +202,10 @@ AttentionPart attention_part(
     const Tensor& value,
     double scale,
     PartSees sees,
-    int64_t window) {
+    int64_t window,
+    const Tensor& document_starts) {
   if (!has_attention_loops(query, key)) {
+    require_plain(window, document_starts);
     return flash_part(query, key, value, scale, sees);
   }
   const Tensor q = dense_heads(query), k = dense_heads(key), v = dense_heads(value);
@@ -105,12 +215,7 @@ AttentionPart attention_part(
   const kernel::AttentionLoops& loops = *loops_for(q);
   const kernel::AttentionSizes sizes = sizes_of(q, k, scale, sees, window);
   const kernel::AttentionForward arrays = forward_of(q, k, v, part.out, part.log_sum);
-  over_jobs(
-      q.size(0) * k.size(1),
-      loops.scratch_bytes(sizes),
-      [&](int64_t first, int64_t last, void* scratch) {
-        loops.forward(sizes, arrays, first, last, scratch);
-      });
+  over_heads(loops, sizes, arrays, q, document_starts, loops.forward);
   return part;
 }
 
@@ -122,8 +227,10 @@ AttentionPartGradients attention_part_backward(
     const Tensor& value,
     double scale,
     PartSees sees,
-    int64_t window) {
+    int64_t window,
+    const Tensor& document_starts) {
   if (!has_attention_loops(query, key)) {
+    require_plain(window, document_starts);
     return flash_part_backward(out_gradient, whole, query, key, value, scale, sees);
   }
   const Tensor q = dense_heads(query), k = dense_heads(key), v = dense_heads(value);
@@ -145,12 +252,7 @@ AttentionPartGradients attention_part_backward(
       .query_gradient_at = strides_of(dq),
       .key_gradient_at = strides_of(dk),
       .value_gradient_at = strides_of(dv)};
-  over_jobs(
-      q.size(0) * k.size(1),
-      loops.scratch_bytes(sizes),
-      [&](int64_t first, int64_t last, void* scratch) {
-        loops.backward(sizes, arrays, first, last, scratch);
-      });
+  over_heads(loops, sizes, arrays, q, document_starts, loops.backward);
   return {dq, dk, dv};
 }
 

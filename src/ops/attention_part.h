@@ -36,14 +36,17 @@ bool has_attention_part(const Tensor& query, const Tensor& key);
 
 /// query [B, H, T, D], key and value [B, Hkv, S, D], H a multiple of Hkv, none of them empty;
 /// scores are float32. A window, of kEarlier and loops alone, hides keys as AttentionOptions has
-/// it. No gradient of its own.
+/// it; so do the starts of documents, which cost nothing: each document is a sequence of its own,
+/// and log_sum is then laid out by documents, for attention_part_backward alone. No gradient of its
+/// own.
 AttentionPart attention_part(
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
     double scale,
     PartSees sees,
-    int64_t window = 0);
+    int64_t window = 0,
+    const Tensor& document_starts = {});
 
 /// The gradients that a part adds: `whole` is the output of all parts together, and its log_sum.
 AttentionPartGradients attention_part_backward(
@@ -54,6 +57,7 @@ AttentionPartGradients attention_part_backward(
     const Tensor& value,
     double scale,
     PartSees sees,
-    int64_t window = 0);
+    int64_t window = 0,
+    const Tensor& document_starts = {});
 
 }  // namespace lockstep::ops

@@ -92,14 +92,20 @@ void softmax_on_cpu(Tensor& scores, double scale, const Visible& visible) {
   const int64_t queries = scores.size(1), keys = scores.size(2);
   auto* data = static_cast<T*>(scores.mutable_data_ptr());
   const int64_t grain = std::max<int64_t>(1, 8192 / keys);
+  const Tensor kept = visible.starts.defined() ? visible.starts.contiguous() : Tensor();
+  const int64_t* starts = kept.defined() ? kept.const_data_ptr<int64_t>() : nullptr;
+  const int64_t heads = starts == nullptr ? 1 : scores.size(0) / kept.size(0);
   at::parallel_for(0, scores.size(0) * queries, grain, [&](int64_t begin, int64_t end) {
     std::vector<float> scratch(static_cast<size_t>(keys + kLanes));
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t last = std::min(visible.first_last + row % queries, keys);
-      const int64_t first =
-          visible.window > 0
-              ? std::max<int64_t>(visible.first_last + row % queries - visible.window, 0)
-              : 0;
+      const int64_t query = row % queries;
+      const int64_t last = std::min(visible.first_last + query, keys);
+      int64_t first = visible.window > 0
+                          ? std::max<int64_t>(visible.first_last + query - visible.window, 0)
+                          : 0;
+      if (starts != nullptr) {
+        first = std::max(first, starts[row / queries / heads * queries + query]);
+      }
       vector::dispatch<SoftmaxRow<T>>(
           data + row * keys, first, last, keys, static_cast<float>(scale), scratch.data());
     }
@@ -135,6 +141,10 @@ void softmax_visible(Tensor& scores, double scale, const Visible& visible) {
   Tensor hidden = key >= last;  // [queries, keys]
   if (visible.window > 0) {
     hidden = hidden.logical_or(key < last - visible.window);
+  }
+  if (visible.starts.defined()) {  // [rows, queries, keys] -> [n, queries, keys]
+    const Tensor before = key < visible.starts.unsqueeze(2);
+    hidden = before.logical_or(hidden).repeat_interleave(scores.size(0) / before.size(0), 0);
   }
   const auto high = scores.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor masked =

@@ -11,10 +11,12 @@ using at::Tensor;
 
 /// Which keys of a tile each query sees: row r of [n, queries, keys] is query r % queries, which
 /// sees the keys [first, last) of the tile with last = first_last + r % queries, and first = last -
-/// window (0 or more).
+/// window (0 or more). Where a row holds several documents, first is also where the query's own
+/// begins.
 struct Visible {
   int64_t first_last = 0;
   int64_t window = 0;  // 0: none
+  Tensor starts = {};  // [rows, queries] int64, n a multiple of rows, in keys of the tile; or none
 };
 
 /// scores [n, queries, keys], contiguous, become softmax(scale * scores) over the keys that are

@@ -15,13 +15,16 @@ struct VectorAttention : torch::autograd::Function<VectorAttention> {
       const Tensor& key,
       const Tensor& value,
       double scale,
-      int64_t window) {
+      int64_t window,
+      const std::optional<Tensor>& documents) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const Tensor starts = documents.value_or(Tensor());
     const AttentionPart whole =
-        attention_part(query, key, value, scale, PartSees::kEarlier, window);
+        attention_part(query, key, value, scale, PartSees::kEarlier, window, starts);
     context->save_for_backward({query, key, value, whole.out, whole.log_sum});
     context->saved_data["scale"] = scale;
     context->saved_data["window"] = window;
+    context->saved_data["starts"] = starts;
     return whole.out;
   }
 
@@ -37,8 +40,9 @@ struct VectorAttention : torch::autograd::Function<VectorAttention> {
         saved[2],
         context->saved_data["scale"].toDouble(),
         PartSees::kEarlier,
-        context->saved_data["window"].toInt());
-    return {made.query, made.key, made.value, Tensor(), Tensor()};
+        context->saved_data["window"].toInt(),
+        context->saved_data["starts"].toTensor());
+    return {made.query, made.key, made.value, Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -51,7 +55,8 @@ bool has_vector_attention(const Tensor& query, const Tensor& key, const Attentio
 
 Tensor vector_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  return VectorAttention::apply(query, key, value, options.scale, options.window);
+  return VectorAttention::apply(
+      query, key, value, options.scale, options.window, if_defined(options.document_starts));
 }
 
 }  // namespace lockstep::ops

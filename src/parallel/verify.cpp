@@ -79,6 +79,29 @@ void judge_rows(
   targets.baseline = at::full_like(targets.counts, 0.25);
 }
 
+/// Documents of 1 to 16 tokens, drawn anew for each row; none predicts the next one's first token.
+void cut_documents(uint64_t key, int64_t first_row, Tensor& labels, nn::ForwardInputs& inputs) {
+  constexpr uint64_t kMeanLength = 8;
+  constexpr int64_t kMostTokens = 16;
+  Tensor starts = at::zeros_like(labels);
+  auto start = starts.accessor<int64_t, 2>();
+  const int64_t length = labels.size(1);
+  for (int64_t row = 0; row < labels.size(0); ++row) {
+    const uint64_t of_row =
+        derive_key(derive_key(key, hash_name("documents")), static_cast<uint64_t>(first_row + row));
+    int64_t begin = 0;
+    for (int64_t t = 1; t < length; ++t) {
+      const uint64_t bits = random_bits(of_row, static_cast<uint64_t>(t));
+      begin = bits % kMeanLength == 0 || t - begin == kMostTokens ? t : begin;
+      start[row][t] = begin;
+    }
+  }
+  const Tensor places = at::arange(length, at::kLong);
+  labels = labels.masked_fill(starts.eq(places), -100);
+  inputs.document_starts = starts;
+  inputs.positions = places - starts;
+}
+
 /// Rows of the batch of a step. Every fifth label or so does not count, so that ranks have unequal
 /// numbers of targets.
 nn::ForwardInputs rows_of_step(
@@ -102,6 +125,11 @@ nn::ForwardInputs rows_of_step(
     }
   }
   nn::ForwardInputs inputs;
+  if (options.has_documents) {
+    cut_documents(key, rows.begin, labels, inputs);
+    inputs.document_starts = inputs.document_starts.to(device);
+    inputs.positions = inputs.positions.to(device);
+  }
   inputs.ids = ids.to(device);
   inputs.targets = config.head.classifies() && !options.are_rewarded
                        ? targets_of_rows(config.head, options, key, rows)

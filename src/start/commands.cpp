@@ -31,6 +31,7 @@ std::span<const Command> commands() {
       {"export", "A model and an adapter as one model", in_core},
       {"tokenizer", "Train a tokenizer", here<run_tokenizer>},
       {"tokenize", "Text to token ids", here<run_tokenize>},
+      {"data", "Show documents as training reads them, and what of them is learned", in_core},
       {"sample", "Write a sample corpus to try things on", here<run_sample>},
       {"launch",
        "Start any program as ranks: torchrun, accelerate and deepspeed's words",

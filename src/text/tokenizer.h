@@ -24,7 +24,8 @@ enum class Template { kApply, kOmit };
 enum class DecodedSpecials { kKeep, kSkip };
 
 /// The files of a tokenizer, by their names: tokenizer.json, or vocab.json and merges.txt, and
-/// where they are there tokenizer_config.json, special_tokens_map.json, added_tokens.json.
+/// where they are there tokenizer_config.json, special_tokens_map.json, added_tokens.json,
+/// chat_template.jinja.
 struct TokenizerFiles {
   std::string place;  // the folder, for errors
   std::map<std::string, std::string> contents;

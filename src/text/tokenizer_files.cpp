@@ -18,13 +18,14 @@ namespace {
 
 using json = nlohmann::json;
 
-constexpr std::array<const char*, 6> kFileNames{
+constexpr std::array<const char*, 7> kFileNames{
     "tokenizer.json",
     "vocab.json",
     "merges.txt",
     "tokenizer_config.json",
     "special_tokens_map.json",
-    "added_tokens.json"};
+    "added_tokens.json",
+    "chat_template.jinja"};
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 std::string place_of(const TokenizerFiles& files, const std::string& name) {

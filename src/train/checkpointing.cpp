@@ -10,6 +10,7 @@
 #include <torch/version.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -415,7 +416,7 @@ checkpoint::SmallFiles model_folder_files(
 }
 
 std::shared_ptr<const text::Tokenizer> load_tokenizer(
-    const std::string& path, const model::ModelSource& source) {
+    const std::string& path, const model::ModelSource& source, const std::string& chat_template) {
   const std::filesystem::path folder = path.empty() ? source.folder : std::filesystem::path(path);
   if (folder.empty()) {
     throw Error(
@@ -423,7 +424,13 @@ std::shared_ptr<const text::Tokenizer> load_tokenizer(
         fmt::format("{} has no tokenizer of its own", source.name),
         "give tokenizer.path=FOLDER; `lockstep tokenizer train` makes one");
   }
-  return text::Tokenizer::load(folder);
+  auto tokenizer = text::Tokenizer::load(folder);
+  if (chat_template.empty()) {
+    return tokenizer;
+  }
+  text::TokenizerFiles files{folder.string(), tokenizer->files()};
+  files.contents["chat_template.jinja"] = read_file(chat_template, ErrorKind::kConfig);
+  return text::Tokenizer::parse(std::move(files));
 }
 
 }  // namespace lockstep::train

@@ -54,9 +54,12 @@ void export_final_model(Job& job, World& world);
 checkpoint::SmallFiles model_folder_files(
     const model::ModelConfig& config, at::ScalarType type, const text::Tokenizer* tokenizer);
 
-/// The tokenizer of `path`, or of the model's folder. Error (config) where neither has one.
+/// The tokenizer of `path`, or of the model's folder, with the chat template of a file if one is
+/// named: it is saved with the model. Error (config) where neither has a tokenizer.
 std::shared_ptr<const text::Tokenizer> load_tokenizer(
-    const std::string& path, const model::ModelSource& source);
+    const std::string& path,
+    const model::ModelSource& source,
+    const std::string& chat_template = "");
 
 /// training.lr_scheduler_kwargs as the schedule reads them: a JSON object of what was given.
 std::string scheduler_arguments(const config::TrainingSection& training);

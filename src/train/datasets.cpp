@@ -7,10 +7,13 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "config/core/cache_folder.h"
+#include "data/chat.h"
 #include "data/encoder.h"
 #include "data/prepare.h"
 #include "data/token_dataset.h"
+#include "model/rope.h"
 #include "train/world.h"
 
 namespace lockstep::train {
@@ -33,7 +36,50 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+/// What of a step is padding, before it is computed with.
+void tell_packing(const Datasets& sets) {
+  const auto tell = [](const char* name, const std::shared_ptr<const data::SequenceView>& rows) {
+    if (rows != nullptr && rows->has_documents()) {
+      log_info(
+          "{}: {} documents in {} sequences of {} tokens, {:.1f}% of them padding",
+          name,
+          rows->dataset().documents(),
+          rows->size(),
+          rows->length(),
+          100 * rows->padding());
+    }
+  };
+  tell("data.train", sets.train);
+  tell("data.validation", sets.validation);
+  tell("data.test", sets.test);
+}
+
 }  // namespace
+
+data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model) {
+  const bool asked = section.packing == "documents";
+  const bool depends_on_length = model::rope_depends_on_length(model);
+  if (asked && (model.is_encoder_decoder() || depends_on_length)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "data.packing=documents: {}",
+            depends_on_length
+                ? "the model's rotary positions depend on the length of a sequence, which would be "
+                  "that of all its documents"
+                : "an encoder and a decoder read a document at a time"),
+        "use data.packing=none");
+  }
+  if (model.is_encoder_decoder()) {
+    return data::Packing::kPairs;
+  }
+  if (asked || (section.packing == "auto" && section.prompt != "none" && !depends_on_length)) {
+    return data::Packing::kDocuments;
+  }
+  const bool end_to_end =
+      section.packing == "concatenate" || (section.packing == "auto" && section.prompt == "none");
+  return end_to_end ? data::Packing::kConcatenated : data::Packing::kPerDocument;
+}
 
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model) {
   const int64_t asked = config.data.sequence_length;
@@ -50,6 +96,8 @@ data::DataOptions data_options(const config::DataSection& section) {
   options.format = data::parse_format(section.format);
   options.text_field = section.text_field;
   options.prompt = data::parse_prompt(section.prompt);
+  options.messages_field = section.messages_field;
+  options.chat_loss = data::parse_chat_loss(section.chat_loss);
   options.instruction_field = section.instruction_field;
   options.input_field = section.input_field;
   options.output_field = section.output_field;
@@ -62,13 +110,35 @@ data::DataOptions data_options(const config::DataSection& section) {
   return options;
 }
 
+std::shared_ptr<const data::ChatTemplate> chat_template_of(
+    const config::DataSection& section, const text::Tokenizer& tokenizer) {
+  if (section.prompt != "chat") {
+    return nullptr;
+  }
+  if (!section.chat_template.empty()) {
+    return data::ChatTemplate::read(section.chat_template, tokenizer);
+  }
+  auto own = data::ChatTemplate::of(tokenizer);
+  if (own == nullptr) {
+    throw Error(
+        ErrorKind::kConfig,
+        "data.prompt=chat, and the tokenizer has no chat template",
+        "give a file of one with data.chat_template=FILE, or a tokenizer that has one "
+        "(chat_template in tokenizer_config.json, or chat_template.jinja)");
+  }
+  return own;
+}
+
 void check_documents(const model::ModelConfig& model, const data::DataOptions& options) {
-  if (model.is_encoder_decoder() && options.prompt == data::Prompt::kNone) {
+  const bool has_pairs =
+      options.prompt == data::Prompt::kAlpaca || options.prompt == data::Prompt::kPairs;
+  if (model.is_encoder_decoder() && !has_pairs) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} reads a source and writes a target, and data.prompt=none gives texts alone",
-            model::family_name(model.family)),
+            "{} reads a source and writes a target, and data.prompt={} gives texts alone",
+            model::family_name(model.family),
+            data::name_of(options.prompt)),
         "give JSON lines, CSV or TSV with data.prompt=pairs data.instruction_field=SOURCE "
         "data.output_field=TARGET, or data.prompt=alpaca; for plain text use another family");
   }
@@ -80,16 +150,15 @@ Datasets open_datasets(
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     int64_t sequence_length,
     comm::Communicator& communicator) {
-  const data::DataOptions options = data_options(section);
+  data::DataOptions options = data_options(section);
   check_documents(model, options);
+  options.chat = chat_template_of(section, *tokenizer);
   const auto paths = lines_of(on_first_rank(communicator, [&] {
     data::Encoder encoder = data::make_encoder(tokenizer, section.append_eos);
     encoder.ends_prompts = model.is_encoder_decoder();
     return to_text(data::prepare_data(options, encoder));
   }));
-  const data::Packing packing = model.is_encoder_decoder() ? data::Packing::kPairs
-                                : section.packing          ? data::Packing::kPacked
-                                                           : data::Packing::kPerDocument;
+  const data::Packing packing = packing_of(section, model);
   const auto open = [&](const std::string& path) -> std::shared_ptr<const data::SequenceView> {
     if (path.empty()) {
       return nullptr;
@@ -101,7 +170,11 @@ Datasets open_datasets(
         data::parse_long_documents(section.long_documents),
         model.decoder_start_token_id);
   };
-  return {open(paths.at(0)), open(paths.at(1)), open(paths.at(2))};
+  const Datasets sets{open(paths.at(0)), open(paths.at(1)), open(paths.at(2))};
+  if (communicator.rank() == 0) {
+    tell_packing(sets);
+  }
+  return sets;
 }
 
 }  // namespace lockstep::train

@@ -23,6 +23,15 @@ data::DataOptions data_options(const config::DataSection& section);
 /// (kConfig) where the model has not as many positions.
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model);
 
+/// The template of data.prompt=chat: data.chat_template's, or the tokenizer's own; null with other
+/// prompts. Error (kConfig) where there is none.
+std::shared_ptr<const data::ChatTemplate> chat_template_of(
+    const config::DataSection& section, const text::Tokenizer& tokenizer);
+
+/// How documents become rows for `model`, by data.packing. Error (kConfig) where it cannot read
+/// several of them in one.
+data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model);
+
 /// Error (kConfig) where `model` cannot be trained on such documents.
 void check_documents(const model::ModelConfig& model, const data::DataOptions& options);
 

@@ -56,6 +56,10 @@ nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
     inputs.targets.outputs = at::tensor(batch.outputs, at::kFloat).view({batch.rows, -1});
   }
   inputs.samples = at::tensor(batch.samples, at::kLong);
+  if (!batch.document_starts.empty()) {
+    inputs.document_starts = rows_of(batch.document_starts, batch.rows);
+    inputs.positions = at::arange(batch.length, at::kLong) - inputs.document_starts;
+  }
   if (batch.source_length > 0) {
     inputs.source = rows_of(batch.source, batch.rows);
     const at::Tensor places = at::arange(batch.source_length, at::kLong);
@@ -67,7 +71,8 @@ nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
 nn::ForwardInputs to_device(const nn::ForwardInputs& inputs, c10::Device device) {
   nn::ForwardInputs there = inputs;
   there.targets = inputs.targets.to(device);
-  for (at::Tensor* tensor : {&there.ids, &there.source, &there.source_mask}) {
+  for (at::Tensor* tensor :
+       {&there.ids, &there.positions, &there.document_starts, &there.source, &there.source_mask}) {
     *tensor = tensor->defined() ? moved(*tensor, device) : *tensor;
   }
   return there;

@@ -75,7 +75,7 @@ nlohmann::ordered_json identity_of(const Job& job) {
         {"the tokenizer's hash", job.tokenizer->fingerprint()},
         {"sequences", rows.size()},
         {"data.sequence_length", rows.length()},
-        {"data.packing", job.config.data.packing},
+        {"data.packing", data::name_of(rows.packing())},
         {"data.long_documents", job.config.data.long_documents}}},
       {"settings", std::move(settings)}};
   if (job.adapters != nullptr) {

@@ -93,6 +93,8 @@ class Trainer {
     if (job.config.parallel.cuda_graphs == "auto") {
       const std::string obstacle = world.ranks_are_threads && world.device.is_cuda()
                                        ? "ranks are threads of one process"
+                                   : job.datasets.train->has_documents()
+                                       ? "rows hold documents of other lengths in every step"
                                        : parallel::CapturedTraining::obstacle(*job.model);
       captures_ = obstacle.empty();
       if (!captures_ && world.is_first()) {

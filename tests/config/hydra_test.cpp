@@ -294,7 +294,7 @@ TEST_F(ForeignTree, AnExperimentChangesTheGroups) {
   EXPECT_EQ(config.model.path, "/models/llama");
   EXPECT_EQ(config.data.train, std::vector<std::string>{"/scratch/data/alpaca.jsonl"});
   EXPECT_EQ(config.data.prompt, "alpaca");
-  EXPECT_FALSE(config.data.packing);
+  EXPECT_EQ(config.data.packing, "none");
   EXPECT_EQ(config.training.max_steps, 1000);
   EXPECT_EQ(config.training.warmup_steps, 0.1);
   EXPECT_EQ(config.training.lr_scheduler_type, "cosine");

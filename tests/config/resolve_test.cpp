@@ -72,7 +72,7 @@ TEST(Resolve, DeniesBooleansWithNo) {
   const Harness harness;
   EXPECT_FALSE(harness.run({"bf16=true", "--no_bf16"}).config.training.bf16);
   EXPECT_FALSE(harness.run({"bf16=true", "--no-bf16"}).config.training.bf16);
-  EXPECT_FALSE(harness.run({"--data.no_packing"}).config.data.packing);
+  EXPECT_FALSE(harness.run({"--data.no_append_eos"}).config.data.append_eos);
   EXPECT_TRUE(harness.run({"--no_cuda"}).config.training.use_cpu);
   EXPECT_THAT(harness.error({"--bf16=maybe"}), HasSubstr("maybe is not true or false"));
 }

@@ -80,6 +80,8 @@ TEST(Validate, TasksAndTheirLabels) {
   EXPECT_THAT(with({"task.labels=[no]"}), HasSubstr("one label alone"));
   EXPECT_THAT(with({"task.labels=[no,yes,no]"}), HasSubstr("\"no\" stands there twice"));
   EXPECT_THAT(with({"data.packing=true"}), HasSubstr("each row by itself"));
+  EXPECT_THAT(with({"data.packing=documents"}), HasSubstr("each row by itself"));
+  EXPECT_EQ(with({"data.packing=none"}), "");
   EXPECT_THAT(with({"data.prompt=alpaca"}), HasSubstr("not used with sequence_classification"));
   EXPECT_EQ(with({"task.class_weights=balanced"}), "");
   EXPECT_EQ(with({"task.class_weights=[1,2.5]", "task.focal_gamma=2"}), "");
@@ -91,6 +93,13 @@ TEST(Validate, TasksAndTheirLabels) {
   EXPECT_THAT(
       error({"task.type=language_modeling", "task.labels=[a,b]"}),
       HasSubstr("only used with task.type=sequence_classification"));
+}
+
+TEST(Validate, WhatIsOfChatsAloneIsNotPassedOver) {
+  EXPECT_EQ(error({"data.prompt=chat", "data.chat_template=a.jinja", "data.chat_loss=last"}), "");
+  EXPECT_THAT(error({"data.chat_template=a.jinja"}), HasSubstr("only used with data.prompt=chat"));
+  EXPECT_THAT(error({"data.chat_loss=last"}), HasSubstr("only used with data.prompt=chat"));
+  EXPECT_THAT(error({"data.packing=bins"}), HasSubstr("bins is none of auto, documents"));
 }
 
 TEST(Validate, PreferencesAndTheirLosses) {

@@ -89,7 +89,7 @@ TEST(ByteSource, TellsDamageAndWhatIsNotText) {
   const auto fake = write(folder, "fake.txt.gz", "plain text");
   expect_parts(error_of([&] { open_bytes(fake); }), {"fake.txt.gz", "named .gz", "rename"});
   const auto parquet = write(folder, "a.parquet", "PAR1....");
-  expect_parts(error_of([&] { open_bytes(parquet); }), {"Parquet", "JSON lines"});
+  expect_parts(error_of([&] { open_bytes(parquet); }), {"Parquet", "data.format=jsonl"});
   const auto utf16 = write(folder, "w.txt", std::string_view("\xFF\xFEh\0i\0", 6));
   expect_parts(error_of([&] { open_bytes(utf16); }), {"UTF-16", "iconv"});
   expect_parts(error_of([&] { open_bytes(folder.path()); }), {"is a folder"});

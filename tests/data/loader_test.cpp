@@ -46,6 +46,20 @@ TEST(MicroBatch, IsAsLongAsAMultipleOfEightThatHoldsItsLongestRow) {
   EXPECT_EQ(make_micro_batch(view, {{0, 0}}).length, 8);
 }
 
+TEST(MicroBatch, TellsWhereDocumentsBeginAndPaddingIsOne) {
+  const TemporaryFolder folder;
+  const auto set =
+      TokenDataset::open(write_tokens(folder, {{{1, 9}}, {{2, 3, 9}}, {{4, 5, 6, 9}}}));
+  const SequenceView view(set, 6, Packing::kDocuments);
+  const MicroBatch batch = make_micro_batch(view, {{0, 3}, {1, 4}});
+  EXPECT_EQ(batch.length, 6);
+  EXPECT_EQ(batch.ids, (std::vector<int64_t>{1, 9, 4, 5, 6, 9, 2, 3, 9, 999, 999, 999}));
+  EXPECT_EQ(batch.document_starts, (std::vector<int64_t>{0, 0, 2, 2, 2, 2, 0, 0, 0, 3, 3, 3}));
+  EXPECT_EQ(
+      batch.labels, (std::vector<int64_t>{-100, 9, -100, 5, 6, 9, -100, 3, 9, -100, -100, -100}));
+  EXPECT_EQ(make_micro_batch(view, {}).document_starts, std::vector<int64_t>(6, 0));
+}
+
 TEST(MicroBatch, PadsTheSourcesOfPairs) {
   const TemporaryFolder folder;
   const auto set = TokenDataset::open(write_tokens(folder, {{{1, 2, 9, 3, 9}, 3}, {{4, 9}, 0}}));

@@ -55,6 +55,27 @@ TEST(Sequences, PackedBlocksLoseNothing) {
   }
 }
 
+TEST(Sequences, DocumentsFitTogetherAndAreToldApart) {
+  const TemporaryFolder folder;
+  const auto set = TokenDataset::open(write_tokens(
+      folder, {{{1, 2, 9}, 1}, {{3, 4, 5, 9}, 2}, {{6, 9}}, {run(10, 7)}, {{7, 8, 9}, 3}, {{9}}}));
+  const SequenceView view(set, 5, Packing::kDocuments);
+  EXPECT_EQ(
+      rows_of(view),
+      (std::vector<Row>{
+          {{1, 2, 9, 6, 9}, {-100, 2, 9, -100, 9}},
+          {{3, 4, 5, 9, 9}, {-100, -100, 5, 9, -100}},
+          {{10, 11, 12, 13, 14}, {-100, 11, 12, 13, 14}},
+          {{15, 16, 7, 8, 9}, {-100, 16, -100, -100, -100}}}));
+  EXPECT_EQ(view.padding(), 0);
+  std::vector<int64_t> starts(5);
+  view.read_document_starts(3, starts);
+  EXPECT_EQ(starts, (std::vector<int64_t>{0, 0, 2, 2, 2}));
+  const SequenceView cut(set, 5, Packing::kDocuments, LongDocuments::kTruncate);
+  EXPECT_EQ(cut.rows(), 4);
+  EXPECT_DOUBLE_EQ(cut.padding(), 1 - 18.0 / 20);
+}
+
 TEST(Sequences, PairsAreASourceAndATarget) {
   const TemporaryFolder folder;
   const auto set = TokenDataset::open(

@@ -420,6 +420,56 @@ TEST(Positions, GivenOnesAreThoseCounted) {
   }
 }
 
+/// What rows of one document learn, rows of several learn: learned and rotary positions, windows.
+TEST_P(EveryFamily, DocumentsInARowAreThoseByThemselves) {
+  const model::ModelConfig config = model::parse_model_config(GetParam(), "a test");
+  if (config.is_encoder_decoder()) {
+    GTEST_SKIP() << "reads a document at a time";
+  }
+  const std::vector<std::vector<int64_t>> rows{{5, 1, 9, 2}, {2, 15}};
+  const ForwardInputs joined = small_inputs(config, 2, 17);
+  const auto learn = [&](const std::vector<ForwardInputs>& batches) {
+    const auto model = small_model(config);
+    Tensor loss = at::zeros({});
+    std::vector<Tensor> leaves, result;
+    model->visit_parameters(
+        [&](const std::string&, Tensor& x) { leaves.push_back(x.requires_grad_(true)); });
+    for (const ForwardInputs& inputs : batches) {
+      loss = loss + model->loss(inputs);
+    }
+    loss.backward();
+    result.push_back(loss.detach());
+    for (const Tensor& leaf : leaves) {
+      result.push_back(leaf.grad());
+    }
+    return result;
+  };
+  std::vector<ForwardInputs> alone;
+  Tensor labels = joined.ids.clone(), starts = at::zeros_like(labels);
+  for (int64_t row = 0; row < 2; ++row) {
+    int64_t begin = 0;
+    for (const int64_t length : rows[static_cast<size_t>(row)]) {
+      ForwardInputs& one = alone.emplace_back();
+      one.ids = joined.ids.narrow(0, row, 1).narrow(1, begin, length);
+      one.targets = next_tokens(one.ids);
+      labels[row][begin] = -100;
+      starts[row].narrow(0, begin, length).fill_(begin);
+      begin += length;
+    }
+  }
+  ForwardInputs packed;
+  packed.ids = joined.ids;
+  packed.targets = next_tokens(labels);
+  packed.document_starts = starts;
+  packed.positions = at::arange(17) - starts;
+  const std::vector<Tensor> wanted = learn(alone), found = learn({packed});
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    numbers::expect_values(found[i], wanted[i], fmt::format("{}", i));
+  }
+  packed.positions = Tensor();
+  EXPECT_THROW(learn({packed}), Error);  // positions are needed
+}
+
 TEST(Inputs, BadOnesAreErrorsThatSaySo) {
   const auto config = model::parse_model_config(kSmallModels[0], "test");
   const auto model = small_model(config);

@@ -170,6 +170,34 @@ TEST(PlanTable, T5) {
       });
 }
 
+/// Rows of several documents: learned positions and dropout, rotary ones and heads in groups,
+/// windows; their starts go through pipelines and parts of sequences.
+TEST(PlanTable, DocumentsInARow) {
+  constexpr auto kFull = Recompute::kFull;
+  const std::vector<PlanCase> table{
+      {{.data = 2}, 2, {.zero_stage = 3}},
+      {{.tensor = 2}, 1, {.recompute = {kFull}}},
+      {{.tensor = 2}, 2, {.sequence_sharding = kShards}},
+      {{.context = 2}, 1},
+      {{.context = 3}, 2},
+      {{.pipeline = 2}, 3, {.pipeline = {.schedule = "zb-h1"}}},
+      {{.pipeline = 2, .context = 2}, 2, {.pipeline = {.schedule = "zb-v"}}},
+      {{.context = 2, .tensor = 2}, 1, {.zero_stage = 2, .sequence_sharding = kShards}},
+      {{.pipeline = 2, .data = 2, .tensor = 2}, 2, {.zero_stage = 1}},
+      {{.data = 2, .context = 2}, 1, {.zero_stage = 1, .recompute = {kFull}}},
+  };
+  expect_table(with_five_layers(kOddGpt2), table, nullptr, plan_documents);
+  expect_table(with_five_layers(kOddLlama), table, nullptr, plan_documents);
+  expect_table(kOddQwen2, {table[0], table[2], table[4], table[7]}, nullptr, plan_documents);
+  const PlanCase of_heads{{.context = 2, .tensor = 2}, 1, {.context_attention = kUlysses}};
+  expect_table(with_five_layers(kOddGpt2), {of_heads}, nullptr, plan_documents);
+  expect_table(
+      with_five_layers(kOddLlama),
+      {{{.context = 3}, 2, {.context_attention = kUlysses}}},
+      nullptr,
+      plan_documents);
+}
+
 /// Layers computed again in the input's half of a backward pass that is split in two.
 TEST(PlanTable, RecomputationUnderZeroBubbles) {
   constexpr auto kFull = Recompute::kFull;

@@ -103,6 +103,30 @@ inline nn::ForwardInputs plan_inputs(
   return inputs;
 }
 
+/// Rows of plan_inputs that hold documents of 1 to 7 tokens, none of which sees another or predicts
+/// its first token.
+inline nn::ForwardInputs plan_documents(
+    const model::ModelConfig& config, int64_t step, mesh::Range rows, int64_t length) {
+  nn::ForwardInputs inputs = plan_inputs(config, step, rows, length);
+  Tensor starts = at::zeros({kPlanRows, length}, at::kLong);
+  auto start = starts.accessor<int64_t, 2>();
+  for (int64_t row = 0; row < kPlanRows; ++row) {
+    for (int64_t t = 1; t < length; ++t) {
+      const int64_t before = start[row][t - 1];
+      start[row][t] = (t * 7 + row * 5 + step) % 4 == 0 || t - before == 7 ? t : before;
+    }
+  }
+  const Tensor places = at::arange(length);
+  inputs.document_starts = starts.slice(0, rows.begin, rows.end);
+  inputs.positions = places - inputs.document_starts;
+  const Tensor begins = inputs.document_starts.eq(places);  // what is there is predicted before it
+  const Tensor hidden =
+      at::constant_pad_nd(begins.narrow(1, 1, length - 1), {0, 1}, 0).to(at::kBool);
+  inputs.targets.tokens = inputs.targets.tokens.masked_fill(hidden, ops::kIgnoredTarget);
+  inputs.targets.counts = inputs.targets.tokens.ne(ops::kIgnoredTarget).sum(1).to(at::kDouble);
+  return inputs;
+}
+
 /// Copies what a rank holds of a tensor to where it stands in the whole.
 inline void add_to_whole(const StateSlice& slice, Tensor& whole) {
   if (!whole.defined()) {

@@ -7,6 +7,8 @@ namespace lockstep::config::choices {
 
 inline constexpr std::string_view kDataFormats[] = {"auto", "text", "jsonl", "csv", "tsv"};
 inline constexpr std::string_view kTextDocuments[] = {"file", "line", "paragraph"};
+inline constexpr std::string_view kPackings[] = {
+    "auto", "documents", "concatenate", "none", "true", "false"};
 inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
 inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
 inline constexpr std::string_view kTasks[] = {
@@ -14,7 +16,8 @@ inline constexpr std::string_view kTasks[] = {
 inline constexpr std::string_view kProblems[] = {
     "single_label_classification", "multi_label_classification", "regression"};
 inline constexpr std::string_view kThresholds[] = {"fixed", "tuned"};
-inline constexpr std::string_view kPrompts[] = {"none", "alpaca", "pairs"};
+inline constexpr std::string_view kPrompts[] = {"none", "alpaca", "pairs", "chat"};
+inline constexpr std::string_view kChatLosses[] = {"assistant", "last", "all"};
 inline constexpr std::string_view kRampShapes[] = {"linear", "cosine", "1-sqrt"};
 inline constexpr std::string_view kPlateauModes[] = {"min", "max"};
 inline constexpr std::string_view kThresholdModes[] = {"rel", "abs"};

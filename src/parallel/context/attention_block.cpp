@@ -18,6 +18,17 @@ struct Tile {
   int64_t query, queries, key, keys;  // within the block
 };
 
+/// The starts of the documents of a block's queries, [B, T].
+Tensor starts_of(const BlockPlace& place, int64_t queries, const BlockOptions& options) {
+  return options.document_starts.narrow(1, place.first_query, queries);
+}
+
+/// Whether the documents of the first of some queries, and so of all, begin behind a key.
+bool begin_behind(int64_t key, int64_t query, const BlockOptions& options) {
+  const Tensor& starts = options.document_starts;
+  return starts.defined() && starts.is_cpu() && starts.select(1, query).min().item<int64_t>() > key;
+}
+
 /// Calls visit(tile) for the parts of a block of which some pair is seen.
 template <class Visit>
 void visit_tiles(
@@ -37,7 +48,7 @@ void visit_tiles(
       const int64_t first_key = place.first_key + k, last_key = first_key + some - 1;
       const bool is_ahead = first_key > last;
       const bool is_behind = options.window > 0 && last_key <= first - options.window;
-      if (!is_ahead && !is_behind) {
+      if (!is_ahead && !is_behind && !begin_behind(last_key, first, options)) {
         visit(Tile{q, count, k, some});
       }
     }
@@ -71,7 +82,7 @@ Tensor scores_of(
   const bool hides_ahead = place.first_key + keys - 1 > place.first_query;
   const bool hides_behind =
       options.window > 0 && place.first_key <= place.first_query + queries - 1 - options.window;
-  if (hides_ahead || hides_behind) {
+  if (hides_ahead || hides_behind || options.document_starts.defined()) {
     const auto longs = at::TensorOptions().dtype(at::kLong).device(query.device());
     const Tensor at_query =
         at::arange(place.first_query, place.first_query + queries, longs).unsqueeze(1);
@@ -79,6 +90,11 @@ Tensor scores_of(
     Tensor hidden = at_key > at_query;  // [T, S]
     if (options.window > 0) {
       hidden = hidden.logical_or(at_key <= at_query - options.window);
+    }
+    if (options.document_starts.defined()) {  // [B, 1, T, S]
+      hidden = (at_key < starts_of(place, queries, options).unsqueeze(2))
+                   .logical_or(hidden)
+                   .unsqueeze(1);
     }
     scores.masked_fill_(hidden, -INFINITY);
   }

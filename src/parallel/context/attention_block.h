@@ -24,6 +24,9 @@ struct BlockOptions {
   double dropout = 0;
   Tensor dropout_keys;                                        // [B] int64, where dropout > 0
   int64_t first_head = 0, total_heads = 0, whole_length = 0;  // of the dropout's elements
+  /// [B, whole_length]: the first key that each token of the sequence sees, where a row holds
+  /// several documents; undefined: 0.
+  Tensor document_starts;
 };
 
 /// Where a block stands in the sequence.

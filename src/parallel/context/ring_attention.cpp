@@ -113,12 +113,13 @@ Part part_of(const CausalRing& ring, int owner, int64_t length) {
   return owner < ring.rank() ? Part{all(mine), theirs[0]} : Part{mine[1], all(theirs)};
 }
 
-/// Fused loops take parts without windows and dropout, of sequences that a rank's share of is not
-/// too long.
+/// Fused loops take parts without windows, documents and dropout, of sequences that a rank's share
+/// of is not too long.
 bool goes_by_parts(const CausalRing& ring, const Tensor& query, const Tensor& key) {
   const bool has_window =
       ring.options.window > 0 && ring.options.window < ring.options.whole_length;
-  return !has_window && ring.options.dropout == 0 && ops::has_attention_part(query, key);
+  return !has_window && !ring.options.document_starts.defined() && ring.options.dropout == 0 &&
+         ops::has_attention_part(query, key);
 }
 
 Found forward_by_parts(const CausalRing& ring, const Tensor& query, const Tensor& pair) {
@@ -242,6 +243,7 @@ Tensor RingAttention::forward(
   options.window = window;
   options.upcast = upcast;
   options.whole_length = context.inputs().whole_length;
+  options.document_starts = context.inputs().document_starts;
   if (context.training() && dropout > 0) {
     options.dropout = dropout;
     options.dropout_keys = context.dropout_keys(site);

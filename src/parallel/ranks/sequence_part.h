@@ -34,7 +34,7 @@ struct SequencePart {
 /// The part of a micro-batch that a rank is given: of ids, targets and positions those of its
 /// context rank, after the sequence was padded at its end to a multiple (id 0, no target, the last
 /// position). Padding adds nothing to a loss: no token before it attends to it. Inputs that need
-/// neither come back as they are.
+/// neither come back as they are. Where documents begin stays that of whole rows.
 nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePart& part);
 std::vector<nn::ForwardInputs> shard_inputs(
     std::span<const nn::ForwardInputs> batches, const SequencePart& part);

@@ -1,0 +1,175 @@
+#include "cli/data.h"
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "config/print.h"
+#include "config/resolve.h"
+#include "data/encoder.h"
+#include "data/inputs.h"
+#include "data/tokenize.h"
+#include "text/tokenizer.h"
+#include "train/checkpointing.h"
+#include "train/datasets.h"
+#include "train/model_loading.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int64_t kDocumentsShown = 3;
+
+config::ResolveOptions show_options() {
+  using Kind = config::Flag::Kind;
+  config::ResolveOptions options;
+  options.command = "data show";
+  options.required = {"data.train"};
+  options.flags = {
+      {"rows", Kind::kValue, "How many documents, 3 unless told"},
+      {"skip", Kind::kValue, "Documents before them"},
+      {"html", Kind::kValue, "A file to write them to, as a page"},
+  };
+  return options;
+}
+
+/// Neighbouring tokens that all are learned, or none.
+struct Run {
+  std::string text;
+  bool is_learned = false;
+};
+
+struct Shown {
+  std::vector<Run> runs;
+  int64_t tokens = 0, learned = 0;
+};
+
+/// A document's first token is predicted from nothing: it is never learned.
+Shown runs_of(
+    const data::EncodedRow& row, const std::shared_ptr<const text::Tokenizer>& tokenizer) {
+  Shown shown;
+  text::StreamDecoder decoder(tokenizer);
+  for (size_t i = 0; i < row.ids.size(); ++i) {
+    const bool is_learned = i > 0 && row.hidden[i] == 0;
+    if (shown.runs.empty() || shown.runs.back().is_learned != is_learned) {
+      shown.runs.push_back({"", is_learned});
+    }
+    shown.runs.back().text += decoder.push(row.ids[i]);
+    shown.learned += is_learned ? 1 : 0;
+  }
+  if (!shown.runs.empty()) {
+    shown.runs.back().text += decoder.finish();
+  }
+  shown.tokens = std::ssize(row.ids);
+  return shown;
+}
+
+std::string title_of(const Shown& shown, int64_t number) {
+  return fmt::format(
+      "document {}: {} tokens, {} of them learned", number, shown.tokens, shown.learned);
+}
+
+std::string for_terminal(const Shown& shown, bool has_colours) {
+  std::string text;
+  for (const Run& run : shown.runs) {
+    const char* before =
+        has_colours ? (run.is_learned ? "\x1b[32m" : "\x1b[2m") : (run.is_learned ? "⟦" : "");
+    const char* after = has_colours ? "\x1b[0m" : (run.is_learned ? "⟧" : "");
+    text += fmt::format("{}{}{}", before, run.text, after);
+  }
+  return text;
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+  }
+  return out;
+}
+
+std::string page_of(const std::vector<Shown>& rows, int64_t first) {
+  std::string page =
+      "<!doctype html><meta charset=\"utf-8\"><title>data</title><style>body{font:15px/1.5 "
+      "system-ui;max-width:60em;margin:2em auto;padding:0 1em}pre{white-space:pre-wrap;border:1px "
+      "solid #ccc;padding:1em;color:#777}b{font-weight:normal;color:#000;background:#c8f0c8}"
+      "</style><p>What is <b>marked</b> is learned.</p>\n";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    page += fmt::format("<h3>{}</h3>\n<pre>", title_of(rows[i], first + static_cast<int64_t>(i)));
+    for (const Run& run : rows[i].runs) {
+      page += fmt::format(
+          "{}{}{}", run.is_learned ? "<b>" : "", escaped(run.text), run.is_learned ? "</b>" : "");
+    }
+    page += "</pre>\n";
+  }
+  return page;
+}
+
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const config::Config& config) {
+  return !config.tokenizer.path.empty()
+             ? text::Tokenizer::load(config.tokenizer.path)
+             : train::load_tokenizer(
+                   "", train::find_source(config.model.path, config.model.preset));
+}
+
+int show(const config::Resolution& resolution) {
+  const config::Config& config = resolution.config;
+  const auto tokenizer = tokenizer_of(config);
+  data::DataOptions options = train::data_options(config.data);
+  options.chat = train::chat_template_of(config.data, *tokenizer);
+  const int64_t skip = resolution.integer("skip", 0).value_or(0);
+  const auto inputs = data::find_inputs(options.train, options.format, "data.train");
+  const auto rows = data::encode_first(
+      inputs,
+      options,
+      data::make_encoder(tokenizer, config.data.append_eos),
+      skip,
+      resolution.integer("rows", 1).value_or(kDocumentsShown));
+  std::vector<Shown> shown;
+  for (const data::EncodedRow& row : rows) {
+    shown.push_back(runs_of(row, tokenizer));
+  }
+  if (const auto file = resolution.value("html")) {
+    write_file_atomically(*file, page_of(shown, skip + 1));
+    fmt::print("{}: {} documents\n", *file, shown.size());
+    return 0;
+  }
+  const bool has_colours = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+  for (size_t i = 0; i < shown.size(); ++i) {
+    fmt::print(
+        "{}\n{}\n\n",
+        title_of(shown[i], skip + 1 + static_cast<int64_t>(i)),
+        for_terminal(shown[i], has_colours));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run_data(std::vector<std::string> arguments) {
+  const std::string word = arguments.empty() ? "" : arguments.front();
+  if (word == "--help" || word == "-h") {
+    fmt::print("{}", config::help(show_options()));
+    return 0;
+  }
+  if (word != "show") {
+    throw Error(
+        ErrorKind::kConfig,
+        word.empty() ? "lockstep data needs a word: show"
+                     : fmt::format("lockstep data knows no '{}'", word),
+        "lockstep data show data.train=FILE tokenizer.path=FOLDER");
+  }
+  arguments.erase(arguments.begin());
+  const config::Resolution resolution = config::resolve(arguments, show_options());
+  if (resolution.help) {
+    fmt::print("{}", config::help(show_options()));
+    return 0;
+  }
+  return show(resolution);
+}
+
+}  // namespace lockstep::cli

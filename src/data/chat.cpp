@@ -1,0 +1,242 @@
+#include "data/chat.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/hash.h"
+#include "text/tokenizer.h"
+
+namespace lockstep::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using jinja::TextSpan;
+
+constexpr std::string_view kWhite = " \t\r\n";
+
+std::string_view without_white_end(std::string_view text) {
+  const size_t last = text.find_last_not_of(kWhite);
+  return text.substr(0, last == std::string_view::npos ? 0 : last + 1);
+}
+
+std::string_view without_white_ends(std::string_view text) {
+  const size_t first = text.find_first_not_of(kWhite);
+  return first == std::string_view::npos ? "" : without_white_end(text.substr(first));
+}
+
+bool is_assistant(const Json& message) {
+  const auto role = message.find("role");
+  return role != message.end() && *role == "assistant";
+}
+
+/// A message as transformers hands it to a template: its reasoning by each of the names that
+/// templates read.
+Json aliased(const Json& message) {
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    const auto found = message.find(name);
+    if (found != message.end() && !found->is_null()) {
+      Json more;
+      more["thinking"] = *found;
+      more.update(message);
+      more["reasoning_content"] = *found;
+      return more;
+    }
+  }
+  return message;
+}
+
+/// The text of a message, of several parts the last.
+std::string content_of(const Json& message) {
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) {
+    return "";
+  }
+  if (content->is_array() && !content->empty() && content->back().is_object()) {
+    return content->back().value("text", "");
+  }
+  return content->is_string() ? content->get<std::string>() : "";
+}
+
+size_t common_beginning(std::string_view a, std::string_view b) {
+  const auto [end, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<size_t>(end - a.begin());
+}
+
+/// The special tokens of tokenizer_config.json, and of special_tokens_map.json what that lacks.
+Json tokens_of(const std::map<std::string, std::string>& files) {
+  Json tokens = Json::object();
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const auto file = files.find(name);
+    const Json parsed = file == files.end() ? Json() : Json::parse(file->second, nullptr, false);
+    if (!parsed.is_object()) {
+      continue;
+    }
+    for (const auto& [key, value] : parsed.items()) {
+      const Json& token = value.is_object() && value.contains("content") ? value["content"] : value;
+      if (key.ends_with("_token") && token.is_string() && !tokens.contains(key)) {
+        tokens[key] = token;
+      }
+    }
+  }
+  return tokens;
+}
+
+std::optional<std::string> template_in(const std::map<std::string, std::string>& files) {
+  const auto file = files.find("tokenizer_config.json");
+  const Json parsed = file == files.end() ? Json() : Json::parse(file->second, nullptr, false);
+  if (!parsed.is_object() || !parsed.contains("chat_template")) {
+    return std::nullopt;
+  }
+  const Json& found = parsed["chat_template"];
+  if (found.is_string()) {
+    return found.get<std::string>();
+  }
+  for (const Json& named : found.is_array() ? found : Json::array()) {
+    if (named.is_object() && named.value("name", "") == "default") {
+      return named.value("template", "");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::string_view source, std::string place, Json tokens)
+    : template_(source, std::move(place)),
+      tokens_(std::move(tokens)) {
+  Hasher hasher;
+  hasher.update_field(source);
+  hasher.update_field(tokens_.dump());
+  fingerprint_ = hasher.hex();
+}
+
+std::shared_ptr<const ChatTemplate> ChatTemplate::of(const text::Tokenizer& tokenizer) {
+  const auto files = tokenizer.files();
+  if (const auto file = files.find("chat_template.jinja"); file != files.end()) {
+    return std::make_shared<ChatTemplate>(file->second, "chat_template.jinja", tokens_of(files));
+  }
+  const auto source = template_in(files);
+  return source ? std::make_shared<ChatTemplate>(
+                      *source, "chat_template of tokenizer_config.json", tokens_of(files))
+                : nullptr;
+}
+
+std::shared_ptr<const ChatTemplate> ChatTemplate::read(
+    const std::filesystem::path& path, const text::Tokenizer& tokenizer) {
+  return std::make_shared<ChatTemplate>(
+      read_file(path, ErrorKind::kConfig), path.string(), tokens_of(tokenizer.files()));
+}
+
+jinja::Rendering ChatTemplate::render_first(const Chat& chat, size_t messages, Asks asks) const {
+  Json variables = tokens_;
+  Json& given = variables["messages"] = Json::array();
+  for (size_t i = 0; i < messages; ++i) {
+    given.push_back(aliased(chat.messages[i]));
+  }
+  variables["tools"] = chat.tools;
+  variables["documents"] = nullptr;
+  variables["add_generation_prompt"] = asks == Asks::kYes;
+  return template_.render(variables);
+}
+
+std::string ChatTemplate::prompt(const Chat& chat) const {
+  return render_first(chat, chat.messages.size(), Asks::kYes).text;
+}
+
+ChatText ChatTemplate::render(const Chat& chat, ChatLoss loss) const {
+  jinja::Rendering whole = render_first(chat, chat.messages.size(), Asks::kNo);
+  if (loss == ChatLoss::kAll) {
+    return {whole.text, {{0, whole.text.size()}}};
+  }
+  std::vector<TextSpan> spans =
+      template_.marks_generation() ? marked(chat, whole) : added(chat, whole.text);
+  std::erase_if(spans, [](const TextSpan& span) { return span.begin >= span.end; });
+  if (spans.empty()) {
+    throw Error(
+        ErrorKind::kData,
+        "no message of the assistant: nothing would be learned of this row",
+        "leave the row out, or learn all that is said with data.chat_loss=all");
+  }
+  if (loss == ChatLoss::kLast) {
+    spans.erase(spans.begin(), spans.end() - 1);
+  }
+  return {std::move(whole.text), std::move(spans)};
+}
+
+std::vector<TextSpan> ChatTemplate::marked(const Chat& chat, const jinja::Rendering& whole) const {
+  std::vector<TextSpan> spans = whole.generated;
+  if (chat.first_learned > 0) {
+    const std::string before = render_first(chat, chat.first_learned, Asks::kNo).text;
+    const size_t learned_from = common_beginning(before, whole.text);
+    std::erase_if(spans, [&](const TextSpan& span) { return span.end <= learned_from; });
+  }
+  return spans;
+}
+
+std::vector<TextSpan> ChatTemplate::added(const Chat& chat, const std::string& whole) const {
+  std::vector<TextSpan> spans;
+  for (size_t i = chat.first_learned; i < chat.messages.size(); ++i) {
+    if (is_assistant(chat.messages[i])) {
+      spans.push_back(added_by(chat, i, whole));
+    }
+  }
+  return spans;
+}
+
+TextSpan ChatTemplate::added_by(const Chat& chat, size_t message, const std::string& whole) const {
+  const auto refuse = [&]() {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "what the assistant says in message {} cannot be told from what is said before it: the "
+            "template writes the messages before it in another way when it is there",
+            message + 1),
+        "give a template that marks it with {% generation %} (data.chat_template=FILE), or learn "
+        "the last message alone with data.chat_loss=last, or everything with data.chat_loss=all");
+  };
+  // Some templates ask with more than they write of a message that is there (an open <think>).
+  const size_t before = message == 0 ? 0 : render_first(chat, message, Asks::kNo).text.size();
+  const size_t begin = common_beginning(render_first(chat, message, Asks::kYes).text, whole);
+  if (begin < before) {
+    refuse();
+  }
+  const bool is_last = message + 1 == chat.messages.size();
+  const std::string up_to = is_last ? whole : render_first(chat, message + 1, Asks::kNo).text;
+  const std::string content = content_of(chat.messages[message]);
+  const std::string said(without_white_ends(content));
+  size_t end = up_to.size();
+  if (!whole.starts_with(up_to)) {  // earlier messages lose a part (their reasoning) in the whole
+    const size_t at = up_to.rfind(said);
+    const std::string closed(
+        without_white_end(std::string_view(up_to).substr(std::min(at, up_to.size()))));
+    const size_t found =
+        said.empty() || at == std::string::npos ? std::string::npos : whole.find(closed, begin);
+    if (found == std::string::npos) {
+      refuse();
+    }
+    return {begin, found + closed.size()};
+  }
+  const std::string_view span =
+      without_white_end(std::string_view(whole).substr(begin, end - begin));
+  if (!span.ends_with(said)) {  // behind the mark of the end white space says nothing
+    end = begin + span.size();
+  }
+  return {begin, end};
+}
+
+std::string ChatTemplate::end_of_turn() const {
+  Chat chat;
+  chat.messages = Json::array(
+      {{{"role", "user"}, {"content", "question"}},
+       {{"role", "assistant"}, {"content", "answer"}}});
+  const std::string text = render_first(chat, 2, Asks::kNo).text;
+  const size_t at = text.rfind("answer");
+  return at == std::string::npos
+             ? ""
+             : std::string(without_white_ends(std::string_view(text).substr(at + 6)));
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,78 @@
+// Chats: messages of roles, and the template that makes a text of them.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "data/options.h"
+#include "jinja/template.h"
+
+namespace lockstep::text {
+class Tokenizer;
+}
+
+namespace lockstep::data {
+
+struct Chat {
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  nlohmann::ordered_json tools;  // null: none
+  size_t first_learned = 0;      // messages before it are a prompt
+};
+
+/// A chat's text, and what of it has a loss, in order.
+struct ChatText {
+  std::string text;
+  std::vector<jinja::TextSpan> learned;
+};
+
+/// Of a record: the field `messages_field` (role, content), ShareGPT's `conversations` (from,
+/// value; a `system` beside them), or prompt and completion (texts, or lists of messages), each
+/// with `tools` or without. Error (kData) with `place` where it has none of these, or a message is
+/// none.
+Chat read_chat(
+    const nlohmann::ordered_json& record,
+    const std::string& messages_field,
+    const std::string& place);
+
+/// Immutable and thread-safe.
+class ChatTemplate {
+ public:
+  /// `tokens`: bos_token, eos_token and others, which templates name.
+  ChatTemplate(std::string_view source, std::string place, nlohmann::ordered_json tokens);
+  /// The tokenizer's own: chat_template.jinja, else `chat_template` of tokenizer_config.json (of
+  /// several the one named default). Null: it has none.
+  static std::shared_ptr<const ChatTemplate> of(const text::Tokenizer& tokenizer);
+  /// A file's, with the tokenizer's tokens.
+  static std::shared_ptr<const ChatTemplate> read(
+      const std::filesystem::path& path, const text::Tokenizer& tokenizer);
+
+  /// The text that asks for the assistant's next message.
+  std::string prompt(const Chat& chat) const;
+  /// The text, and what is learned of it: what {% generation %} marks; else what each of the
+  /// assistant's messages adds to the text that asks for it, the mark of its end included. Error
+  /// (kData): the assistant says nothing, or the text before a message is not what asks for it.
+  ChatText render(const Chat& chat, ChatLoss loss) const;
+  /// What ends a message of the assistant, white space left out; empty: nothing does.
+  std::string end_of_turn() const;
+  /// Changes whenever a text could.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+ private:
+  enum class Asks { kNo, kYes };
+  jinja::Rendering render_first(const Chat& chat, size_t messages, Asks asks) const;
+  std::vector<jinja::TextSpan> marked(const Chat& chat, const jinja::Rendering& whole) const;
+  std::vector<jinja::TextSpan> added(const Chat& chat, const std::string& whole) const;
+  jinja::TextSpan added_by(const Chat& chat, size_t message, const std::string& whole) const;
+
+  jinja::Template template_;
+  nlohmann::ordered_json tokens_;
+  std::string fingerprint_;
+};
+
+}  // namespace lockstep::data

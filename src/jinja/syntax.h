@@ -1,0 +1,86 @@
+// A template as a tree.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jinja/value.h"
+
+namespace lockstep::jinja {
+
+struct Expression;
+using ExpressionPtr = std::unique_ptr<Expression>;
+
+/// Of a call, a filter, a test, a macro's parameters.
+struct NamedExpression {
+  std::string name;     // empty: by position
+  ExpressionPtr value;  // of a parameter: its default, or null
+};
+
+struct Expression {
+  enum class Kind {
+    kConstant,  // value
+    kName,      // name
+    kList,
+    kTuple,
+    kDict,       // keys and values in turn
+    kAttribute,  // parts[0].name
+    kItem,       // parts[0][parts[1]]
+    kSlice,      // parts[0][parts[1]:parts[2]:parts[3]]; null: left out
+    kCall,       // parts[0](arguments)
+    kFilter,     // parts[0] | name(arguments)
+    kTest,       // parts[0] is name(arguments)
+    kNot,
+    kNegative,
+    kPositive,
+    kAnd,
+    kOr,
+    kArithmetic,  // parts[0] operators[0] parts[1]
+    kCompare,     // parts[0] operators[0] parts[1] operators[1] parts[2] ...
+    kChoose,      // parts[0] if parts[1] else parts[2], which may be null
+  };
+  Kind kind;
+  int64_t line = 0;
+  std::string name;
+  Value value;
+  std::vector<ExpressionPtr> parts;
+  std::vector<NamedExpression> arguments;
+  std::vector<std::string> operators;
+};
+
+struct Statement;
+using Block = std::vector<Statement>;
+
+struct Statement {
+  enum class Kind {
+    kText,       // name
+    kOutput,     // expression
+    kIf,         // expression, body, otherwise
+    kFor,        // targets, expression, condition or null, body, otherwise
+    kSet,        // targets (name, "name.attribute" for a namespace), expression; null: body is it
+    kMacro,      // name, parameters, body
+    kFilter,     // expression, whose innermost part is the body's text: see kBody
+    kWith,       // parameters, body
+    kGenerated,  // body: what the assistant says
+    kBreak,
+    kContinue,
+  };
+  Kind kind;
+  int64_t line = 0;
+  std::string name;
+  std::vector<std::string> targets;
+  ExpressionPtr expression, condition;  // of a set with a body: condition is its filter, or null
+  std::vector<NamedExpression> parameters;
+  Block body, otherwise;
+};
+
+/// The name that a filter block's expression has for its body.
+inline constexpr std::string_view kBody = "{body}";
+
+/// Error (kData) with the line.
+Block parse(std::string_view source);
+
+}  // namespace lockstep::jinja

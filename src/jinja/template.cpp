@@ -1,0 +1,81 @@
+#include "jinja/template.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "jinja/evaluator.h"
+
+namespace lockstep::jinja {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Value value_of(const Json& json) {
+  if (json.is_null()) {
+    return None{};
+  }
+  if (json.is_boolean()) {
+    return json.get<bool>();
+  }
+  if (json.is_number_float() || json.is_number_unsigned()) {
+    const auto number = json.get<double>();
+    return json.is_number_unsigned() && number < 9.2e18 ? Value(json.get<int64_t>())
+                                                        : Value(number);
+  }
+  if (json.is_number_integer()) {
+    return json.get<int64_t>();
+  }
+  if (json.is_string()) {
+    return json.get<std::string>();
+  }
+  if (json.is_array()) {
+    std::vector<Value> items;
+    for (const Json& item : json) {
+      items.push_back(value_of(item));
+    }
+    return make_list(std::move(items));
+  }
+  auto dict = std::make_shared<Dict>();
+  for (const auto& [key, item] : json.items()) {
+    dict->entries.emplace_back(key, value_of(item));
+  }
+  return dict;
+}
+
+bool has_generation(const Block& block) {
+  return std::any_of(block.begin(), block.end(), [](const Statement& statement) {
+    return statement.kind == Statement::Kind::kGenerated || has_generation(statement.body) ||
+           has_generation(statement.otherwise);
+  });
+}
+
+}  // namespace
+
+Template::Template(std::string_view source, std::string place) : place_(std::move(place)) {
+  try {
+    block_ = std::make_shared<const Block>(parse(source));
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kData, fmt::format("{}, {}", place_, error.message()));
+  }
+  marks_generation_ = has_generation(*block_);
+}
+
+Rendering Template::render(const nlohmann::ordered_json& variables) const {
+  const auto globals = std::make_shared<Scope>();
+  for (const auto& [name, value] : variables.items()) {
+    globals->set(name, value_of(value));
+  }
+  Evaluator evaluator(globals);
+  try {
+    return evaluator.run(*block_);
+  } catch (const Error& error) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}, line {}: {}", place_, evaluator.line(), error.message()));
+  }
+}
+
+}  // namespace lockstep::jinja

@@ -1,0 +1,53 @@
+"""Chats: learned under two plans alike, shown with their mask, asked with the template that was saved with the model."""
+
+import json
+import shutil
+import time
+import unittest
+
+from harness import CONFIG, SOURCE, ProgramTest, losses
+
+
+class Chat(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name in ("chats.jsonl", "chatml.jinja"):
+            shutil.copy(SOURCE / "tests" / "program" / "pages" / "data" / name, cls.folder)
+        (cls.folder / "model.json").write_text(json.dumps({**CONFIG, "n_positions": 160}))
+        cls.words = ["data.prompt=chat", "data.chat_template=chatml.jinja", "tokenizer.path=tokenizer"]
+
+    def train(self, output, *more, ranks=1):
+        return self.run_ok(
+            "train", "--nproc", ranks, "model.path=model.json", "data.train=chats.jsonl", f"output_dir={output}", "max_steps=3",
+            "per_device_train_batch_size=2", "data.sequence_length=160", "logging_steps=1", "use_cpu=true", *self.words, *more)
+
+    def test_plans_learn_alike_and_the_template_is_saved(self):
+        told = self.train("one")
+        self.assertRegex(told.err, r"data.train: 4 documents in \d+ sequences of 160 tokens, [\d.]+% of them padding")
+        self.train("two", "parallel.context=2", ranks=2)
+        self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)
+        answer = self.run_ok("generate", "--model", "one", "--chat", "--prompt", "Where is the dog?", "--max-new-tokens", "4")
+        self.assertNotIn("Where is the dog?", answer.out)
+        self.assertTrue((self.folder / "one" / "chat_template.jinja").exists())
+
+    def test_the_mask_is_shown(self):
+        began = time.monotonic()
+        shown = self.run_ok("data", "show", "data.train=chats.jsonl", "--rows", "2", *self.words).out
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertIn("<|im_start|>assistant\n⟦A red ball.<|im_end|>⟧\n", shown)
+        self.assertIn("⟦It is empty.<|im_end|>⟧", shown)
+        self.assertNotIn("garden", shown)
+        self.run_ok("data", "show", "data.train=chats.jsonl", "--skip", "2", "--html", "page.html", *self.words)
+        self.assertIn("assistant\n<b>It is in the garden.&lt;|im_end|&gt;</b>", (self.folder / "page.html").read_text())
+
+    def test_what_is_wrong_is_named(self):
+        (self.folder / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')
+        result = self.run_fails(4, "data", "show", "data.train=bad.jsonl", *self.words)
+        self.assertIn("bad.jsonl, line 1: no message of the assistant", result.err)
+        result = self.run_fails(2, "data", "show", "data.train=chats.jsonl", "data.prompt=chat", "tokenizer.path=tokenizer")
+        self.assertIn("the tokenizer has no chat template", result.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
