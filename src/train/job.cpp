@@ -22,6 +22,7 @@
 #include "train/peak.h"
 #include "train/plan.h"
 #include "train/preference.h"
+#include "train/quantization.h"
 
 namespace lockstep::train {
 namespace {
@@ -421,6 +422,7 @@ std::unique_ptr<Job> make_job(
   request.resize_embeddings = config.model.resize_embeddings;
   request.freeze = config.model.freeze;
   request.adapter = adapter_request(config.lora);
+  request.quantization = quantization_of(config.quantization);
   const int64_t length = sequence_length_of(config, job->source.config);
   open_data(*job, length, world);
   request.task = job->task;
@@ -436,6 +438,7 @@ std::unique_ptr<Job> make_job(
   const auto resume_from = find_checkpoint_to_resume(config, world);
   check_plan(config.parallel, length);
   const parallel::ModelSpec spec = model_spec(job->source, request);
+  check_trainable(spec.config.quantization, spec.adapters != nullptr);
   job->adapters = spec.adapters;
   job->flops_per_token = model::operations_per_token(spec.config, length).training();
   job->axes = std::make_unique<parallel::Axes>(

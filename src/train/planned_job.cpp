@@ -12,6 +12,7 @@
 #include "schedule/file.h"
 #include "train/plan.h"
 #include "train/preference.h"
+#include "train/quantization.h"
 
 namespace lockstep::train {
 
@@ -173,6 +174,9 @@ plan::Job planned_job(
   if (config.lora != config::LoraSection{}) {  // of those of the blocks' linears, an upper bound
     job.adapter_rank = config.lora.r.value_or(model::LoraConfig{}.r);
     job.frozen_bytes = half ? 2 : 4;
+    if (const auto packed = packed_as(model, config.quantization)) {
+      job.frozen_bytes = plan::packed_bytes(packed->bits, packed->double_quant, packed->block_size);
+    }
   }
   job.software.unit_bytes = config.training.ddp_bucket_cap_mb * (1 << 20);
   return job;

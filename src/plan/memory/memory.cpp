@@ -97,7 +97,9 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
   memory.gradients = trained * job.gradient_bytes() / share(2);
   memory.optimizer = trained * software.optimizer_bytes / share(1);
   if (job.adapter_rank > 0) {
-    memory.parameters += parameters * job.frozen_bytes / share(3);
+    const double linears = linear_parameters(job.model, blocks) / job.mesh.tensor;
+    const double bytes = linears * job.frozen_bytes + (parameters - linears) * job.compute_bytes();
+    memory.parameters += bytes / share(3);
     if (job.frozen_bytes < 2) {
       // The matrix that computes, in 16 bits.
       memory.working += 2.0 * static_cast<double>(job.model.hidden_size) *
