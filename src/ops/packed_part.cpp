@@ -4,12 +4,15 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <type_traits>
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
 #include "ops/cpu/host_loops.h"
+#include "ops/cpu/machine.h"
+#include "ops/cpu/unpack_kernel.h"
 #include "ops/linear.h"
 
 namespace lockstep::ops {
@@ -128,6 +131,10 @@ void write_4_bits(
   }
 }
 
+bool has_avx512() {
+  return matrix_unit() >= MatrixUnit::kAvx512;
+}
+
 /// The values of the two codes in a byte.
 using Pair = std::array<float, 2>;
 std::array<Pair, 256> pairs_of(const float* values) {
@@ -179,6 +186,12 @@ class Rows4 {
       *to++ = pairs_[codes[column / 2]][1] * scale;
       ++column;
     }
+#if defined(__x86_64__)
+    if (has_avx512_) {
+      kernel::unpack_4_bits(codes + column / 2, stop - column, floats_, scale, to);
+      return to + (stop - column);
+    }
+#endif
     for (; column + 1 < stop; column += 2, to += 2) {
       const Pair& pair = pairs_[codes[column / 2]];
       to[0] = pair[0] * scale;
@@ -196,6 +209,7 @@ class Rows4 {
   const float* floats_;
   const std::array<Pair, 256> pairs_;
   const float* nested_scales_;
+  const bool has_avx512_ = has_avx512();
 };
 
 /// Of a part of 8 bits.
@@ -206,6 +220,12 @@ class Rows8 {
     const float scale = reinterpret_cast<const float*>(bytes_)[row] / 127.0F;
     const auto* codes =
         reinterpret_cast<const int8_t*>(bytes_ + places_.codes + row * places_.row_bytes);
+#if defined(__x86_64__)
+    if (has_avx512()) {
+      kernel::unpack_8_bits(codes + columns.begin, columns.size(), scale, to);
+      return;
+    }
+#endif
     for (int64_t column = columns.begin; column < columns.end; ++column) {
       *to++ = static_cast<float>(codes[column]) * scale;
     }
@@ -219,6 +239,13 @@ class Rows8 {
 /// Rounds to the type that was packed, then to the one asked for.
 template <class Type>
 void round_row(const float* from, int64_t count, at::ScalarType packed, Type* to) {
+#if defined(__x86_64__)
+  // Rounding to bfloat16 once more changes nothing.
+  if (std::is_same_v<Type, c10::BFloat16> && packed != at::kHalf && has_avx512()) {
+    kernel::round_to_bfloat16(from, count, reinterpret_cast<uint16_t*>(to));
+    return;
+  }
+#endif
   const auto through = [&]<class Packed>(Packed) {
     for (int64_t i = 0; i < count; ++i) {
       to[i] = static_cast<Type>(static_cast<float>(static_cast<Packed>(from[i])));
@@ -254,8 +281,14 @@ void unpack_rows(
         [&](int64_t begin, int64_t end) {
           std::vector<float> row(static_cast<size_t>(width));
           for (int64_t i = begin; i < end; ++i) {
-            const int64_t at = rows.begin + i;
-            reader.read(at, of_whole[static_cast<size_t>(at)], columns, row.data());
+            const int64_t at = rows.begin + i, whole = of_whole[static_cast<size_t>(at)];
+            if constexpr (std::is_same_v<scalar_t, float>) {
+              if (packed == at::kFloat) {  // there is nothing to round
+                reader.read(at, whole, columns, out + i * width);
+                continue;
+              }
+            }
+            reader.read(at, whole, columns, row.data());
             round_row(row.data(), width, packed, out + i * width);
           }
         });

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/format.h"
+#include "ops/cpu/machine.h"
 #include "ops/linear.h"
 #include "ops/testing.h"
 
@@ -132,6 +133,27 @@ TEST(PackedPart, AWindowOfAPartIsThatOfItsValues) {
                                  .narrow(1, some.begin, some.size())
                                  .to(at::kBFloat16)))
           << name_of(format);
+    }
+  }
+}
+
+/// The plain loops and those of AVX-512, into every type.
+TEST(PackedPart, EveryProcessorGivesTheSameBits) {
+  const MatrixUnit best = matrix_unit();
+  for (const PackedFormat& format : all_formats()) {
+    for (const auto packed : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      const PackedMatrix matrix = quantize(random({13, 133}).to(packed), format);
+      const PackedPart part = parts_of(matrix.format, {13, 133})[4];
+      const Tensor bytes = part_bytes(matrix, part);
+      for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+        const auto values = [&] {
+          return unpack(part, bytes, {0, 13}, {1, part.columns.size()}, type);
+        };
+        const Tensor wanted = values();
+        matrix_unit() = MatrixUnit::kNone;
+        EXPECT_TRUE(values().equal(wanted)) << name_of(format) << " to " << type;
+        matrix_unit() = best;
+      }
     }
   }
 }

@@ -6,6 +6,7 @@ One process of parity_driver (tests/parity/driver.cpp) runs all cases; each is a
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -54,13 +55,16 @@ CASES = {
     "t5": (T5, dict(r=3, task_type="SEQ_2_SEQ_LM")),
 }
 
-# Beside weights that bitsandbytes packed.
+# Beside weights that bitsandbytes packed, or lockstep export.
 PACKED = {
     "llama-nf4": (WIDE_LLAMA, dict(r=4, target_modules="all-linear"), NF4),
     "gpt2-nf4": (WIDE_GPT2, dict(r=4, target_modules="all-linear", bias="all"), NF4),
     "llama-fp4": (WIDE_LLAMA, dict(r=3), dict(load_in_4bit=True)),
     "llama-int8": (WIDE_LLAMA, dict(r=4, target_modules="all-linear"), dict(load_in_8bit=True)),
     "gpt2-int8": (WIDE_GPT2, dict(r=3), dict(load_in_8bit=True)),
+    "gpt2-our-nf4": (WIDE_GPT2, dict(r=3), ["--bits", 4, "--double-quant"]),
+    "llama-our-fp4": (WIDE_LLAMA, dict(r=4, target_modules="all-linear"), ["--bits", 4, "--quant-type", "fp4"]),
+    "llama-our-int8": (WIDE_LLAMA, dict(r=3), ["--bits", 8]),
 }
 CASES |= {name: case[:2] for name, case in PACKED.items()}
 
@@ -71,6 +75,18 @@ def has_encoder(name):
 
 def kind(name):
     return AutoModelForSeq2SeqLM if has_encoder(name) else AutoModelForCausalLM
+
+
+def pack(folder, opener, how):
+    """Packs the model of the folder, by lockstep export with these arguments or as a BitsAndBytesConfig of these; opens it."""
+    if isinstance(how, list):
+        lockstep(folder, "export", "--model", "model", *how, "--output", "packed")
+        shutil.rmtree(folder / "model")
+        (folder / "packed").rename(folder / "model")
+        return opener.from_pretrained(folder / "model", dtype=torch.float32)
+    model = opener.from_pretrained(folder / "model", quantization_config=BitsAndBytesConfig(**how), dtype=torch.float32)
+    model.save_pretrained(folder / "model")
+    return model
 
 
 def make_case(folder, name):
@@ -87,9 +103,7 @@ def make_case(folder, name):
     model.save_pretrained(folder / "model")
     (folder / "model" / "config.json").write_text(json.dumps(settings))
     if name in PACKED:
-        packed = BitsAndBytesConfig(**PACKED[name][2])
-        model = kind(name).from_pretrained(folder / "model", quantization_config=packed, dtype=torch.float32)
-        model.save_pretrained(folder / "model")
+        model = pack(folder, kind(name), PACKED[name][2])
     adapted = get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", **adapter}))
     with torch.no_grad():
         for key, value in adapted.named_parameters():
