@@ -14,54 +14,10 @@
 #include "ops/cpu/machine.h"
 #include "ops/cpu/unpack_kernel.h"
 #include "ops/linear.h"
+#include "ops/packed_places.h"
 
 namespace lockstep::ops {
 namespace {
-
-constexpr int64_t kAlignment = 16;
-constexpr int64_t kValues = 16, kNestedValues = 256;
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-bool is_8_bits(const PackedPart& part) {
-  return part.format.kind == PackedKind::kInt8;
-}
-
-/// Where things lie in the bytes of a part.
-struct Places {
-  explicit Places(const PackedPart& part) {
-    const int64_t rows = part.row_count(), columns = part.columns.size();
-    const int64_t block = part.format.block_size;
-    if (is_8_bits(part)) {
-      codes = round_up(rows * 4, kAlignment);
-      row_bytes = columns;
-      end = codes + round_up(rows * columns, kAlignment);
-      return;
-    }
-    int64_t floats = kValues;
-    if (part.format.is_nested) {
-      const int64_t blocks = (part.out * part.in + block - 1) / block;
-      nested_scales = (floats + kNestedValues + 1) * 4;
-      floats += kNestedValues + 1 + (blocks + kNestedBlock - 1) / kNestedBlock;
-    }
-    codes = round_up(floats * 4, kAlignment);
-    row_bytes = (columns + 1) / 2;
-    scales = codes + round_up(rows * row_bytes, kAlignment);
-    // The most blocks that a row's run of elements touches, wherever it begins.
-    const bool is_aligned = part.in % block == 0 && part.columns.begin % block == 0;
-    scales_per_row = columns == 0 ? 0
-                     : is_aligned ? (columns + block - 1) / block
-                                  : (columns + block - 2) / block + 1;
-    end = scales + round_up(rows * scales_per_row * (part.format.is_nested ? 1 : 4), kAlignment);
-  }
-
-  int64_t nested_scales = 0;  // behind the values of scales and the offset
-  int64_t codes = 0, row_bytes = 0;
-  int64_t scales = 0, scales_per_row = 0;
-  int64_t end = 0;
-};
 
 /// The rows of the whole matrix that the part has, in order.
 std::vector<int64_t> whole_rows(const PackedPart& part) {
@@ -89,7 +45,7 @@ void copy_halves(const uint8_t* from, int64_t begin, int64_t count, uint8_t* to)
 }
 
 void write_8_bits(
-    const PackedMatrix& whole, const PackedPart& part, const Places& places, uint8_t* to) {
+    const PackedMatrix& whole, const PackedPart& part, const PackedPlaces& places, uint8_t* to) {
   const std::vector<int64_t> rows = whole_rows(part);
   const auto* codes = whole.codes.const_data_ptr<int8_t>();
   const auto* scales = whole.scales.const_data_ptr<float>();
@@ -103,14 +59,14 @@ void write_8_bits(
 }
 
 void write_4_bits(
-    const PackedMatrix& whole, const PackedPart& part, const Places& places, uint8_t* to) {
+    const PackedMatrix& whole, const PackedPart& part, const PackedPlaces& places, uint8_t* to) {
   const auto put = [&](int64_t place, const void* from, int64_t bytes) {
     std::memcpy(to + place, from, static_cast<size_t>(bytes));
   };
-  put(0, whole.values.const_data_ptr(), kValues * 4);
+  put(0, whole.values.const_data_ptr(), kCodeValues * 4);
   if (part.format.is_nested) {
-    put(kValues * 4, whole.nested_values.const_data_ptr(), kNestedValues * 4);
-    put((kValues + kNestedValues) * 4, &whole.nested_offset, 4);
+    put(kCodeValues * 4, whole.nested_values.const_data_ptr(), kScaleValues * 4);
+    put((kCodeValues + kScaleValues) * 4, &whole.nested_offset, 4);
     put(places.nested_scales,
         whole.nested_scales.const_data_ptr(),
         whole.nested_scales.numel() * 4);
@@ -177,8 +133,8 @@ class Rows4 {
       return reinterpret_cast<const float*>(bytes_ + places_.scales)[at];
     }
     const uint8_t code = bytes_[places_.scales + at];
-    return floats_[kValues + code] * nested_scales_[block / kNestedBlock] +
-           floats_[kValues + kNestedValues];
+    return floats_[kCodeValues + code] * nested_scales_[block / kNestedBlock] +
+           floats_[kCodeValues + kScaleValues];
   }
   float* read_run(
       const uint8_t* codes, int64_t column, int64_t stop, float scale, float* to) const {
@@ -204,7 +160,7 @@ class Rows4 {
   }
 
   const PackedPart& part_;
-  const Places places_;
+  const PackedPlaces places_;
   const uint8_t* bytes_;
   const float* floats_;
   const std::array<Pair, 256> pairs_;
@@ -232,7 +188,7 @@ class Rows8 {
   }
 
  private:
-  const Places places_;
+  const PackedPlaces places_;
   const uint8_t* bytes_;
 };
 
@@ -295,71 +251,13 @@ void unpack_rows(
   });
 }
 
-/// A run of the bytes as numbers of a type.
-Tensor numbers(const Tensor& bytes, int64_t begin, int64_t count, at::ScalarType type) {
-  const auto size = static_cast<int64_t>(c10::elementSize(type));
-  return bytes.narrow(0, begin, count * size).view(type);
-}
-
-/// The same by ATen's operations, on any device.
-Tensor unpack_by_operations(
-    const PackedPart& part,
-    const Tensor& bytes,
-    IndexRange rows,
-    IndexRange columns,
-    at::ScalarType type) {
-  const Places places(part);
-  const int64_t count = part.row_count();
-  const Tensor codes = numbers(bytes, places.codes, count * places.row_bytes, at::kByte)
-                           .view({count, places.row_bytes})
-                           .narrow(0, rows.begin, rows.size());
-  if (is_8_bits(part)) {
-    const Tensor scales = numbers(bytes, 0, count, at::kFloat).narrow(0, rows.begin, rows.size());
-    return (codes.view(at::kChar).narrow(1, columns.begin, columns.size()).to(at::kFloat) *
-            (scales / 127.0F).unsqueeze(1))
-        .to(type);
-  }
-  const Tensor halves = at::stack({codes.bitwise_right_shift(4), codes.bitwise_and(15)}, 2)
-                            .flatten(1)
-                            .narrow(1, columns.begin, columns.size());
-  const Tensor values =
-      numbers(bytes, 0, kValues, at::kFloat).index_select(0, halves.flatten().to(at::kInt));
-  const Tensor of_whole =
-      at::tensor(whole_rows(part), at::kLong).narrow(0, rows.begin, rows.size()).to(bytes.device());
-  const Tensor origins = (of_whole * part.in + part.columns.begin).unsqueeze(1);
-  const Tensor blocks = (origins + at::arange(columns.begin, columns.end, origins.options()))
-                            .div(part.format.block_size, "floor");
-  const Tensor indices = blocks - origins.div(part.format.block_size, "floor");
-  const bool is_nested = part.format.is_nested;
-  Tensor scales =
-      numbers(
-          bytes, places.scales, count * places.scales_per_row, is_nested ? at::kByte : at::kFloat)
-          .view({count, places.scales_per_row})
-          .narrow(0, rows.begin, rows.size())
-          .gather(1, indices);
-  if (is_nested) {
-    const Tensor of_codes = numbers(bytes, kValues * 4, kNestedValues, at::kFloat)
-                                .index_select(0, scales.flatten().to(at::kInt));
-    const int64_t nested = (part.out * part.in + part.format.block_size * kNestedBlock - 1) /
-                           (part.format.block_size * kNestedBlock);
-    const Tensor of_blocks = numbers(bytes, places.nested_scales, nested, at::kFloat)
-                                 .index_select(0, blocks.div(kNestedBlock, "floor").flatten());
-    const Tensor offset = numbers(bytes, (kValues + kNestedValues) * 4, 1, at::kFloat);
-    scales = of_codes * of_blocks + offset;
-  }
-  return (values * scales.flatten())
-      .view({rows.size(), columns.size()})
-      .to(part.format.type)
-      .to(type);
-}
-
 /// Elements of a panel: 4 MiB of float32.
 constexpr int64_t kPanel = 1 << 20;
 
 /// [0, size) in panels of at most kPanel elements, where one of the size has `depth`.
 template <class Function>
 void over_panels(int64_t size, int64_t depth, const Function& function) {
-  const int64_t step = std::max<int64_t>(round_up(kPanel / std::max<int64_t>(depth, 1), 16), 16);
+  const int64_t step = std::max<int64_t>(padded_to(kPanel / std::max<int64_t>(depth, 1), 16), 16);
   for (int64_t begin = 0; begin < size; begin += step) {
     function(IndexRange{begin, std::min(begin + step, size)});
   }
@@ -387,13 +285,13 @@ int64_t PackedPart::row_count() const {
 }
 
 int64_t PackedPart::bytes() const {
-  return Places(*this).end;
+  return PackedPlaces(*this).end;
 }
 
 Tensor part_bytes(const PackedMatrix& whole, const PackedPart& part) {
   Tensor bytes = at::zeros({part.bytes()}, at::kByte);
   const auto write = is_8_bits(part) ? write_8_bits : write_4_bits;
-  write(whole, part, Places(part), bytes.mutable_data_ptr<uint8_t>());
+  write(whole, part, PackedPlaces(part), bytes.mutable_data_ptr<uint8_t>());
   return bytes;
 }
 

@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "ops/cpu/machine.h"
 #include "ops/linear.h"
+#include "ops/packed_places.h"
 #include "ops/testing.h"
 
 namespace lockstep::ops {
@@ -137,7 +138,7 @@ TEST(PackedPart, AWindowOfAPartIsThatOfItsValues) {
   }
 }
 
-/// The plain loops and those of AVX-512, into every type.
+/// The plain loops, those of AVX-512 and ATen's operations, into every type.
 TEST(PackedPart, EveryProcessorGivesTheSameBits) {
   const MatrixUnit best = matrix_unit();
   for (const PackedFormat& format : all_formats()) {
@@ -153,6 +154,9 @@ TEST(PackedPart, EveryProcessorGivesTheSameBits) {
         matrix_unit() = MatrixUnit::kNone;
         EXPECT_TRUE(values().equal(wanted)) << name_of(format) << " to " << type;
         matrix_unit() = best;
+        EXPECT_TRUE(unpack_by_operations(part, bytes, {0, 13}, {1, part.columns.size()}, type)
+                        .equal(wanted))
+            << name_of(format) << " to " << type;
       }
     }
   }
