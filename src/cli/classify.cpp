@@ -8,6 +8,7 @@
 #include "train/checkpointing.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
+#include "train/quantization.h"
 
 namespace lockstep::cli {
 
@@ -91,6 +92,7 @@ ClassifiedRows classify_rows(
   request.tokenizer_size = tokenizer->vocabulary_size();
   request.task.head = result.data.head;
   request.adapter = adapter;
+  request.quantization = train::quantization_of(config.quantization);
   parallel::Axes axes(
       world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
   const parallel::Plan plan = train::plan_of(config);

@@ -18,6 +18,7 @@
 #include "train/evaluate.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
+#include "train/quantization.h"
 
 namespace lockstep::cli {
 namespace {
@@ -112,6 +113,7 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
                       : train::stored_type(source);
   request.tokenizer_size = tokenizer->vocabulary_size();
   request.adapter = adapter;
+  request.quantization = train::quantization_of(config.quantization);
   parallel::Axes axes(
       world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
   const parallel::Plan plan = train::plan_of(config);

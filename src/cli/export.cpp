@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/quantization_flags.h"
 #include "start/parse.h"
 #include "train/merge.h"
 #include "train/model_loading.h"
@@ -17,18 +18,25 @@ namespace {
 struct ExportRequest {
   std::string model, adapter, output, dtype = "auto";
   bool merges = false;
+  train::QuantizationFlags quantization;
 };
 
 start::Parsed read_request(std::vector<std::string> arguments, ExportRequest& request) {
-  CLI::App app("Write a model and an adapter that was trained beside it as one model folder");
+  CLI::App app(
+      "Write a model as a folder that transformers loads: with an adapter merged into it, with its "
+      "linears packed in 4 or 8 bits, or both");
   app.name("lockstep export");
   app.add_option("--model", request.model, "A model folder, a checkpoint, or a Hub name")
       ->required();
-  app.add_option("--adapter", request.adapter, "A folder of PEFT's, or an output_dir")->required();
-  app.add_flag("--merge", request.merges, "Add what the adapter adds to the weights")->required();
+  auto* adapter =
+      app.add_option("--adapter", request.adapter, "A folder of PEFT's, or an output_dir");
+  auto* merge = app.add_flag("--merge", request.merges, "Add what the adapter adds to the weights");
+  adapter->needs(merge);
+  merge->needs(adapter);
   app.add_option("--output", request.output, "The folder to write to")->required();
   app.add_option("--dtype", request.dtype, "Of the weights that are written; auto: the model's")
       ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}));
+  add_quantization_flags(app, request.quantization);
   return start::parse(app, std::move(arguments));
 }
 
@@ -60,7 +68,14 @@ int run_export(std::vector<std::string> arguments) {
     return 0;
   }
   const model::ModelSource base = train::find_source(request.model, "");
-  const train::AdapterRequest adapter = train::saved_adapter(request.adapter).value();
+  const auto adapter = train::saved_adapter(request.adapter);
+  const auto quantization = train::quantization_of(request.quantization);
+  if (!adapter && !quantization) {
+    throw Error(
+        ErrorKind::kConfig,
+        "there is nothing to do",
+        "give --adapter FOLDER --merge, or --bits 4, or both");
+  }
   std::error_code ignored;
   if (std::filesystem::equivalent(request.output, base.folder, ignored)) {
     throw Error(
@@ -68,9 +83,18 @@ int run_export(std::vector<std::string> arguments) {
         fmt::format("--output {} is the model itself", request.output),
         "give another folder: the model's weights would be lost");
   }
-  const train::MergedModel merged = train::merge_adapter(base, adapter, type_of(request.dtype));
-  train::save_merged(request.output, merged, find_tokenizer(base, adapter.folder).get());
-  fmt::print("{}: {} with {} merged\n", request.output, request.model, request.adapter);
+  train::MergedModel model = train::merge_adapter(base, adapter, type_of(request.dtype));
+  if (quantization) {
+    train::pack(model, *quantization);
+  }
+  const std::filesystem::path folder = adapter ? adapter->folder : std::filesystem::path();
+  train::save_merged(request.output, model, find_tokenizer(base, folder).get());
+  fmt::print(
+      "{}: {}{}{}\n",
+      request.output,
+      request.model,
+      adapter ? fmt::format(" with {} merged", request.adapter) : "",
+      quantization ? fmt::format(", packed in {}", train::text_of(*quantization)) : "");
   return 0;
 }
 

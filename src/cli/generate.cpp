@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/quantization_flags.h"
 #include "cli/world.h"
 #include "data/chat.h"
 #include "nn/generate.h"
@@ -26,6 +27,7 @@ struct Request {
   bool is_chat = false;
   nn::GenerateOptions options;
   int64_t tensor = 1;
+  train::QuantizationFlags quantization;
 };
 
 /// Fills the request; an exit code where the command ends here (--help, a usage error).
@@ -70,6 +72,7 @@ start::Parsed read_request(std::vector<std::string> arguments, Request& request)
       ->check(CLI::IsMember({"auto", "cpu"}));
   app.add_option("--tensor", request.tensor, "Ranks that share each layer: so many are started")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  add_quantization_flags(app, request.quantization);
   return start::parse(app, std::move(arguments));
 }
 
@@ -220,6 +223,7 @@ int run_generate(std::vector<std::string> arguments) {
                                             : at::kBFloat16;
   load.tokenizer_size = tokenizer->vocabulary_size();
   load.adapter = train::saved_adapter(request.adapter);
+  load.quantization = train::quantization_of(request.quantization);
   if (request.tensor > 1) {
     return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);
   }

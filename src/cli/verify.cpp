@@ -15,6 +15,7 @@
 #include "train/model_loading.h"
 #include "train/plan.h"
 #include "train/preference.h"
+#include "train/quantization.h"
 
 namespace lockstep::cli {
 namespace {
@@ -65,6 +66,7 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   request.seed = static_cast<uint64_t>(config.training.seed);
   request.freeze = config.model.freeze;
   request.adapter = train::adapter_request(config.lora);
+  request.quantization = train::quantization_of(config.quantization);
   const model::ModelSource source = train::find_source(config.model.path, config.model.preset);
   if (train::trains_rewards(config.task)) {
     request.task.head = model::reward_head();
@@ -72,6 +74,7 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
     request.task = train::planned_task(config, source.config);
   }
   parallel::ModelSpec spec = train::model_spec(source, request);
+  train::check_trainable(spec.config.quantization, spec.adapters != nullptr);
   if (train::trains_on_answers(config.task)) {
     spec.objective = train::preference_objective(config);
   }

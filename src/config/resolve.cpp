@@ -225,9 +225,6 @@ class Resolver {
 
   /// What to tell of a top-level name, and the remedy.
   static std::pair<std::string, std::string> why_unknown(const std::string& name) {
-    if (name == "quantization") {
-      return {"it is not supported yet", "leave it out"};
-    }
     if (name == "zero_optimization" || name.starts_with("train_micro_batch_size")) {
       return {"it is a key of DeepSpeed's", "give DeepSpeed's file as --deepspeed FILE"};
     }

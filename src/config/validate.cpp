@@ -360,6 +360,7 @@ void settle(Config& config, Origins& origins, Problems& problems) {
   if (const auto word = to_bool(config.data.packing)) {
     config.data.packing = *word ? "concatenate" : "none";
   }
+  settle_quantization(config.quantization, origins, problems);
   const char* checkpointing = "training.gradient_checkpointing";
   const char* recompute = "parallel.recompute";
   const auto derive = [&](const char* key, const char* from) {
@@ -412,6 +413,7 @@ void validate(
   Checker check(config, origins, problems);
   validate_model(config, check);
   validate_lora(config, check);
+  validate_quantization(config, check);
   validate_checkpoint(config, check);
   validate_data(config, check);
   validate_task(config, check);

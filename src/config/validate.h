@@ -24,6 +24,10 @@ void validate(
     Problems& problems,
     std::vector<std::string>& warnings);
 
+/// Gives the keys of quantization what BitsAndBytesConfig's names of them say. Two names with
+/// different values are a problem.
+void settle_quantization(QuantizationSection& section, const Origins& origins, Problems& problems);
+
 /// The arguments that lr_scheduler_kwargs may hold for a schedule.
 std::vector<std::string> scheduler_arguments(const std::string& schedule);
 

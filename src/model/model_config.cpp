@@ -51,6 +51,11 @@ void write_changes(json& object, const ModelConfig& before, const ModelConfig& n
   if (now.head.classifies()) {
     object["problem_type"] = name_of(now.head.problem);
   }
+  if (now.quantization) {
+    object["quantization_config"] = to_json(*now.quantization, now);
+  } else {
+    object.erase("quantization_config");
+  }
   if (before.bos_token_id != now.bos_token_id) {
     object["bos_token_id"] = number_or_null(now.bos_token_id);
   }

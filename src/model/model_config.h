@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/head.h"
+#include "model/quantization.h"
 
 namespace lockstep::model {
 
@@ -95,6 +96,8 @@ struct ModelConfig {
   /// where the family has it so).
   std::optional<int64_t> embedding_padding_row;
   double initializer_range = 0.02;
+  /// How its folder holds the weights of linears; nothing: as they are.
+  std::optional<Quantization> quantization;
   std::string json;  // the text it was read from: saving keeps the keys that we do not know
 
   bool is_encoder_decoder() const { return encoder_layers > 0; }

@@ -12,6 +12,7 @@
 #include "model/model_config.h"
 #include "model/parse_rope.h"
 #include "model/parse_t5.h"
+#include "model/quantization.h"
 
 namespace lockstep::model {
 namespace {
@@ -35,7 +36,6 @@ struct NeutralValue {
 /// other value than its neutral one is an error: to train on would be to train another model.
 const std::vector<NeutralValue>& mathematical_keys() {
   static const std::vector<NeutralValue> keys = {
-      {"quantization_config", nullptr},
       {"attn_logit_softcapping", nullptr},
       {"final_logit_softcapping", nullptr},
       {"logit_softcapping", nullptr},
@@ -389,6 +389,7 @@ ModelConfig parse_model_config(std::string_view text, std::string_view source) {
       config.rope = parse_rope(reader, config);
     }
     check_mathematical_keys(reader, keys->family);
+    config.quantization = parse_quantization(reader);
     config.head = keys->family == Family::kT5 ? HeadSpec{} : parse_head(reader);
   }
   if (!problems.empty()) {

@@ -9,18 +9,21 @@ namespace lockstep::nn {
 namespace {
 
 /// Of the rows of W + s B A, or of a part of their columns.
-Tensor squares_of_rows(const Parameter& weight, const Tensor& a, const Tensor& b, double scale) {
-  const Tensor rows =
-      (weight.out == 0 ? weight.value : weight.value.t()).detach().to(at::kFloat);  // [out, in]
-  return at::addmm(rows, b.detach().to(at::kFloat), a.detach().to(at::kFloat), 1, scale)
+Tensor squares_of_rows(const Tensor& matrix, const Tensor& a, const Tensor& b, double scale) {
+  return at::addmm(
+             matrix.detach().to(at::kFloat),
+             b.detach().to(at::kFloat),
+             a.detach().to(at::kFloat),
+             1,
+             scale)
       .square()
       .sum(1);
 }
 
 }  // namespace
 
-Tensor row_norms(const Parameter& weight, const Tensor& a, const Tensor& b, double scale) {
-  return squares_of_rows(weight, a, b, scale).sqrt();
+Tensor row_norms(const Tensor& matrix, const Tensor& a, const Tensor& b, double scale) {
+  return squares_of_rows(matrix, a, b, scale).sqrt();
 }
 
 DecomposedProduct::DecomposedProduct(
@@ -45,7 +48,7 @@ const Tensor& DecomposedProduct::norms() const {
       return;
     }
     const at::NoGradGuard no_grad;
-    const Tensor squares = squares_of_rows(weight, factors_.a, factors_.b, factors_.scale);
+    const Tensor squares = squares_of_rows(base_->matrix(), factors_.a, factors_.b, factors_.scale);
     norms_ = (sum_over_inputs_ ? sum_over_inputs_(squares) : squares).sqrt();
     norms_version_ = version;
   });

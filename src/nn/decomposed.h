@@ -12,7 +12,7 @@ namespace lockstep::nn {
 /// y = x W^T + b + (k - 1) x' W^T + k s B A x', where x' = dropout(x), k = m / n, m [out] is
 /// trained, and n [out] are the norms of the rows of W + s B A, which the backward pass takes for
 /// constants (section 4.3 there): without dropout b + k (x W^T + s B A x), equation 5. Beside a
-/// dense product.
+/// product of one matrix.
 class DecomposedProduct final : public Product {
  public:
   DecomposedProduct(std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout);
@@ -44,7 +44,7 @@ class DecomposedProduct final : public Product {
   mutable int64_t norms_version_ = -1;
 };
 
-/// The norms [out] of the rows of W + s B A, in float32; `weight` as the parameter of a product.
-Tensor row_norms(const Parameter& weight, const Tensor& a, const Tensor& b, double scale);
+/// The norms [out] of the rows of W + s B A, in float32; `matrix` is W [out, in].
+Tensor row_norms(const Tensor& matrix, const Tensor& a, const Tensor& b, double scale);
 
 }  // namespace lockstep::nn

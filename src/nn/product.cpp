@@ -103,6 +103,10 @@ Tensor DenseProduct::take_bias() {
   return std::exchange(bias_, Tensor());
 }
 
+Tensor DenseProduct::matrix() const {
+  return layout_ == WeightLayout::kOutIn ? weight_.detach() : weight_.detach().t();
+}
+
 void accumulate_gradient(const Tensor& parameter, Tensor gradient) {
   const at::NoGradGuard no_grad;
   tensor_list gradients{std::move(gradient)};

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "ops/linear.h"
+#include "ops/packed_part.h"
 
 namespace lockstep::nn {
 
@@ -25,6 +26,9 @@ struct Parameter {
   /// Of a linear's product: the dims of `value` that run along the layer's outputs and inputs. What
   /// tensor parallelism cuts; -1: there is none.
   int out = -1, in = -1;
+  /// Of packed weights: which part of the matrix [out, in] the bytes of `value` are. Who replaces
+  /// these by those of another part changes it.
+  ops::PackedPart* packed = nullptr;
 };
 using ParameterFunction = std::function<void(const Parameter&)>;
 
@@ -51,6 +55,9 @@ class Product {
   /// Whether any parameter is trained. Where none is, nobody needs to keep x.
   virtual bool is_trained() const = 0;
   virtual void visit_parameters(const ParameterFunction& function) = 0;
+  /// W of what is here, [out, in], of any floating type: a view, or made for this call; no
+  /// autograd. Undefined: it is not one matrix.
+  virtual Tensor matrix() const { return {}; }
   /// Hands the bias to a layer that adds it elsewhere; undefined where there is none.
   virtual Tensor take_bias() { return {}; }
   /// The dropout of its input, in whose place a strategy puts that of a part of the input; null:
@@ -75,6 +82,7 @@ class DenseProduct final : public Product {
   bool is_trained() const override;
   void visit_parameters(const ParameterFunction& function) override;
   Tensor take_bias() override;
+  Tensor matrix() const override;
 
  private:
   WeightLayout layout_;

@@ -34,6 +34,9 @@ std::vector<ShardedModel> split_pipeline(
 
 /// Of a part as of the whole model: every rank finds the same mistakes.
 void apply_adaptation(nn::LanguageModel& model, const ModelSpec& spec) {
+  if (spec.packing != nullptr) {
+    nn::pack_linears(model, *spec.packing);
+  }
   if (spec.adapters != nullptr) {
     nn::add_adapters(model, *spec.adapters);
   }

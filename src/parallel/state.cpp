@@ -30,6 +30,9 @@ class StateVisit {
   void operator()(ShardedModel& stage) {
     ShardFile* file = stage.engine->shard_file();
     for (FlatUnit& flat : stage.engine->flats()) {
+      if (flat.full.scalar_type() == at::kByte) {
+        continue;  // packed weights, which are as they were read
+      }
       const bool in_file = file != nullptr && file->holds(flat.shard);
       if (in_file) {
         file->start_load(flat.shard);

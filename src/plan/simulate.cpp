@@ -280,17 +280,15 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
   const auto micro_batches = static_cast<double>(job.micro_batches());
   const ParameterCounts counts = count_parameters(job.model);
   const double edge = (counts.embedding + counts.positions + counts.head) / job.mesh.tensor;
-  const double width = job.adapter_rank > 0                   ? job.frozen_bytes
-                       : job.precision == Precision::kFloat32 ? 4
-                                                              : 2;
+  // Packed are the blocks' weights alone.
+  const double width = job.adapter_rank > 0 ? job.frozen_bytes : job.compute_bytes();
   // Of frozen parameters nothing is reduced.
   const double trained = job.adapter_rank > 0
                              ? adapter_parameters(job.model, counts.blocks, job.adapter_rank) /
                                    std::max(counts.of(counts.blocks), 1.0)
                              : 1;
-  const auto gather = [&](double parameters) {
-    return all_gather_seconds(cluster, node, group, parameters * width);
-  };
+  const auto gather = [&](double bytes) { return all_gather_seconds(cluster, node, group, bytes); };
+  const double edge_bytes = edge * job.compute_bytes();
   const auto scatter = [&](double parameters) {
     const double bytes = parameters * trained * job.reduce_bytes();
     // Replicas sum their shards once a step.
@@ -305,8 +303,8 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
     const double unit = counts.of(kind) / job.mesh.tensor;
     const double forward_compute = block.forward + block.forward_tensor;
     const double backward_compute = block.input + block.weight + block.backward_tensor;
-    const double forward_wire = gather(unit);
-    const double backward_wire = (job.zero_stage >= 3 ? gather(unit) : 0) + scatter(unit);
+    const double forward_wire = gather(unit * width);
+    const double backward_wire = (job.zero_stage >= 3 ? gather(unit * width) : 0) + scatter(unit);
     first_gather = first_gather > 0 ? first_gather : forward_wire;
     // In steady state a unit takes the longer of its wire and its compute, which is slower beside
     // it.
@@ -322,13 +320,13 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
         layers * (node.wait_seconds(forward_compute) + node.wait_seconds(backward_compute));
   });
   if (!job.software.overlap_data) {
-    cost.exposed += 2 * gather(edge) + scatter(edge);
+    cost.exposed += 2 * gather(edge_bytes) + scatter(edge);
   } else {
     // The first gather and the last reduction have nothing to hide behind.
     const double edges =
         embedding_seconds(job, cluster, node).all() + head_seconds(job, cluster, node).all();
-    cost.exposed += gather(edge) * 0.5 + first_gather + scatter(edge) * 0.5 +
-                    std::max(0.0, 1.5 * gather(edge) - edges);
+    cost.exposed += gather(edge_bytes) * 0.5 + first_gather + scatter(edge) * 0.5 +
+                    std::max(0.0, 1.5 * gather(edge_bytes) - edges);
   }
   const double blocks = counts.of(counts.blocks) / job.mesh.tensor;
   cost.slowed += memory_seconds(node.device, (blocks + edge) * job.software.copy_bytes);

@@ -61,8 +61,9 @@ void read_adapters(const config::Resolution& resolution, plan::Job& job) {
   if (bits && *bits != 16 && *bits != 8 && *bits != 4) {
     throw Error(ErrorKind::kConfig, fmt::format("--bits {}", *bits), "16, 8 or 4");
   }
-  // 4 bits have a scale of 8 bits for every 64 numbers, and those scales one of 32 for every 256.
-  job.frozen_bytes = !bits || *bits == 16 ? 2 : *bits == 8 ? 1 : 0.5 + (8 + 32.0 / 256) / 64 / 8;
+  if (bits) {
+    job.frozen_bytes = *bits == 16 ? 2 : plan::packed_bytes(*bits, /*double_quantization=*/true);
+  }
 }
 
 nlohmann::json as_json(const plan::Memory& m) {

@@ -217,11 +217,12 @@ class AdaptedFill {
       const at::Tensor& values) const {
     const model::LayerSpec& layer = layers_.at(prefix);
     const model::Adapter& adapter = adapters_->of_layers.at(prefix);
-    at::Tensor weight = whole(layer.weight());
-    const nn::Parameter of_product{
-        "weight", weight, layer.in_first ? 1 : 0, layer.in_first ? 0 : 1};
+    const at::Tensor weight = whole(layer.weight());
     const at::Tensor norms = nn::row_norms(
-        of_product, whole(adapter.parameters[0]), whole(adapter.parameters[1]), adapter.scale);
+        layer.in_first ? weight.t() : weight,
+        whole(adapter.parameters[0]),
+        whole(adapter.parameters[1]),
+        adapter.scale);
     const at::Tensor flat = values.view({-1});
     mesh::visit_runs(
         parameter.cut,

@@ -67,10 +67,6 @@ nlohmann::ordered_json generation_config(const model::ModelConfig& config) {
   return json;
 }
 
-const char* type_name(at::ScalarType type) {
-  return type == at::kBFloat16 ? "bfloat16" : type == at::kHalf ? "float16" : "float32";
-}
-
 /// What makes the weights a model folder, or an adapter's.
 checkpoint::SmallFiles model_files(const Job& job) {
   const model::ModelConfig& config = job.model->model().config();
@@ -402,6 +398,10 @@ void export_final_model(Job& job, World& world) {
       owned_pieces(job, /*with_optimizer=*/false),
       world.is_first() ? model_files(job) : checkpoint::SmallFiles{},
       world.communicator);
+}
+
+const char* type_name(at::ScalarType type) {
+  return type == at::kBFloat16 ? "bfloat16" : type == at::kHalf ? "float16" : "float32";
 }
 
 checkpoint::SmallFiles model_folder_files(

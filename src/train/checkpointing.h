@@ -49,6 +49,8 @@ void restore_best_weights(Job& job, World& world);
 /// Every rank must call.
 void export_final_model(Job& job, World& world);
 
+/// Hugging Face's name of a type of weights.
+const char* type_name(at::ScalarType type);
 /// What stands beside weights of `type` in a model folder: configurations, and the tokenizer's
 /// files if there is one.
 checkpoint::SmallFiles model_folder_files(

@@ -1,6 +1,7 @@
 #include "train/dry_run.h"
 
 #include <filesystem>
+#include <optional>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -8,12 +9,14 @@
 #include "data/inputs.h"
 #include "model/description.h"
 #include "monitor/progress.h"
+#include "plan/workload/job.h"
 #include "train/adapters.h"
 #include "train/checkpointing.h"
 #include "train/labelled_data.h"
 #include "train/model_loading.h"
 #include "train/plan.h"
 #include "train/preference.h"
+#include "train/quantization.h"
 
 namespace lockstep::train {
 namespace {
@@ -21,18 +24,48 @@ namespace {
 /// The parameters of a run: all of the model, and those that are trained.
 struct Parameters {
   int64_t all = 0, trained = 0;
-  std::string adapter;  // a line about it, if there is one
+  double frozen_bytes = 0;
+  std::string text;  // lines about adapters and packed weights, if there are any
 };
 
+/// Of weights that are not trained: what is packed, and the rest as it is computed with.
+double frozen_bytes(
+    const config::Config& config,
+    const model::ModelConfig& model,
+    const std::optional<model::Quantization>& packed) {
+  const auto each = static_cast<double>(c10::elementSize(compute_type(config.training)));
+  double bytes = each * static_cast<double>(model::parameter_count(model));
+  if (packed) {
+    const double in_bits =
+        plan::packed_bytes(packed->bits, packed->double_quant, packed->block_size);
+    const auto specs = model::parameters_by_name(model);
+    for (const std::string& linear : model::packed_linears(*packed, model)) {
+      bytes -= (each - in_bits) * static_cast<double>(specs.at(linear + ".weight").elements());
+    }
+  }
+  return bytes;
+}
+
 Parameters count_parameters(const config::Config& config, const model::ModelConfig& model) {
-  Parameters counts{model::parameter_count(model), model::parameter_count(model), ""};
-  if (const auto request = adapter_request(config.lora)) {
-    const model::Adapters adapters = find_adapters(*request, model);
-    counts.trained = model::trained_count(adapters, model);
-    counts.adapter = fmt::format(
-        "adapter     beside {} linears, {} parameters are trained\n",
-        adapters.of_layers.size(),
-        monitor::format_count(static_cast<double>(counts.trained)));
+  Parameters counts{model::parameter_count(model), model::parameter_count(model), 0, ""};
+  const auto request = adapter_request(config.lora);
+  const auto packed = packed_as(model, config.quantization);
+  check_trainable(packed, request.has_value());
+  if (!request) {
+    return counts;
+  }
+  const model::Adapters adapters = find_adapters(*request, model);
+  counts.trained = model::trained_count(adapters, model);
+  counts.frozen_bytes = frozen_bytes(config, model, packed);
+  counts.text = fmt::format(
+      "adapter     beside {} linears, {} parameters are trained\n",
+      adapters.of_layers.size(),
+      monitor::format_count(static_cast<double>(counts.trained)));
+  if (packed) {
+    counts.text += fmt::format(
+        "packed      {} linears in {}\n",
+        model::packed_linears(*packed, model).size(),
+        text_of(*packed));
   }
   return counts;
 }
@@ -92,9 +125,8 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const Parameters parameters = count_parameters(config, model);
   // Weights, gradients and AdamW's two moments; bfloat16 keeps float32 masters beside them. Frozen
   // weights have none of these.
-  const int64_t frozen = parameters.adapter.empty() ? 0 : parameters.all;
-  const int64_t bytes = parameters.trained * 16 +
-                        frozen * static_cast<int64_t>(c10::elementSize(compute_type(training)));
+  const auto bytes =
+      static_cast<int64_t>(static_cast<double>(parameters.trained) * 16 + parameters.frozen_bytes);
   const int64_t data = config::data_parallel_ranks(config.parallel, ranks);
   const int64_t batch =
       training.per_device_train_batch_size * training.gradient_accumulation_steps * data;
@@ -108,7 +140,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
       source.config.vocab_size,
       monitor::format_count(static_cast<double>(parameters.all)),
       source.has_weights ? "its own" : "random");
-  text += labels + parameters.adapter;
+  text += labels + parameters.text;
   text += fmt::format("tokenizer   {} entries\n", tokenizer->vocabulary_size());
   text += fmt::format(
       "data        {} training files, {} validation files\n",

@@ -22,6 +22,7 @@
 #include "train/peak.h"
 #include "train/plan.h"
 #include "train/preference.h"
+#include "train/quantization.h"
 
 namespace lockstep::train {
 namespace {
@@ -402,6 +403,7 @@ ModelRequest model_request(const Job& job, const World& world) {
   request.resize_embeddings = job.config.model.resize_embeddings;
   request.freeze = job.config.model.freeze;
   request.adapter = adapter_request(job.config.lora);
+  request.quantization = quantization_of(job.config.quantization);
   request.task = job.task;
   return request;
 }
@@ -439,6 +441,7 @@ void build_job(Job& job, World& world) {
   const config::TrainingSection& training = config.training;
   const auto resume_from = find_checkpoint_to_resume(config, world);
   const parallel::ModelSpec spec = model_spec(job.source, model_request(job, world));
+  check_trainable(spec.config.quantization, spec.adapters != nullptr);
   job.adapters = spec.adapters;
   const int64_t length = sequence_length_of(config, job.source.config);
   job.flops_per_token = model::operations_per_token(spec.config, length).training();

@@ -1,5 +1,9 @@
 #include "train/merge.h"
 
+#include <map>
+#include <set>
+#include <string>
+
 #include <ATen/ATen.h>
 
 #include "base/error.h"
@@ -7,6 +11,8 @@
 #include "model/description.h"
 #include "train/checkpointing.h"
 #include "train/model_loading.h"
+#include "train/packed_folder.h"
+#include "train/quantization.h"
 
 namespace lockstep::train {
 namespace {
@@ -38,7 +44,7 @@ void merge(
 
 MergedModel merge_adapter(
     const model::ModelSource& base,
-    const AdapterRequest& adapter,
+    const std::optional<AdapterRequest>& adapter,
     std::optional<at::ScalarType> type) {
   const at::NoGradGuard no_gradient;
   if (!base.has_weights) {
@@ -50,14 +56,18 @@ MergedModel merge_adapter(
   ModelRequest request;
   request.adapter = adapter;
   request.task.head = config_with(base.config, adapter).head;
-  const parallel::ModelSpec spec = model_spec(base, request);
+  parallel::ModelSpec spec = model_spec(base, request);
+  spec.config.quantization.reset();
   MergedModel result{spec.config, type.value_or(stored_type(base)), {}};
   for (const model::LayerSpec& layer : model::describe(spec.config)) {
-    const auto found = spec.adapters->of_layers.find(layer.prefix);
+    const model::Adapter* found = nullptr;
+    if (spec.adapters != nullptr && spec.adapters->of_layers.count(layer.prefix) > 0) {
+      found = &spec.adapters->of_layers.at(layer.prefix);
+    }
     for (const model::ParameterSpec& parameter : layer.parameters) {
       at::Tensor values = values_of(spec, parameter);
-      if (found != spec.adapters->of_layers.end() && parameter.name == layer.weight().name) {
-        merge(spec, layer, found->second, values);
+      if (found != nullptr && parameter.name == layer.weight().name) {
+        merge(spec, layer, *found, values);
       }
       result.weights.push_back(
           {"model",
@@ -70,6 +80,35 @@ MergedModel merge_adapter(
     }
   }
   return result;
+}
+
+void pack(MergedModel& model, model::Quantization quantization) {
+  const std::vector<std::string> names = model::packed_linears(quantization, model.config);
+  const std::set<std::string> packed(names.begin(), names.end());
+  std::map<std::string, model::LayerSpec> layers;  // by the weight
+  for (model::LayerSpec& layer : model::describe(model.config)) {
+    if (packed.count(layer.prefix) > 0) {
+      const std::string weight = layer.weight().name;
+      layers.emplace(weight, std::move(layer));
+    }
+  }
+  std::vector<checkpoint::Piece> pieces;
+  for (checkpoint::Piece& piece : model.weights) {
+    const auto found = layers.find(piece.name);
+    if (found == layers.end()) {
+      pieces.push_back(std::move(piece));
+      continue;
+    }
+    const at::Tensor values = piece.data.view(piece.shape);
+    const ops::PackedMatrix matrix =
+        ops::quantize(found->second.in_first ? values.t() : values, format_of(quantization));
+    for (checkpoint::Piece& part : packed_pieces(found->second.prefix, matrix)) {
+      pieces.push_back(std::move(part));
+    }
+  }
+  model.weights = std::move(pieces);
+  quantization.compute_type = type_name(model.type);
+  model.config.quantization = std::move(quantization);
 }
 
 void save_merged(

@@ -18,14 +18,19 @@ struct MergedModel {
   std::vector<checkpoint::Piece> weights;  // of the file group "model", whole, on the CPU
 };
 
+/// Without an adapter the model as it is, packed weights as what they stand for. With one
 /// W + s B A of each linear with an adapter (transposed where the file holds [in, out]; with DoRA
 /// its rows of their trained sizes), and what else the adapter trained in its place: computed in
 /// float32 and rounded once to `type` (none: the base's own). Holds the model's weights, and one
 /// more in float32. Error (config, data).
 MergedModel merge_adapter(
     const model::ModelSource& base,
-    const AdapterRequest& adapter,
+    const std::optional<AdapterRequest>& adapter,
     std::optional<at::ScalarType> type = std::nullopt);
+
+/// Packs its linears, in its type: what bitsandbytes would make of the folder. Error (config) where
+/// they are not to be named so.
+void pack(MergedModel& model, model::Quantization quantization);
 
 /// Writes it as a model folder, with the tokenizer's files where it is not null.
 void save_merged(

@@ -1,6 +1,8 @@
 #include "train/model_loading.h"
 
 #include <map>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -13,14 +15,20 @@
 #include "model/description.h"
 #include "nn/initialize.h"
 #include "nn/low_rank.h"
+#include "train/packed_folder.h"
+#include "train/quantization.h"
 
 namespace lockstep::train {
 namespace {
 
-std::vector<checkpoint::WantedTensor> wanted_tensors(const model::ModelConfig& config) {
+/// Those of the model, but for packed weights.
+std::vector<checkpoint::WantedTensor> wanted_tensors(
+    const model::ModelConfig& config, const PackedFolder* packed) {
   std::vector<checkpoint::WantedTensor> wanted;
   for (const model::ParameterSpec& spec : model::parameters_of(config)) {
-    wanted.push_back({spec.name, spec.shape, spec.aliases});
+    if (packed == nullptr || !packed->holds(spec.name)) {
+      wanted.push_back({spec.name, spec.shape, spec.aliases});
+    }
   }
   return wanted;
 }
@@ -32,9 +40,16 @@ class FolderWeights {
       : files_(source.folder),
         old_vocabulary_(source.config.vocab_size),
         seed_(seed) {
-    for (const std::string& extra : files_.match(wanted_tensors(source.config))) {
-      log_warning(
-          "{} holds a tensor that the model does not have: {}", source.folder.string(), extra);
+    std::optional<PackedFolder> packed;  // whose weights are read by itself
+    if (source.config.quantization) {
+      packed.emplace(source);
+    }
+    for (const std::string& extra :
+         files_.match(wanted_tensors(source.config, packed ? &*packed : nullptr))) {
+      if (!packed || !packed->owns(extra)) {
+        log_warning(
+            "{} holds a tensor that the model does not have: {}", source.folder.string(), extra);
+      }
     }
     for (model::ParameterSpec& spec : model::parameters_of(source.config)) {
       stored_elements_[spec.name] = spec.elements();
@@ -182,6 +197,10 @@ parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequ
   spec.config = model::with_head(std::move(spec.config), request.task.head);
   spec.objective = request.task.objective;
   spec.fill = fill_of(source, spec.config, request.seed);
+  const std::set<std::string> trained = request.adapter
+                                            ? find_adapters(*request.adapter, spec.config).trained
+                                            : std::set<std::string>{};
+  request_packing(spec, request.quantization, source, trained);
   if (request.adapter) {
     request_adapters(spec, *request.adapter, source, request.seed);
   }
@@ -191,14 +210,18 @@ parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequ
 std::unique_ptr<nn::LanguageModel> load_model(
     const model::ModelSource& source, const ModelRequest& request) {
   const parallel::ModelSpec spec = model_spec(source, request);
-  auto model = nn::make_model(spec.config, spec.dtype, spec.device);
-  if (spec.adapters != nullptr) {
-    nn::add_adapters(*model, *spec.adapters);
+  parallel::ShardedModel whole{nn::make_model(spec.config, spec.dtype, at::kMeta)};
+  if (spec.packing != nullptr) {
+    nn::pack_linears(*whole.model, *spec.packing);
   }
-  model->visit_parameters([&](const std::string& name, at::Tensor& parameter) {
-    spec.fill(name, {parameter.sizes().vec(), {}}, 0, parameter.detach());
-  });
-  return model;
+  if (spec.adapters != nullptr) {
+    nn::add_adapters(*whole.model, *spec.adapters);
+  }
+  whole.source = [&](const std::string& name, int64_t begin, const at::Tensor& values) {
+    spec.fill(name, {values.sizes().vec(), {}}, begin, values);
+  };
+  whole.make_values(spec.device);
+  return std::move(whole.model);
 }
 
 at::ScalarType stored_type(const model::ModelSource& source) {

@@ -28,7 +28,9 @@ struct ModelRequest {
   bool resize_embeddings = false;         // grow the embedding where the tokenizer has more
   std::vector<std::string> freeze;        // parameters that are not trained (model/freeze.h)
   std::optional<AdapterRequest> adapter;  // that is trained beside it, or was
-  objective::Task task = {};              // a head that the folder does not have begins at random
+  /// How linears are packed as they are read; nothing: as the folder holds them.
+  std::optional<model::Quantization> quantization;
+  objective::Task task = {};  // a head that the folder does not have begins at random
 };
 
 /// A preset has no text of its own: its begin and end of text are those of the tokenizer that it is

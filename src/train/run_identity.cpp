@@ -6,6 +6,8 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "train/adapters.h"
+#include "train/quantization.h"
 
 namespace lockstep::train {
 namespace {
@@ -80,6 +82,9 @@ nlohmann::ordered_json identity_of(const Job& job) {
       {"settings", std::move(settings)}};
   if (job.adapters != nullptr) {
     identity["settings"]["lora"] = adapter_config(*job.adapters, job.model->model().config());
+  }
+  if (const auto& packed = job.model->model().config().quantization) {
+    identity["settings"]["quantization"] = text_of(*packed);
   }
   if (rows.has_classes()) {
     identity["data"]["the labels"] = fmt::format("{}", fmt::join(job.task.head.labels, ", "));

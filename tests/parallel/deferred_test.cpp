@@ -57,10 +57,9 @@ const nn::ForwardContext& context() {
 }
 
 std::shared_ptr<nn::Product> make_packed() {
-  auto product = std::make_shared<testing::PackedDouble>();
-  product->codes = torch::randint(-100, 100, {kOut, kIn}).to(at::kChar);
-  product->scales = torch::rand({kOut});
-  return product;
+  const ops::PackedMatrix matrix = ops::quantize(torch::randn({kOut, kIn}), {});
+  const ops::PackedPart part = ops::PackedPart::whole(matrix.format, kOut, kIn);
+  return std::make_shared<nn::PackedProduct>(part, ops::part_bytes(matrix, part), Tensor());
 }
 
 /// What the backward pass of a fixed loss gives, through `linear`.

@@ -330,11 +330,44 @@ TEST(PlanTable, DecomposedProducts) {
   }
 }
 
-/// Weights of eight bits that nobody trains, in flat units of their own.
+/// Packed weights that nobody trains, in flat units of bytes: blocks that run over rows and are cut
+/// anywhere. Biases, norms and embeddings are trained.
 TEST(PlanTable, PackedProducts) {
+  using ops::PackedKind;
   for (const char* json : {kOddGpt2, kOddLlama}) {
-    expect_table(json, plans_of_products(), adapted_by(testing::adapt_packed));
+    for (const ops::PackedFormat& format :
+         {ops::PackedFormat{PackedKind::kNf4, 64, true}, ops::PackedFormat{PackedKind::kInt8}}) {
+      expect_table(
+          json, plans_of_products(), [&](ModelSpec& spec) { testing::pack(spec, format); });
+    }
   }
+}
+
+/// QLoRA: low-rank factors beside packed weights, of all linears; DoRA's norms are of these too.
+TEST(PlanTable, AdaptersOfPackedProducts) {
+  using ops::PackedKind;
+  model::LoraConfig plain, decomposed;
+  decomposed.use_dora = true;
+  const auto expect = [](const char* json,
+                         const ops::PackedFormat& format,
+                         const model::LoraConfig& config) {
+    const auto adapt = [config](nn::LanguageModel& model) {
+      testing::adapt_low_rank(model, testing::Base::kFrozen, config);
+    };
+    const auto plans = plans_of_products(json == kOddT5 ? Recompute::kFull : Recompute::kSelective);
+    expect_table(json, plans, [&](ModelSpec& spec) { testing::pack(spec, format, adapt); });
+  };
+  expect(kOddGpt2, {PackedKind::kNf4, 64, true}, plain);
+  expect(kOddLlama, {PackedKind::kNf4, 64, true}, decomposed);
+  expect(kOddLlama, {PackedKind::kFp4, 32, false}, plain);
+  expect(kOddGpt2, {PackedKind::kInt8}, plain);
+  expect(kOddQwen2, {PackedKind::kInt8}, decomposed);
+  expect(kOddT5, {PackedKind::kNf4, 32, true}, plain);
+  const TemporaryFolder folder;  // where shards of bytes lie
+  expect_table(
+      kOddLlama,
+      {{{.data = 2}, 1, {.zero_stage = 3, .parameter_folder = folder.path()}}},
+      [&](ModelSpec& spec) { testing::pack(spec, {PackedKind::kNf4, 64, true}); });
 }
 
 /// The embedding and the first layers, whose stages then have no backward pass; biases and norms

@@ -1,5 +1,4 @@
-// Products that are not dense: low-rank factors beside one, and a double of what quantization puts
-// into linears.
+// Products that are not dense: low-rank factors beside one, and packed weights.
 #pragma once
 
 #include <functional>
@@ -17,66 +16,7 @@
 
 namespace lockstep::parallel::testing {
 
-/// A matrix of int8 with a scale a row, which nobody trains, and a bias, which somebody may.
-class PackedDouble final : public nn::Product {
- public:
-  Tensor codes, scales, bias;  // [out, in] int8, [out], [out]
-
-  Tensor weight() const { return codes.to(scales.scalar_type()) * scales.unsqueeze(1) / 100; }
-  Tensor forward(const Tensor& x, const Tensor& /*drawn*/) const override {
-    const Tensor y = x.matmul(weight().t());
-    return bias.defined() ? y + bias : y;
-  }
-  Tensor input_gradient(const Tensor& y_gradient, const Tensor& /*drawn*/) const override {
-    return y_gradient.matmul(weight());
-  }
-  void accumulate_weight_gradients(
-      const Tensor& y_gradient, const Tensor& /*x*/, const Tensor& /*drawn*/) const override {
-    nn::accumulate_gradient(bias, y_gradient.flatten(0, -2).sum(0));
-  }
-  bool is_trained() const override { return bias.defined() && bias.requires_grad(); }
-  void visit_parameters(const nn::ParameterFunction& function) override {
-    function({"weight", codes, 0, 1});
-    function({"weight_scale", scales, 0, -1});
-    function({"bias", bias, 0, -1});
-  }
-  Tensor take_bias() override { return std::exchange(bias, Tensor()); }
-};
-
-/// The matrix of a dense product, with where its dims are.
-struct DenseWeight {
-  Tensor value;
-  int64_t out = 0, in = 0;
-};
-inline DenseWeight weight_of(nn::Product& product) {
-  DenseWeight weight;
-  product.visit_parameters([&](const nn::Parameter& parameter) {
-    if (parameter.name == "weight") {
-      weight = {
-          parameter.value, parameter.value.size(parameter.out), parameter.value.size(parameter.in)};
-    }
-  });
-  return weight;
-}
-
 using Adapt = std::function<void(nn::LanguageModel&)>;
-
-inline nn::SlotFunction each_linear(
-    std::function<void(const nn::SlotName&, nn::Linear&)> function) {
-  return nn::each<nn::Linear>([function = std::move(function)](
-                                  const nn::SlotName& name, std::shared_ptr<nn::Linear>& linear) {
-    function(name, *linear);
-  });
-}
-
-inline void add_spec(
-    nn::LanguageModel& model,
-    const std::string& name,
-    std::vector<int64_t> shape,
-    double deviation) {
-  model.specs[name] = {
-      name, std::move(shape), {model::Initialization::Kind::kNormal, deviation, -1}, false, 0};
-}
 
 /// Low-rank factors beside every linear, whose own weights are trained too, or frozen; with dropout
 /// of what they read, and none of the two zero.
@@ -97,22 +37,7 @@ inline void adapt_low_rank(
   }
 }
 
-/// Packed weights in every linear.
-inline void adapt_packed(nn::LanguageModel& model) {
-  model.visit_slots(each_linear([&](const nn::SlotName& name, nn::Linear& linear) {
-    const DenseWeight weight = weight_of(*linear.product());
-    const auto options = weight.value.options().requires_grad(false);
-    auto product = std::make_shared<PackedDouble>();
-    product->codes = at::empty({weight.out, weight.in}, options.dtype(at::kChar));
-    product->scales = at::empty({weight.out}, options);
-    product->bias = linear.product()->take_bias();
-    add_spec(model, name.parameter("weight"), {weight.out, weight.in}, 0.1);
-    add_spec(model, name.parameter("weight_scale"), {weight.out}, 1);
-    linear.product() = product;
-  }));
-}
-
-/// Values for all that an adapted model has: integers are those of a hundred times the draw.
+/// Values for all that an adapted model has.
 inline ModelSpec::Fill fill_adapted(const model::ModelConfig& config, const Adapt& adapt) {
   const auto model = nn::make_model(config, at::kFloat, at::kMeta);
   adapt(*model);
@@ -130,9 +55,25 @@ inline ModelSpec::Fill fill_adapted(const model::ModelConfig& config, const Adap
         [&](int64_t local, int64_t whole, int64_t count) {
           nn::fill_initial(drawn.narrow(0, local - begin, count), specs.at(name), 3, whole);
         });
-    const bool is_packed = values.scalar_type() == at::kChar;
-    values.view({-1}).copy_(is_packed ? (drawn * 100).round().clamp(-127, 127) : drawn);
+    values.view({-1}).copy_(drawn);
   };
+}
+
+/// Packed weights in every linear, below what `adapt` puts beside them: quantized initial values.
+inline void pack(ModelSpec& spec, const ops::PackedFormat& format, const Adapt& adapt = nullptr) {
+  nn::Packing packing;
+  for (const model::LayerSpec& layer : model::describe(spec.config)) {
+    if (layer.kind == model::LayerKind::kLinear) {
+      packing[layer.prefix] = format;
+    }
+  }
+  if (adapt) {
+    spec.adapt = adapt;
+    spec.fill = fill_adapted(spec.config, adapt);
+  }
+  spec.fill =
+      fill_packed(spec.config, packing, quantized(spec.config, packing, spec.fill), spec.fill);
+  spec.packing = std::make_shared<const nn::Packing>(std::move(packing));
 }
 
 }  // namespace lockstep::parallel::testing

@@ -6,6 +6,7 @@ One process of parity_driver (tests/parity/driver.cpp) runs all cases; each is a
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, BitsAndBytesConfig
 
 PROGRAM = pathlib.Path(os.environ.get("LOCKSTEP_PROGRAM", "build/release/lockstep")).resolve()
 DRIVER = PROGRAM.parent / "parity_driver"
@@ -30,6 +31,11 @@ QWEN2 = dict(LLAMA, model_type="qwen2")
 T5 = dict(model_type="t5", vocab_size=89, d_model=24, d_kv=6, d_ff=44, num_layers=2, num_decoder_layers=2, num_heads=3,
           relative_attention_num_buckets=8, relative_attention_max_distance=20, dropout_rate=0.0, initializer_factor=0.7,
           feed_forward_proj="relu", pad_token_id=0, eos_token_id=0, decoder_start_token_id=0, is_encoder_decoder=True)
+
+# Its loops for CPUs read rows of 32 or 96 weights as garbage (docs/adapters.md).
+WIDE_LLAMA = dict(LLAMA, hidden_size=64, intermediate_size=128, head_dim=16)
+WIDE_GPT2 = dict(GPT2, n_embd=64, n_head=4)
+NF4 = dict(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
 
 CASES = {
     "gpt2": (GPT2, dict(r=3)),
@@ -49,6 +55,19 @@ CASES = {
     "t5": (T5, dict(r=3, task_type="SEQ_2_SEQ_LM")),
 }
 
+# Beside weights that bitsandbytes packed, or lockstep export.
+PACKED = {
+    "llama-nf4": (WIDE_LLAMA, dict(r=4, target_modules="all-linear"), NF4),
+    "gpt2-nf4": (WIDE_GPT2, dict(r=4, target_modules="all-linear", bias="all"), NF4),
+    "llama-fp4": (WIDE_LLAMA, dict(r=3), dict(load_in_4bit=True)),
+    "llama-int8": (WIDE_LLAMA, dict(r=4, target_modules="all-linear"), dict(load_in_8bit=True)),
+    "gpt2-int8": (WIDE_GPT2, dict(r=3), dict(load_in_8bit=True)),
+    "gpt2-our-nf4": (WIDE_GPT2, dict(r=3), ["--bits", 4, "--double-quant"]),
+    "llama-our-fp4": (WIDE_LLAMA, dict(r=4, target_modules="all-linear"), ["--bits", 4, "--quant-type", "fp4"]),
+    "llama-our-int8": (WIDE_LLAMA, dict(r=3), ["--bits", 8]),
+}
+CASES |= {name: case[:2] for name, case in PACKED.items()}
+
 
 def has_encoder(name):
     return name.startswith("t5")
@@ -56,6 +75,18 @@ def has_encoder(name):
 
 def kind(name):
     return AutoModelForSeq2SeqLM if has_encoder(name) else AutoModelForCausalLM
+
+
+def pack(folder, opener, how):
+    """Packs the model of the folder, by lockstep export with these arguments or as a BitsAndBytesConfig of these; opens it."""
+    if isinstance(how, list):
+        lockstep(folder, "export", "--model", "model", *how, "--output", "packed")
+        shutil.rmtree(folder / "model")
+        (folder / "packed").rename(folder / "model")
+        return opener.from_pretrained(folder / "model", dtype=torch.float32)
+    model = opener.from_pretrained(folder / "model", quantization_config=BitsAndBytesConfig(**how), dtype=torch.float32)
+    model.save_pretrained(folder / "model")
+    return model
 
 
 def make_case(folder, name):
@@ -71,6 +102,8 @@ def make_case(folder, name):
                 value.normal_(0, 0.1)
     model.save_pretrained(folder / "model")
     (folder / "model" / "config.json").write_text(json.dumps(settings))
+    if name in PACKED:
+        model = pack(folder, kind(name), PACKED[name][2])
     adapted = get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", **adapter}))
     with torch.no_grad():
         for key, value in adapted.named_parameters():
@@ -105,7 +138,8 @@ def case(request, cases):
 
 def open_adapted(folder, name, adapter="adapter"):
     base = kind(name).from_pretrained(folder / "model", attn_implementation="eager")
-    return PeftModel.from_pretrained(base, folder / adapter, is_trainable=True).eval()
+    # Without dropout a training pass is an evaluating one, but for bitsandbytes: it then packs activations, or weights anew.
+    return PeftModel.from_pretrained(base, folder / adapter, is_trainable=True).train(name in PACKED)
 
 
 def logits_of(model, ids, source=None):

@@ -39,5 +39,6 @@ class Checker {
 void validate_training(const Config& config, Checker& check, std::vector<std::string>& warnings);
 /// Those of preference, and of what goes with task.type=preference.
 void validate_preference(const Config& config, Checker& check, std::vector<std::string>& warnings);
+void validate_quantization(const Config& config, Checker& check);
 
 }  // namespace lockstep::config

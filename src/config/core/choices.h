@@ -56,6 +56,8 @@ inline constexpr std::string_view kReduceTypes[] = {"auto", "float32", "bfloat16
 inline constexpr std::string_view kOnSignal[] = {"save", "save_and_stop", "ignore"};
 inline constexpr std::string_view kProgressForms[] = {"auto", "line", "plain", "none"};
 
+inline constexpr std::string_view kQuantizationTypes[] = {"nf4", "fp4"};
+inline constexpr std::string_view kTypes[] = {"float32", "bfloat16", "float16"};
 inline constexpr std::string_view kLoraBiases[] = {"none", "all", "lora_only"};
 inline constexpr std::string_view kLoraInitial[] = {"true", "false", "gaussian"};
 

@@ -30,6 +30,13 @@ struct LoraSection {
   bool operator==(const LoraSection&) const = default;
 };
 
+/// Weights in 4 or 8 bits beside which adapters are trained (Dettmers et al., "QLoRA", 2023). The
+/// names of BitsAndBytesConfig are other names; settle() leaves the section's own alone.
+struct QuantizationSection {
+#include "config/core/sections/quantization.def"
+  bool operator==(const QuantizationSection&) const = default;
+};
+
 struct TokenizerSection {
 #include "config/core/sections/tokenizer.def"
 };
@@ -102,6 +109,7 @@ struct MonitorSection {
 struct Config {
   ModelSection model;
   LoraSection lora;
+  QuantizationSection quantization;
   TokenizerSection tokenizer;
   TaskSection task;
   PreferenceSection preference;

@@ -37,6 +37,9 @@ VISIT(ModelSection) {
 VISIT(LoraSection) {
 #include "config/core/sections/lora.def"
 }
+VISIT(QuantizationSection) {
+#include "config/core/sections/quantization.def"
+}
 VISIT(TokenizerSection) {
 #include "config/core/sections/tokenizer.def"
 }
@@ -86,6 +89,7 @@ template <class Section, class Visitor>
 void visit_fields(Section& section, Visitor&& visitor) {
   visitor.section({"model", "The model"}, section.model);
   visitor.section({"lora", "Adapters, by PEFT's names"}, section.lora);
+  visitor.section({"quantization", "Weights in 4 or 8 bits"}, section.quantization);
   visitor.section({"tokenizer", "The tokenizer"}, section.tokenizer);
   visitor.section({"task", "What the model is trained for"}, section.task);
   visitor.section({"preference", "For task.type=preference and reward_model"}, section.preference);

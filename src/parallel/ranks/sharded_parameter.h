@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "mesh/cut.h"
+#include "ops/packed_part.h"
 
 namespace lockstep::parallel {
 
@@ -24,5 +25,8 @@ struct ShardedParameter {
 /// By Hugging Face's name. A parameter that is not there is held whole by this rank, and by no
 /// other of the ranks that hold the model between them.
 using ShardedParameters = std::map<std::string, ShardedParameter>;
+
+/// Makes a whole packed matrix the part of it that a cut of [out, in] leaves.
+void narrow_packed(ops::PackedPart& part, const mesh::Cut& cut);
 
 }  // namespace lockstep::parallel

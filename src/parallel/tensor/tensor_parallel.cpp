@@ -271,8 +271,15 @@ void Swap::replace(
     cut.copies = ranks();
     cut.copy = rank();
   }
-  const std::vector<int64_t> shape = value.sizes().vec();
-  value = at::empty(cut.local_shape(shape), value.options().requires_grad(false))
+  std::vector<int64_t> shape = value.sizes().vec(), part;
+  if (parameter.packed != nullptr) {
+    shape = {parameter.packed->out, parameter.packed->in};
+    narrow_packed(*parameter.packed, cut);
+    part = {parameter.packed->bytes()};
+  } else {
+    part = cut.local_shape(shape);
+  }
+  value = at::empty(part, value.options().requires_grad(false))
               .set_requires_grad(value.requires_grad());
   sharded_.emplace(
       name.parameter(parameter.name), ShardedParameter{shape, std::move(cut), summed_over});

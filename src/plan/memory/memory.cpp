@@ -39,6 +39,17 @@ double unit_parameters(const Job& job) {
          job.mesh.tensor;
 }
 
+// Bytes of them as they are gathered: of the blocks' weights, if frozen, as they are packed.
+double unit_bytes(const Job& job) {
+  if (job.adapter_rank == 0) {
+    return unit_parameters(job) * job.compute_bytes();
+  }
+  const ParameterCounts counts = count_parameters(job.model);
+  const double largest = std::max(
+      counts.largest_block() * job.frozen_bytes, counts.embedding / 2 * job.compute_bytes());
+  return std::min(job.software.unit_parameters * job.compute_bytes(), largest) / job.mesh.tensor;
+}
+
 void offload_states(const Job& job, Memory& memory) {
   if (job.offload == Offload::kNone) {
     return;
@@ -97,7 +108,9 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
   memory.gradients = trained * job.gradient_bytes() / share(2);
   memory.optimizer = trained * software.optimizer_bytes / share(1);
   if (job.adapter_rank > 0) {
-    memory.parameters += parameters * job.frozen_bytes / share(3);
+    const double linears = linear_parameters(job.model, blocks) / job.mesh.tensor;
+    const double bytes = linears * job.frozen_bytes + (parameters - linears) * job.compute_bytes();
+    memory.parameters += bytes / share(3);
     if (job.frozen_bytes < 2) {
       // The matrix that computes, in 16 bits.
       memory.working += 2.0 * static_cast<double>(job.model.hidden_size) *
@@ -113,7 +126,7 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
   } else if (job.zero_stage >= 3 || job.offload == Offload::kAll) {
     // The unit that computes and the one that is fetched ahead; a unit's gradient before it is
     // reduced.
-    memory.gathered = unit_parameters(job) * (2 * width + job.reduce_bytes());
+    memory.gathered = 2 * unit_bytes(job) + unit_parameters(job) * job.reduce_bytes();
   }
 }
 

@@ -11,6 +11,7 @@
 #include "model/description.h"
 #include "model/lora_config.h"
 #include "model/split.h"
+#include "plan/ours/quantization.h"
 #include "schedule/file.h"
 #include "schedule/schedules.h"
 
@@ -174,6 +175,9 @@ Job planned_job(
   if (config.lora != config::LoraSection{}) {  // of those of the blocks' linears, an upper bound
     job.adapter_rank = config.lora.r.value_or(model::LoraConfig{}.r);
     job.frozen_bytes = half ? 2 : 4;
+    if (const auto packed = packed_as(model, config.quantization)) {
+      job.frozen_bytes = packed_bytes(packed->bits, packed->double_quant, packed->block_size);
+    }
   }
   job.software.unit_bytes = config.training.ddp_bucket_cap_mb * (1 << 20);
   return job;

@@ -91,6 +91,20 @@ double adapter_parameters(
          sum_blocks(blocks, [&](BlockKind kind) { return sizes.linears_of(kind).sides; });
 }
 
+double linear_parameters(const model::ModelConfig& model, const BlockCounts& blocks) {
+  const ModelSizes& sizes = sizes_of(model);
+  return sum_blocks(blocks, [&](BlockKind kind) {
+    const LinearSizes& linears = sizes.linears_of(kind);
+    return linears.own + linears.of_source;
+  });
+}
+
+double packed_bytes(int64_t bits, bool double_quantization, int64_t block_size) {
+  // A scale is four bytes, or one and a share of one for every 256 of them.
+  const double scale = double_quantization ? 1 + 4.0 / 256 : 4;
+  return bits == 8 ? 1 : 0.5 + scale / static_cast<double>(block_size);
+}
+
 double model_flops(const Job& job) {
   const ModelSizes& sizes = sizes_of(job.model);
   const auto length = [&](Stream stream) { return static_cast<double>(job.length(stream)); };

@@ -152,8 +152,8 @@ struct Job {
   double activations_away = 0;  // share of the activations that wait in host memory
   int64_t adapter_rank =
       0;  // LoRA (Hu et al., 2021) on every matrix of the blocks; 0: all is trained
-  double frozen_bytes =
-      2;  // of a frozen parameter: 2, 1 (8 bits) or 0.53 (4 bits and their scales)
+  double frozen_bytes = 2;  // of a frozen weight of the blocks' linears: 2, or less where it is
+                            // packed; what else is frozen has the type that is computed in
   Precision precision = Precision::kMixed16;
   Software software;
   std::vector<int64_t> split;  // blocks of each stage; empty: split_layers decides
@@ -207,6 +207,10 @@ std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageC
 const ParameterCounts& count_parameters(const model::ModelConfig& model);
 /// Of the adapters of these blocks: rank times in and out of each matrix.
 double adapter_parameters(const model::ModelConfig& model, const BlockCounts& blocks, int64_t rank);
+/// Weights of the blocks' linears.
+double linear_parameters(const model::ModelConfig& model, const BlockCounts& blocks);
+/// Bytes of a weight in 8 bits, or in 4 with their scales, which double quantization packs too.
+double packed_bytes(int64_t bits, bool double_quantization, int64_t block_size = 64);
 /// Whether a bias is added to the scores of attention, which fused kernels have no place for.
 bool has_score_bias(const model::ModelConfig& model);
 

@@ -1,0 +1,96 @@
+#include <bit>
+#include <utility>
+
+#include "base/format.h"
+#include "config/core/checker.h"
+#include "config/validate.h"
+
+namespace lockstep::config {
+namespace {
+
+constexpr const char* kBits = "quantization.bits";
+
+/// Gives `own` what `other`, BitsAndBytesConfig's name of it, says.
+template <class Value>
+void take_other_name(
+    std::optional<Value>& own,
+    std::optional<Value>& other,
+    const std::string& name,
+    const std::string& other_name,
+    const Origins& origins,
+    Problems& problems) {
+  if (!other) {
+    return;
+  }
+  if (own && *own != *other) {
+    const std::string key = "quantization." + other_name;
+    problems.add(
+        key,
+        origins.at(key),
+        fmt::format("quantization.{} says otherwise, and they are one setting", name),
+        "give one of them");
+  }
+  own = std::exchange(other, std::nullopt);
+}
+
+}  // namespace
+
+void settle_quantization(QuantizationSection& section, const Origins& origins, Problems& problems) {
+  const auto turn_on = [&](std::optional<bool>& is_on, int64_t bits, const char* name) {
+    std::optional<int64_t> other;
+    if (std::exchange(is_on, std::nullopt).value_or(false)) {
+      other = bits;
+    }
+    take_other_name(section.bits, other, "bits", name, origins, problems);
+  };
+  const bool as_bitsandbytes = section.load_in_4bit.value_or(false);
+  turn_on(section.load_in_4bit, 4, "load_in_4bit");
+  turn_on(section.load_in_8bit, 8, "load_in_8bit");
+  take_other_name(
+      section.type, section.bnb_4bit_quant_type, "type", "bnb_4bit_quant_type", origins, problems);
+  take_other_name(
+      section.double_quant,
+      section.bnb_4bit_use_double_quant,
+      "double_quant",
+      "bnb_4bit_use_double_quant",
+      origins,
+      problems);
+  if (as_bitsandbytes && !section.type) {
+    section.type = "fp4";
+  }
+  std::vector<std::string>& skipped = section.skip_modules;
+  skipped.insert(
+      skipped.end(), section.llm_int8_skip_modules.begin(), section.llm_int8_skip_modules.end());
+  section.llm_int8_skip_modules.clear();
+}
+
+void validate_quantization(const Config& config, Checker& check) {
+  const QuantizationSection& section = config.quantization;
+  const int64_t bits = section.bits.value_or(4), block = section.block_size.value_or(64);
+  check.require(bits == 4 || bits == 8, kBits, "4 or 8");
+  const bool is_power = block >= 32 && block <= 4096 && std::has_single_bit(uint64_t(block));
+  check.require(is_power, "quantization.block_size", "a power of two from 32 to 4096");
+  const bool asks_of_4_bits = section.type || section.double_quant || section.block_size;
+  if (asks_of_4_bits && bits == 8) {
+    check.fail(
+        kBits, "8 bits have no type, no blocks and no double quantization", "leave these keys out");
+  }
+  const std::string type = config.training.bf16   ? "bfloat16"
+                           : config.training.fp16 ? "float16"
+                                                  : "float32";
+  if (section.bnb_4bit_compute_dtype.value_or(type) != type) {
+    check.fail(
+        "quantization.bnb_4bit_compute_dtype",
+        fmt::format(
+            "{} is asked for, and training computes in {}", *section.bnb_4bit_compute_dtype, type),
+        "give training.bf16=true or fp16=true for such products, or leave the key out");
+  }
+  QuantizationSection others = section;
+  others.bits.reset();
+  others.bnb_4bit_compute_dtype.reset();
+  if (!section.bits && others != QuantizationSection{}) {
+    check.fail(kBits, "is not given, and other keys of quantization are", "add bits=4 or bits=8");
+  }
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,62 @@
+// Where things lie in the bytes of a part of a packed matrix. Internal to ops.
+#pragma once
+
+#include "ops/packed_part.h"
+
+namespace lockstep::ops {
+
+inline constexpr int64_t kPartAlignment = 16;
+inline constexpr int64_t kCodeValues = 16, kScaleValues = 256;
+
+inline int64_t padded_to(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+inline bool is_8_bits(const PackedPart& part) {
+  return part.format.kind == PackedKind::kInt8;
+}
+
+/// Where things lie in the bytes of a part.
+struct PackedPlaces {
+  explicit PackedPlaces(const PackedPart& part) {
+    const int64_t rows = part.row_count(), columns = part.columns.size();
+    const int64_t block = part.format.block_size;
+    if (is_8_bits(part)) {
+      codes = padded_to(rows * 4, kPartAlignment);
+      row_bytes = columns;
+      end = codes + padded_to(rows * columns, kPartAlignment);
+      return;
+    }
+    int64_t floats = kCodeValues;
+    if (part.format.is_nested) {
+      const int64_t blocks = (part.out * part.in + block - 1) / block;
+      nested_scales = (floats + kScaleValues + 1) * 4;
+      floats += kScaleValues + 1 + (blocks + kNestedBlock - 1) / kNestedBlock;
+    }
+    codes = padded_to(floats * 4, kPartAlignment);
+    row_bytes = (columns + 1) / 2;
+    scales = codes + padded_to(rows * row_bytes, kPartAlignment);
+    // The most blocks that a row's run of elements touches, wherever it begins.
+    const bool is_aligned = part.in % block == 0 && part.columns.begin % block == 0;
+    scales_per_row = columns == 0 ? 0
+                     : is_aligned ? (columns + block - 1) / block
+                                  : (columns + block - 2) / block + 1;
+    end =
+        scales + padded_to(rows * scales_per_row * (part.format.is_nested ? 1 : 4), kPartAlignment);
+  }
+
+  int64_t nested_scales = 0;  // behind the values of scales and the offset
+  int64_t codes = 0, row_bytes = 0;
+  int64_t scales = 0, scales_per_row = 0;
+  int64_t end = 0;
+};
+
+/// unpack() by ATen's operations, on any device: what serves where there are no loops.
+Tensor unpack_by_operations(
+    const PackedPart& part,
+    const Tensor& bytes,
+    IndexRange rows,
+    IndexRange columns,
+    at::ScalarType type);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,73 @@
+"""QLoRA as users train it: packed weights under other plans, resuming, exported folders, and what is refused."""
+
+import json
+import unittest
+
+from harness import ProgramTest, losses
+
+PACKED = ["quantization.bits=4", "quantization.double_quant=true"]
+LORA = ["model.path=base", "learning_rate=1e-2", "lora.r=3", "lora.target_modules=all-linear", "lora.lora_dropout=0.2",
+        "save_steps=3"]
+
+
+class Quantization(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.train(cls(), "base", steps=4)
+        cls.train(cls(), "run", *LORA, *PACKED)
+
+    def runTest(self):
+        pass
+
+    def adapter(self, folder):
+        return (self.folder / folder / "adapter_model.safetensors").read_bytes()
+
+    def evaluate(self, *words):
+        words = [*words, "--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
+        return json.loads(self.run_ok("eval", *words).out)["eval_loss"]
+
+    def test_other_plans_give_the_same_losses(self):
+        wanted = losses(self.folder / "run")
+        self.assertGreater(max(wanted) - min(wanted), 1e-3)
+        for name, plan in (
+            ("tensor", ["parallel.tensor=2"]),
+            ("shards", ["parallel.zero_stage=3", "per_device_train_batch_size=4", "parallel.recompute=full"]),
+        ):
+            self.train(name, *LORA, *PACKED, *plan, ranks=2)
+            self.assert_close(losses(self.folder / name), wanted, 1e-5)
+
+    def test_a_resumed_run_ends_with_the_same_bits(self):
+        self.train("resumed", "resume_from_checkpoint=run/checkpoint-3", *LORA, *PACKED)
+        self.assertEqual(self.adapter("resumed"), self.adapter("run"))
+
+    def test_an_exported_folder_is_the_packed_model(self):
+        self.run_ok("export", "--model", "base", "--bits", "4", "--double-quant", "--output", "packed")
+        config = json.loads((self.folder / "packed" / "config.json").read_text())["quantization_config"]
+        self.assertEqual((config["bnb_4bit_quant_type"], config["bnb_4bit_use_double_quant"]), ("nf4", True))
+        read = self.evaluate("--model", "packed", "--adapter", "run")
+        made = self.evaluate("--model", "base", "--adapter", "run", *PACKED)
+        dense = self.evaluate("--model", "base", "--adapter", "run")
+        self.assertEqual(read, made)
+        self.assertGreater(abs(read - dense), 1e-6)
+        self.run_ok("export", "--model", "packed", "--adapter", "run", "--merge", "--output", "merged")
+        self.assertAlmostEqual(self.evaluate("--model", "merged"), read, delta=1e-5)
+        prompt = ["--prompt", "The", "--max-new-tokens", "4"]
+        self.assertEqual(
+            self.run_ok("generate", "--model", "base", "--adapter", "run", "--bits", "4", "--double-quant", *prompt).out,
+            self.run_ok("generate", "--model", "packed", "--adapter", "run", *prompt).out)
+
+    def test_what_does_not_fit_is_told_before_training(self):
+        for words, told in (
+            (["quantization.bits=4"], "lora.r=16"),
+            (["quantization.bits=5", "lora.r=2"], "4 or 8"),
+            (["quantization.bits=4", "quantization.skip_modules=[c_atn]", "lora.r=2"], "no module of the model"),
+        ):
+            self.assertIn(told, self.run_fails(2, *self.train_arguments("bad", "model.path=base", *words)).err)
+        told = self.train("dry", "model.path=base", "lora.r=2", *PACKED, "--dry-run").out
+        self.assertIn("packed      8 linears in 4 bits (nf4, double quantization)", told)
+        self.assertIn("nothing to do", self.run_fails(2, "export", "--model", "base", "--output", "x").err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
