@@ -25,6 +25,7 @@ namespace lockstep::cli {
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"train", "Train or fine-tune a model, on any number of ranks", run_train},
+      {"unlearn", "Make a model forget some rows and keep others", run_unlearn},
       {"eval", "Loss and accuracy of a model on a text; of a classifier, its report", run_eval},
       {"predict", "The label of each row, by a classifier", run_predict},
       {"generate", "Continue a prompt", run_generate},

@@ -22,6 +22,7 @@ struct VerifyOptions {
   int64_t rows_at_once = 0;
   bool are_rewarded = false;    // one class is read at each row's last token
   bool learns_prompts = false;  // the prompts of chosen rows are targets, told apart
+  bool forgets = false;         // rows are to be forgotten, an alternate (of 3), and to be kept
 };
 
 struct VerifiedLoss {

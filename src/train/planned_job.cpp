@@ -12,6 +12,7 @@
 #include "schedule/file.h"
 #include "train/plan.h"
 #include "train/preference.h"
+#include "train/unlearning.h"
 
 namespace lockstep::train {
 
@@ -111,7 +112,9 @@ plan::Job planned_job(
        .context = parallel.context,
        .tensor = parallel.tensor},
       static_cast<int>(std::clamp<int64_t>(devices, 1, 1000000)));
-  job.micro_batch = config.training.per_device_train_batch_size * rows_of_sequence(config);
+  const int64_t rows =
+      unlearns(config.task) ? rows_of_unlearning(config.unlearning) : rows_of_sequence(config);
+  job.micro_batch = config.training.per_device_train_batch_size * rows;
   job.global_batch = job.micro_batch * config.training.gradient_accumulation_steps *
                      static_cast<int64_t>(job.mesh.data);
   job.zero_stage = static_cast<int>(parallel.zero_stage);
@@ -173,6 +176,9 @@ plan::Job planned_job(
   if (config.lora != config::LoraSection{}) {  // of those of the blocks' linears, an upper bound
     job.adapter_rank = config.lora.r.value_or(model::LoraConfig{}.r);
     job.frozen_bytes = half ? 2 : 4;
+  }
+  if (unlearns(config.task) && needs_distributions(config.unlearning) && job.adapter_rank == 0) {
+    job.reference_bytes = half ? 2 : 4;
   }
   job.software.unit_bytes = config.training.ddp_bucket_cap_mb * (1 << 20);
   return job;

@@ -108,7 +108,9 @@ TEST(KolmogorovSmirnov, IsExact) {
 
 TEST(KolmogorovSmirnov, IsThatOfScipy) {
   SKIP_WITHOUT_SHARED_DATA("unlearning/golden/token_metrics.json");
-  for (const nlohmann::json& each : read_json(golden() / "token_metrics.json")["ks_2samp"]) {
+  const nlohmann::json golden_file = read_json(golden() / "token_metrics.json");
+  EXPECT_EQ(golden_file["ks_2samp"].size(), 4U);
+  for (const nlohmann::json& each : golden_file["ks_2samp"]) {
     const KolmogorovSmirnov found = kolmogorov_smirnov(each["a"], each["b"]);
     EXPECT_NEAR(found.statistic, each["statistic"].get<double>(), 1e-7);
     EXPECT_NEAR(found.p_value, each["pvalue"].get<double>(), 1e-8);

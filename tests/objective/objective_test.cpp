@@ -583,7 +583,7 @@ TEST(Objectives, DivergencesAreThoseOfOpenUnlearning) {
   numbers::expect_values(
       gradient, tensor_of(wanted["grad_logits"]["retain"], at::kDouble), "KL to be kept");
 
-  const nlohmann::json undial = read_json(folder / "token_metrics.json")["undial"];
+  const nlohmann::json undial = read_json(folder / "token_metrics.json").at("undial");
   const Tensor logits = tensor_of(undial["logits"], at::kDouble);
   for (const bool is_upstream : {true, false}) {
     targets = nn::next_tokens(tensor_of(undial["labels"], at::kLong));

@@ -39,5 +39,7 @@ class Checker {
 void validate_training(const Config& config, Checker& check, std::vector<std::string>& warnings);
 /// Those of preference, and of what goes with task.type=preference.
 void validate_preference(const Config& config, Checker& check, std::vector<std::string>& warnings);
+/// Those of unlearning, and of what goes with task.type=unlearning.
+void validate_unlearning(const Config& config, Checker& check, std::vector<std::string>& warnings);
 
 }  // namespace lockstep::config

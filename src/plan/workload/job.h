@@ -154,6 +154,8 @@ struct Job {
       0;  // LoRA (Hu et al., 2021) on every matrix of the blocks; 0: all is trained
   double frozen_bytes =
       2;  // of a frozen parameter: 2, 1 (8 bits) or 0.53 (4 bits and their scales)
+  double reference_bytes = 0;  // of a parameter of a second model that is only read, under the same
+                               // plan; 0: none is held
   Precision precision = Precision::kMixed16;
   Software software;
   std::vector<int64_t> split;  // blocks of each stage; empty: split_layers decides
