@@ -1,6 +1,6 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
 .PHONY: help quickstart build install test test-gpu test-processors setup checks parity docs bench bench-launch bench-ops bench-parallel bench-tokenizers \
-  plan-validation plan-machine clean
+  plan-validation plan-machine unlearn-demo clean
 
 LIBTORCH ?=
 PRESET ?= release
@@ -17,6 +17,7 @@ export LIBTORCH LOCKSTEP_CUDA
 
 help:
 	@echo "make quickstart            set up, build, and train, evaluate and use a small GPT-2 (DATA=file.txt: on your text)"
+	@echo "make unlearn-demo          a small model learns facts and forgets some, and what is left (DATA=folder: TOFU's files; RANKS=2)"
 	@echo "make build                 set up and build build/release/lockstep"
 	@echo "make install PREFIX=dir    the program, and the library for find_package(lockstep)"
 	@echo "make docs                  the reference of the library's headers, into build/docs/html"
@@ -51,6 +52,10 @@ install: $(BUILD)/.flags
 	@$(COMPILE) lockstep accelerators lockstep_archive lockstep_headers
 	@cmake --install $(BUILD) --prefix $(PREFIX) >/dev/null
 	@echo "installed into $(PREFIX)"
+
+RANKS ?= 1
+unlearn-demo: build
+	@python3 tools/unlearn_demo.py $(BUILD)/lockstep unlearn-demo $(if $(DATA),--data $(DATA)) --ranks $(RANKS)
 
 test: $(BUILD)/.flags
 	@$(COMPILE)

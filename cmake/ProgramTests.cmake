@@ -11,11 +11,11 @@ endforeach()
 set_tests_properties(program.gpu PROPERTIES LABELS gpu)
 # The longest begin first, so that none is waited for alone at the end.
 set(cost 100)
-foreach(name docs predict parallel pipeline zero classification preference t5 launch resume plans)
+foreach(name docs predict parallel pipeline zero classification preference unlearning t5 launch resume plans)
   set_tests_properties(program.${name} PROPERTIES COST ${cost})
   math(EXPR cost "${cost} - 5")
 endforeach()
-foreach(name classification parallel pipeline plans predict preference ranks resume t5 use zero)  # they compare numbers
+foreach(name classification parallel pipeline plans predict preference ranks resume t5 unlearning use zero)  # they compare numbers
   set_tests_properties(program.${name} PROPERTIES LABELS processor)
 endforeach()
 

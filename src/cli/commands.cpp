@@ -20,6 +20,7 @@ namespace lockstep::cli {
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"train", run_train},
+      {"unlearn", run_unlearn},
       {"eval", run_eval},
       {"predict", run_predict},
       {"generate", run_generate},

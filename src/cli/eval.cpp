@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "cli/classify.h"
+#include "cli/eval_unlearning.h"
 #include "cli/world.h"
 #include "config/print.h"
 #include "config/resolve.h"
@@ -19,6 +20,7 @@
 #include "train/model_loading.h"
 #include "train/plan.h"
 #include "train/quantization.h"
+#include "train/unlearning.h"
 
 namespace lockstep::cli {
 namespace {
@@ -36,7 +38,8 @@ config::ResolveOptions eval_options() {
        "Also the loss of a bigram model of data.train; exit code 1 where the model is not better"},
       {"output",
        Kind::kValue,
-       "Of a classifier: the folder to write its report, pictures and predictions to"},
+       "The folder to write to: of a classifier its report, pictures and predictions; of "
+       "unlearning its metrics"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
       {"adapter", Kind::kKey, "The same as lora.adapter", "lora.adapter"},
       {"data", Kind::kKey, "The same as data.validation", "data.validation"},
@@ -87,6 +90,9 @@ int evaluate_classifier(const config::Resolution& resolution, train::World& worl
 
 int evaluate(const config::Resolution& resolution, train::World& world) {
   config::Config config = resolution.config;
+  if (train::unlearns(config.task)) {
+    return evaluate_unlearning(resolution, world);
+  }
   if (!resolution.has("bigram") && !config.data.validation.empty()) {
     config.data.train.clear();  // it is not needed, nor tokenized
   }

@@ -73,4 +73,9 @@ int run_train(std::vector<std::string> arguments) {
   });
 }
 
+int run_unlearn(std::vector<std::string> arguments) {
+  arguments.emplace_back("task.type=unlearning");
+  return run_train(std::move(arguments));
+}
+
 }  // namespace lockstep::cli

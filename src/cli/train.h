@@ -7,5 +7,7 @@ namespace lockstep::cli {
 
 /// lockstep train: see `lockstep train --help`. Starts its ranks where no launcher did.
 int run_train(std::vector<std::string> arguments);
+/// lockstep unlearn: the same with task.type=unlearning.
+int run_unlearn(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

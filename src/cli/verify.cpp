@@ -16,6 +16,7 @@
 #include "train/plan.h"
 #include "train/preference.h"
 #include "train/quantization.h"
+#include "train/unlearning.h"
 
 namespace lockstep::cli {
 namespace {
@@ -77,6 +78,8 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   train::check_trainable(spec.config.quantization, spec.adapters != nullptr);
   if (train::trains_on_answers(config.task)) {
     spec.objective = train::preference_objective(config);
+  } else if (train::unlearns(config.task)) {
+    spec.objective = train::unlearning_objective(config.unlearning);
   }
   if (const auto layers = resolution.integer("layers", 1)) {
     spec.config = model::with_first_layers(std::move(spec.config), *layers);
@@ -103,6 +106,9 @@ parallel::VerifyOptions options_of(
     options.rows_at_once = train::rows_of_sequence(config);
     options.are_rewarded = train::trains_rewards(config.task);
     options.learns_prompts = config.preference.objective == "orpo";
+  } else if (train::unlearns(config.task)) {
+    options.rows_at_once = train::rows_of_unlearning(config.unlearning);
+    options.forgets = true;
   } else if (!spec.config.head.classifies()) {
     options.has_documents =
         train::packing_of(config.data, spec.config) == data::Packing::kDocuments;

@@ -10,6 +10,7 @@
 #include "config/command_line.h"
 #include "config/compat/accelerate.h"
 #include "config/compat/deepspeed.h"
+#include "config/compat/open_unlearning.h"
 #include "config/core/bind.h"
 #include "config/core/effects.h"
 #include "config/core/known_names.h"
@@ -74,6 +75,13 @@ class Resolver {
       }
       Composition composition =
           compose({.file = line_.file, .folders = line_.folders}, std::move(line_.overrides));
+      if (is_open_unlearning(composition.tree)) {
+        composition.overrides =
+            take_overrides(composition.tree, std::move(composition.overrides), problems_);
+        problems_.throw_if_any();
+        composition.tree = open_unlearning_settings(
+            resolved(composition), composition.overrides, problems_, result_.warnings);
+      }
       rename_older_names(composition.tree, problems_);
       if (is_accelerate(composition.tree)) {
         composition.tree = accelerate_settings(composition.tree, problems_, result_.warnings);
@@ -93,6 +101,19 @@ class Resolver {
       apply_override(tree_, override, ++order, problems_);
     }
     lift_short_names(tree_, problems_);
+  }
+
+  /// A whole tree of other names, without interpolations.
+  Value resolved(const Composition& composition) {
+    choices_ = composition.choices;
+    Interpolator interpolator(composition.tree, environment_, facts());
+    Value tree = Value::map();
+    for (const Entry& entry : composition.tree.entries) {
+      if (entry.name != "hydra") {
+        tree.entries.push_back({entry.name, interpolator.resolve(entry.value, {entry.name})});
+      }
+    }
+    return tree;
   }
 
   RunFacts facts() const {
@@ -280,6 +301,9 @@ class Resolver {
   void check_required() {
     const Value values = to_value(result_.config);
     for (const std::string& key : options_.required) {
+      if (key == "data.train" && result_.config.task.type == "unlearning") {
+        continue;  // it has rows of its own (validate_unlearning.cpp)
+      }
       const Value* value = values.find(split_path(key));
       const bool empty = value == nullptr || value->is_null() ||
                          (value->is_scalar() && value->text.empty()) ||

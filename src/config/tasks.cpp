@@ -23,4 +23,31 @@ int64_t rows_of_sequence(const Config& config) {
   return trains_on_answers(config.task) && !is_single ? 2 : 1;
 }
 
+bool unlearns(const TaskSection& task) {
+  return task.type == "unlearning";
+}
+
+const UnlearningMethod& method_of(const UnlearningSection& section) {
+  return unlearning_method(section.method.value_or("GradDiff"));
+}
+
+double alpha_of(const UnlearningSection& section) {
+  const UnlearningMethod& method = method_of(section);
+  return method.keeps ? section.alpha.value_or(method.alpha) : 0;
+}
+
+bool keeps_rows(const UnlearningSection& section) {
+  return alpha_of(section) > 0;
+}
+
+bool needs_distributions(const UnlearningSection& section) {
+  return method_of(section).reads_distributions ||
+         (keeps_rows(section) && section.retain_loss == "KL");
+}
+
+int64_t rows_of_unlearning(const UnlearningSection& section) {
+  return (method_of(section).forgets ? 1 : 0) + (section.method == "DPO" ? 1 : 0) +
+         (keeps_rows(section) ? 1 : 0);
+}
+
 }  // namespace lockstep::config

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "config/core/config.h"
+#include "config/core/unlearning.h"
 
 namespace lockstep::config {
 
@@ -17,5 +18,19 @@ bool trains_rewards(const TaskSection& task);
 
 /// Rows that are drawn together, as one sequence of a batch: two of a pair, else one.
 int64_t rows_of_sequence(const Config& config);
+
+/// Whether rows are to be forgotten: task.type=unlearning.
+bool unlearns(const TaskSection& task);
+/// What the section's method is made of; GradDiff where none is named.
+const UnlearningMethod& method_of(const UnlearningSection& section);
+/// The weight of the rows to be kept; 0: there are none.
+double alpha_of(const UnlearningSection& section);
+/// Whether rows are to be kept beside those that are to be forgotten.
+bool keeps_rows(const UnlearningSection& section);
+/// Whether positions are compared to the distributions of the model as it was.
+bool needs_distributions(const UnlearningSection& section);
+/// Rows that are drawn together, as one sequence of a batch: to be forgotten, the alternate of DPO,
+/// to be kept.
+int64_t rows_of_unlearning(const UnlearningSection& section);
 
 }  // namespace lockstep::config

@@ -418,6 +418,7 @@ void validate(
   validate_data(config, check);
   validate_task(config, check);
   validate_preference(config, check, warnings);
+  validate_unlearning(config, check, warnings);
   validate_training(config, check, warnings);
   validate_parallel(config, ranks, check, problems);
   validate_sharding(config, ranks, check);

@@ -73,9 +73,12 @@ void add_classes(
 std::vector<Draw> rows_of(const SequenceView& view, const std::vector<Draw>& draws) {
   const int64_t at_once = view.rows_at_once();
   std::vector<Draw> rows;
+  const std::optional<PartnerRows>& partners = view.answers().partners;
   for (const Draw& draw : draws) {
+    const std::vector<int64_t> taken = partners ? partners->rows_of(draw) : std::vector<int64_t>();
     for (int64_t i = 0; i < at_once; ++i) {
-      rows.push_back({draw.sequence * at_once + i, draw.sample * at_once + i});
+      const int64_t row = partners ? taken[static_cast<size_t>(i)] : draw.sequence * at_once + i;
+      rows.push_back({row, draw.sample * at_once + i});
     }
   }
   return rows;
@@ -88,11 +91,13 @@ void add_answers(const SequenceView& view, const std::vector<Draw>& rows, MicroB
   }
   batch.roles.assign(static_cast<size_t>(batch.rows), RowRole::kPlain);
   batch.groups.assign(static_cast<size_t>(batch.rows), 0);
+  batch.lengths.assign(static_cast<size_t>(batch.rows), 0);
   batch.prompts.assign(answers.learns_prompts ? static_cast<size_t>(batch.rows) : 0, 0);
   for (size_t row = 0; row < rows.size(); ++row) {
     const int64_t sequence = rows[row].sequence;
     batch.roles[row] = answers.roles[static_cast<size_t>(sequence)];
     batch.groups[row] = static_cast<int64_t>(row) / answers.at_once;
+    batch.lengths[row] = view.tokens(sequence);
     if (answers.learns_prompts && batch.roles[row] == RowRole::kChosen) {
       const size_t begin = row * static_cast<size_t>(batch.length);
       batch.prompts[row] = view.prompt_tokens(sequence);

@@ -38,6 +38,7 @@ struct MicroBatch {
   /// together, by numbers from 0. Else empty.
   std::vector<RowRole> roles;
   std::vector<int64_t> groups;
+  std::vector<int64_t> lengths;  // likewise: tokens of each, padding left out
   /// Of answers whose prompts are learned: [rows], tokens before the answer. Else empty.
   std::vector<int64_t> prompts;
   std::vector<Draw> draws;       // what was drawn; of answers, groups of rows

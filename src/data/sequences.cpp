@@ -73,12 +73,17 @@ SequenceView::SequenceView(
 SequenceView::SequenceView(
     std::shared_ptr<const TokenDataset> dataset, int64_t length, AnswerRows answers)
     : SequenceView(std::move(dataset), length, Packing::kPerDocument, LongDocuments::kTruncate) {
-  if (std::ssize(answers.roles) != size_ || size_ % answers.at_once != 0) {
+  const int64_t roles = std::ssize(answers.roles);
+  const bool fits = answers.partners ? answers.partners->rows() == roles &&
+                                           answers.partners->rows_at_once() == answers.at_once
+                                     : roles % answers.at_once == 0;
+  if (roles > size_ || !fits) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
             "{} roles of {} rows, {} at once", answers.roles.size(), size_, answers.at_once));
   }
+  size_ = roles;
   answers_ = std::move(answers);
 }
 

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "data/bins.h"
 #include "data/options.h"
+#include "data/partners.h"
 #include "data/token_dataset.h"
 
 namespace lockstep::data {
@@ -16,15 +18,17 @@ namespace lockstep::data {
 inline constexpr int64_t kIgnored = -100;
 
 /// What an answer is to the others: of two answers to one prompt, or of one that is judged alone,
-/// the wanted and the unwanted one.
-enum class RowRole : int8_t { kPlain, kChosen, kRejected };
+/// the wanted and the unwanted one; of unlearning, what is to be forgotten (to which the wanted one
+/// is an alternate) and what is to be kept.
+enum class RowRole : int8_t { kPlain, kChosen, kRejected, kForget, kRetain };
 
 /// Answers of rows, a document each, and how they are drawn.
 struct AnswerRows {
-  std::vector<RowRole> roles;   // of each row
+  std::vector<RowRole> roles;   // of each row; fewer: the view has the first so many rows alone
   int64_t at_once = 1;          // rows that are drawn together, and never parted
   bool learns_prompts = false;  // prompts of chosen rows have labels too
   bool are_rewarded = false;    // no token has a label: a head of one class reads each row's last
+  std::optional<PartnerRows> partners = {};  // whose rows_at_once() `at_once` then is
 };
 
 /// Rows of at most `length` tokens. Concatenated: consecutive blocks of the whole stream, documents
@@ -55,7 +59,9 @@ class SequenceView {
   SequenceView(std::shared_ptr<const TokenDataset> dataset, int64_t length, AnswerRows answers);
 
   /// What is drawn: rows, or of answers groups of them.
-  int64_t size() const { return size_ / answers_.at_once; }
+  int64_t size() const {
+    return answers_.partners ? answers_.partners->size() : size_ / answers_.at_once;
+  }
   int64_t rows() const { return size_; }
   int64_t rows_at_once() const { return answers_.at_once; }
   int64_t length() const { return length_; }

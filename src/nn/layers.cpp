@@ -137,6 +137,13 @@ ops::TokenLossOptions Head::loss_options(const Targets& targets, const Tensor& w
         reference.positions.flatten().to(reference.states.device()),
         reference.states.flatten(0, 1),
         reference.vocabulary};
+    if (const Tensor& lowered = reference.lowered; lowered.defined()) {
+      options.distributions.tokens =
+          targets.tokens.flatten().to(reference.states.device()).clamp_min(0);
+      options.distributions.lowered = lowered.flatten().to(
+          reference.states.device(),
+          reference.states.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+    }
   }
   return options;
 }

@@ -25,7 +25,10 @@ Targets Targets::to(c10::Device device) const {
       moved(reference),
       moved(baseline),
       moved(outputs),
-      {moved(distributions.positions), distributions.states, distributions.vocabulary}};
+      {moved(distributions.positions),
+       distributions.states,
+       distributions.vocabulary,
+       moved(distributions.lowered)}};
 }
 
 Targets Targets::ignored() const {
@@ -49,6 +52,14 @@ Targets with_distributions(Targets targets, const Tensor& positions) {
   targets.distributions.positions = positions;
   Tensor tokens = targets.tokens.masked_fill(positions, 0);  // which token is all the same
   return counted(std::move(tokens), std::move(targets));
+}
+
+Targets with_distributions(
+    Targets targets, const Tensor& positions, const Tensor& tokens, const Tensor& lowered) {
+  targets = with_distributions(std::move(targets), positions);
+  targets.tokens = at::where(positions.logical_and(lowered.ne(0)), tokens, targets.tokens);
+  targets.distributions.lowered = lowered;
+  return targets;
 }
 
 Targets next_tokens(const Tensor& labels, const Tensor& are_prompts) {

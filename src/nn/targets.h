@@ -23,6 +23,9 @@ struct Distributions {
                       // Undefined: there are none
   Tensor states;      // [B, T, C'] what the reference's head reads; of this rank's part alone
   Tensor vocabulary;  // [V, C'] the reference's head, or this rank's part of it
+  Tensor lowered;     // [B, T] float64, like the positions: what the reference's logit of the
+                      // position's token is lowered by before its softmax; the loss there is the
+                      // cross-entropy. 0: nothing, and the token is none; undefined: 0 everywhere
 };
 
 /// The targets of a micro-batch, all on one device but the states and the vocabulary, which are on
@@ -60,6 +63,10 @@ Targets next_tokens(const Tensor& labels);
 /// The same, and the positions [B, T] bool are to have the distributions of a reference instead,
 /// which Reference::refer brings.
 Targets with_distributions(Targets targets, const Tensor& positions);
+/// The same, where the reference's logits of `tokens` [B, T] int64 are lowered by `lowered` [B, T]
+/// float64 (0: not).
+Targets with_distributions(
+    Targets targets, const Tensor& positions, const Tensor& tokens, const Tensor& lowered);
 /// The same where labels [B, T] hold prompts too, which `are_prompts` [B, T] bool says.
 Targets next_tokens(const Tensor& labels, const Tensor& are_prompts);
 /// Of classification: the position [B] of each row, its last token that is no padding, predicts the

@@ -86,23 +86,43 @@ struct AnswerOptions {
 /// kinds that did not occur are left out.
 ObjectivePointer answer_preference(const AnswerOptions& options = {});
 
+/// Whose means an objective takes: those of a step, whatever its micro-batches are, or the mean of
+/// those of its micro-batches, as Hugging Face's Trainer does.
+enum class Means { kOfStep, kOfMicroBatches };
+
 /// Of all of them the loss is gamma * F + alpha * R: F is of the rows to be forgotten, and R the
-/// mean of -log p over the tokens of those to be kept. They read kinds. Names and formulas are
-/// those of open-unlearning (Dorna et al., 2025).
+/// mean of -log p over the tokens of those to be kept, or of the divergence from a reference where
+/// their targets are its distributions. They read kinds. Names and formulas are those of
+/// open-unlearning (Dorna et al., 2025). Metrics: forget_loss (F), retain_loss (R).
 struct UnlearningOptions {
   double gamma = 1, alpha = 1;
-  double beta = 1;   // how soon F lets go of what is forgotten
-  double delta = 0;  // of simple_negative_preference
+  double beta = 1;        // how soon F lets go of what is forgotten
+  double delta = 0;       // of simple_negative_preference
+  double saturation = 0;  // of weighted_ascent: tokens that are far from learned weigh more, too
+  Means means = Means::kOfStep;
 };
 /// F is the mean of log p over the tokens (GradDiff; Maini et al., "TOFU", 2024).
 ObjectivePointer gradient_difference(const UnlearningOptions& options = {});
 /// The same without rows that are kept (GradAscent).
-ObjectivePointer gradient_ascent();
-/// F is the mean over the tokens of p^beta log p, p^beta held constant (WGA; Wang et al., 2025).
+ObjectivePointer gradient_ascent(Means means = Means::kOfStep);
+/// F is the mean over positions of the cross-entropy against a reference's distribution in which
+/// the logit of the token is lowered (UNDIAL; Dong et al., 2024, equation 3): what the rows'
+/// targets say (nn::Distributions::lowered).
+ObjectivePointer lowered_distribution(const UnlearningOptions& options = {});
+/// F is the mean over the tokens of p^beta (1 - p)^saturation log p, both factors held constant
+/// (WGA; Wang et al., 2025; with saturation SatImp; Yang et al., 2025).
 ObjectivePointer weighted_ascent(const UnlearningOptions& options = {});
+/// F is the mean over the tokens of -log(1 - p). Its gradient is that of the cross-entropy against
+/// what the model itself says of all other tokens, held constant (CEU; Yang et al., 2025), and its
+/// value is that less the constant's entropy.
+ObjectivePointer others_instead(const UnlearningOptions& options = {});
 /// F is the mean over the rows of -2 / beta log sigmoid(-beta (l - reference)), l the row's
 /// log-likelihood (NPO; Zhang et al., 2024). Reads reference too.
 ObjectivePointer negative_preference(const UnlearningOptions& options = {});
+/// F is the mean over the rows of -2 / beta log sigmoid(beta (a - g)), g what the row gained on the
+/// reference and a what the chosen row of its group did: another answer to its question (IdkDPO,
+/// AltPO). Reads reference and groups too.
+ObjectivePointer alternate_preference(const UnlearningOptions& options = {});
 /// F is the mean over the rows of -2 / beta log sigmoid(-beta (l / tokens + delta)) (SimNPO; Fan et
 /// al., 2024).
 ObjectivePointer simple_negative_preference(const UnlearningOptions& options = {});

@@ -58,8 +58,15 @@ void StoredScores::store(
 
 void StoredScores::refer(std::span<nn::ForwardInputs> micro_batches) {
   for (nn::ForwardInputs& inputs : micro_batches) {
+    const Tensor& kinds = inputs.targets.kinds;
+    const Tensor kept =
+        kinds.defined() ? kinds.cpu().eq(static_cast<int64_t>(nn::RowKind::kRetain)) : Tensor();
     std::vector<double> scores;
     for (const std::string& hash : hashes_of(inputs)) {
+      if (kept.defined() && kept[std::ssize(scores)].item<bool>()) {
+        scores.push_back(0);
+        continue;
+      }
       const auto found = scores_.find(hash);
       if (found == scores_.end()) {
         throw Error(ErrorKind::kInternal, "a row has no stored reference score");

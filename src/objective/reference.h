@@ -31,7 +31,7 @@ class StoredScores final : public Reference {
  public:
   /// Scores rows and keeps what they get. As refer().
   void store(std::span<const nn::ForwardInputs> micro_batches, const RowScorer& scorer);
-  /// Error (kInternal): a row that was not stored.
+  /// Rows that are to be kept have none. Error (kInternal): a row that was not stored.
   void refer(std::span<nn::ForwardInputs> micro_batches) override;
 
   size_t size() const { return scores_.size(); }

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <ATen/ATen.h>
 
 #include "objective/objectives.h"
@@ -7,17 +9,18 @@
 namespace lockstep::objective {
 namespace {
 
-/// gamma * (the mean loss of what is to be forgotten) + alpha * (-log p of a token to be kept).
+/// gamma * (the mean loss of what is to be forgotten) + alpha * (-log p of a token to be kept, or
+/// its divergence).
 class Unlearning : public Objective {
  public:
-  Unlearning(double gamma, double alpha) : gamma_(gamma), alpha_(alpha) {}
+  explicit Unlearning(const UnlearningOptions& options) : options_(options) {}
   Counts counts(const nn::Targets& targets) const final {
-    const auto sum_of = [&](nn::RowKind kind, const Tensor& each) {
-      return (of_kind(targets, kind) * each).sum().item<double>();
-    };
-    return Counts(
-        {sum_of(nn::RowKind::kForget, counted(targets)),
-         sum_of(nn::RowKind::kRetain, targets.counts)});
+    const Counts tokens({forgotten_count(targets), retained_count(targets)});
+    if (options_.means == Means::kOfStep) {
+      return tokens;
+    }
+    const auto any = [&](size_t term) { return tokens.values()[term] > 0 ? 1.0 : 0.0; };
+    return Counts({any(0), any(1)});
   }
   Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const final {
@@ -27,105 +30,197 @@ class Unlearning : public Objective {
       const Tensor rows = of_kind(targets, kind);
       return are_tokens ? rows.unsqueeze(1) : rows;
     };
+    const bool by_step = options_.means == Means::kOfStep;
     const Tensor forget = rows_of(nn::RowKind::kForget);
-    const Tensor forgotten = (forget * losses(values, targets)).sum();
-    const Tensor retained = -(rows_of(nn::RowKind::kRetain) * values).sum();
+    const double forgets = by_step ? 1 : divided(forgotten_count(targets)),
+                 keeps = by_step ? 1 : divided(retained_count(targets));
+    const Tensor forgotten = (forget * losses(values, targets)).sum() * forgets;
+    const Tensor retained = -(rows_of(nn::RowKind::kRetain) * values).sum() * keeps;
     const Tensor count =
         forget * (are_tokens ? targets.tokens.ne(ops::kIgnoredTarget) : counted(targets));
-    return at::stack({gamma_ * forgotten + alpha_ * step.share(1) * retained, count.sum()});
+    const Tensor loss = options_.gamma * forgotten + options_.alpha * step.share(1) * retained;
+    return at::stack(
+        {loss,
+         count.sum() * forgets,
+         forgotten.detach(),
+         retained.detach(),
+         retained_tokens(targets, values) * keeps});
+  }
+  std::vector<std::string> metrics() const final { return {"forget_loss", "retain_loss"}; }
+  int64_t sums() const final { return 5; }
+  /// Each loss is a mean of its own; the one of a kind of rows that did not occur is left out.
+  Report report(std::span<const double> sums) const final {
+    const double forgets = divided(sums[1]), keeps = divided(sums[4]);
+    const double forget = sums[2] * forgets, retain = sums[3] * keeps;
+    Report report{options_.gamma * forget + options_.alpha * retain, {}};
+    report.metrics.emplace_back("forget_loss", forget);
+    if (sums[4] > 0) {
+      report.metrics.emplace_back("retain_loss", retain);
+    }
+    return report;
   }
 
  protected:
   /// Of rows [B] or tokens [B, T] to be forgotten.
   virtual Tensor losses(const Tensor& values, const nn::Targets& targets) const = 0;
   /// [B]: what the sum of a row's is divided by.
-  virtual Tensor counted(const nn::Targets& targets) const { return at::ones_like(targets.counts); }
+  virtual Tensor counted(const nn::Targets& targets) const { return targets.counts; }
+  const UnlearningOptions& options() const { return options_; }
 
  private:
-  double gamma_, alpha_;
+  static double divided(double count) { return count > 0 ? 1 / count : 1; }
+  double forgotten_count(const nn::Targets& targets) const {
+    return (of_kind(targets, nn::RowKind::kForget) * counted(targets)).sum().item<double>();
+  }
+  static double retained_count(const nn::Targets& targets) {
+    return (of_kind(targets, nn::RowKind::kRetain) * targets.counts).sum().item<double>();
+  }
+  /// Of this rank's part.
+  static Tensor retained_tokens(const nn::Targets& targets, const Tensor& values) {
+    const Tensor rows = of_kind(targets, nn::RowKind::kRetain);
+    return values.dim() == 2 ? (rows.unsqueeze(1) * targets.tokens.ne(ops::kIgnoredTarget)).sum()
+                             : (rows * targets.counts).sum();
+  }
+
+  UnlearningOptions options_;
 };
 
+/// What is linear in the rows' scores: log p, or with distributions minus the cross-entropy.
 class GradientDifference final : public Unlearning {
  public:
-  using Unlearning::Unlearning;
-  Needs needs() const override { return Needs::kTargets; }
+  GradientDifference(const UnlearningOptions& options, double sign)
+      : Unlearning(options),
+        sign_(sign) {}
+  Needs needs() const override { return Needs::kRowScores; }
 
  protected:
-  Tensor losses(const Tensor& rows, const nn::Targets& /*targets*/) const override { return rows; }
-  Tensor counted(const nn::Targets& targets) const override { return targets.counts; }
+  Tensor losses(const Tensor& rows, const nn::Targets& /*targets*/) const override {
+    return sign_ * rows;
+  }
+
+ private:
+  double sign_;
 };
 
-class WeightedAscent final : public Unlearning {
+/// Losses of single tokens.
+class TokenForgetting : public Unlearning {
  public:
-  WeightedAscent(double beta, double gamma, double alpha) : Unlearning(gamma, alpha), beta_(beta) {}
-  Needs needs() const override { return Needs::kTokenScores; }
+  using Unlearning::Unlearning;
+  Needs needs() const final { return Needs::kTokenScores; }
+};
+
+class WeightedAscent final : public TokenForgetting {
+ public:
+  using TokenForgetting::TokenForgetting;
 
  protected:
   Tensor losses(const Tensor& tokens, const nn::Targets& /*targets*/) const override {
-    return (beta_ * tokens.detach()).exp() * tokens;
+    const Tensor likelihood = tokens.detach();
+    const Tensor weight = (options().beta * likelihood).exp();
+    if (options().saturation == 0) {
+      return weight * tokens;
+    }
+    return weight * likelihood.expm1().neg().pow(options().saturation) * tokens;
   }
-  Tensor counted(const nn::Targets& targets) const override { return targets.counts; }
-
- private:
-  double beta_;
 };
 
-class NegativePreference final : public Unlearning {
+class OthersInstead final : public TokenForgetting {
  public:
-  NegativePreference(double beta, double gamma, double alpha)
-      : Unlearning(gamma, alpha),
-        beta_(beta) {}
-  Needs needs() const override { return Needs::kRowScores; }
+  using TokenForgetting::TokenForgetting;
+
+ protected:
+  Tensor losses(const Tensor& tokens, const nn::Targets& targets) const override {
+    constexpr double kMost = -1e-7;  // a likelihood of 1 in float32 leaves nothing for the others
+    const Tensor of_others = tokens.clamp_max(kMost).expm1().neg().log();
+    return -of_others.masked_fill(targets.tokens.eq(ops::kIgnoredTarget), 0);
+  }
+};
+
+/// Losses of whole rows.
+class RowForgetting : public Unlearning {
+ public:
+  using Unlearning::Unlearning;
+  Needs needs() const final { return Needs::kRowScores; }
+
+ protected:
+  Tensor counted(const nn::Targets& targets) const final { return at::ones_like(targets.counts); }
+  /// -2 / beta log s(beta x)
+  Tensor saturating(const Tensor& x) const {
+    return -2 / options().beta * at::log_sigmoid(options().beta * x);
+  }
+};
+
+class NegativePreference final : public RowForgetting {
+ public:
+  using RowForgetting::RowForgetting;
 
  protected:
   Tensor losses(const Tensor& rows, const nn::Targets& targets) const override {
-    const Tensor& reference = needed(targets.reference, "reference scores");
-    return -2 / beta_ * at::log_sigmoid(-beta_ * (rows - reference));
+    return saturating(needed(targets.reference, "reference scores") - rows);
   }
-
- private:
-  double beta_;
 };
 
-class SimpleNegativePreference final : public Unlearning {
+class AlternatePreference final : public RowForgetting {
  public:
-  SimpleNegativePreference(double beta, double delta, double gamma, double alpha)
-      : Unlearning(gamma, alpha),
-        beta_(beta),
-        delta_(delta) {}
-  Needs needs() const override { return Needs::kRowScores; }
+  using RowForgetting::RowForgetting;
 
  protected:
   Tensor losses(const Tensor& rows, const nn::Targets& targets) const override {
-    const Tensor of_token = rows / targets.counts.clamp_min(1);
-    return -2 / beta_ * at::log_sigmoid(-beta_ * (of_token + delta_));
+    const Tensor gains = rows - needed(targets.reference, "reference scores");
+    const Tensor alternates = gains * of_kind(targets, nn::RowKind::kChosen);
+    const Tensor& groups = needed(targets.groups, "groups");
+    return saturating(
+        at::zeros_like(rows).index_add(0, groups, alternates).index({groups}) - gains);
   }
-
- private:
-  double beta_, delta_;
 };
+
+class SimpleNegativePreference final : public RowForgetting {
+ public:
+  using RowForgetting::RowForgetting;
+
+ protected:
+  Tensor losses(const Tensor& rows, const nn::Targets& targets) const override {
+    return saturating(-rows / targets.counts.clamp_min(1) - options().delta);
+  }
+};
+
+template <class Method>
+ObjectivePointer make(const UnlearningOptions& options) {
+  return std::make_shared<Method>(options);
+}
 
 }  // namespace
 
-ObjectivePointer gradient_ascent() {
-  return gradient_difference({.gamma = 1, .alpha = 0});
+ObjectivePointer gradient_ascent(Means means) {
+  return gradient_difference({.alpha = 0, .means = means});
 }
 
 ObjectivePointer gradient_difference(const UnlearningOptions& options) {
-  return std::make_shared<GradientDifference>(options.gamma, options.alpha);
+  return std::make_shared<GradientDifference>(options, 1.0);
+}
+
+ObjectivePointer lowered_distribution(const UnlearningOptions& options) {
+  return std::make_shared<GradientDifference>(options, -1.0);
 }
 
 ObjectivePointer weighted_ascent(const UnlearningOptions& options) {
-  return std::make_shared<WeightedAscent>(options.beta, options.gamma, options.alpha);
+  return make<WeightedAscent>(options);
+}
+
+ObjectivePointer others_instead(const UnlearningOptions& options) {
+  return make<OthersInstead>(options);
 }
 
 ObjectivePointer negative_preference(const UnlearningOptions& options) {
-  return std::make_shared<NegativePreference>(options.beta, options.gamma, options.alpha);
+  return make<NegativePreference>(options);
+}
+
+ObjectivePointer alternate_preference(const UnlearningOptions& options) {
+  return make<AlternatePreference>(options);
 }
 
 ObjectivePointer simple_negative_preference(const UnlearningOptions& options) {
-  return std::make_shared<SimpleNegativePreference>(
-      options.beta, options.delta, options.gamma, options.alpha);
+  return make<SimpleNegativePreference>(options);
 }
 
 }  // namespace lockstep::objective

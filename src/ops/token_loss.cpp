@@ -99,14 +99,13 @@ DistributionTargets select(const DistributionTargets& all, const Tensor& index) 
   if (!all.defined()) {
     return all;
   }
-  return {all.rows.index_select(0, index), all.hidden.index_select(0, index), all.weight};
+  const auto taken = [&](const Tensor& x) { return x.defined() ? x.index_select(0, index) : x; };
+  return {taken(all.rows), taken(all.hidden), all.weight, taken(all.tokens), taken(all.lowered)};
 }
 
 DistributionTargets narrow(const DistributionTargets& all, int64_t begin, int64_t count) {
-  if (!all.defined()) {
-    return all;
-  }
-  return {all.rows.narrow(0, begin, count), all.hidden.narrow(0, begin, count), all.weight};
+  const auto taken = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, count) : x; };
+  return {taken(all.rows), taken(all.hidden), all.weight, taken(all.tokens), taken(all.lowered)};
 }
 
 HeadRows rows_to_compute(
@@ -241,6 +240,7 @@ Result compute(
     inputs.softcap = options.softcap;
     inputs.needs_gradient = needs.hidden || needs.weight;
     inputs.distributions = narrow(rows.distributions, begin, some);
+    inputs.first_token = options.first_token;
     inputs.combine = options.combine;
     const std::unique_ptr<TokenLossRun> part = make_run(inputs);
     RowStatistics statistics = part->statistics();
@@ -387,10 +387,15 @@ Tensor token_loss_reference(
     if (options.softcap > 0) {
       others = at::tanh(others / options.softcap) * options.softcap;
     }
-    const Tensor divergences =
-        at::kl_div(
-            at::log_softmax(logits, 1), at::log_softmax(others, 1), at::Reduction::None, true)
-            .sum(1);
+    if (reference.lowered.defined()) {
+      others = others.scatter_add(
+          1, reference.tokens.unsqueeze(1), reference.lowered.to(others).neg().unsqueeze(1));
+    }
+    const Tensor log_q = at::log_softmax(others, 1), log_p = at::log_softmax(logits, 1);
+    Tensor divergences = at::kl_div(log_p, log_q, at::Reduction::None, true).sum(1);
+    if (reference.lowered.defined()) {
+      divergences = at::where(reference.lowered.ne(0), -(log_q.exp() * log_p).sum(1), divergences);
+    }
     losses = at::where(reference.rows, divergences, losses);
   }
   const Tensor log_sums = at::logsumexp(logits, 1).masked_fill(targets == kIgnoredTarget, 0);
@@ -443,6 +448,7 @@ Tensor token_divergences(
     inputs.target = at::zeros_like(index);
     inputs.softcap = options.softcap;
     inputs.distributions = select(options.distributions, index);
+    inputs.first_token = options.first_token;
     inputs.combine = options.combine;
     RowStatistics statistics = make_distribution_run(inputs)->statistics();
     if (options.combine) {

@@ -31,6 +31,11 @@ struct DistributionTargets {
   Tensor hidden;  // [N, C'], no gradient: what that head reads; C' may be another width
   Tensor
       weight;  // [V, C'], no gradient; of the same part of the vocabulary as the weight beside it
+  // Rows in which the reference's logit of one token is lowered before its softmax, and whose loss
+  // is the cross-entropy instead (UNDIAL: Dong et al., 2024, equation 3):
+  Tensor tokens = {};  // [N] int64: which token
+  // [N] of the statistics' type: by how much; 0: not. Undefined with `tokens`: none.
+  Tensor lowered = {};
   bool defined() const { return rows.defined(); }
 };
 

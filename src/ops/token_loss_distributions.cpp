@@ -18,6 +18,7 @@ class DistributionRun final : public TokenLossRun {
     const Tensor nowhere = at::full_like(inputs_.target, -1);
     const DistributionTargets& reference = inputs_.distributions;
     Tensor log_q = logits_of(reference.hidden, reference.weight);
+    lower(log_q);
     RowStatistics of_reference = row_statistics(log_q, nowhere);
     if (inputs_.combine) {
       inputs_.combine(of_reference);
@@ -26,6 +27,9 @@ class DistributionRun final : public TokenLossRun {
     target_ = log_q.exp();
     logits_ = logits_of(inputs_.hidden, inputs_.weight);
     RowStatistics statistics = row_statistics(logits_, inputs_.target);
+    if (reference.lowered.defined()) {
+      log_q.mul_(reference.lowered.eq(0).unsqueeze(1));  // a cross-entropy has none of it
+    }
     const Tensor compared = log_q.neg_().add_(logits_).mul_(target_).sum(1);  // q (z - log q)
     statistics.target = at::where(inputs_.distributions.rows, compared, statistics.target);
     return statistics;
@@ -62,6 +66,19 @@ class DistributionRun final : public TokenLossRun {
   }
 
  private:
+  /// Takes what is to be lowered from the logits of this part of the vocabulary.
+  void lower(Tensor& logits) const {
+    const DistributionTargets& reference = inputs_.distributions;
+    if (!reference.lowered.defined()) {
+      return;
+    }
+    const Tensor tokens = reference.tokens - inputs_.first_token;
+    const Tensor are_here = tokens.ge(0).logical_and(tokens.lt(logits.size(1)));
+    logits.scatter_add_(
+        1,
+        tokens.clamp(0, logits.size(1) - 1).unsqueeze(1),
+        reference.lowered.to(logits).neg().mul_(are_here).unsqueeze(1));
+  }
   /// [n, V], float32 or float64, in memory of their own.
   Tensor logits_of(const Tensor& hidden, const Tensor& weight) const {
     const auto type = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

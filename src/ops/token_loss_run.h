@@ -53,6 +53,7 @@ struct RunInputs {
   bool needs_gradient = false;
   // Of a run that compares distributions: those of the run's rows, and TokenLossOptions::combine.
   DistributionTargets distributions;
+  int64_t first_token = 0;
   std::function<void(RowStatistics&)> combine;
 };
 

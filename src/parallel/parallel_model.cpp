@@ -167,6 +167,10 @@ std::vector<Tensor> ParallelModel::class_scores(std::span<const nn::ForwardInput
       shard_inputs(batches, part_), stages_.front().model->config().head_rows());
 }
 
+objective::HeadStates ParallelModel::head_states(std::span<const nn::ForwardInputs> batches) {
+  return pipeline_.head_states(shard_inputs(batches, part_));
+}
+
 void ParallelModel::set_adapters(bool are_on) {
   for (ShardedModel& stage : stages_) {
     nn::set_adapters(*stage.model, are_on);

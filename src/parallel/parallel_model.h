@@ -76,6 +76,9 @@ class ParallelModel {
   /// Of a classifier: the logits of the rows' classes, float32 [B, classes] each. Likewise.
   std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
 
+  /// As EvaluationModel::head_states, for a pass without gradients.
+  objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
+
   /// Takes the adapters out of the model, or puts them back, for a pass without gradients: what
   /// objective::AdaptersOff asks for. Every rank must call.
   void set_adapters(bool are_on);

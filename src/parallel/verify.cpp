@@ -74,6 +74,17 @@ void judge_rows(
     targets = nn::next_tokens(labels, at::arange(options.length).lt(prompt));
   }
   targets.kinds = kinds;
+  if (options.forgets) {
+    using enum nn::RowKind;
+    const std::vector<nn::RowKind> of_draw = options.rows_at_once == 3
+                                                 ? std::vector{kForget, kChosen, kRetain}
+                                                 : std::vector{kForget, kRetain};
+    const Tensor place = number.remainder(options.rows_at_once);
+    for (int64_t i = 0; i < options.rows_at_once; ++i) {
+      targets.kinds.masked_fill_(
+          place.eq(i), static_cast<int64_t>(of_draw[static_cast<size_t>(i)]));
+    }
+  }
   targets.groups = (number - rows.begin).div(options.rows_at_once, "floor");
   targets.reference = targets.counts * score_of_token + number.remainder(5).to(at::kDouble) - 2;
   targets.baseline = at::full_like(targets.counts, 0.25);

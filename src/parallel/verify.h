@@ -23,6 +23,7 @@ struct VerifyOptions {
   bool are_rewarded = false;    // one class is read at each row's last token
   bool learns_prompts = false;  // the prompts of chosen rows are targets, told apart
   bool has_documents = false;   // rows hold several documents, which do not see each other
+  bool forgets = false;         // rows are to be forgotten, an alternate (of 3), and to be kept
 };
 
 struct VerifiedLoss {

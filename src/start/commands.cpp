@@ -25,6 +25,7 @@ std::optional<int> in_core(const std::vector<std::string>& /*arguments*/) {
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"train", "Train or fine-tune a model, on any number of ranks", begin_train},
+      {"unlearn", "Make a model forget some rows and keep others", begin_unlearn},
       {"eval", "Loss and accuracy of a model on a text; of a classifier, its report", in_core},
       {"predict", "The label of each row, by a classifier", in_core},
       {"generate", "Continue a prompt", in_core},

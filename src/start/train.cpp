@@ -46,6 +46,12 @@ std::optional<int> begin_train(const std::vector<std::string>& arguments) {
   return std::nullopt;
 }
 
+std::optional<int> begin_unlearn(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = arguments;
+  all.emplace_back("task.type=unlearning");
+  return begin_train(all);
+}
+
 void warn(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) {
     log_warning("{}", warning);

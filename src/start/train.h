@@ -16,6 +16,9 @@ config::ResolveOptions train_options();
 /// asked for instead of training. The exit code; nothing: training is to begin. Throws (config).
 std::optional<int> begin_train(const std::vector<std::string>& arguments);
 
+/// The same of `lockstep unlearn`, which is training with task.type=unlearning.
+std::optional<int> begin_unlearn(const std::vector<std::string>& arguments);
+
 /// Logs them.
 void warn(const std::vector<std::string>& warnings);
 

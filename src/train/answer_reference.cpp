@@ -140,6 +140,12 @@ std::string reference_key(
   return hasher.hex();
 }
 
+std::string weights_hash(const model::ModelSource& source, int64_t seed) {
+  Hasher hasher;
+  hash_weights(source, seed, hasher);
+  return hasher.hex();
+}
+
 std::unique_ptr<objective::StoredScores> score_reference(
     parallel::ParallelModel& model,
     std::span<const Rows> rows,

@@ -26,6 +26,10 @@ std::string reference_key(
     const model::ModelSource& source,
     std::span<const std::shared_ptr<const data::SequenceView>> rows);
 
+/// A hash of the weights' files and of what says how they are read; of random weights, of how they
+/// are drawn.
+std::string weights_hash(const model::ModelSource& source, int64_t seed);
+
 /// The scores of a model's answers before training, each computed once: under the same plan, spread
 /// over the data-parallel ranks, without a second model. Kept in a file of the folder of token
 /// files, by `key`; a file that is there whole is read instead. Every rank must call, before the

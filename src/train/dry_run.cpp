@@ -17,6 +17,7 @@
 #include "train/plan.h"
 #include "train/preference.h"
 #include "train/quantization.h"
+#include "train/unlearning.h"
 
 namespace lockstep::train {
 namespace {
@@ -116,6 +117,12 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
         count_preferences(
             config, source.config, tokenizer, sequence_length_of(config, source.config))
             .text(config));
+  } else if (unlearns(config.task)) {
+    labels = fmt::format(
+        "task        {}\n",
+        count_unlearning(
+            config, source.config, tokenizer, sequence_length_of(config, source.config))
+            .text(config.unlearning));
   } else {
     check_documents(source.config, options);
   }

@@ -18,6 +18,8 @@ at::Tensor moved(const at::Tensor& tensor, c10::Device device) {
 nn::RowKind kind_of(data::RowRole role) {
   return role == data::RowRole::kChosen     ? nn::RowKind::kChosen
          : role == data::RowRole::kRejected ? nn::RowKind::kRejected
+         : role == data::RowRole::kForget   ? nn::RowKind::kForget
+         : role == data::RowRole::kRetain   ? nn::RowKind::kRetain
                                             : nn::RowKind::kPlain;
 }
 

@@ -11,18 +11,19 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "config/core/cache_folder.h"
 #include "config/core/schema.h"
 #include "model/description.h"
 #include "model/operations.h"
 #include "train/checkpointing.h"
 #include "train/classifier_task.h"
+#include "train/job_answers.h"
 #include "train/judgement_files.h"
 #include "train/model_loading.h"
 #include "train/peak.h"
 #include "train/plan.h"
 #include "train/preference.h"
 #include "train/quantization.h"
+#include "train/unlearning.h"
 
 namespace lockstep::train {
 namespace {
@@ -205,54 +206,15 @@ void check_problem(const Job& job, const model::HeadSpec& head) {
   }
 }
 
-/// Opens answers and how they are judged.
-void open_answers(Job& job, int64_t length, World& world) {
-  const config::TrainingSection& training = job.config.training;
-  const int64_t data_ranks =
-      world.configured_ranks() * mesh_of(job.config.parallel, world.size()).data / world.size();
-  job.answers = open_preference_data(
-      job.config,
-      job.source.config,
-      job.tokenizer,
-      length,
-      training.per_device_train_batch_size * training.gradient_accumulation_steps * data_ranks,
-      world.communicator);
-  job.datasets = job.answers.rows;
-  job.task.objective = preference_objective(job.config);
-  job.drops_out = !job.config.preference.disable_dropout;
-  if (trains_rewards(job.config.task)) {
-    job.task.head = model::reward_head();
-    // So is the position of a row found by whoever opens the folder.
-    job.source.config.pad_token_id = padding_of_answers(job.source.config, *job.tokenizer);
-  }
-}
-
-/// Before a checkpoint is read: the reference is the model that training begins with.
-void score_answers(Job& job, World& world) {
-  const config::Config& config = job.config;
-  std::unique_ptr<objective::StoredScores> scores;
-  if (needs_reference(config)) {
-    const auto sets = job.answers.all();
-    const std::string key =
-        on_first_rank(world.communicator, [&] { return reference_key(config, job.source, sets); });
-    scores = score_reference(
-        *job.model,
-        sets,
-        config.preference.precompute_ref_batch_size.value_or(
-            config.training.per_device_eval_batch_size),
-        config::cache_folder(config.data.cache_dir),
-        key,
-        world);
-  }
-  job.answer_reference =
-      std::make_unique<AnswerReference>(*job.model, job.answers, std::move(scores), world.device);
-}
-
 /// Opens the data, and of a classifier takes its labels and its padding.
 void open_data(Job& job, int64_t length, World& world) {
   model::ModelConfig& model = job.source.config;
   if (trains_on_answers(job.config.task)) {
     open_answers(job, length, world);
+    return;
+  }
+  if (unlearns(job.config.task)) {
+    open_unlearning(job, length, world);
     return;
   }
   if (!classifies(job.config, model)) {
@@ -451,8 +413,11 @@ void build_job(Job& job, World& world) {
   plan.accumulation_steps = micro_batches_of(job, world);
   plan.shard_ranks = shard_ranks_of(config.parallel, world.size(), world.local_size);
   job.model = parallel::parallelize(spec, plan, *job.axes);
-  if (trains_on_answers(config.task)) {
+  if (trains_on_answers(config.task) || unlearns(config.task)) {
     score_answers(job, world);
+  }
+  if (unlearns(config.task) && needs_distributions(config.unlearning)) {
+    job.task.reference = frozen_reference(job, model_request(job, world), plan, world.device);
   }
   job.global_batch = global_batch_of(job, world);
   job.progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
@@ -464,7 +429,11 @@ void build_job(Job& job, World& world) {
   schedule.lr_scheduler_kwargs = scheduler_arguments(training);
   schedule.learning_rate = training.learning_rate;
   schedule.total_steps = job.length.total_steps;
-  schedule.warmup_steps = training.warmup_steps;
+  schedule.warmup_steps = training.warmup_epochs ? std::floor(
+                                                       *training.warmup_epochs *
+                                                       static_cast<double>(options.sequences) /
+                                                       static_cast<double>(options.global_batch))
+                                                 : training.warmup_steps;
   job.schedule = optim::make_schedule(schedule);
 
   std::optional<monitor::TrainerState> history;

@@ -47,13 +47,15 @@ struct Job {
   Datasets datasets;
   LabelledData rows;     // of a classifier, rank 0's; else empty
   JudgeOptions judging;  // of its loss and its answers
-  AnswerSets answers;    // of preference tuning; else empty
+  AnswerSets answers;    // of preference tuning and unlearning; else empty
+  /// Of unlearning by row scores: the rows that are scored. Else null.
+  std::shared_ptr<const data::SequenceView> scored_rows;
   RunLength length;
   std::unique_ptr<checkpoint::OutputHold> hold;  // on training.output_dir
   std::unique_ptr<parallel::Axes> axes;
   std::unique_ptr<parallel::ParallelModel> model;
   std::shared_ptr<const model::Adapters> adapters;    // what of it is trained; null: itself
-  std::unique_ptr<AnswerReference> answer_reference;  // of preference tuning; else null
+  std::unique_ptr<AnswerReference> answer_reference;  // of answers; else null
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<data::Loader> loader;
   std::unique_ptr<monitor::Monitor> monitor;      // rank 0's; null on the others
@@ -65,6 +67,8 @@ struct Job {
   BestRule best_rule;
   Best best;
   bool drops_out = true;  // in training, as the model's config.json says
+  /// Of unlearning: says which positions have distributions for targets. Else empty.
+  Preparation mark_targets;
   /// Of a classifier, what its last evaluation found.
   std::optional<Judgement> judgement;
   Classified classified;

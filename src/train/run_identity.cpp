@@ -48,6 +48,22 @@ void add_preference(const config::PreferenceSection& section, nlohmann::ordered_
   settings["preference.disable_dropout"] = section.disable_dropout;
 }
 
+void add_unlearning(const config::UnlearningSection& section, nlohmann::ordered_json& settings) {
+  const auto number = [](const std::optional<double>& value) {
+    return value ? json(*value) : json(nullptr);
+  };
+  settings["unlearning.method"] = section.method.value_or("");
+  settings["unlearning.anchor"] = section.anchor;
+  settings["unlearning.gamma"] = number(section.gamma);
+  settings["unlearning.alpha"] = number(section.alpha);
+  settings["unlearning.beta"] = number(section.beta);
+  settings["unlearning.beta1"] = section.beta1;
+  settings["unlearning.beta2"] = section.beta2;
+  settings["unlearning.delta"] = section.delta;
+  settings["unlearning.retain_loss"] = section.retain_loss;
+  settings["unlearning.compatibility"] = section.compatibility;
+}
+
 }  // namespace
 
 nlohmann::ordered_json identity_of(const Job& job) {
@@ -66,6 +82,7 @@ nlohmann::ordered_json identity_of(const Job& job) {
       {"training.label_smoothing_factor", training.label_smoothing_factor},
       {"training.lr_scheduler_type", training.lr_scheduler_type},
       {"training.warmup_steps", training.warmup_steps},
+      {"training.warmup_epochs", training.warmup_epochs.value_or(0)},
       {"training.train_sampling_strategy", training.train_sampling_strategy},
       {"training.dataloader_drop_last", training.dataloader_drop_last},
       {"training.bf16", training.bf16},
@@ -100,7 +117,11 @@ nlohmann::ordered_json identity_of(const Job& job) {
   if (rows.has_roles()) {
     identity["data"]["the answers' labels' hash"] =
         hash_hex(std::as_bytes(std::span(rows.answers().roles)));
-    add_preference(job.config.preference, identity["settings"]);
+    if (rows.answers().partners) {
+      add_unlearning(job.config.unlearning, identity["settings"]);
+    } else {
+      add_preference(job.config.preference, identity["settings"]);
+    }
   }
   return identity;
 }

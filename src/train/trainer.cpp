@@ -255,6 +255,9 @@ int Trainer::one_step() {
   std::vector<nn::ForwardInputs> inputs;
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
     inputs.push_back(to_inputs(micro_batch));
+    if (job_.mark_targets) {
+      job_.mark_targets(inputs.back(), micro_batch);
+    }
     inputs.back().seed = static_cast<uint64_t>(config_.seed);
     inputs.back().step = job_.progress.step;
     inputs.back().training = job_.drops_out;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "nn/layers.h"
 #include "nn/testing.h"
 #include "numbers.h"
 #include "objective/objectives.h"
@@ -80,7 +81,10 @@ std::map<std::string, ObjectivePointer> objectives_of_rows() {
       {"GradAscent", gradient_ascent()},
       {"GradDiff", gradient_difference({.gamma = 0.5, .alpha = 2})},
       {"NPO", negative_preference({.gamma = 0.5, .beta = 0.2})},
+      {"DPO of an alternate", alternate_preference({.gamma = 0.5, .beta = 0.3})},
       {"SimNPO", simple_negative_preference({.alpha = 3, .beta = 2.5, .delta = 0.1})},
+      {"NPO, means of micro-batches",
+       negative_preference({.beta = 0.2, .means = Means::kOfMicroBatches})},
   };
 }
 
@@ -464,6 +468,13 @@ Tensor tensor_of(const nlohmann::json& json, at::ScalarType type) {
   return at::tensor(values, at::kDouble).view(sizes).to(type);
 }
 
+/// Of the distribution over all tokens but the label: [rows, T], 0 where there is none.
+Tensor entropy_of_others(const Tensor& logits, const Tensor& tokens) {
+  const Tensor others = logits.scatter(-1, tokens.clamp_min(0).unsqueeze(-1), -1e30);
+  const Tensor log_q = others.log_softmax(-1);
+  return -(log_q.exp() * log_q).sum(-1) * tokens.ne(-100);
+}
+
 /// Losses and their gradients by logits, as open-unlearning computes them.
 TEST(Objectives, AreThoseOfOpenUnlearning) {
   SKIP_WITHOUT_SHARED_DATA("unlearning/golden/losses.json");
@@ -483,6 +494,7 @@ TEST(Objectives, AreThoseOfOpenUnlearning) {
       kinds_of({kForget, kForget, kRetain, kRetain, nn::RowKind::kPlain, nn::RowKind::kPlain});
   const Tensor preference =
       kinds_of({kRejected, kRejected, nn::RowKind::kPlain, nn::RowKind::kPlain, kChosen, kChosen});
+  const Tensor alternates = kinds_of({kForget, kForget, kRetain, kRetain, kChosen, kChosen});
   struct Case {
     const char* name;
     ObjectivePointer objective;
@@ -494,6 +506,7 @@ TEST(Objectives, AreThoseOfOpenUnlearning) {
            Case{"GradDiff_NLL", gradient_difference(), unlearning},
            Case{"NPO_forget", negative_preference({.alpha = 0, .beta = 0.1}), unlearning},
            Case{"DPO_forget", direct_preference({.beta = 0.1}), preference, 2 / 0.1},
+           Case{"DPO_forget", alternate_preference({.alpha = 0, .beta = 0.1}), alternates},
            Case{"SimNPO_forget", simple_negative_preference({.alpha = 0, .beta = 4.5}), unlearning},
            Case{
                "SimNPO_forget_delta1_beta2.5",
@@ -501,6 +514,11 @@ TEST(Objectives, AreThoseOfOpenUnlearning) {
                unlearning},
            Case{"WGA_forget", weighted_ascent({.alpha = 0}), unlearning},
            Case{"WGA_forget_beta2", weighted_ascent({.alpha = 0, .beta = 2}), unlearning},
+           Case{
+               "SatImp_forget",
+               weighted_ascent({.alpha = 0, .beta = 5, .saturation = 1}),
+               unlearning},
+           Case{"CEU_forget_n0", others_instead({.alpha = 0}), unlearning},
        }) {
     targets.kinds = each.kinds;
     const Tensor leaf = stack("logits", at::kDouble).requires_grad_(true);
@@ -512,8 +530,14 @@ TEST(Objectives, AreThoseOfOpenUnlearning) {
     const Tensor weights = of_tokens ? weighing.weights : weighing.weights.unsqueeze(1);
     (weights * -scores).sum().mul(each.factor / step.divisor()).backward();
     const nlohmann::json& wanted = golden["methods"][each.name];
+    // CEU's is less the entropy of what the model says of the other tokens, which it holds
+    // constant.
+    const double constant =
+        each.name == std::string("CEU_forget_n0")
+            ? entropy_of_others(leaf.detach(), targets.tokens).narrow(0, 0, 2).sum().item<double>()
+            : 0;
     EXPECT_NEAR(
-        weighing.sums[0].item<double>() * each.factor / step.divisor(),
+        (weighing.sums[0].item<double>() + constant) * each.factor / step.divisor(),
         wanted["loss"].get<double>(),
         1e-5 * std::abs(wanted["loss"].get<double>()))
         << each.name;
@@ -524,6 +548,64 @@ TEST(Objectives, AreThoseOfOpenUnlearning) {
           got,
           gradient.is_array() ? tensor_of(gradient, at::kDouble) : at::zeros_like(got),
           std::string(each.name) + " " + parts[part]);
+    }
+  }
+}
+
+/// A head whose states are logits: the losses of KL and UNDIAL, and their gradients by logits.
+TEST(Objectives, DivergencesAreThoseOfOpenUnlearning) {
+  SKIP_WITHOUT_SHARED_DATA("unlearning/golden/losses.json");
+  const auto folder = shared_data() / "unlearning" / "golden";
+  const nlohmann::json golden = read_json(folder / "losses.json");
+  const auto measured = [](const Tensor& logits,
+                           const nn::Targets& targets,
+                           const ObjectivePointer& objective) {
+    const Tensor leaf = logits.clone().requires_grad_(true);
+    const Tensor same = at::eye(logits.size(-1), at::kDouble);
+    const nn::Head head;
+    const nn::Scores scores = head.scores(leaf.detach(), same, targets);
+    const Counts step = objective->counts(targets);
+    const Weighing weighing = objective->weigh({scores.log_likelihoods.sum(1), {}}, targets, step);
+    head.loss(leaf, same, targets, weighing.weights.unsqueeze(1), 0).div(step.divisor()).backward();
+    return std::pair(weighing.sums[0].item<double>() / step.divisor(), leaf.grad());
+  };
+  const auto logits_of = [&](const char* key) {
+    return tensor_of(golden[key]["retain"], at::kDouble);
+  };
+  nn::Targets targets = nn::next_tokens(tensor_of(golden["labels"]["retain"], at::kLong));
+  targets = nn::with_distributions(targets, at::ones_like(targets.tokens, at::kBool));
+  targets.kinds = kinds_of({kRetain, kRetain});
+  targets.distributions.states = logits_of("reference_logits");
+  targets.distributions.vocabulary = at::eye(7, at::kDouble);
+  const auto [loss, gradient] = measured(logits_of("logits"), targets, gradient_difference());
+  const nlohmann::json& wanted = golden["methods"]["retain_KL"];
+  EXPECT_NEAR(loss, wanted["loss"].get<double>(), 1e-6);
+  numbers::expect_values(
+      gradient, tensor_of(wanted["grad_logits"]["retain"], at::kDouble), "KL to be kept");
+
+  const nlohmann::json undial = read_json(folder / "token_metrics.json").at("undial");
+  const Tensor logits = tensor_of(undial["logits"], at::kDouble);
+  for (const bool is_upstream : {true, false}) {
+    targets = nn::next_tokens(tensor_of(undial["labels"], at::kLong));
+    const Tensor labels = targets.tokens, are_labels = labels.ne(ops::kIgnoredTarget);
+    const Tensor positions =
+        is_upstream ? at::arange(labels.size(1)).lt(labels.size(1) - 1).expand_as(labels)
+                    : are_labels;
+    targets = nn::with_distributions(
+        targets,
+        positions,
+        at::where(are_labels, labels, at::full_like(labels, logits.size(-1) - 100)),
+        at::full(labels.sizes(), undial["beta"].get<double>(), at::kDouble));
+    targets.kinds = kinds_of({kForget});
+    targets.distributions.states = tensor_of(undial["reference_logits"], at::kDouble);
+    targets.distributions.vocabulary = at::eye(logits.size(-1), at::kDouble);
+    const auto [lost, slope] = measured(logits, targets, lowered_distribution({.alpha = 0}));
+    EXPECT_NEAR(
+        lost,
+        undial[is_upstream ? "loss_upstream" : "loss_answer_tokens_only"].get<double>(),
+        2e-5);
+    if (is_upstream) {
+      EXPECT_NEAR(slope.norm().item<double>(), undial["grad_logits_l2"].get<double>(), 1e-6);
     }
   }
 }

@@ -171,6 +171,37 @@ TEST_P(TokenLoss, RowsMayHaveDistributionsForTargets) {
   }
 }
 
+/// Some rows' distributions are those with one token's logit lowered, in parts of the vocabulary.
+TEST_P(TokenLoss, DistributionsMayHaveOneTokenLowered) {
+  const int64_t rows = 23, vocabulary = 301;
+  TokenLossOptions options;
+  options.distributions = some_distributions(rows, 11, vocabulary);
+  DistributionTargets& reference = options.distributions;
+  reference.tokens = at::arange(rows) * 13;
+  reference.lowered = at::arange(rows).remainder(2).to(at::kDouble) * 4;
+  options.row_weights = at::linspace(-1, 3, rows);
+  options.rows_at_once = 5;
+  const Tensor targets = at::arange(rows) * 7;
+  const Tensor hidden = random({rows, 24}) * 0.5, weight = random({vocabulary, 24}, 2);
+  const Tensor x = leaf(hidden, at::kDouble), w = leaf(weight, at::kDouble);
+  const Tensor exact_x = leaf(hidden, at::kDouble), exact_w = leaf(weight, at::kDouble);
+  reference.hidden = reference.hidden.to(at::kDouble);
+  reference.weight = reference.weight.to(at::kDouble);
+  const Tensor loss = token_loss(x, w, targets, options);
+  const Tensor wanted = token_loss_reference(exact_x, exact_w, targets, options);
+  loss.backward();
+  wanted.backward();
+  EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), 1e-10 * std::abs(wanted.item<double>()));
+  EXPECT_LT(error(x.grad(), exact_x.grad()), 1e-10);
+  EXPECT_LT(error(w.grad(), exact_w.grad()), 1e-10);
+  const Tensor whole = token_divergences(hidden.to(at::kDouble), weight.to(at::kDouble), options);
+  options.row_weights = reference.rows.to(at::kDouble);
+  EXPECT_NEAR(
+      whole.sum().item<double>(),
+      token_loss_reference(exact_x.detach(), exact_w.detach(), targets, options).item<double>(),
+      1e-9);
+}
+
 TEST_P(TokenLoss, TheLargestLogitMayComeLate) {
   // Rows whose logits grow by more than e^20 from one piece of the vocabulary to the next.
   const Tensor hidden = random({70, 20});

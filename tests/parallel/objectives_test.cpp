@@ -380,6 +380,27 @@ TEST(PlanTable, Unlearning) {
   }
 }
 
+/// A question's answer, another one to it, and a row to be kept.
+nn::ForwardInputs alternates(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  using enum nn::RowKind;
+  return rows_of_units(config, step, units, length, {kForget, kChosen, kRetain});
+}
+
+TEST(PlanTable, UnlearningByTokensAndAlternates) {
+  for (const auto& objective :
+       {objective::weighted_ascent({.alpha = 0.5, .beta = 0.3, .saturation = 0.7}),
+        objective::others_instead({.alpha = 0})}) {
+    expect_table(
+        with_five_layers(kOddGpt2), few_plans(), trained_for(objective), forgotten_and_kept);
+  }
+  expect_table(
+      with_five_layers(kOddLlama),
+      few_plans(),
+      trained_for(objective::alternate_preference({.alpha = 0.7, .beta = 0.2})),
+      alternates);
+}
+
 /// Rows to be kept are to have the distributions of another model at all their positions, the
 /// prompt's too.
 nn::ForwardInputs forgotten_and_compared(
@@ -415,6 +436,28 @@ TEST(PlanTable, DivergenceFromAFrozenModel) {
         forgotten_and_compared,
         frozen_model);
   }
+}
+
+/// What is to be forgotten is to have them with the token's logit lowered.
+nn::ForwardInputs lowered(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = forgotten_and_kept(config, step, units, length);
+  const Tensor tokens = inputs.targets.tokens;
+  const Tensor forget =
+      inputs.targets.kinds.eq(static_cast<int64_t>(nn::RowKind::kForget)).unsqueeze(1);
+  const Tensor positions = forget.logical_and(tokens.ne(-100));
+  inputs.targets =
+      nn::with_distributions(inputs.targets, positions, tokens, positions.to(at::kDouble).mul(2.5));
+  return inputs;
+}
+
+TEST(PlanTable, LoweredDistributionsOfAFrozenModel) {
+  expect_table(
+      with_five_layers(kOddLlama),
+      few_plans(),
+      trained_for(objective::lowered_distribution({.alpha = 0.7})),
+      lowered,
+      frozen_model);
 }
 
 /// The loss and its gradient, beside plain formulas over all logits.

@@ -40,5 +40,7 @@ void validate_training(const Config& config, Checker& check, std::vector<std::st
 /// Those of preference, and of what goes with task.type=preference.
 void validate_preference(const Config& config, Checker& check, std::vector<std::string>& warnings);
 void validate_quantization(const Config& config, Checker& check);
+/// Those of unlearning, and of what goes with task.type=unlearning.
+void validate_unlearning(const Config& config, Checker& check, std::vector<std::string>& warnings);
 
 }  // namespace lockstep::config

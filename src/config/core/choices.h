@@ -12,7 +12,7 @@ inline constexpr std::string_view kPackings[] = {
 inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
 inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
 inline constexpr std::string_view kTasks[] = {
-    "language_modeling", "sequence_classification", "preference", "reward_model"};
+    "language_modeling", "sequence_classification", "preference", "reward_model", "unlearning"};
 inline constexpr std::string_view kProblems[] = {
     "single_label_classification", "multi_label_classification", "regression"};
 inline constexpr std::string_view kThresholds[] = {"fixed", "tuned"};
@@ -79,6 +79,22 @@ inline constexpr std::string_view kPreferenceLosses[] = {
     "simpo",
     "kto",
     "apo_zero_unpaired"};
+inline constexpr std::string_view kUnlearningMethods[] = {
+    "GradAscent", "GradDiff", "NPO", "SimNPO", "DPO", "UNDIAL", "CEU", "WGA", "SatImp", "Finetune"};
+inline constexpr std::string_view kUnlearningMetrics[] = {
+    "forget_truth_ratio",
+    "forget_quality",
+    "forget_Q_A_Prob",
+    "forget_Q_A_ROUGE",
+    "model_utility",
+    "privleak",
+    "extraction_strength",
+    "exact_memorization",
+    "mia_loss",
+    "mia_min_k"};
+inline constexpr std::string_view kUnlearningAnchors[] = {"forget", "retain"};
+inline constexpr std::string_view kRetainLosses[] = {"NLL", "KL"};
+inline constexpr std::string_view kUnlearningArithmetic[] = {"fixed", "upstream"};
 inline constexpr std::string_view kTruncationModes[] = {"keep_start", "keep_end"};
 
 }  // namespace lockstep::config::choices

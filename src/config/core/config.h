@@ -51,6 +51,11 @@ struct PreferenceSection {
 #include "config/core/sections/preference.def"
 };
 
+/// For task.type=unlearning: names and formulas are those of open-unlearning.
+struct UnlearningSection {
+#include "config/core/sections/unlearning.def"
+};
+
 /// What is trained and evaluated on.
 struct DataSection {
 #include "config/core/sections/data.def"
@@ -113,6 +118,7 @@ struct Config {
   TokenizerSection tokenizer;
   TaskSection task;
   PreferenceSection preference;
+  UnlearningSection unlearning;
   DataSection data;
   TrainingSection training;
   ParallelSection parallel;

@@ -49,6 +49,9 @@ VISIT(TaskSection) {
 VISIT(PreferenceSection) {
 #include "config/core/sections/preference.def"
 }
+VISIT(UnlearningSection) {
+#include "config/core/sections/unlearning.def"
+}
 VISIT(DataSection) {
 #include "config/core/sections/data.def"
 }
@@ -93,6 +96,7 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor.section({"tokenizer", "The tokenizer"}, section.tokenizer);
   visitor.section({"task", "What the model is trained for"}, section.task);
   visitor.section({"preference", "For task.type=preference and reward_model"}, section.preference);
+  visitor.section({"unlearning", "For task.type=unlearning"}, section.unlearning);
   visitor.section({"data", "The data"}, section.data);
   visitor.section({"training", "Hugging Face's TrainingArguments"}, section.training);
   visitor.section({"parallel", "How ranks share the work"}, section.parallel);

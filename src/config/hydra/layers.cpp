@@ -182,9 +182,13 @@ void rename_older_names(Value& tree, Problems& problems) {
 }
 
 void apply_override(Value& tree, const Override& override, int64_t order, Problems& problems) {
+  apply_override_at(tree, target_of(override, tree), override, order, problems);
+}
+
+void apply_override_at(
+    Value& tree, const Path& path, const Override& override, int64_t order, Problems& problems) {
   const Origin origin{
       .source = Origin::Source::kCommandLine, .place = override.text, .order = order};
-  const Path path = target_of(override, tree);
   if (override.kind == Override::Kind::kDelete) {
     remove(tree, path, override, problems);
     return;

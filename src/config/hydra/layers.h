@@ -24,6 +24,10 @@ void rename_older_names(Value& tree, Problems& problems);
 /// nearest one.
 void apply_override(Value& tree, const Override& override, int64_t order, Problems& problems);
 
+/// The same at the path that the key says, whatever else it may stand for.
+void apply_override_at(
+    Value& tree, const Path& path, const Override& override, int64_t order, Problems& problems);
+
 /// The first names of every ${path} that stands in the tree's texts.
 std::set<std::string> referenced_names(const Value& tree);
 

@@ -27,7 +27,8 @@ constexpr std::array kOwnCommands{
     "calibrate",
     "doctor",
     "bench",
-    "export"};
+    "export",
+    "unlearn"};
 
 bool is_own_command(const std::string& word) {
   std::error_code ignored;

@@ -99,6 +99,10 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
     if (const Tensor& positions = inputs.targets.distributions.positions; positions.defined()) {
       mine.targets.distributions.positions =
           select(at::constant_pad_nd(positions, {0, padding}, 0), runs);
+      if (const Tensor& lowered = inputs.targets.distributions.lowered; lowered.defined()) {
+        mine.targets.distributions.lowered =
+            select(at::constant_pad_nd(lowered, {0, padding}, 0), runs);
+      }
     }
     if (inputs.targets.prompts.defined()) {
       mine.targets.prompts =

@@ -117,6 +117,7 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
                         static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
     }
   }
+  memory.parameters += parameters * job.reference_bytes / share(3);
   offload_states(job, memory);
   const double width = job.compute_bytes();
   if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {

@@ -113,7 +113,9 @@ Job planned_job(
        .context = parallel.context,
        .tensor = parallel.tensor},
       static_cast<int>(std::clamp<int64_t>(devices, 1, 1000000)));
-  job.micro_batch = config.training.per_device_train_batch_size * config::rows_of_sequence(config);
+  const int64_t rows = config::unlearns(config.task) ? config::rows_of_unlearning(config.unlearning)
+                                                     : config::rows_of_sequence(config);
+  job.micro_batch = config.training.per_device_train_batch_size * rows;
   job.global_batch = job.micro_batch * config.training.gradient_accumulation_steps *
                      static_cast<int64_t>(job.mesh.data);
   job.zero_stage = static_cast<int>(parallel.zero_stage);
@@ -178,6 +180,10 @@ Job planned_job(
     if (const auto packed = packed_as(model, config.quantization)) {
       job.frozen_bytes = packed_bytes(packed->bits, packed->double_quant, packed->block_size);
     }
+  }
+  if (config::unlearns(config.task) && config::needs_distributions(config.unlearning) &&
+      job.adapter_rank == 0) {
+    job.reference_bytes = half ? 2 : 4;
   }
   job.software.unit_bytes = config.training.ddp_bucket_cap_mb * (1 << 20);
   return job;

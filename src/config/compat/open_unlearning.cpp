@@ -1,0 +1,458 @@
+#include "config/compat/open_unlearning.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "base/format.h"
+#include "base/nearest.h"
+#include "config/core/known_names.h"
+#include "config/core/schema.h"
+#include "config/core/unlearning.h"
+#include "config/hydra/compose.h"
+#include "config/hydra/layers.h"
+
+namespace lockstep::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of method_args: theirs, and ours.
+struct Argument {
+  std::string_view theirs, ours;
+};
+constexpr Argument kArguments[] = {
+    {"gamma", "gamma"},
+    {"alpha", "alpha"},
+    {"beta", "beta"},
+    {"beta1", "beta1"},
+    {"beta2", "beta2"},
+    {"delta", "delta"},
+    {"retain_loss_type", "retain_loss"},
+    {"ignore_first_n_answer_tokens", "ignore_first_n_answer_tokens"},
+};
+
+/// Handlers of theirs that are not built, and what to do.
+constexpr Argument kNotBuilt[] = {
+    {"RMU", "its losses at a layer's output are not supported yet; take another trainer"},
+    {"PDU", "its dual ascent is not supported yet; take another trainer"},
+    {"MUSEEvaluator", "MUSE's metrics are not supported yet; evaluate the saved folder elsewhere"},
+    {"LMEvalEvaluator", "run lm-evaluation-harness on the saved folder"},
+    {"PretrainingDataset", "rows of plain text are not supported yet; give questions and answers"},
+    {"CompletionDataset", "rows of plain text are not supported yet; give questions and answers"},
+};
+
+std::string_view why_not_built(std::string_view handler) {
+  const auto* found = std::ranges::find(kNotBuilt, handler, &Argument::theirs);
+  return found == std::end(kNotBuilt) ? "" : found->ours;
+}
+
+std::string text_at(const Value& tree, const Path& path) {
+  const Value* found = tree.find(path);
+  return found != nullptr && found->is_scalar() ? found->text : "";
+}
+
+bool is_true_at(const Value& tree, const Path& path) {
+  const std::string text = text_at(tree, path);
+  return text == "true" || text == "True";
+}
+
+/// Where a data set of the Hub, or a folder, has the rows of a name.
+class DatasetFinder {
+ public:
+  explicit DatasetFinder(std::string data_dir) : data_dir_(std::move(data_dir)) {}
+
+  /// The file; nothing where there is none, and `looked` says where it was looked for.
+  std::optional<fs::path> find(
+      const std::string& path, const std::string& name, std::vector<std::string>& looked) const {
+    for (const fs::path& folder : folders_of(path)) {
+      for (const char* ending : {".jsonl", ".json", ".csv"}) {
+        const fs::path file = folder / (name + ending);
+        std::error_code ignored;
+        if (fs::is_regular_file(file, ignored)) {
+          return file;
+        }
+      }
+      looked.push_back(folder.string());
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<fs::path> folders_of(const std::string& path) const {
+    std::vector<fs::path> folders;
+    if (!data_dir_.empty()) {
+      folders.emplace_back(data_dir_);
+    }
+    folders.emplace_back(path);
+    std::string cached = "datasets--" + path;
+    for (size_t at = cached.find('/'); at != std::string::npos; at = cached.find('/', at)) {
+      cached.replace(at, 1, "--");
+    }
+    const fs::path snapshots = hub_folder() / cached / "snapshots";
+    std::error_code ignored;
+    for (const fs::directory_entry& each : fs::directory_iterator(snapshots, ignored)) {
+      folders.push_back(each.path());
+    }
+    return folders;
+  }
+  static fs::path hub_folder() {
+    if (const char* own = std::getenv("HF_HUB_CACHE")) {
+      return own;
+    }
+    if (const char* home = std::getenv("HF_HOME")) {
+      return fs::path(home) / "hub";
+    }
+    const char* home = std::getenv("HOME");
+    return fs::path(home == nullptr ? "." : home) / ".cache" / "huggingface" / "hub";
+  }
+
+  std::string data_dir_;
+};
+
+class Translation {
+ public:
+  Translation(
+      const Value& tree,
+      std::string data_dir,
+      Problems& problems,
+      std::vector<std::string>& warnings)
+      : tree_(tree),
+        finder_(std::move(data_dir)),
+        problems_(problems),
+        warnings_(warnings) {}
+
+  Value run() {
+    take_model();
+    take_template();
+    const std::string mode = text_at(tree_, {"mode"});
+    if (tree_.find(Path{"trainer", "handler"}) != nullptr) {
+      take_training();
+      take_method();
+      take_rows();
+    }
+    if (mode == "eval") {
+      take_evaluation();
+    }
+    return std::move(ours_);
+  }
+
+ private:
+  void set(const Path& key, Value value) { merge_at(ours_, key, std::move(value)); }
+  void set_text(const Path& key, const std::string& text, const Origin& origin) {
+    set(key, Value::scalar(text, false, origin));
+  }
+  void copy(const Path& from, const Path& to) {
+    if (const Value* found = tree_.find(from); found != nullptr && !found->is_null()) {
+      set(to, *found);
+    }
+  }
+  void fail(const Path& key, const std::string& what, const std::string& remedy) {
+    const Value* found = tree_.find(key);
+    problems_.add(join(key), found == nullptr ? Origin{} : found->origin, what, remedy);
+  }
+
+  void take_model() {
+    copy({"model", "model_args", "pretrained_model_name_or_path"}, {"model", "path"});
+    const Path key{"model", "tokenizer_args", "pretrained_model_name_or_path"};
+    const std::string tokenizer = text_at(tree_, key);
+    std::error_code ignored;
+    if (!tokenizer.empty() && fs::exists(tokenizer, ignored)) {
+      copy(key, {"tokenizer", "path"});
+    } else if (!tokenizer.empty()) {
+      warnings_.push_back(fmt::format(
+          "{}: {} is no folder here; the tokenizer is that of the model's folder",
+          join(key),
+          tokenizer));
+    }
+    if (const std::string handler = text_at(tree_, {"model", "model_handler"});
+        !handler.empty() && handler != "AutoModelForCausalLM") {
+      fail({"model", "model_handler"}, handler + " is not supported", "leave it out");
+    }
+  }
+
+  void take_template() {
+    const Path base{"model", "template_args"};
+    const auto at = [&](const char* name) {
+      Path path = base;
+      path.emplace_back(name);
+      return path;
+    };
+    if (tree_.find(base) == nullptr) {
+      return;
+    }
+    copy(at("apply_chat_template"), {"unlearning", "chat_template"});
+    copy(at("date_string"), {"unlearning", "date_string"});
+    if (is_true_at(tree_, at("apply_chat_template"))) {
+      copy(at("system_prompt"), {"unlearning", "system_prompt"});
+      return;
+    }
+    // Without a template the system's words, with their tokens, precede the question.
+    const std::string system = text_at(tree_, at("system_prompt_with_special_tokens"));
+    const Value* start = tree_.find(at("user_start_tag"));
+    if (start != nullptr) {
+      set({"unlearning", "user_start"}, Value::scalar(system + start->text, true, start->origin));
+    }
+    copy(at("user_end_tag"), {"unlearning", "user_end"});
+    copy(at("asst_start_tag"), {"unlearning", "answer_start"});
+  }
+
+  /// trainer.args are TrainingArguments, but for these.
+  void take_training() {
+    const Value* found = tree_.find(Path{"trainer", "args"});
+    Value arguments = found == nullptr ? Value::map() : *found;
+    for (const char* name : {"do_eval", "eval_on_start", "eval_strategy", "eval_steps"}) {
+      arguments.erase(name);
+    }
+    if (is_true_at(tree_, {"trainer", "args", "do_eval"})) {
+      warnings_.push_back(
+          "trainer.args.eval_strategy does nothing: a run is not evaluated while it trains; "
+          "evaluate what it saves: lockstep eval");
+    }
+    if (Value* unused = arguments.find("ddp_find_unused_parameters");
+        unused != nullptr && unused->text == "None") {
+      arguments.erase("ddp_find_unused_parameters");
+    }
+    if (Value* optimizer = arguments.find("optim");
+        optimizer != nullptr &&
+        (optimizer->text == "paged_adamw_32bit" || optimizer->text == "paged_adamw")) {
+      optimizer->text = "adamw_torch";  // the same moments, in float32; nothing is paged
+    }
+    set({"training"}, std::move(arguments));
+  }
+
+  void take_method() {
+    const Path key{"trainer", "handler"};
+    const std::string handler = text_at(tree_, key);
+    const Origin origin = tree_.find(key)->origin;
+    set_text({"task", "type"}, "unlearning", origin);
+    set_text({"unlearning", "compatibility"}, "upstream", origin);
+    const bool is_plain = handler == "FinetuneTrainer" || handler == "Trainer";
+    const std::string name = is_plain ? "Finetune" : handler;
+    const auto methods = unlearning_methods();
+    const auto method = std::ranges::find(methods, name, &UnlearningMethod::name);
+    if (method == methods.end()) {
+      std::vector<std::string> names;
+      for (const UnlearningMethod& each : methods) {
+        names.emplace_back(each.name);
+      }
+      const std::string_view why = why_not_built(handler);
+      fail(
+          key,
+          why.empty()
+              ? fmt::format("there is no trainer {}.{}", handler, did_you_mean(handler, names))
+              : fmt::format("{} is not supported", handler),
+          why.empty() ? fmt::format("there are {}", fmt::join(names, ", ")) : std::string(why));
+      return;
+    }
+    set_text({"unlearning", "method"}, name, origin);
+    const Value* arguments = tree_.find(Path{"trainer", "method_args"});
+    if (arguments == nullptr) {
+      return;
+    }
+    for (const Entry& entry : arguments->entries) {
+      const auto* known = std::ranges::find(kArguments, entry.name, &Argument::theirs);
+      if (known == std::end(kArguments) ||
+          std::ranges::find(method->keys, known->ours) == method->keys.end()) {
+        fail(
+            {"trainer", "method_args", entry.name},
+            fmt::format("{} does not take it", handler),
+            fmt::format("~trainer.method_args.{} leaves it out", entry.name));
+        continue;
+      }
+      copy({"trainer", "method_args", entry.name}, {"unlearning", std::string(known->ours)});
+    }
+  }
+
+  /// data.forget and data.retain, or data.train.
+  void take_rows() {
+    const bool trains = tree_.find(Path{"data", "train"}) != nullptr;
+    if (trains) {
+      take_set({"data", "train"}, "retain");
+      return;
+    }
+    take_set({"data", "forget"}, "forget");
+    take_set({"data", "retain"}, "retain");
+    copy({"data", "anchor"}, {"unlearning", "anchor"});
+  }
+
+  void take_set(const Path& key, const std::string& name) {
+    const Value* sets = tree_.find(key);
+    if (sets == nullptr || sets->entries.empty()) {
+      return;
+    }
+    if (sets->entries.size() > 1) {
+      std::vector<std::string> names;
+      for (const Entry& entry : sets->entries) {
+        names.push_back(entry.name);
+      }
+      fail(
+          key,
+          fmt::format("it has {} data sets: {}", names.size(), fmt::join(names, ", ")),
+          fmt::format("~{}.{} leaves one out", join(key), names.front()));
+      return;
+    }
+    Path path = key;
+    path.push_back(sets->entries.front().name);
+    const Value& set = sets->entries.front().value;
+    const std::string handler = text_at(set, {"handler"});
+    if (handler != "QADataset" && handler != "QAwithIdkDataset" &&
+        handler != "QAwithAlternateDataset") {
+      const std::string_view why = why_not_built(handler);
+      fail(
+          path,
+          handler.empty() ? "it has no handler" : fmt::format("{} is not supported", handler),
+          why.empty() ? "give a data set of questions and answers" : std::string(why));
+      return;
+    }
+    take_file(path, set, name);
+    Value& section = ours_.at_or_add("unlearning");
+    for (const char* field : {"question_key", "answer_key"}) {
+      if (const Value* found = set.find(Path{"args", field})) {
+        Value* other = section.find(field);
+        if (other != nullptr && other->text != found->text) {
+          fail(path, fmt::format("its {} is another than that of data.forget", field), "rename it");
+        }
+        section.at_or_add(field) = *found;
+      }
+    }
+    if (const Value* length = set.find(Path{"args", "max_length"})) {
+      set_text({"data", "sequence_length"}, length->text, length->origin);
+    }
+    if (const Value* refusals = set.find(Path{"args", "idk_path"})) {
+      section.at_or_add("refusals") = *refusals;
+    }
+    if (const Value* alternate = set.find(Path{"args", "alternate_key"})) {
+      section.at_or_add("alternate_key") = *alternate;
+    }
+  }
+
+  void take_file(const Path& path, const Value& set, const std::string& name) {
+    const std::string source = text_at(set, {"args", "hf_args", "path"});
+    const Value* files = set.find(Path{"args", "hf_args", "data_files"});
+    if (files != nullptr) {
+      ours_.at_or_add("unlearning");
+      Value list = Value::list(files->origin);
+      list.items = files->is_list() ? files->items : std::vector{*files};
+      set_list({"unlearning", name}, std::move(list));
+      return;
+    }
+    const std::string split = text_at(set, {"args", "hf_args", "name"});
+    std::vector<std::string> looked;
+    const auto file = finder_.find(source, split, looked);
+    if (!file) {
+      fail(
+          path,
+          fmt::format(
+              "the rows {} of {} are not here; looked in {}",
+              split,
+              source,
+              fmt::join(looked, ", ")),
+          "nothing is fetched: give the folder of its files as unlearning.data_dir=FOLDER");
+      return;
+    }
+    Value list = Value::list(set.origin);
+    list.items.push_back(Value::scalar(file->string(), true, set.origin));
+    set_list({"unlearning", name}, std::move(list));
+  }
+  void set_list(const Path& key, Value list) { set(key, std::move(list)); }
+
+  void take_evaluation() {
+    const Value* evaluators = tree_.find("eval");
+    const Value* tofu = evaluators == nullptr ? nullptr : evaluators->find("tofu");
+    if (tofu == nullptr) {
+      const std::string handler = evaluators == nullptr || evaluators->entries.empty()
+                                      ? ""
+                                      : text_at(evaluators->entries.front().value, {"handler"});
+      fail(
+          {"eval"},
+          handler.empty() ? "there is no evaluator" : fmt::format("{} is not supported", handler),
+          handler.empty() ? "give eval=tofu" : std::string(why_not_built(handler)));
+      return;
+    }
+    set_text({"task", "type"}, "unlearning", tofu->origin);
+    set_text({"unlearning", "compatibility"}, "upstream", tofu->origin);
+    copy({"eval", "tofu", "output_dir"}, {"training", "output_dir"});
+    copy({"eval", "tofu", "batch_size"}, {"training", "per_device_eval_batch_size"});
+    for (const char* name :
+         {"overwrite", "forget_split", "holdout_split", "retain_logs_path", "question_key"}) {
+      copy({"eval", "tofu", name}, {"unlearning", name});
+    }
+    // Without a folder of ours the Hub's cache may have the files.
+    std::vector<std::string> looked;
+    const std::string split = text_at(tree_, {"eval", "tofu", "forget_split"});
+    if (const auto file = finder_.find("locuslab/TOFU", split + "_perturbed", looked)) {
+      set_text({"unlearning", "data_dir"}, file->parent_path().string(), tofu->origin);
+    }
+    Value metrics = Value::list(tofu->origin);
+    if (const Value* all = tofu->find("metrics")) {
+      for (const Entry& entry : all->entries) {
+        metrics.items.push_back(Value::scalar(entry.name, true, entry.value.origin));
+        const Path tokens{"generation_args", "max_new_tokens"};
+        if (const Value* found = entry.value.find(tokens)) {
+          set({"unlearning", "max_new_tokens"}, *found);
+        }
+      }
+    }
+    set({"unlearning", "metrics"}, std::move(metrics));
+    if (text_at(tree_, {"model", "model_args", "torch_dtype"}) == "bfloat16") {
+      set_text({"training", "bf16"}, "true", tofu->origin);
+    }
+  }
+
+  const Value& tree_;
+  DatasetFinder finder_;
+  Problems& problems_;
+  std::vector<std::string>& warnings_;
+  Value ours_ = Value::map();
+};
+
+}  // namespace
+
+bool is_open_unlearning(const Value& tree) {
+  return tree.find(Path{"trainer", "handler"}) != nullptr ||
+         tree.find(Path{"model", "model_args"}) != nullptr;
+}
+
+std::vector<Override> take_overrides(
+    Value& tree, std::vector<Override> overrides, Problems& problems) {
+  std::vector<Override> ours;
+  int64_t order = kCommandLineOrder;
+  for (Override& override : overrides) {
+    const Path path = split_path(override.key);
+    const bool is_there = tree.find(path) != nullptr;
+    const Path canonical = canonical_path(path);  // trainer.args.seed is training.seed
+    const bool is_key =
+        find_key(join(canonical)) != nullptr ||
+        (canonical.size() == 2 && canonical[0] == "training" && is_training_name(canonical[1]));
+    if (!is_there && (is_key || override.is_flag)) {
+      ours.push_back(std::move(override));
+    } else if (!is_there && override.kind == Override::Kind::kChange) {
+      problems.add(
+          override.key,
+          {.source = Origin::Source::kCommandLine, .place = override.text},
+          "there is no such key, neither in the tree nor of ours",
+          fmt::format("a new one is added with +{}", override.text));
+    } else {
+      apply_override_at(tree, path, override, ++order, problems);
+    }
+  }
+  return ours;
+}
+
+Value open_unlearning_settings(
+    const Value& tree,
+    const std::vector<Override>& ours,
+    Problems& problems,
+    std::vector<std::string>& warnings) {
+  std::string data_dir;
+  for (const Override& override : ours) {
+    if (override.key == "unlearning.data_dir" && override.value) {
+      data_dir = override.value->text;
+    }
+  }
+  return Translation(tree, std::move(data_dir), problems, warnings).run();
+}
+
+}  // namespace lockstep::config

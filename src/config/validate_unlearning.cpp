@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <set>
+
+#include "base/format.h"
+#include "config/core/checker.h"
+#include "config/core/choices.h"
+#include "config/core/unlearning.h"
+#include "config/validate.h"
+
+namespace lockstep::config {
+namespace {
+
+bool is_typed_here(const Checker& check, const std::string& key) {
+  return check.origin(key).source == Origin::Source::kCommandLine;
+}
+
+/// A key that was given although the method does not read it.
+void check_use_by_method(const UnlearningMethod& method, Checker& check) {
+  std::set<std::string_view> keys;
+  for (const UnlearningMethod& each : unlearning_methods()) {
+    keys.insert(each.keys.begin(), each.keys.end());
+  }
+  for (const std::string_view key : keys) {
+    const std::string name = fmt::format("unlearning.{}", key);
+    // The config.yaml of a run states its defaults too: they ask for nothing.
+    if (!is_typed_here(check, name) || std::ranges::find(method.keys, key) != method.keys.end()) {
+      continue;
+    }
+    check.fail(
+        name,
+        fmt::format("not used with unlearning.method={}", method.name),
+        method.keys.empty()
+            ? fmt::format("leave it out; {} has no parameters", method.name)
+            : fmt::format("leave it out; {} takes {}", method.name, fmt::join(method.keys, ", ")));
+  }
+}
+
+void check_unlearning_numbers(const UnlearningSection& section, Checker& check) {
+  const auto from_0 = [](double value) { return std::isfinite(value) && value >= 0; };
+  check.require(from_0(section.gamma.value_or(0)), "unlearning.gamma", "at least 0");
+  check.require(from_0(section.alpha.value_or(0)), "unlearning.alpha", "at least 0");
+  check.require(
+      std::isfinite(section.beta.value_or(1)) && section.beta.value_or(1) > 0,
+      "unlearning.beta",
+      "above 0");
+  check.require(from_0(section.beta1), "unlearning.beta1", "at least 0");
+  check.require(from_0(section.beta2), "unlearning.beta2", "at least 0");
+  check.require(std::isfinite(section.delta), "unlearning.delta", "a number");
+  check.require(
+      section.ignore_first_n_answer_tokens >= 0,
+      "unlearning.ignore_first_n_answer_tokens",
+      "at least 0");
+  check.require(
+      section.reference_batch_size.value_or(1) >= 1,
+      "unlearning.reference_batch_size",
+      "at least 1");
+}
+
+void check_unlearning_rows(
+    const Config& config,
+    const UnlearningMethod& method,
+    Checker& check,
+    std::vector<std::string>& warnings) {
+  const UnlearningSection& section = config.unlearning;
+  const bool keeps = method.keeps && section.alpha.value_or(method.alpha) > 0;
+  if (!method.forgets && !section.forget.empty()) {
+    check.fail(
+        "unlearning.forget",
+        fmt::format("{} forgets nothing", method.name),
+        "the rows that are learned are unlearning.retain");
+  }
+  const bool trains = !section.forget.empty() || !section.retain.empty();
+  if (method.forgets && section.forget.empty() && trains) {
+    check.fail("unlearning.forget", "it must be given", "unlearning.forget=FILE");
+  }
+  if (keeps && section.retain.empty() && trains) {
+    check.fail(
+        "unlearning.retain",
+        fmt::format("unlearning.method={} needs rows to keep, and none are named", method.name),
+        method.alpha > 0 ? "unlearning.retain=FILE, or unlearning.alpha=0 to keep nothing"
+                         : "unlearning.retain=FILE");
+  }
+  if (!keeps && !section.retain.empty()) {
+    warnings.push_back(fmt::format(
+        "unlearning.retain is not read: {}",
+        method.keeps ? "unlearning.alpha is 0"
+                     : fmt::format("{} has no term of rows to keep", method.name)));
+  }
+  check.require(section.max_new_tokens >= 1, "unlearning.max_new_tokens", "at least 1");
+  if (!keeps && section.anchor == "retain") {
+    check.fail("unlearning.anchor", "there are no rows to keep", "leave it at forget");
+  }
+  const bool has_field = section.alternate_key.has_value(), has_lines = !section.refusals.empty();
+  if (method.name == "DPO" && has_field == has_lines) {
+    check.fail(
+        "unlearning.refusals",
+        has_field ? "unlearning.alternate_key is given too"
+                  : "DPO needs what the model is to answer instead",
+        has_field ? "give one of them"
+                  : "give unlearning.refusals=FILE with a refusal on each line, or "
+                    "unlearning.alternate_key=FIELD");
+  }
+  for (const char* key : {"data.train", "data.validation", "data.test"}) {
+    if (is_typed_here(check, key)) {
+      check.fail(
+          key,
+          "not used with task.type=unlearning",
+          "the rows are unlearning.forget and unlearning.retain");
+    }
+  }
+}
+
+}  // namespace
+
+void validate_unlearning(const Config& config, Checker& check, std::vector<std::string>& warnings) {
+  const UnlearningSection& section = config.unlearning;
+  for (const std::string& metric : section.metrics) {
+    const auto& known = choices::kUnlearningMetrics;
+    if (std::ranges::find(known, metric) == std::end(known)) {
+      check.fail(
+          "unlearning.metrics",
+          fmt::format("there is no metric {}", metric),
+          fmt::format("there are {}", fmt::join(known, ", ")));
+    }
+  }
+  if (config.task.type != "unlearning") {
+    for (const char* key : {"unlearning.method", "unlearning.forget"}) {
+      if (is_typed_here(check, key)) {
+        check.fail(key, "only used with task.type=unlearning", "set that, or leave it out");
+      }
+    }
+    return;
+  }
+  check_unlearning_numbers(section, check);
+  if (!section.method) {
+    if ((section.forget.empty() && section.retain.empty()) || check.given("unlearning.method")) {
+      return;  // nothing is trained; or what was given is told where it was read
+    }
+    std::vector<std::string_view> names;
+    for (const UnlearningMethod& method : unlearning_methods()) {
+      names.push_back(method.name);
+    }
+    check.fail(
+        "unlearning.method", "it must be given", fmt::format("one of {}", fmt::join(names, ", ")));
+    return;
+  }
+  if (std::ranges::none_of(unlearning_methods(), [&](const UnlearningMethod& method) {
+        return method.name == *section.method;
+      })) {
+    return;  // likewise
+  }
+  const UnlearningMethod& method = unlearning_method(*section.method);
+  check_use_by_method(method, check);
+  check_unlearning_rows(config, method, check, warnings);
+  if (config.training.eval_strategy != "no" || config.training.eval_on_start) {
+    check.fail(
+        "training.eval_strategy",
+        "an unlearning run is not evaluated while it trains",
+        "set training.eval_strategy=no; evaluate what it saves: lockstep eval");
+  }
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,169 @@
+#include "data/record_fields.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/nearest.h"
+#include "data/column_rows.h"
+#include "data/inputs.h"
+#include "data/records.h"
+#include "text/unicode/utf8.h"
+
+namespace lockstep::data {
+namespace {
+
+nlohmann::json object_of_json(
+    const Record& record, const std::string& place, const std::string& example) {
+  nlohmann::json object = parse_json(record.text, place + ",");
+  if (!object.is_object()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: a record is an object, and this is of type {}", place, object.type_name()),
+        example);
+  }
+  return object;
+}
+
+nlohmann::json object_of_row(
+    const Record& record,
+    char delimiter,
+    const std::filesystem::path& path,
+    const std::vector<std::string>& columns,
+    const std::string& place) {
+  if (text::valid_utf8_prefix(record.text) != record.text.size()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: the row is not UTF-8", place),
+        fmt::format("convert the file: iconv -f latin1 -t utf-8 {}", path.string()));
+  }
+  const std::vector<std::string> values = split_row(record, delimiter, path);
+  if (values.size() != columns.size()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "{}: the row has {} fields, where the header has {}",
+            place,
+            values.size(),
+            columns.size()),
+        "put fields that hold the delimiter in quotes");
+  }
+  nlohmann::json object = nlohmann::json::object();
+  for (size_t i = 0; i < columns.size(); ++i) {
+    object[columns[i]] = values[i];
+  }
+  return object;
+}
+
+}  // namespace
+
+bool RecordFields::has(const std::string& name) const {
+  const auto found = object_.find(name);
+  return found != object_.end() && !found->is_null();
+}
+
+const nlohmann::json& RecordFields::find(const std::string& name) const {
+  if (has(name)) {
+    return object_.at(name);
+  }
+  std::vector<std::string> names;
+  for (const auto& [key, value] : object_.items()) {
+    names.push_back(key);
+  }
+  throw Error(
+      ErrorKind::kData,
+      fmt::format(
+          "{} has no field \"{}\".{} It has: {}",
+          place_,
+          name,
+          did_you_mean(name, names),
+          names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))),
+      example_);
+}
+
+std::string RecordFields::text(const std::string& name) const {
+  const nlohmann::json& value = find(name);
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  if (value.is_array() && !value.empty() && value.front().is_object()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: the field \"{}\" is a list of messages", place_, name),
+        "such rows are read as texts: write the conversation as the model's template has it (in "
+        "Python: tokenizer.apply_chat_template(messages, tokenize=False))");
+  }
+  throw Error(
+      ErrorKind::kData,
+      fmt::format(
+          "{}: the field \"{}\" is of type {}, not a string", place_, name, value.type_name()),
+      "write the text as a JSON string, or leave the record out");
+}
+
+std::vector<std::string> RecordFields::texts(const std::string& name) const {
+  const nlohmann::json& value = find(name);
+  if (!value.is_array()) {
+    return {text(name)};
+  }
+  std::vector<std::string> result;
+  for (const nlohmann::json& each : value) {
+    if (!each.is_string()) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format(
+              "{}: the field \"{}\" is a list that holds a value of type {}",
+              place_,
+              name,
+              each.type_name()),
+          "write texts as JSON strings");
+    }
+    result.push_back(each.get<std::string>());
+  }
+  if (result.empty()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: the field \"{}\" is an empty list", place_, name),
+        "give a text, or leave the record out");
+  }
+  return result;
+}
+
+std::vector<std::filesystem::path> read_records(
+    std::span<const std::string> words,
+    Format format,
+    std::string_view key,
+    std::string_view what,
+    const std::string& example,
+    const std::function<void(const RecordFields& fields, size_t file)>& take) {
+  std::vector<std::filesystem::path> files;
+  for (const InputFile& input : find_inputs(words, format, key)) {
+    const bool is_table = input.format == Format::kCsv || input.format == Format::kTsv;
+    if (!is_table && input.format != Format::kJson) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "{} need records with fields, and {} is plain text", what, input.path.string()),
+          "give JSON lines, CSV, TSV or Parquet (data.format says which, where the name does not)");
+    }
+    const char delimiter = input.format == Format::kTsv ? '\t' : ',';
+    const auto table = is_table ? open_table(input.path, delimiter) : nullptr;
+    const auto lines = is_table ? nullptr : open_json(input.path);
+    files.push_back(input.path);
+    Record record;
+    while (is_table ? table->next(record) : lines->next(record)) {
+      const std::string place = place_in(input.path, record.line);
+      take(
+          RecordFields(
+              is_table ? object_of_row(record, delimiter, input.path, table->columns(), place)
+                       : object_of_json(record, place, example),
+              place,
+              record.line,
+              example),
+          files.size() - 1);
+    }
+  }
+  return files;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,106 @@
+#include "train/job_answers.h"
+
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+
+#include "config/core/cache_folder.h"
+#include "train/inputs.h"
+#include "train/plan.h"
+#include "train/preference.h"
+#include "train/unlearning.h"
+
+namespace lockstep::train {
+
+void open_answers(Job& job, int64_t length, World& world) {
+  const config::TrainingSection& training = job.config.training;
+  const int64_t data_ranks =
+      world.configured_ranks() * mesh_of(job.config.parallel, world.size()).data / world.size();
+  job.answers = open_preference_data(
+      job.config,
+      job.source.config,
+      job.tokenizer,
+      length,
+      training.per_device_train_batch_size * training.gradient_accumulation_steps * data_ranks,
+      world.communicator);
+  job.datasets = job.answers.rows;
+  job.task.objective = preference_objective(job.config);
+  job.drops_out = !job.config.preference.disable_dropout;
+  if (trains_rewards(job.config.task)) {
+    job.task.head = model::reward_head();
+    // So is the position of a row found by whoever opens the folder.
+    job.source.config.pad_token_id = padding_of_answers(job.source.config, *job.tokenizer);
+  }
+}
+
+void open_unlearning(Job& job, int64_t length, World& world) {
+  const config::UnlearningSection& section = job.config.unlearning;
+  UnlearningRows rows = open_unlearning_data(
+      job.config, job.source.config, job.tokenizer, length, world.communicator);
+  job.datasets.train = job.answers.rows.train = std::move(rows.train);
+  job.scored_rows = std::move(rows.scored);
+  job.task.objective = unlearning_objective(section);
+  if (needs_distributions(section)) {
+    const int64_t vocabulary = job.source.config.vocab_size;
+    job.mark_targets = [section, vocabulary](nn::ForwardInputs& inputs, const auto& batch) {
+      mark_distributions(inputs, batch, section, vocabulary);
+    };
+  }
+}
+
+std::shared_ptr<objective::Reference> frozen_reference(
+    Job& job, ModelRequest request, const parallel::Plan& plan, c10::Device device) {
+  const auto there = [device](std::span<const nn::ForwardInputs> batches) {
+    std::vector<nn::ForwardInputs> moved;
+    for (const nn::ForwardInputs& inputs : batches) {
+      moved.push_back(to_device(inputs, device));
+    }
+    return moved;
+  };
+  if (job.adapters != nullptr) {
+    return std::make_shared<objective::FrozenModel>([&model = *job.model, there](auto batches) {
+      const at::NoGradGuard no_gradient;
+      model.set_adapters(false);
+      objective::HeadStates states = model.head_states(there(batches));
+      model.set_adapters(true);
+      return states;
+    });
+  }
+  request.task = {};
+  const std::shared_ptr model =
+      parallel::evaluation_model(model_spec(job.source, request), plan, *job.axes);
+  return std::make_shared<objective::FrozenModel>([model, there](auto batches) {
+    const at::NoGradGuard no_gradient;
+    return model->head_states(there(batches));
+  });
+}
+
+void score_answers(Job& job, World& world) {
+  const config::Config& config = job.config;
+  std::unique_ptr<objective::StoredScores> scores;
+  const bool forgets = unlearns(config.task);
+  if (forgets ? job.scored_rows != nullptr : needs_reference(config)) {
+    const auto sets = forgets ? std::vector{job.scored_rows} : job.answers.all();
+    const std::string key =
+        on_first_rank(world.communicator, [&] { return reference_key(config, job.source, sets); });
+    const auto& batch_size = forgets ? config.unlearning.reference_batch_size
+                                     : config.preference.precompute_ref_batch_size;
+    if (forgets && job.adapters != nullptr) {
+      job.model->set_adapters(false);  // an adapter that goes on is compared to no adapter
+    }
+    scores = score_reference(
+        *job.model,
+        sets,
+        batch_size.value_or(config.training.per_device_eval_batch_size),
+        config::cache_folder(config.data.cache_dir),
+        key,
+        world);
+    if (forgets && job.adapters != nullptr) {
+      job.model->set_adapters(true);
+    }
+  }
+  job.answer_reference =
+      std::make_unique<AnswerReference>(*job.model, job.answers, std::move(scores), world.device);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,26 @@
+// Answers of a job: opened, and what they are compared to. For job.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "parallel/plan.h"
+#include "train/job.h"
+#include "train/model_loading.h"
+
+namespace lockstep::train {
+
+/// Opens preferences and how they are judged. Every rank must call, here and below.
+void open_answers(Job& job, int64_t length, World& world);
+/// Opens what is to be forgotten and kept.
+void open_unlearning(Job& job, int64_t length, World& world);
+
+/// Scores answers by the reference. Before a checkpoint is read: it is the model that training
+/// begins with.
+void score_answers(Job& job, World& world);
+/// What unlearning compares distributions to: the model as it was. Of adapters the one that is
+/// trained, without them; else a second one under the same plan.
+std::shared_ptr<objective::Reference> frozen_reference(
+    Job& job, ModelRequest request, const parallel::Plan& plan, c10::Device device);
+
+}  // namespace lockstep::train

@@ -1,0 +1,201 @@
+"""A model that is to forget, as a user makes it: every method, plans, resumes, what is refused."""
+
+import json
+import unittest
+
+from harness import CONFIG, ProgramTest, lockstep, losses, metrics
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+class Unlearning(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        made = [json.loads(line) for line in (cls.folder / "corpus" / "instructions.jsonl").read_text().splitlines()][:32]
+        rows = [{"question": f"{row['input'][:20]}?", "answer": row["output"][: 6 + i % 20], "other": "I do not know."}
+                for i, row in enumerate(made)]
+        # Numbers of rows that no batch divides.
+        write_lines(cls.folder / "forget.jsonl", rows[:11])
+        write_lines(cls.folder / "retain.jsonl", rows[11:])
+        (cls.folder / "idk.txt").write_text("I do not know.\nThat is beyond me.\n")
+        (cls.folder / "model.json").write_text(json.dumps({**CONFIG, "attn_pdrop": 0.1}))
+
+    def unlearn(self, output, method, *more, ranks=1, cache="cache"):
+        keeps = [] if method in ("GradAscent", "CEU") else ["unlearning.retain=retain.jsonl"]
+        return self.run_ok(
+            "unlearn", "--nproc", ranks, "model.path=model.json", "tokenizer.path=tokenizer", f"unlearning.method={method}",
+            "unlearning.forget=forget.jsonl", *keeps, "data.sequence_length=48", f"data.cache_dir={cache}",
+            f"output_dir={output}", "max_steps=4", "logging_steps=1", "learning_rate=3e-3", "lr_scheduler_type=constant",
+            "monitor.peak_tflops=1", "use_cpu=true", *more)
+
+    def assert_alike(self, found, wanted):
+        lines, others = metrics(self.folder / found), metrics(self.folder / wanted)
+        for name in ("loss", "grad_norm", "forget_loss"):
+            values = [line[name] for line in lines if name in line]
+            self.assertEqual(len(values), 4, name)
+            self.assert_close(values, [line[name] for line in others if name in line], 5e-5)
+
+    def test_rows_are_forgotten_alike_under_every_plan(self):
+        refusals = "unlearning.refusals=idk.txt"
+        first = self.unlearn("npo", "NPO", "per_device_train_batch_size=4", cache="cache_npo")
+        self.assertIn("11 rows to forget, 21 to keep (NLL)", first.err)
+        self.assertIn("11 answers are scored by the reference", first.err)
+        self.assertNotIn("nothing is learned", first.err)
+        self.unlearn("npo_two", "NPO", "per_device_train_batch_size=2", "parallel.zero_stage=3", ranks=2, cache="cache_two")
+        self.assert_alike("npo_two", "npo")
+        self.unlearn("dpo", "DPO", "per_device_train_batch_size=4", refusals)
+        self.unlearn("dpo_pipe", "DPO", "per_device_train_batch_size=2", "gradient_accumulation_steps=2", refusals,
+                     "parallel.pipeline=2", ranks=2, cache="cache_pipe")
+        self.assert_alike("dpo_pipe", "dpo")
+        kl = ["unlearning.alpha=1", "unlearning.retain_loss=KL", "unlearning.beta=3"]
+        self.unlearn("undial", "UNDIAL", "per_device_train_batch_size=4", *kl)
+        self.unlearn("undial_two", "UNDIAL", "per_device_train_batch_size=1", "gradient_accumulation_steps=2",
+                     "parallel.zero_stage=2", *kl, ranks=2)
+        self.assert_alike("undial_two", "undial")
+
+    def test_every_method_runs(self):
+        for method in ("GradAscent", "GradDiff", "SimNPO", "CEU", "WGA", "SatImp"):
+            with self.subTest(method=method):
+                self.unlearn(method, method, "per_device_train_batch_size=4", "max_steps=2")
+                self.assertEqual(len(losses(self.folder / method)), 2)
+        self.unlearn("alternate", "DPO", "unlearning.alternate_key=other", "unlearning.anchor=retain", "max_steps=1")
+
+    def test_means_of_micro_batches_depend_on_them_alone(self):
+        words = ["unlearning.compatibility=upstream", "unlearning.retain_loss=KL", "per_device_train_batch_size=2"]
+        self.unlearn("upstream", "GradDiff", "gradient_accumulation_steps=2", *words)
+        self.unlearn("upstream_two", "GradDiff", *words, ranks=2)
+        self.assert_alike("upstream_two", "upstream")
+        self.unlearn("fixed", "GradDiff", "gradient_accumulation_steps=2", "unlearning.retain_loss=KL",
+                     "per_device_train_batch_size=2")
+        self.assertNotAlmostEqual(losses(self.folder / "fixed")[-1], losses(self.folder / "upstream")[-1], delta=1e-3)
+
+    def test_an_adapter_is_compared_to_the_model_without_it(self):
+        words = ["lora.r=2", "unlearning.retain_loss=KL", "per_device_train_batch_size=4"]
+        self.unlearn("lora", "NPO", *words)
+        self.unlearn("lora_two", "NPO", "lora.r=2", "unlearning.retain_loss=KL", "per_device_train_batch_size=2",
+                     "parallel.zero_stage=2", ranks=2, cache="cache_lora")
+        self.assert_alike("lora_two", "lora")
+        (self.folder / "plain.json").write_text(json.dumps({**CONFIG, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0}))
+        for adapter in (["lora.r=2"], []):
+            self.unlearn("plain", "NPO", *adapter, *words[1:], "model.path=plain.json", "max_steps=1", cache="cache_plain")
+            self.assertAlmostEqual(metrics(self.folder / "plain")[0]["retain_loss"], 0, delta=1e-6)
+
+    def test_a_resumed_run_goes_on_exactly(self):
+        words = ["per_device_train_batch_size=5", "unlearning.refusals=idk.txt", "save_steps=2", "unlearning.retain_loss=KL"]
+        self.unlearn("whole", "DPO", *words)
+        self.unlearn("parts", "DPO", *words, "max_steps=2")
+        self.unlearn("parts", "DPO", *words, "resume_from_checkpoint=true")
+        self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "whole"))
+
+    def test_finetuning_learns_what_forgetting_lets_go_of(self):
+        learned = self.run_ok(
+            "unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=Finetune",
+            "unlearning.retain=forget.jsonl", "data.sequence_length=48", "data.cache_dir=cache", "output_dir=learned",
+            "max_steps=30", "logging_steps=1", "learning_rate=1e-2", "per_device_train_batch_size=11", "use_cpu=true",
+            "warmup_epochs=2")
+        self.assertIn("0 rows to forget, 11 to keep", learned.err)
+        self.assertLess(losses(self.folder / "learned")[-1], 0.6 * losses(self.folder / "learned")[0])
+        self.unlearn("forgotten", "GradAscent", "model.path=learned", "learning_rate=1e-3", "max_steps=6")
+        forgotten = [line["forget_loss"] for line in metrics(self.folder / "forgotten") if "forget_loss" in line]
+        self.assertLess(forgotten[-1], forgotten[0])  # minus -log p
+
+    def write_tofu(self):
+        """A small suite: what was learned, what was kept, and what was not seen."""
+        folder = self.folder / "tofu"
+        folder.mkdir(exist_ok=True)
+
+        def rows(name, count, *keys):
+            made = [{"question": f"Who is {name} {i}?", "answer": f"The {name} of {i}.",
+                     "paraphrased_answer": f"It is {name} {i}.", "perturbed_answer": [f"It is {i + k}." for k in (1, 2, 3)]}
+                    for i in range(count)]
+            return [{key: row[key] for key in ("question", "answer", *keys)} for row in made]
+
+        both = ("paraphrased_answer", "perturbed_answer")
+        for name, made in (("forget01_perturbed", rows("a", 7, *both)), ("forget01", rows("a", 7)), ("retain99", rows("b", 9)),
+                           ("retain_perturbed", rows("b", 5, *both)), ("real_authors_perturbed", rows("c", 3, both[1])),
+                           ("world_facts_perturbed", rows("d", 4, both[1])), ("holdout01", rows("e", 6))):
+            write_lines(folder / f"{name}.jsonl", made)
+
+    def evaluate(self, model, output, *more, ranks=1):
+        return self.run_ok(
+            "eval", "task.type=unlearning", "--model", model, "--output", output, "unlearning.data_dir=tofu", "--nproc", ranks,
+            "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01", "unlearning.max_new_tokens=6",
+            "per_device_eval_batch_size=3", "use_cpu=true", *more)
+
+    def test_what_is_left_is_measured_alike_on_any_number_of_ranks(self):
+        self.write_tofu()
+        for name, files, steps in (("full", "[tofu/forget01.jsonl,tofu/retain99.jsonl]", 60), ("kept", "tofu/retain99.jsonl", 40)):
+            self.run_ok("unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=Finetune",
+                        f"unlearning.retain={files}", "data.sequence_length=32", "data.cache_dir=cache", f"output_dir={name}",
+                        f"max_steps={steps}", "learning_rate=1e-2", "per_device_train_batch_size=16", "use_cpu=true")
+        kept = self.evaluate("kept", "kept_eval")
+        self.assertIn("forget_quality is null", kept.err)
+        logs = "unlearning.retain_logs_path=kept_eval/TOFU_EVAL.json"
+        every = "unlearning.metrics=[forget_quality,model_utility,privleak,extraction_strength,exact_memorization,mia_loss]"
+        self.evaluate("full", "full_eval", logs, every)
+        results = json.loads((self.folder / "full_eval" / "TOFU_EVAL.json").read_text())
+        for more, ranks in ((["parallel.tensor=1"], 3), (["parallel.tensor=2"], 2)):
+            self.evaluate("full", f"full_{ranks}", logs, every, *more, ranks=ranks)
+            found = json.loads((self.folder / f"full_{ranks}" / "TOFU_EVAL.json").read_text())
+            if ranks == 3:
+                self.assertEqual(found, results)
+            self.assertEqual(found.keys(), results.keys())
+            for key, value in results.items():
+                if key != "model_hash":
+                    self.assertAlmostEqual(found[key]["agg_value"], value["agg_value"], delta=1e-4, msg=key)
+        self.assertGreater(results["forget_Q_A_PARA_Prob"]["agg_value"], 0)
+        self.assertEqual(len(results["forget_Q_A_PERT_Prob"]["value_by_index"]["0"]["prob"]), 3)
+        self.assertEqual(set(results["retain_Q_A_ROUGE"]["value_by_index"]["4"]), {
+            "rouge1_recall", "rougeL_f1", "rougeL_recall", "input", "ground_truth", "generation"})
+        self.assertEqual(results["retain_Q_A_ROUGE"]["value_by_index"]["4"]["ground_truth"], "The b of 4.")
+        self.assertLess(results["forget_quality"]["agg_value"], 0.5)  # it has seen them
+        self.assertGreater(results["exact_memorization"]["agg_value"], 0.5)
+        summary = json.loads((self.folder / "full_eval" / "TOFU_SUMMARY.json").read_text())
+        self.assertEqual(summary["model_utility"], results["model_utility"]["agg_value"])
+        itself = self.evaluate("kept", "again", logs, "unlearning.metrics=[forget_quality]")
+        self.assertIn("1.0", itself.out)
+        stale = lockstep("eval", "task.type=unlearning", "--model", "full", "--output", "kept_eval", "unlearning.data_dir=tofu",
+                         "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01", "use_cpu=true", cwd=self.folder)
+        self.assertEqual(stale.code, 2, stale)
+        self.assertIn("is of another model", stale.err)
+
+    def test_verify_and_estimate_know_it(self):
+        words = ["task.type=unlearning", "unlearning.method=NPO"]
+        out = self.run_ok("verify", "--model", "model.json", "--nproc", 2, "parallel.context=2", "data.sequence_length=13",
+                          "use_cpu=true", *words).out
+        self.assertIn("equal within", out)
+
+        def estimate(*more):
+            return json.loads(self.run_ok("estimate", "--model", "gpt2", "--gpu", "a100-40gb", "--json", *more).out)
+
+        plain = estimate("per_device_train_batch_size=4")
+        self.assertEqual(estimate(*words, "per_device_train_batch_size=2"), plain)
+        self.assertNotEqual(estimate(*words, "unlearning.retain_loss=KL", "per_device_train_batch_size=2"), plain)
+
+    def test_what_is_wrong_is_told(self):
+        common = ["unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "use_cpu=true",
+                  "data.cache_dir=cache", "max_steps=1"]
+        forget = "unlearning.forget=forget.jsonl"
+        for words, told in (
+            ([], ["no unlearning.method is given"]),
+            (["unlearning.method=NPO", forget], ["needs rows to keep"]),
+            (["unlearning.method=NOP", forget], ["NOP is none of GradAscent"]),
+            (["unlearning.method=GradAscent", forget, "unlearning.beta=1"], ["not used with unlearning.method=GradAscent"]),
+            (["unlearning.method=DPO", forget, "unlearning.retain=retain.jsonl"], ["unlearning.refusals"]),
+            (["unlearning.method=CEU", forget, "unlearning.question_key=quest"], ["forget.jsonl, line 1", "question"]),
+            (["unlearning.method=CEU", forget, "unlearning.chat_template=true"], ["no chat_template"]),
+            (["unlearning.method=CEU", forget, "eval_strategy=epoch"], ["lockstep eval"]),
+        ):
+            result = lockstep(*common, *words, cwd=self.folder)
+            self.assertNotEqual(result.code, 0, words)
+            for word in told:
+                self.assertIn(word, result.err)
+        dry = self.run_ok(*common, "unlearning.method=CEU", forget, "--dry-run").out
+        self.assertIn("unlearning.method=CEU: 11 rows to forget", dry)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

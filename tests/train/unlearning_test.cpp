@@ -1,0 +1,170 @@
+#include "train/unlearning.h"
+
+#include <fstream>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "comm/threads.h"
+#include "nn/initialize.h"
+#include "nn/testing.h"
+#include "temporary_folder.h"
+#include "train/answer_scores.h"
+#include "train/inputs.h"
+#include "train/tofu.h"
+
+namespace lockstep::train {
+namespace unlearning_test {
+
+config::UnlearningSection section_of(const char* method) {
+  config::UnlearningSection section;
+  section.method = method;
+  return section;
+}
+
+/// A row to be forgotten of five tokens, the answer its last two; one to be kept of four.
+data::MicroBatch some_rows() {
+  data::MicroBatch batch;
+  batch.rows = 2;
+  batch.length = 6;
+  batch.ids = {1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 0, 0};
+  batch.labels = {-100, -100, -100, 4, 5, -100, -100, -100, -100, 4, -100, -100};
+  batch.samples = {0, 1};
+  batch.roles = {data::RowRole::kForget, data::RowRole::kRetain};
+  batch.groups = {0, 0};
+  batch.lengths = {5, 4};
+  batch.draws = {{0, 0}};
+  return batch;
+}
+
+at::Tensor bools(std::initializer_list<int64_t> values) {
+  return at::tensor(values, at::kLong).view({2, -1}).ne(0);
+}
+
+TEST(MarkDistributions, OfWhatIsKeptAllPositions) {
+  config::UnlearningSection section = section_of("NPO");
+  section.retain_loss = "KL";
+  nn::ForwardInputs inputs = to_inputs(some_rows());
+  mark_distributions(inputs, some_rows(), section, 200);
+  EXPECT_TRUE(
+      inputs.targets.distributions.positions.equal(bools({0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0})));
+  EXPECT_EQ(inputs.targets.distributions.lowered.sum().item<double>(), 0);
+  EXPECT_TRUE(inputs.targets.counts.equal(at::tensor({2.0, 4.0}, at::kDouble)));
+  section.retain_loss = "NLL";
+  inputs = to_inputs(some_rows());
+  mark_distributions(inputs, some_rows(), section, 200);
+  EXPECT_FALSE(inputs.targets.distributions.positions.defined());
+}
+
+TEST(MarkDistributions, OfWhatIsForgottenThoseWithAToken) {
+  config::UnlearningSection section = section_of("UNDIAL");
+  nn::ForwardInputs inputs = to_inputs(some_rows());
+  mark_distributions(inputs, some_rows(), section, 200);
+  const at::Tensor fixed = bools({0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0});
+  EXPECT_TRUE(inputs.targets.distributions.positions.equal(fixed));
+  EXPECT_TRUE(inputs.targets.distributions.lowered.equal(fixed.to(at::kDouble) * 10));
+  EXPECT_EQ(inputs.targets.tokens[0][2].item<int64_t>(), 4);
+  section.compatibility = "upstream";
+  inputs = to_inputs(some_rows());
+  mark_distributions(inputs, some_rows(), section, 200);
+  EXPECT_TRUE(
+      inputs.targets.distributions.positions.equal(bools({1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0})));
+  EXPECT_EQ(inputs.targets.tokens[0][0].item<int64_t>(), 100);  // the column of -100
+  EXPECT_EQ(inputs.targets.tokens[1][2].item<int64_t>(), 4);    // to be kept as it was
+}
+
+TEST(UnlearningObjective, HasTheMethodsOwnWeights) {
+  EXPECT_FALSE(keeps_rows(section_of("GradAscent")));
+  EXPECT_FALSE(keeps_rows(section_of("UNDIAL")));
+  EXPECT_TRUE(needs_distributions(section_of("UNDIAL")));
+  EXPECT_TRUE(needs_row_scores(section_of("DPO")));
+  EXPECT_EQ(rows_of_unlearning(section_of("DPO")), 3);
+  EXPECT_EQ(rows_of_unlearning(section_of("NPO")), 2);
+  EXPECT_EQ(rows_of_unlearning(section_of("CEU")), 1);
+  EXPECT_EQ(rows_of_unlearning(section_of("Finetune")), 1);
+  // SimNPO: gamma 0.125, beta 4.5; log p is -1 and -2, of two tokens and of one.
+  const nn::Targets targets = to_inputs(some_rows()).targets;
+  const auto objective = unlearning_objective(section_of("SimNPO"));
+  const at::Tensor sums = objective->measure(
+      {at::tensor({-1.0, -2.0}, at::kDouble), {}}, targets, objective->counts(targets));
+  const double forgotten = 2 / 4.5 * std::log1p(std::exp(-4.5 * 0.5));
+  EXPECT_NEAR(sums[0].item<double>(), 0.125 * forgotten + 2, 1e-9);
+}
+
+TEST(CleanUp, TakesSpacesFromWhatHangsTogether) {
+  EXPECT_EQ(
+      clean_up_tokenization("It is n't so , is it ? He 's here . I 've"),
+      "It isn't so, is it? He's here. I've");
+}
+
+/// The same scores on one rank and on three, whose batches are the same; those of the model itself.
+TEST(AnswerReader, ScoresAnswersOnAnyNumberOfRanks) {
+  const auto config = model::parse_model_config(nn::kSmallModels[1], "test");
+  std::vector<data::EncodedAnswer> rows;
+  for (int32_t i = 0; i < 7; ++i) {
+    rows.push_back({{1, 2 + i, 3}, std::vector<int32_t>(static_cast<size_t>(i % 3), 4 + i)});
+  }
+  const auto score = [&](int ranks) {
+    std::vector<AnswerScore> found;
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
+      parallel::Axes axes(world, {.data = ranks});
+      const auto model = nn::make_model(config, at::kFloat, at::kCPU);
+      nn::initialize(*model, 3);
+      AnswerReader reader(*model, axes, nullptr, 2, at::kCPU);
+      std::vector<AnswerScore> scores = reader.score(rows);
+      if (world.rank() == ranks - 1) {
+        found = std::move(scores);
+      }
+    });
+    return found;
+  };
+  const std::vector<AnswerScore> one = score(1), three = score(3);
+  ASSERT_EQ(one.size(), 7U);
+  const auto model = nn::make_model(config, at::kFloat, at::kCPU);
+  nn::initialize(*model, 3);
+  nn::ForwardInputs inputs;
+  inputs.ids = at::tensor({1, 4, 3, 6, 6}, at::kLong).view({1, 5});
+  const at::Tensor log_p = model->logits(inputs).log_softmax(-1);
+  for (size_t row = 0; row < one.size(); ++row) {
+    EXPECT_EQ(one[row].log_likelihoods, three[row].log_likelihoods);
+    EXPECT_EQ(one[row].likeliest, three[row].likeliest);
+    EXPECT_EQ(one[row].log_likelihoods.size(), row % 3);
+  }
+  EXPECT_NEAR(one[2].log_likelihoods[1], log_p[0][3][6].item<double>(), 1e-5);
+  EXPECT_EQ(one[0].loss(), 0);
+  EXPECT_NEAR(one[2].loss(), -(one[2].log_likelihoods[0] + one[2].log_likelihoods[1]) / 2, 1e-12);
+}
+
+TEST(Tofu, ResultsAreOfOneModel) {
+  const TemporaryFolder folder;
+  nlohmann::json results = read_tofu(folder.path(), "abc");
+  results["model_utility"] = {{"agg_value", 0.5}};
+  results["forget_quality"] = {{"agg_value", nullptr}};
+  write_tofu(folder.path(), results, {"model_utility", "forget_quality"});
+  EXPECT_EQ(read_tofu(folder.path(), "abc"), results);
+  std::ifstream summary(folder.path() / "TOFU_SUMMARY.json");
+  EXPECT_EQ(nlohmann::json::parse(summary), nlohmann::json({{"model_utility", 0.5}}));
+  try {
+    (void)read_tofu(folder.path(), "other");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("is of another model"), std::string::npos);
+  }
+}
+
+TEST(Tofu, ARetainModelsResultsHaveItsRows) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "TOFU_EVAL.json";
+  std::ofstream(path) << R"({"forget_truth_ratio": {"value_by_index": {"0": {"score": 0.5},
+    "1": {"score": 0.25}}}, "mia_min_k": {"agg_value": 0.4}})";
+  const RetainedResults found = read_retained(path, 2);
+  EXPECT_EQ(found.truth_ratios, (std::vector<double>{0.5, 0.25}));
+  EXPECT_EQ(found.min_k_auc, 0.4);
+  EXPECT_THROW((void)read_retained(path, 3), Error);
+  std::ofstream(path) << "{}";
+  EXPECT_THROW((void)read_retained(path, 2), Error);
+}
+
+}  // namespace unlearning_test
+}  // namespace lockstep::train
