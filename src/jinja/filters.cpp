@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "base/format.h"
 #include "jinja/builtins.h"
@@ -332,6 +333,28 @@ Value replace(const Value& value, Given arguments) {
       to_text(value), to_text(*from), to_text(*to), most == nullptr ? -1 : most->integer());
 }
 
+Value batch(const Value& value, Given arguments) {
+  const Value* size = optional(arguments, 0, "linecount");
+  if (size == nullptr || size->integer() < 1) {
+    fail("batch needs a number of at least 1");
+  }
+  std::vector<Value> lines, line;
+  for (const Value& item : iterate(value)) {
+    if (std::ssize(line) == size->integer()) {
+      lines.push_back(make_list(std::exchange(line, {})));
+    }
+    line.push_back(item);
+  }
+  const Value* filling = optional(arguments, 1, "fill_with");
+  while (filling != nullptr && !line.empty() && std::ssize(line) < size->integer()) {
+    line.push_back(*filling);
+  }
+  if (!line.empty()) {
+    lines.push_back(make_list(std::move(line)));
+  }
+  return make_list(std::move(lines));
+}
+
 const std::map<std::string, Filter>& filters() {
   static const std::map<std::string, Filter> all{
       {"tojson", to_json_filter},
@@ -366,6 +389,15 @@ const std::map<std::string, Filter>& filters() {
       {"abs",
        [](const Value& v, Given) {
          return v.is_float() ? Value(std::abs(v.number())) : Value(std::abs(v.integer()));
+       }},
+      {"attr",
+       [](const Value& v, Given a) {
+         return find_method(v, text_or(a, 0, "name", "")).value_or(Value(Undefined{"attr"}));
+       }},
+      {"batch", batch},
+      {"wordcount",
+       [](const Value& v, Given) {
+         return Value(std::ssize(iterate(find_method(Value(to_text(v)), "split")->callable()({}))));
        }},
       {"selectattr", [](const Value& v, Given a) { return select(v, a, true, true); }},
       {"rejectattr", [](const Value& v, Given a) { return select(v, a, true, false); }},

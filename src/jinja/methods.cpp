@@ -150,6 +150,24 @@ bool all_bytes(const std::string& text, int (*is)(int)) {
   });
 }
 
+/// Whether a text has letters with cases, and all of them in this one.
+bool is_all_in_case(const std::string& text, bool upper) {
+  return text == in_case(text, upper) && text != in_case(text, !upper);
+}
+
+Value throw_missing_part() {
+  fail("a part that is asked for is not in the text");
+}
+
+Value partition(const std::string& text, const std::string& by) {
+  const size_t at = by.empty() ? std::string::npos : text.find(by);
+  std::vector<Value> parts{text, "", ""};
+  if (at != std::string::npos) {
+    parts = {text.substr(0, at), by, text.substr(at + by.size())};
+  }
+  return make_list(std::move(parts), /*is_tuple=*/true);
+}
+
 const Value& needed(const Arguments& arguments, size_t position, const char* name) {
   const Value* value = arguments.find(position, name);
   if (value == nullptr) {
@@ -199,6 +217,15 @@ const std::map<std::string, StringMethod>& string_methods() {
        [](Text s, Given a) { return Value(find_in(s, needed(a, 0, "sub").string(), true)); }},
       {"count", [](Text s, Given a) { return Value(count_in(s, needed(a, 0, "sub").string())); }},
       {"join", [](Text s, Given a) { return Value(joined(s, needed(a, 0, "iterable"))); }},
+      {"index",
+       [](Text s, Given a) {
+         const int64_t at = find_in(s, needed(a, 0, "sub").string(), false);
+         return at < 0 ? throw_missing_part() : Value(at);
+       }},
+      {"partition", [](Text s, Given a) { return partition(s, needed(a, 0, "sep").string()); }},
+      {"isalnum", [](Text s, Given) { return Value(all_bytes(s, std::isalnum)); }},
+      {"isupper", [](Text s, Given) { return Value(is_all_in_case(s, true)); }},
+      {"islower", [](Text s, Given) { return Value(is_all_in_case(s, false)); }},
       {"isdigit", [](Text s, Given) { return Value(all_bytes(s, std::isdigit)); }},
       {"isalpha", [](Text s, Given) { return Value(all_bytes(s, std::isalpha)); }},
       {"isspace", [](Text s, Given) { return Value(all_bytes(s, std::isspace)); }},

@@ -94,7 +94,7 @@ const Callable& Value::callable() const {
     return **value;
   }
   if (is_undefined()) {
-    fail(fmt::format("{} is undefined, and is called", undefined_name()));
+    fail(fmt::format("'{}' is undefined, and is called", undefined_name()));
   }
   fail(fmt::format("{} is {}, and is called", to_repr(*this), type_name(*this)));
 }

@@ -36,9 +36,18 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// What of a step is padding, before it is computed with.
-void tell_packing(const Datasets& sets) {
-  const auto tell = [](const char* name, const std::shared_ptr<const data::SequenceView>& rows) {
+int64_t count_longer(const data::SequenceView& rows) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < rows.dataset().documents(); ++i) {
+    const data::DocumentSpan span = rows.dataset().document(i);
+    count += span.end - span.begin > rows.length() ? 1 : 0;
+  }
+  return count;
+}
+
+/// What of a step is padding, before it is computed with, and what is not read in one piece.
+void tell_packing(const Datasets& sets, std::string_view long_documents) {
+  const auto tell = [&](const char* name, const std::shared_ptr<const data::SequenceView>& rows) {
     if (rows != nullptr && rows->has_documents()) {
       log_info(
           "{}: {} documents in {} sequences of {} tokens, {:.1f}% of them padding",
@@ -47,6 +56,14 @@ void tell_packing(const Datasets& sets) {
           rows->size(),
           rows->length(),
           100 * rows->padding());
+      if (const int64_t longer = count_longer(*rows); longer > 0) {
+        log_warning(
+            "{}: {} documents are longer than a sequence, and {} (data.long_documents)",
+            name,
+            longer,
+            long_documents == "truncate" ? "cut off"
+                                         : "go on in another, where what was before is not seen");
+      }
     }
   };
   tell("data.train", sets.train);
@@ -172,7 +189,7 @@ Datasets open_datasets(
   };
   const Datasets sets{open(paths.at(0)), open(paths.at(1)), open(paths.at(2))};
   if (communicator.rank() == 0) {
-    tell_packing(sets);
+    tell_packing(sets, section.long_documents);
   }
   return sets;
 }

@@ -151,6 +151,11 @@ TEST(Template, FiltersTestsAndMethods) {
        "userwrole"},
       {"{{ dict(a=1).a }}{{ range(3) | list }}{{ range(4, 0, -2) | list }}", "1[0, 1, 2][4, 2]"},
       {"{{ strftime_now('%Y')|length }}", "4"},
+      {"{{ 'ab'.index('b') }}{{ 'a1'.isalnum() }}{{ 'a=b=c'.partition('=') }}",
+       "1True('a', '=', 'b=c')"},
+      {"{{ 'aB'.isupper() }}{{ 'A1'.isupper() }}{{ 'b'.islower() }}", "FalseTrueTrue"},
+      {"{{ 'a b c' | wordcount }}{{ [1, 2, 3] | batch(2) | list }}{{ user | attr('q') }}",
+       "3[[1, 2], [3]]"},
   });
 }
 
@@ -176,7 +181,7 @@ TEST(Template, ErrorsSayWhereAndWhy) {
   EXPECT_THAT(error_of("{{ 1 + 'a' }}"), HasSubstr("int and str have no operator +"));
   EXPECT_THAT(error_of("{{ 1 | frob }}"), HasSubstr("there is no filter 'frob'"));
   EXPECT_THAT(error_of("{{ [1].append(2) }}"), HasSubstr("may not change values"));
-  EXPECT_THAT(error_of("{{ f() }}"), HasSubstr("f is undefined, and is called"));
+  EXPECT_THAT(error_of("{{ f() }}"), HasSubstr("'f' is undefined, and is called"));
 }
 
 TEST(Template, IsBounded) {

@@ -12,15 +12,21 @@ namespace lockstep::parallel {
 namespace verify_test {
 
 Verification verify_on(
-    const mesh::Mesh& mesh, const Plan& plan, const std::function<void(ModelSpec&, int)>& change) {
+    const mesh::Mesh& mesh,
+    const Plan& plan,
+    const std::function<void(ModelSpec&, int)>& change,
+    bool has_documents = false) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
   Verification found;
   comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {
     Axes axes(world, mesh);
     ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     change(spec, world.rank());
-    const Verification mine =
-        verify(spec, plan, axes, {.rows = 5, .length = 11, .tolerance = 1e-5});
+    const Verification mine = verify(
+        spec,
+        plan,
+        axes,
+        {.rows = 5, .length = 11, .tolerance = 1e-5, .has_documents = has_documents});
     EXPECT_EQ(mine.first_difference.has_value(), !mine.first_difference.value_or("").empty());
     if (world.rank() == 0) {
       found = mine;
@@ -42,6 +48,15 @@ TEST(Verify, FindsThatPlansAreEqualAndListsEveryParameter) {
       EXPECT_LE(gradient.error, 1e-5) << gradient.name;
     }
   }
+}
+
+TEST(Verify, ComparesRowsOfSeveralDocuments) {
+  const auto as_it_is = [](ModelSpec&, int) {};
+  const Verification apart =
+      verify_on({.data = 2, .context = 2}, {}, as_it_is, /*has_documents=*/true);
+  EXPECT_FALSE(apart.first_difference) << *apart.first_difference;
+  const Verification joined = verify_on({}, {}, as_it_is);
+  EXPECT_GT(std::abs(apart.losses[0].one - joined.losses[0].one), 1e-4);  // they are other rows
 }
 
 TEST(Verify, NamesTheFirstPlaceWhereTheyPart) {

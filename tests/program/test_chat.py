@@ -20,11 +20,12 @@ class Chat(ProgramTest):
     def train(self, output, *more, ranks=1):
         return self.run_ok(
             "train", "--nproc", ranks, "model.path=model.json", "data.train=chats.jsonl", f"output_dir={output}", "max_steps=3",
-            "per_device_train_batch_size=2", "data.sequence_length=160", "logging_steps=1", "use_cpu=true", *self.words, *more)
+            "per_device_train_batch_size=2", "data.sequence_length=96", "logging_steps=1", "use_cpu=true", *self.words, *more)
 
     def test_plans_learn_alike_and_the_template_is_saved(self):
         told = self.train("one")
-        self.assertRegex(told.err, r"data.train: 4 documents in \d+ sequences of 160 tokens, [\d.]+% of them padding")
+        self.assertRegex(told.err, r"data.train: 4 documents in \d+ sequences of 96 tokens, [\d.]+% of them padding")
+        self.assertRegex(told.err, r"\d documents are longer than a sequence, and go on in another")
         self.train("two", "parallel.context=2", ranks=2)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)
         answer = self.run_ok("generate", "--model", "one", "--chat", "--prompt", "Where is the dog?", "--max-new-tokens", "4")

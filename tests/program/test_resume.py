@@ -65,7 +65,7 @@ class Identity(ProgramTest):
         cases = [
             (["data.train=other.txt"], "the training data's hash"),
             (["data.sequence_length=16"], "data.sequence_length: 32 there, 16 here"),
-            (["data.packing=false"], "data.packing: concatenate there, none here"),
+            (["data.packing=false"], 'data.packing: "concatenate" there, "none" here'),
         ]
         for words, text in cases:
             result = self.run_fails(2, *self.resume("refused", *words))
