@@ -1,5 +1,7 @@
 #include "cli/eval_unlearning.h"
 
+#include <optional>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -25,6 +27,20 @@ std::filesystem::path results_folder(const config::Resolution& resolution) {
         "give --output FOLDER: TOFU_EVAL.json and TOFU_SUMMARY.json are written there");
   }
   return folder;
+}
+
+/// Of the model's weights, and of an adapter's.
+std::string hash_of(
+    const model::ModelSource& source,
+    const std::optional<train::AdapterRequest>& adapter,
+    int64_t seed) {
+  std::string hash = train::weights_hash(source, seed);
+  if (adapter) {
+    model::ModelSource beside = source;
+    beside.folder = adapter->folder;
+    hash += "+" + train::weights_hash(beside, seed);
+  }
+  return hash;
 }
 
 void check_axes(const mesh::Mesh& mesh) {
@@ -68,7 +84,7 @@ int evaluate_unlearning(const config::Resolution& resolution, train::World& worl
       train::sequence_length_of(config, source.config),
       reader);
   const std::string there = train::on_first_rank(world.communicator, [&] {
-    const std::string model = train::weights_hash(source, config.training.seed);
+    const std::string model = hash_of(source, request.adapter, config.training.seed);
     return config.unlearning.overwrite ? nlohmann::json({{"model_hash", model}}).dump()
                                        : train::read_tofu(folder, model).dump();
   });

@@ -63,6 +63,9 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
   check.require(is_interval(training.logging_steps), "training.logging_steps", interval);
   check.require(is_interval(training.save_steps), "training.save_steps", interval);
   check.require(is_interval(training.eval_steps.value_or(1)), "training.eval_steps", interval);
+  const double warmup_epochs = training.warmup_epochs.value_or(0);
+  check.require(
+      std::isfinite(warmup_epochs) && warmup_epochs >= 0, "training.warmup_epochs", "at least 0");
   check.require(
       training.warmup_steps == 0 || is_interval(training.warmup_steps),
       "training.warmup_steps",

@@ -90,6 +90,10 @@ void check_unlearning_rows(
   if (!keeps && section.anchor == "retain") {
     check.fail("unlearning.anchor", "there are no rows to keep", "leave it at forget");
   }
+  if (section.text_key && method.name == "DPO") {
+    check.fail(
+        "unlearning.text_key", "a plain text has no other answer, which DPO needs", "leave it out");
+  }
   const bool has_field = section.alternate_key.has_value(), has_lines = !section.refusals.empty();
   if (method.name == "DPO" && has_field == has_lines) {
     check.fail(

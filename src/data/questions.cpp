@@ -90,6 +90,22 @@ Questions read_questions(
   return result;
 }
 
+std::vector<std::string> read_texts(
+    std::span<const std::string> words,
+    Format format,
+    std::string_view key,
+    const std::string& text_key) {
+  std::vector<std::string> texts;
+  constexpr const char* kExample = "each record has a text, in the field unlearning.text_key";
+  read_records(words, format, key, "texts", kExample, [&](const RecordFields& fields, size_t) {
+    texts.push_back(fields.text(text_key));
+  });
+  if (texts.empty()) {
+    throw Error(ErrorKind::kData, fmt::format("{}: the files hold no texts", key), kExample);
+  }
+  return texts;
+}
+
 std::vector<std::string> read_refusals(const std::filesystem::path& path) {
   const std::string text = read_file(path, ErrorKind::kData);
   std::vector<std::string> lines;
@@ -198,6 +214,28 @@ std::vector<int32_t> encode_prompt(
   std::vector<int32_t> prompt = encode_as(form, encoder, form.prompt(question));
   prompt.resize(std::min(prompt.size(), static_cast<size_t>(length)));
   return prompt;
+}
+
+std::vector<EncodedAnswer> encode_texts(
+    const std::vector<std::string>& texts,
+    const text::Tokenizer& tokenizer,
+    const Encoder& encoder,
+    int64_t length) {
+  const std::vector<int32_t> all = encoder.encode(fmt::format("{}", fmt::join(texts, "\n\n")));
+  const size_t most = static_cast<size_t>(length) - 1;
+  std::vector<EncodedAnswer> rows;
+  for (size_t begin = 0; begin < all.size(); begin += most) {
+    const std::span<const int32_t> piece(all.data() + begin, std::min(most, all.size() - begin));
+    std::vector<int32_t> ids = encoder.encode(tokenizer.decode(piece));
+    ids.resize(std::min(ids.size(), most));
+    if (encoder.begin) {
+      ids.insert(ids.begin(), *encoder.begin);
+    }
+    if (ids.size() > 1) {
+      rows.push_back({{ids.front()}, {ids.begin() + 1, ids.end()}});
+    }
+  }
+  return rows;
 }
 
 }  // namespace lockstep::data

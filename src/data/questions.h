@@ -43,6 +43,13 @@ Questions read_questions(
     std::string_view key,
     const QuestionKeys& keys);
 
+/// The texts of a field, in their order. Errors likewise.
+std::vector<std::string> read_texts(
+    std::span<const std::string> words,
+    Format format,
+    std::string_view key,
+    const std::string& text_key);
+
 /// The lines of a file of plain text, whatever its name, without white space around them; blank
 /// ones are left out. Error (kData): there is none.
 std::vector<std::string> read_refusals(const std::filesystem::path& path);
@@ -84,6 +91,15 @@ std::vector<int32_t> encode_prompt(
     std::string_view question,
     std::string_view answer,
     const QuestionTemplate& form,
+    const Encoder& encoder,
+    int64_t length);
+
+/// Texts as rows of at most `length` ids, as open-unlearning cuts them: joined by blank lines,
+/// encoded, cut into pieces, and each piece decoded and encoded again by itself, after the
+/// tokenizer's begin if it puts one. The first id is a row's prompt; there is no end of text.
+std::vector<EncodedAnswer> encode_texts(
+    const std::vector<std::string>& texts,
+    const text::Tokenizer& tokenizer,
     const Encoder& encoder,
     int64_t length);
 

@@ -1,6 +1,7 @@
 #include "train/unlearning.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -50,6 +51,7 @@ class RowEncoder {
       const std::shared_ptr<const text::Tokenizer>& tokenizer,
       int64_t length)
       : config_(config),
+        tokenizer_(tokenizer),
         encoder_(data::make_encoder(tokenizer)),
         form_(question_template(config.unlearning, *tokenizer)),
         length_(length) {}
@@ -63,14 +65,17 @@ class RowEncoder {
     rows.parts.seed = data_seed(config_);
     rows.parts.retain_leads = retain_leads(section);
     if (config::method_of(section).forgets) {
-      const data::Questions forget = read(section.forget, "unlearning.forget", is_dpo);
-      rows.parts.forget = add(forget, section.method == "CEU", rows);
+      rows.parts.forget = add_all(section.forget, "unlearning.forget", rows);
+      if (section.method == "CEU") {
+        skip_first(rows);
+      }
       if (is_dpo) {
-        rows.parts.alternates = add_alternates(forget, rows);
+        rows.parts.alternates =
+            add_alternates(read(section.forget, "unlearning.forget", true), rows);
       }
     }
     if (keeps_rows(section)) {
-      rows.parts.retain = add(read(section.retain, "unlearning.retain", false), false, rows);
+      rows.parts.retain = add_all(section.retain, "unlearning.retain", rows);
     }
     return rows;
   }
@@ -89,22 +94,31 @@ class RowEncoder {
     rows.answers.push_back(data::encode_question(question, answer, form_, encoder_, length_));
     rows.without_answer += rows.answers.back().answer.empty() ? 1 : 0;
   }
-  /// A row for each answer. Returns how many.
-  int64_t add(const data::Questions& questions, bool skips_first, EncodedRows& rows) const {
+  /// A row for each answer, or for each piece of the texts. Returns how many.
+  int64_t add_all(const std::vector<std::string>& words, const char* key, EncodedRows& rows) const {
     const size_t before = rows.answers.size();
-    for (const data::Question& row : questions.rows) {
-      for (const std::string& answer : row.answers) {
-        add(row.question, answer, rows);
-        if (skips_first) {
-          auto& [prompt, ids] = rows.answers.back();
-          const auto skipped = std::min<std::ptrdiff_t>(
-              std::ssize(ids), config_.unlearning.ignore_first_n_answer_tokens);
-          prompt.insert(prompt.end(), ids.begin(), ids.begin() + skipped);
-          ids.erase(ids.begin(), ids.begin() + skipped);
+    if (const auto& text_key = config_.unlearning.text_key) {
+      const auto texts = data::read_texts(words, data_options(config_.data).format, key, *text_key);
+      std::ranges::move(
+          data::encode_texts(texts, *tokenizer_, encoder_, length_),
+          std::back_inserter(rows.answers));
+    } else {
+      for (const data::Question& row : read(words, key, false).rows) {
+        for (const std::string& answer : row.answers) {
+          add(row.question, answer, rows);
         }
       }
     }
     return static_cast<int64_t>(rows.answers.size() - before);
+  }
+  /// The first tokens of answers become a part of their prompts.
+  void skip_first(EncodedRows& rows) const {
+    for (auto& [prompt, ids] : rows.answers) {
+      const auto skipped = std::min<std::ptrdiff_t>(
+          std::ssize(ids), config_.unlearning.ignore_first_n_answer_tokens);
+      prompt.insert(prompt.end(), ids.begin(), ids.begin() + skipped);
+      ids.erase(ids.begin(), ids.begin() + skipped);
+    }
   }
   /// Returns how many each question has.
   int64_t add_alternates(const data::Questions& questions, EncodedRows& rows) const {
@@ -134,6 +148,7 @@ class RowEncoder {
   }
 
   const config::Config& config_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
   data::Encoder encoder_;
   data::QuestionTemplate form_;
   int64_t length_;

@@ -127,7 +127,7 @@ TEST_F(SmallTree, BecomesOurKeys) {
   EXPECT_FALSE(config.unlearning.chat_template);
   EXPECT_EQ(config.unlearning.forget, std::vector{harness_.path("rows/forget01.jsonl")});
   EXPECT_EQ(config.unlearning.retain, std::vector<std::string>{"kept.json"});
-  EXPECT_EQ(config.data.sequence_length, 512);
+  EXPECT_EQ(config.data.sequence_length, 513);
   EXPECT_EQ(config.training.output_dir, "saves/T");
   EXPECT_EQ(config.training.optim, "adamw_torch");
   EXPECT_EQ(config.training.eval_strategy, "no");
@@ -136,6 +136,42 @@ TEST_F(SmallTree, BecomesOurKeys) {
   EXPECT_EQ(config.training.max_steps, 5);
   EXPECT_EQ(config.parallel.zero_stage, 2);
   EXPECT_TRUE(any_holds(found.warnings, "lockstep eval"));
+}
+
+TEST_F(SmallTree, HasOtherAnswers) {
+  const Config config = harness_
+                            .run(words(
+                                "unlearn.yaml",
+                                {"task_name=T",
+                                 "unlearning.data_dir=@/rows",
+                                 "trainer.handler=DPO",
+                                 "data.forget.F.handler=QAwithIdkDataset",
+                                 "+data.forget.F.args.idk_path=idk.jsonl"}))
+                            .config;
+  EXPECT_EQ(config.unlearning.method, "DPO");
+  EXPECT_EQ(config.unlearning.refusals, "idk.jsonl");
+  EXPECT_EQ(config.unlearning.question_key, "question");
+  EXPECT_EQ(config.data.sequence_length, 513);
+}
+
+TEST_F(SmallTree, MayHavePlainTexts) {
+  harness_.write("rows/raw/kept.jsonl", "{}\n");
+  const Config config = harness_
+                            .run(words(
+                                "unlearn.yaml",
+                                {"task_name=T",
+                                 "unlearning.data_dir=@/rows",
+                                 "data.forget.F.handler=PretrainingDataset",
+                                 "+data.forget.F.args.text_key=text",
+                                 "data.retain.R.handler=PretrainingDataset",
+                                 "+data.retain.R.args.text_key=text",
+                                 "~data.retain.R.args.hf_args.data_files",
+                                 "data.retain.R.args.hf_args.path=some/MUSE",
+                                 "+data.retain.R.args.hf_args.name=raw",
+                                 "+data.retain.R.args.hf_args.split=kept"}))
+                            .config;
+  EXPECT_EQ(config.unlearning.text_key, "text");
+  EXPECT_EQ(config.unlearning.retain, std::vector{harness_.path("rows/raw/kept.jsonl")});
 }
 
 TEST_F(SmallTree, IsEvaluated) {
@@ -157,6 +193,7 @@ TEST_F(SmallTree, TellsWhatItCannotTake) {
     return harness_.error(words("unlearn.yaml", std::move(more)));
   };
   EXPECT_THAT(told({"trainer.handler=RMU"}), HasSubstr("RMU is not supported"));
+  EXPECT_THAT(told({"data.retain.R.handler=PretrainingDataset"}), HasSubstr("take one kind"));
   EXPECT_THAT(told({"trainer.handler=NOP"}), HasSubstr("Did you mean 'NPO'?"));
   EXPECT_THAT(
       told({"+trainer.method_args.delta=1"}),

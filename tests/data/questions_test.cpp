@@ -117,6 +117,34 @@ TEST(QuestionTemplate, EncodesAndCutsOnTheRight) {
       error_of([&] { (void)encode_question("a", "b", form, encoder, 9); }), {"end of text"});
 }
 
+TEST(Texts, AreJoinedAndCut) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> words{
+      write(folder, "texts.jsonl", "{\"t\": \"abcd\"}\n{\"t\": \"ef\"}\n").string()};
+  const std::vector<std::string> texts = read_texts(words, Format::kAuto, "unlearning.forget", "t");
+  EXPECT_EQ(texts, (std::vector<std::string>{"abcd", "ef"}));
+  expect_parts(
+      error_of([&] { (void)read_texts(words, Format::kAuto, "unlearning.forget", "text"); }),
+      {"line 1", "no field \"text\""});
+  // A tokenizer of letters, by its file.
+  const auto path = write(
+      folder,
+      "tokenizer.json",
+      R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4, "f": 5, "Ċ": 6},
+          "merges": []}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+          "decoder": {"type": "ByteLevel"}})");
+  const auto tokenizer = text::Tokenizer::load(path);
+  Encoder encoder = make_encoder(tokenizer);
+  const auto rows = encode_texts(texts, *tokenizer, encoder, 5);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].prompt, std::vector<int32_t>{0});
+  EXPECT_EQ(rows[0].answer, (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(rows[1].prompt, std::vector<int32_t>{6});
+  EXPECT_EQ(rows[1].answer, (std::vector<int32_t>{6, 4, 5}));
+  encoder.begin = 7;
+  EXPECT_EQ(encode_texts(texts, *tokenizer, encoder, 5)[0].answer.size(), 4U);
+}
+
 TEST(PartnerRows, TakesARowOfEachPart) {
   const PartnerRows parts{.forget = 3, .alternates = 2, .retain = 5, .seed = 7};
   EXPECT_EQ(parts.size(), 3);

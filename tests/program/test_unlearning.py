@@ -61,6 +61,10 @@ class Unlearning(ProgramTest):
             with self.subTest(method=method):
                 self.unlearn(method, method, "per_device_train_batch_size=4", "max_steps=2")
                 self.assertEqual(len(losses(self.folder / method)), 2)
+        write_lines(self.folder / "texts.jsonl", [{"text": "One day a cat sat on a mat. " * 9}] * 3)
+        told = self.unlearn("texts", "NPO", "unlearning.text_key=text", "unlearning.forget=texts.jsonl",
+                            "unlearning.retain=texts.jsonl", "max_steps=1").err
+        self.assertRegex(told, r"unlearning.method=NPO: (\d+) rows to forget, \1 to keep")
         self.unlearn("alternate", "DPO", "unlearning.alternate_key=other", "unlearning.anchor=retain", "max_steps=1")
 
     def test_means_of_micro_batches_depend_on_them_alone(self):
@@ -160,6 +164,12 @@ class Unlearning(ProgramTest):
         stale = lockstep("eval", "task.type=unlearning", "--model", "full", "--output", "kept_eval", "unlearning.data_dir=tofu",
                          "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01", "use_cpu=true", cwd=self.folder)
         self.assertEqual(stale.code, 2, stale)
+        self.assertIn("is of another model", stale.err)
+        # So is a model with an adapter.
+        self.unlearn("low_rank", "GradAscent", "model.path=full", "lora.r=2", "max_steps=1")
+        stale = lockstep("eval", "task.type=unlearning", "--model", "full", "--adapter", "low_rank", "--output", "full_eval",
+                         "unlearning.data_dir=tofu", "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01",
+                         "use_cpu=true", cwd=self.folder)
         self.assertIn("is of another model", stale.err)
 
     def test_verify_and_estimate_know_it(self):

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/nearest.h"
 #include "config/core/known_names.h"
+#include "config/core/scalar.h"
 #include "config/core/schema.h"
 #include "config/core/unlearning.h"
 #include "config/hydra/compose.h"
@@ -39,8 +40,8 @@ constexpr Argument kNotBuilt[] = {
     {"PDU", "its dual ascent is not supported yet; take another trainer"},
     {"MUSEEvaluator", "MUSE's metrics are not supported yet; evaluate the saved folder elsewhere"},
     {"LMEvalEvaluator", "run lm-evaluation-harness on the saved folder"},
-    {"PretrainingDataset", "rows of plain text are not supported yet; give questions and answers"},
-    {"CompletionDataset", "rows of plain text are not supported yet; give questions and answers"},
+    {"CompletionDataset",
+     "prefixes of texts are not supported yet; give questions, or whole texts"},
 };
 
 std::string_view why_not_built(std::string_view handler) {
@@ -244,6 +245,7 @@ class Translation {
               ? fmt::format("there is no trainer {}.{}", handler, did_you_mean(handler, names))
               : fmt::format("{} is not supported", handler),
           why.empty() ? fmt::format("there are {}", fmt::join(names, ", ")) : std::string(why));
+      set_text({"unlearning", "method"}, "GradDiff", origin);  // nothing else is told of it
       return;
     }
     set_text({"unlearning", "method"}, name, origin);
@@ -298,33 +300,46 @@ class Translation {
     const Value& set = sets->entries.front().value;
     const std::string handler = text_at(set, {"handler"});
     if (handler != "QADataset" && handler != "QAwithIdkDataset" &&
-        handler != "QAwithAlternateDataset") {
+        handler != "QAwithAlternateDataset" && handler != "PretrainingDataset") {
       const std::string_view why = why_not_built(handler);
       fail(
           path,
           handler.empty() ? "it has no handler" : fmt::format("{} is not supported", handler),
-          why.empty() ? "give a data set of questions and answers" : std::string(why));
+          why.empty() ? "give a data set of questions and answers, or of texts" : std::string(why));
       return;
     }
+    const bool is_text = handler == "PretrainingDataset";
+    if (is_text_.value_or(is_text) != is_text) {
+      fail(
+          path,
+          "it is of plain texts or of questions, and data.forget of the other",
+          "take one kind");
+    }
+    is_text_ = is_text;
     take_file(path, set, name);
-    Value& section = ours_.at_or_add("unlearning");
     for (const char* field : {"question_key", "answer_key"}) {
-      if (const Value* found = set.find(Path{"args", field})) {
-        Value* other = section.find(field);
-        if (other != nullptr && other->text != found->text) {
-          fail(path, fmt::format("its {} is another than that of data.forget", field), "rename it");
-        }
-        section.at_or_add(field) = *found;
+      const std::string theirs = text_at(set, {"args", field}),
+                        other = text_at(ours_, {"unlearning", field});
+      if (!theirs.empty() && !other.empty() && theirs != other) {
+        fail(path, fmt::format("its {} is another than that of data.forget", field), "rename it");
       }
     }
-    if (const Value* length = set.find(Path{"args", "max_length"})) {
-      set_text({"data", "sequence_length"}, length->text, length->origin);
+    constexpr Argument kOfSets[] = {
+        {"question_key", "unlearning.question_key"},
+        {"answer_key", "unlearning.answer_key"},
+        {"text_key", "unlearning.text_key"},
+        {"idk_path", "unlearning.refusals"},
+        {"alternate_key", "unlearning.alternate_key"}};
+    for (const auto& [theirs, ours] : kOfSets) {
+      Path argument = path;
+      argument.insert(argument.end(), {"args", std::string(theirs)});
+      copy(argument, split_path(ours));
     }
-    if (const Value* refusals = set.find(Path{"args", "idk_path"})) {
-      section.at_or_add("refusals") = *refusals;
-    }
-    if (const Value* alternate = set.find(Path{"args", "alternate_key"})) {
-      section.at_or_add("alternate_key") = *alternate;
+    // Their rows are cut before the end of text is put behind them.
+    const Value* length = set.find(Path{"args", "max_length"});
+    const auto most = length == nullptr ? std::nullopt : to_integer(length->text);
+    if (most) {
+      set_text({"data", "sequence_length"}, std::to_string(*most + 1), length->origin);
     }
   }
 
@@ -332,15 +347,18 @@ class Translation {
     const std::string source = text_at(set, {"args", "hf_args", "path"});
     const Value* files = set.find(Path{"args", "hf_args", "data_files"});
     if (files != nullptr) {
-      ours_.at_or_add("unlearning");
       Value list = Value::list(files->origin);
       list.items = files->is_list() ? files->items : std::vector{*files};
       set_list({"unlearning", name}, std::move(list));
       return;
     }
+    // TOFU's sets are one file each; of others a set has a file for each split.
     const std::string split = text_at(set, {"args", "hf_args", "name"});
-    std::vector<std::string> looked;
-    const auto file = finder_.find(source, split, looked);
+    std::vector<std::string> looked, again;
+    auto file = finder_.find(source, split, looked);
+    if (!file) {
+      file = finder_.find(source, split + "/" + text_at(set, {"args", "hf_args", "split"}), again);
+    }
     if (!file) {
       fail(
           path,
@@ -406,6 +424,7 @@ class Translation {
   Problems& problems_;
   std::vector<std::string>& warnings_;
   Value ours_ = Value::map();
+  std::optional<bool> is_text_;  // of the sets so far
 };
 
 }  // namespace
