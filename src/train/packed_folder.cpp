@@ -167,13 +167,13 @@ void PackedFolder::check(const std::string& name, at::ScalarType type, int64_t e
       checkpoint::scalar_type(entry.dtype) == type && entry.elements() == elements,
       name,
       fmt::format("it is not {} numbers of {}", elements, c10::toString(type)));
-  tensors_[name] = name;
+  tensors_.insert(name);
 }
 
 void PackedFolder::open_4_bits(Linear& linear, const std::string& state) {
   const checkpoint::TensorFiles& files = files_.files();
   const auto text = files.bytes(state);
-  tensors_[state] = state;
+  tensors_.insert(state);
   const State parsed = parse_state(
       {reinterpret_cast<const char*>(text.data()), text.size()},
       linear.stored,
@@ -188,7 +188,7 @@ void PackedFolder::open_4_bits(Linear& linear, const std::string& state) {
       std::ssize(files.bytes(linear.stored)) == (elements + 1) / 2,
       linear.stored,
       fmt::format("it is not the {} bytes of {} weights", (elements + 1) / 2, elements));
-  tensors_[linear.stored] = linear.stored;
+  tensors_.insert(linear.stored);
   const bool is_nested = linear.format.is_nested;
   check(linear.stored + ".absmax", is_nested ? at::kByte : at::kFloat, blocks);
   check(linear.stored + ".quant_map", at::kFloat, 16);

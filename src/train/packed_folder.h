@@ -2,7 +2,9 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "checkpoint/model_folder.h"
 #include "checkpoint/pieces.h"
@@ -40,7 +42,7 @@ class PackedFolder {
 
   checkpoint::ModelFolder files_;
   std::map<std::string, Linear> linears_;  // by the model's name of the weight
-  std::map<std::string, std::string> tensors_;
+  std::set<std::string> tensors_;          // of the files
   nn::Packing packing_;
 };
 
