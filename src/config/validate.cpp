@@ -89,9 +89,11 @@ void validate_data(const Config& config, Checker& check) {
       check.fail(key, "a file's name is empty");
     }
   }
-  if (!data.chat_template.empty() && data.prompt != "chat") {
+  if (!data.chat_template.empty() && data.prompt != "chat" && !trains_on_answers(config.task)) {
     check.fail(
-        "data.chat_template", "only used with data.prompt=chat", "set that, or leave it out");
+        "data.chat_template",
+        "only used with data.prompt=chat, and with rows of preferences",
+        "set data.prompt=chat, or leave it out");
   }
   if (data.chat_loss != "assistant" && data.prompt != "chat") {
     check.fail("data.chat_loss", "only used with data.prompt=chat", "set that, or leave it out");

@@ -146,6 +146,10 @@ std::string ChatTemplate::prompt(const Chat& chat) const {
   return render_first(chat, chat.messages.size(), Asks::kYes).text;
 }
 
+std::string ChatTemplate::whole(const Chat& chat) const {
+  return render_first(chat, chat.messages.size(), Asks::kNo).text;
+}
+
 ChatText ChatTemplate::render(const Chat& chat, ChatLoss loss) const {
   jinja::Rendering whole = render_first(chat, chat.messages.size(), Asks::kNo);
   if (loss == ChatLoss::kAll) {

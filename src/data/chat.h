@@ -54,6 +54,8 @@ class ChatTemplate {
 
   /// The text that asks for the assistant's next message.
   std::string prompt(const Chat& chat) const;
+  /// The text of all messages.
+  std::string whole(const Chat& chat) const;
   /// The text, and what is learned of it: what {% generation %} marks; else what each of the
   /// assistant's messages adds to the text that asks for it, the mark of its end included. Error
   /// (kData): the assistant says nothing, or the text before a message is not what asks for it.

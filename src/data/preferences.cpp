@@ -26,7 +26,7 @@ int64_t same_at_the_beginning(const std::vector<int32_t>& a, const std::vector<i
 std::vector<EncodedAnswer> encode_row_of_answers(const PreferenceRow& row, const Encoder& encoder) {
   const auto encode = [&](const std::string& text) {
     std::vector<int32_t> ids = encoder.encode(text);
-    if (encoder.begin) {
+    if (encoder.begin && !row.is_chat) {
       ids.insert(ids.begin(), *encoder.begin);
     }
     return ids;
@@ -38,7 +38,7 @@ std::vector<EncodedAnswer> encode_row_of_answers(const PreferenceRow& row, const
   }
   int64_t shared = std::ssize(prompt);
   for (std::vector<int32_t>& ids : whole) {
-    if (ids.empty() || ids.back() != *encoder.end) {
+    if (!row.is_chat && (ids.empty() || ids.back() != *encoder.end)) {
       ids.push_back(*encoder.end);
     }
     shared = std::min(shared, same_at_the_beginning(prompt, ids));

@@ -4,12 +4,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/chat.h"
 #include "data/encoder.h"
 #include "data/options.h"
 #include "data/sequences.h"
@@ -24,6 +27,7 @@ struct PreferenceRow {
   std::string answer;    // the chosen one
   std::string rejected;  // of pairs
   bool is_good = true;   // of single answers
+  bool is_chat = false;  // written by a chat template, with its own begin and end of text
   size_t file = 0;       // of Preferences::files
   int64_t line = 0;
 };
@@ -37,13 +41,23 @@ struct Preferences {
   std::string place(const PreferenceRow& row) const;
 };
 
-/// Reads JSON lines, CSV and TSV. A pair without a prompt has the beginning that both answers share
-/// as its prompt. Of kSingly pairs are two rows each: all chosen ones of a thousand pairs, then the
-/// rejected ones, as TRL takes them apart. `key` says where the words come from ("data.train").
-/// Error (kData, kConfig) with file and line: a missing field, with the nearest name; an answer
-/// that is empty; two that are the same; a label that is none; messages instead of texts; no rows.
+/// Gives the template that rows of messages are written by; Error (kConfig) where there is none.
+using ChatTemplateSource = std::function<std::shared_ptr<const ChatTemplate>()>;
+
+/// Reads JSON lines, Parquet, CSV and TSV. A pair without a prompt has the beginning that both
+/// answers share as its prompt. Prompts and answers may be lists of messages (role, content), which
+/// `chats` writes: the prompt is the text that asks for the answer, and an answer what the template
+/// adds to it, as TRL's apply_chat_template has it. Of kSingly pairs are two rows each: all chosen
+/// ones of a thousand pairs, then the rejected ones, as TRL takes them apart. `key` says where the
+/// words come from ("data.train"). Error (kData, kConfig) with file and line: a missing field, with
+/// the nearest name; an answer that is empty; two that are the same; a label that is none; messages
+/// beside texts; no rows.
 Preferences read_preferences(
-    std::span<const std::string> words, Format format, std::string_view key, Judged judged);
+    std::span<const std::string> words,
+    Format format,
+    std::string_view key,
+    Judged judged,
+    const ChatTemplateSource& chats = nullptr);
 
 /// Which end of a row that is too long is kept; kNeither: the row is dropped.
 enum class KeptEnd { kStart, kEnd, kNeither };

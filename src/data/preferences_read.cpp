@@ -54,6 +54,102 @@ size_t shared_beginning(std::string_view a, std::string_view b) {
   return at > 0 && a[at - 1] == ' ' ? at - 1 : at;
 }
 
+bool has_messages(const RecordFields& fields, const char* answer) {
+  return fields.has(answer) && fields.find(answer).is_array();
+}
+
+using Messages = nlohmann::ordered_json;
+
+Messages messages_of(const RecordFields& fields, const char* name) {
+  const nlohmann::json& value = fields.find(name);
+  const bool are_messages =
+      value.is_array() && std::ranges::all_of(value, [](const nlohmann::json& message) {
+        return message.is_object() && message.contains("role") && message["role"].is_string();
+      });
+  if (!are_messages) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: the field \"{}\" is not a list of messages", fields.place(), name),
+        R"(a row is of texts alone, or of messages alone: [{"role": "user", "content": "..."}])");
+  }
+  return value;
+}
+
+/// `messages` behind the prompt's, as the template writes both.
+std::string with_prompt(
+    const Messages& prompt, const Messages& messages, const ChatTemplate& chats) {
+  Messages all = prompt;
+  all.insert(all.end(), messages.begin(), messages.end());
+  return chats.whole({all, nullptr});
+}
+
+size_t end_of_shared(std::string_view a, std::string_view b) {
+  size_t at = static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  while (at > 0 && at < a.size() && text::is_continuation(a[at])) {
+    --at;
+  }
+  return at;
+}
+
+/// Cuts the prompt where an answer goes on otherwise: some templates ask with more than they write
+/// of a message that is there.
+PreferenceRow row_of_chat(
+    const Messages& prompt,
+    const std::vector<Messages>& answers,
+    const ChatTemplate& chats,
+    const std::string& place) {
+  if (prompt.empty()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: there is no message before the answer", place),
+        "give the field \"prompt\", or answers whose first messages are the same");
+  }
+  PreferenceRow row;
+  row.is_chat = true;
+  row.prompt = prompt.back()["role"] == "assistant" ? chats.whole({prompt, nullptr})
+                                                    : chats.prompt({prompt, nullptr});
+  std::vector<std::string> texts;
+  for (const Messages& answer : answers) {
+    texts.push_back(with_prompt(prompt, answer, chats));
+    row.prompt.resize(end_of_shared(row.prompt, texts.back()));
+  }
+  row.answer = texts.front().substr(row.prompt.size());
+  row.rejected = texts.size() > 1 ? texts.back().substr(row.prompt.size()) : "";
+  return row;
+}
+
+std::shared_ptr<const ChatTemplate> template_for(
+    const RecordFields& fields, const ChatTemplateSource& chats) {
+  try {
+    return chats();
+  } catch (const Error& error) {
+    throw Error(
+        ErrorKind::kData, fmt::format("{}: {}", fields.place(), error.message()), error.remedy());
+  }
+}
+
+PreferenceRow take_pair_of_chats(const RecordFields& fields, const ChatTemplate& chats) {
+  Messages chosen = messages_of(fields, "chosen"), rejected = messages_of(fields, "rejected");
+  Messages prompt = Messages::array();
+  if (fields.has("prompt")) {
+    prompt = messages_of(fields, "prompt");
+  } else {
+    while (chosen.size() > 1 && rejected.size() > 1 && chosen.front() == rejected.front()) {
+      prompt.push_back(chosen.front());
+      chosen.erase(chosen.begin());
+      rejected.erase(rejected.begin());
+    }
+  }
+  return row_of_chat(prompt, {chosen, rejected}, chats, fields.place());
+}
+
+PreferenceRow take_single_chat(const RecordFields& fields, const ChatTemplate& chats) {
+  PreferenceRow row = row_of_chat(
+      messages_of(fields, "prompt"), {messages_of(fields, "completion")}, chats, fields.place());
+  row.is_good = label_of(fields);
+  return row;
+}
+
 PreferenceRow take_pair(const RecordFields& fields) {
   PreferenceRow row;
   row.answer = fields.text("chosen");
@@ -149,14 +245,25 @@ std::string Preferences::place(const PreferenceRow& row) const {
 }
 
 Preferences read_preferences(
-    std::span<const std::string> words, Format format, std::string_view key, Judged judged) {
+    std::span<const std::string> words,
+    Format format,
+    std::string_view key,
+    Judged judged,
+    const ChatTemplateSource& chats) {
   Preferences result;
   std::vector<PreferenceRow> pairs;
+  std::shared_ptr<const ChatTemplate> chat_template;
   result.files = read_records(
       words, format, key, "preferences", kExample, [&](const RecordFields& fields, size_t file) {
         const bool is_single =
             judged == Judged::kSingly && !(fields.has("chosen") && fields.has("rejected"));
-        PreferenceRow row = is_single ? take_single(fields) : take_pair(fields);
+        const bool is_chat = chats && has_messages(fields, is_single ? "completion" : "chosen");
+        if (is_chat && chat_template == nullptr) {
+          chat_template = template_for(fields, chats);
+        }
+        PreferenceRow row = is_chat ? (is_single ? take_single_chat(fields, *chat_template)
+                                                 : take_pair_of_chats(fields, *chat_template))
+                                    : (is_single ? take_single(fields) : take_pair(fields));
         row.file = file;
         row.line = fields.line();
         (is_single ? result.rows : pairs).push_back(std::move(row));

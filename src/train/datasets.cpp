@@ -127,11 +127,8 @@ data::DataOptions data_options(const config::DataSection& section) {
   return options;
 }
 
-std::shared_ptr<const data::ChatTemplate> chat_template_of(
+std::shared_ptr<const data::ChatTemplate> find_chat_template(
     const config::DataSection& section, const text::Tokenizer& tokenizer) {
-  if (section.prompt != "chat") {
-    return nullptr;
-  }
   if (!section.chat_template.empty()) {
     return data::ChatTemplate::read(section.chat_template, tokenizer);
   }
@@ -139,11 +136,16 @@ std::shared_ptr<const data::ChatTemplate> chat_template_of(
   if (own == nullptr) {
     throw Error(
         ErrorKind::kConfig,
-        "data.prompt=chat, and the tokenizer has no chat template",
+        "rows are lists of messages, and the tokenizer has no chat template",
         "give a file of one with data.chat_template=FILE, or a tokenizer that has one "
         "(chat_template in tokenizer_config.json, or chat_template.jinja)");
   }
   return own;
+}
+
+std::shared_ptr<const data::ChatTemplate> chat_template_of(
+    const config::DataSection& section, const text::Tokenizer& tokenizer) {
+  return section.prompt == "chat" ? find_chat_template(section, tokenizer) : nullptr;
 }
 
 void check_documents(const model::ModelConfig& model, const data::DataOptions& options) {

@@ -23,8 +23,11 @@ data::DataOptions data_options(const config::DataSection& section);
 /// (kConfig) where the model has not as many positions.
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model);
 
-/// The template of data.prompt=chat: data.chat_template's, or the tokenizer's own; null with other
-/// prompts. Error (kConfig) where there is none.
+/// What writes messages: data.chat_template's, or the tokenizer's own template. Error (kConfig)
+/// where there is none.
+std::shared_ptr<const data::ChatTemplate> find_chat_template(
+    const config::DataSection& section, const text::Tokenizer& tokenizer);
+/// It with data.prompt=chat; null with other prompts.
 std::shared_ptr<const data::ChatTemplate> chat_template_of(
     const config::DataSection& section, const text::Tokenizer& tokenizer);
 

@@ -380,10 +380,7 @@ std::unique_ptr<Job> open_job(
   job->resolved = resolved;
   set_up_libtorch(training);
   job->source = find_source(config.model.path, config.model.preset);
-  job->tokenizer = load_tokenizer(
-      config.tokenizer.path,
-      job->source,
-      config.data.prompt == "chat" ? config.data.chat_template : "");
+  job->tokenizer = load_tokenizer(config.tokenizer.path, job->source, config.data.chat_template);
   if (job->source.kind == model::ModelSource::Kind::kPreset) {
     take_special_tokens(job->source.config, *job->tokenizer);
   }

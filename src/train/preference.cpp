@@ -103,7 +103,10 @@ void check_model(const config::TaskSection& task, const model::ModelConfig& mode
 }
 
 EncodedSets read_and_encode(
-    const config::Config& config, const data::Encoder& encoder, int64_t length) {
+    const config::Config& config,
+    const text::Tokenizer& tokenizer,
+    const data::Encoder& encoder,
+    int64_t length) {
   const data::DataOptions options = data_options(config.data);
   const data::Judged how = judged(config);
   std::array<data::Preferences, kSets> sets;
@@ -111,7 +114,9 @@ EncodedSets read_and_encode(
       &options.train, &options.validation, &options.test};
   for (size_t i = 0; i < kSets; ++i) {
     if (!words[i]->empty()) {
-      sets[i] = data::read_preferences(*words[i], options.format, kSetKeys[i], how);
+      sets[i] = data::read_preferences(*words[i], options.format, kSetKeys[i], how, [&] {
+        return find_chat_template(config.data, tokenizer);
+      });
     }
   }
   split_answers(sets, options);
@@ -239,7 +244,7 @@ PreferenceCounts count_preferences(
     int64_t sequence_length) {
   check_model(config.task, model);
   return counts_of(
-      read_and_encode(config, data::make_encoder(tokenizer), sequence_length),
+      read_and_encode(config, *tokenizer, data::make_encoder(tokenizer), sequence_length),
       rows_of_sequence(config));
 }
 
@@ -256,7 +261,7 @@ AnswerSets open_preference_data(
   const int64_t at_once = rows_of_sequence(config);
   const std::string answer = on_first_rank(communicator, [&] {
     const data::Encoder encoder = data::make_encoder(tokenizer);
-    const EncodedSets sets = read_and_encode(config, encoder, sequence_length);
+    const EncodedSets sets = read_and_encode(config, *tokenizer, encoder, sequence_length);
     log_info("{}", counts_of(sets, at_once).text(config));
     if (judged(config) == data::Judged::kSingly) {
       warn_of_unequal_answers(section, sets[0].roles);

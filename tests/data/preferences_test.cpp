@@ -54,6 +54,68 @@ TEST(Preferences, AreReadFromTablesAndJson) {
   EXPECT_EQ(shown(read(csv)), (Texts{"p, q|c|r"}));
 }
 
+Preferences read_chats(const std::filesystem::path& path, Judged judged = kPairs) {
+  const Texts words{path.string()};
+  return read_preferences(words, Format::kAuto, "data.train", judged, [] {
+    return std::make_shared<ChatTemplate>(
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{{ 'think' if messages | length > 1 }}{% endif "
+        "%}",
+        "a test",
+        nlohmann::ordered_json::object());
+  });
+}
+
+/// As TRL's apply_chat_template and extract_prompt do it: the template asks for a second answer
+/// with a word that it does not write of one that is there.
+TEST(Preferences, MayBeMessages) {
+  const TemporaryFolder folder;
+  const std::string ask = R"({"role": "user", "content": "q"})";
+  const auto say = [](const std::string& text) {
+    return R"({"role": "assistant", "content": ")" + text + "\"}";
+  };
+  const auto json = write(
+      folder,
+      "a.jsonl",
+      R"({"prompt": [)" + ask + R"(], "chosen": [)" + say("c") + R"(], "rejected": [)" + say("r") +
+          "]}\n" + R"({"chosen": [)" + ask + "," + say("c") + R"(], "rejected": [)" + ask + "," +
+          say("d") + "]}\n" + R"({"prompt": [)" + ask + "," + say("a") + "," + ask +
+          R"(], "chosen": [)" + say("c") + R"(], "rejected": [)" + say("r") + "]}\n" +
+          R"({"prompt": "p", "chosen": "x", "rejected": "y"})" + "\n");
+  const Preferences rows = read_chats(json);
+  EXPECT_EQ(
+      shown(rows),
+      (Texts{
+          "[user]q;[assistant]|c;|r;",
+          "[user]q;[assistant]|c;|d;",
+          "[user]q;[assistant]a;[user]q;[assistant]|c;|r;",
+          "p|x|y"}));
+  EXPECT_TRUE(rows.rows[0].is_chat);
+  EXPECT_FALSE(rows.rows[3].is_chat);
+
+  const auto single = write(
+      folder,
+      "b.jsonl",
+      R"({"prompt": [)" + ask + R"(], "completion": [)" + say("c") + R"(], "label": false})" +
+          "\n");
+  EXPECT_EQ(shown(read_chats(single, kSingly), kSingly), (Texts{"[user]q;[assistant]|c;|-"}));
+}
+
+TEST(Preferences, OfMessagesThatAreNone) {
+  const TemporaryFolder folder;
+  const auto error = [&](const std::string& row) {
+    const auto json = write(folder, "a.jsonl", row);
+    return error_of([&] { read_chats(json); });
+  };
+  expect_parts(
+      error(
+          R"({"prompt": "p", "chosen": [{"role": "assistant", "content": "c"}], "rejected": []})"),
+      {"line 1: the field \"prompt\" is not a list of messages"});
+  expect_parts(
+      error(R"({"chosen": [{"role": "user", "content": "c"}], "rejected": [{"role": "user"}]})"),
+      {"there is no message before the answer"});
+}
+
 /// As TRL's extract_prompt finds them.
 TEST(Preferences, PromptsMayBeTheSharedBeginning) {
   const TemporaryFolder folder;
@@ -126,6 +188,11 @@ TEST(Preferences, AnswersEndAndPromptsAreWhatBothBeginWith) {
   EXPECT_EQ(
       found.roles,
       (std::vector{RowRole::kChosen, RowRole::kRejected, RowRole::kChosen, RowRole::kRejected}));
+  // A chat template writes begin and end itself.
+  rows.rows = {{"ab", "cd", "e", /*is_good=*/true, /*is_chat=*/true}};
+  EXPECT_EQ(
+      shown(encode_preferences(rows, encoder, {.length = 5}, kPairs).answers),
+      (Texts{"ab|cd", "ab|e"}));
   // What the tokenizer joins across the border belongs to the answer.
   encoder.encode = [](std::string_view text) {
     return text == "ab"    ? std::vector<int32_t>{1, 2}

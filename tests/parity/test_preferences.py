@@ -34,6 +34,7 @@ CASES = {
        for loss, smoothing in [("hinge", 0), ("exo_pair", 0.01), ("nca_pair", 0), ("robust", 0.1), ("bco_pair", 0), ("sppo_hard", 0),
                                ("apo_zero", 0), ("apo_down", 0), ("discopop", 0), ("sigmoid_norm", 0)]},
     "cut": ({}, "dpo", {"max_length": 20}, OF_PAIRS),
+    "dpo of chats": ({}, "dpo", {"max_length": 64}, OF_PAIRS),
     "kto": ({"objective": "kto", "desirable_weight": 3}, "kto", {"desirable_weight": 3.0},
             ["kl", "rewards/chosen", "rewards/rejected", "logps/chosen", "logps/rejected"]),
     "kto apo": ({"objective": "kto", "loss_type": "apo_zero_unpaired"}, "kto", {"loss_type": "apo_zero_unpaired"},
@@ -46,6 +47,9 @@ CASES = {
     "reward": ({"center_rewards_coefficient": 0.05}, "reward", {"center_rewards_coefficient": 0.05},
                ["accuracy", "margin", "mean_reward"]),
 }
+# It asks for an answer with the words that an answer begins with.
+CHATS = ("{{ bos_token }}{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+         "{% if add_generation_prompt %}assistant: {% endif %}")
 TRAINERS = {
     "dpo": (trl.DPOTrainer, trl.DPOConfig), "kto": (trl.KTOTrainer, trl.KTOConfig), "cpo": (CPOTrainer, CPOConfig),
     "orpo": (ORPOTrainer, ORPOConfig), "reward": (trl.RewardTrainer, trl.RewardConfig)}
@@ -73,6 +77,11 @@ def runs():
     pairs = (runs.folder / "pairs.jsonl").read_text().splitlines(keepends=True)
     (runs.folder / "fitting.jsonl").write_text("".join(
         line for line in pairs if len(tokenizer(json.loads(line)["prompt"])["input_ids"]) < 44))
+    (runs.folder / "chats.jinja").write_text(CHATS)
+    (runs.folder / "chats.jsonl").write_text("".join(
+        json.dumps({"prompt": [{"role": "user", "content": row["prompt"]}],
+                    **{key: [{"role": "assistant", "content": row[key]}] for key in ("chosen", "rejected")}}) + "\n"
+        for row in map(json.loads, pairs)))
     yield runs
     program.Preference.tearDownClass()
 
@@ -81,6 +90,7 @@ def tuned_by_trl(runs, kind, arguments, data, folder):
     trainer_type, config_type = TRAINERS[kind]
     tokenizer = transformers.AutoTokenizer.from_pretrained(runs.folder / "model")
     tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.chat_template = CHATS
     if kind in ("cpo", "orpo"):
         tokenizer.bos_token = None  # these put it before prompts where the tokenizer does not
     rows = datasets.Dataset.from_list([json.loads(line) for line in (runs.folder / data).read_text().splitlines()])
@@ -101,14 +111,15 @@ def tuned_by_trl(runs, kind, arguments, data, folder):
 @pytest.mark.parametrize("name", CASES)
 def test_ten_steps_are_those_of_trl(runs, name):
     ours, kind, theirs, names = CASES[name]
-    data = {"kto": "judged_in_fours.jsonl", "dpo": "pairs.jsonl"}.get(kind, "fitting.jsonl")
+    is_chat = name.endswith("of chats")
+    data = "chats.jsonl" if is_chat else {"kto": "judged_in_fours.jsonl", "dpo": "pairs.jsonl"}.get(kind, "fitting.jsonl")
     output = name.replace(" ", "_")
     runs.run_ok(
         "train", *(["model.path=reward_model", "task.type=reward_model"] if kind == "reward" else
                    ["model.path=model", "task.type=preference"]), f"data.train={data}", "data.cache_dir=cache", f"output_dir={output}",
         f"data.sequence_length={theirs.get('max_length', 48)}", f"max_steps={STEPS}", f"per_device_train_batch_size={BATCH}",
         "learning_rate=1e-3", "lr_scheduler_type=constant", "logging_steps=1", "train_sampling_strategy=sequential", "use_cpu=true",
-        "monitor.peak_tflops=1", *(f"preference.{key}={value}" for key, value in ours.items()))
+        "monitor.peak_tflops=1", *(["data.chat_template=chats.jinja"] if is_chat else []), *(f"preference.{key}={value}" for key, value in ours.items()))
     found = [line for line in metrics(runs.folder / output) if "loss" in line]
     wanted, weights = tuned_by_trl(runs, kind, theirs, data, runs.folder / f"trl_{output}")
     assert len(found) == len(wanted) == STEPS

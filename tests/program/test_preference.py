@@ -135,7 +135,7 @@ class Preference(ProgramTest):
             ([good, {"prompt": "a", "chosen": "b", "reject": "c"}], ["bad.jsonl, line 2", "Did you mean 'reject'?"]),
             ([good, {**good, "rejected": " b"}], ["1 row whose chosen and rejected answers are the same", "bad.jsonl, line 2"]),
             ([{**good, "chosen": ""}], ["empty answer", "bad.jsonl, line 1"]),
-            ([{"chosen": [{"role": "user", "content": "x"}], "rejected": []}], ["list of messages", "apply_chat_template"]),
+            ([{"chosen": [{"role": "user", "content": "x"}], "rejected": []}], ["the tokenizer has no chat template", "data.chat_template"]),
             ([{**good, "prompt": "word " * 900}], ["data.sequence_length=64"]),
         ):
             write_lines(bad, rows)
