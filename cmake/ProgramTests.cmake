@@ -26,3 +26,11 @@ lockstep_optimize(example_ten_lines -O1)
 lockstep_precompile(example_ten_lines)
 add_test(NAME examples.ten_lines COMMAND example_ten_lines)
 set_tests_properties(examples.ten_lines PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=1")
+
+# A whole trainer on the installed headers, as a project of one's own sees them; tests/program/test_one_file.py runs it.
+add_executable(example_one_file ${CMAKE_SOURCE_DIR}/examples/one_file.cpp)
+add_dependencies(example_one_file lockstep_headers)
+target_include_directories(example_one_file PRIVATE ${CMAKE_BINARY_DIR}/include)
+target_link_libraries(example_one_file PRIVATE lockstep_library)
+lockstep_optimize(example_one_file -O1)
+lockstep_precompile(example_one_file)

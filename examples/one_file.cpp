@@ -1,0 +1,311 @@
+// A whole trainer on Lockstep's library, to be read from top to bottom: options, data, model,
+// parallelism, the loop, checkpoints. Its losses are those of `lockstep train`.
+//
+//   one_file model=gpt2.json tokenizer=gpt2-folder data=corpus.txt output=run steps=20
+//   lockstep launch --nproc-per-node 4 one_file ... tensor=2 zero=1
+#include <charconv>
+#include <map>
+
+#include <lockstep/base/error.h>
+#include <lockstep/base/log.h>
+#include <lockstep/checkpoint/checkpoint.h>
+#include <lockstep/data/loader.h>
+#include <lockstep/data/prepare.h>
+#include <lockstep/launch/record.h>
+#include <lockstep/library/join.h>
+#include <lockstep/monitor/metrics.h>
+#include <lockstep/optim/schedule.h>
+#include <lockstep/parallel/parallelize.h>
+#include <lockstep/text/tokenizer.h>
+#include <lockstep/train/inputs.h>
+#include <nlohmann/json.hpp>
+#include <torch/torch.h>
+
+namespace {
+namespace fs = std::filesystem;
+using namespace lockstep;
+
+// ---------------------------------------------------------------------------------------- options
+
+struct Options {
+  std::string model;      // a config.json
+  std::string tokenizer;  // a folder
+  std::string data;       // a text
+  std::string output = "run";
+  int64_t steps = 20, save_every = 10;  // optimizer steps
+  int64_t batch = 8;                    // sequences of a step, over all ranks
+  int64_t rows = 8;                     // most sequences that a rank computes at once
+  int64_t length = 64;                  // tokens of a sequence
+  double learning_rate = 5e-5;
+  int64_t warmup = 0, seed = 42;
+  int64_t pipeline = 1, tensor = 1, zero = 0;  // the other ranks are data-parallel
+};
+
+template <typename Number>
+Number parse_number(std::string_view key, std::string_view text) {
+  Number value{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size()) {
+    throw Error(
+        ErrorKind::kConfig,
+        std::string(key) + "=" + std::string(text) + " is no number",
+        "give a number, as in " + std::string(key) + "=1");
+  }
+  return value;
+}
+
+/// Words key=value.
+Options parse_options(int argc, char** argv) {
+  Options options;
+  const std::map<std::string, std::string*, std::less<>> texts = {
+      {"model", &options.model},
+      {"tokenizer", &options.tokenizer},
+      {"data", &options.data},
+      {"output", &options.output}};
+  const std::map<std::string, int64_t*, std::less<>> numbers = {
+      {"steps", &options.steps},
+      {"save_every", &options.save_every},
+      {"batch", &options.batch},
+      {"rows", &options.rows},
+      {"length", &options.length},
+      {"warmup", &options.warmup},
+      {"seed", &options.seed},
+      {"pipeline", &options.pipeline},
+      {"tensor", &options.tensor},
+      {"zero", &options.zero}};
+  for (const std::string_view word : std::span(argv, static_cast<size_t>(argc)).subspan(1)) {
+    const size_t equals = std::min(word.find('='), word.size());
+    const std::string_view key = word.substr(0, equals);
+    const std::string_view value = word.substr(std::min(equals + 1, word.size()));
+    if (const auto text = texts.find(key); text != texts.end()) {
+      *text->second = value;
+    } else if (const auto number = numbers.find(key); number != numbers.end()) {
+      *number->second = parse_number<int64_t>(key, value);
+    } else if (key == "learning_rate") {
+      options.learning_rate = parse_number<double>(key, value);
+    } else {
+      throw Error(
+          ErrorKind::kConfig,
+          "unknown option: " + std::string(word),
+          "options are the fields of Options in one_file.cpp, as key=value");
+    }
+  }
+  if (options.model.empty() || options.tokenizer.empty() || options.data.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "a model, a tokenizer and a text are needed",
+        "give model=CONFIG.JSON tokenizer=FOLDER data=TEXT");
+  }
+  return options;
+}
+
+// ------------------------------------------------------------------------------------------- data
+
+/// Tokenizes the text once: rank 0 writes a file of tokens, all map it. Rows are blocks of the one
+/// long stream of tokens.
+std::shared_ptr<const data::SequenceView> open_data(
+    const Options& options,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    train::World& world) {
+  const std::string file = train::on_first_rank(world.communicator, [&] {
+    data::DataOptions text;
+    text.train = {options.data};
+    text.cache_dir = fs::path(options.output) / "cache";
+    return data::prepare_data(text, data::make_encoder(tokenizer)).train.string();
+  });
+  return std::make_shared<const data::SequenceView>(data::TokenDataset::open(file), options.length);
+}
+
+// ------------------------------------------------------------------------- model and parallelism
+
+/// The ranks as a mesh: those that neither pipeline nor tensor parallelism takes are data-parallel.
+parallel::Axes make_axes(const Options& options, train::World& world) {
+  mesh::MeshRequest request;
+  request.pipeline = options.pipeline;
+  request.tensor = options.tensor;
+  return {world.communicator, mesh::make_mesh(request, world.size()), world.group};
+}
+
+/// Each rank makes its own part of the model, with the weights that every other plan gives it.
+std::unique_ptr<parallel::ParallelModel> make_model(
+    const Options& options, const data::SamplerOptions& rows, parallel::Axes& axes, at::Device on) {
+  parallel::ModelSpec spec;
+  spec.config = model::read_model_config(options.model);
+  spec.device = on;
+  spec.fill = parallel::fill_at_random(spec.config, static_cast<uint64_t>(options.seed));
+  parallel::Plan plan;  // AdamW without weight decay, gradients clipped to a norm of 1
+  plan.zero_stage = static_cast<int>(options.zero);
+  plan.sequence_length = options.length;
+  const int64_t rows_of_rank = (rows.global_batch + rows.ranks - 1) / rows.ranks;
+  plan.accumulation_steps = (rows_of_rank + rows.micro_batch - 1) / rows.micro_batch;
+  return parallel::parallelize(spec, plan, axes);
+}
+
+// ------------------------------------------------------------------------------------ checkpoints
+
+/// How far the run is. The order of the data is a function of these numbers alone.
+struct Progress {
+  int64_t step = 0;
+  data::SamplerState sampler;
+};
+
+/// What this rank holds of the state, as parts of whole tensors; every element is owned by one
+/// rank.
+std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model, bool with_optimizer) {
+  std::vector<checkpoint::Piece> pieces;
+  model.visit_state([&](const parallel::StateSlice& slice) {
+    if (with_optimizer || slice.file_group == "model") {
+      pieces.push_back(
+          {slice.file_group,
+           slice.name,
+           slice.data.scalar_type(),
+           slice.shape,
+           slice.begin + slice.owned_begin,
+           slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin),
+           slice.cut});
+    }
+  });
+  return pieces;
+}
+
+/// What makes a folder of weights one that transformers opens.
+checkpoint::SmallFiles model_files(
+    parallel::ParallelModel& model, const text::Tokenizer& tokenizer) {
+  checkpoint::SmallFiles files = tokenizer.files();
+  files["config.json"] = model::to_json(model.model().config(), "float32");
+  return files;
+}
+
+void save(
+    const Options& options,
+    const Progress& progress,
+    parallel::ParallelModel& model,
+    const text::Tokenizer& tokenizer,
+    train::World& world) {
+  const nlohmann::json state = {
+      {"step", progress.step},
+      {"epoch", progress.sampler.epoch},
+      {"position", progress.sampler.position}};
+  checkpoint::save_checkpoint(
+      checkpoint::checkpoint_folder(options.output, progress.step),
+      owned_pieces(model, /*with_optimizer=*/true),
+      state.dump(),
+      model_files(model, tokenizer),
+      world.communicator);
+}
+
+/// Goes on from the newest whole checkpoint, if any: written by any number of ranks, under any
+/// plan.
+Progress resume(const Options& options, parallel::ParallelModel& model, train::World& world) {
+  Progress progress;
+  progress.sampler.seed = static_cast<uint64_t>(options.seed);
+  const auto saved = checkpoint::latest_checkpoint(options.output, world.communicator);
+  if (!saved) {
+    return progress;
+  }
+  model.visit_state([&](const parallel::StateSlice& slice) {
+    saved->read(
+        {slice.file_group,
+         slice.name,
+         slice.data.scalar_type(),
+         slice.shape,
+         slice.begin,
+         slice.data,
+         slice.cut});
+  });
+  model.state_changed();
+  const nlohmann::json state = nlohmann::json::parse(saved->state());
+  progress.step = state.at("step");
+  progress.sampler.epoch = state.at("epoch");
+  progress.sampler.position = state.at("position");
+  model.optimizer().set_steps(progress.step);
+  return progress;
+}
+
+// --------------------------------------------------------------------------------------- the loop
+
+/// This rank's rows of a step as tensors, and `targets`: what the loss of the whole step is divided
+/// by, wherever its rows are.
+std::vector<nn::ForwardInputs> read_step(
+    const data::StepBatch& batch,
+    int64_t step,
+    uint64_t seed,
+    parallel::ParallelModel& model,
+    objective::Counts& targets) {
+  std::vector<nn::ForwardInputs> inputs;
+  objective::Counts mine;
+  for (const data::MicroBatch& rows : batch.micro_batches) {
+    nn::ForwardInputs tensors = train::to_inputs(rows);
+    mine += model.objective().counts(tensors.targets);
+    tensors.training = true;  // dropout, of masks that follow from seed, step and sample
+    tensors.seed = seed;
+    tensors.step = step;
+    inputs.push_back(train::to_device(tensors, model.device()));
+  }
+  at::Tensor sum = at::tensor(mine.values(), at::kDouble);
+  model.axes().along(mesh::Axis::kData).all_reduce(sum).wait();
+  const auto* values = sum.const_data_ptr<double>();
+  targets = objective::Counts({values, values + sum.numel()});
+  return inputs;
+}
+
+int run(int argc, char** argv) {
+  const Options options = parse_options(argc, argv);
+  train::World world = join();  // whoever started this process, and alone if nobody did
+  checkpoint::check_shared_folder(options.output, world.communicator);
+  const auto tokenizer = text::Tokenizer::load(options.tokenizer);
+  const auto sequences = open_data(options, tokenizer, world);
+
+  parallel::Axes axes = make_axes(options, world);
+  data::SamplerOptions rows;
+  rows.sequences = sequences->size();
+  rows.global_batch = options.batch;
+  rows.micro_batch = options.rows;
+  rows.rank = axes.coordinate().data;
+  rows.ranks = axes.mesh().data;
+  const auto model = make_model(options, rows, axes, world.device);
+  const auto schedule = optim::make_schedule(
+      {.lr_scheduler_type = "linear",
+       .learning_rate = options.learning_rate,
+       .total_steps = options.steps,
+       .warmup_steps = static_cast<double>(options.warmup)});
+
+  Progress progress = resume(options, *model, world);
+  data::Loader loader(sequences, data::Sampler(rows, progress.sampler));
+  std::unique_ptr<monitor::MetricsFile> metrics;
+  if (world.is_first()) {
+    const fs::path file = fs::path(options.output) / "metrics.jsonl";
+    metrics = std::make_unique<monitor::MetricsFile>(file, progress.step);
+  }
+  while (progress.step < options.steps) {
+    launch::set_recorded_step(progress.step + 1);  // for the report of a failure
+    const data::StepBatch batch = loader.next();
+    objective::Counts targets;
+    const auto inputs =
+        read_step(batch, progress.step, static_cast<uint64_t>(options.seed), *model, targets);
+    const parallel::StepResult result = model->forward_backward(inputs, targets);
+    model->optimizer_step(schedule->learning_rate(progress.step));
+    ++progress.step;
+    progress.sampler = batch.after;
+    if (metrics != nullptr) {
+      log_info("step {}: loss {:.4f}", progress.step, result.loss);
+      metrics->log(
+          {.step = progress.step, .epoch = batch.epoch, .values = {{"loss", result.loss}}});
+    }
+    if (progress.step % options.save_every == 0 || progress.step == options.steps) {
+      save(options, progress, *model, *tokenizer, world);
+    }
+  }
+  checkpoint::save_model(
+      options.output,
+      owned_pieces(*model, /*with_optimizer=*/false),
+      model_files(*model, *tokenizer),
+      world.communicator);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::launch::record(argc, argv, run);
+}
