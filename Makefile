@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build install test test-gpu test-processors setup checks parity docs bench bench-launch bench-ops bench-parallel bench-tokenizers \
+.PHONY: help quickstart build install wheel test test-gpu test-processors setup checks parity docs bench bench-launch bench-ops bench-parallel bench-tokenizers \
   plan-validation plan-machine unlearn-demo clean
 
 LIBTORCH ?=
@@ -20,6 +20,7 @@ help:
 	@echo "make unlearn-demo          a small model learns facts and forgets some, and what is left (DATA=folder: TOFU's files; RANKS=2)"
 	@echo "make build                 set up and build build/release/lockstep"
 	@echo "make install PREFIX=dir    the program, and the library for find_package(lockstep)"
+	@echo "make wheel                 a Python wheel beside torch's, into build/dist (docs/install.md)"
 	@echo "make docs                  the reference of the library's headers, into build/docs/html"
 	@echo "make test                  set up, build, and run every test that needs no GPU (TESTS=name: those whose name has it)"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
@@ -52,6 +53,10 @@ install: $(BUILD)/.flags
 	@$(COMPILE) lockstep accelerators lockstep_archive lockstep_headers
 	@cmake --install $(BUILD) --prefix $(PREFIX) >/dev/null
 	@echo "installed into $(PREFIX)"
+
+wheel: $(BUILD)/.flags
+	@$(COMPILE) lockstep accelerators lockstep_archive lockstep_headers
+	@python3 tools/make_wheel.py $(BUILD)
 
 RANKS ?= 1
 unlearn-demo: build

@@ -1,0 +1,14 @@
+"""python -m lockstep ...: becomes the program."""
+
+import os
+import sys
+
+from lockstep import environment, program
+
+
+def main():
+    os.execve(program(), [program(), *sys.argv[1:]], environment())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The Python wheel: made, installed into a fresh environment beside a torch, and used."""
+
+import base64
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+import zipfile
+
+from harness import PROGRAM, SOURCE, ProgramTest
+
+sys.path.insert(0, str(SOURCE / "tools"))
+import elf  # noqa: E402
+import make_wheel  # noqa: E402
+
+BUILD = pathlib.Path(PROGRAM).parent
+LIBTORCH = pathlib.Path(make_wheel.cache_of(BUILD)["LIBTORCH"])
+
+
+def run(*command, **options):
+    """With nothing in the environment that could find libtorch."""
+    options.setdefault("env", {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"})
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=240, check=False, **options)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+class Wheel(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.wheel = pathlib.Path(run(sys.executable, SOURCE / "tools/make_wheel.py", BUILD, "--output", cls.folder).strip())
+
+    def fresh_environment(self, name):
+        """An environment with the wheel and without a torch; its Python and its site-packages."""
+        folder = self.folder / name
+        run(sys.executable, "-m", "venv", "--without-pip", folder)
+        python = folder / "bin" / "python"
+        run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-index", "--no-deps",
+            "--disable-pip-version-check", self.wheel)
+        return python, pathlib.Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+
+    def put_torch_beside(self, site):
+        (site / "torch").symlink_to(LIBTORCH)
+        if (LIBTORCH.parent / "nvidia").exists():
+            (site / "nvidia").symlink_to(LIBTORCH.parent / "nvidia")
+
+    def test_it_trains_and_generates_beside_its_torch(self):
+        python, site = self.fresh_environment("beside")
+        self.put_torch_beside(site)
+        run(python, "-m", "lockstep", *self.train_arguments("run", ranks=2, steps=2), cwd=self.folder)
+        text = run(python.parent / "lockstep", "generate", "--model", "run", "--prompt", "Once", "--max-new-tokens", "4",
+                   cwd=self.folder)
+        self.assertTrue(text.startswith("Once"), text)
+        # Nothing of where it was built is left in what the loader reads.
+        for path in [*(site / "lockstep" / "bin").iterdir(), *(site / "lockstep" / "lib").glob("*.so")]:
+            for folder in elf.Elf(path).runpath():
+                self.assertTrue(folder.startswith("$ORIGIN/"), f"{path}: {folder}")
+
+    def test_it_finds_a_torch_elsewhere(self):
+        python, site = self.fresh_environment("elsewhere")
+        (site / "other.pth").write_text(f"{LIBTORCH.parent}\n")
+        script = (
+            "import lockstep, pathlib\n"
+            "print(lockstep.libtorch_path())\n"
+            "print(pathlib.Path(lockstep.library_path(), 'lib/cmake/lockstep/lockstepConfig.cmake').exists())\n"
+            "print(lockstep.launch(['--nproc-per-node', 2, 'train', '--help'], capture_output=True))\n"
+            "print(lockstep.run(['generate', '--help'], capture_output=True))\n"
+            "try:\n    lockstep.run(['train', 'model.path=missing'], capture_output=True)\n"
+            "except lockstep.Failure as failure:\n    print(failure.code, failure)\n")
+        lines = run(python, "-c", script).splitlines()
+        self.assertEqual(lines[:4], [str(LIBTORCH), "True", "0", "0"])
+        self.assertEqual(lines[4], "2 `lockstep train model.path=missing` ended with 2: usage or configuration")
+
+    def test_the_record_is_of_what_is_inside(self):
+        with zipfile.ZipFile(self.wheel) as archive:
+            self.assertIsNone(archive.testzip())
+            record = next(name for name in archive.namelist() if name.endswith("RECORD"))
+            told = dict(line.split(",")[:2] for line in archive.read(record).decode().splitlines())
+            self.assertEqual(set(told), set(archive.namelist()))
+            for name, digest in told.items():
+                if name != record:
+                    seen = base64.urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest()).rstrip(b"=").decode()
+                    self.assertEqual(digest, "sha256=" + seen, name)
+            text = archive.read(record.replace("RECORD", "METADATA")).decode()
+        self.assertIn(f"Requires-Dist: torch=={make_wheel.torch_version(LIBTORCH)}\n", text)
+
+    def test_a_search_path_that_does_not_fit_is_refused(self):
+        copy = self.folder / "copy"
+        copy.write_bytes(pathlib.Path(PROGRAM).read_bytes())
+        file = elf.Elf(copy)
+        with self.assertRaisesRegex(ValueError, "does not fit"):
+            file.set_runpath(["/long" * 100])
+        file.set_runpath(["$ORIGIN"])
+        file.save()
+        self.assertEqual(elf.Elf(copy).runpath(), ["$ORIGIN"])
+        self.assertIn("libc.so.6", elf.Elf(copy).needed())
+        text = self.folder / "model.json"
+        with self.assertRaisesRegex(ValueError, "no 64-bit"):
+            elf.Elf(text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
