@@ -20,7 +20,7 @@ lockstep_module(monitor OPTIMIZE -O1 DEPENDS base)
 lockstep_module(metrics OPTIMIZE -O1 DEPENDS base)
 lockstep_module(comm TORCH OPTIMIZE -O3 DEPENDS base TESTS launch)
 lockstep_module(launch OPTIMIZE -O1 DEPENDS base config)
-lockstep_rooms(launch top system workers:system plan:system,workers agent:system,workers,plan surfaces:system,workers,plan,agent
+lockstep_rooms(launch system top:system workers:system plan:system,workers agent:system,workers,plan surfaces:system,workers,plan,agent
   doctor:system,workers,plan)
 if(TARGET launch_test)
   add_executable(store_client ${CMAKE_SOURCE_DIR}/tests/store_client.cpp)

@@ -4,13 +4,13 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/counter_random.h"
 #include "base/format.h"
 #include "comm/threads.h"
@@ -217,8 +217,7 @@ BenchFigures run_threads(const BenchOptions& options) {
   const std::vector<c10::Device> devices = devices_of(options);
   comm::ThreadedRanks threads;
   threads.size = static_cast<int>(options.ranks);
-  threads.compute_threads =
-      std::max(1, static_cast<int>(std::thread::hardware_concurrency() / options.ranks));
+  threads.compute_threads = std::max(1, usable_cpus() / static_cast<int>(options.ranks));
   if (!devices.front().is_cpu()) {
     threads.devices = devices;
   }

@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 #include <sys/prctl.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -60,8 +60,7 @@ int run_threads(
   threads.size = ranks;
   threads.timeout = options.timeout;
   threads.shared_memory = options.shared_memory;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  threads.compute_threads = std::max(1, cores / ranks);
+  threads.compute_threads = std::max(1, usable_cpus() / ranks);
   for (int rank = 0; rank < ranks && gpus > 0; ++rank) {
     threads.devices.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(rank));
   }

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
@@ -116,7 +117,7 @@ std::vector<std::vector<int32_t>> encode_rows(
     }
   };
   const size_t wanted =
-      std::min<size_t>(std::max(1U, std::thread::hardware_concurrency()), ids.size() / kAtOnce + 1);
+      std::min<size_t>(static_cast<size_t>(usable_cpus()), ids.size() / kAtOnce + 1);
   std::vector<std::thread> threads;
   for (size_t i = 1; i < wanted; ++i) {
     threads.emplace_back(work);

@@ -1,9 +1,9 @@
 #include "data/preferences.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
@@ -55,14 +55,13 @@ using AnswersOfRows = std::vector<std::vector<EncodedAnswer>>;
 /// Of each row, on every core.
 AnswersOfRows encode_all(const Preferences& rows, const Encoder& encoder) {
   constexpr size_t kAtOnce = 256;
-  OrderedTasks<size_t, AnswersOfRows> tasks(
-      static_cast<int>(std::max(1U, std::thread::hardware_concurrency())), [&](size_t begin) {
-        AnswersOfRows answers;
-        for (size_t i = begin; i < std::min(begin + kAtOnce, rows.rows.size()); ++i) {
-          answers.push_back(encode_row_of_answers(rows.rows[i], encoder));
-        }
-        return answers;
-      });
+  OrderedTasks<size_t, AnswersOfRows> tasks(usable_cpus(), [&](size_t begin) {
+    AnswersOfRows answers;
+    for (size_t i = begin; i < std::min(begin + kAtOnce, rows.rows.size()); ++i) {
+      answers.push_back(encode_row_of_answers(rows.rows[i], encoder));
+    }
+    return answers;
+  });
   for (size_t begin = 0; begin < rows.rows.size(); begin += kAtOnce) {
     tasks.add(begin);
   }

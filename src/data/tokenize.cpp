@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <exception>
-#include <thread>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/log.h"
 #include "data/ordered_tasks.h"
 
@@ -193,8 +193,7 @@ void tokenize_files(
     const TextCutting& cutting,
     const Encoder& encoder,
     const std::function<void(const EncodedDocument&)>& take) {
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  Pipeline pipeline(options.threads > 0 ? options.threads : cores, encoder, take);
+  Pipeline pipeline(options.threads > 0 ? options.threads : usable_cpus(), encoder, take);
   std::exception_ptr reading;
   try {
     for (const InputFile& input : inputs) {

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
+#include <mutex>
 #include <new>
 
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "launch/system/step_file.h"
 
 namespace lockstep::launch {
 namespace {
@@ -57,6 +60,21 @@ std::string environment_or(const char* name, const std::string& fallback) {
   return value != nullptr ? value : fallback;
 }
 
+/// Writes the step's beginning to the file that a launcher asked for, once where ranks are threads.
+void tell_launcher(int64_t step) {
+  static const std::string path = environment_or(kStepFileVariable, "");
+  static std::mutex mutex;
+  static int64_t last = kNoStep;
+  if (path.empty()) {
+    return;
+  }
+  const std::scoped_lock lock(mutex);
+  static StepWriter writer(path);
+  if (step != last) {
+    writer.begin(last = step);
+  }
+}
+
 /// Whether there is a launcher that reads it.
 bool write_error_file(const Described& described) {
   const std::string path = environment_or("TORCHELASTIC_ERROR_FILE", "");
@@ -96,6 +114,7 @@ bool write_error_file(const Described& described) {
 
 void set_recorded_step(int64_t step) {
   recorded_step = step;
+  tell_launcher(step);
 }
 
 int record_current_exception() {

@@ -1,7 +1,12 @@
 #include "train/world.h"
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 
+#include <ATen/Parallel.h>
+
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/format.h"
 
@@ -50,6 +55,9 @@ World join_world(const WorldOptions& options) {
                                  ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index))
                                  : c10::Device(c10::kCPU);
   use_device(device);
+  if (std::getenv("OMP_NUM_THREADS") == nullptr && quota_bounds_cpus()) {
+    at::set_num_threads(std::max(1, usable_cores() / options.local_size));  // libtorch counts CPUs
+  }
   const comm::Rendezvous& rendezvous = options.rendezvous;
   if (rendezvous.size == 1) {
     return {{}, comm::Communicator::alone(), {}, device, options.local_rank, options.local_size};

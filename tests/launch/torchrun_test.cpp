@@ -53,6 +53,33 @@ TEST(Torchrun, TakesDefaultsFromPetVariables) {
   EXPECT_THAT(plan.argv, ElementsAre("py", "-u", "-m", "pkg.main"));
 }
 
+TEST(Torchrun, TakesItsPlaceFromAnIndexedJob) {
+  const std::vector<std::string> words{
+      "--nnodes", "4", "--master-addr", "set-node-0-0.set", "--rdzv-insecure", "x"};
+  EXPECT_EQ(plan_torchrun(words, {{"JOB_COMPLETION_INDEX", "3"}}).meeting.node_rank, 3);
+  // Who says it himself, or Kubeflow by its own variable, is right.
+  EXPECT_EQ(
+      plan_torchrun(words, {{"JOB_COMPLETION_INDEX", "3"}, {"PET_NODE_RANK", "1"}})
+          .meeting.node_rank,
+      1);
+  EXPECT_EQ(plan_torchrun({"x"}, {{"JOB_COMPLETION_INDEX", "3"}}).meeting.node_rank, 0);
+  EXPECT_THAT(problem_of(words, {{"JOB_COMPLETION_INDEX", "4"}}), HasSubstr("4 of 4 nodes"));
+  EXPECT_THAT(problem_of(words, {{"JOB_COMPLETION_INDEX", "x"}}), HasSubstr("the number of a pod"));
+}
+
+TEST(Torchrun, SaysThatKubeflowCountsCpus) {
+  const auto notes = [](const std::string& workers, const Environment& more) {
+    Environment environment{
+        {"PET_NPROC_PER_NODE", workers}, {"CUDA_VISIBLE_DEVICES", ""}, {"PYTHON_EXEC", "py"}};
+    environment.insert(more.begin(), more.end());
+    return plan_torchrun({"x"}, environment).notes;
+  };
+  const Environment pod{{"KUBERNETES_SERVICE_HOST", "10.0.0.1"}};
+  EXPECT_THAT(notes("32", pod), ElementsAre(HasSubstr("32 ranks of few threads")));
+  EXPECT_THAT(notes("1", pod), ElementsAre());
+  EXPECT_THAT(notes("32", {}), ElementsAre());
+}
+
 TEST(Torchrun, ChoosesHowNodesMeet) {
   EXPECT_EQ(plan_torchrun({"x"}, {}).meeting.kind, MeetingPoint::Kind::kLocal);
   EXPECT_EQ(

@@ -14,6 +14,7 @@
 #include "base/format.h"
 #include "launch/agent/health_check.h"
 #include "launch/helpers.h"
+#include "launch/system/step_file.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
@@ -89,7 +90,8 @@ TEST(Watchdog, EndsWhatItsAgentStartedAlone) {
 
 TEST(HealthCheck, AnswersOnItsAddressAlone) {
   EventLoop loop;
-  const HealthCheck check(loop, "127.0.0.1", 0);
+  const Health health;
+  const HealthCheck check(loop, "127.0.0.1", 0, health);
   for (int i = 0; i < 2; ++i) {
     const Connecting asking = connect_within("127.0.0.1", check.port(), std::chrono::seconds(10));
     ASSERT_EQ(asking.error, "");
@@ -103,6 +105,51 @@ TEST(HealthCheck, AnswersOnItsAddressAlone) {
     EXPECT_THAT(std::string(text), ::testing::StartsWith("HTTP/1.0 200 OK\r\n"));
   }
   EXPECT_NE(connect_within("127.0.0.2", check.port(), std::chrono::milliseconds(300)).error, "");
+}
+
+TEST(HealthCheck, TellsWhetherWorkersRunAndGetOn) {
+  const TemporaryFolder folder;
+  const std::filesystem::path quick = folder.path() / "quick", slow = folder.path() / "slow";
+  Health health;
+  EXPECT_EQ(health.answer("/readyz").status, 503);
+  EXPECT_EQ(health.answer("/healthz?steps=20").status, 200);  // nothing is late that has not begun
+  health.workers_run({quick, slow});
+  EXPECT_EQ(health.answer("/readyz").status, 200);
+  StepWriter first(quick), second(slow);
+  for (int step = 1; step <= 40; ++step) {
+    first.begin(step);
+  }
+  second.begin(38);
+  second.begin(39);  // the median is of this pair, and a step that takes long is late by it
+  ::usleep(100'000);
+  first.begin(41);
+  const std::string told = health.answer("/healthz").body;
+  EXPECT_THAT(told, HasSubstr("\"workers\":2,\"step\":39,\"age_s\":0."));
+  EXPECT_EQ(health.answer("/healthz?steps=1000000").status, 200);
+  EXPECT_EQ(health.answer("/healthz?steps=1").status, 503);
+  EXPECT_EQ(health.answer("/healthz?steps=few").status, 200);
+  EXPECT_EQ(health.answer("/").body, "alive\n");
+  health.workers_ended();
+  EXPECT_EQ(health.answer("/readyz").status, 503);
+  EXPECT_EQ(health.answer("/healthz?steps=1").status, 200);
+}
+
+TEST(HealthCheck, KnowsTheStepsOfItsWorkers) {
+  const Ran ran = testing::run(
+      testing::part(
+          "launch",
+          {"--no-python",
+           "sh",
+           "-c",
+           "printf '%s\\n' '7 0.0 0.5' > $LOCKSTEP_STEP_FILE; exec python3 -c \""
+           "import os, urllib.request as r; "
+           "url = 'http://127.0.0.1:' + os.environ['TORCHELASTIC_HEALTH_CHECK_PORT']; "
+           "print(r.urlopen(url + '/readyz').status, r.urlopen(url + '/healthz').read())\""}),
+      {"TORCHELASTIC_HEALTH_CHECK_PORT=" + std::to_string([] {
+         const Socket free = listen_on("127.0.0.1", 0);
+         return bound_port(free);
+       }())});
+  EXPECT_THAT(ran.output, HasSubstr("200 b'{\"workers\":1,\"step\":7,")) << ran.error_output;
 }
 
 TEST(HealthCheck, IsThereAsLongAsTheAgentIs) {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -17,6 +18,7 @@
 #include "launch/agent/meeting.h"
 #include "launch/plan/devices.h"
 #include "launch/plan/plan_parts.h"
+#include "launch/system/step_file.h"
 #include "launch/workers/attempt.h"
 #include "launch/workers/event_log.h"
 #include "launch/workers/watchdog.h"
@@ -81,7 +83,9 @@ class Agent {
   EventLog events_;
   Console output_, error_output_;
   std::optional<Watchdog> watchdog_;
+  Health health_;
   std::optional<HealthCheck> health_check_;
+  std::vector<std::filesystem::path> step_files_;  // of the round; where somebody may ask
 };
 
 void Agent::watch_stdin() {
@@ -111,7 +115,7 @@ Environment Agent::common_environment() {
   if (!plan_.log.redirects.any() && !plan_.log.tee.any()) {
     set_terminal_width(environment);
   }
-  if (!environment.contains("OMP_NUM_THREADS") && plan_.workers > 1) {
+  if (!environment.contains("OMP_NUM_THREADS") && (plan_.workers > 1 || quota_bounds_cpus())) {
     const int threads = threads_for(plan_.workers);
     environment["OMP_NUM_THREADS"] = std::to_string(threads);
     log_info(
@@ -189,6 +193,10 @@ WorkerSpec Agent::worker(const Round& round, const Environment& common, int loca
   } else if (!plan_.numa_binding.empty()) {
     spec.process.cpus = cpus_near(plan_.numa_binding, usable_gpus(common), local_rank);
   }
+  if (health_check_ && !identity.error_file.empty()) {
+    step_files_.push_back(spec.error_file.parent_path() / "step");
+    environment[kStepFileVariable] = step_files_.back().string();
+  }
   spec.process.environment = flatten(environment);
   spec.process.inherit_stdin = local_rank == 0 && !plan_.watch_stdin;
   return spec;
@@ -244,7 +252,7 @@ int Agent::run() {
   if (plan_.health_check_port) {
     const std::string& named = plan_.meeting.local_address;
     health_check_.emplace(
-        guard_.loop(), named.empty() ? "127.0.0.1" : named, *plan_.health_check_port);
+        guard_.loop(), named.empty() ? "127.0.0.1" : named, *plan_.health_check_port, health_);
   }
   const std::unique_ptr<Meeting> meeting = plan_.meeting.kind == MeetingPoint::Kind::kLocal
                                                ? meet_alone(guard_, plan_)
@@ -256,6 +264,7 @@ int Agent::run() {
       return plan_.propagate_exit_code ? 128 + guard_.signal().value_or(SIGTERM) : 1;
     }
     std::vector<WorkerSpec> specs;
+    step_files_.clear();
     for (int local_rank = 0; local_rank < plan_.workers; ++local_rank) {
       specs.push_back(worker(*round, common, local_rank));
     }
@@ -266,7 +275,9 @@ int Agent::run() {
          {"node", round->node},
          {"nodes", round->nodes},
          {"world_size", round->world_size}});
+    health_.workers_run(step_files_);
     const AttemptResult result = run_attempt(guard_, std::move(specs), attempt_options(*meeting));
+    health_.workers_ended();
     for (const Failure& failure : result.failures) {
       events_.write("failure", nlohmann::json::parse(to_json(failure)));
     }

@@ -1,21 +1,100 @@
 #include "launch/agent/health_check.h"
 
-#include <string_view>
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <utility>
 
+#include <nlohmann/json.hpp>
 #include <sys/socket.h>
+
+#include "base/format.h"
+#include "launch/system/step_file.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr size_t kMostProbes = 64;
-constexpr std::string_view kAnswer =
-    "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\nConnection: "
-    "close\r\n\r\nalive\n";
+
+/// N of "steps=N"; nothing where the query does not have it.
+std::optional<double> steps_of(std::string_view query) {
+  constexpr std::string_view kKey = "steps=";
+  const size_t at = query.find(kKey);
+  double number = 0;
+  if (at == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view text = query.substr(at + kKey.size());
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return problem == std::errc() && number > 0 ? std::optional(number) : std::nullopt;
+}
+
+/// The target of "GET /healthz HTTP/1.1".
+std::string_view target_of(std::string_view request) {
+  const size_t begin = std::min(request.find(' '), request.size() - 1) + 1;
+  const size_t end = std::min(request.find_first_of(" \r\n", begin), request.size());
+  return request.substr(begin, end - begin);
+}
+
+std::string text_of(const Health::Answer& answer) {
+  return fmt::format(
+      "HTTP/1.0 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+      answer.status == 200 ? "200 OK" : "503 Service Unavailable",
+      answer.type,
+      answer.body.size(),
+      answer.body);
+}
 
 }  // namespace
 
-HealthCheck::HealthCheck(EventLoop& loop, const std::string& address, int port)
+void Health::workers_run(std::vector<std::filesystem::path> step_files) {
+  ready_ = true;
+  step_files_ = std::move(step_files);
+}
+
+void Health::workers_ended() {
+  ready_ = false;
+  step_files_.clear();
+}
+
+Health::Answer Health::getting_on(double most_medians) const {
+  nlohmann::ordered_json told{{"workers", step_files_.size()}};
+  std::optional<StepMark> last;  // of the worker whose step began first
+  for (const std::filesystem::path& file : step_files_) {
+    const std::optional<StepMark> mark = read_step(file);
+    if (mark && (!last || mark->began < last->began)) {
+      last = mark;
+    }
+  }
+  bool late = false;
+  if (last) {
+    const double age = std::max(0.0, machine_seconds() - last->began);
+    late = last->median > 0 && age > most_medians * last->median;
+    told["step"] = last->step;
+    told["age_s"] = age;
+    told["median_s"] = last->median;
+  }
+  return {late ? 503 : 200, "application/json", told.dump() + "\n"};
+}
+
+Health::Answer Health::answer(std::string_view target) const {
+  const size_t mark = std::min(target.find('?'), target.size());
+  const std::string_view path = target.substr(0, mark);
+  if (path == "/healthz") {
+    return getting_on(
+        steps_of(target.substr(mark)).value_or(std::numeric_limits<double>::infinity()));
+  }
+  if (path == "/readyz") {
+    return {ready_ ? 200 : 503, "text/plain", ready_ ? "workers run\n" : "waiting for workers\n"};
+  }
+  return {200, "text/plain", "alive\n"};
+}
+
+HealthCheck::HealthCheck(
+    EventLoop& loop, const std::string& address, int port, const Health& health)
     : loop_(loop),
+      health_(health),
       listener_(listen_on(address, port)),
       port_(bound_port(listener_)) {
   loop_.watch(listener_.get(), [this] { accept(); });
@@ -44,10 +123,13 @@ void HealthCheck::accept() {
 
 void HealthCheck::answer(int guest) {
   char request[4096];
-  // What was asked does not matter; read, so that closing does not reset the connection.
-  if (::recv(guest, request, sizeof request, MSG_DONTWAIT) > 0) {
+  // Read whole, so that closing does not reset the connection.
+  const auto length = ::recv(guest, request, sizeof request, MSG_DONTWAIT);
+  if (length > 0) {
+    const std::string text =
+        text_of(health_.answer(target_of({request, static_cast<size_t>(length)})));
     [[maybe_unused]] const auto sent =
-        ::send(guest, kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        ::send(guest, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   loop_.forget(guest);
   guests_.erase(guest);

@@ -14,6 +14,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "launch/plan/devices.h"

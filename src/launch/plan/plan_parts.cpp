@@ -8,12 +8,12 @@
 #include <cstring>
 #include <functional>
 #include <random>
-#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
@@ -116,7 +116,7 @@ Endpoint parse_endpoint(const std::string& text) {
 
 int workers_for(Options& options, const std::string& text, const Environment& environment) {
   const int gpus = static_cast<int>(usable_gpus(environment).size());
-  const int cpus = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int cpus = usable_cpus();
   if (text == "cpu" || (text == "auto" && gpus == 0)) {
     return cpus;
   }

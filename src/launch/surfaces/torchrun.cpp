@@ -90,7 +90,38 @@ constexpr OptionSpec kTorchrunOptions[] = {
     {"help", kFlag, "", "this text", 'h'},
 };
 
-void plan_torchrun_meeting(Options& options, LaunchPlan& plan) {
+// --node-rank, or which pod of an Indexed Job (a JobSet's, too) this is.
+int node_rank_of(Options& options, const Environment& environment, int nodes) {
+  const auto pod = environment.find("JOB_COMPLETION_INDEX");
+  if (options.set("node-rank") || nodes < 2 || pod == environment.end()) {
+    return static_cast<int>(options.integer("node-rank", 0));
+  }
+  int rank = 0;
+  const std::string& text = pod->second;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), rank);
+  if (problem != std::errc() || end != text.data() + text.size() || rank < 0) {
+    options.problem(fmt::format("JOB_COMPLETION_INDEX={}: the number of a pod is wanted", text));
+  }
+  return rank;
+}
+
+// Kubeflow's operator counts a pod's CPUs as its devices where it has no GPUs.
+void note_workers_of_cpus(
+    LaunchPlan& plan, const Options& options, const Environment& environment) {
+  constexpr int kMany = 4;
+  const bool is_pod = environment.contains("KUBERNETES_SERVICE_HOST");
+  const auto told = environment.find("PET_NPROC_PER_NODE");
+  const bool counted = told != environment.end() && options.text("nproc-per-node") == told->second;
+  if (is_pod && counted && plan.workers >= kMany && usable_gpus(environment).empty()) {
+    plan.notes.push_back(fmt::format(
+        "{} ranks of few threads each, because this pod has no GPU and PET_NPROC_PER_NODE counts "
+        "its CPUs: `numProcPerNode: 1` in the runtime, or --nproc-per-node 1, gives one rank all "
+        "of them",
+        plan.workers));
+  }
+}
+
+void plan_torchrun_meeting(Options& options, const Environment& environment, LaunchPlan& plan) {
   std::string backend = options.text("rdzv-backend");
   const std::string& endpoint = options.text("rdzv-endpoint");
   if (backend != "static" && backend != "c10d") {
@@ -103,7 +134,7 @@ void plan_torchrun_meeting(Options& options, LaunchPlan& plan) {
   MeetingPoint& meeting = plan.meeting;
   apply_rendezvous_conf(options, options.text("rdzv-conf"), meeting);
   meeting.local_address = options.text("local-addr");
-  meeting.node_rank = static_cast<int>(options.integer("node-rank", 0));
+  meeting.node_rank = node_rank_of(options, environment, plan.max_nodes);
   const bool alone =
       backend == "static" && endpoint.empty() && !options.set("master-port") && plan.max_nodes == 1;
   if (options.flag("standalone") || alone) {
@@ -245,7 +276,8 @@ LaunchPlan plan_torchrun(
   if (options.seconds("monitor-interval", 0) <= 0) {
     options.problem("--monitor-interval must be more than 0");
   }
-  plan_torchrun_meeting(options, plan);
+  plan_torchrun_meeting(options, environment, plan);
+  note_workers_of_cpus(plan, options, environment);
   plan_secret(options, environment, plan.meeting);
   plan_logs(options, environment, plan.log);
   plan_end(options, environment, plan);

@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/system/job_store.h"

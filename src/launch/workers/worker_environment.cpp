@@ -1,47 +1,14 @@
 #include "launch/workers/worker_environment.h"
 
 #include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <set>
 
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/format.h"
 
 namespace lockstep::launch {
-namespace {
-
-// The first word of the file, which names a core's sibling threads: equal for the threads of one
-// core.
-std::string siblings_of(int cpu) {
-  std::ifstream file(
-      fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
-  std::string text;
-  if (!(file >> text)) {
-    text = std::to_string(cpu);
-  }
-  return text;
-}
-
-// CPUs' worth of time that the cgroup grants; 0 where it sets no bound.
-double cpu_quota() {
-  std::ifstream version2("/sys/fs/cgroup/cpu.max");
-  double quota = 0, period = 0;
-  if (version2 >> quota >> period && period > 0) {
-    return quota / period;
-  }
-  std::ifstream quota1("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
-      period1("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (quota1 >> quota && period1 >> period && quota > 0 && period > 0) {
-    return quota / period;
-  }
-  return 0;
-}
-
-}  // namespace
 
 Environment current_environment() {
   Environment result;
@@ -107,26 +74,6 @@ void set_terminal_width(Environment& environment) {
   if (!dumb && ::isatty(STDERR_FILENO) != 0 && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0) {
     environment["LOCKSTEP_TERMINAL_WIDTH"] = std::to_string(size.ws_col > 0 ? size.ws_col : 80);
   }
-}
-
-int usable_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
-    return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
-  }
-  std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) {
-      cores.insert(siblings_of(cpu));
-    }
-  }
-  int count = std::max<int>(1, static_cast<int>(cores.size()));
-  const double quota = cpu_quota();
-  if (quota > 0) {
-    count = std::clamp(static_cast<int>(std::ceil(quota)), 1, count);
-  }
-  return count;
 }
 
 int threads_for(int workers) {

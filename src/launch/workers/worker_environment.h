@@ -38,10 +38,7 @@ void set_identity(Environment& environment, const WorkerIdentity& identity);
 /// it.
 void set_terminal_width(Environment& environment);
 
-/// The CPUs that this process may use, and how many physical cores they are; a cgroup's CPU quota
-/// counts.
-int usable_cores();
-/// OMP_NUM_THREADS for each of `workers`: cores divided by workers, at least 1.
+/// OMP_NUM_THREADS for each of `workers`: usable cores divided by workers, at least 1.
 int threads_for(int workers);
 
 }  // namespace lockstep::launch
