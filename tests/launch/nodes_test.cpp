@@ -1,5 +1,6 @@
 // `lockstep launch` on several machines: real agents and workers in network namespaces.
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -331,6 +332,29 @@ TEST_F(Nodes, MeetAtANameThatIsLoopbackOnItsOwnMachine) {
     EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
     EXPECT_THAT(ran.output, HasSubstr("master 10.77.0.1\n"));
     EXPECT_THAT(ran.error_output, Not(HasSubstr("00:0000 0A")));  // nobody listens on all
+  }
+}
+
+// As the name of a pod is, which has an address minutes after others look for it.
+TEST_F(Nodes, LookForANameUntilItIsKnown) {
+  const std::filesystem::path own = folder_.path() / "own", other = folder_.path() / "other";
+  write_file_atomically(own, "127.0.0.1 localhost\n10.77.0.1 set-node-0-0.set\n");
+  write_file_atomically(other, "127.0.0.1 localhost\n");
+  machines_->set_hosts(0, own);
+  machines_->set_hosts(1, other);
+  const auto arguments = [&](int node) {
+    std::vector<std::string> all = fixed(node, kMeet, 2);
+    *std::find(all.begin(), all.end(), "--master-addr=10.77.0.1") =
+        "--master-addr=set-node-0-0.set";
+    return all;
+  };
+  auto second = machines_->launch(1, arguments(1), "cannot resolve", [&](pid_t) {
+    std::ofstream(other, std::ios::app) << "10.77.0.1 set-node-0-0.set\n";  // the same file
+  });
+  auto first = machines_->launch(0, arguments(0));
+  for (auto* node : {&first, &second}) {
+    const Ran ran = node->get();
+    EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -150,6 +151,31 @@ TEST(Supervisor, ForwardsSignalsAndPassesPreemptionOn) {
   EXPECT_EQ(ran.status.shell_code(), 75) << ran.error_output;
   EXPECT_THAT(ran.output, HasSubstr("saved\nsaved\n"));
   EXPECT_THAT(ran.error_output, Not(HasSubstr("FAILED")));
+}
+
+// As SLURM tells a step and the srun that passes it on; the save takes longer than that.
+TEST(Supervisor, TakesTwoTermsForOneRequest) {
+  const Ran ran = supervise_script(
+      2,
+      "trap 'sleep 0.4; echo saved; exit 75' TERM; echo started; while :; do sleep 0.05; done",
+      "started\nstarted\n",
+      [](pid_t pid) {
+        ::kill(pid, SIGTERM);
+        ::usleep(100'000);
+        ::kill(pid, SIGTERM);
+      });
+  EXPECT_EQ(ran.status.shell_code(), 75) << ran.error_output;
+  EXPECT_THAT(ran.output, HasSubstr("saved\nsaved\n"));
+}
+
+TEST(Supervisor, EndsAtOnceAtASecondInterrupt) {
+  const Ran ran = supervise_script(
+      1, "trap '' INT; echo started; while :; do sleep 0.05; done", "started\n", [](pid_t pid) {
+        ::kill(pid, SIGINT);
+        ::usleep(100'000);
+        ::kill(pid, SIGINT);
+      });
+  EXPECT_LT(ran.seconds, 20);  // and not the 30 s that are there for saving
 }
 
 TEST(Supervisor, DiesOfASignalAsItsWorkersDo) {

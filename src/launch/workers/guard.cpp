@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,8 @@
 
 namespace lockstep::launch {
 namespace {
+
+constexpr std::chrono::seconds kOneRequest{2};
 
 // Workers need three descriptors each; the soft limit is often 1024 where the hard one is far
 // higher.
@@ -85,8 +88,13 @@ void Guard::on_signal() {
 }
 
 void Guard::take_signal(int signal) {
+  const auto now = std::chrono::steady_clock::now();
+  const bool again = signal == SIGTERM && signal_ == SIGTERM && now - asked_ < kOneRequest;
   signal_ = signal;
-  ++seen_;
+  if (!again) {
+    asked_ = now;
+    ++seen_;
+  }
 }
 
 void Guard::end_descendants(std::chrono::milliseconds grace) {

@@ -26,7 +26,9 @@ class Guard {
   Guard& operator=(const Guard&) = delete;
 
   EventLoop& loop() { return loop_; }
-  /// The last signal that came, and how many came in all.
+  /// The last signal that came, and how many came in all. A SIGTERM soon after another is the same
+  /// request: engines tell a process, the one that started it, and other nodes' agents, and each
+  /// passes it on.
   std::optional<int> signal() const { return signal_; }
   /// As if `signal` had come: another node's agent got it.
   void take_signal(int signal);
@@ -49,6 +51,7 @@ class Guard {
   std::function<void(int signal)> pass_on_;
   std::optional<int> signal_;
   int seen_ = 0;
+  std::chrono::steady_clock::time_point asked_;  // when the last one came that counted
   std::string tag_;
   std::vector<pid_t> before_;
   std::optional<Keeper> keeper_;
