@@ -4,6 +4,7 @@
 #include "start/estimate.h"
 #include "start/plan.h"
 #include "start/sample.h"
+#include "start/submit.h"
 #include "start/tokenize.h"
 #include "start/tokenizer.h"
 #include "start/train.h"
@@ -37,6 +38,7 @@ std::span<const Command> commands() {
       {"launch",
        "Start any program as ranks: torchrun, accelerate and deepspeed's words",
        here<launch::run_command>},
+      {"submit", "Print the file of SLURM, Kubernetes, Ray or ssh for a run", here<run_submit>},
       {"verify", "Check that a plan reproduces one rank's losses and gradients", in_core},
       {"doctor", "Check this machine for problems that break training jobs", in_core},
       {"selftest", "Check that this machine computes what it should, in a minute", in_core},
