@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build install wheel test test-gpu test-processors setup checks parity docs bench bench-launch bench-ops bench-parallel bench-tokenizers \
+.PHONY: help quickstart build install wheel deb test test-engines test-gpu test-processors setup checks parity docs picture bench bench-agents bench-launch bench-ops bench-parallel bench-tokenizers \
   plan-validation plan-machine unlearn-demo clean
 
 LIBTORCH ?=
@@ -21,16 +21,20 @@ help:
 	@echo "make build                 set up and build build/release/lockstep"
 	@echo "make install PREFIX=dir    the program, and the library for find_package(lockstep)"
 	@echo "make wheel                 a Python wheel beside torch's, into build/dist (docs/install.md)"
-	@echo "make docs                  the reference of the library's headers, into build/docs/html"
+	@echo "make deb                   a Debian package with the libtorch that it needs, into build/dist"
+	@echo "make docs                  the guides with a search and the reference of the headers, into build/docs; llms.txt"
+	@echo "make picture               the README's picture, of the quick start on this machine"
 	@echo "make test                  set up, build, and run every test that needs no GPU (TESTS=name: those whose name has it)"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make test-processors       the tests that compute, as other processors would run them (PROCESSORS=--full: all of it)"
+	@echo "make test-engines          SLURM, MPI, Ray and the image of deploy/Dockerfile, each where it is installed"
 	@echo "make checks                format, includes, file sizes, and each public header by itself"
 	@echo "make parity                the tests against Hugging Face's transformers, and of Python scripts under launch"
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"
 	@echo "make plan-validation       predicted against published step times and memory (RUNS=file.csv: of another file)"
 	@echo "make plan-machine          predicted against measured step times and memory of plans on this machine (PLAN_MACHINE=...)"
 	@echo "make bench-launch          the overhead of launching beside torchrun, accelerate and deepspeed (BENCH_LAUNCH=...)"
+	@echo "make bench-agents          how long up to 1,024 nodes take to meet, all but one pretended"
 	@echo "make bench-tokenizers      MB/s beside tiktoken and Hugging Face's tokenizers"
 	@echo "make bench-parallel        tensor, context and pipeline parallelism beside data parallelism (BENCH='--types float32 --repeats 1')"
 	@echo "make bench-ops             each operation beside the plain one that it replaces"
@@ -58,6 +62,10 @@ wheel: $(BUILD)/.flags
 	@$(COMPILE) lockstep accelerators lockstep_archive lockstep_headers
 	@python3 tools/make_wheel.py $(BUILD)
 
+deb: $(BUILD)/.flags
+	@$(COMPILE) lockstep accelerators lockstep_archive lockstep_headers
+	@python3 tools/make_deb.py $(BUILD) $(DEB)
+
 RANKS ?= 1
 unlearn-demo: build
 	@python3 tools/unlearn_demo.py $(BUILD)/lockstep unlearn-demo $(if $(DATA),--data $(DATA)) --ranks $(RANKS)
@@ -69,6 +77,9 @@ test: $(BUILD)/.flags
 test-gpu: $(BUILD)/.flags
 	@$(COMPILE)
 	@ctest --test-dir $(BUILD) --output-on-failure -L gpu
+
+test-engines: deb
+	@ctest --test-dir $(BUILD) --output-on-failure -L engines
 
 test-processors: $(BUILD)/.flags
 	@$(COMPILE)
@@ -97,6 +108,9 @@ bench: build
 	@python3 bench/run.py --program $(BUILD)/lockstep $(BENCH)
 	@python3 bench/launch.py --program $(BUILD)/lockstep $(BENCH_LAUNCH)
 
+bench-agents: build
+	@python3 bench/agents.py --program $(BUILD)/lockstep $(BENCH)
+
 bench-launch: build
 	@tools/setup.sh peers
 	@python3 bench/launch.py --program $(BUILD)/lockstep $(BENCH_LAUNCH)
@@ -116,6 +130,11 @@ bench-tokenizers: build
 docs:
 	@tools/setup.sh docs
 	@tools/api_reference.sh build/docs
+	@python3 tools/guides.py build/docs/guides --llms llms.txt
+
+# The README's picture, of a run on this machine.
+picture: quickstart
+	@python3 tools/draw_run.py quickstart/run docs/quick_start.svg --title "make quickstart: GPT-2 of 3 million parameters, $$(nproc) cores ($$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1 | tr -s ' '))"
 
 bench-parallel: build
 	@python3 bench/parallel.py --program $(BUILD)/lockstep $(BENCH)

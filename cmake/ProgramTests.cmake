@@ -19,6 +19,16 @@ foreach(name classification parallel pipeline plans predict preference ranks res
   set_tests_properties(program.${name} PROPERTIES LABELS processor)
 endforeach()
 
+# The engines of clusters, and the image: minutes, and what Debian has of them (make test-engines).
+file(GLOB engine_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/engines/test_*.py)
+foreach(file IN LISTS engine_tests)
+  get_filename_component(name ${file} NAME_WE)
+  string(REPLACE test_ "" name ${name})
+  add_test(NAME engines.${name} COMMAND ${Python3_EXECUTABLE} ${file})
+  set_tests_properties(engines.${name} PROPERTIES TIMEOUT 900 LABELS engines RUN_SERIAL ON
+    ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
+endforeach()
+
 # The README's example is compiled and run as it stands there.
 add_executable(example_ten_lines ${CMAKE_SOURCE_DIR}/examples/ten_lines.cpp)
 target_link_libraries(example_ten_lines PRIVATE lockstep_parallel)

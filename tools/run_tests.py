@@ -15,7 +15,7 @@ import xml.etree.ElementTree as xml
 def main():
     folder, options = pathlib.Path(sys.argv[1]), sys.argv[2:]
     results = (folder / "tests.xml").absolute()
-    command = ["ctest", "--test-dir", str(folder), "--output-on-failure", "--no-tests=error", "--label-exclude", "gpu|long",
+    command = ["ctest", "--test-dir", str(folder), "--output-on-failure", "--no-tests=error", "--label-exclude", "gpu|long|engines",
                "--exclude-regex", r"^launch\.Python\."]
     code = subprocess.run([*command, "--output-junit", str(results), *options]).returncode
     if results.exists():

@@ -1,0 +1,59 @@
+"""deploy/ray/driver.py on a Ray of two nodes on this machine (ray.cluster_utils), where Ray is installed: `pip install ray`."""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
+from harness import PROGRAM, SOURCE, ProgramTest, losses  # noqa: E402
+
+SCRIPT = """
+import sys
+from ray.cluster_utils import Cluster
+cluster = Cluster()
+for _ in range(2):
+    cluster.add_node(num_cpus=1, include_dashboard=False, object_store_memory=80 * 2**20)
+import ray
+ray.init(address=cluster.address, log_to_driver=True)
+sys.path.insert(0, sys.argv[1])
+import driver
+print("code", driver.train(2, 1, {"CPU": 1}, sys.argv[2:], tries=2))
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+@unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed (pip install ray)")
+class Ray(ProgramTest):
+    def drive(self, *words):
+        environment = {**os.environ, "PATH": f"{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
+                       "RAY_ENABLE_MULTI_TENANCY": "0", "PYTHONPATH": str(SOURCE / "deploy/ray")}
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, SOURCE / "deploy/ray", *words], cwd=self.folder, env=environment, timeout=300,
+            capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+        return done.stdout + done.stderr
+
+    def words(self, output, *more, rows=4):
+        folder = self.folder
+        return ["train", f"model.path={folder}/model.json", f"tokenizer.path={folder}/tokenizer",
+                f"data.train={folder}/corpus/train.txt", f"data.cache_dir={folder}/cache", "data.sequence_length=32",
+                f"output_dir={folder}/{output}", "max_steps=4", "logging_steps=1", "save_steps=1000", "learning_rate=1e-3",
+                "monitor.peak_tflops=1", "use_cpu=true", f"per_device_train_batch_size={rows}", *more]
+
+    def test_two_nodes_train_as_one_rank(self):
+        self.run_ok(*self.words("one"))
+        text = self.drive(*self.words("two", rows=2))
+        self.assertIn("code 0", text)
+        self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)
+
+    def test_an_error_that_comes_again_is_not_tried_again(self):
+        text = self.drive(*self.words("wrong", "max_steps=many"))
+        self.assertIn("code 2", text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

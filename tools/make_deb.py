@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Packs the programs with the part of libtorch that they need as a Debian package.
+
+    tools/make_deb.py BUILD [--output DIST] [--cuda] [--plan]      prints the package's path
+
+Everything lies in /usr/lib/lockstep as it would in site-packages (docs/decisions/0101), and /usr/bin/lockstep leads there.
+--cuda takes the GPUs' libraries in, too; --plan prints what would be packed and how large it is. Needs dpkg-deb.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from elf import Elf
+from make_wheel import ROOT, cache_of, relocate, version_of
+
+PREFIX = pathlib.Path("usr/lib/lockstep")
+# What a Debian system has by the packages that the control file names.
+SYSTEM = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "libgcc_s.so", "libstdc++.so", "ld-linux", "libutil.so")
+GCC_OF_LIBSTDCXX = {(3, 4, 29): 11, (3, 4, 30): 12, (3, 4, 31): 13, (3, 4, 32): 13, (3, 4, 33): 14}
+
+
+def library_folders(site, arrow):
+    """Where libraries that are not the system's may lie, in site-packages and beside it."""
+    return [site / "torch" / "lib", *sorted(site.glob("nvidia/*/lib")), arrow]
+
+
+def closure(files, folders):
+    """The libraries that `files` need, and those need, that lie in `folders`; and the names that lie nowhere."""
+    found, missing, waiting = {}, set(), [name for file in files for name in Elf(file).needed()]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name.startswith(SYSTEM):
+            continue
+        places = [folder / name for folder in folders if (folder / name).exists()]
+        if not places:
+            missing.add(name)
+            continue
+        found[name] = places[0]
+        waiting += Elf(places[0]).needed()
+    return found, missing
+
+
+def place_of(library, site, arrow):
+    """Of a library in site-packages, its place in the package."""
+    return pathlib.Path("pyarrow") / library.name if library.parent == arrow else library.relative_to(site)
+
+
+def control(version, files):
+    """The package's description; its dependencies are the versions that the files ask for."""
+    elves = [Elf(file) for file in files]
+    glibc = max(elf.newest("GLIBC") for elf in elves)
+    cxx = max(elf.newest("GLIBCXX") for elf in elves)
+    gcc = GCC_OF_LIBSTDCXX.get(cxx, max(GCC_OF_LIBSTDCXX.values()) if cxx > max(GCC_OF_LIBSTDCXX) else 11)
+    architecture = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
+    size = sum(file.stat().st_size for file in files) // 1024
+    return (
+        "Package: lockstep\n"
+        f"Version: {version}\n"
+        f"Architecture: {architecture}\n"
+        "Maintainer: The Lockstep project <lockstep@localhost>\n"
+        f"Installed-Size: {size}\n"
+        f"Depends: libc6 (>= {glibc[0]}.{glibc[1]}), libstdc++6 (>= {gcc}), libgcc-s1\n"
+        "Recommends: openssh-client\n"
+        "Section: science\n"
+        "Priority: optional\n"
+        "Description: training of transformer language models on many GPUs, or none\n"
+        " One program launches, trains, evaluates, generates, verifies, plans and resumes.\n"
+        " The part of libtorch that it needs is inside.\n")
+
+
+def programs_of(build, scratch, cuda):
+    """The installed programs and libraries, without what is for compiling."""
+    done = subprocess.run(["cmake", "--install", build, "--prefix", scratch], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"make_deb: nothing to install in {build}: run `make deb`\n{done.stderr}")
+    for name in ("lib/cmake", "include"):
+        shutil.rmtree(scratch / name)
+    (scratch / "lib" / "liblockstep.a").unlink()
+    if not cuda:
+        (scratch / "lib" / "liblockstep_cuda.so").unlink(missing_ok=True)
+    return sorted(path for path in scratch.rglob("*") if path.is_file())
+
+
+def fill(tree, own, libraries, site, arrow):
+    """Puts everything at its place below `tree`; returns the files."""
+    folder = tree / PREFIX
+    (folder).mkdir(parents=True)
+    shutil.move(own, folder / "lockstep")
+    relocate(folder / "lockstep", site / "torch", arrow)
+    for library in libraries:
+        place = folder / place_of(library, site, arrow)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(library.resolve(), place)  # half a gigabyte need not be copied
+        except OSError:
+            shutil.copy(library.resolve(), place)
+    (tree / "usr" / "bin").mkdir()
+    (tree / "usr" / "bin" / "lockstep").symlink_to("../lib/lockstep/lockstep/bin/lockstep")
+    papers = tree / "usr" / "share" / "doc" / "lockstep"
+    papers.mkdir(parents=True)
+    for name in ("README.md", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, papers / name)
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def make(build, output, cuda=False, plan=False):
+    cache = cache_of(build)
+    site, arrow = pathlib.Path(cache["LIBTORCH"]).parent, pathlib.Path(cache.get("ARROW", ""))
+    if cache["LIBTORCH"] != str(site / "torch"):
+        raise SystemExit(f"make_deb: libtorch lies in {cache['LIBTORCH']}, which is not called torch: give LIBTORCH=.../torch")
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output) as scratch:  # beside the result: hard links reach it
+        tree, own = pathlib.Path(scratch) / "tree", pathlib.Path(scratch) / "own"
+        tree.mkdir(mode=0o755)
+        programs = programs_of(build.resolve(), own, cuda)
+        libraries, missing = closure(programs, library_folders(site, arrow))
+        if missing:
+            raise SystemExit(f"make_deb: not in {site}: {', '.join(sorted(missing))}\n"
+                             "set up with LOCKSTEP_CUDA=1, or make the package without --cuda")
+        if plan:
+            for file in [*programs, *sorted(libraries.values())]:
+                print(f"{file.stat().st_size / 2**20:8.1f} MiB  {file.name}")
+            return None
+        files = fill(tree, own, libraries.values(), site, arrow)
+        text = control(version_of(cache), files)
+        (tree / "DEBIAN").mkdir()
+        (tree / "DEBIAN" / "control").write_text(text)
+        architecture = text.split("Architecture: ")[1].split("\n")[0]
+        result = output / f"lockstep_{version_of(cache)}_{architecture}.deb"
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zzstd", "-z3", "--build", tree, result],
+                       check=True, stdout=subprocess.DEVNULL)
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "dist")
+    parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--plan", action="store_true")
+    options = parser.parse_args()
+    result = make(options.build, options.output, options.cuda, options.plan)
+    if result:
+        print(result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
