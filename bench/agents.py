@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""How long many nodes take to meet: the real coordinator and agent of node 0, and all others pretended by this process.
+
+    bench/agents.py --program build/release/lockstep [--nodes 16,128,1024]
+
+Each pretended node says what an agent says (src/launch/agent/coordinator.h): it joins, is ready, has checked the others, runs
+its workers, and ends. Told are the seconds from the first connection to when all are welcome, to the start of the workers
+(the barrier), and from the first end to the last verdict; and the lines and bytes of the coordinator's connection to one
+node. What is not pretended is that every node also tries every other before the start: node 0 alone does, so that the network's
+part (n - 1 connections a node, all at once) is told for it.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+PROTOCOL = 2
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Node:
+    """A pretended agent."""
+
+    def __init__(self, job, rank):
+        self.job, self.rank = job, rank
+        self.lines = self.bytes = self.sent = 0
+        self.reader = self.writer = None
+
+    def say(self, **message):
+        self.writer.write(json.dumps(message).encode() + b"\n")
+        self.sent += 1
+
+    async def hear(self, *wanted):
+        """The next message that is not a sign of life."""
+        while True:
+            line = await self.reader.readline()
+            if not line:
+                raise RuntimeError(f"node {self.rank}: the coordinator went away")
+            self.lines += 1
+            self.bytes += len(line)
+            message = json.loads(line)
+            if "beat" in message:
+                continue
+            if not any(word in message for word in wanted):
+                raise RuntimeError(f"node {self.rank} was told {line[:200]} and waits for {wanted}")
+            return message
+
+    async def join(self):
+        while True:  # the host may come later
+            try:
+                self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.job.port, limit=8 << 20)
+                break
+            except OSError:
+                await asyncio.sleep(0.05)
+        self.job.mark("connected")
+        greeting = await self.hear("lockstep")
+        assert greeting["lockstep"] == PROTOCOL, greeting
+        self.say(join=self.job.run_id, nonce="0" * 32, proof="", node={
+            "id": 0, "host": f"node{self.rank}", "address": "127.0.0.1", "pid": os.getpid(), "workers": 1, "node_rank": self.rank,
+            "probe_port": self.job.probe_port, "probe_token": self.job.token})
+        await self.hear("welcome")
+
+    async def take_part(self):
+        await self.join()
+        beating = asyncio.ensure_future(self.beat())
+        self.job.mark("welcome")
+        self.say(ready=1)
+        told = await self.hear("round")
+        assert len(told["nodes"]) == self.job.nodes, len(told["nodes"])
+        self.say(checked=told["round"], problems=[])
+        await self.hear("start")
+        self.job.mark("started")
+        await self.job.all_started()
+        self.say(ending=0, exit_code=0, signal=0, failures=[])
+        self.say(ended=0, stuck=False, exit_code=0, failures=[])
+        self.job.mark("ended")
+        await self.hear("end")
+        self.job.mark("verdict")
+        beating.cancel()
+        self.writer.close()
+
+    async def beat(self):
+        while True:
+            await asyncio.sleep(1)
+            self.say(beat=1)
+
+
+class Job:
+    """The run, and the times at which the first and the last node came to each point."""
+
+    def __init__(self, program, nodes):
+        self.nodes, self.port, self.run_id = nodes, free_port(), "bench"
+        self.program, self.token, self.probe_port, self.probes = program, "a" * 32, 0, 0
+        self.times = {}
+        self.everybody = asyncio.Event()
+
+    def mark(self, point):
+        self.times.setdefault(point, []).append(time.monotonic())
+        if point == "started" and len(self.times[point]) == self.nodes - 1:
+            self.everybody.set()
+
+    async def all_started(self):
+        await self.everybody.wait()
+
+    async def answer_probe(self, reader, writer):
+        self.probes += 1
+        writer.write(self.token.encode())
+        await writer.drain()
+        writer.close()
+
+    async def run(self):
+        listener = await asyncio.start_server(self.answer_probe, "127.0.0.1", 0, backlog=4096)
+        self.probe_port = listener.sockets[0].getsockname()[1]
+        began = time.monotonic()
+        host = subprocess.Popen(
+            [self.program, "launch", "--nnodes", str(self.nodes), "--node-rank", "0", "--master-addr", "127.0.0.1", "--master-port",
+             str(self.port), "--rdzv-id", self.run_id, "--rdzv-conf", "heartbeat_timeout=60", "--no-python", "true"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        nodes = [Node(self, rank) for rank in range(1, self.nodes)]
+        try:
+            await asyncio.wait_for(asyncio.gather(*(node.take_part() for node in nodes)), 240)
+        finally:
+            listener.close()
+            if host.poll() is None and len(self.times.get("verdict", [])) < len(nodes):
+                host.terminate()
+        said = host.communicate(timeout=60)[0].decode()
+        if host.returncode != 0:
+            raise SystemExit(f"the agent of node 0 ended with {host.returncode}:\n{said[-3000:]}")
+        return began, nodes
+
+
+def measure(program, count):
+    async def body():
+        job = Job(program, count)
+        began, nodes = await job.run()
+        return job, began, nodes
+    job, began, nodes = asyncio.run(body())
+    first = min(job.times["connected"])
+    return {
+        "nodes": count,
+        "welcome_s": max(job.times["welcome"]) - first,
+        "barrier_s": max(job.times["started"]) - first,
+        "end_s": max(job.times["verdict"]) - min(job.times["ended"]),
+        "all_s": max(job.times["verdict"]) - began,
+        "lines": statistics.median(node.lines for node in nodes),
+        "sent": statistics.median(node.sent for node in nodes),
+        "kilobytes": statistics.median(node.bytes for node in nodes) / 1000,
+        "probes": job.probes,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--nodes", default="16,128,1024")
+    options = parser.parse_args()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
+    print("| nodes | all welcome | workers start | from the first end to the last verdict | all of it | lines to a node | from it | kB to a node | "
+          "probes of node 0 |\n|---|---|---|---|---|---|---|---|---|")
+    for count in map(int, options.nodes.split(",")):
+        seen = measure(options.program, count)
+        print("| {nodes:,} | {welcome_s:.2f} s | {barrier_s:.2f} s | {end_s:.2f} s | {all_s:.2f} s | {lines:.0f} | {sent:.0f} | {kilobytes:.1f} | "
+              "{probes:,} |".format(**seen), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
