@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 860, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 24, 44, 66
-INK, CURVE, GRID = "#7d8590", "#2f81f7", "#7d859040"
+INK, CURVE = "#7d8590", "#2f81f7"
 
 
 def read(run):
@@ -52,7 +52,7 @@ def progress(lines):
         parts.append(f"{count(last['tokens_per_s'])} tok/s")
     if "peak_memory_bytes" in last:
         parts.append(f"{last['peak_memory_bytes'] / 2**20:.0f} MiB")
-    return "  ".join(parts)
+    return "   ".join(parts)
 
 
 def draw(run, title):
@@ -69,14 +69,14 @@ def draw(run, title):
         return TOP + (HEIGHT - TOP - BOTTOM) * (high - loss) / (high - low)
 
     def text(at_x, at_y, words, anchor="middle", extra=""):
-        return f'<text x="{at_x:.1f}" y="{at_y:.1f}" text-anchor="{anchor}" {extra}>{escape(words)}</text>'
+        return f'<text x="{at_x:.1f}" y="{at_y:.1f}" text-anchor="{anchor}" xml:space="preserve" {extra}>{escape(words)}</text>'
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="ui-monospace, monospace" '
         f'font-size="12" fill="{INK}" role="img" aria-label="{escape(title)}">',
         text(LEFT, 22, title, "start", 'font-size="14"')]
     for loss in ticks(low, high, 5):
-        parts.append(f'<path d="M{LEFT} {y(loss):.1f}H{WIDTH - RIGHT}" stroke="{GRID}"/>')
+        parts.append(f'<path d="M{LEFT} {y(loss):.1f}H{WIDTH - RIGHT}" stroke="{INK}" stroke-opacity="0.25"/>')
         parts.append(text(LEFT - 8, y(loss) + 4, f"{loss:g}", "end"))
     for step in ticks(0, steps[-1], 6):
         parts.append(text(x(step), HEIGHT - BOTTOM + 18, f"{step:g}"))

@@ -94,6 +94,7 @@ class Cluster:
         self.daemons.append(subprocess.Popen(
             [*self.inside, *map(str, command)], env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             start_new_session=True))
+        log.close()
 
     def start(self):
         munge = self.folder / "munge"

@@ -98,9 +98,10 @@ class Slurm(ProgramTest):
         self.assertEqual(job["Restarts"], "0")
         self.assertIn("max_steps", self.log(number))
 
-    def requeued(self, number, output):
-        """Waits until the job runs again, shortens it, and lets it end: every step was logged once."""
-        self.cluster.wait(lambda: self.cluster.job(number)["Restarts"] == "1", lambda: f"not requeued\n{self.log(number)}", seconds=60)
+    def requeued(self, number, output, seconds=60):
+        """Waits until the job runs again and has resumed, every step logged once, and cancels it."""
+        self.cluster.wait(
+            lambda: self.cluster.job(number)["Restarts"] == "1", lambda: f"not requeued\n{self.log(number)}", seconds)
         self.cluster.wait_for(number, "RUNNING", seconds=60)
         self.cluster.wait(lambda: "resuming" in self.log(number), lambda: f"not resumed\n{self.log(number)}", seconds=60)
         steps = [line["step"] for line in metrics(self.folder / output) if "loss" in line]
@@ -110,10 +111,12 @@ class Slurm(ProgramTest):
         self.cluster.wait_for(number, "CANCELLED")
 
     def test_before_the_time_limit_it_saves_and_goes_back_into_the_queue(self):
-        number = self.submit(DEPLOY / "many_nodes.sbatch", "job.yaml", "output_dir=limit", *LONG, RANKS_PER_NODE="1")
+        # SLURM looks at limits every 30 s: the signal comes 30 to 60 s after the start.
+        number = self.submit("--time=2", "--signal=USR2@60", DEPLOY / "many_nodes.sbatch", "job.yaml", "output_dir=limit", *LONG,
+                             RANKS_PER_NODE="1")
         self.wait_for_step("limit", number)
-        self.cluster.run("scancel", "--signal=USR2", number)  # what --signal does, at a time of our own
-        self.requeued(number, "limit")
+        self.requeued(number, "limit", seconds=120)
+        self.assertIn("stopped by a signal after step", self.log(number))
 
     def test_a_preempted_job_saves_and_goes_back_into_the_queue(self):
         number = self.submit(DEPLOY / "many_nodes.sbatch", "job.yaml", "output_dir=preempted", *LONG, RANKS_PER_NODE="1")

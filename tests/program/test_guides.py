@@ -75,7 +75,7 @@ class Guides(unittest.TestCase):
         self.assertEqual(len(points), 5)
         heights = [float(point.split(",")[1]) for point in points]
         self.assertEqual(heights, sorted(heights))  # downwards is a larger y
-        self.assertIn("step 50/50  loss 0.1400  lr 1.00e-03  12.3k tok/s", (self.folder / "run.svg").read_text())
+        self.assertIn("step 50/50   loss 0.1400   lr 1.00e-03   12.3k tok/s", (self.folder / "run.svg").read_text())
         (run / "metrics.jsonl").write_text(json.dumps(lines[0]))
         done = tool("draw_run.py", run, self.folder / "run.svg")
         self.assertIn("log at least two", done.stderr)
