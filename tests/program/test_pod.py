@@ -102,6 +102,17 @@ class Pod(ProgramTest):
             self.end(pod)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "indexed"), 1e-5)
 
+    def test_two_pods_of_a_pytorchjob(self):
+        """Whose variables are those of a rank, and mean the pod."""
+        port = free_port()
+        pods = [self.start_pod(
+            "launch", "--nnodes=2", "--nproc-per-node=1", f"--node-rank={rank}", "--master-addr=mine-node-0-0.mine",
+            f"--master-port={port}", *self.words("pytorchjob", 2), RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost",
+            MASTER_PORT=port, PYTHONUNBUFFERED="0") for rank in (1, 0)]
+        for pod in pods:
+            self.end(pod)
+        self.assert_close(losses(self.folder / "one"), losses(self.folder / "pytorchjob"), 1e-5)
+
     def test_the_first_process_saves_when_the_pod_is_told_to_end(self):
         pod = self.start_pod("launch", "--nproc-per-node=2", *self.words("ended", 2, "max_steps=100000", "logging_steps=10"))
         wait_for(lambda: metrics(self.folder / "ended"))

@@ -149,7 +149,13 @@ TEST(Deploy, PyTorchJob) {
   for (const char* role : {"Master", "Worker"}) {
     const YAML::Node replica = run["spec"]["pytorchReplicaSpecs"][role];
     EXPECT_EQ(replica["restartPolicy"].as<std::string>(), "OnFailure");
-    EXPECT_EQ(replica["template"]["spec"]["containers"][0]["name"].as<std::string>(), "pytorch");
+    const YAML::Node container = replica["template"]["spec"]["containers"][0];
+    EXPECT_EQ(container["name"].as<std::string>(), "pytorch");
+    const std::string first = "--master-addr=" + run["metadata"]["name"].as<std::string>();
+    EXPECT_THAT(
+        container["command"].as<std::vector<std::string>>(),
+        IsSupersetOf(
+            {std::string("--node-rank=$(RANK)"), std::string("--nnodes=2"), first + "-master-0"}));
     check_pod(replica["template"]["spec"]);
   }
   EXPECT_EQ(run["spec"]["pytorchReplicaSpecs"]["Master"]["replicas"].as<int>(), 1);
