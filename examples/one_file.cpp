@@ -81,6 +81,10 @@ Options parse_options(int argc, char** argv) {
       *text->second = value;
     } else if (const auto number = numbers.find(key); number != numbers.end()) {
       *number->second = parse_number<int64_t>(key, value);
+      const int64_t least = key == "warmup" || key == "seed" || key == "zero" ? 0 : 1;
+      if (*number->second < least) {
+        throw Error(ErrorKind::kConfig, std::string(word) + ": at least " + std::to_string(least));
+      }
     } else if (key == "learning_rate") {
       options.learning_rate = parse_number<double>(key, value);
     } else {
@@ -128,9 +132,21 @@ parallel::Axes make_axes(const Options& options, train::World& world) {
 
 /// Each rank makes its own part of the model, with the weights that every other plan gives it.
 std::unique_ptr<parallel::ParallelModel> make_model(
-    const Options& options, const data::SamplerOptions& rows, parallel::Axes& axes, at::Device on) {
+    const Options& options,
+    int64_t tokens,
+    const data::SamplerOptions& rows,
+    parallel::Axes& axes,
+    at::Device on) {
   parallel::ModelSpec spec;
   spec.config = model::read_model_config(options.model);
+  model::check_positions(spec.config, options.length);
+  if (tokens > spec.config.vocab_size) {
+    throw Error(
+        ErrorKind::kConfig,
+        "the tokenizer has " + std::to_string(tokens) + " tokens, and " + options.model + " " +
+            std::to_string(spec.config.vocab_size),
+        "give the tokenizer that belongs to the model");
+  }
   spec.device = on;
   spec.fill = parallel::fill_at_random(spec.config, static_cast<uint64_t>(options.seed));
   parallel::Plan plan;  // AdamW without weight decay, gradients clipped to a norm of 1
@@ -263,7 +279,7 @@ int run(int argc, char** argv) {
   rows.micro_batch = options.rows;
   rows.rank = axes.coordinate().data;
   rows.ranks = axes.mesh().data;
-  const auto model = make_model(options, rows, axes, world.device);
+  const auto model = make_model(options, tokenizer->vocabulary_size(), rows, axes, world.device);
   const auto schedule = optim::make_schedule(
       {.lr_scheduler_type = "linear",
        .learning_rate = options.learning_rate,

@@ -1,6 +1,7 @@
 """As a pod of Kubernetes: any user, a root that is read only, 64 MiB of /dev/shm, no io_uring, a CFS quota, the variables of
 Kubeflow's operator and of an Indexed Job, the launcher as process 1 that is told to end. Namespaces stand for the pods; only root can make them."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import unittest
+import urllib.request
 
 from harness import PROGRAM, ProgramTest, losses, metrics, wait_for
 
@@ -76,6 +78,11 @@ class Pod(ProgramTest):
             ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "bash", "-c", script, "pod", WITHOUT_IO_URING, *words],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
+    @staticmethod
+    def ask(port, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:  # an error, unless it is 200
+            return answer.read().decode()
+
     def end(self, pod, code=0):
         out, err = pod.communicate(timeout=120)
         self.assertEqual(pod.returncode, code, out + err)
@@ -114,8 +121,15 @@ class Pod(ProgramTest):
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "pytorchjob"), 1e-5)
 
     def test_the_first_process_saves_when_the_pod_is_told_to_end(self):
-        pod = self.start_pod("launch", "--nproc-per-node=2", *self.words("ended", 2, "max_steps=100000", "logging_steps=10"))
+        port = free_port()
+        pod = self.start_pod("launch", "--nproc-per-node=2", *self.words("ended", 2, "max_steps=100000", "logging_steps=10"),
+                             PET_LOCAL_ADDR="127.0.0.1", TORCHELASTIC_HEALTH_CHECK_PORT=port)
         wait_for(lambda: metrics(self.folder / "ended"))
+        self.assertEqual(self.ask(port, "/readyz"), "workers run\n")
+        told = json.loads(self.ask(port, "/healthz?steps=10000"))
+        self.assertEqual(told["workers"], 2)
+        self.assertGreaterEqual(told["step"], 10)
+        self.assertGreater(told["median_s"], 0)
         first, = pathlib.Path(f"/proc/{pod.pid}/task/{pod.pid}/children").read_text().split()
         os.kill(int(first), signal.SIGTERM)
         self.end(pod, 75)
