@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart build install wheel deb test test-engines test-gpu test-processors setup checks parity docs picture bench bench-agents bench-launch bench-ops bench-parallel bench-tokenizers \
+.PHONY: fuzz hangs help quickstart build install wheel deb test test-engines test-gpu test-processors setup checks parity docs picture bench bench-agents bench-launch bench-ops bench-parallel bench-tokenizers \
   plan-validation plan-machine unlearn-demo clean
 
 LIBTORCH ?=
@@ -27,6 +27,8 @@ help:
 	@echo "make test                  set up, build, and run every test that needs no GPU (TESTS=name: those whose name has it)"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make test-processors       the tests that compute, as other processors would run them (PROCESSORS=--full: all of it)"
+	@echo "make hangs                 200 ranks stopped one after the other: each is to be named (TRIALS=n)"
+	@echo "make fuzz HOURS=4          what reads bytes of unknown origin, under libFuzzer, ASan and UBSan (PARSERS=yaml,http)"
 	@echo "make test-engines          SLURM, MPI, Ray and the image of deploy/Dockerfile, each where it is installed"
 	@echo "make checks                format, includes, file sizes, and each public header by itself"
 	@echo "make parity                the tests against Hugging Face's transformers, and of Python scripts under launch"
@@ -77,6 +79,22 @@ test: $(BUILD)/.flags
 test-gpu: $(BUILD)/.flags
 	@$(COMPILE)
 	@ctest --test-dir $(BUILD) --output-on-failure -L gpu
+
+# 200 ranks stopped one after the other, on 3 to 8 ranks: each has to be named, and nobody else.
+hangs: build
+	@cd tests/program && LOCKSTEP_HANG_TRIALS=$(or $(TRIALS),200) LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep \
+	  python3 test_hang.py Hang.test_the_launcher_names_who_is_stopped_while_the_run_goes_on
+
+FUZZ := build/fuzz
+$(FUZZ)/.configured:
+	@tools/setup.sh fuzz
+	@mkdir -p $(FUZZ) && cmake --preset fuzz $(CMAKE_FLAGS) -DLOCKSTEP_CUDA=OFF >$(FUZZ).log && touch $@
+
+HOURS ?= 0
+SECONDS ?= 20
+fuzz: $(FUZZ)/.configured
+	@python3 tools/build.py $(FUZZ) -j $(JOBS) fuzz_parsers
+	@python3 tools/fuzz.py $(FUZZ) -j $(JOBS) $(if $(filter-out 0,$(HOURS)),--hours $(HOURS),--seconds $(SECONDS)) $(if $(PARSERS),--parsers $(PARSERS))
 
 test-engines: deb
 	@ctest --test-dir $(BUILD) --output-on-failure -L engines

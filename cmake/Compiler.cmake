@@ -26,8 +26,12 @@ endif()
 add_library(lockstep_compiler INTERFACE)
 # -fPIC for programs too (CMake would say -fPIE), so that all share one precompiled header.
 target_compile_options(lockstep_compiler INTERFACE -Wall -Wextra -Werror -fno-math-errno -fPIC)
-if(CCACHE)
+if(CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(lockstep_compiler INTERFACE -fpch-preprocess)
+endif()
+# Clang warns of other things than GCC, and only makes what is fuzzed: its warnings end no build.
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(lockstep_compiler INTERFACE -Wno-error -Wno-unused-command-line-argument)
 endif()
 # A program that is broken into jumps nowhere that is known beforehand, and its tables cannot be written.
 target_link_options(lockstep_compiler INTERFACE -Wl,-z,relro,-z,now $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-pie>)
@@ -38,11 +42,15 @@ add_library(lockstep_hardened INTERFACE)
 target_compile_options(lockstep_hardened INTERFACE
   "$<$<CONFIG:Release>:-D_GLIBCXX_ASSERTIONS;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2;-fstack-protector-strong>")
 
-set(LOCKSTEP_SANITIZE "" CACHE STRING "address or thread")
+set(LOCKSTEP_SANITIZE "" CACHE STRING "address, thread, or fuzzer: libFuzzer with the first (Clang)")
 if(LOCKSTEP_SANITIZE)
   set(sanitize -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
-  if(LOCKSTEP_SANITIZE STREQUAL "address")
-    list(APPEND sanitize -fsanitize=undefined -fno-sanitize=vptr)
+  if(LOCKSTEP_SANITIZE STREQUAL "fuzzer")
+    set(sanitize -fsanitize=fuzzer-no-link,address -fno-omit-frame-pointer)
+  endif()
+  if(NOT LOCKSTEP_SANITIZE STREQUAL "thread")
+    # What is undefined ends the program: a test that only prints it would pass.
+    list(APPEND sanitize -fsanitize=undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined)
   endif()
   target_compile_options(lockstep_compiler INTERFACE ${sanitize})
   target_link_options(lockstep_compiler INTERFACE ${sanitize})

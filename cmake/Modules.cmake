@@ -17,6 +17,10 @@ lockstep_module(plan DEPENDS base config mesh schedule model)
 lockstep_rooms(plan workload machines ours:workload memory:workload,machines cost:workload,machines top:workload,machines,memory,cost)
 lockstep_module(data DEPENDS base text jinja)
 lockstep_module(monitor OPTIMIZE -O1 DEPENDS base)
+target_compile_definitions(lockstep_monitor PRIVATE LOCKSTEP_VERSION="${PROJECT_VERSION}")
+lockstep_module(watch DEPENDS base config monitor)
+include(Page)
+lockstep_rooms(watch record control page:record)
 lockstep_module(metrics OPTIMIZE -O1 DEPENDS base)
 lockstep_module(comm TORCH OPTIMIZE -O3 DEPENDS base TESTS launch)
 lockstep_module(launch OPTIMIZE -O1 DEPENDS base config)
@@ -46,15 +50,17 @@ lockstep_module(optim TORCH OPTIMIZE -O3 DEPENDS base mesh ops)
 lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base mesh comm TESTS model)
 lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn objective optim
   TESTS checkpoint APART All/ZeroTable PlanTable ZeroPlans Zero)
-lockstep_rooms(parallel autograd ranks offload one_process tensor:autograd,ranks context:ranks pipeline:autograd recompute:autograd
-  data:autograd,ranks,offload top:autograd,ranks,offload,tensor,context,pipeline,recompute,data)
+lockstep_rooms(parallel autograd ranks offload one_process tensor:autograd,ranks expert:ranks context:ranks pipeline:autograd recompute:autograd
+  data:autograd,ranks,offload top:autograd,ranks,offload,tensor,expert,context,pipeline,recompute,data)
 lockstep_module(train TORCH OPTIMIZE -O1
-  DEPENDS base config schedule text model plan data monitor metrics comm ops nn objective optim checkpoint parallel)
+  DEPENDS base config schedule text model plan data monitor watch metrics comm ops nn objective optim checkpoint parallel)
 # What libtorch programs of other projects use, beside the modules' own headers.
+lockstep_rooms(train machine batches:machine weights:machine tasks:machine,batches judgement:batches
+  top:machine,batches,weights,tasks,judgement)
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
-lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base config text model plan data launch)
+lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base config text model plan data monitor watch launch)
 lockstep_program(cli lockstep-core TORCH OPTIMIZE -O1 DEPENDS
-  base config schedule text model plan data monitor comm launch ops nn optim parallel train library start)
+  base config schedule text model plan data monitor watch comm launch ops nn optim parallel train library start)
 if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)
 endif()

@@ -29,6 +29,10 @@ foreach(file IN LISTS engine_tests)
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 
+# The table of families in docs/models.md is what the tests run.
+add_test(NAME docs.support_table COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/support_table.py
+  ${CMAKE_BINARY_DIR} --check)
+
 # The README's example is compiled and run as it stands there.
 add_executable(example_ten_lines ${CMAKE_SOURCE_DIR}/examples/ten_lines.cpp)
 target_link_libraries(example_ten_lines PRIVATE lockstep_parallel)

@@ -17,7 +17,7 @@
 #include <lockstep/optim/schedule.h>
 #include <lockstep/parallel/parallelize.h>
 #include <lockstep/text/tokenizer.h>
-#include <lockstep/train/inputs.h>
+#include <lockstep/train/batches/inputs.h>
 #include <nlohmann/json.hpp>
 #include <torch/torch.h>
 

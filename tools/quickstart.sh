@@ -14,7 +14,7 @@ if [ -n "$data" ]; then
   vocabulary=$((vocabulary < 320 ? 320 : vocabulary > 1024 ? 1024 : vocabulary))
 fi
 # Real text has more to learn than the sample.
-steps=${QUICKSTART_STEPS:-$([ -n "$data" ] && echo 1200 || echo 600)}
+steps=${QUICKSTART_STEPS:-$([ -n "$data" ] && echo 1200 || echo 450)}
 if ! { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }; then
   ranks="--nproc 2"
 fi

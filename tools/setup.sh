@@ -5,6 +5,7 @@
 #   LOCKSTEP_CUDA=1    the GPU set of libtorch (4.7 GB); without it the CPU set (1.3 GB), unless an NVIDIA driver is here
 #   tools/setup.sh parity   also the Python environment of the parity tests (transformers as the oracle)
 #   tools/setup.sh docs     also Doxygen, for the API reference
+#   tools/setup.sh fuzz     also Clang, for what is fuzzed
 #   tools/setup.sh tokenizers   also the Python environment of the tokenizers that ours is measured beside
 #   tools/setup.sh peers    also the Python environment of the peers that the benchmarks measure
 set -euo pipefail
@@ -15,7 +16,7 @@ arrow_version=21.0.0
 packages=(
   g++ cmake ninja-build mold ccache git python3 python3-venv python3-pip
   libgloo-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libpcre2-dev libxxhash-dev
-  libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev libzstd-dev libsodium-dev liburing-dev)
+  libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev libzstd-dev libsodium-dev liburing-dev libdw-dev)
 
 install_packages() {
   local missing=() package
@@ -118,6 +119,7 @@ install_style() {
 }
 
 [ "${1:-}" = docs ] && packages+=(doxygen)
+[ "${1:-}" = fuzz ] && packages+=(clang-14)
 install_packages
 if [ -z "${LIBTORCH:-}" ]; then
   if [ "${LOCKSTEP_CUDA:-0}" = 1 ] || { [ -z "${LOCKSTEP_CUDA:-}" ] && [ -e /proc/driver/nvidia/version ]; }; then
@@ -135,6 +137,6 @@ case "${1:-}" in
   peers) install_peers ;;
   tokenizers) install_tokenizers ;;
   style) install_style ;;
-  docs | "") ;;
-  *) echo "setup: unknown part '$1': parity, peers, tokenizers, docs or style" >&2; exit 2 ;;
+  docs | fuzz | "") ;;
+  *) echo "setup: unknown part '$1': parity, peers, tokenizers, docs, fuzz or style" >&2; exit 2 ;;
 esac

@@ -223,4 +223,17 @@ void create_folders(const std::filesystem::path& folder, ErrorKind kind) {
   }
 }
 
+bool is_locked(const std::filesystem::path& path) {
+  const int opened = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (opened < 0) {
+    return false;
+  }
+  struct flock range{};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  const bool held = ::fcntl(opened, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+  ::close(opened);
+  return held;
+}
+
 }  // namespace lockstep

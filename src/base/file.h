@@ -77,6 +77,9 @@ void write_file_atomically(
 void sync_folder(const std::filesystem::path& folder);
 /// mkdir -p, with an Error that names the folder.
 void create_folders(const std::filesystem::path& folder, ErrorKind kind = ErrorKind::kCheckpoint);
+/// Whether some process holds a lock on the file (fcntl's, of an open file). False where there is
+/// no such file.
+bool is_locked(const std::filesystem::path& path);
 /// The Error of a failed system call on `path`, from errno: "cannot write PATH: No space left on
 /// device".
 Error system_error(ErrorKind kind, std::string_view action, const std::filesystem::path& path);

@@ -15,18 +15,26 @@ namespace {
 
 /// What the base model is called inside a model with a head. A file of the base model alone lacks
 /// it.
-constexpr std::string_view kBasePrefixes[] = {"transformer.", "model."};
+constexpr std::string_view kBasePrefixes[] = {
+    "transformer.", "model.", "gpt_neox.", "bert.", "roberta.", "distilbert."};
 
 bool all_digits(std::string_view text) {
   return !text.empty() &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Buffers, not parameters: GPT-2's causal masks (h.3.attn.bias) and the rotary tables of old Llama
-/// files.
+/// Buffers, not parameters: the causal masks of GPT-2 (h.3.attn.bias), of GPT-Neo
+/// (h.3.attn.attention.bias) and of GPT-NeoX (layers.3.attention.bias), and the rotary tables of
+/// old files.
 bool ignored_buffer(std::string_view name) {
-  if (name.ends_with(".rotary_emb.inv_freq")) {
-    return true;
+  for (const std::string_view suffix :
+       {".rotary_emb.inv_freq",
+        ".attention.bias",
+        ".attention.masked_bias",
+        "embeddings.position_ids"}) {
+    if (name.ends_with(suffix)) {
+      return true;
+    }
   }
   if (name.starts_with(kBasePrefixes[0])) {
     name.remove_prefix(kBasePrefixes[0].size());
@@ -99,20 +107,31 @@ std::vector<std::string> ModelFolder::match(std::span<const WantedTensor> wanted
         compare(*stored, *other);
       }
     }
+    const bool is_stacked = !stored && tensor.stacked;
+    if (is_stacked) {
+      stored = stored_name(tensor.stacked->name);
+    }
+    if (tensor.is_optional && (!stored || files_.tensor(*stored).shape != tensor.shape)) {
+      if (stored) {
+        used.insert(*stored);
+      }
+      continue;
+    }
     if (!stored) {
       missing.push_back(shown(tensor.name));
       continue;
     }
-    used.insert(*stored);
-    matched_[tensor.name] = *stored;
+    const bool is_new = used.insert(*stored).second;
+    matched_[tensor.name] = {*stored, is_stacked ? tensor.stacked->offset : 0};
+    const std::vector<int64_t>& shape = is_stacked ? tensor.stacked->shape : tensor.shape;
     const TensorEntry& entry = files_.tensor(*stored);
-    if (entry.shape != tensor.shape) {
+    if (entry.shape != shape && (is_new || !is_stacked)) {
       problems.push_back(fmt::format(
           "tensor {} of {} has shape {}; the model needs {}",
           shown(*stored),
           files_.file_of(*stored).string(),
           shape_text(entry.shape),
-          shape_text(tensor.shape)));
+          shape_text(shape)));
     }
   }
   std::vector<std::string> unexpected;
@@ -143,6 +162,10 @@ std::vector<std::string> ModelFolder::match(std::span<const WantedTensor> wanted
   return unexpected;
 }
 
+bool ModelFolder::has_matched(const std::string& name) const {
+  return matched_.contains(name);
+}
+
 void ModelFolder::compare(const std::string& first, const std::string& second) const {
   const TensorEntry& a = files_.tensor(first);
   const TensorEntry& b = files_.tensor(second);
@@ -160,12 +183,12 @@ void ModelFolder::compare(const std::string& first, const std::string& second) c
   }
 }
 
-std::string ModelFolder::resolve(const std::string& name) const {
+ModelFolder::Match ModelFolder::resolve(const std::string& name) const {
   if (const auto found = matched_.find(name); found != matched_.end()) {
     return found->second;
   }
   if (const auto stored = stored_name(name)) {
-    return *stored;
+    return {*stored};
   }
   const auto names = files_.names();
   throw Error(
@@ -178,7 +201,8 @@ std::string ModelFolder::resolve(const std::string& name) const {
 }
 
 void ModelFolder::read(const std::string& name, int64_t begin, const at::Tensor& out) const {
-  files_.read(resolve(name), begin, out);
+  const Match found = resolve(name);
+  files_.read(found.stored, found.offset + begin, out);
 }
 
 }  // namespace lockstep::checkpoint

@@ -65,17 +65,26 @@ class TensorFiles {
   std::unordered_map<std::string, Place> index_;
 };
 
+/// Where a tensor lies in one that holds several: its elements follow the one at `offset`.
+struct StackedTensor {
+  std::string name;
+  std::vector<int64_t> shape;  // of the whole
+  int64_t offset = 0;
+};
+
 /// A tensor that a model needs. `aliases` are the other names under which a file may hold it: a
 /// tied head.
 struct WantedTensor {
   std::string name;
   std::vector<int64_t> shape;
   std::vector<std::string> aliases = {};
+  std::optional<StackedTensor> stacked = {};  // taken where none of the names is there
+  bool is_optional = false;  // one that is not there, or is of another shape, is no problem
 };
 
 /// A Hugging Face model folder's weights, by the names that a model has: "transformer.wte.weight"
 /// also finds "wte.weight", and "model.norm.weight" also finds "norm.weight" (a file of the bare
-/// base model).
+/// base model; "bert.", "roberta." and "distilbert." likewise).
 class ModelFolder {
  public:
   /// model.safetensors, else model.safetensors.index.json; a folder with pytorch_model.bin alone is
@@ -96,16 +105,23 @@ class ModelFolder {
   std::vector<std::string> match(
       std::span<const WantedTensor> wanted, Aliases aliases = Aliases::kTrust);
 
+  /// Whether the last match() found it.
+  bool has_matched(const std::string& name) const;
+
   /// As TensorFiles::read, by the model's name.
   void read(const std::string& name, int64_t begin, const at::Tensor& out) const;
 
  private:
-  std::string resolve(const std::string& name) const;
+  struct Match {
+    std::string stored;  // the file's name
+    int64_t offset = 0;  // of the first element
+  };
+  Match resolve(const std::string& name) const;
   void compare(const std::string& first, const std::string& second) const;
 
   ErrorKind kind_;
   TensorFiles files_;
-  std::unordered_map<std::string, std::string> matched_;  // the model's name to the file's
+  std::unordered_map<std::string, Match> matched_;  // by the model's name
 };
 
 }  // namespace lockstep::checkpoint

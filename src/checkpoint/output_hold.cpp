@@ -225,15 +225,7 @@ void OutputHold::check() const {
 }
 
 bool is_held(const fs::path& output_dir) {
-  const fs::path file = output_dir / OutputHold::kFile;
-  const int opened = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
-  if (opened < 0) {
-    return false;
-  }
-  struct flock range = whole_file();
-  const bool held = ::fcntl(opened, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
-  ::close(opened);
-  return held;
+  return is_locked(output_dir / OutputHold::kFile);
 }
 
 }  // namespace lockstep::checkpoint

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/world.h"
+#include "train/machine/world.h"
 
 namespace lockstep::cli {
 

@@ -17,7 +17,7 @@
 #include "monitor/memory.h"
 #include "plan/machine.h"
 #include "plan/simulate.h"
-#include "train/machine.h"
+#include "train/machine/machine.h"
 
 namespace lockstep::cli {
 

@@ -6,9 +6,9 @@
 #include "base/format.h"
 #include "parallel/parallelize.h"
 #include "train/checkpointing.h"
-#include "train/model_loading.h"
 #include "train/plan.h"
-#include "train/quantization.h"
+#include "train/weights/model_loading.h"
+#include "train/weights/quantization.h"
 
 namespace lockstep::cli {
 

@@ -8,11 +8,11 @@
 #include "config/core/config.h"
 #include "model/source.h"
 #include "text/tokenizer.h"
-#include "train/classification.h"
-#include "train/classifier_notes.h"
-#include "train/judgement_files.h"
-#include "train/labelled_data.h"
-#include "train/world.h"
+#include "train/batches/labelled_data.h"
+#include "train/judgement/judgement_files.h"
+#include "train/machine/world.h"
+#include "train/tasks/classification.h"
+#include "train/tasks/classifier_notes.h"
 
 namespace lockstep::cli {
 

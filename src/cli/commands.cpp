@@ -9,6 +9,7 @@
 #include "cli/export.h"
 #include "cli/generate.h"
 #include "cli/predict.h"
+#include "cli/replay.h"
 #include "cli/report_error.h"
 #include "cli/schedule.h"
 #include "cli/selftest.h"
@@ -26,6 +27,7 @@ std::span<const Command> commands() {
       {"generate", run_generate},
       {"data", run_data},
       {"export", run_export},
+      {"replay", run_replay},
       {"verify", run_verify},
       {"doctor", run_doctor},
       {"selftest", run_selftest},

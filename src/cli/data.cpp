@@ -15,9 +15,9 @@
 #include "data/inputs.h"
 #include "data/tokenize.h"
 #include "text/tokenizer.h"
+#include "train/batches/datasets.h"
 #include "train/checkpointing.h"
-#include "train/datasets.h"
-#include "train/model_loading.h"
+#include "train/weights/model_loading.h"
 
 namespace lockstep::cli {
 namespace {

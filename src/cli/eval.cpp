@@ -14,13 +14,13 @@
 #include "config/resolve.h"
 #include "data/bigram.h"
 #include "parallel/parallelize.h"
+#include "train/batches/datasets.h"
 #include "train/checkpointing.h"
-#include "train/datasets.h"
 #include "train/evaluate.h"
-#include "train/model_loading.h"
 #include "train/plan.h"
-#include "train/quantization.h"
-#include "train/unlearning.h"
+#include "train/tasks/unlearning.h"
+#include "train/weights/model_loading.h"
+#include "train/weights/quantization.h"
 
 namespace lockstep::cli {
 namespace {
@@ -103,8 +103,13 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
   }
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
   const int64_t length = length_of_rows(config, source.config);
-  const train::Datasets datasets =
-      train::open_datasets(config.data, source.config, tokenizer, length, world.communicator);
+  const train::Datasets datasets = train::open_datasets(
+      config.data,
+      source.config,
+      tokenizer,
+      length,
+      world.communicator,
+      train::masking_of(config, source.config, *tokenizer));
   if (datasets.validation == nullptr || (resolution.has("bigram") && datasets.train == nullptr)) {
     throw Error(
         ErrorKind::kConfig,

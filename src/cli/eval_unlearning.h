@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/resolve.h"
-#include "train/world.h"
+#include "train/machine/world.h"
 
 namespace lockstep::cli {
 

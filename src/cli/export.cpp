@@ -10,7 +10,7 @@
 #include "cli/quantization_flags.h"
 #include "start/parse.h"
 #include "train/merge.h"
-#include "train/model_loading.h"
+#include "train/weights/model_loading.h"
 
 namespace lockstep::cli {
 namespace {

@@ -14,9 +14,9 @@
 #include "nn/generate.h"
 #include "start/parse.h"
 #include "train/checkpointing.h"
-#include "train/device_map.h"
-#include "train/model_loading.h"
 #include "train/plan.h"
+#include "train/weights/device_map.h"
+#include "train/weights/model_loading.h"
 
 namespace lockstep::cli {
 namespace {
@@ -209,6 +209,15 @@ int run_generate(std::vector<std::string> arguments) {
     request.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
   }
   const model::ModelSource source = train::find_source(request.model, "");
+  if (source.config.bidirectional) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} is an encoder ({}): it fills gaps of a text, and continues none",
+            source.name,
+            model::family_name(source.config.family)),
+        "`lockstep eval` gives its masked loss, `lockstep predict` what its classifier answers");
+  }
   const auto tokenizer = train::load_tokenizer(request.tokenizer, source);
   if (request.is_chat && source.config.is_encoder_decoder()) {
     throw Error(ErrorKind::kConfig, "--chat, and the model is an encoder-decoder", "leave it out");

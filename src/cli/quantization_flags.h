@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "train/quantization.h"
+#include "train/weights/quantization.h"
 
 namespace lockstep::cli {
 

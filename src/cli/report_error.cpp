@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "launch/record.h"
-#include "train/out_of_memory.h"
+#include "train/machine/out_of_memory.h"
 
 namespace lockstep::cli {
 namespace {

@@ -59,10 +59,12 @@ int run_train(std::vector<std::string> arguments) {
             resolution.config,
             config::to_yaml(resolution.config, resolution.origins),
             world,
-            launch::set_recorded_step,
-            {.cluster = resolution.value("cluster").value_or(""),
-             .misfit = resolution.has("force") ? train::Misfit::kRun : train::Misfit::kRefuse},
-            resolution.value("trace").value_or(""));
+            {.on_step = launch::set_recorded_step,
+             .forecast =
+                 {.cluster = resolution.value("cluster").value_or(""),
+                  .misfit = resolution.has("force") ? train::Misfit::kRun : train::Misfit::kRefuse},
+             .trace = resolution.value("trace").value_or(""),
+             .origins = resolution.origins});
       });
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kOutOfMemory) {

@@ -10,13 +10,13 @@
 #include "config/print.h"
 #include "config/resolve.h"
 #include "parallel/verify.h"
-#include "train/classifier_task.h"
-#include "train/datasets.h"
-#include "train/model_loading.h"
+#include "train/batches/datasets.h"
 #include "train/plan.h"
-#include "train/preference.h"
-#include "train/quantization.h"
-#include "train/unlearning.h"
+#include "train/tasks/classifier_task.h"
+#include "train/tasks/preference.h"
+#include "train/tasks/unlearning.h"
+#include "train/weights/model_loading.h"
+#include "train/weights/quantization.h"
 
 namespace lockstep::cli {
 namespace {
@@ -61,16 +61,19 @@ double tolerance_of(const config::Resolution& resolution, double otherwise) {
 }
 
 parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::World& world) {
-  const config::Config& config = resolution.config;
+  config::Config config = resolution.config;
   train::ModelRequest request;
+  const model::ModelSource source = train::find_source(config.model.path, config.model.preset);
+  const auto states = train::end_at_layer(config, source.config);
   request.device = world.device;
   request.seed = static_cast<uint64_t>(config.training.seed);
   request.freeze = config.model.freeze;
   request.adapter = train::adapter_request(config.lora);
   request.quantization = train::quantization_of(config.quantization);
-  const model::ModelSource source = train::find_source(config.model.path, config.model.preset);
   if (train::trains_rewards(config.task)) {
     request.task.head = model::reward_head();
+  } else if (states) {
+    request.task.head = *states;
   } else {
     request.task = train::planned_task(config, source.config);
   }
@@ -167,6 +170,7 @@ int verify(const config::Resolution& resolution, train::World& world) {
   const mesh::Mesh mesh = train::mesh_of(config.parallel, world.size());
   parallel::Axes axes(world.communicator, mesh, world.group);
   const parallel::ModelSpec spec = spec_of(resolution, world);
+  train::check_mixture(config, spec.config);
   const parallel::Plan plan = train::plan_of(config);
   const parallel::VerifyOptions options = options_of(resolution, spec, plan, mesh);
   const parallel::Verification found = parallel::verify(spec, plan, axes, options);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/pulse.h"
 #include "comm/heartbeat.h"
 #include "comm/pairwise.h"
 #include "comm/shared_memory.h"
@@ -53,7 +54,54 @@ void throw_if_lost(const std::function<std::string()>& describe) {
   }
 }
 
+/// A wait that the pulse was told of, until it ends.
+class ToldWait {
+ public:
+  explicit ToldWait(int wait) : wait_(wait) {}
+  ~ToldWait() {
+    if (wait_ >= 0) {
+      pulse()->end_wait(wait_);
+    }
+  }
+  ToldWait(const ToldWait&) = delete;
+  ToldWait& operator=(const ToldWait&) = delete;
+
+ private:
+  int wait_;
+};
+
+/// The other ends of messages.
+std::vector<int> other_ends(std::span<const P2p> transfers) {
+  std::vector<int> peers;
+  for (const P2p& transfer : transfers) {
+    if (std::find(peers.begin(), peers.end(), transfer.peer) == peers.end()) {
+      peers.push_back(transfer.peer);
+    }
+  }
+  return peers;
+}
+
+CallKind kind_of(std::string_view operation) {
+  return operation == "all_gather"       ? CallKind::kGather
+         : operation == "reduce_scatter" ? CallKind::kReduction
+         : operation == "exchange"       ? CallKind::kMessages
+                                         : CallKind::kOther;
+}
+
 }  // namespace
+
+/// The group in the process's pulse, as long as somebody has it.
+struct Communicator::ToldGroup {
+  ToldGroup(const std::string& name, std::vector<int> all)
+      : ranks(std::move(all)),
+        number(pulse()->add_group(name, ranks)) {}
+  ~ToldGroup() { pulse()->remove_group(number); }
+  ToldGroup(const ToldGroup&) = delete;
+  ToldGroup& operator=(const ToldGroup&) = delete;
+
+  const std::vector<int> ranks;  // of the world
+  const int number;
+};
 
 void Pending::wait() {
   const auto work = std::exchange(work_, nullptr);
@@ -62,6 +110,7 @@ void Pending::wait() {
   }
   const double start = seconds_now();
   try {
+    const ToldWait told(tell_wait_ ? std::exchange(tell_wait_, nullptr)(name_) : -1);
     work->wait();
   } catch (const std::exception& error) {
     throw peer_lost(describe_(), error);
@@ -87,6 +136,13 @@ Communicator::Communicator(ProcessGroup group, GroupOptions options, std::string
     shared_ = dynamic_cast<SharedMemoryBackend*>(group_->getBackend(c10::kCPU).get());
     sends_pairwise_ = shared_ == nullptr && !is_ordered(group_, c10::kCPU);
   }
+  if (pulse() != nullptr && size_ > 1) {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size_; ++rank) {
+      ranks.push_back(world_rank(rank));
+    }
+    told_ = std::make_shared<const ToldGroup>(name_, std::move(ranks));
+  }
 }
 
 Communicator Communicator::alone() {
@@ -97,7 +153,8 @@ Pending Communicator::start(
     std::string_view operation,
     const Tensor& shape_of,
     double ring_factor,
-    const std::function<c10::intrusive_ptr<c10d::Work>()>& call) {
+    const std::function<c10::intrusive_ptr<c10d::Work>()>& call,
+    std::span<const P2p> transfers) {
   Pending pending;
   if (size_ == 1) {
     return pending;
@@ -139,12 +196,43 @@ Pending Communicator::start(
             fmt::join(shape, ", "));
       };
   throw_if_lost(pending.describe_);
+  tell_pulse(pending, operation, sequence, shape_of, transfers);
   try {
     pending.work_ = call();
   } catch (const std::exception& error) {
     throw peer_lost(pending.describe_(), error);
   }
   return pending;
+}
+
+void Communicator::tell_pulse(
+    Pending& pending,
+    std::string_view operation,
+    int64_t sequence,
+    const Tensor& shape_of,
+    std::span<const P2p> transfers) {
+  if (told_ == nullptr) {
+    return;
+  }
+  const CallKind kind = kind_of(operation);
+  pending.tell_wait_ = [told = told_,
+                        operation = std::string(operation),
+                        group = name_,
+                        sequence,
+                        kind,
+                        index = pulse()->begin_call(told_->number, kind),
+                        shape = shape_of.sizes().vec(),
+                        peers = other_ends(transfers)](const std::string& what) {
+    PulseWait wait{operation, group, what, sequence, shape, seconds_now(), {}, kind, index};
+    if (kind == CallKind::kMessages) {
+      for (const int peer : peers) {
+        wait.ranks.push_back(told->ranks.at(static_cast<size_t>(peer)));
+      }
+    } else {
+      wait.ranks = told->ranks;
+    }
+    return pulse()->begin_wait(wait);
+  };
 }
 
 Pending Communicator::all_reduce(Tensor tensor, Reduce reduce, const ResultReader& reader) {
@@ -249,9 +337,12 @@ Pending Communicator::exchange(std::span<const P2p> transfers) {
   }
   const Tensor& first = transfers.front().tensor;
   const double share = static_cast<double>(first.nbytes()) * (size_ - 1) / size_;
-  return start("exchange", first, share > 0 ? sent / share : 0, [&] {
-    return start_transfers(*group_, transfers);
-  });
+  return start(
+      "exchange",
+      first,
+      share > 0 ? sent / share : 0,
+      [&] { return start_transfers(*group_, transfers); },
+      transfers);
 }
 
 void Communicator::barrier() {

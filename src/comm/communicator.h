@@ -62,6 +62,7 @@ class [[nodiscard]] Pending {
   std::function<void(double seconds)> waited_;
   std::string name_;
   std::function<void(const std::string& name, double waited_from, double ended)> finished_;
+  std::function<int(const std::string& name)> tell_wait_;  // to the process's pulse, if it has one
 };
 
 struct P2p {
@@ -129,7 +130,15 @@ class Communicator {
       std::string_view operation,
       const Tensor& shape_of,
       double ring_factor,
-      const std::function<c10::intrusive_ptr<c10d::Work>()>& call);
+      const std::function<c10::intrusive_ptr<c10d::Work>()>& call,
+      std::span<const P2p> transfers = {});
+  /// Tells this process's pulse that a call begins, and how to tell that it is waited for.
+  void tell_pulse(
+      Pending& pending,
+      std::string_view operation,
+      int64_t sequence,
+      const Tensor& shape_of,
+      std::span<const P2p> transfers);
 
   ProcessGroup group_;
   std::string name_ = "alone";
@@ -146,6 +155,8 @@ class Communicator {
     double seconds_waited = 0;
   };
   std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
+  struct ToldGroup;
+  std::shared_ptr<const ToldGroup> told_;  // in this process's pulse; null: it has none
 };
 
 /// Every rank's text, on every rank, in rank order. Every rank must call.

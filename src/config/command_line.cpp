@@ -4,9 +4,9 @@
 
 #include "base/format.h"
 #include "base/nearest.h"
-#include "config/core/known_names.h"
 #include "config/core/scalar.h"
 #include "config/core/schema.h"
+#include "config/core/trainer_keys.h"
 #include "config/hydra/layers.h"
 
 namespace lockstep::config {
@@ -224,8 +224,8 @@ class CommandLineReader {
       return Target{known->type == Key::Type::kBool, known->type == Key::Type::kList};
     }
     if (path.size() == 2 && path[0] == "training") {
-      if (const KnownName* known = find_known_name(path[1])) {
-        return Target{known->is_switch, false};
+      if (const KeyRule* const rule = find_rule(trainer_rules(), path[1])) {
+        return Target{rule->takes == KeyRule::Takes::kSwitch, false};
       }
     }
     return std::nullopt;
@@ -294,8 +294,8 @@ class CommandLineReader {
     for (const std::string& full : key_names()) {
       names.push_back(full.substr(full.rfind('.') + 1));
     }
-    for (const KnownName& known : known_names()) {
-      names.emplace_back(known.name);
+    for (const KeyRule& rule : trainer_rules()) {
+      names.emplace_back(rule.name);
     }
     for (const Flag& flag : options_.flags) {
       std::string name = flag.name;

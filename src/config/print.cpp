@@ -104,8 +104,10 @@ struct Writer {
         continue;
       }
       const auto origin = origins.find(key);
-      const bool secret =
-          (origin != origins.end() && origin->second.secret) || is_secret_name(entry.name);
+      // A key of ours holds no secret but what came into it: `unlearning.question_key` names a
+      // field.
+      const bool secret = (origin != origins.end() && origin->second.secret) ||
+                          (known == nullptr && is_secret_name(entry.name));
       line += ' ';
       line += secret ? "\"***\"" : yaml_value(entry.value);
       if (with_origins) {

@@ -10,13 +10,15 @@
 #include "config/command_line.h"
 #include "config/compat/accelerate.h"
 #include "config/compat/deepspeed.h"
+#include "config/compat/fsdp.h"
+#include "config/compat/named_datasets.h"
 #include "config/compat/open_unlearning.h"
 #include "config/core/bind.h"
-#include "config/core/effects.h"
-#include "config/core/known_names.h"
 #include "config/core/scalar.h"
 #include "config/core/schema.h"
 #include "config/core/settings.h"
+#include "config/core/trainer_keys.h"
+#include "config/core/unsupported_keys.h"
 #include "config/core/yaml.h"
 #include "config/hydra/compose.h"
 #include "config/hydra/interpolate.h"
@@ -25,11 +27,6 @@
 
 namespace lockstep::config {
 namespace {
-
-std::optional<std::string> process_environment(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 class Resolver {
  public:
@@ -50,12 +47,15 @@ class Resolver {
     interpolate();
     ranks_ = find_ranks();
     read_other_formats();
-    answer_known_names(tree_, problems_, result_.warnings);
+    apply_trainer_rules(tree_, problems_, result_.warnings);
+    if (options_.purpose == Purpose::kRun) {
+      fill(tree_, dataset_settings(tree_, environment_, problems_), problems_);
+    }
     drop_unknown();
     bind_config(tree_, result_.config, result_.origins, problems_);
     settle(result_.config, result_.origins, problems_);
     if (options_.purpose == Purpose::kRun) {
-      check_built(result_.config, result_.origins, problems_);
+      check_supported(result_.config, result_.origins, problems_);
     }
     validate(result_.config, result_.origins, ranks_, problems_, result_.warnings);
     check_required();

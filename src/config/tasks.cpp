@@ -36,13 +36,39 @@ double alpha_of(const UnlearningSection& section) {
   return method.keeps ? section.alpha.value_or(method.alpha) : 0;
 }
 
+std::string retain_loss_of(const UnlearningSection& section) {
+  return section.retain_loss.value_or(method_of(section).steers ? "EMBED_DIFF" : "NLL");
+}
+
 bool keeps_rows(const UnlearningSection& section) {
   return alpha_of(section) > 0;
 }
 
 bool needs_distributions(const UnlearningSection& section) {
   return method_of(section).reads_distributions ||
-         (keeps_rows(section) && section.retain_loss == "KL");
+         (keeps_rows(section) && retain_loss_of(section) != "NLL");
+}
+
+std::vector<std::string> metrics_of(const UnlearningSection& section) {
+  if (!section.metrics.empty()) {
+    return section.metrics;
+  }
+  if (section.benchmark == "muse") {
+    return {
+        "forget_knowmem_ROUGE",
+        "retain_knowmem_ROUGE",
+        "forget_verbmem_ROUGE",
+        "privleak",
+        "extraction_strength"};
+  }
+  return {
+      "forget_truth_ratio",
+      "forget_quality",
+      "forget_Q_A_Prob",
+      "forget_Q_A_ROUGE",
+      "model_utility",
+      "privleak",
+      "extraction_strength"};
 }
 
 int64_t rows_of_unlearning(const UnlearningSection& section) {

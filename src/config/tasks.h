@@ -25,10 +25,15 @@ bool unlearns(const TaskSection& task);
 const UnlearningMethod& method_of(const UnlearningSection& section);
 /// The weight of the rows to be kept; 0: there are none.
 double alpha_of(const UnlearningSection& section);
+/// What keeps them: the key, or what the method has.
+std::string retain_loss_of(const UnlearningSection& section);
 /// Whether rows are to be kept beside those that are to be forgotten.
 bool keeps_rows(const UnlearningSection& section);
-/// Whether positions are compared to the distributions of the model as it was.
+/// Whether positions are compared to what the model as it was gives there: distributions, or hidden
+/// states.
 bool needs_distributions(const UnlearningSection& section);
+/// What is measured: the key, or the benchmark's own list.
+std::vector<std::string> metrics_of(const UnlearningSection& section);
 /// Rows that are drawn together, as one sequence of a batch: to be forgotten, the alternate of DPO,
 /// to be kept.
 int64_t rows_of_unlearning(const UnlearningSection& section);

@@ -149,8 +149,23 @@ void validate_label_fields(const Config& config, Checker& check) {
   }
 }
 
+void validate_masking(const DataSection& data, Checker& check) {
+  const auto is_share = [](double x) { return x >= 0 && x <= 1; };
+  check.require(
+      data.mlm_probability > 0 && data.mlm_probability <= 1,
+      "data.mlm_probability",
+      "above 0, and at most 1");
+  check.require(is_share(data.mask_replace_prob), "data.mask_replace_prob", "0 to 1");
+  check.require(
+      is_share(data.random_replace_prob) &&
+          data.mask_replace_prob + data.random_replace_prob <= 1 + 1e-9,
+      "data.random_replace_prob",
+      "0 to 1, and with data.mask_replace_prob at most 1");
+}
+
 void validate_task(const Config& config, Checker& check) {
   const TaskSection& task = config.task;
+  validate_masking(config.data, check);
   const bool classifies = task.type == "sequence_classification";
   if (task.type && !classifies) {
     if (!task.labels.empty()) {
@@ -286,6 +301,7 @@ void validate_parallel(
   check.require(parallel.tensor >= 1, "parallel.tensor", "at least 1");
   check.require(parallel.pipeline >= 1, "parallel.pipeline", "at least 1");
   check.require(parallel.context >= 1, "parallel.context", "at least 1");
+  check.require(parallel.expert >= 1, "parallel.expert", "at least 1");
   check.require(
       parallel.zero_stage >= 0 && parallel.zero_stage <= 3, "parallel.zero_stage", "0, 1, 2 or 3");
   check.require(parallel.virtual_stages >= 1, "parallel.virtual_stages", "at least 1");
@@ -311,6 +327,17 @@ void validate_parallel(
     } catch (const Error& error) {
       problems.add(error);
     }
+  }
+  const int64_t model_ranks = parallel.pipeline * parallel.tensor;
+  if (ranks && sizes && parallel.expert > 1 && *ranks % model_ranks == 0 &&
+      *ranks / model_ranks % parallel.expert != 0) {
+    check.fail(
+        "parallel.expert",
+        fmt::format(
+            "{} does not divide the {} ranks of data and context",
+            parallel.expert,
+            *ranks / model_ranks),
+        "give a divisor");
   }
   if (sizes && !is_split(parallel.split, parallel.pipeline)) {
     check.fail(

@@ -32,6 +32,8 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       training.dataloader_prefetch_factor.value_or(1), 1, "training.dataloader_prefetch_factor");
   at_least(training.save_total_limit.value_or(1), 1, "training.save_total_limit");
   at_least(training.ddp_timeout, 1, "training.ddp_timeout");
+  check.require(finite_from_0(training.hang_report), "training.hang_report", "at least 0");
+  check.require(finite_from_0(training.hang_timeout), "training.hang_timeout", "at least 0");
   check.require(
       training.max_steps > 0 ||
           (std::isfinite(training.num_train_epochs) && training.num_train_epochs > 0),
@@ -59,6 +61,19 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       std::isfinite(training.ddp_bucket_cap_mb) && training.ddp_bucket_cap_mb > 0,
       "training.ddp_bucket_cap_mb",
       "above 0");
+  check.require(
+      finite_from_0(training.router_aux_loss_coef.value_or(0)),
+      "training.router_aux_loss_coef",
+      "at least 0");
+  check.require(
+      finite_from_0(training.router_z_loss_coef), "training.router_z_loss_coef", "at least 0");
+  if (training.router_aux_loss_coef &&
+      (training.router_aux_loss.empty() || training.router_aux_loss == "none")) {
+    check.fail(
+        "training.router_aux_loss_coef",
+        "is only used with a loss of the experts' balance",
+        "choose one with training.router_aux_loss, or leave it out");
+  }
   const char* interval = "a whole number of steps, or a share of all steps between 0 and 1";
   check.require(is_interval(training.logging_steps), "training.logging_steps", interval);
   check.require(is_interval(training.save_steps), "training.save_steps", interval);
@@ -71,6 +86,54 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       "training.warmup_steps",
       interval);
   check.require(finite_from_0(training.eval_delay), "training.eval_delay", "at least 0");
+}
+
+/// What is written beside the learning rate and the weight decay: by name, by layer, by optimizer.
+void validate_optimizers(const TrainingSection& training, Checker& check) {
+  const auto finite_from_0 = [](double value) { return std::isfinite(value) && value >= 0; };
+  const auto numbers_from_0 = [&](const char* key, const NumberMap& numbers) {
+    for (const auto& [pattern, value] : numbers) {
+      check.require(finite_from_0(value), key, "numbers of at least 0");
+    }
+  };
+  numbers_from_0("training.learning_rates", training.learning_rates);
+  numbers_from_0("training.weight_decays", training.weight_decays);
+  const double decay = training.layer_wise_learning_rate_decay;
+  check.require(
+      decay > 0 && decay <= 1, "training.layer_wise_learning_rate_decay", "above 0, at most 1");
+  check.require(
+      finite_from_0(training.muon_learning_rate.value_or(0)),
+      "training.muon_learning_rate",
+      "at least 0");
+  check.require(
+      training.muon_momentum >= 0 && training.muon_momentum < 1,
+      "training.muon_momentum",
+      "from 0 to below 1");
+  check.require(
+      training.muon_ns_steps >= 1 && training.muon_ns_steps < 100,
+      "training.muon_ns_steps",
+      "from 1 to 99");
+  check.require(
+      training.ademamix_beta3 >= 0 && training.ademamix_beta3 < 1,
+      "training.ademamix_beta3",
+      "from 0 to below 1");
+  check.require(finite_from_0(training.ademamix_alpha), "training.ademamix_alpha", "at least 0");
+  check.require(training.ademamix_t_alpha >= 0, "training.ademamix_t_alpha", "at least 0");
+  check.require(training.ademamix_t_beta3 >= 0, "training.ademamix_t_beta3", "at least 0");
+  if (training.muon_learning_rate && training.optim != "muon") {
+    check.fail(
+        "training.muon_learning_rate",
+        fmt::format("is only used with training.optim=muon, and that is {}", training.optim),
+        "set training.optim=muon, or leave it out");
+  }
+  const bool has_others = !training.learning_rates.empty() || training.muon_learning_rate;
+  if (has_others && training.learning_rate == 0) {
+    check.fail(
+        "training.learning_rate",
+        "it is 0, and other learning rates are written beside it, which the schedule multiplies by "
+        "its share of this one",
+        "give it above 0; parameters that are to stay get 0 by training.learning_rates");
+  }
 }
 
 void validate_precision(const TrainingSection& training, Checker& check) {
@@ -90,7 +153,8 @@ void validate_precision(const TrainingSection& training, Checker& check) {
 
 void validate_evaluation(const Config& config, Checker& check) {
   const TrainingSection& training = config.training;
-  const bool has_data = !config.data.validation.empty() || config.data.validation_fraction > 0;
+  const bool has_data = !config.data.validation.empty() || config.data.validation_fraction > 0 ||
+                        config.task.type == "unlearning";  // which has its own
   const bool evaluates = training.eval_strategy != "no";
   const char* remedy = "give data.validation=FILE, or data.validation_fraction=0.05";
   if (evaluates && !has_data) {
@@ -254,6 +318,7 @@ std::vector<std::string> scheduler_arguments(const std::string& schedule) {
 
 void validate_training(const Config& config, Checker& check, std::vector<std::string>& warnings) {
   validate_numbers(config.training, check);
+  validate_optimizers(config.training, check);
   validate_precision(config.training, check);
   validate_evaluation(config, check);
   validate_schedule(config.training, check, warnings);

@@ -5,6 +5,7 @@
 #include "config/core/checker.h"
 #include "config/core/choices.h"
 #include "config/core/unlearning.h"
+#include "config/tasks.h"
 #include "config/validate.h"
 
 namespace lockstep::config {
@@ -45,6 +46,7 @@ void check_unlearning_numbers(const UnlearningSection& section, Checker& check) 
       "above 0");
   check.require(from_0(section.beta1), "unlearning.beta1", "at least 0");
   check.require(from_0(section.beta2), "unlearning.beta2", "at least 0");
+  check.require(from_0(section.steering_coeff), "unlearning.steering_coeff", "at least 0");
   check.require(std::isfinite(section.delta), "unlearning.delta", "a number");
   check.require(
       section.ignore_first_n_answer_tokens >= 0,
@@ -54,6 +56,62 @@ void check_unlearning_numbers(const UnlearningSection& section, Checker& check) 
       section.reference_batch_size.value_or(1) >= 1,
       "unlearning.reference_batch_size",
       "at least 1");
+}
+
+void check_states(const Config& config, const UnlearningMethod& method, Checker& check) {
+  const UnlearningSection& section = config.unlearning;
+  const std::string loss = section.retain_loss.value_or("");
+  if (method.steers && (loss == "NLL" || loss == "KL")) {
+    check.fail(
+        "unlearning.retain_loss",
+        fmt::format("RMU with {} is not supported: it ends at a layer, and has no logits", loss),
+        "leave it out, or set EMBED_DIFF: the distance of hidden states");
+  }
+  if (!method.steers && loss == "EMBED_DIFF") {
+    check.fail(
+        "unlearning.retain_loss",
+        fmt::format("EMBED_DIFF is RMU's, and the method is {}", method.name),
+        "set NLL or KL");
+  }
+  if (method.steers && section.trainable_params_regex.empty()) {
+    check.fail("unlearning.trainable_params_regex", "it is empty", "set [.*] to train all");
+  }
+  if (method.steers && config.lora != LoraSection{} &&
+      section.trainable_params_regex != UnlearningSection{}.trainable_params_regex) {
+    check.fail(
+        "unlearning.trainable_params_regex",
+        "not used with an adapter, which is what is trained",
+        "leave it out; lora.target_modules and lora.layers_to_transform say where it is");
+  }
+}
+
+/// Whether a metric is of one benchmark alone, and of this one.
+bool is_of(std::string_view metric, std::string_view benchmark) {
+  const bool is_muses = metric.ends_with("mem_ROUGE");
+  const bool is_tofus = metric == "forget_truth_ratio" || metric == "forget_quality" ||
+                        metric.starts_with("forget_Q_A") || metric == "model_utility";
+  return benchmark == "muse" ? is_muses : is_tofus;
+}
+
+/// Of a run that is measured while it trains.
+void check_measures(const Config& config, Checker& check) {
+  const TrainingSection& training = config.training;
+  const bool measures =
+      training.eval_strategy != "no" || training.eval_on_start || training.do_eval;
+  if (measures && config.unlearning.data_dir.empty()) {
+    check.fail(
+        "training.eval_strategy",
+        "an unlearning run is measured by files of unlearning.data_dir, which is not given",
+        "give unlearning.data_dir=FOLDER with TOFU's files, or set training.eval_strategy=no");
+  }
+  const bool picks = training.load_best_model_at_end || training.save_strategy == "best" ||
+                     training.early_stopping_patience;
+  if (measures && picks && !training.metric_for_best_model) {
+    check.fail(
+        "training.metric_for_best_model",
+        "it must be given: a smaller loss of what is to be forgotten is not better",
+        fmt::format("one of {}", fmt::join(metrics_of(config.unlearning), ", ")));
+  }
 }
 
 void check_unlearning_rows(
@@ -125,6 +183,16 @@ void validate_unlearning(const Config& config, Checker& check, std::vector<std::
           "unlearning.metrics",
           fmt::format("there is no metric {}", metric),
           fmt::format("there are {}", fmt::join(known, ", ")));
+    } else if (is_of(metric, section.benchmark == "muse" ? "tofu" : "muse")) {
+      check.fail(
+          "unlearning.metrics",
+          fmt::format("{} is no metric of unlearning.benchmark={}", metric, section.benchmark),
+          "leave it out, or name the other benchmark");
+    } else if (metric == "mia_reference" && !section.mia_reference_path) {
+      check.fail(
+          "unlearning.mia_reference_path",
+          "mia_reference compares losses with those of another model, and none is named",
+          "give unlearning.mia_reference_path=FOLDER, such as a model that never saw the rows");
     }
   }
   if (config.task.type != "unlearning") {
@@ -155,13 +223,9 @@ void validate_unlearning(const Config& config, Checker& check, std::vector<std::
   }
   const UnlearningMethod& method = unlearning_method(*section.method);
   check_use_by_method(method, check);
+  check_states(config, method, check);
   check_unlearning_rows(config, method, check, warnings);
-  if (config.training.eval_strategy != "no" || config.training.eval_on_start) {
-    check.fail(
-        "training.eval_strategy",
-        "an unlearning run is not evaluated while it trains",
-        "set training.eval_strategy=no; evaluate what it saves: lockstep eval");
-  }
+  check_measures(config, check);
 }
 
 }  // namespace lockstep::config

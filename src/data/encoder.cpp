@@ -69,4 +69,20 @@ Encoder make_encoder(std::shared_ptr<const text::Tokenizer> tokenizer, bool appe
   return encoder;
 }
 
+Encoder make_row_encoder(std::shared_ptr<const text::Tokenizer> tokenizer) {
+  const text::RowTemplate& form = tokenizer->row_template();
+  Encoder encoder = make_encoder(tokenizer, /*append_eos=*/false);
+  if (form.after.size() > 1) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "the tokenizer's template puts {} tokens behind a text; one at most is supported",
+            form.after.size()),
+        "change post_processor in its tokenizer.json");
+  }
+  encoder.end = form.after.empty() ? std::nullopt : std::optional(form.after.front());
+  encoder.rows = form;
+  return encoder;
+}
+
 }  // namespace lockstep::data

@@ -9,9 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::text {
-class Tokenizer;
-}
+#include "text/tokenizer.h"
 
 namespace lockstep::data {
 
@@ -24,6 +22,8 @@ struct Encoder {
       begin;  // put before each document, where the tokenizer does so (Llama's BOS)
   std::optional<int32_t> end;  // put after each document (EOS)
   bool ends_prompts = false;   // `end` comes after each prompt too: an encoder reads it by itself
+  /// What is put around a row's texts, where that is asked for (encoders); else `begin` is.
+  std::optional<text::RowTemplate> rows = {};
   std::optional<int32_t> pad;  // fills short rows, masked; `end` or 0 where there is none
   /// True for byte-level BPE: encode(a) + encode(b) = encode(a + b) where b begins with one space
   /// and a character that is not white space. Long plain text is then encoded in pieces, in
@@ -35,5 +35,8 @@ struct Encoder {
 /// `begin` is what the tokenizer's own template puts before a text; `end` is its EOS (none with
 /// append_eos false). `pieces` is found by trying.
 Encoder make_encoder(std::shared_ptr<const text::Tokenizer> tokenizer, bool append_eos = true);
+/// The same for a model that is an encoder: documents and rows are put between what the tokenizer's
+/// template has around them ([CLS] and [SEP]), its EOS or not.
+Encoder make_row_encoder(std::shared_ptr<const text::Tokenizer> tokenizer);
 
 }  // namespace lockstep::data

@@ -17,33 +17,71 @@
 #include "data/inputs.h"
 #include "data/token_dataset.h"
 #include "data/token_file.h"
+#include "text/tokenizer.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr std::string_view kRowsRecipe = "rows of a classifier, 1";
 
-std::vector<int32_t> encode_row(
-    const LabelledRow& row, const Encoder& encoder, int64_t limit, int32_t pad) {
-  const std::vector<int32_t> text = encoder.encode(row.text), pair = encoder.encode(row.pair);
-  const int64_t begins = !encoder.begin ? 0 : row.pair.empty() ? 1 : 2;
-  const PairLengths kept =
-      cut_pair({std::ssize(text), std::ssize(pair)}, std::max<int64_t>(limit - begins, 0));
-  std::vector<int32_t> ids;
+/// As the tokenizer's template has it.
+RowIds fill_template(
+    const text::RowTemplate& form,
+    const std::vector<int32_t>& text,
+    const std::vector<int32_t>& pair,
+    bool is_pair,
+    int64_t limit) {
+  const std::vector<int32_t>& before = is_pair ? form.pair_before : form.before;
+  const std::vector<int32_t>& after = is_pair ? form.pair_after : form.after;
+  const int64_t specials =
+      std::ssize(before) + std::ssize(after) + (is_pair ? std::ssize(form.between) : 0);
+  if (specials > limit) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("rows of {} tokens have no room for the tokenizer's own {}", limit, specials),
+        "raise data.sequence_length");
+  }
+  const PairLengths kept = cut_pair({std::ssize(text), std::ssize(pair)}, limit - specials);
+  RowIds row;
   const auto put = [&](const std::vector<int32_t>& part, int64_t count) {
-    if (encoder.begin) {
-      ids.push_back(*encoder.begin);
-    }
-    ids.insert(ids.end(), part.begin(), part.begin() + count);
+    row.ids.insert(row.ids.end(), part.begin(), part.begin() + count);
   };
+  put(before, std::ssize(before));
   put(text, kept.first);
-  if (!row.pair.empty()) {
+  if (is_pair) {
+    row.first_segment = std::ssize(row.ids) + form.between_of_first;
+    put(form.between, std::ssize(form.between));
     put(pair, kept.second);
+  }
+  put(after, std::ssize(after));
+  return row;
+}
+
+RowIds encode_row(const LabelledRow& row, const Encoder& encoder, int64_t limit, int32_t pad) {
+  const std::vector<int32_t> text = encoder.encode(row.text), pair = encoder.encode(row.pair);
+  RowIds encoded;
+  std::vector<int32_t>& ids = encoded.ids;
+  if (encoder.rows) {
+    encoded = fill_template(*encoder.rows, text, pair, !row.pair.empty(), limit);
+  } else {
+    const int64_t begins = !encoder.begin ? 0 : row.pair.empty() ? 1 : 2;
+    const PairLengths kept =
+        cut_pair({std::ssize(text), std::ssize(pair)}, std::max<int64_t>(limit - begins, 0));
+    const auto put = [&](const std::vector<int32_t>& part, int64_t count) {
+      if (encoder.begin) {
+        ids.push_back(*encoder.begin);
+      }
+      ids.insert(ids.end(), part.begin(), part.begin() + count);
+    };
+    put(text, kept.first);
+    if (!row.pair.empty()) {
+      put(pair, kept.second);
+    }
   }
   if (ids.empty()) {
     ids.push_back(pad);
   }
-  return ids;
+  return encoded;
 }
 
 }  // namespace
@@ -96,10 +134,10 @@ PairLengths cut_pair(PairLengths lengths, int64_t limit) {
                                          : PairLengths{longer, shorter};
 }
 
-std::vector<std::vector<int32_t>> encode_rows(
+std::vector<RowIds> encode_rows(
     const LabelledRows& rows, const Encoder& encoder, int64_t limit, int32_t pad) {
   constexpr size_t kAtOnce = 256;
-  std::vector<std::vector<int32_t>> ids(rows.rows.size());
+  std::vector<RowIds> ids(rows.rows.size());
   std::atomic<size_t> next = 0;
   std::exception_ptr failure;
   std::mutex mutex;
@@ -133,7 +171,7 @@ std::vector<std::vector<int32_t>> encode_rows(
 }
 
 std::filesystem::path write_rows(
-    const std::vector<std::vector<int32_t>>& rows,
+    const std::vector<RowIds>& rows,
     const std::filesystem::path& folder,
     const std::string& tokenizer,
     int64_t vocabulary,
@@ -142,8 +180,11 @@ std::filesystem::path write_rows(
   hasher.update_field(kRowsRecipe);
   hasher.update_field(tokenizer);
   hasher.update_field(fmt::format("{} {} {}", vocabulary, pad, rows.size()));
-  for (const std::vector<int32_t>& ids : rows) {
+  for (const auto& [ids, first_segment] : rows) {
     hasher.update_field({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t)});
+    if (first_segment > 0) {
+      hasher.update_field(fmt::format("{} of the first", first_segment));
+    }
   }
   const std::string key = hasher.hex();
   const std::filesystem::path path = folder / fmt::format("{}-rows.tokens", key);
@@ -160,9 +201,9 @@ std::filesystem::path write_rows(
   }
   create_folders(folder, ErrorKind::kData);
   TokenFileWriter writer(path, key, vocabulary, pad);
-  for (const std::vector<int32_t>& ids : rows) {
+  for (const auto& [ids, first_segment] : rows) {
     writer.add(ids);
-    writer.end_document(0);
+    writer.end_document(first_segment);
   }
   writer.commit();
   return path;

@@ -36,10 +36,17 @@ struct LabelledRows {
 LabelledRows read_labelled(
     std::span<const std::string> words, const DataOptions& options, std::string_view key);
 
+struct RowIds {
+  std::vector<int32_t> ids;
+  int64_t first_segment = 0;  // tokens of it, where a second one follows
+  bool operator==(const RowIds&) const = default;
+};
+
 /// The ids of each row, at most `limit` of them: a text with the tokenizer's begin, then its pair
-/// with it; cut at the end, of a pair the longer text first. A row without any is one `pad`.
-/// Encodes on every core.
-std::vector<std::vector<int32_t>> encode_rows(
+/// with it, or both as the encoder's template of rows has them; cut at the end, of a pair the
+/// longer text first. A row without any is one `pad`. Encodes on every core. Error (kConfig): the
+/// template alone has more tokens than `limit`.
+std::vector<RowIds> encode_rows(
     const LabelledRows& rows, const Encoder& encoder, int64_t limit, int32_t pad);
 
 /// The parts of two texts of so many tokens that fit in `limit`, as Hugging Face's tokenizers cut
@@ -51,7 +58,7 @@ PairLengths cut_pair(PairLengths lengths, int64_t limit);
 
 /// Writes rows as a token file of `folder`, named by a hash of them, unless it is there whole.
 std::filesystem::path write_rows(
-    const std::vector<std::vector<int32_t>>& rows,
+    const std::vector<RowIds>& rows,
     const std::filesystem::path& folder,
     const std::string& tokenizer,
     int64_t vocabulary,

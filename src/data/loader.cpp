@@ -34,7 +34,9 @@ void add_document_starts(
   for (size_t row = 0; row < draws.size(); ++row) {
     const auto starts = std::span(batch.document_starts).subspan(row * length, length);
     const int64_t tokens = view.tokens(draws[row].sequence);
-    view.read_document_starts(draws[row].sequence, starts);
+    if (view.has_documents()) {
+      view.read_document_starts(draws[row].sequence, starts);
+    }
     std::fill(starts.begin() + tokens, starts.end(), tokens);
   }
 }
@@ -61,10 +63,37 @@ void add_classes(
             static_cast<std::ptrdiff_t>(static_cast<size_t>(sequence) * outputs),
         outputs,
         batch.outputs.begin() + static_cast<std::ptrdiff_t>(row * outputs));
-    for (int64_t at = batch.length - 1; at > 0 && batch.positions[row] == 0; --at) {
+    for (int64_t at = view.encoder() ? 0 : batch.length - 1; at > 0 && batch.positions[row] == 0;
+         --at) {
       const bool is_padding =
           batch.ids[row * static_cast<size_t>(batch.length) + static_cast<size_t>(at)] == pad;
       batch.positions[row] = is_padding ? 0 : at;
+    }
+  }
+}
+
+/// What an encoder is told of rows.
+void add_encoder_inputs(
+    const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
+  const auto length = static_cast<size_t>(batch.length);
+  batch.are_masked = view.encoder()->masking.has_value();
+  batch.token_types.assign(view.encoder()->tells_segments ? batch.ids.size() : 0, 0);
+  for (size_t row = 0; row < draws.size(); ++row) {
+    const auto tokens = static_cast<size_t>(batch.row_tokens[row]);
+    if (batch.are_masked) {
+      view.encoder()->masking->apply(
+          draws[row].sample,
+          std::span(batch.ids).subspan(row * length, tokens),
+          std::span(batch.labels).subspan(row * length, tokens));
+    }
+    const auto first = static_cast<size_t>(
+        view.encoder()->tells_segments ? view.prompt_tokens(draws[row].sequence) : 0);
+    if (first > 0 && first < tokens) {
+      const auto types = std::span(batch.token_types).subspan(row * length, length);
+      std::fill(
+          types.begin() + static_cast<std::ptrdiff_t>(first),
+          types.begin() + static_cast<std::ptrdiff_t>(tokens),
+          1);
     }
   }
 }
@@ -123,15 +152,24 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
   batch.ids.assign(cells, view.dataset().pad());
   batch.labels.assign(cells, kIgnored);
   batch.samples.assign(static_cast<size_t>(batch.rows), 0);
+  batch.row_tokens.assign(static_cast<size_t>(batch.rows), 0);
   for (size_t row = 0; row < draws.size(); ++row) {
     view.read(
         draws[row].sequence,
         std::span(batch.ids).subspan(row * length, length),
         std::span(batch.labels).subspan(row * length, length));
     batch.samples[row] = draws[row].sample;
+    batch.row_tokens[row] = view.tokens(draws[row].sequence);
   }
-  if (view.has_documents()) {
+  const bool is_padded =
+      std::any_of(batch.row_tokens.begin(), batch.row_tokens.end(), [&](int64_t tokens) {
+        return tokens < batch.length;
+      });
+  if (view.has_documents() || (view.encoder() && is_padded)) {
     add_document_starts(view, draws, batch);
+  }
+  if (view.encoder()) {
+    add_encoder_inputs(view, draws, batch);
   }
   if (view.has_sources()) {
     add_sources(view, draws, batch);

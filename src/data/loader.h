@@ -25,13 +25,17 @@ struct MicroBatch {
   /// Of rows that hold several documents: [rows, length], where in its row the document of each
   /// token begins; padding is a document by itself. Else empty.
   std::vector<int64_t> document_starts;
+  /// Of an encoder, for whom a row with padding holds several documents. Token types are of rows of
+  /// two texts, [rows, length]: 0, and 1 of the second. Else empty.
+  std::vector<int64_t> token_types;
+  bool are_masked = false;  // labels are those of the hidden tokens themselves
   /// Of pairs: [rows, source_length], padded at the end, and how many of each row are the source's
   /// (at least 1). Else 0, and empty.
   int64_t source_length = 0;
   std::vector<int64_t> source, source_tokens;
   /// Of rows with classes, and of answers that are rewarded: [rows], each row's class, kIgnored for
-  /// none, and the position of its last token that is no padding (0 where all are). Then no token
-  /// has a label. Else empty.
+  /// none, and the position of its last token that is no padding (0 where all are), or of an
+  /// encoder of its first. Then no token has a label. Else empty.
   std::vector<int64_t> classes, positions;
   std::vector<float> outputs;  // [rows, K] of rows that have outputs instead; else empty
   /// Of answers: [rows], what each is (kPlain where nothing was drawn), and which are judged
@@ -41,8 +45,9 @@ struct MicroBatch {
   std::vector<int64_t> lengths;  // likewise: tokens of each, padding left out
   /// Of answers whose prompts are learned: [rows], tokens before the answer. Else empty.
   std::vector<int64_t> prompts;
-  std::vector<Draw> draws;       // what was drawn; of answers, groups of rows
-  std::vector<int64_t> samples;  // rows: numbers of the sampler's endless stream
+  std::vector<int64_t> row_tokens;  // [rows]: tokens of each, padding left out
+  std::vector<Draw> draws;          // what was drawn; of answers, groups of rows
+  std::vector<int64_t> samples;     // rows: numbers of the sampler's endless stream
 };
 
 struct StepBatch {

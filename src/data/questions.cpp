@@ -216,6 +216,24 @@ std::vector<int32_t> encode_prompt(
   return prompt;
 }
 
+EncodedAnswer encode_completion(
+    std::string_view prompt, std::string_view text, const Encoder& encoder, int64_t length) {
+  const auto encoded = [&](const std::string& words) {
+    std::vector<int32_t> ids = encoder.encode(words);
+    if (encoder.begin) {
+      ids.insert(ids.begin(), *encoder.begin);
+    }
+    return ids;
+  };
+  const std::string space = prompt.empty() || text.empty() ? "" : " ";
+  std::vector<int32_t> ids = encoded(std::string(prompt) + space + std::string(text));
+  const size_t before = encoded(std::string(prompt)).size();
+  ids.resize(std::min(ids.size(), before + static_cast<size_t>(length)));
+  const auto part =
+      ids.begin() + static_cast<std::ptrdiff_t>(std::min(std::max<size_t>(before, 1), ids.size()));
+  return {{ids.begin(), part}, {part, ids.end()}};
+}
+
 std::vector<EncodedAnswer> encode_texts(
     const std::vector<std::string>& texts,
     const text::Tokenizer& tokenizer,

@@ -94,6 +94,11 @@ std::vector<int32_t> encode_prompt(
     const Encoder& encoder,
     int64_t length);
 
+/// A text that goes on a prompt, a space between: at most `length` ids of it, the first of which is
+/// the prompt's if it has none. There is no end of text.
+EncodedAnswer encode_completion(
+    std::string_view prompt, std::string_view text, const Encoder& encoder, int64_t length);
+
 /// Texts as rows of at most `length` ids, as open-unlearning cuts them: joined by blank lines,
 /// encoded, cut into pieces, and each piece decoded and encoded again by itself, after the
 /// tokenizer's begin if it puts one. The first id is a row's prompt; there is no end of text.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/bins.h"
+#include "data/masking.h"
 #include "data/options.h"
 #include "data/partners.h"
 #include "data/token_dataset.h"
@@ -29,6 +30,14 @@ struct AnswerRows {
   bool learns_prompts = false;  // prompts of chosen rows have labels too
   bool are_rewarded = false;    // no token has a label: a head of one class reads each row's last
   std::optional<PartnerRows> partners = {};  // whose rows_at_once() `at_once` then is
+};
+
+/// How an encoder reads rows: all tokens of a document at once, and so never padding. What a row is
+/// told of is its first token (of rows with classes), or those that are hidden.
+struct EncoderRows {
+  std::optional<Masking> masking = {};
+  bool tells_segments =
+      false;  // what a document's prompt is, is its first segment, the rest another
 };
 
 /// Rows of at most `length` tokens. Concatenated: consecutive blocks of the whole stream, documents
@@ -57,6 +66,10 @@ class SequenceView {
       std::vector<float> outputs = {});
   /// A document a row, and `answers.at_once` of them a sequence.
   SequenceView(std::shared_ptr<const TokenDataset> dataset, int64_t length, AnswerRows answers);
+
+  /// The same rows for an encoder.
+  void set_encoder(EncoderRows rows) { encoder_ = std::move(rows); }
+  const std::optional<EncoderRows>& encoder() const { return encoder_; }
 
   /// What is drawn: rows, or of answers groups of them.
   int64_t size() const {
@@ -118,8 +131,9 @@ class SequenceView {
   LongDocuments long_documents_;
   int64_t start_;
   int64_t size_ = 0;
-  std::vector<int64_t> classes_;     // [size_], or none
-  std::vector<float> outputs_;       // [size_, K], or none
+  std::vector<int64_t> classes_;  // [size_], or none
+  std::vector<float> outputs_;    // [size_, K], or none
+  std::optional<EncoderRows> encoder_;
   AnswerRows answers_;               // roles: [size_], or none
   std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
   Bins bins_;                        // of kDocuments

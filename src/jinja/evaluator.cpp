@@ -245,9 +245,9 @@ std::string Evaluator::call_macro(
   const int64_t called_from = line_;
   for (const auto& [name, value] : arguments.named) {
     const bool is_known = std::any_of(
-        macro.parameters.begin(), macro.parameters.end(), [&](const NamedExpression& parameter) {
-          return parameter.name == name;
-        });
+        macro.parameters.begin(),
+        macro.parameters.end(),
+        [&, &given = name](const NamedExpression& parameter) { return parameter.name == given; });
     if (!is_known) {
       fail(fmt::format("the macro {} takes no argument {}", macro.name, name));
     }

@@ -34,8 +34,8 @@ Value path_of(Value value, const std::string& path) {
   for (size_t at = 0; at <= path.size();) {
     const size_t end = std::min(path.find('.', at), path.size());
     const std::string name = path.substr(at, end - at);
-    const bool is_index =
-        !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_index = !name.empty() && name.size() <= 18 &&
+                          name.find_first_not_of("0123456789") == std::string::npos;
     value = item_of(value, is_index ? Value(static_cast<int64_t>(std::stoll(name))) : Value(name));
     at = end + 1;
   }

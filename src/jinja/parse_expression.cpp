@@ -40,6 +40,14 @@ ExpressionPtr make_constant(int64_t line, Value value) {
   return made;
 }
 
+int64_t integer_of(const Token& number) {
+  constexpr size_t kMostDigits = 18;
+  if (number.text.size() > kMostDigits) {
+    fail(fmt::format("line {}: {} is too large", number.line, number.text));
+  }
+  return std::stoll(number.text);
+}
+
 }  // namespace
 
 bool TokenReader::take_operator(std::string_view text) {
@@ -248,10 +256,7 @@ ExpressionPtr ExpressionParser::primary() {
     }
     case TokenKind::kInteger: {
       const Token number = tokens_.next();
-      if (number.text.size() > 18) {
-        fail(fmt::format("line {}: {} is too large", number.line, number.text));
-      }
-      return make_constant(number.line, static_cast<int64_t>(std::stoll(number.text)));
+      return make_constant(number.line, integer_of(number));
     }
     case TokenKind::kFloat: {
       const Token number = tokens_.next();
@@ -327,8 +332,7 @@ ExpressionPtr ExpressionParser::postfix(ExpressionPtr inner) {
     const int64_t line = tokens_.peek().line;
     if (tokens_.take_operator(".")) {
       if (tokens_.is(TokenKind::kInteger)) {
-        ExpressionPtr index =
-            make_constant(line, static_cast<int64_t>(std::stoll(tokens_.next().text)));
+        ExpressionPtr index = make_constant(line, integer_of(tokens_.next()));
         inner = make(Kind::kItem, line, std::move(inner), std::move(index));
         continue;
       }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "jinja/evaluator.h"
+#include "text/unicode/utf8.h"
 
 namespace lockstep::jinja {
 namespace {
@@ -55,6 +56,12 @@ bool has_generation(const Block& block) {
 }  // namespace
 
 Template::Template(std::string_view source, std::string place) : place_(std::move(place)) {
+  if (const size_t valid = text::valid_utf8_prefix(source); valid < source.size()) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: byte {} is not UTF-8", place_, valid + 1),
+        "save the template as UTF-8");
+  }
   try {
     block_ = std::make_shared<const Block>(parse(source));
   } catch (const Error& error) {

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/pulse.h"
 #include "launch/system/step_file.h"
 
 namespace lockstep::launch {
@@ -60,9 +61,9 @@ std::string environment_or(const char* name, const std::string& fallback) {
   return value != nullptr ? value : fallback;
 }
 
-/// Writes the step's beginning to the file that a launcher asked for, once where ranks are threads.
+/// Writes the step's beginning to the file of the process's pulse, once where ranks are threads.
 void tell_launcher(int64_t step) {
-  static const std::string path = environment_or(kStepFileVariable, "");
+  static const std::string path = pulse() != nullptr ? pulse()->path().string() : "";
   static std::mutex mutex;
   static int64_t last = kNoStep;
   if (path.empty()) {

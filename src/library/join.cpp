@@ -1,6 +1,7 @@
 #include "library/join.h"
 
 #include "base/log.h"
+#include "base/pulse.h"
 #include "launch/workers/read_identity.h"
 #include "launch/workers/worker_environment.h"
 #include "ops/host_memory.h"
@@ -30,6 +31,7 @@ train::World join(const JoinOptions& options) {
     }
   }
   ops::keep_host_memory();
+  begin_pulse(world_options.rendezvous.rank, world_options.rendezvous.size);
   train::World world = train::join_world(world_options);
   if (identity) {
     world.round = {identity->job, identity->round, identity->first_world_size};

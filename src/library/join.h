@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "train/world.h"
+#include "train/machine/world.h"
 
 namespace lockstep {
 

@@ -115,6 +115,13 @@ class CurvePicture {
     const char* colour = has_colour ? kColours[i] : kGrey;
     text_ += fmt::format(
         "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n", path, colour);
+    for (size_t at = 0; at < curves_[i].marks.size(); ++at) {
+      const double x = kLeft + x_.share(curve.x[at]) * kSide,
+                   y = kAbove + (1 - y_.share(curve.y[at])) * kSide;
+      text_ +=
+          fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", x, y, colour);
+      words(x + 5, y - 5, "", curves_[i].marks[at]);
+    }
     if (has_colour) {
       const double y = kAbove + 14 + 18 * static_cast<double>(i);
       text_ += fmt::format(

@@ -11,6 +11,7 @@ namespace lockstep::metrics {
 struct NamedCurve {
   std::string name;
   Curve curve;
+  std::vector<std::string> marks{};  // a dot and a text at each point; empty: none
 };
 
 struct Axes {

@@ -17,7 +17,18 @@ std::string_view without_prefix(std::string_view name) {
 
 bool greater_is_better(std::string_view name) {
   constexpr std::string_view kSmaller[] = {
-      "brier", "ece", "mae", "mse", "perplexity", "rmse", "bits_per_byte"};
+      "brier",
+      "ece",
+      "mae",
+      "mse",
+      "perplexity",
+      "rmse",
+      "bits_per_byte",
+      // Of what was to be forgotten.
+      "forget_Q_A_Prob",
+      "forget_Q_A_ROUGE",
+      "extraction_strength",
+      "exact_memorization"};
   name = without_prefix(name);
   return !name.ends_with("loss") && !name.ends_with("error") &&
          std::find(std::begin(kSmaller), std::end(kSmaller), name) == std::end(kSmaller);

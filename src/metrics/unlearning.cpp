@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include <zlib.h>
+
 namespace lockstep::metrics {
 namespace {
 
@@ -148,6 +150,19 @@ double min_k(std::vector<double> log_likelihoods, double k) {
   std::ranges::sort(log_likelihoods);
   const auto share = static_cast<size_t>(k * static_cast<double>(log_likelihoods.size()));
   return -mean_of(std::span(log_likelihoods).first(std::max<size_t>(1, share)));
+}
+
+size_t compressed_length(std::string_view text) {
+  constexpr int kLevel = 6;
+  uLongf length = ::compressBound(text.size());
+  std::vector<Bytef> bytes(length);
+  ::compress2(
+      bytes.data(),
+      &length,
+      reinterpret_cast<const Bytef*>(text.data()),  // NOLINT: zlib's type of bytes
+      text.size(),
+      kLevel);
+  return length;
 }
 
 double privacy_leakage(double auc, double reference_auc) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::metrics {
@@ -39,6 +40,9 @@ double extraction_strength(std::span<const bool> likeliest, LeastExtraction leas
 
 /// Minus the mean of the share k of least likely tokens (at least one of them); 0 of none.
 double min_k(std::vector<double> log_likelihoods, double k);
+
+/// A text's length once zlib has compressed it, at its level 6.
+size_t compressed_length(std::string_view text);
 
 /// How far an attack's AUC is from that on a model that never saw the rows, in percent of 1 - it.
 double privacy_leakage(double auc, double reference_auc);

@@ -103,7 +103,11 @@ class Resolver {
       return;
     }
     config().task_type = "SEQ_CLS";
-    for (const char* name : {"classifier", "score"}) {
+    std::vector<const char*> names{"classifier", "score"};
+    if (model_.family == Family::kBert) {
+      names.push_back("pooler");  // new too, where the body came without one
+    }
+    for (const char* name : names) {
       std::vector<std::string>& saved = config().modules_to_save;
       if (std::find(saved.begin(), saved.end(), name) == saved.end()) {
         saved.emplace_back(name);
@@ -162,6 +166,14 @@ class Resolver {
     adapter.scale =
         alpha.value.value_or(config().lora_alpha) / (config().use_rslora ? std::sqrt(r) : r);
     adapter.dropout = config().lora_dropout;
+    if (layer.expert >= 0 && adapter.dropout > 0) {
+      refuse(
+          fmt::format(
+              "lora.lora_dropout: {} has rows of tokens in an order that the plan changes, and "
+              "dropout of them is not supported",
+              layer.prefix),
+          "set lora.lora_dropout=0, or leave experts out of lora.target_modules");
+    }
     adapter.parameters = factors(layer, adapter.rank, in, out);
     adapter.decomposes = config().use_dora;
     if (adapter.decomposes) {

@@ -1,5 +1,6 @@
 #include "model/description.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -28,6 +29,14 @@ int64_t ParameterSpec::elements() const {
   return count;
 }
 
+bool ParameterSpec::is_hidden_matrix() const {
+  return unit > 0 && shape.size() == 2 && dims.size() == 2 &&
+         std::none_of(dims.begin(), dims.end(), [](Dim dim) {
+           return dim == Dim::kVocabulary || dim == Dim::kClasses || dim == Dim::kPositions ||
+                  dim == Dim::kDistances;
+         });
+}
+
 int64_t LayerSpec::elements() const {
   int64_t count = 0;
   for (const ParameterSpec& parameter : parameters) {
@@ -49,6 +58,9 @@ std::vector<LayerSpec> block_layers(const ModelConfig& config, int64_t block) {
 }
 
 std::vector<LayerSpec> head_layers(const ModelConfig& config) {
+  if (config.head.gives_states()) {
+    return {};
+  }
   LayerList list(config, LayerList::kOutsideBlocks, config.layers + 1);
   keys_of(config.family).describe_head(list);
   return list.take();

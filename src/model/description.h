@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,15 +28,27 @@ enum class Dim {
   kHidden,       // the residual stream
   kQueries,      // the query heads, one after the other
   kKeyValues,    // the key or the value heads
-  kPackedHeads,  // the heads of queries, then of keys, then of values, as many of each
+  kPackedHeads,  // the heads of queries, then of keys, then of values
+  kHeadTriples,  // head by head: its query, its key, its value
   kHeads,        // a number for each query head
   kHeadDim,      // one head
   kWidth,        // inside of the MLP
+  kExperts,      // a number for each expert of a mixture
+  kExpertWidth,  // inside of one expert
+  kGatedWidth,   // the same twice: of the gate, then of what it is multiplied with
   kVocabulary,
   kClasses,
   kPositions,
+  kTokenTypes,
   kDistances,  // between a query and a key, in buckets
   kRank,       // between the factors of an adapter
+};
+
+/// Where a parameter lies in a tensor that holds those of several layers.
+struct PlaceInStack {
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t offset = 0;  // of its first element; the others follow
 };
 
 struct ParameterSpec {
@@ -44,11 +57,15 @@ struct ParameterSpec {
       shape;  // as in the file: GPT-2's matrices are [in, out], all others [out, in]
   Initialization init;
   bool decays = false;  // weight decay applies (matrices and embeddings; not norms, not biases)
+  bool learns = true;   // else its gradient is zero whatever it reads, and it stays as it is
   int64_t unit = 0;     // 0: the embedding; from 1 on, the blocks; behind them the head
-  std::vector<Dim> dims = {};             // as many as `shape` has
-  std::vector<std::string> aliases = {};  // other names under which files hold it
+  std::vector<Dim> dims = {};                // as many as `shape` has
+  std::vector<std::string> aliases = {};     // other names under which files hold it
+  std::optional<PlaceInStack> stacked = {};  // how some files hold it instead
 
   int64_t elements() const;
+  /// Whether it maps one hidden state to another: a matrix that is neither an embedding nor a head.
+  bool is_hidden_matrix() const;
 };
 
 enum class LayerKind {
@@ -57,8 +74,12 @@ enum class LayerKind {
   kRelativePositions,
   kLayerNorm,
   kRmsNorm,
+  kExactRmsNorm,      // rounds once, behind the product with its weight
+  kRmsNormAroundOne,  // the same, and multiplies by 1 + its weight
   kLinear,
+  kRouter,  // scores of a mixture's experts
   kHead,
+  kHeadBias,  // of an encoder's head: of the tokens' logits, or of the classes'
 };
 
 /// A layer with parameters, by the role of the slot that it stands in (nn/slots.h).
@@ -72,6 +93,7 @@ struct LayerSpec {
   Dim in = Dim::kHidden, out = Dim::kHidden;
   bool in_first = false;      // its weight is [in, out]
   bool reads_source = false;  // its input is what the encoder gives, and not its block's own stream
+  int64_t expert = -1;        // of the block's mixture that it belongs to; -1: to none
 
   /// The first parameter. The others, if any, are biases.
   const ParameterSpec& weight() const { return parameters.front(); }

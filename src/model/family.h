@@ -11,6 +11,7 @@
 
 namespace lockstep::model {
 
+class ConfigReader;
 class LayerList;
 
 /// The names of a family's keys, what stands for a missing one, and its layers.
@@ -40,6 +41,23 @@ struct FamilyKeys {
   void (*describe_embedding)(LayerList& list);
   void (*describe_block)(LayerList& list, int64_t block);
   void (*describe_head)(LayerList& list);
+  // What only some families have:
+  const char* embedding_dropout = nullptr;  // keys of dropout; null: none
+  const char* residual_dropout = nullptr;
+  int64_t default_pad = -1;               // -1: none
+  std::vector<int64_t> further_eos = {};  // beside default_eos
+  const char* default_activation = "silu";
+  bool gates_mlp = true;
+  bool groups_queries = true;  // fewer key-value heads than queries, and head_dim
+  bool rotates = true;         // rotary positions
+  bool pads_embedding = true;  // pad_token_id is a row that look-ups do not train
+  /// Keys that change the mathematics in other families (parse_config.cpp) and that it reads.
+  std::vector<const char*> reads = {};
+  /// Its options; windows by layer, in place of the common ones; rotary positions likewise. Null:
+  /// it has none but the common ones.
+  void (*parse_options)(ConfigReader& reader, ModelConfig& config) = nullptr;
+  void (*parse_windows)(ConfigReader& reader, ModelConfig& config) = nullptr;
+  void (*parse_rotary)(ConfigReader& reader, ModelConfig& config) = nullptr;
 };
 
 // The families' files. In the order of Family:
@@ -49,6 +67,22 @@ FamilyKeys mistral_family();
 FamilyKeys qwen2_family();
 FamilyKeys qwen3_family();
 FamilyKeys t5_family();
+FamilyKeys mixtral_family();
+FamilyKeys qwen3_moe_family();
+FamilyKeys olmoe_family();
+FamilyKeys gemma_family();
+FamilyKeys gemma2_family();
+FamilyKeys gemma3_family();
+FamilyKeys phi3_family();
+FamilyKeys gpt_neox_family();
+FamilyKeys gpt_neo_family();
+FamilyKeys olmo2_family();
+FamilyKeys olmo3_family();
+FamilyKeys glm_family();
+FamilyKeys glm4_family();
+FamilyKeys bert_family();
+FamilyKeys roberta_family();
+FamilyKeys distilbert_family();
 
 std::span<const FamilyKeys> all_families();
 const FamilyKeys& keys_of(Family family);

@@ -43,6 +43,12 @@ std::optional<ProblemType> parse_problem_type(std::string_view name) {
              : std::optional(static_cast<ProblemType>(found - std::begin(kProblems)));
 }
 
+HeadSpec states_head(int64_t layers) {
+  HeadSpec head{HeadSpec::Kind::kStates};
+  head.layers = layers;
+  return head;
+}
+
 HeadSpec reward_head() {
   return {HeadSpec::Kind::kClassifier, {"LABEL_0"}, ProblemType::kRegression};
 }
@@ -78,7 +84,7 @@ std::string architecture_with(const HeadSpec& head, std::string_view of_language
   if (!head.classifies()) {
     return std::string(of_language);
   }
-  for (const std::string_view ending : {"LMHeadModel", "ForCausalLM"}) {
+  for (const std::string_view ending : {"LMHeadModel", "ForCausalLM", "ForMaskedLM"}) {
     if (of_language.ends_with(ending)) {
       of_language.remove_suffix(ending.size());
     }

@@ -23,15 +23,20 @@ struct HeadSpec {
   enum class Kind {
     kLanguage,    // a token of the vocabulary for each position
     kClassifier,  // a row's outputs, read at its last token that is no padding
+    kStates,      // no parameters: the hidden states behind one of the blocks, where the model ends
   };
   Kind kind = Kind::kLanguage;
   std::vector<std::string> labels = {};  // of a classifier: the outputs' names, by their numbers
   ProblemType problem = ProblemType::kSingleLabel;  // of a classifier
+  int64_t layers = 0;                               // of kStates: the blocks that there are
 
   bool classifies() const { return kind == Kind::kClassifier; }
+  bool gives_states() const { return kind == Kind::kStates; }
   bool operator==(const HeadSpec&) const = default;
 };
 
+/// Of a model that ends behind its first `layers` blocks.
+HeadSpec states_head(int64_t layers);
 /// Of a reward model: a number a row, as transformers' num_labels=1.
 HeadSpec reward_head();
 

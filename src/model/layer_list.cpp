@@ -61,9 +61,19 @@ LayerSpec& LayerList::linear_in_first(
   return layer;
 }
 
-LayerSpec& LayerList::rms_norm(std::string_view role, const std::string& prefix, Extent over) {
-  LayerSpec& layer = add(LayerKind::kRmsNorm, role, prefix);
-  add_vector(layer, ".weight", over, Initialization::Kind::kOnes);
+LayerSpec& LayerList::router(const std::string& prefix) {
+  return table(LayerKind::kRouter, "router", prefix, experts(), hidden());
+}
+
+LayerSpec& LayerList::rms_norm(
+    std::string_view role, const std::string& prefix, Extent over, LayerKind kind) {
+  LayerSpec& layer = add(kind, role, prefix);
+  const bool around_one = kind == LayerKind::kRmsNormAroundOne;
+  add_vector(
+      layer,
+      ".weight",
+      over,
+      around_one ? Initialization::Kind::kZeros : Initialization::Kind::kOnes);
   return layer;
 }
 
@@ -74,7 +84,7 @@ LayerSpec& LayerList::layer_norm(std::string_view role, const std::string& prefi
   return layer;
 }
 
-LayerSpec& LayerList::tokens(const std::string& prefix) {
+LayerSpec& LayerList::tokens(const std::string& prefix, std::string_view head) {
   LayerSpec& layer = table(
       LayerKind::kTokenEmbedding,
       "tokens",
@@ -84,7 +94,7 @@ LayerSpec& LayerList::tokens(const std::string& prefix) {
   ParameterSpec& weight = layer.parameters.front();
   weight.init.zero_row = config_.embedding_padding_row.value_or(-1);
   if (config_.ties_head()) {
-    weight.aliases.emplace_back("lm_head.weight");
+    weight.aliases.push_back(std::string(head) + ".weight");
   }
   return layer;
 }
@@ -96,14 +106,19 @@ LayerSpec& LayerList::table(
   return layer;
 }
 
-LayerSpec* LayerList::head(const std::string& prefix) {
+LayerSpec* LayerList::head(const std::string& prefix, const std::string& classifier) {
   if (config_.ties_head()) {
     return nullptr;
   }
-  const bool classifies = config_.head.classifies();
-  LayerSpec& layer = add(LayerKind::kHead, "head", classifies ? "score" : prefix);
-  add_weight(layer, {classifies ? Dim::kClasses : Dim::kVocabulary, config_.head_rows()}, hidden());
+  LayerSpec& layer = add(LayerKind::kHead, "head", config_.head.classifies() ? classifier : prefix);
+  add_weight(layer, head_rows(), hidden());
   return &layer;
+}
+
+LayerSpec& LayerList::head_bias(const std::string& prefix) {
+  LayerSpec& layer = add(LayerKind::kHeadBias, "head_bias", prefix);
+  add_vector(layer, ".bias", head_rows(), Initialization::Kind::kZeros);
+  return layer;
 }
 
 }  // namespace lockstep::model

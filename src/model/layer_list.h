@@ -28,7 +28,18 @@ class LayerList {
   Extent queries() const { return {Dim::kQueries, config_.heads * config_.head_dim}; }
   Extent key_values() const { return {Dim::kKeyValues, config_.kv_heads * config_.head_dim}; }
   Extent head_dim() const { return {Dim::kHeadDim, config_.head_dim}; }
+  /// Tokens, or classes.
+  Extent head_rows() const {
+    return {config_.head.classifies() ? Dim::kClasses : Dim::kVocabulary, config_.head_rows()};
+  }
+  /// Of queries, keys and values in one product.
+  Extent packed_heads() const {
+    return {Dim::kPackedHeads, (config_.heads + 2 * config_.kv_heads) * config_.head_dim};
+  }
   Extent width() const { return {Dim::kWidth, config_.intermediate_size}; }
+  Extent experts() const { return {Dim::kExperts, config_.experts.count}; }
+  Extent expert_width() const { return {Dim::kExpertWidth, config_.experts.width}; }
+  Extent gated_width() const { return {Dim::kGatedWidth, 2 * config_.intermediate_size}; }
 
   enum class Bias : bool { kNone, kZeros };
   /// A weight [out, in] that is drawn with the config's deviation.
@@ -37,10 +48,17 @@ class LayerList {
   /// The same as [in, out].
   LayerSpec& linear_in_first(
       std::string_view role, const std::string& prefix, Extent in, Extent out, Bias bias);
-  LayerSpec& rms_norm(std::string_view role, const std::string& prefix, Extent over);
+  /// A row of hidden numbers for each expert.
+  LayerSpec& router(const std::string& prefix);
+  /// `kind`: kRmsNorm, or one of those that round otherwise.
+  LayerSpec& rms_norm(
+      std::string_view role,
+      const std::string& prefix,
+      Extent over,
+      LayerKind kind = LayerKind::kRmsNorm);
   LayerSpec& layer_norm(std::string_view role, const std::string& prefix, Extent over);
-  /// A row of hidden numbers for each token.
-  LayerSpec& tokens(const std::string& prefix);
+  /// A row of hidden numbers for each token; `head` is the name of a head that is tied to it.
+  LayerSpec& tokens(const std::string& prefix, std::string_view head = "lm_head");
   /// A row of the table for each of `rows`.
   LayerSpec& table(
       LayerKind kind,
@@ -48,8 +66,10 @@ class LayerList {
       const std::string& prefix,
       Extent rows,
       Extent columns);
-  /// The language model's head under its name, a classifier's as "score"; null where it is tied.
-  LayerSpec* head(const std::string& prefix);
+  /// The language model's head under its name, a classifier's under another; null where it is tied.
+  LayerSpec* head(const std::string& prefix, const std::string& classifier = "score");
+  /// A number for each of the head's rows.
+  LayerSpec& head_bias(const std::string& prefix);
 
   std::vector<LayerSpec> take() { return std::move(layers_); }
 

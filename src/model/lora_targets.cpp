@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/name_pattern.h"
 
 namespace lockstep::model {
 namespace {
@@ -27,14 +28,7 @@ std::regex module_regex(const std::string& key, const std::string& pattern) {
           "of such groups (?:...), (?=...) and (?!...) are");
     }
   }
-  try {
-    return std::regex(pattern);
-  } catch (const std::regex_error& error) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format("{}: '{}' is not a regular expression: {}", key, pattern, error.what()),
-        "put a backslash before a character that stands for itself: layers\\.0\\.");
-  }
+  return parse_regex(key, pattern);
 }
 
 bool is_listed(const std::string& module, const std::vector<std::string>& names) {

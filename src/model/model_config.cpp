@@ -34,9 +34,11 @@ void write_changes(json& object, const ModelConfig& before, const ModelConfig& n
   write(keys.norm_eps, before.norm_eps, now.norm_eps);
   write(keys.attention_dropout, before.attention_dropout, now.attention_dropout);
   // T5 has one key for all its dropout, which stands above.
-  if (now.family == Family::kGpt2) {
-    write("embd_pdrop", before.embedding_dropout, now.embedding_dropout);
-    write("resid_pdrop", before.residual_dropout, now.residual_dropout);
+  if (keys.embedding_dropout != nullptr) {
+    write(keys.embedding_dropout, before.embedding_dropout, now.embedding_dropout);
+  }
+  if (keys.residual_dropout != nullptr) {
+    write(keys.residual_dropout, before.residual_dropout, now.residual_dropout);
   }
   if (before.head != now.head && now.head.classifies()) {
     json names = json::object(), numbers = json::object();
@@ -80,26 +82,42 @@ bool same_structure(const ModelConfig& a, const ModelConfig& b) {
          a.attention_out_bias == b.attention_out_bias && a.mlp_bias == b.mlp_bias &&
          a.sliding_windows == b.sliding_windows && a.scale_attention == b.scale_attention &&
          a.scale_attention_by_inverse_layer == b.scale_attention_by_inverse_layer &&
-         a.rope == b.rope;
+         a.query_scalar == b.query_scalar && a.score_cap == b.score_cap &&
+         a.logit_cap == b.logit_cap && a.embedding_scale == b.embedding_scale &&
+         a.parallel_residual == b.parallel_residual && a.rope == b.rope &&
+         a.window_rope == b.window_rope && a.query_key_value_limit == b.query_key_value_limit &&
+         a.experts == b.experts && a.token_types == b.token_types &&
+         a.first_position == b.first_position;
 }
 
 }  // namespace
 
-int64_t ModelConfig::rotary_dim() const {
+const Rope& ModelConfig::rope_of(int64_t layer) const {
+  const bool slides = sliding_windows.at(static_cast<size_t>(layer)) > 0;
+  return slides && window_rope ? *window_rope : rope;
+}
+
+int64_t ModelConfig::rotary_dim(const Rope& rope) const {
   return rope.type == RopeType::kNone
              ? 0
              : static_cast<int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
 }
 
+bool ModelConfig::has_experts(int64_t layer) const {
+  const auto& dense = experts.dense_layers;
+  return experts.count > 0 && std::find(dense.begin(), dense.end(), layer) == dense.end();
+}
+
 double ModelConfig::attention_scale(int64_t layer) const {
-  const double scale = scale_attention ? 1 / std::sqrt(static_cast<double>(head_dim)) : 1;
+  const double scale =
+      scale_attention ? 1 / std::sqrt(query_scalar.value_or(static_cast<double>(head_dim))) : 1;
   return scale_attention_by_inverse_layer ? scale / static_cast<double>(layer + 1) : scale;
 }
 
 std::optional<int64_t> position_limit(const ModelConfig& config) {
   const bool learned =
       config.rope.type == RopeType::kNone && config.relative_positions.buckets == 0;
-  return learned ? std::optional(config.max_positions) : std::nullopt;
+  return learned ? std::optional(config.max_positions - config.first_position) : std::nullopt;
 }
 
 void check_positions(const ModelConfig& config, int64_t positions) {
@@ -149,6 +167,14 @@ ModelConfig with_head(ModelConfig config, HeadSpec head) {
         : head.labels.empty()       ? "a classifier has no classes"
                                     : "a classifier tells two classes apart or more",
         config.is_encoder_decoder() ? "use a decoder-only model" : "name its labels");
+  }
+  if (head.gives_states()) {
+    if (head.layers < 1 || head.layers > config.layers || config.is_encoder_decoder()) {
+      throw Error(
+          ErrorKind::kInternal,
+          fmt::format("states behind {} of {} layers", head.layers, config.layers));
+    }
+    config = with_first_layers(std::move(config), head.layers);
   }
   config.head = std::move(head);
   return config;

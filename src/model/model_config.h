@@ -15,7 +15,30 @@
 
 namespace lockstep::model {
 
-enum class Family { kGpt2, kLlama, kMistral, kQwen2, kQwen3, kT5 };
+enum class Family {
+  kGpt2,
+  kLlama,
+  kMistral,
+  kQwen2,
+  kQwen3,
+  kT5,
+  kMixtral,
+  kQwen3Moe,
+  kOlmoe,
+  kGemma,
+  kGemma2,
+  kGemma3,
+  kPhi3,
+  kGptNeoX,
+  kGptNeo,
+  kOlmo2,
+  kOlmo3,
+  kGlm,
+  kGlm4,
+  kBert,
+  kRoberta,
+  kDistilBert,
+};
 
 enum class Activation {
   kGelu,      // by the error function
@@ -47,6 +70,7 @@ struct Rope {
   std::optional<double> attention_factor, mscale, mscale_all_dim;  // yarn, longrope
   bool truncate = true;                                            // yarn
   std::vector<double> short_factor, long_factor;                   // longrope
+  bool in_pairs = false;  // number 2i turns with 2i + 1; else with the one half of them further on
   bool operator==(const Rope&) const = default;
 };
 
@@ -56,6 +80,20 @@ struct RelativePositions {
   int64_t buckets = 0;  // rows of a table; 0: the model has none
   int64_t max_distance = 0;
   bool operator==(const RelativePositions&) const = default;
+};
+
+/// A mixture of experts in place of the MLP of a block: small gated MLPs, of which each token goes
+/// through a few (Shazeer et al., "Outrageously Large Neural Networks", 2017; Fedus et al., "Switch
+/// Transformers", 2021, section 2). A router's softmax over all experts gives their weights.
+struct Experts {
+  int64_t count = 0;           // 0: the model has none
+  int64_t per_token = 0;       // the likeliest, that a token goes through; at most `count`
+  int64_t width = 0;           // inside of each
+  bool normalizes = false;     // the weights of a token's experts are divided by their sum
+  double balance_loss = 0;     // router_aux_loss_coef
+  bool wants_balance = false;  // output_router_logits: transformers adds that loss
+  std::vector<int64_t> dense_layers = {};  // those that have an MLP instead
+  bool operator==(const Experts&) const = default;
 };
 
 /// A model's description. Made by parse_model_config or preset, which check it; a change by hand
@@ -76,19 +114,37 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   bool tie_word_embeddings = false;  // as the file says: see ties_head
   HeadSpec head;
-  bool head_norms = false;  // an RMS norm of each head of queries and keys, before they are rotated
+  // RMS norms of queries and keys, before they are rotated: of each head, or of all heads together,
+  // as the description has it.
+  bool head_norms = false;
+  bool parallel_residual = false;    // attention and MLP read the same hidden states
+  double query_key_value_limit = 0;  // their numbers are cut to it, in either direction; 0: none
+  Experts experts;
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
-  double mlp_dropout = 0;    // of the activation's output
-  double final_dropout = 0;  // after the last norm of a stack of blocks
+  bool drops_attention_output = true;  // residual_dropout acts on it, and not on the MLP's alone
+  double mlp_dropout = 0;              // of the activation's output
+  double final_dropout = 0;            // after the last norm of a stack of blocks
   /// One number a layer: position j is visible to i where i - window < j <= i; 0 is no window.
   std::vector<int64_t> sliding_windows;
   bool scale_attention = true;                    // by 1 / sqrt(head_dim)
+  std::optional<double> query_scalar;             // what stands in the root in place of head_dim
   bool scale_attention_by_inverse_layer = false;  // and by 1 / (layer + 1)
   bool upcast_attention = false;  // scores in float32 whatever the type of the weights
+  // Scores, and the logits of tokens, become cap * tanh(x / cap) (Gemma 2, 2024, section 2); 0:
+  // not.
+  double score_cap = 0, logit_cap = 0;
   Rope rope;
+  std::optional<Rope> window_rope;  // of layers with a sliding window; nothing: as the others
   RelativePositions relative_positions;
-  double head_scale = 1;  // of the hidden states, before the head
+  /// Every token sees all of its document, and none is predicted from those before it: an encoder
+  /// alone (model/encoder_head.h says what its head does).
+  bool bidirectional = false;
+  int64_t token_types = 0;        // rows of the table of segments (of pairs of texts); 0: none
+  int64_t first_position = 0;     // learned positions begin at this row of their table
+  double classifier_dropout = 0;  // of an encoder's classifier
+  double embedding_scale = 1;     // of the tokens' rows, rounded to their type
+  double head_scale = 1;          // of the hidden states, before the head
   std::optional<int64_t> bos_token_id, pad_token_id;
   std::vector<int64_t> eos_token_ids;
   int64_t decoder_start_token_id = 0;  // what a decoder reads first; of an encoder-decoder
@@ -102,20 +158,28 @@ struct ModelConfig {
 
   bool is_encoder_decoder() const { return encoder_layers > 0; }
   /// Whether the head reads the embedding's weight.
-  bool ties_head() const { return tie_word_embeddings && !head.classifies(); }
-  /// The rows of its weight: tokens or classes.
-  int64_t head_rows() const { return head.classifies() ? std::ssize(head.labels) : vocab_size; }
+  bool ties_head() const { return tie_word_embeddings && head.kind == HeadSpec::Kind::kLanguage; }
+  /// Whether a classifier reads a row's first token, and not its last one.
+  bool classifies_first_token() const { return bidirectional; }
+  /// The rows of its weight: tokens or classes; 0 where it has none.
+  int64_t head_rows() const {
+    return head.classifies() ? std::ssize(head.labels) : head.gives_states() ? 0 : vocab_size;
+  }
+  /// Whether a block has experts in place of its MLP.
+  bool has_experts(int64_t layer) const;
   /// The queries that one key-value head serves.
   int64_t queries_per_kv_head() const { return heads / kv_heads; }
-  /// The numbers of a head that rotary positions turn.
-  int64_t rotary_dim() const;
+  /// The rotary positions of a layer, by its window.
+  const Rope& rope_of(int64_t layer) const;
+  /// The numbers of a head that they turn.
+  int64_t rotary_dim(const Rope& rope) const;
   /// What scores are multiplied by.
   double attention_scale(int64_t layer) const;
 
   bool operator==(const ModelConfig&) const = default;
 };
 
-/// "gpt2", "llama", "mistral", "qwen2", "qwen3", "t5".
+/// "gpt2", "llama", "gemma3_text", ...: a config.json's model_type.
 std::string_view family_name(Family family);
 /// The largest number of positions that the model can compute at all; nothing where positions are
 /// rotary or relative, which go on past max_positions (with a quality of their own).

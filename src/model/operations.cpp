@@ -23,6 +23,18 @@ double share_of_stack(const ModelConfig& config) {
   return config.is_encoder_decoder() ? 0.5 : 1;
 }
 
+/// The elements of the block's matrices that a token is multiplied with.
+double active_weights(const ModelConfig& config, int64_t layer) {
+  double weights = 0, of_an_expert = 0;
+  for (const LayerSpec& each : block_layers(config, layer)) {
+    const auto elements = static_cast<double>(each.weight().elements());
+    const bool is_matrix = each.kind == LayerKind::kLinear || each.kind == LayerKind::kRouter;
+    weights += is_matrix && each.expert < 0 ? elements : 0;
+    of_an_expert += each.expert == 0 ? elements : 0;
+  }
+  return weights + static_cast<double>(config.experts.per_token) * of_an_expert;
+}
+
 }  // namespace
 
 TokenOperations layer_operations(const ModelConfig& config, int64_t layer, int64_t length) {
@@ -32,12 +44,11 @@ TokenOperations layer_operations(const ModelConfig& config, int64_t layer, int64
   const bool reads_source = config.is_encoder_decoder() && !encodes;
   const auto all = static_cast<double>(length);
   const double seen =
-      (encodes ? all : visible(length, config.sliding_windows.at(static_cast<size_t>(layer)))) +
+      (encodes || config.bidirectional
+           ? all
+           : visible(length, config.sliding_windows.at(static_cast<size_t>(layer)))) +
       (reads_source ? all : 0);
-  double weights = 0;
-  for (const LayerSpec& each : block_layers(config, layer)) {
-    weights += each.kind == LayerKind::kLinear ? static_cast<double>(each.weight().elements()) : 0;
-  }
+  const double weights = active_weights(config, layer);
   TokenOperations result;
   result.projections = 2 * weights * share_of_stack(config);
   result.attention = 2 * 2 * queries * seen * share_of_stack(config);

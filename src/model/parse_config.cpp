@@ -12,6 +12,7 @@
 #include "model/model_config.h"
 #include "model/parse_rope.h"
 #include "model/parse_t5.h"
+#include "model/parse_windows.h"
 #include "model/quantization.h"
 
 namespace lockstep::model {
@@ -51,11 +52,17 @@ const std::vector<NeutralValue>& mathematical_keys() {
       {"qk_norm", false},
       {"qk_layernorm", false},
       {"clip_qkv", nullptr},
+      {"use_bidirectional_attention", false},
       {"alibi", false},
       {"use_alibi", false},
       {"add_cross_attention", false},
       {"is_encoder_decoder", false},
       {"parallel_attn", false},
+      {"rotary_pct", nullptr},
+      {"rotary_emb_base", nullptr},
+      {"rope_local_base_freq", nullptr},
+      {"sliding_window_pattern", nullptr},
+      {"attention_types", nullptr},
       {"use_parallel_residual", false},
       {"num_local_experts", nullptr},
       {"num_experts", nullptr},
@@ -159,8 +166,7 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
       kMostPositions);
   config.kv_heads = config.heads;
   const char* kv = "num_key_value_heads";
-  const bool groups_queries = keys.family != Family::kGpt2 && keys.family != Family::kT5;
-  if (groups_queries) {
+  if (keys.groups_queries) {
     // A missing key is the family's default; an explicit null is as many as heads.
     const bool is_default = !reader.object().contains(kv) && keys.default_kv_heads > 0;
     config.kv_heads = is_default
@@ -183,7 +189,7 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
     return;
   }
   int64_t head_dim = keys.default_head_dim;  // 0: follows from the others
-  if (keys.family != Family::kGpt2) {
+  if (keys.groups_queries) {
     head_dim = reader.optional_integer("head_dim", 1, kMostWidth).value_or(head_dim);
   }
   config.head_dim =
@@ -196,15 +202,14 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
 }
 
 void parse_options(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& config) {
-  config.gated_mlp = keys.family != Family::kGpt2;
+  config.gated_mlp = keys.gates_mlp;
   if (keys.family == Family::kT5) {
     const T5Mlp mlp = parse_t5_mlp(reader);
     config.gated_mlp = mlp.gated;
     config.activation = activation_named(reader, keys.activation, mlp.activation);
   } else {
-    const char* fallback = keys.family == Family::kGpt2 ? "gelu_new" : "silu";
-    config.activation =
-        activation_named(reader, keys.activation, reader.text(keys.activation, fallback));
+    config.activation = activation_named(
+        reader, keys.activation, reader.text(keys.activation, keys.default_activation));
   }
   config.norm_eps = reader.number(keys.norm_eps, keys.default_norm_eps, 0, 1);
   config.tie_word_embeddings = reader.boolean("tie_word_embeddings", keys.default_tie);
@@ -212,11 +217,18 @@ void parse_options(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& co
   constexpr double kMostDropout = 0.999;
   config.attention_dropout =
       reader.number(keys.attention_dropout, keys.default_dropout, 0, kMostDropout);
+  const auto dropout = [&](const char* key) {
+    return key == nullptr ? 0 : reader.number(key, keys.default_dropout, 0, kMostDropout);
+  };
+  config.embedding_dropout = dropout(keys.embedding_dropout);
+  config.residual_dropout = dropout(keys.residual_dropout);
+  if (keys.parse_options != nullptr) {
+    keys.parse_options(reader, config);
+    return;
+  }
   switch (keys.family) {
     case Family::kGpt2:
       config.qkv_bias = config.attention_out_bias = config.mlp_bias = true;
-      config.embedding_dropout = reader.number("embd_pdrop", 0.1, 0, kMostDropout);
-      config.residual_dropout = reader.number("resid_pdrop", 0.1, 0, kMostDropout);
       config.scale_attention = reader.boolean("scale_attn_weights", true);
       config.scale_attention_by_inverse_layer =
           reader.boolean("scale_attn_by_inverse_layer_idx", false);
@@ -246,28 +258,14 @@ void parse_options(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& co
     case Family::kT5:
       parse_t5_options(reader, config);
       break;
+    default:
+      break;
   }
-}
-
-/// layer_types, where it is there: one "full_attention" or "sliding_attention" a layer.
-std::vector<std::string> parse_layer_types(ConfigReader& reader, const ModelConfig& config) {
-  auto types = reader.texts("layer_types", kMostLayers);
-  if (!types.empty() && static_cast<int64_t>(types.size()) != config.layers) {
-    reader.problem(
-        "layer_types", fmt::format("has {} entries for {} layers", types.size(), config.layers));
-    types.clear();
-  }
-  for (const std::string& type : types) {
-    if (type != "full_attention" && type != "sliding_attention") {
-      reader.problem("layer_types", fmt::format("\"{}\" is not supported", type));
-      return {};
-    }
-  }
-  return types;
 }
 
 void parse_windows(ConfigReader& reader, ModelConfig& config) {
-  const bool is_qwen = config.family == Family::kQwen2 || config.family == Family::kQwen3;
+  const bool is_qwen = config.family == Family::kQwen2 || config.family == Family::kQwen3 ||
+                       config.family == Family::kQwen3Moe;
   config.sliding_windows.assign(static_cast<size_t>(config.layers), 0);
   const auto types = parse_layer_types(reader, config);
   int64_t window = 0, first = 0;
@@ -276,9 +274,15 @@ void parse_windows(ConfigReader& reader, ModelConfig& config) {
                  ? reader.optional_integer("sliding_window", 1, kMostPositions).value_or(0)
                  : 4096;
   }
+  if (config.family == Family::kMixtral) {
+    window = reader.optional_integer("sliding_window", 1, kMostPositions).value_or(0);
+  }
   if (is_qwen) {
     window = reader.boolean("use_sliding_window", false) ? window : 0;
-    first = reader.integer("max_window_layers", 28, 0, kMostPositions);
+    // Qwen3's mixtures have the key in their files, and windows in all layers or in none.
+    first = config.family == Family::kQwen3Moe
+                ? 0
+                : reader.integer("max_window_layers", 28, 0, kMostPositions);
   }
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const auto i = static_cast<size_t>(layer);
@@ -317,7 +321,14 @@ void parse_token_ids(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& 
     config.eos_token_ids = {keys.default_eos};
   }
   std::erase_if(config.eos_token_ids, [](int64_t token) { return token < 0; });
-  const auto pad = reader.optional_integer("pad_token_id", -kMostVocabulary, kMostPositions);
+  if (config.eos_token_ids.empty() && !reader.has("eos_token_id")) {
+    config.eos_token_ids = keys.further_eos;
+  }
+  std::optional<int64_t> pad =
+      reader.optional_integer("pad_token_id", -kMostVocabulary, kMostPositions);
+  if (!reader.object().contains("pad_token_id") && keys.default_pad >= 0) {
+    pad = keys.default_pad;
+  }
   if (pad && *pad >= 0) {
     config.pad_token_id = pad;
   }
@@ -325,7 +336,7 @@ void parse_token_ids(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& 
     parse_t5_tokens(reader, config);
     return;
   }
-  if (!pad || keys.family == Family::kGpt2) {
+  if (!pad || !keys.pads_embedding) {
     return;
   }
   // transformers makes the embedding with padding_idx = pad_token_id; torch counts a negative one
@@ -340,9 +351,12 @@ void parse_token_ids(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& 
   }
 }
 
-void check_mathematical_keys(ConfigReader& reader, Family family) {
+void check_mathematical_keys(ConfigReader& reader, const FamilyKeys& keys) {
   for (const auto& [key, neutral] : mathematical_keys()) {
-    if (family == Family::kT5 && std::string_view(key) == "is_encoder_decoder") {
+    const std::string_view name = key;
+    const bool is_read = std::any_of(
+        keys.reads.begin(), keys.reads.end(), [&](const char* read) { return name == read; });
+    if (is_read) {
       continue;  // its own parser asks for it
     }
     if (reader.has(key) && reader.object().at(key) != neutral) {
@@ -383,12 +397,14 @@ ModelConfig parse_model_config(std::string_view text, std::string_view source) {
     config.family = keys->family;
     parse_sizes(reader, *keys, config);
     parse_options(reader, *keys, config);
-    parse_windows(reader, config);
+    (keys->parse_windows != nullptr ? keys->parse_windows : parse_windows)(reader, config);
     parse_token_ids(reader, *keys, config);
-    if (keys->family != Family::kGpt2 && keys->family != Family::kT5) {
+    if (keys->parse_rotary != nullptr) {
+      keys->parse_rotary(reader, config);
+    } else if (keys->rotates) {
       config.rope = parse_rope(reader, config);
     }
-    check_mathematical_keys(reader, keys->family);
+    check_mathematical_keys(reader, *keys);
     config.quantization = parse_quantization(reader);
     config.head = keys->family == Family::kT5 ? HeadSpec{} : parse_head(reader);
   }

@@ -25,8 +25,11 @@ const std::array<std::pair<const char*, RopeType>, 6> kTypes = {{
     {"longrope", RopeType::kLongRope},
 }};
 
-RopeType parse_type(ConfigReader& reader) {
-  const std::string name = reader.text("rope_type", reader.text("type", "default"));
+RopeType parse_type(ConfigReader& reader, const RopeKeys& keys) {
+  std::string name = reader.text("rope_type", reader.text("type", "default"));
+  if (keys.renames_longrope && (name == "su" || name == "yarn")) {
+    name = "longrope";
+  }
   std::vector<std::string> names;
   for (const auto& [known, type] : kTypes) {
     if (name == known) {
@@ -118,42 +121,23 @@ void parse_by_type(ConfigReader& reader, Rope& rope, int64_t rotary_dim) {
   }
 }
 
-}  // namespace
-
-Rope parse_rope(ConfigReader& reader, const ModelConfig& config) {
-  const json empty = json::object();
-  const json* values = &empty;
-  std::string where;
-  for (const char* key :
-       {"rope_parameters", "rope_scaling"}) {  // the last one that holds something counts
-    if (!reader.has(key)) {
-      continue;
-    }
-    const json& found = reader.object().at(key);
-    if (!found.is_object()) {
-      reader.problem(key, fmt::format("{} is not an object", shown(found)));
-    } else if (!found.empty()) {
-      values = &found;
-      where = std::string(key) + ".";
-    }
-  }
-  ConfigReader inner(*values, where, reader.problems());
-  for (const auto& [key, value] : values->items()) {
-    if (value.is_object()) {
-      inner.problem(key, "rotary positions that differ from layer to layer are not supported");
-      return Rope{};
-    }
-  }
+/// Of a family's own keys (`outer`) and of one object with further ones (`inner`).
+Rope parse_values(
+    ConfigReader& outer, ConfigReader& inner, const ModelConfig& config, const RopeKeys& keys) {
+  const auto number =
+      [&](const char* key, const char* outside, double fallback, double least, double most) {
+        const double given =
+            outside == nullptr ? fallback : outer.number(outside, fallback, least, most);
+        return inner.number(key, given, least, most);
+      };
   Rope rope;
-  rope.type = parse_type(inner);
-  rope.theta = inner.number(
-      "rope_theta", reader.number("rope_theta", 10000, 1, kLargestTheta), 1, kLargestTheta);
+  rope.type = parse_type(inner, keys);
+  rope.theta = number("rope_theta", keys.theta_key, keys.theta, 1, kLargestTheta);
   rope.partial_rotary_factor =
-      inner.number("partial_rotary_factor", reader.number("partial_rotary_factor", 1, 0, 1), 0, 1);
-  const auto rotary_dim =
-      static_cast<int64_t>(static_cast<double>(config.head_dim) * rope.partial_rotary_factor);
+      number("partial_rotary_factor", keys.partial_key, keys.partial_rotary_factor, 0, 1);
+  const int64_t rotary_dim = config.rotary_dim(rope);
   if (rotary_dim < 2 || rotary_dim % 2 != 0) {
-    reader.problem(
+    outer.problem(
         "head_dim",
         fmt::format(
             "rotary positions turn {} of the {} numbers of a head; that must be even and 2 or more",
@@ -164,16 +148,75 @@ Rope parse_rope(ConfigReader& reader, const ModelConfig& config) {
   if (rope.type == RopeType::kLlama3 || rope.type == RopeType::kYarn ||
       rope.type == RopeType::kLongRope) {
     const char* key = "original_max_position_embeddings";  // outside, it goes before the one inside
-    rope.original_max_positions = reader.integer(
-        key,
-        inner.integer(key, config.max_positions, 1, kMostRopePositions),
-        1,
-        kMostRopePositions);
+    const int64_t fallback =
+        keys.original_max_positions > 0 ? keys.original_max_positions : config.max_positions;
+    rope.original_max_positions = outer.integer(
+        key, inner.integer(key, fallback, 1, kMostRopePositions), 1, kMostRopePositions);
     if (rope.type == RopeType::kLongRope && rope.original_max_positions < 2) {
-      reader.problem(key, "rope_type \"longrope\" needs 2 or more");
+      outer.problem(key, "rope_type \"longrope\" needs 2 or more");
     }
   }
   return rope;
+}
+
+/// The object under a key; an empty one, with the problem told, where there is something else.
+const json& object_at(ConfigReader& reader, const char* key) {
+  static const json empty = json::object();
+  if (!reader.has(key)) {
+    return empty;
+  }
+  const json& found = reader.object().at(key);
+  if (!found.is_object()) {
+    reader.problem(key, fmt::format("{} is not an object", shown(found)));
+    return empty;
+  }
+  return found;
+}
+
+}  // namespace
+
+Rope parse_rope(ConfigReader& reader, const ModelConfig& config, const RopeKeys& keys) {
+  const json* values = &object_at(reader, "rope_parameters");
+  std::string where = "rope_parameters.";
+  if (const json& scaling = object_at(reader, "rope_scaling"); !scaling.empty()) {
+    values = &scaling;  // the last one that holds something counts
+    where = "rope_scaling.";
+  }
+  ConfigReader inner(*values, where, reader.problems());
+  for (const auto& [key, value] : values->items()) {
+    if (value.is_object()) {
+      inner.problem(key, "rotary positions that differ from layer to layer are not supported");
+      return Rope{};
+    }
+  }
+  return parse_values(reader, inner, config, keys);
+}
+
+void parse_ropes_by_layer(
+    ConfigReader& reader, ModelConfig& config, const RopeKeys& full, const RopeKeys& sliding) {
+  const json& parameters = object_at(reader, "rope_parameters");
+  for (const auto& [key, value] : parameters.items()) {
+    if (!value.is_object() || (key != "full_attention" && key != "sliding_attention")) {
+      reader.problem(
+          "rope_parameters",
+          fmt::format(
+              "\"{}\" is not read: {} takes an object for full_attention and one for "
+              "sliding_attention",
+              key,
+              family_name(config.family)));
+      return;
+    }
+  }
+  ConfigReader by_type(parameters, "rope_parameters.", reader.problems());
+  json of_full = object_at(by_type, "full_attention");
+  of_full.update(object_at(reader, "rope_scaling"));
+  ConfigReader inner(of_full, "rope_parameters.full_attention.", reader.problems());
+  config.rope = parse_values(reader, inner, config, full);
+  ConfigReader inner_sliding(
+      object_at(by_type, "sliding_attention"),
+      "rope_parameters.sliding_attention.",
+      reader.problems());
+  config.window_rope = parse_values(reader, inner_sliding, config, sliding);
 }
 
 }  // namespace lockstep::model

@@ -1,4 +1,6 @@
 // Built-in models, each by the text of its config.json, so that one reader checks them all.
+#include "model/presets.h"
+
 #include <array>
 #include <utility>
 
@@ -26,7 +28,7 @@ struct Sizes {
   int64_t vocabulary, width, inner, layers, heads, kv_heads, positions;
   double theta;
   bool tied = false;
-  const char* more = "";  // further keys, each after a comma
+  std::string more = "";  // further keys, each after a comma
 };
 
 std::string rotary(const Sizes& sizes) {
@@ -110,8 +112,29 @@ constexpr const char* kQwen3Tokens =
 constexpr const char* kQwen3TinyTokens =
     R"(, "rms_norm_eps": 1e-06, "bos_token_id": 0, "eos_token_id": 0, "head_dim": 48)";
 
-const std::vector<std::pair<std::string, std::string>>& table() {
-  static const std::vector<std::pair<std::string, std::string>> presets = {
+constexpr const char* kMixtralTokens =
+    R"(, "rms_norm_eps": 1e-05, "bos_token_id": 1, "eos_token_id": 2, "sliding_window": null,
+"num_local_experts": 8, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02)";
+constexpr const char* kQwen3MoeTokens =
+    R"(, "rms_norm_eps": 1e-06, "bos_token_id": 151643, "eos_token_id": 151645, "use_sliding_window": false,
+"attention_bias": false, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": true,
+"router_aux_loss_coef": 0.001, "decoder_sparse_step": 1, "mlp_only_layers": [], )";
+constexpr const char* kOlmoeTokens =
+    R"(, "rms_norm_eps": 1e-05, "pad_token_id": 1, "eos_token_id": 50279, "attention_bias": false,
+"clip_qkv": null, "num_experts": 64, "num_experts_per_tok": 8, "norm_topk_prob": false, "router_aux_loss_coef": 0.01)";
+// Their experts are small, so that they learn as fast as the other tiny models.
+constexpr const char* kTinyMixtral =
+    R"(, "rms_norm_eps": 1e-05, "bos_token_id": 0, "eos_token_id": 0, "num_local_experts": 4,
+"num_experts_per_tok": 2)";
+constexpr const char* kTinyQwen3Moe =
+    R"(, "rms_norm_eps": 1e-06, "bos_token_id": 0, "eos_token_id": 0, "head_dim": 48, "num_experts": 8,
+"num_experts_per_tok": 2, "norm_topk_prob": true, "moe_intermediate_size": 128)";
+constexpr const char* kTinyOlmoe =
+    R"(, "rms_norm_eps": 1e-05, "pad_token_id": null, "eos_token_id": 0, "num_experts": 8,
+"num_experts_per_tok": 2)";
+
+PresetTable first_presets() {
+  return {
       {"gpt2-tiny", kGpt2Tiny},
       {"gpt2", gpt2(768, 12, 12)},
       {"gpt2-medium", gpt2(1024, 24, 16)},
@@ -157,6 +180,42 @@ const std::vector<std::pair<std::string, std::string>>& table() {
        rotary({"qwen3", 151936, 5120, 17408, 40, 40, 8, 40960, 1e6, false, kQwen3Tokens})},
       {"qwen3-32b",
        rotary({"qwen3", 151936, 5120, 25600, 64, 64, 8, 40960, 1e6, false, kQwen3Tokens})},
+      {"mixtral-tiny", rotary({"mixtral", 4096, 192, 256, 5, 6, 2, 512, 1e6, true, kTinyMixtral})},
+      {"mixtral-8x7b",
+       rotary({"mixtral", 32000, 4096, 14336, 32, 32, 8, 32768, 1e6, false, kMixtralTokens})},
+      {"mixtral-8x22b",
+       rotary({"mixtral", 32768, 6144, 16384, 56, 48, 8, 65536, 1e6, false, kMixtralTokens})},
+      {"qwen3-moe-tiny",
+       rotary({"qwen3_moe", 4096, 192, 512, 5, 6, 2, 512, 1e6, true, kTinyQwen3Moe})},
+      {"qwen3-30b-a3b",
+       rotary(
+           {"qwen3_moe",
+            151936,
+            2048,
+            6144,
+            48,
+            32,
+            4,
+            40960,
+            1e6,
+            false,
+            kQwen3MoeTokens + std::string(R"("moe_intermediate_size": 768)")})},
+      {"qwen3-235b-a22b",
+       rotary(
+           {"qwen3_moe",
+            151936,
+            4096,
+            12288,
+            94,
+            64,
+            4,
+            40960,
+            1e6,
+            false,
+            kQwen3MoeTokens + std::string(R"("moe_intermediate_size": 1536)")})},
+      {"olmoe-tiny", rotary({"olmoe", 4096, 192, 128, 5, 6, 6, 512, 1e4, true, kTinyOlmoe})},
+      {"olmoe-1b-7b",
+       rotary({"olmoe", 50304, 2048, 1024, 16, 16, 16, 4096, 1e4, false, kOlmoeTokens})},
       {"t5-tiny", kT5Tiny},
       {"t5-small", t5(T5Version::kFirst, {512, 64, 2048, 6, 8})},
       {"t5-base", t5(T5Version::kFirst, {768, 64, 3072, 12, 12})},
@@ -169,6 +228,16 @@ const std::vector<std::pair<std::string, std::string>>& table() {
       {"flan-t5-xl", t5(T5Version::k1_1, {2048, 64, 5120, 24, 32})},
       {"flan-t5-xxl", t5(T5Version::k1_1, {4096, 64, 10240, 24, 64})},
   };
+}
+
+const PresetTable& table() {
+  static const PresetTable presets = [] {
+    PresetTable all = first_presets();
+    for (auto& preset : further_presets()) {
+      all.push_back(std::move(preset));
+    }
+    return all;
+  }();
   return presets;
 }
 

@@ -99,7 +99,10 @@ nlohmann::ordered_json to_json(const Quantization& quantization, const ModelConf
   if (!quantization.skip_modules.empty()) {
     // A list stands for transformers' own, which has the head.
     std::vector<std::string> names = quantization.skip_modules;
-    names.push_back(model.head.classifies() ? "score" : "lm_head");
+    names.push_back(
+        !model.head.classifies() ? "lm_head"
+        : model.bidirectional    ? "classifier"
+                                 : "score");
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
     object["llm_int8_skip_modules"] = names;
@@ -120,7 +123,8 @@ std::vector<std::string> packed_linears(
   }
   for (const std::string& name : quantization.skip_modules) {
     const auto is_named = [&](const std::string& module) { return is_skipped(module, {name}); };
-    if (name != "lm_head" && name != "score" && std::none_of(all.begin(), all.end(), is_named)) {
+    if (name != "lm_head" && name != "score" && name != "classifier" &&
+        std::none_of(all.begin(), all.end(), is_named)) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(

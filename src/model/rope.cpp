@@ -52,9 +52,8 @@ double yarn_scale(double factor, double multiplier) {
   return factor <= 1 ? 1 : 0.1 * multiplier * std::log(factor) + 1;
 }
 
-RopeFrequencies yarn(const ModelConfig& config) {
-  const Rope& rope = config.rope;
-  const int64_t dim = config.rotary_dim();
+RopeFrequencies yarn(const ModelConfig& config, const Rope& rope) {
+  const int64_t dim = config.rotary_dim(rope);
   const auto original = static_cast<double>(rope.original_max_positions);
   const double factor = rope.factor.value_or(static_cast<double>(config.max_positions) / original);
   // Equation 17's bounds, as dims: the dim that turns `rotations` times over the original length.
@@ -89,12 +88,11 @@ RopeFrequencies yarn(const ModelConfig& config) {
   return result;
 }
 
-RopeFrequencies longrope(const ModelConfig& config, int64_t length) {
-  const Rope& rope = config.rope;
+RopeFrequencies longrope(const ModelConfig& config, const Rope& rope, int64_t length) {
   const auto original = static_cast<double>(rope.original_max_positions);
   const auto& stretch = length > rope.original_max_positions ? rope.long_factor : rope.short_factor;
   RopeFrequencies result;
-  const auto plain = powers(rope.theta, config.rotary_dim());
+  const auto plain = powers(rope.theta, config.rotary_dim(rope));
   for (size_t i = 0; i < plain.size(); ++i) {
     result.frequencies.push_back(1.0F / (static_cast<float>(stretch.at(i)) * plain[i]));
   }
@@ -104,23 +102,29 @@ RopeFrequencies longrope(const ModelConfig& config, int64_t length) {
   return result;
 }
 
-double dynamic_theta(const ModelConfig& config, int64_t length) {
+double dynamic_theta(const ModelConfig& config, const Rope& rope, int64_t length) {
   const auto most = static_cast<double>(config.max_positions);
   const double now = std::max(static_cast<double>(length), most);
-  const double factor = config.rope.factor.value_or(1);
-  const auto dim = static_cast<double>(config.rotary_dim());
-  return config.rope.theta * std::pow(factor * now / most - (factor - 1), dim / (dim - 2));
+  const double factor = rope.factor.value_or(1);
+  const auto dim = static_cast<double>(config.rotary_dim(rope));
+  return rope.theta * std::pow(factor * now / most - (factor - 1), dim / (dim - 2));
 }
 
 }  // namespace
 
 bool rope_depends_on_length(const ModelConfig& config) {
-  return config.rope.type == RopeType::kDynamic || config.rope.type == RopeType::kLongRope;
+  const auto depends = [](const Rope& rope) {
+    return rope.type == RopeType::kDynamic || rope.type == RopeType::kLongRope;
+  };
+  return depends(config.rope) || (config.window_rope && depends(*config.window_rope));
 }
 
 RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length) {
-  const Rope& rope = config.rope;
-  const int64_t dim = config.rotary_dim();
+  return rope_frequencies(config, config.rope, length);
+}
+
+RopeFrequencies rope_frequencies(const ModelConfig& config, const Rope& rope, int64_t length) {
+  const int64_t dim = config.rotary_dim(rope);
   switch (rope.type) {
     case RopeType::kDefault:
       return {inverse(powers(rope.theta, dim)), 1};
@@ -132,13 +136,13 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length) {
       return result;
     }
     case RopeType::kDynamic:
-      return {inverse(powers(dynamic_theta(config, length), dim)), 1};
+      return {inverse(powers(dynamic_theta(config, rope, length), dim)), 1};
     case RopeType::kLlama3:
       return {llama3(rope, inverse(powers(rope.theta, dim))), 1};
     case RopeType::kYarn:
-      return yarn(config);
+      return yarn(config, rope);
     case RopeType::kLongRope:
-      return longrope(config, length);
+      return longrope(config, rope, length);
     case RopeType::kNone:
       break;
   }

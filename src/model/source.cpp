@@ -14,18 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-fs::path expanded(const std::string& path) {
-  if (path == "~" || path.starts_with("~/")) {
-    return fs::path(environment("HOME")) / path.substr(std::min<size_t>(path.size(), 2));
-  }
-  return path;
-}
-
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -189,26 +177,11 @@ ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const
 
 }  // namespace
 
-fs::path hub_cache_folder() {
-  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
-    if (const std::string folder = environment(name); !folder.empty()) {
-      return expanded(folder);
-    }
-  }
-  if (const std::string folder = environment("HF_HOME"); !folder.empty()) {
-    return expanded(folder) / "hub";
-  }
-  if (const std::string folder = environment("XDG_CACHE_HOME"); !folder.empty()) {
-    return expanded(folder) / "huggingface" / "hub";
-  }
-  return expanded("~/.cache/huggingface/hub");
-}
-
 ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
   if (path.empty()) {
     throw Error(ErrorKind::kConfig, "model.path is empty");
   }
-  const fs::path local = expanded(path);
+  const fs::path local = expand_home(path);
   if (is_folder(local)) {
     return read_folder(ModelSource::Kind::kFolder, path, local);
   }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/hugging_face_cache.h"
 #include "model/model_config.h"
 
 namespace lockstep::model {
@@ -17,11 +18,6 @@ struct ModelSource {
   bool has_weights = false;      // safetensors stand in the folder; else weights are random
   ModelConfig config;
 };
-
-/// The folder of Hugging Face's cache (".../hub"), by the variables that its own tools read, in
-/// their order: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub,
-/// ~/.cache/huggingface/hub.
-std::filesystem::path hub_cache_folder();
 
 /// Finds what `model.path` names: a folder with config.json, a config.json, or a Hub name
 /// ("org/name", "name", "org/name@revision") that `hub_cache` holds. Reads the config and no

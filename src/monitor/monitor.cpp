@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -80,6 +82,7 @@ Monitor::Monitor(MonitorOptions options, std::optional<TrainerState> resumed, Cl
   sinks_.push_back(std::make_unique<History>(state_));
   sinks_.push_back(
       std::make_unique<MetricsFile>(options_.output_dir / "metrics.jsonl", state_.global_step));
+  events_.emplace(options_.output_dir);
   for (auto& tracker : make_trackers(options_, clocks_.wall())) {
     sinks_.push_back(std::move(tracker));
   }
@@ -113,7 +116,8 @@ bool Monitor::step(const StepReport& report) {
     log(training_record(report));
     since_log_ = {};
   }
-  progress_.update(figures(report), logged, clocks_.steady());
+  figures_ = figures(report);
+  progress_.update(figures_, logged, clocks_.steady());
   return logged;
 }
 
@@ -199,6 +203,17 @@ void Monitor::evaluation(const EvaluationReport& report) {
   try_to_write("the results", [&] { write_results(options_.output_dir, report.prefix, record); });
 }
 
+void Monitor::event(std::string_view name, const nlohmann::ordered_json& fields) {
+  const bool written = !events_ || try_to_write("its events", [&] {
+    nlohmann::ordered_json all = fields;
+    all["in_steps_s"] = run_.seconds;
+    events_->log(clocks_.wall(), state_.global_step, name, all);
+  });
+  if (!written) {
+    events_.reset();
+  }
+}
+
 void Monitor::activity(const std::string& text) {
   progress_.activity(text, clocks_.steady());
 }
@@ -229,6 +244,7 @@ void Monitor::finish() {
   progress_.finish();
   const Record record = summary_record();
   log(record);
+  event("finished", nlohmann::ordered_json::object());
   for (const auto& sink : sinks_) {
     try_to_write("the last metrics", [&] { sink->finish(); });
   }

@@ -9,9 +9,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
+#include "monitor/events.h"
 #include "monitor/progress.h"
 #include "monitor/rates.h"
 #include "monitor/record.h"
@@ -102,6 +106,9 @@ class Monitor {
   void evaluation(const EvaluationReport& report);
   /// "saving checkpoint-100", until the next step.
   void activity(const std::string& text);
+  /// Adds an event to events.jsonl at the step that was last reported, with "in_steps_s": the
+  /// seconds that this attempt's steps have taken so far. From the trainer's thread.
+  void event(std::string_view name, const nlohmann::ordered_json& fields);
   /// The run is done: train_results.json, all_results.json, trainer_state.json; trackers are
   /// closed.
   void finish();
@@ -109,6 +116,8 @@ class Monitor {
   /// Kept up to date by step() and evaluation(); the trainer sets the rest (best_metric, batch
   /// size, ...), and writes to_json(state()) into each checkpoint.
   TrainerState& state() { return state_; }
+  /// What the progress line shows; after the first step.
+  const ProgressFigures& figures() const { return figures_; }
   /// Adds a sink that gets every later record.
   void add_sink(std::unique_ptr<MetricsSink> sink) { sinks_.push_back(std::move(sink)); }
 
@@ -139,11 +148,13 @@ class Monitor {
   Clocks clocks_;
   TrainerState state_;
   std::vector<std::unique_ptr<MetricsSink>> sinks_;
+  std::optional<EventFile> events_;  // empty once it could not be written
   Progress progress_;
   // Over time spent in steps: an evaluation between two of them does not count.
   WindowedRate steps_rate_, tokens_rate_, flops_rate_, data_wait_rate_, communication_wait_rate_;
   Sums since_log_, run_;
-  double begun_ = 0;  // steady clock: when the first step began
+  double begun_ = 0;         // steady clock: when the first step began
+  ProgressFigures figures_;  // of the last step
   bool finished_ = false;
 };
 

@@ -107,8 +107,10 @@ void ForwardContext::check_source() const {
   }
 }
 
-const Rotary& ForwardContext::rotary(at::Device device) const {
-  const std::pair key(static_cast<int>(device.type()), static_cast<int>(device.index()));
+const Rotary& ForwardContext::rotary(at::Device device, int64_t layer) const {
+  const model::Rope& rope = config_.rope_of(layer);
+  const std::tuple key(
+      static_cast<int>(device.type()), static_cast<int>(device.index()), &rope != &config_.rope);
   const auto found = rotary_->find(key);
   if (found != rotary_->end()) {
     return found->second;
@@ -119,7 +121,7 @@ const Rotary& ForwardContext::rotary(at::Device device) const {
   if (given.defined() && model::rope_depends_on_length(config_)) {
     reach = inputs_.whole_length > 0 ? inputs_.whole_length : given.max().item<int64_t>() + 1;
   }
-  const auto table = model::rope_frequencies(config_, reach);
+  const auto table = model::rope_frequencies(config_, rope, reach);
   const Tensor frequencies = at::tensor(table.frequencies, at::kFloat).to(device);
   const Tensor positions =
       given.defined() ? given.to(floats) : at::arange(first_, first_ + length_, floats);

@@ -17,13 +17,16 @@
 namespace lockstep::nn {
 
 class KeyValueCache;
+struct RouterTerms;
+struct RoutingLog;
 
 /// Cosines and sines of rotary positions: [T, d] float32, or [B, T, d] where positions are given; d
 /// is rotary_dim / 2.
 struct Rotary {
   Tensor cos, sin;
 };
-using RotaryTables = std::map<std::pair<int, int>, Rotary>;  // by device
+/// By device, and whether they are those of layers with a window.
+using RotaryTables = std::map<std::tuple<int, int, bool>, Rotary>;
 
 struct ForwardInputs {
   Tensor ids;       // [B, T] int64
@@ -38,12 +41,19 @@ struct ForwardInputs {
   uint64_t seed = 0;      // of dropout
   int64_t step = 0;       // likewise
   bool training = false;  // dropout acts
+  Tensor token_types;  // [B, T] int64, of encoders: the segment of each token; undefined: 0. Where
+                       // ids are a part of the rows, so is it
   Tensor positions;  // [B, T] int64; undefined: they count from the length of the cache, or from 0
   /// [B, T] int64, of rows that hold several documents: where in its row the document of each token
   /// begins. A token sees those of its own document alone, and `positions` count from 0 in each. Of
   /// the whole rows, where `ids` are a part of them. Undefined: a row is one document. Of decoders
   /// alone, and without a cache.
   Tensor document_starts;
+  /// [B, T] bool: the tokens that are no padding; undefined: all. Of mixtures of experts alone,
+  /// whose balance is that of these. Where ids are a part of the rows, so is it.
+  Tensor real_tokens;
+  std::shared_ptr<const RouterTerms> router_terms;  // of mixtures (nn/routing.h); null: none
+  std::shared_ptr<RoutingLog> routing_log;          // likewise, to write to; null: nobody asks
   int64_t whole_length = 0;  // of the sequence, where ids are a part of it, or are padded; 0: T
   /// Made by the first of the passes that share them, which are of the same positions; null: each
   /// makes its own.
@@ -79,8 +89,8 @@ class ForwardContext {
   KeyValueCache* cache() const { return inputs_.cache; }
   int64_t length() const { return length_; }         // T
   int64_t first_position() const { return first_; }  // of ids[:, 0], where positions are not given
-  /// On that device; computed once for each.
-  const Rotary& rotary(at::Device device) const;
+  /// Of a layer, on that device; computed once for each device and kind of layer.
+  const Rotary& rotary(at::Device device, int64_t layer) const;
   /// Whether this pass runs the encoder. Where not, its keys and values are in the cache.
   bool encodes() const;
   /// The tokens of the source that may be attended to, bool [B, 1, 1, S]; undefined: all.

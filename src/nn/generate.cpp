@@ -31,6 +31,9 @@ void check(
   if (config.head.classifies()) {
     fail("a classifier has no tokens to give");
   }
+  if (config.head.gives_states()) {
+    fail("a model that ends behind a layer has no tokens to give");
+  }
   if (prompt.empty()) {
     fail("there is nothing to continue: the prompt has no tokens");
   }
@@ -61,6 +64,13 @@ void check(
       fmt::format(
           "generating {} tokens after a prompt of {}", options.max_new_tokens, prompt.size()),
       [&] { model::check_positions(config, positions); });
+}
+
+[[noreturn]] void throw_diverged() {
+  throw Error(
+      ErrorKind::kNumeric,
+      "the model's logits hold NaN",
+      "check the weights: they may have diverged");
 }
 
 struct Candidate {
@@ -96,10 +106,7 @@ int64_t choose_token(const Tensor& logits, const GenerateOptions& options, doubl
   const Tensor values =
       logits.to(at::TensorOptions().dtype(at::kFloat).device(at::kCPU)).contiguous();
   if (at::isnan(values).any().item<bool>()) {
-    throw Error(
-        ErrorKind::kNumeric,
-        "the model's logits hold NaN",
-        "check the weights: they may have diverged");
+    throw_diverged();
   }
   if (options.temperature == 0) {
     return at::argmax(values).item<int64_t>();
@@ -132,12 +139,126 @@ int64_t choose_token(const Tensor& logits, const GenerateOptions& options, doubl
   return candidates.back().id;  // by rounding only
 }
 
+namespace {
+
+/// Rows that are continued together: all of them have been read up to the same position.
+class RowsInStep {
+ public:
+  RowsInStep(
+      const LanguageModel& model,
+      const std::vector<std::vector<int64_t>>& prompts,
+      const std::vector<int64_t>& max_new_tokens,
+      const std::vector<int64_t>& stop_tokens)
+      : model_(model),
+        stop_tokens_(stop_tokens),
+        cache_(model.config()),
+        results_(prompts.size()) {
+    for (size_t row = 0; row < prompts.size(); ++row) {
+      check(model.config(), prompts[row], {.max_new_tokens = max_new_tokens[row]});
+      if (max_new_tokens[row] > 0) {
+        going_.push_back({row, prompts[row], max_new_tokens[row]});
+      }
+    }
+  }
+
+  std::vector<Generated> run() {
+    int64_t read = 0;  // of every row
+    while (!going_.empty()) {
+      int64_t next = read == 0 ? length_of(going_.front()) : read + 1;
+      for (const Row& row : going_) {
+        next = std::min(next, length_of(row));
+      }
+      const Tensor chosen = at::argmax(logits_of(read, next), 1).to(at::kCPU);
+      read = next;
+      take(chosen, read);
+    }
+    return std::move(results_);
+  }
+
+ private:
+  struct Row {
+    size_t number = 0;
+    std::vector<int64_t> ids;  // the prompt, and what follows
+    int64_t left = 0;          // tokens to come
+  };
+  static int64_t length_of(const Row& row) { return std::ssize(row.ids); }
+
+  /// Reads the tokens [begin, end) of each row.
+  Tensor logits_of(int64_t begin, int64_t end) {
+    ForwardInputs inputs;
+    inputs.cache = &cache_;
+    inputs.ids = at::empty({std::ssize(going_), end - begin}, at::kLong);
+    auto id = inputs.ids.accessor<int64_t, 2>();
+    for (int64_t row = 0; row < std::ssize(going_); ++row) {
+      for (int64_t at = begin; at < end; ++at) {
+        id[row][at - begin] = going_[static_cast<size_t>(row)].ids[static_cast<size_t>(at)];
+      }
+    }
+    const Tensor logits = model_.last_logits(inputs);
+    if (at::isnan(logits).any().item<bool>()) {
+      throw_diverged();
+    }
+    return logits;
+  }
+  /// The next tokens of the rows that have been read whole; those that are done leave the cache.
+  void take(const Tensor& chosen, int64_t read) {
+    std::vector<Row> going;
+    std::vector<int64_t> kept;
+    for (int64_t at = 0; at < std::ssize(going_); ++at) {
+      Row& row = going_[static_cast<size_t>(at)];
+      if (length_of(row) == read) {
+        const int64_t id = chosen[at].item<int64_t>();
+        Generated& result = results_[row.number];
+        result.ids.push_back(id);
+        row.ids.push_back(id);
+        --row.left;
+        if (std::ranges::find(stop_tokens_, id) != stop_tokens_.end()) {
+          result.reason = StopReason::kStopToken;
+          continue;
+        }
+        if (row.left == 0) {
+          continue;
+        }
+      }
+      kept.push_back(at);
+      going.push_back(std::move(row));
+    }
+    if (going.size() < going_.size() && !going.empty()) {
+      cache_.keep_rows(at::tensor(kept, at::kLong));
+    }
+    going_ = std::move(going);
+  }
+
+  const LanguageModel& model_;
+  const std::vector<int64_t>& stop_tokens_;
+  KeyValueCache cache_;
+  std::vector<Generated> results_;
+  std::vector<Row> going_;
+};
+
+}  // namespace
+
+std::vector<Generated> generate_rows(
+    const LanguageModel& model,
+    const std::vector<std::vector<int64_t>>& prompts,
+    const std::vector<int64_t>& max_new_tokens,
+    const std::vector<int64_t>& stop_tokens) {
+  if (model.config().is_encoder_decoder()) {
+    throw Error(ErrorKind::kInternal, "rows are continued together by decoders alone");
+  }
+  const at::NoGradGuard no_gradient;
+  return RowsInStep(model, prompts, max_new_tokens, stop_tokens).run();
+}
+
 Generated generate(
     const LanguageModel& model,
     const std::vector<int64_t>& prompt,
     const GenerateOptions& options,
     const std::function<bool(int64_t id)>& on_token) {
   check(model.config(), prompt, options);
+  if (model.config().bidirectional) {
+    throw Error(ErrorKind::kInternal, "an encoder continues no text");
+  }
   const at::NoGradGuard no_gradient;
   KeyValueCache cache(model.config());
   ForwardInputs inputs;

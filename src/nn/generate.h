@@ -37,6 +37,16 @@ Generated generate(
     const GenerateOptions& options,
     const std::function<bool(int64_t id)>& on_token = nullptr);
 
+/// Continues each prompt greedily: the same ids as generate() gives of each alone, but for
+/// rounding. A pass reads a token of every row that goes on, of its prompt or of what it was given,
+/// so rows are not padded; those of like length are best together. `max_new_tokens` is of each row.
+/// Of decoders alone; as generate().
+std::vector<Generated> generate_rows(
+    const LanguageModel& model,
+    const std::vector<std::vector<int64_t>>& prompts,
+    const std::vector<int64_t>& max_new_tokens,
+    const std::vector<int64_t>& stop_tokens);
+
 /// One draw from `logits` [V] by the options; `draw` is uniform in [0, 1). The order is Hugging
 /// Face's: temperature, then top-k, then top-p.
 int64_t choose_token(const Tensor& logits, const GenerateOptions& options, double draw);

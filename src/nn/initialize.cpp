@@ -118,8 +118,9 @@ void initialize_new_rows(
 
 void initialize_new_rows(LanguageModel& model, int64_t old_vocabulary, uint64_t seed) {
   const std::string embedding = model::embedding_name(model.config());
+  const std::string head = model::head_name(model.config());
   model.visit_parameters([&](const std::string& name, Tensor& parameter) {
-    if (name == embedding || name == "lm_head.weight") {
+    if (name == embedding || name == head) {
       initialize_new_rows(parameter, model.specs.at(name), old_vocabulary, seed);
     }
   });

@@ -58,6 +58,18 @@ const std::pair<Tensor, Tensor>& KeyValueCache::source(
   return kept;
 }
 
+void KeyValueCache::keep_rows(const Tensor& rows) {
+  const at::NoGradGuard no_gradient;
+  for (Entry& entry : entries_) {
+    for (Tensor* const each :
+         {&entry.keys, &entry.values, &entry.source.first, &entry.source.second}) {
+      if (each->defined()) {
+        *each = each->index_select(0, rows.to(each->device()));
+      }
+    }
+  }
+}
+
 int64_t KeyValueCache::bytes() const {
   int64_t total = 0;
   for (const Entry& entry : entries_) {

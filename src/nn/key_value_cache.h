@@ -31,6 +31,8 @@ class KeyValueCache {
       int64_t layer, const std::function<std::pair<Tensor, Tensor>()>& make);
   /// Called once a forward pass, after its blocks.
   void advance(int64_t tokens) { length_ += tokens; }
+  /// Keeps the rows [N] int64 of the batch, in that order, and forgets the others.
+  void keep_rows(const Tensor& rows);
   /// The bytes that it holds.
   int64_t bytes() const;
 

@@ -30,6 +30,32 @@ const Targets& targets_of(const ForwardInputs& inputs) {
   return inputs.targets;
 }
 
+/// Multiplied by a number that is rounded to the type of x, as transformers has it.
+Tensor scaled(const Tensor& x, double by) {
+  return by == 1 ? x : x * at::scalar_tensor(by, x.scalar_type()).item<double>();
+}
+
+/// Columns beside the states and the weight, in a multiple of what vectors hold, for a bias.
+constexpr int64_t kBiasColumns = 16;
+
+/// [..., C] -> [..., C + kBiasColumns]: a one, and zeros.
+Tensor with_one(const Tensor& states) {
+  std::vector<int64_t> sizes = states.sizes().vec();
+  sizes.back() = kBiasColumns;
+  Tensor columns = at::zeros(sizes, states.options());
+  columns.select(-1, 0).fill_(1);
+  return at::cat({states, columns}, -1);
+}
+
+/// [V, C], [V] -> [V, C + kBiasColumns]
+Tensor with_column(const Tensor& weight, const Tensor& bias) {
+  return at::cat(
+      {weight,
+       bias.to(weight.device()).unsqueeze(1),
+       at::zeros({weight.size(0), kBiasColumns - 1}, weight.options())},
+      1);
+}
+
 /// The embedding of a head that reads the same weight, and so gives it a gradient of every row.
 struct TiedTokenEmbedding final : TokenEmbedding {
   Tensor forward(const Tensor& ids) const override {
@@ -68,7 +94,11 @@ LanguageModel::LanguageModel(
   if (part_.head) {
     final_norm = head_layers_.norm("final_norm");
     head_input = std::make_shared<Junction>();
-    head = std::make_shared<Head>();
+    head = config_.head.gives_states() ? std::make_shared<StateHead>() : std::make_shared<Head>();
+    head->cap = config_.head.classifies() ? 0 : config_.logit_cap;
+    if (head_layers_.find("head_bias") != nullptr) {
+      head_bias = std::make_shared<HeadBias>();
+    }
   }
 }
 
@@ -78,7 +108,7 @@ Context LanguageModel::make_context(const ForwardInputs& inputs) const {
 
 Tensors LanguageModel::embedded(const ForwardContext& context) const {
   const ForwardInputs& inputs = context.inputs();
-  Tensor x = tokens->forward(inputs.ids);  // [B, T, C]
+  Tensor x = scaled(tokens->forward(inputs.ids), config_.embedding_scale);  // [B, T, C]
   if (positions != nullptr) {
     x = x + positions->forward(inputs.positions, context.first_position(), context.length());
   }
@@ -86,7 +116,7 @@ Tensors LanguageModel::embedded(const ForwardContext& context) const {
 }
 
 Tensor LanguageModel::head_states(const Tensor& x, const ForwardContext& /*context*/) const {
-  return head_input->forward(final_norm->forward(x));
+  return head_input->forward(final_norm == nullptr ? x : final_norm->forward(x));
 }
 
 Tensors LanguageModel::embed(const Context& context) const {
@@ -117,8 +147,11 @@ Tensors LanguageModel::run_head(
   }
   const auto unit = static_cast<int64_t>(blocks_.size()) + (part_.embedding ? 1 : 0);
   return around_unit(unit, inputs, [this, context, body = std::move(body)](const Tensors& in) {
-    return body(
-        head_states(in.front(), *context), head->weight.defined() ? head->weight : tokens->weight);
+    const bool is_tied = config_.ties_head() && !head->weight.defined();
+    const Tensor& weight = is_tied ? tokens->weight : head->weight;
+    const Tensor states = head_states(in.front(), *context);
+    return head_bias == nullptr ? body(states, weight)
+                                : body(with_one(states), with_column(weight, head_bias->bias));
   });
 }
 
@@ -165,6 +198,9 @@ Tensor LanguageModel::last_logits(const ForwardInputs& inputs) const {
 }
 
 std::string LanguageModel::head_prefix() const {
+  if (config_.head.gives_states()) {
+    return "states";
+  }
   // A stage without the embedding holds the tied weight itself, under the embedding's name.
   return config_.ties_head() && part_.embedding ? "lm_head"
                                                 : without_suffix(model::head_name(config_));
@@ -178,7 +214,9 @@ void LanguageModel::visit_embedding(const SlotFunction& visit) {
 }
 
 void LanguageModel::visit_head(const SlotFunction& visit) {
-  visit(head_layers_.name("final_norm"), final_norm);
+  if (final_norm != nullptr) {
+    visit(head_layers_.name("final_norm"), final_norm);
+  }
   visit(head_layers_.name("head_input"), head_input);
 }
 
@@ -193,6 +231,9 @@ void LanguageModel::visit_slots(const SlotFunction& visit) {
   if (part_.head) {
     visit_head(visit);
     visit({"head", -1, head_prefix()}, head);
+    if (head_bias != nullptr) {
+      visit(head_layers_.name("head_bias"), head_bias);
+    }
   }
 }
 
@@ -214,7 +255,7 @@ std::vector<std::vector<std::string>> LanguageModel::units() {
     size_t unit = 0;
     if (name.layer >= 0) {
       unit = first_block + static_cast<size_t>(name.layer - part_.first_layer);
-    } else if (name.role == "final_norm" || name.role == "head") {
+    } else if (name.role == "head" || head_layers_.find(name.role) != nullptr) {
       unit = result.size() - 1;
     }
     layer.visit_parameters([&](const Parameter& parameter) {

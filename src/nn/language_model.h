@@ -79,7 +79,8 @@ class LanguageModel {
   Tensors embed(const Context& context) const;
   Tensors forward_blocks(const Tensors& inputs, const Context& context) const;
   /// What `body`, which keeps what it reads alive, makes of the states [B, T, C] that the head
-  /// reads, and of its weight [V, C].
+  /// reads, and of its weight [V, C]. A bias of the logits is a column of the weight, for which the
+  /// states have a one: then there are more of them, some of zeros.
   using HeadBody = std::function<Tensors(const Tensor& hidden, const Tensor& vocabulary)>;
   Tensors run_head(const Tensors& inputs, const Context& context, HeadBody body) const;
 
@@ -107,6 +108,7 @@ class LanguageModel {
   std::shared_ptr<Norm> final_norm;
   std::shared_ptr<Junction> head_input;
   std::shared_ptr<Head> head;
+  std::shared_ptr<HeadBias> head_bias;
 
  protected:
   /// The embedding's unit, and what the head's makes of the hidden states before the product with

@@ -12,6 +12,16 @@
 #include "ops/token_loss.h"
 
 namespace lockstep::nn {
+namespace {
+
+ops::RmsForm form_of(NormKind kind) {
+  return kind == NormKind::kRmsNormAroundOne ? ops::RmsForm::kAroundOne
+         : kind == NormKind::kExactRmsNorm   ? ops::RmsForm::kExact
+                                             : ops::RmsForm::kRounded;
+}
+
+}  // namespace
+
 void Norm::visit_parameters(const ParameterFunction& function) {
   function({"weight", weight});
   function({"bias", bias});
@@ -29,19 +39,23 @@ void RelativePositionTable::visit_parameters(const ParameterFunction& function) 
   function({"weight", weight});
 }
 
+void HeadBias::visit_parameters(const ParameterFunction& function) {
+  function({"bias", bias});
+}
+
 void Head::visit_parameters(const ParameterFunction& function) {
   function({"weight", weight});
 }
 
 Tensor Norm::normalize(const Tensor& x, const Tensor& scale, const Tensor& shift) const {
   return kind == NormKind::kLayerNorm ? ops::layer_norm(x, scale, shift, eps)
-                                      : ops::rms_norm(x, scale, eps);
+                                      : ops::rms_norm(x, scale, eps, form_of(kind));
 }
 
 ops::SumAndNorm Norm::add_and_normalize(
     const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift) const {
   return kind == NormKind::kLayerNorm ? ops::add_layer_norm(x, residual, scale, shift, eps)
-                                      : ops::add_rms_norm(x, residual, scale, eps);
+                                      : ops::add_rms_norm(x, residual, scale, eps, form_of(kind));
 }
 
 Tensor TokenEmbedding::forward(const Tensor& ids) const {
@@ -71,7 +85,9 @@ Tensor Attention::forward(
     std::tie(keys, values) = context.cache()->append(layer, key, value);
   }
   ops::AttentionOptions options;
+  options.causal = causal;
   options.scale = scale;
+  options.cap = cap;
   options.window = window;
   options.upcast = upcast;
   options.document_starts = context.inputs().document_starts;
@@ -126,6 +142,7 @@ Tensor Dropout::masked(const Tensor& x, const Tensor& keys) const {
 ops::TokenLossOptions Head::loss_options(const Targets& targets, const Tensor& weights) const {
   ops::TokenLossOptions options;
   options.place_of_gradient = place_of_gradient;
+  options.softcap = cap;
   if (weights.defined()) {
     options.row_weights = weights.expand_as(targets.tokens).flatten();
   }
@@ -172,17 +189,57 @@ Tensor Head::loss(
 }
 
 Tensor Head::logits(const Tensor& hidden, const Tensor& vocabulary) const {
-  return at::linear(hidden, vocabulary);
+  return capped(at::linear(hidden, vocabulary));
+}
+
+Tensor Head::capped(const Tensor& logits) const {
+  return cap > 0 ? at::tanh(logits / cap) * cap : logits;
 }
 
 Scores Head::scores(const Tensor& hidden, const Tensor& vocabulary, const Targets& targets) const {
   const Tensor rows = hidden.flatten(0, 1);
   const ops::TokenLossOptions options = loss_options(targets, {});
   return scores_of(
-      ops::token_scores(rows, vocabulary, targets.tokens.flatten().to(hidden.device())),
+      ops::token_scores(rows, vocabulary, targets.tokens.flatten().to(hidden.device()), cap),
       targets,
       options.distributions.defined() ? ops::token_divergences(rows, vocabulary, options)
                                       : Tensor());
+}
+
+namespace {
+
+/// [B, T]: of targets, else 0.
+Tensor distances(const Tensor& hidden, const Targets& targets) {
+  const Tensor& states = targets.distributions.states;
+  if (!states.defined()) {
+    throw Error(ErrorKind::kInternal, "no reference has said what the states are to be");
+  }
+  const Tensor of_all =
+      (hidden.to(at::kFloat) - states.to(hidden.device(), at::kFloat)).square().mean(-1);
+  return of_all.masked_fill(targets.tokens.eq(ops::kIgnoredTarget).to(hidden.device()), 0);
+}
+
+}  // namespace
+
+Tensor StateHead::loss(
+    const Tensor& hidden,
+    const Tensor& /*vocabulary*/,
+    const Targets& targets,
+    const Tensor& weights,
+    double /*label_smoothing*/) const {
+  const Tensor each = distances(hidden, targets);
+  return (weights.defined() ? each * weights.to(each.device(), at::kFloat) : each).sum();
+}
+
+Tensor StateHead::logits(const Tensor& /*hidden*/, const Tensor& /*vocabulary*/) const {
+  throw Error(ErrorKind::kInternal, "a model that ends behind a layer has no logits");
+}
+
+Scores StateHead::scores(
+    const Tensor& hidden, const Tensor& /*vocabulary*/, const Targets& targets) const {
+  const at::NoGradGuard no_gradient;
+  const Tensor each = distances(hidden, targets);
+  return {-each, at::zeros_like(each, at::kBool)};
 }
 
 }  // namespace lockstep::nn

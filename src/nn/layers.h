@@ -49,7 +49,7 @@ struct Linear : Layer {
   std::shared_ptr<Product> product_;
 };
 
-enum class NormKind { kLayerNorm, kRmsNorm };
+enum class NormKind { kLayerNorm, kRmsNorm, kExactRmsNorm, kRmsNormAroundOne };
 
 struct Norm : Layer {
   Norm(NormKind kind, double eps) : kind(kind), eps(eps) {}
@@ -97,7 +97,9 @@ struct PositionEmbedding : Layer {
 
 /// The attention itself, between the projections. It has no parameters.
 struct Attention {
+  bool causal = true;  // else a query sees every key of its document
   double scale = 1;
+  double cap = 0;       // of the scores: ops::AttentionOptions
   int64_t window = 0;   // 0: none
   double dropout = 0;   // of the probabilities, in training
   bool upcast = false;  // scores in float32
@@ -161,11 +163,18 @@ struct Dropout {
   virtual Tensor masked(const Tensor& x, const Tensor& keys) const;
 };
 
+/// A number that is added to each logit: [V], or of classes.
+struct HeadBias : Layer {
+  Tensor bias;
+  void visit_parameters(const ParameterFunction& function) override;
+};
+
 /// From the last hidden states to scores of targets and to a loss: over the vocabulary, or over a
 /// row's classes, which are a small one. `weight` is defined where the head is not tied;
 /// `vocabulary` is the weight to use, [V, C].
 struct Head : Layer {
   Tensor weight;
+  double cap = 0;  // logits become cap * tanh(logit / cap); 0: they stay
   void visit_parameters(const ParameterFunction& function) override;
   /// Memory for the gradient of `vocabulary` (ops::TokenLossOptions); empty: its own.
   std::function<Tensor()> place_of_gradient;
@@ -186,11 +195,27 @@ struct Head : Layer {
       const Tensor& hidden, const Tensor& vocabulary, const Targets& targets) const;
 
  protected:
+  Tensor capped(const Tensor& logits) const;
   /// What the targets, and the weights of loss(), say of rows [B T, C].
   ops::TokenLossOptions loss_options(const Targets& targets, const Tensor& weights) const;
   /// The scores of tokens, flat, as [B, T], and those of distributions by `divergences` of them.
   static Scores scores_of(
       const ops::TokenScores& tokens, const Targets& targets, const Tensor& divergences);
+};
+
+/// A head without parameters: the score of a target is minus the mean squared distance of the
+/// hidden state there to the state that it is to be (Targets::distributions.states, [B, T, C] or
+/// broadcasting to it), in float32. Error (kInternal): targets without states.
+struct StateHead final : Head {
+  Tensor loss(
+      const Tensor& hidden,
+      const Tensor& vocabulary,
+      const Targets& targets,
+      const Tensor& weights,
+      double label_smoothing) const override;
+  Tensor logits(const Tensor& hidden, const Tensor& vocabulary) const override;
+  Scores scores(
+      const Tensor& hidden, const Tensor& vocabulary, const Targets& targets) const override;
 };
 
 }  // namespace lockstep::nn

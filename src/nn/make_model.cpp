@@ -11,7 +11,7 @@ namespace {
 
 Tensor allocate(const model::ParameterSpec& spec, at::TensorOptions options) {
   try {
-    return at::empty(spec.shape, options).set_requires_grad(true);
+    return at::empty(spec.shape, options).set_requires_grad(spec.learns);
   } catch (const c10::Error& error) {
     throw Error(
         ErrorKind::kOutOfMemory,
@@ -58,7 +58,9 @@ ModelPart checked(const model::ModelConfig& config, ModelPart part) {
 
 std::shared_ptr<Attention> make_attention(const model::ModelConfig& config, int64_t layer) {
   auto attention = std::make_shared<Attention>();
+  attention->causal = !config.bidirectional;
   attention->scale = config.attention_scale(layer);
+  attention->cap = config.score_cap;
   attention->window = config.sliding_windows.at(static_cast<size_t>(layer));
   attention->dropout = config.attention_dropout;
   attention->upcast = config.upcast_attention;
@@ -82,13 +84,10 @@ std::shared_ptr<Block> make_block(const model::ModelConfig& config, int64_t laye
       return make_gpt2_block(config, layer);
     case model::Family::kT5:
       return make_t5_block(config, layer);
-    case model::Family::kLlama:
-    case model::Family::kMistral:
-    case model::Family::kQwen2:
-    case model::Family::kQwen3:
+    default:
       break;
   }
-  return make_llama_block(config, layer);
+  return make_decoder_block(config, layer);
 }
 
 }  // namespace
@@ -100,8 +99,9 @@ std::unique_ptr<LanguageModel> make_model(
   for (int64_t layer = part.first_layer; layer < part.first_layer + part.layers; ++layer) {
     blocks.push_back(make_block(config, layer));
   }
-  auto result = config.family == model::Family::kT5
-                    ? make_t5(config, part, std::move(blocks))
+  auto result = config.family == model::Family::kT5 ? make_t5(config, part, std::move(blocks))
+                : config.bidirectional
+                    ? make_encoder(config, part, std::move(blocks))
                     : std::make_unique<LanguageModel>(config, part, std::move(blocks));
   allocate_parameters(*result, at::TensorOptions().dtype(dtype).device(device));
   return result;

@@ -15,10 +15,12 @@ namespace lockstep::nn {
 
 /// Which slot: its role is the same in every layer, its prefix names its parameters.
 /// Roles: tokens, positions, embedding_dropout; in a block attention_norm, attention_input (a
-/// junction), query_key_value (GPT-2) or query, key, value, query_norm and key_norm (of each head,
-/// Qwen3), attention, attention_out, attention_dropout, mlp_norm, mlp_input (a junction), mlp_gate
-/// (not GPT-2), mlp_up, mlp_down, mlp_dropout; final_norm, head_input (a junction), head. An
-/// encoder-decoder also has
+/// junction), query_key_value or query, key, value, query_norm and key_norm (where the family has
+/// them), attention, attention_out, attention_out_norm (behind the sublayer: Gemma 2), then
+/// attention_dropout, mlp_norm, mlp_input (a junction), mlp_gate_up or mlp_gate (where it is gated)
+/// and mlp_up, mlp_down, or router, expert_exchange, expert_gate, expert_up and expert_down of each
+/// expert, mlp_output (a junction, where the experts' outputs are added up); mlp_out_norm,
+/// mlp_dropout; final_norm, head_input (a junction), head. An encoder-decoder also has
 /// source_positions and target_positions (its tables), target_embedding_dropout, final_dropout; in
 /// a block of its decoder cross_norm, cross_input, cross_query, cross_key, cross_value,
 /// cross_attention, cross_attention_out, cross_dropout; mlp_inner_dropout; in the last block of its

@@ -62,6 +62,16 @@ Targets with_distributions(
   return targets;
 }
 
+Targets with_states(Targets targets) {
+  const Tensor predicted = targets.tokens.ne(ops::kIgnoredTarget);
+  const Tensor places =
+      at::constant_pad_nd(predicted.narrow(1, 0, predicted.size(1) - 1), {1, 0}, false);
+  targets.distributions.positions = places;
+  Tensor tokens =
+      at::zeros_like(targets.tokens).masked_fill(places.logical_not(), ops::kIgnoredTarget);
+  return counted(std::move(tokens), std::move(targets));
+}
+
 Targets next_tokens(const Tensor& labels, const Tensor& are_prompts) {
   Targets targets = next_tokens(labels);
   const Tensor behind =
@@ -70,6 +80,10 @@ Targets next_tokens(const Tensor& labels, const Tensor& are_prompts) {
   targets.prompt_counts = targets.prompts.sum(1).to(at::kDouble);
   targets.counts = targets.counts - targets.prompt_counts;
   return targets;
+}
+
+Targets own_tokens(const Tensor& labels) {
+  return counted(labels);
 }
 
 Targets classes_at(const Tensor& positions, const Tensor& classes, int64_t length) {

@@ -21,7 +21,8 @@ enum class RowKind : int64_t { kPlain, kChosen, kRejected, kForget, kRetain };
 struct Distributions {
   Tensor positions;   // [B, T] bool, in step with the ids; tokens there are any of the vocabulary.
                       // Undefined: there are none
-  Tensor states;      // [B, T, C'] what the reference's head reads; of this rank's part alone
+  Tensor states;      // [B, T, C'] what the reference's head reads; of this rank's part alone. Of
+                      // a head that gives states (nn::StateHead) they are the targets
   Tensor vocabulary;  // [V, C'] the reference's head, or this rank's part of it
   Tensor lowered;     // [B, T] float64, like the positions: what the reference's logit of the
                       // position's token is lowered by before its softmax; the loss there is the
@@ -67,11 +68,18 @@ Targets with_distributions(Targets targets, const Tensor& positions);
 /// float64 (0: not).
 Targets with_distributions(
     Targets targets, const Tensor& positions, const Tensor& tokens, const Tensor& lowered);
+/// What next_tokens gives, for a head that gives states: each token that is predicted is to have a
+/// target state instead, at its own place and not at the one before it, which Reference::refer
+/// brings as distributions.states.
+Targets with_states(Targets targets);
 /// The same where labels [B, T] hold prompts too, which `are_prompts` [B, T] bool says.
 Targets next_tokens(const Tensor& labels, const Tensor& are_prompts);
-/// Of classification: the position [B] of each row, its last token that is no padding, predicts the
-/// row's class [B] int64; kIgnoredTarget: the row has none. `length` is T. Rows with `outputs` have
-/// class 0, or none.
+/// Of masked language modelling: each position predicts its own label [B, T] int64, kIgnoredTarget:
+/// nothing.
+Targets own_tokens(const Tensor& labels);
+/// Of classification: the position [B] of each row, its last token that is no padding (of an
+/// encoder its first), predicts the row's class [B] int64; kIgnoredTarget: the row has none.
+/// `length` is T. Rows with `outputs` have class 0, or none.
 Targets classes_at(const Tensor& positions, const Tensor& classes, int64_t length);
 
 }  // namespace lockstep::nn

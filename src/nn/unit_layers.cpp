@@ -1,9 +1,26 @@
 #include "nn/unit_layers.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 namespace lockstep::nn {
+namespace {
+
+NormKind norm_kind(model::LayerKind kind) {
+  switch (kind) {
+    case model::LayerKind::kLayerNorm:
+      return NormKind::kLayerNorm;
+    case model::LayerKind::kExactRmsNorm:
+      return NormKind::kExactRmsNorm;
+    case model::LayerKind::kRmsNormAroundOne:
+      return NormKind::kRmsNormAroundOne;
+    default:
+      return NormKind::kRmsNorm;
+  }
+}
+
+}  // namespace
 
 UnitLayers::UnitLayers(
     const model::ModelConfig& config, std::vector<model::LayerSpec> specs, int64_t layer)
@@ -32,11 +49,14 @@ std::shared_ptr<Linear> UnitLayers::linear(std::string_view role) const {
 
 std::shared_ptr<Norm> UnitLayers::norm(std::string_view role) const {
   const model::LayerSpec* const spec = find(role);
-  return spec == nullptr ? nullptr
-                         : std::make_shared<Norm>(
-                               spec->kind == model::LayerKind::kLayerNorm ? NormKind::kLayerNorm
-                                                                          : NormKind::kRmsNorm,
-                               norm_eps_);
+  return spec == nullptr ? nullptr : std::make_shared<Norm>(norm_kind(spec->kind), norm_eps_);
+}
+
+SlotName UnitLayers::name(std::string_view role, int64_t expert) const {
+  const auto found = std::ranges::find_if(specs_, [&](const model::LayerSpec& spec) {
+    return spec.expert == expert && spec.role == role;
+  });
+  return {std::string(role), layer_, found == specs_.end() ? "" : found->prefix};
 }
 
 SlotName UnitLayers::name(std::string_view role) const {

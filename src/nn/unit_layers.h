@@ -24,6 +24,8 @@ class UnitLayers {
   std::shared_ptr<Norm> norm(std::string_view role) const;
   /// Of a place without parameters too.
   SlotName name(std::string_view role) const;
+  /// Of a layer of an expert.
+  SlotName name(std::string_view role, int64_t expert) const;
 
  private:
   std::vector<model::LayerSpec> specs_;

@@ -109,6 +109,11 @@ ObjectivePointer gradient_ascent(Means means = Means::kOfStep);
 /// the logit of the token is lowered (UNDIAL; Dong et al., 2024, equation 3): what the rows'
 /// targets say (nn::Distributions::lowered).
 ObjectivePointer lowered_distribution(const UnlearningOptions& options = {});
+/// F and R are means over rows of the mean squared distance of an answer's hidden states, at one
+/// layer, to what they are to be (RMU; Li et al., "The WMDP benchmark", 2024, equations 1 and 2):
+/// of a head that gives states. With kOfMicroBatches the mean of the rows' sums times the mean of
+/// their inverse lengths, as in open-unlearning.
+ObjectivePointer steered_states(const UnlearningOptions& options = {});
 /// F is the mean over the tokens of p^beta (1 - p)^saturation log p, both factors held constant
 /// (WGA; Wang et al., 2025; with saturation SatImp; Yang et al., 2025).
 ObjectivePointer weighted_ascent(const UnlearningOptions& options = {});

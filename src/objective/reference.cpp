@@ -121,6 +121,22 @@ void FrozenModel::refer(std::span<nn::ForwardInputs> micro_batches) {
   }
 }
 
+void Steered::refer(std::span<nn::ForwardInputs> micro_batches) {
+  if (kept_ != nullptr) {
+    kept_->refer(micro_batches);
+  }
+  for (nn::ForwardInputs& inputs : micro_batches) {
+    const Tensor forget =
+        inputs.targets.kinds.eq(static_cast<int64_t>(nn::RowKind::kForget)).view({-1, 1, 1});
+    Tensor& states = inputs.targets.distributions.states;
+    if (states.defined()) {
+      states = at::where(forget.to(states.device()), target_.to(states.options()), states);
+    } else {
+      states = target_.expand({forget.size(0), 1, -1});
+    }
+  }
+}
+
 Tensor KeptScores::measure(
     const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
   rows_.push_back(scores.log_likelihoods.detach().to(at::kCPU, /*non_blocking=*/false, true));
@@ -138,7 +154,7 @@ Tensor KeptHeadStates::measure(
   states_.states.push_back(scores.log_likelihoods);
   if (!states_.vocabulary.defined()) {
     // Under ZeRO the weight is dropped behind the head.
-    states_.vocabulary = scores.likeliest.clone();
+    states_.vocabulary = scores.likeliest.defined() ? scores.likeliest.clone() : Tensor();
   }
   return at::zeros({sums()}, scores.log_likelihoods.options().dtype(at::kDouble));
 }

@@ -81,6 +81,21 @@ class FrozenModel final : public Reference {
   StateReader reader_;
 };
 
+/// Of a head that gives states: those of rows to be forgotten are to be `target` [C] everywhere,
+/// whatever `kept` (null: nobody) says of them.
+class Steered final : public Reference {
+ public:
+  Steered(std::shared_ptr<Reference> kept, Tensor target)
+      : kept_(std::move(kept)),
+        target_(std::move(target)) {}
+  /// Sets targets.distributions.states. As Reference::refer; reads kinds.
+  void refer(std::span<nn::ForwardInputs> micro_batches) override;
+
+ private:
+  std::shared_ptr<Reference> kept_;
+  Tensor target_;
+};
+
 /// An objective that keeps the scores of rows that it is shown, in their order: what RowScorers
 /// evaluate a model by.
 class KeptScores final : public Objective {

@@ -35,7 +35,8 @@ class Unlearning : public Objective {
     const double forgets = by_step ? 1 : divided(forgotten_count(targets)),
                  keeps = by_step ? 1 : divided(retained_count(targets));
     const Tensor forgotten = (forget * losses(values, targets)).sum() * forgets;
-    const Tensor retained = -(rows_of(nn::RowKind::kRetain) * values).sum() * keeps;
+    const Tensor retained =
+        (rows_of(nn::RowKind::kRetain) * kept_losses(values, targets)).sum() * keeps;
     const Tensor count =
         forget * (are_tokens ? targets.tokens.ne(ops::kIgnoredTarget) : counted(targets));
     const Tensor loss = options_.gamma * forgotten + options_.alpha * step.share(1) * retained;
@@ -63,8 +64,13 @@ class Unlearning : public Objective {
  protected:
   /// Of rows [B] or tokens [B, T] to be forgotten.
   virtual Tensor losses(const Tensor& values, const nn::Targets& targets) const = 0;
-  /// [B]: what the sum of a row's is divided by.
+  /// Likewise, to be kept.
+  virtual Tensor kept_losses(const Tensor& values, const nn::Targets& /*targets*/) const {
+    return -values;
+  }
+  /// [B]: what the sum of a row's is divided by; of rows to be kept.
   virtual Tensor counted(const nn::Targets& targets) const { return targets.counts; }
+  virtual Tensor kept_counted(const nn::Targets& targets) const { return targets.counts; }
   const UnlearningOptions& options() const { return options_; }
 
  private:
@@ -72,14 +78,14 @@ class Unlearning : public Objective {
   double forgotten_count(const nn::Targets& targets) const {
     return (of_kind(targets, nn::RowKind::kForget) * counted(targets)).sum().item<double>();
   }
-  static double retained_count(const nn::Targets& targets) {
-    return (of_kind(targets, nn::RowKind::kRetain) * targets.counts).sum().item<double>();
+  double retained_count(const nn::Targets& targets) const {
+    return (of_kind(targets, nn::RowKind::kRetain) * kept_counted(targets)).sum().item<double>();
   }
   /// Of this rank's part.
-  static Tensor retained_tokens(const nn::Targets& targets, const Tensor& values) {
+  Tensor retained_tokens(const nn::Targets& targets, const Tensor& values) const {
     const Tensor rows = of_kind(targets, nn::RowKind::kRetain);
     return values.dim() == 2 ? (rows.unsqueeze(1) * targets.tokens.ne(ops::kIgnoredTarget)).sum()
-                             : (rows * targets.counts).sum();
+                             : (rows * kept_counted(targets)).sum();
   }
 
   UnlearningOptions options_;
@@ -150,6 +156,32 @@ class RowForgetting : public Unlearning {
   }
 };
 
+/// Both kinds of rows by their mean distance, which is linear in their scores.
+class SteeredStates final : public RowForgetting {
+ public:
+  using RowForgetting::RowForgetting;
+
+ protected:
+  Tensor losses(const Tensor& rows, const nn::Targets& targets) const override {
+    const Tensor inverse = targets.counts.clamp_min(1).reciprocal();
+    if (options().means == Means::kOfStep) {
+      return -rows * inverse;
+    }
+    Tensor mean = at::zeros_like(inverse);
+    for (const nn::RowKind kind : {nn::RowKind::kForget, nn::RowKind::kRetain}) {
+      const Tensor are = of_kind(targets, kind);
+      mean = mean + are * ((are * inverse).sum() / are.sum().clamp_min(1));
+    }
+    return -rows * mean;
+  }
+  Tensor kept_losses(const Tensor& rows, const nn::Targets& targets) const override {
+    return losses(rows, targets);
+  }
+  Tensor kept_counted(const nn::Targets& targets) const override {
+    return at::ones_like(targets.counts);
+  }
+};
+
 class NegativePreference final : public RowForgetting {
  public:
   using RowForgetting::RowForgetting;
@@ -201,6 +233,10 @@ ObjectivePointer gradient_difference(const UnlearningOptions& options) {
 
 ObjectivePointer lowered_distribution(const UnlearningOptions& options) {
   return std::make_shared<GradientDifference>(options, -1.0);
+}
+
+ObjectivePointer steered_states(const UnlearningOptions& options) {
+  return make<SteeredStates>(options);
 }
 
 ObjectivePointer weighted_ascent(const UnlearningOptions& options) {

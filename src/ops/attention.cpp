@@ -38,10 +38,11 @@ bool is_windowed(int64_t window, int64_t keys) {
 }
 
 struct Options {
-  double scale, dropout;
+  double scale, cap, dropout;
   int64_t window, first_head, total_heads;
-  bool upcast;
+  bool upcast, causal;
   Tensor starts;  // of documents; [B, T], or undefined
+  Tensor ends;    // likewise, where it is not causal
 };
 
 /// A run of rows and of queries: what tiled attention makes at a time. It sees the keys
@@ -58,10 +59,18 @@ int64_t first_of_documents(
              : 0;
 }
 
+/// One behind the last key that a query of a tile sees for its document.
+int64_t last_of_documents(
+    const Tensor& ends, int64_t row, int64_t rows, int64_t query, int64_t queries, int64_t keys) {
+  return ends.defined() && ends.is_cpu()
+             ? ends.narrow(0, row, rows).narrow(1, query, queries).max().item<int64_t>()
+             : keys;
+}
+
 /// Tiles whose scores stay in a processor's caches, and that leave out keys that none of their
 /// queries sees. A GPU gets few large ones.
-std::vector<Tile> tiles_of(
-    const Tensor& query, const Tensor& key, int64_t window, const Tensor& starts) {
+std::vector<Tile> tiles_of(const Tensor& query, const Tensor& key, const Options& options) {
+  const int64_t window = options.window;
   const bool on_cpu = query.device().is_cpu();
   const int64_t at_once = int64_t{1} << (on_cpu ? 20 : 27), most_queries = on_cpu ? 128 : 4096;
   const int64_t batch = query.size(0), length = query.size(2), past = key.size(2) - length;
@@ -75,8 +84,11 @@ std::vector<Tile> tiles_of(
       const int64_t count = std::min(queries, length - first);
       const int64_t first_key = std::max(
           window > 0 ? std::max<int64_t>(past + first + 1 - window, 0) : 0,
-          first_of_documents(starts, row, some, first, count));
-      tiles.push_back({row, some, first, count, first_key, past + first + count - first_key});
+          first_of_documents(options.starts, row, some, first, count));
+      const int64_t last_key =
+          options.causal ? past + first + count
+                         : last_of_documents(options.ends, row, some, first, count, key.size(2));
+      tiles.push_back({row, some, first, count, first_key, last_key - first_key});
     }
   }
   return tiles;
@@ -109,8 +121,23 @@ struct Parts {
   }
 };
 
-/// Probabilities [n, g, keys] of a tile, in the type of the query.
-Tensor probabilities(
+/// The softmax of a tile's scores.
+struct Softmax {
+  Tensor probabilities;  // [n, g, keys], in the type of the query
+  Tensor slope;          // likewise: of the capped scores by those before; undefined without a cap
+};
+
+/// cap * tanh(scale * scores / cap), in float32.
+Softmax capped(Tensor scores, const Options& options) {
+  if (scores.scalar_type() != at::kDouble) {
+    scores = scores.to(at::kFloat);
+  }
+  scores.mul_(options.scale / options.cap).tanh_();
+  Tensor slope = scores.square().neg_().add_(1);
+  return {scores.mul_(options.cap), slope};
+}
+
+Softmax softmax_of(
     const Parts& parts, const Tensor& query, const Tensor& key, const Options& options) {
   const Tile& tile = parts.tile;
   Tensor q = parts.queries(query), k = parts.keys(key);
@@ -118,20 +145,29 @@ Tensor probabilities(
     q = q.to(at::kFloat);
     k = k.to(at::kFloat);
   }
-  const Tensor scores = at::bmm(q, k.transpose(1, 2));
-  Tensor by_query = parts.by_query(scores);
+  const bool has_cap = options.cap > 0;
+  Softmax result{at::bmm(q, k.transpose(1, 2)), {}};
+  if (has_cap) {
+    result = capped(result.probabilities, options);
+  }
+  Tensor by_query = parts.by_query(result.probabilities);
   const int64_t past = key.size(2) - query.size(2);
-  const Tensor& starts = options.starts;
+  const auto in_tile = [&](const Tensor& keys) {  // of its rows and queries
+    return keys.defined()
+               ? keys.narrow(0, tile.row, tile.rows).narrow(1, tile.query, tile.queries) -
+                     tile.first_key
+               : Tensor();
+  };
   softmax_visible(
       by_query,
-      options.scale,
+      has_cap ? 1 : options.scale,
       {past + tile.query + 1 - tile.first_key,
        options.window,
-       starts.defined()
-           ? starts.narrow(0, tile.row, tile.rows).narrow(1, tile.query, tile.queries) -
-                 tile.first_key
-           : Tensor()});
-  return scores.to(query.scalar_type());
+       in_tile(options.starts),
+       in_tile(options.ends),
+       !options.causal && !options.ends.defined()});
+  const auto type = query.scalar_type();
+  return {result.probabilities.to(type), has_cap ? result.slope.to(type) : Tensor()};
 }
 
 /// Dropout of a tile's probabilities, or of their gradient.
@@ -158,9 +194,9 @@ Tensor tiled_forward(
     const Options& options) {
   const Tensor k = key.contiguous(), v = value.contiguous();
   Tensor out = at::empty(query.sizes(), query.options());
-  for (const Tile& tile : tiles_of(query, key, options.window, options.starts)) {
+  for (const Tile& tile : tiles_of(query, key, options)) {
     const Parts parts{tile, query.size(1), key.size(1)};
-    const Tensor seen = probabilities(parts, query, k, options);
+    const Tensor seen = softmax_of(parts, query, k, options).probabilities;
     const Tensor kept = dropped(parts, seen, options, row_keys);
     out.narrow(0, tile.row, tile.rows)
         .narrow(2, tile.query, tile.queries)
@@ -182,20 +218,27 @@ torch::autograd::tensor_list tiled_backward(
   const auto sums = key.options().dtype(is_low ? at::kFloat : query.scalar_type());
   const Tensor dkey = at::zeros(key.sizes(), sums), dvalue = at::zeros(key.sizes(), sums);
   Tensor dquery = at::empty(query.sizes(), query.options());
-  for (const Tile& tile : tiles_of(query, key, options.window, options.starts)) {
+  for (const Tile& tile : tiles_of(query, key, options)) {
     const Parts parts{tile, query.size(1), key.size(1)};
-    const Tensor seen = probabilities(parts, query, k, options);
+    const auto [seen, slope] = softmax_of(parts, query, k, options);
     const auto drop = [&](const Tensor& x) { return dropped(parts, x, options, row_keys); };
     const Tensor dout_tile = parts.queries(dout);  // [n, g, D]
     parts.keys(dvalue).add_(at::bmm(drop(seen).transpose(1, 2), dout_tile));
     Tensor dscores = drop(at::bmm(dout_tile, parts.keys(v).transpose(1, 2)));
     softmax_visible_backward(dscores, seen, options.scale);
+    if (slope.defined()) {
+      dscores.mul_(slope);
+    }
     parts.keys(dkey).add_(at::bmm(dscores.transpose(1, 2), parts.queries(query)));
     dquery.narrow(0, tile.row, tile.rows)
         .narrow(2, tile.query, tile.queries)
         .copy_(at::bmm(dscores, parts.keys(k)).view({tile.rows, query.size(1), tile.queries, -1}));
   }
   return {dquery, dkey.to(key.scalar_type()), dvalue.to(key.scalar_type())};
+}
+
+Tensor ends_of(const Tensor& starts, bool causal) {
+  return causal || !starts.defined() ? Tensor() : ends_of_documents(starts);
 }
 
 struct TiledAttention : torch::autograd::Function<TiledAttention> {
@@ -206,24 +249,38 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
       const Tensor& value,
       const Tensor& keys,
       double scale,
+      double cap,
       double dropout,
       int64_t window,
       int64_t first_head,
       int64_t total_heads,
       bool upcast,
+      bool causal,
       const std::optional<Tensor>& documents) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const Tensor starts = documents.value_or(Tensor());
-    const Options options{scale, dropout, window, first_head, total_heads, upcast, starts};
+    const Options options{
+        scale,
+        cap,
+        dropout,
+        window,
+        first_head,
+        total_heads,
+        upcast,
+        causal,
+        starts,
+        ends_of(starts, causal)};
     context->save_for_backward({query, key, value});
     auto& saved = context->saved_data;
     saved["keys"] = keys;
     saved["scale"] = scale;
+    saved["cap"] = cap;
     saved["dropout"] = dropout;
     saved["window"] = window;
     saved["first_head"] = first_head;
     saved["total_heads"] = total_heads;
     saved["upcast"] = upcast;
+    saved["causal"] = causal;
     saved["starts"] = starts;
     return tiled_forward(query, key, value, keys, options);
   }
@@ -234,16 +291,19 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
     auto& data = context->saved_data;
     const Options options{
         data["scale"].toDouble(),
+        data["cap"].toDouble(),
         data["dropout"].toDouble(),
         data["window"].toInt(),
         data["first_head"].toInt(),
         data["total_heads"].toInt(),
         data["upcast"].toBool(),
-        data["starts"].toTensor()};
+        data["causal"].toBool(),
+        data["starts"].toTensor(),
+        ends_of(data["starts"].toTensor(), data["causal"].toBool())};
     const auto saved = context->get_saved_variables();
     auto results = tiled_backward(
         gradients[0], saved[0], saved[1], saved[2], data["keys"].toTensor(), options);
-    results.resize(11);
+    results.resize(13);
     return results;
   }
 };
@@ -288,6 +348,19 @@ Tensor visible_keys(
              : seen;
 }
 
+Tensor ends_of_documents(const Tensor& starts) {
+  return at::searchsorted(starts.contiguous(), starts, /*out_int32=*/false, /*right=*/true);
+}
+
+namespace {
+
+/// [B, 1, T, S] bool: of rows of several documents, what sees what in its own.
+Tensor visible_both_ways(const Tensor& starts) {
+  return starts.unsqueeze(2).eq(starts.unsqueeze(1)).unsqueeze(1);
+}
+
+}  // namespace
+
 Tensor fused_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   const int64_t length = query.size(2), keys = key.size(2);
@@ -301,11 +374,14 @@ Tensor fused_attention(
   std::optional<Tensor> mask;
   const Tensor& starts = options.document_starts;
   const bool needs_mask =
-      length > 1 && (length != keys || is_windowed(options.window, keys) || starts.defined());
+      options.causal
+          ? length > 1 && (length != keys || is_windowed(options.window, keys) || starts.defined())
+          : starts.defined();
   if (needs_mask) {
-    mask = visible_keys(length, keys, options.window, query.device(), starts);
+    mask = options.causal ? visible_keys(length, keys, options.window, query.device(), starts)
+                          : visible_both_ways(starts);
   }
-  const bool causal = length > 1 && !needs_mask;
+  const bool causal = options.causal && length > 1 && !needs_mask;
   const bool in_groups =
       key.size(1) < query.size(1) && !has_host_loops(query) &&
       takes_groups(at::_fused_sdp_choice(
@@ -335,11 +411,13 @@ Tensor tiled_attention(
       value,
       keys,
       options.scale,
+      options.cap,
       options.dropout,
       options.window,
       options.first_head,
       options.total_heads,
       options.upcast,
+      options.causal,
       if_defined(options.document_starts));
 }
 
@@ -358,7 +436,7 @@ Tensor attention(
       has_host_loops(query) && query.size(2) > 1 &&
       (type == at::kBFloat16 || is_windowed(options.window, key.size(2)) ||
        options.document_starts.defined());
-  return options.dropout > 0 || upcast || tiles_are_faster
+  return options.dropout > 0 || options.cap > 0 || upcast || tiles_are_faster
              ? tiled_attention(query, key, value, options)
              : fused_attention(query, key, value, options);
 }

@@ -1,5 +1,5 @@
-// Causal attention with grouped queries, sliding windows, rows of several documents, and dropout
-// whose mask is never kept.
+// Attention, causal or not, with grouped queries, sliding windows, rows of several documents, and
+// dropout whose mask is never kept.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,11 @@ namespace lockstep::ops {
 using at::Tensor;
 
 struct AttentionOptions {
+  bool causal = true;        // else a query sees every key, or those of its document, before and
+                             // behind it; there is no window then
   double scale = 1;          // of the scores
+  double cap = 0;            // they become cap * tanh(score / cap) before the mask (Gemma 2, 2024,
+                             // section 2); 0: they stay
   int64_t window = 0;        // key j is seen by query i where i - window < j <= i; 0: every j <= i
   bool upcast = false;       // scores in float32, whatever the type
   double dropout = 0;        // of the probabilities
@@ -21,8 +25,8 @@ struct AttentionOptions {
   int64_t first_head = 0,
           total_heads = 0;  // for dropout, where query holds a part of the heads; 0 heads: all
   /// [B, T] int64, on the query's device: where in its row the document of each token begins, which
-  /// is the first key that its query sees; as many queries as keys. Undefined: a row is one
-  /// document.
+  /// is the first key that its query sees; as many queries as keys. They ascend in a row.
+  /// Undefined: a row is one document.
   Tensor document_starts = {};
 };
 
@@ -39,7 +43,7 @@ inline std::optional<Tensor> if_defined(const Tensor& x) {
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 
-/// ATen's fused kernel. Takes neither dropout nor upcast.
+/// ATen's fused kernel. Takes neither dropout nor upcast nor a cap.
 Tensor fused_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 
@@ -55,5 +59,8 @@ Tensor visible_keys(
     int64_t window,
     at::Device device,
     const Tensor& document_starts = {});
+
+/// [B, T] int64: where the document of each token ends, from where each begins.
+Tensor ends_of_documents(const Tensor& starts);
 
 }  // namespace lockstep::ops

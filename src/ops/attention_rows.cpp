@@ -95,16 +95,23 @@ void softmax_on_cpu(Tensor& scores, double scale, const Visible& visible) {
   const Tensor kept = visible.starts.defined() ? visible.starts.contiguous() : Tensor();
   const int64_t* starts = kept.defined() ? kept.const_data_ptr<int64_t>() : nullptr;
   const int64_t heads = starts == nullptr ? 1 : scores.size(0) / kept.size(0);
+  const Tensor kept_ends = visible.ends.defined() ? visible.ends.contiguous() : Tensor();
+  const int64_t* ends = kept_ends.defined() ? kept_ends.const_data_ptr<int64_t>() : nullptr;
   at::parallel_for(0, scores.size(0) * queries, grain, [&](int64_t begin, int64_t end) {
     std::vector<float> scratch(static_cast<size_t>(keys + kLanes));
     for (int64_t row = begin; row < end; ++row) {
       const int64_t query = row % queries;
-      const int64_t last = std::min(visible.first_last + query, keys);
+      const int64_t place = row / queries / heads * queries + query;  // in starts and ends
+      const int64_t last = std::min(
+          visible.sees_all  ? keys
+          : ends != nullptr ? ends[place]
+                            : visible.first_last + query,
+          keys);
       int64_t first = visible.window > 0
                           ? std::max<int64_t>(visible.first_last + query - visible.window, 0)
                           : 0;
       if (starts != nullptr) {
-        first = std::max(first, starts[row / queries / heads * queries + query]);
+        first = std::max(first, starts[place]);
       }
       vector::dispatch<SoftmaxRow<T>>(
           data + row * keys, first, last, keys, static_cast<float>(scale), scratch.data());
@@ -138,12 +145,17 @@ void softmax_visible(Tensor& scores, double scale, const Visible& visible) {
   const Tensor key = at::arange(scores.size(2), longs);
   const Tensor last =
       at::arange(visible.first_last, visible.first_last + scores.size(1), longs).unsqueeze(1);
-  Tensor hidden = key >= last;  // [queries, keys]
+  Tensor hidden = visible.sees_all || visible.ends.defined()
+                      ? at::zeros({scores.size(1), scores.size(2)}, longs.dtype(at::kBool))
+                      : key >= last;  // [queries, keys]
   if (visible.window > 0) {
     hidden = hidden.logical_or(key < last - visible.window);
   }
   if (visible.starts.defined()) {  // [rows, queries, keys] -> [n, queries, keys]
-    const Tensor before = key < visible.starts.unsqueeze(2);
+    Tensor before = key < visible.starts.unsqueeze(2);
+    if (visible.ends.defined()) {
+      before = before.logical_or(key >= visible.ends.unsqueeze(2));
+    }
     hidden = before.logical_or(hidden).repeat_interleave(scores.size(0) / before.size(0), 0);
   }
   const auto high = scores.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

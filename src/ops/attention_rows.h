@@ -17,6 +17,8 @@ struct Visible {
   int64_t first_last = 0;
   int64_t window = 0;  // 0: none
   Tensor starts = {};  // [rows, queries] int64, n a multiple of rows, in keys of the tile; or none
+  Tensor ends = {};    // likewise, in place of `last`: where keys behind a query are seen too
+  bool sees_all = false;  // the same without documents: every key
 };
 
 /// scores [n, queries, keys], contiguous, become softmax(scale * scores) over the keys that are

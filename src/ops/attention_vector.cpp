@@ -8,6 +8,10 @@
 namespace lockstep::ops {
 namespace {
 
+PartSees sees(bool causal) {
+  return causal ? PartSees::kEarlier : PartSees::kAll;
+}
+
 struct VectorAttention : torch::autograd::Function<VectorAttention> {
   static Tensor forward(
       torch::autograd::AutogradContext* context,
@@ -16,14 +20,16 @@ struct VectorAttention : torch::autograd::Function<VectorAttention> {
       const Tensor& value,
       double scale,
       int64_t window,
+      bool causal,
       const std::optional<Tensor>& documents) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const Tensor starts = documents.value_or(Tensor());
     const AttentionPart whole =
-        attention_part(query, key, value, scale, PartSees::kEarlier, window, starts);
+        attention_part(query, key, value, scale, sees(causal), window, starts);
     context->save_for_backward({query, key, value, whole.out, whole.log_sum});
     context->saved_data["scale"] = scale;
     context->saved_data["window"] = window;
+    context->saved_data["causal"] = causal;
     context->saved_data["starts"] = starts;
     return whole.out;
   }
@@ -39,24 +45,30 @@ struct VectorAttention : torch::autograd::Function<VectorAttention> {
         saved[1],
         saved[2],
         context->saved_data["scale"].toDouble(),
-        PartSees::kEarlier,
+        sees(context->saved_data["causal"].toBool()),
         context->saved_data["window"].toInt(),
         context->saved_data["starts"].toTensor());
-    return {made.query, made.key, made.value, Tensor(), Tensor(), Tensor()};
+    return {made.query, made.key, made.value, Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
 bool has_vector_attention(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
-  return options.dropout == 0 && query.numel() > 0 && query.size(2) > 1 &&
+  return options.dropout == 0 && options.cap == 0 && query.numel() > 0 && query.size(2) > 1 &&
          query.size(2) == key.size(2) && has_attention_loops(query, key);
 }
 
 Tensor vector_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   return VectorAttention::apply(
-      query, key, value, options.scale, options.window, if_defined(options.document_starts));
+      query,
+      key,
+      value,
+      options.scale,
+      options.window,
+      options.causal,
+      if_defined(options.document_starts));
 }
 
 }  // namespace lockstep::ops

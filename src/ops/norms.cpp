@@ -20,7 +20,13 @@ using vector::kLanes;
 using vector::load_up_to;
 using vector::store_up_to;
 
-enum class Kind { kLayer, kRms };
+enum class Kind { kLayer, kRms, kExactRms, kRmsAroundOne };
+
+/// What is multiplied by.
+template <Kind kKind>
+LOCKSTEP_INLINE Floats factor(const Floats& weight) {
+  return kKind == Kind::kRmsAroundOne ? weight + 1.0F : weight;
+}
 
 /// Rounds to the type and back, as a tensor of that type would hold it.
 template <class T>
@@ -85,11 +91,11 @@ struct Forward {
       inverse[row] = scale;
       for (int64_t i = 0; i < size; i += kLanes) {
         const Floats normal = (load_up_to(in + i, size - i) - middle) * scale;
-        const Floats w = load_up_to(weight + i, size - i);
+        const Floats w = factor<kKind>(load_up_to(weight + i, size - i));
         if constexpr (kKind == Kind::kLayer) {
           store_up_to(out + i, normal * w + load_up_to(bias + i, size - i), size - i);
         } else {
-          store_up_to(out + i, rounded<T>(normal) * w, size - i);
+          store_up_to(out + i, (kKind == Kind::kRms ? rounded<T>(normal) : normal) * w, size - i);
         }
       }
     }
@@ -124,10 +130,10 @@ struct Backward {
         const Floats dy = load_up_to(g + i, size - i);
         const Floats normal =
             first_lanes((load_up_to(in + i, size - i) - middle) * scale, size - i);
-        const Floats weighted = dy * load_up_to(weight + i, size - i);
+        const Floats weighted = dy * factor<kKind>(load_up_to(weight + i, size - i));
         sums += weighted;
         products += weighted * normal;
-        const Floats seen = kKind == Kind::kLayer ? normal : rounded<T>(normal);
+        const Floats seen = kKind == Kind::kRms ? rounded<T>(normal) : normal;
         store_up_to(weight_sum + i, load_up_to(weight_sum + i, size - i) + dy * seen, size - i);
         if constexpr (kKind == Kind::kLayer) {
           store_up_to(bias_sum + i, load_up_to(bias_sum + i, size - i) + dy, size - i);
@@ -138,7 +144,8 @@ struct Backward {
           kKind == Kind::kLayer ? vector::sum(sums) / static_cast<float>(size) : 0;
       for (int64_t i = 0; i < size; i += kLanes) {
         const Floats normal = (load_up_to(in + i, size - i) - middle) * scale;
-        const Floats weighted = load_up_to(g + i, size - i) * load_up_to(weight + i, size - i);
+        const Floats weighted =
+            load_up_to(g + i, size - i) * factor<kKind>(load_up_to(weight + i, size - i));
         Floats dx = (weighted - mean_gradient - normal * mean_product) * scale;
         if (sum_gradient != nullptr) {
           dx += load_up_to(sum_gradient + row * size + i, size - i);
@@ -287,6 +294,23 @@ bool has_norm_loops(const Tensor& x, const Tensor& residual, const Tensor& weigh
          residual.scalar_type() == x.scalar_type();
 }
 
+torch::autograd::tensor_list rms_with_loops(
+    const Tensor& x,
+    const std::optional<Tensor>& residual,
+    const Tensor& weight,
+    double eps,
+    RmsForm form) {
+  switch (form) {
+    case RmsForm::kExact:
+      return NormFunction<Kind::kExactRms>::apply(x, residual, weight, std::nullopt, eps);
+    case RmsForm::kAroundOne:
+      return NormFunction<Kind::kRmsAroundOne>::apply(x, residual, weight, std::nullopt, eps);
+    case RmsForm::kRounded:
+      break;
+  }
+  return NormFunction<Kind::kRms>::apply(x, residual, weight, std::nullopt, eps);
+}
+
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
@@ -296,16 +320,21 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   return at::layer_norm(x, {x.size(-1)}, weight, bias, eps);
 }
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, RmsForm form) {
   if (has_norm_loops(x, weight)) {
-    return NormFunction<Kind::kRms>::apply(x, std::nullopt, weight, std::nullopt, eps)[0];
+    return rms_with_loops(x, std::nullopt, weight, eps, form)[0];
   }
-  if (x.is_cuda()) {
-    return at::rms_norm(x, {x.size(-1)}, weight, eps);  // one kernel
+  const bool is_float = x.scalar_type() == at::kFloat;
+  if (x.is_cuda() && (form != RmsForm::kAroundOne || is_float)) {  // one kernel
+    return at::rms_norm(x, {x.size(-1)}, form == RmsForm::kAroundOne ? weight + 1 : weight, eps);
   }
   const Tensor high = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
   const Tensor normal = high * at::rsqrt(high.square().mean({-1}, /*keepdim=*/true) + eps);
-  return weight * normal.to(x.scalar_type());
+  if (form == RmsForm::kRounded) {
+    return weight * normal.to(x.scalar_type());
+  }
+  const Tensor factor = weight.to(high.scalar_type());
+  return (normal * (form == RmsForm::kAroundOne ? factor + 1 : factor)).to(x.scalar_type());
 }
 
 SumAndNorm add_layer_norm(
@@ -318,13 +347,14 @@ SumAndNorm add_layer_norm(
   return {sum, layer_norm(sum, weight, bias, eps)};
 }
 
-SumAndNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
+SumAndNorm add_rms_norm(
+    const Tensor& x, const Tensor& residual, const Tensor& weight, double eps, RmsForm form) {
   if (has_norm_loops(x, residual, weight)) {
-    const auto both = NormFunction<Kind::kRms>::apply(x, residual, weight, std::nullopt, eps);
+    const auto both = rms_with_loops(x, residual, weight, eps, form);
     return {both[1], both[0]};
   }
   const Tensor sum = x + residual;
-  return {sum, rms_norm(sum, weight, eps)};
+  return {sum, rms_norm(sum, weight, eps, form)};
 }
 
 }  // namespace lockstep::ops

@@ -13,10 +13,17 @@ using at::Tensor;
 /// the bias is off by up to 0.2, relative; this one is not.)
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 
-/// weight * (x / sqrt(mean(x^2) + eps)), where the quotient is made in float32 and rounded to the
-/// type of x before it is multiplied, as Hugging Face's models do (Zhang and Sennrich, 2019). x
+/// How an RMS norm multiplies by its weight.
+enum class RmsForm {
+  kRounded,    // what it multiplies is rounded to the type of x first, as in Hugging Face's Llama
+  kExact,      // in float32, rounded once
+  kAroundOne,  // the same, by 1 + weight (Gemma, 2024)
+};
+
+/// weight * (x / sqrt(mean(x^2) + eps)), the quotient made in float32 (Zhang and Sennrich, 2019). x
 /// [..., C], weight [C].
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
+Tensor rms_norm(
+    const Tensor& x, const Tensor& weight, double eps, RmsForm form = RmsForm::kRounded);
 
 struct SumAndNorm {
   Tensor sum, norm;
@@ -27,6 +34,11 @@ struct SumAndNorm {
 /// the norm, the same.
 SumAndNorm add_layer_norm(
     const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps);
-SumAndNorm add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps);
+SumAndNorm add_rms_norm(
+    const Tensor& x,
+    const Tensor& residual,
+    const Tensor& weight,
+    double eps,
+    RmsForm form = RmsForm::kRounded);
 
 }  // namespace lockstep::ops

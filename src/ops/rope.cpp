@@ -15,7 +15,7 @@ namespace {
 
 /// The heads of one token, `heads` rows of `size` from `from` (a row every `stride`) to `to` (a row
 /// every `to_stride`).
-template <class T>
+template <class T, RotaryPairs kPairs>
 struct RotateToken {
   LOCKSTEP_INLINE static void run(
       const T* from,
@@ -31,11 +31,13 @@ struct RotateToken {
     for (int64_t head = 0; head < heads; ++head) {
       const T* __restrict in = from + head * stride;
       T* __restrict out = to + head * to_stride;
+      constexpr bool kNear = kPairs == RotaryPairs::kNeighbours;
       for (int64_t i = 0; i < half; ++i) {
-        const float a = vector::widen(in[i]), b = vector::widen(in[i + half]);
+        const int64_t first = kNear ? 2 * i : i, second = kNear ? first + 1 : i + half;
+        const float a = vector::widen(in[first]), b = vector::widen(in[second]);
         const float c = cos[i], s = sin[i] * sign;
-        vector::narrow(a * c - b * s, out[i]);
-        vector::narrow(b * c + a * s, out[i + half]);
+        vector::narrow(a * c - b * s, out[first]);
+        vector::narrow(b * c + a * s, out[second]);
       }
       for (int64_t i = 2 * half; i < size; ++i) {
         out[i] = in[i];
@@ -45,7 +47,7 @@ struct RotateToken {
 };
 
 /// Each head's numbers are neighbours in x and in y, [B, T, H, D] both.
-template <class T>
+template <class T, RotaryPairs kPairs>
 void rotate_on_cpu(
     const Tensor& x, const Tensor& y, const Tensor& cos, const Tensor& sin, float sign) {
   const auto* in = static_cast<const T*>(x.const_data_ptr());
@@ -62,7 +64,7 @@ void rotate_on_cpu(
         for (int64_t token = begin; token < end; ++token) {
           const int64_t row = token / length, position = token % length;
           const int64_t angles = (by_row ? token : position) * half;
-          vector::dispatch<RotateToken<T>>(
+          vector::dispatch<RotateToken<T, kPairs>>(
               in + row * x.stride(0) + position * x.stride(1),
               x.stride(2),
               out + row * y.stride(0) + position * y.stride(1),
@@ -77,23 +79,26 @@ void rotate_on_cpu(
       });
 }
 
-Tensor rotate_by_tensors(const Tensor& x, const Tensor& cos, const Tensor& sin, float sign) {
+Tensor rotate_by_tensors(
+    const Tensor& x, const Tensor& cos, const Tensor& sin, float sign, RotaryPairs pairs) {
   const int64_t half = cos.size(-1);
   const auto high = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor c = cos.unsqueeze(-2).to(high),
                s = sin.unsqueeze(-2).to(high) * sign;  // [.., T, 1, d]
-  const Tensor a = x.narrow(-1, 0, half).to(high), b = x.narrow(-1, half, half).to(high);
-  return at::cat(
-      {(a * c - b * s).to(x.scalar_type()),
-       (b * c + a * s).to(x.scalar_type()),
-       x.narrow(-1, 2 * half, x.size(-1) - 2 * half)},
-      -1);
+  const Tensor turned = x.narrow(-1, 0, 2 * half),
+               rest = x.narrow(-1, 2 * half, x.size(-1) - 2 * half);
+  const int64_t dim = pairs == RotaryPairs::kHalves ? -2 : -1;  // of the two of a pair
+  const auto by_pairs =
+      dim == -2 ? turned.unflatten(-1, {2, half}) : turned.unflatten(-1, {half, 2});
+  const Tensor a = by_pairs.select(dim, 0).to(high), b = by_pairs.select(dim, 1).to(high);
+  const Tensor both = at::stack({a * c - b * s, b * c + a * s}, dim).flatten(-2);
+  return at::cat({both.to(x.scalar_type()), rest}, -1);
 }
 
-bool has_cuda_rotation(const Tensor& x, const Tensor& cos) {
+bool has_cuda_rotation(const Tensor& x, const Tensor& cos, RotaryPairs pairs) {
   const auto type = x.scalar_type();
-  return x.is_cuda() && cuda_loops().rotate != nullptr && x.numel() > 0 &&
-         cos.scalar_type() == at::kFloat &&
+  return pairs == RotaryPairs::kHalves && x.is_cuda() && cuda_loops().rotate != nullptr &&
+         x.numel() > 0 && cos.scalar_type() == at::kFloat &&
          (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
@@ -108,33 +113,36 @@ RotatedHeads heads_of(const Tensor& x, const Tensor& out, const Tensor& cos) {
 }
 
 /// x rotated, into `out`.
+template <RotaryPairs kPairs = RotaryPairs::kHalves>
 void rotate_into(
     const Tensor& out, const Tensor& x, const Tensor& cos, const Tensor& sin, float sign) {
   const auto type = x.scalar_type();
-  if (has_cuda_rotation(x, cos)) {
+  if (has_cuda_rotation(x, cos, kPairs)) {
     const Tensor in = x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous();
     cuda_loops().rotate(in, out, cos, sin, sign, heads_of(in, out, cos));
     return;
   }
   if (!has_host_loops(x) || (type != at::kFloat && type != at::kBFloat16) || x.numel() == 0) {
-    out.copy_(rotate_by_tensors(x, cos, sin, sign));
+    out.copy_(rotate_by_tensors(x, cos, sin, sign, kPairs));
     return;
   }
   const Tensor in = x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous();
   if (type == at::kFloat) {
-    rotate_on_cpu<float>(in, out, cos, sin, sign);
+    rotate_on_cpu<float, kPairs>(in, out, cos, sin, sign);
   } else {
-    rotate_on_cpu<vector::Bfloat16>(in, out, cos, sin, sign);
+    rotate_on_cpu<vector::Bfloat16, kPairs>(in, out, cos, sin, sign);
   }
 }
 
+template <RotaryPairs kPairs>
 Tensor rotate_by(const Tensor& x, const Tensor& cos, const Tensor& sin, float sign) {
   const Tensor out = at::empty(x.sizes(), x.options());
-  rotate_into(out, x, cos, sin, sign);
+  rotate_into<kPairs>(out, x, cos, sin, sign);
   return out;
 }
 
-struct RotateFunction : torch::autograd::Function<RotateFunction> {
+template <RotaryPairs kPairs>
+struct RotateFunction : torch::autograd::Function<RotateFunction<kPairs>> {
   static Tensor forward(
       torch::autograd::AutogradContext* context,
       const Tensor& x,
@@ -142,13 +150,13 @@ struct RotateFunction : torch::autograd::Function<RotateFunction> {
       const Tensor& sin) {
     context->saved_data["cos"] = cos;
     context->saved_data["sin"] = sin;
-    return rotate_by(x, cos, sin, 1);
+    return rotate_by<kPairs>(x, cos, sin, 1);
   }
   static torch::autograd::tensor_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
     // The rotation is orthogonal: its transpose turns back.
     return {
-        rotate_by(
+        rotate_by<kPairs>(
             gradient[0],
             context->saved_data["cos"].toTensor(),
             context->saved_data["sin"].toTensor(),
@@ -204,7 +212,7 @@ bool fit(const Tensor& cos, const Tensor& sin, int64_t rows, int64_t length, int
 
 }  // namespace
 
-Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
+Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, RotaryPairs pairs) {
   if (x.dim() != 4 || !fit(cos, sin, x.size(0), x.size(1), x.size(3))) {
     throw Error(
         ErrorKind::kInternal,
@@ -213,7 +221,9 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
             fmt::join(cos.sizes(), "x"),
             fmt::join(x.sizes(), "x")));
   }
-  return RotateFunction::apply(x, cos.contiguous(), sin.contiguous());
+  const Tensor c = cos.contiguous(), s = sin.contiguous();
+  return pairs == RotaryPairs::kHalves ? RotateFunction<RotaryPairs::kHalves>::apply(x, c, s)
+                                       : RotateFunction<RotaryPairs::kNeighbours>::apply(x, c, s);
 }
 
 std::array<Tensor, 3> split_rotated_heads(

@@ -1,4 +1,4 @@
-// Rotary positions, in the half-rotation layout of Hugging Face's files.
+// Rotary positions, in the layouts of Hugging Face's files.
 #pragma once
 
 #include <array>
@@ -10,10 +10,20 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
+/// Which numbers of a head turn together.
+enum class RotaryPairs {
+  kHalves,      // i and i + d
+  kNeighbours,  // 2 i and 2 i + 1 (GLM)
+};
+
 /// x [B, T, H, D]; cos and sin [T, d] or [B, T, d] float32, 2 d <= D. The first 2 d numbers of each
-/// head, as two halves (a, b), become (a cos - b sin, b cos + a sin); the others stay. Computed in
+/// head, as pairs (a, b), become (a cos - b sin, b cos + a sin); the others stay. Computed in
 /// float32, rounded once.
-Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin);
+Tensor rotate(
+    const Tensor& x,
+    const Tensor& cos,
+    const Tensor& sin,
+    RotaryPairs pairs = RotaryPairs::kHalves);
 
 /// A packed projection of queries, keys and values, packed [B, T, (H + 2 Hkv) D], taken apart and
 /// its queries and keys rotated, in one pass forward and one backward: query [B, H, T, D], key and

@@ -57,10 +57,11 @@ class Adafactor : public Optimizer {
       visit({"exp_avg_sq_col", segment.parameter, {moments.columns}, 0, moments.column, true});
     }
   }
+  bool looks_ahead() const override { return true; }
   double state_bytes_per_element() const override { return 0; }  // of the order of a row a matrix
 
  protected:
-  void make_state(const Shard& shard) override {
+  void make_state(int64_t /*index*/, const Shard& shard) override {
     const auto type = at::TensorOptions(shard.parameter.device()).dtype(at::kFloat);
     for (const Segment& segment : shard.layout) {
       FactoredMoments moments;
@@ -110,13 +111,14 @@ class Adafactor : public Optimizer {
     const bool has_master = shard.master.defined() && !shard.master.is_same(shard.parameter);
     const at::Tensor& weight = has_master ? shard.master : shard.parameter;
     for (const Segment& segment : shard.layout) {
-      const bool decays = segment.offset < shard.decayed;
+      const double rate = learning_rate * segment.rule.learning_rate;
+      const double decay = segment.rule.weight_decay.value_or(options().weight_decay);
       for_each_run(shard, segment, gradient_scale, [&](int64_t at, const at::Tensor& gradient) {
         const at::Tensor part = weight.narrow(0, segment.offset + at, gradient.numel());
         const at::Tensor update =
             update_of(segment, at, gradient).mul_(moments_.at(segment.parameter).clip);
-        part.mul_(1 - (decays ? learning_rate * options().weight_decay : 0));
-        part.sub_(update, learning_rate);
+        part.mul_(1 - rate * decay);
+        part.sub_(update, rate);
         if (has_master) {
           shard.parameter.narrow(0, segment.offset + at, gradient.numel()).copy_(part);
         }

@@ -23,27 +23,27 @@ class AdamW : public Optimizer {
   double state_bytes_per_element() const override { return 2 * sizeof(float); }
 
   bool can_be_captured() const override { return true; }
-  /// [2, kAdamWNumbers]: of elements that decay, and of those that do not.
+  /// [rules, kAdamWNumbers], as rules() has them.
   at::Tensor numbers(double learning_rate) const override {
-    ops::AdamWStep step = step_of(learning_rate, 1.0);
-    step.step = std::max<int64_t>(step.step, 1);  // before the first one
-    const at::Tensor decayed = ops::adamw_numbers(step);
-    step.weight_decay = 0;
-    return at::stack({decayed, ops::adamw_numbers(step)});
+    std::vector<at::Tensor> rows;
+    for (const UpdateRule& rule : rules()) {
+      ops::AdamWStep step = step_of(rule, learning_rate, 1.0);
+      step.step = std::max<int64_t>(step.step, 1);  // before the first one
+      rows.push_back(ops::adamw_numbers(step));
+    }
+    return rows.empty() ? at::empty({0, ops::kAdamWNumbers}) : at::stack(rows);
   }
   void update_by(
       int64_t index, const at::Tensor& numbers, const at::Tensor& gradient_scale) override {
     const at::NoGradGuard no_grad;
-    numbers.select(1, 0).copy_(gradient_scale.expand({2}));
-    const Shard& shard = this->shard(index);
-    const State& state = states_.at(static_cast<size_t>(index));
-    const int64_t count = shard.parameter.numel();
-    ops::adamw_step_by(part_of(shard, state, 0, shard.decayed), numbers[0]);
-    ops::adamw_step_by(part_of(shard, state, shard.decayed, count), numbers[1]);
+    numbers.select(1, 0).copy_(gradient_scale.expand({numbers.size(0)}));
+    for (const Run& run : runs(index)) {
+      ops::adamw_step_by(part_of(index, run), numbers[static_cast<int64_t>(run.rule)]);
+    }
   }
 
  protected:
-  void make_state(const Shard& shard) override {
+  void make_state(int64_t /*index*/, const Shard& shard) override {
     const at::TensorOptions type = at::TensorOptions(shard.parameter.device()).dtype(at::kFloat);
     states_.push_back(
         {at::zeros({shard.parameter.numel()}, type), at::zeros({shard.parameter.numel()}, type)});
@@ -51,23 +51,20 @@ class AdamW : public Optimizer {
 
   void update_shard(int64_t index, double learning_rate, double gradient_scale) override {
     const at::NoGradGuard no_grad;
-    const Shard& shard = this->shard(index);
-    const State& state = states_.at(static_cast<size_t>(index));
-    ops::AdamWStep step = step_of(learning_rate, gradient_scale);
-    // The decayed elements come first, so weight decay is one cut.
-    ops::adamw_step(part_of(shard, state, 0, shard.decayed), step);
-    step.weight_decay = 0;
-    ops::adamw_step(part_of(shard, state, shard.decayed, shard.parameter.numel()), step);
+    for (const Run& run : runs(index)) {
+      ops::adamw_step(part_of(index, run), step_of(rule_of(run), learning_rate, gradient_scale));
+    }
   }
 
  private:
-  ops::AdamWStep step_of(double learning_rate, double gradient_scale) const {
+  ops::AdamWStep step_of(
+      const UpdateRule& rule, double learning_rate, double gradient_scale) const {
     return {
-        .learning_rate = learning_rate,
+        .learning_rate = learning_rate * rule.learning_rate,
         .beta1 = options().adam_beta1,
         .beta2 = options().adam_beta2,
         .epsilon = options().adam_epsilon,
-        .weight_decay = options().weight_decay,
+        .weight_decay = rule.weight_decay.value_or(0),
         .gradient_scale = gradient_scale,
         .step = steps()};
   }
@@ -76,11 +73,11 @@ class AdamW : public Optimizer {
     at::Tensor exp_avg, exp_avg_sq;  // [n]
   };
 
-  /// Elements [begin, end) of the shard.
-  static ops::AdamWBuffers part_of(
-      const Shard& shard, const State& state, int64_t begin, int64_t end) {
+  ops::AdamWBuffers part_of(int64_t index, const Run& run) {
+    const Shard& shard = this->shard(index);
+    const State& state = states_.at(static_cast<size_t>(index));
     const auto part = [&](const at::Tensor& tensor) {
-      return tensor.defined() ? tensor.narrow(0, begin, end - begin) : at::Tensor();
+      return tensor.defined() ? tensor.narrow(0, run.begin, run.end - run.begin) : at::Tensor();
     };
     const bool has_master = shard.master.defined() && !shard.master.is_same(shard.parameter);
     return {

@@ -63,7 +63,7 @@ class AdamW8bit : public Optimizer {
   }
 
  protected:
-  void make_state(const Shard& shard) override {
+  void make_state(int64_t /*index*/, const Shard& shard) override {
     if (!shard.parameter.is_cpu()) {
       throw Error(
           ErrorKind::kConfig,
@@ -101,11 +101,11 @@ class AdamW8bit : public Optimizer {
     for (size_t i = 0; i < moments.size(); ++i) {
       const Segment& segment = shard.layout[i];
       ops::AdamWStep step{
-          .learning_rate = learning_rate,
+          .learning_rate = learning_rate * segment.rule.learning_rate,
           .beta1 = options().adam_beta1,
           .beta2 = options().adam_beta2,
           .epsilon = options().adam_epsilon,
-          .weight_decay = segment.offset < shard.decayed ? options().weight_decay : 0.0,
+          .weight_decay = segment.rule.weight_decay.value_or(options().weight_decay),
           .gradient_scale = gradient_scale,
           .step = steps()};
       const auto part = [&](const at::Tensor& tensor) {

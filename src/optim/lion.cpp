@@ -16,7 +16,7 @@ class Lion : public Optimizer {
   double state_bytes_per_element() const override { return sizeof(float); }
 
  protected:
-  void make_state(const Shard& shard) override {
+  void make_state(int64_t /*index*/, const Shard& shard) override {
     exp_avg_.push_back(at::zeros(
         {shard.parameter.numel()}, at::TensorOptions(shard.parameter.device()).dtype(at::kFloat)));
   }
@@ -26,10 +26,16 @@ class Lion : public Optimizer {
     const double beta1 = options().adam_beta1, beta2 = options().adam_beta2;
     const at::Tensor& all = exp_avg_.at(static_cast<size_t>(index));
     for_each_part(
-        shard(index), gradient_scale, options().weight_decay, [&](const Part& part, int64_t begin) {
+        shard(index),
+        runs(index),
+        rules(),
+        learning_rate,
+        gradient_scale,
+        [&](const Part& part, int64_t begin) {
           const at::Tensor m = all.narrow(0, begin, part.weight.numel());
           const at::Tensor direction = m.mul(beta1).add_(part.gradient, 1 - beta1).sign_();
-          part.weight.mul_(1 - learning_rate * part.weight_decay).sub_(direction, learning_rate);
+          part.weight.mul_(1 - part.learning_rate * part.weight_decay)
+              .sub_(direction, part.learning_rate);
           m.mul_(beta2).add_(part.gradient, 1 - beta2);
         });
   }

@@ -13,7 +13,10 @@
 #include "optim/adafactor.h"
 #include "optim/adamw.h"
 #include "optim/adamw_8bit.h"
+#include "optim/ademamix.h"
 #include "optim/lion.h"
+#include "optim/muon.h"
+#include "optim/schedule_free.h"
 #include "optim/sgd.h"
 #include "optim/stochastic_rounding.h"
 
@@ -31,8 +34,11 @@ const std::map<std::string, Maker>& makers() {
       {"adamw_bnb_8bit", make_adamw_8bit},
       {"adamw_torch", make_adamw},
       {"adamw_torch_fused", make_adamw},
+      {"ademamix", make_ademamix},
       {"lion_32bit", make_lion},
+      {"muon", make_muon},
       {"paged_adamw_8bit", make_adamw_8bit},
+      {"schedule_free_adamw", make_schedule_free_adamw},
       {"sgd", make_sgd},
   };
   return table;
@@ -56,6 +62,38 @@ void check_betas_and_co(const OptimizerOptions& options, std::vector<std::string
   }
 }
 
+void check_muon(const MuonOptions& muon, std::vector<std::string>& problems) {
+  if (!(muon.momentum >= 0 && muon.momentum < 1)) {
+    problems.push_back(
+        fmt::format("training.muon_momentum is {}; it must be in [0, 1)", muon.momentum));
+  }
+  if (muon.ns_steps < 1 || muon.ns_steps >= 100) {
+    problems.push_back(
+        fmt::format("training.muon_ns_steps is {}; it must be from 1 to 99", muon.ns_steps));
+  }
+  if (muon.adjust_lr_fn != "original" && muon.adjust_lr_fn != "match_rms_adamw") {
+    problems.push_back(fmt::format(
+        "training.muon_adjust_lr_fn is '{}', which is neither original nor match_rms_adamw",
+        muon.adjust_lr_fn));
+  }
+}
+
+void check_ademamix(const AdEMAMixOptions& ademamix, std::vector<std::string>& problems) {
+  if (!(ademamix.beta3 >= 0 && ademamix.beta3 < 1)) {
+    problems.push_back(
+        fmt::format("training.ademamix_beta3 is {}; it must be in [0, 1)", ademamix.beta3));
+  }
+  if (!(ademamix.alpha >= 0) || !(ademamix.t_alpha >= 0) || !(ademamix.t_beta3 >= 0)) {
+    problems.push_back(fmt::format(
+        "training.ademamix_alpha, ademamix_t_alpha and ademamix_t_beta3 are {}, {} and {}; none "
+        "may "
+        "be negative",
+        ademamix.alpha,
+        ademamix.t_alpha,
+        ademamix.t_beta3));
+  }
+}
+
 void check_shard(const Shard& shard, bool wants_master) {
   const auto fail = [&](const std::string& message) {
     throw Error(ErrorKind::kInternal, fmt::format("the shard {}: {}", shard.name, message));
@@ -64,8 +102,12 @@ void check_shard(const Shard& shard, bool wants_master) {
     fail("it has no parameter buffer");
   }
   const int64_t count = shard.parameter.numel();
-  if (shard.decayed < 0 || shard.decayed > count) {
-    fail(fmt::format("{} of its {} elements decay", shard.decayed, count));
+  int64_t end = 0;
+  for (const Segment& segment : shard.layout) {
+    if (segment.count > 0 && (segment.offset < end || segment.offset + segment.count > count)) {
+      fail(fmt::format("{} lies outside its {} elements", segment.parameter, count));
+    }
+    end = segment.count > 0 ? segment.offset + segment.count : end;
   }
   if (wants_master && !shard.master.defined()) {
     fail(fmt::format(
@@ -90,9 +132,58 @@ int64_t Optimizer::add(Shard shard) {
     shard.layout.push_back({shard.name, {count}, 0, 0, count});
   }
   check_shard(shard, shard.parameter.defined() && wants_master(shard.parameter.scalar_type()));
-  make_state(shard);
+  const int64_t index = size();
+  runs_.push_back(runs_of(shard));
+  make_state(index, shard);
   shards_.push_back(std::move(shard));
-  return size() - 1;
+  return index;
+}
+
+size_t Optimizer::number_of(const UpdateRule& rule) {
+  UpdateRule given = rule;
+  given.weight_decay = rule.weight_decay.value_or(options_.weight_decay);
+  const auto found = std::find(rules_.begin(), rules_.end(), given);
+  const auto number = static_cast<size_t>(found - rules_.begin());
+  if (found == rules_.end()) {
+    rules_.push_back(given);
+  }
+  return number;
+}
+
+std::vector<Run> Optimizer::runs_of(const Shard& shard) {
+  std::vector<Run> runs;
+  for (const Segment& segment : shard.layout) {
+    const size_t rule = number_of(segment.rule);
+    if (segment.count == 0 || (!runs.empty() && runs.back().rule == rule)) {
+      continue;
+    }
+    if (!runs.empty()) {
+      runs.back().end = segment.offset;
+    }
+    runs.push_back({runs.empty() ? 0 : segment.offset, 0, rule});
+  }
+  if (!runs.empty()) {
+    runs.back().end = shard.parameter.numel();
+  }
+  return runs;
+}
+
+void Optimizer::change_matrices(
+    std::span<const MatrixPiece> pieces, const ChangeMatrix& change) const {
+  if (change_matrices_) {
+    change_matrices_(pieces, change);
+    return;
+  }
+  for (const MatrixPiece& piece : pieces) {
+    const Segment& segment = *piece.segment;
+    if (segment.shape.size() != 2 || piece.values.numel() != segment.shape[0] * segment.shape[1]) {
+      throw Error(
+          ErrorKind::kInternal,
+          fmt::format("{} is not a whole matrix, and nothing makes it whole", segment.parameter));
+    }
+    const at::Tensor whole = piece.values.view(segment.shape);
+    whole.copy_(change(whole.to(at::kFloat)));
+  }
 }
 
 void Optimizer::begin_step(double gradient_scale) {
@@ -171,6 +262,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
         did_you_mean(options.optim, optimizer_names())));
   }
   check_betas_and_co(options, problems);
+  check_muon(options.muon, problems);
+  check_ademamix(options.ademamix, problems);
   if (!problems.empty()) {
     throw Error(ErrorKind::kConfig, fmt::format("{}", fmt::join(problems, "\n")));
   }

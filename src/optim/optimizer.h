@@ -13,8 +13,24 @@
 #include <ATen/core/Tensor.h>
 
 #include "mesh/cut.h"
+#include "optim/update_rule.h"
 
 namespace lockstep::optim {
+
+/// Of matrices that Muon updates (muon.h): torch.optim.Muon's names and defaults.
+struct MuonOptions {
+  double momentum = 0.95;
+  bool nesterov = true;
+  int64_t ns_steps = 5;                   // of Newton and Schulz's iteration
+  std::string adjust_lr_fn = "original";  // or match_rms_adamw
+};
+
+/// AdEMAMix's second average (ademamix.h): transformers' defaults.
+struct AdEMAMixOptions {
+  double beta3 = 0.9999;
+  double alpha = 5;
+  double t_alpha = 0, t_beta3 = 0;  // steps over which they grow
+};
 
 /// What the user set: TrainingArguments' names.
 struct OptimizerOptions {
@@ -27,10 +43,12 @@ struct OptimizerOptions {
   /// of the two neighbours at random, the nearer one the likelier (stochastic_rounding.h).
   bool stochastic_rounding = false;
   uint64_t seed = 0;  // of the rounding
+  MuonOptions muon{};
+  AdEMAMixOptions ademamix{};
 };
 
-/// Where a parameter lies in a shard. For optimizers that need a parameter's shape or edges
-/// (Adafactor, LAMB); those that work element by element ignore it.
+/// Where a parameter lies in a shard, and how it is updated. Optimizers that work element by
+/// element look at the rule alone.
 struct Segment {
   std::string parameter{};
   std::vector<int64_t> shape{};  // of the whole parameter
@@ -43,6 +61,13 @@ struct Segment {
   mesh::Cut cut{};
   /// How much its elements count in sums over shards: less than all where several ranks hold them.
   double share = 1;
+  UpdateRule rule{};
+};
+
+/// Neighbouring elements [begin, end) of a shard that are updated alike.
+struct Run {
+  int64_t begin = 0, end = 0;
+  size_t rule = 0;  // in Optimizer::rules()
 };
 
 /// A run of a flat parameter buffer that this rank updates. The tensors are handles: views of the
@@ -53,8 +78,7 @@ struct Shard {
   at::Tensor master{};     // [n] float32; undefined, or `parameter` itself, where that is float32;
                            // undefined with stochastic rounding
   at::Tensor gradient{};   // [n] float32 or bfloat16; must be defined in update(), not before
-  int64_t decayed = 0;     // the first so many elements get weight decay
-  std::vector<Segment> layout{};  // empty: it is one parameter of its own name
+  std::vector<Segment> layout{};  // by offset; empty: it is one parameter of its own name
 };
 
 /// A part of a parameter's state, for checkpoints: a run of a tensor whose name and shape do not
@@ -72,8 +96,20 @@ using StateVisitor = std::function<void(const StatePiece&)>;
 /// Adds a tensor up, in place, over the ranks that hold the other shards of the same parameters.
 using SumOverShards = std::function<void(at::Tensor&)>;
 
-/// Not thread-safe across calls for one shard. No collectives but by SumOverShards. State is
-/// allocated by add() on the shard's device.
+/// What a shard holds of a matrix.
+struct MatrixPiece {
+  const Segment* segment = nullptr;
+  at::Tensor values{};  // [segment->count], a view that is written
+};
+/// From a whole matrix [rows, columns], float32, to one of the same shape.
+using ChangeMatrix = std::function<at::Tensor(const at::Tensor&)>;
+/// Makes the matrices whole that `pieces`, over all ranks, are of, changes each on one rank, and
+/// writes what it became into the pieces. Every rank must call.
+using ChangeMatrices =
+    std::function<void(std::span<const MatrixPiece> pieces, const ChangeMatrix& change)>;
+
+/// Not thread-safe across calls for one shard. No collectives but by SumOverShards and
+/// ChangeMatrices. State is allocated by add() on the shard's device.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -83,19 +119,29 @@ class Optimizer {
   /// Takes a shard and makes its state (zeros, as of no step). Returns its index: 0, 1, 2, ...
   int64_t add(Shard shard);
   int64_t size() const { return static_cast<int64_t>(shards_.size()); }
-  /// To set the gradient anew, or move a buffer (offload).
+  /// To set the gradient anew, or move a buffer (offload). A step may write into the gradient.
   Shard& shard(int64_t index) { return shards_.at(static_cast<size_t>(index)); }
 
   /// One update of every shard: begin_step(), then update() of each.
   void step(double learning_rate, double gradient_scale = 1.0);
-  /// Counts a step. Every gradient must be there. Then update() each shard once, in any order.
-  /// Where the optimizer looks at whole parameters (Adafactor), it sums over the shards here: every
-  /// rank must call.
+  /// Counts a step. Where looks_ahead(), every gradient must be there. Then update() each shard
+  /// once, in any order. Where the optimizer looks at whole parameters (Adafactor, Muon), it talks
+  /// to the other ranks here: every rank must call.
   void begin_step(double gradient_scale = 1.0);
   /// gradient_scale multiplies the gradient first (the average over tokens, clipping).
   /// Autograd is not told: bump the version of parameters that share the buffer, so that an old
   /// graph fails.
   void update(int64_t index, double learning_rate, double gradient_scale = 1.0);
+
+  /// Whether begin_step() reads all gradients and state, for what update() needs of whole
+  /// parameters.
+  virtual bool looks_ahead() const { return false; }
+
+  /// Whether the model is not what is trained, but averages of it (schedule-free). Between two
+  /// steps put_averages(index, true) puts them into the parameters of a shard, to be evaluated,
+  /// saved or loaded, and put_averages(index, false) what is trained, to the bit.
+  virtual bool has_averages() const { return false; }
+  virtual void put_averages(int64_t /*index*/, bool /*are_put*/) {}
 
   /// Whether updates can take their numbers from a tensor on the shards' device, as a step that a
   /// CUDA graph holds must. Then, after begin_step() on the host: numbers(), a copy of them on the
@@ -119,16 +165,23 @@ class Optimizer {
   /// Parameters and shards must begin at multiples of so many elements of their buffers: 256 of the
   /// 8-bit AdamW, whose blocks are not to be cut.
   virtual int64_t alignment() const { return 1; }
-  /// Before the first step; without it the shards are taken to be whole parameters.
+  /// Before the first step; without them the shards are taken to be whole parameters.
   void set_sum_over_shards(SumOverShards sum) { sum_over_shards_ = std::move(sum); }
-  /// Bytes of state for each element, for the memory estimate: 8 of AdamW.
+  void set_change_matrices(ChangeMatrices change) { change_matrices_ = std::move(change); }
+  /// Bytes of state for each element, for the memory estimate: 8 of AdamW. At most, where they
+  /// differ.
   virtual double state_bytes_per_element() const = 0;
 
  protected:
   explicit Optimizer(OptimizerOptions options) : options_(std::move(options)) {}
   const OptimizerOptions& options() const { return options_; }
-  /// The state of the shard just taken.
-  virtual void make_state(const Shard& shard) = 0;
+  /// The different rules of the shards taken so far, their weight decays given.
+  std::span<const UpdateRule> rules() const { return rules_; }
+  const UpdateRule& rule_of(const Run& run) const { return rules_[run.rule]; }
+  /// The whole of a shard, in order; gaps between parameters belong to what is before them.
+  std::span<const Run> runs(int64_t index) const { return runs_.at(static_cast<size_t>(index)); }
+  /// The state of the shard just taken, whose runs are those of `index`.
+  virtual void make_state(int64_t index, const Shard& shard) = 0;
   virtual void update_shard(int64_t index, double learning_rate, double gradient_scale) = 0;
   /// What must be known of whole parameters before any shard is updated.
   virtual void prepare(double /*gradient_scale*/) {}
@@ -137,6 +190,7 @@ class Optimizer {
       sum_over_shards_(tensor);
     }
   }
+  void change_matrices(std::span<const MatrixPiece> pieces, const ChangeMatrix& change) const;
   /// Visits [n] state of which element i belongs to element i of the shard.
   void visit_elements(
       int64_t index,
@@ -145,9 +199,15 @@ class Optimizer {
       const StateVisitor& visit) const;
 
  private:
+  size_t number_of(const UpdateRule& rule);
+  std::vector<Run> runs_of(const Shard& shard);
+
   OptimizerOptions options_;
   std::vector<Shard> shards_;
+  std::vector<UpdateRule> rules_;
+  std::vector<std::vector<Run>> runs_;  // by shard
   SumOverShards sum_over_shards_;
+  ChangeMatrices change_matrices_;
   int64_t steps_ = 0;
 };
 

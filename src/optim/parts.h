@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include <ATen/Functions.h>
 
@@ -15,7 +16,7 @@ namespace lockstep::optim {
 struct Part {
   at::Tensor weight;    // the master, or the parameter itself: updated
   at::Tensor gradient;  // scaled; a copy, may be written
-  double weight_decay;
+  double learning_rate, weight_decay;
 };
 
 /// Elements of an optimizer's run: the host stays in its caches; a device, which each operation
@@ -24,27 +25,33 @@ inline int64_t elements_of_run(const at::Tensor& tensor) {
   return tensor.is_cpu() ? int64_t{1} << 20 : int64_t{1} << 26;
 }
 
-/// Calls update(part, begin) for runs of elements_of_run(), those that decay apart from the others,
-/// and rounds what changed into the parameter.
+/// Calls update(part, begin) for runs of elements_of_run(), those of different rules apart, and
+/// rounds what changed into the parameter.
 template <class Update>
 void for_each_part(
-    const Shard& shard, double gradient_scale, double weight_decay, const Update& update) {
+    const Shard& shard,
+    std::span<const Run> runs,
+    std::span<const UpdateRule> rules,
+    double learning_rate,
+    double gradient_scale,
+    const Update& update) {
   const int64_t most = elements_of_run(shard.parameter);
   const bool has_master = shard.master.defined() && !shard.master.is_same(shard.parameter);
   const at::Tensor& weight = has_master ? shard.master : shard.parameter;
-  const int64_t count = shard.parameter.numel();
-  for (int64_t begin = 0; begin < count;) {
-    const bool decays = begin < shard.decayed;
-    const int64_t end = std::min(decays ? shard.decayed : count, begin + most);
-    const Part part{
-        weight.narrow(0, begin, end - begin),
-        shard.gradient.narrow(0, begin, end - begin).to(at::kFloat).mul(gradient_scale),
-        decays ? weight_decay : 0};
-    update(part, begin);
-    if (has_master) {
-      shard.parameter.narrow(0, begin, end - begin).copy_(part.weight);
+  for (const Run& run : runs) {
+    const UpdateRule& rule = rules[run.rule];
+    for (int64_t begin = run.begin; begin < run.end; begin += most) {
+      const int64_t count = std::min(most, run.end - begin);
+      const Part part{
+          weight.narrow(0, begin, count),
+          shard.gradient.narrow(0, begin, count).to(at::kFloat).mul(gradient_scale),
+          learning_rate * rule.learning_rate,
+          rule.weight_decay.value_or(0)};
+      update(part, begin);
+      if (has_master) {
+        shard.parameter.narrow(0, begin, count).copy_(part.weight);
+      }
     }
-    begin = end;
   }
 }
 

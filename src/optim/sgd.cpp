@@ -14,13 +14,18 @@ class Sgd : public Optimizer {
   double state_bytes_per_element() const override { return 0; }
 
  protected:
-  void make_state(const Shard& /*shard*/) override {}
+  void make_state(int64_t /*index*/, const Shard& /*shard*/) override {}
   void update_shard(int64_t index, double learning_rate, double gradient_scale) override {
     const at::NoGradGuard no_grad;
     for_each_part(
-        shard(index), gradient_scale, options().weight_decay, [&](const Part& part, int64_t) {
+        shard(index),
+        runs(index),
+        rules(),
+        learning_rate,
+        gradient_scale,
+        [&](const Part& part, int64_t) {
           part.gradient.add_(part.weight, part.weight_decay);
-          part.weight.sub_(part.gradient, learning_rate);
+          part.weight.sub_(part.gradient, part.learning_rate);
         });
   }
 };

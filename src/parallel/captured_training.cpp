@@ -17,7 +17,12 @@ namespace {
 /// The tensors of a micro-batch that the passes read on the device.
 template <class Inputs>
 auto read(Inputs& inputs) {
-  return std::array{&inputs.ids, &inputs.targets.tokens, &inputs.source, &inputs.source_mask};
+  return std::array{
+      &inputs.ids,
+      &inputs.token_types,
+      &inputs.targets.tokens,
+      &inputs.source,
+      &inputs.source_mask};
 }
 
 bool alike(const nn::ForwardInputs& a, const nn::ForwardInputs& b) {
@@ -39,7 +44,8 @@ std::string CapturedTraining::obstacle(ParallelModel& model) {
   const Plan& plan = model.plan();
   const bool drops = config.embedding_dropout > 0 || config.residual_dropout > 0 ||
                      config.attention_dropout > 0 || config.mlp_dropout > 0 ||
-                     config.final_dropout > 0;
+                     config.final_dropout > 0 ||
+                     (config.head.classifies() && config.classifier_dropout > 0);
   if (model.mesh().data != model.mesh().ranks()) {
     return "ranks share layers or sequences";
   }
@@ -51,6 +57,9 @@ std::string CapturedTraining::obstacle(ParallelModel& model) {
   }
   if (model.is_half()) {
     return "float16's loss scale is the host's";
+  }
+  if (config.experts.count > 0) {
+    return "the host sorts tokens by their experts";
   }
   if (drops) {
     return "dropout draws anew in every step";

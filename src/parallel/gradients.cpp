@@ -44,8 +44,10 @@ void sum_tied_copies(
 Tensor squared_gradients(std::span<const ShardedModel> stages, Axes& axes, c10::Device device) {
   Tensor squares;
   for (const ShardedModel& stage : stages) {
-    const Tensor own = stage.engine->squared_gradients().to(device);
-    squares = squares.defined() ? squares.add_(own) : own;
+    for (const ShardedModel::Engine& each : stage.engines()) {
+      const Tensor own = each.engine->squared_gradients().to(device);
+      squares = squares.defined() ? squares.add_(own) : own;
+    }
   }
   axes.gradients().all_reduce(squares).wait();
   axes.model().all_reduce(squares).wait();
@@ -57,7 +59,9 @@ void throw_not_finite(
   // Every rank is here, for all know the same norm; the bad element may lie in another's shard.
   std::optional<std::string> own;
   for (const ShardedModel& stage : stages) {
-    own = own ? own : stage.engine->first_non_finite();
+    for (const ShardedModel::Engine& each : stage.engines()) {
+      own = own ? own : each.engine->first_non_finite();
+    }
   }
   const auto names = comm::gather_strings(world, own.value_or(""));
   const auto name = std::find_if(

@@ -25,10 +25,18 @@ std::vector<nn::LanguageModel*> models_of(std::span<const ShardedModel> stages) 
 std::vector<Accumulation> accumulations_of(std::span<const ShardedModel> stages) {
   std::vector<Accumulation> accumulations;
   for (const ShardedModel& stage : stages) {
-    DataParallel& engine = *stage.engine;
+    const std::vector<ShardedModel::Engine> engines = stage.engines();
     accumulations.push_back(
-        {[&engine](bool last) { engine.begin_micro_batch(last); },
-         [&engine] { engine.end_micro_batch(); },
+        {[engines](bool last) {
+           for (const ShardedModel::Engine& each : engines) {
+             each.engine->begin_micro_batch(last);
+           }
+         },
+         [engines] {
+           for (const ShardedModel::Engine& each : engines) {
+             each.engine->end_micro_batch();
+           }
+         },
          stage.deferred});
   }
   return accumulations;
@@ -41,12 +49,10 @@ ParallelModel::ParallelModel(
     OffloadedOptimizer optimizer,
     const Plan& plan,
     Axes& axes,
-    const ShardGroups& groups,
     objective::ObjectivePointer objective)
     : plan_(plan),
       axes_(axes),
       part_(sequence_part(plan, axes)),
-      groups_(groups),
       stages_(std::move(stages)),
       device_(stages_.back().device()),
       is_half_(std::any_of(
@@ -62,24 +68,32 @@ ParallelModel::ParallelModel(
       optimizer_(std::move(optimizer)),
       optimizer_bytes_(optimizer_.bytes_on(device_)),
       memory_(device_, [this] { return held(); }),
-      loss_scale_(is_half_ ? LossScale(plan.loss_scale) : LossScale()) {
-  for (ShardedModel& stage : stages_) {
-    stage.engine->set_at_work([this](Pass pass) {
+      loss_scale_(is_half_ ? LossScale(plan.loss_scale) : LossScale()),
+      expert_loads_(stages_.front().model->config(), plan.router_losses, axes) {
+  visit_engines([this](DataParallel& engine) {
+    engine.set_at_work([this](Pass pass) {
       memory_.look(pass == Pass::kForward ? MemoryPhase::kForward : MemoryPhase::kBackward);
     });
+  });
+}
+
+void ParallelModel::visit_engines(const std::function<void(DataParallel&)>& visit) const {
+  for (const ShardedModel& stage : stages_) {
+    for (const ShardedModel::Engine& each : stage.engines()) {
+      visit(*each.engine);
+    }
   }
 }
 
 MemoryByKind ParallelModel::held() const {
   MemoryByKind held;
   held.optimizer = optimizer_bytes_;
-  for (const ShardedModel& stage : stages_) {
-    const DataParallel& engine = *stage.engine;
+  visit_engines([&](const DataParallel& engine) {
     held.parameters += engine.gathers().kept_bytes();
     held.gathered += engine.gathers().gathered_bytes();
     held.gradients += engine.gradient_bytes();
     held.buffers += engine.bytes_in_flight();
-  }
+  });
   return held;
 }
 
@@ -94,18 +108,16 @@ StepResult ParallelModel::forward_backward(
 Tensor ParallelModel::accumulate(
     std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step, double scale) {
   memory_.look(MemoryPhase::kIdle);
-  for (ShardedModel& stage : stages_) {
-    stage.engine->begin_step(micro_batches.size());
-  }
+  visit_engines([&](DataParallel& engine) { engine.begin_step(micro_batches.size()); });
   scale_ = scale;
-  const std::vector<nn::ForwardInputs> own = shard_inputs(micro_batches, part_);
+  const std::vector<nn::ForwardInputs> own =
+      shard_inputs(expert_loads_.open(micro_batches, scale * step.divisor()), part_);
   Tensor sums = pipeline_.forward_backward(own, step, scale);
   comm::Pending summed = axes_.gradients().all_reduce(sums);
-  for (ShardedModel& stage : stages_) {
-    stage.engine->finish();
-  }
+  visit_engines([](DataParallel& engine) { engine.finish(); });
   summed.wait();
   axes_.along(mesh::Axis::kPipeline).all_reduce(sums).wait();
+  experts_ = expert_loads_.close(own);
   sum_tied_copies(stages_, pipeline_.schedules(), axes_.along(mesh::Axis::kPipeline));
   return at::cat({sums, squared_gradients(stages_, axes_, device_)});
 }
@@ -115,6 +127,7 @@ StepResult ParallelModel::judge(const Tensor& sums, const objective::Counts& ste
   const Tensor numbers = sums.to(at::kCPU);
   const auto* number = numbers.const_data_ptr<double>();
   StepResult result;
+  result.experts = experts_;
   const int64_t count = objective().sums();
   result.sums.assign(number, number + count);
   result.loss = number[0] / step.divisor();
@@ -178,17 +191,26 @@ void ParallelModel::set_adapters(bool are_on) {
 }
 
 void ParallelModel::visit_state(const std::function<void(const StateSlice&)>& visit) {
-  parallel::visit_state(stages_, optimizer_, axes_, groups_, visit);
+  parallel::visit_state(stages_, optimizer_, axes_, visit);
 }
 
 void ParallelModel::visit_gradients(const std::function<void(const StateSlice&)>& visit) {
   parallel::visit_gradients(stages_, gradient_factor_, visit);
 }
 
-void ParallelModel::state_changed() {
-  for (ShardedModel& stage : stages_) {
-    stage.engine->parameters_changed();
+bool ParallelModel::put_averages(bool are_put) {
+  if (!optimizer().has_averages() || are_put == averages_are_put_) {
+    return false;
   }
+  visit_engines([](DataParallel& engine) { engine.settle(); });
+  optimizer_.put_averages(are_put);
+  averages_are_put_ = are_put;
+  state_changed();
+  return true;
+}
+
+void ParallelModel::state_changed() {
+  visit_engines([](DataParallel& engine) { engine.parameters_changed(); });
 }
 
 }  // namespace lockstep::parallel

@@ -4,12 +4,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "objective/objectives.h"
 #include "parallel/data/shard_groups.h"
+#include "parallel/expert_load.h"
 #include "parallel/memory_account.h"
 #include "parallel/offload/offloaded_optimizer.h"
 #include "parallel/pipeline/pipeline.h"
@@ -28,18 +30,18 @@ struct StepResult {
   bool overflowed = false;   // float16: the gradients did, and the step will be left out
   /// What Objective::report reads; of an objective that needs no scores, zeros behind the first.
   std::vector<double> sums;
+  std::optional<ExpertLoad> experts = {};  // of a mixture
 };
 
 class ParallelModel {
  public:
-  /// Use parallelize. The stages have engines, whose shards the optimizer has; `groups` are the
-  /// engines'. Every rank must call; `axes` must outlive it.
+  /// Use parallelize. The stages have engines, whose shards the optimizer has. Every rank must
+  /// call; `axes` must outlive it.
   ParallelModel(
       std::vector<ShardedModel> stages,
       OffloadedOptimizer optimizer,
       const Plan& plan,
       Axes& axes,
-      const ShardGroups& groups,
       objective::ObjectivePointer objective);
   ParallelModel(const ParallelModel&) = delete;
   ParallelModel& operator=(const ParallelModel&) = delete;
@@ -65,7 +67,7 @@ class ParallelModel {
   void optimizer_step(double learning_rate);
 
   /// As parallel::compare_replicas (replicas.h), between two steps.
-  void compare_replicas() { parallel::compare_replicas(stages_, groups_); }
+  void compare_replicas() { parallel::compare_replicas(stages_); }
 
   /// The objective's sums, [sums()] on the CPU, over batches that the ranks of one data coordinate
   /// share: all of them must call, and the sum over axes.gradients() is the batches'. No gradient.
@@ -89,6 +91,10 @@ class ParallelModel {
   /// What forward_backward summed, as this rank holds it, by the parameters' names: for tests and
   /// for verification. Nothing is owned.
   void visit_gradients(const std::function<void(const StateSlice&)>& visit);
+  /// Where the optimizer has_averages(): puts them into the model, which is then what is evaluated,
+  /// saved or loaded, or puts back what is trained. Returns whether it changed anything: not where
+  /// it is as asked already. Every rank must call.
+  bool put_averages(bool are_put);
   /// After visit_state wrote weights (a resume): nothing computed before is valid.
   void state_changed();
 
@@ -114,11 +120,11 @@ class ParallelModel {
 
  private:
   MemoryByKind held() const;
+  void visit_engines(const std::function<void(DataParallel&)>& visit) const;
 
   Plan plan_;
   Axes& axes_;
   SequencePart part_;
-  ShardGroups groups_;
   std::vector<ShardedModel> stages_;
   c10::Device device_;
   bool is_half_;
@@ -127,7 +133,10 @@ class ParallelModel {
   int64_t optimizer_bytes_;  // on the device, when last looked at
   MemoryAccount memory_;
   LossScale loss_scale_;
+  ExpertLoads expert_loads_;
+  std::optional<ExpertLoad> experts_;  // of the last step
   bool overflowed_ = false;
+  bool averages_are_put_ = false;
   double scale_ = 1.0;            // that the loss was multiplied by
   double gradient_factor_ = 1.0;  // what the held gradients are short of: that of the mean loss
   double gradient_scale_ = 1.0;   // that, and clipping

@@ -1,6 +1,10 @@
 #include "parallel/parallelize.h"
 
+#include <functional>
+#include <map>
+#include <memory>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -8,8 +12,10 @@
 #include "nn/low_rank.h"
 #include "parallel/context/context_parallel.h"
 #include "parallel/context/sequence_slots.h"
+#include "parallel/data/matrix_exchange.h"
 #include "parallel/data/shards.h"
 #include "parallel/data/zero.h"
+#include "parallel/expert/expert_parallel.h"
 #include "parallel/ranks/tied_copies.h"
 #include "parallel/recompute/recompute.h"
 #include "parallel/tensor/tensor_parallel.h"
@@ -67,12 +73,29 @@ ParameterSource source_of(const ModelSpec& spec, const ShardedModel& stage) {
   };
 }
 
+/// Which rule each of the model's parameters is updated by.
+std::function<optim::UpdateRule(const std::string&)> rules_of(
+    const nn::LanguageModel& model, const Plan& plan) {
+  std::map<std::string, optim::ParameterTraits> traits;
+  std::vector<optim::ParameterTraits> all;
+  for (const auto& [name, parameter] : model.specs) {
+    all.push_back({name, parameter.decays, parameter.is_hidden_matrix(), parameter.unit});
+    traits.emplace(name, all.back());
+  }
+  const optim::UpdateRules rules(plan.update_rules, plan.optimizer.optim == "muon", all);
+  return [rules, traits = std::move(traits)](const std::string& name) {
+    return rules.rule_of(traits.at(name));
+  };
+}
+
 /// What the trained stages of a rank share.
 struct Training {
   Training(const Plan& plan, Axes& axes)
       : groups(make_shard_groups(axes, plan.zero_stage > 0 ? plan.shard_ranks : 0)),
+        experts(make_expert_groups(axes, plan.expert_ranks)),
         optimizer(optim::make_optimizer(plan.optimizer), plan.offload_optimizer) {}
   ShardGroups groups;
+  ExpertGroups experts;
   OffloadedOptimizer optimizer;
 };
 
@@ -87,15 +110,17 @@ DataParallelOptions gathering_options(
   options.bucket_megabytes = plan.bucket_megabytes;
   options.offload_parameters = plan.offload_parameters;
   options.parameter_folder = plan.parameter_folder;
-  options.source = std::exchange(stage.source, nullptr);
+  options.source = stage.source;
   options.replicas = groups.replicas;
   return options;
 }
 
-DataParallelOptions zero_options(ShardedModel& stage, const Plan& plan, const Training& training) {
-  DataParallelOptions options = gathering_options(stage, plan, training.groups);
+DataParallelOptions zero_options(
+    ShardedModel& stage, const Plan& plan, const ShardGroups& groups, const Training& training) {
+  DataParallelOptions options = gathering_options(stage, plan, groups);
   options.find_unused_parameters = plan.find_unused_parameters;
   options.alignment = training.optimizer.optimizer().alignment();
+  options.rule_of = rules_of(*stage.model, plan);
   options.reduce_type = plan.reduce_type;
   // Sums over micro-batches are kept in float32: added in bfloat16, small gradients would be lost.
   // Sums over the ranks in float16 could overflow.
@@ -122,36 +147,80 @@ PartsOfParameters parts_of(const ShardedModel& stage, Axes& axes) {
 
 // The order (parallelize.h) is that of these two functions.
 
-/// Steps 2 to 5: this rank's part of a stage, still without memory.
-void cut(ShardedModel& stage, const ModelSpec& spec, const Plan& plan, Axes& axes) {
+/// Steps 2 to 6: this rank's part of a stage, still without memory.
+void cut(
+    ShardedModel& stage,
+    const ModelSpec& spec,
+    const Plan& plan,
+    Axes& axes,
+    const ExpertGroups& experts) {
   nn::LanguageModel& model = *stage.model;
   const SequencePart part = sequence_part(plan, axes);
   apply_adaptation(model, spec);
   stage.parameters = apply_tensor_parallel(model, axes, plan.sequence_sharding);
+  apply_expert_parallel(model, experts);
   apply_sequence_part(model, part);
   apply_context_parallel(model, axes, part, plan.context_attention);
   count_tied_copies(model, stage.parameters);
   stage.source = source_of(spec, stage);
 }
 
-/// Steps 6 to 8, and the optimizer's shards: a stage that is trained.
-void prepare(ShardedModel& stage, const Plan& plan, Axes& axes, Training& training) {
+/// Step 9: an engine of the parameters, and one of those of experts where fewer ranks hold these.
+/// stage.groups are set; where experts are spread nothing else holds their shards.
+void make_engines(
+    ShardedModel& stage,
+    const ExpertGroups& experts,
+    const std::function<DataParallelOptions(const ShardGroups&)>& options) {
   nn::LanguageModel& model = *stage.model;
-  comm::Communicator& sharing = *training.groups.shards;
-  stage.deferred = apply_deferral(model, plan.pipeline, axes.mesh().pipeline);
-  apply_recompute(model, plan.recompute, stage.deferred);
-  stage.engine = apply_zero(model, stage.parameters, sharing, zero_options(stage, plan, training));
-  add_shards(*stage.engine, sharing, training.optimizer, parts_of(stage, axes));
+  std::set<std::string> apart;
+  if (experts.are_spread()) {
+    apart = expert_parameters(model);
+  }
+  const auto is_apart = [&](const std::string& name) { return apart.count(name) > 0; };
+  if (!apart.empty()) {
+    stage.expert_groups = {experts.holders, nullptr, experts.holders};
+    stage.expert_engine = apply_zero(
+        model, stage.parameters, *experts.holders, options(stage.expert_groups), is_apart);
+  }
+  stage.engine = apply_zero(
+      model, stage.parameters, *stage.groups.shards, options(stage.groups), std::not_fn(is_apart));
+  stage.source = nullptr;
 }
 
-/// Step 8 of a stage that is not trained.
-void share_values(ShardedModel& stage, const ModelSpec& spec, const Plan& plan, Axes& axes) {
+/// Steps 7 to 9, and the optimizer's shards: a stage that is trained.
+void prepare(ShardedModel& stage, const Plan& plan, Axes& axes, Training& training) {
+  nn::LanguageModel& model = *stage.model;
+  stage.groups = training.groups;
+  stage.deferred = apply_deferral(model, plan.pipeline, axes.mesh().pipeline);
+  apply_recompute(model, plan.recompute, stage.deferred);
+  const auto options = [&](const ShardGroups& groups) {
+    return zero_options(stage, plan, groups, training);
+  };
+  make_engines(stage, training.experts, options);
+  training.optimizer.optimizer().set_change_matrices(
+      [exchange = std::make_shared<MatrixExchange>(axes.world(), stage.device())](
+          std::span<const optim::MatrixPiece> pieces, const optim::ChangeMatrix& change) {
+        (*exchange)(pieces, change);
+      });
+  for (const ShardedModel::Engine& each : stage.engines()) {
+    add_shards(*each.engine, *each.groups->shards, training.optimizer, parts_of(stage, axes));
+  }
+}
+
+/// Step 9 of a stage that is not trained.
+void share_values(
+    ShardedModel& stage,
+    const ModelSpec& spec,
+    const Plan& plan,
+    Axes& axes,
+    const ExpertGroups& experts) {
   stage.model->visit_parameters(
       [](const std::string&, Tensor& parameter) { parameter.set_requires_grad(false); });
   stage.leave_values_to_zero(spec.device);
-  const ShardGroups groups = make_shard_groups(axes, plan.shard_ranks);
-  stage.engine = apply_zero(
-      *stage.model, stage.parameters, *groups.shards, gathering_options(stage, plan, groups));
+  stage.groups = make_shard_groups(axes, plan.shard_ranks);
+  make_engines(stage, experts, [&](const ShardGroups& groups) {
+    return gathering_options(stage, plan, groups);
+  });
 }
 
 }  // namespace
@@ -161,17 +230,12 @@ std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& pl
   Training training(plan, axes);
   std::vector<ShardedModel> stages = split_pipeline(spec, plan, axes);
   for (ShardedModel& stage : stages) {
-    cut(stage, spec, plan, axes);
+    cut(stage, spec, plan, axes, training.experts);
     stage.leave_values_to_zero(spec.device);
     prepare(stage, plan, axes, training);
   }
   return std::make_unique<ParallelModel>(
-      std::move(stages),
-      std::move(training.optimizer),
-      plan,
-      axes,
-      training.groups,
-      spec.objective);
+      std::move(stages), std::move(training.optimizer), plan, axes, spec.objective);
 }
 
 std::unique_ptr<ParallelModel> parallelize(
@@ -180,10 +244,10 @@ std::unique_ptr<ParallelModel> parallelize(
     Axes& axes,
     objective::ObjectivePointer objective) {
   check_plan(plan, axes.mesh());
-  if (axes.mesh().data != axes.mesh().ranks()) {
+  if (axes.mesh().data != axes.mesh().ranks() || plan.expert_ranks > 1) {
     throw Error(
         ErrorKind::kConfig,
-        "a model that holds all its values is trained under data parallelism alone, and the mesh "
+        "a model that holds all its values is trained under data parallelism alone, and the plan "
         "has other axes",
         "give parallelize() a ModelSpec: each rank then makes its part");
   }
@@ -192,21 +256,17 @@ std::unique_ptr<ParallelModel> parallelize(
   stages.push_back({std::move(model)});
   prepare(stages.front(), plan, axes, training);
   return std::make_unique<ParallelModel>(
-      std::move(stages),
-      std::move(training.optimizer),
-      plan,
-      axes,
-      training.groups,
-      std::move(objective));
+      std::move(stages), std::move(training.optimizer), plan, axes, std::move(objective));
 }
 
 std::unique_ptr<EvaluationModel> evaluation_model(
     const ModelSpec& spec, const Plan& plan, Axes& axes) {
+  const ExpertGroups experts = make_expert_groups(axes, plan.expert_ranks);
   std::vector<ShardedModel> stages = split_pipeline(spec, plan, axes);
   for (ShardedModel& stage : stages) {
-    cut(stage, spec, plan, axes);
+    cut(stage, spec, plan, axes, experts);
     if (plan.zero_stage == 3) {
-      share_values(stage, spec, plan, axes);
+      share_values(stage, spec, plan, axes, experts);
     } else {
       stage.make_values(spec.device);
     }
@@ -216,7 +276,7 @@ std::unique_ptr<EvaluationModel> evaluation_model(
 
 ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes) {
   ShardedModel whole{nn::make_model(spec.config, spec.dtype, at::kMeta)};
-  cut(whole, spec, plan, axes);
+  cut(whole, spec, plan, axes, make_expert_groups(axes, plan.expert_ranks));
   whole.make_values(spec.device);
   return whole;
 }

@@ -5,11 +5,12 @@
 //      then each stage of this rank:
 //   2. adaptation and freezing         what of the model is trained, and by what
 //   3. tensor parallelism              layers and parameters become this rank's parts
-//   4. parts of sequences              dropouts and attention of this rank's positions
-//   5. context parallelism             attention looks beyond the part; takes tensor's heads
-//   6. deferral of weight gradients    around whatever stands in linears by now
-//   7. recomputation                   around each layer; leaves gradients where deferral does
-//   8. data parallelism and ZeRO       around each unit; the parameters get memory and values
+//   4. expert parallelism              this rank's experts, and the way to the others
+//   5. parts of sequences              dropouts and attention of this rank's positions
+//   6. context parallelism             attention looks beyond the part; takes tensor's heads
+//   7. deferral of weight gradients    around whatever stands in linears by now
+//   8. recomputation                   around each layer; leaves gradients where deferral does
+//   9. data parallelism and ZeRO       around each unit; the parameters get memory and values
 //      then the optimizer has the stages' shards, and the model runs the pipeline of them.
 #pragma once
 
@@ -37,11 +38,11 @@ std::unique_ptr<ParallelModel> parallelize(
     Axes& axes,
     objective::ObjectivePointer objective = objective::cross_entropy());
 
-/// The model ready to be evaluated: steps 1 to 5, and values. Else as parallelize.
+/// The model ready to be evaluated: steps 1 to 6, and values. Else as parallelize.
 std::unique_ptr<EvaluationModel> evaluation_model(
     const ModelSpec& spec, const Plan& plan, Axes& axes);
 
-/// This rank's part of a model without a pipeline, to be run by hand (generation): steps 2 to 5,
+/// This rank's part of a model without a pipeline, to be run by hand (generation): steps 2 to 6,
 /// and values. Else as parallelize.
 ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes);
 

@@ -33,6 +33,34 @@ void check_plan(const Plan& plan, const mesh::Mesh& mesh) {
         "parallel.zero_in_pipeline=true, if memory is worth it");
   }
   const std::string& optim = plan.optimizer.optim;
+  if (plan.expert_ranks > 1 && optim == "adafactor") {
+    refuse(
+        "training.optim=adafactor is not supported with parallel.expert: it sums over all ranks "
+        "that share a state, and experts have a group of their own",
+        "use adamw_torch_fused, or leave parallel.expert 1");
+  }
+  if (optim == "muon" && plan.offload_optimizer.device == OffloadDevice::kNvme) {
+    refuse(
+        "training.optim=muon is not supported with parallel.offload_optimizer.device=nvme: it "
+        "reads "
+        "the momentum of all matrices before it updates the first",
+        "use parallel.offload_optimizer.device=cpu");
+  }
+  const bool uses_files =
+      plan.offload_optimizer.device == OffloadDevice::kNvme || !plan.parameter_folder.empty();
+  if (optim == "schedule_free_adamw" && uses_files) {
+    refuse(
+        "training.optim=schedule_free_adamw is not supported with offload to files: evaluations "
+        "put "
+        "the averages of all weights in place of what is trained",
+        "let parallel.offload_optimizer.device and parallel.offload_param.device be cpu");
+  }
+  if (mesh.pipeline > 1 && plan.router_losses.balance == nn::Balance::kBatch) {
+    refuse(
+        "training.router_aux_loss=micro_batch is not supported in a pipeline: it multiplies means "
+        "over all layers of the model, which are on other stages",
+        "use training.router_aux_loss=sequence, which is the same under every plan");
+  }
   if (mesh.tensor > 1 && optim.ends_with("8bit")) {
     refuse(
         fmt::format(

@@ -8,6 +8,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "mesh/mesh.h"
+#include "nn/routing.h"
 #include "optim/optimizer.h"
 #include "parallel/context/context_attention.h"
 #include "parallel/loss_scale.h"
@@ -20,11 +21,19 @@
 
 namespace lockstep::parallel {
 
+/// What a mixture's routers add to the loss (nn/routing.h).
+struct RouterLosses {
+  nn::Balance balance = nn::Balance::kNone;
+  std::optional<double> balance_coefficient{};  // none: the model's
+  double z_coefficient = 0;
+};
+
 /// Stages 2 and 3 communicate in every micro-batch, of which a pipeline has many.
 enum class ZeroInPipeline { kRefuse, kAllow };
 
 struct Plan {
   optim::OptimizerOptions optimizer = {};
+  optim::RuleOptions update_rules = {};
   LossScaleOptions loss_scale = {};  // of float16
   double max_gradient_norm = 1.0;    // 0: no clipping
   int zero_stage = 0;
@@ -36,6 +45,10 @@ struct Plan {
   std::optional<int64_t> prefetch_elements{};  // or until they are so many elements
   int64_t persistence_threshold = 0;           // stage 3: smaller parameters stay whole
   double bucket_megabytes = 25;
+  RouterLosses router_losses = {};
+  /// So many neighbours among the ranks that hold the same parameters spread a mixture's experts
+  /// among them; a divisor of their number.
+  int expert_ranks = 1;
   /// Of gradients on the wire; none: that in which they are accumulated.
   std::optional<at::ScalarType> reduce_type{};
   bool find_unused_parameters = false;

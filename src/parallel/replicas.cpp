@@ -87,23 +87,45 @@ void compare(comm::Communicator& group, const std::vector<Replica>& replicas) {
 
 }  // namespace
 
-void compare_replicas(std::span<ShardedModel> stages, const ShardGroups& groups) {
+namespace {
+
+/// Those of engines whose groups are the same.
+struct Compared {
+  const ShardGroups* groups;
   std::vector<Replica> whole, shards;
-  for (ShardedModel& stage : stages) {
-    stage.engine->settle();
-    for (const FlatUnit& flat : stage.engine->flats()) {
-      const bool is_here = flat.shard.defined() && flat.shard.storage().nbytes() > 0;
-      if (is_here && flat.replicated) {
-        whole.push_back({&flat, flat.shard});
-      }
-      if (is_here) {
-        shards.push_back({&flat, flat.shard});
-      }
+};
+
+void collect(DataParallel& engine, Compared& all) {
+  engine.settle();
+  for (const FlatUnit& flat : engine.flats()) {
+    const bool is_here = flat.shard.defined() && flat.shard.storage().nbytes() > 0;
+    if (is_here && flat.replicated) {
+      all.whole.push_back({&flat, flat.shard});
+    }
+    if (is_here) {
+      all.shards.push_back({&flat, flat.shard});
     }
   }
-  compare(*groups.shards, whole);
-  if (groups.replicas != nullptr) {
-    compare(*groups.replicas, shards);
+}
+
+}  // namespace
+
+void compare_replicas(std::span<ShardedModel> stages) {
+  std::vector<Compared> all;  // of the stages' engines by their place, all experts' in one
+  for (const ShardedModel& stage : stages) {
+    const std::vector<ShardedModel::Engine> engines = stage.engines();
+    for (size_t i = 0; i < engines.size(); ++i) {
+      if (all.size() <= i) {
+        all.push_back({engines[i].groups, {}, {}});
+      }
+      collect(*engines[i].engine, all[i]);
+    }
+  }
+  for (const Compared& each : all) {
+    compare(*each.groups->shards, each.whole);
+    if (each.groups->replicas != nullptr) {
+      compare(*each.groups->replicas, each.shards);
+    }
   }
 }
 

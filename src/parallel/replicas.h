@@ -15,6 +15,6 @@ namespace lockstep::parallel {
 /// values, and 8 bytes a flat unit sent. Every rank must call. Error (environment) on the ranks of
 /// a group that differs: which of them hold what most others do not (of two: both), of which
 /// parameters.
-void compare_replicas(std::span<ShardedModel> stages, const ShardGroups& groups);
+void compare_replicas(std::span<ShardedModel> stages);
 
 }  // namespace lockstep::parallel

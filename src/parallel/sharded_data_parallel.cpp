@@ -14,9 +14,11 @@ namespace {
 parallel::ParameterUnit unit_of(const std::string& name, torch::nn::Module& module) {
   parallel::ParameterUnit unit{name, {}};
   for (const auto& parameter : module.named_parameters()) {
-    // Matrices decay; biases and norms do not.
-    unit.parameters.push_back(
-        {name + "." + parameter.key(), parameter.value(), parameter.value().dim() >= 2});
+    optim::UpdateRule rule;
+    if (parameter.value().dim() < 2) {  // matrices decay; biases and norms do not
+      rule.weight_decay = 0;
+    }
+    unit.parameters.push_back({name + "." + parameter.key(), parameter.value(), rule});
   }
   return unit;
 }
@@ -58,6 +60,13 @@ ShardedDataParallel::ShardedDataParallel(
       ranks_(ranks),
       options_(options),
       optimizer_(optim::make_optimizer(options.optimizer), options.offload_optimizer) {
+  if (options.optimizer.optim == "muon") {
+    throw Error(
+        ErrorKind::kConfig,
+        "ShardedDataParallel does not train with muon: which matrices of a module are hidden ones, "
+        "and which embeddings or heads, is not known",
+        "use adamw, lion_32bit, sgd or adafactor; models that parallelize() makes have muon");
+  }
   for (const auto& each : module_->named_modules()) {
     if (auto* wrapped = dynamic_cast<UnitBase*>(each.value().get()); wrapped != nullptr) {
       wrapped_.push_back(wrapped);

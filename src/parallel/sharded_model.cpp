@@ -27,6 +27,17 @@ Tensor allocate(const Tensor& like, const std::string& name, c10::Device device)
 
 }  // namespace
 
+std::vector<ShardedModel::Engine> ShardedModel::engines() const {
+  std::vector<Engine> result;
+  if (engine != nullptr) {
+    result.push_back({engine.get(), &groups});
+  }
+  if (expert_engine != nullptr) {
+    result.push_back({expert_engine.get(), &expert_groups});
+  }
+  return result;
+}
+
 const mesh::Cut& ShardedModel::cut_of(const std::string& name) const {
   static const mesh::Cut whole;
   const auto found = parameters.find(name);

@@ -8,6 +8,7 @@
 #include "nn/language_model.h"
 #include "parallel/autograd/deferred.h"
 #include "parallel/data/data_parallel.h"
+#include "parallel/data/shard_groups.h"
 #include "parallel/ranks/sharded_parameter.h"
 
 namespace lockstep::parallel {
@@ -19,6 +20,16 @@ struct ShardedModel {
   ParameterSource source = nullptr;
   std::shared_ptr<DeferredQueue> deferred = nullptr;  // null: no weight gradients are put off
   std::unique_ptr<DataParallel> engine = nullptr;     // null: it is not trained
+  /// Of the parameters of experts, where these are spread over ranks; null: `engine` has them.
+  std::unique_ptr<DataParallel> expert_engine = nullptr;
+  ShardGroups groups = {}, expert_groups = {};  // of the engines
+
+  struct Engine {
+    DataParallel* engine;
+    const ShardGroups* groups;
+  };
+  /// Those that there are, in the order in which the optimizer has their shards.
+  std::vector<Engine> engines() const;
 
   /// The part of a parameter that this rank holds.
   const mesh::Cut& cut_of(const std::string& name) const;

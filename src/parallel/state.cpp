@@ -20,16 +20,22 @@ class StateVisit {
   StateVisit(
       OffloadedOptimizer& optimizer,
       Axes& axes,
-      const ShardGroups& groups,
       const std::function<void(const StateSlice&)>& visit)
       : optimizer_(optimizer),
         axes_(axes),
-        groups_(groups),
         visit_(visit) {}
 
   void operator()(ShardedModel& stage) {
-    ShardFile* file = stage.engine->shard_file();
-    for (FlatUnit& flat : stage.engine->flats()) {
+    for (const ShardedModel::Engine& engine : stage.engines()) {
+      engine.engine->settle();
+      visit_engine(stage, engine);
+    }
+  }
+
+ private:
+  void visit_engine(ShardedModel& stage, const ShardedModel::Engine& engine) {
+    ShardFile* file = engine.engine->shard_file();
+    for (FlatUnit& flat : engine.engine->flats()) {
       if (flat.full.scalar_type() == at::kByte) {
         continue;  // packed weights, which are as they were read
       }
@@ -42,6 +48,7 @@ class StateVisit {
         const Tensor data = flat.shard.narrow(0, segment.offset, segment.count);
         give(
             stage,
+            engine,
             "model",
             {"", segment.parameter, segment.shape, segment.begin, data},
             flat.replicated);
@@ -52,15 +59,15 @@ class StateVisit {
       }
       if (flat.trainable) {
         optimizer_.visit_state(shard_++, [&](const optim::StatePiece& piece) {
-          give(stage, "optimizer", piece, flat.replicated || piece.replicated);
+          give(stage, engine, "optimizer", piece, flat.replicated || piece.replicated);
         });
       }
     }
   }
 
- private:
   void give(
       ShardedModel& stage,
+      const ShardedModel::Engine& engine,
       std::string_view group,
       const optim::StatePiece& piece,
       bool replicated) {
@@ -68,9 +75,9 @@ class StateVisit {
         piece.replicated ? copy_of_whole(stage, piece.parameter) : stage.cut_of(piece.parameter);
     // What several ranks hold, each writes a part of: all of them, or the replicas of a shard.
     const int64_t count = cut.copy > 0 ? 0 : piece.data.numel();
-    const auto owned = replicated
-                           ? share_of(count, axes_.gradients().rank(), axes_.gradients().size())
-                           : share_of(count, groups_.replica_rank(), groups_.replica_count());
+    const ShardGroups& groups = *engine.groups;
+    const auto owned = replicated ? share_of(count, groups.holders->rank(), groups.holders->size())
+                                  : share_of(count, groups.replica_rank(), groups.replica_count());
     visit_(
         {std::string(group),
          piece.name.empty() ? piece.parameter : piece.name + "." + piece.parameter,
@@ -80,7 +87,7 @@ class StateVisit {
          piece.data,
          owned.first,
          owned.second,
-         group == "optimizer" ? optimizer_.uses_files() : stage.engine->shard_file() != nullptr});
+         group == "optimizer" ? optimizer_.uses_files() : engine.engine->shard_file() != nullptr});
   }
 
   /// Of what each of the ranks that hold a part of a parameter has whole: which copy is this
@@ -97,7 +104,6 @@ class StateVisit {
 
   OffloadedOptimizer& optimizer_;
   Axes& axes_;
-  const ShardGroups& groups_;
   const std::function<void(const StateSlice&)>& visit_;
   int64_t shard_ = 0;  // of the optimizer's
 };
@@ -108,34 +114,47 @@ void visit_state(
     std::span<ShardedModel> stages,
     OffloadedOptimizer& optimizer,
     Axes& axes,
-    const ShardGroups& groups,
     const std::function<void(const StateSlice&)>& visit) {
   const at::NoGradGuard no_grad;
-  StateVisit visit_stage(optimizer, axes, groups, visit);
+  StateVisit visit_stage(optimizer, axes, visit);
   for (ShardedModel& stage : stages) {
-    stage.engine->settle();
     visit_stage(stage);
   }
 }
+
+namespace {
+
+void visit_gradients_of(
+    const ShardedModel& stage,
+    const FlatUnit& flat,
+    double factor,
+    const std::function<void(const StateSlice&)>& visit) {
+  if (!flat.trainable) {
+    return;
+  }
+  for (const optim::Segment& segment : flat.shard_layout()) {
+    visit(
+        {"gradient",
+         segment.parameter,
+         stage.shape_of(segment.parameter, segment.shape),
+         stage.cut_of(segment.parameter),
+         segment.begin,
+         flat.shard_gradient.narrow(0, segment.offset, segment.count) * factor,
+         0,
+         0});
+  }
+}
+
+}  // namespace
 
 void visit_gradients(
     std::span<const ShardedModel> stages,
     double factor,
     const std::function<void(const StateSlice&)>& visit) {
   for (const ShardedModel& stage : stages) {
-    for (const FlatUnit& flat : std::as_const(*stage.engine).flats()) {
-      for (const optim::Segment& segment : flat.shard_layout()) {
-        if (flat.trainable) {
-          visit(
-              {"gradient",
-               segment.parameter,
-               stage.shape_of(segment.parameter, segment.shape),
-               stage.cut_of(segment.parameter),
-               segment.begin,
-               flat.shard_gradient.narrow(0, segment.offset, segment.count) * factor,
-               0,
-               0});
-        }
+    for (const ShardedModel::Engine& each : stage.engines()) {
+      for (const FlatUnit& flat : each.engine->flats()) {
+        visit_gradients_of(stage, flat, factor, visit);
       }
     }
   }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "mesh/cut.h"
-#include "parallel/data/shard_groups.h"
 #include "parallel/offload/offloaded_optimizer.h"
 #include "parallel/ranks/axes.h"
 #include "parallel/sharded_model.h"
@@ -29,12 +28,11 @@ struct StateSlice {
   bool transient = false;      // `data` is there during the visit alone (state that lives in files)
 };
 
-/// ParallelModel::visit_state, of these stages; `groups` are those of their engines.
+/// ParallelModel::visit_state, of these stages.
 void visit_state(
     std::span<ShardedModel> stages,
     OffloadedOptimizer& optimizer,
     Axes& axes,
-    const ShardGroups& groups,
     const std::function<void(const StateSlice&)>& visit);
 
 /// ParallelModel::visit_gradients: the summed gradients times `factor`.

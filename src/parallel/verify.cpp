@@ -144,10 +144,25 @@ nn::ForwardInputs rows_of_step(
   inputs.ids = ids.to(device);
   inputs.targets = config.head.classifies() && !options.are_rewarded
                        ? targets_of_rows(config.head, options, key, rows)
-                       : nn::next_tokens(labels);
+                   : config.bidirectional ? nn::own_tokens(labels)
+                                          : nn::next_tokens(labels);
+  if (config.token_types > 1) {
+    inputs.token_types = ids.remainder(config.token_types).to(device);
+  }
   if (options.rows_at_once > 0) {
     const double of_token = -std::log(static_cast<double>(config.vocab_size));
     judge_rows(options, rows, of_token, labels, inputs);
+  }
+  if (config.head.gives_states()) {
+    inputs.targets = nn::with_states(std::move(inputs.targets));
+    inputs.targets.distributions.states = at::empty({rows.size(), 1, config.hidden_size});
+    auto state = inputs.targets.distributions.states.accessor<float, 3>();
+    for (int64_t row = 0; row < rows.size(); ++row) {
+      const uint64_t of_row = derive_key(key, static_cast<uint64_t>(rows.begin + row));
+      for (int64_t i = 0; i < config.hidden_size; ++i) {
+        state[row][0][i] = random_uniform(of_row, static_cast<uint64_t>(i));
+      }
+    }
   }
   inputs.targets = inputs.targets.to(device);
   if (config.is_encoder_decoder()) {
@@ -305,7 +320,7 @@ std::vector<model::ParameterSpec> trained_parameters(const ModelSpec& spec) {
   const model::Adapters* adapters = spec.adapters.get();
   std::erase_if(parameters, [&](const model::ParameterSpec& parameter) {
     const bool is_own = adapters == nullptr || adapters->file_names.count(parameter.name) > 0;
-    return !is_own || frozen.count(parameter.name) > 0;
+    return !is_own || !parameter.learns || frozen.count(parameter.name) > 0;
   });
   return parameters;
 }
@@ -331,11 +346,20 @@ Verification verify(
             plan.accumulation_steps),
         fmt::format("give at least {}", mesh.data * plan.accumulation_steps));
   }
+  if (plan.router_losses.balance == nn::Balance::kBatch &&
+      mesh.data * plan.accumulation_steps > 1) {
+    throw Error(
+        ErrorKind::kConfig,
+        "training.router_aux_loss=micro_batch depends on how rows are put into micro-batches: one "
+        "rank's gradients are others",
+        "compare with training.router_aux_loss=sequence, or with one micro-batch a step");
+  }
   comm::Communicator alone = comm::Communicator::alone();
   Axes own(alone, {});
   Plan plain;
   plain.optimizer = plan.optimizer;
   plain.max_gradient_norm = plan.max_gradient_norm;
+  plain.router_losses = plan.router_losses;
   const bool leads = world.rank() == 0;
   const auto model = parallelize(spec, plan, axes);
   const auto one = leads ? parallelize(spec, plain, own) : nullptr;

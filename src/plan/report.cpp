@@ -67,12 +67,21 @@ std::string plan_line(const Job& job) {
   return text;
 }
 
+std::string parameters_text(const model::ModelConfig& model) {
+  const double all = count_parameters(model).total() / 1e9;
+  const std::string active =
+      model.experts.count > 0
+          ? fmt::format(", {:.3f} of them active", active_parameters(model) / 1e9)
+          : "";
+  return fmt::format("{:.3f} billion parameters{}", all, active);
+}
+
 std::string search_table(const SearchResult& result, const SearchRequest& request) {
   const Job& base = request.base;
   const Cluster& cluster = request.cluster;
   std::string text = fmt::format(
-      "{:.3f} billion parameters, {} sequences of {} tokens a step, {}\n",
-      count_parameters(base.model).total() / 1e9,
+      "{}, {} sequences of {} tokens a step, {}\n",
+      parameters_text(base.model),
       base.global_batch,
       base.data_length(),
       base.precision == Precision::kFloat32 ? "float32" : "16 bits with float32 masters");

@@ -51,6 +51,8 @@ enum class Place { kFirst, kLater };
 /// what goes over. `place` is the plan's among the best.
 std::string reason_of(const Job& job, const SearchRequest& request, Place place);
 
+/// "46.703 billion parameters, 12.879 of them active".
+std::string parameters_text(const model::ModelConfig& model);
 /// "data 8 × tensor 2, zero 1, micro-batch 4, recompute none".
 std::string plan_line(const Job& job);
 /// The table of the best, what was refused, and what the search did.

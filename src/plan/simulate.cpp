@@ -377,11 +377,11 @@ double deferred_share(const Job& job) {
   const auto hidden = static_cast<double>(model.hidden_size);
   const auto queries = static_cast<double>(model.heads * model.head_dim);
   const auto keys = static_cast<double>(model.kv_heads * model.head_dim);
-  const auto width = static_cast<double>(model.intermediate_size);
   const double width_bytes = job.precision == Precision::kFloat32 ? 4 : 2;
   const BlockCounts blocks = blocks_of(model);
   const double bytes = sum_blocks(blocks, [&](BlockKind kind) {
     const BlockParts& parts = parts_of(kind);
+    const double width = inner_width(model, kind);
     double inputs = hidden + width;
     double gradients = hidden + (model.gated_mlp ? 2 : 1) * width;
     inputs += static_cast<double>(parts.attentions) * (hidden + queries);

@@ -1,8 +1,11 @@
 #include "start/commands.h"
 
 #include "launch/surfaces/command.h"
+#include "start/ctl.h"
 #include "start/estimate.h"
+#include "start/monitor.h"
 #include "start/plan.h"
+#include "start/runs.h"
 #include "start/sample.h"
 #include "start/submit.h"
 #include "start/tokenize.h"
@@ -39,6 +42,13 @@ std::span<const Command> commands() {
        "Start any program as ranks: torchrun, accelerate and deepspeed's words",
        here<launch::run_command>},
       {"submit", "Print the file of SLURM, Kubernetes, Ray or ssh for a run", here<run_submit>},
+      {"runs", "The runs below a folder, and how they ended", here<run_runs>},
+      {"compare",
+       "What two runs differ in: configuration, data, program, curves",
+       here<run_compare>},
+      {"ctl", "Ask a run how it is, or to save, stop, evaluate, ...", here<run_ctl>},
+      {"replay", "A step of a run once more, from a checkpoint before it", in_core},
+      {"monitor", "A page of runs, in a browser on this machine", here<run_monitor>},
       {"verify", "Check that a plan reproduces one rank's losses and gradients", in_core},
       {"doctor", "Check this machine for problems that break training jobs", in_core},
       {"selftest", "Check that this machine computes what it should, in a minute", in_core},

@@ -228,10 +228,9 @@ int run_estimate(std::vector<std::string> arguments) {
     std::cout << as_json(job, cluster).dump() << "\n";
     return 0;
   }
-  const plan::ParameterCounts counts = plan::count_parameters(job.model);
   std::cout << fmt::format(
-      "{:.3f} billion parameters, {}, {}\n{}\n\n",
-      counts.total() / 1e9,
+      "{}, {}, {}\n{}\n\n",
+      plan::parameters_text(job.model),
       job.source > 0 ? fmt::format("a source of {} and a target of {}", job.source, job.sequence)
                      : fmt::format("sequence {}", job.sequence),
       job.precision == plan::Precision::kFloat32 ? "float32" : "16 bits with float32 masters",

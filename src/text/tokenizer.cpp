@@ -45,10 +45,10 @@ struct Tokenizer::Parts {
   std::unique_ptr<PreTokenizer> pre_tokenizer;
   std::unique_ptr<Model> model;
   std::optional<SplitPattern> pattern;  // all that the pre-tokenizer does, where that is so
-  Surroundings surroundings;
+  RowTemplate surroundings;
   std::vector<std::unique_ptr<Decoder>> decoders;
   AddedTokens added;
-  std::optional<int32_t> bos, eos, pad;
+  std::optional<int32_t> bos, eos, pad, mask;
   std::string fingerprint;
 
   void read(const Field& field, std::optional<ModelTables> tables);
@@ -134,6 +134,7 @@ void Tokenizer::Parts::read_specials() {
   bos = find(names.bos);
   eos = find(names.eos);
   pad = find(names.pad);
+  mask = find(names.mask);
   const bool two_files = !files.contents.contains("tokenizer.json");
   if (two_files && !names.bos && !names.eos) {
     bos = eos = find("<|endoftext|>");
@@ -295,6 +296,14 @@ std::optional<int32_t> Tokenizer::eos() const {
 }
 std::optional<int32_t> Tokenizer::pad() const {
   return parts_->pad;
+}
+
+std::optional<int32_t> Tokenizer::mask() const {
+  return parts_->mask;
+}
+
+const RowTemplate& Tokenizer::row_template() const {
+  return parts_->surroundings;
 }
 
 std::optional<int32_t> Tokenizer::find(std::string_view token) const {

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/stages/row_template.h"
+
 namespace lockstep::text {
 
 /// What encoding makes of special tokens ("<|endoftext|>") that stand in the text.
@@ -59,6 +61,8 @@ class Tokenizer {
   std::optional<int32_t> bos() const;
   std::optional<int32_t> eos() const;
   std::optional<int32_t> pad() const;
+  std::optional<int32_t> mask() const;
+  const RowTemplate& row_template() const;
   /// The id of a token, as the file writes it, and the token of an id.
   std::optional<int32_t> find(std::string_view token) const;
   std::optional<std::string> token(int32_t id) const;

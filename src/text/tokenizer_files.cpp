@@ -64,6 +64,7 @@ void read_names(const TokenizerFiles& files, const char* name, SpecialNames& nam
   fill(names.eos, "eos_token");
   fill(names.pad, "pad_token");
   fill(names.unk, "unk_token");
+  fill(names.mask, "mask_token");
 }
 
 /// The lines of a merges.txt.
@@ -118,7 +119,7 @@ std::optional<int64_t> find_token(const TokenIds& vocabulary, const std::string&
 std::vector<std::string> special_tokens(const TokenizerFiles& files, const TokenIds& vocabulary) {
   const SpecialNames names = read_special_names(files);
   std::vector<std::string> tokens;
-  for (const auto& name : {names.bos, names.eos, names.unk, names.pad}) {
+  for (const auto& name : {names.bos, names.eos, names.unk, names.pad, names.mask}) {
     if (name && std::find(tokens.begin(), tokens.end(), *name) == tokens.end()) {
       tokens.push_back(*name);
     }

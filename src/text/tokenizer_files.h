@@ -15,7 +15,7 @@ namespace lockstep::text {
 
 /// The special tokens that the configuration names, as strings.
 struct SpecialNames {
-  std::optional<std::string> bos, eos, pad, unk;
+  std::optional<std::string> bos, eos, pad, unk, mask;
 };
 
 /// Reads what is there. An Error tells what was looked for where no tokenizer is found.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/empty.h>
 #include <nlohmann/json.hpp>
 #include <torch/version.h>
 
@@ -17,9 +18,12 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/split.h"
 #include "monitor/memory.h"
-#include "train/classifier_notes.h"
+#include "train/averages.h"
 #include "train/plan.h"
 #include "train/run_identity.h"
+#include "train/steering.h"
+#include "train/tasks/classifier_notes.h"
+#include "train/weights/adapters.h"
 
 namespace lockstep::train {
 namespace {
@@ -27,8 +31,27 @@ namespace {
 constexpr int kStateFormat = 1;
 constexpr std::string_view kTrainerState = "trainer_state.json";
 
+/// The model as it is saved.
+const model::ModelConfig& saved_config(const Job& job) {
+  return job.untouched ? job.untouched->whole : job.model->model().config();
+}
+
+/// Of what is not run, each rank writes some of the tensors.
+void add_untouched(const Job& job, const World& world, std::vector<checkpoint::Piece>& pieces) {
+  const at::ScalarType type = compute_type(job.config.training);
+  for (size_t i = 0; i < job.untouched->parameters.size(); ++i) {
+    if (static_cast<int>(i % static_cast<size_t>(world.size())) == world.rank()) {
+      const model::ParameterSpec& parameter = job.untouched->parameters[i];
+      const at::Tensor whole = at::empty(parameter.shape, at::dtype(type));
+      job.untouched->fill(parameter.name, {parameter.shape, {}}, 0, whole);
+      pieces.push_back({"model", parameter.name, type, parameter.shape, 0, whole});
+    }
+  }
+}
+
 /// What this rank writes: of each slice, the elements that it owns.
-std::vector<checkpoint::Piece> owned_pieces(const Job& job, bool with_optimizer) {
+std::vector<checkpoint::Piece> owned_pieces(
+    const Job& job, bool with_optimizer, const World& world) {
   std::vector<checkpoint::Piece> pieces;
   job.model->visit_state([&](const parallel::StateSlice& slice) {
     if (slice.file_group != "model" && !with_optimizer) {
@@ -48,6 +71,9 @@ std::vector<checkpoint::Piece> owned_pieces(const Job& job, bool with_optimizer)
            slice.cut});
     }
   });
+  if (job.untouched) {
+    add_untouched(job, world, pieces);
+  }
   return pieces;
 }
 
@@ -69,7 +95,7 @@ nlohmann::ordered_json generation_config(const model::ModelConfig& config) {
 
 /// What makes the weights a model folder, or an adapter's.
 checkpoint::SmallFiles model_files(const Job& job) {
-  const model::ModelConfig& config = job.model->model().config();
+  const model::ModelConfig& config = saved_config(job);
   checkpoint::SmallFiles files;
   if (job.adapters == nullptr) {
     files = model_folder_files(config, compute_type(job.config.training), job.tokenizer.get());
@@ -114,6 +140,9 @@ std::string state_json(const Job& job, const World& world) {
         {"steps_since_overflow", scale.steps_since_overflow},
         {"overflows_left", scale.overflows_left}};
   }
+  if (!job.rate_acts.empty()) {
+    state["acts"] = acts_json(job);
+  }
   if (!world.round.job.empty()) {
     state["job"] = world.round.job;
   }
@@ -126,7 +155,7 @@ std::string state_json(const Job& job, const World& world) {
   return state.dump(2) + "\n";
 }
 
-void read_state(Job& job, const std::string& text, const std::string& source) {
+void read_state(Job& job, const std::string& text, const std::string& source, const World& world) {
   const nlohmann::json state = parse_json(text, source, ErrorKind::kCheckpoint);
   try {
     if (state.at("format") != kStateFormat) {
@@ -142,6 +171,7 @@ void read_state(Job& job, const std::string& text, const std::string& source) {
     const nlohmann::json& sampler = state.at("sampler");
     progress.sampler = {sampler.at("epoch"), sampler.at("position"), sampler.at("seed")};
     job.model->optimizer().set_steps(state.at("optimizer").at("steps"));
+    restore_acts(job, state.value("acts", nlohmann::json::array()), world);
     job.schedule->load_state(state.at("scheduler"));
     if (state.contains("loss_scale") && job.config.training.fp16) {
       const nlohmann::json& scale = state.at("loss_scale");
@@ -197,7 +227,10 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
 /// Reads everything that this rank holds, of the groups wanted. Every rank must call.
 void read_slices(
     const Job& job, const checkpoint::Checkpoint& from, bool with_optimizer, World& world) {
-  from.check(expected_tensors(job, with_optimizer, world));
+  from.check(
+      expected_tensors(job, with_optimizer, world),
+      job.untouched ? checkpoint::Checkpoint::Extra::kAllow
+                    : checkpoint::Checkpoint::Extra::kRefuse);
   job.model->visit_state([&](const parallel::StateSlice& slice) {
     const SavedNames saved = saved_names(job.adapters.get(), slice.file_group, slice.name);
     if ((slice.file_group == "model" || with_optimizer) && !saved.names.empty()) {
@@ -311,6 +344,7 @@ void save_training_state(Job& job, World& world, bool goes_on) {
   if (job.config.checkpoint.compare_replicas > 0) {
     job.model->compare_replicas();
   }
+  const Averages averages(*job.model);
   checkpoint::SmallFiles files;
   if (world.is_first()) {
     files = model_files(job);
@@ -333,11 +367,12 @@ void save_training_state(Job& job, World& world, bool goes_on) {
   const std::string state = state_json(job, world);
   wait_for_save(job);
   if (job.saver != nullptr && goes_on) {
-    job.saver->save(folder, owned_pieces(job, with_optimizer), state, files, options, rotate);
+    job.saver->save(
+        folder, owned_pieces(job, with_optimizer, world), state, files, options, rotate);
     return;
   }
   checkpoint::save_checkpoint(
-      folder, owned_pieces(job, with_optimizer), state, files, world.communicator, options);
+      folder, owned_pieces(job, with_optimizer, world), state, files, world.communicator, options);
   on_first_rank(world.communicator, [&] {
     rotate();
     return "";
@@ -361,8 +396,13 @@ monitor::TrainerState restore_training_state(
   const std::string source = (folder / checkpoint::kStateName).string();
   check_identity(
       job, world, parse_json(from.state(), source, ErrorKind::kCheckpoint), folder.string());
+  const Averages averages(*job.model);
   read_slices(job, from, /*with_optimizer=*/true, world);
-  read_state(job, from.state(), source);
+  read_state(job, from.state(), source, world);
+  // Who names a checkpoint goes back to it; the others go on with the run.
+  if (job.config.training.resume_from_checkpoint == "true" || world.round.number > 0) {
+    read_acts_to_come(job, world);
+  }
   if (job.config.training.ignore_data_skip && world.round.number == 0) {
     job.progress.sampler.epoch = job.progress.sampler.position = 0;
   }
@@ -392,12 +432,16 @@ void restore_best_weights(Job& job, World& world) {
   read_slices(job, open(job, folder, world), /*with_optimizer=*/false, world);
 }
 
-void export_final_model(Job& job, World& world) {
+void export_model(Job& job, const std::filesystem::path& folder, World& world) {
   checkpoint::save_model(
-      job.config.training.output_dir,
-      owned_pieces(job, /*with_optimizer=*/false),
+      folder,
+      owned_pieces(job, /*with_optimizer=*/false, world),
       world.is_first() ? model_files(job) : checkpoint::SmallFiles{},
       world.communicator);
+}
+
+void export_final_model(Job& job, World& world) {
+  export_model(job, job.config.training.output_dir, world);
 }
 
 const char* type_name(at::ScalarType type) {

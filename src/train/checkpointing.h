@@ -45,6 +45,8 @@ monitor::TrainerState restore_training_state(
 /// The weights of the best checkpoint (load_best_model_at_end). Every rank must call.
 void restore_best_weights(Job& job, World& world);
 
+/// Makes `folder` a model folder of the weights as they are, or an adapter's. Every rank must call.
+void export_model(Job& job, const std::filesystem::path& folder, World& world);
 /// Makes output_dir itself a model folder, of the last checkpoint's files (linked, not copied).
 /// Every rank must call.
 void export_final_model(Job& job, World& world);

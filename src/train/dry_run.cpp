@@ -10,14 +10,14 @@
 #include "model/description.h"
 #include "monitor/progress.h"
 #include "plan/workload/job.h"
-#include "train/adapters.h"
+#include "train/batches/labelled_data.h"
 #include "train/checkpointing.h"
-#include "train/labelled_data.h"
-#include "train/model_loading.h"
 #include "train/plan.h"
-#include "train/preference.h"
-#include "train/quantization.h"
-#include "train/unlearning.h"
+#include "train/tasks/preference.h"
+#include "train/tasks/unlearning.h"
+#include "train/weights/adapters.h"
+#include "train/weights/model_loading.h"
+#include "train/weights/quantization.h"
 
 namespace lockstep::train {
 namespace {
@@ -87,6 +87,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
             source.config.vocab_size),
         "set model.resize_embeddings=true, or give the tokenizer that belongs to the model");
   }
+  check_mixture(config, source.config);
   const parallel::Plan plan = plan_of(config);
   const auto stages = static_cast<int>(config.parallel.pipeline);
   parallel::check_plan(plan, mesh_of(config.parallel, static_cast<int>(ranks)));
@@ -124,6 +125,8 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
             config, source.config, tokenizer, sequence_length_of(config, source.config))
             .text(config.unlearning));
   } else {
+    check_task(config.task, source.config);
+    (void)masking_of(config, source.config, *tokenizer);
     check_documents(source.config, options);
   }
   const auto files_of = [&](const std::vector<std::string>& words, std::string_view key) {

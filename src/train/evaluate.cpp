@@ -8,7 +8,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include "train/inputs.h"
+#include "base/pulse.h"
+#include "train/batches/inputs.h"
 
 namespace lockstep::train {
 namespace {
@@ -48,6 +49,7 @@ Evaluation evaluate(
   // A forward pass may gather parameters, so every rank makes as many: one whose turn finds no
   // batch left runs the last one once more, without a target.
   for (int64_t first = 0; first < result.batches; first += data.size()) {
+    begin_phase("evaluating");
     const bool counts = first + data.rank() < result.batches;
     const int64_t batch = std::min(first + data.rank(), result.batches - 1);
     std::vector<data::Draw> draws;

@@ -10,7 +10,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "config/core/cache_folder.h"
-#include "config/core/effects.h"
+#include "config/core/unsupported_keys.h"
 #include "data/row_lengths.h"
 #include "monitor/memory.h"
 #include "monitor/progress.h"
@@ -18,8 +18,8 @@
 #include "plan/ours/planned_job.h"
 #include "plan/remedies.h"
 #include "plan/search.h"
+#include "train/machine/warm_up.h"
 #include "train/plan.h"
-#include "train/warm_up.h"
 
 namespace lockstep::train {
 namespace {
@@ -59,10 +59,8 @@ bool is_built(const std::string& change) {
   std::istringstream words(change);
   for (std::string word; words >> word;) {
     const std::string key = word.substr(0, word.find('='));
-    for (const config::NotBuiltYet& entry : config::not_built_yet()) {
-      if (entry.key == key) {
-        return false;
-      }
+    if (config::find_rule(config::unsupported_keys(), key) != nullptr) {
+      return false;
     }
   }
   return true;

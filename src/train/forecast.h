@@ -9,7 +9,7 @@
 #include "config/core/config.h"
 #include "data/sequences.h"
 #include "model/model_config.h"
-#include "train/world.h"
+#include "train/machine/world.h"
 
 namespace lockstep::train {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/Context.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,16 +15,18 @@
 #include "config/core/schema.h"
 #include "model/description.h"
 #include "model/operations.h"
+#include "train/averages.h"
 #include "train/checkpointing.h"
-#include "train/classifier_task.h"
 #include "train/job_answers.h"
-#include "train/judgement_files.h"
-#include "train/model_loading.h"
-#include "train/peak.h"
+#include "train/judgement/judgement_files.h"
+#include "train/machine/peak.h"
 #include "train/plan.h"
-#include "train/preference.h"
-#include "train/quantization.h"
-#include "train/unlearning.h"
+#include "train/tasks/classifier_task.h"
+#include "train/tasks/preference.h"
+#include "train/tasks/unlearning.h"
+#include "train/unlearning_evaluation.h"
+#include "train/weights/model_loading.h"
+#include "train/weights/quantization.h"
 
 namespace lockstep::train {
 namespace {
@@ -41,7 +44,7 @@ void check(const config::Config& config, const Datasets& datasets) {
   }
   const bool evaluates = training.eval_strategy != "no" || training.do_eval ||
                          training.eval_on_start || training.load_best_model_at_end;
-  if (evaluates && datasets.validation == nullptr) {
+  if (evaluates && datasets.validation == nullptr && !unlearns(config.task)) {
     throw Error(
         ErrorKind::kConfig,
         "an evaluation is asked for, and there is nothing to evaluate on",
@@ -218,8 +221,24 @@ void open_data(Job& job, int64_t length, World& world) {
     return;
   }
   if (!classifies(job.config, model)) {
+    if (job.config.training.label_smoothing_factor > 0 && model.logit_cap > 0) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "training.label_smoothing_factor is not supported with a model that caps its logits "
+              "(final_logit_softcapping {})",
+              model.logit_cap),
+          "leave it 0");
+    }
     job.task.objective = objective::cross_entropy(job.config.training.label_smoothing_factor);
-    job.datasets = open_datasets(job.config.data, model, job.tokenizer, length, world.communicator);
+    check_task(job.config.task, model);
+    job.datasets = open_datasets(
+        job.config.data,
+        model,
+        job.tokenizer,
+        length,
+        world.communicator,
+        masking_of(job.config, model, *job.tokenizer));
     return;
   }
   ClassifierData data =
@@ -253,10 +272,13 @@ void open_data(Job& job, int64_t length, World& world) {
 }
 
 /// The names of the metrics that an evaluation gives.
-std::vector<std::string> metrics_of(const objective::Task& task) {
+std::vector<std::string> metrics_of(const config::Config& config, const objective::Task& task) {
   if (task.head.classifies()) {
     const auto names = metric_names(task.head.problem);
     return {names.begin(), names.end()};
+  }
+  if (unlearns(config.task)) {
+    return config::metrics_of(config.unlearning);
   }
   std::vector<std::string> names;
   const std::vector<double> nothing(static_cast<size_t>(task.objective->sums()), 0);
@@ -391,7 +413,10 @@ std::unique_ptr<Job> open_job(
   check_plan(config.parallel, length);
   open_data(*job, length, world);
   check(config, job->datasets);
-  job->best_rule = BestRule(training, metrics_of(job->task));
+  if (measures_unlearning(config)) {
+    check_measuring(config, job->source.config, job->tokenizer);
+  }
+  job->best_rule = BestRule(training, metrics_of(config, job->task));
   return job;
 }
 
@@ -406,6 +431,7 @@ void build_job(Job& job, World& world) {
   job.flops_per_token = model::operations_per_token(spec.config, length).training();
   job.axes = std::make_unique<parallel::Axes>(
       world.communicator, mesh_of(config.parallel, world.size()), world.group);
+  check_mixture(config, spec.config);
   parallel::Plan plan = plan_of(config);
   plan.accumulation_steps = micro_batches_of(job, world);
   plan.shard_ranks = shard_ranks_of(config.parallel, world.size(), world.local_size);
@@ -413,15 +439,16 @@ void build_job(Job& job, World& world) {
   if (trains_on_answers(config.task) || unlearns(config.task)) {
     score_answers(job, world);
   }
-  if (unlearns(config.task) && needs_distributions(config.unlearning)) {
-    job.task.reference = frozen_reference(job, model_request(job, world), plan, world.device);
+  if (unlearns(config.task)) {
+    job.task.reference = unlearning_reference(job, model_request(job, world), plan, world.device);
+    job.untouched = untouched_weights(job, model_request(job, world));
   }
   job.global_batch = global_batch_of(job, world);
   job.progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
 
   const data::SamplerOptions options = sampler_options(job, world);
   job.length = run_length(training, data::Sampler(options, job.progress.sampler).steps_per_epoch());
-  optim::ScheduleOptions schedule;
+  optim::ScheduleOptions& schedule = job.schedule_options;
   schedule.lr_scheduler_type = training.lr_scheduler_type;
   schedule.lr_scheduler_kwargs = scheduler_arguments(training);
   schedule.learning_rate = training.learning_rate;
@@ -458,6 +485,7 @@ Evaluation Job::evaluate(
       answer_reference->refer_batch(inputs, batch, sequences);
     }
   };
+  const Averages averages(*model);
   const Evaluation result = sequences.has_classes()
                                 ? evaluate_classifier(*this, sequences, world, tell)
                                 : train::evaluate(
@@ -471,6 +499,11 @@ Evaluation Job::evaluate(
                                       world.device,
                                       tell,
                                       prepare);
+  report_evaluation(result, prefix);
+  return result;
+}
+
+void Job::report_evaluation(const Evaluation& result, const std::string& prefix) {
   if (monitor != nullptr) {
     monitor::EvaluationReport report;
     report.step = progress.step;
@@ -483,11 +516,19 @@ Evaluation Job::evaluate(
     report.prefix = prefix;
     monitor->evaluation(report);
   }
+}
+
+Evaluation Job::evaluate_by_the_way(World& world) {
+  if (!unlearns(config.task)) {
+    return evaluate(*datasets.validation, "eval", world);
+  }
+  Evaluation result = measure_run(*this, world);
+  report_evaluation(result, "eval");
   return result;
 }
 
 void Job::evaluate_training(World& world) {
-  const Evaluation result = evaluate(*datasets.validation, "eval", world);
+  const Evaluation result = evaluate_by_the_way(world);
   schedule->observe(result.report.loss);
   // Weights as they were before the first step are in no checkpoint.
   const bool better = progress.step > 0 &&
@@ -498,12 +539,15 @@ void Job::evaluate_training(World& world) {
     monitor->state().best_global_step = progress.step;
     monitor->state().best_model_checkpoint =
         checkpoint_folder(config.training.output_dir, progress.step).string();
+    monitor->event(
+        "best", {{"metric", "eval_" + best_rule.metric()}, {"value", best.metric.value_or(0)}});
   }
 }
 
 void finish_job(Job& job, World& world) {
   const config::TrainingSection& training = job.config.training;
   wait_for_save(job);
+  job.model->put_averages(true);  // nothing is trained from here on
   if (training.load_best_model_at_end) {
     if (!job.best.metric && world.is_first()) {
       log_warning(
@@ -519,7 +563,9 @@ void finish_job(Job& job, World& world) {
   const bool classifies = is_classifier(job);
   const bool has_test = job.datasets.test != nullptr;
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
-  if (training.do_eval || validates) {
+  if (training.do_eval && unlearns(job.config.task)) {
+    job.evaluate_by_the_way(world);
+  } else if (training.do_eval || validates) {
     tell_of_rows(job, "eval", job.evaluate(*job.datasets.validation, "eval", world), false);
   }
   if ((training.do_predict || classifies) && has_test) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/async_saver.h"
 #include "checkpoint/output_hold.h"
@@ -15,18 +16,19 @@
 #include "monitor/monitor.h"
 #include "objective/task.h"
 #include "optim/schedule.h"
+#include "parallel/model_spec.h"
 #include "parallel/parallel_model.h"
 #include "parallel/ranks/axes.h"
 #include "text/tokenizer.h"
-#include "train/answer_reference.h"
+#include "train/batches/datasets.h"
+#include "train/batches/labelled_data.h"
 #include "train/best.h"
-#include "train/classification.h"
-#include "train/datasets.h"
 #include "train/evaluate.h"
-#include "train/judgement.h"
-#include "train/labelled_data.h"
+#include "train/judgement/judgement.h"
+#include "train/machine/world.h"
 #include "train/run_length.h"
-#include "train/world.h"
+#include "train/tasks/answer_reference.h"
+#include "train/tasks/classification.h"
 
 namespace lockstep::train {
 
@@ -36,6 +38,20 @@ struct Progress {
   int64_t tokens = 0;  // read so far, all ranks
   double epoch = 0;
   data::SamplerState sampler;
+};
+
+/// Somebody set the learning rate of a run that goes on (train/steering.h).
+struct RateAct {
+  int64_t step = 0;          // steps that were done then
+  double learning_rate = 0;  // from the next one on, as the configuration's key means it
+  double configured = 0;     // the configuration's of then
+};
+
+/// What of a model is not run, because it ends at a layer, and is saved as it was read.
+struct UntouchedWeights {
+  model::ModelConfig whole;
+  parallel::ModelSpec::Fill fill;
+  std::vector<model::ParameterSpec> parameters;
 };
 
 struct Job {
@@ -53,10 +69,15 @@ struct Job {
   RunLength length;
   std::unique_ptr<checkpoint::OutputHold> hold;  // on training.output_dir
   std::unique_ptr<parallel::Axes> axes;
+  std::unique_ptr<parallel::Axes> evaluation_axes;  // of unlearning's measures; null: not yet asked
   std::unique_ptr<parallel::ParallelModel> model;
+  std::optional<UntouchedWeights> untouched;          // nothing: all of the model is run
   std::shared_ptr<const model::Adapters> adapters;    // what of it is trained; null: itself
   std::unique_ptr<AnswerReference> answer_reference;  // of answers; else null
   std::unique_ptr<optim::Schedule> schedule;
+  optim::ScheduleOptions schedule_options;  // that it was made of
+  std::vector<RateAct> rate_acts;           // so far, by step
+  std::vector<RateAct> acts_to_come;        // of the run that is resumed, after its checkpoint
   std::unique_ptr<data::Loader> loader;
   std::unique_ptr<monitor::Monitor> monitor;      // rank 0's; null on the others
   std::unique_ptr<checkpoint::AsyncSaver> saver;  // null: saves are waited for
@@ -75,8 +96,11 @@ struct Job {
 
   /// Evaluates and logs. Every rank must call.
   Evaluation evaluate(const data::SequenceView& sequences, const std::string& prefix, World& world);
-  /// Evaluates on data.validation, keeps the best after a step, and tells the schedule. Every rank
-  /// must call.
+  void report_evaluation(const Evaluation& result, const std::string& prefix);
+  /// Evaluates and logs, and nothing else follows from it. Every rank must call.
+  Evaluation evaluate_by_the_way(World& world);
+  /// Evaluates on data.validation, or of unlearning by its metrics, keeps the best after a step,
+  /// and tells the schedule. Every rank must call.
   void evaluate_training(World& world);
 };
 

@@ -4,11 +4,13 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "base/log.h"
 #include "config/core/cache_folder.h"
-#include "train/inputs.h"
+#include "model/description.h"
+#include "train/batches/inputs.h"
 #include "train/plan.h"
-#include "train/preference.h"
-#include "train/unlearning.h"
+#include "train/tasks/preference.h"
+#include "train/tasks/unlearning.h"
 
 namespace lockstep::train {
 
@@ -40,13 +42,25 @@ void open_unlearning(Job& job, int64_t length, World& world) {
   job.datasets.train = job.answers.rows.train = std::move(rows.train);
   job.scored_rows = std::move(rows.scored);
   job.task.objective = unlearning_objective(section);
-  if (needs_distributions(section)) {
+  if (const auto head = end_at_layer(job.config, job.source.config)) {
+    job.task.head = *head;
+    if (world.is_first()) {
+      log_info(
+          "the model is run up to layer {} of {}, where its states are compared; the rest is saved "
+          "as it is",
+          head->layers - 1,
+          job.source.config.layers);
+    }
+  }
+  if (needs_distributions(section) || job.task.head.gives_states()) {
     const int64_t vocabulary = job.source.config.vocab_size;
     job.mark_targets = [section, vocabulary](nn::ForwardInputs& inputs, const auto& batch) {
       mark_distributions(inputs, batch, section, vocabulary);
     };
   }
 }
+
+namespace {
 
 std::shared_ptr<objective::Reference> frozen_reference(
     Job& job, ModelRequest request, const parallel::Plan& plan, c10::Device device) {
@@ -67,12 +81,43 @@ std::shared_ptr<objective::Reference> frozen_reference(
     });
   }
   request.task = {};
+  request.task.head = job.task.head;
   const std::shared_ptr model =
       parallel::evaluation_model(model_spec(job.source, request), plan, *job.axes);
   return std::make_shared<objective::FrozenModel>([model, there](auto batches) {
     const at::NoGradGuard no_gradient;
     return model->head_states(there(batches));
   });
+}
+
+}  // namespace
+
+std::shared_ptr<objective::Reference> unlearning_reference(
+    Job& job, ModelRequest request, const parallel::Plan& plan, c10::Device device) {
+  const bool is_read = needs_distributions(job.config.unlearning);
+  auto reference = is_read ? frozen_reference(job, std::move(request), plan, device) : nullptr;
+  if (!job.task.head.gives_states()) {
+    return reference;
+  }
+  return std::make_shared<objective::Steered>(
+      std::move(reference), steering_target(job.config, job.source.config.hidden_size));
+}
+
+std::optional<UntouchedWeights> untouched_weights(const Job& job, ModelRequest request) {
+  if (!job.task.head.gives_states() || job.adapters != nullptr) {
+    return std::nullopt;
+  }
+  request.task = {};
+  request.freeze.clear();
+  parallel::ModelSpec whole = model_spec(job.source, request);
+  UntouchedWeights result{whole.config, std::move(whole.fill), {}};
+  const auto run = model::parameters_by_name(model::with_head(whole.config, job.task.head));
+  for (model::ParameterSpec& parameter : model::parameters_of(whole.config)) {
+    if (!run.contains(parameter.name)) {
+      result.parameters.push_back(std::move(parameter));
+    }
+  }
+  return result;
 }
 
 void score_answers(Job& job, World& world) {

@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "parallel/plan.h"
 #include "train/job.h"
-#include "train/model_loading.h"
+#include "train/weights/model_loading.h"
 
 namespace lockstep::train {
 
@@ -18,9 +19,12 @@ void open_unlearning(Job& job, int64_t length, World& world);
 /// Scores answers by the reference. Before a checkpoint is read: it is the model that training
 /// begins with.
 void score_answers(Job& job, World& world);
-/// What unlearning compares distributions to: the model as it was. Of adapters the one that is
-/// trained, without them; else a second one under the same plan.
-std::shared_ptr<objective::Reference> frozen_reference(
+/// What unlearning compares distributions and hidden states to: the model as it was. Of adapters
+/// the one that is trained, without them; else a second one under the same plan. Of RMU, with the
+/// direction that rows to be forgotten are pushed to. Null: nothing is compared.
+std::shared_ptr<objective::Reference> unlearning_reference(
     Job& job, ModelRequest request, const parallel::Plan& plan, c10::Device device);
+/// Of a model that ends at a layer: what of the whole is saved as it was.
+std::optional<UntouchedWeights> untouched_weights(const Job& job, ModelRequest request);
 
 }  // namespace lockstep::train

@@ -10,9 +10,9 @@
 #include "base/format.h"
 #include "model/description.h"
 #include "train/checkpointing.h"
-#include "train/model_loading.h"
-#include "train/packed_folder.h"
-#include "train/quantization.h"
+#include "train/weights/model_loading.h"
+#include "train/weights/packed_folder.h"
+#include "train/weights/quantization.h"
 
 namespace lockstep::train {
 namespace {

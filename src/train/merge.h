@@ -8,7 +8,7 @@
 #include "checkpoint/pieces.h"
 #include "model/source.h"
 #include "text/tokenizer.h"
-#include "train/adapters.h"
+#include "train/weights/adapters.h"
 
 namespace lockstep::train {
 

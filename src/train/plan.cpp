@@ -21,6 +21,41 @@ void check_plan(const config::ParallelSection& parallel, int64_t length) {
   }
 }
 
+void check_mixture(const config::Config& config, const model::ModelConfig& model) {
+  const auto refuse = [](const std::string& what, const std::string& remedy) {
+    throw Error(ErrorKind::kConfig, what, remedy);
+  };
+  const config::TrainingSection& training = config.training;
+  const model::Experts& experts = model.experts;
+  if (experts.count == 0) {
+    const bool asks = !training.router_aux_loss.empty() && training.router_aux_loss != "none";
+    if (asks || training.router_z_loss_coef > 0) {
+      refuse(
+          fmt::format(
+              "training.{} is set, and the model has no experts",
+              asks ? "router_aux_loss" : "router_z_loss_coef"),
+          "leave it out, or train a mixture of experts");
+    }
+  } else if (experts.wants_balance && training.router_aux_loss.empty()) {
+    refuse(
+        fmt::format(
+            "the model's config.json has output_router_logits, with which transformers adds {} "
+            "times a loss of the experts' balance to each micro-batch's",
+            experts.balance_loss),
+        "choose: training.router_aux_loss=sequence (the same under every plan), micro_batch (as "
+        "transformers has it) or none");
+  }
+  if (config.parallel.expert > std::max<int64_t>(experts.count, 1)) {
+    refuse(
+        fmt::format(
+            "parallel.expert is {} and the model has {} experts",
+            config.parallel.expert,
+            experts.count),
+        experts.count == 0 ? "leave parallel.expert 1 for this model"
+                           : fmt::format("give parallel.expert at most {}", experts.count));
+  }
+}
+
 namespace {
 
 std::optional<at::ScalarType> reduce_type_of(const std::string& name) {
@@ -56,7 +91,21 @@ parallel::Plan plan_of(const config::Config& config) {
       training.adam_epsilon,
       training.weight_decay,
       config.precision.stochastic_rounding,
-      static_cast<uint64_t>(training.seed)};
+      static_cast<uint64_t>(training.seed),
+      {training.muon_momentum,
+       training.muon_nesterov,
+       training.muon_ns_steps,
+       training.muon_adjust_lr_fn},
+      {training.ademamix_beta3,
+       training.ademamix_alpha,
+       static_cast<double>(training.ademamix_t_alpha),
+       static_cast<double>(training.ademamix_t_beta3)}};
+  plan.update_rules = {
+      training.learning_rate,
+      training.muon_learning_rate,
+      training.learning_rates,
+      training.weight_decays,
+      training.layer_wise_learning_rate_decay};
   plan.loss_scale = loss_scale_of(config.precision.loss_scale);
   plan.reduce_type = reduce_type_of(config.precision.reduce_type);
   plan.max_gradient_norm = training.max_grad_norm;
@@ -81,6 +130,13 @@ parallel::Plan plan_of(const config::Config& config) {
   plan.recompute.kind = section.recompute == "full"        ? parallel::Recompute::kFull
                         : section.recompute == "selective" ? parallel::Recompute::kSelective
                                                            : parallel::Recompute::kNone;
+  plan.expert_ranks = static_cast<int>(section.expert);
+  plan.router_losses = {
+      training.router_aux_loss == "sequence"      ? nn::Balance::kRows
+      : training.router_aux_loss == "micro_batch" ? nn::Balance::kBatch
+                                                  : nn::Balance::kNone,
+      training.router_aux_loss_coef,
+      training.router_z_loss_coef};
   plan.bucket_megabytes = training.ddp_bucket_cap_mb;
   plan.find_unused_parameters = training.ddp_find_unused_parameters;
   plan.accumulation_steps = training.gradient_accumulation_steps;

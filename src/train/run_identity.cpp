@@ -6,8 +6,9 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "train/adapters.h"
-#include "train/quantization.h"
+#include "config/tasks.h"
+#include "train/weights/adapters.h"
+#include "train/weights/quantization.h"
 
 namespace lockstep::train {
 namespace {
@@ -37,6 +38,33 @@ std::vector<std::string> differences(const json& there, const json& here, const 
     }
   }
   return found;
+}
+
+/// In their order, which matters.
+json by_name(const config::NumberMap& numbers) {
+  json pairs = json::array();
+  for (const auto& [pattern, number] : numbers) {
+    pairs.push_back({pattern, number});
+  }
+  return pairs;
+}
+
+/// The keys of the optimizer's own.
+void add_optimizer(const config::TrainingSection& training, nlohmann::ordered_json& settings) {
+  if (training.optim == "muon") {
+    settings["training.muon_learning_rate"] =
+        training.muon_learning_rate.value_or(training.learning_rate);
+    settings["training.muon_momentum"] = training.muon_momentum;
+    settings["training.muon_nesterov"] = training.muon_nesterov;
+    settings["training.muon_ns_steps"] = training.muon_ns_steps;
+    settings["training.muon_adjust_lr_fn"] = training.muon_adjust_lr_fn;
+  }
+  if (training.optim == "ademamix") {
+    settings["training.ademamix_beta3"] = training.ademamix_beta3;
+    settings["training.ademamix_alpha"] = training.ademamix_alpha;
+    settings["training.ademamix_t_alpha"] = training.ademamix_t_alpha;
+    settings["training.ademamix_t_beta3"] = training.ademamix_t_beta3;
+  }
 }
 
 /// The keys of the section that the steps' mathematics depends on.
@@ -71,7 +99,13 @@ void add_unlearning(const config::UnlearningSection& section, nlohmann::ordered_
   settings["unlearning.beta1"] = section.beta1;
   settings["unlearning.beta2"] = section.beta2;
   settings["unlearning.delta"] = section.delta;
-  settings["unlearning.retain_loss"] = section.retain_loss;
+  settings["unlearning.retain_loss"] = config::retain_loss_of(section);
+  if (config::method_of(section).steers) {
+    settings["unlearning.module_regex"] = section.module_regex;
+    settings["unlearning.steering_coeff"] = section.steering_coeff;
+    settings["unlearning.trainable_params_regex"] =
+        fmt::format("{}", fmt::join(section.trainable_params_regex, ", "));
+  }
   settings["unlearning.compatibility"] = section.compatibility;
 }
 
@@ -89,6 +123,9 @@ nlohmann::ordered_json identity_of(const Job& job) {
       {"training.adam_beta1", training.adam_beta1},
       {"training.adam_beta2", training.adam_beta2},
       {"training.adam_epsilon", training.adam_epsilon},
+      {"training.learning_rates", by_name(training.learning_rates)},
+      {"training.weight_decays", by_name(training.weight_decays)},
+      {"training.layer_wise_learning_rate_decay", training.layer_wise_learning_rate_decay},
       {"training.max_grad_norm", training.max_grad_norm},
       {"training.label_smoothing_factor", training.label_smoothing_factor},
       {"training.lr_scheduler_type", training.lr_scheduler_type},
@@ -99,6 +136,11 @@ nlohmann::ordered_json identity_of(const Job& job) {
       {"training.bf16", training.bf16},
       {"training.fp16", training.fp16},
       {"sequences a step", job.global_batch}};
+  if (rows.encoder() && rows.encoder()->masking) {
+    settings["data.mlm_probability"] = job.config.data.mlm_probability;
+    settings["data.mask_replace_prob"] = job.config.data.mask_replace_prob;
+    settings["data.random_replace_prob"] = job.config.data.random_replace_prob;
+  }
   nlohmann::ordered_json identity{
       {"data",
        {{"the training data's hash", rows.dataset().content_hash()},
@@ -108,6 +150,7 @@ nlohmann::ordered_json identity_of(const Job& job) {
         {"data.packing", data::name_of(rows.packing())},
         {"data.long_documents", job.config.data.long_documents}}},
       {"settings", std::move(settings)}};
+  add_optimizer(training, identity["settings"]);
   if (job.adapters != nullptr) {
     identity["settings"]["lora"] = adapter_config(*job.adapters, job.model->model().config());
   }

@@ -7,16 +7,20 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
+#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/pulse.h"
 #include "data/loader.h"
 #include "model/operations.h"
 #include "monitor/memory.h"
@@ -24,17 +28,38 @@
 #include "optim/schedule.h"
 #include "parallel/captured_training.h"
 #include "parallel/parallel_model.h"
+#include "train/batches/inputs.h"
 #include "train/checkpointing.h"
 #include "train/evaluate.h"
-#include "train/inputs.h"
 #include "train/job.h"
-#include "train/out_of_memory.h"
+#include "train/live_page.h"
+#include "train/machine/out_of_memory.h"
+#include "train/machine/trace.h"
+#include "train/rank_places.h"
 #include "train/run_length.h"
+#include "train/run_record.h"
+#include "train/spikes.h"
+#include "train/steering.h"
 #include "train/stop_signal.h"
-#include "train/trace.h"
+#include "train/time_account.h"
+#include "train/unlearning_evaluation.h"
 
 namespace lockstep::train {
 namespace {
+
+using Metrics = std::vector<std::pair<std::string, double>>;
+
+void add_expert_metrics(
+    const parallel::ExpertLoad& load, const config::TrainingSection& training, Metrics& metrics) {
+  metrics.emplace_back("expert_load_most", load.most);
+  metrics.emplace_back("expert_load_least", load.least);
+  if (!training.router_aux_loss.empty() && training.router_aux_loss != "none") {
+    metrics.emplace_back("router_aux_loss", load.balance);
+  }
+  if (training.router_z_loss_coef > 0) {
+    metrics.emplace_back("router_z_loss", load.z);
+  }
+}
 
 constexpr int64_t kTracedStep = 3;  // of the run
 
@@ -46,6 +71,7 @@ struct StepCounts {
   int64_t save = 0;         // ranks that were asked to save
   int64_t failed = 0;       // ranks whose save in the background failed
   int64_t peak_memory = 0;  // bytes, of the rank that uses most
+  Acts acts;                // that rank 0 was asked for
   bool alike = true;        // all ranks have micro-batches of the same shapes
 };
 
@@ -82,14 +108,18 @@ class Trainer {
       World& world,
       SaveSignals& save_signals,
       const std::function<void(int64_t)>& on_step,
-      const std::filesystem::path& trace)
+      const std::filesystem::path& trace,
+      int64_t last_step)
       : job_(job),
         world_(world),
         config_(job.config.training),
         on_step_(on_step),
         trace_(trace),
         traced_step_(std::min(job.progress.step + kTracedStep, job.length.total_steps)),
-        save_signals_(save_signals) {
+        last_step_(
+            last_step > 0 ? std::min(last_step, job.length.total_steps) : job.length.total_steps),
+        save_signals_(save_signals),
+        steering_(job, world) {
     if (job.config.parallel.cuda_graphs == "auto") {
       const std::string obstacle = world.ranks_are_threads && world.device.is_cuda()
                                        ? "ranks are threads of one process"
@@ -113,7 +143,8 @@ class Trainer {
     if (stops_early()) {
       log_info("early stopping had ended the run after step {}", job_.progress.step);
     }
-    while (exit == 0 && job_.progress.step < job_.length.total_steps && !stops_early()) {
+    time_.begin(process_seconds());
+    while (exit == 0 && job_.progress.step < last_step_ && !stops_early()) {
       exit = one_step();
     }
     return exit;
@@ -130,21 +161,34 @@ class Trainer {
     }
   }
 
+  /// Where the time of this attempt went: told, and recorded, by rank 0.
+  void tell_of_time() const {
+    if (job_.monitor != nullptr) {
+      const double all = process_seconds();
+      log_info("{}", time_.text(all));
+      job_.monitor->event("time", time_.json(all));
+    }
+  }
+
   void compare_with(const Forecast& forecast) const {
     if (!step_seconds_.empty()) {
       log_info("{}", compare(forecast, step_seconds_, peak_memory_));
     }
   }
 
+  /// Who asked for the stop that run() returned of.
+  const std::string& stopped_by() const { return stopped_by_; }
+
  private:
   int one_step();
+  /// The file that the next step's trace goes to; empty: none.
+  std::filesystem::path next_trace();
   StepCounts agree(std::span<const nn::ForwardInputs> inputs);
   /// Loss, gradients and update; `trace` may be null.
   void compute(
       std::span<const nn::ForwardInputs> inputs, const StepCounts& counts, StepTrace* trace);
   int64_t peak_memory_here();
   void report(const StepCounts& counts, const data::StepBatch& batch, double began);
-  void log_memory();
   void evaluate_now();
   bool evaluation_is_due(bool epoch_ends) const;
   bool stops_early() const { return job_.best_rule.stops(job_.best); }
@@ -156,9 +200,15 @@ class Trainer {
   const config::TrainingSection& config_;
   const std::function<void(int64_t)>& on_step_;
   const std::filesystem::path& trace_;
+  int64_t traces_left_ = 0;    // that were asked for while it ran
   const int64_t traced_step_;  // the first steps of a run are not like the others
+  const int64_t last_step_;
+  TimeAccount time_;
+  Spikes spikes_;  // of the gradient's norm, on rank 0
   StopSignal stop_;
   SaveSignals& save_signals_;
+  Steering steering_;
+  std::string stopped_by_;
   bool captures_ = false;                                 // steps that fit captured_
   std::unique_ptr<parallel::CapturedTraining> captured_;  // of the first step's shapes
   double learning_rate_ = 0;
@@ -171,6 +221,18 @@ class Trainer {
   int64_t peak_here_ = 0;                              // bytes, of this rank
 };
 
+std::filesystem::path Trainer::next_trace() {
+  const int64_t step = job_.progress.step + 1;
+  if (!trace_.empty() && step == traced_step_) {
+    return trace_;
+  }
+  if (traces_left_ > 0) {
+    --traces_left_;
+    return std::filesystem::path(config_.output_dir) / fmt::format("trace-{}.json", step);
+  }
+  return {};
+}
+
 StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
   StepCounts mine;
   for (const nn::ForwardInputs& rows : inputs) {
@@ -182,16 +244,24 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
   const SaveSignals::Asked asked = save_signals_.take();
   mine.stop = stop_.requested() || asked == SaveSignals::Asked::kSaveAndStop ? 1 : 0;
   mine.save = asked == SaveSignals::Asked::kSave ? 1 : 0;
+  mine.acts = steering_.take();
   mine.failed = job_.saver != nullptr && job_.saver->failed() ? 1 : 0;
   mine.peak_memory = peak_memory_here();
-  constexpr int64_t kOurs = 6;
+  constexpr int64_t kFlags = 6, kOurs = kFlags + Acts::kNumbers;
   const int64_t shapes = shapes_of(inputs);
   const at::Tensor ours = at::tensor(
       {mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed, shapes}, at::kDouble);
-  const at::Tensor own = at::cat({ours, at::tensor(mine.step.values(), at::kDouble)});
+  const at::Tensor own = at::cat(
+      {ours,
+       at::tensor(mine.acts.numbers(), at::kDouble),
+       at::tensor(mine.step.values(), at::kDouble)});
   const at::Tensor all = at::empty({world_.size(), own.numel()}, at::kDouble);
   world_.communicator.all_gather(all, own).wait();
   StepCounts counts;
+  counts.acts = Acts::from_numbers(std::span<const double, Acts::kNumbers>(
+      all.const_data_ptr<double>() + kFlags, Acts::kNumbers));
+  counts.stop = counts.acts.stop ? 1 : 0;
+  counts.save = counts.acts.save ? 1 : 0;
   for (int rank = 0; rank < world_.size(); ++rank) {
     const auto* row = all[rank].const_data_ptr<double>();
     // Ranks of one data coordinate share a batch: its first one tells of it.
@@ -230,6 +300,7 @@ void Trainer::compute(
   }
   result_ = job_.model->forward_backward(inputs, counts.step);
   const double updating = seconds_now();
+  begin_phase("the optimizer");
   job_.model->optimizer_step(learning_rate_);
   if (trace != nullptr) {
     trace->mark("optimizer", updating);
@@ -244,10 +315,12 @@ int Trainer::one_step() {
     on_step_(job_.progress.step + 1);
   }
   std::optional<StepTrace> trace;
-  if (!trace_.empty() && job_.progress.step + 1 == traced_step_) {
+  const std::filesystem::path trace_file = next_trace();
+  if (!trace_file.empty()) {
     trace.emplace(*job_.model, *job_.axes, world_);
   }
   const double reading = seconds_now();
+  begin_phase("waiting for data");
   const data::StepBatch batch = job_.loader->next();
   if (trace) {
     trace->mark("next batch", reading);
@@ -262,10 +335,14 @@ int Trainer::one_step() {
     inputs.back().step = job_.progress.step;
     inputs.back().training = job_.drops_out;
   }
+  begin_phase("agreeing on the step");
   const StepCounts counts = agree(inputs);
+  steering_.begin_step(counts.acts);
+  traces_left_ = std::max(traces_left_, counts.acts.traced_steps);
   if (counts.failed > 0) {
     wait_for_save(job_);  // a save fails on all ranks
   }
+  begin_phase("forward and backward");
   if (job_.task.reference != nullptr) {
     job_.task.reference->refer(inputs);
   }
@@ -285,7 +362,7 @@ int Trainer::one_step() {
     }
   });
   if (trace) {
-    trace->write(trace_);
+    trace->write(trace_file);
   }
 
   Progress& progress = job_.progress;
@@ -294,10 +371,21 @@ int Trainer::one_step() {
   progress.sampler = batch.after;
   progress.epoch = batch.epoch;
   const bool epoch_ends = batch.after.position == 0;
+  begin_phase("reporting the step");
+  const double ended = seconds_now();
+  time_.add(TimeAccount::Use::kSteps, ended - began);
+  time_.add_waits(
+      job_.loader->waited_seconds() - data_waited_,
+      job_.axes->seconds_waited() - communication_waited_);
   report(counts, batch, began);
-  log_memory();
+  log_memory(job_, world_);
   if (evaluation_is_due(epoch_ends)) {
     evaluate_now();
+  } else if (counts.acts.evaluate) {
+    // A look: what a schedule or the rule of the best is told of stays what it would be.
+    const double looking = seconds_now();
+    job_.evaluate_by_the_way(world_);
+    time_.add(TimeAccount::Use::kEvaluating, seconds_now() - looking);
   }
   const bool last = progress.step == job_.length.total_steps || stops_early();
   if (stops_early()) {
@@ -308,12 +396,19 @@ int Trainer::one_step() {
       is_due(config_.save_strategy, job_.length.save_steps, progress.step, epoch_ends) ||
       (last && config_.save_strategy != "no") ||
       (config_.save_strategy == "best" && job_.best.step == progress.step);
-  if (wanted || stopping || counts.save > 0) {
+  const bool saves = wanted || stopping || counts.save > 0;
+  if (saves) {
     save(/*goes_on=*/!stopping && !last);
   } else if (const int64_t every = job_.config.checkpoint.compare_replicas;
              every > 0 && progress.step % every == 0) {
+    begin_phase("comparing replicas");
+    const double comparing = seconds_now();
     job_.model->compare_replicas();
+    time_.add(TimeAccount::Use::kComparing, seconds_now() - comparing);
   }
+  steering_.publish();
+  steering_.end_step(saves);
+  stopped_by_ = counts.acts.stop ? "lockstep ctl" : "a signal";
   return stopping && !last ? kExitPreempted : 0;
 }
 
@@ -332,6 +427,9 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   if (job_.answer_reference != nullptr) {
     report.metrics = job_.model->objective().report(result_.sums).metrics;
   }
+  if (result_.experts) {
+    add_expert_metrics(*result_.experts, config_, report.metrics);
+  }
   report.tokens = counts.tokens;
   report.samples = batch.samples;
   report.flops = static_cast<double>(counts.tokens) * job_.flops_per_token;
@@ -343,51 +441,23 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   report.peak_memory_bytes = counts.peak_memory;
   report.epoch_ends = batch.after.position == 0;
   job_.monitor->step(report);
-}
-
-void Trainer::log_memory() {
-  // Every rank knows which steps are logged.
-  const int64_t step = job_.progress.step, every = job_.length.logging_steps;
-  const bool is_logged = (every > 0 && step % every == 0) || step == job_.length.total_steps ||
-                         (step == 1 && config_.logging_first_step);
-  if (!job_.config.monitor.log_memory || !is_logged) {
-    return;
+  if (report.grad_norm) {
+    tell_of_spike(job_, spikes_.observe(*report.grad_norm));
   }
-  parallel::MemoryAccount& memory = job_.model->memory();
-  const at::Tensor mine = at::tensor(memory.numbers(), at::kLong);
-  const at::Tensor all = at::empty({world_.size(), parallel::MemoryAccount::kNumbers}, at::kLong);
-  world_.communicator.all_gather(all, mine).wait();
-  memory.forget();
-  if (!world_.is_first()) {
-    return;
-  }
-  int fullest = 0;
-  std::vector<std::array<parallel::PhaseMemory, parallel::kMemoryPhases>> ranks;
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    ranks.push_back(parallel::MemoryAccount::from_numbers(
-        {all.const_data_ptr<int64_t>() + rank * parallel::MemoryAccount::kNumbers,
-         static_cast<size_t>(parallel::MemoryAccount::kNumbers)}));
-    fullest =
-        parallel::most_of(ranks.back()) > parallel::most_of(ranks[static_cast<size_t>(fullest)])
-            ? rank
-            : fullest;
-  }
-  log_info(
-      "memory of rank {}{}, by kind:\n{}",
-      fullest,
-      world_.size() > 1 ? fmt::format(", the fullest of {}", world_.size()) : "",
-      parallel::memory_table(ranks[static_cast<size_t>(fullest)]));
 }
 
 bool Trainer::evaluation_is_due(bool epoch_ends) const {
   const auto at = config_.eval_strategy == "epoch" ? job_.progress.epoch
                                                    : static_cast<double>(job_.progress.step);
-  return job_.datasets.validation != nullptr && at >= config_.eval_delay &&
+  const bool can_evaluate = job_.datasets.validation != nullptr || measures_unlearning(job_.config);
+  return can_evaluate && at >= config_.eval_delay &&
          is_due(config_.eval_strategy, job_.length.eval_steps, job_.progress.step, epoch_ends);
 }
 
 void Trainer::evaluate_now() {
+  const double began = seconds_now();
   job_.evaluate_training(world_);
+  time_.add(TimeAccount::Use::kEvaluating, seconds_now() - began);
 }
 
 void Trainer::tell_of_early_stop() const {
@@ -400,6 +470,7 @@ void Trainer::tell_of_early_stop() const {
         job_.best_rule.metric(),
         job_.best.metric.value_or(0),
         job_.best.step);
+    job_.monitor->event("stopping early", {{"best_step", job_.best.step}});
   }
 }
 
@@ -408,9 +479,54 @@ void Trainer::save(bool goes_on) {
     job_.monitor->activity(fmt::format("saving checkpoint-{}", job_.progress.step));
   }
   const double began = seconds_now();
+  begin_phase(fmt::format("saving checkpoint-{}", job_.progress.step));
   save_training_state(job_, world_, goes_on);
-  save_seconds_ += seconds_now() - began;
+  const double seconds = seconds_now() - began;
+  save_seconds_ += seconds;
+  time_.add(TimeAccount::Use::kSaving, seconds);
   ++saves_;
+  if (job_.monitor != nullptr) {
+    job_.monitor->event(
+        "saved",
+        {{"checkpoint", fmt::format("checkpoint-{}", job_.progress.step)},
+         {"waited_s", seconds},
+         {"in_background", goes_on && job_.saver != nullptr}});
+  }
+}
+
+/// From the first step to the last file.
+int train_job(
+    Job& job,
+    World& world,
+    SaveSignals& save_signals,
+    const RunOptions& options,
+    const std::optional<Forecast>& forecast) {
+  Trainer trainer(job, world, save_signals, options.on_step, options.trace, options.last_step);
+  const int exit = trainer.run();
+  trainer.tell_of_saves();
+  trainer.tell_of_time();
+  if (forecast) {
+    trainer.compare_with(*forecast);
+  }
+  if (exit == kExitPreempted) {
+    if (world.is_first()) {
+      log_warning(
+          "stopped by {} after step {}; go on with training.resume_from_checkpoint=true",
+          trainer.stopped_by(),
+          job.progress.step);
+      job.monitor->event("stopped", {{"by", trainer.stopped_by()}});
+    }
+    return exit;
+  }
+  if (options.last_step > 0 && job.progress.step < job.length.total_steps) {
+    if (world.is_first()) {
+      job.monitor->event("stopped", {{"by", "lockstep replay"}});
+    }
+    return exit;  // nothing is made of a run that is only looked at
+  }
+  begin_phase("writing what was trained");
+  finish_job(job, world);
+  return exit;
 }
 
 }  // namespace
@@ -419,38 +535,37 @@ int run_training(
     const config::Config& config,
     const std::string& resolved,
     World& world,
-    const std::function<void(int64_t step)>& on_step,
-    const ForecastOptions& forecast_options,
-    const std::filesystem::path& trace) {
+    const RunOptions& options) {
   SaveSignals save_signals(config.checkpoint);  // from the start: they would end the process
+  if (Pulse* const told = pulse()) {
+    told->set_limits(config.training.hang_report, config.training.hang_timeout);
+  }
+  begin_phase("reading data and model");
   const auto job = open_job(config, resolved, world);
   std::optional<Forecast> forecast = make_forecast(
       config,
       model::with_head(job->source.config, job->task.head),
       world,
-      forecast_options,
+      options.forecast,
       job->datasets.train.get());
   build_job(*job, world);
+  record_beginning(*job, world, options.origins);
+  const RankPlaces places(*job, world);
   if (forecast) {
     forecast->bytes += world.device.is_cpu() ? static_cast<double>(job->snapshot_bytes) : 0;
     log_info("{}", describe(*forecast));
   }
-  Trainer trainer(*job, world, save_signals, on_step, trace);
-  const int exit = trainer.run();
-  trainer.tell_of_saves();
-  if (forecast) {
-    trainer.compare_with(*forecast);
+  std::unique_ptr<LivePage> page;
+  if (world.is_first() && config.monitor.page) {
+    page = std::make_unique<LivePage>(config.training.output_dir);
+    log_info("the run's page, while it trains: {}", page->address());
   }
-  if (exit == kExitPreempted) {
-    if (world.is_first()) {
-      log_warning(
-          "stopped by a signal after step {}; go on with training.resume_from_checkpoint=true",
-          job->progress.step);
-    }
-    return exit;
+  try {
+    return train_job(*job, world, save_signals, options, forecast);
+  } catch (const std::exception&) {
+    record_failure(*job);
+    throw;
   }
-  finish_job(*job, world);
-  return exit;
 }
 
 }  // namespace lockstep::train

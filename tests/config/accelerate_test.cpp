@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "config/compat/fsdp.h"
 #include "config/core/yaml.h"
 #include "config/harness.h"
 
@@ -90,10 +91,12 @@ TEST(Accelerate, ReadsMegatronAndParallelismFiles) {
       "  megatron_lm_num_micro_batches: 2\n  megatron_lm_pp_degree: 2\n  "
       "megatron_lm_recompute_activations: true\n"
       "  megatron_lm_sequence_parallelism: true\n  megatron_lm_tp_degree: 4\n"
+      "  megatron_lm_expert_model_parallel_size: 3\n"
       "  megatron_lm_use_distributed_optimizer: true\n");
   EXPECT_THAT(megatron.problems.lines(), IsEmpty());
   EXPECT_EQ(megatron.text("parallel.tensor"), "4");
   EXPECT_EQ(megatron.text("parallel.pipeline"), "2");
+  EXPECT_EQ(megatron.text("parallel.expert"), "3");
   EXPECT_EQ(megatron.text("parallel.sequence_parallel"), "true");
   EXPECT_EQ(megatron.text("parallel.recompute"), "selective");
   EXPECT_EQ(megatron.text("parallel.zero_stage"), "1");

@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include "config/core/effects.h"
 #include "config/core/schema.h"
 #include "config/core/settings.h"
+#include "config/core/unsupported_keys.h"
 #include "config/harness.h"
 
 namespace lockstep::config {
@@ -167,9 +167,9 @@ TEST(Deepspeed, CompletesTheBatchTriple) {
 }
 
 TEST(Deepspeed, EveryKeyOfTheTableIsKnownAndRefusedOnesAreRefused) {
-  for (const DeepspeedKey& key : deepspeed_keys()) {
+  for (const KeyRule& rule : deepspeed_rules()) {
     std::string open, close;
-    for (const std::string& part : split_path(key.path)) {
+    for (const std::string& part : split_path(rule.name)) {
       open += "{\"" + part + "\": ";
       close += "}";
     }
@@ -177,13 +177,13 @@ TEST(Deepspeed, EveryKeyOfTheTableIsKnownAndRefusedOnesAreRefused) {
     json += "\"other\"";
     json += close;
     const Read result = read(json, 1);
-    if (key.answer == DeepspeedKey::Answer::kRefuseUnless) {
-      EXPECT_EQ(result.problems.lines().size(), 1U) << key.path;
-    } else if (key.answer == DeepspeedKey::Answer::kNoEffect) {
-      EXPECT_THAT(result.problems.lines(), IsEmpty()) << key.path;
-      EXPECT_EQ(result.warnings.empty(), key.harmless == "*") << key.path;
+    if (rule.kind == KeyRule::Kind::kRefused) {
+      EXPECT_EQ(result.problems.lines().size(), 1U) << rule.name;
+    } else if (rule.kind == KeyRule::Kind::kIgnored) {
+      EXPECT_THAT(result.problems.lines(), IsEmpty()) << rule.name;
+      EXPECT_EQ(result.warnings.empty(), rule.harmless == "*") << rule.name;
     } else {
-      EXPECT_FALSE(any_holds(result.problems.lines(), "no such key")) << key.path;
+      EXPECT_FALSE(any_holds(result.problems.lines(), "no such key")) << rule.name;
     }
   }
 }

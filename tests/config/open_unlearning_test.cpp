@@ -187,12 +187,65 @@ TEST_F(SmallTree, IsEvaluated) {
   EXPECT_TRUE(config.training.bf16);
 }
 
+TEST_F(SmallTree, StatesAtALayer) {
+  harness_.write(
+      "tree/trainer/RMU.yaml",
+      "handler: RMU\nmethod_args: {gamma: 1.0, steering_coeff: 3, retain_loss_type: EMBED_DIFF, "
+      "alpha: 1, module_regex: model\\.layers\\.5, trainable_params_regex: [\".*\"]}\n"
+      "args: {learning_rate: 1e-5}\n");
+  const Config config =
+      harness_
+          .run(words("unlearn.yaml", {"task_name=T", "trainer=RMU", "unlearning.data_dir=@/rows"}))
+          .config;
+  EXPECT_EQ(config.unlearning.method, "RMU");
+  EXPECT_EQ(config.unlearning.steering_coeff, 3);
+  EXPECT_EQ(config.unlearning.module_regex, "model\\.layers\\.5");
+  EXPECT_EQ(config.unlearning.trainable_params_regex, std::vector<std::string>{".*"});
+  EXPECT_EQ(config.unlearning.retain_loss, "EMBED_DIFF");
+}
+
+TEST_F(SmallTree, MeasuresARunWhereItsFilesAre) {
+  harness_.write("rows/forget01_perturbed.jsonl", "{}\n");
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(
+        more.end(),
+        {"task_name=T",
+         "unlearning.data_dir=@/rows",
+         "+eval.tofu.forget_split=forget01",
+         "+eval.tofu.handler=TOFUEvaluator",
+         "+eval.tofu.metrics.model_utility.handler=hm_aggregate"});
+    return harness_.run(words("unlearn.yaml", std::move(more))).config;
+  };
+  const Config config = run({});
+  EXPECT_EQ(config.training.eval_strategy, "epoch");
+  EXPECT_EQ(config.unlearning.metrics, std::vector<std::string>{"model_utility"});
+  EXPECT_EQ(config.training.output_dir, "saves/T");
+  EXPECT_EQ(config.unlearning.forget_split, "forget01");
+}
+
+TEST_F(SmallTree, MusesEvaluation) {
+  harness_.write(
+      "tree/muse.yaml",
+      "defaults:\n  - model: tiny\n  - _self_\nmode: eval\neval: {muse: {handler: MUSEEvaluator, "
+      "output_dir: out, data_split: News, retain_logs_path: logs.json, metrics: {privleak: "
+      "{handler: "
+      "privleak}, forget_knowmem_ROUGE: {generation_args: {max_new_tokens: 32}}}}}\n");
+  harness_.write("rows/verbmem/forget.jsonl", "{}\n");
+  const Config config = harness_.run(words("muse.yaml", {"unlearning.data_dir=@/rows"})).config;
+  EXPECT_EQ(config.unlearning.benchmark, "muse");
+  EXPECT_EQ(
+      config.unlearning.metrics, (std::vector<std::string>{"privleak", "forget_knowmem_ROUGE"}));
+  EXPECT_EQ(config.unlearning.retain_logs_path, "logs.json");
+  EXPECT_EQ(config.unlearning.max_new_tokens, 200);
+  EXPECT_EQ(config.unlearning.answer_end, "\n");
+}
+
 TEST_F(SmallTree, TellsWhatItCannotTake) {
   const auto told = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"task_name=T", "unlearning.data_dir=@/rows"});
     return harness_.error(words("unlearn.yaml", std::move(more)));
   };
-  EXPECT_THAT(told({"trainer.handler=RMU"}), HasSubstr("RMU is not supported"));
+  EXPECT_THAT(told({"trainer.handler=PDU"}), HasSubstr("PDU is not supported"));
   EXPECT_THAT(told({"data.retain.R.handler=PretrainingDataset"}), HasSubstr("take one kind"));
   EXPECT_THAT(told({"trainer.handler=NOP"}), HasSubstr("Did you mean 'NPO'?"));
   EXPECT_THAT(

@@ -70,6 +70,11 @@ TEST(Print, SecretsAreRedacted) {
   EXPECT_FALSE(is_secret_name("HOME"));
 }
 
+TEST(Print, TheNameOfAFieldIsNoSecret) {
+  const Resolution result = Harness().run({"unlearning.question_key=frage"});
+  EXPECT_THAT(to_yaml(result.config, result.origins), HasSubstr("question_key: frage"));
+}
+
 TEST(Print, HelpNamesEveryKey) {
   const std::string text = help(Harness().options);
   for (const std::string& name : key_names()) {

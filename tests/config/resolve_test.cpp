@@ -4,8 +4,8 @@
 
 #include <gmock/gmock.h>
 
-#include "config/core/effects.h"
-#include "config/core/known_names.h"
+#include "config/core/trainer_keys.h"
+#include "config/core/unsupported_keys.h"
 #include "config/harness.h"
 #include "config/print.h"
 
@@ -291,9 +291,7 @@ TEST(Resolve, WhatIsNotBuiltYetMayBePredicted) {
   options.purpose = Purpose::kPredict;
   EXPECT_EQ(resolve(arguments, options).config.parallel.offload_optimizer.device, "nvme");
   const bool refused =
-      std::any_of(not_built_yet().begin(), not_built_yet().end(), [](const auto& entry) {
-        return entry.key == "parallel.offload_optimizer.device";
-      });
+      find_rule(unsupported_keys(), "parallel.offload_optimizer.device") != nullptr;
   options.purpose = Purpose::kRun;
   if (refused) {
     EXPECT_THROW(resolve(arguments, options), Error);
@@ -307,7 +305,7 @@ TEST(Resolve, NamesOfVersion4) {
   EXPECT_EQ(config("warmup_ratio=0.1").training.warmup_steps, 0.1);
   EXPECT_EQ(harness.run({"warmup_ratio=0.1", "warmup_steps=7"}).config.training.warmup_steps, 7);
   EXPECT_EQ(harness.run({"warmup_steps=0", "warmup_ratio=0.1"}).config.training.warmup_steps, 0.1);
-  EXPECT_THAT(harness.error({"warmup_ratio=2"}), HasSubstr("2 is not a share below 1"));
+  EXPECT_THAT(harness.error({"warmup_ratio=2"}), HasSubstr("2: it is not a share below 1"));
   EXPECT_EQ(config("adafactor=true").training.optim, "adafactor");
   EXPECT_THAT(harness.error({"group_by_length=true"}), HasSubstr("group_by_length"));
   EXPECT_THAT(harness.error({"save_safetensors=false"}), HasSubstr("safetensors"));
@@ -343,12 +341,12 @@ TEST(Resolve, NamesThatDoNothingAreWarnedOfUnlessHarmless) {
 
 TEST(Resolve, EveryKnownNameHasAnAnswer) {
   const Harness harness;
-  for (const KnownName& known : known_names()) {
-    const std::string argument = std::string(known.name) + "=other";
+  for (const KeyRule& rule : trainer_rules()) {
+    const std::string argument = std::string(rule.name) + "=other";
     const std::string text = harness.error({argument});
-    if (known.answer == KnownName::Answer::kNoEffect) {
+    if (rule.kind == KeyRule::Kind::kIgnored) {
       EXPECT_EQ(text, "") << argument;
-      EXPECT_EQ(harness.run({argument}).warnings.empty(), known.harmless == "*") << argument;
+      EXPECT_EQ(harness.run({argument}).warnings.empty(), rule.harmless == "*") << argument;
     } else {
       EXPECT_NE(text, "") << argument;
     }

@@ -112,18 +112,63 @@ TEST(LabelledRows, BecomeTokensOfAtMostTheLimit) {
   const auto rows =
       read(write(folder, "a.csv", "sentence1,sentence2,label\nabcdef,xyz,1\n,,0\nab,,0\n"));
   Encoder encoder = byte_encoder();
-  using Ids = std::vector<std::vector<int32_t>>;
+  using Ids = std::vector<RowIds>;
   EXPECT_EQ(
-      encode_rows(rows, encoder, 5, 258), (Ids{{'a', 'b', 'c', 'x', 'y'}, {258}, {'a', 'b'}}));
+      encode_rows(rows, encoder, 5, 258),
+      (Ids{{{'a', 'b', 'c', 'x', 'y'}}, {{258}}, {{'a', 'b'}}}));
   encoder.begin = 257;
   EXPECT_EQ(
       encode_rows(rows, encoder, 7, 258),
-      (Ids{{257, 'a', 'b', 'c', 257, 'x', 'y'}, {257}, {257, 'a', 'b'}}));
+      (Ids{{{257, 'a', 'b', 'c', 257, 'x', 'y'}}, {{257}}, {{257, 'a', 'b'}}}));
+}
+
+TEST(LabelledRows, TakeTheTemplateOfAnEncoder) {
+  const TemporaryFolder folder;
+  const auto rows =
+      read(write(folder, "a.csv", "sentence1,sentence2,label\nabcdef,xyz,1\n,,0\nab,,0\n"));
+  Encoder encoder = byte_encoder();
+  encoder.begin = 1;  // which the template has too
+  encoder.rows = text::RowTemplate{
+      .before = {1},
+      .after = {2},
+      .pair_before = {1},
+      .between = {2, 3},
+      .pair_after = {2},
+      .between_of_first = 1,
+      .tells_segments = true};
+  EXPECT_EQ(
+      encode_rows(rows, encoder, 9, 258),
+      (std::vector<RowIds>{
+          {{1, 'a', 'b', 'c', 2, 3, 'x', 'y', 2}, 5}, {{1, 2}}, {{1, 'a', 'b', 2}}}));
+  try {
+    (void)encode_rows(rows, encoder, 3, 258);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_NE(error.message().find("the tokenizer's own 4"), std::string::npos) << error.what();
+  }
+}
+
+TEST(LabelledRows, OfAnEncoderAreReadAtTheirFirstTokenAndTellSegments) {
+  const TemporaryFolder folder;
+  const std::vector<RowIds> ids{{{1, 5, 2, 6, 7, 2}, 3}, {{1, 8, 2}}};
+  SequenceView view(
+      TokenDataset::open(write_rows(ids, folder.path(), "a tokenizer", 259, 258)), 8, {1, 0});
+  view.set_encoder({.tells_segments = true});
+  const MicroBatch batch = make_micro_batch(view, {{0, 0}, {1, 1}});
+  EXPECT_EQ(batch.length, 8);
+  EXPECT_EQ(batch.positions, (std::vector<int64_t>{0, 0}));
+  EXPECT_EQ(
+      batch.token_types, (std::vector<int64_t>{0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  // Padding is a document by itself: nothing of the text sees it.
+  EXPECT_EQ(
+      batch.document_starts,
+      (std::vector<int64_t>{0, 0, 0, 0, 0, 0, 6, 6, 0, 0, 0, 3, 3, 3, 3, 3}));
 }
 
 TEST(LabelledRows, AreReadAsMicroBatchesWithClassesAndPositions) {
   const TemporaryFolder folder;
-  const std::vector<std::vector<int32_t>> ids{{5, 6, 7}, {8}, {258, 258}, {4, 3, 258}};
+  const std::vector<RowIds> ids{{{5, 6, 7}}, {{8}}, {{258, 258}}, {{4, 3, 258}}};
   const auto path = write_rows(ids, folder.path(), "a tokenizer", 259, 258);
   EXPECT_EQ(write_rows(ids, folder.path(), "a tokenizer", 259, 258), path);
   EXPECT_NE(write_rows(ids, folder.path(), "another", 259, 258), path);

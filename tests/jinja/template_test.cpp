@@ -182,6 +182,8 @@ TEST(Template, ErrorsSayWhereAndWhy) {
   EXPECT_THAT(error_of("{{ 1 | frob }}"), HasSubstr("there is no filter 'frob'"));
   EXPECT_THAT(error_of("{{ [1].append(2) }}"), HasSubstr("may not change values"));
   EXPECT_THAT(error_of("{{ f() }}"), HasSubstr("'f' is undefined, and is called"));
+  EXPECT_THAT(error_of("ab\xff{{ 'a' | upper }}"), HasSubstr("byte 3 is not UTF-8"));
+  EXPECT_THAT(error_of("{{ a.2222222222222222222222 }}"), HasSubstr("is too large"));
 }
 
 TEST(Template, IsBounded) {

@@ -54,6 +54,7 @@ TEST(Hostfile, IsReadStrictly) {
       problem("n1 slots=2\nn1 slots=3\n"), HasSubstr("hosts:2: host n1 stands there twice"));
   for (const char* bad :
        {"n1",
+        "n\xf5 slots=1",
         "n1 slot=2",
         "n1 slots=",
         "n1 slots=-1",

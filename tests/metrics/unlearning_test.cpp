@@ -146,6 +146,9 @@ TEST(Tokens, ScoreAsInOpenUnlearning) {
     EXPECT_NEAR(
         min_k(tokens["token_logprobs"][row], 0.4), tokens["min_k_0.4"][row].get<double>(), 1e-6);
   }
+  for (const auto& [text, length] : golden_file["zlib_lengths"].items()) {
+    EXPECT_EQ(compressed_length(text), length.get<size_t>()) << text;
+  }
   const nlohmann::json& auc = golden_file["auc"];
   Ranking ranking;
   for (const auto& [key, is_holdout] :

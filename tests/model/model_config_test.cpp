@@ -183,7 +183,7 @@ TEST(ModelConfig, HostileTexts) {
   EXPECT_THAT(problems("{}"), HasSubstr("model_type: is missing"));
   EXPECT_THAT(problems(R"({"model_type": 3})"), HasSubstr("model_type: 3 is not a string"));
   EXPECT_THAT(problems(R"({"model_type": "lama"})"), HasSubstr("Did you mean 'llama'"));
-  EXPECT_THAT(problems(R"({"model_type": "bert"})"), HasSubstr("gpt2, llama, mistral, qwen2"));
+  EXPECT_THAT(problems(R"({"model_type": "electra"})"), HasSubstr("gpt2, llama, mistral, qwen2"));
   EXPECT_THAT(problems(R"({"model_type": "gpt2", "n_embd": null})"), HasSubstr("n_embd: null"));
   EXPECT_THAT(
       problems(R"({"model_type": "gpt2", "n_embd": 4611686018427387904})"),
@@ -261,7 +261,7 @@ TEST(ModelConfig, DamagedTextsGiveAnErrorOrAModel) {
     try {
       const ModelConfig config = parse_model_config(text, "damaged");
       EXPECT_GT(parameter_count(config), 0) << text;
-      EXPECT_GE(config.rotary_dim(), 0);
+      EXPECT_GE(config.rotary_dim(config.rope), 0);
       ++models;
     } catch (const Error&) {
     }
@@ -310,10 +310,9 @@ TEST(ModelConfig, RopeOldAndNewStyle) {
           "rope_scaling": {"rope_type": "yarn", "factor": 3, "original_max_position_embeddings": 7}})",
       "c");
   EXPECT_EQ(outside.rope.original_max_positions, 99);
-  EXPECT_EQ(
-      parse_model_config(R"({"model_type": "llama", "partial_rotary_factor": 0.5})", "c")
-          .rotary_dim(),
-      64);
+  const ModelConfig partial =
+      parse_model_config(R"({"model_type": "llama", "partial_rotary_factor": 0.5})", "c");
+  EXPECT_EQ(partial.rotary_dim(partial.rope), 64);
 }
 
 TEST(ModelConfig, RopeProblems) {
@@ -426,6 +425,30 @@ TEST(Parameters, NamesShapesAndStartOfGpt2) {
   EXPECT_EQ(parameters[3].name, "transformer.h.0.ln_1.bias");
   EXPECT_FALSE(parameters[3].decays);
   EXPECT_EQ(head_name(config), "transformer.wte.weight");
+}
+
+TEST(Parameters, HiddenMatricesAreNeitherEmbeddingsNorHeadsNorTables) {
+  const auto hidden = [](const ModelConfig& config) {
+    std::vector<std::string> names;
+    for (const ParameterSpec& parameter : parameters_of(config)) {
+      if (parameter.is_hidden_matrix() && parameter.unit <= 1) {
+        names.push_back(parameter.name);
+      }
+      EXPECT_FALSE(parameter.is_hidden_matrix() && parameter.shape.size() != 2) << parameter.name;
+      EXPECT_FALSE(parameter.is_hidden_matrix() && parameter.name == head_name(config));
+    }
+    return names;
+  };
+  EXPECT_THAT(
+      hidden(preset("gpt2")),
+      testing::ElementsAre(
+          "transformer.h.0.attn.c_attn.weight",
+          "transformer.h.0.attn.c_proj.weight",
+          "transformer.h.0.mlp.c_fc.weight",
+          "transformer.h.0.mlp.c_proj.weight"));
+  EXPECT_EQ(hidden(preset("llama-tiny")).size(), 7U);
+  // Four of attention and two of the MLP: not the table of relative positions.
+  EXPECT_EQ(hidden(preset("t5-small")).size(), 6U);
 }
 
 TEST(Parameters, LlamaBiasesPaddingAndUntiedHead) {

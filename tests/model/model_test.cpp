@@ -192,24 +192,6 @@ TEST(Source, NamesThatAreNoneAreRefused) {
   }
 }
 
-TEST(Source, HubCacheFolderFollowsTheVariables) {
-  const auto with = [](std::vector<std::pair<const char*, const char*>> variables) {
-    for (const char* name :
-         {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"}) {
-      ::unsetenv(name);
-    }
-    for (const auto& [name, value] : variables) {
-      ::setenv(name, value, 1);
-    }
-    return hub_cache_folder().string();
-  };
-  ::setenv("HOME", "/home/someone", 1);
-  EXPECT_EQ(with({}), "/home/someone/.cache/huggingface/hub");
-  EXPECT_EQ(with({{"XDG_CACHE_HOME", "/xdg"}}), "/xdg/huggingface/hub");
-  EXPECT_EQ(with({{"XDG_CACHE_HOME", "/xdg"}, {"HF_HOME", "~/hf"}}), "/home/someone/hf/hub");
-  EXPECT_EQ(with({{"HF_HOME", "/hf"}, {"HF_HUB_CACHE", "/cache"}}), "/cache");
-}
-
 TEST(Operations, CountsWhatGpt2Multiplies) {
   const ModelConfig config = preset("gpt2");
   const auto cost = operations_per_token(config, 1024);

@@ -1,11 +1,13 @@
 #include "monitor/progress.h"
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pty.h>
 #include <unistd.h>
 
@@ -187,8 +189,17 @@ TEST(Progress, TakesTheWidthOfARealTerminal) {
   }
   ::dup2(saved, STDERR_FILENO);
   ::close(saved);
-  std::string drawn(200, '\0');
-  drawn.resize(static_cast<size_t>(std::max<ssize_t>(0, ::read(terminal, drawn.data(), 200))));
+  // A terminal hands on what is written in pieces of its own: we read up to the end of the line.
+  std::string drawn;
+  std::array<char, 200> piece{};
+  pollfd readable{.fd = terminal, .events = POLLIN, .revents = 0};
+  while (!drawn.ends_with('\n') && ::poll(&readable, 1, 10'000) > 0) {
+    const ssize_t count = ::read(terminal, piece.data(), piece.size());
+    if (count <= 0) {
+      break;
+    }
+    drawn.append(piece.data(), static_cast<size_t>(count));
+  }
   ::close(terminal);
   ::close(screen);
   EXPECT_EQ(drawn, "\r\x1b[Kstep   12/5000  loss 3.4568\r\n");

@@ -49,26 +49,31 @@ TEST(Generate, WithTheCacheEqualsWithoutIt) {
   }
 }
 
-TEST(Generate, TheCacheTakesPiecesOfAnyLength) {
-  for (int family = 0; family < 5; ++family) {
+/// Prompts of several lengths, one of them twice; some end early, some are to say nothing.
+TEST(Generate, RowsTogetherEqualRowsAlone) {
+  for (int family = 0; family < 8; ++family) {
     const auto model = small_model(small(family));
-    const at::NoGradGuard no_gradient;
-    const ForwardInputs whole = small_inputs(small(family), 2, 30);
-    const Tensor wanted = model->logits(whole);
-    KeyValueCache cache(small(family));
-    int64_t first = 0;
-    for (const int64_t length : {4, 1, 1, 9, 2, 13}) {
-      ForwardInputs piece = whole;
-      piece.targets = {};
-      piece.ids = whole.ids.narrow(1, first, length);
-      piece.cache = &cache;
-      const Tensor got = model->logits(piece);
-      EXPECT_LT((got - wanted.narrow(1, first, length)).abs().max().item<double>(), 1e-4)
-          << "family " << family << " from " << first;
-      first += length;
+    if (model->config().is_encoder_decoder()) {
+      continue;
     }
-    EXPECT_EQ(cache.length(), 30);
+    const std::vector<int64_t> text = ids_of(small_inputs(small(family), 1, 9).ids);
+    std::vector<std::vector<int64_t>> prompts;
+    for (const int length : {5, 1, 9, 5, 7, 2}) {
+      prompts.emplace_back(text.end() - length, text.end());
+    }
+    const std::vector<int64_t> most{13, 20, 7, 1, 0, 20};
+    const auto plain = generate(*model, prompts[1], {.max_new_tokens = 20});
+    const std::vector<int64_t> stops{plain.ids[6]};
+    const std::vector<Generated> found = generate_rows(*model, prompts, most, stops);
+    ASSERT_EQ(found.size(), prompts.size());
+    for (size_t row = 0; row < prompts.size(); ++row) {
+      const auto alone =
+          generate(*model, prompts[row], {.max_new_tokens = most[row], .stop_tokens = stops});
+      EXPECT_EQ(found[row].ids, alone.ids) << "family " << family << ", row " << row;
+      EXPECT_EQ(found[row].reason, alone.reason) << "family " << family << ", row " << row;
+    }
   }
+  EXPECT_TRUE(generate_rows(*small_model(small(0)), {}, {}, {}).empty());
 }
 
 TEST(Generate, AWindowBoundsTheCache) {

@@ -13,7 +13,9 @@
 #include "base/format.h"
 #include "model/description.h"
 #include "nn/devices.h"
+#include "nn/generate.h"
 #include "nn/initialize.h"
+#include "nn/key_value_cache.h"
 #include "nn/language_model.h"
 #include "nn/testing.h"
 #include "numbers.h"
@@ -28,7 +30,26 @@ class EveryFamily : public testing::TestWithParam<const char*> {
  protected:
   model::ModelConfig config() const { return model::parse_model_config(GetParam(), "test"); }
 };
-INSTANTIATE_TEST_SUITE_P(Nn, EveryFamily, testing::ValuesIn(kSmallModels));
+std::string family_of(const testing::TestParamInfo<const char*>& info) {
+  return std::string(model::family_name(model::parse_model_config(info.param, "test").family));
+}
+
+/// Encoders alone, or all others.
+std::vector<const char*> models_that(bool are_encoders) {
+  std::vector<const char*> result;
+  for (const char* const json : kSmallModels) {
+    if (model::parse_model_config(json, "test").bidirectional == are_encoders) {
+      result.push_back(json);
+    }
+  }
+  return result;
+}
+
+class EveryDecoder : public EveryFamily {};
+class EveryEncoder : public EveryFamily {};
+INSTANTIATE_TEST_SUITE_P(Nn, EveryFamily, testing::ValuesIn(kSmallModels), family_of);
+INSTANTIATE_TEST_SUITE_P(Nn, EveryDecoder, testing::ValuesIn(models_that(false)), family_of);
+INSTANTIATE_TEST_SUITE_P(Nn, EveryEncoder, testing::ValuesIn(models_that(true)), family_of);
 
 TEST_P(EveryFamily, HasTheParametersOfItsDescription) {
   const auto model = make_model(config(), at::kBFloat16, at::kCPU);
@@ -39,7 +60,7 @@ TEST_P(EveryFamily, HasTheParametersOfItsDescription) {
     EXPECT_EQ(name, specs[i].name);
     EXPECT_EQ(parameter.sizes(), at::IntArrayRef(specs[i].shape));
     EXPECT_EQ(parameter.scalar_type(), at::kBFloat16);
-    EXPECT_TRUE(parameter.requires_grad());
+    EXPECT_EQ(parameter.requires_grad(), specs[i].learns);
     ++i;
   });
   EXPECT_EQ(i, specs.size());
@@ -60,10 +81,7 @@ TEST_P(EveryFamily, LossIsThatOfItsLogits) {
   const Tensor logits = model->logits(inputs);
   EXPECT_EQ(logits.sizes(), (at::IntArrayRef{3, 9, config().vocab_size}));
   const Tensor wanted = at::cross_entropy_loss(
-      logits.narrow(1, 0, 8).flatten(0, 1),
-      inputs.targets.tokens.narrow(1, 0, 8).flatten(),
-      {},
-      at::Reduction::Sum);
+      logits.flatten(0, 1), inputs.targets.tokens.flatten(), {}, at::Reduction::Sum);
   const Tensor loss = model->loss(inputs);
   EXPECT_EQ(loss.dim(), 0);
   EXPECT_EQ(loss.scalar_type(), at::kFloat);
@@ -76,12 +94,19 @@ TEST_P(EveryFamily, LossIsThatOfItsLogits) {
 }
 
 TEST_P(EveryFamily, EveryParameterGetsAGradientInBothTypes) {
+  // Of two experts that are nearly as good, a token may take the other one in bfloat16: then single
+  // gradients say nothing, but all of them together do.
+  const bool is_mixture = config().experts.count > 0;
+  double wrong = 0, whole = 0;
   std::map<std::string, Tensor> exact;
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     const auto model = small_model(config(), type);
     model->loss(small_inputs(config(), 2, 11)).backward();
     model->visit_parameters([&](const std::string& name, Tensor& parameter) {
-      ASSERT_TRUE(parameter.grad().defined()) << name;
+      ASSERT_EQ(parameter.grad().defined(), parameter.requires_grad()) << name;
+      if (!parameter.requires_grad()) {
+        return;
+      }
       const Tensor gradient = parameter.grad().to(at::kDouble);
       EXPECT_TRUE(at::isfinite(gradient).all().item<bool>()) << name;
       if (type == at::kFloat) {
@@ -92,14 +117,17 @@ TEST_P(EveryFamily, EveryParameterGetsAGradientInBothTypes) {
       if (name.ends_with("k_proj.bias")) {
         return;
       }
-      const double error =
-          (gradient - exact[name]).norm().item<double>() / exact[name].norm().item<double>();
-      EXPECT_LT(error, 0.1) << name;
+      const double error = (gradient - exact[name]).square().sum().item<double>();
+      const double wanted = exact[name].square().sum().item<double>();
+      wrong += error;
+      whole += wanted;
+      EXPECT_TRUE(is_mixture || error < 0.01 * wanted) << name << ": " << std::sqrt(error / wanted);
     });
   }
+  EXPECT_LT(std::sqrt(wrong / whole), is_mixture ? 0.3 : 0.1);
 }
 
-TEST_P(EveryFamily, ATokenDoesNotSeeTheFuture) {
+TEST_P(EveryDecoder, ATokenDoesNotSeeTheFuture) {
   const auto model = small_model(config());
   ForwardInputs inputs = small_inputs(config(), 1, 10);
   const Tensor before = model->logits(inputs).detach();
@@ -110,6 +138,51 @@ TEST_P(EveryFamily, ATokenDoesNotSeeTheFuture) {
   EXPECT_GT(change[6].item<double>(), 1e-4);
 }
 
+TEST_P(EveryEncoder, ATokenSeesAllOfItsDocumentAndNoPadding) {
+  const auto model = small_model(config());
+  const ForwardInputs alone = small_inputs(config(), 1, 6);
+  const Tensor before = model->logits(alone).detach();
+  ForwardInputs padded = alone;
+  padded.ids = at::constant_pad_nd(alone.ids, {0, 3}, 1);
+  padded.targets = {};
+  padded.document_starts = at::tensor({0, 0, 0, 0, 0, 0, 6, 6, 6}, at::kLong).view({1, 9});
+  padded.positions = at::arange(9) - padded.document_starts;
+  const auto change = [&] {
+    return (model->logits(padded).narrow(1, 0, 6) - before).abs().amax(2)[0];
+  };
+  EXPECT_LT(change().max().item<double>(), 1e-5);
+  padded.ids[0][7] = 2;  // in the padding
+  EXPECT_LT(change().max().item<double>(), 1e-5);
+  padded.ids[0][5] = (padded.ids[0][5] + 1) % config().vocab_size;
+  EXPECT_GT(change().min().item<double>(), 1e-4);
+}
+
+TEST_P(EveryEncoder, ContinuesNoText) {
+  const auto model = small_model(config());
+  EXPECT_THROW(generate(*model, {3, 1, 2}, {.max_new_tokens = 2}), Error);
+}
+
+/// The cache takes pieces of any length, also one token at a time, and generation uses it.
+TEST_P(EveryDecoder, GeneratesWithTheCacheAsWithout) {
+  const auto model = small_model(config());
+  const at::NoGradGuard no_gradient;
+  const ForwardInputs whole = small_inputs(config(), 2, 30);
+  const Tensor wanted = model->logits(whole);
+  KeyValueCache cache(config());
+  int64_t first = 0;
+  for (const int64_t length : {4, 1, 1, 9, 2, 13}) {
+    ForwardInputs piece = whole;
+    piece.targets = {};
+    piece.ids = whole.ids.narrow(1, first, length);
+    piece.cache = &cache;
+    const Tensor got = model->logits(piece);
+    EXPECT_LT((got - wanted.narrow(1, first, length)).abs().max().item<double>(), 1e-4) << first;
+    first += length;
+  }
+  const auto generated = generate(*model, {3, 1, 2}, {.max_new_tokens = 9});
+  EXPECT_EQ(generated.ids.size(), 9U);
+}
+
 TEST_P(EveryFamily, StagesGiveTheWholesLossAndGradients) {
   const auto whole = small_model(config());
   const ForwardInputs inputs = small_inputs(config(), 2, 8);
@@ -118,7 +191,9 @@ TEST_P(EveryFamily, StagesGiveTheWholesLossAndGradients) {
   std::map<std::string, Tensor> values, gradients;
   whole->visit_parameters([&](const std::string& name, Tensor& parameter) {
     values[name] = parameter.detach();
-    gradients[name] = parameter.grad();
+    if (parameter.requires_grad()) {
+      gradients[name] = parameter.grad();
+    }
   });
   const auto first = make_model(config(), at::kFloat, at::kCPU, {0, 1, true, false});
   const auto last = make_model(config(), at::kFloat, at::kCPU, {1, -1, false, true});
@@ -141,7 +216,9 @@ TEST_P(EveryFamily, StagesGiveTheWholesLossAndGradients) {
   std::map<std::string, Tensor> sums;  // a tied weight stands on both stages
   for (const auto& stage : {first.get(), last.get()}) {
     stage->visit_parameters([&](const std::string& name, Tensor& parameter) {
-      sums[name] = sums.contains(name) ? sums[name] + parameter.grad() : parameter.grad();
+      if (parameter.requires_grad()) {
+        sums[name] = sums.contains(name) ? sums[name] + parameter.grad() : parameter.grad();
+      }
     });
   }
   numbers::expect_gradients(sums, gradients, "two stages");
@@ -164,9 +241,11 @@ TEST_P(EveryFamily, LearnsAloneToCopy) {
     inputs.ids = at::cat({part, part}, 1);  // the second half repeats the first
     Tensor labels = inputs.ids.clone();
     labels.narrow(1, 0, half).fill_(-100);
-    inputs.targets = next_tokens(labels);
+    inputs.targets = predicted(description, labels);
     if (description.is_encoder_decoder()) {
       inputs.source = part;
+    } else if (description.bidirectional) {
+      inputs.ids.narrow(1, half, half).fill_(9);  // what is to be told is hidden
     }
     const Tensor loss = model->loss(inputs) / (16 * half);
     loss.backward();
@@ -174,6 +253,9 @@ TEST_P(EveryFamily, LearnsAloneToCopy) {
     last = loss.item<double>();
     const at::NoGradGuard no_gradient;
     model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+      if (!parameter.requires_grad()) {
+        return;
+      }
       auto& [mean, square] =
           moments.try_emplace(name, at::zeros_like(parameter), at::zeros_like(parameter))
               .first->second;
@@ -432,8 +514,11 @@ TEST_P(EveryFamily, DocumentsInARowAreThoseByThemselves) {
     const auto model = small_model(config);
     Tensor loss = at::zeros({});
     std::vector<Tensor> leaves, result;
-    model->visit_parameters(
-        [&](const std::string&, Tensor& x) { leaves.push_back(x.requires_grad_(true)); });
+    model->visit_parameters([&](const std::string&, Tensor& x) {
+      if (x.requires_grad()) {
+        leaves.push_back(x);
+      }
+    });
     for (const ForwardInputs& inputs : batches) {
       loss = loss + model->loss(inputs);
     }
@@ -451,15 +536,15 @@ TEST_P(EveryFamily, DocumentsInARowAreThoseByThemselves) {
     for (const int64_t length : rows[static_cast<size_t>(row)]) {
       ForwardInputs& one = alone.emplace_back();
       one.ids = joined.ids.narrow(0, row, 1).narrow(1, begin, length);
-      one.targets = next_tokens(one.ids);
-      labels[row][begin] = -100;
+      one.targets = predicted(config, one.ids);
+      labels[row][begin] = config.bidirectional ? labels[row][begin] : at::scalar_tensor(-100);
       starts[row].narrow(0, begin, length).fill_(begin);
       begin += length;
     }
   }
   ForwardInputs packed;
   packed.ids = joined.ids;
-  packed.targets = next_tokens(labels);
+  packed.targets = predicted(config, labels);
   packed.document_starts = starts;
   packed.positions = at::arange(17) - starts;
   const std::vector<Tensor> wanted = learn(alone), found = learn({packed});

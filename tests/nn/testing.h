@@ -31,6 +31,49 @@ inline constexpr const char* kSmallModels[] = {
     R"({"model_type": "qwen3", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10, "max_position_embeddings": 64,
         "initializer_range": 0.1})",
+    R"({"model_type": "gemma", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 8, "initializer_range": 0.1})",
+    R"({"model_type": "gemma2", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10, "sliding_window": 4,
+        "query_pre_attn_scalar": 7, "attn_logit_softcapping": 0.7, "final_logit_softcapping": 2,
+        "pad_token_id": null, "initializer_range": 0.1})",
+    R"({"model_type": "gemma3_text", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10, "sliding_window": 4,
+        "sliding_window_pattern": 2, "query_pre_attn_scalar": 7, "pad_token_id": null, "initializer_range": 0.1})",
+    R"({"model_type": "phi3", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "partial_rotary_factor": 0.67, "sliding_window": 5,
+        "pad_token_id": null, "initializer_range": 0.1})",
+    R"({"model_type": "gpt_neox", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "rotary_pct": 0.67, "initializer_range": 0.1})",
+    R"({"model_type": "gpt_neo", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 4,
+        "max_position_embeddings": 64, "initializer_range": 0.1})",
+    R"({"model_type": "olmo2", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": null, "initializer_range": 0.1})",
+    R"({"model_type": "olmo3", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 1, "sliding_window": 3, "pad_token_id": null,
+        "layer_types": ["full_attention", "sliding_attention"], "initializer_range": 0.1})",
+    R"({"model_type": "glm", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 12, "pad_token_id": null, "initializer_range": 0.1})",
+    R"({"model_type": "glm4", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "pad_token_id": null, "initializer_range": 0.1})",
+    R"({"model_type": "mixtral", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 3, "num_experts_per_tok": 2,
+        "sliding_window": 5, "initializer_range": 0.1})",
+    R"({"model_type": "qwen3_moe", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10, "num_experts": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 12, "mlp_only_layers": [0], "initializer_range": 0.1})",
+    R"({"model_type": "olmoe", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 1, "num_experts": 5, "num_experts_per_tok": 2,
+        "pad_token_id": null, "clip_qkv": 2, "initializer_range": 0.1})",
+    R"({"model_type": "bert", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "max_position_embeddings": 64, "type_vocab_size": 3, "hidden_dropout_prob": 0,
+        "attention_probs_dropout_prob": 0, "initializer_range": 0.1})",
+    R"({"model_type": "roberta", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 3, "max_position_embeddings": 66, "type_vocab_size": 1, "pad_token_id": 4,
+        "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "initializer_range": 0.1})",
+    R"({"model_type": "distilbert", "vocab_size": 37, "dim": 24, "hidden_dim": 40, "n_layers": 2, "n_heads": 4,
+        "max_position_embeddings": 64, "dropout": 0, "attention_dropout": 0, "initializer_range": 0.1})",
 };
 
 /// With the family's random weights, and biases that are not zero.
@@ -48,6 +91,11 @@ inline std::unique_ptr<LanguageModel> small_model(
   return model;
 }
 
+/// What the model predicts of labels: those behind a position, or an encoder that at it.
+inline Targets predicted(const model::ModelConfig& config, const Tensor& labels) {
+  return config.bidirectional ? own_tokens(labels) : next_tokens(labels);
+}
+
 /// Random ids; labels are the ids, some of them ignored.
 inline ForwardInputs small_inputs(const model::ModelConfig& config, int64_t rows, int64_t length) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
@@ -55,7 +103,7 @@ inline ForwardInputs small_inputs(const model::ModelConfig& config, int64_t rows
   inputs.ids = at::empty({rows, length}, at::kLong).random_(0, config.vocab_size, generator);
   Tensor labels = inputs.ids.clone();
   labels[0][2] = -100;
-  inputs.targets = next_tokens(labels);
+  inputs.targets = predicted(config, labels);
   if (config.is_encoder_decoder()) {
     inputs.source =
         at::empty({rows, length + 2}, at::kLong).random_(0, config.vocab_size, generator);

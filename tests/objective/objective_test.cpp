@@ -14,6 +14,7 @@
 #include "nn/testing.h"
 #include "numbers.h"
 #include "objective/objectives.h"
+#include "objective/reference.h"
 #include "objective/run_head.h"
 #include "shared_data.h"
 
@@ -549,6 +550,52 @@ TEST(Objectives, AreThoseOfOpenUnlearning) {
           gradient.is_array() ? tensor_of(gradient, at::kDouble) : at::zeros_like(got),
           std::string(each.name) + " " + parts[part]);
     }
+  }
+}
+
+/// RMU's losses and their gradients by the states: of what is to be forgotten and of what is kept.
+TEST(Objectives, StatesAreSteeredAsInOpenUnlearning) {
+  SKIP_WITHOUT_SHARED_DATA("unlearning/golden/losses.json");
+  const nlohmann::json golden = read_json(shared_data() / "unlearning" / "golden" / "losses.json");
+  const nlohmann::json& wanted = golden["methods"]["RMU"];
+  const Tensor direction = tensor_of(wanted["control_direction_before_scaling"], at::kDouble);
+  const Tensor target = direction * (wanted["steering_coeff"].get<double>() / direction.norm());
+  const nn::StateHead head;
+  for (const bool forgets : {true, false}) {
+    const std::string part = forgets ? "forget" : "retain";
+    nn::ForwardInputs inputs;
+    inputs.targets = nn::with_states(nn::next_tokens(tensor_of(golden["labels"][part], at::kLong)));
+    inputs.targets.kinds =
+        kinds_of(forgets ? std::vector{kForget, kForget} : std::vector{kRetain, kRetain});
+    const auto kept = std::make_shared<FrozenModel>([&](auto batches) {
+      const Tensor states = tensor_of(wanted["reference_activations"], at::kFloat);
+      return HeadStates{std::vector<Tensor>(batches.size(), states), {}};
+    });
+    Steered(forgets ? nullptr : kept, target.to(at::kFloat)).refer({&inputs, 1});
+    const nn::Targets& targets = inputs.targets;
+    const auto loss_of = [&](Means means) {
+      const ObjectivePointer objective = steered_states({.means = means});
+      const Tensor states = tensor_of(wanted["activations"], at::kFloat).requires_grad_(true);
+      const Counts step = objective->counts(targets);
+      const Tensor rows =
+          head.scores(states, {}, targets).log_likelihoods.sum(1, false, at::kDouble);
+      const Weighing weighing = objective->weigh({rows, {}}, targets, step);
+      head.loss(states, {}, targets, weighing.weights.unsqueeze(1), 0)
+          .div(step.divisor())
+          .backward();
+      return std::pair(weighing.sums[0].item<double>() / step.divisor(), states.grad());
+    };
+    const auto [loss, gradient] = loss_of(Means::kOfMicroBatches);
+    const double golden_loss = wanted[part + "_loss"].get<double>();
+    EXPECT_NEAR(loss, golden_loss, 1e-5 * golden_loss) << part;
+    numbers::expect_values(gradient, tensor_of(wanted[part + "_grad"], at::kFloat), part);
+    // What is meant: the mean of the rows' means.
+    const Tensor states = tensor_of(wanted["activations"], at::kDouble);
+    const Tensor to = forgets ? target : tensor_of(wanted["reference_activations"], at::kDouble);
+    const Tensor places = targets.tokens.ne(-100);
+    const Tensor each = (states - to).square().mean(-1).mul(places).sum(1) / places.sum(1);
+    EXPECT_NEAR(loss_of(Means::kOfStep).first, each.mean().item<double>(), 1e-5 * golden_loss)
+        << part;
   }
 }
 

@@ -22,6 +22,17 @@ at::Tensor random(int64_t count, uint64_t seed, at::ScalarType type = at::kFloat
   return at::randn({count}, generator).to(type);
 }
 
+/// Of elements that decay, and behind them elements that do not.
+std::vector<Segment> decayed_first(int64_t decayed, int64_t count) {
+  return {
+      {.parameter = "weight", .shape = {decayed}, .count = decayed},
+      {.parameter = "bias",
+       .shape = {count - decayed},
+       .offset = decayed,
+       .count = count - decayed,
+       .rule = {.weight_decay = 0}}};
+}
+
 std::string problem_of(const OptimizerOptions& options) {
   try {
     make_optimizer(options);
@@ -38,7 +49,11 @@ TEST(Optimizer, DecaysTheLeadingElementsOnly) {
   options.weight_decay = 0.5;
   const auto optimizer = make_optimizer(options);
   const at::Tensor weights = at::ones({5});
-  optimizer->add({.name = "block", .parameter = weights, .gradient = at::zeros({5}), .decayed = 3});
+  optimizer->add(
+      {.name = "block",
+       .parameter = weights,
+       .gradient = at::zeros({5}),
+       .layout = decayed_first(3, 5)});
   optimizer->step(0.1);
   EXPECT_TRUE(at::equal(weights, at::tensor({0.95F, 0.95F, 0.95F, 1.0F, 1.0F}))) << weights;
 }
@@ -56,7 +71,7 @@ TEST(Optimizer, EqualsOneUpdateOfTheWholeWhateverTheShards) {
       optimizer->add(
           {.name = "part",
            .parameter = weights.narrow(0, first, size),
-           .decayed = std::clamp<int64_t>(700 - first, 0, size)});
+           .layout = decayed_first(std::clamp<int64_t>(700 - first, 0, size), size)});
       first += size;
     }
     for (int step = 0; step < 3; ++step) {
@@ -81,8 +96,7 @@ TEST(Optimizer, ContinuesFromItsVisitedState) {
   const at::Tensor weights = random(17, 1, at::kBFloat16);
   const at::Tensor master = weights.to(at::kFloat);
   const at::Tensor gradient = random(17, 2, at::kBFloat16);
-  const Shard shard{
-      .name = "head", .parameter = weights, .master = master, .gradient = gradient, .decayed = 17};
+  const Shard shard{.name = "head", .parameter = weights, .master = master, .gradient = gradient};
   const auto first = make_optimizer(options);
   first->add(shard);
   first->step(1e-2);
@@ -140,8 +154,8 @@ at::Tensor trained(
     shard.parameter = (type == at::kFloat ? master : low).narrow(0, begin, part);
     shard.master = type == at::kFloat ? shard.parameter : master.narrow(0, begin, part);
     shard.gradient = gradient.narrow(0, begin, part);
-    shard.decayed = std::clamp<int64_t>(cut - begin, 0, part);
     shard.layout = {segment("matrix", {rows, columns}, 0, cut), segment("vector", {512}, cut, 512)};
+    shard.layout.back().rule.weight_decay = 0;
     for (Segment& s : shard.layout) {
       s.begin = s.count == 0 ? 0 : s.begin;
       s.offset = s.count == 0 ? 0 : s.offset;
@@ -159,7 +173,8 @@ at::Tensor trained(
 }
 
 TEST(Optimizer, EveryElementwiseOneGivesTheSameWhateverTheShards) {
-  for (const char* optim : {"adamw", "sgd", "lion_32bit", "adamw_8bit"}) {
+  for (const char* optim :
+       {"adamw", "sgd", "lion_32bit", "adamw_8bit", "ademamix", "schedule_free_adamw"}) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
       const at::Tensor whole = trained(optim, 1, type);
       EXPECT_TRUE(at::equal(trained(optim, 2, type), whole)) << optim;
@@ -251,8 +266,8 @@ TEST(Optimizer, TellsEveryProblemOfItsOptions) {
   EXPECT_EQ(
       problem_of(options),
       "training.optim is 'adamw_torch_fussed', which is not one of adafactor, adamw, "
-      "adamw_8bit, adamw_bnb_8bit, adamw_torch, adamw_torch_fused, lion_32bit, paged_adamw_8bit, "
-      "sgd. Did you mean 'adamw_torch_fused'?\n"
+      "adamw_8bit, adamw_bnb_8bit, adamw_torch, adamw_torch_fused, ademamix, lion_32bit, muon, "
+      "paged_adamw_8bit, schedule_free_adamw, sgd. Did you mean 'adamw_torch_fused'?\n"
       "training.adam_beta2 is 1; it must be in [0, 1)\n"
       "training.weight_decay is nan; it must not be negative");
 }
@@ -260,7 +275,9 @@ TEST(Optimizer, TellsEveryProblemOfItsOptions) {
 TEST(Optimizer, RefusesShardsThatDoNotGoTogether) {
   const auto optimizer = make_optimizer({});
   EXPECT_THROW(optimizer->add({.name = "a"}), Error);
-  EXPECT_THROW(optimizer->add({.name = "a", .parameter = at::ones({2}), .decayed = 3}), Error);
+  EXPECT_THROW(
+      optimizer->add({.name = "a", .parameter = at::ones({2}), .layout = decayed_first(2, 3)}),
+      Error);
   EXPECT_THROW(optimizer->add({.name = "a", .parameter = at::ones({2}, at::kBFloat16)}), Error);
   EXPECT_THROW(
       optimizer->add({.name = "a", .parameter = at::ones({2}), .master = at::ones({3})}), Error);

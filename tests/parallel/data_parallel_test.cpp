@@ -31,9 +31,9 @@ struct Toy {
   }
   std::vector<ParameterUnit> units() const {
     return {
-        {"first", {{"w0", weights[0], true}}},
-        {"second", {{"w1", weights[1], true}, {"bias", weights[3], false}}},
-        {"third", {{"w2", weights[2], true}}}};
+        {"first", {{"w0", weights[0]}}},
+        {"second", {{"w1", weights[1]}, {"bias", weights[3], {.weight_decay = 0}}}},
+        {"third", {{"w2", weights[2]}}}};
   }
 };
 
@@ -172,8 +172,7 @@ TEST(DataParallel, NamesUnusedParametersOrLooksForThem) {
 TEST(DataParallel, DoesNotDeadlockWhereGradientsComeInAnotherOrder) {
   comm::run_ranks(2, [](Communicator& group) {
     const Tensor a = torch::ones({3}).requires_grad_(), b = torch::ones({3}).requires_grad_();
-    DataParallel engine(
-        group, {{"a", {{"a", a, true}}}, {"b", {{"b", b, true}}}}, {.bucket_megabytes = 1e-6});
+    DataParallel engine(group, {{"a", {{"a", a}}}, {"b", {{"b", b}}}}, {.bucket_megabytes = 1e-6});
     engine.begin_step();
     engine.begin_micro_batch(true);
     (group.rank() == 0 ? (a * 2).exp().sum() + b.sum() : a.sum() + (b * 2).exp().sum()).backward();
@@ -232,8 +231,9 @@ TEST(FlatUnits, HoldWholeParametersAndTheDecayedFirst) {
   ASSERT_EQ(all.flats.size(), 1U);
   const FlatUnit& flat = all.flats[0];
   EXPECT_EQ(flat.size(), 35 + 15 + 3 + 1);
-  EXPECT_EQ(flat.shard_decayed, 53);
   EXPECT_EQ(flat.entries.back().name, "bias");
+  EXPECT_EQ(flat.shard_layout().back().offset, 53);
+  EXPECT_EQ(flat.shard_layout().back().rule.weight_decay, 0);
   EXPECT_EQ(flat.name, "first to third");
   EXPECT_TRUE(toy.weights[0].is_alias_of(flat.full));
   EXPECT_EQ(all.of_unit, (std::vector<std::vector<size_t>>{{0}, {0}, {0}}));
@@ -249,7 +249,6 @@ TEST(FlatUnits, AreCutIntoEqualAlignedShards) {
   EXPECT_EQ(second(2, 1).shard_layout()[0].count, 3);
   EXPECT_EQ(second(2, 1).shard_layout()[1].offset, 3);
   EXPECT_EQ(second(2, 1).shard.numel(), 6);
-  EXPECT_EQ(second(2, 1).shard_decayed, 3);
   // Aligned to 8: the bias lies at 16, the shards are of 8.
   EXPECT_EQ(second(2, 8).shard_layout()[0].count, 0);
   EXPECT_EQ(second(2, 8).shard_layout()[1].offset, 0);

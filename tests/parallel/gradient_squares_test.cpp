@@ -37,8 +37,8 @@ struct Parts {
   }
   std::vector<ParameterUnit> units() const {
     return {
-        {"first", {{"large", large}, {"small", small, false}}},
-        {"second", {{"rare", rare}, {"alone", alone, true, true}}}};
+        {"first", {{"large", large}, {"small", small, {.weight_decay = 0}}}},
+        {"second", {{"rare", rare}, {"alone", alone, {}, true}}}};
   }
 };
 

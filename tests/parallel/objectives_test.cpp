@@ -460,6 +460,65 @@ TEST(PlanTable, LoweredDistributionsOfAFrozenModel) {
       frozen_model);
 }
 
+/// Answers are to have states at the fourth of five layers, of another model or one fixed.
+nn::ForwardInputs steered(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = forgotten_and_kept(config, step, units, length);
+  inputs.targets = nn::with_states(inputs.targets);
+  return inputs;
+}
+
+std::shared_ptr<objective::Reference> steering(
+    const ModelSpec& spec, const Plan& plan, Axes& axes) {
+  const Tensor target = at::arange(spec.config.hidden_size, at::kFloat).mul(0.7).sin();
+  return std::make_shared<objective::Steered>(frozen_model(spec, plan, axes), target);
+}
+
+std::function<void(ModelSpec&)> ending_at_a_layer(
+    objective::Means means, std::vector<std::string> freeze = {}) {
+  return [means, freeze](ModelSpec& spec) {
+    spec.config = model::with_head(spec.config, model::states_head(4));
+    spec.fill = fill_at_random(spec.config, 3);
+    spec.objective = objective::steered_states({.gamma = 0.7, .alpha = 1.5, .means = means});
+    spec.freeze = freeze;
+  };
+}
+
+TEST(PlanTable, StatesAtALayer) {
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    std::vector<PlanCase> table = plans();
+    table.push_back({{.pipeline = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}});
+    table.push_back({{.pipeline = 4}, 2});
+    const auto vary = ending_at_a_layer(objective::Means::kOfStep);
+    expect_table(with_five_layers(json), table, vary, steered, steering);
+  }
+}
+
+/// What is trained begins at the third layer: of some stages nothing is.
+TEST(PlanTable, StatesOfFrozenLayers) {
+  const auto vary = ending_at_a_layer(
+      objective::Means::kOfStep, {R"(^(?!(?:model\.layers\.(2|3)\.mlp\.down_proj\.weight)$))"});
+  expect_table(with_five_layers(kOddLlama), few_plans(), vary, steered, steering);
+}
+
+/// The same micro-batches, whoever computes them.
+TEST(PlanTable, StatesByMicroBatches) {
+  const auto vary = ending_at_a_layer(objective::Means::kOfMicroBatches);
+  const auto train = [&](const PlanCase& plan) {
+    return train_under(plan, with_five_layers(kOddLlama), 2, kPlanLength, vary, steered, steering);
+  };
+  const Trained one = train({{}, 4});
+  for (PlanCase plan : std::vector<PlanCase>{
+           {{.data = 2}, 2, {.zero_stage = 2}},
+           {{.data = 4}, 1, {.zero_stage = 3}},
+           {{.pipeline = 2, .context = 2}, 4}}) {
+    plan.plan.sequence_length = kPlanLength;
+    Trained found = train(plan);
+    found.sums.back() = one.sums.back();  // an evaluation's batches are others
+    expect_equal(found, one, plan_name(plan));
+  }
+}
+
 /// The loss and its gradient, beside plain formulas over all logits.
 TEST(Divergence, IsThatOfAllLogits) {
   const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");

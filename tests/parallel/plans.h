@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,6 +50,27 @@ inline const char* const kOddQwen3 =
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
         "tie_word_embeddings": true, "attention_dropout": 0.1, "initializer_range": 0.1})";
 
+/// Five experts of a prime width, two for a token, and a window.
+inline const char* const kOddMixtral =
+    R"({"model_type": "mixtral", "vocab_size": 101, "hidden_size": 20, "intermediate_size": 13,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
+        "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 6, "attention_dropout": 0.1,
+        "initializer_range": 0.2})";
+/// Three experts whose weights are not divided by their sum, and a layer with an MLP between two of
+/// them; norms of heads.
+inline const char* const kOddQwen3Moe =
+    R"({"model_type": "qwen3_moe", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
+        "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 11, "mlp_only_layers": [1],
+        "tie_word_embeddings": true, "attention_dropout": 0.1, "initializer_range": 0.2})";
+/// Seven experts, one for a token, so that some get none; norms of all queries and of all keys, and
+/// a limit of both and of the values; fewer key-value heads than some plans have ranks.
+inline const char* const kOddOlmoe =
+    R"({"model_type": "olmoe", "vocab_size": 103, "hidden_size": 24, "intermediate_size": 9,
+        "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, "num_experts": 7,
+        "num_experts_per_tok": 1, "norm_topk_prob": false, "clip_qkv": 1.5, "pad_token_id": null,
+        "initializer_range": 0.2})";
+
 /// Three layers of encoder and two of decoder, five heads; dropout in every place that it has.
 inline const char* const kOddT5 =
     R"({"model_type": "t5", "vocab_size": 101, "d_model": 20, "d_kv": 3, "d_ff": 31,
@@ -71,6 +93,7 @@ struct PlanCase {
 struct Trained {
   std::vector<double> losses, norms;
   std::vector<std::map<std::string, Tensor>> gradients;  // of each step, whole
+  std::vector<std::optional<ExpertLoad>> loads;          // of each step
   std::vector<Tensor> sums;  // of each step the objective's, then those of an evaluation
 };
 
@@ -95,7 +118,13 @@ inline nn::ForwardInputs plan_inputs(
     inputs.source_mask = mask.slice(0, rows.begin, rows.end);
   }
   inputs.ids = ids.slice(0, rows.begin, rows.end);
-  inputs.targets = nn::next_tokens(labels.slice(0, rows.begin, rows.end));
+  if (config.token_types > 0) {
+    inputs.token_types = at::empty({kPlanRows, length}, at::kLong)
+                             .random_(0, config.token_types, generator)
+                             .slice(0, rows.begin, rows.end);
+  }
+  const Tensor own = labels.slice(0, rows.begin, rows.end);
+  inputs.targets = config.bidirectional ? nn::own_tokens(own) : nn::next_tokens(own);
   inputs.samples = at::arange(step * kPlanRows + rows.begin, step * kPlanRows + rows.end);
   inputs.seed = 5;
   inputs.step = step;
@@ -174,8 +203,9 @@ inline Trained train_under(
     Axes axes(world, plan.mesh);
     Plan options = plan.plan;
     options.optimizer.weight_decay = 0.1;
-    // A gradient that is zero but for rounding makes no whole step (parallel/verify.cpp).
-    options.optimizer.adam_epsilon = 1e-5;
+    // A gradient that is zero but for rounding makes no whole step (parallel/verify.cpp), whatever
+    // the processor rounds.
+    options.optimizer.adam_epsilon = 1e-4;
     options.accumulation_steps = plan.accumulation;
     options.bucket_megabytes = 0.01;
     options.max_gradient_norm = 0.5;
@@ -206,6 +236,7 @@ inline Trained train_under(
           trained.losses.push_back(result.loss);
           trained.norms.push_back(result.gradient_norm);
           trained.sums.push_back(at::tensor(result.sums, at::kDouble));
+          trained.loads.push_back(result.experts);
         }
         auto& gradients = trained.gradients[static_cast<size_t>(step)];
         model->visit_gradients(
@@ -214,6 +245,7 @@ inline Trained train_under(
       model->optimizer_step(1e-3);  // not under the lock: it may wait for another rank
     }
     model->compare_replicas();
+    model->put_averages(true);
     nn::ForwardInputs inputs = rows_of(
         config,
         steps,
@@ -241,6 +273,15 @@ inline void expect_equal(const Trained& found, const Trained& one, const std::st
   ASSERT_EQ(found.sums.size(), one.sums.size()) << name;
   for (size_t i = 0; i < one.sums.size(); ++i) {
     numbers::expect_values(found.sums[i], one.sums[i], fmt::format("{}, sums {}", name, i));
+  }
+  for (size_t step = 0; step < one.loads.size(); ++step) {
+    ASSERT_EQ(found.loads[step].has_value(), one.loads[step].has_value()) << name;
+    if (const auto& load = one.loads[step]) {
+      EXPECT_DOUBLE_EQ(found.loads[step]->most, load->most) << name;
+      EXPECT_DOUBLE_EQ(found.loads[step]->least, load->least) << name;
+      EXPECT_NEAR(found.loads[step]->balance, load->balance, numbers::kRule) << name;
+      EXPECT_NEAR(found.loads[step]->z, load->z, numbers::kRule * (1 + load->z)) << name;
+    }
   }
   ASSERT_EQ(found.gradients.size(), one.gradients.size()) << name;
   for (size_t step = 0; step < one.gradients.size(); ++step) {

@@ -31,13 +31,17 @@ std::vector<checkpoint::Piece> pieces_of(ParallelModel& model) {
 
 /// Trains a step under the plan, or resumes `from`, and saves to `to`.
 void save_under(
-    const mesh::Mesh& mesh, const std::string& json, const fs::path& from, const fs::path& to) {
+    const mesh::Mesh& mesh,
+    const std::string& json,
+    const fs::path& from,
+    const fs::path& to,
+    const Plan& plan = {}) {
   const model::ModelConfig config = model::parse_model_config(json, "a test");
   comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {
     Axes axes(world, mesh);
     const ModelSpec spec{
         config, at::kBFloat16, at::kCPU, fill_at_random(config, from.empty() ? 3 : 4)};
-    const auto model = parallelize(spec, {}, axes);
+    const auto model = parallelize(spec, plan, axes);
     if (from.empty()) {
       const std::vector<nn::ForwardInputs> inputs{
           plan_inputs(config, 0, {0, kPlanRows}, kPlanLength)};
@@ -92,6 +96,28 @@ TEST(State, GoesFromAnyPlanToAnyOtherWithTheSameBytes) {
       EXPECT_TRUE(tensor_files(next) == expected) << mesh.text();
       last = next;
     }
+  }
+}
+
+/// Experts that are spread over ranks, unevenly, with each stage of ZeRO.
+TEST(State, OfExpertsGoesFromAnyPlanToAnyOther) {
+  const TemporaryFolder folder;
+  const fs::path first = folder.path() / "one";
+  save_under({}, kOddMixtral, {}, first);
+  const auto expected = tensor_files(first);
+  fs::path last = first;
+  const std::vector<std::pair<mesh::Mesh, Plan>> plans{
+      {{.data = 3}, {.zero_stage = 1, .expert_ranks = 3}},
+      {{.data = 4}, {.zero_stage = 3, .expert_ranks = 2}},
+      {{.context = 2, .tensor = 2}, {.expert_ranks = 2}},
+      {{.pipeline = 2, .data = 2}, {.expert_ranks = 2}},
+      {{}, {}}};
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const auto& [mesh, plan] = plans[i];
+    const fs::path next = folder.path() / std::to_string(i);
+    save_under(mesh, kOddMixtral, last, next, plan);
+    EXPECT_TRUE(tensor_files(next) == expected) << mesh.text();
+    last = next;
   }
 }
 

@@ -289,9 +289,9 @@ struct Odds {
 
   std::vector<ParameterUnit> units() const {
     return {
-        {"one", {{"one", one, true}}},
-        {"two", {{"two", two, false}, {"frozen", frozen, true}}},
-        {"low", {{"low", low, true}}}};
+        {"one", {{"one", one}}},
+        {"two", {{"two", two, {.weight_decay = 0}}, {"frozen", frozen}}},
+        {"low", {{"low", low}}}};
   }
   /// x [n, 5] float32
   Tensor loss(const Tensor& x, DataParallel* engine) const {

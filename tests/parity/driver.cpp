@@ -1,11 +1,11 @@
 // Runs models for the parity tests: parity_driver CASE_FOLDER...
 // Each folder holds a Hugging Face folder "model" and "input.safetensors": ids and labels [B, T],
 // batches [S, B, T], prompt [P], new_tokens [1]; for an encoder-decoder also source and source_mask
-// [B, S'], sources [S, B, S']. Into each it writes "output.safetensors" (logits,
-// loss, grad.NAME, losses [S] of S AdamW steps, generated), and "saved", a folder as we save it.
-// Where there is a folder "adapter" too, the adapter of it alone is trained, and saved.
-// Weights are computed with in float32, or in bfloat16 where the folder's name ends with
-// "bfloat16".
+// [B, S'], sources [S, B, S']; for an encoder attention_mask and token_type_ids [B, T]. Into each
+// it writes "output.safetensors" (logits, loss, grad.NAME, losses [S] of S AdamW steps, generated),
+// and "saved", a folder as we save it. Where there is a folder "adapter" too, the adapter of it
+// alone is trained, and saved. Weights are computed with in float32, or in bfloat16 where the
+// folder's name ends with "bfloat16".
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -21,8 +21,8 @@
 #include "model/source.h"
 #include "nn/generate.h"
 #include "nn/language_model.h"
-#include "train/adapters.h"
-#include "train/model_loading.h"
+#include "train/weights/adapters.h"
+#include "train/weights/model_loading.h"
 
 namespace lockstep {
 namespace {
@@ -56,6 +56,10 @@ Tensors parameters_of(nn::LanguageModel& model) {
   return result;
 }
 
+nn::Targets targets_of(const nn::LanguageModel& model, const Tensor& labels) {
+  return model.config().bidirectional ? nn::own_tokens(labels) : nn::next_tokens(labels);
+}
+
 /// torch.optim.AdamW with its defaults and one weight decay for all.
 Tensor train_steps(nn::LanguageModel& model, const Tensor& batches, const Tensor& sources) {
   constexpr double kRate = 1e-3, kDecay = 0.01, kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;
@@ -64,9 +68,9 @@ Tensor train_steps(nn::LanguageModel& model, const Tensor& batches, const Tensor
   for (int64_t step = 1; step <= batches.size(0); ++step) {
     nn::ForwardInputs inputs;
     inputs.ids = batches[step - 1];
-    inputs.targets = nn::next_tokens(inputs.ids);
+    inputs.targets = targets_of(model, inputs.ids);
     inputs.source = sources.defined() ? sources[step - 1] : Tensor();
-    const Tensor loss = model.loss(inputs) / (inputs.ids.size(0) * (inputs.ids.size(1) - 1));
+    const Tensor loss = model.loss(inputs) / inputs.targets.counts.sum().item<double>();
     loss.backward();
     losses.push_back(loss.item<double>());
     const at::NoGradGuard no_gradient;
@@ -94,7 +98,12 @@ void save(
     const model::ModelConfig& config) {
   fs::create_directories(folder);
   Tensors saved;
-  for (const auto& [name, parameter] : parameters_of(model)) {
+  Tensors held = parameters_of(model);
+  if (adapters == nullptr) {
+    model.visit_parameters(
+        [&](const std::string& name, Tensor& parameter) { held[name] = parameter; });
+  }
+  for (const auto& [name, parameter] : held) {
     for (const std::string& file_name : train::saved_names(adapters, "model", name).names) {
       saved[file_name] = parameter.detach();
     }
@@ -121,7 +130,15 @@ void run_case(const fs::path& folder) {
   const checkpoint::TensorFiles input(folder, "input", ErrorKind::kData);
   nn::ForwardInputs inputs;
   inputs.ids = input.read_whole("ids");
-  inputs.targets = nn::next_tokens(input.read_whole("labels"));
+  inputs.targets = targets_of(*model, input.read_whole("labels"));
+  const bool encodes = source.config.bidirectional;
+  if (encodes) {  // rows with padding: it is a document by itself
+    const Tensor lengths = input.read_whole("attention_mask").sum(1, /*keepdim=*/true);
+    const Tensor places = at::arange(inputs.ids.size(1));
+    inputs.document_starts = at::where(places.lt(lengths), 0, lengths);
+    inputs.positions = places - inputs.document_starts;
+    inputs.token_types = input.read_whole("token_type_ids");
+  }
   Tensor sources;
   if (source.config.is_encoder_decoder()) {
     inputs.source = input.read_whole("source");
@@ -137,12 +154,14 @@ void run_case(const fs::path& folder) {
     output["grad." + name] = parameter.grad().clone();
     parameter.mutable_grad().zero_();
   }
-  const Tensor prompt = input.read_whole("prompt");
-  nn::GenerateOptions options;
-  options.max_new_tokens = input.read_whole("new_tokens").item<int64_t>();
-  const auto* first = prompt.const_data_ptr<int64_t>();
-  const auto generated = nn::generate(*model, {first, first + prompt.numel()}, options);
-  output["generated"] = at::tensor(generated.ids, at::kLong);
+  if (!encodes) {
+    const Tensor prompt = input.read_whole("prompt");
+    nn::GenerateOptions options;
+    options.max_new_tokens = input.read_whole("new_tokens").item<int64_t>();
+    const auto* first = prompt.const_data_ptr<int64_t>();
+    const auto generated = nn::generate(*model, {first, first + prompt.numel()}, options);
+    output["generated"] = at::tensor(generated.ids, at::kLong);
+  }
   save(folder / "saved", *model, train::model_spec(source, request).adapters.get(), source.config);
   output["losses"] = train_steps(*model, input.read_whole("batches"), sources);
   write_tensors(folder / "output.safetensors", output);

@@ -13,7 +13,7 @@
 namespace lockstep::plan {
 namespace blocks_test {
 
-using Counts = std::array<int64_t, kBlockKinds>;  // alone, encoder, its end, decoder
+using Counts = std::array<int64_t, kBlockKinds>;  // alone, encoder, its end, decoder, with experts
 
 Job t5_job(int64_t encoders, int64_t decoders, bool gated = false) {
   Job job;
@@ -38,7 +38,15 @@ TEST(Blocks, AreOfOneKindOrOfThree) {
 
 TEST(Blocks, HaveTheParametersOfTheModel) {
   for (const char* name :
-       {"t5-tiny", "t5-small", "t5-11b", "flan-t5-small", "flan-t5-xl", "gpt2"}) {
+       {"t5-tiny",
+        "t5-small",
+        "t5-11b",
+        "flan-t5-small",
+        "flan-t5-xl",
+        "gpt2",
+        "mixtral-tiny",
+        "qwen3-235b-a22b",
+        "olmoe-1b-7b"}) {
     const model::ModelConfig config = model::preset(name);
     const ParameterCounts counts = count_parameters(config);
     EXPECT_EQ(counts.total(), static_cast<double>(model::parameter_count(config))) << name;

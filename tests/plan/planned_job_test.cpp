@@ -68,6 +68,14 @@ TEST(PlannedJob, CountsWhatTheOptimizerKeeps) {
   EXPECT_NEAR(bytes("adamw_8bit"), 2.03, 0.01);
   EXPECT_EQ(bytes("lion_32bit"), 4);
   EXPECT_EQ(bytes("sgd"), 0);
+  EXPECT_EQ(bytes("ademamix"), 12);
+  EXPECT_EQ(bytes("schedule_free_adamw"), 12);
+  // Muon: four bytes of each hidden matrix, eight of embeddings, biases and norms.
+  const model::ModelConfig tiny = model::preset("gpt2-tiny");
+  const double hidden =
+      12.0 * static_cast<double>(tiny.layers * tiny.hidden_size * tiny.hidden_size);
+  EXPECT_NEAR(
+      bytes("muon"), 8 - 4 * hidden / static_cast<double>(model::parameter_count(tiny)), 1e-9);
 }
 
 }  // namespace planned_job_test

@@ -1,15 +1,45 @@
-"""A rank that stands still is named."""
+"""A rank that stands still is named: by its peers when their time is up, and long before by its launcher.
+
+LOCKSTEP_HANG_TRIALS=200: so many stops instead of a few (`make hangs` runs that many).
+"""
 
 import os
 import random
 import re
 import signal
+import subprocess
+import time
 import unittest
 
-from harness import ProgramTest, losses, processes_of, ranks_of, start, wait_for
+from harness import PROGRAM, ProgramTest, environment, losses, processes_of, ranks_of, start, wait_for
+
+TRIALS = int(os.environ.get("LOCKSTEP_HANG_TRIALS", "6"))
+LIMIT = 2.0  # seconds without progress, in place of 30
+
+
+class Stderr:
+    """What a run says on stderr, read while it runs."""
+
+    def __init__(self, folder, name):
+        self.path = folder / f"{name}.err"
+
+    def __enter__(self):
+        self.file = open(self.path, "wb")
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+
+    def text(self):
+        return self.path.read_text(errors="replace")
 
 
 class Hang(ProgramTest):
+    def begin(self, name, ranks, *more):
+        return start(
+            *self.train_arguments(name, *more, ranks=ranks, steps=1000000), "save_strategy=no", "eval_strategy=no",
+            cwd=self.folder)
+
     def stop_a_rank(self, name, ranks, *more):
         process = start(
             *self.train_arguments(name, "ddp_timeout=2", *more, ranks=ranks, steps=100000), cwd=self.folder)
@@ -18,23 +48,137 @@ class Hang(ProgramTest):
         os.kill(ranks_of(f"output_dir={name}")[victim], signal.SIGSTOP)
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 7, err)
-        said = re.findall(r"failed: (.*no answer.*)", err)
-        self.assertTrue(said, err)
-        for text in said:
-            self.assertTrue(text.rstrip().endswith(f"rank {victim}"), (victim, text, err))
         root = err[err.index("Root Cause"):]
         self.assertRegex(root, rf"rank +: {victim} ")
         self.assertIn("it hangs", root)
         self.assertIn(" number ", root)
+        self.assertIn("stopped", root)
+        self.assertRegex(root, r"#0 \S+")  # its stack
         self.assertEqual(processes_of(f"output_dir={name}"), [])
+        return victim, err
+
+    def stop_and_be_named_by_peers(self, name, ranks, *more):
+        victim, err = self.stop_a_rank(name, ranks, *more)
+        said = re.findall(r"failed: (.*no answer.*)", err)
+        self.assertTrue(said, err)
+        for text in said:
+            self.assertTrue(text.rstrip().endswith(f"rank {victim}"), (victim, text, err))
 
     def test_the_stopped_rank_is_the_one_that_all_name(self):
-        for trial, ranks in enumerate((3, 4, 5)):
-            self.stop_a_rank(f"stopped-{trial}", ranks)
+        for trial, ranks in enumerate((3, 5)):
+            self.stop_and_be_named_by_peers(f"stopped-{trial}", ranks)
 
     def test_in_groups_of_ranks_as_well(self):
-        self.stop_a_rank("mesh", 4, "parallel.tensor=2")
-        self.stop_a_rank("stages", 4, "parallel.pipeline=2", "gradient_accumulation_steps=2")
+        self.stop_and_be_named_by_peers("mesh", 4, "parallel.tensor=2")
+        self.stop_and_be_named_by_peers("stages", 4, "parallel.pipeline=2", "gradient_accumulation_steps=2")
+
+    def test_over_gloo_whose_own_timeouts_name_nobody(self):
+        self.stop_a_rank("gloo", 3, "ddp_backend=gloo")
+
+    def test_the_launcher_names_who_is_stopped_while_the_run_goes_on(self):
+        """Ranks are stopped one after the other, named, and let go on; no other rank is ever named."""
+        plans = [
+            (3, "shared", ()), (3, "gloo", ("ddp_backend=gloo",)),
+            (4, "tensor", ("parallel.tensor=2",)), (4, "gloo-zero", ("ddp_backend=gloo", "parallel.zero_stage=3")),
+            (4, "pipeline", ("parallel.pipeline=2", "gradient_accumulation_steps=2")), (5, "odd", ()),
+            (6, "gloo-six", ("ddp_backend=gloo",)), (8, "zero", ("parallel.zero_stage=2",)),
+        ]
+        right, seconds = 0, []
+        runs = [plans[i] for i in (0, 3)] if TRIALS < 16 else plans
+        for index, (ranks, name, more) in enumerate(runs):
+            trials = TRIALS // len(runs) + (1 if index < TRIALS % len(runs) else 0)
+            found, waited = self.stop_in_turn(name, ranks, trials, more)
+            right += found
+            seconds += waited
+            print(f"{name}: {ranks} ranks, {found} of {trials} right", flush=True)
+        seconds.sort()
+        print(f"{right} of {TRIALS} right; named after {seconds[len(seconds) // 2]:.1f} s (median), "
+              f"{seconds[-1]:.1f} s (longest), the limit being {LIMIT} s", flush=True)
+        self.assertEqual(right, TRIALS)
+
+    def stop_in_turn(self, name, ranks, trials, more):
+        right, seconds = 0, []
+        with Stderr(self.folder, name) as said:
+            arguments = self.train_arguments(
+                name, f"hang_report={LIMIT}", "save_strategy=no", "eval_strategy=no", *more, ranks=ranks, steps=10**7)
+            process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdout=subprocess.DEVNULL,
+                                       stderr=said.file, env=environment())
+            try:
+                wait_for(lambda: len(losses(self.folder / name)) >= 5, 120)
+                processes = ranks_of(f"output_dir={name}")
+                for _ in range(trials):
+                    self.assertIsNone(process.poll(), said.text())
+                    time.sleep(random.uniform(0.0, 0.6))
+                    before = len(said.text())
+                    victim = random.randrange(ranks)
+                    began = time.monotonic()
+                    os.kill(processes[victim], signal.SIGSTOP)
+                    try:
+                        named = wait_for(lambda: re.findall(r"rank (\d+) hangs:", said.text()[before:]), 60)
+                        seconds.append(time.monotonic() - began)
+                        text = wait_for(
+                            lambda: "stacks of rank" in said.text()[before:] and said.text()[before:], 30)
+                    finally:
+                        os.kill(processes[victim], signal.SIGCONT)
+                    # The process, its state, what the others wait for it in, and its stack.
+                    whole = (f"process {processes[victim]} stopped" in text and "who waits for whom:" in text
+                             and re.search(r"#0 \S+", text)
+                             and re.search(rf"for rank {victim}[ :].* number \d+ of group .*shape \[", text))
+                    ok = named == [str(victim)] and whole
+                    if not ok:
+                        print(f"{name}: stopped {victim}, told:\n{text}", flush=True)
+                    right += bool(ok)
+                    wait_for(lambda: f"rank {victim} gets on again" in said.text()[before:], 60)
+            finally:
+                for pid in ranks_of(f"output_dir={name}").values():
+                    os.kill(pid, signal.SIGCONT)
+                process.terminate()
+                process.wait(timeout=120)
+        return right, seconds
+
+    def test_one_that_stands_longer_than_hang_timeout_is_killed_and_the_job_goes_on_from_its_checkpoint(self):
+        name = "ended"
+        process = start(
+            "launch", "--nproc-per-node", "2", "--max-restarts", "1", PROGRAM,
+            *self.train_arguments(name, "hang_report=1", "hang_timeout=2", "save_steps=5",
+                                  "resume_from_checkpoint=true", ranks=2, steps=60), cwd=self.folder)
+        wait_for(lambda: len(losses(self.folder / name)) >= 8)
+        os.kill(ranks_of(f"output_dir={name}")[1], signal.SIGSTOP)
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertIn("rank 1 hangs:", err)
+        self.assertIn("hangs for longer than training.hang_timeout", err)
+        self.assertIn("restart 1 of 1", err)
+        self.assertEqual(len(losses(self.folder / name)), 60)
+
+    def test_stacks_and_the_live_view_need_no_rank_to_answer(self):
+        name = "looked-at"
+        process = self.begin(name, 3)
+        try:
+            wait_for(lambda: len(losses(self.folder / name)) >= 3)
+            processes = ranks_of(f"output_dir={name}")
+            os.kill(processes[0], signal.SIGSTOP)  # the one that would answer `ctl status`
+            time.sleep(0.5)
+            for words in (("ctl", name, "stacks"), ("ctl", "stacks", name)):
+                told = self.run_ok(*words).out
+                for rank in range(3):
+                    self.assertRegex(told, rf"(?m)^rank {rank} \(pipeline 0, data {rank}.*step \d+, ")
+                    self.assertIn(f"stacks of rank {rank}:", told)
+                self.assertIn("who waits for whom:", told)
+                self.assertRegex(told, r"wait for rank 0[ :]")
+                self.assertRegex(told, r"#\d+ .*lockstep::")
+            live = self.run_ok("monitor", "--text", "--once", name).out
+            self.assertRegex(live, rf"rank 0 .*process {processes[0]} stopped")
+            self.assertNotIn("#0", live)
+            os.kill(processes[0], signal.SIGCONT)
+        finally:
+            for pid in ranks_of(f"output_dir={name}").values():
+                os.kill(pid, signal.SIGCONT)
+            process.terminate()
+            process.communicate(timeout=120)
+        self.assertFalse((self.folder / name / ".lockstep-ranks").exists())
+        result = self.run_fails(3, "ctl", name, "stacks")
+        self.assertIn("no run trains into", result.err)
 
 
 if __name__ == "__main__":

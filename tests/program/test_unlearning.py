@@ -67,6 +67,49 @@ class Unlearning(ProgramTest):
         self.assertRegex(told, r"unlearning.method=NPO: (\d+) rows to forget, \1 to keep")
         self.unlearn("alternate", "DPO", "unlearning.alternate_key=other", "unlearning.anchor=retain", "max_steps=1")
 
+    def test_states_at_a_layer_are_steered(self):
+        words = [r"unlearning.module_regex=transformer\.h\.2", "model.path=deep.json"]
+        (self.folder / "deep.json").write_text(json.dumps({**CONFIG, "n_layer": 5, "attn_pdrop": 0.1}))
+        told = self.unlearn("rmu", "RMU", "per_device_train_batch_size=4", *words).err
+        self.assertIn("run up to layer 2 of 5", told)
+        self.assertIn("21 to keep (EMBED_DIFF)", told)
+        for name, ranks, more in (("zero", 2, ["per_device_train_batch_size=2", "parallel.zero_stage=3"]),
+                                  ("pipe", 2, ["per_device_train_batch_size=2", "gradient_accumulation_steps=2",
+                                               "parallel.pipeline=2"]),
+                                  ("tensor", 2, ["per_device_train_batch_size=4", "parallel.tensor=2",
+                                                 "parallel.sequence_parallel=true"])):
+            self.unlearn(f"rmu_{name}", "RMU", *more, *words, ranks=ranks)
+            self.assert_alike(f"rmu_{name}", "rmu")
+        # What is saved is the whole model, of which what is behind the layer is as it was.
+        self.run_ok("train", "model.path=deep.json", "tokenizer.path=tokenizer", "data.train=corpus/train.txt",
+                    "data.sequence_length=48", "max_steps=1", "output_dir=deep", "use_cpu=true", "data.cache_dir=cache")
+        words = [words[0], "model.path=deep", r"unlearning.trainable_params_regex=['transformer\.h\.(1|2)\.mlp\.c_proj\.weight']"]
+        self.unlearn("steered", "RMU", "save_steps=2", "unlearning.compatibility=upstream", *words)
+        before, after = self.tensors("deep"), self.tensors("steered")
+        self.assertEqual(before.keys(), after.keys())
+        changed = {name for name in before if before[name] != after[name]}
+        self.assertEqual(changed, {f"transformer.h.{i}.mlp.c_proj.weight" for i in (1, 2)})
+        self.unlearn("parts", "RMU", "save_steps=2", "max_steps=2", "unlearning.compatibility=upstream", *words)
+        self.unlearn("parts", "RMU", "save_steps=2", "resume_from_checkpoint=true", "unlearning.compatibility=upstream", *words)
+        self.assertEqual(self.tensors("parts"), after)
+        self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "steered"))
+        # With an adapter, too, which says up to where it reaches.
+        self.unlearn("rmu_lora", "RMU", "per_device_train_batch_size=4", "lora.r=2", words[0], "model.path=deep")
+        self.unlearn("rmu_lora_two", "RMU", "per_device_train_batch_size=2", "lora.r=2", "parallel.zero_stage=2", words[0],
+                     "model.path=deep", ranks=2)
+        self.assert_alike("rmu_lora_two", "rmu_lora")
+        self.assertEqual(json.loads((self.folder / "rmu_lora" / "adapter_config.json").read_text())["layers_to_transform"],
+                         [0, 1, 2])
+        self.assertLess(abs(metrics(self.folder / "rmu_lora")[0]["retain_loss"]), 1)
+
+    def tensors(self, folder):
+        data = (self.folder / folder / "model.safetensors").read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + size])
+        header.pop("__metadata__", None)
+        return {name: data[8 + size + entry["data_offsets"][0] : 8 + size + entry["data_offsets"][1]]
+                for name, entry in header.items()}
+
     def test_means_of_micro_batches_depend_on_them_alone(self):
         words = ["unlearning.compatibility=upstream", "unlearning.retain_loss=KL", "per_device_train_batch_size=2"]
         self.unlearn("upstream", "GradDiff", "gradient_accumulation_steps=2", *words)
@@ -172,6 +215,105 @@ class Unlearning(ProgramTest):
                          "use_cpu=true", cwd=self.folder)
         self.assertIn("is of another model", stale.err)
 
+    def test_muses_metrics_and_attacks(self):
+        self.write_tofu()
+        folder = self.folder / "muse"
+        for name, rows in (
+            ("knowmem/forget_qa", [{"question": f"Who is a {i}?", "answer": f"The a of {i}."} for i in range(5)]),
+            ("knowmem/forget_qa_icl", [{"question": "Who is z?", "answer": "The z."}]),
+            ("knowmem/retain_qa", [{"question": f"Who is b {i}?", "answer": f"The b of {i}."} for i in range(4)]),
+            ("knowmem/retain_qa_icl", [{"question": "Who is y?", "answer": "The y."}]),
+            ("verbmem/forget", [{"prompt": f"One day a cat {i} sat", "gt": f"on a mat of {i}."} for i in range(7)]),
+            ("privleak/forget", [{"text": f"One day a cat {i} sat on a mat of {i}."} for i in range(7)]),
+            ("privleak/holdout", [{"text": f"A dog {i} ran over {i} hills."} for i in range(6)]),
+        ):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_lines(folder / f"{name}.jsonl", rows)
+        for name, steps in (("knows", 60), ("other", 1)):
+            self.run_ok("unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=Finetune",
+                        "unlearning.retain=muse/privleak/forget.jsonl", "unlearning.text_key=text", "data.sequence_length=48",
+                        "data.cache_dir=cache", f"output_dir={name}", f"max_steps={steps}", "learning_rate=1e-2",
+                        "per_device_train_batch_size=16", "use_cpu=true")
+
+        def muse(model, output, *more, ranks=1):
+            return self.run_ok("eval", "task.type=unlearning", "--model", model, "--output", output, "unlearning.data_dir=muse",
+                               "--nproc", ranks, "unlearning.benchmark=muse", "unlearning.max_new_tokens=9",
+                               "per_device_eval_batch_size=3", "data.sequence_length=60", "unlearning.user_start='Q: '",
+                               "unlearning.answer_start='A: '", "use_cpu=true", *more)
+
+        muse("other", "muse_other", "unlearning.metrics=[mia_min_k]")
+        every = ("unlearning.metrics=[forget_knowmem_ROUGE,retain_knowmem_ROUGE,forget_verbmem_ROUGE,privleak,"
+                 "extraction_strength,exact_memorization,mia_loss,mia_zlib,mia_min_k_plus_plus,mia_gradnorm,mia_reference]")
+        words = [every, "unlearning.mia_reference_path=other", "unlearning.retain_logs_path=muse_other/MUSE_EVAL.json"]
+        muse("knows", "muse_one", *words)
+        muse("knows", "muse_three", *words, ranks=3)
+        found, again = (json.loads((self.folder / name / "MUSE_EVAL.json").read_text()) for name in ("muse_one", "muse_three"))
+        self.assertEqual(found, again)
+        first = found["forget_verbmem_ROUGE"]["value_by_index"]["3"]
+        self.assertEqual(first["input"], "One day a cat 3 sat")
+        self.assertEqual(first["ground_truth"], "on a mat of 3.")
+        self.assertIn("Who is z?", found["forget_knowmem_ROUGE"]["value_by_index"]["0"]["input"])
+        self.assertEqual(found["forget_knowmem_ROUGE"]["value_by_index"]["0"]["ground_truth"], "The a of 0.")
+        for attack in ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus", "mia_gradnorm", "mia_reference"):
+            self.assertEqual(len(found[attack]["forget"]["value_by_index"]), 7)
+            if attack != "mia_min_k_plus_plus":
+                self.assertGreater(found[attack]["agg_value"], 0.5, attack)  # they were learned
+        self.assertLessEqual(found["privleak"]["agg_value"], 0)
+        summary = json.loads((self.folder / "muse_one" / "MUSE_SUMMARY.json").read_text())
+        self.assertEqual(summary["forget_verbmem_ROUGE"], found["forget_verbmem_ROUGE"]["agg_value"])
+        for words, told in ((["unlearning.metrics=[model_utility]"], "no metric of unlearning.benchmark=muse"),
+                            (["unlearning.metrics=[mia_reference]"], "unlearning.mia_reference_path"),
+                            (["unlearning.data_dir=tofu"], "verbmem/forget.jsonl")):
+            result = lockstep("eval", "task.type=unlearning", "--model", "knows", "--output", "bad", "unlearning.data_dir=muse",
+                              "unlearning.benchmark=muse", "use_cpu=true", *words, cwd=self.folder)
+            self.assertNotEqual(result.code, 0)
+            self.assertIn(told, result.err)
+
+    def test_a_run_is_measured_while_it_trains(self):
+        self.write_tofu()
+        suite = ["unlearning.data_dir=tofu", "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01",
+                 "unlearning.max_new_tokens=6", "per_device_eval_batch_size=3", "data.sequence_length=48"]
+        self.run_ok("unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=Finetune",
+                    "unlearning.retain=[tofu/forget01.jsonl,tofu/retain99.jsonl]", "data.sequence_length=48",
+                    "data.cache_dir=cache", "output_dir=learned_tofu", "max_steps=30", "learning_rate=1e-2",
+                    "per_device_train_batch_size=16", "use_cpu=true")
+        self.evaluate("learned_tofu", "before", "data.sequence_length=48")
+        words = ["unlearning.forget=tofu/forget01.jsonl", "unlearning.retain=tofu/retain99.jsonl", "model.path=learned_tofu",
+                 "eval_strategy=steps", "eval_steps=2", "eval_on_start=true", "save_strategy=steps", "save_steps=2",
+                 "load_best_model_at_end=true", "metric_for_best_model=forget_Q_A_Prob", "learning_rate=1e-3",
+                 "unlearning.retain_logs_path=before/TOFU_EVAL.json", *suite]
+        self.unlearn("measured", "GradDiff", "per_device_train_batch_size=4", *words)
+        folder = self.folder / "measured"
+        self.assertFalse((folder / ".evaluated").exists())
+        lines = [line for line in metrics(folder) if "eval_model_utility" in line]
+        self.assertEqual([line["step"] for line in lines], [0, 2, 4])
+        first = json.loads((folder / "evals" / "checkpoint-0" / "TOFU_EVAL.json").read_text())
+        before = json.loads((self.folder / "before" / "TOFU_EVAL.json").read_text())
+        for key in ("forget_Q_A_Prob", "model_utility", "extraction_strength", "forget_truth_ratio"):
+            self.assertAlmostEqual(first[key]["agg_value"], before[key]["agg_value"], delta=1e-5, msg=key)
+        self.assertEqual(lines[0]["eval_forget_quality"], 1)  # it is the model that it is compared to
+        # What is measured is what is saved.
+        self.evaluate("measured/checkpoint-2", "second", "data.sequence_length=48", "unlearning.retain_logs_path=before/TOFU_EVAL.json")
+        second = json.loads((folder / "evals" / "checkpoint-2" / "TOFU_SUMMARY.json").read_text())
+        self.assertEqual(second, json.loads((self.folder / "second" / "TOFU_SUMMARY.json").read_text()))
+        state = json.loads((folder / "checkpoint-4" / "trainer_state.json").read_text())
+        best = min(lines[1:], key=lambda line: line["eval_forget_Q_A_Prob"])
+        self.assertEqual(state["best_global_step"], best["step"])
+        for name, told in (("unlearning_path.svg", "log10 forget_quality"), ("truth_ratios.svg", "retain model")):
+            self.assertIn(told, (folder / name).read_text())
+        # Under any plan, and going on.
+        for name, plan in (("zero", ["parallel.zero_stage=3", "per_device_train_batch_size=2"]),
+                           ("pipe", ["parallel.pipeline=2", "per_device_train_batch_size=4"])):
+            self.unlearn(f"measured_{name}", "GradDiff", *plan, *words, ranks=2)
+            for line, other in zip(lines, [line for line in metrics(self.folder / f"measured_{name}")
+                                           if "eval_model_utility" in line], strict=True):
+                for key in ("eval_loss", "eval_forget_Q_A_Prob", "eval_model_utility"):
+                    self.assertAlmostEqual(line[key], other[key], delta=1e-3, msg=(name, key))
+        self.unlearn("measured_lora", "GradDiff", "lora.r=2", *words, "max_steps=2")
+        self.assertTrue((self.folder / "measured_lora" / "evals" / "checkpoint-2" / "TOFU_SUMMARY.json").exists())
+        ended = self.unlearn("measured_rmu", "RMU", r"unlearning.module_regex=transformer\.h\.0", *words)
+        self.assertIn("evals", [path.name for path in (self.folder / "measured_rmu").iterdir()], ended)
+
     def test_verify_and_estimate_know_it(self):
         words = ["task.type=unlearning", "unlearning.method=NPO"]
         out = self.run_ok("verify", "--model", "model.json", "--nproc", 2, "parallel.context=2", "data.sequence_length=13",
@@ -184,6 +326,11 @@ class Unlearning(ProgramTest):
         plain = estimate("per_device_train_batch_size=4")
         self.assertEqual(estimate(*words, "per_device_train_batch_size=2"), plain)
         self.assertNotEqual(estimate(*words, "unlearning.retain_loss=KL", "per_device_train_batch_size=2"), plain)
+        rmu = ["task.type=unlearning", "unlearning.method=RMU", r"unlearning.module_regex=transformer\.h\.1"]
+        out = self.run_ok("verify", "--model", "model.json", "--nproc", 2, "parallel.pipeline=2", "data.sequence_length=13",
+                          "use_cpu=true", *rmu).out
+        self.assertIn("equal within", out)
+        self.assertNotEqual(estimate(*rmu, "per_device_train_batch_size=2"), plain)
 
     def test_what_is_wrong_is_told(self):
         common = ["unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "use_cpu=true",
@@ -197,12 +344,25 @@ class Unlearning(ProgramTest):
             (["unlearning.method=DPO", forget, "unlearning.retain=retain.jsonl"], ["unlearning.refusals"]),
             (["unlearning.method=CEU", forget, "unlearning.question_key=quest"], ["forget.jsonl, line 1", "question"]),
             (["unlearning.method=CEU", forget, "unlearning.chat_template=true"], ["no chat_template"]),
-            (["unlearning.method=CEU", forget, "eval_strategy=epoch"], ["lockstep eval"]),
+            (["unlearning.method=CEU", forget, "eval_strategy=epoch"], ["unlearning.data_dir"]),
+            (["unlearning.method=CEU", forget, "eval_strategy=epoch", "unlearning.data_dir=nowhere"],
+             ["forget10_perturbed.jsonl", "nowhere"]),
+            (["unlearning.method=CEU", forget, "eval_strategy=steps", "save_strategy=best", "unlearning.data_dir=nowhere"],
+             ["training.metric_for_best_model", "model_utility"]),
+            (["unlearning.method=RMU", forget, "unlearning.retain=retain.jsonl"],
+             ["unlearning.module_regex", "transformer.h.0"]),
+            (["unlearning.method=RMU", forget, "unlearning.retain=retain.jsonl", "unlearning.retain_loss=KL"], ["EMBED_DIFF"]),
+            (["unlearning.method=NPO", forget, "unlearning.retain=retain.jsonl", "unlearning.retain_loss=EMBED_DIFF"],
+             ["EMBED_DIFF is RMU's"]),
+            (["unlearning.method=RMU", forget, "unlearning.retain=retain.jsonl", r"unlearning.module_regex=transformer\.h\.1",
+              "unlearning.trainable_params_regex=[nothing]"], ["trainable_params_regex", "matches no parameter"]),
         ):
             result = lockstep(*common, *words, cwd=self.folder)
             self.assertNotEqual(result.code, 0, words)
             for word in told:
                 self.assertIn(word, result.err)
+        dry = lockstep(*common, "unlearning.method=RMU", forget, "unlearning.retain=retain.jsonl", "--dry-run", cwd=self.folder)
+        self.assertIn("unlearning.module_regex", dry.err)
         dry = self.run_ok(*common, "unlearning.method=CEU", forget, "--dry-run").out
         self.assertIn("unlearning.method=CEU: 11 rows to forget", dry)
 

@@ -201,6 +201,47 @@ TEST(WordPiece, TakesTheLongestTokens) {
   EXPECT_THROW(tokenizer_of(without), Error);
 }
 
+TEST(RowTemplates, TellWhatStandsAroundTwoTexts) {
+  const auto form_of = [](const json& processor) {
+    json description = word_piece();
+    description["post_processor"] = processor;
+    return tokenizer_of(description)->row_template();
+  };
+  using Named = std::pair<std::string, int32_t>;
+  const Named sep{"[SEP]", 2}, cls{"[CLS]", 1};
+  const RowTemplate bert = form_of({{"type", "BertProcessing"}, {"sep", sep}, {"cls", cls}});
+  EXPECT_EQ(bert.pair_before, (Ids{1}));
+  EXPECT_EQ(bert.between, (Ids{2}));
+  EXPECT_EQ(bert.pair_after, (Ids{2}));
+  EXPECT_EQ(bert.between_of_first, 1);
+  EXPECT_TRUE(bert.tells_segments);
+  const RowTemplate roberta = form_of({{"type", "RobertaProcessing"}, {"sep", sep}, {"cls", cls}});
+  EXPECT_EQ(roberta.between, (Ids{2, 2}));
+  EXPECT_FALSE(roberta.tells_segments);
+  const auto token = [](const char* name, int type) {
+    return json{{"SpecialToken", {{"id", name}, {"type_id", type}}}};
+  };
+  const auto text = [](const char* name, int type) {
+    return json{{"Sequence", {{"id", name}, {"type_id", type}}}};
+  };
+  json written{
+      {"type", "TemplateProcessing"},
+      {"single", {token("c", 0), text("A", 0)}},
+      {"pair", {token("c", 0), text("A", 0), token("s", 0), token("c", 1), text("B", 1)}},
+      {"special_tokens", {{"c", {{"ids", {1}}}}, {"s", {{"ids", {2, 3}}}}}}};
+  const RowTemplate own = form_of(written);
+  EXPECT_EQ(own.before, (Ids{1}));
+  EXPECT_TRUE(own.after.empty());
+  EXPECT_EQ(own.between, (Ids{2, 3, 1}));
+  EXPECT_EQ(own.between_of_first, 2);
+  EXPECT_TRUE(own.tells_segments);
+  EXPECT_TRUE(own.pair_after.empty());
+  written["pair"] = {text("B", 0), text("A", 1)};
+  EXPECT_THROW(form_of(written), Error);
+  written["pair"] = {text("A", 0), text("C", 1)};
+  EXPECT_THROW(form_of(written), Error);
+}
+
 json unigram() {
   return json::parse(
       R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1], ["b", -1],

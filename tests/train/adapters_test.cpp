@@ -1,6 +1,6 @@
 // Adapters as PEFT saves them: logits, losses, gradients and merged weights of the golden files of
 // the specification, and what does not fit.
-#include "train/adapters.h"
+#include "train/weights/adapters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include "shared_data.h"
 #include "temporary_folder.h"
 #include "train/merge.h"
-#include "train/model_loading.h"
+#include "train/weights/model_loading.h"
 
 namespace lockstep::train {
 namespace adapters_test {

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "temporary_folder.h"
-#include "train/judgement.h"
-#include "train/labelled_data.h"
+#include "train/batches/labelled_data.h"
+#include "train/judgement/judgement.h"
 
 namespace lockstep::train {
 namespace classification_test {

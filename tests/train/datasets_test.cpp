@@ -1,4 +1,4 @@
-#include "train/datasets.h"
+#include "train/batches/datasets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

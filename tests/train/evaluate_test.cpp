@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "comm/threads.h"
 #include "nn/initialize.h"
-#include "train/inputs.h"
-#include "train/world.h"
+#include "train/batches/inputs.h"
+#include "train/machine/world.h"
 
 namespace lockstep::train {
 namespace evaluate_test {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "temporary_folder.h"
-#include "train/warm_up.h"
+#include "train/machine/warm_up.h"
 
 namespace lockstep::train {
 namespace forecast_test {

@@ -9,8 +9,8 @@
 #include "numbers.h"
 #include "ops/packed_part.h"
 #include "shared_data.h"
-#include "train/adapters.h"
-#include "train/model_loading.h"
+#include "train/weights/adapters.h"
+#include "train/weights/model_loading.h"
 
 namespace lockstep::train {
 namespace golden_packed_test {

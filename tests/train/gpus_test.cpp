@@ -1,4 +1,4 @@
-#include "train/gpus.h"
+#include "train/machine/gpus.h"
 
 #include <cstdlib>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "train/judgement.h"
+#include "train/judgement/judgement.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "train/model_loading.h"
+#include "train/weights/model_loading.h"
 
 #include <map>
 

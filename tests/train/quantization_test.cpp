@@ -1,6 +1,6 @@
 // Packed models from folders: quantized as they are read, or read as they were packed; what does
 // not fit is told.
-#include "train/quantization.h"
+#include "train/weights/quantization.h"
 
 #include <cstring>
 #include <filesystem>
@@ -19,8 +19,8 @@
 #include "numbers.h"
 #include "temporary_folder.h"
 #include "train/merge.h"
-#include "train/model_loading.h"
-#include "train/packed_folder.h"
+#include "train/weights/model_loading.h"
+#include "train/weights/packed_folder.h"
 
 namespace lockstep::train {
 namespace quantization_test {

@@ -1,4 +1,4 @@
-#include "train/unlearning.h"
+#include "train/tasks/unlearning.h"
 
 #include <fstream>
 
@@ -10,9 +10,9 @@
 #include "nn/initialize.h"
 #include "nn/testing.h"
 #include "temporary_folder.h"
-#include "train/answer_scores.h"
-#include "train/inputs.h"
-#include "train/tofu.h"
+#include "train/batches/inputs.h"
+#include "train/tasks/answer_scores.h"
+#include "train/tasks/tofu.h"
 
 namespace lockstep::train {
 namespace unlearning_test {
@@ -136,17 +136,57 @@ TEST(AnswerReader, ScoresAnswersOnAnyNumberOfRanks) {
   EXPECT_NEAR(one[2].loss(), -(one[2].log_likelihoods[0] + one[2].log_likelihoods[1]) / 2, 1e-12);
 }
 
+/// By the model's own logits, and by its gradients.
+TEST(AnswerReader, StandardScoresAndGradientNorms) {
+  const auto config = model::parse_model_config(nn::kSmallModels[1], "test");
+  const std::vector<data::EncodedAnswer> rows{{{1, 4, 3}, {6, 6}}, {{2}, {5}}, {{7, 7}, {}}};
+  const auto model = nn::make_model(config, at::kFloat, at::kCPU);
+  nn::initialize(*model, 3);
+  nn::ForwardInputs inputs;
+  inputs.ids = at::tensor({1, 4, 3, 6, 6}, at::kLong).view({1, 5});
+  const at::Tensor log_p = model->logits(inputs)[0].log_softmax(-1).detach();
+  const at::Tensor at_3 = log_p[3], p = at_3.exp();
+  const at::Tensor mean = (p * at_3).sum();
+  const double wanted =
+      ((at_3[6] - mean) / ((p * (at_3 - mean).square()).sum()).sqrt()).item<double>();
+  inputs.targets = nn::next_tokens(at::tensor({-100, -100, -100, 6, 6}, at::kLong).view({1, 5}));
+  (model->loss(inputs) / 2).backward();
+  double norms = 0;
+  int64_t count = 0;
+  model->visit_parameters([&](const std::string&, at::Tensor& parameter) {
+    norms += parameter.grad().norm().item<double>();
+    ++count;
+    parameter.mutable_grad() = at::Tensor();
+  });
+  for (const int ranks : {1, 2}) {
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
+      parallel::Axes axes(world, {.data = ranks});
+      const auto own = nn::make_model(config, at::kFloat, at::kCPU);
+      nn::initialize(*own, 3);
+      AnswerReader reader(*own, axes, nullptr, 2, at::kCPU);
+      const auto scores = reader.standard_scores(rows);
+      EXPECT_EQ(scores[0].size(), 2U);
+      EXPECT_EQ(scores[1].size(), 1U);
+      EXPECT_TRUE(scores[2].empty());
+      EXPECT_NEAR(scores[0][1], wanted, 1e-4);
+      EXPECT_NEAR(reader.gradient_norms(rows)[0], norms / static_cast<double>(count), 1e-5 * norms);
+    });
+  }
+}
+
 TEST(Tofu, ResultsAreOfOneModel) {
   const TemporaryFolder folder;
-  nlohmann::json results = read_tofu(folder.path(), "abc");
+  config::UnlearningSection section;
+  section.metrics = {"model_utility", "forget_quality"};
+  nlohmann::json results = read_tofu(folder.path(), section, "abc");
   results["model_utility"] = {{"agg_value", 0.5}};
   results["forget_quality"] = {{"agg_value", nullptr}};
-  write_tofu(folder.path(), results, {"model_utility", "forget_quality"});
-  EXPECT_EQ(read_tofu(folder.path(), "abc"), results);
+  write_tofu(folder.path(), results, section);
+  EXPECT_EQ(read_tofu(folder.path(), section, "abc"), results);
   std::ifstream summary(folder.path() / "TOFU_SUMMARY.json");
   EXPECT_EQ(nlohmann::json::parse(summary), nlohmann::json({{"model_utility", 0.5}}));
   try {
-    (void)read_tofu(folder.path(), "other");
+    (void)read_tofu(folder.path(), section, "other");
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("is of another model"), std::string::npos);

@@ -1,5 +1,4 @@
-// Accelerate's configuration file, and the parts of TrainingArguments that are of its making (fsdp,
-// fsdp_config, parallelism_config, accelerator_config), as keys of ours.
+// Accelerate's configuration file, and TrainingArguments' accelerator_config, as keys of ours.
 #pragma once
 
 #include <filesystem>
@@ -28,17 +27,6 @@ Value accelerate_settings(
     const std::function<std::optional<std::string>(const std::string&)>& environment,
     Problems& problems,
     std::vector<std::string>& warnings);
-
-/// `fsdp` ("full_shard auto_wrap offload", or true) and `fsdp_config` (a map, or a file's name).
-Value fsdp_settings(
-    const Value& fsdp,
-    const Value& fsdp_config,
-    Problems& problems,
-    std::vector<std::string>& warnings);
-
-/// `parallelism_config`: {dp_replicate_size, dp_shard_size, tp_size, cp_size, sp_size, ...}.
-Value parallelism_settings(
-    const Value& config, Problems& problems, std::vector<std::string>& warnings);
 
 /// `accelerator_config`: nothing in it is mapped; split_batches=true is a problem.
 void check_accelerator_config(

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
-#include "config/compat/answers.h"
 #include "config/compat/deepspeed_batch.h"
 #include "config/core/scalar.h"
 #include "config/core/settings.h"
@@ -19,23 +18,7 @@ namespace {
 bool is_auto(const Value& value) {
   return value.is_scalar() && value.text == "auto";
 }
-bool is_harmless(const DeepspeedKey& key, const Value& value) {
-  if (key.harmless == "*" || is_auto(value)) {
-    return true;
-  }
-  const std::string text = lower_case(value.is_scalar() ? value.text : to_text(value));
-  std::string_view rest = key.harmless;
-  while (!rest.empty()) {
-    const size_t bar = std::min(rest.find('|'), rest.size());
-    if (rest.substr(0, bar) == text) {
-      return true;
-    }
-    rest.remove_prefix(std::min(bar + 1, rest.size()));
-  }
-  return false;
-}
-
-/// Walks the file, gives each key its answer and gathers the settings.
+/// Walks the file, applies the rule of each key and gathers the settings.
 class DeepspeedReader {
  public:
   DeepspeedReader(const Value& file, const DeepspeedContext& context)
@@ -44,7 +27,7 @@ class DeepspeedReader {
         settings_(Value::map(file.origin)) {}
 
   Value read() {
-    answer_keys(file_, "");
+    apply_rules(file_, "");
     for (const auto& [reason, keys] : idle_) {
       context_.warnings.push_back(
           fmt::format("DeepSpeed's {} do nothing here: {}", fmt::join(keys, ", "), reason));
@@ -85,21 +68,12 @@ class DeepspeedReader {
         "DeepSpeed's " + path, value.origin, fmt::format("{}: {}", short_text(value), why), remedy);
   }
 
-  static const DeepspeedKey* known(const std::string& path) {
-    for (const DeepspeedKey& key : deepspeed_keys()) {
-      if (key.path == path) {
-        return &key;
-      }
-    }
-    return nullptr;
-  }
   static bool has_keys_below(const std::string& path) {
-    return std::any_of(deepspeed_keys().begin(), deepspeed_keys().end(), [&](const auto& key) {
-      return key.path.starts_with(path + ".");
-    });
+    return std::ranges::any_of(
+        deepspeed_rules(), [&](const KeyRule& rule) { return rule.name.starts_with(path + "."); });
   }
 
-  void answer_keys(const Value& map, const std::string& prefix) {
+  void apply_rules(const Value& map, const std::string& prefix) {
     for (const Entry& entry : map.entries) {
       const std::string name = prefix.empty() && entry.name == "bfloat16" ? "bf16" : entry.name;
       const std::string path = prefix + name;
@@ -108,34 +82,39 @@ class DeepspeedReader {
         continue;  // a comment, as people write them in JSON
       }
       if (has_keys_below(path) && entry.value.is_map()) {
-        answer_keys(entry.value, path + ".");
-      } else if (const DeepspeedKey* key = known(path)) {
-        answer_key(*key, path, entry.value);
-      } else if (const DeepspeedKey* section = known(prefix.substr(0, prefix.size() - 1));
-                 !prefix.empty() && section != nullptr) {
-        answer_key(*section, path, entry.value);
+        apply_rules(entry.value, path + ".");
+      } else if (const KeyRule* const rule = rule_of(path, prefix)) {
+        apply(*rule, path, entry.value);
       } else {
         unknown(path, entry.value);
       }
     }
   }
 
-  void answer_key(const DeepspeedKey& key, const std::string& path, const Value& value) {
-    if (key.answer == DeepspeedKey::Answer::kMapped || is_harmless(key, value)) {
+  /// Its own, or that of its section.
+  static const KeyRule* rule_of(const std::string& path, const std::string& prefix) {
+    const KeyRule* const own = find_rule(deepspeed_rules(), path);
+    const bool is_below = own == nullptr && !prefix.empty();
+    return is_below ? find_rule(deepspeed_rules(), prefix.substr(0, prefix.size() - 1)) : own;
+  }
+
+  /// Of keys that do nothing for one reason there is one line.
+  void apply(const KeyRule& rule, const std::string& path, const Value& value) {
+    if (rule.kind == KeyRule::Kind::kRead || is_auto(value) || is_harmless(rule, value)) {
       return;
     }
-    if (key.answer == DeepspeedKey::Answer::kRefuseUnless) {
-      problem(path, value, std::string(key.reason));
+    if (rule.kind == KeyRule::Kind::kRefused) {
+      problem(path, value, std::string(rule.text));
     } else {
-      idle_[std::string(key.reason)].push_back(path);
+      idle_[std::string(rule.text)].push_back(path);
     }
   }
 
   void unknown(const std::string& path, const Value& value) {
     std::vector<std::string> names;
-    for (const DeepspeedKey& key : deepspeed_keys()) {
-      names.emplace_back(key.path);
-      names.emplace_back(key.path.substr(0, key.path.find('.')));
+    for (const KeyRule& rule : deepspeed_rules()) {
+      names.emplace_back(rule.name);
+      names.emplace_back(rule.name.substr(0, rule.name.find('.')));
     }
     const std::string what = "there is no such key." + did_you_mean(path, names);
     if (context_.allow_unknown) {

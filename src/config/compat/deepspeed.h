@@ -3,30 +3,18 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "config/core/key_rules.h"
 #include "config/core/problems.h"
 #include "config/core/value.h"
 
 namespace lockstep::config {
 
-/// What becomes of a key of the file.
-struct DeepspeedKey {
-  enum class Answer {
-    kMapped,        // read by deepspeed_settings()
-    kNoEffect,      // accepted; a line of the warnings says why it does nothing here
-    kRefuseUnless,  // a problem unless its value is one of `harmless`: it would change the result
-  };
-  std::string_view
-      path;  // "zero_optimization.overlap_comm"; a section's own path covers what is below it
-  Answer answer;
-  std::string_view harmless;  // joined by '|'; for kNoEffect: not worth a warning
-  std::string_view reason;
-};
-std::span<const DeepspeedKey> deepspeed_keys();
+/// By paths of the file; a section's own path covers what is below it. What a rule does not map,
+/// deepspeed_settings() does.
+KeyRules deepspeed_rules();
 
 struct DeepspeedContext {
   /// The tree of our keys, defaults in it: "auto" is filled from training, and the batch triple

@@ -1,15 +1,15 @@
 #include "config/compat/open_unlearning.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
 #include "base/format.h"
+#include "base/hugging_face_cache.h"
 #include "base/nearest.h"
-#include "config/core/known_names.h"
 #include "config/core/scalar.h"
 #include "config/core/schema.h"
+#include "config/core/trainer_keys.h"
 #include "config/core/unlearning.h"
 #include "config/hydra/compose.h"
 #include "config/hydra/layers.h"
@@ -32,13 +32,14 @@ constexpr Argument kArguments[] = {
     {"delta", "delta"},
     {"retain_loss_type", "retain_loss"},
     {"ignore_first_n_answer_tokens", "ignore_first_n_answer_tokens"},
+    {"module_regex", "module_regex"},
+    {"steering_coeff", "steering_coeff"},
+    {"trainable_params_regex", "trainable_params_regex"},
 };
 
 /// Handlers of theirs that are not built, and what to do.
 constexpr Argument kNotBuilt[] = {
-    {"RMU", "its losses at a layer's output are not supported yet; take another trainer"},
     {"PDU", "its dual ascent is not supported yet; take another trainer"},
-    {"MUSEEvaluator", "MUSE's metrics are not supported yet; evaluate the saved folder elsewhere"},
     {"LMEvalEvaluator", "run lm-evaluation-harness on the saved folder"},
     {"CompletionDataset",
      "prefixes of texts are not supported yet; give questions, or whole texts"},
@@ -91,22 +92,12 @@ class DatasetFinder {
     for (size_t at = cached.find('/'); at != std::string::npos; at = cached.find('/', at)) {
       cached.replace(at, 1, "--");
     }
-    const fs::path snapshots = hub_folder() / cached / "snapshots";
+    const fs::path snapshots = hub_cache_folder() / cached / "snapshots";
     std::error_code ignored;
     for (const fs::directory_entry& each : fs::directory_iterator(snapshots, ignored)) {
       folders.push_back(each.path());
     }
     return folders;
-  }
-  static fs::path hub_folder() {
-    if (const char* own = std::getenv("HF_HUB_CACHE")) {
-      return own;
-    }
-    if (const char* home = std::getenv("HF_HOME")) {
-      return fs::path(home) / "hub";
-    }
-    const char* home = std::getenv("HOME");
-    return fs::path(home == nullptr ? "." : home) / ".cache" / "huggingface" / "hub";
   }
 
   std::string data_dir_;
@@ -132,6 +123,7 @@ class Translation {
       take_training();
       take_method();
       take_rows();
+      take_measures();
     }
     if (mode == "eval") {
       take_evaluation();
@@ -197,19 +189,21 @@ class Translation {
     }
     copy(at("user_end_tag"), {"unlearning", "user_end"});
     copy(at("asst_start_tag"), {"unlearning", "answer_start"});
+    copy(at("asst_end_tag"), {"unlearning", "answer_end"});
   }
 
   /// trainer.args are TrainingArguments, but for these.
   void take_training() {
     const Value* found = tree_.find(Path{"trainer", "args"});
     Value arguments = found == nullptr ? Value::map() : *found;
-    for (const char* name : {"do_eval", "eval_on_start", "eval_strategy", "eval_steps"}) {
-      arguments.erase(name);
-    }
-    if (is_true_at(tree_, {"trainer", "args", "do_eval"})) {
-      warnings_.push_back(
-          "trainer.args.eval_strategy does nothing: a run is not evaluated while it trains; "
-          "evaluate what it saves: lockstep eval");
+    arguments.erase("do_eval");  // eval_strategy says when
+    if (const std::string why = why_not_measured(); !why.empty()) {
+      for (const char* name : {"eval_on_start", "eval_strategy", "eval_steps"}) {
+        arguments.erase(name);
+      }
+      if (is_true_at(tree_, {"trainer", "args", "do_eval"})) {
+        warnings_.push_back(fmt::format("trainer.args.eval_strategy does nothing: {}", why));
+      }
     }
     if (Value* unused = arguments.find("ddp_find_unused_parameters");
         unused != nullptr && unused->text == "None") {
@@ -376,23 +370,61 @@ class Translation {
   }
   void set_list(const Path& key, Value list) { set(key, std::move(list)); }
 
-  void take_evaluation() {
-    const Value* evaluators = tree_.find("eval");
-    const Value* tofu = evaluators == nullptr ? nullptr : evaluators->find("tofu");
-    if (tofu == nullptr) {
-      const std::string handler = evaluators == nullptr || evaluators->entries.empty()
-                                      ? ""
-                                      : text_at(evaluators->entries.front().value, {"handler"});
-      fail(
-          {"eval"},
-          handler.empty() ? "there is no evaluator" : fmt::format("{} is not supported", handler),
-          handler.empty() ? "give eval=tofu" : std::string(why_not_built(handler)));
-      return;
+  /// Why a run is not evaluated while it trains; empty: it is.
+  std::string why_not_measured() const {
+    if (tree_.find(Path{"eval", "tofu"}) == nullptr) {
+      return "there is no eval.tofu; evaluate what is saved: lockstep eval";
     }
-    set_text({"task", "type"}, "unlearning", tofu->origin);
-    set_text({"unlearning", "compatibility"}, "upstream", tofu->origin);
-    copy({"eval", "tofu", "output_dir"}, {"training", "output_dir"});
-    copy({"eval", "tofu", "batch_size"}, {"training", "per_device_eval_batch_size"});
+    std::vector<std::string> looked;
+    const std::string file = text_at(tree_, {"eval", "tofu", "forget_split"}) + "_perturbed";
+    if (!finder_.find("locuslab/TOFU", file, looked)) {
+      return fmt::format(
+          "{} of locuslab/TOFU is not here; give the folder of its files as "
+          "unlearning.data_dir=FOLDER",
+          file);
+    }
+    return "";
+  }
+
+  /// Where results go, and what an evaluation by itself is.
+  void take_suite(const Value& suite, const std::string& name) {
+    set_text({"task", "type"}, "unlearning", suite.origin);
+    set_text({"unlearning", "compatibility"}, "upstream", suite.origin);
+    copy({"eval", name, "output_dir"}, {"training", "output_dir"});
+    if (text_at(tree_, {"model", "model_args", "torch_dtype"}) == "bfloat16") {
+      set_text({"training", "bf16"}, "true", suite.origin);
+    }
+  }
+
+  void take_metrics(const Value& suite) {
+    Value metrics = Value::list(suite.origin);
+    if (const Value* all = suite.find("metrics")) {
+      for (const Entry& entry : all->entries) {
+        metrics.items.push_back(Value::scalar(entry.name, true, entry.value.origin));
+        if (const Value* path = entry.value.find(Path{"reference_model_path"})) {
+          set({"unlearning", "mia_reference_path"}, *path);
+        }
+      }
+    }
+    set({"unlearning", "metrics"}, std::move(metrics));
+  }
+
+  void take_muse(const Value& muse) {
+    set_text({"unlearning", "benchmark"}, "muse", muse.origin);
+    for (const char* name : {"overwrite", "retain_logs_path"}) {
+      copy({"eval", "muse", name}, {"unlearning", name});
+    }
+    std::vector<std::string> looked;
+    const std::string source = "muse-bench/MUSE-" + text_at(tree_, {"eval", "muse", "data_split"});
+    if (const auto file = finder_.find(source, "verbmem/forget", looked)) {
+      const fs::path folder = file->parent_path().parent_path();
+      set_text({"unlearning", "data_dir"}, folder.string(), muse.origin);
+    }
+    take_metrics(muse);
+  }
+
+  /// What is measured, and of which files.
+  void take_tofu(const Value& tofu) {
     for (const char* name :
          {"overwrite", "forget_split", "holdout_split", "retain_logs_path", "question_key"}) {
       copy({"eval", "tofu", name}, {"unlearning", name});
@@ -401,22 +433,47 @@ class Translation {
     std::vector<std::string> looked;
     const std::string split = text_at(tree_, {"eval", "tofu", "forget_split"});
     if (const auto file = finder_.find("locuslab/TOFU", split + "_perturbed", looked)) {
-      set_text({"unlearning", "data_dir"}, file->parent_path().string(), tofu->origin);
+      set_text({"unlearning", "data_dir"}, file->parent_path().string(), tofu.origin);
     }
-    Value metrics = Value::list(tofu->origin);
-    if (const Value* all = tofu->find("metrics")) {
+    take_metrics(tofu);
+    if (const Value* all = tofu.find("metrics")) {
       for (const Entry& entry : all->entries) {
-        metrics.items.push_back(Value::scalar(entry.name, true, entry.value.origin));
         const Path tokens{"generation_args", "max_new_tokens"};
         if (const Value* found = entry.value.find(tokens)) {
           set({"unlearning", "max_new_tokens"}, *found);
         }
       }
     }
-    set({"unlearning", "metrics"}, std::move(metrics));
-    if (text_at(tree_, {"model", "model_args", "torch_dtype"}) == "bfloat16") {
-      set_text({"training", "bf16"}, "true", tofu->origin);
+  }
+
+  void take_measures() {
+    if (why_not_measured().empty()) {
+      take_tofu(*tree_.find(Path{"eval", "tofu"}));
     }
+  }
+
+  void take_evaluation() {
+    const Value* evaluators = tree_.find("eval");
+    const Value* tofu = evaluators == nullptr ? nullptr : evaluators->find("tofu");
+    const Value* muse = evaluators == nullptr ? nullptr : evaluators->find("muse");
+    if (tofu == nullptr && muse != nullptr) {
+      take_suite(*muse, "muse");
+      take_muse(*muse);
+      return;
+    }
+    if (tofu == nullptr) {
+      const std::string handler = evaluators == nullptr || evaluators->entries.empty()
+                                      ? ""
+                                      : text_at(evaluators->entries.front().value, {"handler"});
+      fail(
+          {"eval"},
+          handler.empty() ? "there is no evaluator" : fmt::format("{} is not supported", handler),
+          handler.empty() ? "give eval=tofu, or eval=muse" : std::string(why_not_built(handler)));
+      return;
+    }
+    take_suite(*tofu, "tofu");
+    copy({"eval", "tofu", "batch_size"}, {"training", "per_device_eval_batch_size"});
+    take_tofu(*tofu);
   }
 
   const Value& tree_;

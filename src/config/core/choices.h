@@ -12,7 +12,12 @@ inline constexpr std::string_view kPackings[] = {
 inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
 inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
 inline constexpr std::string_view kTasks[] = {
-    "language_modeling", "sequence_classification", "preference", "reward_model", "unlearning"};
+    "language_modeling",
+    "masked_lm",
+    "sequence_classification",
+    "preference",
+    "reward_model",
+    "unlearning"};
 inline constexpr std::string_view kProblems[] = {
     "single_label_classification", "multi_label_classification", "regression"};
 inline constexpr std::string_view kThresholds[] = {"fixed", "tuned"};
@@ -29,7 +34,11 @@ inline constexpr std::string_view kOptimizers[] = {
     "paged_adamw_8bit",
     "lion_32bit",
     "sgd",
-    "adafactor"};
+    "adafactor",
+    "muon",
+    "schedule_free_adamw",
+    "ademamix"};
+inline constexpr std::string_view kMuonAdjustments[] = {"original", "match_rms_adamw"};
 inline constexpr std::string_view kSchedules[] = {
     "linear",
     "cosine",
@@ -58,6 +67,7 @@ inline constexpr std::string_view kProgressForms[] = {"auto", "line", "plain", "
 
 inline constexpr std::string_view kQuantizationTypes[] = {"nf4", "fp4"};
 inline constexpr std::string_view kTypes[] = {"float32", "bfloat16", "float16"};
+inline constexpr std::string_view kRouterAuxLosses[] = {"", "none", "sequence", "micro_batch"};
 inline constexpr std::string_view kLoraBiases[] = {"none", "all", "lora_only"};
 inline constexpr std::string_view kLoraInitial[] = {"true", "false", "gaussian"};
 
@@ -80,7 +90,17 @@ inline constexpr std::string_view kPreferenceLosses[] = {
     "kto",
     "apo_zero_unpaired"};
 inline constexpr std::string_view kUnlearningMethods[] = {
-    "GradAscent", "GradDiff", "NPO", "SimNPO", "DPO", "UNDIAL", "CEU", "WGA", "SatImp", "Finetune"};
+    "GradAscent",
+    "GradDiff",
+    "NPO",
+    "SimNPO",
+    "DPO",
+    "UNDIAL",
+    "CEU",
+    "WGA",
+    "SatImp",
+    "RMU",
+    "Finetune"};
 inline constexpr std::string_view kUnlearningMetrics[] = {
     "forget_truth_ratio",
     "forget_quality",
@@ -91,9 +111,17 @@ inline constexpr std::string_view kUnlearningMetrics[] = {
     "extraction_strength",
     "exact_memorization",
     "mia_loss",
-    "mia_min_k"};
+    "mia_min_k",
+    "mia_min_k_plus_plus",
+    "mia_zlib",
+    "mia_reference",
+    "mia_gradnorm",
+    "forget_knowmem_ROUGE",
+    "retain_knowmem_ROUGE",
+    "forget_verbmem_ROUGE"};
+inline constexpr std::string_view kUnlearningBenchmarks[] = {"tofu", "muse"};
 inline constexpr std::string_view kUnlearningAnchors[] = {"forget", "retain"};
-inline constexpr std::string_view kRetainLosses[] = {"NLL", "KL"};
+inline constexpr std::string_view kRetainLosses[] = {"NLL", "KL", "EMBED_DIFF"};
 inline constexpr std::string_view kUnlearningArithmetic[] = {"fixed", "upstream"};
 inline constexpr std::string_view kTruncationModes[] = {"keep_start", "keep_end"};
 

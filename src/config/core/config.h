@@ -69,7 +69,7 @@ struct SchedulerArguments {
 
 /// Hugging Face's TrainingArguments, by their names and with their defaults. One step is one
 /// optimizer update. Names that this program knows but that are no field here are in
-/// config/core/known_names.cpp, each with its answer.
+/// config/core/trainer_keys.cpp, each with its rule.
 struct TrainingSection {
 #include "config/core/sections/training.def"
 };

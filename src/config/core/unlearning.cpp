@@ -16,6 +16,9 @@ constexpr std::string_view kOfAlternates[] = {
 constexpr std::string_view kOfOthers[] = {"ignore_first_n_answer_tokens"};
 constexpr std::string_view kOfSaturation[] = {"gamma", "alpha", "retain_loss", "beta1", "beta2"};
 
+constexpr std::string_view kOfStates[] = {
+    "gamma", "alpha", "retain_loss", "module_regex", "steering_coeff", "trainable_params_regex"};
+
 constexpr UnlearningMethod kMethods[] = {
     {.name = "GradAscent", .alpha = 0, .keeps = false},
     {.name = "GradDiff", .keys = kOfDifference},
@@ -26,6 +29,7 @@ constexpr UnlearningMethod kMethods[] = {
     {.name = "CEU", .alpha = 0, .keeps = false, .keys = kOfOthers},
     {.name = "WGA", .keys = kOfBeta},
     {.name = "SatImp", .gamma = 0.1, .keys = kOfSaturation},
+    {.name = "RMU", .steers = true, .keys = kOfStates},
     {.name = "Finetune", .gamma = 0, .forgets = false},
 };
 

@@ -13,6 +13,7 @@ struct UnlearningMethod {
   bool keeps = true;                            // has a term of rows to be kept
   bool reads_scores = false;                    // compares rows with the model as it was
   bool reads_distributions = false;             // and positions
+  bool steers = false;                          // compares hidden states at a layer, and ends there
   std::span<const std::string_view> keys = {};  // of the section, that not all methods take
 };
 

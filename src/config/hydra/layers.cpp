@@ -4,8 +4,8 @@
 
 #include "base/format.h"
 #include "base/nearest.h"
-#include "config/core/known_names.h"
 #include "config/core/schema.h"
+#include "config/core/trainer_keys.h"
 
 namespace lockstep::config {
 namespace {
@@ -88,7 +88,7 @@ bool may_be_set(const Path& path, const Value& tree) {
     return true;
   }
   const bool known =
-      path.size() >= 2 && path[0] == "training" && find_known_name(path[1]) != nullptr;
+      path.size() >= 2 && path[0] == "training" && find_rule(trainer_rules(), path[1]) != nullptr;
   return known || path[0] == "hydra";
 }
 

@@ -85,7 +85,7 @@ class Agent {
   std::optional<Watchdog> watchdog_;
   Health health_;
   std::optional<HealthCheck> health_check_;
-  std::vector<std::filesystem::path> step_files_;  // of the round; where somebody may ask
+  std::vector<std::filesystem::path> step_files_;  // of the round
 };
 
 void Agent::watch_stdin() {
@@ -193,9 +193,11 @@ WorkerSpec Agent::worker(const Round& round, const Environment& common, int loca
   } else if (!plan_.numa_binding.empty()) {
     spec.process.cpus = cpus_near(plan_.numa_binding, usable_gpus(common), local_rank);
   }
-  if (health_check_ && !identity.error_file.empty()) {
-    step_files_.push_back(spec.error_file.parent_path() / "step");
-    environment[kStepFileVariable] = step_files_.back().string();
+  environment.erase(kStepFileVariable);  // an outer launcher's, which watches this one
+  if (!identity.error_file.empty()) {
+    spec.pulse_file = spec.error_file.parent_path() / "step";
+    environment[kStepFileVariable] = spec.pulse_file.string();
+    step_files_.push_back(spec.pulse_file);
   }
   spec.process.environment = flatten(environment);
   spec.process.inherit_stdin = local_rank == 0 && !plan_.watch_stdin;

@@ -49,13 +49,15 @@ HostSlots parse_line(std::string_view line, const std::string& where) {
       rest.starts_with(kSlots)
           ? number_in(rest.substr(kSlots.size(), std::min(digits_end, rest.size()) - kSlots.size()))
           : std::nullopt;
+  const std::string_view name = line.substr(0, space);
+  const bool is_plain = std::ranges::all_of(name, [](char c) { return c > ' ' && c <= '~'; });
   // A name that begins with '-' would be an option of ssh or mpirun.
-  if (!count || *count > kMostSlots || line[0] == '-') {
+  if (!count || *count > kMostSlots || name[0] == '-' || !is_plain) {
     fail(
         fmt::format("{}: '{}' is not a line of a hostfile", where, line.substr(0, 80)),
         fmt::format("write HOST slots=N, with N of at most {}", kMostSlots));
   }
-  HostSlots host{std::string(line.substr(0, space)), {}};
+  HostSlots host{std::string(name), {}};
   for (int slot = 0; slot < *count; ++slot) {
     host.slots.push_back(slot);
   }

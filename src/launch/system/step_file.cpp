@@ -32,7 +32,8 @@ double machine_seconds() {
 }
 
 StepWriter::StepWriter(const std::filesystem::path& path)
-    : file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {}
+    // Not made anew: the worker's pulse (base/pulse.h) is in the same file, and mapped.
+    : file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) {}
 
 StepWriter::~StepWriter() {
   if (file_ >= 0) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/system/event_loop.h"
+#include "launch/workers/hang_watch.h"
 #include "launch/workers/uninterruptible.h"
 
 namespace lockstep::launch {
@@ -14,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kBetweenLooks{200};     // at workers that may hang in the kernel
+constexpr milliseconds kBetweenLooks{200};     // at workers that may hang
 constexpr milliseconds kOthersFailingToo{10};  // so that the report names all that failed at once
 constexpr milliseconds kCauseOfLostPeer{500};  // a lost peer may be seen before the peer's own end
 constexpr milliseconds kFromErrorToEnd{2000};  // of a worker: Python takes its time
@@ -60,14 +61,34 @@ bool kill_one_that_hangs(WorkerGroup& group, UninterruptibleWatch& hanging) {
   return true;
 }
 
-// Waits until the attempt has an end, and tells which. `stuck`: some worker hung.
-AttemptEnd watch(Guard& guard, WorkerGroup& group, const AttemptOptions& options, bool& stuck) {
+// Kills a rank that has stood still for longer than its configuration allows: its end is the
+// failure.
+void end_one_that_stands(HangWatch& hangs) {
+  if (const Worker* worker = hangs.look()) {
+    log_error(
+        "rank {} (PID {}) is killed: it hangs for longer than training.hang_timeout",
+        worker->rank,
+        worker->pid);
+    ::kill(-worker->pid, SIGKILL);
+  }
+}
+
+// Waits until the attempt has an end, and tells which. `stuck`: some worker hung in the kernel.
+AttemptEnd watch(
+    Guard& guard,
+    WorkerGroup& group,
+    HangWatch& hangs,
+    const AttemptOptions& options,
+    bool& stuck) {
   std::optional<Clock::time_point> deadline;
   UninterruptibleWatch hanging(options.uninterruptible);
-  const bool looks = options.uninterruptible.count() > 0;
+  const bool at_sleepers = options.uninterruptible.count() > 0, at_hangs = hangs.looks();
   while (true) {
-    if (looks && !stuck) {
+    if (at_sleepers && !stuck) {
       stuck = kill_one_that_hangs(group, hanging);
+    }
+    if (at_hangs) {
+      end_one_that_stands(hangs);
     }
     if (guard.signal()) {
       return AttemptEnd::kSignalled;
@@ -87,7 +108,7 @@ AttemptEnd watch(Guard& guard, WorkerGroup& group, const AttemptOptions& options
     if (deadline && Clock::now() >= *deadline) {
       return AttemptEnd::kPreempted;
     }
-    const milliseconds pause = looks ? kBetweenLooks : kForEver;
+    const milliseconds pause = at_sleepers || at_hangs ? kBetweenLooks : kForEver;
     group.wait(deadline ? left_until(*deadline) : pause);
   }
 }
@@ -179,31 +200,41 @@ std::vector<const Worker*> failed_while_stopping(const WorkerGroup& group) {
   return result;
 }
 
-// A worker that had not ended when others gave up on it.
-const Worker* find_hanging(const WorkerGroup& group, const std::vector<Failure>& failures) {
-  for (const Failure& failure : failures) {
-    const std::optional<int> rank = unanswering_rank(failure.message);
-    for (const auto& worker : group.workers()) {
-      if (rank == worker->rank && (!worker->status || worker->asked_to_end) &&
-          lost_a_peer(failure.status)) {
-        return worker.get();
-      }
+// A worker that had not ended when others gave up on it: they name it, or it is found by what the
+// workers tell of themselves. Its stacks are taken while it still stands.
+const Worker* find_hanging(
+    WorkerGroup& group, HangWatch& hangs, const std::vector<const Worker*>& failed) {
+  for (const Worker* worker : failed) {
+    const auto error = read_error_file(worker->error_file);
+    if (!error || !lost_a_peer(*worker->status) || !gave_up_waiting(error->message)) {
+      continue;
+    }
+    const Worker* const found = hangs.find_after_timeout(
+        unanswering_rank(error->message), [&](milliseconds pause) { group.wait(pause); });
+    if (found != nullptr) {
+      return found;
     }
   }
   return nullptr;
 }
 
 std::vector<Failure> describe_all(
-    const WorkerGroup& group,
     const std::vector<const Worker*>& failed,
+    const Worker* hanging,
+    const HangWatch& hangs,
     const std::optional<MemoryCounters>& before,
     const std::optional<MemoryCounters>& after) {
   std::vector<Failure> failures;
   for (const Worker* worker : failed) {
     failures.push_back(describe(*worker, before, after));
+    if (const std::string found = hangs.found(worker->rank);
+        !found.empty() && worker->status->signal == SIGKILL) {
+      failures.back().callstack = failures.back().message = found;
+    }
   }
-  if (const Worker* hanging = find_hanging(group, failures)) {
-    failures.push_back(describe_hanging(*hanging, failures[root_cause(failures)]));
+  if (hanging != nullptr) {
+    failures.push_back(
+        describe_hanging(*hanging, failures[root_cause(failures)], hangs.found(hanging->rank)));
   }
   return failures;
 }
@@ -241,14 +272,16 @@ AttemptResult run_attempt(
   WorkerGroup group(guard.loop(), std::move(specs));
   guard.set_pass_on([&](int signal) { group.pass_on(signal); });
   AttemptResult result;
-  result.end = watch(guard, group, options, result.stuck);
+  HangWatch hangs(group);
+  result.end = watch(guard, group, hangs, options, result.stuck);
   result.signal = guard.signal().value_or(0);
   if (result.end == AttemptEnd::kFailed) {
     gather(group);
   }
   std::vector<const Worker*> failed = failures_that_count(group);
   const std::optional<MemoryCounters> after = read_memory_counters();
-  result.failures = describe_all(group, failed, before, after);
+  const Worker* const hanging = find_hanging(group, hangs, failed);
+  result.failures = describe_all(failed, hanging, hangs, before, after);
   result.exit_code = exit_code_of(group, result);
   if (options.ending) {
     options.ending(result);
@@ -258,7 +291,7 @@ AttemptResult run_attempt(
     failed = failed_while_stopping(group);
   }
   // Again: by now the rest of what they printed has been read.
-  result.failures = describe_all(group, failed, before, after);
+  result.failures = describe_all(failed, hanging, hangs, before, after);
   result.exit_code = exit_code_of(group, result);
   guard.set_pass_on(nullptr);
   return result;

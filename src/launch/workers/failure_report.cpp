@@ -281,7 +281,14 @@ std::optional<int> unanswering_rank(const std::string& message) {
   return number;
 }
 
-Failure describe_hanging(const Worker& worker, const Failure& who_gave_up) {
+bool gave_up_waiting(const std::string& message) {
+  return message.find("no answer") != std::string::npos ||
+         message.find("Timed out waiting") != std::string::npos ||
+         message.find("Application timeout") != std::string::npos;
+}
+
+Failure describe_hanging(
+    const Worker& worker, const Failure& who_gave_up, const std::string& found) {
   Failure result;
   result.host = host_name();
   result.rank = worker.rank;
@@ -292,6 +299,9 @@ Failure describe_hanging(const Worker& worker, const Failure& who_gave_up) {
   result.hangs = true;
   result.message = fmt::format(
       "it hangs: rank {} gave up waiting for it: {}", who_gave_up.rank, who_gave_up.message);
+  if (!found.empty()) {
+    result.callstack = result.message + "\n" + found;
+  }
   result.hint =
       "see what it does (a stopped process, a disk or a network that does not answer); where it "
       "is only slow, raise ddp_timeout";

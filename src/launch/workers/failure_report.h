@@ -51,8 +51,11 @@ Failure describe(
 /// The rank for which a worker that gave up had waited: the last that its message says it had no
 /// answer from.
 std::optional<int> unanswering_rank(const std::string& message);
-/// That worker, where others have given up on it.
-Failure describe_hanging(const Worker& worker, const Failure& who_gave_up);
+/// Whether a worker's message says that an operation's time was up: Lockstep's own, or Gloo's.
+bool gave_up_waiting(const std::string& message);
+/// The worker on which another has given up; `found`: what is known of it besides, lines.
+Failure describe_hanging(
+    const Worker& worker, const Failure& who_gave_up, const std::string& found = "");
 
 /// At most 192 KiB: of longer texts the beginning is left out.
 std::string to_json(const Failure& failure);

@@ -11,6 +11,7 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/pulse.h"
 #include "launch/system/job_store.h"
 #include "launch/workers/attempt.h"
 
@@ -96,6 +97,8 @@ int supervise(const SupervisorOptions& options) {
     identity.error_file = spec.error_file.string();
     Environment environment = common;
     set_identity(environment, identity);
+    spec.pulse_file = spec.error_file.parent_path() / "step";
+    environment[kPulseVariable] = spec.pulse_file.string();
     spec.process.environment = flatten(environment);
     spec.output.console = &output;
     spec.output.whole_lines = rank != 0;

@@ -1,22 +1,8 @@
 #include "launch/workers/uninterruptible.h"
 
-#include <fstream>
-#include <string>
-
-#include "base/format.h"
+#include "launch/workers/stacks.h"
 
 namespace lockstep::launch {
-namespace {
-
-/// The letter that the kernel tells; 0 where there is no such process.
-char state_of(pid_t pid) {
-  std::string text;
-  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), text);
-  const size_t end = text.rfind(") ");  // the name before it may hold anything
-  return end == std::string::npos || end + 2 >= text.size() ? '\0' : text[end + 2];
-}
-
-}  // namespace
 
 const Worker* UninterruptibleWatch::look(const WorkerGroup& group, Clock::time_point now) {
   for (const auto& worker : group.workers()) {

@@ -76,6 +76,13 @@ FamilyKeys gpt2_family() {
       .describe_embedding = gpt2_embedding,
       .describe_block = gpt2_block,
       .describe_head = gpt2_head,
+      .embedding_dropout = "embd_pdrop",
+      .residual_dropout = "resid_pdrop",
+      .default_activation = "gelu_new",
+      .gates_mlp = false,
+      .groups_queries = false,
+      .rotates = false,
+      .pads_embedding = false,
   };
 }
 

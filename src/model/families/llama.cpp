@@ -1,5 +1,7 @@
-// Llama (Touvron et al., 2023), and with it Mistral, Qwen2 and Qwen3, which differ by options.
+// Llama (Touvron et al., 2023), and with it Mistral, Qwen2 and Qwen3, which differ by options, and
+// their mixtures of experts (experts.cpp).
 #include "base/format.h"
+#include "model/families/experts.h"
 #include "model/family.h"
 #include "model/layer_list.h"
 
@@ -24,8 +26,10 @@ void llama_block(LayerList& list, int64_t block) {
   linear("key", "self_attn.k_proj", list.key_values(), list.hidden(), config.qkv_bias);
   linear("value", "self_attn.v_proj", list.key_values(), list.hidden(), config.qkv_bias);
   if (config.head_norms) {
-    list.rms_norm("query_norm", place("self_attn.q_norm"), list.head_dim());
-    list.rms_norm("key_norm", place("self_attn.k_norm"), list.head_dim());
+    const bool each = config.family != Family::kOlmoe;
+    list.rms_norm("query_norm", place("self_attn.q_norm"), each ? list.head_dim() : list.queries());
+    list.rms_norm(
+        "key_norm", place("self_attn.k_norm"), each ? list.head_dim() : list.key_values());
   }
   linear(
       "attention_out",
@@ -34,6 +38,10 @@ void llama_block(LayerList& list, int64_t block) {
       list.queries(),
       config.attention_out_bias);
   list.rms_norm("mlp_norm", place("post_attention_layernorm"), list.hidden());
+  if (config.has_experts(block)) {
+    describe_experts(list, block);
+    return;
+  }
   linear("mlp_gate", "mlp.gate_proj", list.width(), list.hidden(), config.mlp_bias);
   linear("mlp_up", "mlp.up_proj", list.width(), list.hidden(), config.mlp_bias);
   linear("mlp_down", "mlp.down_proj", list.hidden(), list.width(), config.mlp_bias);

@@ -129,6 +129,9 @@ FamilyKeys t5_family() {
       .describe_embedding = t5_embedding,
       .describe_block = t5_block,
       .describe_head = t5_head,
+      .groups_queries = false,
+      .rotates = false,
+      .reads = {"is_encoder_decoder"},
   };
 }
 

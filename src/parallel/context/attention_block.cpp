@@ -46,7 +46,7 @@ void visit_tiles(
     for (int64_t k = 0; k < key.size(2); k += keys) {
       const int64_t some = std::min(keys, key.size(2) - k);
       const int64_t first_key = place.first_key + k, last_key = first_key + some - 1;
-      const bool is_ahead = first_key > last;
+      const bool is_ahead = options.causal && first_key > last;
       const bool is_behind = options.window > 0 && last_key <= first - options.window;
       if (!is_ahead && !is_behind && !begin_behind(last_key, first, options)) {
         visit(Tile{q, count, k, some});
@@ -65,9 +65,14 @@ Tensor flat_heads(const Tensor& x) {
   return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
 }
 
-/// Scores [B, H, T, S] of a tile, -infinity where a key is not seen.
+/// Scores [B, H, T, S] of a tile, -infinity where a key is not seen. `slope`, where there is a cap
+/// and it is asked for, becomes that of the capped scores by those before.
 Tensor scores_of(
-    const Tensor& query, const Tensor& key, const BlockPlace& place, const BlockOptions& options) {
+    const Tensor& query,
+    const Tensor& key,
+    const BlockPlace& place,
+    const BlockOptions& options,
+    Tensor* slope = nullptr) {
   const auto type = sum_type(query);
   Tensor q = by_key_head(query, key.size(1)), k = flat_heads(key);
   if (options.upcast) {
@@ -79,6 +84,22 @@ Tensor scores_of(
                       .to(type)
                       .mul_(options.scale)
                       .view({query.size(0), query.size(1), queries, keys});
+  if (options.cap > 0) {
+    scores.div_(options.cap).tanh_();
+    if (slope != nullptr) {
+      *slope = scores.square().neg_().add_(1);
+    }
+    scores.mul_(options.cap);
+  }
+  if (!options.causal) {
+    const Tensor& starts = options.document_starts;
+    if (starts.defined()) {  // [B, 1, T, S]
+      const Tensor of_keys = starts.narrow(1, place.first_key, keys).unsqueeze(1);
+      scores.masked_fill_(
+          starts_of(place, queries, options).unsqueeze(2).ne(of_keys).unsqueeze(1), -INFINITY);
+    }
+    return scores;
+  }
   const bool hides_ahead = place.first_key + keys - 1 > place.first_query;
   const bool hides_behind =
       options.window > 0 && place.first_key <= place.first_query + queries - 1 - options.window;
@@ -203,18 +224,22 @@ void see_block_backward(
     const auto keys = [&](const Tensor& x) { return x.narrow(2, tile.key, tile.keys); };
     const BlockPlace at{place.first_query + tile.query, place.first_key + tile.key};
     const Tensor q = queries(query), k = keys(key), dout = queries(output_gradient);
+    Tensor slope;
     const Tensor probabilities =
-        scores_of(q, k, at, options).sub_(queries(log_sum).unsqueeze(3)).exp_();
+        scores_of(q, k, at, options, &slope).sub_(queries(log_sum).unsqueeze(3)).exp_();
     keys(gradients.value)
         .add_(weighted_by_key(dropped(probabilities, at, options), dout, kv_heads));
     const Tensor of_probabilities =
         at::bmm(by_key_head(dout, kv_heads), flat_heads(keys(value)).transpose(1, 2))
             .to(type)
             .view(probabilities.sizes());
-    const Tensor of_scores = dropped(of_probabilities, at, options)
-                                 .sub(queries(dot).unsqueeze(3))
-                                 .mul_(probabilities)
-                                 .mul_(options.scale);
+    Tensor of_scores = dropped(of_probabilities, at, options)
+                           .sub(queries(dot).unsqueeze(3))
+                           .mul_(probabilities)
+                           .mul_(options.scale);
+    if (slope.defined()) {
+      of_scores.mul_(slope);
+    }
     queries(gradients.query).add_(weighted(of_scores, k, type));
     keys(gradients.key).add_(weighted_by_key(of_scores, q, kv_heads));
   });

@@ -18,7 +18,9 @@ inline at::ScalarType sum_type(const Tensor& x) {
 }
 
 struct BlockOptions {
+  bool causal = true;  // else a query sees the keys behind it too, of its own document
   double scale = 1;
+  double cap = 0;      // as ops::AttentionOptions has it
   int64_t window = 0;  // key j is seen by query i where i - window < j <= i; 0: every j <= i
   bool upcast = false;
   double dropout = 0;

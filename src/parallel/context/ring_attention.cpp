@@ -14,7 +14,7 @@
 namespace lockstep::parallel {
 namespace {
 
-struct CausalRing final : Ring {
+struct AttentionRing final : Ring {
   BlockOptions options;
 
   std::vector<PositionRun> runs(int of, int64_t length) const {
@@ -39,7 +39,7 @@ struct Found {
   Tensor out, log_sum;
 };
 
-Found forward_by_tiles(const CausalRing& ring, const Tensor& query, const Tensor& pair) {
+Found forward_by_tiles(const AttentionRing& ring, const Tensor& query, const Tensor& pair) {
   SeenSoFar seen = SeenSoFar::nothing(query);
   visit_ring(ring, pair, [&](int owner, const Tensor& passing) {
     ring.visit_pairs(owner, query.size(2), [&](const PositionRun& q, const PositionRun& k) {
@@ -61,7 +61,7 @@ struct Gradients {
 };
 
 Gradients backward_by_tiles(
-    const CausalRing& ring,
+    const AttentionRing& ring,
     const Tensor& dout,
     const Found& found,
     const Tensor& query,
@@ -92,13 +92,14 @@ Gradients backward_by_tiles(
 /// What of a rank's pair this rank's queries see, without windows. In zigzag order that is one
 /// block: each its own, causal, for a rank's positions ascend; of an earlier rank the first chunk,
 /// all of it and by all queries; of a later one both chunks, by the second chunk of the queries.
+/// Where attention is not causal, all by all.
 struct Part {
   PositionRun queries, keys;
   ops::PartSees sees = ops::PartSees::kAll;
   bool is_empty() const { return queries.count == 0 || keys.count == 0; }
 };
 
-Part part_of(const CausalRing& ring, int owner, int64_t length) {
+Part part_of(const AttentionRing& ring, int owner, int64_t length) {
   const auto mine = ring.runs(ring.rank(), length), theirs = ring.runs(owner, length);
   const auto all = [](const std::vector<PositionRun>& runs) {
     PositionRun sum;
@@ -107,22 +108,25 @@ Part part_of(const CausalRing& ring, int owner, int64_t length) {
     }
     return sum;
   };
+  if (!ring.options.causal) {
+    return {all(mine), all(theirs)};
+  }
   if (owner == ring.rank()) {
     return {all(mine), all(mine), ops::PartSees::kEarlier};
   }
   return owner < ring.rank() ? Part{all(mine), theirs[0]} : Part{mine[1], all(theirs)};
 }
 
-/// Fused loops take parts without windows, documents and dropout, of sequences that a rank's share
-/// of is not too long.
-bool goes_by_parts(const CausalRing& ring, const Tensor& query, const Tensor& key) {
+/// Fused loops take parts without windows, documents, caps and dropout, of sequences that a rank's
+/// share of is not too long.
+bool goes_by_parts(const AttentionRing& ring, const Tensor& query, const Tensor& key) {
   const bool has_window =
       ring.options.window > 0 && ring.options.window < ring.options.whole_length;
   return !has_window && !ring.options.document_starts.defined() && ring.options.dropout == 0 &&
-         ops::has_attention_part(query, key);
+         ring.options.cap == 0 && ops::has_attention_part(query, key);
 }
 
-Found forward_by_parts(const CausalRing& ring, const Tensor& query, const Tensor& pair) {
+Found forward_by_parts(const AttentionRing& ring, const Tensor& query, const Tensor& pair) {
   const auto floats = query.options().dtype(at::kFloat);
   Found found{
       at::zeros(query.sizes(), floats), at::full(query.sizes().slice(0, 3), -INFINITY, floats)};
@@ -152,7 +156,7 @@ Found forward_by_parts(const CausalRing& ring, const Tensor& query, const Tensor
 }
 
 Gradients backward_by_parts(
-    const CausalRing& ring,
+    const AttentionRing& ring,
     const Tensor& dout,
     const Found& found,
     const Tensor& query,
@@ -188,7 +192,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       const Tensor& query,
       const Tensor& key,
       const Tensor& value,
-      const c10::intrusive_ptr<CausalRing>& ring) {
+      const c10::intrusive_ptr<AttentionRing>& ring) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const Tensor pair = at::stack({key, value});
     const bool by_parts = goes_by_parts(*ring, query, key);
@@ -205,7 +209,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto ring =
-        c10::static_intrusive_pointer_cast<CausalRing>(context->saved_data["ring"].toCapsule());
+        c10::static_intrusive_pointer_cast<AttentionRing>(context->saved_data["ring"].toCapsule());
     const auto saved = context->get_saved_variables();
     const Tensor &query = saved[0], &pair = saved[1];
     const Found found{saved[2], saved[3]};
@@ -235,11 +239,13 @@ Tensor RingAttention::forward(
     const Tensor& value,
     const nn::ForwardContext& context) const {
   require_part(context);
-  auto ring = c10::make_intrusive<CausalRing>();
+  auto ring = c10::make_intrusive<AttentionRing>();
   ring->part = part;
   ring->group = group;
   BlockOptions& options = ring->options;
+  options.causal = causal;
   options.scale = scale;
+  options.cap = cap;
   options.window = window;
   options.upcast = upcast;
   options.whole_length = context.inputs().whole_length;

@@ -44,7 +44,8 @@ class SwapSequenceSlots final {
       swap(name, *dropout);
     } else if (auto* linear = slot.as<nn::Linear>()) {
       if (std::shared_ptr<nn::Dropout>* of_input = (*linear)->product()->input_dropout()) {
-        take_part(*of_input, entered_);  // linears stand in the region that is entered
+        // Linears stand in the region that is entered, but for one before an encoder's head.
+        take_part(*of_input, name.role == "head_dense" ? part_ : entered_);
       }
     } else if (auto* attention = slot.as<nn::Attention>();
                attention != nullptr && part_.context_ranks == 1) {

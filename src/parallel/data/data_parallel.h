@@ -42,6 +42,8 @@ struct DataParallelOptions {
   /// The ranks that hold this rank's shards too, each of another group that shares a state (hybrid
   /// sharding: shards within a node, replicas across). None: there are no replicas.
   comm::Communicator* replicas = nullptr;
+  /// How a parameter is updated; none: as its description has it.
+  std::function<optim::UpdateRule(const std::string& name)> rule_of{};
   /// For squared_gradients().
   bool counts_squares = false;
   ShareOfParameter share_of_squares{};

@@ -153,8 +153,10 @@ void take_values(FlatUnit& flat, int64_t part, const FlatOptions& options) {
 FlatUnit flatten(FlatGroup group, const FlatOptions& options) {
   const at::NoGradGuard no_grad;
   std::vector<NamedParameter>& parameters = group.parameters;
-  std::stable_partition(
-      parameters.begin(), parameters.end(), [](const NamedParameter& p) { return p.decays; });
+  std::stable_sort(
+      parameters.begin(), parameters.end(), [](const NamedParameter& a, const NamedParameter& b) {
+        return a.rule < b.rule;
+      });
   FlatUnit flat;
   flat.name = group.names.size() == 1 ? group.names.front()
                                       : group.names.back() + " to " + group.names.front();
@@ -164,16 +166,14 @@ FlatUnit flatten(FlatGroup group, const FlatOptions& options) {
   flat.summed_over = parameters.front().summed_over;
   flat.lowest_unit = static_cast<int64_t>(group.units.back());
   flat.replicated = options.zero_stage == 0 || (!flat.trainable && options.zero_stage < 3);
-  int64_t total = 0, decayed = 0;
+  int64_t total = 0;
   for (const NamedParameter& p : parameters) {
-    flat.entries.push_back({p.name, p.tensor, total, p.tensor.numel()});
+    flat.entries.push_back({p.name, p.tensor, total, p.tensor.numel(), p.rule});
     total = round_up(total + p.tensor.numel(), options.alignment);
-    decayed = p.decays ? total : decayed;
   }
   const int64_t shards = flat.replicated ? 1 : options.ranks;
   const int64_t part = round_up((total + shards - 1) / shards, options.alignment);
   flat.shard_begin = flat.replicated ? 0 : options.rank * part;
-  flat.shard_decayed = std::clamp<int64_t>(decayed - flat.shard_begin, 0, part);
 
   const auto type = parameters.front().tensor.options().requires_grad(false);
   flat.full = at::empty({part * shards}, type);
@@ -201,11 +201,12 @@ std::vector<optim::Segment> FlatUnit::shard_layout() const {
     const int64_t last = std::clamp(end, first, entry.offset + entry.count);
     const bool empty = first >= last;
     layout.push_back(
-        {entry.name,
-         entry.parameter.sizes().vec(),
-         empty ? 0 : first - entry.offset,
-         empty ? 0 : first - shard_begin,
-         empty ? 0 : last - first});
+        {.parameter = entry.name,
+         .shape = entry.parameter.sizes().vec(),
+         .begin = empty ? 0 : first - entry.offset,
+         .offset = empty ? 0 : first - shard_begin,
+         .count = empty ? 0 : last - first,
+         .rule = entry.rule});
   }
   return layout;
 }

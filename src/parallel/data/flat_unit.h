@@ -31,7 +31,7 @@ class ShardFile;
 struct NamedParameter {
   std::string name;  // Hugging Face's, whole
   Tensor tensor;     // a leaf; its data is replaced by a view of the flat buffer
-  bool decays = true;
+  optim::UpdateRule rule{};
   bool alone =
       false;  // in a flat unit of its own, so that its shards are alike in other models too
   /// Ranks besides those of the engine over which its gradient is summed; null: there are none.
@@ -57,9 +57,10 @@ struct FlatUnit {
     std::string name;
     Tensor parameter;               // its data is a view of `full`
     int64_t offset = 0, count = 0;  // in the flat buffers
+    optim::UpdateRule rule{};
   };
   std::string name;            // of the unit, or of the first and the last one
-  std::vector<Entry> entries;  // those that decay first
+  std::vector<Entry> entries;  // those of one rule together
   bool trainable = true;       // else the entries are frozen, and there are no gradients
   bool persistent = true;      // `full` keeps its memory
   bool replicated = true;      // every rank holds all of it: the shard is `full`
@@ -72,8 +73,7 @@ struct FlatUnit {
                  // the host, or without memory (shard_file.h)
   Tensor gradient;        // [size]; stages 2 and 3: defined only while the backward pass fills it
   Tensor shard_gradient;  // [part] the sum over the ranks: a slice of `gradient` in stages 0 and 1
-  int64_t shard_begin = 0;    // where the shard begins in `full`
-  int64_t shard_decayed = 0;  // so many leading elements of the shard get weight decay
+  int64_t shard_begin = 0;  // where the shard begins in `full`
 
   int64_t size() const { return full.numel(); }
   /// Where the entries lie in the shard; one for each entry, in their order, some empty.

@@ -7,10 +7,10 @@
 
 namespace lockstep::parallel {
 
-ShardGroups make_shard_groups(Axes& axes, int shard_ranks) {
-  comm::Communicator& all = axes.gradients();
+ShardGroups make_shard_groups(Axes& axes, int shard_ranks, comm::Communicator* holders) {
+  comm::Communicator& all = holders == nullptr ? axes.gradients() : *holders;
   if (shard_ranks == 0 || shard_ranks == all.size()) {
-    return {&all, nullptr};
+    return {&all, nullptr, &all};
   }
   if (shard_ranks < 0 || all.size() % shard_ranks != 0) {
     throw Error(
@@ -30,7 +30,7 @@ ShardGroups make_shard_groups(Axes& axes, int shard_ranks) {
     same.push_back(rank);
   }
   comm::Communicator& shards = axes.split(all, sharing, "shards of " + all.name());
-  return {&shards, &axes.split(all, same, "replicas of " + all.name())};
+  return {&shards, &axes.split(all, same, "replicas of " + all.name()), &all};
 }
 
 }  // namespace lockstep::parallel

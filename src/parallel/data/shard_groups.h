@@ -11,6 +11,7 @@ namespace lockstep::parallel {
 struct ShardGroups {
   comm::Communicator* shards = nullptr;
   comm::Communicator* replicas = nullptr;  // null: nobody else holds these shards
+  comm::Communicator* holders = nullptr;   // both: all that hold the same parameters
 
   /// The ranks over which tensors that every rank holds whole are written by parts: this one's
   /// place among the replicas.
@@ -18,8 +19,9 @@ struct ShardGroups {
   int replica_count() const { return replicas == nullptr ? 1 : replicas->size(); }
 };
 
-/// Groups of `shard_ranks` neighbours of axes.gradients(); 0: all of them share. Every rank must
-/// call; `axes` owns the groups. Error (config) where the number does not divide theirs.
-ShardGroups make_shard_groups(Axes& axes, int shard_ranks);
+/// Groups of `shard_ranks` neighbours of `holders` (null: axes.gradients()); 0: all of them share.
+/// Every rank must call; `axes` owns the groups. Error (config) where the number does not divide
+/// theirs.
+ShardGroups make_shard_groups(Axes& axes, int shard_ranks, comm::Communicator* holders = nullptr);
 
 }  // namespace lockstep::parallel

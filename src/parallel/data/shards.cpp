@@ -56,7 +56,6 @@ void add_shards(
       shard.master = flat.shard.to(at::kFloat);
     }
     shard.gradient = flat.shard_gradient;
-    shard.decayed = flat.shard_decayed;
     shard.layout = layout_of(flat, is_sharded ? group.size() : 1, parts);
     if (flat.shard.scalar_type() == at::kHalf) {
       shard.parameter = shard.master;

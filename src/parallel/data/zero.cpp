@@ -27,8 +27,19 @@ std::string unit_name(const nn::LanguageModel& model, size_t unit, size_t units)
 }
 
 /// The model's parameters by unit, in order of use; a tied weight's copy lies alone, so that its
-/// shards are alike on both stages. The rule of which decay is the model description's.
-std::vector<ParameterUnit> units_of(nn::LanguageModel& model, const ShardedParameters& sharded) {
+/// shards are alike on both stages. Without rules those decay that do in the model's description.
+std::vector<ParameterUnit> units_of(
+    nn::LanguageModel& model,
+    const ShardedParameters& sharded,
+    const std::function<optim::UpdateRule(const std::string&)>& rule_of,
+    const std::function<bool(const std::string&)>& takes) {
+  const auto rule = [&](const std::string& name) {
+    optim::UpdateRule found;
+    if (!model.specs.at(name).decays) {
+      found.weight_decay = 0;
+    }
+    return rule_of ? rule_of(name) : found;
+  };
   std::map<std::string, Tensor> tensors;
   model.visit_parameters(
       [&](const std::string& name, Tensor& tensor) { tensors.emplace(name, tensor); });
@@ -37,18 +48,22 @@ std::vector<ParameterUnit> units_of(nn::LanguageModel& model, const ShardedParam
   for (const std::vector<std::string>& names : names_of_units) {
     ParameterUnit unit{unit_name(model, units.size(), names_of_units.size()), {}};
     for (const std::string& name : names) {
+      if (takes && !takes(name)) {
+        continue;
+      }
       const auto part = sharded.find(name);
       unit.parameters.push_back(
           {name,
            tensors.at(name),
-           model.specs.at(name).decays,
+           rule(name),
            is_tied_copy(model, name),
            part == sharded.end() ? nullptr : part->second.summed_over});
     }
     units.push_back(std::move(unit));
   }
   if (model.part().embedding) {
-    units.front().backward_reads_parameters = false;
+    // Tables are not read again; a norm beside them is.
+    units.front().backward_reads_parameters = model.config().bidirectional;
     if (model.part().head && model.config().ties_head()) {
       units.back().also_uses.push_back(0);
     }
@@ -59,8 +74,8 @@ std::vector<ParameterUnit> units_of(nn::LanguageModel& model, const ShardedParam
 /// Lets the head make the vocabulary's gradient where it is summed.
 void lend_place(
     nn::LanguageModel& model, const std::vector<ParameterUnit>& units, DataParallel& engine) {
-  if (!model.part().head) {
-    return;
+  if (!model.part().head || model.config().head.gives_states() || model.head_bias != nullptr) {
+    return;  // of a weight with a column for the bias it is another
   }
   nn::Head& head = *model.head;
   const Tensor& vocabulary = head.weight.defined() ? head.weight : model.tokens->weight;
@@ -81,8 +96,9 @@ std::unique_ptr<DataParallel> apply_zero(
     nn::LanguageModel& model,
     const ShardedParameters& parameters,
     comm::Communicator& group,
-    DataParallelOptions options) {
-  const std::vector<ParameterUnit> units = units_of(model, parameters);
+    DataParallelOptions options,
+    const std::function<bool(const std::string& name)>& takes) {
+  const std::vector<ParameterUnit> units = units_of(model, parameters, options.rule_of, takes);
   for (const ParameterUnit& unit : units) {
     for (const NamedParameter& p : unit.parameters) {
       options.alignment =

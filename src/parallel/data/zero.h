@@ -1,7 +1,9 @@
 // ZeRO of a language model: its units, and the engine that holds their parameters.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "comm/communicator.h"
 #include "nn/language_model.h"
@@ -12,14 +14,15 @@ namespace lockstep::parallel {
 
 /// Hands the parameters of a model, or of a stage of one, to an engine of the ranks in `group`, and
 /// makes the model's units run by it, around what acts around them already; the head makes its
-/// vocabulary's gradient where it is summed. `parameters` say which part of each this rank holds.
-/// Squares are counted, each element once over all holders; alignment is at least what the device
-/// reads best. To be called last of the strategies; every rank of the group must call. The engine
-/// must outlive the model's passes.
+/// vocabulary's gradient where it is summed. `parameters` say which part of each this rank holds,
+/// `takes` which of them the engine gets (null: all). Squares are counted, each element once over
+/// all holders; alignment is at least what the device reads best. To be called last of the
+/// strategies; every rank of the group must call. The engine must outlive the model's passes.
 std::unique_ptr<DataParallel> apply_zero(
     nn::LanguageModel& model,
     const ShardedParameters& parameters,
     comm::Communicator& group,
-    DataParallelOptions options);
+    DataParallelOptions options,
+    const std::function<bool(const std::string& name)>& takes = nullptr);
 
 }  // namespace lockstep::parallel

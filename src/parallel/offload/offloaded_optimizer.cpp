@@ -206,6 +206,13 @@ void OffloadedOptimizer::step(
       start_copy(place, shard.gradient, place.device_gradient);
     }
   }
+  if (optimizer_->looks_ahead()) {
+    for (Place& place : places_) {
+      if (place.copying) {
+        place.copying->synchronize();  // not its end: that is noted where the shard is updated
+      }
+    }
+  }
   optimizer_->begin_step(gradient_scale);
   if (count > 0) {
     start_load(0);
@@ -246,6 +253,21 @@ void OffloadedOptimizer::step(
   for (Place& place : places_) {
     if (copied_ && place.device_parameter.defined()) {  // nobody else waits on the host
       finish_copy(place, "parameter to device", place.device_parameter);
+    }
+  }
+}
+
+void OffloadedOptimizer::put_averages(bool are_put) {
+  const at::NoGradGuard no_grad;
+  for (int64_t index = 0; index < optimizer_->size(); ++index) {
+    const Place& place = places_[static_cast<size_t>(index)];
+    const at::Tensor& parameter = optimizer_->shard(index).parameter;
+    if (place.device_parameter.defined() && !has_master(index)) {
+      parameter.copy_(place.device_parameter);  // a checkpoint may have been read into it
+    }
+    optimizer_->put_averages(index, are_put);
+    if (place.device_parameter.defined()) {
+      place.device_parameter.copy_(parameter);
     }
   }
 }

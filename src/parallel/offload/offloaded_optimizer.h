@@ -58,6 +58,8 @@ class OffloadedOptimizer {
   /// One update of every shard; `updated` is called after each, while its state is in memory.
   void step(
       double learning_rate, double gradient_scale, const std::function<void()>& updated = nullptr);
+  /// As optim::Optimizer::put_averages, of every shard.
+  void put_averages(bool are_put);
   /// Calls visit(piece) with the masters (of the name "master.PARAMETER", where they are apart) and
   /// the state of a shard, which may be written while it is called.
   void visit_state(int64_t index, const optim::StateVisitor& visit);

@@ -93,6 +93,12 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
       part.runs_of_context(part.context_rank, (length + padding) / part.context_ranks);
   mine.whole_length = length;
   mine.ids = select(at::constant_pad_nd(inputs.ids, {0, padding}, 0), runs);
+  if (inputs.real_tokens.defined()) {
+    mine.real_tokens = select(at::constant_pad_nd(inputs.real_tokens, {0, padding}, 0), runs);
+  }
+  if (inputs.token_types.defined()) {
+    mine.token_types = select(at::constant_pad_nd(inputs.token_types, {0, padding}, 0), runs);
+  }
   if (inputs.targets.defined()) {
     mine.targets.tokens =
         select(at::constant_pad_nd(inputs.targets.tokens, {0, padding}, ops::kIgnoredTarget), runs);

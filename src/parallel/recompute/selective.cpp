@@ -63,6 +63,19 @@ struct RememberingLinear final : WrappedLinear {
   }
 };
 
+/// Of gate and up in one product.
+struct RememberingGatedLinear final : WrappedLinear {
+  using WrappedLinear::WrappedLinear;
+  Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override {
+    Tensor y = inner->forward(x, context);
+    if (at::GradMode::is_enabled() && y.requires_grad()) {
+      const auto both = y.detach().chunk(2, -1);
+      *input = {.up = both[1], .gate = both[0]};
+    }
+    return y;
+  }
+};
+
 /// Lets go of its input.
 struct DroppingLinear final : WrappedLinear {
   DroppingLinear(
@@ -100,11 +113,13 @@ void drop_activation_outputs(nn::LanguageModel& model, int64_t every) {
         if (input == nullptr) {
           input = std::make_shared<ActivationInput>();
         }
-        if (name.role == "mlp_up") {
+        if (name.role == "mlp_up" || name.role == "expert_up") {
           slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::up);
-        } else if (name.role == "mlp_gate") {
+        } else if (name.role == "mlp_gate_up") {
+          slot = std::make_shared<RememberingGatedLinear>(slot, input);
+        } else if (name.role == "mlp_gate" || name.role == "expert_gate") {
           slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::gate);
-        } else if (name.role == "mlp_down") {
+        } else if (name.role == "mlp_down" || name.role == "expert_down") {
           slot = std::make_shared<DroppingLinear>(slot, input, model.config().activation);
         }
       }));

@@ -89,7 +89,7 @@ Tensor VocabularyParallelHead::loss(
 }
 
 Tensor VocabularyParallelHead::logits(const Tensor& hidden, const Tensor& vocabulary) const {
-  const Tensor mine = at::linear(hidden, vocabulary);  // [B, T, V/n]
+  const Tensor mine = capped(at::linear(hidden, vocabulary));  // [B, T, V/n]
   const int64_t ranks = region.group->size();
   const int64_t widest = mesh::split_evenly(vocabulary_size, ranks, 0).size();
   const Tensor padded = at::constant_pad_nd(mine, {0, widest - rows.size()});
@@ -109,7 +109,7 @@ nn::Scores VocabularyParallelHead::scores(
   const ops::TokenLossOptions options = loss_options(targets, {});
   return scores_of(
       vocabulary_parallel_scores(
-          rows, vocabulary, targets.tokens.flatten().to(hidden.device()), shard()),
+          rows, vocabulary, targets.tokens.flatten().to(hidden.device()), shard(), cap),
       targets,
       options.distributions.defined()
           ? vocabulary_parallel_divergences(rows, vocabulary, shard(), options)

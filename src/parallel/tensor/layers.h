@@ -29,6 +29,13 @@ struct WholeSequence final : nn::Junction {
   Tensor forward(const Tensor& x) const override { return region.gather(x); }
 };
 
+/// Behind sharded layers: their parts are added up.
+struct Exit final : nn::Junction {
+  explicit Exit(Region region) : region(std::move(region)) {}
+  Region region;
+  Tensor forward(const Tensor& x) const override { return region.leave(x); }
+};
+
 /// Holds the inputs' part of the product: what it gives is a part of the sum over the ranks. The
 /// bias is added to the sum.
 struct ShardedToAllLinear final : nn::Linear {
@@ -40,6 +47,21 @@ struct ShardedToAllLinear final : nn::Linear {
   Tensor bias;
   Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override;
   void visit_parameters(const nn::ParameterFunction& function) override;
+};
+
+/// An RMS norm over the heads of all ranks, of which each has its own: what goes in is [..., this
+/// rank's heads x D]. Every rank of the group must call: the ranks exchange one number a row in the
+/// forward pass and one in the backward pass. `copies` ranks hold the same heads as this one.
+struct NormOverRanks final : nn::Norm {
+  NormOverRanks(const nn::Norm& plain, Region region, int64_t width, int copies)
+      : Norm(plain),
+        region(std::move(region)),
+        width(width),
+        copies(copies) {}
+  Region region;
+  int64_t width;  // of all heads together
+  int copies;
+  Tensor forward(const Tensor& x) const override;
 };
 
 /// Dropout between two sharded layers, of the rank's part of the width: the mask of the whole.

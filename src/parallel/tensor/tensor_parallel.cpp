@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "model/description.h"
+#include "nn/experts.h"
 #include "parallel/ranks/head_split.h"
 #include "parallel/tensor/layers.h"
 
@@ -19,6 +20,17 @@ namespace {
 using mesh::Cut;
 using mesh::Range;
 using model::Dim;
+
+/// Whether queries, keys and values are one product. A rank's part of it is of whole key-value
+/// heads: one that several ranks hold would have gradients to add up, and its queries none.
+bool packs_heads(const model::ModelConfig& config) {
+  for (const model::LayerSpec& layer : model::block_layers(config, 0)) {
+    if (layer.out == Dim::kPackedHeads) {
+      return true;
+    }
+  }
+  return false;
+}
 
 void check_sizes(const model::ModelConfig& config, int ranks) {
   std::string problems;
@@ -35,7 +47,15 @@ void check_sizes(const model::ModelConfig& config, int ranks) {
     }
   };
   check(config.heads, "query heads");
-  check(config.intermediate_size, "numbers in the width of its MLP");
+  if (packs_heads(config)) {
+    check(config.kv_heads, "key-value heads, which are packed with the queries");
+  }
+  if (std::ssize(config.experts.dense_layers) > 0 || config.experts.count == 0) {
+    check(config.intermediate_size, "numbers in the width of its MLP");
+  }
+  if (config.experts.count > 0) {
+    check(config.experts.width, "numbers in the width of an expert");
+  }
   check(config.vocab_size, "tokens in its vocabulary");
   if (!problems.empty()) {
     throw Error(ErrorKind::kConfig, problems, fmt::format("give parallel.tensor at most {}", most));
@@ -60,6 +80,7 @@ class Swap final {
     try_kind(&Swap::norm);
     try_kind(&Swap::junction);
     try_kind(&Swap::linear);
+    try_kind(&Swap::router);
     try_kind(&Swap::tokens);
     try_kind(&Swap::positions);
     try_kind(&Swap::attention<nn::Attention>);
@@ -67,20 +88,32 @@ class Swap final {
     try_kind(&Swap::relative_positions);
     try_kind(&Swap::dropout);
     try_kind(&Swap::head);
+    try_kind(&Swap::head_bias);
   }
 
   ShardedParameters take() { return std::move(sharded_); }
 
  private:
   void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) {
+    const model::ParameterSpec& weight = layer(name).weight();
+    if (const auto part = cut_of(weight.dims.front(), 0)) {  // over all heads of all ranks
+      slot = std::make_shared<NormOverRanks>(*slot, region_, weight.shape.front(), part->copies);
+      cut(name, *slot, *part);
+      return;
+    }
     // Each rank has other heads.
-    const bool is_of_heads = layer(name).weight().dims.front() == Dim::kHeadDim;
+    const bool is_of_heads = weight.dims.front() == Dim::kHeadDim;
     hold_whole(
         name, *slot, is_of_heads ? &region_.group->communicator() : sharers_between_regions());
   }
   void junction(const nn::SlotName& name, std::shared_ptr<nn::Junction>& slot) {
-    if (name.role == "head_input" && config_.head.classifies()) {
+    const bool is_whole = config_.head.classifies() || config_.head.gives_states();
+    if (name.role == "head_input" && is_whole) {
       slot = std::make_shared<WholeSequence>(region_);
+      return;
+    }
+    if (name.role == "mlp_output") {
+      slot = std::make_shared<Exit>(region_);
       return;
     }
     const auto entrance = std::make_shared<Entrance>(region_);
@@ -88,6 +121,11 @@ class Swap final {
     slot = entrance;
   }
   void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot);
+  void expert_linear(const nn::SlotName& name, nn::Linear& linear);
+  void router(const nn::SlotName& name, std::shared_ptr<nn::Router>& slot) {
+    // Every rank routes alike, and has a part of what the choice does to the outputs.
+    hold_whole(name, *slot, &region_.group->communicator());
+  }
   void tokens(const nn::SlotName& name, std::shared_ptr<nn::TokenEmbedding>& slot) {
     slot = std::make_shared<VocabularyParallelEmbedding>(
         *slot, region_, vocabulary(), config_.vocab_size);
@@ -114,6 +152,9 @@ class Swap final {
     }
   }
   void head(const nn::SlotName& name, std::shared_ptr<nn::Head>& slot) {
+    if (config_.head.gives_states()) {
+      return;
+    }
     if (config_.head.classifies()) {  // there may be fewer classes than ranks
       hold_whole(name, *slot, nullptr);
       return;
@@ -121,6 +162,14 @@ class Swap final {
     slot =
         std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
     cut(name, *slot, *cut_of(Dim::kVocabulary, 0));
+  }
+
+  void head_bias(const nn::SlotName& name, std::shared_ptr<nn::HeadBias>& slot) {
+    if (config_.head.classifies()) {
+      hold_whole(name, *slot, nullptr);
+    } else {
+      cut(name, *slot, *cut_of(Dim::kVocabulary, 0));
+    }
   }
 
   int ranks() const { return static_cast<int>(region_.group->size()); }
@@ -176,11 +225,24 @@ std::optional<Cut> Swap::cut_of(Dim dim, int at) const {
       part.copy = heads_.copy;
       break;
     case Dim::kPackedHeads: {
-      const Range queries = numbers_of(heads_.queries);
-      const int64_t all = config_.heads * config_.head_dim;
-      for (int64_t i = 0; i < 3; ++i) {  // queries, keys, values
-        part.ranges.push_back({queries.begin + i * all, queries.end + i * all});
+      const Range keys = numbers_of(heads_.key_values);
+      const int64_t first_key = config_.heads * config_.head_dim;
+      const int64_t first_value = first_key + config_.kv_heads * config_.head_dim;
+      part.ranges.push_back(numbers_of(heads_.queries));
+      for (const int64_t first : {first_key, first_value}) {
+        part.ranges.push_back({keys.begin + first, keys.end + first});
       }
+      break;
+    }
+    case Dim::kHeadTriples: {
+      const Range queries = numbers_of(heads_.queries);
+      part.ranges = {{3 * queries.begin, 3 * queries.end}};
+      break;
+    }
+    case Dim::kGatedWidth: {
+      const Range gate = width();
+      const int64_t all = config_.intermediate_size;
+      part.ranges = {gate, {gate.begin + all, gate.end + all}};
       break;
     }
     case Dim::kHeads:
@@ -189,13 +251,18 @@ std::optional<Cut> Swap::cut_of(Dim dim, int at) const {
     case Dim::kWidth:
       part.ranges = {width()};
       break;
+    case Dim::kExpertWidth:
+      part.ranges = {mesh::split_evenly(config_.experts.width, ranks(), rank())};
+      break;
     case Dim::kVocabulary:
       part.ranges = {vocabulary()};
       break;
+    case Dim::kExperts:
     case Dim::kHidden:
     case Dim::kHeadDim:
     case Dim::kClasses:
     case Dim::kPositions:
+    case Dim::kTokenTypes:
     case Dim::kDistances:
     case Dim::kRank:
       return std::nullopt;
@@ -207,6 +274,10 @@ std::optional<Cut> Swap::cut_of(Dim dim, int at) const {
 /// one whose inputs are cut takes.
 void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   const model::LayerSpec& spec = layer(name);
+  if (spec.expert >= 0) {
+    expert_linear(name, *slot);
+    return;
+  }
   if (std::optional<Cut> inputs = cut_of(spec.in, 0)) {
     const auto sharded = std::make_shared<ShardedToAllLinear>(*slot, region_);
     slot = sharded;
@@ -221,11 +292,9 @@ void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
     return;
   }
   std::optional<Cut> outputs = cut_of(spec.out, 0);
-  if (!outputs) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format("tensor parallelism has no rule for the layer '{}'", name.role),
-        "leave parallel.tensor 1 for this model");
+  if (!outputs) {  // between the regions, which every rank computes alike
+    hold_whole(name, *slot, sharers_between_regions());
+    return;
   }
   // What the junction before it lets in is its input and nothing else: its weight's gradient is
   // made while the input's is summed.
@@ -233,6 +302,19 @@ void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
     defer_weight_gradients(*slot, entered_);
   }
   cut_product(name, *slot->product(), std::move(*outputs), &nn::Parameter::out);
+}
+
+/// The same within an expert: what its ranks' parts give is added up behind the sum over experts.
+void Swap::expert_linear(const nn::SlotName& name, nn::Linear& linear) {
+  const model::LayerSpec& spec = layer(name);
+  nn::Product& product = *linear.product();
+  if (std::optional<Cut> inputs = cut_of(spec.in, 0)) {
+    product.set_sum_over_inputs(
+        [group = region_.group](const Tensor& part) { return group->sum(part); });
+    cut_product(name, product, std::move(*inputs), &nn::Parameter::in);
+    return;
+  }
+  cut_product(name, product, *cut_of(spec.out, 0), &nn::Parameter::out);
 }
 
 void Swap::cut_product(
@@ -249,8 +331,9 @@ void Swap::cut_product(
 }
 
 void Swap::cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part) {
-  layer.visit_parameters(
-      [&](const nn::Parameter& parameter) { replace(name, parameter, part, nullptr); });
+  layer.visit_parameters([&](const nn::Parameter& parameter) {
+    replace(name, parameter, part, part.copies > 1 ? &copies_ : nullptr);
+  });
 }
 
 void Swap::hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over) {

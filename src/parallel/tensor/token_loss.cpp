@@ -69,9 +69,13 @@ Run make_run(
     const Tensor& hidden,
     const Tensor& weight,
     const Tensor& targets,
-    const VocabularyShard& shard) {
+    const VocabularyShard& shard,
+    double softcap) {
   const bool is_double = hidden.scalar_type() == at::kDouble;
   Tensor logits = at::mm(hidden, weight.t()).to(is_double ? at::kDouble : at::kFloat);
+  if (softcap > 0) {
+    logits.div_(softcap).tanh_().mul_(softcap);
+  }
   const Tensor local = targets - shard.rows.begin;
   const Tensor elsewhere = (local < 0).logical_or(local >= shard.rows.size());
   const Tensor of_target = logits.gather(1, local.masked_fill(elsewhere, 0).unsqueeze(1))
@@ -129,7 +133,8 @@ ops::TokenScores vocabulary_parallel_scores(
     const Tensor& hidden,
     const Tensor& weight,
     const Tensor& targets,
-    const VocabularyShard& shard) {
+    const VocabularyShard& shard,
+    double softcap) {
   const at::NoGradGuard no_gradient;
   const Tensor rows = counted_rows(targets, shard.vocabulary);
   const auto type = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
@@ -140,7 +145,7 @@ ops::TokenScores vocabulary_parallel_scores(
   for (int64_t begin = 0; begin < rows.numel(); begin += size) {
     const Tensor index = rows.narrow(0, begin, std::min(size, rows.numel() - begin));
     const Tensor goal = targets.index_select(0, index);
-    const Run run = make_run(hidden.index_select(0, index), weight, goal, shard);
+    const Run run = make_run(hidden.index_select(0, index), weight, goal, shard, softcap);
     result.log_likelihoods.index_copy_(0, index, run.losses.neg().to(type));
     result.likeliest.index_copy_(0, index, run.likeliest.eq(goal));
   }

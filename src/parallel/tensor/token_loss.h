@@ -41,6 +41,7 @@ ops::TokenScores vocabulary_parallel_scores(
     const Tensor& hidden,
     const Tensor& weight,
     const Tensor& targets,
-    const VocabularyShard& shard);
+    const VocabularyShard& shard,
+    double softcap = 0);
 
 }  // namespace lockstep::parallel

@@ -31,7 +31,7 @@ BlockShape shape_of(const Job& job, BlockKind kind) {
   shape.head_dim = static_cast<double>(model.head_dim);
   shape.queries = shape.heads * shape.head_dim;
   shape.keys = std::ceil(static_cast<double>(model.kv_heads) / tensor) * shape.head_dim;
-  shape.width = std::ceil(static_cast<double>(model.intermediate_size) / tensor);
+  shape.width = std::ceil(inner_width(model, kind) / tensor);
   shape.matrices = model.gated_mlp ? 2 : 1;
   shape.sublayers = parts.sublayers();
   shape.ends_stream = parts.ends_stream;

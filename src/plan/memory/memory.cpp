@@ -103,21 +103,28 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
   const Software& software = job.software;
   const double group = job.sharing();
   const double trained = trained_parameters(job, blocks, parameters);
-  const auto share = [&](int from_stage) { return job.zero_stage >= from_stage ? group : 1; };
-  memory.parameters = trained * software.weight_bytes / share(3);
-  memory.gradients = trained * job.gradient_bytes() / share(2);
-  memory.optimizer = trained * software.optimizer_bytes / share(1);
+  const double experts = expert_parameters(job.model, blocks) / job.mesh.tensor;
+  // Of so many numbers, experts' among them, what a rank holds: a stage shares them among a group,
+  // and experts are spread over some of its ranks anyway.
+  const auto held = [&](double numbers, int from_stage) {
+    const double share = job.zero_stage >= from_stage ? group : 1;
+    const double spread = std::min(experts, numbers);
+    return (numbers - spread) / share + spread / std::max<double>(share, job.expert_ranks);
+  };
+  memory.parameters = held(trained, 3) * software.weight_bytes;
+  memory.gradients = held(trained, 2) * job.gradient_bytes();
+  memory.optimizer = held(trained, 1) * software.optimizer_bytes;
   if (job.adapter_rank > 0) {
     const double linears = linear_parameters(job.model, blocks) / job.mesh.tensor;
-    const double bytes = linears * job.frozen_bytes + (parameters - linears) * job.compute_bytes();
-    memory.parameters += bytes / share(3);
+    memory.parameters += held(linears, 3) * job.frozen_bytes +
+                         (held(parameters, 3) - held(linears, 3)) * job.compute_bytes();
     if (job.frozen_bytes < 2) {
       // The matrix that computes, in 16 bits.
       memory.working += 2.0 * static_cast<double>(job.model.hidden_size) *
                         static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
     }
   }
-  memory.parameters += parameters * job.reference_bytes / share(3);
+  memory.parameters += held(parameters, 3) * job.reference_bytes;
   offload_states(job, memory);
   const double width = job.compute_bytes();
   if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {
@@ -136,7 +143,7 @@ double temporaries(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes();
   const double tokens = job.micro_tokens(parts_of(kind).stream);
   const auto hidden = static_cast<double>(job.model.hidden_size);
-  const double mlp = static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
+  const double mlp = inner_width(job.model, kind) / job.mesh.tensor;
   // The widest intermediate, and its gradient.
   return tokens * width * 2 * std::max(hidden, mlp);
 }

@@ -135,7 +135,7 @@ Moment head_moment(const Job& job, double kept) {
 double block_temporaries(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes(), hidden = hidden_of(job);
   const double tokens = job.micro_tokens(parts_of(kind).stream);
-  const double mlp = static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
+  const double mlp = inner_width(job.model, kind) / job.mesh.tensor;
   const double matrix = hidden * mlp * width;
   // The gradient of the last product's input, and of the gate and what it gates, whose product is
   // free by then.

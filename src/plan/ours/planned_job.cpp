@@ -68,13 +68,33 @@ namespace {
 
 constexpr double kAdamwMoments = 8;  // bytes for each parameter, which our_software() counts with
 
+/// The share of a model's parameters that are hidden matrices.
+double share_of_hidden_matrices(const model::ModelConfig& model) {
+  double hidden = 0, all = 0;
+  for (const model::ParameterSpec& parameter : model::parameters_of(model)) {
+    const auto elements = static_cast<double>(parameter.elements());
+    all += elements;
+    hidden += parameter.is_hidden_matrix() ? elements : 0;
+  }
+  return all > 0 ? hidden / all : 0;
+}
+
 /// Bytes that an optimizer keeps for each parameter, beside the master.
-double moment_bytes(const std::string& optim) {
+double moment_bytes(const std::string& optim, const model::ModelConfig& model, bool has_masters) {
   if (optim.ends_with("8bit")) {
     return 2 * (1 + 4.0 / 256);  // a byte each, and a float32 for a block of 256
   }
   if (optim == "lion_32bit") {
     return 4;
+  }
+  if (optim == "muon") {  // a momentum of matrices, both moments of all else
+    return kAdamwMoments - 4 * share_of_hidden_matrices(model);
+  }
+  if (optim == "ademamix") {
+    return 12;
+  }
+  if (optim == "schedule_free_adamw") {  // masters are its averages
+    return has_masters ? 8 : 12;
   }
   // Adafactor keeps a row and a column of each matrix.
   return optim == "sgd" || optim == "adafactor" ? 0 : kAdamwMoments;
@@ -119,6 +139,7 @@ Job planned_job(
   job.global_batch = job.micro_batch * config.training.gradient_accumulation_steps *
                      static_cast<int64_t>(job.mesh.data);
   job.zero_stage = static_cast<int>(parallel.zero_stage);
+  job.expert_ranks = static_cast<int>(config.parallel.expert);
   job.shard_ranks = config::shard_ranks_of(
       parallel,
       job.mesh.ranks(),
@@ -164,7 +185,8 @@ Job planned_job(
   if (config.training.fp16) {
     job.software.gradient_bytes = job.software.reduce_bytes = 4;
   }
-  job.software.optimizer_bytes += moment_bytes(config.training.optim) - kAdamwMoments;
+  job.software.optimizer_bytes +=
+      moment_bytes(config.training.optim, model, config.training.bf16) - kAdamwMoments;
   if (config.precision.stochastic_rounding && config.training.bf16) {
     job.software.optimizer_bytes -= 4;  // there are no masters
     job.software.update_copy = 4;       // but a unit's while it is updated

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/nearest.h"
 #include "config/tasks.h"
+#include "model/freeze.h"
 #include "model/source.h"
 
 namespace lockstep::plan {
@@ -68,6 +69,10 @@ model::ModelConfig planned_model(const config::Config& config) {
                          std::find(presets.begin(), presets.end(), name) != presets.end();
   model::ModelConfig model = is_preset ? model::preset(name) : find_folder(name, presets);
   model::check_positions(model, config.data.sequence_length);
+  if (config::unlearns(config.task) && config::method_of(config.unlearning).steers) {
+    return model::with_head(
+        model, model::states_head(model::layers_through(model, config.unlearning.module_regex)));
+  }
   return config::classifies(config, model.head.classifies())
              ? model::with_head(model, planned_head(config, model))
              : model::with_head(model, {});

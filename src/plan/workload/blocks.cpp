@@ -16,12 +16,20 @@ constexpr std::array<BlockParts, kBlockKinds> kParts{{
     {Stream::kSource, 1, {kToTheSource}, false},
     {Stream::kSource, 1, {kToTheSource}, true},
     {Stream::kTarget, 2, {kToItsPast, kToTheSource}, false},
+    {Stream::kTarget, 1, {kToItsPast}, false},
 }};
 
 }  // namespace
 
 const BlockParts& parts_of(BlockKind kind) {
   return kParts.at(static_cast<size_t>(kind));
+}
+
+double inner_width(const model::ModelConfig& model, BlockKind kind) {
+  const int64_t width = kind == BlockKind::kSparseDecoder
+                            ? model.experts.per_token * model.experts.width
+                            : model.intermediate_size;
+  return static_cast<double>(width);
 }
 
 int64_t BlockCounts::all() const {
@@ -47,6 +55,13 @@ BlockCounts blocks_of(const model::ModelConfig& model, int64_t first, int64_t co
     add(BlockKind::kEncoderEnd, encoders - 1, encoders);
   }
   add(encoders > 0 ? BlockKind::kCrossDecoder : BlockKind::kDecoder, encoders, model.layers);
+  int64_t sparse = 0;
+  for (int64_t layer = std::max<int64_t>(first, 0); layer < std::min(first + count, model.layers);
+       ++layer) {
+    sparse += model.has_experts(layer) ? 1 : 0;
+  }
+  blocks.of.at(static_cast<size_t>(BlockKind::kSparseDecoder)) = sparse;
+  blocks.of.at(static_cast<size_t>(BlockKind::kDecoder)) -= sparse;
   return blocks;
 }
 

@@ -14,12 +14,13 @@ namespace lockstep::plan {
 enum class Stream { kTarget, kSource };
 
 enum class BlockKind {
-  kDecoder,       // of a model that is a decoder alone
-  kEncoder,       // sees its whole sequence
-  kEncoderEnd,    // the last of an encoder, with the norm of what all decoder blocks read
-  kCrossDecoder,  // attends to its own sequence, then to the source
+  kDecoder,        // of a model that is a decoder alone
+  kEncoder,        // sees its whole sequence
+  kEncoderEnd,     // the last of an encoder, with the norm of what all decoder blocks read
+  kCrossDecoder,   // attends to its own sequence, then to the source
+  kSparseDecoder,  // of a decoder alone, with experts in place of the MLP
 };
-constexpr size_t kBlockKinds = 4;
+constexpr size_t kBlockKinds = 5;
 
 /// An attention: its queries are of the block's own stream.
 struct AttentionPart {
@@ -38,6 +39,9 @@ struct BlockParts {
   double sublayers() const { return static_cast<double>(attentions) + 1; }
 };
 const BlockParts& parts_of(BlockKind kind);
+
+/// The numbers inside of the MLP that a token has: of all its experts together.
+double inner_width(const model::ModelConfig& model, BlockKind kind);
 
 /// How many blocks of each kind.
 struct BlockCounts {

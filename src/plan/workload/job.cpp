@@ -84,6 +84,13 @@ const ParameterCounts& count_parameters(const model::ModelConfig& model) {
   return sizes_of(model).parameters;
 }
 
+double active_parameters(const model::ModelConfig& model) {
+  const ModelSizes& sizes = sizes_of(model);
+  return sizes.parameters.total() - sum_blocks(sizes.parameters.blocks, [&](BlockKind kind) {
+           return sizes.linears_of(kind).own - sizes.linears_of(kind).active;
+         });
+}
+
 double adapter_parameters(
     const model::ModelConfig& model, const BlockCounts& blocks, int64_t rank) {
   const ModelSizes& sizes = sizes_of(model);
@@ -97,6 +104,11 @@ double linear_parameters(const model::ModelConfig& model, const BlockCounts& blo
     const LinearSizes& linears = sizes.linears_of(kind);
     return linears.own + linears.of_source;
   });
+}
+
+double expert_parameters(const model::ModelConfig& model, const BlockCounts& blocks) {
+  const ModelSizes& sizes = sizes_of(model);
+  return sum_blocks(blocks, [&](BlockKind kind) { return sizes.linears_of(kind).experts; });
 }
 
 double packed_bytes(int64_t bits, bool double_quantization, int64_t block_size) {
@@ -114,7 +126,7 @@ double model_flops(const Job& job) {
     const BlockParts& parts = parts_of(kind);
     const LinearSizes& linears = sizes.linears_of(kind);
     const double tokens = length(parts.stream);
-    double sum = linears.own * tokens + linears.of_source * length(Stream::kSource);
+    double sum = linears.active * tokens + linears.of_source * length(Stream::kSource);
     for (size_t i = 0; i < parts.attentions; ++i) {
       sum += 2 * tokens * length(parts.attention.at(i).keys) * queries;
     }

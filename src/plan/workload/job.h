@@ -135,6 +135,7 @@ struct Job {
   int64_t micro_batch = 1;   // sequences of one micro-batch of one data-parallel rank
   mesh::Mesh mesh;
   int zero_stage = 0;
+  int expert_ranks = 1;  // of data and context, that hold all experts between them
   int shard_ranks = 0;  // neighbours that share a state of which others hold replicas; 0: all share
   bool sequence_parallel = false;
   ContextAttention context_attention = ContextAttention::kRing;
@@ -207,10 +208,14 @@ std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageC
 
 /// Valid until the calling thread asks of another model.
 const ParameterCounts& count_parameters(const model::ModelConfig& model);
+/// Those that a token goes through: all but the experts that it does not.
+double active_parameters(const model::ModelConfig& model);
 /// Of the adapters of these blocks: rank times in and out of each matrix.
 double adapter_parameters(const model::ModelConfig& model, const BlockCounts& blocks, int64_t rank);
 /// Weights of the blocks' linears.
 double linear_parameters(const model::ModelConfig& model, const BlockCounts& blocks);
+/// Weights of the blocks' experts.
+double expert_parameters(const model::ModelConfig& model, const BlockCounts& blocks);
 /// Bytes of a weight in 8 bits, or in 4 with their scales, which double quantization packs too.
 double packed_bytes(int64_t bits, bool double_quantization, int64_t block_size = 64);
 /// Whether a bias is added to the scores of attention, which fused kernels have no place for.

@@ -19,9 +19,14 @@ std::vector<model::LayerSpec> layers_of(const model::ModelConfig& model, BlockKi
       return model::block_layers(model, model.encoder_layers - 1);
     case BlockKind::kDecoder:
     case BlockKind::kCrossDecoder:
+    case BlockKind::kSparseDecoder:
       break;
   }
-  return model::block_layers(model, model.encoder_layers);
+  int64_t block = model.encoder_layers;
+  while (model.has_experts(block) != (kind == BlockKind::kSparseDecoder)) {
+    ++block;
+  }
+  return model::block_layers(model, block);
 }
 
 double elements_of(const std::vector<model::LayerSpec>& layers) {
@@ -32,12 +37,17 @@ double elements_of(const std::vector<model::LayerSpec>& layers) {
   return sum;
 }
 
-LinearSizes linears_of(const std::vector<model::LayerSpec>& layers) {
+LinearSizes linears_of(
+    const model::ModelConfig& model, const std::vector<model::LayerSpec>& layers) {
   LinearSizes sizes;
   for (const model::LayerSpec& layer : layers) {
     if (layer.kind == model::LayerKind::kLinear) {
       const model::ParameterSpec& weight = layer.weight();
-      (layer.reads_source ? sizes.of_source : sizes.own) += static_cast<double>(weight.elements());
+      const auto elements = static_cast<double>(weight.elements());
+      (layer.reads_source ? sizes.of_source : sizes.own) += elements;
+      sizes.experts += layer.expert >= 0 ? elements : 0;
+      const bool is_active = layer.expert < model.experts.per_token;  // as many of them as any
+      sizes.active += layer.reads_source || !is_active ? 0 : elements;
       sizes.sides += static_cast<double>(weight.shape[0] + weight.shape[1]);
     }
   }
@@ -51,7 +61,7 @@ ModelSizes count(const model::ModelConfig& model) {
   visit_blocks(counts.blocks, [&](BlockKind kind, double /*count*/) {
     const std::vector<model::LayerSpec> layers = layers_of(model, kind);
     counts.block[static_cast<size_t>(kind)] = elements_of(layers);
-    sizes.linears[static_cast<size_t>(kind)] = linears_of(layers);
+    sizes.linears[static_cast<size_t>(kind)] = linears_of(model, layers);
   });
   for (const model::LayerSpec& layer : model::embedding_layers(model)) {
     const bool is_tokens = layer.kind == model::LayerKind::kTokenEmbedding;

@@ -26,7 +26,9 @@ struct ParameterCounts {
 /// Of the linears of a block.
 struct LinearSizes {
   double own = 0;        // elements of the weights that multiply the block's own stream
-  double of_source = 0;  // likewise: what the encoder gives
+  double active = 0;     // those of them that a token is multiplied with
+  double experts = 0;    // likewise: those of experts
+  double of_source = 0;  // elements of those that multiply what the encoder gives
   double sides = 0;  // inputs and outputs together, of all of them: a low-rank product of rank r
                      // beside each has r times as many parameters
 };

@@ -49,7 +49,8 @@ void BpeModel::read_merges(
   merges_ = PairMap(merges.size());
   ids_by_rank_.reserve(merges.size());
   std::string together;
-  for (const auto& [left, right] : merges) {
+  for (const auto& merge : merges) {
+    const std::string &left = merge.first, &right = merge.second;
     const auto rank = static_cast<uint32_t>(ids_by_rank_.size());
     const auto find = [&](const std::string& token) {
       const std::optional<int32_t> id = vocabulary_.find(token);

@@ -25,24 +25,81 @@ void add_template_token(const Field& piece, const Field& tokens, std::vector<int
   }
 }
 
-Surroundings read_template(const Field& field) {
-  Surroundings surroundings;
-  const Field tokens = field.at("special_tokens");
-  bool seen_text = false;
-  for (const Field& piece : field.at("single").list()) {
-    if (const std::optional<Field> sequence = piece.find("Sequence")) {
-      if (seen_text || sequence->at("id").string() != "A") {
-        throw piece.error("should hold the text (Sequence A) once");
-      }
-      seen_text = true;
+/// The pieces of a template, in their order: special tokens, and the texts.
+struct TemplatePiece {
+  std::vector<int32_t> ids;  // none of a text's
+  char text = 0;             // 'A', 'B' or 0
+  int64_t type = 0;
+};
+
+std::vector<TemplatePiece> read_pieces(const Field& list, const Field& tokens) {
+  std::vector<TemplatePiece> pieces;
+  for (const Field& piece : list.list()) {
+    TemplatePiece& made = pieces.emplace_back();
+    const std::optional<Field> sequence = piece.find("Sequence");
+    const Field of = sequence ? *sequence : piece.at("SpecialToken");
+    if (const std::optional<Field> type = of.find("type_id")) {
+      made.type = type->integer();
+    }
+    if (!sequence) {
+      add_template_token(piece, tokens, made.ids);
+    } else if (const std::string name = sequence->at("id").string(); name == "A" || name == "B") {
+      made.text = name.front();
     } else {
-      add_template_token(piece, tokens, seen_text ? surroundings.after : surroundings.before);
+      throw piece.error("should hold a text, Sequence A or B");
     }
   }
-  if (!seen_text) {
-    throw field.at("single").error("lacks the text (Sequence A)");
+  return pieces;
+}
+
+void append(std::vector<int32_t>& to, const std::vector<int32_t>& ids) {
+  to.insert(to.end(), ids.begin(), ids.end());
+}
+
+void read_single(const Field& field, const Field& tokens, RowTemplate& form) {
+  bool seen_text = false;
+  for (const TemplatePiece& piece : read_pieces(field, tokens)) {
+    if (piece.text != 0) {
+      if (seen_text || piece.text != 'A') {
+        throw field.error("should hold the text (Sequence A) once");
+      }
+      seen_text = true;
+    }
+    append(seen_text ? form.after : form.before, piece.ids);
   }
-  return surroundings;
+  if (!seen_text) {
+    throw field.error("lacks the text (Sequence A)");
+  }
+}
+
+void read_two(const Field& field, const Field& tokens, RowTemplate& form) {
+  std::string seen;
+  int64_t type_of_first = 0;
+  for (const TemplatePiece& piece : read_pieces(field, tokens)) {
+    if (piece.text != 0) {
+      seen += piece.text;
+      type_of_first = piece.text == 'A' ? piece.type : type_of_first;
+      form.tells_segments = form.tells_segments || (seen == "AB" && piece.type != type_of_first);
+    } else if (seen == "A") {
+      form.between_of_first += piece.type == type_of_first ? std::ssize(piece.ids) : 0;
+      append(form.between, piece.ids);
+    } else {
+      append(seen.empty() ? form.pair_before : form.pair_after, piece.ids);
+    }
+  }
+  if (seen != "AB") {
+    throw field.error("should hold each of the texts once, Sequence A before Sequence B");
+  }
+}
+
+RowTemplate read_template(const Field& field) {
+  RowTemplate form;
+  const Field tokens = field.at("special_tokens");
+  read_single(field.at("single"), tokens, form);
+  if (const std::optional<Field> pair = field.find("pair")) {
+    read_two(*pair, tokens, form);
+  }
+  return form;
 }
 
 /// ["</s>", 2]
@@ -54,9 +111,32 @@ int32_t read_pair(const Field& field) {
   return read_id(pair[1]);
 }
 
+/// BERT's and RoBERTa's, which puts two tokens between texts and tells no segments.
+RowTemplate read_named(const Field& field, bool is_bert) {
+  const int32_t cls = read_pair(field.at("cls")), sep = read_pair(field.at("sep"));
+  RowTemplate form{.before = {cls}, .after = {sep}, .pair_before = {cls}, .pair_after = {sep}};
+  form.between.assign(is_bert ? 1 : 2, sep);
+  form.between_of_first = is_bert ? 1 : 2;
+  form.tells_segments = is_bert;
+  return form;
+}
+
+void put_around(RowTemplate& inner, const RowTemplate& outer) {
+  const auto before = [](std::vector<int32_t>& ids, const std::vector<int32_t>& more) {
+    ids.insert(ids.begin(), more.begin(), more.end());
+  };
+  before(inner.before, outer.before);
+  before(inner.pair_before, outer.pair_before);
+  append(inner.after, outer.after);
+  append(inner.pair_after, outer.pair_after);
+  append(inner.between, outer.between);
+  inner.between_of_first += outer.between_of_first;
+  inner.tells_segments = inner.tells_segments || outer.tells_segments;
+}
+
 }  // namespace
 
-Surroundings read_post_processor(const Field& field) {
+RowTemplate read_post_processor(const Field& field) {
   const std::string type = field.at("type").string();
   if (type == "ByteLevel") {
     return {};  // it moves offsets, which are not kept
@@ -65,14 +145,12 @@ Surroundings read_post_processor(const Field& field) {
     return read_template(field);
   }
   if (type == "BertProcessing" || type == "RobertaProcessing") {
-    return {{read_pair(field.at("cls"))}, {read_pair(field.at("sep"))}};
+    return read_named(field, type == "BertProcessing");
   }
   if (type == "Sequence") {
-    Surroundings all;
+    RowTemplate all;
     for (const Field& part : field.at("processors").list()) {
-      Surroundings inner = read_post_processor(part);
-      all.before.insert(all.before.begin(), inner.before.begin(), inner.before.end());
-      all.after.insert(all.after.end(), inner.after.begin(), inner.after.end());
+      put_around(all, read_post_processor(part));
     }
     return all;
   }

@@ -145,7 +145,9 @@ std::unique_ptr<Normalizer> make_precompiled(const Field& field) {
     throw map.error("is cut short: its trie is longer than itself");
   }
   std::vector<uint32_t> units(trie_bytes / 4);
-  std::memcpy(units.data(), bytes->data() + sizeof(trie_bytes), trie_bytes);
+  if (!units.empty()) {  // an empty one has no address to copy to
+    std::memcpy(units.data(), bytes->data() + sizeof(trie_bytes), trie_bytes);
+  }
   std::string replacements = bytes->substr(sizeof(trie_bytes) + trie_bytes);
   if (valid_utf8_prefix(replacements) != replacements.size()) {
     throw map.error("holds replacements that are not UTF-8");

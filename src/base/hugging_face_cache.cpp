@@ -1,0 +1,54 @@
+#include "base/hugging_face_cache.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <initializer_list>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path cache_folder(
+    std::initializer_list<const char*> variables,
+    const char* name,
+    const EnvironmentLookup& environment) {
+  const auto value = [&](const char* variable) {
+    return environment(variable).value_or("");  // a variable that is empty is none
+  };
+  for (const char* const variable : variables) {
+    if (const std::string folder = value(variable); !folder.empty()) {
+      return expand_home(folder, environment);
+    }
+  }
+  if (const std::string folder = value("HF_HOME"); !folder.empty()) {
+    return expand_home(folder, environment) / name;
+  }
+  const std::string cache = value("XDG_CACHE_HOME");
+  return expand_home(cache.empty() ? "~/.cache" : cache, environment) / "huggingface" / name;
+}
+
+}  // namespace
+
+std::optional<std::string> process_environment(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+fs::path hub_cache_folder(const EnvironmentLookup& environment) {
+  return cache_folder({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}, "hub", environment);
+}
+
+fs::path datasets_cache_folder(const EnvironmentLookup& environment) {
+  return cache_folder({"HF_DATASETS_CACHE"}, "datasets", environment);
+}
+
+fs::path expand_home(const std::string& path, const EnvironmentLookup& environment) {
+  if (path == "~" || path.starts_with("~/")) {
+    return fs::path(environment("HOME").value_or("")) /
+           path.substr(std::min<size_t>(path.size(), 2));
+  }
+  return path;
+}
+
+}  // namespace lockstep

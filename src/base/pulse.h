@@ -1,0 +1,108 @@
+// What a rank is doing, in memory that its launcher and its user read while it does not answer:
+// whoever hangs need not help to be found.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// The variable that names the file which a launcher gave a worker: its first line is of
+/// launch/system/step_file.h, and the pulse is behind it.
+inline constexpr const char* kPulseVariable = "LOCKSTEP_STEP_FILE";
+
+/// Ranks come to the calls of one kind of a group in the same order, but not always to those of one
+/// kind among the others.
+enum class CallKind { kGather, kReduction, kOther, kMessages };
+inline constexpr int kMatchedKinds = 3;  // those that all ranks of a group make
+
+/// A call that a rank waits for.
+struct PulseWait {
+  std::string operation, group, what;  // "all_gather", "data", "layer 3"
+  int64_t sequence = 0;                // index of the call, counted per group on this rank
+  std::vector<int64_t> shape;
+  double since = 0;        // seconds of the machine's steady clock
+  std::vector<int> ranks;  // of the group, or those of a message's other ends; of the world
+  CallKind kind = CallKind::kOther;
+  int64_t index = 0;  // of the call among those of its kind; nothing for messages
+};
+
+/// How many calls of each kind a rank has begun on a group.
+struct PulseGroup {
+  std::string name;
+  std::vector<int> ranks;  // of the world
+  std::array<int64_t, kMatchedKinds> begun{};
+};
+
+/// What a pulse tells.
+struct PulseReading {
+  int64_t process = 0;
+  int rank = 0, ranks = 1;
+  std::string coordinate;   // "pipeline 0, data 1, ..."; empty until it is known
+  std::string phase;        // "forward and backward"
+  double phase_since = 0;   // seconds of the machine's steady clock
+  double changed = 0;       // when anything was told last
+  double report_after = 0;  // seconds without progress after which a rank is named; 0: never
+  double end_after = 0;     // and after which its job is ended; 0: never
+  std::vector<PulseWait> waits;
+  std::vector<PulseGroup> groups;
+
+  const PulseGroup* find_group(const PulseWait& wait) const;
+};
+
+/// Reads it; nothing where the process has not begun one.
+std::optional<PulseReading> read_pulse(const std::filesystem::path& path);
+
+/// A worker's side: writing costs a lock and some hundred bytes. Any thread. What does not fit (the
+/// 33rd group, the 9th wait at a time, a rank beyond 64 of a group) is left out.
+class Pulse {
+ public:
+  /// In the file, made where it is not there; in memory where the path is empty. Where neither can
+  /// be had, nothing is told.
+  Pulse(const std::filesystem::path& path, int rank, int ranks);
+  ~Pulse();
+  Pulse(const Pulse&) = delete;
+  Pulse& operator=(const Pulse&) = delete;
+
+  /// What others of this machine read; empty where nothing is told.
+  const std::filesystem::path& path() const { return path_; }
+  void set_coordinate(std::string_view text);
+  void set_limits(double report_after, double end_after);
+  /// Tells what the rank does from now on; the same text again is a sign of progress.
+  void begin_phase(std::string_view text);
+
+  /// -1 where there is no room.
+  int add_group(std::string_view name, std::span<const int> ranks);
+  void remove_group(int group);
+  /// A call begins; returns its index among those of its kind.
+  int64_t begin_call(int group, CallKind kind);
+  /// A number for end_wait(); -1 where there is no room.
+  int begin_wait(const PulseWait& wait);
+  void end_wait(int wait);
+
+ private:
+  struct Page;
+  template <class Change>
+  void change(Change&& change);
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  Page* page_ = nullptr;
+};
+
+/// The pulse of this process; null where it has none (ranks that are threads, tools). One that a
+/// launcher asked for begins with the first call.
+Pulse* pulse();
+/// Begins one in memory where there is none: for a rank that nobody launched.
+void begin_pulse(int rank, int ranks);
+
+/// Tells what the process does from now on, where it has a pulse.
+void begin_phase(std::string_view text);
+
+}  // namespace lockstep

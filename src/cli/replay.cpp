@@ -1,0 +1,216 @@
+#include "cli/replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "cli/report_error.h"
+#include "cli/world.h"
+#include "config/print.h"
+#include "config/resolve.h"
+#include "start/train.h"
+#include "train/trainer.h"
+#include "watch/record/run.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kOnOtherRanks = 1e-5;  // the house's rule: sums in another order
+constexpr int64_t kShownSteps = 20;
+
+Error usage(const std::string& message) {
+  return Error(ErrorKind::kConfig, message, "lockstep replay RUN/checkpoint-100 --step 120");
+}
+
+/// The step of a checkpoint's name.
+int64_t step_of(const fs::path& checkpoint) {
+  const std::string name = checkpoint.filename().string();
+  constexpr std::string_view kPrefix = "checkpoint-";
+  char* end = nullptr;
+  const int64_t step =
+      name.starts_with(kPrefix) ? std::strtoll(name.c_str() + kPrefix.size(), &end, 10) : -1;
+  if (step < 0 || end == name.c_str() + kPrefix.size() || *end != '\0') {
+    throw usage(fmt::format("'{}' is no folder checkpoint-STEP of a run", checkpoint.string()));
+  }
+  return step;
+}
+
+config::ResolveOptions replay_options() {
+  config::ResolveOptions options = start::train_options();
+  options.command = "replay";
+  std::erase_if(options.flags, [](const config::Flag& flag) {
+    return flag.name == "dry-run" || flag.name == "json-schema" || flag.name == "print-config";
+  });
+  options.flags.push_back(
+      {"step", config::Flag::Kind::kValue, "The last step to do again; else the one that is next"});
+  return options;
+}
+
+/// What one step, or the mean of several, came to.
+struct Logged {
+  std::optional<double> loss, norm;
+};
+
+/// By step, the last line that a run wrote of it.
+std::map<int64_t, Logged> logged_steps(const fs::path& run) {
+  std::map<int64_t, Logged> steps;
+  std::ifstream file(run / "metrics.jsonl");
+  for (std::string text; std::getline(file, text);) {
+    const auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object() || !line.contains("loss") || !line.contains("step") ||
+        !line.at("step").is_number_integer()) {
+      continue;
+    }
+    const auto number = [&](const char* name) {
+      const auto found = line.find(name);
+      return found != line.end() && found->is_number() ? std::optional(found->get<double>())
+                                                       : std::nullopt;
+    };
+    steps[line.at("step").get<int64_t>()] = {number("loss"), number("grad_norm")};
+  }
+  return steps;
+}
+
+bool agree(const std::optional<double>& then, const std::optional<double>& now, double tolerance) {
+  if (!then || !now) {
+    return !then && !now;
+  }
+  return *then == *now || std::abs(*then - *now) <= tolerance * std::max(1.0, std::abs(*then));
+}
+
+std::string text_of(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "none";
+}
+
+/// Compares what was recorded with what came now; a line a step. Returns whether all agree.
+bool compare(const fs::path& run, const fs::path& again, int64_t from, bool same_ranks) {
+  const auto recorded = logged_steps(run), replayed = logged_steps(again);
+  const double tolerance = same_ranks ? 0 : kOnOtherRanks;
+  int64_t compared = 0, differing = 0, before = 0;
+  for (const auto& [step, then] : recorded) {
+    const int64_t first = std::exchange(before, step) + 1;
+    // A line holds the mean of the steps since the line before.
+    if (first <= from || !replayed.contains(step)) {
+      continue;
+    }
+    Logged now{.loss = 0, .norm = replayed.at(step).norm};
+    for (int64_t each = first; each <= step; ++each) {
+      const auto found = replayed.find(each);
+      *now.loss += found != replayed.end() ? found->second.loss.value_or(NAN) : NAN;
+    }
+    *now.loss /= static_cast<double>(step - first + 1);
+    const bool same =
+        agree(then.loss, now.loss, tolerance) && agree(then.norm, now.norm, tolerance);
+    differing += same ? 0 : 1;
+    if (++compared <= kShownSteps || !same) {
+      fmt::print(
+          "step {}: loss {}, gradient norm {}: {}\n",
+          step,
+          text_of(now.loss),
+          text_of(now.norm),
+          same ? "as recorded"
+               : fmt::format("recorded were {} and {}", text_of(then.loss), text_of(then.norm)));
+    }
+  }
+  if (compared == 0) {
+    for (const auto& [step, now] : replayed) {
+      fmt::print(
+          "step {}: loss {}, gradient norm {}: not recorded\n",
+          step,
+          text_of(now.loss),
+          text_of(now.norm));
+    }
+    return true;
+  }
+  fmt::print(
+      "{} of {} recorded lines come again{}\n",
+      compared - differing,
+      compared,
+      same_ranks ? " to the bit" : " within 1e-5 (on another number of ranks)");
+  if (differing > 0) {
+    fmt::print(
+        "what differs was not computed as it is now: memory, a processor or a link gave something "
+        "wrong then or now (replay once more to tell), or another program or machine rounds "
+        "otherwise\n");
+  }
+  return differing == 0;
+}
+
+}  // namespace
+
+int run_replay(std::vector<std::string> arguments) {
+  if (arguments.empty() || arguments.front().starts_with("-")) {
+    throw usage("replay wants the folder of a checkpoint first");
+  }
+  const std::vector<std::string> given = arguments;
+  fs::path checkpoint = arguments.front();
+  if (!checkpoint.has_filename()) {
+    checkpoint = checkpoint.parent_path();  // of "run/checkpoint-100/"
+  }
+  const int64_t from = step_of(checkpoint);
+  if (!fs::exists(checkpoint / "config.yaml")) {
+    throw usage(fmt::format("{} holds no config.yaml", checkpoint.string()));
+  }
+  const fs::path run = checkpoint.has_parent_path() ? checkpoint.parent_path() : fs::path(".");
+  std::vector<std::string> words{"-c", (checkpoint / "config.yaml").string()};
+  words.insert(words.end(), arguments.begin() + 1, arguments.end());
+  const config::ResolveOptions options = replay_options();
+  const int64_t to = config::resolve(words, options).integer("step", from + 1).value_or(from + 1);
+  const fs::path again = run / fmt::format("replay-{}", to);
+  for (const std::string& word :
+       {"training.output_dir=" + again.string(),
+        "training.resume_from_checkpoint=" + checkpoint.string(),
+        std::string("training.logging_strategy=steps"),
+        std::string("training.logging_steps=1"),
+        std::string("training.save_strategy=no"),
+        std::string("training.load_best_model_at_end=false"),
+        std::string("training.report_to=none"),
+        std::string("monitor.page=false")}) {
+    words.push_back(word);
+  }
+  const config::Resolution resolution = config::resolve(words, options);
+  const auto recorded = watch::is_run(run)
+                            ? watch::summarize(run, static_cast<double>(std::time(nullptr))).ranks
+                            : int64_t{0};
+  RankOptions ranks;
+  ranks.command = "replay";
+  ranks.arguments = given;
+  ranks.ranks = resolution.integer("nproc", 1);
+  if (!ranks.ranks && recorded > 0) {
+    ranks.ranks = recorded;
+  }
+  ranks.use_cpu = resolution.config.training.use_cpu;
+  ranks.in_process = resolution.has("in-process");
+  ranks.timeout = std::chrono::seconds(resolution.config.training.ddp_timeout);
+  ranks.shared_memory = resolution.config.training.ddp_backend != "gloo";
+  return run_ranks(ranks, [&](train::World& world) {
+    if (world.is_first()) {
+      fs::remove(again / "metrics.jsonl");  // of the same replay before
+    }
+    const int code = with_our_errors([&] {
+      return train::run_training(
+          resolution.config,
+          config::to_yaml(resolution.config, resolution.origins),
+          world,
+          {.trace = resolution.value("trace").value_or(""),
+           .origins = resolution.origins,
+           .last_step = to});
+    });
+    if (code != 0 || !world.is_first()) {
+      return code;
+    }
+    return compare(run, again, from, world.size() == recorded) ? 0 : exit_code(ErrorKind::kNumeric);
+  });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,462 @@
+#include "config/compat/named_datasets.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include <fnmatch.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/nearest.h"
+#include "base/text.h"
+#include "config/core/scalar.h"
+#include "config/core/settings.h"
+#include "config/core/yaml.h"
+
+namespace lockstep::config {
+namespace {
+
+namespace fs = std::filesystem;
+using Files = std::vector<fs::path>;
+using Splits = std::map<std::string, Files>;  // files of each split, by name
+
+struct SplitName {
+  std::string_view word, split;
+};
+/// Words of files' and folders' names, as `datasets` knows them.
+constexpr SplitName kSplitWords[] = {
+    {"train", "train"},
+    {"training", "train"},
+    {"validation", "validation"},
+    {"valid", "validation"},
+    {"dev", "validation"},
+    {"val", "validation"},
+    {"test", "test"},
+    {"testing", "test"},
+    {"eval", "test"},
+    {"evaluation", "test"},
+};
+
+/// Where a data set lies, and what of it is asked for.
+struct Place {
+  fs::path folder;
+  bool is_arrow_cache = false;  // else a repository, or a folder like one
+};
+
+bool is_data_file(const fs::path& path) {
+  static constexpr std::array<std::string_view, 8> kEndings = {
+      ".parquet", ".arrow", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt"};
+  fs::path name = path.filename();
+  const std::string packed = lower_case(name.extension().string());
+  if (packed == ".gz" || packed == ".zst") {
+    name = name.stem();
+  }
+  return std::ranges::find(kEndings, lower_case(name.extension().string())) != kEndings.end();
+}
+
+/// All below a folder, by name; hidden ones and links that lead nowhere left out.
+Files data_files(const fs::path& folder) {
+  Files files;
+  std::error_code code;
+  fs::recursive_directory_iterator walk(folder, code);
+  for (; !code && walk != fs::recursive_directory_iterator(); walk.increment(code)) {
+    if (walk->path().filename().string().starts_with('.')) {
+      walk.disable_recursion_pending();
+    } else if (fs::is_regular_file(walk->path(), code) && is_data_file(walk->path())) {
+      files.push_back(walk->path());
+    }
+    code.clear();
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+std::string_view split_of_word(std::string_view word) {
+  const auto* const found = std::ranges::find(kSplitWords, word, &SplitName::word);
+  return found == std::end(kSplitWords) ? "" : found->split;
+}
+
+/// By the words of a path: "data/train-00000-of-00001.parquet" -> "train"; empty: none is in it.
+std::string split_of(const fs::path& relative) {
+  const std::string text = lower_case(relative.string());
+  std::string word, found;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    const bool is_letter = i < text.size() && text[i] >= 'a' && text[i] <= 'z';
+    if (is_letter) {
+      word += text[i];
+      continue;
+    }
+    if (const std::string_view split = split_of_word(word); !split.empty()) {
+      found = split;  // the last one: that of the file before those of its folders
+    }
+    word.clear();
+  }
+  return found;
+}
+
+/// The front of README.md, between two lines of three dashes; null where it cannot be read.
+Value front_matter(const fs::path& folder) {
+  std::ifstream file(folder / "README.md");
+  std::string line, text;
+  if (!std::getline(file, line) || line.substr(0, 3) != "---") {
+    return Value::null();
+  }
+  while (std::getline(file, line) && line.substr(0, 3) != "---") {
+    text += line + "\n";
+  }
+  try {
+    return parse_yaml(text, (folder / "README.md").string());
+  } catch (const Error&) {
+    return Value::null();  // written for people first: the files' names tell too
+  }
+}
+
+std::string text_of(const Value& map, std::string_view name) {
+  const Value* const found = map.find(name);
+  return found != nullptr && found->is_scalar() ? found->text : "";
+}
+
+/// `pattern` of a README, relative to the folder; ** is any folder or none.
+bool matches(std::string pattern, const std::string& relative) {
+  if (::fnmatch(pattern.c_str(), relative.c_str(), 0) == 0) {
+    return true;
+  }
+  const size_t any = pattern.find("**/");
+  return any != std::string::npos &&
+         ::fnmatch(pattern.erase(any, 3).c_str(), relative.c_str(), 0) == 0;
+}
+
+void add_matches(const Value& patterns, const fs::path& folder, const Files& all, Files& files) {
+  for (const Value& pattern : patterns.is_list() ? patterns.items : std::vector<Value>{patterns}) {
+    for (const fs::path& file : all) {
+      if (matches(pattern.text, file.lexically_relative(folder).string())) {
+        files.push_back(file);
+      }
+    }
+  }
+}
+
+/// The files of one format: where a repository has its rows several times, the format of most.
+void keep_one_format(Files& files) {
+  std::map<std::string, int> counts;
+  for (const fs::path& file : files) {
+    ++counts[file.extension().string()];
+  }
+  const auto most =
+      std::ranges::max_element(counts, {}, [](const auto& each) { return each.second; });
+  if (counts.size() > 1) {
+    std::erase_if(files, [&](const fs::path& file) { return file.extension() != most->first; });
+  }
+}
+
+Splits splits_by_name(const fs::path& folder) {
+  Files files = data_files(folder);
+  keep_one_format(files);
+  Splits splits;
+  for (const fs::path& file : files) {
+    splits[split_of(file.lexically_relative(folder))].push_back(file);
+  }
+  if (splits.size() == 1 && splits.contains("")) {
+    return {{"train", splits[""]}};  // nothing tells a split: all is to be learned
+  }
+  splits.erase("");
+  return splits;
+}
+
+/// Of a configuration that README.md lists.
+Splits splits_of_entry(const Value& entry, const fs::path& folder) {
+  const std::string subfolder = text_of(entry, "data_dir");
+  const Value* const given = entry.find("data_files");
+  if (given == nullptr) {
+    return splits_by_name(subfolder.empty() ? folder : folder / subfolder);
+  }
+  const Files all = data_files(folder);
+  Splits splits;
+  for (const Value& each : given->is_list() ? given->items : std::vector<Value>{*given}) {
+    const Value* const path = each.find("path");
+    const std::string split = text_of(each, "split");
+    add_matches(
+        path == nullptr ? each : *path, folder, all, splits[split.empty() ? "train" : split]);
+  }
+  std::erase_if(splits, [](const auto& split) { return split.second.empty(); });
+  return splits;
+}
+
+/// The splits of each configuration of a repository; that of "" is the default one.
+std::map<std::string, Splits> configurations_of_repository(const fs::path& folder) {
+  std::map<std::string, Splits> found;
+  const Value front = front_matter(folder);
+  const Value* const entries = front.find("configs");
+  for (const Value& entry : entries != nullptr ? entries->items : std::vector<Value>{}) {
+    const std::string name = text_of(entry, "config_name");
+    const Splits splits = splits_of_entry(entry, folder);
+    if (splits.empty()) {
+      continue;  // not fetched
+    }
+    found[name] = splits;
+    if (name == "default" || text_of(entry, "default") == "true" || entries->items.size() == 1) {
+      found[""] = splits;
+    }
+  }
+  if (!found.empty()) {
+    return found;
+  }
+  // Folders beside each other, with splits in each of them, are configurations.
+  std::error_code code;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, code)) {
+    if (entry.is_directory(code) && split_of(entry.path().filename()).empty()) {
+      if (Splits splits = splits_by_name(entry.path()); !splits.empty()) {
+        found[entry.path().filename().string()] = std::move(splits);
+      }
+    }
+  }
+  Splits all = splits_by_name(folder);
+  if (!all.empty() && (found.size() < 2 || found.contains("data"))) {
+    found[""] = std::move(all);
+  }
+  return found;
+}
+
+/// CONFIGURATION/VERSION/HASH/name-split.arrow, of each configuration the newest.
+std::map<std::string, Splits> configurations_of_cache(const fs::path& folder) {
+  std::map<std::string, Splits> found;
+  std::map<std::string, fs::file_time_type> newest;
+  for (const fs::path& file : data_files(folder)) {
+    const fs::path relative = file.lexically_relative(folder);
+    std::string stem = file.stem().string();
+    if (file.extension() != ".arrow" || stem.starts_with("cache-")) {
+      continue;
+    }
+    if (const size_t of = stem.find("-of-"); of != std::string::npos && of >= 6) {
+      stem.resize(of - 6);  // name-train-00000-of-00002
+    }
+    const std::string split = stem.substr(stem.rfind('-') + 1);
+    const std::string name = relative.begin()->string();
+    std::error_code code;
+    const auto time = fs::last_write_time(file.parent_path(), code);
+    if (const auto before = newest.find(name); before == newest.end() || before->second < time) {
+      newest[name] = time;
+      found[name].clear();
+    }
+    if (time == newest[name]) {
+      found[name][split].push_back(file);
+    }
+  }
+  if (const auto only = found.size() == 1 ? found.begin() : found.find("default");
+      only != found.end()) {
+    found[""] = only->second;
+  }
+  return found;
+}
+
+class Finder {
+ public:
+  Finder(const Value& tree, const EnvironmentLookup& environment, Problems& problems)
+      : tree_(tree),
+        environment_(environment),
+        problems_(problems),
+        name_(value("data", "dataset_name")),
+        configuration_(value("data", "dataset_config_name")),
+        revision_(value("data", "dataset_revision")) {}
+
+  Value run() {
+    Value settings = Value::map();
+    if (name_.empty()) {
+      return settings;
+    }
+    const Value& named = *tree_.find(Path{"data", "dataset_name"});
+    for (const Place& place : places()) {
+      const auto configurations = place.is_arrow_cache ? configurations_of_cache(place.folder)
+                                                       : configurations_of_repository(place.folder);
+      const auto found = configurations.find(configuration_);
+      if (found != configurations.end()) {
+        fill_splits(found->second, named.origin, settings);
+        return settings;
+      }
+      for (const auto& [name, splits] : configurations) {
+        if (!name.empty()) {
+          configurations_.insert(name);
+        }
+      }
+      looked_.push_back(place.folder.string());
+    }
+    refuse(named);
+    return settings;
+  }
+
+ private:
+  std::string value(const char* section, const char* key) const {
+    const Value* const found = tree_.find(Path{section, key});
+    return found != nullptr && found->is_scalar() ? found->text : "";
+  }
+
+  /// Whether a folder of a cache, "org<separator>name", is of the data set; names without an
+  /// organisation are of any.
+  bool is_of_name(std::string folder, const std::string& separator) const {
+    std::string wanted = lower_case(name_);
+    folder = lower_case(folder);
+    if (const size_t slash = wanted.find('/'); slash != std::string::npos) {
+      wanted.replace(slash, 1, separator);
+      return folder == wanted;
+    }
+    return folder == wanted || folder.ends_with(separator + wanted);
+  }
+
+  Files folders_of(
+      const fs::path& cache, const std::string& prefix, const std::string& separator) const {
+    Files folders;
+    std::error_code code;
+    for (const fs::directory_entry& entry : fs::directory_iterator(cache, code)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(prefix) && is_of_name(name.substr(prefix.size()), separator)) {
+        folders.push_back(entry.path());
+      }
+    }
+    std::ranges::sort(folders);
+    return folders;
+  }
+
+  std::vector<Place> places() {
+    std::vector<Place> found;
+    std::error_code code;
+    if (const fs::path own = expand_home(name_, environment_); fs::is_directory(own, code)) {
+      return {{own}};
+    }
+    const fs::path hub = hub_cache_folder(environment_);
+    const fs::path arrow = datasets_cache_folder(environment_);
+    for (const fs::path& repository : folders_of(hub, "datasets--", "--")) {
+      const std::string revision = revision_.empty() ? "main" : revision_;
+      std::ifstream reference(repository / "refs" / revision);
+      std::string commit;
+      std::getline(reference, commit);
+      const fs::path snapshot = repository / "snapshots" / (commit.empty() ? revision : commit);
+      if (fs::is_directory(snapshot, code)) {
+        found.push_back({snapshot});
+      } else {
+        looked_.push_back(snapshot.string());
+      }
+    }
+    if (revision_.empty()) {
+      for (const fs::path& folder : folders_of(arrow, "", "___")) {
+        found.push_back({folder, true});
+      }
+    }
+    if (found.empty()) {
+      looked_.push_back(hub.string());
+      looked_.push_back(arrow.string());
+    }
+    return found;
+  }
+
+  void refuse(const Value& named) {
+    const std::string fetch = fmt::format(
+        "fetch it where there is a network: hf download --repo-type dataset {}{}",
+        name_,
+        revision_.empty() ? "" : " --revision " + revision_);
+    if (configurations_.empty()) {
+      problems_.add(
+          "data.dataset_name",
+          named.origin,
+          fmt::format(
+              "there is no data set '{}' on this machine; looked in {}",
+              name_,
+              fmt::join(looked_, ", ")),
+          fetch);
+      return;
+    }
+    const std::vector<std::string> names(configurations_.begin(), configurations_.end());
+    const Value* const asked = tree_.find(Path{"data", "dataset_config_name"});
+    problems_.add(
+        "data.dataset_config_name",
+        configuration_.empty() ? named.origin : asked->origin,
+        fmt::format(
+            "{} has {}{}.{}",
+            name_,
+            configuration_.empty() ? "several: "
+                                   : fmt::format("no '{}' here, but ", configuration_),
+            fmt::join(names, ", "),
+            did_you_mean(configuration_, names)),
+        configuration_.empty() ? fmt::format("data.dataset_config_name={}", names.front()) : fetch);
+  }
+
+  void fill_splits(const Splits& splits, const Origin& origin, Value& settings) {
+    const bool wants_test =
+        !value("data", "test_split").empty() || value("training", "do_predict") == "true";
+    fill_split(splits, "train", "train_split", "train", origin, settings);
+    fill_split(splits, "validation", "validation_split", "", origin, settings);
+    if (wants_test) {
+      fill_split(splits, "test", "test_split", "test", origin, settings);
+    }
+  }
+
+  /// A key of files: of the split that is asked for, else of the one of its own name. `needed`: the
+  /// split that must be there where none is asked for; empty: it may be missing.
+  void fill_split(
+      const Splits& splits,
+      const char* key,
+      const char* split_key,
+      const std::string& needed,
+      const Origin& origin,
+      Value& settings) {
+    const std::string asked = value("data", split_key);
+    const std::string split = asked.empty() ? key : asked;
+    const auto found = splits.find(split);
+    if (found == splits.end()) {
+      if (!asked.empty() || !needed.empty()) {
+        refuse_split(splits, split_key, split);
+      }
+      return;
+    }
+    Value files = Value::list();
+    for (const fs::path& file : found->second) {
+      files.items.push_back(Value::scalar(file.string(), true));
+    }
+    set_origin(files, {.source = Origin::Source::kDerived, .place = "data.dataset_name"});
+    files.origin.order = origin.order;
+    merge_at(settings, {"data", key}, std::move(files));
+  }
+
+  void refuse_split(const Splits& splits, const char* split_key, const std::string& split) {
+    std::vector<std::string> names;
+    for (const auto& [name, files] : splits) {
+      names.push_back(name);
+    }
+    const bool is_part = split.find('[') != std::string::npos;
+    const Value* const asked = tree_.find(Path{"data", split_key});
+    problems_.add(
+        fmt::format("data.{}", split_key),
+        asked == nullptr ? Origin{} : asked->origin,
+        is_part ? fmt::format("{}: a part of a split is not read by its place", split)
+                : fmt::format(
+                      "{} has no split '{}'; it has {}.{}",
+                      name_,
+                      split,
+                      fmt::join(names, ", "),
+                      did_you_mean(split, names)),
+        is_part ? "data.validation_fraction and data.test_fraction hold out documents, drawn by "
+                  "data.split_seed"
+                : fmt::format("data.{}={}", split_key, names.front()));
+  }
+
+  const Value& tree_;
+  const EnvironmentLookup& environment_;
+  Problems& problems_;
+  std::string name_, configuration_, revision_;
+  std::vector<std::string> looked_;
+  std::set<std::string> configurations_;
+};
+
+}  // namespace
+
+Value dataset_settings(
+    const Value& tree, const EnvironmentLookup& environment, Problems& problems) {
+  return Finder(tree, environment, problems).run();
+}
+
+}  // namespace lockstep::config

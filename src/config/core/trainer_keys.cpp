@@ -1,0 +1,309 @@
+#include "config/core/trainer_keys.h"
+
+#include "base/format.h"
+#include "config/core/scalar.h"
+#include "config/core/schema.h"
+
+namespace lockstep::config {
+namespace {
+
+using enum KeyRule::Kind;
+using enum KeyRule::Takes;
+
+constexpr std::string_view kNoHub =
+    "nothing is pushed to the Hub; output_dir is a folder that `hf upload` takes as it is";
+constexpr std::string_view kNoPython =
+    "only used by PyTorch's compiler; there is no Python to compile";
+constexpr std::string_view kNoTpu = "there is no TPU support";
+constexpr std::string_view kOneLoader = "the loader is a thread that reads mapped files";
+constexpr std::string_view kOwnKernels = "the kernels are this program's own already";
+constexpr std::string_view kStreaming = "evaluation keeps sums alone, no predictions";
+constexpr std::string_view kNoDownload =
+    "nothing is fetched from the Hub; give files: data.train, data.validation, data.test";
+
+/// Counts where warmup_steps is 0, as transformers has it.
+void read_warmup_ratio(const RuleTarget& target, const std::string& name, const Value& value) {
+  const auto ratio = value.is_scalar() ? to_double(value.text) : std::nullopt;
+  if (!ratio || *ratio < 0 || *ratio >= 1) {
+    if (!value.is_null()) {
+      target.refuse(
+          name,
+          value,
+          "it is not a share below 1",
+          "training.warmup_steps takes a number of steps, or a share between 0 and 1");
+    }
+    return;
+  }
+  const Value* const steps = target.settings.find(Path{"training", "warmup_steps"});
+  const auto given = steps != nullptr && steps->is_scalar() ? to_double(steps->text) : std::nullopt;
+  if (*ratio > 0 && given.value_or(0) == 0) {
+    target.set("training.warmup_steps", value.text, value);
+  }
+}
+
+/// Of run_clm.py: held out of the training documents where there is no validation split.
+void read_validation_percentage(
+    const RuleTarget& target, const std::string& name, const Value& value) {
+  const auto percent = value.is_scalar() ? to_double(value.text) : std::nullopt;
+  if (percent && *percent >= 0 && *percent < 100) {
+    target.set("data.validation_fraction", fmt::format("{:g}", *percent / 100), value);
+  } else if (!value.is_null()) {
+    target.refuse(name, value, "it is not a percentage below 100");
+  }
+}
+
+// Alphabetical within each group.
+constexpr KeyRule kTrainerRules[] = {
+    // Older names that set other keys.
+    {"adafactor", kRead, "", "training.optim=adafactor", kSwitch},
+    {"do_regression", kRead, "", "task.problem_type=regression", kSwitch},
+    {"group_by_length", kRead, "", "training.train_sampling_strategy=group_by_length", kSwitch},
+    read_by("validation_split_percentage", read_validation_percentage),
+    read_by("warmup_ratio", read_warmup_ratio),
+
+    // Read by config/compat/accelerate.cpp and config/compat/deepspeed.cpp.
+    {"accelerator_config", kRead},
+    {"deepspeed", kRead},
+    {"fsdp", kRead},
+    {"fsdp_config", kRead},
+    {"parallelism_config", kRead},
+
+    // Accepted: they change no result here.
+    {"batch_eval_metrics", kIgnored, "false", kStreaming, kSwitch},
+    {"dataloader_in_order", kIgnored, "true", "batches always come in order", kSwitch},
+    {"dataloader_multiprocessing_context", kIgnored, "", kOneLoader},
+    {"dataloader_persistent_workers", kIgnored, "false", kOneLoader, kSwitch},
+    {"dataloader_pin_memory", kIgnored, "true", "batches are pinned where there is a GPU", kSwitch},
+    {"ddp_broadcast_buffers", kIgnored, "false", "the models have no buffers", kSwitch},
+    {"ddp_static_graph", kIgnored, "false", "the graph is known to be static", kSwitch},
+    {"debug", kIgnored, "|[]", "a NaN or an infinity always stops with the parameter named"},
+    {"do_train", kIgnored, "true", "`lockstep train` trains; `lockstep eval` evaluates", kSwitch},
+    {"enable_jit_checkpoint",
+     kIgnored,
+     "true|false",
+     "SIGTERM always saves before the end",
+     kSwitch},
+    {"eval_accumulation_steps", kIgnored, "", kStreaming},
+    {"eval_do_concat_batches", kIgnored, "true", kStreaming, kSwitch},
+    {"eval_use_gather_object", kIgnored, "false", kStreaming, kSwitch},
+    {"fp16_backend", kIgnored, "auto", "there is one float16 implementation"},
+    {"fp16_opt_level", kIgnored, "O1", "only used by NVIDIA Apex, which is not used"},
+    {"fsdp_min_num_params", kIgnored, "0", "the units are the model's blocks"},
+    {"fsdp_transformer_layer_cls_to_wrap", kIgnored, "", "the units are the model's blocks"},
+    {"gradient_checkpointing_kwargs",
+     kIgnored,
+     "{}",
+     "recomputation has one form, with nothing to choose"},
+    {"half_precision_backend", kIgnored, "auto", "there is one implementation"},
+    {"hub_always_push", kIgnored, "false", kNoHub, kSwitch},
+    {"hub_model_id", kIgnored, "", kNoHub},
+    {"hub_private_repo", kIgnored, "false", kNoHub, kSwitch},
+    {"hub_revision", kIgnored, "", kNoHub},
+    {"hub_strategy", kIgnored, "every_save", kNoHub},
+    {"hub_token", kIgnored, "", kNoHub},
+    {"include_for_metrics", kIgnored, "[]", kStreaming},
+    {"include_inputs_for_metrics", kIgnored, "false", kStreaming, kSwitch},
+    {"include_num_input_tokens_seen",
+     kIgnored,
+     "no|false",
+     "tokens are always counted, in metrics.jsonl"},
+    {"include_tokens_per_second",
+     kIgnored,
+     "true|false",
+     "tokens per second are always told",
+     kSwitch},
+    {"jit_mode_eval", kIgnored, "false", kNoPython, kSwitch},
+    {"label_names", kIgnored, "|[]|[labels]", "labels are made from the text"},
+    {"length_column_name", kIgnored, "length", "lengths are known from the tokenized data"},
+    {"liger_kernel_config", kIgnored, "{}", kOwnKernels},
+    {"local_rank", kIgnored, "*"},
+    {"log_on_each_node", kIgnored, "true|false", "rank 0 alone writes metrics", kSwitch},
+    {"logging_nan_inf_filter",
+     kIgnored,
+     "true|false",
+     "a NaN or an infinity stops the run with the parameter named",
+     kSwitch},
+    {"mp_parameters", kIgnored, "", "only used on Amazon SageMaker"},
+    {"overwrite_output_dir",
+     kIgnored,
+     "false",
+     "nothing in output_dir is removed; checkpoints of the same step are replaced",
+     kSwitch},
+    {"prediction_loss_only", kIgnored, "true|false", kStreaming, kSwitch},
+    {"push_to_hub_model_id", kIgnored, "", kNoHub},
+    {"push_to_hub_organization", kIgnored, "", kNoHub},
+    {"push_to_hub_token", kIgnored, "", kNoHub},
+    {"ray_scope", kIgnored, "last", "there is no hyperparameter search"},
+    {"remove_unused_columns",
+     kIgnored,
+     "true|false",
+     "only the fields that are used are read",
+     kSwitch},
+    {"restore_callback_states_from_checkpoint",
+     kIgnored,
+     "true",
+     "the whole state is always restored",
+     kSwitch},
+    {"save_on_each_node",
+     kIgnored,
+     "false",
+     "all ranks write their slices into one folder that all nodes share",
+     kSwitch},
+    {"skip_memory_metrics", kIgnored, "true|false", "peak memory is always told", kSwitch},
+    {"torch_compile", kIgnored, "false", kNoPython, kSwitch},
+    {"torch_compile_backend", kIgnored, "", kNoPython},
+    {"torch_compile_mode", kIgnored, "", kNoPython},
+    {"torch_empty_cache_steps", kIgnored, "", "the allocator's cache is kept between steps"},
+    {"torchdynamo", kIgnored, "", kNoPython},
+    {"tpu_metrics_debug", kIgnored, "false", kNoTpu, kSwitch},
+    {"trackio_bucket_id", kIgnored, "", "there is no Trackio reporter"},
+    {"trackio_space_id", kIgnored, "trackio", "there is no Trackio reporter"},
+    {"trackio_static_space_id", kIgnored, "", "there is no Trackio reporter"},
+    {"use_cache", kIgnored, "false", "training keeps no key-value cache", kSwitch},
+    {"use_ipex", kIgnored, "false", kOwnKernels, kSwitch},
+    {"use_legacy_prediction_loop", kIgnored, "false", "there is one evaluation loop", kSwitch},
+    {"use_liger_kernel", kIgnored, "false", kOwnKernels, kSwitch},
+
+    // Of run_classification.py and run_glue.py; they change no result here.
+    {"ignore_mismatched_sizes",
+     kIgnored,
+     "true|false",
+     "a head of other labels begins at random, and a line says so",
+     kSwitch},
+    {"metric_name",
+     kIgnored,
+     "",
+     "every metric of the problem is told; training.metric_for_best_model chooses one"},
+    {"model_revision", kIgnored, "main", kNoDownload},
+    {"overwrite_cache", kIgnored, "false", "a token file is named by what it was made of", kSwitch},
+    {"pad_to_max_length",
+     kIgnored,
+     "true|false",
+     "rows are filled to the longest of a batch, which changes no result",
+     kSwitch},
+    {"preprocessing_num_workers", kIgnored, "*", "texts are tokenized on every core"},
+    {"remove_columns", kIgnored, "", "only the fields that are used are read"},
+    {"remove_splits", kIgnored, "", kNoDownload},
+    {"shuffle_seed", kIgnored, "42", "the order of the data follows training.data_seed"},
+    {"shuffle_train_dataset",
+     kIgnored,
+     "true|false",
+     "rows come in random order: see training.train_sampling_strategy",
+     kSwitch},
+    {"text_column_delimiter",
+     kIgnored,
+     "",
+     "a text is one field; a second one is data.text_pair_field"},
+    {"token", kIgnored, "", kNoDownload},
+    {"trust_remote_code", kIgnored, "false", "no code of a model's folder is run", kSwitch},
+    {"use_auth_token", kIgnored, "false", kNoDownload, kSwitch},
+    {"use_fast_tokenizer", kIgnored, "true|false", "there is one tokenizer", kSwitch},
+
+    // Refused: they would change the result, and are not done here.
+    {"max_eval_samples", kRefused, "", "give a shorter file"},
+    {"max_predict_samples", kRefused, "", "give a shorter file"},
+    {"max_train_samples", kRefused, "", "give a shorter file"},
+    {"optim_args",
+     kRefused,
+     "",
+     "the optimizer's arguments are keys: adam_beta1, adam_beta2, adam_epsilon, weight_decay"},
+    {"optim_target_modules", kRefused, "", "only used by the GaLore and APOLLO optimizers"},
+    {"past_index", kRefused, "-1", "models that carry state between batches are not known"},
+    {"push_to_hub", kRefused, "false", kNoHub, kSwitch},
+    {"save_safetensors",
+     kRefused,
+     "true",
+     "checkpoints are safetensors; pickles are neither written nor read",
+     kSwitch},
+    {"sharded_ddp", kRefused, "|false|[]", "it was FairScale's; use parallel.zero_stage"},
+    {"split_batches",
+     kRefused,
+     "false",
+     "per_device_train_batch_size is the batch of one rank; divide it yourself",
+     kSwitch},
+    {"tpu_num_cores", kRefused, "", kNoTpu},
+    {"use_mps_device", kRefused, "false", "there is no Apple GPU support", kSwitch},
+    {"xpu_backend", kRefused, "", "use ddp_backend"},
+};
+
+struct Rename {
+  std::string_view from, to;
+};
+
+constexpr Rename kRenames[] = {
+    {"activation_checkpointing", "gradient_checkpointing"},
+    {"activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"},
+    {"evaluation_strategy", "eval_strategy"},
+    {"no_cuda", "use_cpu"},
+    {"per_gpu_eval_batch_size", "per_device_eval_batch_size"},
+    {"per_gpu_train_batch_size", "per_device_train_batch_size"},
+};
+
+// run_clm.py, run_classification.py and their like.
+constexpr Rename kScriptKeys[] = {
+    {"block_size", "data.sequence_length"},
+    {"cache_dir", "data.cache_dir"},
+    {"dataset_config_name", "data.dataset_config_name"},
+    {"dataset_name", "data.dataset_name"},
+    {"label_column_name", "data.label_field"},
+    {"max_seq_length", "data.sequence_length"},
+    {"model_name_or_path", "model.path"},
+    {"test_file", "data.test"},
+    {"test_split_name", "data.test_split"},
+    {"text_column_name", "data.text_field"},
+    {"text_column_names", "data.text_field"},
+    {"tokenizer_name", "tokenizer.path"},
+    {"tokenizer_name_or_path", "tokenizer.path"},
+    {"train_file", "data.train"},
+    {"train_split_name", "data.train_split"},
+    {"validation_file", "data.validation"},
+    {"validation_split_name", "data.validation_split"},
+};
+
+}  // namespace
+
+KeyRules trainer_rules() {
+  return kTrainerRules;
+}
+
+std::string_view current_name(std::string_view name) {
+  for (const Rename& rename : kRenames) {
+    if (rename.from == name) {
+      return rename.to;
+    }
+  }
+  return name;
+}
+
+std::string_view script_key(std::string_view name) {
+  for (const Rename& rename : kScriptKeys) {
+    if (rename.from == name) {
+      return rename.to;
+    }
+  }
+  return {};
+}
+
+bool is_training_name(std::string_view name) {
+  const std::string_view current = current_name(name);
+  return find_rule(kTrainerRules, current) != nullptr ||
+         find_key("training." + std::string(current)) != nullptr;
+}
+
+void apply_trainer_rules(Value& tree, Problems& problems, std::vector<std::string>& warnings) {
+  const RuleTarget target{tree, problems, warnings, "training."};
+  for (const KeyRule& rule : kTrainerRules) {
+    const Value* const training = tree.find("training");
+    const Value* const found =
+        training != nullptr && training->is_map() ? training->find(rule.name) : nullptr;
+    const bool is_for_others =
+        rule.kind == KeyRule::Kind::kRead && rule.text.empty() && rule.read == nullptr;
+    if (found != nullptr && !is_for_others) {
+      const Value value = *found;  // the rule may move what it reads
+      apply_rule(rule, std::string(rule.name), value, target);
+      tree.find("training")->erase(rule.name);
+    }
+  }
+}
+
+}  // namespace lockstep::config

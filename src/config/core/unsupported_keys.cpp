@@ -1,0 +1,141 @@
+#include "config/core/unsupported_keys.h"
+
+#include <algorithm>
+
+#include "base/format.h"
+#include "config/core/schema.h"
+
+namespace lockstep::config {
+namespace {
+
+using enum KeyRule::Kind;
+
+constexpr KeyRule kUnsupportedKeys[] = {
+    {"training.auto_find_batch_size",
+     kRefused,
+     "false",
+     "give a smaller per_device_train_batch_size and more gradient_accumulation_steps"},
+    {"training.average_tokens_across_devices",
+     kRefused,
+     "true",
+     "the loss is always divided by the target tokens of all ranks: leave it true"},
+    {"training.fp16_full_eval", kRefused, "false", "evaluation runs in the type of training"},
+    {"training.neftune_noise_alpha", kRefused, "", "leave it null"},
+    {"training.train_sampling_strategy", kRefused, "random|sequential", "use random or sequential"},
+};
+
+Origin origin_of(const Origins& origins, const std::string& key) {
+  const auto found = origins.find(key);
+  return found == origins.end() ? Origin{} : found->second;
+}
+
+}  // namespace
+
+KeyRules unsupported_keys() {
+  return kUnsupportedKeys;
+}
+
+void check_supported(const Config& config, const Origins& origins, Problems& problems) {
+  const Value values = to_value(config);
+  for (const KeyRule& rule : kUnsupportedKeys) {
+    const std::string key(rule.name);
+    const Value* const value = values.find(split_path(key));
+    if (!is_harmless(rule, *value)) {
+      problems.add(
+          key,
+          origin_of(origins, key),
+          fmt::format("{} is not supported yet", value->text),
+          std::string(rule.text));
+    }
+  }
+}
+
+void warn_of_idle_keys(
+    const Config& config, const Origins& origins, std::vector<std::string>& warnings) {
+  const Value values = to_value(config);
+  const auto warn = [&](const char* key, bool idle, const char* reason) {
+    // A default that is written out, as in the config.yaml of a run, asks for nothing.
+    const bool asked =
+        to_text(*values.find(split_path(key))) != to_text(find_key(key)->default_value);
+    if (idle && asked && origins.count(key) != 0) {
+      warnings.push_back(
+          fmt::format("{} ({}) does nothing: {}", key, describe(origins.at(key)), reason));
+    }
+  };
+  const TrainingSection& training = config.training;
+  const ParallelSection& parallel = config.parallel;
+  const bool no_pipeline = parallel.pipeline == 1;
+  warn("parallel.schedule", no_pipeline, "there is no pipeline");
+  warn("parallel.virtual_stages", no_pipeline, "there is no pipeline");
+  warn("parallel.split", no_pipeline, "there is no pipeline");
+  warn(
+      "parallel.zero_in_pipeline",
+      no_pipeline || parallel.zero_stage < 2,
+      "only used with a pipeline and zero_stage=2 or 3");
+  warn("parallel.context_attention", parallel.context == 1, "sequences are not shared");
+  warn("parallel.sequence_parallel", parallel.tensor == 1, "there is no tensor parallelism");
+  warn("parallel.prefetch_units", parallel.zero_stage < 3, "only used with zero_stage=3");
+  warn("parallel.persistence_threshold", parallel.zero_stage < 3, "only used with zero_stage=3");
+  warn("parallel.prefetch_elements", parallel.zero_stage < 3, "only used with zero_stage=3");
+  warn("parallel.shard_ranks", parallel.zero_stage < 1, "zero_stage=0 shares nothing");
+  warn("parallel.zero_in_pipeline", no_pipeline, "there is no pipeline");
+  warn(
+      "parallel.offload_optimizer.ratio",
+      parallel.offload_optimizer.device == "none",
+      "nothing is offloaded");
+  for (const char* key : {"fixed", "initial_power", "window", "hysteresis", "minimum"}) {
+    const std::string name = std::string("precision.loss_scale.") + key;
+    warn(name.c_str(), !training.fp16, "only used with training.fp16=true");
+  }
+  warn("parallel.recompute_every", parallel.recompute == "none", "nothing is recomputed");
+  warn(
+      "parallel.offload_optimizer.path",
+      parallel.offload_optimizer.device != "nvme",
+      "only used with device=nvme");
+  warn(
+      "parallel.offload_param.path",
+      parallel.offload_param.device != "nvme",
+      "only used with device=nvme");
+  warn(
+      "training.early_stopping_threshold",
+      !training.early_stopping_patience,
+      "only used with training.early_stopping_patience");
+  warn(
+      "training.warmup_steps",
+      training.lr_scheduler_type == "constant" && training.warmup_steps > 0,
+      "lr_scheduler_type=constant has no warm-up (constant_with_warmup has)");
+  warn(
+      "training.num_train_epochs",
+      training.max_steps > 0,
+      "max_steps is given, and takes its place");
+  warn(
+      "training.eval_steps",
+      training.eval_strategy != "steps" && training.eval_steps.has_value(),
+      "eval_strategy is not steps");
+  warn(
+      "training.bf16_full_eval",
+      training.bf16_full_eval && training.bf16,
+      "evaluation runs in the type of training, which is bfloat16 already");
+  const auto reports_to = [&](const char* tracker) {
+    const auto& chosen = training.report_to;
+    return std::find(chosen.begin(), chosen.end(), tracker) != chosen.end() ||
+           std::find(chosen.begin(), chosen.end(), "all") != chosen.end();
+  };
+  warn(
+      "training.logging_dir",
+      !reports_to("tensorboard"),
+      "TensorBoard's file is written with report_to=tensorboard; metrics.jsonl stands in "
+      "output_dir");
+  warn("training.run_name", !reports_to("wandb"), "only used with report_to=wandb");
+  warn("training.project", !reports_to("wandb"), "only used with report_to=wandb");
+  warn(
+      "training.dataloader_num_workers",
+      training.dataloader_num_workers > 1,
+      "one thread reads ahead, and the data are tokenized already");
+  warn(
+      "training.ddp_backend",
+      training.ddp_backend == (training.use_cpu ? "nccl" : "gloo"),
+      "GPUs talk through nccl, CPUs through shared memory or gloo");
+}
+
+}  // namespace lockstep::config

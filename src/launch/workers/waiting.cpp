@@ -1,0 +1,264 @@
+#include "launch/workers/waiting.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <unistd.h>
+
+#include "base/format.h"
+#include "launch/system/step_file.h"
+#include "launch/workers/output.h"
+#include "launch/workers/stacks.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr double kMedians = 3;
+
+const RankView* rank_of(const std::vector<RankView>& ranks, int rank) {
+  const auto found = std::find_if(
+      ranks.begin(), ranks.end(), [&](const RankView& view) { return view.rank() == rank; });
+  return found == ranks.end() ? nullptr : &*found;
+}
+
+/// Whether a rank of this machine has begun the call that another waits for. A message's other end
+/// has no number for it: it has come where it waits for a message of the first.
+bool has_come(const RankView& rank, int from, const PulseWait& wait) {
+  if (wait.kind == CallKind::kMessages) {
+    return std::any_of(rank.pulse.waits.begin(), rank.pulse.waits.end(), [&](const PulseWait& own) {
+      return own.kind == CallKind::kMessages && own.group == wait.group &&
+             std::find(own.ranks.begin(), own.ranks.end(), from) != own.ranks.end();
+    });
+  }
+  const PulseGroup* const group = rank.pulse.find_group(wait);
+  return group != nullptr && group->begun.at(static_cast<size_t>(wait.kind)) > wait.index;
+}
+
+double limit_of(const RankView& rank, std::optional<double> shortest) {
+  const double limit = std::max(rank.pulse.report_after, kMedians * rank.median);
+  return shortest ? std::min(limit, *shortest) : limit;
+}
+
+/// The ranks of a circle of waits: from any of them one comes back to it. Empty where there is
+/// none.
+std::vector<int> find_circle(const std::vector<Awaiting>& edges) {
+  std::map<int, std::set<int>> next;
+  for (const Awaiting& edge : edges) {
+    if (!edge.has_come) {
+      next[edge.from].insert(edge.to);
+    }
+  }
+  std::vector<int> circle;
+  for (const auto& [start, unused] : next) {
+    std::set<int> reached;
+    std::vector<int> open{start};
+    while (!open.empty()) {
+      const int at = open.back();
+      open.pop_back();
+      for (const int to : next[at]) {
+        if (reached.insert(to).second) {
+          open.push_back(to);
+        }
+      }
+    }
+    if (reached.contains(start)) {
+      circle.push_back(start);
+    }
+  }
+  return circle;
+}
+
+std::string names_of(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+/// What a person does about a process in that state.
+std::string remedy_of(const RankView& view) {
+  switch (view.state) {
+    case 'T':
+      return fmt::format(
+          "  it was stopped by SIGSTOP or a terminal: `kill -CONT {}` lets it go on\n",
+          view.process);
+    case 'D':
+      return "  a disk, a file system or a driver does not answer it\n";
+    default:
+      return "";
+  }
+}
+
+std::string this_host() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string call_text(const PulseWait& wait) {
+  return fmt::format(
+      "{} number {} of group {}, shape [{}]{}",
+      printable(wait.operation),
+      wait.sequence,
+      printable(wait.group),
+      fmt::join(wait.shape, ", "),
+      wait.what.empty() ? "" : fmt::format(" ({})", printable(wait.what)));
+}
+
+}  // namespace
+
+std::optional<RankView> view_rank(const std::filesystem::path& file) {
+  std::optional<PulseReading> pulse = read_pulse(file);
+  if (!pulse) {
+    return std::nullopt;
+  }
+  RankView view;
+  view.process = static_cast<pid_t>(pulse->process);
+  view.state = state_of(view.process);
+  if (const std::optional<StepMark> mark = read_step(file)) {
+    view.step = mark->step;
+    view.median = mark->median;
+  }
+  view.pulse = std::move(*pulse);
+  return view;
+}
+
+std::vector<Awaiting> who_waits(const std::vector<RankView>& ranks) {
+  std::vector<Awaiting> edges;
+  for (const RankView& view : ranks) {
+    for (const PulseWait& wait : view.pulse.waits) {
+      for (const int rank : wait.ranks) {
+        const RankView* const other = rank_of(ranks, rank);
+        // Of another machine's rank nothing is known: it is not accused.
+        if (rank == view.rank() || other == nullptr) {
+          continue;
+        }
+        const bool come = has_come(*other, view.rank(), wait);
+        if (!come || other->stands()) {
+          edges.push_back({view.rank(), rank, come, wait});
+        }
+      }
+    }
+  }
+  return edges;
+}
+
+std::optional<Hang> find_hang(
+    const std::vector<RankView>& ranks, double now, std::optional<double> shortest) {
+  struct Candidate {
+    const RankView* view;
+    double seconds, limit;
+  };
+  std::vector<Candidate> standing, idle, waiting;
+  for (const RankView& view : ranks) {
+    const double seconds = now - view.pulse.changed, limit = limit_of(view, shortest);
+    const bool measured = view.median > 0 || shortest || view.stands();
+    if (view.pulse.report_after <= 0 || !measured || seconds <= limit || view.state == 'Z' ||
+        view.state == '\0') {
+      continue;
+    }
+    (view.stands()              ? standing
+     : view.pulse.waits.empty() ? idle
+                                : waiting)
+        .push_back({&view, seconds, limit});
+  }
+  for (const std::vector<Candidate>* const kind : {&standing, &idle}) {
+    if (!kind->empty()) {
+      const Candidate& first =
+          *std::max_element(kind->begin(), kind->end(), [](const auto& a, const auto& b) {
+            return a.seconds < b.seconds;
+          });
+      return Hang{{first.view->rank()}, false, first.seconds, first.limit};
+    }
+  }
+  // Only where every rank is seen and has waited too long: else somebody may yet come.
+  if (waiting.empty() || waiting.size() != ranks.size() ||
+      static_cast<int>(ranks.size()) != ranks.front().pulse.ranks) {
+    return std::nullopt;
+  }
+  const std::vector<int> circle = find_circle(who_waits(ranks));
+  if (circle.empty()) {
+    return std::nullopt;
+  }
+  const RankView& first = *rank_of(ranks, circle.front());
+  return Hang{circle, true, now - first.pulse.changed, limit_of(first, shortest)};
+}
+
+std::string describe_rank(const RankView& view, double now) {
+  std::string text = fmt::format(
+      "rank {}{}: step {}, {} for {:.3g} s, its last sign {:.3g} s ago, process {} {}",
+      view.rank(),
+      view.pulse.coordinate.empty() ? "" : fmt::format(" ({})", printable(view.pulse.coordinate)),
+      view.step,
+      printable(view.pulse.phase),
+      now - view.pulse.phase_since,
+      now - view.pulse.changed,
+      view.process,
+      state_text(view.state));
+  for (const PulseWait& wait : view.pulse.waits) {
+    text += fmt::format("; in {} for {:.3g} s", call_text(wait), now - wait.since);
+  }
+  return text;
+}
+
+std::string describe_waiting(const std::vector<RankView>& ranks, double now) {
+  // Who waits for the same ranks in the same call is told in one line.
+  struct Line {
+    std::vector<int> from, to;
+    bool come;
+    double since;
+  };
+  std::map<std::tuple<int, std::string>, Line> waits;  // of a rank's call
+  for (const Awaiting& edge : who_waits(ranks)) {
+    Line& line = waits[{edge.from, call_text(edge.wait)}];
+    line.to.push_back(edge.to);
+    line.come = edge.has_come;
+    line.since = edge.wait.since;
+  }
+  std::map<std::tuple<std::string, std::vector<int>, bool>, Line> lines;
+  for (const auto& [call, wait] : waits) {
+    Line& line =
+        lines
+            .try_emplace(
+                {std::get<1>(call), wait.to, wait.come}, Line{{}, wait.to, wait.come, wait.since})
+            .first->second;
+    line.from.push_back(std::get<0>(call));
+    line.since = std::min(line.since, wait.since);
+  }
+  std::string text;
+  for (const auto& [call, line] : lines) {
+    text += fmt::format(
+        "  {} {} for {}{}: {}, for {:.3g} s\n",
+        names_of(line.from),
+        line.from.size() == 1 ? "waits" : "wait",
+        names_of(line.to),
+        line.come ? " (which came)" : "",
+        std::get<0>(call),
+        now - line.since);
+  }
+  return text;
+}
+
+std::string describe_hang(const Hang& hang, const std::vector<RankView>& ranks, double now) {
+  std::string text;
+  if (hang.is_circle) {
+    text = fmt::format(
+        "{} wait for each other for {:.3g} s: they came to different operations\n",
+        names_of(hang.ranks),
+        hang.seconds);
+  } else {
+    const RankView* const view = rank_of(ranks, hang.ranks.front());
+    text = fmt::format(
+        "rank {} hangs: no progress for {:.3g} s (more than {:.3g} s) on {}\n",
+        hang.ranks.front(),
+        hang.seconds,
+        hang.limit,
+        this_host());
+    if (view != nullptr) {
+      text += "  " + describe_rank(*view, now) + "\n" + remedy_of(*view);
+    }
+  }
+  const std::string graph = describe_waiting(ranks, now);
+  return text + (graph.empty() ? "" : "who waits for whom:\n" + graph);
+}
+
+}  // namespace lockstep::launch

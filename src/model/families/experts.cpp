@@ -1,0 +1,135 @@
+// Mixtures of experts in Llama's form: Mixtral (Jiang et al., 2024), Qwen3's (Yang et al., 2025)
+// and OLMoE (Muennighoff et al., 2024), which differ by names and options.
+#include "model/families/experts.h"
+
+#include <string>
+
+#include "base/format.h"
+#include "model/family.h"
+#include "model/parse_experts.h"
+#include "model/parse_rope.h"
+
+namespace lockstep::model {
+namespace {
+
+/// What files call the parts of a mixture.
+struct ExpertNames {
+  const char* module;  // in the block
+  const char *gate, *up, *down;
+};
+
+ExpertNames expert_names(Family family) {
+  return family == Family::kMixtral ? ExpertNames{"block_sparse_moe", "w1", "w3", "w2"}
+                                    : ExpertNames{"mlp", "gate_proj", "up_proj", "down_proj"};
+}
+
+/// Adds a matrix of an expert, whose elements lie from `offset` on in the block's stack.
+void add_expert(
+    LayerList& list,
+    int64_t expert,
+    const char* role,
+    const std::string& prefix,
+    Extent out,
+    Extent in,
+    PlaceInStack place) {
+  LayerSpec& layer = list.linear(role, prefix, out, in, LayerList::Bias::kNone);
+  layer.expert = expert;
+  layer.parameters.front().stacked = std::move(place);
+}
+
+void parse_mixtral_rotary(ConfigReader& reader, ModelConfig& config) {
+  config.rope = parse_rope(reader, config, {.theta = 1e6});
+}
+
+}  // namespace
+
+void describe_experts(LayerList& list, int64_t block) {
+  const ModelConfig& config = list.config();
+  const ExpertNames names = expert_names(config.family);
+  const std::string layer = fmt::format("model.layers.{}.", block);
+  LayerSpec& router = list.router(layer + names.module + ".gate");
+  if (config.family == Family::kMixtral) {
+    router.parameters.front().aliases.push_back(layer + "mlp.gate.weight");
+  }
+  const Extent hidden = list.hidden(), width = list.expert_width();
+  const int64_t count = config.experts.count, matrix = hidden.size * width.size;
+  const std::string stack = layer + "mlp.experts.";
+  const auto gate_or_up = [&](int64_t offset) -> PlaceInStack {
+    return {stack + "gate_up_proj", {count, 2 * width.size, hidden.size}, offset};
+  };
+  for (int64_t expert = 0; expert < count; ++expert) {
+    const std::string place = fmt::format("{}{}.experts.{}.", layer, names.module, expert);
+    add_expert(
+        list,
+        expert,
+        "expert_gate",
+        place + names.gate,
+        width,
+        hidden,
+        gate_or_up(2 * expert * matrix));
+    add_expert(
+        list,
+        expert,
+        "expert_up",
+        place + names.up,
+        width,
+        hidden,
+        gate_or_up((2 * expert + 1) * matrix));
+    add_expert(
+        list,
+        expert,
+        "expert_down",
+        place + names.down,
+        hidden,
+        width,
+        {stack + "down_proj", {count, hidden.size, width.size}, expert * matrix});
+  }
+}
+
+FamilyKeys mixtral_family() {
+  FamilyKeys keys = mistral_family();
+  keys.family = Family::kMixtral;
+  keys.name = "mixtral";
+  keys.architecture = "MixtralForCausalLM";
+  keys.default_norm_eps = 1e-5;
+  keys.reads = {"num_local_experts", "num_experts"};
+  keys.parse_options = parse_mixture;
+  keys.parse_rotary = parse_mixtral_rotary;
+  return keys;
+}
+
+FamilyKeys qwen3_moe_family() {
+  FamilyKeys keys = qwen3_family();
+  keys.family = Family::kQwen3Moe;
+  keys.name = "qwen3_moe";
+  keys.architecture = "Qwen3MoeForCausalLM";
+  keys.default_hidden_size = 2048;
+  keys.default_layers = 24;
+  keys.default_kv_heads = 4;
+  keys.default_head_dim = 0;
+  keys.default_intermediate_size = 6144;
+  keys.reads = {"num_local_experts", "num_experts"};
+  keys.parse_options = parse_mixture;
+  return keys;
+}
+
+FamilyKeys olmoe_family() {
+  FamilyKeys keys = llama_family();
+  keys.family = Family::kOlmoe;
+  keys.name = "olmoe";
+  keys.architecture = "OlmoeForCausalLM";
+  keys.default_vocab_size = 50304;
+  keys.default_hidden_size = 2048;
+  keys.default_layers = 16;
+  keys.default_heads = 16;
+  keys.default_intermediate_size = 2048;
+  keys.default_max_positions = 4096;
+  keys.default_norm_eps = 1e-5;
+  keys.default_bos = -1;
+  keys.default_eos = 50279;
+  keys.reads = {"num_local_experts", "num_experts", "clip_qkv"};
+  keys.parse_options = parse_mixture;
+  return keys;
+}
+
+}  // namespace lockstep::model

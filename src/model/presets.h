@@ -1,0 +1,15 @@
+// The built-in models, by the texts of their config.json: internal to model.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::model {
+
+using PresetTable = std::vector<std::pair<std::string, std::string>>;
+
+/// Gemma, Phi-3, Pythia, GPT-Neo, OLMo and GLM.
+PresetTable further_presets();
+
+}  // namespace lockstep::model

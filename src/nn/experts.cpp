@@ -1,0 +1,133 @@
+#include "nn/experts.h"
+
+#include <ATen/ATen.h>
+
+#include "nn/activation.h"
+#include "nn/forward_context.h"
+
+namespace lockstep::nn {
+namespace {
+
+/// Rows of tokens in the order of the experts that they go to.
+struct SortedRows {
+  Tensor tokens;                // [N k] int64: the token of each row
+  Tensor places;                // [N k] int64: where the row of each choice of each token is
+  std::vector<int64_t> counts;  // of each expert
+};
+
+SortedRows sort_by_expert(const Tensor& chosen, int64_t experts) {
+  const Tensor flat = chosen.flatten();  // [N k]
+  const Tensor order = flat.argsort(/*stable=*/true);
+  Tensor places = at::empty_like(order);
+  places.scatter_(0, order, at::arange(order.numel(), order.options()));
+  const Tensor counts = at::bincount(flat, {}, experts).to(at::kCPU);
+  const auto* count = counts.const_data_ptr<int64_t>();
+  return {
+      at::floor_divide(order, chosen.size(1)),
+      places,
+      std::vector<int64_t>(count, count + experts)};
+}
+
+}  // namespace
+
+void Router::visit_parameters(const ParameterFunction& function) {
+  function({"weight", weight});
+}
+
+Routing Router::forward(const Tensor& x) const {
+  Routing routing;
+  Routed& routed = routing.routed;
+  routed.logits = at::linear(x, weight);  // [N, E]
+  routed.probabilities = at::softmax(routed.logits, -1, at::kFloat);
+  // A stable sort, and not the largest k, whose order among equals nothing defines.
+  routed.experts = routed.probabilities.detach()
+                       .argsort(/*stable=*/true, -1, /*descending=*/true)
+                       .narrow(-1, 0, experts.per_token)
+                       .contiguous();
+  routing.weights = routed.probabilities.gather(-1, routed.experts);
+  if (experts.normalizes) {
+    routing.weights = routing.weights / routing.weights.sum(-1, /*keepdim=*/true);
+  }
+  return routing;
+}
+
+Tensor ExpertExchange::forward(
+    const Tensor& rows, const std::vector<int64_t>& counts, const ExpertFunction& experts) const {
+  return experts(rows, counts);
+}
+
+ExpertMlp::ExpertMlp(const model::ModelConfig& config, const UnitLayers& layers, int64_t layer)
+    : activation_(config.activation),
+      layer_(layer),
+      mixture_layers_(config.layers - std::ssize(config.experts.dense_layers)),
+      router_(std::make_shared<Router>(config.experts)),
+      exchange_(std::make_shared<ExpertExchange>()),
+      output_(std::make_shared<Junction>()),
+      experts_(static_cast<size_t>(config.experts.count)),
+      router_name_(layers.name("router")),
+      exchange_name_(layers.name("expert_exchange")),
+      output_name_(layers.name("mlp_output")),
+      expert_names_(experts_.size()) {
+  for (size_t i = 0; i < experts_.size(); ++i) {
+    const auto make = [&](const char* role) {
+      expert_names_[i].push_back(layers.name(role, static_cast<int64_t>(i)));
+      return std::make_shared<Linear>(WeightLayout::kOutIn);
+    };
+    experts_[i].gate = make("expert_gate");
+    experts_[i].up = make("expert_up");
+    experts_[i].down = make("expert_down");
+  }
+}
+
+Tensor ExpertMlp::forward(const Tensor& x, const ForwardContext& context) const {
+  const Tensor flat = x.flatten(0, 1);  // [N, C]
+  const Routing routing = router_->forward(flat);
+  const Tensor weights =
+      with_router_terms(routing.weights, routing.routed, context, layer_, mixture_layers_);
+  const SortedRows sorted = sort_by_expert(routing.routed.experts, std::ssize(experts_));
+  const Tensor made = exchange_->forward(
+      flat.index_select(0, sorted.tokens),
+      sorted.counts,
+      [&](const Tensor& rows, const std::vector<int64_t>& counts) {
+        return run(rows, counts, context);
+      });
+  const Tensor outputs = made.index_select(0, sorted.places)
+                             .view({flat.size(0), -1, flat.size(1)})
+                             .to(weights.scalar_type());  // [N, k, C]
+  const Tensor sum = at::bmm(weights.unsqueeze(1), outputs).squeeze(1);
+  return output_->forward(sum.to(x.scalar_type()).view_as(x));
+}
+
+Tensor ExpertMlp::run(
+    const Tensor& rows, const std::vector<int64_t>& counts, const ForwardContext& context) const {
+  const std::vector<Tensor> inputs = rows.split_with_sizes(counts);
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < experts_.size(); ++i) {
+    const Expert& expert = experts_[i];
+    if (expert.down == nullptr) {
+      continue;
+    }
+    const Tensor inner = activate_gate(
+        activation_,
+        expert.gate->forward(inputs[i], context),
+        expert.up->forward(inputs[i], context));
+    outputs.push_back(expert.down->forward(inner, context));
+  }
+  return at::cat(outputs);
+}
+
+void ExpertMlp::visit_slots(const SlotFunction& visit) {
+  visit(router_name_, router_);
+  visit(exchange_name_, exchange_);
+  for (size_t i = 0; i < experts_.size(); ++i) {
+    Expert& expert = experts_[i];
+    if (expert.down != nullptr) {
+      visit(expert_names_[i][0], expert.gate);
+      visit(expert_names_[i][1], expert.up);
+      visit(expert_names_[i][2], expert.down);
+    }
+  }
+  visit(output_name_, output_);
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,104 @@
+#include "parallel/expert/expert_parallel.h"
+
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "mesh/cut.h"
+#include "nn/experts.h"
+#include "parallel/expert/row_exchange.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// Experts that are spread over the ranks of a group.
+struct SpreadExperts final : nn::ExpertExchange {
+  explicit SpreadExperts(comm::Communicator& group) : group(&group) {}
+  comm::Communicator* group;
+  Tensor forward(
+      const Tensor& rows,
+      const std::vector<int64_t>& counts,
+      const nn::ExpertFunction& experts) const override {
+    const RowRoute route(counts, *group);
+    return route.back(experts(route.there(rows), route.own_counts()));
+  }
+};
+
+[[noreturn]] void throw_too_many_ranks(int64_t experts, int ranks) {
+  throw Error(
+      ErrorKind::kConfig,
+      experts == 0
+          ? fmt::format("parallel.expert is {} and the model has no experts", ranks)
+          : fmt::format("parallel.expert is {} and the model has {} experts", ranks, experts),
+      experts == 0 ? "leave parallel.expert 1 for this model"
+                   : fmt::format("give parallel.expert at most {}", experts));
+}
+
+}  // namespace
+
+ExpertGroups make_expert_groups(Axes& axes, int ranks) {
+  comm::Communicator& all = axes.gradients();
+  if (ranks == 1) {
+    return {};
+  }
+  if (ranks < 1 || all.size() % ranks != 0) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "parallel.expert={} does not divide the {} ranks of data and context",
+            ranks,
+            all.size()),
+        "give a divisor, or more ranks to parallel.data or parallel.context");
+  }
+  std::vector<int> exchange(static_cast<size_t>(ranks));
+  std::iota(exchange.begin(), exchange.end(), all.rank() / ranks * ranks);
+  std::vector<int> holders;
+  for (int rank = all.rank() % ranks; rank < all.size(); rank += ranks) {
+    holders.push_back(rank);
+  }
+  comm::Communicator& spread = axes.split(all, exchange, "experts");
+  return {&spread, &axes.split(all, holders, "holders of experts")};
+}
+
+void apply_expert_parallel(nn::LanguageModel& model, const ExpertGroups& groups) {
+  if (!groups.are_spread()) {
+    return;
+  }
+  comm::Communicator& group = *groups.exchange;
+  const int64_t experts = model.config().experts.count;
+  if (experts < group.size()) {
+    throw_too_many_ranks(experts, group.size());
+  }
+  const mesh::Range own = mesh::split_evenly(experts, group.size(), group.rank());
+  model.visit_slots([&](const nn::SlotName& name, const nn::Slot& slot) {
+    if (auto* exchange = slot.as<nn::ExpertExchange>()) {
+      *exchange = std::make_shared<SpreadExperts>(group);
+    } else if (auto* linear = slot.as<nn::Linear>()) {
+      const int64_t expert = model.layers.at(name.prefix).expert;
+      if (expert >= 0 && (expert < own.begin || expert >= own.end)) {
+        linear->reset();
+      }
+    }
+  });
+}
+
+std::set<std::string> expert_parameters(nn::LanguageModel& model) {
+  std::set<std::string> names;
+  model.visit_slots(nn::each_layer([&](const nn::SlotName& name, nn::Layer& layer) {
+    const auto spec = model.layers.find(name.prefix);
+    if (spec == model.layers.end() || spec->second.expert < 0) {
+      return;
+    }
+    layer.visit_parameters([&](const nn::Parameter& parameter) {
+      if (parameter.value.defined()) {
+        names.insert(name.parameter(parameter.name));
+      }
+    });
+  }));
+  return names;
+}
+
+}  // namespace lockstep::parallel

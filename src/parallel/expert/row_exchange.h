@@ -1,0 +1,39 @@
+// Rows of tokens on their way to the ranks of their experts, and back.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "comm/communicator.h"
+
+namespace lockstep::parallel {
+
+using at::Tensor;
+
+/// Where the rows of a pass go. The ranks of the group hold the experts in order, the first E % n
+/// of them one more.
+class RowRoute {
+ public:
+  /// `counts` are this rank's rows for each of all experts. Every rank of the group must call; it
+  /// must outlive the graphs that are made.
+  RowRoute(const std::vector<int64_t>& counts, comm::Communicator& group);
+
+  /// This rank's rows [R, C], sorted by expert -> those of all ranks for the experts that are here,
+  /// sorted by expert, and of one expert by rank. Every rank must call, here and in the backward
+  /// pass.
+  Tensor there(const Tensor& rows) const;
+  /// What the experts here made of these, in that order -> of this rank's rows. Likewise.
+  Tensor back(const Tensor& rows) const;
+  /// The rows of there() for each of all experts: zero for those of other ranks.
+  const std::vector<int64_t>& own_counts() const { return own_counts_; }
+
+ private:
+  comm::Communicator* group_;
+  std::vector<int64_t> sent_, received_;  // rows, by rank
+  std::vector<int64_t> own_counts_;
+  Tensor by_expert_, by_rank_;  // int64: the places of received rows when sorted, and the inverse
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,126 @@
+#include "start/ctl.h"
+
+#include <charconv>
+#include <filesystem>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "monitor/progress.h"
+#include "start/parse.h"
+#include "start/ranks.h"
+#include "watch/control/server.h"
+
+namespace lockstep::start {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+Error usage(const std::string& message) {
+  return Error(
+      ErrorKind::kConfig,
+      message,
+      "status, stacks, save, stop, eval, log LEVEL, trace STEPS, or set learning_rate=NUMBER");
+}
+
+/// A number of a word, whole.
+template <class T>
+T number_of(const std::string& word, const char* what) {
+  T value{};
+  const auto [rest, problem] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (problem != std::errc() || rest != word.data() + word.size()) {
+    throw usage(fmt::format("'{}' is no {}", word, what));
+  }
+  return value;
+}
+
+json request_of(const std::string& act, const std::vector<std::string>& words, bool force) {
+  const size_t wanted = act == "log" || act == "trace" || act == "set" ? 1 : 0;
+  if (words.size() != wanted) {
+    throw usage(fmt::format("{} takes {} more", act, wanted == 0 ? "no words" : "one word"));
+  }
+  json request{{"act", act}};
+  if (act == "log") {
+    request["level"] = words[0];
+  } else if (act == "trace") {
+    request["steps"] = number_of<int64_t>(words[0], "number of steps");
+  } else if (act == "set") {
+    constexpr std::string_view kKey = "learning_rate=";
+    std::string word = words[0];
+    if (word.starts_with("training.")) {
+      word.erase(0, word.find('.') + 1);
+    }
+    if (!word.starts_with(kKey)) {
+      throw usage(fmt::format("'{}' cannot be set while a run goes on", words[0]));
+    }
+    request["learning_rate"] = number_of<double>(word.substr(kKey.size()), "learning rate");
+    request["force"] = force;
+  }
+  return request;
+}
+
+std::string status_text(const json& status) {
+  std::string text = fmt::format(
+      "step {} of {}, {:.2f} epochs, {} ranks\n",
+      status.value("step", int64_t{0}),
+      status.value("steps", int64_t{0}),
+      status.value("epoch", 0.0),
+      status.value("ranks", 1));
+  for (const char* const name : {"loss", "learning_rate", "tokens_per_s"}) {
+    if (status.contains(name)) {
+      text += fmt::format("{} {:.6g}\n", name, status.at(name).get<double>());
+    }
+  }
+  if (status.contains("seconds_left")) {
+    text += fmt::format("{} left\n", monitor::format_duration(status.at("seconds_left")));
+  }
+  return text + fmt::format("as of {:.1f} s ago\n", status.value("age_s", 0.0));
+}
+
+}  // namespace
+
+int run_ctl(std::vector<std::string> arguments) {
+  std::string folder, act;
+  std::vector<std::string> words;
+  bool force = false, as_json = false;
+  CLI::App app(
+      "Asks a run that trains on this machine: status, stacks, save, stop, eval, log LEVEL, trace "
+      "STEPS, set learning_rate=NUMBER. An act is done between two steps, by all ranks; stacks "
+      "looks "
+      "at the ranks of this machine from outside, so that one that hangs is seen as well.",
+      "lockstep ctl");
+  app.add_option("run", folder, "The run's output_dir")->required();
+  app.add_option("act", act, "What to do")->required();
+  app.add_option("words", words, "What the act takes");
+  app.add_flag("--force", force, "Do what makes the run another one than its configuration says");
+  app.add_flag("--json", as_json, "The answer as one JSON object");
+  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
+    return 0;
+  }
+  if (folder == "stacks" && std::filesystem::is_directory(act)) {
+    std::swap(folder, act);  // as one says it
+  }
+  if (act == "stacks") {
+    if (!words.empty()) {
+      throw usage("stacks takes no words");
+    }
+    const std::string text = ranks_text(folder, /*with_stacks=*/true);
+    fmt::print("{}", as_json ? json{{"ok", true}, {"text", text}}.dump() + "\n" : text);
+    return 0;
+  }
+  const json answer = watch::ask_run(folder, request_of(act, words, force));
+  if (!answer.value("ok", false)) {
+    throw Error(ErrorKind::kConfig, fmt::format("the run refuses: {}", answer.value("text", "")));
+  }
+  if (as_json) {
+    fmt::print("{}\n", answer.dump());
+  } else {
+    fmt::print("{}", act == "status" ? status_text(answer) : answer.value("text", "") + "\n");
+  }
+  return 0;
+}
+
+}  // namespace lockstep::start

@@ -1,0 +1,90 @@
+#include "start/monitor.h"
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "start/parse.h"
+#include "start/ranks.h"
+#include "watch/page/page.h"
+
+namespace lockstep::start {
+namespace {
+
+// A signal handler can reach nothing but a global.
+watch::HttpServer* serving = nullptr;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+void on_end(int /*signal*/) {
+  if (serving != nullptr) {
+    serving->stop();
+  }
+}
+
+bool is_of_this_machine(const std::string& address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
+
+}  // namespace
+
+int run_monitor(std::vector<std::string> arguments) {
+  std::vector<std::filesystem::path> folders;
+  std::string address = "127.0.0.1";
+  int port = 0;
+  bool as_text = false, once = false;
+  CLI::App app(
+      "Serves a page with the curves, events and configurations of runs, while they train and "
+      "after. It reads the folders alone, and fetches nothing.",
+      "lockstep monitor");
+  app.add_option("folders", folders, "output_dirs of runs, or folders in which runs lie")
+      ->required();
+  app.add_option("--address", address, "Where to listen")->capture_default_str();
+  app.add_option("--port", port, "0: a free one")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  CLI::Option* const text = app.add_flag(
+      "--text",
+      as_text,
+      "Here instead of in a browser: what each rank of one run on this machine does now, since "
+      "when, "
+      "and who waits for whom; every other second");
+  app.add_flag("--once", once, "With --text: once")->needs(text);
+  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
+    return 0;
+  }
+  if (as_text) {
+    if (folders.size() != 1) {
+      throw Error(ErrorKind::kConfig, "--text shows one run", "lockstep monitor --text RUN");
+    }
+    if (once) {
+      fmt::print("{}", ranks_text(folders.front(), /*with_stacks=*/false));
+      return 0;
+    }
+    return watch_ranks(folders.front());
+  }
+  watch::RunsPage page(folders, address, watch::draw_token());
+  watch::HttpServer server(
+      address, port, [&](const watch::HttpRequest& request) { return page.answer(request); });
+  if (!is_of_this_machine(address)) {
+    log_warning(
+        "{} can be reached from other machines, and what it says is not encrypted: an ssh tunnel "
+        "to 127.0.0.1 is",
+        address);
+  }
+  serving = &server;
+  std::signal(SIGINT, on_end);
+  std::signal(SIGTERM, on_end);
+  fmt::print("{}\n", watch::page_address(address, server.port(), page.token()));
+  std::fflush(stdout);
+  server.run();
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  serving = nullptr;
+  return 0;
+}
+
+}  // namespace lockstep::start

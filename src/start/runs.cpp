@@ -1,0 +1,61 @@
+#include "start/runs.h"
+
+#include <ctime>
+#include <filesystem>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "start/parse.h"
+#include "watch/record/compare.h"
+#include "watch/record/run.h"
+
+namespace lockstep::start {
+
+int run_runs(std::vector<std::string> arguments) {
+  std::string folder = ".";
+  bool json = false;
+  CLI::App app(
+      "The runs at and below a folder: what they train, how far they are, how they ended.",
+      "lockstep runs");
+  app.add_option("folder", folder, "Where to look")->capture_default_str();
+  app.add_flag("--json", json, "One JSON object a line on stdout");
+  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
+    return 0;
+  }
+  const auto now = static_cast<double>(std::time(nullptr));
+  std::vector<watch::RunSummary> runs;
+  for (const std::filesystem::path& each : watch::find_runs(folder)) {
+    runs.push_back(watch::summarize(each, now));
+  }
+  if (json) {
+    for (const watch::RunSummary& run : runs) {
+      fmt::print("{}\n", watch::to_json(run).dump());
+    }
+  } else if (runs.empty()) {
+    fmt::print("no runs in {}\n", folder);
+  } else {
+    fmt::print("{}", watch::runs_table(runs, folder));
+  }
+  return 0;
+}
+
+int run_compare(std::vector<std::string> arguments) {
+  std::string first, second;
+  bool json = false;
+  CLI::App app(
+      "What two runs differ in: configuration, data, program and curves.", "lockstep compare");
+  app.add_option("first", first, "The folder of a run")->required();
+  app.add_option("second", second, "Of another one")->required();
+  app.add_flag("--json", json, "One JSON object on stdout");
+  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
+    return 0;
+  }
+  const watch::Comparison found =
+      watch::compare_runs(first, second, static_cast<double>(std::time(nullptr)));
+  fmt::print("{}", json ? watch::to_json(found).dump() + "\n" : watch::comparison_text(found));
+  return 0;
+}
+
+}  // namespace lockstep::start

@@ -1,0 +1,263 @@
+#include "train/batches/datasets.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "config/core/cache_folder.h"
+#include "data/chat.h"
+#include "data/encoder.h"
+#include "data/prepare.h"
+#include "data/token_dataset.h"
+#include "model/rope.h"
+#include "train/machine/world.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kDefaultSequenceLength = 1024;
+
+std::string to_text(const data::PreparedData& prepared) {
+  return fmt::format(
+      "{}\n{}\n{}", prepared.train.string(), prepared.validation.string(), prepared.test.string());
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  size_t begin = 0;
+  for (size_t end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find('\n', begin);
+    lines.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
+  }
+  return lines;
+}
+
+int64_t count_longer(const data::SequenceView& rows) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < rows.dataset().documents(); ++i) {
+    const data::DocumentSpan span = rows.dataset().document(i);
+    count += span.end - span.begin > rows.length() ? 1 : 0;
+  }
+  return count;
+}
+
+/// What of a step is padding, before it is computed with, and what is not read in one piece.
+void tell_packing(const Datasets& sets, std::string_view long_documents) {
+  const auto tell = [&](const char* name, const std::shared_ptr<const data::SequenceView>& rows) {
+    if (rows != nullptr && rows->has_documents()) {
+      log_info(
+          "{}: {} documents in {} sequences of {} tokens, {:.1f}% of them padding",
+          name,
+          rows->dataset().documents(),
+          rows->size(),
+          rows->length(),
+          100 * rows->padding());
+      if (const int64_t longer = count_longer(*rows); longer > 0) {
+        log_warning(
+            "{}: {} documents are longer than a sequence, and {} (data.long_documents)",
+            name,
+            longer,
+            long_documents == "truncate" ? "cut off"
+                                         : "go on in another, where what was before is not seen");
+      }
+    }
+  };
+  tell("data.train", sets.train);
+  tell("data.validation", sets.validation);
+  tell("data.test", sets.test);
+}
+
+}  // namespace
+
+data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model) {
+  const bool asked = section.packing == "documents";
+  const bool depends_on_length = model::rope_depends_on_length(model);
+  if (asked && (model.is_encoder_decoder() || depends_on_length)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "data.packing=documents: {}",
+            depends_on_length
+                ? "the model's rotary positions depend on the length of a sequence, which would be "
+                  "that of all its documents"
+                : "an encoder and a decoder read a document at a time"),
+        "use data.packing=none");
+  }
+  if (model.is_encoder_decoder()) {
+    return data::Packing::kPairs;
+  }
+  if (asked || (section.packing == "auto" && section.prompt != "none" && !depends_on_length)) {
+    return data::Packing::kDocuments;
+  }
+  const bool end_to_end =
+      section.packing == "concatenate" || (section.packing == "auto" && section.prompt == "none");
+  return end_to_end ? data::Packing::kConcatenated : data::Packing::kPerDocument;
+}
+
+int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model) {
+  const int64_t asked = config.data.sequence_length;
+  const int64_t most = model::position_limit(model).value_or(model.max_positions);
+  const int64_t length = asked > 0 ? asked : std::min(most, kDefaultSequenceLength);
+  model::check_positions(model, length);
+  return length;
+}
+
+data::DataOptions data_options(const config::DataSection& section) {
+  data::DataOptions options;
+  options.train = section.train;
+  options.validation = section.validation;
+  options.test = section.test;
+  options.format = data::parse_format(section.format);
+  options.text_field = section.text_field;
+  options.prompt = data::parse_prompt(section.prompt);
+  options.messages_field = section.messages_field;
+  options.chat_loss = data::parse_chat_loss(section.chat_loss);
+  options.instruction_field = section.instruction_field;
+  options.input_field = section.input_field;
+  options.output_field = section.output_field;
+  options.text_documents = data::parse_text_documents(section.text_documents);
+  options.invalid_utf8 = data::parse_invalid_utf8(section.invalid_utf8);
+  options.validation_fraction = section.validation_fraction;
+  options.test_fraction = section.test_fraction;
+  options.split_seed = static_cast<uint64_t>(section.split_seed);
+  options.cache_dir = config::cache_folder(section.cache_dir);
+  return options;
+}
+
+std::shared_ptr<const data::ChatTemplate> find_chat_template(
+    const config::DataSection& section, const text::Tokenizer& tokenizer) {
+  if (!section.chat_template.empty()) {
+    return data::ChatTemplate::read(section.chat_template, tokenizer);
+  }
+  auto own = data::ChatTemplate::of(tokenizer);
+  if (own == nullptr) {
+    throw Error(
+        ErrorKind::kConfig,
+        "rows are lists of messages, and the tokenizer has no chat template",
+        "give a file of one with data.chat_template=FILE, or a tokenizer that has one "
+        "(chat_template in tokenizer_config.json, or chat_template.jinja)");
+  }
+  return own;
+}
+
+std::shared_ptr<const data::ChatTemplate> chat_template_of(
+    const config::DataSection& section, const text::Tokenizer& tokenizer) {
+  return section.prompt == "chat" ? find_chat_template(section, tokenizer) : nullptr;
+}
+
+void check_task(const config::TaskSection& task, const model::ModelConfig& model) {
+  if (task.type && (*task.type == "masked_lm") != model.bidirectional) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "task.type={}, and {} is {}",
+            *task.type,
+            model::family_name(model.family),
+            model.bidirectional ? "an encoder, which sees all of a text at once"
+                                : "a decoder, which sees no token behind the one it predicts"),
+        model.bidirectional ? "use task.type=masked_lm (or sequence_classification)"
+                            : "use task.type=language_modeling, or a model of bert, roberta or "
+                              "distilbert");
+  }
+}
+
+void check_documents(const model::ModelConfig& model, const data::DataOptions& options) {
+  const bool has_pairs =
+      options.prompt == data::Prompt::kAlpaca || options.prompt == data::Prompt::kPairs;
+  if (model.bidirectional && options.prompt != data::Prompt::kNone) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} is an encoder and learns texts whose tokens are hidden, and data.prompt={} gives "
+            "prompts and answers",
+            model::family_name(model.family),
+            data::name_of(options.prompt)),
+        "leave data.prompt out, or use another family");
+  }
+  if (model.is_encoder_decoder() && !has_pairs) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} reads a source and writes a target, and data.prompt={} gives texts alone",
+            model::family_name(model.family),
+            data::name_of(options.prompt)),
+        "give JSON lines, CSV or TSV with data.prompt=pairs data.instruction_field=SOURCE "
+        "data.output_field=TARGET, or data.prompt=alpaca; for plain text use another family");
+  }
+}
+
+std::optional<data::Masking> masking_of(
+    const config::Config& config,
+    const model::ModelConfig& model,
+    const text::Tokenizer& tokenizer) {
+  if (!model.bidirectional) {
+    return std::nullopt;
+  }
+  if (!tokenizer.mask()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} learns tokens that are hidden, and the tokenizer names none that hides them "
+            "(mask_token)",
+            model::family_name(model.family)),
+        "give the tokenizer of such a model, or add mask_token to its tokenizer_config.json");
+  }
+  const config::DataSection& section = config.data;
+  data::Masking masking{
+      .probability = section.mlm_probability,
+      .mask_share = section.mask_replace_prob,
+      .random_share = section.random_replace_prob,
+      .mask = *tokenizer.mask(),
+      .vocabulary = tokenizer.vocabulary_size(),
+      .specials = {},
+      .seed = static_cast<uint64_t>(config.training.data_seed.value_or(config.training.seed))};
+  for (int64_t id = 0; id < masking.vocabulary; ++id) {
+    masking.specials.push_back(tokenizer.is_special(static_cast<int32_t>(id)));
+  }
+  return masking;
+}
+
+Datasets open_datasets(
+    const config::DataSection& section,
+    const model::ModelConfig& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t sequence_length,
+    comm::Communicator& communicator,
+    const std::optional<data::Masking>& masking) {
+  data::DataOptions options = data_options(section);
+  check_documents(model, options);
+  options.chat = chat_template_of(section, *tokenizer);
+  const auto paths = lines_of(on_first_rank(communicator, [&] {
+    data::Encoder encoder = model.bidirectional ? data::make_row_encoder(tokenizer)
+                                                : data::make_encoder(tokenizer, section.append_eos);
+    encoder.ends_prompts = model.is_encoder_decoder();
+    return to_text(data::prepare_data(options, encoder));
+  }));
+  const data::Packing packing = packing_of(section, model);
+  const auto open = [&](const std::string& path) -> std::shared_ptr<const data::SequenceView> {
+    if (path.empty()) {
+      return nullptr;
+    }
+    auto rows = std::make_shared<data::SequenceView>(
+        data::TokenDataset::open(path),
+        sequence_length,
+        packing,
+        data::parse_long_documents(section.long_documents),
+        model.decoder_start_token_id);
+    if (model.bidirectional) {
+      rows->set_encoder({.masking = masking});
+    }
+    return rows;
+  };
+  const Datasets sets{open(paths.at(0)), open(paths.at(1)), open(paths.at(2))};
+  if (communicator.rank() == 0) {
+    tell_packing(sets, section.long_documents);
+  }
+  return sets;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,64 @@
+// The token files of a run: made by rank 0, opened by all.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "comm/communicator.h"
+#include "config/core/config.h"
+#include "data/options.h"
+#include "data/sequences.h"
+#include "model/model_config.h"
+#include "text/tokenizer.h"
+
+namespace lockstep::train {
+
+struct Datasets {
+  std::shared_ptr<const data::SequenceView> train, validation, test;  // null where not named
+};
+
+/// The section `data` as the data module's options.
+data::DataOptions data_options(const config::DataSection& section);
+
+/// Tokens of a row: data.sequence_length, else what the model allows, at most 1,024. Error
+/// (kConfig) where the model has not as many positions.
+int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model);
+
+/// What writes messages: data.chat_template's, or the tokenizer's own template. Error (kConfig)
+/// where there is none.
+std::shared_ptr<const data::ChatTemplate> find_chat_template(
+    const config::DataSection& section, const text::Tokenizer& tokenizer);
+/// It with data.prompt=chat; null with other prompts.
+std::shared_ptr<const data::ChatTemplate> chat_template_of(
+    const config::DataSection& section, const text::Tokenizer& tokenizer);
+
+/// How documents become rows for `model`, by data.packing. Error (kConfig) where it cannot read
+/// several of them in one.
+data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model);
+
+/// Error (kConfig) where task.type is language_modeling or masked_lm and the model is for the
+/// other.
+void check_task(const config::TaskSection& task, const model::ModelConfig& model);
+
+/// Error (kConfig) where `model` cannot be trained on such documents.
+void check_documents(const model::ModelConfig& model, const data::DataOptions& options);
+
+/// What hides tokens of an encoder's rows, by the section `data` and the seed of the training's
+/// data; nothing for another model. Error (kConfig): the tokenizer has no mask's token.
+std::optional<data::Masking> masking_of(
+    const config::Config& config,
+    const model::ModelConfig& model,
+    const text::Tokenizer& tokenizer);
+
+/// Tokenizes once (rank 0, the others wait), then opens the token files as rows for `model`: an
+/// encoder-decoder gets pairs, and Error (kConfig) where the section names texts alone. Every rank
+/// must call.
+Datasets open_datasets(
+    const config::DataSection& section,
+    const model::ModelConfig& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t sequence_length,
+    comm::Communicator& communicator,
+    const std::optional<data::Masking>& masking = std::nullopt);
+
+}  // namespace lockstep::train

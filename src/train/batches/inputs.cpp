@@ -1,0 +1,100 @@
+#include "train/batches/inputs.h"
+
+#include <algorithm>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
+
+namespace lockstep::train {
+namespace {
+
+at::Tensor rows_of(const std::vector<int64_t>& values, int64_t rows) {
+  return at::tensor(values, at::kLong).view({rows, -1});
+}
+
+// To a GPU by way of pinned memory, so that the host does not wait.
+at::Tensor moved(const at::Tensor& tensor, c10::Device device) {
+  return device.is_cpu() ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
+}
+
+nn::RowKind kind_of(data::RowRole role) {
+  return role == data::RowRole::kChosen     ? nn::RowKind::kChosen
+         : role == data::RowRole::kRejected ? nn::RowKind::kRejected
+         : role == data::RowRole::kForget   ? nn::RowKind::kForget
+         : role == data::RowRole::kRetain   ? nn::RowKind::kRetain
+                                            : nn::RowKind::kPlain;
+}
+
+nn::Targets classes_of(const data::MicroBatch& batch) {
+  return nn::classes_at(
+      at::tensor(batch.positions, at::kLong), at::tensor(batch.classes, at::kLong), batch.length);
+}
+
+/// Of answers: what they are, and which belong together.
+nn::Targets targets_of_answers(const data::MicroBatch& batch) {
+  const at::Tensor labels = rows_of(batch.labels, batch.rows);
+  nn::Targets targets =
+      !batch.classes.empty() ? classes_of(batch)
+      : batch.prompts.empty()
+          ? nn::next_tokens(labels)
+          : nn::next_tokens(
+                labels, at::arange(batch.length, at::kLong).lt(rows_of(batch.prompts, batch.rows)));
+  std::vector<int64_t> kinds;
+  for (const data::RowRole role : batch.roles) {
+    kinds.push_back(static_cast<int64_t>(kind_of(role)));
+  }
+  targets.kinds = at::tensor(kinds, at::kLong);
+  targets.groups = at::tensor(batch.groups, at::kLong);
+  return targets;
+}
+
+}  // namespace
+
+nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
+  nn::ForwardInputs inputs;
+  inputs.ids = rows_of(batch.ids, batch.rows);
+  inputs.targets = !batch.roles.empty()    ? targets_of_answers(batch)
+                   : batch.are_masked      ? nn::own_tokens(rows_of(batch.labels, batch.rows))
+                   : batch.classes.empty() ? nn::next_tokens(rows_of(batch.labels, batch.rows))
+                                           : classes_of(batch);
+  if (!batch.outputs.empty()) {
+    inputs.targets.outputs = at::tensor(batch.outputs, at::kFloat).view({batch.rows, -1});
+  }
+  inputs.samples = at::tensor(batch.samples, at::kLong);
+  if (std::ranges::any_of(
+          batch.row_tokens, [&](int64_t tokens) { return tokens < batch.length; })) {
+    inputs.real_tokens =
+        at::arange(batch.length, at::kLong).lt(rows_of(batch.row_tokens, batch.rows));
+  }
+  if (!batch.document_starts.empty()) {
+    inputs.document_starts = rows_of(batch.document_starts, batch.rows);
+    inputs.positions = at::arange(batch.length, at::kLong) - inputs.document_starts;
+  }
+  if (!batch.token_types.empty()) {
+    inputs.token_types = rows_of(batch.token_types, batch.rows);
+  }
+  if (batch.source_length > 0) {
+    inputs.source = rows_of(batch.source, batch.rows);
+    const at::Tensor places = at::arange(batch.source_length, at::kLong);
+    inputs.source_mask = places.lt(rows_of(batch.source_tokens, batch.rows));  // [S], [B, 1]
+  }
+  return inputs;
+}
+
+nn::ForwardInputs to_device(const nn::ForwardInputs& inputs, c10::Device device) {
+  nn::ForwardInputs there = inputs;
+  there.targets = inputs.targets.to(device);
+  for (at::Tensor* tensor :
+       {&there.ids,
+        &there.positions,
+        &there.document_starts,
+        &there.real_tokens,
+        &there.token_types,
+        &there.source,
+        &there.source_mask}) {
+    *tensor = tensor->defined() ? moved(*tensor, device) : *tensor;
+  }
+  return there;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,371 @@
+#include "train/batches/labelled_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "config/core/cache_folder.h"
+#include "config/tasks.h"
+#include "data/encoder.h"
+#include "data/split.h"
+#include "data/token_dataset.h"
+#include "train/machine/world.h"
+
+namespace lockstep::train {
+namespace {
+
+using data::TargetForm;
+using model::ProblemType;
+using nlohmann::ordered_json;
+
+constexpr double kMostOfOneClass = 0.9;
+
+/// Deals the rows of a file to train, validation and test.
+void split_rows(LabelledData& data, double validation, double test, uint64_t seed) {
+  data::Splitter splitter(validation, test, seed);
+  std::vector<data::LabelledRow> rows = std::move(data.train.rows.rows);
+  data.train.rows.rows.clear();
+  for (data::LabelledRow& row : rows) {
+    const data::Split split = splitter.next();
+    LabelledSet& set = split == data::Split::kTrain        ? data.train
+                       : split == data::Split::kValidation ? data.validation
+                                                           : data.test;
+    set.rows.rows.push_back(std::move(row));
+  }
+  for (LabelledSet* set : {&data.validation, &data.test}) {
+    if (!set->rows.rows.empty() && set->rows.files.empty()) {
+      set->rows.files = data.train.rows.files;
+    }
+  }
+}
+
+TargetForm form_of(ProblemType problem) {
+  return problem == ProblemType::kRegression   ? TargetForm::kNumbers
+         : problem == ProblemType::kMultiLabel ? TargetForm::kLabels
+                                               : TargetForm::kClass;
+}
+
+ProblemType problem_of(TargetForm form) {
+  return form == TargetForm::kNumbers  ? ProblemType::kRegression
+         : form == TargetForm::kLabels ? ProblemType::kMultiLabel
+                                       : ProblemType::kSingleLabel;
+}
+
+/// What task.problem_type says, else the model is made for, else the rows look like.
+ProblemType find_problem(
+    const config::Config& config, const model::ModelConfig& model, const LabelledData& data) {
+  if (config.task.problem_type) {
+    return *model::parse_problem_type(*config.task.problem_type);
+  }
+  if (model.head.classifies() && config.task.labels.empty()) {
+    return model.head.problem;
+  }
+  const bool trains = !data.train.rows.rows.empty(), validates = !data.validation.rows.rows.empty();
+  return problem_of(data::find_form(
+      (trains      ? data.train
+       : validates ? data.validation
+                   : data.test)
+          .rows,
+      config.data.label_field.size(),
+      trains      ? "data.train"
+      : validates ? "data.validation"
+                  : "data.test"));
+}
+
+/// The names of the outputs: task.labels, else the model's, else the fields', else those that the
+/// training rows have.
+std::vector<std::string> find_names(
+    const config::Config& config, const model::ModelConfig& model, const LabelledData& data) {
+  const std::vector<std::string>& fields = config.data.label_field;
+  if (!config.task.labels.empty()) {
+    return config.task.labels;
+  }
+  if (model.head.classifies()) {
+    return model.head.labels;
+  }
+  if (fields.size() > 1) {
+    return fields;
+  }
+  return data.problem == ProblemType::kRegression
+             ? std::vector<std::string>{"LABEL_0"}  // the name that transformers gives it
+             : data::find_labels(data.train.rows, form_of(data.problem), "data.train");
+}
+
+/// The label's fields in the order of the model's outputs, where they have their names.
+std::vector<std::string> ordered_fields(
+    std::vector<std::string> fields, const config::TaskSection& task, const model::HeadSpec& head) {
+  const auto set_of = [](const std::vector<std::string>& names) {
+    return std::set<std::string>(names.begin(), names.end());
+  };
+  const bool same = head.classifies() && task.labels.empty() && fields.size() > 1 &&
+                    set_of(fields) == set_of(head.labels);
+  return same ? head.labels : fields;
+}
+
+void check_outputs(const LabelledData& data, const std::vector<std::string>& fields) {
+  const bool by_field = fields.size() > 1 || data.problem == ProblemType::kRegression;
+  if (by_field && fields.size() != data.labels.size()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "data.label_field names {} field{}, and there are {} outputs: {}",
+            fields.size(),
+            fields.size() == 1 ? "" : "s",
+            data.labels.size(),
+            fmt::join(data.labels, ", ")),
+        "name a field for each output, in their order: data.label_field=[...]");
+  }
+  if (fields.size() > 1 && data.problem == ProblemType::kSingleLabel) {
+    throw Error(
+        ErrorKind::kConfig,
+        "data.label_field names several fields, and a row has one label",
+        "name one, or set task.problem_type=multi_label_classification");
+  }
+}
+
+/// Rows that have each label.
+std::vector<int64_t> count_rows(const LabelledData& data) {
+  const size_t labels = data.labels.size();
+  std::vector<int64_t> counts(labels, 0);
+  const data::RowTargets& targets = data.train.targets;
+  for (size_t row = 0; row < targets.classes.size(); ++row) {
+    const int64_t number = targets.classes[row];
+    if (targets.outputs.empty() && number >= 0) {
+      counts[static_cast<size_t>(number)] += 1;
+    }
+    for (size_t k = 0; !targets.outputs.empty() && k < labels; ++k) {
+      counts[k] += targets.outputs[row * labels + k] > 0 ? 1 : 0;
+    }
+  }
+  return counts;
+}
+
+/// Of task.class_weights. Balanced: so that the rows of each label weigh the same together, and all
+/// rows together as many as they are; of labels that stand by themselves, so that the rows that
+/// have one weigh what the others do.
+std::vector<double> weights_of(const config::TaskSection& task, const LabelledData& data) {
+  std::vector<double> weights;
+  if (task.class_weights == std::vector<std::string>{"balanced"}) {
+    const auto rows = static_cast<double>(data.train.targets.classes.size());
+    const auto labels = static_cast<double>(data.labels.size());
+    for (const int64_t count : count_rows(data)) {
+      const auto own = static_cast<double>(count);
+      weights.push_back(
+          data.problem == ProblemType::kMultiLabel ? (count == 0 ? 1 : (rows - own) / own)
+          : count == 0                             ? 0
+                                                   : rows / own / labels);
+    }
+    return weights;
+  }
+  for (const std::string& weight : task.class_weights) {
+    weights.push_back(std::stod(weight));
+  }
+  if (!weights.empty() && weights.size() != data.labels.size()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "task.class_weights has {} weights, and there are {} labels: {}",
+            weights.size(),
+            data.labels.size(),
+            fmt::join(data.labels, ", ")),
+        "give one for each label in this order, or balanced");
+  }
+  return weights;
+}
+
+void warn_of_classes(const LabelledData& data) {
+  const std::vector<int64_t> counts = count_rows(data);
+  std::vector<std::string> empty;
+  for (size_t k = 0; k < counts.size(); ++k) {
+    const double share =
+        static_cast<double>(counts[k]) / static_cast<double>(data.train.targets.classes.size());
+    if (counts[k] == 0) {
+      empty.push_back(data.labels[k]);
+    } else if (share > kMostOfOneClass) {
+      log_warning(
+          "{:.1f}% of the training rows have the label \"{}\": accuracy says little, look at f1 "
+          "and matthews_correlation",
+          100 * share,
+          data.labels[k]);
+    }
+  }
+  if (!empty.empty()) {
+    log_warning(
+        "no training row has the label{} {}: a classifier never learns {}",
+        empty.size() == 1 ? "" : "s",
+        fmt::join(empty, ", "),
+        empty.size() == 1 ? "it" : "them");
+  }
+}
+
+/// Numbers of which every one is whole may be names that a table's tool wrote as 1.0.
+void warn_of_numbers(const LabelledData& data) {
+  const std::vector<float>& outputs = data.train.targets.outputs;
+  const bool are_whole =
+      std::all_of(outputs.begin(), outputs.end(), [](float x) { return x == std::floor(x); });
+  if (are_whole && !outputs.empty()) {
+    log_warning(
+        "the labels are whole numbers written with a fraction, and are predicted as numbers: "
+        "task.problem_type=single_label_classification takes them for classes");
+  }
+}
+
+/// config.json's, else the tokenizer's, else its end of text.
+int32_t padding_of(const model::ModelConfig& model, const text::Tokenizer& tokenizer) {
+  if (model.pad_token_id) {
+    return static_cast<int32_t>(*model.pad_token_id);
+  }
+  if (tokenizer.pad()) {
+    return *tokenizer.pad();
+  }
+  if (tokenizer.eos()) {
+    return *tokenizer.eos();
+  }
+  throw Error(
+      ErrorKind::kConfig,
+      "nothing fills short rows: the model has no pad_token_id, and the tokenizer neither a "
+      "padding "
+      "token nor an end of text",
+      "write \"pad_token_id\" into the model's config.json: an id that no text ends in");
+}
+
+ordered_json json_of(const LabelledData& data, const std::vector<std::string>& paths, int32_t pad) {
+  ordered_json sets = ordered_json::array();
+  const LabelledSet* of[] = {&data.train, &data.validation, &data.test};
+  for (size_t i = 0; i < paths.size(); ++i) {
+    sets.push_back(
+        {{"path", paths[i]},
+         {"classes", of[i]->targets.classes},
+         {"outputs", of[i]->targets.outputs}});
+  }
+  return {
+      {"labels", data.labels},
+      {"problem", model::name_of(data.problem)},
+      {"weights", data.weights},
+      {"pad", pad},
+      {"sets", std::move(sets)}};
+}
+
+}  // namespace
+
+bool classifies(const config::Config& config, const model::ModelConfig& model) {
+  return config::classifies(config, model.head.classifies());
+}
+
+LabelledData read_labelled_data(
+    const config::Config& config, const model::ModelConfig& model, LabelsNeeded needed) {
+  data::DataOptions options = data_options(config.data);
+  options.label_fields = ordered_fields(config.data.label_field, config.task, model.head);
+  options.label_delimiter = config.data.label_delimiter;
+  options.text_pair_field = config.data.text_pair_field;
+  options.needs_labels = needed == LabelsNeeded::kAll;
+  LabelledData data;
+  const auto read = [&](const std::vector<std::string>& words, std::string_view key) {
+    return words.empty() ? data::LabelledRows{} : data::read_labelled(words, options, key);
+  };
+  data.train.rows = read(options.train, "data.train");
+  data.validation.rows = read(options.validation, "data.validation");
+  data.test.rows = read(options.test, "data.test");
+  if (!model.head.classifies() && config.task.labels.empty() && data.train.rows.rows.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "the model has no classifier, and its labels are not named",
+        "give a folder that a classifier was saved to, or train one: lockstep train "
+        "task.type=sequence_classification data.train=FILE");
+  }
+  data.problem = find_problem(config, model, data);
+  data.labels = find_names(config, model, data);
+  if (needed == LabelsNeeded::kAll) {
+    check_outputs(data, options.label_fields);
+  }
+  split_rows(
+      data,
+      options.validation.empty() ? options.validation_fraction : 0,
+      options.test.empty() ? options.test_fraction : 0,
+      options.split_seed);
+  const auto missing =
+      needed == LabelsNeeded::kAll ? data::MissingLabels::kError : data::MissingLabels::kNoClass;
+  for (const auto& [set, key] :
+       {std::pair{&data.train, "data.train"},
+        {&data.validation, "data.validation"},
+        {&data.test, "data.test"}}) {
+    set->targets = data::targets_of(
+        set->rows, form_of(data.problem), options.label_fields.size(), data.labels, key, missing);
+  }
+  if (!data.train.targets.classes.empty() && needed == LabelsNeeded::kAll) {
+    if (data.problem != ProblemType::kRegression) {
+      warn_of_classes(data);
+    } else if (!config.task.problem_type && !model.head.classifies()) {
+      warn_of_numbers(data);
+    }
+    data.weights = weights_of(config.task, data);
+  }
+  return data;
+}
+
+ClassifierData open_classifier_data(
+    const config::Config& config,
+    const model::ModelConfig& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t sequence_length,
+    comm::Communicator& communicator,
+    const std::function<LabelledData()>& read) {
+  ClassifierData result;
+  const std::string answer = on_first_rank(communicator, [&] {
+    result.rows = read();
+    const int32_t pad = padding_of(model, *tokenizer);
+    const data::Encoder encoder = model.bidirectional
+                                      ? data::make_row_encoder(tokenizer)
+                                      : data::make_encoder(tokenizer, /*append_eos=*/false);
+    const int64_t vocabulary =
+        std::max({encoder.vocabulary_size, model.vocab_size, int64_t{pad} + 1});
+    std::vector<std::string> paths;
+    for (const LabelledSet* set :
+         {&result.rows.train, &result.rows.validation, &result.rows.test}) {
+      paths.push_back(
+          set->targets.classes.empty()
+              ? ""
+              : data::write_rows(
+                    data::encode_rows(set->rows, encoder, sequence_length, pad),
+                    config::cache_folder(config.data.cache_dir),
+                    encoder.fingerprint,
+                    vocabulary,
+                    pad)
+                    .string());
+    }
+    return json_of(result.rows, paths, pad).dump();
+  });
+  const auto json = nlohmann::json::parse(answer);
+  result.head = {
+      model::HeadSpec::Kind::kClassifier,
+      json.at("labels"),
+      *model::parse_problem_type(json.at("problem").get<std::string>())};
+  result.weights = json.at("weights").get<std::vector<double>>();
+  result.pad = json.at("pad");
+  const bool tells_segments = model.token_types > 1 && tokenizer->row_template().tells_segments;
+  const auto open = [&](size_t i) -> std::shared_ptr<const data::SequenceView> {
+    const nlohmann::json& set = json.at("sets").at(i);
+    const std::string path = set.at("path");
+    if (path.empty()) {
+      return nullptr;
+    }
+    auto rows = std::make_shared<data::SequenceView>(
+        data::TokenDataset::open(path),
+        sequence_length,
+        set.at("classes").get<std::vector<int64_t>>(),
+        set.at("outputs").get<std::vector<float>>());
+    if (model.bidirectional) {
+      rows->set_encoder({.tells_segments = tells_segments});
+    }
+    return rows;
+  };
+  result.datasets = {open(0), open(1), open(2)};
+  return result;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,49 @@
+// A classifier's answers and what they are worth, as files.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <nlohmann/json_fwd.hpp>
+
+#include "model/head.h"
+#include "train/batches/labelled_data.h"
+#include "train/judgement/judgement.h"
+
+namespace lockstep::train {
+
+/// What a classifier was asked and what it answered.
+struct Answered {
+  const LabelledSet& set;
+  const at::Tensor& logits;  // float32 [rows, outputs], on the CPU
+  const model::HeadSpec& head;
+  std::vector<double> thresholds = {};  // as answer_of()
+};
+
+/// A row of predictions.jsonl: index, text, (pair), (label), prediction, (loss), and of labels
+/// their probabilities: of the likeliest label, of those that are told, or with kAll each one's.
+enum class Shown { kTaken, kAll };
+std::string prediction_line(const Answered& answered, size_t row, Shown shown = Shown::kTaken);
+
+/// As transformers' run_classification.py writes predict_results.txt: a header, then each row's
+/// index and label, list of labels (as Python prints it) or number (three digits).
+std::string predict_results(const Answered& answered);
+
+/// Into `folder`: predictions.jsonl, predict_results.txt, top_losses.jsonl, report.html and, of
+/// labels, classification_report.txt and .json; of one label each confusion_matrix.csv and .svg,
+/// most_confused.csv and calibration.csv; of several multilabel_confusion.csv; of numbers
+/// regression_report.json. `history` are the lines of a run's log_history, for its curves.
+void write_judgement(
+    const std::filesystem::path& folder,
+    const Judgement& judgement,
+    const Answered& answered,
+    const std::vector<std::string>& history = {});
+
+/// For a terminal: the report of labels, or a table of numbers.
+std::string report_text(const Judgement& judgement, const model::HeadSpec& head);
+/// The same as one JSON object.
+nlohmann::ordered_json report_json(const Judgement& judgement, const model::HeadSpec& head);
+
+}  // namespace lockstep::train

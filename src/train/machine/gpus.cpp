@@ -1,0 +1,165 @@
+#include "train/machine/gpus.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <string_view>
+
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "comm/process_group.h"
+#include "ops/cuda_loops.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr const char* kCudaLibrary = "liblockstep_cuda.so";
+
+/// The entries of the library (cuda/register.cpp).
+struct CudaLibrary {
+  std::string obstacle;  // why GPUs cannot be used; empty: they can
+  bool (*identity)(int device, unsigned char* bytes) = nullptr;
+  void (*abort)() = nullptr;
+};
+
+template <class Function>
+Function entry(void* library, const char* name) {
+  const auto found = reinterpret_cast<Function>(::dlsym(library, name));
+  if (found == nullptr) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format("{} is not of this program: {}", kCudaLibrary, ::dlerror()),
+        "build both anew with LOCKSTEP_CUDA=1 make build");
+  }
+  return found;
+}
+
+/// What libtorch reads when it first meets a GPU. Who has set them knows better.
+void set_environment() {
+  // An error of NCCL's ends its communicators and not the process, which would tell nobody: the
+  // next call throws. Launchers set 1, for those who do not listen.
+  const char* const handling = std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING");
+  if (handling == nullptr || std::string_view(handling) == "1") {
+    ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/1);
+  }
+  // cuBLAS gives the same bits only with workspaces of fixed sizes.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  // Buffers that grow and shrink, as ZeRO's do, leave no holes behind.
+  if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr) {
+    ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
+  }
+}
+
+const CudaLibrary& cuda_library() {
+  static const CudaLibrary loaded = [] {
+    set_environment();
+    CudaLibrary result;
+    void* library = ::dlopen(kCudaLibrary, RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) {
+      result.obstacle = ::dlerror();
+      return result;
+    }
+    using Register =
+        void (*)(void (*)(comm::BackendFactory), void (*)(const ops::CudaLoops& loops));
+    entry<Register>(library, "lockstep_cuda_register")(comm::set_nccl_factory, ops::set_cuda_loops);
+    result.obstacle = entry<const char* (*)()>(library, "lockstep_cuda_obstacle")();
+    result.identity = entry<bool (*)(int, unsigned char*)>(library, "lockstep_cuda_identity");
+    result.abort = entry<void (*)()>(library, "lockstep_cuda_abort");
+    return result;
+  }();
+  return loaded;
+}
+
+}  // namespace
+
+bool shows_gpus(const std::filesystem::path& devices, const char* visible) {
+  if (visible != nullptr && (*visible == '\0' || std::string_view(visible).starts_with("-1"))) {
+    return false;
+  }
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator(devices, ignored)) {
+    const std::string name = file.path().filename().string();
+    const bool is_numbered = name.starts_with("nvidia") && name.size() > 6 &&
+                             std::isdigit(static_cast<unsigned char>(name[6])) != 0;
+    if (is_numbered || name == "dxg") {  // dxg: the GPU of a Windows machine
+      return true;
+    }
+  }
+  return false;
+}
+
+int visible_gpus() {
+  // Where there are none, what loads for a second and takes half a gigabyte is left alone.
+  if (!shows_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"))) {
+    return 0;
+  }
+  const CudaLibrary& library = cuda_library();
+  const at::CUDAHooksInterface& hooks = at::detail::getCUDAHooks();
+  const int count = library.obstacle.empty() && hooks.hasCUDA() ? hooks.deviceCount() : 0;
+  if (count == 0) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format(
+            "this machine has GPUs, and none can be used: {}",
+            library.obstacle.empty() ? "libtorch was asked for CUDA before it was loaded"
+                                     : library.obstacle),
+        "build with LOCKSTEP_CUDA=1, mend what is named, or set training.use_cpu=true to train on "
+        "the CPU");
+  }
+  return count;
+}
+
+int gpu_of(int local_rank, int local_size, int gpus) {
+  if (local_rank < gpus) {
+    return local_rank;
+  }
+  if (gpus == 1) {
+    return 0;
+  }
+  throw Error(
+      ErrorKind::kEnvironment,
+      fmt::format(
+          "local rank {} has no GPU: {} are visible, {} ranks run on this machine",
+          local_rank,
+          gpus,
+          local_size),
+      "start as many ranks as there are GPUs, show more with CUDA_VISIBLE_DEVICES, or set "
+      "training.use_cpu=true");
+}
+
+void claim_gpu(const comm::Store& store, const std::string& identity, int rank) {
+  if (store->add("gpu/" + identity, 1) > 1) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format("rank {} has the same GPU as another rank: {}", rank, identity),
+        "show each rank a GPU or a slice of its own, or all of them to each "
+        "(CUDA_VISIBLE_DEVICES), or set training.use_cpu=true");
+  }
+}
+
+std::string identity_of_gpu(int index) {
+  std::array<unsigned char, 16> bytes{};
+  if (cuda_library().identity == nullptr || !cuda_library().identity(index, bytes.data())) {
+    throw Error(ErrorKind::kEnvironment, fmt::format("GPU {} does not answer", index));
+  }
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+void abort_collectives() {
+  if (cuda_library().abort != nullptr) {
+    cuda_library().abort();
+  }
+}
+
+void use_device(c10::Device device) {
+  if (device.is_cuda()) {
+    c10::impl::VirtualGuardImpl(c10::kCUDA).setDevice(device);
+  }
+}
+
+}  // namespace lockstep::train

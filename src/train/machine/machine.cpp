@@ -1,0 +1,272 @@
+#include "train/machine/machine.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "model/model_config.h"
+#include "nn/initialize.h"
+#include "nn/language_model.h"
+#include "ops/adamw.h"
+#include "ops/linear.h"
+#include "parallel/context/ring_attention.h"
+#include "plan/ours/planned_job.h"
+
+namespace lockstep::train {
+namespace {
+
+class Measurer {
+ public:
+  Measurer(comm::Communicator& communicator, double seconds)
+      : communicator_(communicator),
+        seconds_(seconds) {}
+
+  // The median, of the slowest rank. As many runs on every rank: `body` may hold a collective.
+  double time_of(const std::function<void()>& body) {
+    body();
+    communicator_.barrier();
+    const double start = seconds_now();
+    body();
+    const double once = largest(seconds_now() - start);
+    const int runs = static_cast<int>(std::clamp(seconds_ / std::max(once, 1e-9), 3.0, 1000.0));
+    std::vector<double> times;
+    for (int run = 0; run < runs; ++run) {
+      const double began = seconds_now();
+      body();
+      times.push_back(seconds_now() - began);
+    }
+    const auto middle = times.begin() + runs / 2;
+    std::nth_element(times.begin(), middle, times.end());
+    return largest(*middle);
+  }
+
+  // Seconds s, so that ranks which compute for t seconds wait for the slowest sqrt(s t): what slows
+  // a rank down comes by chance, so that differences grow as a random walk.
+  double spread_of(const std::function<void()>& body) {
+    constexpr int kRuns = 8;
+    double waited = 0;
+    double computed = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      communicator_.barrier();
+      const double began = seconds_now();
+      body();
+      const double own = seconds_now() - began;
+      waited += largest(own) - own;
+      computed += own;
+    }
+    at::Tensor sums = at::tensor({waited, computed}, at::kDouble);
+    communicator_.all_reduce(sums).wait();
+    const double runs = static_cast<double>(kRuns) * communicator_.size();
+    const double wait = sums[0].item<double>() / runs;
+    return wait * wait / (sums[1].item<double>() / runs);
+  }
+
+ private:
+  double largest(double seconds) {
+    at::Tensor most = at::full({1}, seconds, at::kDouble);
+    communicator_.all_reduce(most, comm::Reduce::kMax).wait();
+    return most.item<double>();
+  }
+
+  comm::Communicator& communicator_;
+  double seconds_;
+};
+
+std::vector<plan::ProductSample> measure_products(Measurer& measurer, at::ScalarType type) {
+  constexpr std::array<std::array<int64_t, 3>, 10> kShapes{
+      {{64, 256, 256},
+       {256, 256, 256},
+       {1024, 256, 256},
+       {1024, 768, 256},
+       {1024, 1024, 256},
+       {1024, 256, 1024},
+       {256, 1024, 1024},
+       {1024, 1024, 1024},
+       {1024, 4096, 256},
+       {256, 256, 4096}}};
+  std::vector<plan::ProductSample> samples;
+  for (const auto& [m, n, k] : kShapes) {
+    const at::Tensor a = at::ones({m, k}, type);
+    const at::Tensor b = at::ones({n, k}, type);
+    const double seconds =
+        measurer.time_of([&] { ops::linear(a, b, std::nullopt, ops::WeightLayout::kOutIn); });
+    samples.push_back(
+        {static_cast<double>(m), static_cast<double>(n), static_cast<double>(k), seconds});
+  }
+  return samples;
+}
+
+struct Pass {
+  const char* family;
+  int64_t layers, width, inner, vocabulary, length, rows;
+  double dropout;
+};
+
+// Each differs from the first in one thing: the vocabulary, the layers, the length, the tokens,
+// dropout, the MLP's width, the width, the family.
+constexpr std::array<Pass, 9> kPasses{
+    {{"gpt2", 1, 256, 1024, 2048, 128, 8, 0},
+     {"gpt2", 1, 256, 1024, 32768, 128, 8, 0},
+     {"gpt2", 4, 256, 1024, 2048, 128, 8, 0},
+     {"gpt2", 4, 256, 1024, 2048, 512, 2, 0},
+     {"gpt2", 4, 256, 1024, 2048, 128, 1, 0},
+     {"gpt2", 4, 256, 1024, 2048, 256, 4, 0.1},
+     {"gpt2", 4, 256, 128, 2048, 128, 8, 0},
+     {"gpt2", 4, 128, 512, 2048, 256, 4, 0},
+     {"llama", 4, 256, 768, 2048, 256, 4, 0}}};
+constexpr const Pass& kLlama = kPasses.back();
+
+model::ModelConfig config_of(const Pass& pass) {
+  const int64_t heads = pass.width / 64;
+  const std::string text =
+      std::string(pass.family) == "gpt2"
+          ? fmt::format(
+                R"({{"model_type": "gpt2", "vocab_size": {}, "n_positions": {}, "n_embd": {}, "n_layer": {},
+"n_head": {}, "n_inner": {}, "activation_function": "gelu_new", "resid_pdrop": {}, "embd_pdrop": {}, "attn_pdrop": {}}})",
+                pass.vocabulary,
+                pass.length,
+                pass.width,
+                pass.layers,
+                heads,
+                pass.inner,
+                pass.dropout,
+                pass.dropout,
+                pass.dropout)
+          : fmt::format(
+                R"({{"model_type": "llama", "vocab_size": {}, "hidden_size": {}, "intermediate_size": {},
+"num_hidden_layers": {}, "num_attention_heads": {}, "max_position_embeddings": {}, "tie_word_embeddings": true}})",
+                pass.vocabulary,
+                pass.width,
+                pass.inner,
+                pass.layers,
+                heads,
+                pass.length);
+  return model::parse_model_config(text, "a model to measure with");
+}
+
+struct MeasuredPass {
+  plan::PassSample sample;
+  double spread = 0;
+};
+
+MeasuredPass measure_pass(Measurer& measurer, const Pass& pass, at::ScalarType type) {
+  MeasuredPass result;
+  plan::PassSample& sample = result.sample;
+  plan::Job& job = sample.job;
+  job.model = config_of(pass);
+  job.sequence = pass.length;
+  job.micro_batch = job.global_batch = pass.rows;
+  job.precision = type == at::kFloat ? plan::Precision::kFloat32 : plan::Precision::kMixed16;
+  job.software = plan::our_software(job.model, job.precision);
+  const auto model = nn::make_model(job.model, type, at::kCPU);
+  nn::initialize(*model, 1);
+  nn::ForwardInputs inputs;
+  inputs.ids = at::arange(pass.rows * pass.length, at::kLong)
+                   .remainder(pass.vocabulary)
+                   .reshape({pass.rows, pass.length});
+  inputs.targets = nn::next_tokens(inputs.ids);
+  inputs.samples = at::arange(pass.rows, at::kLong);
+  inputs.training = true;
+  const auto body = [&] { torch::autograd::backward({model->loss(inputs)}, {}); };
+  sample.seconds = measurer.time_of(body);
+  result.spread = measurer.spread_of(body);
+  return result;
+}
+
+// Ring attention of all ranks, which hold `length` positions each.
+plan::RingSample measure_ring(
+    Measurer& measurer, comm::Communicator& communicator, int64_t length, at::ScalarType type) {
+  constexpr int64_t kRows = 8, kHeads = 4, kHeadDim = 64;
+  const auto make = [&] { return at::full({kRows, kHeads, length, kHeadDim}, 0.1, type); };
+  const at::Tensor query = make().requires_grad_(), key = make().requires_grad_(),
+                   value = make().requires_grad_();
+  const at::Tensor gradient = at::ones({kRows, length, kHeads * kHeadDim}, type);
+  nn::Attention plain;
+  plain.scale = 0.1;
+  const parallel::RingAttention ring(
+      plain,
+      {.context_rank = communicator.rank(), .context_ranks = communicator.size()},
+      communicator);
+  nn::ForwardInputs inputs;
+  inputs.ids = at::zeros({kRows, length}, at::kLong);
+  inputs.whole_length = length * communicator.size();
+  const model::ModelConfig config = config_of(kLlama);
+  const nn::ForwardContext context(config, inputs);
+  const double seconds = measurer.time_of([&] {
+    torch::autograd::grad(
+        {ring.forward(query, key, value, context)}, {query, key, value}, {gradient});
+  });
+  return {
+      static_cast<double>(communicator.size()),
+      static_cast<double>(kRows * kHeads),
+      static_cast<double>(length),
+      static_cast<double>(kHeadDim),
+      seconds};
+}
+
+double update_bandwidth(Measurer& measurer, double bytes_of_parameter) {
+  constexpr int64_t kCount = 1 << 22;
+  const auto zeros = [](at::ScalarType type) { return at::zeros({kCount}, type); };
+  const ops::AdamWBuffers buffers{
+      .parameter = zeros(at::kBFloat16),
+      .master = zeros(at::kFloat),
+      .gradient = zeros(at::kBFloat16),
+      .exp_avg = zeros(at::kFloat),
+      .exp_avg_sq = zeros(at::kFloat)};
+  const double seconds = measurer.time_of([&] { ops::adamw_step(buffers, {}); });
+  return static_cast<double>(kCount) * bytes_of_parameter / seconds;
+}
+
+double copy_bandwidth(Measurer& measurer) {
+  constexpr int64_t kCount = 1 << 24;
+  const at::Tensor from = at::zeros({kCount}, at::kFloat);
+  at::Tensor to = at::empty({kCount}, at::kFloat);
+  return 2.0 * 4 * kCount / measurer.time_of([&] { to.copy_(from); });
+}
+
+}  // namespace
+
+plan::MachineSamples measure_machine(comm::Communicator& communicator, double seconds) {
+  Measurer measurer(communicator, seconds);
+  plan::MachineSamples samples;
+  samples.ranks = communicator.size();
+  {
+    const at::NoGradGuard no_grad;
+    samples.products32 = measure_products(measurer, at::kFloat);
+    samples.products16 = measure_products(measurer, at::kBFloat16);
+    samples.copy_bandwidth = copy_bandwidth(measurer);
+    samples.update_bandwidth = update_bandwidth(measurer, plan::Software{}.update_bytes);
+    for (int64_t bytes = 4096; communicator.size() > 1 && bytes <= (1 << 25); bytes *= 8) {
+      at::Tensor tensor = at::zeros({bytes / 4}, at::kFloat);
+      samples.reductions.push_back(
+          {static_cast<double>(communicator.size()),
+           static_cast<double>(bytes),
+           measurer.time_of([&] { communicator.all_reduce(tensor).wait(); })});
+    }
+  }
+  for (const int64_t length : {64, 256}) {
+    samples.ring16.push_back(measure_ring(measurer, communicator, length, at::kBFloat16));
+    samples.ring32.push_back(measure_ring(measurer, communicator, length, at::kFloat));
+  }
+  size_t passes = 0;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const Pass& pass : kPasses) {
+      MeasuredPass measured = measure_pass(measurer, pass, type);
+      samples.passes.push_back(std::move(measured.sample));
+      samples.spread += measured.spread;
+      ++passes;
+    }
+  }
+  samples.spread /= static_cast<double>(passes);
+  return samples;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,159 @@
+#include "train/run_record.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <nlohmann/json.hpp>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "model/description.h"
+#include "monitor/trackers.h"
+#include "parallel/memory_account.h"
+#include "train/run_identity.h"
+
+namespace lockstep::train {
+namespace {
+
+/// "data 2, tensor 2, ZeRO 3": the mesh, and what else splits a step.
+std::string plan_text(const Job& job) {
+  const config::ParallelSection& parallel = job.config.parallel;
+  const mesh::Mesh& mesh = job.axes->mesh();
+  std::vector<std::string> parts;
+  const auto add = [&](const char* name, int ranks) {
+    if (ranks > 1) {
+      parts.push_back(fmt::format("{} {}", name, ranks));
+    }
+  };
+  add("data", mesh.data);
+  add("tensor", mesh.tensor);
+  add("pipeline", mesh.pipeline);
+  add("context", mesh.context);
+  if (parallel.zero_stage > 0) {
+    parts.push_back(fmt::format("ZeRO {}", parallel.zero_stage));
+  }
+  if (mesh.pipeline > 1) {
+    parts.push_back(parallel.schedule);
+  }
+  return parts.empty() ? "one rank" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+const char* precision_of(const config::Config& config) {
+  if (config.precision.stochastic_rounding) {
+    return "bfloat16, rounded stochastically";
+  }
+  return config.training.bf16 ? "bfloat16" : config.training.fp16 ? "float16" : "float32";
+}
+
+/// Of the values that are no defaults.
+nlohmann::ordered_json origins_json(const config::Origins& origins) {
+  nlohmann::ordered_json places = nlohmann::ordered_json::object();
+  for (const auto& [key, origin] : origins) {
+    if (origin.source != config::Origin::Source::kDefault) {
+      // The command line's place is the word itself, which holds the secret.
+      places[key] = origin.secret ? "hidden" : describe(origin);
+    }
+  }
+  return places;
+}
+
+}  // namespace
+
+void record_beginning(Job& job, const World& world, const config::Origins& origins) {
+  if (job.monitor == nullptr) {
+    return;
+  }
+  job.monitor->event(
+      "began",
+      {{"model", job.source.name},
+       {"parameters", model::parameter_count(job.model->model().config())},
+       {"precision", precision_of(job.config)},
+       {"ranks", world.size()},
+       {"device", world.device.is_cuda() ? "cuda" : "cpu"},
+       {"plan", plan_text(job)},
+       {"steps", job.length.total_steps},
+       {"sequences_a_step", job.global_batch},
+       {"host", monitor::host_name()},
+       {"pid", ::getpid()},
+       {"job", world.round.job},
+       {"round", world.round.number},
+       {"program", monitor::program_identity()},
+       {"libtorch", TORCH_VERSION},
+       {"data", identity_of(job).at("data")},
+       {"origins", origins_json(origins)}});
+}
+
+void record_failure(Job& job) {
+  if (job.monitor == nullptr) {
+    return;
+  }
+  try {
+    throw;
+  } catch (const Error& error) {
+    job.monitor->event("failed", {{"error", error.what()}, {"exit_code", exit_code(error.kind())}});
+  } catch (const std::exception& error) {
+    job.monitor->event("failed", {{"error", error.what()}, {"exit_code", 1}});
+  }
+}
+
+void log_memory(Job& job, World& world) {
+  // Every rank knows which steps are logged.
+  const int64_t step = job.progress.step, every = job.length.logging_steps;
+  const bool is_logged = (every > 0 && step % every == 0) || step == job.length.total_steps ||
+                         (step == 1 && job.config.training.logging_first_step);
+  if (!job.config.monitor.log_memory || !is_logged) {
+    return;
+  }
+  parallel::MemoryAccount& memory = job.model->memory();
+  const at::Tensor mine = at::tensor(memory.numbers(), at::kLong);
+  const at::Tensor all = at::empty({world.size(), parallel::MemoryAccount::kNumbers}, at::kLong);
+  world.communicator.all_gather(all, mine).wait();
+  memory.forget();
+  if (!world.is_first()) {
+    return;
+  }
+  int fullest = 0;
+  std::vector<std::array<parallel::PhaseMemory, parallel::kMemoryPhases>> ranks;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    ranks.push_back(parallel::MemoryAccount::from_numbers(
+        {all.const_data_ptr<int64_t>() + rank * parallel::MemoryAccount::kNumbers,
+         static_cast<size_t>(parallel::MemoryAccount::kNumbers)}));
+    fullest =
+        parallel::most_of(ranks.back()) > parallel::most_of(ranks[static_cast<size_t>(fullest)])
+            ? rank
+            : fullest;
+  }
+  log_info(
+      "memory of rank {}{}, by kind:\n{}",
+      fullest,
+      world.size() > 1 ? fmt::format(", the fullest of {}", world.size()) : "",
+      parallel::memory_table(ranks[static_cast<size_t>(fullest)]));
+}
+
+void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike) {
+  if (!spike || job.monitor == nullptr) {
+    return;
+  }
+  log_warning(
+      "step {}: the gradient's norm of {:.3g} is {:.3g} times what 99% of the last steps stay "
+      "below "
+      "({:.3g}): a bad batch, a learning rate that is too high, or something computed wrong. "
+      "`lockstep replay {}/checkpoint-STEP --step {}` does it again from a checkpoint before it",
+      job.progress.step,
+      spike->value,
+      spike->value / spike->quantile,
+      spike->quantile,
+      job.config.training.output_dir,
+      job.progress.step);
+  job.monitor->event(
+      "spike",
+      {{"grad_norm", spike->value}, {"quantile_99", spike->quantile}, {"median", spike->median}});
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,29 @@
+// What a run's record (events.jsonl) and log say beside its steps: beginning and end, memory,
+// spikes.
+#pragma once
+
+#include <optional>
+
+#include "config/core/origin.h"
+#include "train/job.h"
+#include "train/spikes.h"
+
+namespace lockstep::train {
+
+/// "began": the step from which this attempt goes on, what is trained, by which program and plan,
+/// where, on which data, and where the configuration's values came from. For rank 0; does nothing
+/// where the job has no monitor.
+void record_beginning(Job& job, const World& world, const config::Origins& origins);
+
+/// "failed", of the exception that is being handled: its text and its exit code. Likewise.
+void record_failure(Job& job);
+
+/// Memory by kind, of the rank that uses most, at the steps that are logged (monitor.log_memory).
+/// Every rank must call.
+void log_memory(Job& job, World& world);
+
+/// Of a gradient's norm that is far beyond those before: a warning and the event "spike". For rank
+/// 0, after the step; does nothing where there was none.
+void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike);
+
+}  // namespace lockstep::train

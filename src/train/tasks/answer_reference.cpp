@@ -1,0 +1,256 @@
+#include "train/tasks/answer_reference.h"
+
+#include <algorithm>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "train/batches/inputs.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Rows = std::shared_ptr<const data::SequenceView>;
+
+constexpr std::string_view kScoresRecipe = "reference scores, 1";
+constexpr std::string_view kEndOfScores = "end\n";
+
+void hash_weights(const model::ModelSource& source, int64_t seed, Hasher& hasher) {
+  hasher.update_field(source.folder.empty() ? source.name : "");
+  if (!source.folder.empty()) {
+    std::vector<fs::path> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator(source.folder)) {
+      const fs::path& path = entry.path();
+      if (path.extension() == ".safetensors" || path.filename() == "config.json" ||
+          path.filename() == "adapter_config.json") {
+        files.push_back(path);
+      }
+    }
+    std::sort(files.begin(), files.end());
+    for (const fs::path& path : files) {
+      hasher.update_field(path.filename().string());
+      hasher.update(MappedFile(path).bytes());
+    }
+  }
+  if (!source.has_weights) {
+    hasher.update_field(fmt::format("{} layers, seed {}", source.config.layers, seed));
+    hasher.update_field(source.name);
+  }
+}
+
+fs::path scores_file(const fs::path& folder, const std::string& key) {
+  return folder / fmt::format("{}-reference.scores", key);
+}
+
+std::string first_line(const std::string& key) {
+  return fmt::format("{} {}\n", kScoresRecipe, key);
+}
+
+/// What a file of scores holds; nothing where there is none, or not all of one.
+std::unique_ptr<objective::StoredScores> read_scores(const fs::path& path, const std::string& key) {
+  if (!fs::exists(path)) {
+    return nullptr;
+  }
+  try {
+    const MappedFile file(path);
+    std::string_view text = file.text();
+    const std::string first = first_line(key);
+    if (text.starts_with(first) && text.ends_with(kEndOfScores)) {
+      text.remove_prefix(first.size());
+      text.remove_suffix(kEndOfScores.size());
+      auto scores = std::make_unique<objective::StoredScores>();
+      scores->add(text);
+      return scores;
+    }
+    log_warning("{} does not hold the reference's scores: they are computed anew", path.string());
+  } catch (const Error& error) {
+    log_warning("{}; the reference's scores are computed anew", error.message());
+  }
+  return nullptr;
+}
+
+/// The rows of one set, in batches that the data-parallel ranks take in turn.
+void score_rows(
+    parallel::ParallelModel& model,
+    const data::SequenceView& rows,
+    int64_t batch_size,
+    c10::Device device,
+    objective::StoredScores& scores) {
+  constexpr int64_t kBatchesOfAStage = 2;
+  const comm::Communicator& data = model.axes().along(mesh::Axis::kData);
+  const int64_t stages = model.mesh().pipeline;
+  const int64_t at_once = stages == 1 ? 1 : kBatchesOfAStage * stages;
+  const int64_t batches = (rows.size() + batch_size - 1) / batch_size;
+  std::vector<nn::ForwardInputs> inputs;
+  // Every rank makes as many passes: one whose turn finds no batch left scores the last one again.
+  for (int64_t first = 0; first < batches; first += data.size()) {
+    const int64_t batch = std::min(first + data.rank(), batches - 1);
+    std::vector<data::Draw> draws;
+    for (int64_t i = batch * batch_size; i < std::min(rows.size(), (batch + 1) * batch_size); ++i) {
+      draws.push_back({i, i});
+    }
+    inputs.push_back(to_device(to_inputs(data::make_micro_batch(rows, draws)), device));
+    if (std::ssize(inputs) == at_once || first + data.size() >= batches) {
+      scores.store(inputs, [&](auto given) { return model.row_scores(given); });
+      inputs.clear();
+    }
+  }
+}
+
+void set_baseline(std::span<nn::ForwardInputs> inputs, const at::Tensor& gains) {
+  const double count = gains[1].item<double>();
+  const double mean = count > 0 ? gains[0].item<double>() / count : 0;
+  for (nn::ForwardInputs& rows : inputs) {
+    rows.targets.baseline = at::full({rows.ids.size(0)}, std::max(mean, 0.0), at::kDouble);
+  }
+}
+
+/// Micro-batches without rows are in no file: what they are compared to does not count.
+void refer_rows(
+    objective::StoredScores& scores, nn::ForwardInputs& inputs, const data::MicroBatch& batch) {
+  if (batch.draws.empty()) {
+    inputs.targets.reference = at::zeros({inputs.ids.size(0)}, at::kDouble);
+  } else {
+    scores.refer({&inputs, 1});
+  }
+}
+
+}  // namespace
+
+std::string reference_key(
+    const config::Config& config, const model::ModelSource& source, std::span<const Rows> rows) {
+  Hasher hasher;
+  hasher.update_field(kScoresRecipe);
+  for (const Rows& set : rows) {
+    hasher.update_field(set->dataset().content_hash());
+    hasher.update_field(fmt::format("{}", set->dataset().vocabulary_size()));
+  }
+  hash_weights(source, config.training.seed, hasher);
+  hasher.update_field(
+      config.training.bf16   ? "bfloat16"
+      : config.training.fp16 ? "float16"
+                             : "float32");
+  return hasher.hex();
+}
+
+std::string weights_hash(const model::ModelSource& source, int64_t seed) {
+  Hasher hasher;
+  hash_weights(source, seed, hasher);
+  return hasher.hex();
+}
+
+std::unique_ptr<objective::StoredScores> score_reference(
+    parallel::ParallelModel& model,
+    std::span<const Rows> rows,
+    int64_t batch_size,
+    const fs::path& folder,
+    const std::string& key,
+    World& world) {
+  const at::NoGradGuard no_gradient;
+  const fs::path path = scores_file(folder, key);
+  const bool is_there = on_first_rank(world.communicator, [&]() -> std::string {
+                          return read_scores(path, key) != nullptr ? "there" : "";
+                        }) == "there";
+  if (is_there) {
+    auto found = read_scores(path, key);
+    if (found == nullptr) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("rank {} cannot read {}, which rank 0 can", world.rank(), path.string()),
+          "give data.cache_dir on a file system that all machines share");
+    }
+    if (world.is_first()) {
+      log_info("{} scores of the reference are read from {}", found->size(), path.string());
+    }
+    return found;
+  }
+  auto scores = std::make_unique<objective::StoredScores>();
+  for (const Rows& set : rows) {
+    score_rows(model, *set, batch_size, world.device, *scores);
+  }
+  for (const std::string& text :
+       comm::gather_strings(model.axes().along(mesh::Axis::kData), scores->text())) {
+    scores->add(text);
+  }
+  on_first_rank(world.communicator, [&]() -> std::string {
+    create_folders(folder, ErrorKind::kData);
+    write_file_atomically(path, first_line(key) + scores->text() + std::string(kEndOfScores));
+    log_info("{} answers are scored by the reference, the model as it is", scores->size());
+    return "";
+  });
+  return scores;
+}
+
+std::vector<Rows> AnswerSets::all() const {
+  std::vector<Rows> sets;
+  for (const Datasets* each : {&rows, &mismatched}) {
+    for (const Rows& set : {each->train, each->validation, each->test}) {
+      if (set != nullptr) {
+        sets.push_back(set);
+      }
+    }
+  }
+  return sets;
+}
+
+const data::SequenceView* AnswerSets::mismatched_of(const data::SequenceView& set) const {
+  return &set == rows.train.get()        ? mismatched.train.get()
+         : &set == rows.validation.get() ? mismatched.validation.get()
+                                         : mismatched.test.get();
+}
+
+at::Tensor AnswerReference::gains(
+    std::span<const data::MicroBatch> batches, const data::SequenceView& rows) {
+  const at::NoGradGuard no_gradient;
+  std::vector<nn::ForwardInputs> inputs, there;
+  for (const data::MicroBatch& batch : batches) {
+    inputs.push_back(to_inputs(data::make_micro_batch(rows, batch.draws)));
+    there.push_back(to_device(inputs.back(), device_));
+  }
+  const at::Tensor sums = at::zeros({2}, at::kDouble);
+  const std::vector<at::Tensor> scored = model_.row_scores(there);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (batches[i].draws.empty()) {
+      continue;  // padding, which has no score
+    }
+    scores_->refer({&inputs[i], 1});
+    sums[0].add_((scored[i] - inputs[i].targets.reference).sum());
+    sums[1].add_(static_cast<double>(batches[i].draws.size()));
+  }
+  return sums;
+}
+
+void AnswerReference::refer_step(
+    std::span<nn::ForwardInputs> inputs, std::span<const data::MicroBatch> batches) {
+  if (scores_ == nullptr) {
+    return;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    refer_rows(*scores_, inputs[i], batches[i]);
+  }
+  if (sets_.mismatched.train != nullptr) {
+    const at::Tensor sums = gains(batches, *sets_.mismatched.train);
+    model_.axes().along(mesh::Axis::kData).all_reduce(sums).wait();
+    set_baseline(inputs, sums);
+  }
+}
+
+void AnswerReference::refer_batch(
+    nn::ForwardInputs& inputs, const data::MicroBatch& batch, const data::SequenceView& set) {
+  if (scores_ == nullptr) {
+    return;
+  }
+  refer_rows(*scores_, inputs, batch);
+  if (const data::SequenceView* mismatched = sets_.mismatched_of(set)) {
+    set_baseline({&inputs, 1}, gains({&batch, 1}, *mismatched));
+  }
+}
+
+}  // namespace lockstep::train

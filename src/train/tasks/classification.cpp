@@ -1,0 +1,64 @@
+#include "train/tasks/classification.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include "data/loader.h"
+#include "train/batches/inputs.h"
+
+namespace lockstep::train {
+
+Classified classify(
+    const ClassScorer& scorer,
+    const data::SequenceView& rows,
+    int64_t classes,
+    int64_t batch_size,
+    parallel::Axes& axes,
+    c10::Device device,
+    const std::function<void(int64_t done, int64_t all)>& progress) {
+  constexpr int64_t kBatchesOfAStage = 2;
+  const at::NoGradGuard no_gradient;
+  const auto start = std::chrono::steady_clock::now();
+  Classified result;
+  result.logits = at::zeros({rows.size(), classes}, at::kFloat);
+  result.batches = (rows.size() + batch_size - 1) / batch_size;
+  comm::Communicator& data = axes.along(mesh::Axis::kData);
+  const int64_t at_once = axes.mesh().pipeline == 1 ? 1 : kBatchesOfAStage * axes.mesh().pipeline;
+  std::vector<nn::ForwardInputs> inputs;
+  std::vector<int64_t> begins;  // of each batch; -1: it is another rank's
+  // A forward pass may gather parameters, so every rank makes as many: one whose turn finds no
+  // batch left runs the last one once more.
+  for (int64_t first = 0; first < result.batches; first += data.size()) {
+    const bool counts = first + data.rank() < result.batches;
+    const int64_t begin = std::min(first + data.rank(), result.batches - 1) * batch_size;
+    std::vector<data::Draw> draws;
+    for (int64_t row = begin; row < std::min(rows.size(), begin + batch_size); ++row) {
+      draws.push_back({row, row});
+    }
+    data::MicroBatch batch = data::make_micro_batch(rows, draws);
+    batch.classes.assign(batch.classes.size(), 0);  // any: it marks the position that is read
+    inputs.push_back(to_device(to_inputs(batch), device));
+    begins.push_back(counts ? begin : -1);
+    if (std::ssize(inputs) == at_once || first + data.size() >= result.batches) {
+      const std::vector<at::Tensor> logits = scorer(inputs);
+      for (size_t i = 0; i < logits.size(); ++i) {
+        if (begins[i] >= 0) {
+          result.logits.narrow(0, begins[i], logits[i].size(0)).copy_(logits[i]);
+        }
+      }
+      inputs.clear();
+      begins.clear();
+    }
+    if (progress) {
+      progress(std::min(first + data.rank() + 1, result.batches), result.batches);
+    }
+  }
+  data.all_reduce(result.logits).wait();  // each row is one rank's, the others have zeros
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,86 @@
+#include "train/tasks/classifier_notes.h"
+
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/json.h"
+
+namespace lockstep::train {
+
+ClassifierNotes notes_of(
+    const config::DataSection& data, int64_t sequence_length, std::vector<double> thresholds) {
+  return {
+      sequence_length,
+      std::move(thresholds),
+      data.text_field,
+      data.text_pair_field,
+      data.label_delimiter,
+      data.label_field};
+}
+
+std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>& labels) {
+  nlohmann::ordered_json json{
+      {"labels", labels},
+      {"sequence_length", notes.sequence_length},
+      {"text_field", notes.text_field},
+      {"text_pair_field", notes.text_pair_field},
+      {"label_field", notes.label_field},
+      {"label_delimiter", notes.label_delimiter}};
+  if (!notes.thresholds.empty()) {
+    json["thresholds"] = notes.thresholds;
+  }
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+ClassifierNotes read_notes(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kClassifierNotes;
+  if (folder.empty() || !std::filesystem::exists(path)) {
+    return {};
+  }
+  const nlohmann::json json = parse_json(read_file(path), path.string());
+  try {
+    ClassifierNotes notes;
+    notes.sequence_length = json.at("sequence_length");
+    notes.thresholds = json.value("thresholds", std::vector<double>());
+    notes.text_field = json.at("text_field");
+    notes.text_pair_field = json.at("text_pair_field");
+    notes.label_delimiter = json.at("label_delimiter");
+    notes.label_field = json.at("label_field").get<std::vector<std::string>>();
+    const size_t labels = json.at("labels").size();
+    const size_t thresholds = notes.thresholds.size();
+    if (thresholds != 0 && thresholds != labels && !(thresholds == 1 && labels == 2)) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{} has {} thresholds of {} labels", path.string(), thresholds, labels),
+          "remove \"thresholds\", or the file");
+    }
+    return notes;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: {}", path.string(), error.what()),
+        "remove the file: the model does without it");
+  }
+}
+
+void apply_notes(const ClassifierNotes& notes, config::DataSection& data) {
+  const config::DataSection defaults;
+  const auto fill = [&](auto config::DataSection::* key, const auto& value) {
+    if (data.*key == defaults.*key && !value.empty()) {
+      data.*key = value;
+    }
+  };
+  fill(&config::DataSection::text_field, notes.text_field);
+  fill(&config::DataSection::text_pair_field, notes.text_pair_field);
+  fill(&config::DataSection::label_delimiter, notes.label_delimiter);
+  fill(&config::DataSection::label_field, notes.label_field);
+  if (data.sequence_length == 0) {
+    data.sequence_length = notes.sequence_length;
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,288 @@
+#include "train/weights/model_loading.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/model_folder.h"
+#include "model/description.h"
+#include "nn/initialize.h"
+#include "nn/low_rank.h"
+#include "train/weights/packed_folder.h"
+#include "train/weights/quantization.h"
+
+namespace lockstep::train {
+namespace {
+
+/// The parameters that a folder is asked for: those of its model, or of an encoder its body's, and
+/// those of the head that it is to have. Such folders may hold any of an encoder's heads, or none.
+std::vector<model::ParameterSpec> parameters_of_folder(
+    const model::ModelConfig& source, const model::ModelConfig& wanted) {
+  if (!source.bidirectional) {
+    return model::parameters_of(source);
+  }
+  const bool changes = wanted.head.classifies() || source.head.classifies();
+  return model::parameters_of(changes ? model::with_head(source, wanted.head) : source);
+}
+
+bool is_of_head(const model::ParameterSpec& spec, const model::ModelConfig& config) {
+  return spec.unit == config.layers + 1;
+}
+
+/// Tensors of encoders' other heads.
+bool is_of_other_head(const std::string& name) {
+  static constexpr const char* kHeads[] = {
+      "cls.", "lm_head.", "vocab_", "classifier.", "pre_classifier.", "qa_outputs.", "pooler."};
+  return name.find(".pooler.") != std::string::npos ||
+         std::any_of(std::begin(kHeads), std::end(kHeads), [&](const char* head) {
+           return name.starts_with(head);
+         });
+}
+
+/// What a folder is asked for, but for packed weights.
+std::vector<checkpoint::WantedTensor> wanted_tensors(
+    const model::ModelConfig& source,
+    const std::vector<model::ParameterSpec>& parameters,
+    const PackedFolder* packed) {
+  std::vector<checkpoint::WantedTensor> wanted;
+  for (const model::ParameterSpec& spec : parameters) {
+    if (packed == nullptr || !packed->holds(spec.name)) {
+      wanted.push_back({spec.name, spec.shape, spec.aliases});
+      wanted.back().is_optional = source.bidirectional && is_of_head(spec, source);
+      if (const auto& stack = spec.stacked) {
+        wanted.back().stacked = {stack->name, stack->shape, stack->offset};
+      }
+    }
+  }
+  return wanted;
+}
+
+/// What fills the parameters of a model from the files of a folder.
+class FolderWeights {
+ public:
+  FolderWeights(const model::ModelSource& source, const model::ModelConfig& wanted, uint64_t seed)
+      : files_(source.folder),
+        old_vocabulary_(source.config.vocab_size),
+        seed_(seed) {
+    std::optional<PackedFolder> packed;  // whose weights are read by itself
+    if (source.config.quantization) {
+      packed.emplace(source);
+    }
+    const std::vector<model::ParameterSpec> asked = parameters_of_folder(source.config, wanted);
+    for (const std::string& extra :
+         files_.match(wanted_tensors(source.config, asked, packed ? &*packed : nullptr))) {
+      const bool is_known = source.config.bidirectional && is_of_other_head(extra);
+      if (!is_known && (!packed || !packed->owns(extra))) {
+        log_warning(
+            "{} holds a tensor that the model does not have: {}", source.folder.string(), extra);
+      }
+    }
+    for (const model::ParameterSpec& spec : asked) {
+      if (!source.config.bidirectional || !is_of_head(spec, source.config) ||
+          files_.has_matched(spec.name) || (packed && packed->holds(spec.name))) {
+        stored_elements_[spec.name] = spec.elements();
+      }
+    }
+    wanted_ = model::parameters_by_name(wanted);
+    const std::string head = model::head_name(wanted);  // "": it has no parameters
+    if (!head.empty() && !is_stored(wanted_.at(head))) {
+      if (!wanted.head.classifies()) {
+        throw Error(
+            ErrorKind::kConfig,
+            fmt::format("{} holds a classifier, and no language model", source.folder.string()),
+            "use the model that it was made from");
+      }
+      log_info("{} holds no classifier of these classes: it begins at random", source.name);
+    } else if (source.config.bidirectional && !wanted.head.classifies()) {
+      for (const model::LayerSpec& layer : model::head_layers(wanted)) {
+        if (!is_stored(layer.weight())) {
+          log_warning("{} holds no {}: it begins at random", source.name, layer.prefix);
+        }
+      }
+    }
+  }
+
+  void fill(
+      const std::string& name,
+      const parallel::ShardedParameter& parameter,
+      int64_t begin,
+      const at::Tensor& values) const {
+    const model::ParameterSpec& spec = wanted_.at(name);
+    const bool is_drawn = !is_stored(spec), grows = !is_drawn && is_smaller(spec);
+    const at::Tensor grown = grows ? grown_embedding(spec, values.scalar_type()) : at::Tensor();
+    const at::Tensor flat = values.view({-1});
+    mesh::visit_runs(
+        parameter.cut,
+        parameter.shape,
+        begin,
+        begin + flat.numel(),
+        [&](int64_t local, int64_t whole, int64_t count) {
+          const at::Tensor run = flat.narrow(0, local - begin, count);
+          if (is_drawn) {
+            nn::fill_initial(run, spec, seed_, whole);
+          } else if (grows) {
+            run.copy_(grown.view({-1}).narrow(0, whole, count));
+          } else {
+            files_.read(name, whole, run);
+          }
+        });
+  }
+
+ private:
+  bool is_smaller(const model::ParameterSpec& spec) const {
+    return stored_elements_.at(spec.name) < spec.elements();
+  }
+  /// A classifier of other classes is none.
+  bool is_stored(const model::ParameterSpec& spec) const {
+    const auto found = stored_elements_.find(spec.name);
+    return found != stored_elements_.end() &&
+           (spec.name != "score.weight" || found->second == spec.elements());
+  }
+  /// The file's rows, then the new ones. Whole, because these begin near the mean of those.
+  at::Tensor grown_embedding(const model::ParameterSpec& spec, at::ScalarType type) const {
+    at::Tensor whole = at::zeros(spec.shape, at::dtype(type));
+    files_.read(spec.name, 0, whole.view({-1}).narrow(0, 0, stored_elements_.at(spec.name)));
+    if (whole.dim() > 1) {  // of a bias, new ones are 0
+      nn::initialize_new_rows(whole, spec, old_vocabulary_, seed_);
+    }
+    return whole;
+  }
+
+  checkpoint::ModelFolder files_;
+  int64_t old_vocabulary_;
+  uint64_t seed_;
+  std::map<std::string, int64_t> stored_elements_;
+  std::map<std::string, model::ParameterSpec> wanted_;
+};
+
+/// The values of the model's own parameters.
+parallel::ModelSpec::Fill fill_of(
+    const model::ModelSource& source, const model::ModelConfig& config, uint64_t seed) {
+  if (!source.has_weights) {
+    return parallel::fill_at_random(config, seed);
+  }
+  const std::string what = fmt::format("loading the weights of {}", source.folder.string());
+  const auto weights =
+      in_context(what, [&] { return std::make_shared<const FolderWeights>(source, config, seed); });
+  return [weights, what](
+             const std::string& name,
+             const parallel::ShardedParameter& parameter,
+             int64_t begin,
+             const at::Tensor& values) {
+    in_context(what, [&] { weights->fill(name, parameter, begin, values); });
+  };
+}
+
+}  // namespace
+
+model::ModelSource find_source(const std::string& path, const std::string& preset) {
+  if (path.empty() == preset.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        path.empty() ? "no model is given" : "both model.path and model.preset are given",
+        "give model.path=FOLDER (or a config.json, or a Hub name), or model.preset=" +
+            fmt::format("{}", fmt::join(model::preset_names(), "|")));
+  }
+  if (!preset.empty()) {
+    return model::preset_source(preset);
+  }
+  const std::filesystem::path folder(path);
+  if (std::filesystem::exists(folder / model::kAdapterConfigName) &&
+      !std::filesystem::exists(folder / "config.json")) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} is an adapter, and no model", path),
+        fmt::format(
+            "give the model that it was trained beside, {}, and the adapter as --adapter {} "
+            "(lora.adapter={} to train it further)",
+            model::read_lora_config(folder / model::kAdapterConfigName).base_model_name_or_path,
+            path,
+            path));
+  }
+  if (std::filesystem::is_directory(folder) && !std::filesystem::exists(folder / "config.json")) {
+    const auto checkpoints = checkpoint::list_checkpoints(folder);
+    if (!checkpoints.empty()) {
+      return model::find_model(checkpoints.front().folder.string());
+    }
+  }
+  return model::find_model(path);
+}
+
+void take_special_tokens(model::ModelConfig& config, const text::Tokenizer& tokenizer) {
+  config.bos_token_id = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
+  config.eos_token_ids.clear();
+  if (tokenizer.eos()) {
+    config.eos_token_ids.push_back(*tokenizer.eos());
+  }
+}
+
+parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequest& request) {
+  parallel::ModelSpec spec{source.config, request.dtype, request.device, nullptr};
+  spec.freeze = request.freeze;
+  if (request.tokenizer_size && *request.tokenizer_size > source.config.vocab_size) {
+    if (!request.resize_embeddings) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "the tokenizer has {} entries and the embedding of {} only {}",
+              *request.tokenizer_size,
+              source.name,
+              source.config.vocab_size),
+          "set model.resize_embeddings=true, or give the tokenizer that belongs to the model");
+    }
+    spec.config = model::with_vocabulary(source.config, *request.tokenizer_size);
+  }
+  spec.config = model::with_head(std::move(spec.config), request.task.head);
+  spec.objective = request.task.objective;
+  spec.fill = fill_of(source, spec.config, request.seed);
+  const std::set<std::string> trained = request.adapter
+                                            ? find_adapters(*request.adapter, spec.config).trained
+                                            : std::set<std::string>{};
+  request_packing(spec, request.quantization, source, trained);
+  if (request.adapter) {
+    request_adapters(spec, *request.adapter, source, request.seed);
+  }
+  return spec;
+}
+
+std::unique_ptr<nn::LanguageModel> load_model(
+    const model::ModelSource& source, const ModelRequest& request) {
+  const parallel::ModelSpec spec = model_spec(source, request);
+  parallel::ShardedModel whole{nn::make_model(spec.config, spec.dtype, at::kMeta)};
+  if (spec.packing != nullptr) {
+    nn::pack_linears(*whole.model, *spec.packing);
+  }
+  if (spec.adapters != nullptr) {
+    nn::add_adapters(*whole.model, *spec.adapters);
+  }
+  whole.source = [&](const std::string& name, int64_t begin, const at::Tensor& values) {
+    spec.fill(name, {values.sizes().vec(), {}}, begin, values);
+  };
+  whole.make_values(spec.device);
+  return std::move(whole.model);
+}
+
+at::ScalarType stored_type(const model::ModelSource& source) {
+  if (!source.has_weights) {
+    return at::kFloat;
+  }
+  const checkpoint::ModelFolder folder(source.folder);
+  for (const std::string& name : folder.files().names()) {
+    const auto type = checkpoint::scalar_type(folder.files().tensor(name).dtype);
+    if (type == at::kBFloat16) {
+      return at::kBFloat16;
+    }
+  }
+  return at::kFloat;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,401 @@
+#include "watch/page/page.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <ctime>
+#include <limits>
+#include <optional>
+
+#include <arpa/inet.h>
+#include <nlohmann/json.hpp>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/format.h"
+#include "monitor/metrics.h"
+#include "watch/record/compare.h"
+#include "watch/record/downsample.h"
+#include "watch/record/run.h"
+
+namespace lockstep::watch {
+namespace {
+
+constexpr double kLookAgainSeconds = 3;
+constexpr int64_t kMostBuckets = 4000, kUsualBuckets = 600;
+constexpr const char* kJson = "application/json";
+
+/// The host of "name:port", "[::1]:port" or a name alone.
+std::string host_of(const std::string& header) {
+  if (header.starts_with('[')) {
+    return header.substr(1, header.find(']') - 1);
+  }
+  return header.substr(0, header.find(':'));
+}
+
+/// Whoever makes a name resolve to this machine cannot make a page of that name speak to it.
+bool is_safe_host(const std::string& host, const std::string& address) {
+  std::array<unsigned char, sizeof(in6_addr)> number{};
+  return host == "localhost" || host == address ||
+         ::inet_pton(AF_INET, host.c_str(), number.data()) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), number.data()) == 1;
+}
+
+/// In a time that does not tell how much of it is right.
+bool is_same(std::string_view given, std::string_view secret) {
+  unsigned different = given.size() == secret.size() ? 0 : 1;
+  for (size_t i = 0; i < secret.size(); ++i) {
+    const char letter = i < given.size() ? given[i] : '\0';
+    different |= static_cast<unsigned>(static_cast<unsigned char>(letter ^ secret[i]));
+  }
+  return different == 0;
+}
+
+/// The cookie of our name, or "".
+std::string cookie_of(const std::string& header, const std::string& name) {
+  for (size_t at = 0; at < header.size();) {
+    const size_t end = std::min(header.find(';', at), header.size());
+    const size_t begin = header.find_first_not_of(' ', at);
+    const std::string pair = header.substr(begin, end - std::min(begin, end));
+    if (pair.starts_with(name + "=")) {
+      return pair.substr(name.size() + 1);
+    }
+    at = end + 1;
+  }
+  return "";
+}
+
+int64_t whole_of(const std::string& text, int64_t otherwise) {
+  int64_t value = 0;
+  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return problem == std::errc() && rest == text.data() + text.size() ? value : otherwise;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+const char* type_of(std::string_view name) {
+  return name.ends_with(".js")    ? "text/javascript; charset=utf-8"
+         : name.ends_with(".css") ? "text/css; charset=utf-8"
+                                  : "text/html; charset=utf-8";
+}
+
+void add_safety(HttpAnswer& answer) {
+  answer.headers.insert(
+      answer.headers.end(),
+      {{"Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
+        "'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+       {"X-Content-Type-Options", "nosniff"},
+       {"Referrer-Policy", "no-referrer"},
+       {"Cross-Origin-Resource-Policy", "same-origin"},
+       {"Cross-Origin-Opener-Policy", "same-origin"},
+       {"Cache-Control", "no-store"}});
+}
+
+void add_points(std::string& text, const Points& points) {
+  text += "[[";
+  for (size_t i = 0; i < points.steps.size(); ++i) {
+    text += i == 0 ? "" : ",";
+    text += std::to_string(points.steps[i]);
+  }
+  text += "],[";
+  for (size_t i = 0; i < points.values.size(); ++i) {
+    text += i == 0 ? "" : ",";
+    text += monitor::number_text(points.values[i]);
+  }
+  text += "]]";
+}
+
+/// In a label of Prometheus' text.
+std::string label_text(const std::string& text) {
+  std::string escaped;
+  for (const char letter : text) {
+    if (letter == '\\' || letter == '"') {
+      escaped += '\\';
+    }
+    escaped += letter == '\n' ? ' ' : letter;
+  }
+  return escaped;
+}
+
+double wall_now() {
+  return static_cast<double>(std::time(nullptr));
+}
+
+Error no_such_run() {
+  return Error(ErrorKind::kConfig, "there is no such run");
+}
+
+}  // namespace
+
+std::string draw_token() {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw Error(ErrorKind::kEnvironment, "the system gives no random numbers");
+  }
+  std::string token;
+  for (const unsigned char byte : bytes) {
+    token += fmt::format("{:02x}", byte);
+  }
+  return token;
+}
+
+std::string page_address(const std::string& address, int port, const std::string& token) {
+  const bool is_six = address.find(':') != std::string::npos;
+  return fmt::format(
+      "http://{}{}{}:{}/?token={}", is_six ? "[" : "", address, is_six ? "]" : "", port, token);
+}
+
+RunsPage::RunsPage(
+    std::vector<std::filesystem::path> folders, std::string address, std::string token)
+    : folders_(std::move(folders)),
+      address_(std::move(address)),
+      token_(std::move(token)) {
+  look_for_runs();
+}
+
+void RunsPage::look_for_runs() {
+  if (seconds_now() - looked_ < kLookAgainSeconds) {
+    return;
+  }
+  looked_ = seconds_now();
+  for (const std::filesystem::path& folder : folders_) {
+    for (std::filesystem::path& found : find_runs(folder)) {
+      const bool known =
+          std::ranges::any_of(runs_, [&](const Watched& run) { return run.folder == found; });
+      if (!known) {
+        auto metrics = std::make_unique<MetricsReader>(found / "metrics.jsonl");
+        runs_.push_back({std::move(found), std::move(metrics)});
+      }
+    }
+  }
+}
+
+RunsPage::Watched& RunsPage::run_of(const std::string& id) {
+  const int64_t place = whole_of(id, -1);
+  if (place < 0 || place >= std::ssize(runs_)) {
+    throw no_such_run();
+  }
+  Watched& run = runs_[static_cast<size_t>(place)];
+  run.metrics->refresh();
+  return run;
+}
+
+int RunsPage::refusal(const HttpRequest& request) const {
+  const std::string host = request.header("host");
+  if (!is_safe_host(host_of(host), address_)) {
+    return 403;
+  }
+  const std::string origin = request.header("origin");
+  if (!origin.empty() && origin != "http://" + host) {
+    return 403;
+  }
+  const std::string site = request.header("sec-fetch-site");
+  if ((site == "cross-site" || site == "same-site") && request.path != "/") {
+    return 403;
+  }
+  const std::string bearer = request.header("authorization");
+  if (bearer.starts_with("Bearer ") && is_same(bearer.substr(7), token_)) {
+    return 0;
+  }
+  const bool knows = is_same(request.parameter("token"), token_) ||
+                     is_same(cookie_of(request.header("cookie"), "lockstep"), token_);
+  return knows ? 0 : 401;
+}
+
+HttpAnswer RunsPage::answer(const HttpRequest& request) {
+  HttpAnswer answer;
+  answer.status = refusal(request);
+  if (answer.status == 401) {
+    answer.body = "open the address that lockstep monitor printed: it holds a token\n";
+  } else if (answer.status == 403) {
+    answer.body = "this host or origin is not served\n";
+  } else if (request.path == "/" && request.query.contains("token")) {
+    answer.status = 303;  // the token leaves the address line, and with it the history
+    answer.headers = {
+        {"Location", "/"},
+        {"Set-Cookie", fmt::format("lockstep={}; HttpOnly; SameSite=Strict; Path=/", token_)}};
+  } else if (const std::string name = request.path == "/" ? "index.html" : request.path.substr(1);
+             !page_file(name).empty()) {
+    answer = {.type = type_of(name), .body = std::string(page_file(name))};
+  } else {
+    try {
+      answer = answer_data(request);
+    } catch (const Error& error) {
+      answer = {.status = 404, .body = fmt::format("{}\n", error.what())};
+    }
+  }
+  add_safety(answer);
+  return answer;
+}
+
+HttpAnswer RunsPage::answer_data(const HttpRequest& request) {
+  look_for_runs();
+  const std::string& path = request.path;
+  if (path == "/api/runs") {
+    return {.type = kJson, .body = runs_json()};
+  }
+  if (path == "/api/run") {
+    return {.type = kJson, .body = details_json(run_of(request.parameter("id")))};
+  }
+  if (path == "/api/series") {
+    return {.type = kJson, .body = series_json(request)};
+  }
+  if (path == "/api/difference") {
+    const Watched& first = run_of(request.parameter("first"));
+    const Watched& second = run_of(request.parameter("second"));
+    return {
+        .type = kJson,
+        .body = to_json(compare_runs(first.folder, second.folder, wall_now())).dump()};
+  }
+  if (path == "/api/csv") {
+    return {.type = "text/csv; charset=utf-8", .body = table_csv(run_of(request.parameter("id")))};
+  }
+  if (path == "/metrics") {
+    return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = prometheus()};
+  }
+  return {.status = 404, .body = "there is no such page\n"};
+}
+
+std::string RunsPage::runs_json() {
+  auto list = nlohmann::ordered_json::array();
+  for (size_t id = 0; id < runs_.size(); ++id) {
+    if (!is_run(runs_[id].folder)) {
+      continue;  // it was moved away
+    }
+    runs_[id].metrics->refresh();
+    nlohmann::ordered_json run = to_json(summarize(runs_[id].folder, wall_now()));
+    run["id"] = id;
+    run["name"] = runs_[id].folder.lexically_normal().string();
+    run["last_step"] = runs_[id].metrics->last_step();
+    run["bad_lines"] = runs_[id].metrics->bad_lines();
+    run["metrics"] = nlohmann::ordered_json::array();
+    for (const auto& [name, series] : runs_[id].metrics->series()) {
+      run["metrics"].push_back(name);
+    }
+    list.push_back(std::move(run));
+  }
+  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string RunsPage::details_json(Watched& run) const {
+  const std::vector<Event> events = read_events(run.folder);
+  nlohmann::json origins = nlohmann::json::object();
+  auto told = nlohmann::ordered_json::array();
+  for (const Event& event : events) {
+    nlohmann::json fields = event.fields;
+    if (fields.contains("origins") && fields.at("origins").is_object()) {
+      origins = fields.at("origins");
+      fields.erase("origins");
+    }
+    told.push_back(nlohmann::ordered_json(std::move(fields)));
+  }
+  auto configuration = nlohmann::ordered_json::array();
+  for (const auto& [key, value] : configuration_of(run.folder)) {
+    configuration.push_back({key, value, origins.value(key, "default")});
+  }
+  const nlohmann::ordered_json details{
+      {"configuration", std::move(configuration)},
+      {"events", std::move(told)},
+      {"checkpoints", checkpoints_of(run.folder)}};
+  return details.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string RunsPage::series_json(const HttpRequest& request) {
+  const int64_t from = whole_of(request.parameter("from"), 0);
+  const int64_t to = whole_of(request.parameter("to"), std::numeric_limits<int64_t>::max());
+  const auto buckets = static_cast<size_t>(
+      std::clamp<int64_t>(whole_of(request.parameter("points"), kUsualBuckets), 1, kMostBuckets));
+  const double percent = static_cast<double>(whole_of(request.parameter("smooth"), 0));
+  const double weight = std::clamp(percent / 1000, 0.0, 0.999);
+  std::string text = "{";
+  for (const std::string& id : words_of(request.parameter("ids"))) {
+    const Watched& run = run_of(id);
+    text += fmt::format("{}\"{}\":{{", text.size() > 1 ? "," : "", whole_of(id, 0));
+    bool first = true;
+    for (const std::string& name : words_of(request.parameter("names"))) {
+      const Series& series = run.metrics->find(name);
+      if (series.size() > 0) {
+        text += fmt::format("{}{}:", first ? "" : ",", nlohmann::json(name).dump());
+        add_points(text, downsample(series, from, to, buckets, weight));
+        first = false;
+      }
+    }
+    text += "}";
+  }
+  return text + "}";
+}
+
+std::string RunsPage::table_csv(Watched& run) const {
+  const auto& all = run.metrics->series();
+  std::map<int64_t, std::vector<std::string>> rows;  // by step
+  std::string text = "step";
+  size_t column = 0;
+  for (const auto& [name, series] : all) {
+    text += ",\"";
+    for (const char letter : name) {
+      text += letter == '"' ? "\"\"" : std::string(1, letter);
+    }
+    text += '"';
+    for (size_t i = 0; i < series.size(); ++i) {
+      auto& row = rows[series.steps[i]];
+      row.resize(all.size());
+      row[column] = std::isfinite(series.values[i]) ? monitor::number_text(series.values[i]) : "";
+    }
+    ++column;
+  }
+  text += "\n";
+  for (const auto& [step, row] : rows) {
+    text += fmt::format("{},{}\n", step, fmt::join(row, ","));
+  }
+  return text;
+}
+
+std::string RunsPage::prometheus() {
+  std::string text;
+  std::map<std::string, std::string> lines;  // by metric
+  for (const Watched& run : runs_) {
+    if (!is_run(run.folder)) {
+      continue;
+    }
+    run.metrics->refresh();
+    const RunSummary summary = summarize(run.folder, wall_now());
+    const std::string label =
+        fmt::format("{{run=\"{}\"}}", label_text(run.folder.lexically_normal().string()));
+    const auto add = [&](const std::string& name, double value) {
+      lines[name] += fmt::format("lockstep_{}{} {}\n", name, label, value);
+    };
+    add("running", summary.end == End::kRunning ? 1 : 0);
+    add("failed", summary.end == End::kFailed || summary.end == End::kKilled ? 1 : 0);
+    add("step", static_cast<double>(summary.step));
+    add("steps", static_cast<double>(summary.total_steps));
+    if (summary.goodput) {
+      add("goodput", *summary.goodput);
+    }
+    for (const auto& [name, series] : run.metrics->series()) {
+      if (series.size() > 0 && std::isfinite(series.values.back())) {
+        std::string plain = name;
+        std::ranges::replace_if(
+            plain, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+        add(plain, series.values.back());
+      }
+    }
+  }
+  for (const auto& [name, samples] : lines) {
+    text += fmt::format("# TYPE lockstep_{} gauge\n{}", name, samples);
+  }
+  return text;
+}
+
+}  // namespace lockstep::watch

@@ -1,0 +1,301 @@
+#include "watch/record/run.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "config/core/value.h"
+#include "config/core/yaml.h"
+#include "monitor/events.h"
+
+namespace lockstep::watch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kTail = size_t{64} << 10;  // bytes of metrics.jsonl that a summary reads
+constexpr int kDeepest = 8;                 // folders below the one that is searched
+
+template <class Body>
+void for_each_line(std::string_view text, const Body& body) {
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    body(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+}
+
+/// The object of a line; null where it is none.
+nlohmann::json object_of(std::string_view line) {
+  auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json : nlohmann::json();
+}
+
+std::optional<double> number_at(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? std::optional(found->get<double>())
+                                                     : std::nullopt;
+}
+
+int64_t whole_at(const nlohmann::json& object, const char* key) {
+  return static_cast<int64_t>(number_at(object, key).value_or(0));
+}
+
+std::string text_at(const nlohmann::json& object, const char* key, const char* otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : otherwise;
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+/// The last whole lines of a file.
+std::string tail_of(const fs::path& path) {
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) {
+    return "";
+  }
+  const File file(path, File::Mode::kRead, ErrorKind::kData);
+  const uint64_t size = file.size();
+  std::string text(std::min<uint64_t>(size, kTail), '\0');
+  file.read_at(size - text.size(), std::as_writable_bytes(std::span(text)));
+  if (size > text.size()) {
+    text.erase(0, text.find('\n') + 1);
+  }
+  return text;
+}
+
+void read_tail(RunSummary& run) {
+  for_each_line(tail_of(run.folder / "metrics.jsonl"), [&](std::string_view text) {
+    const nlohmann::json line = object_of(text);
+    if (line.is_null()) {
+      return;
+    }
+    run.step = std::max(run.step, whole_at(line, "step"));
+    if (line.contains("loss")) {
+      run.loss = number_at(line, "loss");
+      run.learning_rate = number_at(line, "learning_rate");
+      run.tokens_per_s = number_at(line, "tokens_per_s");
+      run.step_s = number_at(line, "step_s");
+    }
+  });
+}
+
+double modified_at(const fs::path& path) {
+  std::error_code none;
+  const auto time = fs::last_write_time(path, none);
+  if (none) {
+    return 0;
+  }
+  return std::chrono::duration<double>(std::chrono::file_clock::to_sys(time).time_since_epoch())
+      .count();
+}
+
+/// Seconds in steps that were kept: of each attempt but the last what it had saved, or had done
+/// where no other followed.
+double kept_seconds(const std::vector<Event>& events) {
+  double kept = 0, saved = 0, done = 0;
+  for (const Event& event : events) {
+    if (event.name == "began") {
+      kept += saved;
+      saved = done = 0;
+      continue;
+    }
+    done = number_at(event.fields, "in_steps_s").value_or(done);
+    if (event.name == "saved") {
+      saved = done;
+    }
+  }
+  return kept + done;
+}
+
+void read_end(RunSummary& run, const std::vector<Event>& events, double now) {
+  const Event* const last = events.empty() ? nullptr : &events.back();
+  const auto ended_as = [&](const char* name) { return last != nullptr && last->name == name; };
+  if (ended_as("finished") || (last == nullptr && fs::exists(run.folder / "train_results.json"))) {
+    run.end = End::kFinished;
+  } else if (ended_as("stopped")) {
+    run.end = End::kStopped;
+    run.reason = text_at(last->fields, "by", "");
+  } else if (ended_as("failed")) {
+    run.end = End::kFailed;
+    run.reason = first_line(text_at(last->fields, "error", "no reason is recorded"));
+  } else {
+    run.end = is_locked(run.folder / ".lockstep-lock") ? End::kRunning : End::kKilled;
+  }
+  if (!run.began) {
+    return;
+  }
+  const double sign = run.end == End::kRunning ? now
+                      : run.end == End::kKilled
+                          ? std::max(last->time, modified_at(run.folder / "metrics.jsonl"))
+                          : last->time;
+  double kept = kept_seconds(events);
+  if (run.step > last->step && (run.end == End::kRunning || run.end == End::kKilled)) {
+    kept += static_cast<double>(run.step - last->step) * run.step_s.value_or(0);
+  }
+  if (sign > *run.began) {
+    run.goodput = std::min(1.0, kept / (sign - *run.began));
+  }
+}
+
+}  // namespace
+
+std::vector<Event> read_events(const fs::path& folder) {
+  std::vector<Event> events;
+  const fs::path path = folder / monitor::kEventsName;
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) {
+    return events;
+  }
+  for_each_line(read_file(path), [&](std::string_view text) {
+    nlohmann::json line = object_of(text);
+    std::string name = text_at(line.is_null() ? nlohmann::json::object() : line, "event", "");
+    if (name.empty()) {
+      return;
+    }
+    Event event{number_at(line, "time").value_or(0), whole_at(line, "step"), std::move(name), {}};
+    if (event.name == "began" && event.step == 0 && whole_at(line, "round") == 0) {
+      events.clear();
+    }
+    event.fields = std::move(line);
+    events.push_back(std::move(event));
+  });
+  return events;
+}
+
+std::string end_text(const RunSummary& run) {
+  switch (run.end) {
+    case End::kRunning:
+      return "running";
+    case End::kFinished:
+      return "finished";
+    case End::kStopped:
+      return fmt::format("stopped by {}", run.reason);
+    case End::kFailed:
+      return fmt::format("failed: {}", run.reason);
+    case End::kKilled:
+      break;
+  }
+  return "ended without a word";
+}
+
+bool is_run(const fs::path& folder) {
+  std::error_code none;
+  return fs::is_regular_file(folder / "metrics.jsonl", none) ||
+         fs::is_regular_file(folder / monitor::kEventsName, none);
+}
+
+RunSummary summarize(const fs::path& folder, double now) {
+  if (!is_run(folder)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} is no run's folder: it has no metrics.jsonl", folder.string()),
+        "give the output_dir of a run; `lockstep runs DIR` lists those below a folder");
+  }
+  RunSummary run;
+  run.folder = folder;
+  const std::vector<Event> events = read_events(folder);
+  for (const Event& event : events) {
+    if (event.name == "began") {
+      run.began = run.began.value_or(event.time);
+      run.model = text_at(event.fields, "model", "?");
+      run.plan = text_at(event.fields, "plan", "?");
+      run.ranks = whole_at(event.fields, "ranks");
+      run.total_steps = whole_at(event.fields, "steps");
+    } else if (event.name == "best") {
+      run.best = {
+          text_at(event.fields, "metric", "?"), number_at(event.fields, "value").value_or(0)};
+    }
+  }
+  run.step = events.empty() || events.back().name == "began" ? 0 : events.back().step;
+  read_tail(run);
+  read_end(run, events, now);
+  if (run.end == End::kRunning && run.step_s && run.total_steps >= run.step) {
+    run.seconds_left = static_cast<double>(run.total_steps - run.step) * *run.step_s;
+  }
+  return run;
+}
+
+std::vector<fs::path> find_runs(const fs::path& folder) {
+  std::error_code problem;
+  if (!fs::is_directory(folder, problem)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("there is no folder {}", folder.string()),
+        "give the folder in which the runs' output_dirs lie");
+  }
+  std::vector<fs::path> runs;
+  if (is_run(folder)) {
+    runs.push_back(folder);
+  }
+  fs::recursive_directory_iterator at(
+      folder, fs::directory_options::skip_permission_denied, problem);
+  for (; !problem && at != fs::recursive_directory_iterator(); at.increment(problem)) {
+    if (!at->is_directory(problem) || at->is_symlink(problem)) {
+      continue;
+    }
+    const std::string name = at->path().filename().string();
+    if (name.starts_with("checkpoint-") || name.starts_with('.') || at.depth() >= kDeepest) {
+      at.disable_recursion_pending();
+    } else if (is_run(at->path())) {
+      runs.push_back(at->path());
+    }
+  }
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
+namespace {
+
+void flatten(
+    const config::Value& value,
+    const std::string& prefix,
+    std::map<std::string, std::string>& values) {
+  for (const config::Entry& entry : value.entries) {
+    const std::string key = prefix.empty() ? entry.name : prefix + "." + entry.name;
+    if (entry.value.is_map() && !entry.value.entries.empty()) {
+      flatten(entry.value, key, values);
+    } else {
+      values[key] = config::to_text(entry.value);
+    }
+  }
+}
+
+}  // namespace
+
+std::map<std::string, std::string> configuration_of(const fs::path& folder) {
+  std::map<std::string, std::string> values;
+  const fs::path path = folder / "config.yaml";
+  if (fs::exists(path)) {
+    flatten(config::read_config_file(path), "", values);
+  }
+  return values;
+}
+
+std::vector<int64_t> checkpoints_of(const fs::path& folder) {
+  constexpr std::string_view kPrefix = "checkpoint-";
+  std::vector<int64_t> steps;
+  std::error_code problem;
+  for (fs::directory_iterator at(folder, problem); !problem && at != fs::directory_iterator();
+       at.increment(problem)) {
+    const std::string name = at->path().filename().string();
+    int64_t step = 0;
+    if (name.starts_with(kPrefix)) {
+      const char* const end = name.data() + name.size();
+      const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+      if (error == std::errc() && rest == end) {
+        steps.push_back(step);
+      }
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+}  // namespace lockstep::watch

@@ -1,0 +1,40 @@
+#include "base/hugging_face_cache.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace hugging_face_cache_test {
+
+EnvironmentLookup lookup(const std::map<std::string, std::string>& variables) {
+  return [variables](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+TEST(HuggingFaceCache, FoldersFollowTheVariables) {
+  const auto hub = [](std::map<std::string, std::string> variables) {
+    variables["HOME"] = "/home/someone";
+    return hub_cache_folder(lookup(variables)).string();
+  };
+  EXPECT_EQ(hub({}), "/home/someone/.cache/huggingface/hub");
+  EXPECT_EQ(hub({{"XDG_CACHE_HOME", "/xdg"}}), "/xdg/huggingface/hub");
+  EXPECT_EQ(hub({{"XDG_CACHE_HOME", "/xdg"}, {"HF_HOME", "~/hf"}}), "/home/someone/hf/hub");
+  EXPECT_EQ(hub({{"HF_HOME", "/hf"}, {"HF_HUB_CACHE", "/cache"}}), "/cache");
+  EXPECT_EQ(hub({{"HUGGINGFACE_HUB_CACHE", "/old"}, {"HF_HUB_CACHE", ""}}), "/old");
+  EXPECT_EQ(datasets_cache_folder(lookup({{"HF_HOME", "/hf"}})).string(), "/hf/datasets");
+  EXPECT_EQ(datasets_cache_folder(lookup({{"HF_DATASETS_CACHE", "/d"}})).string(), "/d");
+}
+
+TEST(HuggingFaceCache, HomeIsExpandedAtTheStartAlone) {
+  const EnvironmentLookup environment = lookup({{"HOME", "/home/someone"}});
+  EXPECT_EQ(expand_home("~", environment).string(), "/home/someone/");
+  EXPECT_EQ(expand_home("~/a", environment).string(), "/home/someone/a");
+  EXPECT_EQ(expand_home("/a/~", environment).string(), "/a/~");
+  EXPECT_EQ(expand_home("~a", environment).string(), "~a");
+}
+
+}  // namespace hugging_face_cache_test
+}  // namespace lockstep

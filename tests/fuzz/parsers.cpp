@@ -1,0 +1,434 @@
+#include "fuzz/parsers.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/pulse.h"
+#include "checkpoint/safetensors.h"
+#include "config/compat/deepspeed.h"
+#include "config/core/problems.h"
+#include "config/core/yaml.h"
+#include "config/hydra/override.h"
+#include "config/resolve.h"
+#include "data/records.h"
+#include "jinja/template.h"
+#include "launch/agent/health_check.h"
+#include "launch/agent/roster.h"
+#include "launch/plan/hostfile.h"
+#include "launch/plan/plan_parts.h"
+#include "launch/plan/shell_words.h"
+#include "launch/plan/std_spec.h"
+#include "launch/system/store_protocol.h"
+#include "launch/workers/failure_report.h"
+#include "launch/workers/output.h"
+#include "model/model_config.h"
+#include "text/stages/regex.h"
+#include "text/stages/regex_syntax.h"
+#include "text/tokenizer.h"
+#include "watch/control/server.h"
+#include "watch/page/http_server.h"
+#include "watch/record/run.h"
+
+namespace lockstep::fuzz {
+namespace {
+
+using Bytes = std::string_view;
+namespace fs = std::filesystem;
+
+/// What must hold of a result.
+void check(bool holds, const char* what) {
+  if (!holds) {
+    std::fprintf(stderr, "does not hold: %s\n", what);
+    std::abort();
+  }
+}
+
+/// A folder in memory, empty but for what is put there; removed at the end.
+const fs::path& scratch() {
+  struct Folder {
+    Folder() {
+      std::string pattern = "/dev/shm/lockstep-fuzz-XXXXXX";
+      check(::mkdtemp(pattern.data()) != nullptr, "a folder in /dev/shm");
+      path = pattern;
+      fs::current_path(path);
+    }
+    ~Folder() {
+      std::error_code none;
+      fs::remove_all(path, none);
+    }
+    fs::path path;
+  };
+  static const Folder folder;
+  return folder.path;
+}
+
+fs::path file_of(Bytes bytes, const std::string& name) {
+  const fs::path path = scratch() / name;
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return path;
+}
+
+/// The first line, and what follows it.
+std::pair<Bytes, Bytes> first_and_rest(Bytes bytes) {
+  const size_t end = bytes.find('\n');
+  return end == Bytes::npos ? std::pair(bytes, Bytes())
+                            : std::pair(bytes.substr(0, end), bytes.substr(end + 1));
+}
+
+std::vector<std::string> lines_of(Bytes bytes) {
+  std::vector<std::string> lines;
+  while (!bytes.empty()) {
+    const auto [line, rest] = first_and_rest(bytes);
+    lines.emplace_back(line);
+    bytes = rest;
+  }
+  return lines;
+}
+
+void read_yaml(Bytes bytes) {
+  (void)config::parse_yaml(bytes, "f.yaml");
+}
+
+void read_json_with_comments(Bytes bytes) {
+  (void)config::parse_json_with_comments(bytes, "f.json");
+}
+
+void read_strict_json(Bytes bytes) {
+  // What is read is written and read again as the same.
+  const nlohmann::json value = parse_json(bytes, "f.json");
+  check(parse_json(value.dump(), "again") == value, "JSON is read as it was written");
+}
+
+void read_override(Bytes bytes) {
+  (void)config::looks_like_override(bytes);
+  try {
+    (void)config::parse_override(bytes);
+  } catch (const Error&) {
+  }
+  (void)config::parse_override_value(bytes, "a value");
+}
+
+/// Words of a command line, one a line; none names a file outside of the scratch folder.
+void read_command_line(Bytes bytes) {
+  scratch();
+  std::vector<std::string> words = lines_of(bytes);
+  std::erase_if(words, [](const std::string& word) {
+    return word.find('/') != std::string::npos || word.find("..") != std::string::npos;
+  });
+  config::ResolveOptions options;
+  options.command = "train";
+  options.flags = {
+      {"nproc", config::Flag::Kind::kValue, "ranks"},
+      {"dry-run", config::Flag::Kind::kSwitch, "no training"},
+      {"model", config::Flag::Kind::kKey, "a model", "model.path"}};
+  options.environment = [](const std::string&) { return std::optional<std::string>(); };
+  (void)config::resolve(words, options);
+}
+
+void read_configuration(Bytes bytes) {
+  config::ResolveOptions options;
+  options.command = "train";
+  options.environment = [](const std::string&) { return std::optional<std::string>(); };
+  (void)config::resolve({"-c", file_of(bytes, "config/f.yaml").string()}, options);
+}
+
+void read_deepspeed_file(Bytes bytes) {
+  config::Problems problems;
+  (void)config::read_deepspeed(config::parse_json_with_comments(bytes, "ds.json"), problems);
+  config::ResolveOptions options;
+  options.command = "train";
+  options.environment = [](const std::string&) { return std::optional<std::string>(); };
+  (void)config::resolve({"training.deepspeed=" + file_of(bytes, "ds.json").string()}, options);
+}
+
+constexpr std::array<Bytes, 5> kTexts{
+    "The quick brown fox, 12 of them.",
+    "",
+    " \t\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80 a\xcc\x88",
+    "\xff\xfe<|endoftext|></s>[MASK]",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+
+void use(const text::Tokenizer& tokenizer) {
+  for (const Bytes text : kTexts) {
+    const std::vector<int32_t> ids = tokenizer.encode(text);
+    for (const int32_t id : ids) {
+      check(id >= 0 && id < tokenizer.vocabulary_size(), "an id is of the vocabulary");
+    }
+    (void)tokenizer.decode(ids);
+  }
+  const std::vector<int32_t> strange{-1, 0, 1, 1 << 30, INT32_MAX, INT32_MIN};
+  (void)tokenizer.decode(strange, text::DecodedSpecials::kSkip);
+}
+
+void read_tokenizer(Bytes bytes) {
+  use(*text::Tokenizer::parse({"folder", {{"tokenizer.json", std::string(bytes)}}}));
+}
+
+/// vocab.json, a line "====", merges.txt.
+void read_tokenizer_pair(Bytes bytes) {
+  constexpr Bytes kBetween = "\n====\n";
+  const size_t at = std::min(bytes.find(kBetween), bytes.size());
+  const Bytes rest = bytes.substr(std::min(at + kBetween.size(), bytes.size()));
+  use(*text::Tokenizer::parse(
+      {"folder",
+       {{"vocab.json", std::string(bytes.substr(0, at))}, {"merges.txt", std::string(rest)}}}));
+}
+
+void read_regex(Bytes bytes) {
+  const text::Regex regex(std::string(bytes), "a pattern");
+  for (const Bytes text : kTexts) {
+    size_t at = 0;
+    if (text.empty() || text.front() == '\xff') {  // it takes valid UTF-8
+      continue;
+    }
+    for (const text::Match& match : regex.matches(text)) {
+      check(match.begin == at && match.end >= at, "matches cover the text");
+      at = match.end;
+    }
+    check(at == text.size(), "matches cover the text");
+  }
+}
+
+void read_template(Bytes bytes) {
+  const jinja::Template made(bytes, "a template");
+  static const auto kVariables = nlohmann::ordered_json::parse(
+      R"({"messages":[{"role":"user","content":"Hi é"},{"role":"assistant","content":"Ho"}],)"
+      R"("bos_token":"<s>","eos_token":"</s>","add_generation_prompt":true,"tools":null,"n":3})");
+  const jinja::Rendering text = made.render(kVariables);
+  for (const jinja::TextSpan& span : text.generated) {
+    check(span.begin <= span.end && span.end <= text.text.size(), "spans lie in the text");
+  }
+}
+
+void read_json_lines(Bytes bytes) {
+  const auto reader = data::open_json(file_of(bytes, "f.jsonl"));
+  for (data::Record record; reader->next(record);) {
+    check(record.line >= 1 && record.column >= 1, "a record has a place");
+  }
+}
+
+void read_table(Bytes bytes, char delimiter) {
+  const fs::path path = file_of(bytes, "f.csv");
+  const auto reader = data::open_table(path, delimiter);
+  (void)reader->columns();
+  for (data::Record record; reader->next(record);) {
+    (void)data::split_row(record, delimiter, path);
+  }
+}
+void read_csv(Bytes bytes) {
+  read_table(bytes, ',');
+  // A field is read as it was written, whatever is in it but what no file of text holds.
+  std::string field(bytes.substr(0, 200));
+  std::erase_if(field, [](char c) { return c == '\r' || c == '\0'; });
+  const std::string row = "a,b\n" + data::csv_field(field) + ",1\n";
+  const fs::path path = file_of(row, "g.csv");
+  try {
+    const auto reader = data::open_table(path, ',');
+    data::Record record;
+    if (reader->next(record)) {
+      check(data::split_row(record, ',', path).at(0) == field, "a field is read as it was written");
+    }
+  } catch (const Error&) {  // what is no UTF-8
+  }
+}
+void read_tsv(Bytes bytes) {
+  read_table(bytes, '\t');
+}
+void read_text(Bytes bytes) {
+  const auto reader = data::open_text(file_of(bytes, "f.txt"), {});
+  size_t all = 0;
+  for (data::Record record; reader->next(record);) {
+    all += record.text.size();
+  }
+  check(all <= bytes.size() + 3, "text is not made more");
+}
+
+void read_model_configuration(Bytes bytes) {
+  (void)model::parse_model_config(bytes, "config.json");
+}
+
+/// What clients send to the store: pieces of a length byte each, from two clients in turn.
+void read_store_messages(Bytes bytes) {
+  constexpr uint64_t kHeld = uint64_t{1} << 20;
+  launch::StoreProtocol store([](uint64_t, Bytes) {}, kHeld);
+  const std::string greeting = launch::StoreProtocol::greeting_and_ping(1);
+  std::array<bool, 2> open{true, true};
+  // The first byte says whether clients have greeted: most inputs should come further.
+  if (!bytes.empty() && bytes.front() != '\0') {
+    for (uint64_t client = 0; client < open.size(); ++client) {
+      open.at(client) = store.take(client, greeting);
+    }
+  }
+  bytes = bytes.substr(std::min<size_t>(1, bytes.size()));
+  for (uint64_t turn = 0; bytes.size() > 1 && (open[0] || open[1]); ++turn) {
+    const auto length = std::min<size_t>(static_cast<uint8_t>(bytes.front()), bytes.size() - 1);
+    if (open.at(turn % 2)) {
+      open.at(turn % 2) = store.take(turn % 2, bytes.substr(1, length));
+    }
+    check(store.held() <= kHeld, "the store keeps no more than it may");
+    bytes = bytes.substr(1 + length);
+  }
+  store.forget(0);
+  store.forget(1);
+}
+
+void read_agent_message(Bytes bytes) {
+  const nlohmann::json message = parse_json(bytes, "a message", ErrorKind::kPeerLost);
+  const launch::NodeInfo node = launch::node_from_json(message);
+  (void)launch::to_json(node).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+void read_failure(Bytes bytes) {
+  const auto failure = launch::failure_from_json(std::string(bytes));
+  if (failure) {
+    const std::string text = launch::to_json(*failure);
+    check(text.size() <= (size_t{192} << 10), "a failure is short");
+    check(launch::failure_from_json(text).has_value(), "a failure travels");
+    const std::string report = launch::report("job", {*failure});
+    check(report.find('\x1b') == std::string::npos, "no report holds an escape");
+  }
+  (void)launch::read_error_file(file_of(bytes, "error.json"));
+}
+
+void read_hostfile(Bytes bytes) {
+  const auto hosts = launch::parse_hostfile(bytes, "hostfile");
+  check(launch::decode_world(launch::encode_world(hosts)).size() == hosts.size(), "hosts travel");
+}
+
+void read_hosts(Bytes bytes) {
+  const std::string text(bytes.substr(0, 4096));
+  const std::vector<launch::HostSlots> hosts{{"n1", {0, 1, 2}}, {"n2", {0, 1}}};
+  const auto attempt = [](const auto& body) {
+    try {
+      body();
+    } catch (const Error&) {
+    }
+  };
+  attempt([&] { (void)launch::filter_hosts(hosts, text, ""); });
+  attempt([&] { (void)launch::filter_hosts(hosts, "", text); });
+  attempt([&] { (void)launch::decode_world(text); });
+  attempt([&] { check(launch::expand_hosts(text).size() <= 65'536, "hosts are bounded"); });
+  attempt([&] { (void)launch::StdSpec::parse(text, "--tee"); });
+  attempt([&] { (void)launch::parse_endpoint(text); });
+}
+
+void read_shell_words(Bytes bytes) {
+  const std::string text(bytes);
+  // What is quoted is read back as one word.
+  if (text.find('\0') == std::string::npos) {
+    check(
+        launch::shell_split(launch::shell_quote(text)) == std::vector<std::string>{text},
+        "a quoted word is one word");
+  }
+  try {
+    (void)launch::parse_environment_file(text, "a file");
+  } catch (const Error&) {
+  }
+  (void)launch::shell_split(text);
+}
+
+void read_http_request(Bytes bytes) {
+  watch::HttpRequest request;
+  (void)watch::parse_request(bytes, request);
+  (void)request.header("host");
+  const launch::Health health;
+  (void)health.answer(bytes);
+}
+
+void read_control_request(Bytes bytes) {
+  (void)watch::parse_act(nlohmann::json::parse(bytes, nullptr, /*allow_exceptions=*/false));
+}
+
+/// The record of a run that was copied from elsewhere: metrics, and after a line "====", events.
+void read_run_record(Bytes bytes) {
+  constexpr Bytes kBetween = "\n====\n";
+  const size_t at = std::min(bytes.find(kBetween), bytes.size());
+  file_of(bytes.substr(0, at), "run/metrics.jsonl");
+  const fs::path events =
+      file_of(bytes.substr(std::min(at + kBetween.size(), bytes.size())), "run/events.jsonl");
+  const watch::RunSummary run = watch::summarize(events.parent_path(), 1e9);
+  (void)watch::end_text(run);
+}
+
+void read_pulse_page(Bytes bytes) {
+  std::string page(4096, '\0');
+  page += bytes;
+  if (const auto told = read_pulse(file_of(page, "pulse"))) {
+    for (const PulseWait& wait : told->waits) {
+      (void)told->find_group(wait);
+    }
+  }
+}
+
+void read_safetensors(Bytes bytes) {
+  const checkpoint::SafetensorsFile file(file_of(bytes, "model.safetensors"));
+  uint64_t all = 0;
+  for (const checkpoint::TensorEntry& tensor : file.header().tensors) {
+    for (const std::byte byte : file.bytes(tensor)) {  // every one of them is there
+      all += static_cast<uint8_t>(byte);
+    }
+    check(file.find(tensor.name) != nullptr, "a tensor is found by its name");
+  }
+  check(all <= 255 * static_cast<uint64_t>(bytes.size()), "tensors do not overlap");
+}
+
+void read_terminal_text(Bytes bytes) {
+  const std::string text = launch::printable(bytes);
+  check(text.find('\x1b') == std::string::npos, "no escapes");
+  check(launch::printable(text) == text, "what is printable stays");
+}
+
+constexpr std::array kParsers{
+    Parser{"yaml", read_yaml},
+    Parser{"json_comments", read_json_with_comments},
+    Parser{"json", read_strict_json},
+    Parser{"override", read_override},
+    Parser{"command_line", read_command_line},
+    Parser{"configuration", read_configuration},
+    Parser{"deepspeed", read_deepspeed_file},
+    Parser{"tokenizer", read_tokenizer},
+    Parser{"tokenizer_pair", read_tokenizer_pair},
+    Parser{"regex", read_regex},
+    Parser{"template", read_template},
+    Parser{"jsonl", read_json_lines},
+    Parser{"csv", read_csv},
+    Parser{"tsv", read_tsv},
+    Parser{"text", read_text},
+    Parser{"model_config", read_model_configuration},
+    Parser{"store", read_store_messages},
+    Parser{"agent_message", read_agent_message},
+    Parser{"failure", read_failure},
+    Parser{"hostfile", read_hostfile},
+    Parser{"hosts", read_hosts},
+    Parser{"shell_words", read_shell_words},
+    Parser{"http", read_http_request},
+    Parser{"control", read_control_request},
+    Parser{"run_record", read_run_record},
+    Parser{"pulse", read_pulse_page},
+    Parser{"safetensors", read_safetensors},
+    Parser{"terminal", read_terminal_text},
+};
+
+}  // namespace
+
+std::span<const Parser> parsers() {
+  return kParsers;
+}
+
+}  // namespace lockstep::fuzz

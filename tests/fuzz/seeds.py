@@ -1,0 +1,141 @@
+"""What the fuzzer begins with: for each parser (tests/fuzz/parsers.cpp) a few inputs that it takes, words that it knows,
+and, below, every input that has ever found a defect. tools/fuzz.py writes them as files."""
+
+import json
+import pathlib
+import struct
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def files(*patterns):
+    """Files of the repository, of at most 16 KB."""
+    found = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+    return [path.read_bytes() for path in found if path.stat().st_size <= 16384]
+
+
+def safetensors(header, data=b""):
+    text = json.dumps(header).encode() if isinstance(header, dict) else header
+    return struct.pack("<Q", len(text)) + text + data
+
+
+VOCABULARY = {"<unk>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4, "Ġa": 5, "##b": 6, "é": 7, "</s>": 8}
+
+
+def tokenizer(model, **more):
+    parts = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+             "pre_tokenizer": None, "post_processor": None, "decoder": None, "model": model}
+    return json.dumps({**parts, **more}).encode()
+
+
+BPE = {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None, "end_of_word_suffix": None,
+       "fuse_unk": False, "byte_fallback": False, "ignore_merges": False, "vocab": VOCABULARY, "merges": ["a b", "Ġ a"]}
+UNIGRAM = {"type": "Unigram", "unk_id": 0, "byte_fallback": True,
+           "vocab": [["<unk>", 0.0], ["▁", -1.0], ["a", -1.5], ["ab", -0.5], ["é", -2.0], ["<0x0A>", -3.0]]}
+ADDED = [{"id": 8, "content": "</s>", "single_word": False, "lstrip": True, "rstrip": False, "normalized": False, "special": True}]
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+
+
+def store(*messages):
+    """Messages of c10d's store, in pieces of up to 255 bytes, after the greeting."""
+    pieces = b""
+    for message in messages:
+        for at in range(0, len(message), 255):
+            pieces += bytes([len(message[at:at + 255])]) + message[at:at + 255]
+    return b"\x01" + pieces
+
+
+def text(value):
+    return struct.pack("<Q", len(value)) + value
+
+
+SEEDS = {
+    "yaml": files("tests/program/pages/**/*.yaml") + [
+        b"a: 1\nb: [1, 2.5, null, ~, true, 'x', \"y\\n\"]\nc: {d: e}\n", b"- &x {a: 1}\n- *x\n- <<: *x\n", b"a: |\n  x\n  y\nb: >-\n  z\n",
+        b"---\na: !!int 3\n...\n", b"? a\n: b\n", b"a: 0x1F\nb: 1e5\nc: .inf\nd: 1_000\n"],
+    "json_comments": [b'{"a": 1, // c\n "b": [1, 2,], /* d */ "c": "\\u00e9\\n"}', b'{"a": "\\\\"}', b"[1e5, -0.5, null, true]"],
+    "json": [b'{"a": [1, 2.5, -3e10, null, true, "\\u00e9"]}', b"[[[[1]]]]", b'"\\ud83d\\ude00"'],
+    "override": [b"training.seed=3", b"+a.b=[1,2]", b"++a={b:1,c:'x'}", b"~a", b"model@x=gpt2", b"a=range(1,5)", b"a=choice(a,b)",
+                 b"a=${b.c}", b"a=sort(3,1,2)", b"a=int('3')", b"a=\"x\\\"y\"", b"a=1e-4", b"a=null", b"a=interval(0,1)"],
+    "command_line": [b"training.seed=3\n--nproc\n2\nmodel.path=x", b"--dry-run\n--learning_rate=1e-4", b"parallel.tensor=2\n--model=x"],
+    "configuration": files("tests/program/pages/**/*.yaml") + [
+        b"model: {preset: gpt2-small}\ndata: {train: x.txt, sequence_length: 32}\ntraining: {output_dir: run, max_steps: 3}\n",
+        b"defaults: [_self_]\ntraining: {seed: ${oc.env:X,3}}\n"],
+    "deepspeed": files("tests/program/pages/**/ds*.json") + [
+        b'{"train_batch_size": 8, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}, "fp16": {"enabled": "auto"}}',
+        b'{"optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95]}}, "gradient_clipping": 1.0}'],
+    "tokenizer": [
+        tokenizer(BPE), tokenizer(BPE, pre_tokenizer=BYTE_LEVEL, decoder=BYTE_LEVEL, post_processor=BYTE_LEVEL),
+        tokenizer(BPE, added_tokens=ADDED, normalizer={"type": "Sequence", "normalizers": [
+            {"type": "NFKC"}, {"type": "Lowercase"}, {"type": "StripAccents"}, {"type": "Replace", "pattern": {"String": "b"}, "content": "a"}]}),
+        tokenizer(BPE, pre_tokenizer={"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": "\\p{L}+|\\d"}, "behavior": "Isolated", "invert": False},
+            {"type": "Digits", "individual_digits": True}, {"type": "Punctuation", "behavior": "Contiguous"}]}),
+        tokenizer(UNIGRAM, pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+                  decoder={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+                  normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="}),
+        tokenizer({"type": "WordPiece", "unk_token": "<unk>", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+                   "vocab": VOCABULARY}, normalizer={"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+                                                     "strip_accents": None, "lowercase": True},
+                  pre_tokenizer={"type": "BertPreTokenizer"}, decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+                  post_processor={"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "</s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                                  "pair": [], "special_tokens": {"</s>": {"id": "</s>", "ids": [8], "tokens": ["</s>"]}}}),
+        tokenizer({"type": "WordLevel", "vocab": VOCABULARY, "unk_token": "<unk>"}, pre_tokenizer={"type": "Whitespace"}),
+        tokenizer({**BPE, "byte_fallback": True, "fuse_unk": True}, decoder={"type": "Sequence", "decoders": [
+            {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})],
+    "tokenizer_pair": [json.dumps(VOCABULARY).encode() + b"\n====\n#version: 0.2\na b\n"],
+    "regex": [b"\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}]+", b"(?i:'s|'t)|\\s+(?!\\S)|\\s+", b"[a-z&&[^aeiou]]", b"(?<x>a)\\k<x>", b"\\h\\R\\X", b"a{2,3}?b*+",
+              b"[[:alpha:]\\x{41}-\\u005a]", b"(?>a|b)(?=c)(?<!d)", b"[^\\r\\n\\p{Lu}\\p{Han}]"],
+    "template": [
+        b"{% for m in messages %}{{ '<|' + m.role + '|>' }}{{ m['content'] | trim }}{% endfor %}{% if add_generation_prompt %}A{% endif %}",
+        b"{%- set ns = namespace(x=0) -%}{% for m in messages if m.role == 'user' %}{% set ns.x = ns.x + loop.index %}{% endfor %}{{ ns.x }}",
+        b"{% macro f(a, b=2) %}{{ a ~ b }}{% endmacro %}{{ f(1) }}{{ [1,2,3][::-1] | join(', ') }}{{ {'a': 1} | tojson }}",
+        b"{% generation %}{{ messages[-1].content }}{% endgeneration %}{# c #}{% raw %}{{ }}{% endraw %}",
+        b"{{ raise_exception('x') if n > 5 else 'a' * 3 }}{{ range(3) | list | length }}{{ 'a,b'.split(',') }}{{ 7 // 2 % 2 ** 3 }}",
+        b"{% filter upper %}a{% endfilter %}{{ x is defined and not y }}{{ 'abc'[1:] | replace('b', 'd') }}{% with a = 1 %}{{ a }}{% endwith %}"],
+    "jsonl": [b'{"text": "a"}\n\n{"text": "b\\n"}\r\n', b'[{"a": 1}, {"b": [1, 2]}]', b'\xef\xbb\xbf{"a": "}"}\n'],
+    "csv": [b'a,b\n1,"x ""y"",\nz"\n,\n\n3,4', b"text,label\r\nx,y\r\n", b"\xef\xbb\xbfa\n1\n"],
+    "tsv": [b'a\tb\n1\t"x\t"\n'],
+    "text": [b"one\n<|endoftext|>\ntwo\r\n\r\nthree", b"\xef\xbb\xbfx\xc3\xa9\n", b"\xff\n"],
+    "model_config": [json.dumps(c).encode() for c in (
+        {"model_type": "gpt2", "vocab_size": 512, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64},
+        {"model_type": "llama", "vocab_size": 512, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+         "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                          "original_max_position_embeddings": 32}},
+        {"model_type": "mixtral", "vocab_size": 512, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2},
+        {"model_type": "t5", "vocab_size": 512, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_heads": 4, "num_layers": 2})],
+    "store": [store(b"\x01" + text(b"k") + text(b"v"), b"\x03" + text(b"k")), store(b"\x04" + text(b"n") + struct.pack("<q", 2)),
+              store(b"\x02" + text(b"k") + text(b"") + text(b"v")), b"\x00\x04abcd", store(b"\x05" + struct.pack("<Q", 1) + text(b"k"))],
+    "agent_message": [json.dumps({"id": 1, "host": "n1", "address": "10.0.0.1", "pid": 3, "workers": 8, "node_rank": -1,
+                                  "probe_port": 4000, "probe_token": "x"}).encode()],
+    "failure": [json.dumps({"host": "n1", "rank": 1, "local_rank": 1, "pid": 7, "code": 7, "signal": 0, "time": 5, "error_file": "",
+                            "message": "lockstep::Error: x: no answer in 2 s from rank 3", "callstack": "a\nb", "hint": "", "memory": "",
+                            "last_lines": ["\x1b[31mx"], "hangs": True, "step": 4}).encode(),
+                b'{"message": {"message": "x", "errorCode": 1, "extraInfo": {"py_callstack": "a", "timestamp": "12", "step": 3}}}', b'{"message": "x", "timestamp": 3}'],
+    "hostfile": [b"n1 slots=4\n# c\n\nn2 slots=2\n"],
+    "hosts": [b"n1@n2:0,2", b"n[01-03,7],m2", b"0:1,12:3", b"[::1]:29500", b"eyJuMSI6IFswLCAxXX0=", b"host:29500"],
+    "shell_words": [b"a 'b c' \"d\\\"e\" f\\ g", b"A=1\n# c\nB='x y'\n"],
+    "http": [b"GET /runs?token=a%20b&x=1 HTTP/1.1\r\nHost: 127.0.0.1:80\r\nCookie: a=b\r\n\r\n", b"/healthz?steps=20"],
+    "control": [b'{"act": "set", "learning_rate": 1e-4, "force": true}', b'{"act": "log", "level": "debug"}', b'{"act": "trace", "steps": 3}', b'{"act": "save"}'],
+    "run_record": [b'{"step": 1, "loss": 5.5, "learning_rate": 0.001, "grad_norm": 1.0}\n{"step": 2, "loss": 5.25}\n====\n'
+                   b'{"time": 1.0, "step": 0, "event": "began", "model": "gpt2", "plan": "data 2", "ranks": 2, "steps": 10}\n'
+                   b'{"time": 3.0, "step": 2, "event": "saved", "in_steps_s": 1.5}\n{"time": 4.0, "step": 2, "event": "finished"}\n'],
+    "pulse": [struct.pack("<QQqii", 0x316573_6C75704B4C, 2, 7, 1, 2) + b"\x01" * 2000, b""],
+    "safetensors": [
+        safetensors({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                     "b": {"dtype": "BF16", "shape": [1, 3], "data_offsets": [8, 14]}}, b"\x01" * 14),
+        safetensors({}), safetensors({"a": {"dtype": "I64", "shape": [0], "data_offsets": [0, 0]}}), safetensors(b'{"a":1}'), b"\xff" * 8],
+    "terminal": ["\x1b[31mred\x1b]0;title\x07 \u202e é".encode(), b"\xff\xfe\x80a\tb"],
+}
+
+# Inputs that found a defect, which is mended: each is tried with every replay.
+FOUND = {
+    # Bytes that are no UTF-8, whose capitals were looked for; an index that no integer holds.
+    "template": [b"{% filter upper %}a\xff\xf3{% endfilter %}", b"{{ a.22222222222222222222222 }}", b"{{ a|map(attribute='22222222222222222222222')|list }}"],
+    # A host's name that is not UTF-8: JSON threw of it.
+    "hostfile": [b"n1 slots=4\n#=\n\xf5\x912 slots=2 "],
+    # A normalizer's table without a trie: memcpy to a null pointer.
+    "tokenizer": [tokenizer(UNIGRAM, normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="})],
+}

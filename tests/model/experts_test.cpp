@@ -1,0 +1,119 @@
+// Mixtures of experts: what their config.json says, and what they are made of.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "model/description.h"
+#include "model/operations.h"
+
+namespace lockstep::model {
+namespace experts_test {
+
+ModelConfig parsed(const std::string& text) {
+  return parse_model_config("{" + text + "}", "a test");
+}
+
+/// What stands in the error of a text.
+std::string problems_of(const std::string& text) {
+  try {
+    parsed(text);
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return {};
+}
+
+void expect_problem(const std::string& text, const std::string& part) {
+  EXPECT_NE(problems_of(text).find(part), std::string::npos) << problems_of(text);
+}
+
+TEST(Experts, DefaultsAreThoseOfTheFamilies) {
+  const Experts mixtral = parsed(R"("model_type": "mixtral")").experts;
+  EXPECT_EQ(mixtral, (Experts{8, 2, 14336, true, 0.001, false, {}}));
+  EXPECT_EQ(parsed(R"("model_type": "mixtral")").rope.theta, 1e6);
+  const ModelConfig qwen = parsed(R"("model_type": "qwen3_moe")");
+  EXPECT_EQ(qwen.experts, (Experts{128, 8, 768, false, 0.001, false, {}}));
+  EXPECT_EQ(qwen.head_dim, 2048 / 32);
+  EXPECT_TRUE(qwen.head_norms);
+  const ModelConfig olmoe = parsed(R"("model_type": "olmoe", "pad_token_id": 1)");
+  EXPECT_EQ(olmoe.experts, (Experts{64, 8, 2048, false, 0.01, false, {}}));
+  EXPECT_TRUE(olmoe.head_norms);
+  EXPECT_EQ(olmoe.kv_heads, 16);
+  EXPECT_EQ(olmoe.eos_token_ids, std::vector<int64_t>{50279});
+}
+
+TEST(Experts, EitherNameOfTheirNumberIsRead) {
+  for (const char* key : {"num_experts", "num_local_experts"}) {
+    for (const char* family : {"mixtral", "qwen3_moe", "olmoe"}) {
+      const std::string text =
+          "\"model_type\": \"" + std::string(family) + "\", \"" + key + "\": 9";
+      EXPECT_EQ(parsed(text).experts.count, 9) << text;
+    }
+  }
+  expect_problem(
+      R"("model_type": "mixtral", "num_experts": 9, "num_local_experts": 8)", "num_experts is 9");
+}
+
+TEST(Experts, SomeLayersOfQwen3HaveAnMlp) {
+  const ModelConfig config = parsed(
+      R"("model_type": "qwen3_moe", "num_hidden_layers": 6, "decoder_sparse_step": 2, "mlp_only_layers": [3])");
+  EXPECT_EQ(config.experts.dense_layers, (std::vector<int64_t>{0, 2, 3, 4}));
+  EXPECT_TRUE(config.has_experts(1));
+  EXPECT_FALSE(config.has_experts(3));
+  EXPECT_EQ(parsed(R"("model_type": "qwen3_moe", "num_experts": 0)").experts, Experts{});
+}
+
+TEST(Experts, WhatCannotBeComputedIsRefused) {
+  expect_problem(
+      R"("model_type": "mixtral", "num_experts_per_tok": 9)", "is 9 and there are 8 experts");
+  expect_problem(R"("model_type": "mixtral", "num_local_experts": 0)", "num_local_experts");
+  expect_problem(R"("model_type": "mixtral", "router_jitter_noise": 0.1)", "router_jitter_noise");
+  expect_problem(R"("model_type": "mixtral", "attention_bias": true)", "attention_bias");
+  expect_problem(R"("model_type": "mixtral", "clip_qkv": 1)", "clip_qkv");
+  expect_problem(R"("model_type": "olmoe", "clip_qkv": 0, "pad_token_id": 1)", "clip_qkv");
+  expect_problem(R"("model_type": "qwen3_moe", "moe_intermediate_size": -1)", "moe_intermediate");
+  expect_problem(R"("model_type": "llama", "num_experts": 8)", "num_experts");
+}
+
+TEST(Experts, AreMatricesOfTheirOwnInFilesOrPlacesInAStack) {
+  const ModelConfig config = parsed(
+      R"("model_type": "mixtral", "hidden_size": 6, "intermediate_size": 5, "num_attention_heads": 2, "head_dim": 4,
+         "num_key_value_heads": 1, "num_hidden_layers": 2, "num_local_experts": 3)");
+  const auto parameters = parameters_by_name(config);
+  const ParameterSpec& up = parameters.at("model.layers.1.block_sparse_moe.experts.2.w3.weight");
+  EXPECT_EQ(up.shape, (std::vector<int64_t>{5, 6}));
+  ASSERT_TRUE(up.stacked.has_value());
+  EXPECT_EQ(up.stacked->name, "model.layers.1.mlp.experts.gate_up_proj");
+  EXPECT_EQ(up.stacked->shape, (std::vector<int64_t>{3, 10, 6}));
+  EXPECT_EQ(up.stacked->offset, 2 * 60 + 30);
+  const ParameterSpec& down = parameters.at("model.layers.1.block_sparse_moe.experts.2.w2.weight");
+  EXPECT_EQ(down.stacked->shape, (std::vector<int64_t>{3, 6, 5}));
+  EXPECT_EQ(down.stacked->offset, 60);
+  EXPECT_EQ(
+      parameters.at("model.layers.0.block_sparse_moe.gate.weight").shape,
+      (std::vector<int64_t>{3, 6}));
+}
+
+struct Sizes {
+  const char* preset;
+  int64_t parameters;
+  double active;  // elements of the matrices that a token is multiplied with, the head's too
+};
+
+/// The published sizes: 46.7 billion parameters of which 12.9 are active, 30.5 and 3.3, 235 and 22,
+/// 6.9 and 1.3.
+TEST(Experts, PresetsHaveThePublishedSizes) {
+  for (const Sizes& sizes :
+       {Sizes{"mixtral-8x7b", 46'702'792'704, 12.75e9},
+        Sizes{"qwen3-30b-a3b", 30'532'122'624, 3.04e9},
+        Sizes{"qwen3-235b-a22b", 235'093'634'560, 21.6e9},
+        Sizes{"olmoe-1b-7b", 6'919'161'856, 1.18e9}}) {
+    const ModelConfig config = preset(sizes.preset);
+    EXPECT_EQ(parameter_count(config), sizes.parameters) << sizes.preset;
+    const TokenOperations operations = operations_per_token(config, 1);
+    EXPECT_NEAR((operations.projections + operations.head) / 2, sizes.active, 0.01 * sizes.active)
+        << sizes.preset;
+  }
+}
+
+}  // namespace experts_test
+}  // namespace lockstep::model

@@ -1,0 +1,254 @@
+// A mixture of experts against the sum over its experts, written out token by token.
+#include "nn/experts.h"
+
+#include <gtest/gtest.h>
+
+#include "nn/testing.h"
+#include "numbers.h"
+
+namespace lockstep::nn {
+namespace experts_test {
+
+constexpr const char* kMixture =
+    R"({"model_type": "mixtral", "vocab_size": 37, "hidden_size": 12, "intermediate_size": 7,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "num_local_experts": 5,
+        "num_experts_per_tok": 2, "initializer_range": 0.5})";
+
+/// The experts of a model's first block, with all its parameters by name.
+struct Mixture {
+  explicit Mixture(const std::string& json)
+      : config(model::parse_model_config(json, "a test")),
+        layers(config, 0),
+        experts(config, layers, 0) {
+    experts.visit_slots(each_layer([&](const SlotName& name, Layer& layer) {
+      layer.visit_parameters([&](const Parameter& parameter) {
+        const std::string full = name.parameter(parameter.name);
+        const auto specs = model::parameters_by_name(config);
+        if (specs.contains(full)) {
+          parameter.value = at::empty(specs.at(full).shape);
+          fill_initial(parameter.value, specs.at(full), 3, 0);
+          parameter.value.set_requires_grad(true);
+          parameters.emplace(full, parameter.value);
+        }
+      });
+    }));
+  }
+  Tensor matrix(int64_t expert, const char* name) const {
+    return parameters.at(
+        "model.layers.0.block_sparse_moe.experts." + std::to_string(expert) + "." + name +
+        ".weight");
+  }
+  Tensor router() const { return parameters.at("model.layers.0.block_sparse_moe.gate.weight"); }
+  Tensor forward(const Tensor& x) const {
+    ForwardInputs inputs;
+    inputs.ids = at::zeros({x.size(0), x.size(1)}, at::kLong);
+    return experts.forward(x, ForwardContext(config, inputs));
+  }
+
+  model::ModelConfig config;
+  UnitLayers layers;
+  ExpertMlp experts;
+  std::map<std::string, Tensor> parameters;
+};
+
+Tensor drawn(at::IntArrayRef shape) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+  return at::empty(shape).normal_(0, 1, generator);
+}
+
+/// The weights of all experts, most of them zero, by sorting each token's probabilities.
+Tensor plain_weights(const Mixture& mixture, const Tensor& x) {
+  const model::Experts& experts = mixture.config.experts;
+  const Tensor p = at::softmax(x.matmul(mixture.router().t()), -1);  // [B, T, E]
+  const Tensor kept = at::zeros_like(p);
+  const Tensor flat = p.detach().flatten(0, 1), marks = kept.view({-1, experts.count});
+  for (int64_t token = 0; token < flat.size(0); ++token) {
+    std::vector<std::pair<float, int64_t>> order;
+    for (int64_t expert = 0; expert < experts.count; ++expert) {
+      order.emplace_back(-flat[token][expert].item<float>(), expert);
+    }
+    std::sort(order.begin(), order.end());
+    for (int64_t i = 0; i < experts.per_token; ++i) {
+      marks[token][order[static_cast<size_t>(i)].second] = 1;
+    }
+  }
+  const Tensor weights = p * kept;
+  return experts.normalizes ? weights / weights.sum(-1, true) : weights;
+}
+
+Tensor plain_forward(const Mixture& mixture, const Tensor& x) {
+  const Tensor weights = plain_weights(mixture, x);
+  Tensor y = at::zeros_like(x);
+  for (int64_t expert = 0; expert < mixture.config.experts.count; ++expert) {
+    const Tensor inner = at::silu(x.matmul(mixture.matrix(expert, "w1").t())) *
+                         x.matmul(mixture.matrix(expert, "w3").t());
+    y = y +
+        weights.select(-1, expert).unsqueeze(-1) * inner.matmul(mixture.matrix(expert, "w2").t());
+  }
+  return y;
+}
+
+/// Of the sum of squares of what `forward` makes: by name, and of x as "x".
+std::map<std::string, Tensor> gradients_of(
+    Mixture& mixture, const Tensor& x, const std::function<Tensor(const Tensor&)>& forward) {
+  const Tensor leaf = x.clone().set_requires_grad(true);
+  forward(leaf).square().sum().backward();
+  std::map<std::string, Tensor> gradients{{"x", leaf.grad()}};
+  for (auto& [name, parameter] : mixture.parameters) {
+    if (parameter.grad().defined()) {
+      gradients.emplace(name, parameter.grad().clone());
+      parameter.mutable_grad().reset();
+    }
+  }
+  return gradients;
+}
+
+void expect_plain(Mixture& mixture, const Tensor& x, const std::string& what) {
+  numbers::expect_values(mixture.forward(x), plain_forward(mixture, x), what);
+  const auto ours = gradients_of(mixture, x, [&](const Tensor& in) { return mixture.forward(in); });
+  const auto plain =
+      gradients_of(mixture, x, [&](const Tensor& in) { return plain_forward(mixture, in); });
+  numbers::expect_gradients(ours, plain, what);
+}
+
+TEST(Experts, AreTheWeightedSumOfThoseThatWereChosen) {
+  Mixture mixture(kMixture);
+  expect_plain(mixture, drawn({3, 11, 12}), "two of five");
+  std::string one = kMixture;
+  one.replace(one.find("per_tok\": 2"), 11, "per_tok\": 1");
+  Mixture single(one);
+  expect_plain(single, drawn({1, 1, 12}), "one token, one expert");
+  std::string all = kMixture;
+  all.replace(all.find("per_tok\": 2"), 11, "per_tok\": 5");
+  Mixture whole(all);
+  expect_plain(whole, drawn({2, 7, 12}), "all of five");
+}
+
+TEST(Experts, WeightsAreLeftAsTheSoftmaxGaveThemWhereSoAsked) {
+  Mixture mixture(
+      R"({"model_type": "qwen3_moe", "vocab_size": 37, "hidden_size": 12, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "num_key_value_heads": 1, "num_experts": 3, "num_experts_per_tok": 2,
+          "moe_intermediate_size": 5, "initializer_range": 0.5})");
+  Router router(mixture.config.experts);
+  router.weight = drawn({3, 12});
+  const Tensor x = drawn({9, 12});
+  const Routing raw = router.forward(x);
+  EXPECT_TRUE(at::equal(raw.weights, raw.routed.probabilities.gather(1, raw.routed.experts)));
+  EXPECT_LT(raw.weights.sum(1).max().item<float>(), 1);
+  router.experts.normalizes = true;
+  numbers::expect_values(router.forward(x).weights.sum(1), at::ones({9}), "normalized");
+}
+
+TEST(Experts, OfEqualsTheLowerIsTaken) {
+  Mixture mixture(kMixture);
+  Router router(mixture.config.experts);
+  router.weight = at::zeros({5, 12});
+  const Routing routing = router.forward(drawn({4, 12}));
+  for (int64_t token = 0; token < 4; ++token) {
+    EXPECT_EQ(routing.routed.experts[token][0].item<int64_t>(), 0);
+    EXPECT_EQ(routing.routed.experts[token][1].item<int64_t>(), 1);
+  }
+  EXPECT_TRUE(at::equal(routing.weights, at::full({4, 2}, 0.5)));
+}
+
+TEST(Experts, WithoutTokensGetZeroGradientsAndAllTokensMayGoToTheSameOnes) {
+  Mixture mixture(kMixture);
+  {
+    const at::NoGradGuard no_gradient;
+    Tensor scores = at::zeros({5, 12});
+    scores[3].fill_(4);
+    scores[1].fill_(2);
+    mixture.router().copy_(scores);
+  }
+  const Tensor x = drawn({2, 9, 12}).abs();
+  expect_plain(mixture, x, "all tokens to 3 and 1");
+  const auto gradients =
+      gradients_of(mixture, x, [&](const Tensor& in) { return mixture.forward(in); });
+  for (const char* name : {"w1", "w2", "w3"}) {
+    const std::string key =
+        std::string("model.layers.0.block_sparse_moe.experts.4.") + name + ".weight";
+    ASSERT_TRUE(gradients.contains(key)) << key;
+    EXPECT_EQ(numbers::largest(gradients.at(key)), 0) << key;
+  }
+}
+
+/// What the terms of the mixture's layer are by their formulas.
+Tensor plain_terms(
+    const Mixture& mixture, const Tensor& x, const Tensor& real, const RouterTerms& terms) {
+  const int64_t count = mixture.config.experts.count;
+  const bool is_batch = terms.balance == Balance::kBatch;
+  const Tensor logits = x.matmul(mixture.router().t()), p = at::softmax(logits, -1);  // [B, T, E]
+  const Tensor chosen = plain_weights(mixture, x).detach().gt(0).to(at::kFloat);
+  const Tensor mask = real.unsqueeze(-1).to(at::kFloat);
+  Tensor sum = at::zeros({});
+  const int64_t groups = is_batch ? 1 : x.size(0);
+  for (int64_t i = 0; i < groups; ++i) {
+    const auto of = [&](const Tensor& all) {
+      return is_batch ? all.flatten(0, 1) : all[i];  // [n, ...]
+    };
+    const Tensor tokens = of(mask).sum().clamp_min(1);
+    const Tensor f = (of(chosen) * of(mask)).sum(0) / tokens;
+    const Tensor mean = (of(p) * of(mask)).sum(0) / tokens;
+    const Tensor sizes = at::logsumexp(of(logits), -1, true).square();
+    sum = sum + terms.balance_coefficient * static_cast<double>(count) * (f * mean).sum() +
+          terms.z_coefficient * (sizes * of(mask)).sum() / tokens;
+  }
+  return sum * terms.weight;
+}
+
+TEST(Experts, TermsOfTheirRouterAreAddedToTheGradient) {
+  Mixture mixture(kMixture);
+  const Tensor x = drawn({3, 7, 12});
+  const Tensor real = at::arange(7).lt(at::tensor({7, 2, 0}).unsqueeze(1));
+  for (const Balance balance : {Balance::kRows, Balance::kBatch}) {
+    const auto terms = std::make_shared<RouterTerms>(RouterTerms{balance, 0.7, 0.2, 1.5});
+    const auto log = std::make_shared<RoutingLog>();
+    const auto ours = gradients_of(mixture, x, [&](const Tensor& in) {
+      ForwardInputs inputs;
+      inputs.ids = at::zeros({3, 7}, at::kLong);
+      inputs.real_tokens = real;
+      inputs.router_terms = terms;
+      inputs.routing_log = log;
+      return mixture.experts.forward(in, ForwardContext(mixture.config, inputs));
+    });
+    const Tensor leaf = x.clone().set_requires_grad(true);
+    const Tensor value = plain_terms(mixture, leaf, real, *terms);
+    (plain_forward(mixture, leaf).square().sum() + value).backward();
+    numbers::expect_values(ours.at("x"), leaf.grad(), "the gradient of x");
+    Tensor router = mixture.router();
+    numbers::expect_values(
+        ours.at("model.layers.0.block_sparse_moe.gate.weight"),
+        router.grad(),
+        "the gradient of the router");
+    for (auto& [name, parameter] : mixture.parameters) {
+      parameter.mutable_grad().reset();
+    }
+    const Tensor sums = log->sums(balance).at(0);
+    EXPECT_EQ(sums.narrow(0, 0, 5).sum().item<double>(), 2 * 9);  // choices of nine tokens
+    numbers::expect_loss(
+        1.5 * (0.7 * sums[5].item<double>() + 0.2 * sums[6].item<double>()),
+        value.item<double>(),
+        "the terms");
+  }
+}
+
+/// A mixture whose experts are all alike is one of them.
+TEST(Experts, ThatAreAlikeAreOneMlp) {
+  Mixture mixture(kMixture);
+  {
+    const at::NoGradGuard no_gradient;
+    for (int64_t expert = 1; expert < 5; ++expert) {
+      for (const char* name : {"w1", "w2", "w3"}) {
+        mixture.matrix(expert, name).copy_(mixture.matrix(0, name));
+      }
+    }
+  }
+  const Tensor x = drawn({2, 5, 12});
+  const Tensor inner =
+      at::silu(x.matmul(mixture.matrix(0, "w1").t())) * x.matmul(mixture.matrix(0, "w3").t());
+  numbers::expect_values(
+      mixture.forward(x), inner.matmul(mixture.matrix(0, "w2").t()), "experts that are alike");
+}
+
+}  // namespace experts_test
+}  // namespace lockstep::nn

@@ -1,0 +1,204 @@
+// Mixtures of experts in the table of plans: every axis, ZeRO, recomputation and deferral, against
+// one rank.
+#include <gtest/gtest.h>
+
+#include "parallel/plans.h"
+#include "parallel/products.h"
+
+namespace lockstep::parallel {
+namespace experts_plans_test {
+
+constexpr auto kShards = SequenceSharding::kShards;
+constexpr auto kFull = Recompute::kFull;
+constexpr auto kSelective = Recompute::kSelective;
+
+/// Rows of unequal lengths, and one of nothing but padding.
+nn::ForwardInputs padded_rows(
+    const model::ModelConfig& config, int64_t step, mesh::Range rows, int64_t length) {
+  nn::ForwardInputs inputs = plan_inputs(config, step, rows, length);
+  const Tensor lengths = at::tensor({length, int64_t{4}, int64_t{0}, int64_t{7}, int64_t{1}});
+  inputs.real_tokens = at::arange(length).lt(lengths.unsqueeze(1)).slice(0, rows.begin, rows.end);
+  return inputs;
+}
+
+TEST(ExpertPlans, Mixtral) {
+  expect_table(
+      with_five_layers(kOddMixtral),
+      {
+          {{.data = 2}, 2, {.zero_stage = 1}},
+          {{.data = 2}, 1, {.zero_stage = 2, .recompute = {kFull}}},
+          {{.data = 3}, 1, {.zero_stage = 3}},
+          {{.tensor = 2}, 2},
+          {{.tensor = 3}, 1, {.recompute = {kSelective}, .sequence_sharding = kShards}},
+          {{.tensor = 4}, 2, {.recompute = {kFull, 2}}},
+          {{.context = 2}, 2},
+          {{.context = 3}, 1, {.zero_stage = 3}},
+          {{.pipeline = 2}, 3},
+          {{.pipeline = 2}, 2, {.recompute = {kFull}, .pipeline = {.schedule = "zb-h1"}}},
+          {{.pipeline = 3}, 2, {.pipeline = {.schedule = "zb-h2"}}},
+          {{.pipeline = 2, .tensor = 2},
+           2,
+           {.pipeline = {.schedule = "zb-h1"}, .sequence_sharding = kShards}},
+          {{.data = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+          {{.context = 2, .tensor = 2}, 2, {.sequence_sharding = kShards}},
+          {{.pipeline = 2, .data = 2, .context = 2}, 2, {.zero_stage = 1}},
+      });
+}
+
+TEST(ExpertPlans, Qwen3WithALayerOfAnMlp) {
+  expect_table(
+      kOddQwen3Moe,
+      {
+          {{.data = 2}, 2, {.zero_stage = 3}},
+          {{.tensor = 2}, 1},
+          {{.tensor = 3}, 2, {.sequence_sharding = kShards}},
+          {{.context = 2}, 1, {.context_attention = ContextAttention::kUlysses}},
+          {{.pipeline = 2}, 2, {.pipeline = {.schedule = "zb-h2"}}},
+          {{.pipeline = 2, .tensor = 2}, 2, {.recompute = {kFull}}},
+          {{.data = 2, .context = 2}, 1, {.zero_stage = 2, .recompute = {kSelective}}},
+      });
+}
+
+TEST(ExpertPlans, OlmoeNormsOfAllHeadsOverTensorRanks) {
+  expect_table(
+      kOddOlmoe,
+      {
+          {{.data = 2}, 1, {.zero_stage = 2}},
+          {{.tensor = 2}, 2},
+          {{.tensor = 3}, 1, {.sequence_sharding = kShards}},
+          {{.tensor = 4}, 1, {.recompute = {kFull}}},
+          {{.context = 2}, 2},
+          {{.pipeline = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+          {{.data = 2, .tensor = 2}, 2, {.zero_stage = 3}},
+      });
+}
+
+/// Rows of several documents go to experts as any tokens do.
+TEST(ExpertPlans, DocumentsInARow) {
+  expect_table(
+      kOddMixtral,
+      {{{.data = 2}, 2, {.zero_stage = 3}},
+       {{.context = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}}},
+      nullptr,
+      plan_documents);
+}
+
+/// Five experts over 2, 3 and 4 ranks of data and context, with every other axis.
+TEST(ExpertPlans, ExpertsSpreadOverRanks) {
+  expect_table(
+      with_five_layers(kOddMixtral),
+      {
+          {{.data = 2}, 2, {.expert_ranks = 2}},
+          {{.data = 2}, 1, {.zero_stage = 3, .expert_ranks = 2}},
+          {{.data = 3}, 1, {.zero_stage = 1, .expert_ranks = 3}},
+          {{.data = 4}, 1, {.zero_stage = 2, .expert_ranks = 2, .recompute = {kFull}}},
+          {{.data = 4}, 1, {.zero_stage = 3, .expert_ranks = 4}},
+          {{.data = 4}, 1, {.zero_stage = 3, .shard_ranks = 2, .expert_ranks = 2}},
+          {{.context = 2}, 2, {.expert_ranks = 2}},
+          {{.data = 2, .context = 2}, 2, {.zero_stage = 3, .expert_ranks = 4}},
+          {{.data = 2, .context = 2}, 1, {.expert_ranks = 2, .recompute = {kSelective}}},
+          {{.data = 2, .tensor = 2}, 2, {.expert_ranks = 2, .sequence_sharding = kShards}},
+          {{.pipeline = 2, .data = 2}, 2, {.zero_stage = 1, .expert_ranks = 2}},
+          {{.pipeline = 2, .data = 2},
+           2,
+           {.expert_ranks = 2, .recompute = {kFull}, .pipeline = {.schedule = "zb-h1"}}},
+          {{.pipeline = 2, .data = 2, .tensor = 2}, 2, {.zero_stage = 1, .expert_ranks = 2}},
+      });
+}
+
+/// One expert for a token, so that ranks send nothing to some others; a layer with an MLP; a stage
+/// without a mixture.
+TEST(ExpertPlans, RanksWithoutTokensAndStagesWithoutExperts) {
+  expect_table(
+      kOddOlmoe,
+      {{{.data = 4}, 1, {.zero_stage = 1, .expert_ranks = 4}},
+       {{.data = 2, .context = 2, .tensor = 2}, 1, {.zero_stage = 3, .expert_ranks = 4}}});
+  expect_table(
+      kOddQwen3Moe,
+      {{{.data = 3}, 1, {.zero_stage = 3, .expert_ranks = 3}},
+       {{.pipeline = 3, .data = 2}, 2, {.zero_stage = 1, .expert_ranks = 2}}});
+}
+
+/// Low-rank factors, decomposed ones too, beside all linears of experts that are frozen, or packed.
+TEST(ExpertPlans, AdaptersAndPackedWeights) {
+  const std::vector<PlanCase> plans{
+      {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
+      {{.tensor = 3}, 1, {.recompute = {kFull}, .sequence_sharding = kShards}},
+      {{.data = 2, .tensor = 2}, 1, {.zero_stage = 1, .expert_ranks = 2}},
+      {{.pipeline = 2, .data = 2}, 2, {.expert_ranks = 2, .pipeline = {.schedule = "zb-h1"}}},
+  };
+  for (const bool decomposes : {false, true}) {
+    const testing::Adapt adapt = [=](nn::LanguageModel& model) {
+      model::LoraConfig config;
+      config.r = 3;
+      config.lora_dropout = 0;
+      config.use_dora = decomposes;
+      config.targets_all_linear = true;
+      config.init_lora_weights = "false";
+      nn::add_adapters(
+          model, model::resolve_adapters(config, model.config(), model::AdapterOrigin::kNew));
+    };
+    expect_table(kOddMixtral, plans, [&](ModelSpec& spec) {
+      spec.adapt = adapt;
+      spec.fill = testing::fill_adapted(spec.config, adapt);
+    });
+    expect_table(kOddMixtral, plans, [&](ModelSpec& spec) {
+      testing::pack(spec, {ops::PackedKind::kNf4, 32, true}, adapt);
+    });
+  }
+}
+
+TEST(ExpertPlans, MoreRanksThanExpertsAndWhatDoesNotDivideAreRefused) {
+  const auto refused = [](const PlanCase& plan, const char* what) {
+    try {
+      train_under(plan, kOddQwen3Moe, 1);
+      FAIL() << what;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+    }
+  };
+  refused({{.data = 4}, 1, {.expert_ranks = 4}}, "the model has 3 experts");
+  refused({{.data = 3}, 1, {.expert_ranks = 2}}, "does not divide the 3 ranks");
+  PlanCase factors{{.data = 2}, 1, {.expert_ranks = 2}};
+  factors.plan.optimizer.optim = "adafactor";
+  refused(factors, "adafactor is not supported with parallel.expert");
+  refused(
+      {{.pipeline = 2}, 1, {.router_losses = {.balance = nn::Balance::kBatch}}},
+      "is not supported in a pipeline");
+}
+
+/// The losses of routers are those of one rank too, and the load that is reported.
+TEST(ExpertPlans, RouterLosses) {
+  const RouterLosses losses{nn::Balance::kRows, 0.3, 0.05};
+  PlanCase alone;
+  alone.plan.router_losses = losses;
+  for (const RowMaker& rows : {RowMaker(plan_inputs), RowMaker(padded_rows)}) {
+    const auto train = [&](const PlanCase& plan) {
+      return train_under(plan, kOddQwen3Moe, 2, kPlanLength, nullptr, rows);
+    };
+    const Trained one = train(alone);
+    const Trained without = train({});
+    EXPECT_GT(std::abs(one.norms[0] - without.norms[0]), 1e-3 * one.norms[0]);
+    ASSERT_TRUE(one.loads[0].has_value());
+    EXPECT_GT(one.loads[0]->most, 1.0 / 3);
+    EXPECT_LT(one.loads[0]->least, 1.0 / 3);
+    EXPECT_GT(one.loads[0]->balance, 1);
+    EXPECT_GT(one.loads[0]->z, 0);
+    for (PlanCase plan : std::vector<PlanCase>{
+             {{.data = 2}, 2, {.zero_stage = 1}},
+             {{.data = 3}, 1, {.zero_stage = 3, .expert_ranks = 3}},
+             {{.context = 2}, 2, {.recompute = {kFull}}},
+             {{.tensor = 2}, 1, {.sequence_sharding = kShards}},
+             {{.pipeline = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+             {{.pipeline = 2, .tensor = 2}, 2, {.recompute = {kFull}}},
+             {{.data = 2, .context = 2}, 1, {.zero_stage = 2, .expert_ranks = 2}}}) {
+      plan.plan.router_losses = losses;
+      plan.plan.sequence_length = kPlanLength;
+      expect_equal(train(plan), one, plan_name(plan));
+    }
+  }
+}
+
+}  // namespace experts_plans_test
+}  // namespace lockstep::parallel

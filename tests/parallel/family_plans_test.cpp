@@ -1,0 +1,292 @@
+// Each family under every axis of parallelism, against one rank.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "parallel/plans.h"
+#include "parallel/products.h"
+
+namespace lockstep::parallel {
+namespace family_plans_test {
+
+constexpr auto kShards = SequenceSharding::kShards;
+constexpr auto kUlysses = ContextAttention::kUlysses;
+constexpr auto kFull = Recompute::kFull;
+constexpr auto kSelective = Recompute::kSelective;
+namespace products = parallel::testing;
+
+/// A model of odd sizes. Where norms stand behind sublayers the weights are larger: such a norm
+/// divides by what the sublayer gives, and of next to nothing it makes the rounding large, on one
+/// rank too.
+struct FamilyCase {
+  const char* name;
+  const char* json;
+};
+
+void PrintTo(const FamilyCase& family, std::ostream* out) {
+  *out << family.name;
+}
+
+const FamilyCase kFamilies[] = {
+    {"gpt2", kOddGpt2},
+    {"llama", kOddLlama},
+    {"mistral",
+     R"({"model_type": "mistral", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
+        "sliding_window": 4, "initializer_range": 0.1})"},
+    {"qwen2", kOddQwen2},
+    {"qwen3", kOddQwen3},
+    {"t5", kOddT5},
+    {"mixtral", kOddMixtral},
+    {"qwen3_moe", kOddQwen3Moe},
+    {"olmoe", kOddOlmoe},
+    {"gemma",
+     R"({"model_type": "gemma", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 6,
+        "attention_dropout": 0.1, "initializer_range": 0.1})"},
+    // Caps that act, a window shorter than the rows, norms before and behind.
+    {"gemma2",
+     R"({"model_type": "gemma2", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
+        "sliding_window": 4, "query_pre_attn_scalar": 3, "attn_logit_softcapping": 0.5,
+        "final_logit_softcapping": 1.5, "attention_dropout": 0.1, "initializer_range": 0.3})"},
+    // Two thetas, norms of heads.
+    {"gemma3_text",
+     R"({"model_type": "gemma3_text", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
+        "sliding_window": 4, "sliding_window_pattern": 2, "query_pre_attn_scalar": 3,
+        "final_logit_softcapping": 2, "rope_theta": 1000, "rope_local_base_freq": 10,
+        "rope_scaling": {"rope_type": "linear", "factor": 2}, "initializer_range": 0.3})"},
+    // Packed products of three key-value heads, half of each head turned, windows, dropout.
+    {"phi3",
+     R"({"model_type": "phi3", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 8,
+        "partial_rotary_factor": 0.5, "sliding_window": 5, "resid_pdrop": 0.1, "pad_token_id": 7,
+        "attention_dropout": 0.1, "initializer_range": 0.1})"},
+    // Parallel residual, five heads packed head by head, dropout everywhere.
+    {"gpt_neox",
+     R"({"model_type": "gpt_neox", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 5, "rotary_pct": 0.5, "hidden_dropout": 0.1,
+        "attention_dropout": 0.1, "initializer_range": 0.1})"},
+    // Scores that are not scaled, windows, learned positions.
+    {"gpt_neo",
+     R"({"model_type": "gpt_neo", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_layers": 3, "num_heads": 5, "attention_types": [[["global", "local"], 1], [["local"], 1]],
+        "window_size": 4, "max_position_embeddings": 32, "embed_dropout": 0.1, "resid_dropout": 0.1,
+        "attention_dropout": 0.1, "initializer_range": 0.1})"},
+    // Norms over all heads: with three ranks some hold copies of a key-value head.
+    {"olmo2",
+     R"({"model_type": "olmo2", "vocab_size": 97, "hidden_size": 24, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
+        "attention_bias": true, "attention_dropout": 0.1, "initializer_range": 0.3})"},
+    {"olmo3",
+     R"({"model_type": "olmo3", "vocab_size": 97, "hidden_size": 24, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 3,
+        "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention",
+        "sliding_attention"], "rope_scaling": {"rope_type": "linear", "factor": 2},
+        "initializer_range": 0.3})"},
+    {"glm",
+     R"({"model_type": "glm", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 8,
+        "pad_token_id": 3, "initializer_range": 0.1})"},
+    // Neighbours that turn together, gate and up in one product, norms before and behind.
+    {"glm4",
+     R"({"model_type": "glm4", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8,
+        "pad_token_id": 3, "attention_dropout": 0.1, "initializer_range": 0.1})"},
+    // Encoders: a bias of the tied head, whose rows ranks have unequal numbers of; dropout
+    // everywhere; norms behind sums.
+    {"bert",
+     R"({"model_type": "bert", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 5, "max_position_embeddings": 24,
+        "type_vocab_size": 3, "initializer_range": 0.2})"},
+    // Positions begin behind that of padding.
+    {"roberta",
+     R"({"model_type": "roberta", "vocab_size": 97, "hidden_size": 24, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 3, "max_position_embeddings": 26,
+        "type_vocab_size": 1, "pad_token_id": 5, "classifier_dropout": 0.3,
+        "initializer_range": 0.1})"},
+    // No segments, no dropout of what attention gives.
+    {"distilbert",
+     R"({"model_type": "distilbert", "vocab_size": 97, "dim": 24, "hidden_dim": 31, "n_layers": 3,
+        "n_heads": 6, "max_position_embeddings": 24, "initializer_range": 0.1})"},
+};
+
+/// Those of one stack: no encoder beside a decoder.
+std::vector<FamilyCase> of_one_stack() {
+  std::vector<FamilyCase> result;
+  for (const FamilyCase& family : kFamilies) {
+    if (family.name != std::string_view("t5")) {
+      result.push_back(family);
+    }
+  }
+  return result;
+}
+
+/// Rows whose last tokens have a class.
+nn::ForwardInputs classified(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = plan_inputs(config, step, units, length);
+  const Tensor rows = at::arange(units.begin, units.end, at::kLong);
+  inputs.targets = nn::classes_at(
+      length - 1 - (rows * 3).remainder(length), (rows * 7 + step).remainder(3), length);
+  return inputs;
+}
+
+std::function<void(ModelSpec&)> classifying() {
+  return [](ModelSpec& spec) {
+    spec.config = model::with_head(
+        spec.config, {model::HeadSpec::Kind::kClassifier, {"bad", "so so", "good"}});
+    spec.fill = fill_at_random(spec.config, 3);
+  };
+}
+
+// Each test is a column of the table of what is supported (docs/models.md), and each case a row.
+std::string name_of(const ::testing::TestParamInfo<FamilyCase>& info) {
+  return info.param.name;
+}
+
+class FamilyPlans : public ::testing::TestWithParam<FamilyCase> {
+ protected:
+  static void expect(
+      const std::vector<PlanCase>& plans,
+      const std::function<void(ModelSpec&)>& vary = nullptr,
+      const RowMaker& rows_of = plan_inputs) {
+    std::vector<PlanCase> table = plans;
+    if (GetParam().name == std::string_view("t5")) {  // it has dropout inside the MLP
+      for (PlanCase& plan : table) {
+        Recompute& kind = plan.plan.recompute.kind;
+        kind = kind == kSelective ? kFull : kind;
+      }
+    }
+    expect_table(GetParam().json, table, vary, rows_of);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Parallel, FamilyPlans, ::testing::ValuesIn(kFamilies), name_of);
+
+TEST_P(FamilyPlans, Tensor) {
+  expect(
+      {{{.tensor = 2}, 2},
+       {{.tensor = 3}, 1, {.recompute = {kFull}}},
+       {{.data = 2, .tensor = 3}, 1, {.zero_stage = 3, .recompute = {kSelective}}}});
+}
+
+TEST_P(FamilyPlans, Sequence) {
+  expect(
+      {{{.tensor = 2}, 1, {.sequence_sharding = kShards}},
+       {{.tensor = 3}, 2, {.sequence_sharding = kShards}},
+       {{.pipeline = 2, .data = 2, .tensor = 2},
+        2,
+        {.zero_stage = 1, .sequence_sharding = kShards}}});
+}
+
+TEST_P(FamilyPlans, Context) {
+  expect(
+      {{{.context = 2}, 2},
+       {{.context = 3}, 1, {.recompute = {kFull}}},
+       {{.context = 2, .tensor = 2}, 1, {.zero_stage = 2, .sequence_sharding = kShards}}});
+}
+
+TEST_P(FamilyPlans, Pipeline) {
+  expect(
+      {{{.pipeline = 2}, 3, {.pipeline = {.schedule = "zb-h1"}}},
+       {{.pipeline = 2, .tensor = 2}, 2, {.recompute = {kSelective}}},
+       {{.pipeline = 2, .context = 2}, 2}});
+}
+
+TEST_P(FamilyPlans, Zero) {
+  expect(
+      {{{.data = 2}, 2, {.zero_stage = 1}},
+       {{.data = 2}, 1, {.zero_stage = 2, .recompute = {kSelective}}},
+       {{.data = 3}, 1, {.zero_stage = 3}}});
+}
+
+/// Factors beside every linear of a frozen model.
+TEST_P(FamilyPlans, LowRank) {
+  const products::Adapt adapt = [](nn::LanguageModel& model) {
+    products::adapt_low_rank(model, products::Base::kFrozen);
+  };
+  expect(
+      {{{.tensor = 2}, 1, {.sequence_sharding = kShards}},
+       {{.data = 2, .tensor = 3}, 1, {.zero_stage = 3}},
+       {{.pipeline = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}}},
+      [&](ModelSpec& spec) {
+        spec.adapt = adapt;
+        spec.fill = products::fill_adapted(spec.config, adapt);
+      });
+}
+
+/// Linears packed in 4 bits, with factors beside them.
+TEST_P(FamilyPlans, FourBit) {
+  const products::Adapt adapt = [](nn::LanguageModel& model) {
+    products::adapt_low_rank(model, products::Base::kFrozen);
+  };
+  expect(
+      {{{.tensor = 2}, 1}, {{.data = 2, .tensor = 3}, 1, {.zero_stage = 3}}, {{.pipeline = 2}, 2}},
+      [&](ModelSpec& spec) { products::pack(spec, {ops::PackedKind::kNf4, 64, true}, adapt); });
+}
+
+class FamilyOfOneStack : public FamilyPlans {};
+INSTANTIATE_TEST_SUITE_P(Parallel, FamilyOfOneStack, ::testing::ValuesIn(of_one_stack()), name_of);
+
+TEST_P(FamilyOfOneStack, Classifier) {
+  expect(
+      {{{.tensor = 2}, 2},
+       {{.tensor = 3}, 1, {.sequence_sharding = kShards}},
+       {{.pipeline = 2, .context = 2}, 2},
+       {{.data = 2}, 1, {.zero_stage = 3}}},
+      classifying(),
+      classified);
+}
+
+TEST_P(FamilyOfOneStack, Documents) {
+  expect(
+      {{{.context = 3}, 2}, {{.pipeline = 2, .tensor = 2}, 2, {.sequence_sharding = kShards}}},
+      nullptr,
+      plan_documents);
+}
+
+/// Heads exchanged for parts of the sequence, of those whose heads divide by three.
+std::vector<FamilyCase> of_three_heads() {
+  std::vector<FamilyCase> result;
+  for (const FamilyCase& family : of_one_stack()) {
+    if (model::parse_model_config(family.json, "a test").heads % 3 == 0) {
+      result.push_back(family);
+    }
+  }
+  return result;
+}
+
+class FamilyHeads : public FamilyPlans {};
+INSTANTIATE_TEST_SUITE_P(Parallel, FamilyHeads, ::testing::ValuesIn(of_three_heads()), name_of);
+
+TEST_P(FamilyHeads, Exchanged) {
+  expect({{{.context = 3}, 2, {.context_attention = kUlysses}}});
+}
+
+const FamilyCase& find(std::string_view name) {
+  for (const FamilyCase& family : kFamilies) {
+    if (family.name == name) {
+      return family;
+    }
+  }
+  throw std::invalid_argument(std::string(name));
+}
+
+TEST(FamiliesRefuse, PackedHeadsThatRanksWouldShareAreRefused) {
+  comm::run_ranks(4, [&](comm::Communicator& world) {
+    Axes axes(world, {.tensor = 4});
+    const model::ModelConfig config = model::parse_model_config(find("phi3").json, "a test");
+    const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    try {
+      (void)parallelize(spec, Plan{}, axes);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      EXPECT_NE(error.message().find("3 key-value heads"), std::string::npos) << error.what();
+      EXPECT_NE(error.remedy().find("at most 3"), std::string::npos) << error.remedy();
+    }
+  });
+}
+
+}  // namespace family_plans_test
+}  // namespace lockstep::parallel

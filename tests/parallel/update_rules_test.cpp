@@ -1,0 +1,180 @@
+// Optimizers that tell parameters apart, in the table of plans: Muon's whole matrices, and learning
+// rates and weight decays by name.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "parallel/plans.h"
+
+namespace lockstep::parallel {
+namespace update_rules_test {
+
+constexpr auto kShards = SequenceSharding::kShards;
+constexpr auto kAllow = ZeroInPipeline::kAllow;
+constexpr double kRate = 1e-3;  // train_under's
+
+/// The plans, all with `set`, against one rank with it.
+void expect_plans(
+    const std::string& json,
+    const std::vector<PlanCase>& table,
+    const std::function<void(Plan&)>& set,
+    const std::function<void(ModelSpec&)>& vary = nullptr) {
+  constexpr int64_t kSteps = 3;
+  PlanCase alone;
+  set(alone.plan);
+  const Trained one = train_under(alone, json, kSteps, kPlanLength, vary);
+  for (PlanCase plan : table) {
+    set(plan.plan);
+    plan.plan.sequence_length = kPlanLength;
+    expect_equal(train_under(plan, json, kSteps, kPlanLength, vary), one, plan_name(plan));
+  }
+}
+
+void use_muon(Plan& plan) {
+  plan.optimizer.optim = "muon";
+  plan.update_rules.learning_rate = kRate;
+  plan.update_rules.muon_learning_rate = 3e-3;
+}
+
+std::vector<PlanCase> plans_of_muon() {
+  const OptimizerOffload to_host{OffloadDevice::kCpu};
+  return {
+      {{.data = 2}, 2},
+      {{.data = 3}, 1, {.zero_stage = 1}},
+      {{.data = 2}, 2, {.zero_stage = 2}},
+      {{.data = 3}, 1, {.zero_stage = 3, .persistence_threshold = 100}},
+      {{.data = 4}, 1, {.zero_stage = 1, .shard_ranks = 2}},
+      {{.data = 2}, 1, {.zero_stage = 3, .offload_optimizer = to_host, .offload_parameters = true}},
+      {{.tensor = 2}, 2},
+      {{.tensor = 3}, 1, {.sequence_sharding = kShards}},
+      {{.tensor = 4}, 1},
+      {{.context = 2}, 1},
+      {{.pipeline = 2}, 3, {.pipeline = {.schedule = "zb-h1"}}},
+      {{.pipeline = 2}, 2, {.pipeline = {"interleaved", 2}}},
+      {{.data = 2, .tensor = 3}, 1, {.zero_stage = 1}},
+      {{.data = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+      {{.data = 2, .context = 2}, 2, {.zero_stage = 2}},
+      {{.pipeline = 2, .data = 2, .tensor = 2}, 2, {.zero_stage = 1, .offload_optimizer = to_host}},
+      {{.pipeline = 2, .data = 2}, 2, {.zero_stage = 3, .zero_in_pipeline = kAllow}},
+  };
+}
+
+TEST(PlanTable, Muon) {
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    expect_plans(with_five_layers(json), plans_of_muon(), use_muon);
+  }
+}
+
+TEST(PlanTable, MuonWithAdamWsSizeOfSteps) {
+  const std::vector<PlanCase> some{
+      {{.data = 2}, 2, {.zero_stage = 1}}, {{.data = 2, .tensor = 2}, 1, {.zero_stage = 2}}};
+  expect_plans(kOddQwen3, some, [](Plan& plan) {
+    use_muon(plan);
+    plan.optimizer.muon = {
+        .momentum = 0.9, .nesterov = false, .ns_steps = 3, .adjust_lr_fn = "match_rms_adamw"};
+  });
+  expect_plans(kOddT5, some, use_muon);
+}
+
+/// Each expert's matrices by themselves, spread over ranks or not.
+TEST(PlanTable, MuonOfExperts) {
+  const std::vector<PlanCase> plans{
+      {{.data = 2}, 2, {.zero_stage = 1}},
+      {{.data = 2}, 1, {.zero_stage = 3, .expert_ranks = 2}},
+      {{.data = 3}, 1, {.expert_ranks = 3}},
+      {{.data = 4}, 1, {.zero_stage = 1, .expert_ranks = 2}},
+      {{.data = 2, .tensor = 2}, 1, {.zero_stage = 2, .expert_ranks = 2}},
+      {{.pipeline = 2, .data = 2}, 2, {.zero_stage = 1, .expert_ranks = 2}},
+  };
+  expect_plans(kOddMixtral, plans, use_muon);
+}
+
+/// Adapters' factors are matrices as well; what is frozen is left alone.
+TEST(PlanTable, MuonOfFrozenLayers) {
+  expect_plans(
+      kOddLlama,
+      {{{.data = 2}, 1, {.zero_stage = 3}}, {{.tensor = 2}, 2}, {{.pipeline = 2}, 2}},
+      use_muon,
+      [](ModelSpec& spec) { spec.freeze = {"layers\\.0\\.", "q_proj"}; });
+}
+
+/// Rates and decays by name and by layer cut units into many rules, under each optimizer.
+TEST(PlanTable, LearningRatesByName) {
+  const std::vector<PlanCase> plans{
+      {{.data = 2}, 2, {.zero_stage = 1}},
+      {{.data = 3}, 1, {.zero_stage = 3}},
+      {{.data = 2, .tensor = 2}, 1, {.zero_stage = 2}},
+      {{.pipeline = 2, .data = 2}, 2, {.zero_stage = 1}},
+      {{.pipeline = 3, .context = 2}, 2},
+  };
+  for (const char* optim : {"adamw", "lion_32bit", "sgd", "muon"}) {
+    expect_plans(with_five_layers(kOddLlama), plans, [&](Plan& plan) {
+      plan.optimizer.optim = optim;
+      plan.update_rules = {
+          .learning_rate = kRate,
+          .learning_rates = {{"layers\\.1\\..*q_proj", 5e-3}, {"embed|lm_head", 0}, {"mlp", 2e-3}},
+          .weight_decays = {{"norm", 0.3}, {"k_proj", 0}},
+          .layer_decay = 0.8};
+    });
+  }
+}
+
+/// Both with their averages; the last evaluation is at those of schedule-free AdamW.
+TEST(PlanTable, OptimizersWithAverages) {
+  const OptimizerOffload to_host{OffloadDevice::kCpu};
+  const std::vector<PlanCase> plans{
+      {{.data = 2}, 2, {.zero_stage = 1}},
+      {{.data = 3}, 1, {.zero_stage = 3}},
+      {{.data = 2, .tensor = 2}, 1, {.zero_stage = 2, .offload_optimizer = to_host}},
+      {{.pipeline = 2, .data = 2}, 2, {.zero_stage = 1}},
+      {{.context = 2, .tensor = 2}, 1},
+  };
+  for (const char* optim : {"schedule_free_adamw", "ademamix"}) {
+    for (const char* json : {kOddGpt2, kOddLlama}) {
+      expect_plans(json, plans, [&](Plan& plan) {
+        plan.optimizer.optim = optim;
+        plan.optimizer.ademamix = {.beta3 = 0.99, .t_alpha = 5, .t_beta3 = 5};
+      });
+    }
+  }
+}
+
+std::string refusal(const Plan& plan, const mesh::Mesh& mesh = {}) {
+  std::string message;
+  comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {
+    Axes axes(world, mesh);
+    const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
+    try {
+      (void)parallelize({config, at::kFloat, at::kCPU, fill_at_random(config, 3)}, plan, axes);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      if (world.rank() == 0) {
+        message = error.message() + " | " + error.remedy();
+      }
+    }
+  });
+  return message;
+}
+
+TEST(UpdateRules, OfAPlanAreRefusedBeforeTraining) {
+  Plan plan;
+  plan.update_rules.learning_rates = {{"layers\\.7", 1e-3}};
+  const std::string unknown = refusal(plan, {.pipeline = 2});
+  EXPECT_NE(
+      unknown.find("training.learning_rates: 'layers\\.7' is found in no parameter's name"),
+      std::string::npos)
+      << unknown;
+  EXPECT_NE(unknown.find("lm_head.weight"), std::string::npos) << unknown;
+  plan.update_rules.learning_rates = {{"layers(", 1e-3}};
+  EXPECT_NE(refusal(plan).find("is not a regular expression"), std::string::npos);
+  plan.update_rules = {};
+  plan.optimizer.optim = "muon";
+  plan.offload_optimizer.device = OffloadDevice::kNvme;
+  EXPECT_NE(refusal(plan).find("parallel.offload_optimizer.device=nvme"), std::string::npos);
+}
+
+}  // namespace update_rules_test
+}  // namespace lockstep::parallel

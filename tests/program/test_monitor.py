@@ -1,0 +1,236 @@
+"""Runs that are watched and steered: tables, the socket of a run, and the page in a browser."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import unittest
+import urllib.parse
+
+import browser
+from harness import SOURCE, ProgramTest, losses, metrics, start, wait_for
+
+
+def events(run, name=None):
+    lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    return [line for line in lines if name in (None, line["event"])]
+
+
+class Runs(ProgramTest):
+    def test_runs_are_listed_with_their_ends_and_compared(self):
+        self.train("runs/a", "eval_strategy=steps", "eval_steps=3", "save_steps=3", ranks=2)
+        self.train("runs/deep/b", "seed=7")
+        self.run_fails(
+            6, *self.train_arguments("runs/c", "learning_rate=1e30", "warmup_steps=0", "max_grad_norm=0"))
+        began = events(self.folder / "runs/a", "began")[0]
+        self.assertEqual((began["ranks"], began["plan"], began["steps"]), (2, "data 2", 6))
+        self.assertEqual(began["origins"]["training.max_steps"], "command line: max_steps=6")
+        self.assertEqual([e["checkpoint"] for e in events(self.folder / "runs/a", "saved")], ["checkpoint-3", "checkpoint-6"])
+        table = self.run_ok("runs", "runs").out
+        self.assertEqual(len(table.splitlines()), 4, table)
+        self.assertRegex(table, r"(?m)^a +model\.json +data 2 +6/6 .* eval_loss \d\.\d+ .*\d+% +finished$")
+        self.assertRegex(table, r"(?m)^deep/b .* one rank +6/6 .* finished$")
+        self.assertRegex(table, r"(?m)^c .* failed: ")
+        runs = [json.loads(line) for line in self.run_ok("runs", "runs", "--json").out.splitlines()]
+        self.assertEqual([run["end"] for run in runs if run["folder"] == "runs/a"], ["finished"])
+        text = self.run_ok("compare", "runs/a", "runs/deep/b").out
+        self.assertRegex(text, r"training\.seed +42 +7")
+        self.assertRegex(text, r"ranks +2 +1")
+        self.assertIn("data: the same", text)
+        self.assertIn("the first that differs is that of step 1", text)
+        same = json.loads(self.run_ok("compare", "runs/a", "runs/a", "--json").out)
+        self.assertEqual((same["configuration"], same["first_other_loss"], same["common_losses"]), ({}, None, 6))
+        self.run_fails(2, "runs", "nowhere")
+        self.run_fails(2, "compare", "runs/a", "corpus")
+
+
+class Control(ProgramTest):
+    def begin(self, name, *more, ranks=2):
+        process = start(*self.train_arguments(name, *more, ranks=ranks, steps=4000), cwd=self.folder)
+        wait_for(lambda: len(losses(self.folder / name)) >= 3)
+        return process
+
+    def ctl(self, name, *words):
+        return self.run_ok("ctl", name, *words).out
+
+    def test_a_run_is_asked_and_acts_on_all_ranks_between_two_steps(self):
+        process = self.begin("steered", "training.log_level=warning")
+        run = self.folder / "steered"
+        self.assertRegex(self.ctl("steered", "status"), r"^step \d+ of 4000, ")
+        self.assertEqual(json.loads(self.ctl("steered", "status", "--json"))["ranks"], 2)
+        self.assertIn("steered  ", self.run_ok("runs", ".").out)
+        self.assertRegex(self.run_ok("runs", "steered").out, "running\n$")
+        step = int(re.fullmatch(r"saved checkpoint-(\d+)\n", self.ctl("steered", "save"))[1])
+        wait_for(lambda: (run / f"checkpoint-{step}").exists())
+        evaluated = int(re.fullmatch(r"evaluated after step (\d+)\n", self.ctl("steered", "eval"))[1])
+        self.assertEqual([line["step"] for line in metrics(run) if "eval_loss" in line], [evaluated])
+        self.ctl("steered", "log", "info")
+        self.ctl("steered", "trace", "1")
+        traces = wait_for(lambda: list(run.glob("trace-*.json")))
+        self.assertIn("traceEvents", traces[0].read_text())
+        self.run_fails(2, "ctl", "steered", "set", "learning_rate=1e-4")
+        self.run_fails(2, "ctl", "steered", "set", "seed=3", "--force")
+        self.assertRegex(self.ctl("steered", "stop"), r"^saved checkpoint-\d+ and stopped")
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75, err)
+        self.assertFalse((run / ".lockstep-control").exists())
+        self.assertEqual([e["act"] for e in events(run, "act")], ["save", "eval", "log", "trace", "stop"])
+        self.assertEqual(events(run)[-1]["event"], "stopped")
+        self.assertIn("stopped by lockstep ctl", self.run_ok("runs", ".").out)
+        self.run_fails(3, "ctl", "steered", "status")
+
+    def test_a_learning_rate_that_was_set_is_set_again_by_a_resume(self):
+        process = self.begin("set", "save_steps=20", "lr_scheduler_type=cosine")
+        run = self.folder / "set"
+        wait_for(lambda: (run / "checkpoint-20").exists())
+        self.ctl("set", "set", "learning_rate=1e-2", "--force")
+        act = events(run, "act")[0]
+        wait_for(lambda: len(losses(run)) >= act["step"] + 25)
+        self.ctl("set", "stop")
+        process.communicate(timeout=60)
+        lines = {line["step"]: line for line in metrics(run)}
+        before, after = lines[act["step"]]["learning_rate"], lines[act["step"] + 1]["learning_rate"]
+        self.assertAlmostEqual(after / before, 10, places=2)
+        last = max(lines)
+        # From a checkpoint before the act the run goes on as it went.
+        for folder in run.glob("checkpoint-*"):
+            if int(folder.name[11:]) > act["step"]:
+                shutil.rmtree(folder)
+        again = start(*self.train_arguments(
+            "set", "save_steps=20", "lr_scheduler_type=cosine", "resume_from_checkpoint=true", ranks=2, steps=4000),
+            cwd=self.folder)
+        wait_for(lambda: metrics(run)[-1]["step"] >= last and events(run)[-1]["event"] != "stopped")
+        again.send_signal(signal.SIGTERM)
+        again.communicate(timeout=60)
+        for line in metrics(run):
+            if line["step"] in lines:
+                for key in ("loss", "learning_rate"):
+                    self.assertEqual(line[key], lines[line["step"]][key], (line, act))
+
+
+class Page(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name, seed in (("one", 1), ("two", 2)):
+            cls.run_ok_in(cls.folder, *cls.train_arguments(
+                cls, f"page/{name}", f"seed={seed}", "eval_strategy=steps", "eval_steps=10", "save_steps=10", steps=40))
+
+    def serve(self, *folders):
+        process = start("monitor", *folders, cwd=self.folder)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.terminate)
+        return urllib.parse.urlsplit(process.stdout.readline().strip())
+
+    def get(self, address, path, **headers):
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read().decode()
+        connection.close()
+        return answer.status, dict(answer.getheaders()), body
+
+    def test_the_page_is_behind_its_token_and_follows_a_run(self):
+        shutil.copytree(self.folder / "page" / "one", self.folder / "copied", ignore=shutil.ignore_patterns("*.safetensors"))
+        with open(self.folder / "copied" / "metrics.jsonl", "a") as file:
+            file.write('{"step": 41, "lo')
+        (self.folder / "copied" / "empty").mkdir()
+        address = self.serve("copied")
+        self.assertEqual(address.hostname, "127.0.0.1")
+        self.assertEqual(self.get(address, "/api/runs")[0], 401)
+        status, headers, _ = self.get(address, f"/?{address.query}")
+        self.assertEqual(status, 303)
+        cookie = headers["Set-Cookie"].split(";")[0]
+        self.assertEqual(self.get(address, "/", Cookie=cookie, Host="evil.example")[0], 403)
+        self.assertEqual(self.get(address, "/api/runs", Cookie=cookie, Origin="http://evil.example")[0], 403)
+        status, headers, body = self.get(address, "/", Cookie=cookie)
+        self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+        run, = json.loads(self.get(address, "/api/runs", Cookie=cookie)[2])
+        self.assertEqual((run["last_step"], run["end"], run["bad_lines"]), (40, "finished", 0))
+        with open(self.folder / "copied" / "metrics.jsonl", "a") as file:
+            file.write('ss": 1.25}\n')
+        series = json.loads(self.get(address, "/api/series?ids=0&names=loss&from=40", Cookie=cookie)[2])
+        self.assertEqual(series["0"]["loss"][0], [40, 41])
+        self.assertEqual(series["0"]["loss"][1][1], 1.25)
+        token = address.query.removeprefix("token=")
+        served = self.get(address, "/metrics", Authorization=f"Bearer {token}")[2]
+        self.assertIn("lockstep_loss{", served)
+        # Grafana's dashboard asks for nothing else.
+        board = json.loads((SOURCE / "deploy" / "grafana" / "lockstep.json").read_text())
+        asked = {name for panel in board["panels"] for target in panel["targets"]
+                 for name in re.findall(r"lockstep_\w+", target["expr"])}
+        self.assertGreater(len(asked), 8)
+        self.assertEqual(asked - set(re.findall(r"^(lockstep_\w+)\{run=", served, re.M)), set())
+        self.run_fails(2, "monitor", "nowhere")
+
+    def test_a_run_serves_its_own_page(self):
+        process = start(*self.train_arguments("own", "monitor.page=true", ranks=2, steps=4000), cwd=self.folder)
+        line = next(line for line in process.stderr if "http://127.0.0.1" in line)
+        address = urllib.parse.urlsplit(line.split()[-1])
+        wait_for(lambda: len(losses(self.folder / "own")) >= 3)
+        cookie = self.get(address, f"/?{address.query}")[1]["Set-Cookie"].split(";")[0]
+        run, = json.loads(self.get(address, "/api/runs", Cookie=cookie)[2])
+        self.assertTrue(run["running"])
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75)
+
+    @unittest.skipUnless(browser.find(), "there is no Chromium on this machine (apt-get install chromium)")
+    def test_in_a_browser(self):
+        address = self.serve("page")
+        page = browser.Browser(browser.find())
+        self.addCleanup(page.close)
+        page.size(1200, 900)
+        page.call("Page.navigate", url=address.geturl())
+        page.wait_for("document.body && document.body.dataset.ready")
+        self.assertEqual(page.value("location.search"), "")  # the token has left the address
+        self.assertEqual(page.value("document.querySelectorAll('tr[data-run]').length"), 2)
+        self.assertEqual(
+            page.value("[...document.querySelectorAll('[data-chart]')].slice(0, 3).map(c => c.dataset.chart)"),
+            ["loss+eval_loss", "learning_rate", "grad_norm"])
+        lines = "document.querySelectorAll('[data-chart=\"loss+eval_loss\"] path[data-series]').length"
+        self.assertEqual(page.value(lines), 4)
+        path = "document.querySelector('path[data-series=\"0:loss\"]').getAttribute('d')"
+        plain = page.value(path)
+        self.assertEqual(plain.count("L"), 39)
+        self.assertIn("training.seed", page.value("document.querySelector('[data-part=difference]').textContent"))
+        self.assertIn("command line: max_steps=40", page.value("document.querySelector('[data-part=configuration-0]').textContent"))
+        page.key("l")  # a logarithmic axis
+        page.wait_for(f"{path} !== {json.dumps(plain)}")
+        page.key("l")
+        page.wait_for(f"{path} === {json.dumps(plain)}")
+        page.key("+")  # smoothed by the server
+        page.wait_for(f"{path} !== {json.dumps(plain)}")
+        page.key("-")
+        page.wait_for(f"{path} === {json.dumps(plain)}")
+        page.key("2")  # one run alone
+        page.wait_for(f"{lines} === 2")
+        self.assertIsNone(page.value("document.querySelector('[data-part=difference]')"))
+        box = page.value("(r => [r.x, r.y, r.width, r.height])(document.querySelector('[data-chart] svg').getBoundingClientRect())")
+        across = lambda share: (box[0] + share * box[2], box[1] + box[3] / 2)
+        page.mouse("mousePressed", *across(0.4))
+        page.mouse("mouseMoved", *across(0.6))
+        self.assertRegex(page.value("document.querySelector('[data-chart] p').textContent"), r"page/one loss: [\d.]+ at \d+")
+        page.mouse("mouseReleased", *across(0.7))
+        page.wait_for(f"{path}.split('L').length < 20")
+        page.key("0")
+        page.wait_for(f"{path}.split('L').length === 40")
+        exported = page.value("svgText(cards.get('loss+eval_loss'))")
+        self.assertTrue(exported.startswith("<svg") and "data-series" in exported, exported[:200])
+        table = page.value("csvText(cards.get('loss+eval_loss'))").splitlines()
+        self.assertEqual(table[0], "run,metric,step,value")
+        self.assertEqual(len(table), 1 + 40 + 4)
+        page.size(360, 700)  # a phone: nothing is wider than it but what scrolls by itself
+        page.wait_for("document.documentElement.scrollWidth <= 360")
+        colors = []
+        for scheme in ("dark", "light"):
+            page.scheme(scheme)
+            colors.append(page.value("getComputedStyle(document.body).backgroundColor"))
+        self.assertEqual(colors, ["rgb(18, 21, 27)", "rgb(255, 255, 255)"])
+        self.assertEqual(page.complaints, [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,68 @@
+"""Data by a name of the Hub, from its cache on this machine: the commands that run_clm's and the Alpaca guides give."""
+
+import json
+import pathlib
+import unittest
+
+from harness import ProgramTest, environment, losses
+
+
+class NamedData(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.environment = environment(HF_HOME=str(cls.folder / "hf"))
+        text = (cls.folder / "corpus" / "train.txt").read_text().splitlines()[:400]
+        rows = [json.dumps({"text": line + "\n"}) for line in text]
+        cls.repository("Salesforce--wikitext", "wikitext-2-raw-v1", {"train": rows, "validation": rows[:40], "test": rows[:20]})
+        cls.repository("Salesforce--wikitext", "wikitext-103-raw-v1", {"train": rows})
+        tasks = [{"instruction": "Add.", "input": f"{i} and 1", "output": str(i + 1)} for i in range(60)]
+        cls.repository("tatsu-lab--alpaca", "data", {"train": [json.dumps(task) for task in tasks]})
+
+    @classmethod
+    def repository(cls, name, configuration, splits):
+        root = cls.folder / "hf" / "hub" / f"datasets--{name}"
+        folder = root / "snapshots" / "abc123" / configuration
+        folder.mkdir(parents=True, exist_ok=True)
+        (root / "refs").mkdir(exist_ok=True)
+        (root / "refs" / "main").write_text("abc123")
+        for split, rows in splits.items():
+            (folder / f"{split}-00000-of-00001.jsonl").write_text("\n".join(rows) + "\n")
+
+    def test_run_clm_on_wikitext(self):
+        words = ["--model_name_or_path", "model.json", "--tokenizer_name", "tokenizer", "--dataset_name", "wikitext",
+                 "--dataset_config_name", "wikitext-2-raw-v1", "--do_train", "--do_eval", "--max_steps", "4",
+                 "--per_device_train_batch_size", "2", "--per_device_eval_batch_size", "2", "--block_size", "32",
+                 "--logging_steps", "1", "--use_cpu"]
+        self.run_ok("train", *words, "--output_dir", "named", env=self.environment)
+        folder = self.folder / "hf" / "hub" / "datasets--Salesforce--wikitext" / "snapshots" / "abc123" / "wikitext-2-raw-v1"
+        given = [word for word in words if word not in ("--dataset_name", "wikitext", "--dataset_config_name", "wikitext-2-raw-v1")]
+        self.run_ok("train", *given, f"data.train={folder}/train-00000-of-00001.jsonl",
+                    f"data.validation={folder}/validation-00000-of-00001.jsonl", "--output_dir", "files")
+        self.assertEqual(losses(self.folder / "named"), losses(self.folder / "files"))
+        # The run's own file starts it again, where the cache is elsewhere too.
+        again = (self.folder / "named" / "config.yaml").read_text()
+        self.assertIn("dataset_name: wikitext", again)
+        self.run_ok("train", "-c", "named/config.yaml", "output_dir=again", env=self.environment)
+        self.assertEqual(losses(self.folder / "again"), losses(self.folder / "named"))
+
+    def test_alpaca_on_two_ranks(self):
+        words = ["model.path=model.json", "tokenizer.path=tokenizer", "data.dataset_name=tatsu-lab/alpaca", "data.prompt=alpaca",
+                 "data.validation_fraction=0.1", "max_steps=3", "per_device_train_batch_size=2", "data.sequence_length=64",
+                 "logging_steps=1", "use_cpu=true"]
+        self.run_ok("train", *words, "output_dir=one", "gradient_accumulation_steps=2", env=self.environment)
+        self.run_ok("train", "--nproc", 2, *words, "output_dir=two", env=self.environment)
+        self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)
+
+    def test_what_is_not_there(self):
+        words = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=none", "max_steps=1", "use_cpu=true"]
+        told = self.run_fails(2, *words, "data.dataset_name=wikitext", env=self.environment).err
+        self.assertIn("wikitext-103-raw-v1, wikitext-2-raw-v1", told)
+        self.assertIn("data.dataset_config_name=wikitext-103-raw-v1", told)
+        told = self.run_fails(2, *words, "data.dataset_name=nobody/nothing", env=self.environment).err
+        self.assertIn("hf download --repo-type dataset nobody/nothing", told)
+        self.assertFalse((pathlib.Path(self.folder) / "none").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

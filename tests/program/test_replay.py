@@ -1,0 +1,75 @@
+"""Steps are done again from a checkpoint, and compared with what was recorded; where the time went is told."""
+
+import json
+import unittest
+
+from harness import ProgramTest, metrics
+
+
+class Replay(ProgramTest):
+    def events(self, run, name):
+        lines = (self.folder / run / "events.jsonl").read_text().splitlines()
+        return [event for event in map(json.loads, lines) if event["event"] == name]
+
+    def test_steps_come_again_to_the_bit(self):
+        self.train("run", "save_steps=4", "save_strategy=steps", ranks=2, steps=10)
+        result = self.run_ok("replay", "run/checkpoint-4", "--step", "7")
+        self.assertIn("step 7: loss", result.out)
+        self.assertIn("3 of 3 recorded lines come again to the bit", result.out)
+        # The folder of the run is as it was, and what was done again lies beside it.
+        self.assertEqual(len([line for line in metrics(self.folder / "run") if "loss" in line]), 10)
+        self.assertEqual([line["step"] for line in metrics(self.folder / "run/replay-7")], [5, 6, 7])
+        self.assertFalse((self.folder / "run/replay-7/model.safetensors").exists())
+        # Once more, the next step alone, and on one rank.
+        self.assertIn("1 of 1 recorded lines", self.run_ok("replay", "run/checkpoint-8/").out)
+        one = self.run_ok("replay", "run/checkpoint-4", "--step", "7", "--nproc", "1", "per_device_train_batch_size=16")
+        self.assertIn("within 1e-5 (on another number of ranks)", one.out)
+
+    def test_what_was_computed_otherwise_is_told(self):
+        self.train("flipped", "save_steps=3", "save_strategy=steps", ranks=1, steps=6)
+        path = self.folder / "flipped" / "metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            if line.get("step") == 5 and "loss" in line:
+                line["loss"] *= 1 + 1e-12  # as a flipped bit would have it
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        result = self.run_fails(6, "replay", "flipped/checkpoint-3", "--step", "6")
+        self.assertIn("2 of 3 recorded lines come again", result.out)
+        self.assertRegex(result.out, r"step 5: .*recorded were")
+
+    def test_lines_that_hold_several_steps_are_compared_as_their_mean(self):
+        self.train("means", "save_steps=4", "save_strategy=steps", "logging_steps=3", ranks=1, steps=12)
+        result = self.run_ok("replay", "means/checkpoint-4", "--step", "12")
+        self.assertIn("2 of 2 recorded lines come again to the bit", result.out)  # 7 to 9, 10 to 12
+
+    def test_what_is_no_checkpoint_is_refused(self):
+        self.assertIn("checkpoint-STEP", self.run_fails(2, "replay", "model.json").err)
+        self.assertIn("wants the folder", self.run_fails(2, "replay").err)
+
+    def test_the_end_of_a_run_tells_where_its_time_went(self):
+        result = self.train("told", "eval_strategy=steps", "eval_steps=2", "save_steps=3", ranks=2, steps=6)
+        self.assertRegex(result.err, r"goodput [\d.]+%: of [\d.]+ s, .* went into steps")
+        time = self.events("told", "time")[-1]
+        parts = sum(time[key] for key in ("steps_s", "starting_s", "saving_s", "evaluating_s", "comparing_s"))
+        self.assertLessEqual(parts, time["all_s"] * 1.001)
+        self.assertGreater(time["evaluating_s"], 0)
+        self.assertAlmostEqual(time["goodput"], time["steps_s"] / time["all_s"], places=6)
+
+    def test_a_gradient_far_larger_than_those_before_is_told(self):
+        # Text that is soon known by heart, and amid it a stretch of symbols that come nowhere else: a few steps meet it.
+        known = "the cat sat on the mat and the dog sat on the log\n"
+        strange = "".join(chr(33 + (17 * i * i + 5 * i) % 90) for i in range(160)) + "\n"
+        (self.folder / "known.txt").write_text(known * 300 + strange + known * 300)
+        arguments = [a for a in self.train_arguments("calm", steps=500) if not str(a).startswith(("data.train=", "learning_rate="))]
+        result = self.run_ok(*arguments, "data.train=known.txt", "per_device_train_batch_size=1", "learning_rate=3e-3",
+                             "lr_scheduler_type=constant")
+        told = self.events("calm", "spike")
+        self.assertGreater(len(told), 0)
+        for event in told:
+            self.assertGreater(event["grad_norm"], 3 * event["quantile_99"])
+            self.assertRegex(result.err, rf"step {event['step']}: the gradient's norm of .*lockstep replay calm/checkpoint-STEP")
+        self.assertLess(len(told), 20)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
