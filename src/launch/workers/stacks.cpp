@@ -29,23 +29,26 @@ constexpr size_t kMostThreads = 64;  // of a process
 constexpr size_t kLongestName = 120;
 
 /// The functions of libdw.so.1 that are used.
+#define LOCKSTEP_DWFL_FUNCTIONS(DO) \
+  DO(dwfl_begin) \
+  DO(dwfl_end) \
+  DO(dwfl_errmsg) \
+  DO(dwfl_report_end) \
+  DO(dwfl_linux_proc_report) \
+  DO(dwfl_linux_proc_attach) \
+  DO(dwfl_linux_proc_find_elf) \
+  DO(dwfl_standard_find_debuginfo) \
+  DO(dwfl_getthread_frames) \
+  DO(dwfl_frame_pc) \
+  DO(dwfl_addrmodule) \
+  DO(dwfl_module_addrname) \
+  DO(dwfl_module_info) \
+  DO(dwfl_module_getsrc) \
+  DO(dwfl_lineinfo)
+
 struct DwflLibrary {
-#define LOCKSTEP_DWFL(name) decltype(&::name) name = nullptr
-  LOCKSTEP_DWFL(dwfl_begin);
-  LOCKSTEP_DWFL(dwfl_end);
-  LOCKSTEP_DWFL(dwfl_errmsg);
-  LOCKSTEP_DWFL(dwfl_report_end);
-  LOCKSTEP_DWFL(dwfl_linux_proc_report);
-  LOCKSTEP_DWFL(dwfl_linux_proc_attach);
-  LOCKSTEP_DWFL(dwfl_linux_proc_find_elf);
-  LOCKSTEP_DWFL(dwfl_standard_find_debuginfo);
-  LOCKSTEP_DWFL(dwfl_getthread_frames);
-  LOCKSTEP_DWFL(dwfl_frame_pc);
-  LOCKSTEP_DWFL(dwfl_addrmodule);
-  LOCKSTEP_DWFL(dwfl_module_addrname);
-  LOCKSTEP_DWFL(dwfl_module_info);
-  LOCKSTEP_DWFL(dwfl_module_getsrc);
-  LOCKSTEP_DWFL(dwfl_lineinfo);
+#define LOCKSTEP_DWFL(name) decltype(&::name) name = nullptr;
+  LOCKSTEP_DWFL_FUNCTIONS(LOCKSTEP_DWFL)
 #undef LOCKSTEP_DWFL
 };
 
@@ -64,22 +67,8 @@ const DwflLibrary* dwfl_library() {
           reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
       whole = whole && function != nullptr;
     };
-#define LOCKSTEP_DWFL(name) take(found->name, #name)
-    LOCKSTEP_DWFL(dwfl_begin);
-    LOCKSTEP_DWFL(dwfl_end);
-    LOCKSTEP_DWFL(dwfl_errmsg);
-    LOCKSTEP_DWFL(dwfl_report_end);
-    LOCKSTEP_DWFL(dwfl_linux_proc_report);
-    LOCKSTEP_DWFL(dwfl_linux_proc_attach);
-    LOCKSTEP_DWFL(dwfl_linux_proc_find_elf);
-    LOCKSTEP_DWFL(dwfl_standard_find_debuginfo);
-    LOCKSTEP_DWFL(dwfl_getthread_frames);
-    LOCKSTEP_DWFL(dwfl_frame_pc);
-    LOCKSTEP_DWFL(dwfl_addrmodule);
-    LOCKSTEP_DWFL(dwfl_module_addrname);
-    LOCKSTEP_DWFL(dwfl_module_info);
-    LOCKSTEP_DWFL(dwfl_module_getsrc);
-    LOCKSTEP_DWFL(dwfl_lineinfo);
+#define LOCKSTEP_DWFL(name) take(found->name, #name);
+    LOCKSTEP_DWFL_FUNCTIONS(LOCKSTEP_DWFL)
 #undef LOCKSTEP_DWFL
     return whole ? std::unique_ptr<const DwflLibrary>(std::move(found)) : nullptr;
   }();
