@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "cli/world.h"
 #include "train/plan.h"
-#include "train/tasks/tofu.h"
+#include "train/tasks/unlearning_results.h"
 #include "train/unlearning_evaluation.h"
 #include "train/weights/model_loading.h"
 

@@ -16,8 +16,8 @@
 #include "train/checkpointing.h"
 #include "train/plan.h"
 #include "train/tasks/answer_reference.h"
-#include "train/tasks/tofu.h"
 #include "train/tasks/unlearning.h"
+#include "train/tasks/unlearning_suite.h"
 #include "train/weights/model_loading.h"
 
 namespace lockstep::train {
@@ -175,7 +175,7 @@ Measured measure_unlearning(
       parallel::make_sharded_model(model_spec(model.source, request), {}, axes);
   AnswerReader reader(
       *sharded.model, axes, tokenizer, config.training.per_device_eval_batch_size, world.device);
-  TofuSuite suite(
+  UnlearningSuite suite(
       config,
       tokenizer,
       stops_of(model.source.config, *tokenizer),
@@ -183,8 +183,9 @@ Measured measure_unlearning(
       &reader);
   const std::string there = on_first_rank(world.communicator, [&] {
     const std::string hash = hash_of(model, config.training.seed);
-    return config.unlearning.overwrite ? json({{"model_hash", hash}}).dump()
-                                       : read_tofu(folder, config.unlearning, hash).dump();
+    return config.unlearning.overwrite
+               ? json({{"model_hash", hash}}).dump()
+               : read_unlearning_results(folder, config.unlearning, hash).dump();
   });
   json results = json::parse(there);
   const std::vector<std::string> metrics = config::metrics_of(config.unlearning);
@@ -209,7 +210,7 @@ Measured measure_unlearning(
       measured.summary.emplace_back(metric, value.get<double>());
     }
     on_first_rank(world.communicator, [&] {
-      write_tofu(folder, results, config.unlearning);
+      write_unlearning_results(folder, results, config.unlearning);
       tell(metric, value);
       return "";
     });
@@ -233,7 +234,7 @@ void check_measuring(
     const config::Config& config,
     const model::ModelConfig& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer) {
-  const TofuSuite suite(
+  const UnlearningSuite suite(
       config, tokenizer, stops_of(model, *tokenizer), sequence_length_of(config, model), nullptr);
 }
 

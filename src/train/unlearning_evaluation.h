@@ -39,7 +39,7 @@ struct Measured {
 /// Loads the model, whole on each data rank or cut by tensor parallelism, and measures
 /// unlearning.metrics, which `tell` is told of on rank 0. Writes TOFU_EVAL.json and
 /// TOFU_SUMMARY.json into `folder` after every metric. `axes` has data and tensor ranks alone.
-/// Every rank must call. Error (kConfig, kData) as TofuSuite, read_tofu.
+/// Every rank must call. Error (kConfig, kData) as UnlearningSuite, read_unlearning_results.
 Measured measure_unlearning(
     const config::Config& config,
     const SavedModel& model,
@@ -51,7 +51,7 @@ Measured measure_unlearning(
 
 /// Whether a run is measured while it trains: training.eval_strategy, eval_on_start or do_eval.
 bool measures_unlearning(const config::Config& config);
-/// Finds out what would be missing. Error as TofuSuite. Reads the files.
+/// Finds out what would be missing. Error as UnlearningSuite. Reads the files.
 void check_measuring(
     const config::Config& config,
     const model::ModelConfig& model,

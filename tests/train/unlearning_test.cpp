@@ -12,7 +12,7 @@
 #include "temporary_folder.h"
 #include "train/batches/inputs.h"
 #include "train/tasks/answer_scores.h"
-#include "train/tasks/tofu.h"
+#include "train/tasks/unlearning_suite.h"
 
 namespace lockstep::train {
 namespace unlearning_test {
@@ -178,15 +178,15 @@ TEST(Tofu, ResultsAreOfOneModel) {
   const TemporaryFolder folder;
   config::UnlearningSection section;
   section.metrics = {"model_utility", "forget_quality"};
-  nlohmann::json results = read_tofu(folder.path(), section, "abc");
+  nlohmann::json results = read_unlearning_results(folder.path(), section, "abc");
   results["model_utility"] = {{"agg_value", 0.5}};
   results["forget_quality"] = {{"agg_value", nullptr}};
-  write_tofu(folder.path(), results, section);
-  EXPECT_EQ(read_tofu(folder.path(), section, "abc"), results);
+  write_unlearning_results(folder.path(), results, section);
+  EXPECT_EQ(read_unlearning_results(folder.path(), section, "abc"), results);
   std::ifstream summary(folder.path() / "TOFU_SUMMARY.json");
   EXPECT_EQ(nlohmann::json::parse(summary), nlohmann::json({{"model_utility", 0.5}}));
   try {
-    (void)read_tofu(folder.path(), section, "other");
+    (void)read_unlearning_results(folder.path(), section, "other");
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("is of another model"), std::string::npos);

@@ -30,20 +30,20 @@ constexpr size_t kLongestName = 120;
 
 /// The functions of libdw.so.1 that are used.
 #define LOCKSTEP_DWFL_FUNCTIONS(DO) \
-  DO(dwfl_begin) \
-  DO(dwfl_end) \
-  DO(dwfl_errmsg) \
-  DO(dwfl_report_end) \
-  DO(dwfl_linux_proc_report) \
-  DO(dwfl_linux_proc_attach) \
-  DO(dwfl_linux_proc_find_elf) \
-  DO(dwfl_standard_find_debuginfo) \
-  DO(dwfl_getthread_frames) \
-  DO(dwfl_frame_pc) \
-  DO(dwfl_addrmodule) \
-  DO(dwfl_module_addrname) \
-  DO(dwfl_module_info) \
-  DO(dwfl_module_getsrc) \
+  DO(dwfl_begin)                    \
+  DO(dwfl_end)                      \
+  DO(dwfl_errmsg)                   \
+  DO(dwfl_report_end)               \
+  DO(dwfl_linux_proc_report)        \
+  DO(dwfl_linux_proc_attach)        \
+  DO(dwfl_linux_proc_find_elf)      \
+  DO(dwfl_standard_find_debuginfo)  \
+  DO(dwfl_getthread_frames)         \
+  DO(dwfl_frame_pc)                 \
+  DO(dwfl_addrmodule)               \
+  DO(dwfl_module_addrname)          \
+  DO(dwfl_module_info)              \
+  DO(dwfl_module_getsrc)            \
   DO(dwfl_lineinfo)
 
 struct DwflLibrary {

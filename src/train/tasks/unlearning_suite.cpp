@@ -1,4 +1,4 @@
-#include "train/tasks/tofu.h"
+#include "train/tasks/unlearning_suite.h"
 
 #include <algorithm>
 #include <array>
@@ -7,14 +7,9 @@
 #include <numeric>
 #include <set>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/format.h"
-#include "base/json.h"
 #include "metrics/ranking.h"
 #include "metrics/rouge.h"
 #include "metrics/unlearning.h"
-#include "train/tasks/unlearning.h"
 
 namespace lockstep::train {
 namespace {
@@ -23,7 +18,6 @@ using nlohmann::json;
 
 constexpr const char* kParaphrased = "paraphrased_answer";
 constexpr const char* kPerturbed = "perturbed_answer";
-constexpr const char* kModelKey = "model_hash";
 constexpr double kShareOfTokens = 0.4;  // of min_k
 
 /// What model_utility is the harmonic mean of.
@@ -69,205 +63,62 @@ size_t without_end(const AnswerScore& score) {
 
 }  // namespace
 
-std::vector<double> truth_ratios_of(const json& results) {
-  std::vector<double> ratios;
-  if (!results.is_object() || !results.contains("forget_truth_ratio")) {
-    return ratios;
-  }
-  for (const auto& [index, value] : results["forget_truth_ratio"]["value_by_index"].items()) {
-    if (value.is_object() && value.contains("score") && value["score"].is_number()) {
-      ratios.push_back(value["score"]);
-    }
-  }
-  return ratios;
-}
-
-RetainedResults read_retained(
-    const std::filesystem::path& path, const std::optional<size_t>& rows) {
-  const json results = read_json(path);
-  RetainedResults found;
-  const auto fail = [&](const std::string& what) {
-    throw Error(
-        ErrorKind::kData,
-        fmt::format("unlearning.retain_logs_path: {} {}", path.string(), what),
-        "give the TOFU_EVAL.json of a model that was trained without what is to be forgotten, "
-        "evaluated on the same files");
-  };
-  const char* key = rows ? "forget_truth_ratio" : "mia_min_k";
-  if (!results.is_object() || !results.contains(key)) {
-    fail(fmt::format("has no {}", key));
-  }
-  found.truth_ratios = truth_ratios_of(results);
-  if (rows && found.truth_ratios.size() != *rows) {
-    fail(fmt::format("has {} rows, where forget_split has {}", found.truth_ratios.size(), *rows));
-  }
-  if (const auto attack = results.find("mia_min_k"); attack != results.end() &&
-                                                     attack->contains("agg_value") &&
-                                                     (*attack)["agg_value"].is_number()) {
-    found.min_k_auc = (*attack)["agg_value"];
-  }
-  return found;
-}
-
-TofuSuite::TofuSuite(
+UnlearningSuite::UnlearningSuite(
     const config::Config& config,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     std::vector<int64_t> stop_tokens,
     int64_t length,
     AnswerReader* reader)
-    : config_(config),
-      section_(config.unlearning),
+    : section_(config.unlearning),
       tokenizer_(tokenizer),
       stop_tokens_(std::move(stop_tokens)),
-      length_(length),
       reader_(reader),
-      encoder_(data::make_encoder(tokenizer)),
-      form_(question_template(config.unlearning, *tokenizer)) {
-  if (section_.data_dir.empty()) {
-    throw Error(
-        ErrorKind::kConfig,
-        "unlearning.data_dir is not given",
-        "give the folder of TOFU's files: FORGET_perturbed.jsonl, retain_perturbed.jsonl, "
-        "real_authors_perturbed.jsonl, world_facts_perturbed.jsonl, HOLDOUT.jsonl");
-  }
+      questions_(config.unlearning, tokenizer, length) {
   // What is missing is told before anything is computed.
-  if (is_muse() && form_.form != data::QuestionTemplate::Form::kTags) {
-    throw Error(
-        ErrorKind::kConfig,
-        "MUSE's questions with examples are not written as a chat template",
-        "set unlearning.chat_template=false");
-  }
-  const std::string forget = forgotten();
+  const std::string forget = questions_.forgotten();
   for (const std::string& metric : config::metrics_of(section_)) {
-    (void)dataset(forget, "answer");
+    (void)questions_(forget, "answer");
     if (metric.ends_with("_knowmem_ROUGE")) {
-      (void)dataset(knowledge_of(metric), "answer");
+      (void)questions_(questions_.knowledge_of(metric), "answer");
     } else if (metric == "forget_truth_ratio" || metric == "forget_quality") {
-      (void)dataset(forget, kParaphrased);
-      (void)dataset(forget, kPerturbed);
+      (void)questions_(forget, kParaphrased);
+      (void)questions_(forget, kPerturbed);
     } else if (metric == "model_utility") {
-      (void)dataset("retain_perturbed", kParaphrased);
+      (void)questions_("retain_perturbed", kParaphrased);
       for (const char* name :
            {"retain_perturbed", "real_authors_perturbed", "world_facts_perturbed"}) {
-        (void)dataset(name, kPerturbed);
-        (void)dataset(name, "answer");
+        (void)questions_(name, kPerturbed);
+        (void)questions_(name, "answer");
       }
     } else if (metric == "privleak" || metric.starts_with("mia_")) {
-      for (const std::string& set : attacked()) {
-        (void)dataset(set, "answer");
+      for (const std::string& set : questions_.attacked()) {
+        (void)questions_(set, "answer");
       }
     }
   }
   if (section_.retain_logs_path) {
     retained_ = read_retained(
         *section_.retain_logs_path,
-        is_muse() ? std::nullopt : std::optional(dataset(forget, "answer").questions.rows.size()));
+        questions_.is_muse() ? std::nullopt
+                             : std::optional(questions_(forget, "answer").questions.rows.size()));
   }
 }
 
-std::filesystem::path TofuSuite::file_of(const std::string& name) const {
-  const std::filesystem::path folder = section_.data_dir;
-  std::filesystem::path file;
-  for (const char* ending : {".jsonl", ".json", ".csv"}) {
-    std::error_code ignored;
-    const std::filesystem::path candidate = folder / (name + ending);
-    if (file.empty() && std::filesystem::exists(candidate, ignored)) {
-      file = candidate;
-    }
-  }
-  if (file.empty()) {
-    throw Error(
-        ErrorKind::kData,
-        fmt::format(
-            "unlearning.metrics need {}, and {} has no such file",
-            name + ".jsonl",
-            folder.string()),
-        "give the folder of TOFU's files, and unlearning.forget_split and holdout_split that it "
-        "has");
-  }
-  return file;
-}
-
-TofuSuite::Dataset& TofuSuite::dataset(const std::string& name, const std::string& answer_key) {
-  const auto found = datasets_.find(name + "/" + answer_key);
-  if (found != datasets_.end()) {
-    return found->second;
-  }
-  const std::filesystem::path file = file_of(name);
-  Dataset made = is_muse() ? texts_of(name, file) : questions_of(name, answer_key, file);
-  return datasets_.emplace(name + "/" + answer_key, std::move(made)).first->second;
-}
-
-TofuSuite::Dataset TofuSuite::questions_of(
-    const std::string& name, const std::string& answer_key, const std::filesystem::path& file) {
-  const bool asks_forgotten = name.starts_with("forget");
-  Dataset made;
-  made.questions = data::read_questions(
-      std::vector{file.string()},
-      data::Format::kAuto,
-      "unlearning.data_dir",
-      {asks_forgotten ? section_.question_key : "question", answer_key, ""});
-  for (const data::Question& row : made.questions.rows) {
-    for (const std::string& answer : row.answers) {
-      made.encoded[answer_key].push_back(
-          data::encode_question(row.question, answer, form_, encoder_, length_));
-    }
-  }
-  return made;
-}
-
-/// MUSE's: questions after examples, prompts that texts follow, and texts.
-TofuSuite::Dataset TofuSuite::texts_of(const std::string& name, const std::filesystem::path& file) {
-  const std::vector<std::string> words{file.string()};
-  const auto read =
-      [&](const std::vector<std::string>& files, const char* question, const char* answer) {
-        return data::read_questions(
-            files, data::Format::kAuto, "unlearning.data_dir", {question, answer, ""});
-      };
-  Dataset made;
-  if (name.starts_with("knowmem/")) {
-    made.questions = read(words, "question", "answer");
-    made.form = form_;
-    made.form.user_start.clear();
-    for (const data::Question& row :
-         read({file_of(name + "_icl").string()}, "question", "answer").rows) {
-      made.form.user_start += form_.user_start + row.question + form_.user_end +
-                              form_.answer_start + row.answers.front() + section_.answer_end;
-    }
-    made.form.user_start += form_.user_start;
-    return made;
-  }
-  if (name.starts_with("verbmem/")) {
-    made.questions = read(words, "prompt", "gt");
-  } else {
-    for (const std::string& text :
-         data::read_texts(words, data::Format::kAuto, "unlearning.data_dir", "text")) {
-      data::Question& row = made.questions.rows.emplace_back();
-      row.answers = {text};
-    }
-  }
-  for (const data::Question& row : made.questions.rows) {
-    made.encoded["answer"].push_back(
-        data::encode_completion(row.question, row.answers.front(), encoder_, length_));
-  }
-  return made;
-}
-
-const std::vector<AnswerScore>& TofuSuite::scores(
+const std::vector<AnswerScore>& UnlearningSuite::scores(
     const std::string& name, const std::string& answer_key) {
-  Dataset& set = dataset(name, answer_key);
-  if (set.scored.empty()) {
-    set.scored[answer_key] = reader_->score(set.encoded[answer_key]);
+  std::vector<AnswerScore>& scored = scores_[name + "/" + answer_key];
+  if (scored.empty()) {
+    scored = reader_->score(questions_(name, answer_key).encoded);
   }
-  return set.scored[answer_key];
+  return scored;
 }
 
-std::vector<std::vector<double>> TofuSuite::losses(
+std::vector<std::vector<double>> UnlearningSuite::losses(
     const std::string& name, const std::string& answer_key) {
   const std::vector<AnswerScore>& all = scores(name, answer_key);
   std::vector<std::vector<double>> result;
   size_t next = 0;
-  for (const data::Question& row : dataset(name, answer_key).questions.rows) {
+  for (const data::Question& row : questions_(name, answer_key).questions.rows) {
     std::vector<double>& answers = result.emplace_back();
     for (size_t i = 0; i < row.answers.size(); ++i) {
       answers.push_back(all[next++].loss());
@@ -276,17 +127,17 @@ std::vector<std::vector<double>> TofuSuite::losses(
   return result;
 }
 
-std::vector<double> TofuSuite::losses_of_forgotten() {
+std::vector<double> UnlearningSuite::losses_of_forgotten() {
   std::vector<double> result;
-  for (const AnswerScore& score : scores(forgotten(), "answer")) {
+  for (const AnswerScore& score : scores(questions_.forgotten(), "answer")) {
     result.push_back(score.loss());
   }
   return result;
 }
 
-json TofuSuite::probabilities(const std::string& name, const std::string& answer_key) {
+json UnlearningSuite::probabilities(const std::string& name, const std::string& answer_key) {
   const std::vector<std::vector<double>> all = losses(name, answer_key);
-  const data::Questions& questions = dataset(name, answer_key).questions;
+  const data::Questions& questions = questions_(name, answer_key).questions;
   json rows = json::object();
   std::vector<double> means;
   for (size_t row = 0; row < all.size(); ++row) {
@@ -303,23 +154,24 @@ json TofuSuite::probabilities(const std::string& name, const std::string& answer
   return {{"agg_value", mean_of_numbers(means)}, {"value_by_index", rows}};
 }
 
-json TofuSuite::rouges(const std::string& name) {
+json UnlearningSuite::rouges(const std::string& name) {
   constexpr int64_t kKnown = 32, kVerbatim = 128;  // tokens of an answer, in MUSE
-  Dataset& set = dataset(name, "answer");
+  const UnlearningQuestions::Dataset& set = questions_(name, "answer");
   const bool is_text = name.starts_with("verbmem/"), is_known = name.starts_with("knowmem/");
-  const data::QuestionTemplate& form = is_known ? set.form : form_;
+  const data::Encoder& encoder = questions_.encoder();
+  const int64_t length = questions_.length();
   std::vector<AskedQuestion> asked;
   for (const data::Question& row : set.questions.rows) {
     const std::string& answer = row.answers.front();
     AskedQuestion& each = asked.emplace_back();
     if (is_text) {
-      const data::EncodedAnswer& text = set.encoded["answer"][asked.size() - 1];
-      each = {data::encode_completion(row.question, "", encoder_, 0).prompt, text.answer};
+      const data::EncodedAnswer& text = set.encoded[asked.size() - 1];
+      each = {data::encode_completion(row.question, "", encoder, 0).prompt, text.answer};
       continue;
     }
     const data::EncodedAnswer whole =
-        data::encode_question(row.question, answer, form, encoder_, length_);
-    each.prompt = data::encode_prompt(row.question, answer, form, encoder_, length_);
+        data::encode_question(row.question, answer, set.form, encoder, length);
+    each.prompt = data::encode_prompt(row.question, answer, set.form, encoder, length);
     each.whole = whole.prompt;
     each.whole.insert(each.whole.end(), whole.answer.begin(), whole.answer.end());
   }
@@ -339,7 +191,7 @@ json TofuSuite::rouges(const std::string& name) {
   for (size_t row = 0; row < written.size(); ++row) {
     const WrittenAnswer& answer = written[row];
     const metrics::Rouge found = metrics::rouge(answer.ground_truth, answer.generation);
-    recalls.push_back(is_muse() ? found.rougeL_f1 : found.rougeL_recall);
+    recalls.push_back(questions_.is_muse() ? found.rougeL_f1 : found.rougeL_recall);
     rows[std::to_string(row)] = {
         {"rouge1_recall", found.rouge1_recall},
         {"rougeL_f1", found.rougeL_f1},
@@ -351,7 +203,7 @@ json TofuSuite::rouges(const std::string& name) {
   return {{"agg_value", mean_of_numbers(recalls)}, {"value_by_index", rows}};
 }
 
-json TofuSuite::among_options(const std::string& name) {
+json UnlearningSuite::among_options(const std::string& name) {
   const auto correct = losses(name, "answer"), wrong = losses(name, kPerturbed);
   json rows = json::object();
   std::vector<double> each;
@@ -362,7 +214,7 @@ json TofuSuite::among_options(const std::string& name) {
   return {{"agg_value", mean_of_numbers(each)}, {"value_by_index", rows}};
 }
 
-json TofuSuite::truth_ratios(
+json UnlearningSuite::truth_ratios(
     const std::string& name, const std::string& correct_key, bool truth_is_better) {
   const auto correct = losses(name, correct_key), wrong = losses(name, kPerturbed);
   std::vector<double> ratios;
@@ -375,9 +227,9 @@ json TofuSuite::truth_ratios(
                       : metrics::closer_to_one_is_better(ratios));
 }
 
-json TofuSuite::of_tokens(const std::string& metric) {
+json UnlearningSuite::of_tokens(const std::string& metric) {
   std::vector<double> each, counted;
-  for (const AnswerScore& score : scores(forgotten(), "answer")) {
+  for (const AnswerScore& score : scores(questions_.forgotten(), "answer")) {
     const size_t tokens = without_end(score);
     const auto likeliest = std::make_unique<bool[]>(tokens);
     std::copy_n(score.likeliest.begin(), tokens, likeliest.get());
@@ -396,8 +248,8 @@ json TofuSuite::of_tokens(const std::string& metric) {
   return scored_rows(each, mean_of_numbers(counted));
 }
 
-std::vector<double> TofuSuite::attack(const std::string& metric, const std::string& name) {
-  const std::vector<data::EncodedAnswer>& rows = dataset(name, "answer").encoded["answer"];
+std::vector<double> UnlearningSuite::attack(const std::string& metric, const std::string& name) {
+  const std::vector<data::EncodedAnswer>& rows = questions_(name, "answer").encoded;
   if (metric == "mia_gradnorm") {
     return reader_->gradient_norms(rows);
   }
@@ -428,16 +280,16 @@ std::vector<double> TofuSuite::attack(const std::string& metric, const std::stri
   return each;
 }
 
-void TofuSuite::read_reference(AnswerReader& reader) {
-  for (const std::string& name : attacked()) {
-    for (const AnswerScore& score : reader.score(dataset(name, "answer").encoded["answer"])) {
+void UnlearningSuite::read_reference(AnswerReader& reader) {
+  for (const std::string& name : questions_.attacked()) {
+    for (const AnswerScore& score : reader.score(questions_(name, "answer").encoded)) {
       reference_losses_[name].push_back(score.loss());
     }
   }
 }
 
-json TofuSuite::membership(const std::string& metric) {
-  const std::array<std::string, 2> sets = attacked();
+json UnlearningSuite::membership(const std::string& metric) {
+  const std::array<std::string, 2> sets = questions_.attacked();
   const std::vector<double> forget = attack(metric, sets[0]), holdout = attack(metric, sets[1]);
   metrics::Ranking ranking;
   for (const auto& [set, is_holdout] : {std::pair{&forget, false}, {&holdout, true}}) {
@@ -454,7 +306,7 @@ json TofuSuite::membership(const std::string& metric) {
       {"agg_value", number(auc)}};
 }
 
-json TofuSuite::forget_quality(json& results) {
+json UnlearningSuite::forget_quality(json& results) {
   measure("forget_truth_ratio", results);
   if (retained_.truth_ratios.empty()) {
     warnings_.push_back(
@@ -470,7 +322,7 @@ json TofuSuite::forget_quality(json& results) {
       {"agg_value", number(metrics::kolmogorov_smirnov(ratios, retained_.truth_ratios).p_value)}};
 }
 
-json TofuSuite::utility(json& results) {
+json UnlearningSuite::utility(json& results) {
   std::vector<double> values;
   for (const char* name : kUtility) {
     measure(name, results);
@@ -479,7 +331,7 @@ json TofuSuite::utility(json& results) {
   return {{"agg_value", number(metrics::harmonic_mean(values))}};
 }
 
-json TofuSuite::leakage(json& results) {
+json UnlearningSuite::leakage(json& results) {
   constexpr double kWithoutReference = 0.5;
   measure("mia_min_k", results);
   if (retained_.min_k_auc < 0) {
@@ -493,17 +345,17 @@ json TofuSuite::leakage(json& results) {
        auc.is_number() ? number(metrics::privacy_leakage(auc, reference)) : json(nullptr)}};
 }
 
-json TofuSuite::make(const std::string& name, json& results) {
-  const std::string forget = forgotten();
+json UnlearningSuite::make(const std::string& name, json& results) {
+  const std::string forget = questions_.forgotten();
   const std::map<std::string, std::function<json()>> makers = {
       {"forget_quality", [&] { return forget_quality(results); }},
       {"model_utility", [&] { return utility(results); }},
       {"privleak", [&] { return leakage(results); }},
       {"exact_memorization", [&] { return of_tokens(name); }},
       {"extraction_strength", [&] { return of_tokens(name); }},
-      {"forget_knowmem_ROUGE", [&] { return rouges(knowledge_of(name)); }},
-      {"retain_knowmem_ROUGE", [&] { return rouges(knowledge_of(name)); }},
-      {"forget_verbmem_ROUGE", [&] { return rouges(forgotten()); }},
+      {"forget_knowmem_ROUGE", [&] { return rouges(questions_.knowledge_of(name)); }},
+      {"retain_knowmem_ROUGE", [&] { return rouges(questions_.knowledge_of(name)); }},
+      {"forget_verbmem_ROUGE", [&] { return rouges(questions_.forgotten()); }},
       {"forget_truth_ratio",
        [&] {
          measure("forget_Q_A_PARA_Prob", results);
@@ -543,57 +395,11 @@ json TofuSuite::make(const std::string& name, json& results) {
                                 : "answer");
 }
 
-void TofuSuite::measure(const std::string& name, json& results) {
+void UnlearningSuite::measure(const std::string& name, json& results) {
   if (!results.contains(name)) {
     json made = make(name, results);
     results[name] = std::move(made);
   }
-}
-
-const char* results_file(const config::UnlearningSection& section) {
-  return section.benchmark == "muse" ? "MUSE_EVAL.json" : "TOFU_EVAL.json";
-}
-
-void write_tofu(
-    const std::filesystem::path& folder,
-    const json& results,
-    const config::UnlearningSection& section) {
-  constexpr int kIndent = 4;
-  create_folders(folder, ErrorKind::kRun);
-  write_file_atomically(folder / results_file(section), results.dump(kIndent), ErrorKind::kRun);
-  json summary = json::object();
-  for (const std::string& metric : config::metrics_of(section)) {
-    if (results.contains(metric) && results[metric]["agg_value"].is_number()) {
-      summary[metric] = results[metric]["agg_value"];
-    }
-  }
-  const char* name = section.benchmark == "muse" ? "MUSE_SUMMARY.json" : "TOFU_SUMMARY.json";
-  write_file_atomically(folder / name, summary.dump(kIndent), ErrorKind::kRun);
-}
-
-json read_tofu(
-    const std::filesystem::path& folder,
-    const config::UnlearningSection& section,
-    const std::string& model) {
-  const std::filesystem::path path = folder / results_file(section);
-  if (!std::filesystem::exists(path)) {
-    return json::object({{kModelKey, model}});
-  }
-  json results = read_json(path);
-  const std::string there =
-      results.is_object() && results.contains(kModelKey) && results[kModelKey].is_string()
-          ? results[kModelKey].get<std::string>()
-          : "";
-  if (there != model) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format(
-            "{} {}",
-            path.string(),
-            there.empty() ? "does not say which model it is of" : "is of another model"),
-        "unlearning.overwrite=true measures everything again; or give another folder");
-  }
-  return results;
 }
 
 }  // namespace lockstep::train
