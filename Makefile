@@ -74,7 +74,7 @@ unlearn-demo: build
 
 test: $(BUILD)/.flags
 	@$(COMPILE)
-	@python3 tools/run_tests.py $(BUILD) -j $$(( ($(JOBS) * 3 + 1) / 2 )) $(if $(TESTS),-R '$(TESTS)')
+	@python3 tools/run_tests.py $(BUILD) $(if $(AGAIN),--again) -j $$(( ($(JOBS) * 3 + 1) / 2 )) $(if $(TESTS),-R '$(TESTS)')
 
 test-gpu: $(BUILD)/.flags
 	@$(COMPILE)
