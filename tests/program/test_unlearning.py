@@ -1,6 +1,8 @@
 """A model that is to forget, as a user makes it: every method, plans, resumes, what is refused."""
 
 import json
+import pathlib
+import shutil
 import unittest
 
 from harness import CONFIG, ProgramTest, lockstep, losses, metrics
@@ -331,6 +333,22 @@ class Unlearning(ProgramTest):
                           "use_cpu=true", *rmu).out
         self.assertIn("equal within", out)
         self.assertNotEqual(estimate(*rmu, "per_device_train_batch_size=2"), plain)
+
+    def test_launching_their_script_tells_the_command_of_ours(self):
+        pages = pathlib.Path(__file__).parent / "pages" / "unlearning"
+        theirs = self.folder / "theirs"
+        shutil.copytree(pages / "configs", theirs / "configs")
+        (theirs / "src").mkdir()
+        (theirs / "src" / "train.py").write_text("print('their trainer runs')\n")
+        words = ["--config-name=unlearn.yaml", "experiment=short", "task_name=a b", "model.model_args.x=1"]
+        for launcher in (["--num_processes", "1"], ["--standalone", "--nproc-per-node", "1"], ["--num_gpus", "1"]):
+            result = self.run_ok_in(theirs, "launch", *launcher, "src/train.py", *words)
+            self.assertIn("their trainer runs", result.out)
+            self.assertIn("put \"unlearn -cp configs -cn unlearn.yaml experiment=short 'task_name=a b' model.model_args.x=1\" "
+                          "in the place of train.py and what follows it", result.err)
+        shutil.rmtree(theirs / "configs")
+        alone = self.run_ok_in(theirs, "launch", "--nproc-per-node", "1", "src/train.py", *words)
+        self.assertNotIn("-cp configs", alone.err)
 
     def test_what_is_wrong_is_told(self):
         common = ["unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "use_cpu=true",

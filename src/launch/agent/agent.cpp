@@ -11,6 +11,7 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "launch/agent/health_check.h"
 #include "launch/agent/log_folder.h"
@@ -18,6 +19,8 @@
 #include "launch/agent/meeting.h"
 #include "launch/plan/devices.h"
 #include "launch/plan/plan_parts.h"
+#include "launch/plan/program.h"
+#include "launch/plan/shell_words.h"
 #include "launch/system/step_file.h"
 #include "launch/workers/attempt.h"
 #include "launch/workers/event_log.h"
@@ -247,6 +250,19 @@ int Agent::run() {
   const PidFile pid_file(plan_.pid_file);
   for (const std::string& note : plan_.notes) {
     log_info("{}", note);
+  }
+  const auto program = static_cast<std::ptrdiff_t>(plan_.argument_at) - 1;
+  const std::vector<std::string> own =
+      program < 0 ? std::vector<std::string>()
+                  : own_words_for({plan_.argv.begin() + program, plan_.argv.end()});
+  if (!own.empty()) {
+    std::vector<std::string> quoted(own.size());
+    std::ranges::transform(own, quoted.begin(), shell_quote);
+    log_info(
+        "Lockstep does the same itself, without Python: put \"{}\" in the place of {} and what "
+        "follows it (docs/unlearning.md)",
+        fmt::join(quoted, " "),
+        plan_.name);
   }
   if (plan_.watchdog) {
     watchdog_.emplace(guard_.loop(), *plan_.watchdog);

@@ -59,6 +59,36 @@ std::string python(const Environment& environment) {
 
 }  // namespace
 
+std::vector<std::string> own_words_for(const std::vector<std::string>& words) {
+  const fs::path script = words.empty() ? "" : words[0];
+  const bool evaluates = script.filename() == "eval.py";
+  if ((!evaluates && script.filename() != "train.py") || script.parent_path().filename() != "src") {
+    return {};
+  }
+  const fs::path configs = (script.parent_path() / "../configs").lexically_normal();
+  std::string name = evaluates ? "eval.yaml" : "train.yaml";
+  std::vector<std::string> rest;
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if ((word == "--config-name" || word == "-cn") && i + 1 < words.size()) {
+      name = words[++i];
+    } else if (word.starts_with("--config-name=")) {
+      name = word.substr(word.find('=') + 1);
+    } else {
+      rest.push_back(word);
+    }
+  }
+  const fs::path file = configs / (name.ends_with(".yaml") ? name : name + ".yaml");
+  std::error_code ignored;
+  if (!fs::exists(file, ignored) || !fs::is_directory(configs / "experiment", ignored)) {
+    return {};
+  }
+  const char* command = evaluates ? "eval" : name.starts_with("unlearn") ? "unlearn" : "train";
+  std::vector<std::string> own{command, "-cp", configs.string(), "-cn", name};
+  own.insert(own.end(), rest.begin(), rest.end());
+  return own;
+}
+
 std::string own_path() {
   std::error_code ignored;
   return fs::read_symlink("/proc/self/exe", ignored).string();

@@ -29,6 +29,10 @@ Program worker_program(
     const ProgramRules& rules,
     const Environment& environment);
 
+/// Of open-unlearning's src/train.py and src/eval.py, the words of our command that does the same
+/// with their folder of configurations; empty for any other program. `words` as above.
+std::vector<std::string> own_words_for(const std::vector<std::string>& words);
+
 /// The path of the program that is running.
 std::string own_path();
 /// The file that a shell would run for `name`; empty where there is none.
