@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/processor.h"
 #include "ops/adamw.h"
 #include "optim/parts.h"
 
@@ -21,6 +22,11 @@ constexpr double kLeastNorm = 1e-7;
 
 const std::vector<int64_t>& whole_shape(const Segment& segment) {
   return segment.whole_shape.empty() ? segment.shape : segment.whole_shape;
+}
+
+/// Whether products of bfloat16 are faster than those of float32.
+bool multiplies_bfloat16(c10::Device device) {
+  return !device.is_cpu() || instruction_set() >= InstructionSet::kAvx512Bfloat16;
 }
 
 class Muon : public Optimizer {
@@ -89,7 +95,12 @@ class Muon : public Optimizer {
             {&segment, shard(index).gradient.narrow(0, segment.offset, segment.count)});
       }
     }
-    change_matrices(pieces, [&](const at::Tensor& x) { return orthogonalised(x, muon.ns_steps); });
+    const bool are_rounded =
+        !pieces.empty() && pieces.front().values.scalar_type() == at::kBFloat16;
+    change_matrices(pieces, [&](const at::Tensor& x) {
+      const bool rounds = are_rounded && multiplies_bfloat16(x.device());
+      return orthogonalised(rounds ? x.to(at::kBFloat16) : x, muon.ns_steps);
+    });
   }
 
   void update_shard(int64_t index, double learning_rate, double gradient_scale) override {
@@ -183,8 +194,9 @@ class Muon : public Optimizer {
 
 at::Tensor orthogonalised(const at::Tensor& x, int64_t steps) {
   const bool is_tall = x.size(0) > x.size(1);  // the product with itself is of the smaller side
-  at::Tensor y = (is_tall ? x.t() : x).to(at::kFloat).contiguous();
-  y = y.div(y.norm().clamp_min(kLeastNorm));
+  const bool is_half = x.scalar_type() == at::kHalf;  // whose range is too small for the squares
+  at::Tensor y = (is_tall ? x.t() : x).to(is_half ? at::kFloat : x.scalar_type()).contiguous();
+  y = y.div(y.to(at::kFloat).norm().clamp_min(kLeastNorm));
   for (int64_t step = 0; step < steps; ++step) {
     const at::Tensor squares = y.mm(y.t());
     y = at::addmm(y, at::addmm(squares, squares, squares, kB, kC), y, kA);

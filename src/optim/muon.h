@@ -18,8 +18,9 @@
 namespace lockstep::optim {
 
 /// An orthogonal matrix near x, to within what five steps reach (singular values from about 0.7 to
-/// 1.2), by `steps` of the quintic iteration of Newton and Schulz, in float32 whatever x's type is;
-/// torch's is in bfloat16. x: [rows, columns], of any scale; zeros give zeros. Returns float32.
+/// 1.2), by `steps` of the quintic iteration of Newton and Schulz in x's type, which is what it
+/// returns (torch's is in bfloat16); of float16 in float32. x: [rows, columns], of any scale; zeros
+/// give zeros.
 at::Tensor orthogonalised(const at::Tensor& x, int64_t steps);
 
 /// Muon for the segments whose rule has whole_matrix, of two dims each; AdamW for the others. State

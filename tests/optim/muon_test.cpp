@@ -50,8 +50,12 @@ TEST(Muon, GivesSingularValuesNearOneAndZerosForZeros) {
   EXPECT_GT(values.min().item<float>(), 0.6);
   EXPECT_LT(values.max().item<float>(), 1.3);
   EXPECT_TRUE(orthogonalised(at::zeros({3, 5}), 5).eq(0).all().item<bool>());
-  const at::Tensor low = random({8, 6}, 2).to(at::kBFloat16);
-  EXPECT_EQ(orthogonalised(low, 5).scalar_type(), at::kFloat);
+  const at::Tensor large = random({40, 24}, 1) * 1e4;  // whose squares are beyond float16
+  EXPECT_EQ(orthogonalised(large.to(at::kHalf), 5).scalar_type(), at::kFloat);
+  const at::Tensor low = orthogonalised(large.to(at::kBFloat16), 5);
+  EXPECT_EQ(low.scalar_type(), at::kBFloat16);
+  // Some rounding of 2^-9 in each of five steps.
+  numbers::expect_values(low.to(at::kFloat), x, "in bfloat16", 3e-2);
 }
 
 OptimizerOptions options_of(const MuonOptions& muon) {
