@@ -111,8 +111,10 @@ class Classification(ProgramTest):
         (self.folder / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         predict = ["predict", "--model", "kept", "--input", "new.jsonl", "data.sequence_length=40", "use_cpu=true"]
         out = self.run_ok(*predict).out
-        self.run_ok(*predict, "--nproc", 2, "--output", "new_predictions.jsonl")
-        self.assertEqual((self.folder / "new_predictions.jsonl").read_text(), out)
+        for ranks in ([*predict, "--nproc", 2], ["launch", "--nproc-per-node", "2", *predict]):
+            self.run_ok(*ranks, "--output", "new_predictions.jsonl")
+            self.assertEqual((self.folder / "new_predictions.jsonl").read_text(), out)
+            (self.folder / "new_predictions.jsonl").unlink()
         found = [json.loads(line) for line in out.splitlines()]
         self.assertEqual(len(found), 42)
         for row, before in zip(found, lines(self.folder / "report1" / "predictions.jsonl")):

@@ -28,7 +28,10 @@ constexpr std::array kOwnCommands{
     "doctor",
     "bench",
     "export",
-    "unlearn"};
+    "unlearn",
+    "predict",
+    "replay",
+    "selftest"};
 
 bool is_own_command(const std::string& word) {
   std::error_code ignored;
