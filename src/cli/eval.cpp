@@ -95,6 +95,7 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
   }
   if (!resolution.has("bigram") && !config.data.validation.empty()) {
     config.data.train.clear();  // it is not needed, nor tokenized
+    config.data.mixture.clear();
   }
   const model::ModelSource source = train::find_source(config.model.path, "");
   const auto adapter = train::saved_adapter(config.lora.adapter);

@@ -62,7 +62,59 @@ void validate_lora(const Config& config, Checker& check) {
   }
 }
 
+void validate_mixture(const Config& config, Checker& check) {
+  const DataSection& data = config.data;
+  constexpr const char* kKey = "data.mixture";
+  if (data.mixture.empty()) {
+    return;
+  }
+  if (!data.train.empty()) {
+    check.fail(
+        kKey,
+        "data.train names files too, and a mixture stands in place of them",
+        "leave one out; the files of data.train can be a source");
+  }
+  if (config.task.type.value_or("language_modeling") != "language_modeling" &&
+      config.task.type != "masked_lm") {
+    check.fail(
+        kKey,
+        fmt::format("not supported with task.type={}", *config.task.type),
+        "give data.train; sources are mixed for language_modeling and masked_lm, which take "
+        "instructions and chats too (data.prompt)");
+  }
+  double sum = 0;
+  std::vector<std::string> names;
+  for (const MixtureSource& source : data.mixture) {
+    const std::string name = fmt::format("source '{}'", source.name);
+    if (source.files.empty() ||
+        std::any_of(source.files.begin(), source.files.end(), [](auto& f) { return f.empty(); })) {
+      check.fail(kKey, name + " names no files", "give it files: [FILE, ...]");
+    }
+    if (!std::isfinite(source.weight) || source.weight < 0) {
+      check.fail(
+          kKey,
+          fmt::format("{}: weight {} is not at least 0", name, source.weight),
+          "weights are shares of what is drawn, in any unit: 0.7 and 0.3, or 7 and 3");
+    }
+    if (source.max_epochs.value_or(1) < 1) {
+      check.fail(
+          kKey,
+          fmt::format("{}: max_epochs {} is not at least 1", name, *source.max_epochs),
+          "leave the source out, or max_epochs: then it is read as often as it comes");
+    }
+    if (std::find(names.begin(), names.end(), source.name) != names.end()) {
+      check.fail(kKey, name + " stands there twice", "give each source a name of its own");
+    }
+    names.push_back(source.name);
+    sum += source.weight > 0 ? source.weight : 0;
+  }
+  if (!(sum > 0)) {
+    check.fail(kKey, "the weights sum to nothing", "give one source a weight above 0");
+  }
+}
+
 void validate_data(const Config& config, Checker& check) {
+  validate_mixture(config, check);
   const DataSection& data = config.data;
   check.require(
       data.sequence_length == 0 || (data.sequence_length >= 2 && data.sequence_length <= 1 << 26),

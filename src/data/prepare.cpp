@@ -358,7 +358,7 @@ void check_options(const DataOptions& options, const Encoder& encoder) {
 PreparedData prepare_data(const DataOptions& options, const Encoder& encoder) {
   check_options(options, encoder);
   std::array<Group, 3> groups;
-  groups[0].key_name = "data.train";
+  groups[0].key_name = options.train_key;
   groups[1].key_name = "data.validation";
   groups[2].key_name = "data.test";
   const std::array<const std::vector<std::string>*, 3> words{

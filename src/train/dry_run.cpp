@@ -132,6 +132,10 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const auto files_of = [&](const std::vector<std::string>& words, std::string_view key) {
     return words.empty() ? size_t{0} : data::find_inputs(words, options.format, key).size();
   };
+  size_t train_files = files_of(options.train, "data.train");
+  for (const config::MixtureSource& source : config.data.mixture) {
+    train_files += files_of(source.files, source_key(source));
+  }
   const Parameters parameters = count_parameters(config, model);
   // Weights, gradients and AdamW's two moments; bfloat16 keeps float32 masters beside them. Frozen
   // weights have none of these.
@@ -154,7 +158,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   text += fmt::format("tokenizer   {} entries\n", tokenizer->vocabulary_size());
   text += fmt::format(
       "data        {} training files, {} validation files\n",
-      files_of(options.train, "data.train"),
+      train_files,
       files_of(options.validation, "data.validation"));
   text += fmt::format(
       "step        {} ranks x {} sequences x {} accumulations = {} sequences\n",

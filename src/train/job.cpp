@@ -84,6 +84,9 @@ data::SamplerOptions sampler_options(const Job& job, const World& world) {
   options.order = training.train_sampling_strategy == "sequential" ? data::SampleOrder::kSequential
                                                                    : data::SampleOrder::kRandom;
   options.drop_last = training.dataloader_drop_last;
+  for (const data::MixedRows& source : job.datasets.train->sources()) {
+    options.sources.push_back({source.rows->size(), source.weight, source.max_epochs});
+  }
   return options;
 }
 
@@ -448,6 +451,7 @@ void build_job(Job& job, World& world) {
 
   const data::SamplerOptions options = sampler_options(job, world);
   job.length = run_length(training, data::Sampler(options, job.progress.sampler).steps_per_epoch());
+  check_sources(options, job.length);
   optim::ScheduleOptions& schedule = job.schedule_options;
   schedule.lr_scheduler_type = training.lr_scheduler_type;
   schedule.lr_scheduler_kwargs = scheduler_arguments(training);

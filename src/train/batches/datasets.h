@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "comm/communicator.h"
 #include "config/core/config.h"
@@ -19,6 +20,9 @@ struct Datasets {
 
 /// The section `data` as the data module's options.
 data::DataOptions data_options(const config::DataSection& section);
+
+/// What errors call a source of data.mixture.
+std::string source_key(const config::MixtureSource& source);
 
 /// Tokens of a row: data.sequence_length, else what the model allows, at most 1,024. Error
 /// (kConfig) where the model has not as many positions.
@@ -51,8 +55,9 @@ std::optional<data::Masking> masking_of(
     const text::Tokenizer& tokenizer);
 
 /// Tokenizes once (rank 0, the others wait), then opens the token files as rows for `model`: an
-/// encoder-decoder gets pairs, and Error (kConfig) where the section names texts alone. Every rank
-/// must call.
+/// encoder-decoder gets pairs, and Error (kConfig) where the section names texts alone. Of
+/// data.mixture, train is the rows of its sources, and what is held out is held out of each. Every
+/// rank must call.
 Datasets open_datasets(
     const config::DataSection& section,
     const model::ModelConfig& model,
