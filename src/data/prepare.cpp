@@ -130,6 +130,9 @@ std::string key_of(const Group& group, const DataOptions& options, const Encoder
   for (const InputFile& input : group.inputs) {
     add(name_of(input.format));
     add(hash_file(input.path, FileMarks(options.cache_dir)));
+    if (input.rows) {
+      add(fmt::format("rows {} to {}", input.rows->begin, input.rows->end));
+    }
   }
   return hasher.hex();
 }
