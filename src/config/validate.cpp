@@ -215,10 +215,47 @@ void validate_masking(const DataSection& data, Checker& check) {
       "0 to 1, and with data.mask_replace_prob at most 1");
 }
 
+void validate_generative(const Config& config, Checker& check) {
+  const TaskSection& task = config.task;
+  const std::string instead = "leave it out, or use task.type=sequence_classification";
+  const auto refuse = [&](bool is_asked, const char* key, const char* why) {
+    if (is_asked) {
+      check.fail(key, why, instead);
+    }
+  };
+  refuse(
+      task.problem_type.value_or("single_label_classification") != "single_label_classification",
+      "task.problem_type",
+      "a text is written for one label a row");
+  refuse(
+      !task.class_weights.empty(), "task.class_weights", "each token of a label weighs the same");
+  refuse(task.focal_gamma > 0, "task.focal_gamma", "a language model's loss has no such factor");
+  refuse(task.thresholds != "fixed", "task.thresholds", "the likeliest label is taken");
+  refuse(config.data.label_field.size() > 1, "data.label_field", "a text is written for one label");
+  refuse(
+      config.data.prompt != "none",
+      "data.prompt",
+      "generative.prompt_template says what the model reads");
+  refuse(
+      config.data.packing == "concatenate",
+      "data.packing",
+      "rows that are cut anywhere lose their labels");
+  if (!config.generative.verbalizers.empty() && task.labels.empty() &&
+      check.origin("generative.verbalizers").source == Origin::Source::kCommandLine) {
+    check.fail(
+        "generative.verbalizers",
+        "they are in the order of task.labels, which is not given",
+        "give both");
+  }
+}
+
 void validate_task(const Config& config, Checker& check) {
   const TaskSection& task = config.task;
   validate_masking(config.data, check);
-  const bool classifies = task.type == "sequence_classification";
+  const bool classifies = task.type == "sequence_classification" || writes_labels(task);
+  if (writes_labels(task)) {
+    validate_generative(config, check);
+  }
   if (task.type && !classifies) {
     if (!task.labels.empty()) {
       check.fail(

@@ -183,6 +183,9 @@ nlohmann::ordered_json identity_of(const Job& job) {
       identity["data"]["the outputs' hash"] = hash_hex(std::as_bytes(std::span(rows.outputs())));
     }
   }
+  if (job.written_labels) {
+    identity["data"]["the labels"] = fmt::format("{}", fmt::join(job.written_labels->labels, ", "));
+  }
   if (rows.has_roles()) {
     identity["data"]["the answers' labels' hash"] =
         hash_hex(std::as_bytes(std::span(rows.answers().roles)));

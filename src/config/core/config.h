@@ -56,6 +56,11 @@ struct TaskSection {
 #include "config/core/sections/task.def"
 };
 
+/// For task.type=generative_classification: labels as texts.
+struct GenerativeSection {
+#include "config/core/sections/generative.def"
+};
+
 /// For task.type=preference: names are those of TRL's DPO, KTO, CPO and ORPO trainers.
 struct PreferenceSection {
 #include "config/core/sections/preference.def"
@@ -127,6 +132,7 @@ struct Config {
   QuantizationSection quantization;
   TokenizerSection tokenizer;
   TaskSection task;
+  GenerativeSection generative;
   PreferenceSection preference;
   UnlearningSection unlearning;
   DataSection data;

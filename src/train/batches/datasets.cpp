@@ -174,6 +174,11 @@ data::Packing packing_of(const config::DataSection& section, const model::ModelC
   return end_to_end ? data::Packing::kConcatenated : data::Packing::kPerDocument;
 }
 
+data::Packing packing_of_prompts(const model::ModelConfig& model) {
+  return model::rope_depends_on_length(model) ? data::Packing::kPerDocument
+                                              : data::Packing::kDocuments;
+}
+
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model) {
   const int64_t asked = config.data.sequence_length;
   const int64_t most = model::position_limit(model).value_or(model.max_positions);

@@ -40,6 +40,10 @@ std::shared_ptr<const data::ChatTemplate> chat_template_of(
 /// several of them in one.
 data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model);
 
+/// How prompts and their answers become rows, where data.packing does not say: several in one where
+/// the model can read them so.
+data::Packing packing_of_prompts(const model::ModelConfig& model);
+
 /// Error (kConfig) where task.type is language_modeling or masked_lm and the model is for the
 /// other.
 void check_task(const config::TaskSection& task, const model::ModelConfig& model);
