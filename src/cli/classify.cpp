@@ -7,6 +7,7 @@
 #include "parallel/parallelize.h"
 #include "train/checkpointing.h"
 #include "train/plan.h"
+#include "train/tasks/generative.h"
 #include "train/weights/model_loading.h"
 #include "train/weights/quantization.h"
 
@@ -17,17 +18,26 @@ namespace {
 train::LabelledData labelled(
     const config::Config& config,
     const model::ModelConfig& model,
+    const train::ClassifierNotes& notes,
     train::LabelsNeeded needed,
     const std::optional<std::string>& text) {
   if (!text) {
     return train::read_labelled_data(config, model, needed);
   }
   train::LabelledData data;
-  data.labels = model.head.labels;
+  data.labels = notes.generative ? notes.labels : model.head.labels;
   data.problem = model.head.problem;
   data.test.rows.rows.push_back({*text, "", std::nullopt, 0, 0});
   data.test.targets.classes = {data::kNoClass};
   return data;
+}
+
+/// Of the adapter, which was trained last, else of the model's folder.
+train::ClassifierNotes notes_of_model(
+    const model::ModelSource& source, const std::optional<train::AdapterRequest>& adapter) {
+  const train::ClassifierNotes notes =
+      adapter ? train::read_notes(adapter->folder) : train::ClassifierNotes{};
+  return notes.label_field.empty() ? train::read_notes(source.folder) : notes;
 }
 
 }  // namespace
@@ -38,6 +48,11 @@ int64_t length_of_rows(const config::Config& config, const model::ModelConfig& m
                                          : std::min(model.max_positions, kMost);
 }
 
+bool writes_labels(
+    const model::ModelSource& source, const std::optional<train::AdapterRequest>& adapter) {
+  return notes_of_model(source, adapter).generative.has_value();
+}
+
 ClassifiedRows classify_rows(
     config::Config config,
     train::LabelsNeeded needed,
@@ -45,30 +60,35 @@ ClassifiedRows classify_rows(
     const std::optional<std::string>& text) {
   const model::ModelSource source = train::find_source(config.model.path, "");
   const auto adapter = train::saved_adapter(config.lora.adapter);
-  const model::ModelConfig classifier = train::config_with(source.config, adapter);
-  if (!classifier.head.classifies()) {
+  model::ModelConfig classifier = train::config_with(source.config, adapter);
+  const train::ClassifierNotes notes = notes_of_model(source, adapter);
+  if (notes.generative) {
+    config = train::config_of_rows(std::move(config), notes.labels);
+    config.generative = *notes.generative;
+  }
+  if (!classifier.head.classifies() && !notes.generative) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format("{} has no classifier", source.name),
         "train one: lockstep train task.type=sequence_classification model.path=... "
         "data.train=FILE");
   }
-  const train::ClassifierNotes notes = train::read_notes(source.folder);
   train::apply_notes(notes, config.data);
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
+  const auto open = notes.generative ? train::open_generative_data : train::open_classifier_data;
   ClassifiedRows result{
-      train::open_classifier_data(
+      open(
           config,
           classifier,
           tokenizer,
           length_of_rows(config, classifier),
           world.communicator,
-          [&] { return labelled(config, classifier, needed, text); }),
+          [&] { return labelled(config, classifier, notes, needed, text); }),
       {},
       false,
       notes};
   const model::ProblemType problem = result.data.head.problem;
-  if (problem != source.config.head.problem) {
+  if (!notes.generative && problem != source.config.head.problem) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
@@ -90,13 +110,25 @@ ClassifiedRows classify_rows(
                       ? at::kBFloat16
                       : train::stored_type(source);
   request.tokenizer_size = tokenizer->vocabulary_size();
-  request.task.head = result.data.head;
+  if (!notes.generative) {
+    request.task.head = result.data.head;
+  }
   request.adapter = adapter;
   request.quantization = train::quantization_of(config.quantization);
   parallel::Axes axes(
       world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
   const parallel::Plan plan = train::plan_of(config);
   const auto model = parallel::evaluation_model(train::model_spec(source, request), plan, axes);
+  if (notes.generative) {
+    result.classified = train::classify_by_likelihood(
+        [&](std::span<const nn::ForwardInputs> batches) { return model->row_scores(batches); },
+        *rows,
+        result.data.label_lengths,
+        config.training.per_device_eval_batch_size,
+        axes,
+        world.device);
+    return result;
+  }
   result.classified = train::classify(
       [&](std::span<const nn::ForwardInputs> batches) { return model->class_scores(batches); },
       *rows,

@@ -13,12 +13,17 @@
 #include "train/machine/world.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/classifier_notes.h"
+#include "train/weights/adapters.h"
 
 namespace lockstep::cli {
 
 /// The longest row that is read where data.sequence_length does not say: the model's positions, at
 /// most 1024.
 int64_t length_of_rows(const config::Config& config, const model::ModelConfig& model);
+
+/// Whether the model, or the adapter, was trained to write labels (generative_classification).
+bool writes_labels(
+    const model::ModelSource& source, const std::optional<train::AdapterRequest>& adapter);
 
 struct ClassifiedRows {
   train::ClassifierData data;

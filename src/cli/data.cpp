@@ -122,13 +122,24 @@ int show(const config::Resolution& resolution) {
   data::DataOptions options = train::data_options(config.data);
   options.chat = train::chat_template_of(config.data, *tokenizer);
   const int64_t skip = resolution.integer("skip", 0).value_or(0);
-  const auto inputs = data::find_inputs(options.train, options.format, "data.train");
-  const auto rows = data::encode_first(
-      inputs,
-      options,
-      data::make_encoder(tokenizer, config.data.append_eos),
-      skip,
-      resolution.integer("rows", 1).value_or(kDocumentsShown));
+  const int64_t count = resolution.integer("rows", 1).value_or(kDocumentsShown);
+  std::vector<data::EncodedRow> rows;
+  const auto read = [&](const std::vector<std::string>& files, const std::string& key) {
+    for (data::EncodedRow& row : data::encode_first(
+             data::find_inputs(files, options.format, key),
+             options,
+             data::make_encoder(tokenizer, config.data.append_eos),
+             skip,
+             count)) {
+      rows.push_back(std::move(row));
+    }
+  };
+  if (config.data.mixture.empty()) {
+    read(options.train, "data.train");
+  }
+  for (const config::MixtureSource& source : config.data.mixture) {
+    read(source.files, train::source_key(source));
+  }
   std::vector<Shown> shown;
   for (const data::EncodedRow& row : rows) {
     shown.push_back(runs_of(row, tokenizer));

@@ -95,10 +95,12 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
   }
   if (!resolution.has("bigram") && !config.data.validation.empty()) {
     config.data.train.clear();  // it is not needed, nor tokenized
+    config.data.mixture.clear();
   }
   const model::ModelSource source = train::find_source(config.model.path, "");
   const auto adapter = train::saved_adapter(config.lora.adapter);
-  if (train::classifies(config, train::config_with(source.config, adapter))) {
+  if (train::classifies(config, train::config_with(source.config, adapter)) ||
+      writes_labels(source, adapter)) {
     return evaluate_classifier(resolution, world);
   }
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);

@@ -87,6 +87,10 @@ nlohmann::ordered_json schema_of(const Key& key) {
       schema["type"] = "object";
       schema["additionalProperties"] = {{"type", "number"}};
       break;
+    case Key::Type::kRecords:
+      schema["type"] = "array";
+      schema["items"] = {{"type", "object"}};
+      break;
   }
   if (!key.choices.empty()) {
     schema["enum"] = key.choices;

@@ -69,11 +69,11 @@ std::string yaml_scalar(const Value& value) {
 }
 
 std::string yaml_value(const Value& value) {
-  if (value.is_map()) {  // of a key whose names a user chose
+  if (value.is_map()) {  // of a key whose names a user chose, or a record of a list
     std::string text;
     for (const Entry& entry : value.entries) {
       text += text.empty() ? "" : ", ";
-      text += quoted(escaped(entry.name)) + ": " + yaml_scalar(entry.value);
+      text += quoted(escaped(entry.name)) + ": " + yaml_value(entry.value);
     }
     return "{" + text + "}";
   }
@@ -83,7 +83,7 @@ std::string yaml_value(const Value& value) {
   std::string text;
   for (const Value& item : value.items) {
     text += text.empty() ? "" : ", ";
-    text += yaml_scalar(item);
+    text += yaml_value(item);
   }
   return "[" + text + "]";
 }

@@ -192,19 +192,23 @@ class Resolver {
     }
   }
 
-  /// A map that was given as a text, as flags do: --lr_scheduler_kwargs '{"num_cycles": 2}'.
+  /// A map, or a list of maps, that was given as a text, as flags do: --lr_scheduler_kwargs
+  /// '{"num_cycles": 2}'.
   void expand_texts(Value& tree, const std::string& prefix) {
     for (Entry& entry : tree.entries) {
       const std::string key = prefix + entry.name;
       const Key* known = find_key(key);
       if (known == nullptr ||
-          (known->type != Key::Type::kSection && known->type != Key::Type::kMap)) {
+          (known->type != Key::Type::kSection && known->type != Key::Type::kMap &&
+           known->type != Key::Type::kRecords)) {
         continue;
       }
       Value& value = entry.value;
       if (value.is_map()) {
         expand_texts(value, key + ".");
-      } else if (value.is_scalar() && value.text.starts_with('{')) {
+      } else if (
+          value.is_scalar() &&
+          value.text.starts_with(known->type == Key::Type::kRecords ? '[' : '{')) {
         const Origin origin = value.origin;
         try {
           value = value.text.find('"') == std::string::npos
@@ -301,8 +305,9 @@ class Resolver {
   void check_required() {
     const Value values = to_value(result_.config);
     for (const std::string& key : options_.required) {
-      if (key == "data.train" && result_.config.task.type == "unlearning") {
-        continue;  // it has rows of its own (validate_unlearning.cpp)
+      if (key == "data.train" &&
+          (result_.config.task.type == "unlearning" || !result_.config.data.mixture.empty())) {
+        continue;  // it has rows of its own (validate_unlearning.cpp), or its sources have
       }
       const Value* value = values.find(split_path(key));
       const bool empty = value == nullptr || value->is_null() ||

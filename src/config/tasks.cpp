@@ -10,6 +10,10 @@ bool classifies(const Config& config, bool is_classifier) {
   return task.type ? *task.type == "sequence_classification" : is_classifier || asks;
 }
 
+bool writes_labels(const TaskSection& task) {
+  return task.type == "generative_classification";
+}
+
 bool trains_on_answers(const TaskSection& task) {
   return task.type == "preference" || trains_rewards(task);
 }

@@ -11,6 +11,9 @@ namespace lockstep::config {
 /// Whether rows are given labels: it is said, or a key of classifiers is, or the model is one.
 bool classifies(const Config& config, bool is_classifier);
 
+/// Whether labels are texts that a language model writes: task.type=generative_classification.
+bool writes_labels(const TaskSection& task);
+
 /// Whether answers are what is trained on: task.type preference or reward_model.
 bool trains_on_answers(const TaskSection& task);
 /// Whether it is a head of one class that tells how good they are.

@@ -62,7 +62,59 @@ void validate_lora(const Config& config, Checker& check) {
   }
 }
 
+void validate_mixture(const Config& config, Checker& check) {
+  const DataSection& data = config.data;
+  constexpr const char* kKey = "data.mixture";
+  if (data.mixture.empty()) {
+    return;
+  }
+  if (!data.train.empty()) {
+    check.fail(
+        kKey,
+        "data.train names files too, and a mixture stands in place of them",
+        "leave one out; the files of data.train can be a source");
+  }
+  if (config.task.type.value_or("language_modeling") != "language_modeling" &&
+      config.task.type != "masked_lm") {
+    check.fail(
+        kKey,
+        fmt::format("not supported with task.type={}", *config.task.type),
+        "give data.train; sources are mixed for language_modeling and masked_lm, which take "
+        "instructions and chats too (data.prompt)");
+  }
+  double sum = 0;
+  std::vector<std::string> names;
+  for (const MixtureSource& source : data.mixture) {
+    const std::string name = fmt::format("source '{}'", source.name);
+    if (source.files.empty() ||
+        std::any_of(source.files.begin(), source.files.end(), [](auto& f) { return f.empty(); })) {
+      check.fail(kKey, name + " names no files", "give it files: [FILE, ...]");
+    }
+    if (!std::isfinite(source.weight) || source.weight < 0) {
+      check.fail(
+          kKey,
+          fmt::format("{}: weight {} is not at least 0", name, source.weight),
+          "weights are shares of what is drawn, in any unit: 0.7 and 0.3, or 7 and 3");
+    }
+    if (source.max_epochs.value_or(1) < 1) {
+      check.fail(
+          kKey,
+          fmt::format("{}: max_epochs {} is not at least 1", name, *source.max_epochs),
+          "leave the source out, or max_epochs: then it is read as often as it comes");
+    }
+    if (std::find(names.begin(), names.end(), source.name) != names.end()) {
+      check.fail(kKey, name + " stands there twice", "give each source a name of its own");
+    }
+    names.push_back(source.name);
+    sum += source.weight > 0 ? source.weight : 0;
+  }
+  if (!(sum > 0)) {
+    check.fail(kKey, "the weights sum to nothing", "give one source a weight above 0");
+  }
+}
+
 void validate_data(const Config& config, Checker& check) {
+  validate_mixture(config, check);
   const DataSection& data = config.data;
   check.require(
       data.sequence_length == 0 || (data.sequence_length >= 2 && data.sequence_length <= 1 << 26),
@@ -163,10 +215,47 @@ void validate_masking(const DataSection& data, Checker& check) {
       "0 to 1, and with data.mask_replace_prob at most 1");
 }
 
+void validate_generative(const Config& config, Checker& check) {
+  const TaskSection& task = config.task;
+  const std::string instead = "leave it out, or use task.type=sequence_classification";
+  const auto refuse = [&](bool is_asked, const char* key, const char* why) {
+    if (is_asked) {
+      check.fail(key, why, instead);
+    }
+  };
+  refuse(
+      task.problem_type.value_or("single_label_classification") != "single_label_classification",
+      "task.problem_type",
+      "a text is written for one label a row");
+  refuse(
+      !task.class_weights.empty(), "task.class_weights", "each token of a label weighs the same");
+  refuse(task.focal_gamma > 0, "task.focal_gamma", "a language model's loss has no such factor");
+  refuse(task.thresholds != "fixed", "task.thresholds", "the likeliest label is taken");
+  refuse(config.data.label_field.size() > 1, "data.label_field", "a text is written for one label");
+  refuse(
+      config.data.prompt != "none",
+      "data.prompt",
+      "generative.prompt_template says what the model reads");
+  refuse(
+      config.data.packing == "concatenate",
+      "data.packing",
+      "rows that are cut anywhere lose their labels");
+  if (!config.generative.verbalizers.empty() && task.labels.empty() &&
+      check.origin("generative.verbalizers").source == Origin::Source::kCommandLine) {
+    check.fail(
+        "generative.verbalizers",
+        "they are in the order of task.labels, which is not given",
+        "give both");
+  }
+}
+
 void validate_task(const Config& config, Checker& check) {
   const TaskSection& task = config.task;
   validate_masking(config.data, check);
-  const bool classifies = task.type == "sequence_classification";
+  const bool classifies = task.type == "sequence_classification" || writes_labels(task);
+  if (writes_labels(task)) {
+    validate_generative(config, check);
+  }
   if (task.type && !classifies) {
     if (!task.labels.empty()) {
       check.fail(

@@ -439,25 +439,7 @@ DocumentSource open_delimited(const std::shared_ptr<Context>& context, char deli
   return source;
 }
 
-}  // namespace
-
-std::string alpaca_prompt(std::string_view instruction, std::string_view input) {
-  if (input.empty()) {
-    return fmt::format(
-        "Below is an instruction that describes a task. Write a response that appropriately "
-        "completes "
-        "the request.\n\n### Instruction:\n{}\n\n### Response:",
-        instruction);
-  }
-  return fmt::format(
-      "Below is an instruction that describes a task, paired with an input that provides further "
-      "context. Write a response that appropriately completes the request.\n\n### "
-      "Instruction:\n{}\n\n### Input:\n{}\n\n### Response:",
-      instruction,
-      input);
-}
-
-DocumentSource open_documents(
+DocumentSource open_whole(
     const InputFile& input, const DataOptions& options, const TextCutting& cutting) {
   auto context = std::make_shared<Context>();
   context->path = input.path.string();
@@ -502,6 +484,33 @@ DocumentSource open_documents(
         check_utf8(record, *context);
         documents.push_back({"", std::move(record.text), record.begins, record.ends});
       }};
+}
+
+}  // namespace
+
+std::string alpaca_prompt(std::string_view instruction, std::string_view input) {
+  if (input.empty()) {
+    return fmt::format(
+        "Below is an instruction that describes a task. Write a response that appropriately "
+        "completes "
+        "the request.\n\n### Instruction:\n{}\n\n### Response:",
+        instruction);
+  }
+  return fmt::format(
+      "Below is an instruction that describes a task, paired with an input that provides further "
+      "context. Write a response that appropriately completes the request.\n\n### "
+      "Instruction:\n{}\n\n### Input:\n{}\n\n### Response:",
+      instruction,
+      input);
+}
+
+DocumentSource open_documents(
+    const InputFile& input, const DataOptions& options, const TextCutting& cutting) {
+  DocumentSource source = open_whole(input, options, cutting);
+  if (input.rows) {
+    source.records = within(std::move(source.records), input.rows->begin, input.rows->end);
+  }
+  return source;
 }
 
 }  // namespace lockstep::data

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include <glob.h>
@@ -12,6 +15,7 @@
 #include "base/format.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "data/records.h"
 
 namespace lockstep::data {
 namespace {
@@ -80,18 +84,98 @@ std::vector<fs::path> expand_glob(const std::string& word) {
   return paths;
 }
 
+int64_t count_rows(const InputFile& input) {
+  const auto records = input.format == Format::kJson
+                           ? open_json(input.path)
+                           : open_table(input.path, input.format == Format::kTsv ? '\t' : ',');
+  Record record;
+  int64_t rows = 0;
+  while (records->next(record)) {
+    ++rows;
+  }
+  return rows;
+}
+
+/// A number of a part, and whether a % follows it; nothing: it is none.
+struct Bound {
+  std::optional<int64_t> value;
+  bool is_percent = false;
+};
+std::optional<Bound> read_bound(std::string_view text) {
+  Bound bound;
+  if (text.empty()) {
+    return bound;
+  }
+  bound.is_percent = text.ends_with('%');
+  text.remove_suffix(bound.is_percent ? 1 : 0);
+  int64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  bound.value = value;
+  return bound;
+}
+
 class Collector {
  public:
   Collector(Format format, std::string_view key) : format_(format), key_(key) {}
 
   void add_word(const std::string& word) {
     std::error_code ignored;
-    if (word.empty()) {
-      throw Error(ErrorKind::kData, fmt::format("{} holds an empty name", key_));
-    }
     if (fs::exists(word, ignored)) {  // also a file whose name has glob characters
       add_path(word);
       return;
+    }
+    const auto [files, part] = split_part(word, key_);
+    if (!part) {
+      add_words(word);
+      return;
+    }
+    Collector of_part(format_, key_);
+    of_part.add_word(files);
+    take_part(of_part.take(), *part, word);
+  }
+
+  std::vector<InputFile> take() { return std::move(files_); }
+
+ private:
+  void take_part(std::vector<InputFile> files, const RowPart& part, const std::string& word) {
+    std::vector<int64_t> ends{0};
+    for (const InputFile& file : files) {
+      if (file.format == Format::kText) {
+        throw Error(
+            ErrorKind::kConfig,
+            fmt::format(
+                "{}: {}: {} is plain text, which has no rows", key_, word, file.path.string()),
+            "parts are of JSON lines, CSV, TSV and Parquet; of text, data.validation_fraction "
+            "holds "
+            "out documents");
+      }
+      ends.push_back(ends.back() + count_rows(file));
+    }
+    const RowRange range = part.of(ends.back());
+    if (range.begin >= range.end) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{}: {} has no rows: there are {}", key_, word, ends.back()),
+          "give another part");
+    }
+    for (size_t i = 0; i < files.size(); ++i) {
+      const int64_t rows = ends[i + 1] - ends[i];
+      const RowRange inside{
+          std::clamp<int64_t>(range.begin - ends[i], 0, rows),
+          std::clamp<int64_t>(range.end - ends[i], 0, rows)};
+      if (inside.begin < inside.end) {
+        add_file(files[i].path, files[i].format, inside);
+      }
+    }
+  }
+
+  void add_words(const std::string& word) {
+    std::error_code ignored;
+    if (word.empty()) {
+      throw Error(ErrorKind::kData, fmt::format("{} holds an empty name", key_));
     }
     const bool pattern = word.find_first_of("*?[{") != std::string::npos;
     const std::vector<fs::path> paths = expand_glob(word);
@@ -112,9 +196,6 @@ class Collector {
     }
   }
 
-  std::vector<InputFile> take() { return std::move(files_); }
-
- private:
   void add_path(const fs::path& path) {
     if (fs::is_directory(path)) {
       add_folder(path);
@@ -173,21 +254,60 @@ class Collector {
     }
   }
 
-  void add_file(const fs::path& path, Format format) {
+  void add_file(const fs::path& path, Format format, std::optional<RowRange> rows = {}) {
     std::error_code code;
     const fs::path canonical = fs::weakly_canonical(path, code);
-    if (seen_.insert(code ? path : canonical).second) {
-      files_.push_back({path, format});
+    const RowRange key = rows.value_or(RowRange{-1, -1});
+    if (seen_.emplace(code ? path : canonical, key.begin, key.end).second) {
+      files_.push_back({path, format, rows});
     }
   }
 
   Format format_;
   std::string key_;
   std::vector<InputFile> files_;
-  std::set<fs::path> seen_;
+  std::set<std::tuple<fs::path, int64_t, int64_t>> seen_;
 };
 
 }  // namespace
+
+RowRange RowPart::of(int64_t rows) const {
+  const auto at = [&](const std::optional<int64_t>& bound, int64_t otherwise) {
+    if (!bound) {
+      return otherwise;
+    }
+    // Halves go to the even row, as Python's round() has it.
+    const int64_t place =
+        is_percent ? static_cast<int64_t>(std::nearbyint(
+                         static_cast<double>(*bound) * static_cast<double>(rows) / 100.0))
+                   : *bound;
+    return std::clamp<int64_t>(*bound < 0 ? rows + place : place, 0, rows);
+  };
+  return {at(from, 0), at(to, rows)};
+}
+
+WordWithPart split_part(const std::string& word, std::string_view key) {
+  const size_t open = word.rfind('['), colon = word.find(':', open == word.npos ? 0 : open);
+  if (!word.ends_with(']') || open == word.npos || colon == word.npos) {
+    return {word, {}};
+  }
+  const std::string_view text(word);
+  const auto from = read_bound(text.substr(open + 1, colon - open - 1)),
+             to = read_bound(text.substr(colon + 1, word.size() - colon - 2));
+  if (!from || !to) {
+    return {word, {}};  // a glob
+  }
+  const RowPart part{from->value, to->value, from->is_percent || to->is_percent};
+  for (const std::optional<int64_t>& bound : {part.from, part.to}) {
+    if (part.is_percent && std::abs(bound.value_or(0)) > 100) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format("{}: {}: {}% is more than there is", key, word, *bound),
+          "shares are from -100% to 100%");
+    }
+  }
+  return {word.substr(0, open), part};
+}
 
 std::vector<InputFile> find_inputs(
     std::span<const std::string> words, Format format, std::string_view key) {

@@ -211,6 +211,7 @@ void Loader::run() {
       step.samples = draws.samples;
       step.epoch = draws.epoch;
       step.after = draws.after;
+      step.taken = std::move(draws.taken);
       std::unique_lock lock(mutex_);
       taken_.wait(lock, [this] { return stopping_ || queue_.size() < prefetch_; });
       if (stopping_) {

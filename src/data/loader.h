@@ -52,9 +52,10 @@ struct MicroBatch {
 
 struct StepBatch {
   std::vector<MicroBatch> micro_batches;
-  int64_t samples = 0;  // of the step, over all ranks
-  double epoch = 0;     // after this step
-  SamplerState after;   // what a checkpoint after this step holds
+  int64_t samples = 0;         // of the step, over all ranks
+  double epoch = 0;            // after this step
+  SamplerState after;          // what a checkpoint after this step holds
+  std::vector<int64_t> taken;  // of a mixture: samples of each source so far, over all ranks
 };
 
 /// The rows of `draws`, of answers all that are drawn together. Without draws: one row of padding,

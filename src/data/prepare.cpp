@@ -130,6 +130,9 @@ std::string key_of(const Group& group, const DataOptions& options, const Encoder
   for (const InputFile& input : group.inputs) {
     add(name_of(input.format));
     add(hash_file(input.path, FileMarks(options.cache_dir)));
+    if (input.rows) {
+      add(fmt::format("rows {} to {}", input.rows->begin, input.rows->end));
+    }
   }
   return hasher.hex();
 }
@@ -358,7 +361,7 @@ void check_options(const DataOptions& options, const Encoder& encoder) {
 PreparedData prepare_data(const DataOptions& options, const Encoder& encoder) {
   check_options(options, encoder);
   std::array<Group, 3> groups;
-  groups[0].key_name = "data.train";
+  groups[0].key_name = options.train_key;
   groups[1].key_name = "data.validation";
   groups[2].key_name = "data.test";
   const std::array<const std::vector<std::string>*, 3> words{

@@ -1,5 +1,6 @@
 #include "data/record_fields.h"
 
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -147,15 +148,20 @@ std::vector<std::filesystem::path> read_records(
           "give JSON lines, CSV, TSV or Parquet (data.format says which, where the name does not)");
     }
     const char delimiter = input.format == Format::kTsv ? '\t' : ',';
-    const auto table = is_table ? open_table(input.path, delimiter) : nullptr;
-    const auto lines = is_table ? nullptr : open_json(input.path);
+    auto table = is_table ? open_table(input.path, delimiter) : nullptr;
+    const std::vector<std::string> columns =
+        is_table ? table->columns() : std::vector<std::string>();
+    std::unique_ptr<RecordReader> rows = is_table ? std::move(table) : open_json(input.path);
+    if (input.rows) {
+      rows = within(std::move(rows), input.rows->begin, input.rows->end);
+    }
     files.push_back(input.path);
     Record record;
-    while (is_table ? table->next(record) : lines->next(record)) {
+    while (rows->next(record)) {
       const std::string place = place_in(input.path, record.line);
       take(
           RecordFields(
-              is_table ? object_of_row(record, delimiter, input.path, table->columns(), place)
+              is_table ? object_of_row(record, delimiter, input.path, columns, place)
                        : object_of_json(record, place, example),
               place,
               record.line,

@@ -35,6 +35,10 @@ class RecordReader {
   virtual bool next(Record& record) = 0;
 };
 
+/// The records [begin, end) of a reader's.
+std::unique_ptr<RecordReader> within(
+    std::unique_ptr<RecordReader> records, int64_t begin, int64_t end);
+
 struct TextCutting {
   TextDocuments documents = TextDocuments::kFile;
   bool parts = true;         // long documents may come in parts (see find_cut)

@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -171,6 +172,28 @@ class JsonReader final : public RecordReader {
   bool array_ = false, first_ = true, closed_ = false;
 };
 
+class PartReader : public RecordReader {
+ public:
+  PartReader(std::unique_ptr<RecordReader> records, int64_t begin, int64_t end)
+      : records_(std::move(records)),
+        begin_(begin),
+        end_(end) {}
+
+  bool next(Record& record) override {
+    while (read_ < begin_) {
+      ++read_;
+      if (!records_->next(record)) {
+        return false;
+      }
+    }
+    return read_++ < end_ && records_->next(record);
+  }
+
+ private:
+  std::unique_ptr<RecordReader> records_;
+  int64_t begin_, end_, read_ = 0;
+};
+
 }  // namespace
 
 std::unique_ptr<RecordReader> open_json(const std::filesystem::path& path) {
@@ -178,6 +201,11 @@ std::unique_ptr<RecordReader> open_json(const std::filesystem::path& path) {
     return open_columns(path);
   }
   return std::make_unique<JsonReader>(path);
+}
+
+std::unique_ptr<RecordReader> within(
+    std::unique_ptr<RecordReader> records, int64_t begin, int64_t end) {
+  return std::make_unique<PartReader>(std::move(records), begin, end);
 }
 
 }  // namespace lockstep::data

@@ -1,6 +1,7 @@
 #include "data/sampler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/counter_random.h"
 #include "base/error.h"
@@ -56,13 +57,46 @@ void check(const SamplerOptions& options, const SamplerState& state) {
 
 }  // namespace
 
-Sampler::Sampler(SamplerOptions options, SamplerState start) : options_(options), state_(start) {
+Sampler::Sampler(SamplerOptions options, SamplerState start)
+    : options_(std::move(options)),
+      state_(start) {
   check(options_, state_);
+  if (options_.sources.empty()) {
+    return;
+  }
+  mixture_.emplace(options_.sources);
+  int64_t sequences = 0;
+  for (const MixtureSource& source : options_.sources) {
+    first_.push_back(sequences);
+    sequences += source.sequences;
+  }
+  if (sequences != options_.sequences) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("{} sequences of sources that hold {}", options_.sequences, sequences));
+  }
 }
 
 int64_t Sampler::steps_per_epoch() const {
   return options_.drop_last ? options_.sequences / options_.global_batch
                             : divide_up(options_.sequences, options_.global_batch);
+}
+
+std::vector<int64_t> Sampler::draw_of_mixture(int64_t count) {
+  mixture_->advance_to(state_.epoch * options_.sequences + state_.position);
+  std::vector<int64_t> drawn;
+  for (int64_t i = 0; i < count; ++i) {
+    const MixtureOrder::Sample sample = mixture_->next();
+    const int64_t sequences = options_.sources[sample.source].sequences;
+    const int64_t position = sample.index % sequences;
+    const uint64_t key = derive_key(derive_key(state_.seed, 0x315e), sample.source);
+    const Permutation order(
+        sequences, derive_key(key, static_cast<uint64_t>(sample.index / sequences)));
+    drawn.push_back(
+        first_[sample.source] +
+        (options_.order == SampleOrder::kRandom ? order(position) : position));
+  }
+  return drawn;
 }
 
 StepDraws Sampler::next() {
@@ -73,6 +107,8 @@ StepDraws Sampler::next() {
   }
   StepDraws step;
   step.samples = std::min(options_.global_batch, options_.sequences - state_.position);
+  const std::vector<int64_t> mixed =
+      mixture_ ? draw_of_mixture(step.samples) : std::vector<int64_t>();
   const Permutation order(
       options_.sequences,
       derive_key(derive_key(state_.seed, 0x5a3b), static_cast<uint64_t>(state_.epoch)));
@@ -86,7 +122,9 @@ StepDraws Sampler::next() {
     for (int64_t i = part_begin(share, m, micro_batches); i < end; ++i) {
       const int64_t position = state_.position + begin + i;
       draws.push_back(
-          {options_.order == SampleOrder::kRandom ? order(position) : position,
+          {mixture_                                 ? mixed[static_cast<size_t>(begin + i)]
+           : options_.order == SampleOrder::kRandom ? order(position)
+                                                    : position,
            state_.epoch * options_.sequences + position});
     }
   }
@@ -98,6 +136,9 @@ StepDraws Sampler::next() {
   step.after = state_;
   step.epoch = static_cast<double>(state_.epoch) +
                static_cast<double>(state_.position) / static_cast<double>(options_.sequences);
+  if (mixture_) {
+    step.taken = mixture_->taken();
+  }
   return step;
 }
 

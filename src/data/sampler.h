@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "data/mixture.h"
 
 namespace lockstep::data {
 
@@ -24,6 +27,11 @@ struct SamplerOptions {
   int64_t ranks = 1;         // data-parallel size
   SampleOrder order = SampleOrder::kRandom;
   bool drop_last = false;  // dataloader_drop_last: the short last step of an epoch is left out
+  /// Of a mixture: what `sequences` are of, one source after the other. Samples are drawn by the
+  /// sources' weights (data/mixture.h), within a source in an order of its own, pass after pass; an
+  /// epoch is as many samples as there are sequences. Empty: all are one source, each is drawn once
+  /// an epoch.
+  std::vector<MixtureSource> sources;
 };
 
 /// One drawn sequence. `sample` numbers the endless stream of draws: epoch * sequences + position.
@@ -37,14 +45,15 @@ struct StepDraws {
   std::vector<std::vector<Draw>> micro_batches;
   int64_t samples = 0;  // of the step, over all ranks
   SamplerState after;
-  double epoch = 0;  // after the step, as a fraction
+  double epoch = 0;            // after the step, as a fraction
+  std::vector<int64_t> taken;  // of a mixture: samples of each source so far, over all ranks
 };
 
 /// The order is a function of (seed, epoch) and takes no memory; ranks only divide it. A step takes
 /// the next global_batch sequences of the epoch, or what is left of it; rank r of R gets the r-th
 /// of R consecutive parts, whose sizes differ by one at most, and divides it the same way among its
 /// micro-batches. So nothing is lost or repeated on any number of ranks, and a resume costs
-/// nothing.
+/// nothing (of a mixture: drawing the samples that are done once more, without reading them).
 class Sampler {
  public:
   /// An Error of kind kConfig or kData where no step is possible, or where the state is not of this
@@ -56,8 +65,13 @@ class Sampler {
   int64_t steps_per_epoch() const;
 
  private:
+  /// The sequences of the next `count` positions of this epoch.
+  std::vector<int64_t> draw_of_mixture(int64_t count);
+
   SamplerOptions options_;
   SamplerState state_;
+  std::optional<MixtureOrder> mixture_;
+  std::vector<int64_t> first_;  // of each source, among all sequences
 };
 
 }  // namespace lockstep::data

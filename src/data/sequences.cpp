@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/hash.h"
 #include "data/divide.h"
 
 namespace lockstep::data {
@@ -87,7 +88,43 @@ SequenceView::SequenceView(
   answers_ = std::move(answers);
 }
 
+SequenceView::SequenceView(std::vector<MixedRows> sources)
+    : dataset_(sources.at(0).rows->dataset_),
+      length_(sources[0].rows->length_),
+      packing_(sources[0].rows->packing_),
+      long_documents_(sources[0].rows->long_documents_),
+      start_(sources[0].rows->start_),
+      encoder_(sources[0].rows->encoder_),
+      sources_(std::move(sources)) {
+  for (const MixedRows& source : sources_) {
+    size_ += source.rows->size_;
+    source_ends_.push_back(size_);
+  }
+}
+
+SequenceView::SourceRow SequenceView::row_of_source(int64_t index) const {
+  check_row(index);
+  const auto end = std::upper_bound(source_ends_.begin(), source_ends_.end(), index);
+  const auto source = static_cast<size_t>(end - source_ends_.begin());
+  return {sources_[source].rows.get(), index - (source == 0 ? 0 : source_ends_[source - 1])};
+}
+
+std::string SequenceView::content_hash() const {
+  if (sources_.empty()) {
+    return dataset_->content_hash();
+  }
+  Hasher hasher;
+  for (const MixedRows& source : sources_) {
+    hasher.update_field(source.rows->content_hash());
+  }
+  return hasher.hex();
+}
+
 int64_t SequenceView::prompt_tokens(int64_t index) const {
+  if (!sources_.empty()) {
+    const SourceRow found = row_of_source(index);
+    return found.rows->prompt_tokens(found.index);
+  }
   const DocumentSpan span = dataset_->document(index);
   return span.prompt_end - span.begin;
 }
@@ -156,6 +193,10 @@ void SequenceView::read_kept(int64_t begin, int64_t end, std::span<int64_t> ids)
 }
 
 int64_t SequenceView::source_tokens(int64_t index) const {
+  if (!sources_.empty()) {
+    const SourceRow found = row_of_source(index);
+    return found.rows->source_tokens(found.index);
+  }
   if (!has_sources()) {
     return 0;
   }
@@ -164,11 +205,19 @@ int64_t SequenceView::source_tokens(int64_t index) const {
 }
 
 void SequenceView::read_source(int64_t index, std::span<int64_t> ids) const {
+  if (!sources_.empty()) {
+    const SourceRow found = row_of_source(index);
+    return found.rows->read_source(found.index, ids);
+  }
   const DocumentSpan span = dataset_->document(index);
   read_kept(span.begin, span.prompt_end, ids);
 }
 
 int64_t SequenceView::tokens(int64_t index) const {
+  if (!sources_.empty()) {
+    const SourceRow found = row_of_source(index);
+    return found.rows->tokens(found.index);
+  }
   if (has_sources()) {
     const DocumentSpan span = dataset_->document(index);
     return 1 + kept(span.prompt_end, span.end);
@@ -185,6 +234,10 @@ int64_t SequenceView::tokens(int64_t index) const {
 }
 
 void SequenceView::read_document_starts(int64_t index, std::span<int64_t> starts) const {
+  if (!sources_.empty()) {
+    const SourceRow found = row_of_source(index);
+    return found.rows->read_document_starts(found.index, starts);
+  }
   check_row(index);
   size_t at = 0;
   for (const Piece& piece : bins_.row(index)) {
@@ -195,6 +248,10 @@ void SequenceView::read_document_starts(int64_t index, std::span<int64_t> starts
 }
 
 int64_t SequenceView::read(int64_t index, std::span<int64_t> ids, std::span<int64_t> labels) const {
+  if (!sources_.empty()) {
+    const SourceRow found = row_of_source(index);
+    return found.rows->read(found.index, ids, labels);
+  }
   if (has_sources()) {
     const DocumentSpan span = dataset_->document(index);
     ids[0] = start_;

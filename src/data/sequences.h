@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/bins.h"
@@ -40,6 +41,16 @@ struct EncoderRows {
       false;  // what a document's prompt is, is its first segment, the rest another
 };
 
+class SequenceView;
+
+/// One source of a mixture: its rows, and how much of what is drawn is of it.
+struct MixedRows {
+  std::string name;
+  std::shared_ptr<const SequenceView> rows;
+  double weight = 1;
+  std::optional<int64_t> max_epochs = {};
+};
+
 /// Rows of at most `length` tokens. Concatenated: consecutive blocks of the whole stream, documents
 /// end to end, the last block short; nothing is lost. Per document: each row is of one document,
 /// and a longer document goes on in the next row (kSplit) or is cut off (kTruncate). Documents: the
@@ -67,6 +78,10 @@ class SequenceView {
   /// A document a row, and `answers.at_once` of them a sequence.
   SequenceView(std::shared_ptr<const TokenDataset> dataset, int64_t length, AnswerRows answers);
 
+  /// The rows of several sources, one after the other: of one tokenizer and length, packed alike,
+  /// without classes and roles.
+  explicit SequenceView(std::vector<MixedRows> sources);
+
   /// The same rows for an encoder.
   void set_encoder(EncoderRows rows) { encoder_ = std::move(rows); }
   const std::optional<EncoderRows>& encoder() const { return encoder_; }
@@ -78,7 +93,12 @@ class SequenceView {
   int64_t rows() const { return size_; }
   int64_t rows_at_once() const { return answers_.at_once; }
   int64_t length() const { return length_; }
+  /// Of several sources the first one's: vocabulary and padding are those of all.
   const TokenDataset& dataset() const { return *dataset_; }
+  /// Of several sources; else none.
+  const std::vector<MixedRows>& sources() const { return sources_; }
+  /// A hash of what rows are made from.
+  std::string content_hash() const;
   /// Tokens of row `index`, 1 to length(); with `start`, where it is one of pairs.
   int64_t tokens(int64_t index) const;
   /// Tokens of its source; 0 where rows are no pairs.
@@ -115,6 +135,12 @@ class SequenceView {
     int64_t document;    // that holds `begin`; -1: not known yet
   };
   Range range(int64_t index) const;
+  /// The source that has row `index`, and its number there.
+  struct SourceRow {
+    const SequenceView* rows;
+    int64_t index;
+  };
+  SourceRow row_of_source(int64_t index) const;
   void check_row(int64_t index) const;
   std::vector<Piece> pieces() const;
   /// Of the stream's tokens [begin, end), which are in `document` first (-1: not known yet).
@@ -137,6 +163,8 @@ class SequenceView {
   AnswerRows answers_;               // roles: [size_], or none
   std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
   Bins bins_;                        // of kDocuments
+  std::vector<MixedRows> sources_;
+  std::vector<int64_t> source_ends_;  // the rows of each source and of those before it
 };
 
 }  // namespace lockstep::data

@@ -103,6 +103,11 @@ checkpoint::SmallFiles model_files(const Job& job) {
     files = job.tokenizer->files();
     files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
   }
+  if (job.written_labels) {
+    ClassifierNotes notes = notes_of(job.config.data, job.datasets.train->length(), {});
+    notes.generative = job.config.generative;
+    files[kClassifierNotes] = to_json(notes, job.written_labels->labels);
+  }
   if (config.head.classifies()) {
     if (job.adapters != nullptr) {
       files[std::string(kLabelsName)] = labels_json(config.head);

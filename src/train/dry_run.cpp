@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "config/resolve.h"
+#include "config/tasks.h"
 #include "data/inputs.h"
 #include "model/description.h"
 #include "monitor/progress.h"
@@ -13,6 +14,7 @@
 #include "train/batches/labelled_data.h"
 #include "train/checkpointing.h"
 #include "train/plan.h"
+#include "train/tasks/generative.h"
 #include "train/tasks/preference.h"
 #include "train/tasks/unlearning.h"
 #include "train/weights/adapters.h"
@@ -100,10 +102,14 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const data::DataOptions options = data_options(config.data);
   std::string labels;
   model::ModelConfig model = source.config;
-  if (classifies(config, source.config)) {
-    const LabelledData data = read_labelled_data(config, source.config);
-    model = model::with_head(
-        source.config, {model::HeadSpec::Kind::kClassifier, data.labels, data.problem});
+  const bool is_written = config::writes_labels(config.task);
+  if (is_written || classifies(config, source.config)) {
+    const LabelledData data =
+        read_labelled_data(is_written ? config_of_rows(config) : config, source.config);
+    model = is_written ? model
+                       : model::with_head(
+                             source.config,
+                             {model::HeadSpec::Kind::kClassifier, data.labels, data.problem});
     labels = fmt::format(
         "task        {}, {} {}, {} training rows, {} validation rows, {} test rows\n",
         model::name_of(data.problem),
@@ -132,6 +138,10 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const auto files_of = [&](const std::vector<std::string>& words, std::string_view key) {
     return words.empty() ? size_t{0} : data::find_inputs(words, options.format, key).size();
   };
+  size_t train_files = files_of(options.train, "data.train");
+  for (const config::MixtureSource& source : config.data.mixture) {
+    train_files += files_of(source.files, source_key(source));
+  }
   const Parameters parameters = count_parameters(config, model);
   // Weights, gradients and AdamW's two moments; bfloat16 keeps float32 masters beside them. Frozen
   // weights have none of these.
@@ -154,7 +164,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   text += fmt::format("tokenizer   {} entries\n", tokenizer->vocabulary_size());
   text += fmt::format(
       "data        {} training files, {} validation files\n",
-      files_of(options.train, "data.train"),
+      train_files,
       files_of(options.validation, "data.validation"));
   text += fmt::format(
       "step        {} ranks x {} sequences x {} accumulations = {} sequences\n",

@@ -84,6 +84,9 @@ data::SamplerOptions sampler_options(const Job& job, const World& world) {
   options.order = training.train_sampling_strategy == "sequential" ? data::SampleOrder::kSequential
                                                                    : data::SampleOrder::kRandom;
   options.drop_last = training.dataloader_drop_last;
+  for (const data::MixedRows& source : job.datasets.train->sources()) {
+    options.sources.push_back({source.rows->size(), source.weight, source.max_epochs});
+  }
   return options;
 }
 
@@ -220,6 +223,10 @@ void open_data(Job& job, int64_t length, World& world) {
     open_unlearning(job, length, world);
     return;
   }
+  if (config::writes_labels(job.config.task)) {
+    open_written_labels(job, length, world);
+    return;
+  }
   if (!classifies(job.config, model)) {
     if (job.config.training.label_smoothing_factor > 0 && model.logit_cap > 0) {
       throw Error(
@@ -272,9 +279,11 @@ void open_data(Job& job, int64_t length, World& world) {
 }
 
 /// The names of the metrics that an evaluation gives.
-std::vector<std::string> metrics_of(const config::Config& config, const objective::Task& task) {
-  if (task.head.classifies()) {
-    const auto names = metric_names(task.head.problem);
+std::vector<std::string> metrics_of(const Job& job) {
+  const config::Config& config = job.config;
+  const objective::Task& task = job.task;
+  if (job.judged_head().classifies()) {
+    const auto names = metric_names(job.judged_head().problem);
     return {names.begin(), names.end()};
   }
   if (unlearns(config.task)) {
@@ -288,43 +297,13 @@ std::vector<std::string> metrics_of(const config::Config& config, const objectiv
   return names;
 }
 
-/// Of a classifier: the metrics are of the rows' numbers, and not of the objective's sums.
-Evaluation evaluate_classifier(
-    Job& job,
-    const data::SequenceView& rows,
-    World& world,
-    const std::function<void(int64_t done, int64_t all)>& progress) {
-  const model::HeadSpec& head = job.task.head;
-  job.classified = classify(
-      [&](std::span<const nn::ForwardInputs> batches) { return job.model->class_scores(batches); },
-      rows,
-      std::ssize(head.labels),
-      job.config.training.per_device_eval_batch_size,
-      *job.axes,
-      world.device,
-      progress);
-  job.judgement = judge(job.classified.logits, {rows.classes(), rows.outputs()}, head, job.judging);
-  Evaluation result;
-  result.report = {job.judgement->loss, job.judgement->metrics};
-  result.targets = job.judgement->rows;
-  result.samples = rows.size();
-  result.batches = job.classified.batches;
-  result.seconds = job.classified.seconds;
-  return result;
-}
-
-/// Whether rows are given one of several labels.
-bool is_classifier(const Job& job) {
-  return job.task.head.classifies() && !trains_rewards(job.config.task);
-}
-
 /// One line of a classifier's evaluation.
 void tell_of_rows(
     const Job& job, const std::string& prefix, const Evaluation& result, bool is_best) {
-  if (job.monitor == nullptr || !is_classifier(job)) {
+  if (job.monitor == nullptr || !job.is_classifier()) {
     return;
   }
-  const auto names = metric_names(job.task.head.problem).first(2);
+  const auto names = metric_names(job.judged_head().problem).first(2);
   log_info(
       "epoch {:.2f}  {}_loss {:.5f}  {}_{} {:.5f}  {}_{} {:.5f}{}  ({:.1f} s)",
       job.progress.epoch,
@@ -346,9 +325,9 @@ void report_rows(const Job& job, const LabelledSet& set, World& world) {
     write_judgement(
         job.config.training.output_dir,
         *job.judgement,
-        {set, job.classified.logits, job.task.head, job.judging.thresholds},
+        {set, job.classified.logits, job.judged_head(), job.judging.thresholds},
         job.monitor->state().log_history);
-    fmt::print("{}", report_text(*job.judgement, job.task.head));
+    fmt::print("{}", report_text(*job.judgement, job.judged_head()));
     return "";
   });
 }
@@ -416,7 +395,7 @@ std::unique_ptr<Job> open_job(
   if (measures_unlearning(config)) {
     check_measuring(config, job->source.config, job->tokenizer);
   }
-  job->best_rule = BestRule(training, metrics_of(config, job->task));
+  job->best_rule = BestRule(training, metrics_of(*job));
   return job;
 }
 
@@ -448,6 +427,7 @@ void build_job(Job& job, World& world) {
 
   const data::SamplerOptions options = sampler_options(job, world);
   job.length = run_length(training, data::Sampler(options, job.progress.sampler).steps_per_epoch());
+  check_sources(options, job.length);
   optim::ScheduleOptions& schedule = job.schedule_options;
   schedule.lr_scheduler_type = training.lr_scheduler_type;
   schedule.lr_scheduler_kwargs = scheduler_arguments(training);
@@ -473,6 +453,10 @@ void build_job(Job& job, World& world) {
   start_monitor(job, world, std::move(history));
 }
 
+bool Job::is_classifier() const {
+  return judged_head().classifies() && !trains_rewards(config.task);
+}
+
 Evaluation Job::evaluate(
     const data::SequenceView& sequences, const std::string& prefix, World& world) {
   const auto tell = [&](int64_t done, int64_t all) {
@@ -486,7 +470,7 @@ Evaluation Job::evaluate(
     }
   };
   const Averages averages(*model);
-  const Evaluation result = sequences.has_classes()
+  const Evaluation result = sequences.has_classes() || written_labels
                                 ? evaluate_classifier(*this, sequences, world, tell)
                                 : train::evaluate(
                                       [&](std::span<const nn::ForwardInputs> batches) {
@@ -560,7 +544,7 @@ void finish_job(Job& job, World& world) {
     tune(job, world);
   }
   // A classifier ends with a report: of the test, else of the validation.
-  const bool classifies = is_classifier(job);
+  const bool classifies = job.is_classifier();
   const bool has_test = job.datasets.test != nullptr;
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
   if (training.do_eval && unlearns(job.config.task)) {

@@ -63,7 +63,11 @@ struct Job {
   Datasets datasets;
   LabelledData rows;     // of a classifier, rank 0's; else empty
   JudgeOptions judging;  // of its loss and its answers
-  AnswerSets answers;    // of preference tuning and unlearning; else empty
+  /// Of a language model that writes labels: the labels, and what their log-likelihoods are divided
+  /// by. Else null, and empty.
+  std::optional<model::HeadSpec> written_labels;
+  std::vector<double> label_lengths;
+  AnswerSets answers;  // of preference tuning and unlearning; else empty
   /// Of unlearning by row scores: the rows that are scored. Else null.
   std::shared_ptr<const data::SequenceView> scored_rows;
   RunLength length;
@@ -94,6 +98,12 @@ struct Job {
   std::optional<Judgement> judgement;
   Classified classified;
 
+  /// Whether rows are given labels, by a head or as texts.
+  bool is_classifier() const;
+  /// The labels by which answers are judged.
+  const model::HeadSpec& judged_head() const {
+    return written_labels ? *written_labels : task.head;
+  }
   /// Evaluates and logs. Every rank must call.
   Evaluation evaluate(const data::SequenceView& sequences, const std::string& prefix, World& world);
   void report_evaluation(const Evaluation& result, const std::string& prefix);

@@ -9,6 +9,7 @@
 #include "model/description.h"
 #include "train/batches/inputs.h"
 #include "train/plan.h"
+#include "train/tasks/generative.h"
 #include "train/tasks/preference.h"
 #include "train/tasks/unlearning.h"
 
@@ -33,6 +34,56 @@ void open_answers(Job& job, int64_t length, World& world) {
     // So is the position of a row found by whoever opens the folder.
     job.source.config.pad_token_id = padding_of_answers(job.source.config, *job.tokenizer);
   }
+}
+
+void open_written_labels(Job& job, int64_t length, World& world) {
+  const config::Config config = config_of_rows(job.config);
+  ClassifierData data = open_generative_data(
+      config, job.source.config, job.tokenizer, length, world.communicator, [&] {
+        return read_labelled_data(config, job.source.config);
+      });
+  job.datasets = std::move(data.datasets);
+  job.rows = std::move(data.rows);
+  job.written_labels = std::move(data.head);
+  job.label_lengths = std::move(data.label_lengths);
+  job.task.objective = objective::cross_entropy(job.config.training.label_smoothing_factor);
+}
+
+Evaluation evaluate_classifier(
+    Job& job,
+    const data::SequenceView& rows,
+    World& world,
+    const std::function<void(int64_t done, int64_t all)>& progress) {
+  const model::HeadSpec& head = job.judged_head();
+  const int64_t batch_size = job.config.training.per_device_eval_batch_size;
+  job.classified = job.written_labels
+                       ? classify_by_likelihood(
+                             [&](auto batches) { return job.model->row_scores(batches); },
+                             rows,
+                             job.label_lengths,
+                             batch_size,
+                             *job.axes,
+                             world.device,
+                             progress)
+                       : classify(
+                             [&](auto batches) { return job.model->class_scores(batches); },
+                             rows,
+                             std::ssize(head.labels),
+                             batch_size,
+                             *job.axes,
+                             world.device,
+                             progress);
+  const data::RowTargets targets = job.written_labels
+                                       ? data::RowTargets{classes_of_candidates(rows), {}}
+                                       : data::RowTargets{rows.classes(), rows.outputs()};
+  job.judgement = judge(job.classified.logits, targets, head, job.judging);
+  Evaluation result;
+  result.report = {job.judgement->loss, job.judgement->metrics};
+  result.targets = job.judgement->rows;
+  result.samples = rows.size();
+  result.batches = job.classified.batches;
+  result.seconds = job.classified.seconds;
+  return result;
 }
 
 void open_unlearning(Job& job, int64_t length, World& world) {

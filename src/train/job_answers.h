@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -13,6 +14,8 @@ namespace lockstep::train {
 
 /// Opens preferences and how they are judged. Every rank must call, here and below.
 void open_answers(Job& job, int64_t length, World& world);
+/// Opens rows whose labels are written.
+void open_written_labels(Job& job, int64_t length, World& world);
 /// Opens what is to be forgotten and kept.
 void open_unlearning(Job& job, int64_t length, World& world);
 
@@ -26,5 +29,12 @@ std::shared_ptr<objective::Reference> unlearning_reference(
     Job& job, ModelRequest request, const parallel::Plan& plan, c10::Device device);
 /// Of a model that ends at a layer: what of the whole is saved as it was.
 std::optional<UntouchedWeights> untouched_weights(const Job& job, ModelRequest request);
+
+/// Of a classifier: the metrics are of the rows' numbers, and not of the objective's sums.
+Evaluation evaluate_classifier(
+    Job& job,
+    const data::SequenceView& rows,
+    World& world,
+    const std::function<void(int64_t done, int64_t all)>& progress);
 
 }  // namespace lockstep::train

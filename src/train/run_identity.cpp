@@ -49,6 +49,18 @@ json by_name(const config::NumberMap& numbers) {
   return pairs;
 }
 
+/// What decides which source a sample is of; names do not.
+json weights_of(const std::vector<data::MixedRows>& sources) {
+  json list = json::array();
+  for (const data::MixedRows& source : sources) {
+    list.push_back(
+        {{"sequences", source.rows->size()},
+         {"weight", source.weight},
+         {"max_epochs", source.max_epochs ? json(*source.max_epochs) : json(nullptr)}});
+  }
+  return list;
+}
+
 /// The keys of the optimizer's own.
 void add_optimizer(const config::TrainingSection& training, nlohmann::ordered_json& settings) {
   if (training.optim == "muon") {
@@ -143,13 +155,16 @@ nlohmann::ordered_json identity_of(const Job& job) {
   }
   nlohmann::ordered_json identity{
       {"data",
-       {{"the training data's hash", rows.dataset().content_hash()},
+       {{"the training data's hash", rows.content_hash()},
         {"the tokenizer's hash", job.tokenizer->fingerprint()},
         {"sequences", rows.size()},
         {"data.sequence_length", rows.length()},
         {"data.packing", data::name_of(rows.packing())},
         {"data.long_documents", job.config.data.long_documents}}},
       {"settings", std::move(settings)}};
+  if (!rows.sources().empty()) {
+    identity["data"]["data.mixture"] = weights_of(rows.sources());
+  }
   add_optimizer(training, identity["settings"]);
   if (job.adapters != nullptr) {
     identity["settings"]["lora"] = adapter_config(*job.adapters, job.model->model().config());
@@ -167,6 +182,9 @@ nlohmann::ordered_json identity_of(const Job& job) {
       identity["data"]["the problem"] = model::name_of(job.task.head.problem);
       identity["data"]["the outputs' hash"] = hash_hex(std::as_bytes(std::span(rows.outputs())));
     }
+  }
+  if (job.written_labels) {
+    identity["data"]["the labels"] = fmt::format("{}", fmt::join(job.written_labels->labels, ", "));
   }
   if (rows.has_roles()) {
     identity["data"]["the answers' labels' hash"] =

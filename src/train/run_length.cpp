@@ -4,6 +4,9 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/error.h"
+#include "base/format.h"
+
 namespace lockstep::train {
 namespace {
 
@@ -34,6 +37,29 @@ bool is_due(std::string_view strategy, int64_t interval, int64_t step, bool epoc
     return step % interval == 0;
   }
   return strategy == "epoch" && epoch_ends;
+}
+
+void check_sources(const data::SamplerOptions& options, const RunLength& length) {
+  if (options.sources.empty()) {
+    return;
+  }
+  const auto capacity = data::MixtureOrder(options.sources).capacity();
+  const int64_t steps = data::Sampler(options, {}).steps_per_epoch();
+  const int64_t needed =
+      length.total_steps / steps * options.sequences +
+      std::min(length.total_steps % steps * options.global_batch, options.sequences);
+  if (capacity && *capacity < needed) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "the run draws {} sequences, and max_epochs of data.mixture's sources allow {}",
+            needed,
+            *capacity),
+        fmt::format(
+            "leave max_epochs of one source out or raise it, or train fewer steps "
+            "(training.max_steps={}, training.num_train_epochs)",
+            *capacity / options.sequences * steps));
+  }
 }
 
 }  // namespace lockstep::train

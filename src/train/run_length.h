@@ -1,10 +1,11 @@
-// How long a run is, and at which steps it logs, evaluates and saves. Arithmetic only.
+// How long a run is, and at which steps it logs, evaluates and saves.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
 #include "config/core/config.h"
+#include "data/sampler.h"
 
 namespace lockstep::train {
 
@@ -24,5 +25,8 @@ RunLength run_length(const config::TrainingSection& training, int64_t steps_per_
 
 /// Whether something of a strategy ("no", "steps", "epoch") is due after `step` steps.
 bool is_due(std::string_view strategy, int64_t interval, int64_t step, bool epoch_ends);
+
+/// Error (kConfig) where a mixture's max_epochs let fewer sequences be drawn than the steps take.
+void check_sources(const data::SamplerOptions& options, const RunLength& length);
 
 }  // namespace lockstep::train

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -429,6 +430,13 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   }
   if (result_.experts) {
     add_expert_metrics(*result_.experts, config_, report.metrics);
+  }
+  for (size_t i = 0; i < batch.taken.size(); ++i) {
+    report.metrics.emplace_back(
+        "mixture/" + job_.datasets.train->sources()[i].name,
+        static_cast<double>(batch.taken[i]) /
+            static_cast<double>(
+                std::accumulate(batch.taken.begin(), batch.taken.end(), int64_t{0})));
   }
   report.tokens = counts.tokens;
   report.samples = batch.samples;

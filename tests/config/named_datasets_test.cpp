@@ -108,9 +108,29 @@ TEST_F(NamedDatasets, ReadmeTellsWhatIsWhat) {
   EXPECT_THAT(
       harness_.error({"data.dataset_name=a/chats"}),
       HasSubstr("has no split 'train'; it has test_sft, train_sft"));
+}
+
+TEST_F(NamedDatasets, PartsOfSplitsAreOfAllTheirFilesTogether) {
+  repository("datasets--a--b", "new", {"test.jsonl", "train-00000.jsonl", "train-00001.jsonl"});
+  const std::string folder = "hub/datasets--a--b/snapshots/new/";
+  const auto train = [&](const std::string& split) {
+    return harness_.run({"data.dataset_name=a/b", "--train_split_name", split}).config.data.train;
+  };
+  const std::string first = harness_.path(folder + "train-00000.jsonl"),
+                    second = harness_.path(folder + "train-00001.jsonl"),
+                    test = harness_.path(folder + "test.jsonl");
+  EXPECT_THAT(train("train[:80%]"), ElementsAre("{" + first + "," + second + "}[:80%]"));
   EXPECT_THAT(
-      harness_.error({"data.dataset_name=a/chats", "--train_split_name", "train_sft[:80%]"}),
-      HasSubstr("data.validation_fraction"));
+      train("train[1_0:100] + test[-5%:]"),
+      ElementsAre("{" + first + "," + second + "}[10:100]", test + "[-5%:]"));
+  EXPECT_THAT(train("train+test"), ElementsAre(first, second, test));
+  const auto told = [&](const std::string& split) {
+    return harness_.error({"data.dataset_name=a/b", "--train_split_name", split});
+  };
+  EXPECT_THAT(told("train[80%]"), HasSubstr("'[80%]' is no part of a split"));
+  EXPECT_THAT(told("train[:many]"), HasSubstr("train[10:100]"));
+  EXPECT_THAT(told("trian[:10]"), HasSubstr("has no split 'trian'; it has test, train"));
+  EXPECT_THAT(told("train+"), HasSubstr("has no split ''"));
 }
 
 TEST_F(NamedDatasets, ARevisionIsABranchOrACommit) {

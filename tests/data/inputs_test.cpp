@@ -76,5 +76,49 @@ TEST(DataOptions, ListsEveryProblem) {
   EXPECT_EQ(parse_long_documents("truncate"), LongDocuments::kTruncate);
 }
 
+TEST(RowPart, IsRoundedAsDatasetsRoundsIt) {
+  const auto of = [](const std::string& part, int64_t rows) {
+    const RowRange range = split_part("x" + part, "data.train").part.value().of(rows);
+    return std::pair(range.begin, range.end);
+  };
+  using Pair = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(of("[:80%]", 10), Pair(0, 8));
+  EXPECT_EQ(of("[50%:]", 5), Pair(2, 5));  // 2.5: to the even one
+  EXPECT_EQ(of("[50%:]", 7), Pair(4, 7));  // 3.5
+  EXPECT_EQ(of("[:33%]", 10), Pair(0, 3));
+  EXPECT_EQ(of("[-5%:]", 30), Pair(28, 30));  // -1.5
+  EXPECT_EQ(of("[10:100]", 50), Pair(10, 50));
+  EXPECT_EQ(of("[-3:]", 50), Pair(47, 50));
+  EXPECT_EQ(of("[-300:-10]", 50), Pair(0, 40));
+  EXPECT_EQ(of("[10:80%]", 50), Pair(5, 40));  // one % makes both percent
+  EXPECT_EQ(of("[:]", 50), Pair(0, 50));
+  EXPECT_FALSE(split_part("x[0-9]", "data.train").part);
+  EXPECT_FALSE(split_part("x[a:b]", "data.train").part);
+  EXPECT_FALSE(split_part("x", "data.train").part);
+  error_of([] { split_part("x[:101%]", "data.train"); }, ErrorKind::kConfig);
+}
+
+TEST(FindInputs, PartsAreOfAllFilesOfTheWord) {
+  const TemporaryFolder folder;
+  write(folder, "a.jsonl", "{}\n{}\n\n{}\n");
+  write(folder, "b.csv", "text\none\n\"two\nlines\"\n");
+  write(folder, "c.txt", "text\n");
+  const auto ranges = [&](const std::string& word) {
+    std::vector<std::pair<std::string, std::pair<int64_t, int64_t>>> found;
+    const std::vector<std::string> words{(folder.path() / word).string()};
+    for (const InputFile& input : find_inputs(words, Format::kAuto, "data.train")) {
+      found.push_back(
+          {input.path.filename().string(), {input.rows.value().begin, input.rows.value().end}});
+    }
+    return found;
+  };
+  using Ranges = decltype(ranges(""));
+  EXPECT_EQ(ranges("[ab].*[1:4]"), (Ranges{{"a.jsonl", {1, 3}}, {"b.csv", {0, 1}}}));
+  EXPECT_EQ(ranges("{b.csv,a.jsonl}[:2]"), (Ranges{{"a.jsonl", {0, 2}}}));
+  EXPECT_EQ(ranges("b.csv[50%:]"), (Ranges{{"b.csv", {1, 2}}}));
+  error_of([&] { ranges("b.csv[2:]"); });
+  error_of([&] { ranges("c.txt[:1]"); }, ErrorKind::kConfig);
+}
+
 }  // namespace inputs_test
 }  // namespace lockstep::data

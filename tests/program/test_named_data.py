@@ -54,6 +54,26 @@ class NamedData(ProgramTest):
         self.run_ok("train", "--nproc", 2, *words, "output_dir=two", env=self.environment)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)
 
+    def test_parts_of_splits(self):
+        words = ["model.path=model.json", "tokenizer.path=tokenizer", "max_steps=2", "per_device_train_batch_size=2", "data.sequence_length=32",
+                 "logging_steps=1", "use_cpu=true", "do_eval=true"]
+        named = ["data.dataset_name=wikitext", "data.dataset_config_name=wikitext-2-raw-v1"]
+        self.run_ok("train", *words, *named, "--train_split_name", "train[:80%]", "--validation_split_name", "train[80%:]+test[:5]", "output_dir=parts",
+                    env=self.environment)
+        rows = [json.dumps({"text": line + "\n"}) for line in (self.folder / "corpus" / "train.txt").read_text().splitlines()[:400]]
+        (self.folder / "most.jsonl").write_text("\n".join(rows[:320]) + "\n")
+        (self.folder / "rest.jsonl").write_text("\n".join(rows[320:] + rows[:5]) + "\n")
+        self.run_ok("train", *words, "data.train=most.jsonl", "data.validation=rest.jsonl", "output_dir=cut")
+        self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "cut"))
+        results = [json.loads((self.folder / run / "eval_results.json").read_text())["eval_loss"] for run in ("parts", "cut")]
+        self.assertEqual(*results)
+        # Files have parts too.
+        self.run_ok("train", *words, "--train_file", "most.jsonl[:50%]", "data.validation='most.jsonl[-10:]'", "output_dir=half")
+        told = self.run_fails(4, "train", *words, *named, "--data.train_split", "train[400:]", "output_dir=refused", env=self.environment).err
+        self.assertIn("has no rows: there are 400", told)
+        told = self.run_fails(2, "train", *words, *named, "--data.train_split", "train[80%]", "output_dir=refused", env=self.environment).err
+        self.assertIn("is no part of a split", told)
+
     def test_what_is_not_there(self):
         words = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=none", "max_steps=1", "use_cpu=true"]
         told = self.run_fails(2, *words, "data.dataset_name=wikitext", env=self.environment).err

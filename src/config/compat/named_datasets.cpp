@@ -255,6 +255,58 @@ std::map<std::string, Splits> configurations_of_cache(const fs::path& folder) {
   return found;
 }
 
+/// "train[:50%]+test" -> both of them, without spaces around.
+std::vector<std::string> terms_of(const std::string& split) {
+  std::vector<std::string> terms;
+  std::istringstream stream(split + (split.ends_with('+') ? "+" : ""));
+  for (std::string term; std::getline(stream, term, '+');) {
+    const size_t begin = term.find_first_not_of(' '), end = term.find_last_not_of(' ');
+    terms.push_back(begin == std::string::npos ? "" : term.substr(begin, end - begin + 1));
+  }
+  return terms;
+}
+
+std::string without_underscores(std::string number) {
+  std::erase(number, '_');
+  return number;
+}
+
+/// "[FROM:TO]", rows or percent.
+bool is_part(std::string_view text) {
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos || !text.ends_with(']')) {
+    return false;
+  }
+  const auto is_bound = [](std::string_view bound) {
+    if (bound.ends_with('%')) {
+      bound.remove_suffix(1);
+    } else if (bound.empty()) {
+      return true;
+    }
+    return to_integer(std::string(bound)).has_value();
+  };
+  return is_bound(text.substr(1, colon - 1)) &&
+         is_bound(text.substr(colon + 1, text.size() - colon - 2));
+}
+
+/// As data.train takes them: a part is of the rows of all files together.
+std::vector<std::string> words_of(const Files& files, const std::string& part) {
+  std::vector<std::string> words;
+  std::string together;
+  for (const fs::path& file : files) {
+    words.push_back(file.string());
+    together += together.empty() ? "" : ",";
+    for (const char c : file.string()) {
+      together += std::string_view("{},*?[]\\").find(c) == std::string_view::npos ? "" : "\\";
+      together += c;
+    }
+  }
+  if (part.empty()) {
+    return words;
+  }
+  return {(files.size() == 1 ? words.front() : "{" + together + "}") + part};
+}
+
 class Finder {
  public:
   Finder(const Value& tree, const EnvironmentLookup& environment, Problems& problems)
@@ -405,17 +457,32 @@ class Finder {
       const Origin& origin,
       Value& settings) {
     const std::string asked = value("data", split_key);
-    const std::string split = asked.empty() ? key : asked;
-    const auto found = splits.find(split);
-    if (found == splits.end()) {
-      if (!asked.empty() || !needed.empty()) {
-        refuse_split(splits, split_key, split);
-      }
-      return;
-    }
     Value files = Value::list();
-    for (const fs::path& file : found->second) {
-      files.items.push_back(Value::scalar(file.string(), true));
+    for (const std::string& term : terms_of(asked.empty() ? key : asked)) {
+      const size_t open = term.find('[');
+      const std::string split = term.substr(0, open);
+      const std::string part =
+          open == std::string::npos ? "" : without_underscores(term.substr(open));
+      const auto found = splits.find(split);
+      if (found == splits.end()) {
+        if (!asked.empty() || !needed.empty()) {
+          refuse_split(splits, split_key, split);
+        }
+        return;
+      }
+      if (!part.empty() && !is_part(part)) {
+        const Value* const origin_of = tree_.find(Path{"data", split_key});
+        problems_.add(
+            fmt::format("data.{}", split_key),
+            origin_of->origin,
+            fmt::format("'{}' is no part of a split", part),
+            "write NAME[FROM:TO], rows or percent, either of which may be left out or negative: "
+            "train[:80%], train[10:100], train[-5%:]; + joins several");
+        return;
+      }
+      for (const std::string& word : words_of(found->second, part)) {
+        files.items.push_back(Value::scalar(word, true));
+      }
     }
     set_origin(files, {.source = Origin::Source::kDerived, .place = "data.dataset_name"});
     files.origin.order = origin.order;
@@ -427,21 +494,17 @@ class Finder {
     for (const auto& [name, files] : splits) {
       names.push_back(name);
     }
-    const bool is_part = split.find('[') != std::string::npos;
     const Value* const asked = tree_.find(Path{"data", split_key});
     problems_.add(
         fmt::format("data.{}", split_key),
         asked == nullptr ? Origin{} : asked->origin,
-        is_part ? fmt::format("{}: a part of a split is not read by its place", split)
-                : fmt::format(
-                      "{} has no split '{}'; it has {}.{}",
-                      name_,
-                      split,
-                      fmt::join(names, ", "),
-                      did_you_mean(split, names)),
-        is_part ? "data.validation_fraction and data.test_fraction hold out documents, drawn by "
-                  "data.split_seed"
-                : fmt::format("data.{}={}", split_key, names.front()));
+        fmt::format(
+            "{} has no split '{}'; it has {}.{}",
+            name_,
+            split,
+            fmt::join(names, ", "),
+            did_you_mean(split, names)),
+        fmt::format("data.{}={}", split_key, names.front()));
   }
 
   const Value& tree_;

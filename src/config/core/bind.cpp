@@ -59,6 +59,36 @@ bool read(const Value& value, NumberMap& out) {
   return value.is_map();
 }
 
+/// A source of a mixture; empty: it is one, else what is wrong with it.
+std::string read_source(const Value& value, MixtureSource& out) {
+  static const std::vector<std::string> kNames{"name", "files", "weight", "max_epochs"};
+  if (!value.is_map()) {
+    return fmt::format("{} is no map of name, files and weight", short_text(value));
+  }
+  for (const Entry& entry : value.entries) {
+    const bool fits = entry.name == "name"     ? read(entry.value, out.name)
+                      : entry.name == "files"  ? read(entry.value, out.files)
+                      : entry.name == "weight" ? read(entry.value, out.weight)
+                                               : entry.value.is_null();
+    int64_t epochs = 0;
+    if (entry.name == "max_epochs" && read(entry.value, epochs)) {
+      out.max_epochs = epochs;
+    } else if (std::find(kNames.begin(), kNames.end(), entry.name) == kNames.end()) {
+      return fmt::format("a source has no {}.{}", entry.name, did_you_mean(entry.name, kNames));
+    } else if (!fits) {
+      return fmt::format(
+          "{}: {} is not {}",
+          entry.name,
+          short_text(entry.value),
+          entry.name == "max_epochs" ? "an integer"
+          : entry.name == "weight"   ? "a number"
+                                     : "a text, or of files a list of texts");
+    }
+  }
+  out.name = out.name.empty() && !out.files.empty() ? out.files.front() : out.name;
+  return "";
+}
+
 template <class T>
 bool read(const Value& value, std::optional<T>& out) {
   T inner{};
@@ -94,7 +124,7 @@ class Binder {
         IsOptional<T>::value && value->is_scalar() && !value->quoted && is_null_word(value->text);
     if (value->is_null() || null_word) {
       target = T{};
-      if constexpr (!IsOptional<T>::value) {
+      if constexpr (!IsOptional<T>::value && !std::is_same_v<T, Mixture>) {
         set_default(key, target);
       }
       return;
@@ -103,7 +133,10 @@ class Binder {
     if (!field.choices.empty() && !fit_choice(key, field, checked)) {
       return;
     }
-    if (!read(checked, target)) {
+    if constexpr (std::is_same_v<T, Mixture>) {
+      bind_mixture(key, checked, target);
+      return;
+    } else if (!read(checked, target)) {
       const Key* known = find_key(key);
       problems_.add(
           key, value->origin, fmt::format("{} is not {}", short_text(*value), type_text(*known)));
@@ -150,6 +183,25 @@ class Binder {
   const Value* take(const Field& field) {
     taken_.emplace_back(field.name);
     return map_.find(field.name);
+  }
+
+  void bind_mixture(const std::string& key, const Value& value, Mixture& target) {
+    const std::string remedy =
+        "write " + key +
+        "='[{name: a, files: [a.txt], weight: 0.7}, {name: b, files: [b.txt], weight: 0.3}]'";
+    if (!value.is_list()) {
+      problems_.add(
+          key, value.origin, fmt::format("{} is not a list of maps", short_text(value)), remedy);
+      return;
+    }
+    for (size_t i = 0; i < value.items.size(); ++i) {
+      MixtureSource source;
+      const std::string problem = read_source(value.items[i], source);
+      if (!problem.empty()) {
+        problems_.add(fmt::format("{}[{}]", key, i), value.origin, problem, remedy);
+      }
+      target.push_back(std::move(source));
+    }
   }
 
   template <class T>

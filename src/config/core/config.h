@@ -18,6 +18,16 @@ namespace lockstep::config {
 /// Names that a user chooses, each with a number, in their order.
 using NumberMap = std::vector<std::pair<std::string, double>>;
 
+/// A source of data.mixture.
+struct MixtureSource {
+  std::string name;                // empty: its first file
+  std::vector<std::string> files;  // as data.train names them
+  double weight = 1;               // its share is this over the sum of all
+  std::optional<int64_t> max_epochs;
+  bool operator==(const MixtureSource&) const = default;
+};
+using Mixture = std::vector<MixtureSource>;
+
 /// Which model, and where its weights come from. Exactly one of path and preset is given.
 struct ModelSection {
 #include "config/core/sections/model.def"
@@ -44,6 +54,11 @@ struct TokenizerSection {
 /// What the model is trained for.
 struct TaskSection {
 #include "config/core/sections/task.def"
+};
+
+/// For task.type=generative_classification: labels as texts.
+struct GenerativeSection {
+#include "config/core/sections/generative.def"
 };
 
 /// For task.type=preference: names are those of TRL's DPO, KTO, CPO and ORPO trainers.
@@ -117,6 +132,7 @@ struct Config {
   QuantizationSection quantization;
   TokenizerSection tokenizer;
   TaskSection task;
+  GenerativeSection generative;
   PreferenceSection preference;
   UnlearningSection unlearning;
   DataSection data;

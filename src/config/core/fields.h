@@ -46,6 +46,9 @@ VISIT(TokenizerSection) {
 VISIT(TaskSection) {
 #include "config/core/sections/task.def"
 }
+VISIT(GenerativeSection) {
+#include "config/core/sections/generative.def"
+}
 VISIT(PreferenceSection) {
 #include "config/core/sections/preference.def"
 }
@@ -95,6 +98,7 @@ void visit_fields(Section& section, Visitor&& visitor) {
   visitor.section({"quantization", "Weights in 4 or 8 bits"}, section.quantization);
   visitor.section({"tokenizer", "The tokenizer"}, section.tokenizer);
   visitor.section({"task", "What the model is trained for"}, section.task);
+  visitor.section({"generative", "For task.type=generative_classification"}, section.generative);
   visitor.section({"preference", "For task.type=preference and reward_model"}, section.preference);
   visitor.section({"unlearning", "For task.type=unlearning"}, section.unlearning);
   visitor.section({"data", "The data"}, section.data);

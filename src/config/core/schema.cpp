@@ -37,6 +37,21 @@ Value value_of(const NumberMap& value) {
   }
   return map;
 }
+Value value_of(const Mixture& value) {
+  Value list = Value::list();
+  for (const MixtureSource& source : value) {
+    Value map = Value::map();
+    map.entries = {
+        {"name", value_of(source.name)},
+        {"files", value_of(source.files)},
+        {"weight", value_of(source.weight)}};
+    if (source.max_epochs) {
+      map.entries.push_back({"max_epochs", value_of(*source.max_epochs)});
+    }
+    list.items.push_back(std::move(map));
+  }
+  return list;
+}
 template <class T>
 Value value_of(const std::optional<T>& value) {
   return value ? value_of(*value) : Value::null();
@@ -56,6 +71,8 @@ template <>
 struct TypeOf<std::vector<std::string>> : std::integral_constant<Key::Type, Key::Type::kList> {};
 template <>
 struct TypeOf<NumberMap> : std::integral_constant<Key::Type, Key::Type::kMap> {};
+template <>
+struct TypeOf<Mixture> : std::integral_constant<Key::Type, Key::Type::kRecords> {};
 template <class T>
 struct TypeOf<std::optional<T>> : TypeOf<T> {};
 
@@ -169,6 +186,8 @@ std::string type_text(const Key& key) {
       return "a list of texts";
     case Key::Type::kMap:
       return "a map of numbers";
+    case Key::Type::kRecords:
+      return "a list of maps";
   }
   return "";
 }

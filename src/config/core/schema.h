@@ -10,7 +10,7 @@
 namespace lockstep::config {
 
 struct Key {
-  enum class Type { kSection, kBool, kInteger, kNumber, kText, kList, kMap };
+  enum class Type { kSection, kBool, kInteger, kNumber, kText, kList, kMap, kRecords };
   std::string name;  // "training.seed"
   Type type = Type::kText;
   bool optional = false;  // may be null

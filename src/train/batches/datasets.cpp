@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -11,6 +14,7 @@
 #include "config/core/cache_folder.h"
 #include "data/chat.h"
 #include "data/encoder.h"
+#include "data/inputs.h"
 #include "data/prepare.h"
 #include "data/token_dataset.h"
 #include "model/rope.h"
@@ -21,19 +25,51 @@ namespace {
 
 constexpr int64_t kDefaultSequenceLength = 1024;
 
-std::string to_text(const data::PreparedData& prepared) {
-  return fmt::format(
-      "{}\n{}\n{}", prepared.train.string(), prepared.validation.string(), prepared.test.string());
+/// The sources of the section's mixture that take part.
+std::vector<config::MixtureSource> sources_of(const config::DataSection& section) {
+  std::vector<config::MixtureSource> sources;
+  for (const config::MixtureSource& source : section.mixture) {
+    if (source.weight > 0) {
+      sources.push_back(source);
+    }
+  }
+  return sources;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  size_t begin = 0;
-  for (size_t end = 0; end != std::string::npos; begin = end + 1) {
-    end = text.find('\n', begin);
-    lines.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
+/// Tokenizes all that the options name; of a mixture, each source and what is held out of it, and
+/// last the files of validation and test.
+nlohmann::json prepare(
+    const data::DataOptions& options,
+    const std::vector<config::MixtureSource>& sources,
+    const data::Encoder& encoder) {
+  nlohmann::json paths = nlohmann::json::array();
+  const auto add = [&](const data::DataOptions& of) {
+    const data::PreparedData prepared = data::prepare_data(of, encoder);
+    paths.push_back(
+        {prepared.train.string(), prepared.validation.string(), prepared.test.string()});
+  };
+  const bool has_others = !options.validation.empty() || !options.test.empty();
+  for (const config::MixtureSource& source : sources) {
+    (void)data::find_inputs(source.files, options.format, source_key(source));  // before any work
   }
-  return lines;
+  for (const config::MixtureSource& source : sources) {
+    data::DataOptions part = options;
+    part.train = source.files;
+    part.train_key = source_key(source);
+    part.validation_fraction = options.validation.empty() ? options.validation_fraction : 0;
+    part.test_fraction = options.test.empty() ? options.test_fraction : 0;
+    part.validation.clear();
+    part.test.clear();
+    add(part);
+  }
+  if (sources.empty() || has_others) {
+    data::DataOptions rest = options;
+    if (!sources.empty()) {
+      rest.validation_fraction = rest.test_fraction = 0;
+    }
+    add(rest);
+  }
+  return paths;
 }
 
 int64_t count_longer(const data::SequenceView& rows) {
@@ -47,7 +83,8 @@ int64_t count_longer(const data::SequenceView& rows) {
 
 /// What of a step is padding, before it is computed with, and what is not read in one piece.
 void tell_packing(const Datasets& sets, std::string_view long_documents) {
-  const auto tell = [&](const char* name, const std::shared_ptr<const data::SequenceView>& rows) {
+  const auto tell_rows = [&](const std::string& name,
+                             const std::shared_ptr<const data::SequenceView>& rows) {
     if (rows != nullptr && rows->has_documents()) {
       log_info(
           "{}: {} documents in {} sequences of {} tokens, {:.1f}% of them padding",
@@ -66,12 +103,51 @@ void tell_packing(const Datasets& sets, std::string_view long_documents) {
       }
     }
   };
+  const auto tell = [&](const std::string& name,
+                        const std::shared_ptr<const data::SequenceView>& rows) {
+    tell_rows(name, rows != nullptr && !rows->sources().empty() ? nullptr : rows);
+    for (size_t i = 0; rows != nullptr && i < rows->sources().size(); ++i) {
+      tell_rows(fmt::format("{}, {}", name, rows->sources()[i].name), rows->sources()[i].rows);
+    }
+  };
   tell("data.train", sets.train);
   tell("data.validation", sets.validation);
   tell("data.test", sets.test);
 }
 
+/// Of a mixture: what is drawn of each source, and how often an epoch reads it.
+void tell_mixture(const Datasets& sets, const config::DataSection& section) {
+  if (sets.train == nullptr || sets.train->sources().empty()) {
+    return;
+  }
+  double sum = 0;
+  for (const data::MixedRows& source : sets.train->sources()) {
+    sum += source.weight;
+  }
+  log_info(
+      "data.mixture: {} sources, {} sequences an epoch{}",
+      sets.train->sources().size(),
+      sets.train->size(),
+      sets.train->sources().size() == section.mixture.size() ? ""
+                                                             : "; those of weight 0 are left out");
+  for (const data::MixedRows& source : sets.train->sources()) {
+    const double share = source.weight / sum;
+    const auto sequences = static_cast<double>(source.rows->size());
+    log_info(
+        "  {}: {:.4g}% of the samples, {} sequences, read {:.3g} times an epoch{}",
+        source.name,
+        100 * share,
+        source.rows->size(),
+        share * static_cast<double>(sets.train->size()) / sequences,
+        source.max_epochs ? fmt::format(", and {} in all at most", *source.max_epochs) : "");
+  }
+}
+
 }  // namespace
+
+std::string source_key(const config::MixtureSource& source) {
+  return fmt::format("data.mixture, source '{}'", source.name);
+}
 
 data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model) {
   const bool asked = section.packing == "documents";
@@ -96,6 +172,11 @@ data::Packing packing_of(const config::DataSection& section, const model::ModelC
   const bool end_to_end =
       section.packing == "concatenate" || (section.packing == "auto" && section.prompt == "none");
   return end_to_end ? data::Packing::kConcatenated : data::Packing::kPerDocument;
+}
+
+data::Packing packing_of_prompts(const model::ModelConfig& model) {
+  return model::rope_depends_on_length(model) ? data::Packing::kPerDocument
+                                              : data::Packing::kDocuments;
 }
 
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model) {
@@ -231,17 +312,15 @@ Datasets open_datasets(
   data::DataOptions options = data_options(section);
   check_documents(model, options);
   options.chat = chat_template_of(section, *tokenizer);
-  const auto paths = lines_of(on_first_rank(communicator, [&] {
+  const std::vector<config::MixtureSource> sources = sources_of(section);
+  const auto paths = nlohmann::json::parse(on_first_rank(communicator, [&] {
     data::Encoder encoder = model.bidirectional ? data::make_row_encoder(tokenizer)
                                                 : data::make_encoder(tokenizer, section.append_eos);
     encoder.ends_prompts = model.is_encoder_decoder();
-    return to_text(data::prepare_data(options, encoder));
+    return prepare(options, sources, encoder).dump();
   }));
   const data::Packing packing = packing_of(section, model);
-  const auto open = [&](const std::string& path) -> std::shared_ptr<const data::SequenceView> {
-    if (path.empty()) {
-      return nullptr;
-    }
+  const auto open_file = [&](const std::string& path) {
     auto rows = std::make_shared<data::SequenceView>(
         data::TokenDataset::open(path),
         sequence_length,
@@ -253,9 +332,27 @@ Datasets open_datasets(
     }
     return rows;
   };
-  const Datasets sets{open(paths.at(0)), open(paths.at(1)), open(paths.at(2))};
+  const auto open = [&](size_t split) -> std::shared_ptr<const data::SequenceView> {
+    std::vector<data::MixedRows> parts;
+    for (size_t i = 0; i < paths.size(); ++i) {
+      const std::string path = paths[i].at(split);
+      if (path.empty()) {
+        continue;
+      }
+      const config::MixtureSource source =
+          i < sources.size() ? sources[i] : config::MixtureSource{};
+      parts.push_back({source.name, open_file(path), source.weight, source.max_epochs});
+    }
+    if (parts.empty()) {
+      return nullptr;
+    }
+    return !parts[0].name.empty() ? std::make_shared<data::SequenceView>(std::move(parts))
+                                  : parts[0].rows;
+  };
+  const Datasets sets{open(0), open(1), open(2)};
   if (communicator.rank() == 0) {
     tell_packing(sets, section.long_documents);
+    tell_mixture(sets, section);
   }
   return sets;
 }

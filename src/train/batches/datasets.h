@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "comm/communicator.h"
 #include "config/core/config.h"
@@ -20,6 +21,9 @@ struct Datasets {
 /// The section `data` as the data module's options.
 data::DataOptions data_options(const config::DataSection& section);
 
+/// What errors call a source of data.mixture.
+std::string source_key(const config::MixtureSource& source);
+
 /// Tokens of a row: data.sequence_length, else what the model allows, at most 1,024. Error
 /// (kConfig) where the model has not as many positions.
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model);
@@ -36,6 +40,10 @@ std::shared_ptr<const data::ChatTemplate> chat_template_of(
 /// several of them in one.
 data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model);
 
+/// How prompts and their answers become rows, where data.packing does not say: several in one where
+/// the model can read them so.
+data::Packing packing_of_prompts(const model::ModelConfig& model);
+
 /// Error (kConfig) where task.type is language_modeling or masked_lm and the model is for the
 /// other.
 void check_task(const config::TaskSection& task, const model::ModelConfig& model);
@@ -51,8 +59,9 @@ std::optional<data::Masking> masking_of(
     const text::Tokenizer& tokenizer);
 
 /// Tokenizes once (rank 0, the others wait), then opens the token files as rows for `model`: an
-/// encoder-decoder gets pairs, and Error (kConfig) where the section names texts alone. Every rank
-/// must call.
+/// encoder-decoder gets pairs, and Error (kConfig) where the section names texts alone. Of
+/// data.mixture, train is the rows of its sources, and what is held out is held out of each. Every
+/// rank must call.
 Datasets open_datasets(
     const config::DataSection& section,
     const model::ModelConfig& model,

@@ -259,6 +259,12 @@ bool classifies(const config::Config& config, const model::ModelConfig& model) {
 
 LabelledData read_labelled_data(
     const config::Config& config, const model::ModelConfig& model, LabelsNeeded needed) {
+  if (!config.data.mixture.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "data.mixture is not supported with rows that have labels",
+        "give data.train");
+  }
   data::DataOptions options = data_options(config.data);
   options.label_fields = ordered_fields(config.data.label_field, config.task, model.head);
   options.label_delimiter = config.data.label_delimiter;

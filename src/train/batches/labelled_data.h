@@ -50,7 +50,9 @@ struct ClassifierData {
   model::HeadSpec head;              // its labels and problem
   std::vector<double> weights = {};  // as LabelledData's
   int64_t pad = 0;                   // the id that fills short rows
-  LabelledData rows = {};            // rank 0's
+  /// Of labels that are written: what their log-likelihoods are divided by; else empty.
+  std::vector<double> label_lengths = {};
+  LabelledData rows = {};  // rank 0's
 };
 
 /// `read`, which is read_labelled_data() or its like, and tokens, by rank 0; the others wait. Every

@@ -30,6 +30,12 @@ std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>
       {"text_pair_field", notes.text_pair_field},
       {"label_field", notes.label_field},
       {"label_delimiter", notes.label_delimiter}};
+  if (notes.generative) {
+    json["generative"] = {
+        {"prompt_template", notes.generative->prompt_template},
+        {"verbalizers", notes.generative->verbalizers},
+        {"normalize", notes.generative->normalize}};
+  }
   if (!notes.thresholds.empty()) {
     json["thresholds"] = notes.thresholds;
   }
@@ -50,7 +56,14 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
     notes.text_pair_field = json.at("text_pair_field");
     notes.label_delimiter = json.at("label_delimiter");
     notes.label_field = json.at("label_field").get<std::vector<std::string>>();
-    const size_t labels = json.at("labels").size();
+    notes.labels = json.at("labels").get<std::vector<std::string>>();
+    if (const auto written = json.find("generative"); written != json.end()) {
+      notes.generative = {
+          written->at("prompt_template"),
+          written->at("verbalizers").get<std::vector<std::string>>(),
+          written->at("normalize")};
+    }
+    const size_t labels = notes.labels.size();
     const size_t thresholds = notes.thresholds.size();
     if (thresholds != 0 && thresholds != labels && !(thresholds == 1 && labels == 2)) {
       throw Error(

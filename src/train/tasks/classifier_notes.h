@@ -19,6 +19,8 @@ struct ClassifierNotes {
   std::vector<double> thresholds;  // as answer_of(); empty: 0.5, or the likeliest
   std::string text_field, text_pair_field, label_delimiter;
   std::vector<std::string> label_field;
+  std::vector<std::string> labels = {};
+  std::optional<config::GenerativeSection> generative = {};  // of labels that are written
 };
 
 ClassifierNotes notes_of(

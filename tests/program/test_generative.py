@@ -1,0 +1,87 @@
+"""Classification by a language model that writes the label: the same report on any ranks, and by eval and predict."""
+
+import json
+import unittest
+
+from harness import ProgramTest, losses
+
+REPORT = ["classification_report.txt", "classification_report.json", "confusion_matrix.csv", "predict_results.txt"]
+
+
+class Generative(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        rows = (cls.folder / "corpus" / "labelled.csv").read_text().splitlines()
+        (cls.folder / "train.csv").write_text("\n".join(rows[:121]) + "\n")
+        (cls.folder / "test.csv").write_text("\n".join(rows[:1] + rows[121:142]) + "\n")  # 21: no batch divides them
+
+    def words(self, output, *more, steps=12):
+        return ["train", "task.type=generative_classification", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv",
+                "data.validation=test.csv", "data.sequence_length=48", f"output_dir={output}", f"max_steps={steps}", "logging_steps=1",
+                "learning_rate=3e-3", "use_cpu=true", *more]
+
+    def report(self, folder):
+        return [(self.folder / folder / name).read_text() for name in REPORT]
+
+    def scores(self, folder, name="predictions.jsonl"):
+        return [json.loads(line) for line in (self.folder / folder / name).read_text().splitlines()]
+
+    def test_one_two_and_three_ranks_and_plans(self):
+        self.run_ok(*self.words("one", "per_device_train_batch_size=12", "eval_strategy=steps", "eval_steps=6", "save_strategy=steps", "save_steps=6",
+                                "load_best_model_at_end=true", "metric_for_best_model=accuracy"))
+        first = self.scores("one")
+        self.assertEqual(len(first), 21)
+        results = json.loads((self.folder / "one" / "eval_results.json").read_text())
+        self.assertGreaterEqual(results["eval_accuracy"], 0.25)
+        self.assertTrue((self.folder / "one" / "report.html").exists())
+        self.assertIn("generative", json.loads((self.folder / "one" / "classification.json").read_text()))
+        for ranks, batch, *plan in ((2, 6), (3, 4), (2, 12, "parallel.tensor=2"), (2, 12, "parallel.pipeline=2"), (2, 6, "parallel.zero_stage=3"),
+                                    (2, 12, "parallel.context=2")):
+            name = f"on-{ranks}-" + plan[0].replace("=", "-") if plan else f"on-{ranks}"
+            self.run_ok(*self.words(name, f"per_device_train_batch_size={batch}", *plan, "eval_strategy=steps", "eval_steps=6", "save_strategy=steps",
+                                    "save_steps=6", "load_best_model_at_end=true", "metric_for_best_model=accuracy"), "--nproc", ranks)
+            self.assert_close(losses(self.folder / "one"), losses(self.folder / name), 1e-5)
+            self.assertEqual(self.report("one"), self.report(name))
+            for a, b in zip(first, self.scores(name)):
+                self.assertEqual(a["prediction"], b["prediction"])
+                self.assertAlmostEqual(a["probability"], b["probability"], delta=1e-4)
+        # A saved model gives the same report and answers.
+        self.run_ok("eval", "--model", "one", "--data", "test.csv", "--output", "evaluated", "use_cpu=true")
+        self.assertEqual(self.report("one"), self.report("evaluated"))
+        self.run_ok("predict", "--model", "one", "--input", "test.csv", "--output", "answers.jsonl", "--nproc", "2", "use_cpu=true")
+        answers = self.scores(".", "answers.jsonl")
+        self.assertEqual([row["prediction"] for row in answers], [row["prediction"] for row in first])
+        labels = {"praise", "complaint", "question", "request"}
+        self.assertEqual(set(answers[0]["probabilities"]), labels)
+        self.assertAlmostEqual(sum(answers[0]["probabilities"].values()), 1, places=5)
+        one = json.loads(self.run_ok("predict", "--model", "one", "--text", "Where is it?", "use_cpu=true").out)
+        self.assertIn(one["prediction"], labels)
+
+    def test_adapters_and_texts_of_labels(self):
+        self.run_ok(*self.words("base", "per_device_train_batch_size=8", steps=2))
+        words = ["model.path=base", "lora.r=4", "lora.lora_alpha=8", "task.labels=[complaint,praise,question,request]",
+                 "generative.verbalizers=[bad,good,what,please]", "generative.prompt_template='Review: {text}\\nIt is: {label}'",
+                 "generative.normalize=token"]
+        self.run_ok(*self.words("adapter", "per_device_train_batch_size=8", *words))
+        self.run_ok("eval", "--model", "base", "--adapter", "adapter", "--data", "test.csv", "--output", "adapted", "use_cpu=true")
+        self.assertEqual(self.report("adapter"), self.report("adapted"))
+
+    def test_what_is_wrong_is_told_before_training(self):
+        def told(*more, code=2):
+            return self.run_fails(code, *self.words("none", "per_device_train_batch_size=2", *more)).err
+
+        self.assertIn("has to be its end", told("generative.prompt_template='{label} is {text}'"))
+        self.assertIn("there is no field {txt}", told("generative.prompt_template='{txt}: {label}'"))
+        self.assertIn("4 labels", told("generative.verbalizers=[a,b]", "task.labels=[complaint,praise,question,request]"))
+        self.assertIn("is encoded as another one is", told("generative.verbalizers=[a,a,b,c]", "task.labels=[complaint,praise,question,request]"))
+        self.assertIn("raise data.sequence_length", told("data.sequence_length=8"))
+        self.assertIn("a text is written for one label a row", told("task.problem_type=regression"))
+        self.assertIn("task.thresholds", told("task.thresholds=tuned"))
+        self.assertIn("rows that are cut anywhere", told("data.packing=concatenate"))
+        (self.folder / "odd.csv").write_text("text,label\nfine,unheard\n")
+        self.assertIn("odd.csv, line 2", told("data.validation=odd.csv", code=4))
+
+
+if __name__ == "__main__":
+    unittest.main()
