@@ -127,6 +127,7 @@ ClassifiedRows classify_rows(
         config.training.per_device_eval_batch_size,
         axes,
         world.device);
+    result.classified.logits.div_(notes.temperature);
     return result;
   }
   result.classified = train::classify(
@@ -136,6 +137,7 @@ ClassifiedRows classify_rows(
       config.training.per_device_eval_batch_size,
       axes,
       world.device);
+  result.classified.logits.div_(notes.temperature);
   return result;
 }
 

@@ -93,6 +93,16 @@ nlohmann::ordered_json generation_config(const model::ModelConfig& config) {
   return json;
 }
 
+ClassifierNotes classifier_notes(const Job& job) {
+  ClassifierNotes notes =
+      notes_of(job.config.data, job.datasets.train->length(), job.judging.thresholds);
+  notes.temperature = job.temperature;
+  if (job.written_labels) {
+    notes.generative = job.config.generative;
+  }
+  return notes;
+}
+
 /// What makes the weights a model folder, or an adapter's.
 checkpoint::SmallFiles model_files(const Job& job) {
   const model::ModelConfig& config = saved_config(job);
@@ -104,17 +114,13 @@ checkpoint::SmallFiles model_files(const Job& job) {
     files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
   }
   if (job.written_labels) {
-    ClassifierNotes notes = notes_of(job.config.data, job.datasets.train->length(), {});
-    notes.generative = job.config.generative;
-    files[kClassifierNotes] = to_json(notes, job.written_labels->labels);
+    files[kClassifierNotes] = to_json(classifier_notes(job), job.written_labels->labels);
   }
   if (config.head.classifies()) {
     if (job.adapters != nullptr) {
       files[std::string(kLabelsName)] = labels_json(config.head);
     }
-    files[kClassifierNotes] = to_json(
-        notes_of(job.config.data, job.datasets.train->length(), job.judging.thresholds),
-        config.head.labels);
+    files[kClassifierNotes] = to_json(classifier_notes(job), config.head.labels);
   }
   return files;
 }

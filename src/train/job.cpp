@@ -34,8 +34,9 @@ namespace {
 constexpr int64_t kDefaultPrefetch = 2;
 
 /// Problems of a configuration that show only where files and ranks are known.
-void check(const config::Config& config, const Datasets& datasets) {
-  const config::TrainingSection& training = config.training;
+void check(const Job& job) {
+  const config::TrainingSection& training = job.config.training;
+  const Datasets& datasets = job.datasets;
   if (datasets.train == nullptr || datasets.train->size() == 0) {
     throw Error(
         ErrorKind::kData,
@@ -44,12 +45,23 @@ void check(const config::Config& config, const Datasets& datasets) {
   }
   const bool evaluates = training.eval_strategy != "no" || training.do_eval ||
                          training.eval_on_start || training.load_best_model_at_end;
-  if (evaluates && datasets.validation == nullptr && !unlearns(config.task)) {
+  if (evaluates && datasets.validation == nullptr && !unlearns(job.config.task)) {
     throw Error(
         ErrorKind::kConfig,
         "an evaluation is asked for, and there is nothing to evaluate on",
         "give data.validation=FILE or data.validation_fraction=0.05, or set "
         "training.eval_strategy=no");
+  }
+  if (job.config.task.calibration == "temperature") {
+    const bool fits =
+        job.is_classifier() && job.judged_head().problem == model::ProblemType::kSingleLabel;
+    if (!fits || datasets.validation == nullptr) {
+      throw Error(
+          ErrorKind::kConfig,
+          fits ? "task.calibration=temperature: there is nothing to find it on"
+               : "task.calibration=temperature is for rows that have one label each",
+          fits ? "give data.validation=FILE or data.validation_fraction=0.1" : "leave it out");
+    }
   }
 }
 
@@ -391,7 +403,7 @@ std::unique_ptr<Job> open_job(
   const int64_t length = sequence_length_of(config, job->source.config);
   check_plan(config.parallel, length);
   open_data(*job, length, world);
-  check(config, job->datasets);
+  check(*job);
   if (measures_unlearning(config)) {
     check_measuring(config, job->source.config, job->tokenizer);
   }
@@ -539,6 +551,9 @@ void finish_job(Job& job, World& world) {
           job.best_rule.metric());
     }
     restore_best_weights(job, world);
+  }
+  if (job.config.task.calibration == "temperature") {
+    calibrate(job, world);
   }
   if (job.task.head.classifies() && job.config.task.thresholds == "tuned") {
     tune(job, world);

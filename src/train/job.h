@@ -98,6 +98,7 @@ struct Job {
   std::optional<Judgement> judgement;
   Classified classified;
 
+  double temperature = 1;  // that a classifier's logits are divided by (task.calibration)
   /// Whether rows are given labels, by a head or as texts.
   bool is_classifier() const;
   /// The labels by which answers are judged.

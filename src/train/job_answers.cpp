@@ -73,6 +73,7 @@ Evaluation evaluate_classifier(
                              *job.axes,
                              world.device,
                              progress);
+  job.classified.logits.div_(job.temperature);
   const data::RowTargets targets = job.written_labels
                                        ? data::RowTargets{classes_of_candidates(rows), {}}
                                        : data::RowTargets{rows.classes(), rows.outputs()};
@@ -84,6 +85,16 @@ Evaluation evaluate_classifier(
   result.batches = job.classified.batches;
   result.seconds = job.classified.seconds;
   return result;
+}
+
+void calibrate(Job& job, World& world) {
+  const data::SequenceView& rows = *job.datasets.validation;
+  (void)evaluate_classifier(job, rows, world, nullptr);
+  job.temperature = fit_temperature(
+      job.classified.logits, job.written_labels ? classes_of_candidates(rows) : rows.classes());
+  if (world.is_first()) {
+    log_info("temperature: {:.5g}", job.temperature);
+  }
 }
 
 void open_unlearning(Job& job, int64_t length, World& world) {

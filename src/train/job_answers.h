@@ -37,4 +37,7 @@ Evaluation evaluate_classifier(
     World& world,
     const std::function<void(int64_t done, int64_t all)>& progress);
 
+/// Finds the temperature of the model that is kept, on data.validation.
+void calibrate(Job& job, World& world);
+
 }  // namespace lockstep::train

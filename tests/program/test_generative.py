@@ -63,9 +63,17 @@ class Generative(ProgramTest):
         words = ["model.path=base", "lora.r=4", "lora.lora_alpha=8", "task.labels=[complaint,praise,question,request]",
                  "generative.verbalizers=[bad,good,what,please]", "generative.prompt_template='Review: {text}\\nIt is: {label}'",
                  "generative.normalize=token"]
-        self.run_ok(*self.words("adapter", "per_device_train_batch_size=8", *words))
+        self.run_ok(*self.words("adapter", "per_device_train_batch_size=8", "task.calibration=temperature", *words))
         self.run_ok("eval", "--model", "base", "--adapter", "adapter", "--data", "test.csv", "--output", "adapted", "use_cpu=true")
         self.assertEqual(self.report("adapter"), self.report("adapted"))
+        # So are its probabilities, by a temperature that makes the log loss smallest.
+        temperature = json.loads((self.folder / "adapter" / "classification.json").read_text())["temperature"]
+        self.assertNotAlmostEqual(temperature, 1, delta=1e-4)
+        for a, b in zip(self.scores("adapter"), self.scores("adapted")):
+            self.assertAlmostEqual(a["probability"], b["probability"], delta=1e-5)
+        loss = json.loads((self.folder / "adapter" / "eval_results.json").read_text())["eval_log_loss"]
+        self.run_ok(*self.words("plain", "per_device_train_batch_size=8", *words))
+        self.assertLess(loss, json.loads((self.folder / "plain" / "eval_results.json").read_text())["eval_log_loss"])
 
     def test_what_is_wrong_is_told_before_training(self):
         def told(*more, code=2):
@@ -78,6 +86,7 @@ class Generative(ProgramTest):
         self.assertIn("raise data.sequence_length", told("data.sequence_length=8"))
         self.assertIn("a text is written for one label a row", told("task.problem_type=regression"))
         self.assertIn("task.thresholds", told("task.thresholds=tuned"))
+        self.assertIn("nothing to find it on", told("task.calibration=temperature", "data.validation=[]"))
         self.assertIn("rows that are cut anywhere", told("data.packing=concatenate"))
         (self.folder / "odd.csv").write_text("text,label\nfine,unheard\n")
         self.assertIn("odd.csv, line 2", told("data.validation=odd.csv", code=4))

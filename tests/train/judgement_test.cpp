@@ -104,5 +104,18 @@ TEST(Judgement, OfNumbersLeavesOutWhatHasNoValue) {
   EXPECT_FALSE(found.report.has_value());
 }
 
+TEST(Temperature, MakesTheLogLossSmallest) {
+  // Three of four are right, whatever the row: p = 3/4 where 2 / T = ln 3.
+  const at::Tensor logits =
+      at::tensor({1.0F, -1.0F, 1.0F, -1.0F, 1.0F, -1.0F, 1.0F, -1.0F}).view({4, 2});
+  EXPECT_NEAR(fit_temperature(logits, {0, 0, 1, 0}), 2 / std::log(3.0), 1e-7);
+  // Rows without a label say nothing; without any, nothing changes.
+  const at::Tensor more = at::cat({logits, at::tensor({9.0F, 1.0F}).view({1, 2})});
+  EXPECT_NEAR(fit_temperature(more, {0, 0, 1, 0, data::kNoClass}), 2 / std::log(3.0), 1e-7);
+  EXPECT_EQ(fit_temperature(logits, std::vector<int64_t>(4, data::kNoClass)), 1);
+  // All right: the surest that is looked for.
+  EXPECT_NEAR(fit_temperature(logits, {0, 0, 0, 0}), std::exp(-3.0), 1e-6);
+}
+
 }  // namespace judgement_test
 }  // namespace lockstep::train

@@ -415,4 +415,49 @@ std::vector<double> tune_thresholds(
   return thresholds;
 }
 
+double fit_temperature(const at::Tensor& logits, const std::vector<int64_t>& classes) {
+  const at::Tensor values = logits.to(at::kDouble).contiguous();
+  const int64_t labels = values.size(1);
+  const std::span all(values.const_data_ptr<double>(), static_cast<size_t>(values.numel()));
+  const auto loss_at = [&](double logarithm) {
+    const double scale = std::exp(-logarithm);
+    double loss = 0;
+    for (size_t row = 0; row < classes.size(); ++row) {
+      if (classes[row] == data::kNoClass) {
+        continue;
+      }
+      const auto own = all.subspan(row * static_cast<size_t>(labels), static_cast<size_t>(labels));
+      const double largest = *std::max_element(own.begin(), own.end());
+      double sum = 0;
+      for (const double logit : own) {
+        sum += std::exp((logit - largest) * scale);
+      }
+      loss += std::log(sum) - (own[static_cast<size_t>(classes[row])] - largest) * scale;
+    }
+    return loss;
+  };
+  if (std::ranges::all_of(classes, [](int64_t each) { return each == data::kNoClass; })) {
+    return 1;
+  }
+  constexpr int kSteps = 60;
+  const double ratio = (std::sqrt(5.0) - 1) / 2;
+  double low = -3, high = 3;
+  double left = high - ratio * (high - low), right = low + ratio * (high - low);
+  double loss_left = loss_at(left), loss_right = loss_at(right);
+  for (int step = 0; step < kSteps; ++step) {
+    if (loss_left <= loss_right) {
+      high = std::exchange(right, left);
+      loss_right = loss_left;
+      left = high - ratio * (high - low);
+      loss_left = loss_at(left);
+    } else {
+      low = std::exchange(left, right);
+      loss_left = loss_right;
+      right = low + ratio * (high - low);
+      loss_right = loss_at(right);
+    }
+  }
+  return std::exp((low + high) / 2);
+}
+
 }  // namespace lockstep::train

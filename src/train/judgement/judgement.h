@@ -70,4 +70,9 @@ std::span<const std::string_view> metric_names(model::ProblemType problem);
 std::vector<double> tune_thresholds(
     const at::Tensor& logits, const data::RowTargets& targets, const model::HeadSpec& head);
 
+/// Of one label each, the number T above 0 for which logits / T have the smallest log loss (Guo et
+/// al., "On Calibration of Modern Neural Networks", 2017): by golden section over ln T from -3
+/// to 3. 1 where no row has a label.
+double fit_temperature(const at::Tensor& logits, const std::vector<int64_t>& classes);
+
 }  // namespace lockstep::train

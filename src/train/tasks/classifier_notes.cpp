@@ -1,5 +1,6 @@
 #include "train/tasks/classifier_notes.h"
 
+#include <cmath>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -30,6 +31,9 @@ std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>
       {"text_pair_field", notes.text_pair_field},
       {"label_field", notes.label_field},
       {"label_delimiter", notes.label_delimiter}};
+  if (notes.temperature != 1) {
+    json["temperature"] = notes.temperature;
+  }
   if (notes.generative) {
     json["generative"] = {
         {"prompt_template", notes.generative->prompt_template},
@@ -52,6 +56,13 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
     ClassifierNotes notes;
     notes.sequence_length = json.at("sequence_length");
     notes.thresholds = json.value("thresholds", std::vector<double>());
+    notes.temperature = json.value("temperature", 1.0);
+    if (!(notes.temperature > 0) || !std::isfinite(notes.temperature)) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{}: the temperature {} is not above 0", path.string(), notes.temperature),
+          "remove \"temperature\", or the file");
+    }
     notes.text_field = json.at("text_field");
     notes.text_pair_field = json.at("text_pair_field");
     notes.label_delimiter = json.at("label_delimiter");

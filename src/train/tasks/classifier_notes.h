@@ -20,6 +20,7 @@ struct ClassifierNotes {
   std::string text_field, text_pair_field, label_delimiter;
   std::vector<std::string> label_field;
   std::vector<std::string> labels = {};
+  double temperature = 1;                                    // that logits are divided by
   std::optional<config::GenerativeSection> generative = {};  // of labels that are written
 };
 
