@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "cli/adapter_flags.h"
 #include "cli/classify.h"
 #include "cli/eval_unlearning.h"
 #include "cli/world.h"
+#include "config/core/scalar.h"
 #include "config/print.h"
 #include "config/resolve.h"
 #include "data/bigram.h"
@@ -41,11 +43,61 @@ config::ResolveOptions eval_options() {
        "The folder to write to: of a classifier its report, pictures and predictions; of "
        "unlearning its metrics"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
-      {"adapter", Kind::kKey, "The same as lora.adapter", "lora.adapter"},
+      {"adapter", Kind::kValue, kAdapterHelp},
+      {"adapter-weight", Kind::kValue, kAdapterWeightHelp},
+      {"adapter-combination", Kind::kValue, kAdapterCombinationHelp},
       {"data", Kind::kKey, "The same as data.validation", "data.validation"},
       {"train", Kind::kKey, "The same as data.train", "data.train"},
   };
   return options;
+}
+
+/// The adapters of the flags, or of lora.adapter.
+train::AdapterFlags adapter_flags(const config::Resolution& resolution) {
+  const auto values = [&](const char* flag) {
+    const auto found = resolution.flags.find(flag);
+    return found == resolution.flags.end() ? std::vector<std::string>{} : found->second;
+  };
+  train::AdapterFlags flags{
+      values("adapter"), {}, resolution.value("adapter-combination").value_or("")};
+  config::LoraSection keys = resolution.config.lora;
+  keys.lora_dropout.reset();  // which means nothing here
+  if (!flags.folders.empty() && keys != config::LoraSection{}) {
+    throw Error(
+        ErrorKind::kConfig,
+        "--adapter says what the adapter is, and keys of lora do too",
+        "leave these out");
+  }
+  if (flags.folders.empty() && !resolution.config.lora.adapter.empty()) {
+    flags.folders.push_back(resolution.config.lora.adapter);
+  }
+  for (const std::string& word : values("adapter-weight")) {
+    const std::optional<double> weight = config::to_double(word);
+    if (!weight) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format("--adapter-weight: '{}' is no number", word),
+          "give one such as 0.5");
+    }
+    flags.weights.push_back(*weight);
+  }
+  if (!flags.combination.empty() && flags.combination != "cat" && flags.combination != "linear") {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--adapter-combination: '{}' is none of cat, linear", flags.combination),
+        "cat adds what each adapter adds, linear their factors");
+  }
+  return flags;
+}
+
+/// What classifiers and unlearning are evaluated with: one adapter, of weight 1.
+void require_one_adapter(const train::AdapterFlags& flags) {
+  if (flags.folders.size() > 1 || !flags.weights.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "several adapters, or weights of them, are for language models' losses alone",
+        "merge them into the model first: lockstep export --model BASE --adapter DIR ... --merge");
+  }
 }
 
 /// Of a classifier: metrics, its report, and where `--output` is given their files.
@@ -88,9 +140,11 @@ int evaluate_classifier(const config::Resolution& resolution, train::World& worl
   return 0;
 }
 
-int evaluate(const config::Resolution& resolution, train::World& world) {
+int evaluate(
+    const config::Resolution& resolution, const train::AdapterFlags& flags, train::World& world) {
   config::Config config = resolution.config;
   if (train::unlearns(config.task)) {
+    require_one_adapter(flags);
     return evaluate_unlearning(resolution, world);
   }
   if (!resolution.has("bigram") && !config.data.validation.empty()) {
@@ -98,9 +152,10 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
     config.data.mixture.clear();
   }
   const model::ModelSource source = train::find_source(config.model.path, "");
-  const auto adapter = train::saved_adapter(config.lora.adapter);
+  const auto adapter = train::saved_adapters(flags);
   if (train::classifies(config, train::config_with(source.config, adapter)) ||
       writes_labels(source, adapter)) {
+    require_one_adapter(flags);
     return evaluate_classifier(resolution, world);
   }
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
@@ -174,17 +229,22 @@ int evaluate(const config::Resolution& resolution, train::World& world) {
 
 int run_eval(std::vector<std::string> arguments) {
   const config::ResolveOptions options = eval_options();
-  const config::Resolution resolution = config::resolve(arguments, options);
+  config::Resolution resolution = config::resolve(arguments, options);
   if (resolution.help) {
     fmt::print("{}", config::help(options));
     return 0;
+  }
+  const train::AdapterFlags adapters = adapter_flags(resolution);
+  if (!adapters.folders.empty()) {
+    resolution.config.lora.adapter = adapters.folders.front();
   }
   RankOptions ranks;
   ranks.command = "eval";
   ranks.arguments = std::move(arguments);
   ranks.ranks = resolution.integer("nproc", 1);
   ranks.use_cpu = resolution.config.training.use_cpu;
-  return run_ranks(ranks, [&](train::World& world) { return evaluate(resolution, world); });
+  return run_ranks(
+      ranks, [&](train::World& world) { return evaluate(resolution, adapters, world); });
 }
 
 }  // namespace lockstep::cli

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/adapter_flags.h"
 #include "cli/quantization_flags.h"
 #include "start/parse.h"
 #include "train/merge.h"
@@ -16,8 +17,9 @@ namespace lockstep::cli {
 namespace {
 
 struct ExportRequest {
-  std::string model, adapter, output, dtype = "auto";
+  std::string model, output, dtype = "auto";
   bool merges = false;
+  train::AdapterFlags adapters;
   train::QuantizationFlags quantization;
 };
 
@@ -28,9 +30,8 @@ start::Parsed read_request(std::vector<std::string> arguments, ExportRequest& re
   app.name("lockstep export");
   app.add_option("--model", request.model, "A model folder, a checkpoint, or a Hub name")
       ->required();
-  auto* adapter =
-      app.add_option("--adapter", request.adapter, "A folder of PEFT's, or an output_dir");
-  auto* merge = app.add_flag("--merge", request.merges, "Add what the adapter adds to the weights");
+  auto* adapter = add_adapter_flags(app, request.adapters);
+  auto* merge = app.add_flag("--merge", request.merges, "Add what the adapters add to the weights");
   adapter->needs(merge);
   merge->needs(adapter);
   app.add_option("--output", request.output, "The folder to write to")->required();
@@ -68,7 +69,7 @@ int run_export(std::vector<std::string> arguments) {
     return 0;
   }
   const model::ModelSource base = train::find_source(request.model, "");
-  const auto adapter = train::saved_adapter(request.adapter);
+  const auto adapter = train::saved_adapters(request.adapters);
   const auto quantization = train::quantization_of(request.quantization);
   if (!adapter && !quantization) {
     throw Error(
@@ -87,13 +88,15 @@ int run_export(std::vector<std::string> arguments) {
   if (quantization) {
     train::pack(model, *quantization);
   }
-  const std::filesystem::path folder = adapter ? adapter->folder : std::filesystem::path();
+  const std::filesystem::path folder = !adapter                 ? std::filesystem::path()
+                                       : adapter->parts.empty() ? adapter->folder
+                                                                : adapter->parts.front().folder;
   train::save_merged(request.output, model, find_tokenizer(base, folder).get());
   fmt::print(
       "{}: {}{}{}\n",
       request.output,
       request.model,
-      adapter ? fmt::format(" with {} merged", request.adapter) : "",
+      adapter ? fmt::format(" with {} merged", fmt::join(request.adapters.folders, ", ")) : "",
       quantization ? fmt::format(", packed in {}", train::text_of(*quantization)) : "");
   return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/adapter_flags.h"
 #include "cli/quantization_flags.h"
 #include "cli/world.h"
 #include "data/chat.h"
@@ -22,11 +23,12 @@ namespace lockstep::cli {
 namespace {
 
 struct Request {
-  std::string model, adapter, tokenizer, prompt, dtype = "auto", device_map = "auto";
+  std::string model, tokenizer, prompt, dtype = "auto", device_map = "auto";
   std::string system;
   bool is_chat = false;
   nn::GenerateOptions options;
   int64_t tensor = 1;
+  train::AdapterFlags adapters;
   train::QuantizationFlags quantization;
 };
 
@@ -39,10 +41,7 @@ start::Parsed read_request(std::vector<std::string> arguments, Request& request)
   app.add_option(
          "--model", request.model, "A model folder, a checkpoint, an output_dir, or a Hub name")
       ->required();
-  app.add_option(
-      "--adapter",
-      request.adapter,
-      "An adapter of the model: a folder of PEFT's, or an output_dir");
+  add_adapter_flags(app, request.adapters);
   app.add_option("--tokenizer", request.tokenizer, "Another tokenizer than the model's");
   app.add_option("--prompt", request.prompt, "The text to continue; - reads it from stdin")
       ->required();
@@ -231,7 +230,7 @@ int run_generate(std::vector<std::string> arguments) {
                : request.dtype == "float32" ? at::kFloat
                                             : at::kBFloat16;
   load.tokenizer_size = tokenizer->vocabulary_size();
-  load.adapter = train::saved_adapter(request.adapter);
+  load.adapter = train::saved_adapters(request.adapters);
   load.quantization = train::quantization_of(request.quantization);
   if (request.tensor > 1) {
     return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);

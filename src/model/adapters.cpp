@@ -54,6 +54,7 @@ class Resolver {
   }
 
   Adapters run() {
+    check_initial();
     settle_targets();
     add_classifier();
     add_adapters();
@@ -66,6 +67,20 @@ class Resolver {
 
  private:
   LoraConfig& config() { return result_.config; }
+
+  /// Other ways to begin take something from the base: a saved adapter stands beside what is left.
+  void check_initial() {
+    const std::string& init = config().init_lora_weights;
+    if (init == "gaussian" || init == "true" || init == "false" ||
+        (!is_new_ && init == "orthogonal")) {
+      return;
+    }
+    refuse(
+        fmt::format("lora.init_lora_weights: {} is not supported", init),
+        is_new_ ? "give true, gaussian or false"
+                : "the adapter belongs to a changed base: save it with PEFT's "
+                  "path_initial_model_for_weight_conversion, beside the base as it was");
+  }
 
   /// Null and all-linear become names.
   void settle_targets() {
@@ -197,11 +212,6 @@ class Resolver {
       return Initialization{Kind::kUniform, 1 / std::sqrt(static_cast<double>(inputs)), -1};
     };
     const bool is_gaussian = init == "gaussian";
-    if (is_new_ && !is_gaussian && init != "true" && init != "false") {
-      refuse(
-          fmt::format("lora.init_lora_weights: {} is not supported", init),
-          "give true, gaussian or false");
-    }
     const auto parameter = [&](const char* name, std::vector<int64_t> shape, Initialization start) {
       return ParameterSpec{
           .name = layer.prefix + name,

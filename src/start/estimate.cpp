@@ -33,8 +33,9 @@ config::ResolveOptions estimate_options() {
        "The device, such as h100-80gb (the default) or a100-40gb; --gpu list names all"},
       {"gpus", Kind::kValue, "Devices; else the product of the sizes of `parallel`"},
       {"lora-rank",
-       Kind::kValue,
-       "Train adapters of this rank on every matrix of the blocks alone"},
+       Kind::kKey,
+       "Train adapters of this rank on every matrix of the blocks alone",
+       "lora.r"},
       {"bits", Kind::kValue, "Of the frozen weights beside them: 16, 8 or 4"},
       {"json", Kind::kSwitch, "One JSON object on stdout, and nothing else"},
   };
@@ -48,9 +49,6 @@ int64_t devices_of(const config::Resolution& resolution) {
 }
 
 void read_adapters(const config::Resolution& resolution, plan::Job& job) {
-  if (const auto rank = resolution.integer("lora-rank", 1)) {  // else that of lora.r, if any
-    job.adapter_rank = *rank;
-  }
   const std::optional<int64_t> bits = resolution.integer("bits", 1);
   if (bits && job.adapter_rank == 0) {
     throw Error(

@@ -203,6 +203,23 @@ TEST(Adapters, WhatDoesNotFitIsRefusedWithWhatWould) {
   EXPECT_THAT(refusal(config), HasSubstr("there is no module model.nrom"));
 }
 
+/// Loaded beside the base as it is, it would add to weights that it was not trained beside.
+TEST(Adapters, ASavedOneThatChangedItsBaseIsRefused) {
+  for (const char* init : {"pissa", "pissa_niter_4", "olora", "loftq", "corda"}) {
+    LoraConfig config;
+    config.init_lora_weights = init;
+    try {
+      (void)resolve_adapters(config, llama(), AdapterOrigin::kSaved);
+      ADD_FAILURE() << init;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("is not supported"));
+    }
+  }
+  LoraConfig config;
+  config.init_lora_weights = "orthogonal";
+  EXPECT_EQ(resolve_adapters(config, llama(), AdapterOrigin::kSaved).of_layers.size(), 6U);
+}
+
 TEST(LoraConfig, IsWrittenAsItWasRead) {
   LoraConfig config = lora({".*_proj"});
   config.r = 4;

@@ -232,3 +232,35 @@ def test_what_a_run_writes(settings, tmp_path):
         plain = AutoModelForCausalLM.from_pretrained(base).eval()(ids).logits
     assert (theirs - ours).abs().max() <= 1e-5 * max(1, theirs.abs().max())
     assert (theirs - plain).abs().max() > 1e-3  # it was trained
+
+
+@pytest.mark.parametrize("combination", ["cat", "linear"])
+@pytest.mark.parametrize("settings", [GPT2, LLAMA], ids=["gpt2", "llama"])
+def test_several_adapters(settings, combination, tmp_path):
+    """As PEFT's add_weighted_adapter: other targets, scales and, stacked, ranks; one is subtracted."""
+    torch.manual_seed(3)
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "config.json").write_text(json.dumps(settings))
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(base)).save_pretrained(base)
+    targets = [["c_attn"], ["c_attn", "c_fc"]] if settings is GPT2 else [["q_proj", "v_proj"], ["q_proj", "down_proj"]]
+    ranks = [4, 3] if combination == "cat" else [4, 4]
+    for name, r, modules, alpha in zip(["first", "second"], ranks, targets, [7, 16]):
+        adapted = get_peft_model(
+            AutoModelForCausalLM.from_pretrained(base),
+            LoraConfig(task_type="CAUSAL_LM", r=r, target_modules=modules, lora_alpha=alpha, init_lora_weights=False))
+        adapted.save_pretrained(tmp_path / name)
+    weights = [0.7, -0.4]
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), tmp_path / "first", adapter_name="first")
+    model.load_adapter(tmp_path / "second", adapter_name="second")
+    ids = torch.randint(0, settings["vocab_size"], (2, 19))
+    with torch.no_grad():
+        plain = AutoModelForCausalLM.from_pretrained(base)(ids).logits
+        model.add_weighted_adapter(["first", "second"], weights, "both", combination_type=combination)
+        model.set_adapter("both")
+        theirs = model.eval()(ids).logits
+        lockstep(tmp_path, "export", "--model", "base", "--adapter", "first", "--adapter", "second", "--adapter-weight", weights[0],
+                 "--adapter-weight", weights[1], "--adapter-combination", combination, "--merge", "--output", "merged")
+        ours = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()(ids).logits
+    assert (theirs - ours).abs().max() <= 1e-5 * max(1, theirs.abs().max())
+    assert (theirs - plain).abs().max() > 1e-3

@@ -72,6 +72,38 @@ class Adapters(ProgramTest):
         self.train("further", "model.path=base", "lora.adapter=run", "learning_rate=0", steps=1)
         self.assertEqual(self.adapter("further"), self.adapter("run"))
 
+    def test_several_are_used_with_weights(self):
+        """Of other ranks, targets and scales: unmerged as merged, on ranks that share layers and on ranks that share weights."""
+        self.train("other", "model.path=base", "learning_rate=1e-2", "lora.r=2", "lora.use_rslora=true",
+                   "lora.target_modules=[c_attn]", "seed=5", steps=2)
+        both = ["--adapter", "run", "--adapter", "other", "--adapter-weight", "0.5", "--adapter-weight", "-1.5"]
+        words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
+        def loss(*which):
+            return json.loads(self.run_ok("eval", "--model", *which, *words).out)["eval_loss"]
+        self.run_ok("export", "--model", "base", "--merge", *both, "--output", "both")
+        merged = loss("both")
+        self.assertAlmostEqual(loss("base", *both), merged, delta=1e-5)
+        self.assertAlmostEqual(loss("base", *both, "--nproc", "2", "parallel.tensor=2"), merged, delta=1e-5)
+        self.assertAlmostEqual(loss("base", *both, "--nproc", "2", "parallel.zero_stage=3"), merged, delta=1e-5)
+        for part in (both[:2], both[:4]):
+            self.assertGreater(abs(loss("base", *part) - merged), 1e-5)
+        prompt = ["--prompt", "The", "--max-new-tokens", "4"]
+        self.assertEqual(
+            self.run_ok("generate", "--model", "base", *both, *prompt).out,
+            self.run_ok("generate", "--model", "both", *prompt).out)
+        for more, told in (
+            (["--adapter-weight", "1"], "3 --adapter-weight for 2 --adapter"),
+            (["--adapter-combination", "linear"], "adapters of ranks 3 and 2"),
+        ):
+            self.assertIn(told, self.run_fails(2, "generate", "--model", "base", *both, *more, *prompt).err)
+            self.assertIn(told, self.run_fails(2, "eval", "--model", "base", *both, *more, *words).err)
+        for more, told in (
+            (["--adapter-weight", "x"], "'x' is no number"),
+            (["--adapter-combination", "svd"], "none of cat, linear"),
+            (["lora.r=3"], "leave these out"),
+        ):
+            self.assertIn(told, self.run_fails(2, "eval", "--model", "base", *both, *more, *words).err)
+
     def test_a_classifier_keeps_its_labels(self):
         rows = ["data.train=corpus/labelled.csv", "data.validation=corpus/labelled_validation.csv"]
         self.train("labels", "model.path=base", "task.type=sequence_classification", *rows, "lora.r=2", steps=2)

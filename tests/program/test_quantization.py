@@ -68,6 +68,17 @@ class Quantization(ProgramTest):
         self.assertIn("packed      8 linears in 4 bits (nf4, double quantization)", told)
         self.assertIn("nothing to do", self.run_fails(2, "export", "--model", "base", "--output", "x").err)
 
+    def test_the_estimate_knows_packed_weights_by_either_spelling(self):
+        def parameters(*words):
+            words = ("estimate", "--model", "llama2-7b", "--gpu", "h100-80gb", "--json", "training.bf16=true", *words)
+            return json.loads(self.run_ok(*words).out)["stages"][0]["parameters"]
+        whole, packed = parameters("--lora-rank", "16"), parameters("--lora-rank", "16", "quantization.bits=4")
+        self.assertEqual(whole, parameters("lora.r=16"))
+        self.assertEqual(packed, parameters("lora.r=16", "quantization.bits=4"))
+        self.assertLess(packed, 0.35 * whole)
+        self.assertEqual(parameters("--lora-rank", "16", "--bits", "4"),
+                         parameters("lora.r=16", "quantization.bits=4", "quantization.double_quant=true"))
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

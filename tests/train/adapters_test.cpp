@@ -2,6 +2,8 @@
 // the specification, and what does not fit.
 #include "train/weights/adapters.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -103,6 +105,76 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"gpt2", "gpt2-lora"},
         Case{"gpt2", "gpt2-dora-bias"}));
 
+std::map<std::string, Tensor> merged_weights(
+    const model::ModelSource& base, const std::optional<AdapterRequest>& adapter) {
+  std::map<std::string, Tensor> weights;
+  for (const checkpoint::Piece& piece : merge_adapter(base, adapter, at::kFloat).weights) {
+    weights[piece.name] = piece.data.view(piece.shape);
+  }
+  return weights;
+}
+
+Tensor logits_beside(const model::ModelSource& base, const AdapterFlags& flags, const Tensor& ids) {
+  ModelRequest request;
+  request.adapter = saved_adapters(flags);
+  nn::ForwardInputs inputs;
+  inputs.ids = ids;
+  const at::NoGradGuard no_gradient;
+  return load_model(base, request)->logits(inputs);
+}
+
+/// Of different ranks, scales and targets; one is subtracted.
+TEST(SeveralAdapters, AddWhatEachAddsTimesItsWeight) {
+  if (!fs::exists(golden() / "llama-lora")) {
+    GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
+  }
+  const auto base = model::find_model((golden() / "llama").string());
+  const std::vector<std::string> folders{
+      (golden() / "llama-lora").string(), (golden() / "llama-rslora-patterns").string()};
+  const AdapterFlags flags{folders, {0.75, -2}, "cat"};
+  auto expected = merged_weights(base, std::nullopt);
+  const auto plain = merged_weights(base, std::nullopt);
+  for (size_t i = 0; i < folders.size(); ++i) {
+    for (const auto& [name, weight] : merged_weights(base, saved_adapter(folders[i]))) {
+      expected.at(name) += flags.weights[i] * (weight - plain.at(name));
+    }
+  }
+  const auto merged = merged_weights(base, saved_adapters(flags));
+  const auto model = load_model(base, {});
+  const at::NoGradGuard no_gradient;
+  model->visit_parameters([&](const std::string& name, Tensor& parameter) {
+    numbers::expect_values(merged.at(name), expected.at(name), name);
+    parameter.copy_(expected.at(name));
+  });
+  nn::ForwardInputs inputs;
+  inputs.ids = at::arange(11).view({1, 11}) * 7;
+  const Tensor wanted = model->logits(inputs);
+  EXPECT_LT((logits_beside(base, flags, inputs.ids) - wanted).abs().max().item<double>(), 1e-5);
+  EXPECT_GT(
+      (logits_beside(base, {folders, {}, ""}, inputs.ids) - wanted).abs().max().item<double>(),
+      1e-3);
+}
+
+/// PEFT's "linear": (sum of roots times B) (sum of signed roots times A).
+TEST(SeveralAdapters, FactorsAreSummed) {
+  if (!fs::exists(golden() / "gpt2-lora")) {
+    GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
+  }
+  const auto base = model::find_model((golden() / "gpt2").string());
+  const std::string folder = (golden() / "gpt2-lora").string();
+  const auto plain = merged_weights(base, std::nullopt);
+  const auto once = merged_weights(base, saved_adapter(folder));
+  // With itself: (sqrt(w1) + sqrt(w2)) (sqrt(w1) +- sqrt(w2)) of what it adds.
+  for (const double second : {0.25, -0.25}) {
+    const double factor = (1 + 0.5) * (second > 0 ? 1.5 : 0.5);
+    for (const auto& [name, weight] :
+         merged_weights(base, saved_adapters({{folder, folder}, {1, second}, "linear"}))) {
+      const Tensor expected = plain.at(name) + factor * (once.at(name) - plain.at(name));
+      EXPECT_LT((weight - expected).abs().max().item<double>(), 1e-5) << name;
+    }
+  }
+}
+
 std::string message_of(const std::function<void()>& body) {
   try {
     body();
@@ -137,6 +209,28 @@ TEST(Adapters, AFolderWithoutOneIsRefused) {
       message_of([&] { (void)saved_adapter(folder.path()); }),
       testing::AllOf(
           testing::HasSubstr("adapter_config.json"), testing::HasSubstr(folder.path().string())));
+}
+
+TEST(SeveralAdapters, WhatCannotBeCombinedIsRefused) {
+  if (!fs::exists(golden() / "llama-dora")) {
+    GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
+  }
+  const auto at = [](const char* name) { return (golden() / name).string(); };
+  const auto told = [&](const AdapterFlags& flags) {
+    return message_of([&] {
+      (void)merge_adapter(model::find_model((golden() / "llama").string()), saved_adapters(flags));
+    });
+  };
+  EXPECT_THAT(told({{at("llama-lora"), at("llama-dora")}, {}, ""}), testing::HasSubstr("use_dora"));
+  EXPECT_THAT(
+      told({{at("llama-lora"), at("llama-modules-tokens")}, {}, ""}),
+      testing::HasSubstr("trainable_token_indices"));
+  EXPECT_THAT(
+      told({{at("llama-lora")}, {1, 2}, ""}), testing::HasSubstr("2 --adapter-weight for 1"));
+  EXPECT_THAT(told({{}, {1}, ""}), testing::HasSubstr("1 --adapter-weight for 0"));
+  EXPECT_THAT(
+      told({{at("llama-lora")}, {std::nan("")}, ""}), testing::HasSubstr("--adapter-weight"));
+  EXPECT_FALSE(saved_adapters({}));
 }
 
 }  // namespace adapters_test

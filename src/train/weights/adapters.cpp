@@ -1,8 +1,7 @@
 #include "train/weights/adapters.h"
 
-#include <algorithm>
+#include <cmath>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,8 @@
 #include "base/json.h"
 #include "config/core/scalar.h"
 #include "nn/decomposed.h"
+#include "train/weights/adapter_values.h"
+#include "train/weights/combined_adapters.h"
 
 namespace lockstep::train {
 namespace {
@@ -63,123 +64,18 @@ void take_keys(const config::LoraSection& section, model::LoraConfig& config) {
   }
 }
 
-checkpoint::TensorFiles open_tensors(const fs::path& folder) {
-  std::error_code ignored;
-  if (!checkpoint::TensorFiles::exist(folder, kAdapterGroup) &&
-      fs::exists(folder / "adapter_model.bin", ignored)) {
-    throw Error(
-        ErrorKind::kData,
-        fmt::format(
-            "{} holds its adapter as a pickle (adapter_model.bin) alone, and nothing is unpickled "
-            "here",
-            folder.string()),
-        "load it with PEFT where you trust it, and save it again");
-  }
-  return {folder, std::string(kAdapterGroup), ErrorKind::kData};
-}
-
-/// What an adapter's folder says of ranks: the rows of each A, by its layer.
-std::map<std::string, int64_t> ranks_of(const checkpoint::TensorFiles& files) {
-  constexpr std::string_view kFactor = ".lora_A.weight";
-  const std::string prefix = model::peft_name("");
-  std::map<std::string, int64_t> ranks;
-  for (const std::string& name : files.names()) {
-    const checkpoint::TensorEntry& tensor = files.tensor(name);
-    if (name.starts_with(prefix) && name.ends_with(kFactor) && tensor.shape.size() == 2) {
-      ranks[name.substr(prefix.size(), name.size() - prefix.size() - kFactor.size())] =
-          tensor.shape[0];
-    }
-  }
-  return ranks;
-}
-
-/// The values of all that an adapter trains, from its folder.
-class AdapterWeights {
- public:
-  AdapterWeights(
-      checkpoint::TensorFiles files,
-      const model::Adapters& adapters,
-      const model::ModelConfig& config)
-      : files_(std::move(files)),
-        file_names_(adapters.file_names) {
-    std::map<std::string, model::ParameterSpec> specs = model::parameters_by_name(config);
-    specs.merge(model::adapter_parameters(adapters));
-    std::set<std::string> known;
-    std::vector<std::string> problems;
-    for (const auto& [name, names] : file_names_) {
-      known.insert(names.begin(), names.end());
-      if (!files_.contains(names.front())) {
-        problems.push_back("it lacks " + names.front());
-      } else if (const auto& shape = files_.tensor(names.front()).shape;
-                 shape != specs.at(name).shape) {
-        problems.push_back(fmt::format(
-            "{} is {}, and the model needs {}",
-            names.front(),
-            fmt::join(shape, " x "),
-            fmt::join(specs.at(name).shape, " x ")));
-      }
-    }
-    for (const std::string& name : files_.names()) {
-      if (known.count(name) == 0) {
-        problems.push_back("the model has no place for its " + name);
-      }
-    }
-    refuse(problems);
-  }
-
-  bool has(const std::string& name) const { return file_names_.count(name) > 0; }
-  void fill(
-      const std::string& name,
-      const parallel::ShardedParameter& parameter,
-      int64_t begin,
-      const at::Tensor& values) const {
-    const at::Tensor flat = values.view({-1});
-    mesh::visit_runs(
-        parameter.cut,
-        parameter.shape,
-        begin,
-        begin + flat.numel(),
-        [&](int64_t local, int64_t whole, int64_t count) {
-          files_.read(file_names_.at(name).front(), whole, flat.narrow(0, local - begin, count));
-        });
-  }
-
- private:
-  void refuse(const std::vector<std::string>& problems) const {
-    constexpr size_t kMostShown = 4;
-    if (problems.empty()) {
-      return;
-    }
-    const auto shown =
-        problems.begin() + std::min<std::ptrdiff_t>(std::ssize(problems), kMostShown);
-    throw Error(
-        ErrorKind::kData,
-        fmt::format(
-            "the adapter {} does not fit the model: {}{}",
-            files_.folder().string(),
-            fmt::join(problems.begin(), shown, "; "),
-            problems.size() > kMostShown
-                ? fmt::format("; and {} problems more", problems.size() - kMostShown)
-                : ""),
-        "give the model that it was trained beside; its adapter_config.json names it");
-  }
-
-  checkpoint::TensorFiles files_;
-  std::map<std::string, std::vector<std::string>> file_names_;
-};
-
 /// The values of an adapted model: of what the adapter trains those of its folder, else drawn ones;
 /// of the rest the base's.
 class AdaptedFill {
  public:
   AdaptedFill(
       std::shared_ptr<const model::Adapters> adapters,
-      std::shared_ptr<const AdapterWeights> weights,
+      std::shared_ptr<const AdapterValues> saved,
       const model::ModelConfig& config,
       parallel::ModelSpec::Fill base,
       uint64_t seed)
       : adapters_(std::move(adapters)),
-        weights_(std::move(weights)),
+        saved_(std::move(saved)),
         base_(std::move(base)),
         own_(model::adapter_parameters(*adapters_)),
         drawn_(parallel::fill_at_random(own_, seed)) {
@@ -194,8 +90,8 @@ class AdaptedFill {
       const parallel::ShardedParameter& parameter,
       int64_t begin,
       const at::Tensor& values) const {
-    if (weights_ != nullptr && weights_->has(name)) {
-      weights_->fill(name, parameter, begin, values);
+    if (saved_ != nullptr && saved_->has(name)) {
+      saved_->fill(name, parameter, begin, values);
     } else if (const auto layer = model::layer_of_magnitudes(name)) {
       fill_magnitudes(*layer, parameter, begin, values);
     } else {
@@ -223,19 +119,11 @@ class AdaptedFill {
         whole(adapter.parameters[0]),
         whole(adapter.parameters[1]),
         adapter.scale);
-    const at::Tensor flat = values.view({-1});
-    mesh::visit_runs(
-        parameter.cut,
-        parameter.shape,
-        begin,
-        begin + flat.numel(),
-        [&](int64_t local, int64_t first, int64_t count) {
-          flat.narrow(0, local - begin, count).copy_(norms.narrow(0, first, count));
-        });
+    copy_part(norms, parameter, begin, values);
   }
 
   std::shared_ptr<const model::Adapters> adapters_;
-  std::shared_ptr<const AdapterWeights> weights_;  // null: all are drawn
+  std::shared_ptr<const AdapterValues> saved_;  // null: all are drawn
   parallel::ModelSpec::Fill base_;
   std::map<std::string, model::ParameterSpec> own_;
   parallel::ModelSpec::Fill drawn_;
@@ -250,11 +138,37 @@ std::string name_of(const model::ModelSource& base) {
              : base.name;
 }
 
+/// A saved adapter that others may stand beside: factors alone, of scale and weight.
+AdapterRequest::Part part_of(const std::string& folder, double weight) {
+  std::optional<AdapterRequest> saved = saved_adapter(folder);
+  if (!saved) {
+    throw Error(ErrorKind::kConfig, "--adapter: the folder's name is empty", "give its name");
+  }
+  const model::LoraConfig& config = saved->config;
+  const char* more = config.use_dora                                 ? "use_dora"
+                     : !config.modules_to_save.empty()               ? "modules_to_save"
+                     : config.bias != model::LoraConfig::Bias::kNone ? "bias"
+                                                                     : nullptr;
+  if (more != nullptr) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} was trained with {}, and has more than factors to add", folder, more),
+        "use it alone and without --adapter-weight, or merge it first (lockstep export --merge)");
+  }
+  if (!std::isfinite(weight)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--adapter-weight {} is no number to multiply with", weight),
+        "give one such as 0.5");
+  }
+  return {std::move(saved->config), std::move(saved->folder), weight};
+}
+
 constexpr const char* kProblem = "problem_type";  // beside the labels
 
 /// Of a folder that holds a classifier's row for each class, with their names where it has them.
 std::optional<model::HeadSpec> head_of(const fs::path& folder) {
-  const checkpoint::TensorFiles files = open_tensors(folder);
+  const checkpoint::TensorFiles files = open_adapter(folder);
   std::string rows;
   for (const char* name : {"score.weight", "classifier.weight", "classifier.out_proj.weight"}) {
     rows = files.contains(model::peft_name(name)) ? model::peft_name(name) : rows;
@@ -333,13 +247,41 @@ std::optional<AdapterRequest> saved_adapter(const fs::path& folder) {
       model::read_lora_config(found / model::kAdapterConfigName), found, head_of(found)};
 }
 
+std::optional<AdapterRequest> saved_adapters(const AdapterFlags& flags) {
+  if (!flags.weights.empty() && flags.weights.size() != flags.folders.size()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} --adapter-weight for {} --adapter", flags.weights.size(), flags.folders.size()),
+        "give a weight for each adapter, in their order, or none: each is then 1");
+  }
+  if (flags.folders.empty()) {
+    return std::nullopt;
+  }
+  if (flags.folders.size() == 1 && flags.weights.empty()) {
+    return saved_adapter(flags.folders.front());
+  }
+  AdapterRequest request;
+  request.combination = flags.combination == "linear" ? AdapterRequest::Combination::kLinear
+                                                      : AdapterRequest::Combination::kCat;
+  for (size_t i = 0; i < flags.folders.size(); ++i) {
+    const double weight = flags.weights.empty() ? 1 : flags.weights[i];
+    request.parts.push_back(part_of(flags.folders[i], weight));
+  }
+  request.config = request.parts.front().config;
+  return request;
+}
+
 model::Adapters find_adapters(const AdapterRequest& request, const model::ModelConfig& model) {
+  if (!request.parts.empty()) {
+    return combine(request, model).adapters;
+  }
   const bool is_saved = !request.folder.empty();
   return model::resolve_adapters(
       request.config,
       model,
       is_saved ? model::AdapterOrigin::kSaved : model::AdapterOrigin::kNew,
-      is_saved ? ranks_of(open_tensors(request.folder)) : std::map<std::string, int64_t>{});
+      is_saved ? ranks_of(open_adapter(request.folder)) : std::map<std::string, int64_t>{});
 }
 
 void request_adapters(
@@ -347,16 +289,23 @@ void request_adapters(
     const AdapterRequest& request,
     const model::ModelSource& base,
     uint64_t seed) {
-  auto adapters = std::make_shared<model::Adapters>(find_adapters(request, spec.config));
-  adapters->config.base_model_name_or_path = name_of(base);
-  std::shared_ptr<const AdapterWeights> weights;
-  if (!request.folder.empty()) {
-    weights = std::make_shared<const AdapterWeights>(
-        open_tensors(request.folder), *adapters, spec.config);
+  std::shared_ptr<model::Adapters> adapters;
+  std::shared_ptr<const AdapterValues> values;
+  if (!request.parts.empty()) {
+    CombinedAdapters combined = combine(request, spec.config);
+    adapters = std::make_shared<model::Adapters>(std::move(combined.adapters));
+    values = std::move(combined.values);
+  } else {
+    adapters = std::make_shared<model::Adapters>(find_adapters(request, spec.config));
+    if (!request.folder.empty()) {
+      values = std::make_shared<const SavedAdapterValues>(
+          open_adapter(request.folder), *adapters, spec.config);
+    }
   }
+  adapters->config.base_model_name_or_path = name_of(base);
   spec.adapters = adapters;
   const auto fill = std::make_shared<const AdaptedFill>(
-      adapters, std::move(weights), spec.config, std::move(spec.fill), seed);
+      adapters, std::move(values), spec.config, std::move(spec.fill), seed);
   spec.fill = [fill](
                   const std::string& name,
                   const parallel::ShardedParameter& parameter,

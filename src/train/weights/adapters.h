@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "config/core/config.h"
@@ -24,6 +25,19 @@ struct AdapterRequest {
   std::filesystem::path folder;  // that the values are read from; empty: they are drawn
   /// Of a saved classifier: its head, which its model's folder does not know.
   std::optional<model::HeadSpec> head;
+
+  /// Of several that are used as one: `folder` is then empty, and `config` the first's.
+  struct Part {
+    model::LoraConfig config;
+    std::filesystem::path folder;
+    double weight = 1;  // of what it adds
+  };
+  std::vector<Part> parts = {};
+  enum class Combination {
+    kCat,
+    kLinear
+  };  // stacked, or summed (train/weights/combined_adapters.h)
+  Combination combination = Combination::kCat;
 };
 
 /// The file of a classifier's adapter that names its classes: {"0": NAME, "1": ...}. PEFT's folders
@@ -39,6 +53,16 @@ std::optional<AdapterRequest> adapter_request(const config::LoraSection& section
 /// A saved adapter: its folder, or one of checkpoints (an output_dir), which stands for the latest
 /// good one. Nothing where `folder` is empty. Error (config, data).
 std::optional<AdapterRequest> saved_adapter(const std::filesystem::path& folder);
+
+/// What commands are given of adapters that are used as they are.
+struct AdapterFlags {
+  std::vector<std::string> folders;
+  std::vector<double> weights;  // as many as folders, or none: each 1
+  std::string combination;      // cat, linear; empty: cat
+};
+/// One as saved_adapter, where it has no weight; else `parts`. Error (config) where numbers of them
+/// differ, or one of several trains more than factors.
+std::optional<AdapterRequest> saved_adapters(const AdapterFlags& flags);
 
 /// What the request trains of a model. Error (config, data) where it does not fit.
 model::Adapters find_adapters(const AdapterRequest& request, const model::ModelConfig& model);
