@@ -5,11 +5,10 @@ import pathlib
 import resource
 import signal
 import socket
-import stat
 import subprocess
 import time
 
-from harness import PROGRAM, environment, ranks_of, wait_for
+from harness import PROGRAM, environment, wait_for
 
 GOES_ON = "goes on"          # no process may end
 RESTARTS = "restarts"        # the job comes back by itself
@@ -169,6 +168,6 @@ def _listening(job):
             host, port = words[1].split(":")
             found.append((socket.AF_INET, (socket.inet_ntoa(bytes.fromhex(host)[::-1]), int(port, 16))))
     for path in job.output.iterdir():
-        if stat.S_ISSOCK(path.lstat().st_mode):
+        if path.is_socket():
             found.append((socket.AF_UNIX, str(path)))
     return found
