@@ -128,7 +128,9 @@ class Job(ProgramTest):
 
 
 def left_behind():
-    return {str(path) for folder in ("/dev/shm", tempfile.gettempdir()) for path in pathlib.Path(folder).glob("*lockstep*")}
+    """Of the temporary folder, which is the soak's own, anything; of /dev/shm, which others use too, files and no folders."""
+    shared = {str(path) for path in pathlib.Path("/dev/shm").glob("*lockstep*") if not path.is_dir()}
+    return shared | {str(path) for path in pathlib.Path(tempfile.gettempdir()).iterdir()}
 
 
 class Soak:
