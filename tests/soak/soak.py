@@ -6,7 +6,8 @@
 A GPT-2 of two layers on three ranks, saved every five steps, by `lockstep launch --max-restarts`; every twelfth fault is the loss
 of a machine of two (agents on loopback). After each fault the run has to come to a step that it had not reached. Afterwards: each
 step is logged once, every loss is the undisturbed run's to the bit (to 1e-5 where machines were lost), no process, no file of
-/dev/shm and of /tmp and no half checkpoint is left, and the launcher's memory has not grown.
+/dev/shm and of /tmp (but the error files of launchers that were killed) and no half checkpoint is left, and the launcher's
+memory has not grown.
 """
 
 import argparse
@@ -74,6 +75,11 @@ class Job(ProgramTest):
                 [PROGRAM, *map(str, [*words, "train", *train[1:at], *train[at + 2:]])], cwd=self.folder, env=environment(),
                 stdout=subprocess.DEVNULL, stderr=log)
         self.starts += 1
+
+    def is_hosted(self):
+        """Whether an agent listens at the endpoint."""
+        rows = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
+        return any(row[1].endswith(f":{self.port:04X}") and row[3] == "0A" for row in rows)
 
     def said(self):
         return self.log.read_text(errors="replace") if self.log.exists() else ""
@@ -202,8 +208,9 @@ class Soak:
 
     def machines_of(self, job, count):
         """The second of two agents is lost, the first goes on alone, and another comes."""
-        for agent in range(2):
-            job.begin(agent)
+        job.begin(0)
+        wait_for(job.is_hosted, 60)  # by the agent that is not lost: the loss of the other ends the job
+        job.begin(1)
         wait_for(lambda: len(job.checkpoints()) >= 2, 120)
         for number in range(count):
             old, said, began = set(job.ranks().values()), job.said(), time.monotonic()
@@ -278,6 +285,9 @@ def main():
             job.end()
         ProgramTest.tearDownClass()
     left = left_behind() - before
+    # A launcher that is killed cannot remove the folder of its workers' error files: one each is known of.
+    of_killed = sorted(path for path in left if "/torchelastic_" in path)[:soak.told["kill_launcher"] + soak.told["lose_machine"]]
+    left -= set(of_killed)
     if left and code == 0:
         print(f"soak: left behind: {sorted(left)}", file=sys.stderr)
         code = 1
