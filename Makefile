@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: fuzz hangs help quickstart build install wheel deb test test-engines test-gpu test-processors setup checks parity docs picture bench bench-agents bench-launch bench-ops bench-parallel bench-tokenizers \
+.PHONY: fuzz hangs help quickstart build install wheel deb test test-engines test-gpu test-processors sanitizers soak setup checks parity docs picture bench bench-agents bench-launch bench-ops bench-parallel bench-tokenizers \
   plan-validation plan-machine unlearn-demo clean
 
 LIBTORCH ?=
@@ -28,7 +28,9 @@ help:
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make test-processors       the tests that compute, as other processors would run them (PROCESSORS=--full: all of it)"
 	@echo "make hangs                 200 ranks stopped one after the other: each is to be named (TRIALS=n)"
+	@echo "make soak FAULTS=1200      that many faults done to a run: it has to be the undisturbed one in the end (SEED=n)"
 	@echo "make fuzz HOURS=4          what reads bytes of unknown origin, under libFuzzer, ASan and UBSan (PARSERS=yaml,http)"
+	@echo "make sanitizers            the modules without libtorch under ASan, UBSan and TSan, and every input of the fuzzer's again"
 	@echo "make test-engines          SLURM, MPI, Ray and the image of deploy/Dockerfile, each where it is installed"
 	@echo "make checks                format, includes, file sizes, and each public header by itself"
 	@echo "make parity                the tests against Hugging Face's transformers, and of Python scripts under launch"
@@ -85,6 +87,10 @@ hangs: build
 	@cd tests/program && LOCKSTEP_HANG_TRIALS=$(or $(TRIALS),200) LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep \
 	  python3 test_hang.py Hang.test_the_launcher_names_who_is_stopped_while_the_run_goes_on
 
+# Faults done to a run one after the other; in the end it is to be the run to which none was.
+soak: build
+	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep python3 tests/soak/soak.py --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)
+
 FUZZ := build/fuzz
 $(FUZZ)/.configured:
 	@tools/setup.sh fuzz
@@ -95,6 +101,12 @@ SECONDS ?= 20
 fuzz: $(FUZZ)/.configured
 	@python3 tools/build.py $(FUZZ) -j $(JOBS) fuzz_parsers
 	@python3 tools/fuzz.py $(FUZZ) -j $(JOBS) $(if $(filter-out 0,$(HOURS)),--hours $(HOURS),--seconds $(SECONDS)) $(if $(PARSERS),--parsers $(PARSERS))
+
+sanitizers: setup
+	@for kind in address:asan thread:tsan; do \
+	  preset=$${kind#*:} && mkdir -p build/$$preset && cmake --preset $$preset -DLOCKSTEP_CUDA=OFF >build/$$preset.log && \
+	  python3 tools/build.py build/$$preset -j $(JOBS) $$(python3 tools/sanitizers.py targets $${kind%:*}) && \
+	  python3 tools/sanitizers.py run $${kind%:*} build/$$preset -j $(JOBS) || exit 1; done
 
 test-engines: deb
 	@ctest --test-dir $(BUILD) --output-on-failure -L engines

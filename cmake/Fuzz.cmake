@@ -1,12 +1,20 @@
-# Every parser of bytes of unknown origin under libFuzzer, ASan and UBSan (make fuzz): with the preset `fuzz`.
-if(LOCKSTEP_SANITIZE STREQUAL "fuzzer")
+# Every parser of bytes of unknown origin under ASan and UBSan: with the preset `fuzz` under libFuzzer (make fuzz), and
+# with `asan` as a program that reads the seeds and what ever found a defect again (make sanitizers), for which any
+# compiler will do.
+if(LOCKSTEP_SANITIZE MATCHES "^(fuzzer|address)$")
   # The strict reader of safetensors needs a header of libtorch's, and nothing of its libraries.
-  add_executable(fuzz_parsers EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz.cpp
+  set(fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz.cpp
     ${CMAKE_SOURCE_DIR}/tests/fuzz/parsers.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/safetensors.cpp
     ${CMAKE_SOURCE_DIR}/src/checkpoint/safetensors_parse.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/dtypes.cpp
     ${CMAKE_SOURCE_DIR}/src/checkpoint/text.cpp)
+  if(LOCKSTEP_SANITIZE STREQUAL "address")
+    list(APPEND fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.cpp)
+  endif()
+  add_executable(fuzz_parsers EXCLUDE_FROM_ALL ${fuzz_sources})
   target_include_directories(fuzz_parsers PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(fuzz_parsers PRIVATE lockstep_config lockstep_data lockstep_jinja lockstep_launch lockstep_model
     lockstep_text lockstep_watch)
-  target_link_options(fuzz_parsers PRIVATE -fsanitize=fuzzer)
+  if(LOCKSTEP_SANITIZE STREQUAL "fuzzer")
+    target_link_options(fuzz_parsers PRIVATE -fsanitize=fuzzer)
+  endif()
 endif()

@@ -19,6 +19,11 @@ foreach(name classification parallel pipeline plans predict preference ranks res
   set_tests_properties(program.${name} PROPERTIES LABELS processor)
 endforeach()
 
+# Faults done to a run, a dozen of them (make soak: as many as are asked for).
+add_test(NAME program.soak COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/soak.py --faults 12 --seed 1)
+set_tests_properties(program.soak PROPERTIES TIMEOUT 900 LABELS long
+  ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
+
 # The engines of clusters, and the image: minutes, and what Debian has of them (make test-engines).
 file(GLOB engine_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/engines/test_*.py)
 foreach(file IN LISTS engine_tests)

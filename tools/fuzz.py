@@ -32,7 +32,7 @@ class Fuzzer:
     def __init__(self, build):
         self.build = build.resolve()
         self.program = self.build / "fuzz_parsers"
-        self.environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=0:abort_on_error=0",
+        self.environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=0:abort_on_error=0:max_allocation_size_mb=256",
                             "UBSAN_OPTIONS": "print_stacktrace=1"}
 
     def names(self):

@@ -219,6 +219,22 @@ int64_t next_sequence(const fs::path& output_dir) {
   return highest + 1;
 }
 
+/// The names on the way to `folder` are on the device too: a run has only just made its folder when
+/// it saves for the first time. What this user may not read, or a file system cannot sync, is left
+/// to the system.
+void sync_way_to(const fs::path& folder, Disk& disk) {
+  std::error_code ignored;
+  fs::path at = fs::absolute(folder, ignored);
+  while (at.has_relative_path()) {
+    at = at.parent_path();
+    try {
+      disk.sync_folder(at);
+    } catch (const Error&) {
+      return;
+    }
+  }
+}
+
 /// Gives the finished folder its name, and moves what has it away.
 void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
   std::error_code ignored;
@@ -309,6 +325,9 @@ void save_checkpoint(
       save.commit([&] {
         try {
           manifest.sequence = next_sequence(parent_of(folder));
+          if (manifest.sequence == 1) {
+            sync_way_to(parent_of(folder), disk);
+          }
           disk.write_whole(staging / kManifestName, manifest_json(manifest));
           disk.sync_folder(staging);
         } catch (const Error&) {

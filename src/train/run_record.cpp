@@ -156,4 +156,29 @@ void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike) {
       {{"grad_norm", spike->value}, {"quantile_99", spike->quantile}, {"median", spike->median}});
 }
 
+void tell_of_repeat(Job& job, const GuardedStep& step) {
+  if (!step.repeated || job.monitor == nullptr) {
+    return;
+  }
+  const double norm = step.result.gradient_norm;
+  if (step.wrong) {
+    log_warning(
+        "step {} was computed wrong: the gradient's norm was {:.6g} at first and {:.6g} the second "
+        "time, which is taken. A processor, memory or a link gave something wrong: test this "
+        "machine where it happens again",
+        job.progress.step,
+        *step.wrong,
+        norm);
+  } else {
+    log_info(
+        "step {} was computed twice, with the same result: it is the batch or the learning rate",
+        job.progress.step);
+  }
+  job.monitor->event(
+      "computed twice",
+      {{"grad_norm", norm},
+       {"differed", step.wrong.has_value()},
+       {"first_grad_norm", step.wrong.value_or(norm)}});
+}
+
 }  // namespace lockstep::train

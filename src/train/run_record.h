@@ -7,6 +7,7 @@
 #include "config/core/origin.h"
 #include "train/job.h"
 #include "train/spikes.h"
+#include "train/step_guard.h"
 
 namespace lockstep::train {
 
@@ -25,5 +26,9 @@ void log_memory(Job& job, World& world);
 /// Of a gradient's norm that is far beyond those before: a warning and the event "spike". For rank
 /// 0, after the step; does nothing where there was none.
 void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike);
+
+/// Of a step that was computed twice: what came of it, and the event "computed twice". For rank 0,
+/// after the step; does nothing where it was not.
+void tell_of_repeat(Job& job, const GuardedStep& step);
 
 }  // namespace lockstep::train

@@ -16,18 +16,23 @@ double at_share(std::vector<double>& values, double share) {
 
 }  // namespace
 
+std::optional<Spikes::Spike> Spikes::look(double value) const {
+  if (!std::isfinite(value) || recent_.size() < kFewest) {
+    return std::nullopt;
+  }
+  std::vector<double> values(recent_.begin(), recent_.end());
+  const double median = at_share(values, 0.5), quantile = at_share(values, kQuantile);
+  if (value > kTimes * quantile && value - median > kReaches * (quantile - median)) {
+    return Spike{value, median, quantile};
+  }
+  return std::nullopt;
+}
+
 std::optional<Spikes::Spike> Spikes::observe(double value) {
   if (!std::isfinite(value)) {
     return std::nullopt;
   }
-  std::optional<Spike> found;
-  if (recent_.size() >= kFewest) {
-    std::vector<double> values(recent_.begin(), recent_.end());
-    const double median = at_share(values, 0.5), quantile = at_share(values, kQuantile);
-    if (value > kTimes * quantile && value - median > kReaches * (quantile - median)) {
-      found = Spike{value, median, quantile};
-    }
-  }
+  const std::optional<Spike> found = look(value);
   recent_.push_back(found ? kTimes * found->quantile : value);
   if (recent_.size() > kWindow) {
     recent_.pop_front();

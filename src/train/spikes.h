@@ -26,6 +26,8 @@ class Spikes {
   /// of it. A spike counts as the bound that it broke from then on, so that the window follows a
   /// run that has changed for good.
   std::optional<Spike> observe(double value);
+  /// The same of a value that may yet turn out to be wrong: nothing is kept of it.
+  std::optional<Spike> look(double value) const;
 
  private:
   std::deque<double> recent_;

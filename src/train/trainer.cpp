@@ -39,8 +39,8 @@
 #include "train/rank_places.h"
 #include "train/run_length.h"
 #include "train/run_record.h"
-#include "train/spikes.h"
 #include "train/steering.h"
+#include "train/step_guard.h"
 #include "train/stop_signal.h"
 #include "train/time_account.h"
 #include "train/unlearning_evaluation.h"
@@ -122,7 +122,8 @@ class Trainer {
         save_signals_(save_signals),
         steering_(job, world) {
     if (job.config.parallel.cuda_graphs == "auto") {
-      const std::string obstacle = world.ranks_are_threads && world.device.is_cuda()
+      const std::string obstacle = config_.replay_spikes ? "training.replay_spikes is on"
+                                   : world.ranks_are_threads && world.device.is_cuda()
                                        ? "ranks are threads of one process"
                                    : job.datasets.train->has_documents()
                                        ? "rows hold documents of other lengths in every step"
@@ -205,7 +206,8 @@ class Trainer {
   const int64_t traced_step_;  // the first steps of a run are not like the others
   const int64_t last_step_;
   TimeAccount time_;
-  Spikes spikes_;  // of the gradient's norm, on rank 0
+  StepGuard guard_;
+  GuardedStep guarded_;  // of the last step, where it was no graph's
   StopSignal stop_;
   SaveSignals& save_signals_;
   Steering steering_;
@@ -297,9 +299,14 @@ void Trainer::compute(
   // A graph leaves no marks.
   if (captures && trace == nullptr && captured_->fits(inputs)) {
     result_ = captured_->run(inputs, counts.step, learning_rate_);
+    guarded_ = {};
     return;
   }
-  result_ = job_.model->forward_backward(inputs, counts.step);
+  guarded_ = guard_.run(
+      [&] { return job_.model->forward_backward(inputs, counts.step); },
+      config_.replay_spikes,
+      world_.communicator);
+  result_ = guarded_.result;
   const double updating = seconds_now();
   begin_phase("the optimizer");
   job_.model->optimizer_step(learning_rate_);
@@ -378,7 +385,10 @@ int Trainer::one_step() {
   time_.add_waits(
       job_.loader->waited_seconds() - data_waited_,
       job_.axes->seconds_waited() - communication_waited_);
+  const std::optional<Spikes::Spike> spike = guard_.observe(result_);
   report(counts, batch, began);
+  tell_of_repeat(job_, guarded_);
+  tell_of_spike(job_, spike);
   log_memory(job_, world_);
   if (evaluation_is_due(epoch_ends)) {
     evaluate_now();
@@ -449,9 +459,6 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   report.peak_memory_bytes = counts.peak_memory;
   report.epoch_ends = batch.after.position == 0;
   job_.monitor->step(report);
-  if (report.grad_norm) {
-    tell_of_spike(job_, spikes_.observe(*report.grad_norm));
-  }
 }
 
 bool Trainer::evaluation_is_due(bool epoch_ends) const {

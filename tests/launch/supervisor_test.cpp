@@ -279,6 +279,16 @@ print('rank', os.environ['RANK'], 'met all')
   }
 }
 
+TEST(Supervisor, OutlivesItsKeeper) {
+  const Ran ran = supervise_script(
+      1,
+      "for child in $(cat /proc/$PPID/task/*/children); do grep -q lockstep-keeper "
+      "/proc/$child/comm && "
+      "kill -9 $child && echo killed; done; exit 0");
+  EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+  EXPECT_EQ(ran.output, "killed\n");
+}
+
 TEST(Supervisor, TellsAProgramThatCannotRun) {
   SupervisorOptions options;
   options.argv = {"no-such-program-here"};

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -128,7 +129,7 @@ void kill_tagged(const std::string& tag) {
   }
 }
 
-[[noreturn]] void keep(int pipe, const std::string& tag) {
+[[noreturn]] void keep(int end, const std::string& tag) {
   ::setsid();
   ::prctl(PR_SET_NAME, "lockstep-keeper");
   sigset_t all;
@@ -136,8 +137,8 @@ void kill_tagged(const std::string& tag) {
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
   // No descriptor of the supervisor's may stay open here: a reader of its stdout waits for the end
   // of it.
-  if (pipe != 3) {
-    ::dup2(pipe, 3);
+  if (end != 3) {
+    ::dup2(end, 3);
   }
   ::close_range(4, ~0U, 0);
   ::close_range(0, 2, 0);
@@ -201,7 +202,8 @@ int end_descendants(const std::vector<pid_t>& spared, std::chrono::milliseconds 
 
 Keeper::Keeper(const std::string& tag) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
+  // No pipe: writing to a keeper that was killed would end this process with it.
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return;
   }
   pid_ = ::fork();
@@ -210,13 +212,13 @@ Keeper::Keeper(const std::string& tag) {
     keep(ends[0], tag);
   }
   ::close(ends[0]);
-  pipe_ = ends[1];
+  end_ = ends[1];
 }
 
 Keeper::~Keeper() {
   if (pid_ > 0) {
-    [[maybe_unused]] const auto written = ::write(pipe_, "q", 1);
-    ::close(pipe_);
+    (void)::send(end_, "q", 1, MSG_NOSIGNAL);
+    ::close(end_);
     ::waitpid(pid_, nullptr, 0);
   }
 }

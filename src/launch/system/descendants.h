@@ -36,7 +36,7 @@ class Keeper {
 
  private:
   pid_t pid_ = -1;
-  int pipe_ = -1;
+  int end_ = -1;  // it ends quietly when told so here, and kills when this is closed
 };
 
 }  // namespace lockstep::launch

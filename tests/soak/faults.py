@@ -1,0 +1,173 @@
+"""The faults of the soak: each is a function of the job that it is done to. What it returns says what has to come of it."""
+
+import os
+import pathlib
+import resource
+import signal
+import socket
+import subprocess
+import time
+
+from harness import PROGRAM, environment, wait_for
+
+GOES_ON = "goes on"          # no process may end
+RESTARTS = "restarts"        # the job comes back by itself
+ENDS = "ends"                # its launcher is lost: the soak starts it again
+
+
+def kill(job, random):
+    """A rank is killed, as by the kernel, by a wild pointer or by an assertion."""
+    os.kill(job.some_rank(random), random.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM]))
+    return RESTARTS
+
+
+def kill_all(job, random):
+    """Every rank is killed within the same millisecond."""
+    for pid in job.ranks().values():
+        os.kill(pid, signal.SIGKILL)
+    return RESTARTS
+
+
+def stop(job, random):
+    """A rank stands still for half a second to three."""
+    _pause(job.some_rank(random), random)
+    return GOES_ON
+
+
+def stop_launcher(job, random):
+    _pause(job.process.pid, random)
+    return GOES_ON
+
+
+def kill_launcher(job, random):
+    """Nobody is left to restart anything: all must be gone within seconds."""
+    os.kill(job.process.pid, signal.SIGKILL)
+    return ENDS
+
+
+def kill_keeper(job, random):
+    """The process that ends what a launcher leaves behind; nothing needs it as long as the launcher lives."""
+    keepers = [pid for pid in _children(job.process.pid) if _name(pid) == "lockstep-keeper"]
+    job.expect(len(keepers) == 1, f"one keeper and not {keepers}")
+    os.kill(keepers[0], signal.SIGKILL)
+    return GOES_ON
+
+
+def full_disk(job, random):
+    """The disk of output_dir is full until a save has failed. Without the right to mount one it is passed over."""
+    if not job.own_disk:
+        return None
+    filler, ranks = job.output / "filler", set(job.ranks().values())
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while file.write(bytes(1 << 16)):
+                pass
+        except OSError:
+            pass
+    try:
+        wait_for(lambda: not ranks & set(job.ranks().values()), 60)
+    finally:
+        filler.unlink()
+    return RESTARTS
+
+
+def cut(job, random):
+    """A file of the newest checkpoint loses its end, and then a rank is lost: the one before must serve."""
+    for folder in job.checkpoints()[:1]:
+        try:
+            file = random.choice([path for path in sorted(folder.iterdir()) if path.stat().st_size > 1])
+            os.truncate(file, random.randrange(file.stat().st_size))
+        except OSError:
+            pass  # it was rotated away in between
+    os.kill(job.some_rank(random), signal.SIGKILL)
+    return RESTARTS
+
+
+def second_writer(job, random):
+    """Another run in the same folder is refused, and the first one loses nothing."""
+    done = subprocess.run([PROGRAM, *map(str, job.training(1))], cwd=job.folder, capture_output=True, timeout=120,
+                          env=environment(), text=True)
+    job.expect(done.returncode == 3 and "output_dir" in done.stderr, f"a second writer ended with {done.returncode}: {done.stderr}")
+    return GOES_ON
+
+
+def strangers(job, random):
+    """Garbage at every socket at which a process of the job listens, some of it slowly, for half a second."""
+    guests = []
+    for family, address in _listening(job):
+        for _ in range(10):
+            guest = socket.socket(family, socket.SOCK_STREAM)
+            guest.settimeout(0.2)
+            try:
+                guest.connect(address)
+                guest.sendall(random.randbytes(random.choice([1, 30, 5000])))
+                guests.append(guest)
+            except OSError:
+                guest.close()  # it was refused
+    time.sleep(0.5)
+    for guest in guests:
+        guest.close()
+    return GOES_ON
+
+
+def descriptors(job, random):
+    """A rank may open nothing more: its next save fails, and with it all."""
+    pid = job.some_rank(random)
+    taken = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1
+    open_ones = set(map(int, os.listdir(f"/proc/{pid}/fd")))
+    lowest = next(i for i in range(taken + 1) if i not in open_ones)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, lowest))
+    wait_for(lambda: pid not in job.ranks().values(), 120)
+    return RESTARTS
+
+
+KINDS = [kill, kill_all, stop, stop_launcher, kill_launcher, kill_keeper, full_disk, cut, second_writer, strangers, descriptors]
+
+
+def _pause(pid, random):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(random.uniform(0.5, 3))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _name(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _children(pid):
+    """All that `pid` began, and what those began."""
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == pid:
+                found += [int(folder.name), *_children(int(folder.name))]
+    return found
+
+
+def _listening(job):
+    """(family, address) of the sockets of the job's processes: TCP, and those in its folder."""
+    inodes = set()
+    for pid in [job.process.pid, *_children(job.process.pid)]:
+        try:
+            inodes |= {os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
+        except OSError:
+            continue
+    found = []
+    for row in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = row.split()
+        if words[3] == "0A" and f"socket:[{words[9]}]" in inodes:
+            host, port = words[1].split(":")
+            found.append((socket.AF_INET, (socket.inet_ntoa(bytes.fromhex(host)[::-1]), int(port, 16))))
+    for path in job.output.iterdir():
+        if path.is_socket():
+            found.append((socket.AF_UNIX, str(path)))
+    return found

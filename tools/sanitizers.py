@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""The modules without libtorch under sanitizers: their tests, and every input of the fuzzer's, read again.
+
+  tools/sanitizers.py targets address|thread          what is to be built
+  tools/sanitizers.py run address|thread BUILD [-j N]  runs it; exit code 1 where a test fails or a sanitizer speaks
+
+address: ASan with leaks, and UBSan, of what reads bytes of unknown origin and of what talks to others. The modules of
+integers alone (mesh, schedule, plan, metrics) are left out: CI has six minutes for all of it, from an empty cache.
+thread: TSan of the modules that have threads of their own. comm's ranks call libtorch, whose threads no sanitizer sees.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+MODULES = {
+    "address": ["base", "config", "text", "jinja", "model", "data", "monitor", "watch", "launch"],
+    "thread": ["base", "data", "launch"],
+}
+# Tests that a build with sanitizers does not run, each with its reason.
+SLOW = "it takes a build without optimization half a minute, and the fuzzer reads such inputs"
+LEFT_OUT = {
+    "text": {"*.IsQuickOn*": "it bounds a time"},
+    "jinja": {"Template.IsBounded": SLOW},
+    "model": {"ModelConfig.DamagedTexts*": SLOW},
+    "launch": {
+        "FailureList.FitsIntoAMessage*": SLOW,
+        "Nodes.*": "their workers are programs of libtorch, in network namespaces",
+        "JobStore.AThousand*": "the clients are a program of libtorch",
+        "Python.*": "torch's package is for `make parity`",
+    },
+}
+
+
+# Of the suites under TSan, those whose code has threads, or that talk to other processes.
+ONLY = {
+    "data": ["Loader*", "LabelledRows*"],  # Prepare's take minutes
+    "launch": ["Checkup*", "Coordinator*", "Hang*", "HealthCheck*", "JobStore*", "Launch*", "Streams*", "Supervisor*", "Watchdog*"],
+}
+
+
+def programs(kind):
+    return [f"{module}_test" for module in MODULES[kind]] + (["fuzz_parsers"] if kind == "address" else [])
+
+
+def command(kind, build, program):
+    if program == "fuzz_parsers":
+        return [sys.executable, str(ROOT / "tools" / "fuzz.py"), str(build), "-j", "1"]
+    left_out = LEFT_OUT.get(program.removesuffix("_test"), {})
+    only = ONLY.get(program.removesuffix("_test"), []) if kind == "thread" else []
+    return [str(build / program), "--gtest_brief=1", f"--gtest_filter={':'.join(only)}-{':'.join(left_out)}"]
+
+
+def run(kind, build, program):
+    environment = {
+        **os.environ,
+        # A cut file's SIGBUS is the program's own to tell of.
+        "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:handle_sigbus=0:max_allocation_size_mb=4096",
+        "UBSAN_OPTIONS": "print_stacktrace=1", "LSAN_OPTIONS": "print_suppressions=0",
+        "TSAN_OPTIONS": f"second_deadlock_stack=1:handle_sigbus=0:suppressions={ROOT / 'tests' / 'tsan.supp'}"}
+    began = time.monotonic()
+    done = subprocess.run(command(kind, build, program), cwd=build, env=environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, errors="replace", text=True)
+    return program, done.returncode, time.monotonic() - began, done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("targets", "run"))
+    parser.add_argument("kind", choices=sorted(MODULES))
+    parser.add_argument("build", type=pathlib.Path, nargs="?")
+    parser.add_argument("-j", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    if options.what == "targets":
+        print(" ".join(programs(options.kind)))
+        return 0
+    if options.build is None:
+        parser.error("run needs the folder of the build")
+    failed = []
+    with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
+        names = reversed(programs(options.kind))  # the longest are the last
+        build = options.build.resolve()
+        for program, code, seconds, said in pool.map(lambda name: run(options.kind, build, name), names):
+            print(f"{program:14} {seconds:6.1f} s  {'sound' if code == 0 else 'a defect'}", flush=True)
+            if code:
+                failed.append(program)
+                print("\n".join(said.splitlines()[-150:]), flush=True)
+    if failed:
+        print(f"sanitizers ({options.kind}): {', '.join(failed)} failed", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
