@@ -7,6 +7,7 @@
 #   tools/setup.sh docs     also Doxygen, for the API reference
 #   tools/setup.sh fuzz     also Clang, for what is fuzzed
 #   tools/setup.sh tokenizers   also the Python environment of the tokenizers that ours is measured beside
+#   tools/setup.sh browser  also Chromium, for the tests of the page of runs; where it cannot be had, it says so
 #   tools/setup.sh peers    also the Python environment of the peers that the benchmarks measure
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -118,6 +119,15 @@ install_style() {
   .deps/style/bin/pip install -q --disable-pip-version-check clang-format==19.1.7
 }
 
+# The tests of the page skip with a reason where there is none, so a machine that cannot have it loses those alone.
+install_browser() {
+  local name
+  for name in "${LOCKSTEP_BROWSER:-}" chromium chromium-browser google-chrome chrome headless_shell; do
+    [ -n "$name" ] && command -v "$name" >/dev/null && return
+  done
+  (packages=(chromium); install_packages) || echo "setup: no Chromium can be had here: the page's tests in a browser will be skipped" >&2
+}
+
 [ "${1:-}" = docs ] && packages+=(doxygen)
 [ "${1:-}" = fuzz ] && packages+=(clang-14)
 install_packages
@@ -137,6 +147,7 @@ case "${1:-}" in
   peers) install_peers ;;
   tokenizers) install_tokenizers ;;
   style) install_style ;;
+  browser) install_browser ;;
   docs | fuzz | "") ;;
-  *) echo "setup: unknown part '$1': parity, peers, tokenizers, docs, fuzz or style" >&2; exit 2 ;;
+  *) echo "setup: unknown part '$1': parity, peers, tokenizers, browser, docs, fuzz or style" >&2; exit 2 ;;
 esac
