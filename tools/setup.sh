@@ -17,7 +17,7 @@ arrow_version=21.0.0
 packages=(
   g++ cmake ninja-build mold ccache git python3 python3-venv python3-pip
   libgloo-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libpcre2-dev libxxhash-dev
-  libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev libzstd-dev libsodium-dev liburing-dev libdw-dev)
+  libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev libzstd-dev libsodium-dev liburing-dev libdw-dev libncurses-dev)
 
 install_packages() {
   local missing=() package

@@ -141,6 +141,11 @@ void TensorboardFile::log(const Record& record) {
   write(frames);
 }
 
+void TensorboardFile::log_text(const Text& text) {
+  write(tensorboard_frame(tensorboard_text_event(
+      text.wall_time, text.step, text.name, fmt::format("```\n{}\n```", text.text))));
+}
+
 void TensorboardFile::write(const std::string& frames) {
   file_.write_at(end_, std::as_bytes(std::span(frames)));
   end_ += frames.size();

@@ -33,6 +33,7 @@ class TensorboardFile : public MetricsSink {
       const std::filesystem::path& folder, double wall_time, std::string_view configuration_json);
 
   void log(const Record& record) override;
+  void log_text(const Text& text) override;
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:

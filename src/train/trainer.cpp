@@ -36,6 +36,7 @@
 #include "train/machine/out_of_memory.h"
 #include "train/machine/trace.h"
 #include "train/rank_places.h"
+#include "train/rank_times.h"
 #include "train/run_length.h"
 #include "train/run_record.h"
 #include "train/spikes.h"
@@ -204,6 +205,7 @@ class Trainer {
   const int64_t traced_step_;  // the first steps of a run are not like the others
   const int64_t last_step_;
   TimeAccount time_;
+  RankTimes rank_times_;
   Spikes spikes_;  // of the gradient's norm, on rank 0
   StopSignal stop_;
   SaveSignals& save_signals_;
@@ -247,13 +249,15 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
   mine.acts = steering_.take();
   mine.failed = job_.saver != nullptr && job_.saver->failed() ? 1 : 0;
   mine.peak_memory = peak_memory_here();
-  constexpr int64_t kFlags = 6, kOurs = kFlags + Acts::kNumbers;
+  constexpr int64_t kFlags = 6, kTimes = kFlags + Acts::kNumbers,
+                    kOurs = kTimes + RankTimes::kNumbers;
   const int64_t shapes = shapes_of(inputs);
   const at::Tensor ours = at::tensor(
       {mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed, shapes}, at::kDouble);
   const at::Tensor own = at::cat(
       {ours,
        at::tensor(mine.acts.numbers(), at::kDouble),
+       at::tensor(rank_times_.numbers(), at::kDouble),
        at::tensor(mine.step.values(), at::kDouble)});
   const at::Tensor all = at::empty({world_.size(), own.numel()}, at::kDouble);
   world_.communicator.all_gather(all, own).wait();
@@ -269,6 +273,13 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
     if (at == mesh::Coordinate{.data = at.data}) {
       counts.tokens += static_cast<int64_t>(row[0]);
       counts.step += objective::Counts({row + kOurs, row + own.numel()});
+    }
+    if (world_.is_first()) {
+      rank_times_.take(
+          rank,
+          world_.size(),
+          job_.progress.step,
+          std::span<const double, RankTimes::kNumbers>(row + kTimes, RankTimes::kNumbers));
     }
     counts.stop += static_cast<int64_t>(row[1]);
     counts.peak_memory = std::max(counts.peak_memory, static_cast<int64_t>(row[2]));
@@ -373,10 +384,12 @@ int Trainer::one_step() {
   const bool epoch_ends = batch.after.position == 0;
   begin_phase("reporting the step");
   const double ended = seconds_now();
+  const double for_data = job_.loader->waited_seconds() - data_waited_;
+  const double for_ranks = job_.axes->seconds_waited() - communication_waited_;
   time_.add(TimeAccount::Use::kSteps, ended - began);
-  time_.add_waits(
-      job_.loader->waited_seconds() - data_waited_,
-      job_.axes->seconds_waited() - communication_waited_);
+  time_.add_waits(for_data, for_ranks);
+  rank_times_.end_step(
+      ended - began, for_data, for_ranks, parallel::fullest_of(job_.model->memory().phases()));
   report(counts, batch, began);
   log_memory(job_, world_);
   if (evaluation_is_due(epoch_ends)) {
@@ -440,7 +453,9 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   report.communication_wait_s = job_.axes->seconds_waited() - communication_waited_;
   report.peak_memory_bytes = counts.peak_memory;
   report.epoch_ends = batch.after.position == 0;
-  job_.monitor->step(report);
+  if (job_.monitor->step(report)) {
+    rank_times_.tell(*job_.monitor);
+  }
   if (report.grad_norm) {
     tell_of_spike(job_, spikes_.observe(*report.grad_norm));
   }
@@ -550,6 +565,7 @@ int run_training(
       job->datasets.train.get());
   build_job(*job, world);
   record_beginning(*job, world, options.origins);
+  record_forecast(*job, forecast);
   const RankPlaces places(*job, world);
   if (forecast) {
     forecast->bytes += world.device.is_cpu() ? static_cast<double>(job->snapshot_bytes) : 0;
