@@ -74,7 +74,7 @@ def main():
         server = subprocess.Popen([program, "monitor", runs], stdout=subprocess.PIPE, text=True)
         page = browser.Browser(chromium)
         try:
-            page.size(1280, 900)
+            page.size(1180, 760)
             page.scheme("light")
             page.call("Page.navigate", url=server.stdout.readline().strip())
             page.wait_for("document.body && document.body.dataset.ready")
