@@ -31,12 +31,13 @@ monitor::ForeseenPasses foresee(
     const schedule::Schedule& schedule,
     const std::vector<monitor::RankTrace>& ranks,
     const mesh::Mesh& mesh) {
-  std::map<std::string, double, std::less<>> seconds;  // of the passes, of the slowest replica
+  std::map<std::string, Mean, std::less<>> seconds;  // of the passes, over replicas
   for (const monitor::RankTrace& rank : ranks) {
     for (const monitor::TraceEvent& event : rank.events) {
       if (event.kind == Kind::kAction) {
-        double& most = seconds[event.name];
-        most = std::max(most, event.end - event.begin);
+        Mean& mean = seconds[event.name];
+        mean.sum += event.end - event.begin;
+        ++mean.count;
       }
     }
   }
@@ -45,7 +46,7 @@ monitor::ForeseenPasses foresee(
     for (const schedule::Action& action : actions) {
       if (const auto found = seconds.find(schedule::action_text(action)); found != seconds.end()) {
         Mean& mean = means[{action.stage, action.kind}];
-        mean.sum += found->second;
+        mean.sum += found->second.value();
         ++mean.count;
       }
     }

@@ -22,7 +22,8 @@ function bytes(value) {
 
 function median(values) {
   const sorted = [...values].sort((a, b) => a - b);
-  return sorted.length ? sorted[sorted.length >> 1] : 0;
+  const middle = sorted.length >> 1;
+  return !sorted.length ? 0 : sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / (values.length || 1);
