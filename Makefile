@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: fuzz hangs help quickstart build install wheel deb test test-engines test-gpu test-processors sanitizers soak setup checks parity docs picture bench bench-agents bench-launch bench-ops bench-parallel bench-tokenizers \
+.PHONY: fuzz hangs help quickstart build install wheel deb test test-engines test-gpu test-processors sanitizers soak setup checks parity docs picture page-pictures bench bench-agents bench-launch bench-ops bench-parallel bench-tokenizers \
   plan-validation plan-machine unlearn-demo clean
 
 LIBTORCH ?=
@@ -24,6 +24,7 @@ help:
 	@echo "make deb                   a Debian package with the libtorch that it needs, into build/dist"
 	@echo "make docs                  the guides with a search and the reference of the headers, into build/docs; llms.txt"
 	@echo "make picture               the README's picture, of the quick start on this machine"
+	@echo "make page-pictures         the pictures of docs/monitor.md, by a Chromium"
 	@echo "make test                  set up, build, and run every test that needs no GPU (TESTS=name: those whose name has it)"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make test-processors       the tests that compute, as other processors would run them (PROCESSORS=--full: all of it)"
@@ -165,6 +166,11 @@ docs:
 # The README's picture, of a run on this machine.
 picture: quickstart
 	@python3 tools/draw_run.py quickstart/run docs/quick_start.svg --title "make quickstart: GPT-2 of 3 million parameters, $$(nproc) cores ($$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1 | tr -s ' '))"
+
+# Those of docs/monitor.md, of two small runs on this machine.
+page-pictures: build
+	@tools/setup.sh browser
+	@python3 tools/page_pictures.py $(BUILD)/lockstep docs/pictures
 
 bench-parallel: build
 	@python3 bench/parallel.py --program $(BUILD)/lockstep $(BENCH)

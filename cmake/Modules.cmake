@@ -62,6 +62,12 @@ lockstep_rooms(train machine batches:machine weights:machine tasks:machine,batch
   top:machine,batches,weights,tasks,judgement)
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
 lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base config text model plan data monitor watch launch)
+# The terminal of `lockstep monitor --tui`. Its header's names stay in the one file that includes it.
+foreach(name ncursesw tinfo)
+  find_library(library_${name} NAMES lib${name}.a ${name} REQUIRED)
+  target_link_libraries(lockstep_start PRIVATE ${library_${name}})
+endforeach()
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/start/terminal.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 lockstep_program(cli lockstep-core TORCH OPTIMIZE -O1 DEPENDS
   base config schedule text model plan data monitor watch comm launch ops nn optim parallel train library start)
 if(TARGET lockstep)

@@ -1,7 +1,7 @@
 # The files of the page of runs, as texts within the program: nothing lies beside it, and nothing is fetched.
 set(page_folder ${CMAKE_SOURCE_DIR}/src/watch/page/web)
 set(page_cases "")
-foreach(name index.html app.css app.js)
+foreach(name index.html app.css app.js ranks.js)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page_folder}/${name})
   file(READ ${page_folder}/${name} page_text)
   string(APPEND page_cases "  if (name == \"${name}\") {\n    return R\"page(${page_text})page\";\n  }\n")

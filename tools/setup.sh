@@ -7,6 +7,7 @@
 #   tools/setup.sh docs     also Doxygen, for the API reference
 #   tools/setup.sh fuzz     also Clang, for what is fuzzed
 #   tools/setup.sh tokenizers   also the Python environment of the tokenizers that ours is measured beside
+#   tools/setup.sh browser  also Chromium, for the tests of the page of runs; where it cannot be had, it says so
 #   tools/setup.sh peers    also the Python environment of the peers that the benchmarks measure
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +17,7 @@ arrow_version=21.0.0
 packages=(
   g++ cmake ninja-build mold ccache git python3 python3-venv python3-pip
   libgloo-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libpcre2-dev libxxhash-dev
-  libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev libzstd-dev libsodium-dev liburing-dev libdw-dev)
+  libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev libzstd-dev libsodium-dev liburing-dev libdw-dev libncurses-dev)
 
 install_packages() {
   local missing=() package
@@ -61,14 +62,14 @@ install_libtorch() {
 }
 
 install_parity() {
-  local stamp=.deps/python/.lockstep-parity-6
+  local stamp=.deps/python/.lockstep-parity-7
   [ -e "$stamp" ] && return
   echo "setup: installing the parity tests' Python environment into .deps/python"
   rm -rf .deps/python
   python3 -m venv .deps/python
   .deps/python/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
     transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 scikit-learn==1.9.1 scipy==1.17.1 numpy pyyaml pytest pytest-xdist \
-    peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 accelerate==1.15.0
+    peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 accelerate==1.15.0 tensorboard==2.20.0
   touch "$stamp"
 }
 
@@ -118,6 +119,15 @@ install_style() {
   .deps/style/bin/pip install -q --disable-pip-version-check clang-format==19.1.7
 }
 
+# The tests of the page skip with a reason where there is none, so a machine that cannot have it loses those alone.
+install_browser() {
+  local name
+  for name in "${LOCKSTEP_BROWSER:-}" chromium chromium-browser google-chrome chrome headless_shell; do
+    [ -n "$name" ] && command -v "$name" >/dev/null && return
+  done
+  (packages=(chromium); install_packages) || echo "setup: no Chromium can be had here: the page's tests in a browser will be skipped" >&2
+}
+
 [ "${1:-}" = docs ] && packages+=(doxygen)
 [ "${1:-}" = fuzz ] && packages+=(clang-14)
 install_packages
@@ -137,6 +147,7 @@ case "${1:-}" in
   peers) install_peers ;;
   tokenizers) install_tokenizers ;;
   style) install_style ;;
+  browser) install_browser ;;
   docs | fuzz | "") ;;
-  *) echo "setup: unknown part '$1': parity, peers, tokenizers, docs, fuzz or style" >&2; exit 2 ;;
+  *) echo "setup: unknown part '$1': parity, peers, tokenizers, browser, docs, fuzz or style" >&2; exit 2 ;;
 esac

@@ -16,6 +16,7 @@
 #include "start/parse.h"
 #include "train/checkpointing.h"
 #include "train/plan.h"
+#include "train/samples.h"
 #include "train/weights/device_map.h"
 #include "train/weights/model_loading.h"
 
@@ -106,21 +107,6 @@ void continue_prompt(
     return true;
   });
   write(decoder.finish() + "\n");
-}
-
-/// As the model was trained to read it: a source ends with the end of text.
-std::vector<int64_t> encode_prompt(
-    const text::Tokenizer& tokenizer, const model::ModelConfig& config, const std::string& text) {
-  const bool is_source = config.is_encoder_decoder();
-  const std::vector<int32_t> ids = tokenizer.encode(
-      text,
-      text::SpecialTokens::kRecognise,
-      is_source ? text::Template::kOmit : text::Template::kApply);
-  std::vector<int64_t> prompt(ids.begin(), ids.end());
-  if (is_source && tokenizer.eos()) {
-    prompt.push_back(*tokenizer.eos());
-  }
-  return prompt;
 }
 
 /// A user's message, or a list of messages, as the template asks with it.
@@ -224,7 +210,7 @@ int run_generate(std::vector<std::string> arguments) {
   request.options.stop_tokens = source.config.eos_token_ids;
   const std::vector<int64_t> prompt =
       request.is_chat ? encode_chat(*tokenizer, request)
-                      : encode_prompt(*tokenizer, source.config, request.prompt);
+                      : train::encode_prompt(*tokenizer, source.config, request.prompt);
   train::ModelRequest load;
   load.dtype = request.dtype == "auto"      ? train::stored_type(source)
                : request.dtype == "float32" ? at::kFloat

@@ -540,6 +540,7 @@ void validate(
   validate_training(config, check, warnings);
   validate_parallel(config, ranks, check, problems);
   validate_sharding(config, ranks, check);
+  check.require(config.monitor.sample_tokens > 0, "monitor.sample_tokens", "at least 1");
   if (config.monitor.peak_tflops) {
     check.require(*config.monitor.peak_tflops > 0, "monitor.peak_tflops", "above 0");
   }

@@ -45,8 +45,9 @@ std::string lines_until(std::string_view text, int64_t last_step, const std::str
   return kept;
 }
 
-/// Leaves in the file what belongs to the steps up to `after`, and opens it.
-File open_after(const std::filesystem::path& path, int64_t after) {
+}  // namespace
+
+File open_lines_after(const std::filesystem::path& path, int64_t after) {
   if (after <= 0 || !std::filesystem::exists(path)) {
     return {path, File::Mode::kCreate};
   }
@@ -66,8 +67,6 @@ File open_after(const std::filesystem::path& path, int64_t after) {
   }
   return {path, File::Mode::kWrite};
 }
-
-}  // namespace
 
 std::string number_text(const Number& number) {
   if (const auto* whole = std::get_if<int64_t>(&number)) {
@@ -96,7 +95,7 @@ std::string to_json_line(const Record& record) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t after)
-    : file_(open_after(path, after)),
+    : file_(open_lines_after(path, after)),
       end_(file_.size()) {}
 
 void MetricsFile::log(const Record& record) {

@@ -16,6 +16,10 @@ std::string number_text(const Number& number);
 /// {"step": .., "epoch": .., values in their order}, on one line, without a newline.
 std::string to_json_line(const Record& record);
 
+/// Opens a file of lines that each have a "step", empty where `after` is 0 or less, else with those
+/// up to that step; a torn last line is cut. Throws Error(kData) where it holds other lines.
+File open_lines_after(const std::filesystem::path& path, int64_t after);
+
 /// The file. Each line is written with one call, at once, so that a run that is killed loses no
 /// whole line. Records of kind kSummary are not taken. Throws Error(kCheckpoint) that names the
 /// file and the reason, such as a full disk.

@@ -83,6 +83,7 @@ Monitor::Monitor(MonitorOptions options, std::optional<TrainerState> resumed, Cl
   sinks_.push_back(
       std::make_unique<MetricsFile>(options_.output_dir / "metrics.jsonl", state_.global_step));
   events_.emplace(options_.output_dir);
+  ranks_.emplace(options_.output_dir, state_.global_step);
   for (auto& tracker : make_trackers(options_, clocks_.wall())) {
     sinks_.push_back(std::move(tracker));
   }
@@ -211,6 +212,28 @@ void Monitor::event(std::string_view name, const nlohmann::ordered_json& fields)
   });
   if (!written) {
     events_.reset();
+  }
+}
+
+void Monitor::samples(const std::vector<Sample>& samples) {
+  auto list = nlohmann::ordered_json::array();
+  for (const Sample& sample : samples) {
+    list.push_back({{"prompt", sample.prompt}, {"text", sample.text}});
+    const Text text{
+        state_.global_step,
+        clocks_.wall(),
+        fmt::format("samples/{}", list.size()),
+        sample.prompt + sample.text};
+    std::erase_if(sinks_, [&](const auto& sink) {
+      return !try_to_write("metrics from here on", [&] { sink->log_text(text); });
+    });
+  }
+  event("samples", {{"samples", std::move(list)}});
+}
+
+void Monitor::ranks(const RankShares& shares) {
+  if (ranks_ && !try_to_write("the ranks' times", [&] { ranks_->log(shares); })) {
+    ranks_.reset();
   }
 }
 

@@ -17,6 +17,7 @@
 
 #include "monitor/events.h"
 #include "monitor/progress.h"
+#include "monitor/rank_file.h"
 #include "monitor/rates.h"
 #include "monitor/record.h"
 #include "monitor/trainer_state.h"
@@ -79,6 +80,11 @@ struct EvaluationReport {
   std::vector<std::pair<std::string, Number>> values{};
 };
 
+/// What a model made of a prompt.
+struct Sample {
+  std::string prompt, text;  // `text`: what is new
+};
+
 /// Seconds since 1970 and of a steady clock; tests pass their own.
 struct Clocks {
   std::function<double()> wall;
@@ -104,6 +110,10 @@ class Monitor {
   /// After every step. Returns whether the step was logged.
   bool step(const StepReport& report);
   void evaluation(const EvaluationReport& report);
+  /// An event "samples", and a text of each for the trackers.
+  void samples(const std::vector<Sample>& samples);
+  /// What the ranks did since this was last called, into ranks.jsonl.
+  void ranks(const RankShares& shares);
   /// "saving checkpoint-100", until the next step.
   void activity(const std::string& text);
   /// Adds an event to events.jsonl at the step that was last reported, with "in_steps_s": the
@@ -149,6 +159,7 @@ class Monitor {
   TrainerState state_;
   std::vector<std::unique_ptr<MetricsSink>> sinks_;
   std::optional<EventFile> events_;  // empty once it could not be written
+  std::optional<RankFile> ranks_;    // likewise
   Progress progress_;
   // Over time spent in steps: an evaluation between two of them does not count.
   WindowedRate steps_rate_, tokens_rate_, flops_rate_, data_wait_rate_, communication_wait_rate_;

@@ -42,12 +42,21 @@ inline double as_double(const Number& number) {
   return std::visit([](auto value) { return static_cast<double>(value); }, number);
 }
 
+/// Something to be read: of a prompt what the model made of it.
+struct Text {
+  int64_t step = 0;
+  double wall_time = 0;
+  std::string name{};  // "samples/1"
+  std::string text{};
+};
+
 /// Takes records down: a file, a tracker. Called by rank 0 alone, from one thread. A sink that
 /// cannot write throws an Error that names the file and the reason.
 class MetricsSink {
  public:
   virtual ~MetricsSink() = default;
   virtual void log(const Record& record) = 0;
+  virtual void log_text(const Text& /*text*/) {}
   /// The run ends well; nothing is logged afterwards.
   virtual void finish() {}
 };

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <span>
 
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "base/format.h"
+#include "base/json.h"
 #include "monitor/protobuf.h"
 #include "monitor/trackers.h"
 
@@ -29,6 +31,7 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
 /// Of a tensor of texts, in TensorFlow's numbers.
 constexpr int kStringType = 7;
+constexpr int kFloatType = 1;
 
 uint32_t masked_crc(std::string_view bytes) {
   const uint32_t crc = crc32c(bytes);
@@ -50,6 +53,46 @@ ProtobufMessage event_at(double wall_time, int64_t step) {
     event.whole(2, step);
   }
   return event;
+}
+
+/// A value of the HParams plugin, whose data are in its metadata alone.
+ProtobufMessage hparams_value(std::string_view tag, const ProtobufMessage& data) {
+  ProtobufMessage plugin;
+  plugin.text(1, "hparams").message(2, data);
+  ProtobufMessage metadata;
+  metadata.message(1, plugin);
+  ProtobufMessage tensor;
+  tensor.whole(1, kFloatType).message(2, ProtobufMessage());
+  ProtobufMessage value;
+  value.text(1, tag).message(8, tensor).message(9, metadata);
+  return value;
+}
+
+/// Adds the leaves of a configuration by their dotted keys, as google.protobuf.Value.
+void add_hparams(
+    ProtobufMessage& session, const std::string& prefix, const nlohmann::json& configuration) {
+  for (const auto& [key, leaf] : configuration.items()) {
+    const std::string name = prefix.empty() ? key : fmt::format("{}.{}", prefix, key);
+    if (leaf.is_object()) {
+      add_hparams(session, name, leaf);
+      continue;
+    }
+    ProtobufMessage value;
+    if (leaf.is_number()) {
+      value.real(2, leaf.get<double>());
+    } else if (leaf.is_boolean()) {
+      value.whole(4, leaf.get<bool>() ? 1 : 0);
+    } else if (leaf.is_string()) {
+      value.text(3, leaf.get<std::string>());
+    } else if (leaf.is_null()) {
+      continue;
+    } else {
+      value.text(3, leaf.dump());
+    }
+    ProtobufMessage entry;
+    entry.text(1, name).message(2, value);
+    session.message(1, entry);
+  }
 }
 
 /// A summary of one value.
@@ -116,6 +159,28 @@ std::string tensorboard_text_event(
   return event_at(wall_time, step).message(5, summary_of(value)).bytes();
 }
 
+std::string tensorboard_hparams_event(double wall_time, std::string_view configuration_json) {
+  ProtobufMessage session;
+  add_hparams(session, "", parse_json(configuration_json, "the configuration"));
+  session.real(5, wall_time);
+  ProtobufMessage data;
+  data.message(3, session);
+  return event_at(wall_time, 0)
+      .message(5, summary_of(hparams_value("_hparams_/session_start_info", data)))
+      .bytes();
+}
+
+std::string tensorboard_end_event(double wall_time) {
+  constexpr int kSuccess = 1;
+  ProtobufMessage session;
+  session.whole(1, kSuccess).real(2, wall_time);
+  ProtobufMessage data;
+  data.message(4, session);
+  return event_at(wall_time, 0)
+      .message(5, summary_of(hparams_value("_hparams_/session_end_info", data)))
+      .bytes();
+}
+
 TensorboardFile::TensorboardFile(
     const std::filesystem::path& folder, double wall_time, std::string_view configuration_json)
     : file_(create_file(folder, wall_time)) {
@@ -124,12 +189,16 @@ TensorboardFile::TensorboardFile(
     // TensorBoard shows text as Markdown: a fenced block keeps the lines.
     frames += tensorboard_frame(tensorboard_text_event(
         wall_time, 0, "args", fmt::format("```json\n{}\n```", configuration_json)));
+    frames += tensorboard_frame(tensorboard_hparams_event(wall_time, configuration_json));
   }
   write(frames);
 }
 
 void TensorboardFile::log(const Record& record) {
   std::string frames;
+  if (record.kind == Record::Kind::kSummary) {  // the last one, of a run that ends well
+    frames += tensorboard_frame(tensorboard_end_event(record.wall_time));
+  }
   const auto add = [&](std::string_view name, double value) {
     frames += tensorboard_frame(
         tensorboard_scalar_event(record.wall_time, record.step, tracker_name(name), value));
@@ -139,6 +208,11 @@ void TensorboardFile::log(const Record& record) {
     add(name, as_double(number));
   }
   write(frames);
+}
+
+void TensorboardFile::log_text(const Text& text) {
+  write(tensorboard_frame(tensorboard_text_event(
+      text.wall_time, text.step, text.name, fmt::format("```\n{}\n```", text.text))));
 }
 
 void TensorboardFile::write(const std::string& frames) {

@@ -22,17 +22,24 @@ std::string tensorboard_scalar_event(
 std::string tensorboard_text_event(
     double wall_time, int64_t step, std::string_view tag, std::string_view text);
 
+/// What the HParams plugin reads: the leaves of a JSON object by their dotted keys, at the
+/// beginning of a run; and that it ended well.
+std::string tensorboard_hparams_event(double wall_time, std::string_view configuration_json);
+std::string tensorboard_end_event(double wall_time);
+
 /// One event file in a folder of its own run; every run, resumed or not, opens a new one. Each
 /// record is written at once. Names become tags as the Trainer's callback has it: train/loss,
 /// eval/loss.
 class TensorboardFile : public MetricsSink {
  public:
-  /// `configuration_json`: shown as the text "args"; "" for none. Throws Error(kCheckpoint) where
+  /// `configuration_json`: shown as the text "args", and the hyperparameters of the HParams
+  /// plugin; "" for none. Throws Error(kCheckpoint) where
   /// the file cannot be written.
   TensorboardFile(
       const std::filesystem::path& folder, double wall_time, std::string_view configuration_json);
 
   void log(const Record& record) override;
+  void log_text(const Text& text) override;
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:

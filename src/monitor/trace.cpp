@@ -151,7 +151,7 @@ RankTrace from_text(const std::string& text) {
   }
 }
 
-std::string chrome_trace(std::span<const RankTrace> ranks) {
+std::string chrome_trace(std::span<const RankTrace> ranks, const ForeseenPasses& foreseen) {
   double zero = std::numeric_limits<double>::infinity();
   for (const RankTrace& rank : ranks) {
     zero = std::min(zero, rank.begin);
@@ -160,7 +160,19 @@ std::string chrome_trace(std::span<const RankTrace> ranks) {
   for (const RankTrace& rank : ranks) {
     add_rank(rank, zero, events);
   }
-  return nlohmann::ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump();
+  nlohmann::ordered_json trace{{"traceEvents", events}, {"displayTimeUnit", "ms"}};
+  if (!foreseen.passes.empty()) {
+    auto places = nlohmann::ordered_json::array();
+    for (const std::vector<TraceEvent>& place : foreseen.passes) {
+      auto passes = nlohmann::ordered_json::array();
+      for (const TraceEvent& pass : place) {
+        passes.push_back({pass.name, pass.begin, pass.end});
+      }
+      places.push_back(std::move(passes));
+    }
+    trace["lockstep"] = {{"pipeline", foreseen.place}, {"predicted", std::move(places)}};
+  }
+  return trace.dump();
 }
 
 std::vector<TraceSummary> summarize(std::span<const RankTrace> ranks) {

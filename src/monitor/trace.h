@@ -37,10 +37,18 @@ struct RankTrace {
 std::string to_text(const RankTrace& trace);
 RankTrace from_text(const std::string& text);
 
+/// The passes that a pipeline's schedule foresees: for the page of runs, which draws them beside
+/// what was measured.
+struct ForeseenPasses {
+  std::vector<int> place;                       // on the pipeline, of each rank
+  std::vector<std::vector<TraceEvent>> passes;  // by place; 0 is when the first one begins
+};
+
 /// What https://ui.perfetto.dev opens: a process a rank, in it a line for the actions, one for each
 /// group's communication and one for copies, with bytes and bandwidth. What overlaps on a line gets
-/// lines beside it. Time zero is the first rank's begin.
-std::string chrome_trace(std::span<const RankTrace> ranks);
+/// lines beside it. Time zero is the first rank's begin. What was foreseen is under "lockstep",
+/// which other readers pass over.
+std::string chrome_trace(std::span<const RankTrace> ranks, const ForeseenPasses& foreseen = {});
 
 /// Of one rank, in seconds: step = compute + stage_waits + exposed + other.
 struct TraceSummary {

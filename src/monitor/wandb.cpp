@@ -226,6 +226,26 @@ void WandbRun::log(const Record& record) {
   append(kHistory, history);
 }
 
+void WandbRun::log_text(const Text& text) {
+  last_time_ = text.wall_time;
+  ProtobufMessage history;
+  const int64_t row = rows_++;
+  for (const auto& [name, json] :
+       {std::pair{
+            text.name,
+            nlohmann::json(text.text).dump(
+                -1, ' ', false, nlohmann::json::error_handler_t::replace)},
+        std::pair{std::string("train/global_step"), std::to_string(text.step)},
+        std::pair{std::string("_step"), std::to_string(row)}}) {
+    history.message(1, item(name, json));
+    summary_[name] = json;
+  }
+  ProtobufMessage step;
+  step.whole(1, row);
+  history.message(2, step);
+  append(kHistory, history);
+}
+
 void WandbRun::finish() {
   ProtobufMessage summary;
   nlohmann::ordered_json file;

@@ -51,6 +51,7 @@ class WandbRun : public MetricsSink {
   explicit WandbRun(const WandbOptions& options);
 
   void log(const Record& record) override;
+  void log_text(const Text& text) override;
   void finish() override;
   /// wandb/offline-run-<time>-<id>
   const std::filesystem::path& folder() const { return folder_; }

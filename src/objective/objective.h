@@ -49,6 +49,8 @@ enum class Needs {
   kClassScores,  // of a classifier's rows, all outputs': of those whose target is here. Without
                  // gradients the others' are there too
   kRowLogits,    // the same of all rows, on every rank that has a part of them
+  kNextToken,    // no scores, but the likeliest token of one position: for evaluation, without
+                 // gradients
   kHeadStates,   // no scores, but what they are made of: for evaluation, without gradients
 };
 
@@ -71,10 +73,12 @@ class Objective {
   /// The objective itself. Log-likelihoods are those of tokens [B, T] (kNothing, kTokenScores),
   /// the logits of rows, float32 [B, K] (kClassScores, kRowLogits), else float64 of whole rows,
   /// [B], or [B, 2] where targets.prompts are told apart (the answer's, the prompt's), and
-  /// `likeliest` undefined. (kHeadStates: the states [B, T, C] that the head reads, and its weight
-  /// [V, C].) Returns float64 [sums()]: first the loss times step.divisor(), differentiable in the
-  /// log-likelihoods; then this micro-batch's first count; then each metric, summed over what is
-  /// counted. Calls no collective. Error (kInternal): targets without what it reads.
+  /// `likeliest` undefined. (kNextToken: of each row the likeliest token,
+  /// float64 [B], at its first target. kHeadStates: the states [B, T, C] that the head reads, and
+  /// its weight [V, C].) Returns float64 [sums()]: first the loss times step.divisor(),
+  /// differentiable in the log-likelihoods; then this micro-batch's first count; then each metric,
+  /// summed over what is counted. Calls no collective. Error (kInternal): targets without what it
+  /// reads.
   virtual Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const = 0;
   /// Where all weights are one (kNothing): the share of each target that training spreads over the

@@ -149,6 +149,12 @@ Tensor KeptClassScores::measure(
   return at::zeros({sums()}, scores.log_likelihoods.options().dtype(at::kDouble));
 }
 
+Tensor KeptNextTokens::measure(
+    const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
+  rows_.push_back(scores.log_likelihoods.to(at::kCPU));
+  return at::zeros({sums()}, scores.log_likelihoods.options());
+}
+
 Tensor KeptHeadStates::measure(
     const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
   states_.states.push_back(scores.log_likelihoods);

@@ -123,6 +123,19 @@ class KeptClassScores final : public Objective {
   mutable std::vector<Tensor> rows_;
 };
 
+/// The same of the likeliest token at each row's first target, float64 [B].
+class KeptNextTokens final : public Objective {
+ public:
+  Needs needs() const override { return Needs::kNextToken; }
+  Counts counts(const nn::Targets& /*targets*/) const override { return {}; }
+  Tensor measure(
+      const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const override;
+  const std::vector<Tensor>& rows() const { return rows_; }
+
+ private:
+  mutable std::vector<Tensor> rows_;
+};
+
 /// The same of what the head reads.
 class KeptHeadStates final : public Objective {
  public:

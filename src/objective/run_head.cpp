@@ -22,6 +22,9 @@ struct HeadPass {
     if (needs == Needs::kHeadStates) {
       return {objective.measure({hidden, vocabulary}, targets, step)};
     }
+    if (needs == Needs::kNextToken) {
+      return {objective.measure({next_tokens(hidden, vocabulary), {}}, targets, step)};
+    }
     if (needs == Needs::kClassScores) {
       return run_classifier(hidden, vocabulary, trains);
     }
@@ -57,12 +60,28 @@ struct HeadPass {
   /// The logits at each row's target, 0 where it is not here: float32 [B, K]. Products are float32
   /// whatever the type of the weights.
   Tensor class_logits(const Tensor& hidden, const Tensor& vocabulary) const {
+    const auto [state, is_missing] = states_at_targets(hidden);
+    const Tensor logits = at::linear(state.squeeze(1).to(at::kFloat), vocabulary.to(at::kFloat));
+    return logits.masked_fill(is_missing, 0);
+  }
+  /// The likeliest token at each row's target, float64 [B], the same on all ranks that have a part
+  /// of the rows.
+  Tensor next_tokens(const Tensor& hidden, const Tensor& vocabulary) const {
+    const auto [state, is_missing] = states_at_targets(hidden);
+    Tensor tokens = model.head->logits(state, vocabulary).argmax(-1).to(at::kDouble);  // [B, 1]
+    tokens = tokens.masked_fill(is_missing, 0).squeeze(1);
+    if (parts.sum) {
+      parts.sum(tokens);
+    }
+    return tokens;
+  }
+  /// The states of rows at their targets, [B, 1, C], and which rows' are not here, bool [B, 1].
+  std::pair<Tensor, Tensor> states_at_targets(const Tensor& hidden) const {
     const Tensor is_here = targets.tokens.ne(ops::kIgnoredTarget);            // [B, T]
     const Tensor position = is_here.to(at::kInt).argmax(1).view({-1, 1, 1});  // 0: none is here
-    const Tensor state =
-        hidden.gather(1, position.to(hidden.device()).expand({-1, 1, hidden.size(2)})).squeeze(1);
-    const Tensor logits = at::linear(state.to(at::kFloat), vocabulary.to(at::kFloat));
-    return logits.masked_fill(is_here.any(1, true).logical_not().to(hidden.device()), 0);
+    return {
+        hidden.gather(1, position.to(hidden.device()).expand({-1, 1, hidden.size(2)})),
+        is_here.any(1, true).logical_not().to(hidden.device())};
   }
   /// Of rows that are judged together, wherever they are read; those that are not here have no
   /// gradient here.

@@ -105,6 +105,28 @@ std::array<PhaseMemory, kMemoryPhases> MemoryAccount::from_numbers(
   return phases;
 }
 
+const MemoryByKind& fullest_of(const std::array<PhaseMemory, kMemoryPhases>& phases) {
+  return std::ranges::max_element(
+             phases, {}, [](const PhaseMemory& phase) { return phase.fullest.total(); })
+      ->fullest;
+}
+
+std::array<int64_t, kMemoryKinds> values_of(const MemoryByKind& memory) {
+  std::array<int64_t, kMemoryKinds> values{};
+  for (size_t i = 0; i < kMemoryKinds; ++i) {
+    values.at(i) = memory.*kKinds[i].bytes;
+  }
+  return values;
+}
+
+std::array<std::string_view, kMemoryKinds> memory_kind_names() {
+  std::array<std::string_view, kMemoryKinds> names{};
+  for (size_t i = 0; i < kMemoryKinds; ++i) {
+    names.at(i) = kKinds[i].name;
+  }
+  return names;
+}
+
 int64_t most_of(const std::array<PhaseMemory, kMemoryPhases>& phases) {
   int64_t most = 0;
   for (const PhaseMemory& phase : phases) {

@@ -25,6 +25,10 @@ struct MemoryByKind {
 
   int64_t total() const;
 };
+/// The kinds, in their order, and their names.
+inline constexpr size_t kMemoryKinds = 7;
+std::array<int64_t, kMemoryKinds> values_of(const MemoryByKind& memory);
+std::array<std::string_view, kMemoryKinds> memory_kind_names();
 
 enum class MemoryPhase { kIdle, kForward, kBackward, kUpdate };  // idle: between two steps
 inline constexpr size_t kMemoryPhases = 4;
@@ -62,6 +66,8 @@ class MemoryAccount {
   std::array<PhaseMemory, kMemoryPhases> phases_{};
 };
 
+/// The fullest moment of any phase, by kind.
+const MemoryByKind& fullest_of(const std::array<PhaseMemory, kMemoryPhases>& phases);
 /// The most of any phase.
 int64_t most_of(const std::array<PhaseMemory, kMemoryPhases>& phases);
 /// A table: a row a phase, a column a kind.

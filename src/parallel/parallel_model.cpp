@@ -180,6 +180,11 @@ std::vector<Tensor> ParallelModel::class_scores(std::span<const nn::ForwardInput
       shard_inputs(batches, part_), stages_.front().model->config().head_rows());
 }
 
+std::vector<Tensor> ParallelModel::next_tokens(std::span<const nn::ForwardInputs> batches) {
+  const at::NoGradGuard no_gradient;
+  return pipeline_.next_tokens(shard_inputs(batches, part_));
+}
+
 objective::HeadStates ParallelModel::head_states(std::span<const nn::ForwardInputs> batches) {
   return pipeline_.head_states(shard_inputs(batches, part_));
 }

@@ -78,6 +78,10 @@ class ParallelModel {
   /// Of a classifier: the logits of the rows' classes, float32 [B, classes] each. Likewise.
   std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
 
+  /// The likeliest token at each row's first target, without dropout: float64 [B] of each batch, on
+  /// the CPU; what is generated is made of these. Likewise.
+  std::vector<Tensor> next_tokens(std::span<const nn::ForwardInputs> batches);
+
   /// As EvaluationModel::head_states, for a pass without gradients.
   objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "start/parse.h"
 #include "start/ranks.h"
+#include "start/terminal.h"
 #include "watch/page/page.h"
 
 namespace lockstep::start {
@@ -35,7 +36,7 @@ int run_monitor(std::vector<std::string> arguments) {
   std::vector<std::filesystem::path> folders;
   std::string address = "127.0.0.1";
   int port = 0;
-  bool as_text = false, once = false;
+  bool as_text = false, once = false, on_terminal = false;
   CLI::App app(
       "Serves a page with the curves, events and configurations of runs, while they train and "
       "after. It reads the folders alone, and fetches nothing.",
@@ -53,6 +54,12 @@ int run_monitor(std::vector<std::string> arguments) {
       "when, "
       "and who waits for whom; every other second");
   app.add_flag("--once", once, "With --text: once")->needs(text);
+  app.add_flag(
+         "--tui",
+         on_terminal,
+         "Here instead of in a browser: curves, ranks and events of one run after the other, on a "
+         "terminal of 40 by 10 characters or more")
+      ->excludes(text);
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
   }
@@ -66,7 +73,11 @@ int run_monitor(std::vector<std::string> arguments) {
     }
     return watch_ranks(folders.front());
   }
+  if (on_terminal) {
+    return watch_on_terminal(folders);
+  }
   watch::RunsPage page(folders, address, watch::draw_token());
+  page.set_live_ranks(ranks_text);
   watch::HttpServer server(
       address, port, [&](const watch::HttpRequest& request) { return page.answer(request); });
   if (!is_of_this_machine(address)) {

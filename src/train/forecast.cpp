@@ -139,6 +139,14 @@ Forecast predict(
   }
   const plan::Memory memory = plan::largest(plan::estimate_memory(job)).peak;
   forecast.bytes = memory.total();
+  forecast.kinds = {
+      {"parameters", memory.parameters},
+      {"gradients", memory.gradients},
+      {"optimizer", memory.optimizer},
+      {"activations", memory.activations + memory.working + memory.logits},
+      {"gathered", memory.gathered},
+      {"buffers", memory.buckets},
+      {"other", memory.fragmentation + memory.context}};
   forecast.room = plan::usable_bytes(cluster.slowest().device);
   if (memory.least() > forecast.room) {
     if (misfit == Misfit::kRefuse) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/core/config.h"
@@ -33,6 +34,8 @@ struct Forecast {
   std::optional<Speed> speed;
   double bytes = 0;  // of the fullest rank, this process as it is now included
   double room = 0;   // that a rank can have
+  /// The bytes by kind, as parallel::MemoryByKind has them; "other" is what is not of tensors too.
+  std::vector<std::pair<std::string, double>> kinds;
 };
 
 /// Predicts a step of `config` with a model of this shape, whose micro-batches are of `rows` (null:

@@ -21,6 +21,7 @@
 #include "train/judgement/judgement_files.h"
 #include "train/machine/peak.h"
 #include "train/plan.h"
+#include "train/samples.h"
 #include "train/tasks/classifier_task.h"
 #include "train/tasks/preference.h"
 #include "train/tasks/unlearning.h"
@@ -407,6 +408,7 @@ std::unique_ptr<Job> open_job(
   if (measures_unlearning(config)) {
     check_measuring(config, job->source.config, job->tokenizer);
   }
+  check_samples(*job);
   job->best_rule = BestRule(training, metrics_of(*job));
   return job;
 }
@@ -515,11 +517,14 @@ void Job::report_evaluation(const Evaluation& result, const std::string& prefix)
 }
 
 Evaluation Job::evaluate_by_the_way(World& world) {
-  if (!unlearns(config.task)) {
-    return evaluate(*datasets.validation, "eval", world);
+  Evaluation result;
+  if (unlearns(config.task)) {
+    result = measure_run(*this, world);
+    report_evaluation(result, "eval");
+  } else {
+    result = evaluate(*datasets.validation, "eval", world);
   }
-  Evaluation result = measure_run(*this, world);
-  report_evaluation(result, "eval");
+  write_samples(*this, world);
   return result;
 }
 

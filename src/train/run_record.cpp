@@ -89,6 +89,25 @@ void record_beginning(Job& job, const World& world, const config::Origins& origi
        {"origins", origins_json(origins)}});
 }
 
+void record_forecast(Job& job, const std::optional<Forecast>& forecast) {
+  if (job.monitor == nullptr || !forecast) {
+    return;
+  }
+  nlohmann::ordered_json event{
+      {"bytes", forecast->bytes},
+      {"room", forecast->room},
+      {"kinds", nlohmann::ordered_json::object()}};
+  for (const auto& [kind, bytes] : forecast->kinds) {
+    event["kinds"][kind] = bytes;
+  }
+  if (forecast->speed) {
+    event["step_s"] = forecast->speed->step_seconds;
+    event["tokens_per_s"] = forecast->speed->tokens_per_second;
+    event["figures"] = forecast->speed->basis;
+  }
+  job.monitor->event("forecast", event);
+}
+
 void record_failure(Job& job) {
   if (job.monitor == nullptr) {
     return;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "config/core/origin.h"
+#include "train/forecast.h"
 #include "train/job.h"
 #include "train/spikes.h"
 #include "train/step_guard.h"
@@ -15,6 +16,9 @@ namespace lockstep::train {
 /// where, on which data, and where the configuration's values came from. For rank 0; does nothing
 /// where the job has no monitor.
 void record_beginning(Job& job, const World& world, const config::Origins& origins);
+
+/// "forecast": what a step was predicted to take, where that was predicted. Likewise.
+void record_forecast(Job& job, const std::optional<Forecast>& forecast);
 
 /// "failed", of the exception that is being handled: its text and its exit code. Likewise.
 void record_failure(Job& job);

@@ -37,6 +37,7 @@
 #include "train/machine/out_of_memory.h"
 #include "train/machine/trace.h"
 #include "train/rank_places.h"
+#include "train/rank_times.h"
 #include "train/run_length.h"
 #include "train/run_record.h"
 #include "train/steering.h"
@@ -206,6 +207,7 @@ class Trainer {
   const int64_t traced_step_;  // the first steps of a run are not like the others
   const int64_t last_step_;
   TimeAccount time_;
+  RankTimes rank_times_;
   StepGuard guard_;
   GuardedStep guarded_;  // of the last step, where it was no graph's
   StopSignal stop_;
@@ -250,13 +252,15 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
   mine.acts = steering_.take();
   mine.failed = job_.saver != nullptr && job_.saver->failed() ? 1 : 0;
   mine.peak_memory = peak_memory_here();
-  constexpr int64_t kFlags = 6, kOurs = kFlags + Acts::kNumbers;
+  constexpr int64_t kFlags = 6, kTimes = kFlags + Acts::kNumbers,
+                    kOurs = kTimes + RankTimes::kNumbers;
   const int64_t shapes = shapes_of(inputs);
   const at::Tensor ours = at::tensor(
       {mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed, shapes}, at::kDouble);
   const at::Tensor own = at::cat(
       {ours,
        at::tensor(mine.acts.numbers(), at::kDouble),
+       at::tensor(rank_times_.numbers(), at::kDouble),
        at::tensor(mine.step.values(), at::kDouble)});
   const at::Tensor all = at::empty({world_.size(), own.numel()}, at::kDouble);
   world_.communicator.all_gather(all, own).wait();
@@ -272,6 +276,13 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
     if (at == mesh::Coordinate{.data = at.data}) {
       counts.tokens += static_cast<int64_t>(row[0]);
       counts.step += objective::Counts({row + kOurs, row + own.numel()});
+    }
+    if (world_.is_first()) {
+      rank_times_.take(
+          rank,
+          world_.size(),
+          job_.progress.step,
+          std::span<const double, RankTimes::kNumbers>(row + kTimes, RankTimes::kNumbers));
     }
     counts.stop += static_cast<int64_t>(row[1]);
     counts.peak_memory = std::max(counts.peak_memory, static_cast<int64_t>(row[2]));
@@ -381,10 +392,12 @@ int Trainer::one_step() {
   const bool epoch_ends = batch.after.position == 0;
   begin_phase("reporting the step");
   const double ended = seconds_now();
+  const double for_data = job_.loader->waited_seconds() - data_waited_;
+  const double for_ranks = job_.axes->seconds_waited() - communication_waited_;
   time_.add(TimeAccount::Use::kSteps, ended - began);
-  time_.add_waits(
-      job_.loader->waited_seconds() - data_waited_,
-      job_.axes->seconds_waited() - communication_waited_);
+  time_.add_waits(for_data, for_ranks);
+  rank_times_.end_step(
+      ended - began, for_data, for_ranks, parallel::fullest_of(job_.model->memory().phases()));
   const std::optional<Spikes::Spike> spike = guard_.observe(result_);
   report(counts, batch, began);
   tell_of_repeat(job_, guarded_);
@@ -458,7 +471,9 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   report.communication_wait_s = job_.axes->seconds_waited() - communication_waited_;
   report.peak_memory_bytes = counts.peak_memory;
   report.epoch_ends = batch.after.position == 0;
-  job_.monitor->step(report);
+  if (job_.monitor->step(report)) {
+    rank_times_.tell(*job_.monitor);
+  }
 }
 
 bool Trainer::evaluation_is_due(bool epoch_ends) const {
@@ -565,6 +580,7 @@ int run_training(
       job->datasets.train.get());
   build_job(*job, world);
   record_beginning(*job, world, options.origins);
+  record_forecast(*job, forecast);
   const RankPlaces places(*job, world);
   if (forecast) {
     forecast->bytes += world.device.is_cpu() ? static_cast<double>(job->snapshot_bytes) : 0;

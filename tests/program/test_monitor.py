@@ -1,16 +1,23 @@
 """Runs that are watched and steered: tables, the socket of a run, and the page in a browser."""
 
 import http.client
+import fcntl
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
+import struct
+import subprocess
+import termios
+import time
 import unittest
 import urllib.parse
 
 import browser
-from harness import SOURCE, ProgramTest, losses, metrics, start, wait_for
+from harness import PROGRAM, SOURCE, ProgramTest, environment, losses, metrics, start, wait_for
 
 
 def events(run, name=None):
@@ -110,13 +117,98 @@ class Control(ProgramTest):
                     self.assertEqual(line[key], lines[line["step"]][key], (line, act))
 
 
+class Samples(ProgramTest):
+    PROMPTS = ["One day", "The little girl and her friend went"]
+
+    def test_samples_are_what_the_saved_model_generates_whatever_the_plan(self):
+        plans = {
+            "one": (1, []),
+            "shared": (4, ["parallel.tensor=2", "parallel.zero_stage=3"]),
+            "cut": (4, ["parallel.pipeline=2", "parallel.context=2", "gradient_accumulation_steps=2"]),
+        }
+        for name, (ranks, plan) in plans.items():
+            self.train(
+                name, *plan, f"monitor.samples={json.dumps(self.PROMPTS)}", "monitor.sample_tokens=7",
+                "eval_strategy=steps", "eval_steps=3", "save_steps=6", "report_to=[tensorboard,wandb]", ranks=ranks)
+            told = events(self.folder / name, "samples")
+            self.assertEqual([event["step"] for event in told], [3, 6], name)
+            for sample, prompt in zip(told[-1]["samples"], self.PROMPTS, strict=True):
+                written = self.run_ok(
+                    "generate", "--model", f"{name}/checkpoint-6", "--prompt", prompt, "--max-new-tokens", 7).out
+                self.assertEqual(sample["prompt"] + sample["text"] + "\n", written, name)
+            for tracker in ("runs/*/events*", "wandb/offline-run-*/run-*.wandb"):
+                file, = (self.folder / name).glob(tracker)
+                self.assertIn(b"samples/2", file.read_bytes())
+
+    def test_samples_that_cannot_be_had_are_refused_before_training(self):
+        refused = {
+            "evaluations": [],
+            "no tokens": ["eval_strategy=steps", 'monitor.samples=[""]'],
+            "at least 1": ["eval_strategy=steps", "monitor.sample_tokens=0"],
+        }
+        for told, more in refused.items():
+            result = self.run_fails(2, *self.train_arguments("refused", 'monitor.samples=["One"]', *more))
+            self.assertIn(told, result.err)
+        result = self.run_fails(2, *self.train_arguments(
+            "refused", f"monitor.samples={json.dumps(['One day ' * 60])}", "eval_strategy=steps"))
+        self.assertIn("64 positions", result.err)
+
+
+class Terminal(ProgramTest):
+    """`lockstep monitor --tui` in a pseudo-terminal."""
+
+    def open(self, *folders, rows=24, columns=80, **more):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        process = subprocess.Popen(
+            [PROGRAM, "monitor", "--tui", *folders], cwd=self.folder, stdin=theirs, stdout=theirs, stderr=theirs,
+            env=environment(TERM="xterm", LC_ALL="C", **more), start_new_session=True)
+        os.close(theirs)
+        self.addCleanup(os.close, ours)
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        return process, ours
+
+    def read_until(self, end, *words, seconds=60):
+        seen, limit = b"", time.monotonic() + seconds
+        while not all(word.encode() in seen for word in words):
+            ready, _, _ = select.select([end], [], [], max(0, limit - time.monotonic()))
+            self.assertTrue(ready, seen)
+            seen += os.read(end, 1 << 16)
+        return seen.decode(errors="replace")
+
+    def test_curves_ranks_and_events_are_shown_and_q_ends(self):
+        self.train("tui/one", ranks=2, steps=20)
+        self.train("tui/two", "seed=5", steps=8)
+        process, end = self.open("tui")
+        shown = self.read_until(end, "tui/one", "finished", "rank 0", "rank 1", "loss (n, p", "q: end")
+        self.assertIn("step 20/20", shown)
+        self.assertRegex(shown, "[\u2801-\u28ff]{3}")  # a curve
+        os.write(end, b"n")
+        self.read_until(end, "learning_rate (n")
+        os.write(end, b"\x1b[B\x1bOB")  # down, as terminals say it in either mode
+        self.read_until(end, "tui/two")
+        os.write(end, b"q")
+        self.assertEqual(process.wait(60), 0)
+        process, end = self.open("tui", rows=8, columns=30)
+        self.read_until(end, "too small")
+        os.write(end, b"q")
+        self.assertEqual(process.wait(60), 0)
+        self.assertIn("--tui is for a terminal", self.run_fails(2, "monitor", "--tui", "tui").err)
+        process, end = self.open("nowhere")
+        self.read_until(end, "nowhere")
+        self.assertEqual(process.wait(60), 2)
+
+
 class Page(ProgramTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for name, seed in (("one", 1), ("two", 2)):
+        plans = {"one": (2, ["parallel.pipeline=2", "gradient_accumulation_steps=4"]), "two": (1, [])}
+        for seed, (name, (ranks, plan)) in enumerate(plans.items(), start=1):
             cls.run_ok_in(cls.folder, *cls.train_arguments(
-                cls, f"page/{name}", f"seed={seed}", "eval_strategy=steps", "eval_steps=10", "save_steps=10", steps=40))
+                cls, f"page/{name}", f"seed={seed}", "eval_strategy=steps", "eval_steps=10", "save_steps=10",
+                'monitor.samples=["One day"]', "monitor.sample_tokens=5", *plan, "--trace", f"page/{name}/trace-3.json",
+                ranks=ranks, steps=40))
 
     def serve(self, *folders):
         process = start("monitor", *folders, cwd=self.folder)
@@ -164,6 +256,23 @@ class Page(ProgramTest):
         self.assertGreater(len(asked), 8)
         self.assertEqual(asked - set(re.findall(r"^(lockstep_\w+)\{run=", served, re.M)), set())
         self.run_fails(2, "monitor", "nowhere")
+
+    def test_what_ranks_do_now_is_told_with_their_stacks(self):
+        process = start(*self.train_arguments("live", ranks=2, steps=4000), cwd=self.folder)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.terminate)
+        wait_for(lambda: len(losses(self.folder / "live")) >= 3)
+        address = self.serve("live")
+        cookie = {"Authorization": "Bearer " + address.query.removeprefix("token=")}
+        self.assertTrue(json.loads(self.get(address, "/api/run?id=0", **cookie)[2])["live"])
+        text = json.loads(self.get(address, "/api/live?id=0", **cookie)[2])["text"]
+        self.assertRegex(text, r"rank 0.*: step \d+")
+        self.assertIn("rank 1", text)
+        text = json.loads(self.get(address, "/api/live?id=0&stacks=1", **cookie)[2])["text"]
+        self.assertIn("stacks of rank 1", text)
+        times = wait_for(lambda: (lambda t: t if t["steps"] else None)(json.loads(self.get(address, "/api/ranks?id=0", **cookie)[2])))
+        self.assertEqual((times["ranks"], len(times["step_s"]), len(times["step_s"][0])), (2, 2, len(times["steps"])))
+        self.assertEqual(self.get(address, "/api/trace?id=0&step=3", **cookie)[0], 404)
 
     def test_a_run_serves_its_own_page(self):
         process = start(*self.train_arguments("own", "monitor.page=true", ranks=2, steps=4000), cwd=self.folder)
@@ -222,6 +331,16 @@ class Page(ProgramTest):
         table = page.value("csvText(cards.get('loss+eval_loss'))").splitlines()
         self.assertEqual(table[0], "run,metric,step,value")
         self.assertEqual(len(table), 1 + 40 + 4)
+        page.wait_for("document.querySelectorAll('[data-ranks=\"0\"] rect.heat').length > 30")
+        ranks = "document.querySelector('[data-ranks=\"0\"]')"
+        self.assertIn("One day", page.value(f"{ranks}.textContent"))
+        self.assertEqual(page.value(f"{ranks}.querySelectorAll('tbody svg.shares').length"), 2 + 14)  # ranks; kinds, twice
+        timeline = f"{ranks}.querySelectorAll('[data-part=timeline-0] svg rect')"
+        page.wait_for(f"{timeline}.length === 2 * 16")  # 4 micro-batches there and back on 2 ranks; as many foreseen
+        heat = f"{ranks}.querySelector('rect.heat').parentNode.getAttribute('aria-label')"
+        self.assertIn("own work", page.value(heat))
+        page.value(f"(s => {{ s.value = 'communication'; s.dispatchEvent(new Event('change')); }})({ranks}.querySelector('select'))")
+        self.assertIn("share of waiting for other ranks of 2 ranks", page.value(heat))
         page.size(360, 700)  # a phone: nothing is wider than it but what scrolls by itself
         page.wait_for("document.documentElement.scrollWidth <= 360")
         colors = []

@@ -180,6 +180,12 @@ std::vector<Tensor> Pipeline::class_scores(
   return of_all_stages(kept.rows(), batches, {classes}, at::kFloat);
 }
 
+std::vector<Tensor> Pipeline::next_tokens(std::span<const nn::ForwardInputs> batches) {
+  const objective::KeptNextTokens kept;
+  (void)statistics(without_dropout(batches), kept);
+  return of_all_stages(kept.rows(), batches, {}, at::kDouble);
+}
+
 objective::HeadStates Pipeline::head_states(std::span<const nn::ForwardInputs> batches) {
   const objective::KeptHeadStates kept;
   (void)statistics(without_dropout(batches), kept);

@@ -67,6 +67,9 @@ class Pipeline {
   /// A classifier's logits of the rows of each batch, without dropout: float32 [B, classes] on the
   /// CPU. Likewise.
   std::vector<at::Tensor> class_scores(std::span<const nn::ForwardInputs> batches, int64_t classes);
+  /// The likeliest token at each row's first target of each batch, without dropout: float64 [B] on
+  /// the CPU. Likewise.
+  std::vector<at::Tensor> next_tokens(std::span<const nn::ForwardInputs> batches);
   /// What the head reads of each batch, without dropout, and its weight, where the last stage is;
   /// nothing elsewhere. Likewise.
   objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);

@@ -1,6 +1,8 @@
 #include "train/machine/trace.h"
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -8,10 +10,74 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "schedule/schedule.h"
+#include "schedule/timeline.h"
 
 namespace lockstep::train {
 
 using Kind = monitor::TraceEvent::Kind;
+
+namespace {
+
+/// Means of a stage's passes.
+struct Mean {
+  double sum = 0;
+  int64_t count = 0;
+  double value() const { return count > 0 ? sum / static_cast<double>(count) : 0; }
+};
+
+/// The schedule with messages that take no time, each pass as long as the mean of its kind in its
+/// stage: what is between this and the measured step is waiting that the schedule does not ask for.
+monitor::ForeseenPasses foresee(
+    const schedule::Schedule& schedule,
+    const std::vector<monitor::RankTrace>& ranks,
+    const mesh::Mesh& mesh) {
+  std::map<std::string, Mean, std::less<>> seconds;  // of the passes, over replicas
+  for (const monitor::RankTrace& rank : ranks) {
+    for (const monitor::TraceEvent& event : rank.events) {
+      if (event.kind == Kind::kAction) {
+        Mean& mean = seconds[event.name];
+        mean.sum += event.end - event.begin;
+        ++mean.count;
+      }
+    }
+  }
+  std::map<std::pair<int, schedule::ActionKind>, Mean> means;
+  for (const auto& actions : schedule.actions) {
+    for (const schedule::Action& action : actions) {
+      if (const auto found = seconds.find(schedule::action_text(action)); found != seconds.end()) {
+        Mean& mean = means[{action.stage, action.kind}];
+        mean.sum += found->second.value();
+        ++mean.count;
+      }
+    }
+  }
+  schedule::Durations durations;
+  durations.message.assign(static_cast<size_t>(schedule.stages), 0);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const auto of = [&](schedule::ActionKind kind) { return means[{stage, kind}].value(); };
+    const double both = of(schedule::ActionKind::kBackward);
+    durations.stages.push_back(
+        {of(schedule::ActionKind::kForward),
+         both > 0 ? both / 2 : of(schedule::ActionKind::kBackwardInput),
+         both > 0 ? both / 2 : of(schedule::ActionKind::kBackwardWeight)});
+  }
+  const schedule::Timeline timeline = schedule::time_schedule(schedule, durations);
+  monitor::ForeseenPasses foreseen;
+  for (size_t rank = 0; rank < schedule.actions.size(); ++rank) {
+    auto& passes = foreseen.passes.emplace_back();
+    for (size_t i = 0; i < schedule.actions[rank].size(); ++i) {
+      const schedule::Span& span = timeline.spans[rank][i];
+      passes.push_back(
+          {Kind::kAction, schedule::action_text(schedule.actions[rank][i]), span.start, span.end});
+    }
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    foreseen.place.push_back(static_cast<int>(mesh.coordinate(static_cast<int>(rank)).pipeline));
+  }
+  return foreseen;
+}
+
+}  // namespace
 
 double StepTrace::now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -93,7 +159,17 @@ void StepTrace::write(const std::filesystem::path& file) {
     }
   }
   on_first_rank(world_.communicator, [&] {
-    write_file_atomically(file, monitor::chrome_trace(ranks), ErrorKind::kEnvironment);
+    // An epoch's last step may have fewer micro-batches than the others.
+    const auto is_first_pass = [](const monitor::TraceEvent& event) {
+      return event.kind == Kind::kAction && event.name.starts_with("0F");
+    };
+    const auto micro_batches =
+        static_cast<int>(std::ranges::count_if(ranks.front().events, is_first_pass));
+    const monitor::ForeseenPasses foreseen =
+        axes_.mesh().pipeline > 1
+            ? foresee(model_.pipeline().schedules().of(micro_batches), ranks, axes_.mesh())
+            : monitor::ForeseenPasses{};
+    write_file_atomically(file, monitor::chrome_trace(ranks, foreseen), ErrorKind::kEnvironment);
     log_info("trace: {}\n{}", file.string(), monitor::summary_table(ranks));
     return "";
   });

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "monitor/metrics.h"
 #include "watch/record/compare.h"
@@ -26,6 +27,9 @@ namespace {
 
 constexpr double kLookAgainSeconds = 3;
 constexpr int64_t kMostBuckets = 4000, kUsualBuckets = 600;
+constexpr std::string_view kTrace = "trace-";
+constexpr size_t kEnding = 5;                             // of ".json"
+constexpr uintmax_t kLargestTrace = uintmax_t{64} << 20;  // bytes
 constexpr const char* kJson = "application/json";
 
 /// The host of "name:port", "[::1]:port" or a name alone.
@@ -133,6 +137,38 @@ double wall_now() {
   return static_cast<double>(std::time(nullptr));
 }
 
+/// The steps whose traces lie in a run's folder, ascending.
+std::vector<int64_t> traces_of(const std::filesystem::path& folder) {
+  std::vector<int64_t> steps;
+  std::error_code none;
+  for (const auto& each : std::filesystem::directory_iterator(folder, none)) {
+    const std::string name = each.path().filename().string();
+    if (name.starts_with(kTrace) && name.ends_with(".json")) {
+      const int64_t step =
+          whole_of(name.substr(kTrace.size(), name.size() - kTrace.size() - kEnding), -1);
+      if (step >= 0) {
+        steps.push_back(step);
+      }
+    }
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+/// The file itself: the page draws it.
+HttpAnswer trace_of(const std::filesystem::path& folder, int64_t step) {
+  const std::filesystem::path path = folder / fmt::format("{}{}.json", kTrace, step);
+  std::error_code none;
+  const auto size = std::filesystem::file_size(path, none);
+  if (none || size > kLargestTrace) {
+    return {
+        .status = 404,
+        .body = none ? "there is no such trace\n"
+                     : "this trace is too large for the page: open it in ui.perfetto.dev\n"};
+  }
+  return {.type = kJson, .body = read_file(path)};
+}
+
 Error no_such_run() {
   return Error(ErrorKind::kConfig, "there is no such run");
 }
@@ -176,7 +212,8 @@ void RunsPage::look_for_runs() {
           std::ranges::any_of(runs_, [&](const Watched& run) { return run.folder == found; });
       if (!known) {
         auto metrics = std::make_unique<MetricsReader>(found / "metrics.jsonl");
-        runs_.push_back({std::move(found), std::move(metrics)});
+        auto ranks = std::make_unique<RankTimes>(found / monitor::kRanksName);
+        runs_.push_back({std::move(found), std::move(metrics), std::move(ranks)});
       }
     }
   }
@@ -249,6 +286,17 @@ HttpAnswer RunsPage::answer_data(const HttpRequest& request) {
   if (path == "/api/run") {
     return {.type = kJson, .body = details_json(run_of(request.parameter("id")))};
   }
+  if (path == "/api/ranks") {
+    const Watched& run = run_of(request.parameter("id"));
+    run.ranks->refresh();
+    return {.type = kJson, .body = run.ranks->json()};
+  }
+  if (path == "/api/live") {
+    return live_ranks(request, run_of(request.parameter("id")));
+  }
+  if (path == "/api/trace") {
+    return trace_of(run_of(request.parameter("id")).folder, whole_of(request.parameter("step"), 0));
+  }
   if (path == "/api/series") {
     return {.type = kJson, .body = series_json(request)};
   }
@@ -308,8 +356,19 @@ std::string RunsPage::details_json(Watched& run) const {
   const nlohmann::ordered_json details{
       {"configuration", std::move(configuration)},
       {"events", std::move(told)},
-      {"checkpoints", checkpoints_of(run.folder)}};
+      {"checkpoints", checkpoints_of(run.folder)},
+      {"traces", traces_of(run.folder)},
+      {"live", live_ != nullptr && summarize(run.folder, wall_now()).end == End::kRunning}};
   return details.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+HttpAnswer RunsPage::live_ranks(const HttpRequest& request, const Watched& run) const {
+  if (live_ == nullptr) {
+    return {.status = 404, .body = "lockstep monitor tells this, a run's own page does not\n"};
+  }
+  const nlohmann::json answer{{"text", live_(run.folder, request.parameter("stacks") == "1")}};
+  return {
+      .type = kJson, .body = answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
 }
 
 std::string RunsPage::series_json(const HttpRequest& request) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,11 +11,12 @@
 
 #include "watch/page/http_server.h"
 #include "watch/record/columns.h"
+#include "watch/record/rank_times.h"
 
 namespace lockstep::watch {
 
 /// A file of the page, as it lies in src/watch/page/web when the program is built: "index.html",
-/// "app.js", "app.css". Empty where there is none of that name.
+/// "app.js", "ranks.js", "app.css". Empty where there is none of that name.
 std::string_view page_file(std::string_view name);
 
 /// 128 random bits, as 32 hexadecimal digits.
@@ -33,6 +35,12 @@ class RunsPage {
   /// where there is no such folder.
   RunsPage(std::vector<std::filesystem::path> folders, std::string address, std::string token);
 
+  /// What the ranks of a run that trains on this machine do now, as a text for people; with the
+  /// stacks of their threads where asked. Throws Error where none train.
+  using LiveRanks = std::function<std::string(const std::filesystem::path& run, bool with_stacks)>;
+  /// Without it nothing live is told: a run that serves its own page would have to look at itself.
+  void set_live_ranks(LiveRanks live) { live_ = std::move(live); }
+
   /// One at a time.
   HttpAnswer answer(const HttpRequest& request);
   const std::string& token() const { return token_; }
@@ -41,6 +49,7 @@ class RunsPage {
   struct Watched {
     std::filesystem::path folder;
     std::unique_ptr<MetricsReader> metrics;
+    std::unique_ptr<RankTimes> ranks;
   };
   int refusal(const HttpRequest& request) const;
   HttpAnswer answer_data(const HttpRequest& request);
@@ -49,11 +58,13 @@ class RunsPage {
   std::string runs_json();
   std::string details_json(Watched& run) const;
   std::string series_json(const HttpRequest& request);
+  HttpAnswer live_ranks(const HttpRequest& request, const Watched& run) const;
   std::string table_csv(Watched& run) const;
   std::string prometheus();
 
   std::vector<std::filesystem::path> folders_;
   std::string address_, token_;
+  LiveRanks live_;
   double looked_ = -1e9;       // steady clock
   std::vector<Watched> runs_;  // a run keeps its place, which is its id
 };

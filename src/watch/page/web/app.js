@@ -4,6 +4,8 @@
 const COLORS = ["#1f77b4", "#e07b1a", "#2ca02c", "#d1403f", "#8e63c0", "#8c564b", "#d667b0", "#7f7f7f", "#a8a81d", "#17a3b8"];
 const FIRST = ["loss", "learning_rate", "grad_norm", "tokens_per_s", "step_s", "peak_memory_bytes"];
 const HIDDEN = new Set(["epoch", "tokens", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second"]);
+// Events that are no marks of a chart.
+const QUIET = new Set(["best", "samples", "memory", "forecast", "time"]);
 const WIDTH = 640, HEIGHT = 260, LEFT = 62, RIGHT = 8, TOP = 8, BOTTOM = 24;
 const SVG = "http://www.w3.org/2000/svg";
 const REFRESH_MS = 2000;
@@ -178,7 +180,7 @@ function marks(svg, x, xs) {
   for (const run of shownRuns()) {
     const details = state.details[run.id];
     for (const event of details ? details.events : []) {
-      if (event.step < xs[0] || event.step > xs[1] || event.event === "best") continue;
+      if (event.step < xs[0] || event.step > xs[1] || QUIET.has(event.event)) continue;
       const at = x(Math.max(event.step, xs[0])), y = HEIGHT - BOTTOM;
       const shape = event.event === "saved" ? `M${at} ${y}l-3 -6h6z` : `M${at} ${y}v-${HEIGHT - TOP - BOTTOM}`;
       const what = [event.event, event.act, event.checkpoint].filter(Boolean).join(" ");
@@ -394,6 +396,7 @@ async function refresh() {
     state.details = Object.fromEntries(shown.map((run, i) => [run.id, details[i]]));
     drawRuns();
     drawCharts();
+    await drawRanks(shown, state.details);
     const key = JSON.stringify([shown.map((run) => [run.id, run.end]), details.map((d) => d.events.length)]);
     if (key !== drawnDetails) {
       drawnDetails = key;

@@ -1,0 +1,40 @@
+// What each rank's steps went into, told with what the ranks tell each other anyway.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "monitor/monitor.h"
+#include "parallel/memory_account.h"
+
+namespace lockstep::train {
+
+/// Of a rank: what the next step's agreement sends of the step before. Rank 0 keeps the sums of all
+/// between two logged steps.
+class RankTimes {
+ public:
+  /// Seconds of the step, of waiting for data and for other ranks, and the memory by kind.
+  static constexpr int64_t kNumbers = 3 + static_cast<int64_t>(parallel::kMemoryKinds);
+
+  /// This rank has ended a step.
+  void end_step(
+      double seconds, double for_data, double for_ranks, const parallel::MemoryByKind& fullest);
+  /// Of the step that ended last; zeros before the first.
+  const std::array<double, kNumbers>& numbers() const { return last_; }
+
+  /// What `rank` of `ranks` sent, at the agreement after `step` steps.
+  void take(int rank, int ranks, int64_t step, std::span<const double, kNumbers> numbers);
+  /// At a logged step: tells the means since it last did, and the memory of the fullest rank by
+  /// kind where it grew. Of many ranks some steps at least are told in one line.
+  void tell(monitor::Monitor& monitor);
+
+ private:
+  std::array<double, kNumbers> last_{};
+  monitor::RankShares sums_;
+  std::vector<std::array<double, parallel::kMemoryKinds>> memory_;  // the fullest of each rank
+  double told_bytes_ = 0;
+};
+
+}  // namespace lockstep::train

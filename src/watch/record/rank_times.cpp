@@ -1,0 +1,143 @@
+#include "watch/record/rank_times.h"
+
+#include <algorithm>
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "monitor/metrics.h"
+
+namespace lockstep::watch {
+namespace {
+
+using monitor::RankShares;
+
+constexpr size_t kEndKept = 64;
+
+struct Measure {
+  const char* name;
+  std::vector<double> RankShares::* values;
+  bool is_most;  // of neighbours the larger one, else their mean
+};
+constexpr std::array<Measure, 4> kMeasures = {{
+    {"step_s", &RankShares::step_s, false},
+    {"data_wait_s", &RankShares::data_wait_s, false},
+    {"communication_wait_s", &RankShares::communication_wait_s, false},
+    {"memory_bytes", &RankShares::memory_bytes, true},
+}};
+
+/// Nothing of a line that is none, or whose lists are of other lengths.
+bool read_shares(std::string_view text, RankShares& shares) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto is_number = [](const nlohmann::json& value) { return value.is_number(); };
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
+    return false;
+  }
+  shares.step = json["step"];
+  const auto steps = json.find("steps");
+  shares.steps = steps != json.end() && steps->is_number_integer()
+                     ? std::max<int64_t>(1, steps->get<int64_t>())
+                     : 1;
+  size_t ranks = 0;
+  for (const Measure& measure : kMeasures) {
+    const auto values = json.find(measure.name);
+    if (values == json.end() || !values->is_array() || values->empty() ||
+        !std::ranges::all_of(*values, is_number) || (ranks != 0 && values->size() != ranks)) {
+      return false;
+    }
+    ranks = values->size();
+    shares.*measure.values = values->get<std::vector<double>>();
+  }
+  return true;
+}
+
+void merge_shares(RankShares& first, const RankShares& second) {
+  const auto a = static_cast<double>(first.steps), b = static_cast<double>(second.steps);
+  for (const Measure& measure : kMeasures) {
+    std::vector<double>& into = first.*measure.values;
+    for (size_t i = 0; i < into.size(); ++i) {
+      const double other = (second.*measure.values)[i];
+      into[i] = measure.is_most ? std::max(into[i], other) : (into[i] * a + other * b) / (a + b);
+    }
+  }
+  first.step = second.step;
+  first.steps += second.steps;
+}
+
+}  // namespace
+
+void RankTimes::refresh() {
+  std::error_code none;
+  const auto size = std::filesystem::file_size(path_, none);
+  const MappedFile file = none || size == 0 ? MappedFile() : MappedFile(path_);
+  std::string_view text = file.text();
+  if (text.size() < end_ || !text.substr(0, end_).ends_with(last_)) {
+    *this = RankTimes(path_);
+  }
+  text.remove_prefix(end_);
+  for (size_t newline = text.find('\n'); newline != std::string_view::npos;
+       newline = text.find('\n')) {
+    take(text.substr(0, newline));
+    last_ = text.substr(0, newline + 1);
+    last_.erase(0, last_.size() - std::min(last_.size(), kEndKept));
+    end_ += newline + 1;
+    text.remove_prefix(newline + 1);
+  }
+}
+
+void RankTimes::take(std::string_view line) {
+  RankShares shares;
+  if (!read_shares(line, shares)) {
+    return;
+  }
+  if (!lines_.empty() && lines_.back().step_s.size() != shares.step_s.size()) {
+    lines_.clear();
+    stride_ = 1;
+    waiting_ = 0;
+  }
+  if (waiting_ > 0 && waiting_ < stride_) {
+    merge_shares(lines_.back(), shares);
+    waiting_ = (waiting_ + 1) % stride_;
+    return;
+  }
+  lines_.push_back(std::move(shares));
+  waiting_ = 1 % stride_;
+  if (lines_.size() > kMost) {
+    std::vector<RankShares> halved;
+    for (size_t i = 0; i < lines_.size(); ++i) {
+      if (i % 2 == 0) {
+        halved.push_back(std::move(lines_[i]));
+      } else {
+        merge_shares(halved.back(), lines_[i]);
+      }
+    }
+    lines_ = std::move(halved);
+    waiting_ = 1;  // of the last one's, which was begun just now
+    stride_ *= 2;
+  }
+}
+
+std::string RankTimes::json() const {
+  const size_t ranks = lines_.empty() ? 0 : lines_.back().step_s.size();
+  std::string text = fmt::format("{{\"ranks\":{},\"steps\":[", ranks);
+  for (size_t i = 0; i < lines_.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : ",", lines_[i].step);
+  }
+  text += "]";
+  for (const Measure& measure : kMeasures) {
+    text += fmt::format(",\"{}\":[", measure.name);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      text += rank == 0 ? "[" : ",[";
+      for (size_t i = 0; i < lines_.size(); ++i) {
+        text += (i == 0 ? "" : ",") + monitor::number_text((lines_[i].*measure.values)[rank]);
+      }
+      text += "]";
+    }
+    text += "]";
+  }
+  return text + "}";
+}
+
+}  // namespace lockstep::watch
