@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -23,7 +22,6 @@
 #include "base/log.h"
 #include "base/pulse.h"
 #include "data/loader.h"
-#include "model/operations.h"
 #include "monitor/memory.h"
 #include "monitor/monitor.h"
 #include "optim/schedule.h"
