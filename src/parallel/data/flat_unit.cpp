@@ -40,8 +40,7 @@ class Grouping {
         closed_.push_back({{p}, {index}, {p.name}, options_.zero_stage < 3});
         continue;
       }
-      const bool stays =
-          options_.zero_stage < 3 || p.tensor.numel() < options_.persistence_threshold;
+      const bool stays = options_.zero_stage < 3 || p.weights() < options_.persistence_threshold;
       FlatGroup& part = parts[{
           p.tensor.scalar_type(), p.tensor.requires_grad(), stays, number_of(p.summed_over)}];
       part.parameters.push_back(p);
@@ -169,6 +168,7 @@ FlatUnit flatten(FlatGroup group, const FlatOptions& options) {
   int64_t total = 0;
   for (const NamedParameter& p : parameters) {
     flat.entries.push_back({p.name, p.tensor, total, p.tensor.numel(), p.rule});
+    flat.weights += p.weights();
     total = round_up(total + p.tensor.numel(), options.alignment);
   }
   const int64_t shards = flat.replicated ? 1 : options.ranks;

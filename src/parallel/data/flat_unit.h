@@ -36,6 +36,8 @@ struct NamedParameter {
       false;  // in a flat unit of its own, so that its shards are alike in other models too
   /// Ranks besides those of the engine over which its gradient is summed; null: there are none.
   comm::Communicator* summed_over = nullptr;
+  int64_t packed = 0;  // the weights that the tensor's bytes are; 0: its elements are weights
+  int64_t weights() const { return packed > 0 ? packed : tensor.numel(); }
 };
 
 /// Parameters that are used together: the embedding, a block, the head. In order of use.
@@ -67,6 +69,7 @@ struct FlatUnit {
   bool alone = false;          // NamedParameter::alone: its gradient may be added to after the sum
   comm::Communicator* summed_over = nullptr;  // of all its entries
   int64_t lowest_unit = 0;                    // the first user: its gradients come last
+  int64_t weights = 0;                        // of all entries: packed ones have fewer elements
 
   Tensor full;   // [size] the values, of the parameters' type
   Tensor shard;  // [part] this rank's: a slice of `full` where that is persistent, else perhaps on
@@ -88,7 +91,7 @@ struct FlatOptions {
   /// Stages 0 to 2: neighbouring units share a buffer of up to so many bytes. In stage 3 each has
   /// its own.
   int64_t bucket_bytes = 0;
-  /// Stage 3: parameters of fewer elements than this stay whole, in one buffer.
+  /// Stage 3: parameters of fewer weights than this stay whole, in one buffer.
   int64_t persistence_threshold = 0;
   /// Every parameter, and every shard, begins at a multiple of so many elements.
   int64_t alignment = 1;

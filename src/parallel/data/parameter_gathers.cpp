@@ -70,9 +70,9 @@ void ParameterGathers::enter(size_t unit, Pass pass) {
 void ParameterGathers::start_ahead(size_t unit, Pass pass) {
   const auto step = pass == Pass::kForward ? int64_t{1} : int64_t{-1};
   const auto units = static_cast<int64_t>(names_.size());
-  int64_t elements = 0, ahead = 0;
+  int64_t weights = 0, ahead = 0;
   const auto wants_more = [&] {
-    return prefetch_.elements ? elements < *prefetch_.elements : ahead < prefetch_.units;
+    return prefetch_.elements ? weights < *prefetch_.elements : ahead < prefetch_.units;
   };
   const auto is_needed = [&](int64_t next) {
     return next >= 0 && next < units &&
@@ -83,7 +83,7 @@ void ParameterGathers::start_ahead(size_t unit, Pass pass) {
     if (is_needed(next)) {
       for (const size_t flat : flats_.of_unit[static_cast<size_t>(next)]) {
         start(flat);
-        elements += flats_.flats[flat].size();
+        weights += flats_.flats[flat].weights;
       }
     }
   }

@@ -41,8 +41,19 @@ std::vector<ParameterUnit> units_of(
     return rule_of ? rule_of(name) : found;
   };
   std::map<std::string, Tensor> tensors;
-  model.visit_parameters(
-      [&](const std::string& name, Tensor& tensor) { tensors.emplace(name, tensor); });
+  std::map<std::string, int64_t> packed;
+  model.visit_slots(nn::each_layer([&](const nn::SlotName& slot, nn::Layer& layer) {
+    layer.visit_parameters([&](const nn::Parameter& parameter) {
+      if (!parameter.value.defined()) {
+        return;
+      }
+      const std::string name = slot.parameter(parameter.name);
+      tensors.emplace(name, parameter.value);
+      if (parameter.packed != nullptr) {
+        packed.emplace(name, parameter.packed->row_count() * parameter.packed->columns.size());
+      }
+    });
+  }));
   std::vector<ParameterUnit> units;
   const auto names_of_units = model.units();
   for (const std::vector<std::string>& names : names_of_units) {
@@ -52,12 +63,14 @@ std::vector<ParameterUnit> units_of(
         continue;
       }
       const auto part = sharded.find(name);
+      const auto weights = packed.find(name);
       unit.parameters.push_back(
           {name,
            tensors.at(name),
            rule(name),
            is_tied_copy(model, name),
-           part == sharded.end() ? nullptr : part->second.summed_over});
+           part == sharded.end() ? nullptr : part->second.summed_over,
+           weights == packed.end() ? 0 : weights->second});
     }
     units.push_back(std::move(unit));
   }
