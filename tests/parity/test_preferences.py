@@ -124,10 +124,12 @@ def test_ten_steps_are_those_of_trl(runs, name):
     wanted, weights = tuned_by_trl(runs, kind, theirs, data, runs.folder / f"trl_{output}")
     assert len(found) == len(wanted) == STEPS
     assert [line["loss"] for line in found] != [found[0]["loss"]] * STEPS
+    # DiscoPOP's weight is a logistic function of the margin over 0.05: of margins' rounding it makes twenty times as much.
+    tolerance = 1e-3 if "discopop" in name else 5e-5
     for key in ["loss", "grad_norm", *names]:
         for step, (a, b) in enumerate(zip(found, wanted)):
             if key in a or key in b:
-                assert a[key] == pytest.approx(b[key], rel=5e-5, abs=2e-5), f"{key}, step {step + 1}"
+                assert a[key] == pytest.approx(b[key], rel=tolerance, abs=2e-5), f"{key}, step {step + 1}"
     tensors = safetensors.torch.load_file(runs.folder / output / "model.safetensors")
     for key, tensor in weights.items():
         torch.testing.assert_close(tensors[key], tensor.detach(), atol=1e-4, rtol=0, msg=lambda text: f"{key}: {text}")
