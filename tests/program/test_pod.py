@@ -27,7 +27,10 @@ mount --make-rprivate /
 mount --bind {hosts} /etc/hosts
 mount --bind {work} /mnt
 mount -t tmpfs -o mode=1777,size=64m none /dev/shm
+exec 9< {checkout}
 mount -t tmpfs -o mode=1777 none /tmp
+if [ ! -e {checkout} ]; then mkdir -p {checkout}; mount --no-canonicalize --bind /proc/self/fd/9 {checkout}; fi
+exec 9<&-
 mount -o remount,bind,ro /
 if touch /writable 2>/dev/null; then echo "the root can be written"; exit 99; fi
 cd /mnt
@@ -71,7 +74,8 @@ class Pod(ProgramTest):
 
     def start_pod(self, *words, **variables):
         script = POD.format(
-            hosts=self.folder / "hosts", work=self.folder, user=USER, python=os.path.realpath(sys.executable), program=PROGRAM)
+            hosts=self.folder / "hosts", work=self.folder, user=USER, python=os.path.realpath(sys.executable), program=PROGRAM,
+            checkout=pathlib.Path(__file__).resolve().parents[2])
         environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "KUBERNETES_SERVICE_HOST": "10.0.0.1",
                        "LOCKSTEP_RDZV_SECRET": "0123456789abcdef", "PYTHONDONTWRITEBYTECODE": "1", **variables}
         return subprocess.Popen(
