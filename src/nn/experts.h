@@ -1,4 +1,4 @@
-// A mixture of experts in the place of a block's MLP (Shazeer et al., "Outrageously Large Neural
+// A mixture of experts instead of a block's MLP (Shazeer et al., "Outrageously Large Neural
 // Networks", 2017). No token is dropped and there is no capacity: tokens are sorted by their
 // experts, each of which makes one product over the rows that came to it.
 #pragma once

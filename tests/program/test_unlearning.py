@@ -345,7 +345,7 @@ class Unlearning(ProgramTest):
             result = self.run_ok_in(theirs, "launch", *launcher, "src/train.py", *words)
             self.assertIn("their trainer runs", result.out)
             self.assertIn("put \"unlearn -cp configs -cn unlearn.yaml experiment=short 'task_name=a b' model.model_args.x=1\" "
-                          "in the place of train.py and what follows it", result.err)
+                          "instead of train.py and what follows it", result.err)
         shutil.rmtree(theirs / "configs")
         alone = self.run_ok_in(theirs, "launch", "--nproc-per-node", "1", "src/train.py", *words)
         self.assertNotIn("-cp configs", alone.err)

@@ -259,7 +259,7 @@ int Agent::run() {
     std::vector<std::string> quoted(own.size());
     std::ranges::transform(own, quoted.begin(), shell_quote);
     log_info(
-        "Lockstep does the same itself, without Python: put \"{}\" in the place of {} and what "
+        "Lockstep does the same itself, without Python: put \"{}\" instead of {} and what "
         "follows it (docs/unlearning.md)",
         fmt::join(quoted, " "),
         plan_.name);

@@ -1,4 +1,4 @@
-// The layers of a mixture of experts, in the place of a block's MLP.
+// The layers of a mixture of experts, instead of a block's MLP.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,7 @@ bool is_safe_host(const std::string& host, const std::string& address) {
          ::inet_pton(AF_INET6, host.c_str(), number.data()) == 1;
 }
 
-/// In a time that does not tell how much of it is right.
+/// In a time that does not depend on how much of it is right.
 bool is_same(std::string_view given, std::string_view secret) {
   unsigned different = given.size() == secret.size() ? 0 : 1;
   for (size_t i = 0; i < secret.size(); ++i) {
