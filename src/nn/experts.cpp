@@ -4,6 +4,7 @@
 
 #include "nn/activation.h"
 #include "nn/forward_context.h"
+#include "ops/products.h"
 
 namespace lockstep::nn {
 namespace {
@@ -37,7 +38,7 @@ void Router::visit_parameters(const ParameterFunction& function) {
 Routing Router::forward(const Tensor& x) const {
   Routing routing;
   Routed& routed = routing.routed;
-  routed.logits = at::linear(x, weight);  // [N, E]
+  routed.logits = ops::matrix_products(x, weight.t());  // [N, E]
   routed.probabilities = at::softmax(routed.logits, -1, at::kFloat);
   // A stable sort, and not the largest k, whose order among equals nothing defines.
   routed.experts = routed.probabilities.detach()

@@ -9,6 +9,7 @@
 #include "ops/biased_attention.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
+#include "ops/products.h"
 #include "ops/token_loss.h"
 
 namespace lockstep::nn {
@@ -189,7 +190,7 @@ Tensor Head::loss(
 }
 
 Tensor Head::logits(const Tensor& hidden, const Tensor& vocabulary) const {
-  return capped(at::linear(hidden, vocabulary));
+  return capped(ops::matrix_products(hidden, vocabulary.t()));
 }
 
 Tensor Head::capped(const Tensor& logits) const {

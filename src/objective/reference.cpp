@@ -139,20 +139,9 @@ void Steered::refer(std::span<nn::ForwardInputs> micro_batches) {
 
 Tensor KeptScores::measure(
     const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
-  rows_.push_back(scores.log_likelihoods.detach().to(at::kCPU, /*non_blocking=*/false, true));
-  return at::zeros({sums()}, scores.log_likelihoods.options());
-}
-
-Tensor KeptClassScores::measure(
-    const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
-  rows_.push_back(scores.log_likelihoods.detach().to(at::kCPU, /*non_blocking=*/false, true));
-  return at::zeros({sums()}, scores.log_likelihoods.options().dtype(at::kDouble));
-}
-
-Tensor KeptNextTokens::measure(
-    const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
-  rows_.push_back(scores.log_likelihoods.to(at::kCPU));
-  return at::zeros({sums()}, scores.log_likelihoods.options());
+  const Tensor& made = scores.log_likelihoods;
+  rows_.push_back(made.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+  return at::zeros({sums()}, made.options().dtype(at::kDouble));
 }
 
 Tensor KeptHeadStates::measure(

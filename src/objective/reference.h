@@ -96,43 +96,21 @@ class Steered final : public Reference {
   Tensor target_;
 };
 
-/// An objective that keeps the scores of rows that it is shown, in their order: what RowScorers
-/// evaluate a model by.
+/// An objective that keeps a number or several of each row that it is shown, in their order: what
+/// RowScorers evaluate a model by. Of kRowScores log-likelihoods [B], of kClassScores logits [B,
+/// classes], of kNextToken the likeliest token at each row's first target, float64 [B].
 class KeptScores final : public Objective {
  public:
-  Needs needs() const override { return Needs::kRowScores; }
+  explicit KeptScores(Needs needs) : needs_(needs) {}
+  Needs needs() const override { return needs_; }
   Counts counts(const nn::Targets& /*targets*/) const override { return {}; }
   Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const override;
+  /// Of each micro-batch, on the CPU.
   const std::vector<Tensor>& rows() const { return rows_; }
 
  private:
-  mutable std::vector<Tensor> rows_;
-};
-
-/// The same of a classifier: logits [B, classes] of each micro-batch, in their order.
-class KeptClassScores final : public Objective {
- public:
-  Needs needs() const override { return Needs::kClassScores; }
-  Counts counts(const nn::Targets& /*targets*/) const override { return {}; }
-  Tensor measure(
-      const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const override;
-  const std::vector<Tensor>& rows() const { return rows_; }
-
- private:
-  mutable std::vector<Tensor> rows_;
-};
-
-/// The same of the likeliest token at each row's first target, float64 [B].
-class KeptNextTokens final : public Objective {
- public:
-  Needs needs() const override { return Needs::kNextToken; }
-  Counts counts(const nn::Targets& /*targets*/) const override { return {}; }
-  Tensor measure(
-      const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const override;
-  const std::vector<Tensor>& rows() const { return rows_; }
-
- private:
+  Needs needs_;
   mutable std::vector<Tensor> rows_;
 };
 

@@ -13,6 +13,7 @@
 #include "ops/attention_vector.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/dropout.h"
+#include "ops/products.h"
 
 namespace lockstep::ops {
 namespace {
@@ -146,7 +147,7 @@ Softmax softmax_of(
     k = k.to(at::kFloat);
   }
   const bool has_cap = options.cap > 0;
-  Softmax result{at::bmm(q, k.transpose(1, 2)), {}};
+  Softmax result{matrix_products(q, k.transpose(1, 2)), {}};
   if (has_cap) {
     result = capped(result.probabilities, options);
   }
@@ -200,7 +201,8 @@ Tensor tiled_forward(
     const Tensor kept = dropped(parts, seen, options, row_keys);
     out.narrow(0, tile.row, tile.rows)
         .narrow(2, tile.query, tile.queries)
-        .copy_(at::bmm(kept, parts.keys(v)).view({tile.rows, query.size(1), tile.queries, -1}));
+        .copy_(matrix_products(kept, parts.keys(v))
+                   .view({tile.rows, query.size(1), tile.queries, -1}));
   }
   return out;
 }
@@ -223,16 +225,17 @@ torch::autograd::tensor_list tiled_backward(
     const auto [seen, slope] = softmax_of(parts, query, k, options);
     const auto drop = [&](const Tensor& x) { return dropped(parts, x, options, row_keys); };
     const Tensor dout_tile = parts.queries(dout);  // [n, g, D]
-    parts.keys(dvalue).add_(at::bmm(drop(seen).transpose(1, 2), dout_tile));
-    Tensor dscores = drop(at::bmm(dout_tile, parts.keys(v).transpose(1, 2)));
+    parts.keys(dvalue).add_(matrix_products(drop(seen).transpose(1, 2), dout_tile));
+    Tensor dscores = drop(matrix_products(dout_tile, parts.keys(v).transpose(1, 2)));
     softmax_visible_backward(dscores, seen, options.scale);
     if (slope.defined()) {
       dscores.mul_(slope);
     }
-    parts.keys(dkey).add_(at::bmm(dscores.transpose(1, 2), parts.queries(query)));
+    parts.keys(dkey).add_(matrix_products(dscores.transpose(1, 2), parts.queries(query)));
     dquery.narrow(0, tile.row, tile.rows)
         .narrow(2, tile.query, tile.queries)
-        .copy_(at::bmm(dscores, parts.keys(k)).view({tile.rows, query.size(1), tile.queries, -1}));
+        .copy_(matrix_products(dscores, parts.keys(k))
+                   .view({tile.rows, query.size(1), tile.queries, -1}));
   }
   return {dquery, dkey.to(key.scalar_type()), dvalue.to(key.scalar_type())};
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/dropout.h"
+#include "ops/products.h"
 
 namespace lockstep::ops {
 
@@ -30,7 +31,7 @@ Tensor biased_attention(
             fmt::join(value.sizes(), "x")));
   }
   const auto type = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  Tensor scores = at::matmul(query, key.transpose(2, 3)).to(type);  // [B, H, T, S]
+  Tensor scores = matrix_products(query, key.transpose(2, 3)).to(type);  // [B, H, T, S]
   if (options.scale != 1) {
     scores = scores * options.scale;
   }
@@ -42,7 +43,7 @@ Tensor biased_attention(
     scores = scores.masked_fill(visible.logical_not(), std::numeric_limits<float>::lowest());
   }
   const Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());
-  return at::matmul(biased_attention_dropout(probabilities, options, 0, 0), value);
+  return matrix_products(biased_attention_dropout(probabilities, options, 0, 0), value);
 }
 
 Tensor biased_attention_dropout(

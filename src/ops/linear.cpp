@@ -7,6 +7,7 @@
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/machine.h"
 #include "ops/cpu/matrix_kernel.h"
+#include "ops/products.h"
 
 namespace lockstep::ops {
 namespace {
@@ -96,6 +97,10 @@ std::vector<int64_t> with_last(const Tensor& x, int64_t size) {
 }
 
 Tensor product_of(const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout) {
+  if (!has_kernel(x, weight)) {
+    const Tensor y = matrix_product(rows_of(x), out_in(weight, layout).t(), bias);
+    return y.view(with_last(x, y.size(1)));
+  }
   const Tensor w = weight.contiguous();
   return multiply(
              rows_of(x),
@@ -144,7 +149,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 Tensor linear(
     const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, WeightLayout layout) {
-  if (!has_kernel(x, weight) || (bias && bias->scalar_type() != at::kBFloat16)) {
+  const bool is_ours = has_kernel(x, weight) || !multiplies(x.device(), x.scalar_type());
+  if (!is_ours || (bias && bias->scalar_type() != x.scalar_type())) {
     return at::linear(x, out_in(weight, layout), bias);
   }
   return LinearFunction::apply(x, weight, bias, layout);
@@ -152,7 +158,8 @@ Tensor linear(
 
 Tensor linear_input_gradient(const Tensor& y_gradient, const Tensor& weight, WeightLayout layout) {
   if (!has_kernel(y_gradient, weight)) {
-    return y_gradient.matmul(out_in(weight, layout));
+    const Tensor x_gradient = matrix_product(rows_of(y_gradient), out_in(weight, layout));
+    return x_gradient.view(with_last(y_gradient, x_gradient.size(1)));
   }
   const bool is_out_in = layout == WeightLayout::kOutIn;
   return multiply(
@@ -169,7 +176,7 @@ LinearGradients linear_weight_gradients(
   const bool is_out_in = layout == WeightLayout::kOutIn;
   if (!has_kernel(dy, rows)) {
     return {
-        is_out_in ? dy.t().mm(rows) : rows.t().mm(dy),
+        is_out_in ? matrix_product(dy.t(), rows) : matrix_product(rows.t(), dy),
         bias == BiasGradient::kMade ? dy.sum(0) : Tensor()};
   }
   const Tensor sums = bias == BiasGradient::kMade ? at::empty({dy.size(1)}, at::kFloat) : Tensor();

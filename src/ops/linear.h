@@ -15,8 +15,8 @@ enum class WeightLayout {
 };
 
 /// y = x W + b. x [..., in], weight in its layout, bias [out] -> [..., out], of one type. Summed in
-/// float32 and rounded once. Where the processor has AMX, bfloat16 takes loops of this library,
-/// which add the bias, and sum its gradient, on the way; all else is ATen's.
+/// float32 and rounded once. With AMX, bfloat16 takes loops of this library, which add the bias,
+/// and sum its gradient, on the way; all else is ATen's, by way of ops/products.h.
 Tensor linear(
     const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, WeightLayout layout);
 

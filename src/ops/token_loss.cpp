@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
+#include "ops/products.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
 
@@ -418,7 +419,7 @@ TokenScores token_scores(
   for (int64_t begin = 0; begin < rows.numel(); begin += run) {
     const Tensor index = rows.narrow(0, begin, std::min(run, rows.numel() - begin));
     const Tensor goal = targets.index_select(0, index);
-    Tensor logits = at::mm(hidden.index_select(0, index), weight.t());
+    Tensor logits = matrix_product(hidden.index_select(0, index), weight.t());
     if (softcap > 0) {
       cap_logits(logits, softcap);
     }

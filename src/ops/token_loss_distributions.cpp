@@ -1,6 +1,7 @@
 // The token loss of rows whose target is another head's distribution, by ATen's products.
 #include <ATen/ATen.h>
 
+#include "ops/products.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
 
@@ -55,8 +56,7 @@ class DistributionRun final : public TokenLossRun {
     }
     const Tensor of_logits = logits_.to(inputs_.weight.scalar_type());
     if (gradients.hidden.defined()) {
-      Tensor result = gradients.hidden;
-      at::mm_out(result, of_logits, inputs_.weight);
+      write_matrix_product(gradients.hidden, of_logits, inputs_.weight);
     }
     if (gradients.weight != nullptr) {
       add_weight_gradient(of_logits, inputs_.hidden, inputs_.weight, *gradients.weight);
@@ -82,7 +82,7 @@ class DistributionRun final : public TokenLossRun {
   /// [n, V], float32 or float64, in memory of their own.
   Tensor logits_of(const Tensor& hidden, const Tensor& weight) const {
     const auto type = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    Tensor logits = at::mm(hidden, weight.t()).to(type);
+    Tensor logits = matrix_product(hidden, weight.t()).to(type);
     if (inputs_.softcap > 0) {
       cap_logits(logits, inputs_.softcap);
     }

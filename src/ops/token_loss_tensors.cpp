@@ -1,6 +1,7 @@
 // The token loss by ATen's products, on any device.
 #include <ATen/ATen.h>
 
+#include "ops/products.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
 
@@ -12,7 +13,7 @@ class TensorRun final : public TokenLossRun {
   explicit TensorRun(const RunInputs& inputs) : inputs_(inputs) {}
 
   RowStatistics statistics() override {
-    logits_ = at::mm(inputs_.hidden, inputs_.weight.t());  // [n, V]
+    logits_ = matrix_product(inputs_.hidden, inputs_.weight.t());  // [n, V]
     if (inputs_.softcap > 0) {
       cap_logits(logits_, inputs_.softcap);
     }
@@ -28,8 +29,7 @@ class TensorRun final : public TokenLossRun {
         gradients.target_factor,
         inputs_.softcap);
     if (gradients.hidden.defined()) {
-      Tensor result = gradients.hidden;
-      at::mm_out(result, logits_, inputs_.weight);
+      write_matrix_product(gradients.hidden, logits_, inputs_.weight);
     }
     if (gradients.weight != nullptr) {
       add_weight_gradient(logits_, inputs_.hidden, inputs_.weight, *gradients.weight);
@@ -52,12 +52,12 @@ void add_weight_gradient(
   const auto type = weight.scalar_type();
   const bool is_small = type == at::kBFloat16 || type == at::kHalf;
   if (!sum.sum.defined() && is_small && !sum.is_last) {
-    sum.sum = at::mm(logits_gradient.t(), hidden).to(at::kFloat);
+    sum.sum = matrix_product(logits_gradient.t(), hidden).to(at::kFloat);
   } else if (!sum.sum.defined()) {
     sum.sum = sum.room(weight);
-    at::mm_out(sum.sum, logits_gradient.t(), hidden);
+    write_matrix_product(sum.sum, logits_gradient.t(), hidden);
   } else if (is_small) {
-    sum.sum.add_(at::mm(logits_gradient.t(), hidden));
+    sum.sum.add_(matrix_product(logits_gradient.t(), hidden));
   } else {
     sum.sum.addmm_(logits_gradient.t(), hidden);
   }

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "ops/dropout.h"
+#include "ops/products.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -80,7 +81,7 @@ Tensor scores_of(
     k = k.to(type);
   }
   const int64_t queries = query.size(2), keys = key.size(2);
-  Tensor scores = at::bmm(q, k.transpose(1, 2))
+  Tensor scores = ops::matrix_products(q, k.transpose(1, 2))
                       .to(type)
                       .mul_(options.scale)
                       .view({query.size(0), query.size(1), queries, keys});
@@ -137,7 +138,7 @@ Tensor dropped(const Tensor& x, const BlockPlace& place, const BlockOptions& opt
 /// [B, H, T, S] x [B, Hkv, S, D] -> [B, H, T, D], in the type of the sums.
 Tensor weighted(const Tensor& weights, const Tensor& values, at::ScalarType type) {
   const Tensor w = by_key_head(weights, values.size(1)).to(values.scalar_type());
-  return at::bmm(w, flat_heads(values))
+  return ops::matrix_products(w, flat_heads(values))
       .to(type)
       .view({weights.size(0), weights.size(1), weights.size(2), values.size(3)});
 }
@@ -145,7 +146,7 @@ Tensor weighted(const Tensor& weights, const Tensor& values, at::ScalarType type
 /// The transposed product: [B, H, T, S] x [B, H, T, D] -> [B, Hkv, S, D].
 Tensor weighted_by_key(const Tensor& weights, const Tensor& x, int64_t kv_heads) {
   const Tensor w = by_key_head(weights, kv_heads).to(x.scalar_type());
-  return at::bmm(w.transpose(1, 2), by_key_head(x, kv_heads))
+  return ops::matrix_products(w.transpose(1, 2), by_key_head(x, kv_heads))
       .to(sum_type(x))
       .view({x.size(0), kv_heads, weights.size(3), x.size(3)});
 }
@@ -230,7 +231,7 @@ void see_block_backward(
     keys(gradients.value)
         .add_(weighted_by_key(dropped(probabilities, at, options), dout, kv_heads));
     const Tensor of_probabilities =
-        at::bmm(by_key_head(dout, kv_heads), flat_heads(keys(value)).transpose(1, 2))
+        ops::matrix_products(by_key_head(dout, kv_heads), flat_heads(keys(value)).transpose(1, 2))
             .to(type)
             .view(probabilities.sizes());
     Tensor of_scores = dropped(of_probabilities, at, options)

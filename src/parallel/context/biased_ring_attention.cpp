@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/biased_attention.h"
+#include "ops/products.h"
 #include "parallel/context/attention_block.h"
 #include "parallel/context/ring.h"
 #include "parallel/context/ring_attention.h"
@@ -44,7 +45,8 @@ Tensor scores_of(
     const Tensor& bias,
     const PositionRun& q,
     const PositionRun& k) {
-  Tensor scores = at::matmul(run_of(query, q), run_of(key, k).transpose(2, 3)).to(sum_type(query));
+  Tensor scores =
+      ops::matrix_products(run_of(query, q), run_of(key, k).transpose(2, 3)).to(sum_type(query));
   if (ring.options.scale != 1) {
     scores.mul_(ring.options.scale);
   }
@@ -74,7 +76,7 @@ struct BiasedRingFunction : torch::autograd::Function<BiasedRingFunction> {
             SeenSoFar rows = seen.narrow(q.local, q.count);
             see_scores(
                 rows, scores_of(*ring, query, passing[0], bias, q, k), [&](const Tensor& weights) {
-                  return at::matmul(
+                  return ops::matrix_products(
                       dropped(*ring, weights, q, k).to(passing.scalar_type()),
                       run_of(passing[1], k));
                 });
@@ -107,20 +109,24 @@ struct BiasedRingFunction : torch::autograd::Function<BiasedRingFunction> {
                                              .sub_(run_of(log_sum, q).unsqueeze(3))
                                              .exp_();  // [B, H, t, s]
             run_of(of_pair[1], k)
-                .add_(at::matmul(
+                .add_(ops::matrix_products(
                     dropped(*ring, probabilities, q, k).to(value.scalar_type()).transpose(2, 3),
                     dout_run));
             const Tensor of_scores =
                 dropped(
-                    *ring, at::matmul(dout_run, value.transpose(2, 3)).to(sum_type(query)), q, k)
+                    *ring,
+                    ops::matrix_products(dout_run, value.transpose(2, 3)).to(sum_type(query)),
+                    q,
+                    k)
                     .sub(run_of(dot, q))
                     .mul_(probabilities);
             if (ring->has_bias) {
               block_of(dbias, q, k).add_(of_scores.sum(0));
             }
             const Tensor of_products = (of_scores * ring->options.scale).to(query.scalar_type());
-            run_of(dquery, q).add_(at::matmul(of_products, key));
-            run_of(of_pair[0], k).add_(at::matmul(of_products.transpose(2, 3), run_of(query, q)));
+            run_of(dquery, q).add_(ops::matrix_products(of_products, key));
+            run_of(of_pair[0], k)
+                .add_(ops::matrix_products(of_products.transpose(2, 3), run_of(query, q)));
           });
       return of_pair;
     });

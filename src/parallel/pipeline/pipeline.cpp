@@ -168,20 +168,20 @@ Tensor Pipeline::forward_backward(
 }
 
 std::vector<Tensor> Pipeline::row_scores(std::span<const nn::ForwardInputs> batches) {
-  const objective::KeptScores kept;
+  const objective::KeptScores kept(objective::Needs::kRowScores);
   (void)statistics(without_dropout(batches), kept);
   return of_all_stages(kept.rows(), batches, {}, at::kDouble);
 }
 
 std::vector<Tensor> Pipeline::class_scores(
     std::span<const nn::ForwardInputs> batches, int64_t classes) {
-  const objective::KeptClassScores kept;
+  const objective::KeptScores kept(objective::Needs::kClassScores);
   (void)statistics(without_dropout(batches), kept);
   return of_all_stages(kept.rows(), batches, {classes}, at::kFloat);
 }
 
 std::vector<Tensor> Pipeline::next_tokens(std::span<const nn::ForwardInputs> batches) {
-  const objective::KeptNextTokens kept;
+  const objective::KeptScores kept(objective::Needs::kNextToken);
   (void)statistics(without_dropout(batches), kept);
   return of_all_stages(kept.rows(), batches, {}, at::kDouble);
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/products.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -72,7 +73,7 @@ Run make_run(
     const VocabularyShard& shard,
     double softcap) {
   const bool is_double = hidden.scalar_type() == at::kDouble;
-  Tensor logits = at::mm(hidden, weight.t()).to(is_double ? at::kDouble : at::kFloat);
+  Tensor logits = ops::matrix_product(hidden, weight.t()).to(is_double ? at::kDouble : at::kFloat);
   if (softcap > 0) {
     logits.div_(softcap).tanh_().mul_(softcap);
   }

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "base/clock.h"
+#include "ops/products.h"
 
 namespace lockstep::train {
 namespace {
@@ -20,12 +21,12 @@ double measure_peak(comm::Communicator& communicator, c10::Device device, c10::S
   // Of numbers as they are in training: products of ones cost less power, and go faster.
   const at::Tensor a = at::randn({n, n}, at::TensorOptions(device).dtype(type));
   const at::Tensor b = at::randn_like(a);
-  at::Tensor c = at::matmul(a, b);  // the first call sets the library up
+  const at::Tensor c = ops::matrix_product(a, b);  // the first call sets the library up
   communicator.barrier();
   double best = 0;
   for (const double begin = seconds_now(); seconds_now() - begin < kSeconds;) {
     const double start = seconds_now();
-    at::matmul_out(c, a, b);
+    ops::write_matrix_product(c, a, b);
     if (!device.is_cpu()) {
       c[0][0].item<float>();  // waits for the device
     }
