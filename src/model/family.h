@@ -19,23 +19,24 @@ struct FamilyKeys {
   Family family;
   std::string_view name;          // model_type
   std::string_view architecture;  // of the model with a language-modelling head
-  const char* hidden_size;
-  const char* layers;
-  const char* heads;
-  const char* max_positions;
-  const char* intermediate_size;
-  const char* activation;
-  const char* norm_eps;
-  const char* attention_dropout;
+  // The keys of its config.json, and what stands for a missing one.
+  const char* hidden_size = "hidden_size";
+  const char* layers = "num_hidden_layers";
+  const char* heads = "num_attention_heads";
+  const char* max_positions = "max_position_embeddings";
+  const char* intermediate_size = "intermediate_size";
+  const char* activation = "hidden_act";
+  const char* norm_eps = "rms_norm_eps";
+  const char* attention_dropout = "attention_dropout";
   int64_t default_vocab_size, default_hidden_size, default_layers, default_heads;
-  int64_t default_kv_heads;           // 0: as many as heads
-  int64_t default_head_dim;           // 0: the hidden size by the heads
-  int64_t default_intermediate_size;  // 0: four times the hidden size
+  int64_t default_kv_heads = 0;           // 0: as many as heads
+  int64_t default_head_dim = 0;           // 0: the hidden size by the heads
+  int64_t default_intermediate_size = 0;  // 0: four times the hidden size
   int64_t default_max_positions;
-  double default_norm_eps;
-  double default_dropout;
-  int64_t default_bos, default_eos;  // -1: none
-  bool default_tie;
+  double default_norm_eps = 1e-6;
+  double default_dropout = 0;
+  int64_t default_bos = -1, default_eos = -1;  // -1: none
+  bool default_tie = false;
   /// The modules that have adapters where a user names none, as PEFT has them.
   std::vector<const char*> lora_targets;
   void (*describe_embedding)(LayerList& list);
