@@ -8,7 +8,7 @@ import socket
 import subprocess
 import unittest
 
-from harness import PROGRAM, ProgramTest, losses, metrics, processes_of, ranks_of, start, wait_for
+from harness import PROGRAM, ProgramTest, environment, losses, metrics, processes_of, ranks_of, start, wait_for
 
 
 def free_port():
@@ -97,6 +97,17 @@ class Elastic(ProgramTest):
         self.assertEqual(self.steps("elastic"), list(range(1, self.STEPS + 1)))
         self.assert_close(losses(self.folder / "elastic"), self.undisturbed("whole-4", ranks=4), 1e-5)
         wait_for(lambda: not processes_of("output_dir=elastic"))
+
+    def test_a_killed_launcher_leaves_no_process_and_no_file(self):
+        temporary = self.folder / "temporary"
+        temporary.mkdir()
+        job = start(*self.arguments(["--nproc-per-node=2"], "lost"), cwd=self.folder, env=environment(TMPDIR=str(temporary)))
+        self.reached("lost", 2)
+        self.assertTrue(list(temporary.iterdir()))
+        job.kill()
+        job.communicate(timeout=60)
+        wait_for(lambda: not processes_of("output_dir=lost"))
+        wait_for(lambda: not list(temporary.iterdir()))
 
     def test_what_an_earlier_job_left_in_the_folder_is_not_resumed(self):
         self.train("reused", "save_steps=2", steps=4)

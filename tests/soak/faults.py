@@ -1,5 +1,6 @@
 """The faults of the soak: each is a function of the job that it is done to. What it returns says what has to come of it."""
 
+import errno
 import os
 import pathlib
 import resource
@@ -71,6 +72,34 @@ def full_disk(job, random):
     return RESTARTS
 
 
+def failing_disk(job, random):
+    """Writes and syncs in output_dir fail until a save has failed."""
+    if not job.world.is_there:
+        return None
+    ranks = set(job.ranks().values())
+    with job.world.during(disk_errno=random.choice([errno.EIO, errno.EROFS, errno.EDQUOT])):
+        wait_for(lambda: not ranks & set(job.ranks().values()), 60)
+    return RESTARTS
+
+
+def slow_disk(job, random):
+    """Each write and sync in output_dir takes up to a fifth of a second, for seconds: saves wait, and nothing is lost."""
+    return _with(job, random, "disk_delay_us", random.randrange(20_000, 200_000))
+
+
+def slow_links(job, random):
+    """Whatever is sent over a network leaves late, as over links that lose packets."""
+    return _with(job, random, "link_delay_us", random.randrange(10_000, 300_000))
+
+
+def clock_jump(job, random):
+    """The clock on the wall is set, by up to a day in either direction, and stays so."""
+    if not job.world.is_there:
+        return None
+    job.world.set("clock_offset_s", random.randrange(-86_400, 86_400))
+    return GOES_ON
+
+
 def cut(job, random):
     """A file of the newest checkpoint loses its end, and then a rank is lost: the one before must serve."""
     for folder in job.checkpoints()[:1]:
@@ -121,7 +150,16 @@ def descriptors(job, random):
     return RESTARTS
 
 
-KINDS = [kill, kill_all, stop, stop_launcher, kill_launcher, kill_keeper, full_disk, cut, second_writer, strangers, descriptors]
+KINDS = [kill, kill_all, stop, stop_launcher, kill_launcher, kill_keeper, full_disk, failing_disk, slow_disk, slow_links, clock_jump, cut,
+         second_writer, strangers, descriptors]
+
+
+def _with(job, random, field, value):
+    if not job.world.is_there:
+        return None
+    with job.world.during(**{field: value}):
+        time.sleep(random.uniform(0.5, 3))
+    return GOES_ON
 
 
 def _pause(pid, random):

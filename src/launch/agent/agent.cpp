@@ -64,6 +64,9 @@ class Agent {
         events_(plan.event_log, plan.run_id),
         output_(guard_.loop(), STDOUT_FILENO),
         error_output_(guard_.loop(), STDERR_FILENO) {
+    if (!logs_.temporary().empty()) {
+      guard_.remove_if_killed(logs_.temporary());
+    }
     if (plan.watch_stdin) {
       watch_stdin();
     }

@@ -33,6 +33,8 @@ class LogFolder {
   Routes routes(const Place& place, Console& output, Console& error_output);
   void keep() { keep_ = true; }
   const std::filesystem::path& path() const { return path_; }
+  /// What the destructor removes; empty: the user named a folder.
+  const std::filesystem::path& temporary() const { return temporary_; }
 
  private:
   std::shared_ptr<LogFile> shared_file(const std::filesystem::path& path);

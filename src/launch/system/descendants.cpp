@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <climits>
 #include <csignal>
 #include <map>
 #include <set>
@@ -19,6 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause{5};
+constexpr std::string_view kQuiet = "quiet";  // no path: those are absolute
 
 std::string read_proc(pid_t pid, const char* name) {
   const std::string path = "/proc/" + std::to_string(pid) + "/" + name;
@@ -145,12 +147,22 @@ void kill_tagged(const std::string& tag) {
   if (::chdir("/") != 0) {
     ::_exit(1);
   }
-  char byte = 0;
+  std::vector<std::filesystem::path> folders;
+  char message[PATH_MAX];
   ssize_t size = 0;
-  while ((size = ::read(3, &byte, 1)) < 0) {
+  while ((size = ::read(3, message, sizeof message)) != 0) {
+    const std::string_view text(message, static_cast<size_t>(std::max<ssize_t>(size, 0)));
+    if (text == kQuiet) {
+      ::_exit(0);
+    }
+    if (!text.empty()) {
+      folders.emplace_back(text);
+    }
   }
-  if (size == 0) {
-    kill_tagged(tag);
+  kill_tagged(tag);
+  for (const std::filesystem::path& folder : folders) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
   }
   ::_exit(0);
 }
@@ -203,7 +215,7 @@ int end_descendants(const std::vector<pid_t>& spared, std::chrono::milliseconds 
 Keeper::Keeper(const std::string& tag) {
   int ends[2];
   // No pipe: writing to a keeper that was killed would end this process with it.
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return;
   }
   pid_ = ::fork();
@@ -215,9 +227,15 @@ Keeper::Keeper(const std::string& tag) {
   end_ = ends[1];
 }
 
+void Keeper::remove_afterwards(const std::filesystem::path& folder) const {
+  if (pid_ > 0) {
+    (void)::send(end_, folder.c_str(), folder.native().size(), MSG_NOSIGNAL);
+  }
+}
+
 Keeper::~Keeper() {
   if (pid_ > 0) {
-    (void)::send(end_, "q", 1, MSG_NOSIGNAL);
+    (void)::send(end_, kQuiet.data(), kQuiet.size(), MSG_NOSIGNAL);
     ::close(end_);
     ::waitpid(pid_, nullptr, 0);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,9 @@ std::vector<pid_t> processes_with_environment(const std::string& text);
 /// `grace`, SIGKILL; takes their statuses. Returns how many had to be ended.
 int end_descendants(const std::vector<pid_t>& spared, std::chrono::milliseconds grace);
 
-/// A small child process that ends what carries `tag` in its environment (SIGKILL) once this
-/// process is gone without having destroyed the object: the parent-death signal reaches workers
-/// alone, not what they forked.
+/// A small child process that ends what carries `tag` in its environment (SIGKILL), and removes the
+/// folders that it was told of, once this process is gone without having destroyed the object: the
+/// parent-death signal reaches workers alone, not what they forked.
 class Keeper {
  public:
   explicit Keeper(const std::string& tag);
@@ -33,10 +34,11 @@ class Keeper {
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
   pid_t pid() const { return pid_; }
+  void remove_afterwards(const std::filesystem::path& folder) const;
 
  private:
   pid_t pid_ = -1;
-  int end_ = -1;  // it ends quietly when told so here, and kills when this is closed
+  int end_ = -1;  // takes folders, and kQuiet; kills when this is closed
 };
 
 }  // namespace lockstep::launch

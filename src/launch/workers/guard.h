@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -38,6 +39,10 @@ class Guard {
   /// NAME and VALUE of the variable that marks the workers and all that they fork.
   static constexpr const char* kTagName = "LOCKSTEP_SUPERVISOR";
   const std::string& tag() const { return tag_; }
+  /// The keeper removes the folder if this process is killed.
+  void remove_if_killed(const std::filesystem::path& folder) const {
+    keeper_->remove_afterwards(folder);
+  }
   /// Ends every process below this one that did not run before; SIGTERM, `grace`, SIGKILL.
   void end_descendants(std::chrono::milliseconds grace);
 
