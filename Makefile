@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: fuzz hangs help quickstart build install wheel deb test test-engines test-gpu test-processors sanitizers soak setup checks parity docs picture page-pictures bench bench-agents bench-launch bench-ops bench-parallel bench-tokenizers \
+.PHONY: flips fuzz hangs help quickstart build install wheel deb test test-engines test-gpu test-processors sanitizers soak setup checks parity docs picture page-pictures bench bench-agents bench-launch bench-ops bench-parallel bench-tokenizers \
   plan-validation plan-machine unlearn-demo clean
 
 LIBTORCH ?=
@@ -30,6 +30,7 @@ help:
 	@echo "make test-processors       the tests that compute, as other processors would run them (PROCESSORS=--full: all of it)"
 	@echo "make hangs                 200 ranks stopped one after the other: each is to be named (TRIALS=n)"
 	@echo "make soak FAULTS=1200      that many faults done to a run: it has to be the undisturbed one in the end (SEED=n)"
+	@echo "make flips TRIALS=100       that many bits flipped in a rank's memory, in what other ranks hold too: each is to be found"
 	@echo "make fuzz HOURS=4          what reads bytes of unknown origin, under libFuzzer, ASan and UBSan (PARSERS=yaml,http)"
 	@echo "make sanitizers            the modules without libtorch under ASan, UBSan and TSan, and every input of the fuzzer's again"
 	@echo "make test-engines          SLURM, MPI, Ray and the image of deploy/Dockerfile, each where it is installed"
@@ -91,6 +92,10 @@ hangs: build
 # Faults done to a run one after the other; in the end it is to be the run to which none was.
 soak: build
 	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep python3 tests/soak/soak.py --faults $(or $(FAULTS),12) --seed $(or $(SEED),1)
+
+# Bits flipped in one rank's copy of what all hold: each is to be found, with the rank's name, or to change nothing.
+flips: build
+	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep python3 tests/soak/flips.py --trials $(or $(TRIALS),100) --seed $(or $(SEED),1)
 
 FUZZ := build/fuzz
 $(FUZZ)/.configured:
