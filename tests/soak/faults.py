@@ -42,6 +42,7 @@ def stop_launcher(job, random):
 
 def kill_launcher(job, random):
     """Nobody is left to restart anything: all must be gone within seconds."""
+    job.unkept_folders += not job.is_kept
     os.kill(job.process.pid, signal.SIGKILL)
     return ENDS
 
@@ -51,6 +52,7 @@ def kill_keeper(job, random):
     keepers = [pid for pid in _children(job.process.pid) if _name(pid) == "lockstep-keeper"]
     job.expect(len(keepers) == 1, f"one keeper and not {keepers}")
     os.kill(keepers[0], signal.SIGKILL)
+    job.is_kept = False
     return GOES_ON
 
 
