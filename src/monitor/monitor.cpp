@@ -152,6 +152,10 @@ Record Monitor::training_record(const StepReport& report) const {
   record.values.emplace_back(
       "tokens_per_s", per_second(static_cast<double>(since_log_.tokens), since_log_.seconds));
   record.values.emplace_back("step_s", since_log_.seconds / steps);
+  if (options_.peak_flops > 0 && since_log_.flops > 0) {
+    record.values.emplace_back(
+        "peak_share", per_second(since_log_.flops, since_log_.seconds) / options_.peak_flops);
+  }
   record.values.emplace_back("peak_memory_bytes", report.peak_memory_bytes);
   return record;
 }
