@@ -1,6 +1,8 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: flips fuzz hangs help quickstart build install wheel deb test test-engines test-gpu test-processors sanitizers soak setup checks parity docs picture page-pictures bench bench-agents bench-launch bench-ops bench-parallel bench-tokenizers \
-  plan-validation plan-machine unlearn-demo clean
+.PHONY: help quickstart setup build install wheel deb docs picture page-pictures clean
+.PHONY: test test-engines test-gpu test-processors sanitizers soak flips fuzz hangs checks parity unlearn-demo
+.PHONY: bench bench-agents bench-launch bench-monitor bench-ops bench-parallel bench-tokenizers
+.PHONY: plan-validation plan-machine
 
 LIBTORCH ?=
 PRESET ?= release
@@ -41,6 +43,7 @@ help:
 	@echo "make plan-machine          predicted against measured step times and memory of plans on this machine (PLAN_MACHINE=...)"
 	@echo "make bench-launch          the overhead of launching beside torchrun, accelerate and deepspeed (BENCH_LAUNCH=...)"
 	@echo "make bench-agents          how long up to 1,024 nodes take to meet, all but one pretended"
+	@echo "make bench-monitor         what watching a run costs, on against off (BENCH='--pairs 20 --steps 40')"
 	@echo "make bench-tokenizers      MB/s beside tiktoken and Hugging Face's tokenizers"
 	@echo "make bench-parallel        tensor, context and pipeline parallelism beside data parallelism (BENCH='--types float32 --repeats 1')"
 	@echo "make bench-ops             each operation beside the plain one that it replaces"
@@ -146,6 +149,9 @@ bench: build
 
 bench-agents: build
 	@python3 bench/agents.py --program $(BUILD)/lockstep $(BENCH)
+
+bench-monitor: build
+	@python3 bench/monitor.py --program $(BUILD)/lockstep $(BENCH)
 
 bench-launch: build
 	@tools/setup.sh peers

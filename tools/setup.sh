@@ -17,7 +17,7 @@ arrow_version=21.0.0
 packages=(
   g++ cmake ninja-build mold ccache git python3 python3-venv python3-pip
   libgloo-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libpcre2-dev libxxhash-dev
-  libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev libzstd-dev libsodium-dev liburing-dev libdw-dev libncurses-dev)
+  libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev libzstd-dev libsodium-dev liburing-dev libdw-dev libncurses-dev libcurl4-openssl-dev)
 
 install_packages() {
   local missing=() package
@@ -62,14 +62,15 @@ install_libtorch() {
 }
 
 install_parity() {
-  local stamp=.deps/python/.lockstep-parity-7
+  local stamp=.deps/python/.lockstep-parity-8
   [ -e "$stamp" ] && return
   echo "setup: installing the parity tests' Python environment into .deps/python"
   rm -rf .deps/python
   python3 -m venv .deps/python
   .deps/python/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
     transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 scikit-learn==1.9.1 scipy==1.17.1 numpy pyyaml pytest pytest-xdist \
-    peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 accelerate==1.15.0 tensorboard==2.20.0
+    peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 accelerate==1.15.0 tensorboard==2.20.0 \
+    mlflow==3.17.2 opentelemetry-proto==1.45.2
   touch "$stamp"
 }
 

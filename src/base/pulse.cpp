@@ -294,6 +294,8 @@ std::optional<PulseReading> read_pulse(const std::filesystem::path& path) {
 
 namespace {
 
+thread_local std::function<void(std::string_view)> phase_observer;
+
 /// Never destroyed: groups and threads tell until the end.
 struct OfProcess {
   std::mutex mutex;
@@ -336,6 +338,13 @@ void begin_phase(std::string_view text) {
   if (Pulse* const told = pulse()) {
     told->begin_phase(text);
   }
+  if (phase_observer) {
+    phase_observer(text);
+  }
+}
+
+void observe_phases(std::function<void(std::string_view)> observer) {
+  phase_observer = std::move(observer);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -102,7 +103,10 @@ Pulse* pulse();
 /// Begins one in memory where there is none: for a rank that nobody launched.
 void begin_pulse(int rank, int ranks);
 
-/// Tells what the process does from now on, where it has a pulse.
+/// Tells what the process does from now on: its pulse, if it has one, and who observes this
+/// thread's phases.
 void begin_phase(std::string_view text);
+/// Called with each phase that this thread begins from now on; one at a time, nullptr for none.
+void observe_phases(std::function<void(std::string_view)> observer);
 
 }  // namespace lockstep

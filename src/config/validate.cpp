@@ -541,6 +541,12 @@ void validate(
   validate_parallel(config, ranks, check, problems);
   validate_sharding(config, ranks, check);
   check.require(config.monitor.sample_tokens > 0, "monitor.sample_tokens", "at least 1");
+  const std::string& otlp = config.monitor.otlp;
+  check.require(
+      otlp.empty() || otlp.starts_with("http://") || otlp.starts_with("https://"),
+      "monitor.otlp",
+      "empty, or an address http://HOST:PORT");
+  check.require(config.monitor.histograms >= 0, "monitor.histograms", "at least 0");
   if (config.monitor.peak_tflops) {
     check.require(*config.monitor.peak_tflops > 0, "monitor.peak_tflops", "above 0");
   }

@@ -293,8 +293,9 @@ void validate_schedule(
   }
 }
 
-void validate_trackers(const TrainingSection& training, Checker& check) {
-  const std::vector<std::string> known = {"none", "all", "tensorboard", "wandb"};
+void validate_trackers(const Config& config, Checker& check) {
+  const TrainingSection& training = config.training;
+  const std::vector<std::string> known = {"none", "all", "tensorboard", "wandb", "mlflow"};
   for (const std::string& tracker : training.report_to) {
     if (std::find(known.begin(), known.end(), tracker) == known.end()) {
       check.fail(
@@ -306,6 +307,15 @@ void validate_trackers(const TrainingSection& training, Checker& check) {
               did_you_mean(tracker, known)),
           "metrics.jsonl in output_dir has every figure, a line of JSON each, for other trackers");
     }
+  }
+  const bool has_board = std::ranges::any_of(training.report_to, [](const std::string& tracker) {
+    return tracker == "tensorboard" || tracker == "all";
+  });
+  if (config.monitor.histograms > 0 && !has_board) {
+    check.fail(
+        "monitor.histograms",
+        "histograms go into TensorBoard's file, which training.report_to does not ask for",
+        "set report_to=tensorboard");
   }
 }
 
@@ -322,7 +332,7 @@ void validate_training(const Config& config, Checker& check, std::vector<std::st
   validate_precision(config.training, check);
   validate_evaluation(config, check);
   validate_schedule(config.training, check, warnings);
-  validate_trackers(config.training, check);
+  validate_trackers(config, check);
 }
 
 }  // namespace lockstep::config

@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "monitor/metrics.h"
+#include "monitor/spans.h"
 #include "monitor/trackers.h"
 
 namespace lockstep::monitor {
@@ -84,8 +85,11 @@ Monitor::Monitor(MonitorOptions options, std::optional<TrainerState> resumed, Cl
       std::make_unique<MetricsFile>(options_.output_dir / "metrics.jsonl", state_.global_step));
   events_.emplace(options_.output_dir);
   ranks_.emplace(options_.output_dir, state_.global_step);
-  for (auto& tracker : make_trackers(options_, clocks_.wall())) {
+  for (auto& tracker : make_trackers(options_, clocks_.wall(), state_.global_step > 0)) {
     sinks_.push_back(std::move(tracker));
+  }
+  if (!options_.otlp.empty()) {
+    spans_ = std::make_unique<Spans>(options_.output_dir, options_.otlp);
   }
   for (WindowedRate* const rate :
        {&steps_rate_, &tokens_rate_, &flops_rate_, &data_wait_rate_, &communication_wait_rate_}) {
@@ -112,6 +116,7 @@ bool Monitor::step(const StepReport& report) {
   data_wait_rate_.add(now, report.data_wait_s);
   communication_wait_rate_.add(now, report.communication_wait_s);
 
+  tell_span(report);
   const bool logged = due(report);
   if (logged) {
     log(training_record(report));
@@ -120,6 +125,25 @@ bool Monitor::step(const StepReport& report) {
   figures_ = figures(report);
   progress_.update(figures_, logged, clocks_.steady());
   return logged;
+}
+
+void Monitor::tell_span(const StepReport& report) {
+  if (!spans_) {
+    return;
+  }
+  Spans::Numbers numbers{
+      {"loss", report.loss},
+      {"learning_rate", report.learning_rate},
+      {"tokens", static_cast<double>(report.tokens)},
+      {"data_wait_s", report.data_wait_s},
+      {"communication_wait_s", report.communication_wait_s}};
+  if (report.grad_norm) {
+    numbers.emplace_back("grad_norm", *report.grad_norm);
+  }
+  if (!try_to_write(
+          "spans", [&] { spans_->step(report.step, report.step_s, clocks_.wall(), numbers); })) {
+    spans_.reset();
+  }
 }
 
 bool Monitor::due(const StepReport& report) const {
@@ -152,6 +176,10 @@ Record Monitor::training_record(const StepReport& report) const {
   record.values.emplace_back(
       "tokens_per_s", per_second(static_cast<double>(since_log_.tokens), since_log_.seconds));
   record.values.emplace_back("step_s", since_log_.seconds / steps);
+  if (options_.peak_flops > 0 && since_log_.flops > 0) {
+    record.values.emplace_back(
+        "peak_share", per_second(since_log_.flops, since_log_.seconds) / options_.peak_flops);
+  }
   record.values.emplace_back("peak_memory_bytes", report.peak_memory_bytes);
   return record;
 }
@@ -213,6 +241,7 @@ void Monitor::event(std::string_view name, const nlohmann::ordered_json& fields)
   if (!written) {
     events_.reset();
   }
+  to_sinks([&](MetricsSink& sink) { sink.log_event(name, clocks_.wall()); });
 }
 
 void Monitor::samples(const std::vector<Sample>& samples) {
@@ -224,11 +253,15 @@ void Monitor::samples(const std::vector<Sample>& samples) {
         clocks_.wall(),
         fmt::format("samples/{}", list.size()),
         sample.prompt + sample.text};
-    std::erase_if(sinks_, [&](const auto& sink) {
-      return !try_to_write("metrics from here on", [&] { sink->log_text(text); });
-    });
+    to_sinks([&](MetricsSink& sink) { sink.log_text(text); });
   }
   event("samples", {{"samples", std::move(list)}});
+}
+
+void Monitor::histogram(const std::string& name, const Histogram& values) {
+  to_sinks([&](MetricsSink& sink) {
+    sink.log_histogram(state_.global_step, clocks_.wall(), name, values);
+  });
 }
 
 void Monitor::ranks(const RankShares& shares) {
@@ -271,6 +304,9 @@ void Monitor::finish() {
   for (const auto& sink : sinks_) {
     try_to_write("the last metrics", [&] { sink->finish(); });
   }
+  if (spans_) {
+    try_to_write("the last spans", [&] { spans_->finish(clocks_.wall()); });
+  }
   try_to_write("the results", [&] {
     write_results(options_.output_dir, "train", record);
     write_file_atomically(options_.output_dir / "trainer_state.json", to_json(state_));
@@ -278,8 +314,12 @@ void Monitor::finish() {
 }
 
 void Monitor::log(const Record& record) {
+  to_sinks([&](MetricsSink& sink) { sink.log(record); });
+}
+
+void Monitor::to_sinks(const std::function<void(MetricsSink&)>& body) {
   std::erase_if(sinks_, [&](const auto& sink) {
-    return !try_to_write("metrics from here on", [&] { sink->log(record); });
+    return !try_to_write("metrics from here on", [&] { body(*sink); });
   });
 }
 

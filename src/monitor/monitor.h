@@ -24,6 +24,8 @@
 
 namespace lockstep::monitor {
 
+class Spans;
+
 enum class LoggingStrategy { kNo, kSteps, kEpoch };
 
 struct MonitorOptions {
@@ -35,12 +37,14 @@ struct MonitorOptions {
   /// Floating-point operations a second that the devices of all ranks could do in matrix products;
   /// 0: unknown.
   double peak_flops = 0;
-  std::vector<std::string> report_to{};  // "tensorboard", "wandb"; "none" and "all" are understood
+  std::vector<std::string> report_to{};  // "tensorboard", "wandb", "mlflow"; "none", "all"
   std::string run_name{};
   std::string project{};
   std::filesystem::path logging_dir{};  // of TensorBoard; empty: output_dir/runs/<time>_<host>
   /// The resolved configuration as a JSON object, for the trackers; "" for none.
   std::string configuration_json{};
+  /// The address of an OpenTelemetry collector, which gets spans of steps; "" for none.
+  std::string otlp{};
   /// Where the trackers look for WANDB_PROJECT and the like; none: the process's environment.
   std::function<const char*(const char* name)> environment{};
   Progress::Style progress = Progress::Style::kAuto;
@@ -112,6 +116,8 @@ class Monitor {
   void evaluation(const EvaluationReport& report);
   /// An event "samples", and a text of each for the trackers.
   void samples(const std::vector<Sample>& samples);
+  /// How a tensor's values are distributed, for the trackers that show it.
+  void histogram(const std::string& name, const Histogram& values);
   /// What the ranks did since this was last called, into ranks.jsonl.
   void ranks(const RankShares& shares);
   /// "saving checkpoint-100", until the next step.
@@ -146,10 +152,12 @@ class Monitor {
     void add(const StepReport& report);
   };
   bool due(const StepReport& report) const;
+  void tell_span(const StepReport& report);
   Record training_record(const StepReport& report) const;
   Record summary_record() const;
-  /// A sink that cannot write is told of once, and gets no more.
   void log(const Record& record);
+  /// A sink that cannot write is told of once, and gets no more.
+  void to_sinks(const std::function<void(MetricsSink&)>& body);
   /// False, after a warning, where it cannot be written.
   static bool try_to_write(const char* what, const std::function<void()>& body);
   ProgressFigures figures(const StepReport& report) const;
@@ -160,6 +168,7 @@ class Monitor {
   std::vector<std::unique_ptr<MetricsSink>> sinks_;
   std::optional<EventFile> events_;  // empty once it could not be written
   std::optional<RankFile> ranks_;    // likewise
+  std::unique_ptr<Spans> spans_;     // likewise
   Progress progress_;
   // Over time spent in steps: an evaluation between two of them does not count.
   WindowedRate steps_rate_, tokens_rate_, flops_rate_, data_wait_rate_, communication_wait_rate_;

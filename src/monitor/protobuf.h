@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::monitor {
 
@@ -25,6 +26,14 @@ class ProtobufMessage {
     key(field, 5);
     little_endian(std::bit_cast<uint32_t>(value), 4);
     return *this;
+  }
+  /// A packed field of doubles.
+  ProtobufMessage& reals(int field, const std::vector<double>& values) {
+    ProtobufMessage packed;
+    for (const double value : values) {
+      packed.little_endian(std::bit_cast<uint64_t>(value), 8);
+    }
+    return message(field, packed);
   }
   ProtobufMessage& text(int field, std::string_view value) {
     key(field, 2);

@@ -50,6 +50,12 @@ struct Text {
   std::string text{};
 };
 
+/// How many values lie where: counts[i] of them between limits[i - 1] and limits[i].
+struct Histogram {
+  double min = 0, max = 0, sum = 0, sum_squares = 0;
+  std::vector<double> limits{}, counts{};  // as many; ascending
+};
+
 /// Takes records down: a file, a tracker. Called by rank 0 alone, from one thread. A sink that
 /// cannot write throws an Error that names the file and the reason.
 class MetricsSink {
@@ -57,6 +63,13 @@ class MetricsSink {
   virtual ~MetricsSink() = default;
   virtual void log(const Record& record) = 0;
   virtual void log_text(const Text& /*text*/) {}
+  virtual void log_histogram(
+      int64_t /*step*/,
+      double /*wall_time*/,
+      const std::string& /*name*/,
+      const Histogram& /*values*/) {}
+  /// Of events.jsonl, by its name (monitor/events.h).
+  virtual void log_event(std::string_view /*name*/, double /*wall_time*/) {}
   /// The run ends well; nothing is logged afterwards.
   virtual void finish() {}
 };

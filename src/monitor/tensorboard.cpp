@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <numeric>
 #include <span>
 
 #include <nlohmann/json.hpp>
@@ -69,14 +70,8 @@ ProtobufMessage hparams_value(std::string_view tag, const ProtobufMessage& data)
 }
 
 /// Adds the leaves of a configuration by their dotted keys, as google.protobuf.Value.
-void add_hparams(
-    ProtobufMessage& session, const std::string& prefix, const nlohmann::json& configuration) {
-  for (const auto& [key, leaf] : configuration.items()) {
-    const std::string name = prefix.empty() ? key : fmt::format("{}.{}", prefix, key);
-    if (leaf.is_object()) {
-      add_hparams(session, name, leaf);
-      continue;
-    }
+void add_hparams(ProtobufMessage& session, const nlohmann::json& configuration) {
+  visit_leaves(configuration, [&](const std::string& name, const nlohmann::json& leaf) {
     ProtobufMessage value;
     if (leaf.is_number()) {
       value.real(2, leaf.get<double>());
@@ -85,14 +80,14 @@ void add_hparams(
     } else if (leaf.is_string()) {
       value.text(3, leaf.get<std::string>());
     } else if (leaf.is_null()) {
-      continue;
+      return;
     } else {
       value.text(3, leaf.dump());
     }
     ProtobufMessage entry;
     entry.text(1, name).message(2, value);
     session.message(1, entry);
-  }
+  });
 }
 
 /// A summary of one value.
@@ -159,9 +154,24 @@ std::string tensorboard_text_event(
   return event_at(wall_time, step).message(5, summary_of(value)).bytes();
 }
 
+std::string tensorboard_histogram_event(
+    double wall_time, int64_t step, std::string_view tag, const Histogram& values) {
+  ProtobufMessage histogram;
+  histogram.real(1, values.min)
+      .real(2, values.max)
+      .real(3, std::accumulate(values.counts.begin(), values.counts.end(), 0.0))
+      .real(4, values.sum)
+      .real(5, values.sum_squares)
+      .reals(6, values.limits)
+      .reals(7, values.counts);
+  ProtobufMessage value;
+  value.text(1, tag).message(5, histogram);
+  return event_at(wall_time, step).message(5, summary_of(value)).bytes();
+}
+
 std::string tensorboard_hparams_event(double wall_time, std::string_view configuration_json) {
   ProtobufMessage session;
-  add_hparams(session, "", parse_json(configuration_json, "the configuration"));
+  add_hparams(session, parse_json(configuration_json, "the configuration"));
   session.real(5, wall_time);
   ProtobufMessage data;
   data.message(3, session);
@@ -213,6 +223,11 @@ void TensorboardFile::log(const Record& record) {
 void TensorboardFile::log_text(const Text& text) {
   write(tensorboard_frame(tensorboard_text_event(
       text.wall_time, text.step, text.name, fmt::format("```\n{}\n```", text.text))));
+}
+
+void TensorboardFile::log_histogram(
+    int64_t step, double wall_time, const std::string& name, const Histogram& values) {
+  write(tensorboard_frame(tensorboard_histogram_event(wall_time, step, name, values)));
 }
 
 void TensorboardFile::write(const std::string& frames) {

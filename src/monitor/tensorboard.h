@@ -22,6 +22,9 @@ std::string tensorboard_scalar_event(
 std::string tensorboard_text_event(
     double wall_time, int64_t step, std::string_view tag, std::string_view text);
 
+std::string tensorboard_histogram_event(
+    double wall_time, int64_t step, std::string_view tag, const Histogram& values);
+
 /// What the HParams plugin reads: the leaves of a JSON object by their dotted keys, at the
 /// beginning of a run; and that it ended well.
 std::string tensorboard_hparams_event(double wall_time, std::string_view configuration_json);
@@ -40,6 +43,8 @@ class TensorboardFile : public MetricsSink {
 
   void log(const Record& record) override;
   void log_text(const Text& text) override;
+  void log_histogram(
+      int64_t step, double wall_time, const std::string& name, const Histogram& values) override;
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:

@@ -4,15 +4,19 @@
 #include <array>
 #include <cstdlib>
 #include <ctime>
+#include <limits>
 #include <map>
 
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "monitor/mlflow.h"
 #include "monitor/monitor.h"
+#include "monitor/spans.h"
 #include "monitor/tensorboard.h"
 #include "monitor/wandb.h"
 
@@ -20,7 +24,7 @@ namespace lockstep::monitor {
 namespace {
 
 const std::vector<std::string>& tracker_names() {
-  static const std::vector<std::string> names{"tensorboard", "wandb"};
+  static const std::vector<std::string> names{"tensorboard", "wandb", "mlflow"};
   return names;
 }
 
@@ -30,26 +34,67 @@ bool wants(const std::vector<std::string>& report_to, const std::string& name) {
   });
 }
 
-std::map<std::string, std::string> wandb_environment(const MonitorOptions& options) {
+std::map<std::string, std::string> environment_of(
+    const MonitorOptions& options, const std::vector<const char*>& names) {
   std::map<std::string, std::string> found;
-  for (const char* const name :
-       {"WANDB_MODE",
-        "WANDB_DISABLED",
-        "WANDB_PROJECT",
-        "WANDB_ENTITY",
-        "WANDB_RUN_ID",
-        "WANDB_NAME",
-        "WANDB_RUN_GROUP",
-        "WANDB_JOB_TYPE",
-        "WANDB_NOTES",
-        "WANDB_TAGS",
-        "WANDB_DIR"}) {
+  for (const char* const name : names) {
     const char* const value = options.environment ? options.environment(name) : std::getenv(name);
     if (value != nullptr && *value != '\0') {
       found[name] = value;
     }
   }
   return found;
+}
+
+const std::vector<const char*>& wandb_variables() {
+  static const std::vector<const char*> names{
+      "WANDB_MODE",
+      "WANDB_DISABLED",
+      "WANDB_PROJECT",
+      "WANDB_ENTITY",
+      "WANDB_RUN_ID",
+      "WANDB_NAME",
+      "WANDB_RUN_GROUP",
+      "WANDB_JOB_TYPE",
+      "WANDB_NOTES",
+      "WANDB_TAGS",
+      "WANDB_DIR"};
+  return names;
+}
+
+std::string project_of(const MonitorOptions& options) {
+  return options.project.empty() ? "lockstep" : options.project;
+}
+
+void visit_leaves_below(
+    const std::string& prefix,
+    const nlohmann::json& object,
+    const std::function<void(const std::string& name, const nlohmann::json& leaf)>& visit) {
+  for (const auto& [key, leaf] : object.items()) {
+    const std::string name = prefix.empty() ? key : fmt::format("{}.{}", prefix, key);
+    if (leaf.is_object()) {
+      visit_leaves_below(name, leaf, visit);
+    } else {
+      visit(name, leaf);
+    }
+  }
+}
+
+/// Sends what lies in an outbox, if there is one.
+template <class MakeSender>
+bool send_kept(const std::filesystem::path& path, const char* name, const MakeSender& make) {
+  std::error_code none;
+  if (const auto bytes = std::filesystem::file_size(path, none); none || bytes == 0) {
+    return true;
+  }
+  auto sender = make();
+  Outbox outbox(
+      path,
+      name,
+      /*goes_on=*/true,
+      [&](const std::vector<std::string>& lines) { sender.send(lines); },
+      [&] { sender.cancel(); });
+  return outbox.finish(std::numeric_limits<int>::max());
 }
 
 }  // namespace
@@ -71,7 +116,7 @@ std::vector<std::string> problems_of_report_to(const std::vector<std::string>& r
 }
 
 std::vector<std::unique_ptr<MetricsSink>> make_trackers(
-    const MonitorOptions& options, double wall_time) {
+    const MonitorOptions& options, double wall_time, bool resumed) {
   if (const auto problems = problems_of_report_to(options.report_to); !problems.empty()) {
     throw Error(ErrorKind::kConfig, fmt::format("{}", fmt::join(problems, "\n")));
   }
@@ -88,18 +133,48 @@ std::vector<std::unique_ptr<MetricsSink>> make_trackers(
   if (wants(options.report_to, "wandb")) {
     const auto wandb = wandb_options_from_environment(
         {.folder = options.output_dir,
-         .project = options.project.empty() ? "lockstep" : options.project,
+         .project = project_of(options),
          .name = options.run_name,
          .configuration_json = options.configuration_json,
          .start_time = wall_time},
-        wandb_environment(options));
+        environment_of(options, wandb_variables()));
     if (wandb) {
       auto run = std::make_unique<WandbRun>(*wandb);
       log_info("wandb: an offline run; upload it with: wandb sync {}", run->folder().string());
       sinks.push_back(std::move(run));
     }
   }
+  const auto environment = environment_of(options, mlflow_variables());
+  const bool is_named = std::ranges::find(options.report_to, "mlflow") != options.report_to.end();
+  if (is_named ||
+      (wants(options.report_to, "mlflow") && environment.contains("MLFLOW_TRACKING_URI"))) {
+    const MlflowOptions mlflow = mlflow_options_from_environment(
+        {.folder = options.output_dir,
+         .experiment = project_of(options),
+         .name = options.run_name,
+         .configuration_json = options.configuration_json,
+         .start_time = wall_time},
+        environment);
+    sinks.push_back(std::make_unique<MlflowRun>(mlflow, resumed));
+  }
   return sinks;
+}
+
+bool send_what_is_kept(const std::filesystem::path& folder, const std::string& otlp) {
+  const bool mlflow = send_kept(mlflow_outbox(folder), "MLflow", [&] {
+    return MlflowSender(mlflow_options_from_environment(
+        {.folder = folder}, environment_of({}, mlflow_variables())));
+  });
+  const bool spans = otlp.empty() || send_kept(spans_outbox(folder), "OpenTelemetry", [&] {
+                       return SpanSender(otlp, folder.lexically_normal().string());
+                     });
+  return mlflow && spans;
+}
+
+void visit_leaves(
+    const nlohmann::json& object,
+    const std::function<void(const std::string& name, const nlohmann::json& leaf)>& visit) {
+  visit_leaves_below("", object, visit);
 }
 
 std::string tracker_name(std::string_view name) {

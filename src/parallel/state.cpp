@@ -15,6 +15,15 @@ std::pair<int64_t, int64_t> share_of(int64_t n, int64_t rank, int64_t ranks) {
   return {n * rank / ranks, n * (rank + 1) / ranks};
 }
 
+/// Of n elements that several ranks hold, those that this one owns: all holders share what is
+/// `replicated`, the replicas of a shard the shard.
+std::pair<int64_t, int64_t> owned_of(
+    int64_t n, const mesh::Cut& cut, const ShardGroups& groups, bool replicated) {
+  const int64_t count = cut.copy > 0 ? 0 : n;
+  return replicated ? share_of(count, groups.holders->rank(), groups.holders->size())
+                    : share_of(count, groups.replica_rank(), groups.replica_count());
+}
+
 class StateVisit {
  public:
   StateVisit(
@@ -73,11 +82,7 @@ class StateVisit {
       bool replicated) {
     const mesh::Cut cut =
         piece.replicated ? copy_of_whole(stage, piece.parameter) : stage.cut_of(piece.parameter);
-    // What several ranks hold, each writes a part of: all of them, or the replicas of a shard.
-    const int64_t count = cut.copy > 0 ? 0 : piece.data.numel();
-    const ShardGroups& groups = *engine.groups;
-    const auto owned = replicated ? share_of(count, groups.holders->rank(), groups.holders->size())
-                                  : share_of(count, groups.replica_rank(), groups.replica_count());
+    const auto owned = owned_of(piece.data.numel(), cut, *engine.groups, replicated);
     visit_(
         {std::string(group),
          piece.name.empty() ? piece.parameter : piece.name + "." + piece.parameter,
@@ -127,21 +132,24 @@ namespace {
 void visit_gradients_of(
     const ShardedModel& stage,
     const FlatUnit& flat,
+    const ShardGroups& groups,
     double factor,
     const std::function<void(const StateSlice&)>& visit) {
   if (!flat.trainable) {
     return;
   }
   for (const optim::Segment& segment : flat.shard_layout()) {
+    const mesh::Cut& cut = stage.cut_of(segment.parameter);
+    const auto owned = owned_of(segment.count, cut, groups, flat.replicated);
     visit(
         {"gradient",
          segment.parameter,
          stage.shape_of(segment.parameter, segment.shape),
-         stage.cut_of(segment.parameter),
+         cut,
          segment.begin,
          flat.shard_gradient.narrow(0, segment.offset, segment.count) * factor,
-         0,
-         0});
+         owned.first,
+         owned.second});
   }
 }
 
@@ -154,7 +162,7 @@ void visit_gradients(
   for (const ShardedModel& stage : stages) {
     for (const ShardedModel::Engine& each : stage.engines()) {
       for (const FlatUnit& flat : each.engine->flats()) {
-        visit_gradients_of(stage, flat, factor, visit);
+        visit_gradients_of(stage, flat, *each.groups, factor, visit);
       }
     }
   }

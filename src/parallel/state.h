@@ -23,7 +23,7 @@ struct StateSlice {
   mesh::Cut cut;               // the part of it that this rank holds
   int64_t begin = 0;           // the first element of the part that `data` holds
   Tensor data;                 // flat, a view of the live state: may be read and written
-  int64_t owned_begin = 0;     // of `data`'s elements, those that this rank writes to a checkpoint:
+  int64_t owned_begin = 0;     // of `data`'s elements, those that this rank writes or counts:
   int64_t owned_end = 0;       // every element of the whole tensor is owned by exactly one rank
   bool transient = false;      // `data` is there during the visit alone (state that lives in files)
 };

@@ -46,6 +46,7 @@ std::span<const Command> commands() {
       {"compare",
        "What two runs differ in: configuration, data, program, curves",
        here<run_compare>},
+      {"sync", "Send what the server of a tracker did not get of a run", here<run_sync>},
       {"ctl", "Ask a run how it is, or to save, stop, evaluate, ...", here<run_ctl>},
       {"replay", "A step of a run once more, from a checkpoint before it", in_core},
       {"monitor", "A page of runs, in a browser on this machine", here<run_monitor>},

@@ -6,7 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/format.h"
+#include "monitor/trackers.h"
 #include "start/parse.h"
 #include "watch/record/compare.h"
 #include "watch/record/run.h"
@@ -55,6 +57,37 @@ int run_compare(std::vector<std::string> arguments) {
   const watch::Comparison found =
       watch::compare_runs(first, second, static_cast<double>(std::time(nullptr)));
   fmt::print("{}", json ? watch::to_json(found).dump() + "\n" : watch::comparison_text(found));
+  return 0;
+}
+
+int run_sync(std::vector<std::string> arguments) {
+  std::string folder;
+  CLI::App app(
+      "Sends what the servers of MLflow (MLFLOW_TRACKING_URI) and OpenTelemetry (monitor.otlp) did "
+      "not get of a run while it trained.",
+      "lockstep sync");
+  app.add_option("run", folder, "The folder of a run")->required();
+  if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
+    return 0;
+  }
+  const watch::RunSummary run = watch::summarize(folder, static_cast<double>(std::time(nullptr)));
+  if (run.end == watch::End::kRunning) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} still trains, and sends what it has itself", folder),
+        "wait for its end");
+  }
+  const auto configuration = watch::configuration_of(folder);
+  const auto found = configuration.find("monitor.otlp");
+  std::string otlp = found == configuration.end() ? "" : found->second;
+  std::erase(otlp, '\'');  // as YAML may want it
+  if (!monitor::send_what_is_kept(folder, otlp)) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format("not everything that {} keeps could be sent", folder),
+        "try again when the server answers");
+  }
+  fmt::print("everything is sent\n");
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// `lockstep runs` and `lockstep compare`: what the folders of runs tell.
+// `lockstep runs`, `lockstep compare` and `lockstep sync`: what the folders of runs tell.
 #pragma once
 
 #include <string>
@@ -9,5 +9,6 @@ namespace lockstep::start {
 /// The words after the command. Returns the exit code; throws Error.
 int run_runs(std::vector<std::string> arguments);
 int run_compare(std::vector<std::string> arguments);
+int run_sync(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

@@ -1,6 +1,7 @@
 #include "train/run_record.h"
 
 #include <array>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,33 @@ void record_failure(Job& job) {
   } catch (const std::exception& error) {
     job.monitor->event("failed", {{"error", error.what()}, {"exit_code", 1}});
   }
+}
+
+std::vector<std::pair<std::string, double>> step_metrics(
+    const Job& job, const parallel::StepResult& result, const data::StepBatch& batch) {
+  std::vector<std::pair<std::string, double>> metrics;
+  if (job.answer_reference != nullptr) {
+    metrics = job.model->objective().report(result.sums).metrics;
+  }
+  if (result.experts) {
+    const config::TrainingSection& training = job.config.training;
+    metrics.emplace_back("expert_load_most", result.experts->most);
+    metrics.emplace_back("expert_load_least", result.experts->least);
+    if (!training.router_aux_loss.empty() && training.router_aux_loss != "none") {
+      metrics.emplace_back("router_aux_loss", result.experts->balance);
+    }
+    if (training.router_z_loss_coef > 0) {
+      metrics.emplace_back("router_z_loss", result.experts->z);
+    }
+  }
+  const auto taken =
+      static_cast<double>(std::accumulate(batch.taken.begin(), batch.taken.end(), int64_t{0}));
+  for (size_t i = 0; i < batch.taken.size(); ++i) {
+    metrics.emplace_back(
+        "mixture/" + job.datasets.train->sources()[i].name,
+        static_cast<double>(batch.taken[i]) / taken);
+  }
+  return metrics;
 }
 
 void log_memory(Job& job, World& world) {

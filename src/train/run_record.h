@@ -3,8 +3,12 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "config/core/origin.h"
+#include "data/loader.h"
 #include "train/forecast.h"
 #include "train/job.h"
 #include "train/spikes.h"
@@ -22,6 +26,11 @@ void record_forecast(Job& job, const std::optional<Forecast>& forecast);
 
 /// "failed", of the exception that is being handled: its text and its exit code. Likewise.
 void record_failure(Job& job);
+
+/// What a step is reported with besides loss and norm: the objective's figures, the loads of
+/// experts, the shares of a mixture's sources.
+std::vector<std::pair<std::string, double>> step_metrics(
+    const Job& job, const parallel::StepResult& result, const data::StepBatch& batch);
 
 /// Memory by kind, of the rank that uses most, at the steps that are logged (monitor.log_memory).
 /// Every rank must call.

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +29,7 @@
 #include "train/batches/inputs.h"
 #include "train/checkpointing.h"
 #include "train/evaluate.h"
+#include "train/histograms.h"
 #include "train/job.h"
 #include "train/live_page.h"
 #include "train/machine/out_of_memory.h"
@@ -46,20 +46,6 @@
 
 namespace lockstep::train {
 namespace {
-
-using Metrics = std::vector<std::pair<std::string, double>>;
-
-void add_expert_metrics(
-    const parallel::ExpertLoad& load, const config::TrainingSection& training, Metrics& metrics) {
-  metrics.emplace_back("expert_load_most", load.most);
-  metrics.emplace_back("expert_load_least", load.least);
-  if (!training.router_aux_loss.empty() && training.router_aux_loss != "none") {
-    metrics.emplace_back("router_aux_loss", load.balance);
-  }
-  if (training.router_z_loss_coef > 0) {
-    metrics.emplace_back("router_z_loss", load.z);
-  }
-}
 
 constexpr int64_t kTracedStep = 3;  // of the run
 
@@ -118,6 +104,7 @@ class Trainer {
         traced_step_(std::min(job.progress.step + kTracedStep, job.length.total_steps)),
         last_step_(
             last_step > 0 ? std::min(last_step, job.length.total_steps) : job.length.total_steps),
+        histograms_(job, world),
         save_signals_(save_signals),
         steering_(job, world) {
     if (job.config.parallel.cuda_graphs == "auto") {
@@ -206,6 +193,7 @@ class Trainer {
   const int64_t last_step_;
   TimeAccount time_;
   RankTimes rank_times_;
+  Histograms histograms_;
   StepGuard guard_;
   GuardedStep guarded_;  // of the last step, where it was no graph's
   StopSignal stop_;
@@ -302,11 +290,12 @@ void Trainer::compute(
     std::span<const nn::ForwardInputs> inputs, const StepCounts& counts, StepTrace* trace) {
   // A graph holds the kernels of collectives: all ranks replay it, or none.
   const bool captures = captures_ && counts.alike;
+  const bool counts_values = histograms_.is_due(job_.progress.step + 1);
   if (captures && captured_ == nullptr) {
     captured_ = std::make_unique<parallel::CapturedTraining>(*job_.model, inputs);
   }
-  // A graph leaves no marks.
-  if (captures && trace == nullptr && captured_->fits(inputs)) {
+  // A graph leaves no marks, and no gradients before its update.
+  if (captures && trace == nullptr && !counts_values && captured_->fits(inputs)) {
     result_ = captured_->run(inputs, counts.step, learning_rate_);
     guarded_ = {};
     return;
@@ -316,11 +305,17 @@ void Trainer::compute(
       config_.replay_spikes,
       world_.communicator);
   result_ = guarded_.result;
+  if (counts_values && !result_.overflowed) {
+    histograms_.count_gradients();
+  }
   const double updating = seconds_now();
   begin_phase("the optimizer");
   job_.model->optimizer_step(learning_rate_);
   if (trace != nullptr) {
     trace->mark("optimizer", updating);
+  }
+  if (counts_values) {
+    histograms_.count_weights();
   }
 }
 
@@ -398,6 +393,7 @@ int Trainer::one_step() {
       ended - began, for_data, for_ranks, parallel::fullest_of(job_.model->memory().phases()));
   const std::optional<Spikes::Spike> spike = guard_.observe(result_);
   report(counts, batch, began);
+  histograms_.tell();
   tell_of_repeat(job_, guarded_);
   tell_of_spike(job_, spike);
   log_memory(job_, world_);
@@ -446,19 +442,7 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   if (!result_.overflowed) {
     report.grad_norm = result_.gradient_norm;
   }
-  if (job_.answer_reference != nullptr) {
-    report.metrics = job_.model->objective().report(result_.sums).metrics;
-  }
-  if (result_.experts) {
-    add_expert_metrics(*result_.experts, config_, report.metrics);
-  }
-  for (size_t i = 0; i < batch.taken.size(); ++i) {
-    report.metrics.emplace_back(
-        "mixture/" + job_.datasets.train->sources()[i].name,
-        static_cast<double>(batch.taken[i]) /
-            static_cast<double>(
-                std::accumulate(batch.taken.begin(), batch.taken.end(), int64_t{0})));
-  }
+  report.metrics = step_metrics(job_, result_, batch);
   report.tokens = counts.tokens;
   report.samples = batch.samples;
   report.flops = static_cast<double>(counts.tokens) * job_.flops_per_token;

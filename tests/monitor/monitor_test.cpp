@@ -80,6 +80,16 @@ TEST(Monitor, LogsTheMeanSinceTheLastLine) {
           {"peak_memory_bytes", 1 << 20}}));
 }
 
+TEST(Monitor, LogsTheShareOfThePeakWhereThatIsKnown) {
+  TimedRun run;
+  MonitorOptions options = run.options();
+  options.peak_flops = 8e9;
+  Monitor monitor(options, std::nullopt, run.clocks());
+  monitor.step(run.report(1));
+  monitor.step(run.report(2));
+  EXPECT_EQ(run.metrics().at(0).at("peak_share"), 0.25);  // 2e9 operations in 1 s
+}
+
 TEST(Monitor, LogsByItsStrategy) {
   const auto logged = [](LoggingStrategy strategy, bool first, int64_t every) {
     TimedRun run;

@@ -66,6 +66,20 @@ TEST(Tensorboard, KeepsOneFileARunWithEachRecordAtOnce) {
   EXPECT_NE(second.path(), file.path());
 }
 
+TEST(Tensorboard, WritesHistogramsInItsOwnFields) {
+  // min -1, max 2, num 3, sum 1.5, sum_squares 5.25; limits and counts packed.
+  const Histogram values{
+      .min = -1, .max = 2, .sum = 1.5, .sum_squares = 5.25, .limits = {0, 2}, .counts = {1, 2}};
+  EXPECT_NE(
+      hex(tensorboard_histogram_event(1001.0, 1, "weights/w", values))
+          .find("0a09776569676874732f772a51"
+                "09000000000000f0bf110000000000000040190000000000000840"
+                "21000000000000f83f290000000000001540"
+                "321000000000000000000000000000000040"
+                "3a10000000000000f03f0000000000000040"),
+      std::string::npos);
+}
+
 /// The records of a .wandb file; fails the test where a fragment is wrong.
 std::vector<std::string> wandb_records(const std::filesystem::path& path) {
   const std::string text = read_file(path);
@@ -191,20 +205,22 @@ TEST(Trackers, AreMadeByName) {
   EXPECT_TRUE(problems_of_report_to({"none"}).empty());
   EXPECT_TRUE(problems_of_report_to({"tensorboard", "wandb", "all"}).empty());
   EXPECT_EQ(
-      problems_of_report_to({"tensorbord", "mlflow"}),
+      problems_of_report_to({"tensorbord", "comet_ml"}),
       (std::vector<std::string>{
-          "training.report_to has 'tensorbord', which is not one of tensorboard, wandb, all, none. "
-          "Did you "
-          "mean 'tensorboard'?",
-          "training.report_to has 'mlflow', which is not one of tensorboard, wandb, all, none."}));
+          "training.report_to has 'tensorbord', which is not one of tensorboard, wandb, mlflow, "
+          "all, none. Did you mean 'tensorboard'?",
+          "training.report_to has 'comet_ml', which is not one of tensorboard, wandb, mlflow, all, "
+          "none."}));
   const TemporaryFolder folder;
   MonitorOptions options{.output_dir = folder.path(), .report_to = {"all"}};
   options.environment = [](const char* name) {
     return std::string_view(name) == "WANDB_MODE" ? "disabled" : nullptr;
   };
-  EXPECT_EQ(make_trackers(options, 1000.0).size(), 1U);
+  EXPECT_EQ(make_trackers(options, 1000.0, false).size(), 1U);
   EXPECT_TRUE(std::filesystem::is_directory(folder.path() / "runs"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "wandb"));
+  options.report_to = {"mlflow"};  // no server is named
+  EXPECT_THROW(make_trackers(options, 1000.0, false), Error);
 }
 
 TEST(TrackerName, SplitsOffTheSplit) {

@@ -95,6 +95,7 @@ struct Trained {
   std::vector<std::map<std::string, Tensor>> gradients;  // of each step, whole
   std::vector<std::optional<ExpertLoad>> loads;          // of each step
   std::vector<Tensor> sums;  // of each step the objective's, then those of an evaluation
+  std::map<std::string, int64_t> owned;  // of the gradients of all steps, elements that ranks own
 };
 
 /// The rows of the step's batch that a data-parallel rank has in a micro-batch. Labels are masked
@@ -239,8 +240,10 @@ inline Trained train_under(
           trained.loads.push_back(result.experts);
         }
         auto& gradients = trained.gradients[static_cast<size_t>(step)];
-        model->visit_gradients(
-            [&](const StateSlice& slice) { add_to_whole(slice, gradients[slice.name]); });
+        model->visit_gradients([&](const StateSlice& slice) {
+          add_to_whole(slice, gradients[slice.name]);
+          trained.owned[slice.name] += slice.owned_end - slice.owned_begin;
+        });
       }
       model->optimizer_step(1e-3);  // not under the lock: it may wait for another rank
     }
@@ -283,6 +286,7 @@ inline void expect_equal(const Trained& found, const Trained& one, const std::st
       EXPECT_NEAR(found.loads[step]->z, load->z, numbers::kRule * (1 + load->z)) << name;
     }
   }
+  EXPECT_EQ(found.owned, one.owned) << name;
   ASSERT_EQ(found.gradients.size(), one.gradients.size()) << name;
   for (size_t step = 0; step < one.gradients.size(); ++step) {
     numbers::expect_gradients(

@@ -1,32 +1,61 @@
-"""What the trackers' own readers make of the files of a run: TensorBoard's of scalars, texts and hyperparameters."""
+"""What the trackers' own readers and servers make of a run: TensorBoard's of scalars, texts, hyperparameters and histograms, MLflow's
+server and client, OpenTelemetry's schema."""
 
+import base64
+import http.server
 import json
 import os
 import pathlib
+import socket
 import subprocess
+import sys
+import threading
+import time
+import urllib.request
 
-from tensorboard.backend.event_processing.event_accumulator import TENSORS, EventAccumulator
+import mlflow
+import numpy
+import pytest
+from google.protobuf import json_format
+from mlflow.entities import RunStatus
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from safetensors.numpy import load_file
+from tensorboard.backend.event_processing.event_accumulator import HISTOGRAMS, TENSORS, EventAccumulator
 from tensorboard.plugins.hparams import metadata
 
 PROGRAM = pathlib.Path(os.environ.get("LOCKSTEP_PROGRAM", "build/release/lockstep")).resolve()
-MODEL = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 300, "n_embd": 16, "n_layer": 1, "n_head": 2,
+MODEL = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 300, "n_embd": 16, "n_layer": 2, "n_head": 2,
          "n_positions": 32, "bos_token_id": 0, "eos_token_id": 0}
 
 
-def test_tensorboard_reads_a_run(tmp_path):
-    def run(*words):
-        subprocess.run([PROGRAM, *words], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+def run(folder, *words, **variables):
+    subprocess.run([PROGRAM, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL, env={**os.environ, **variables})
 
-    run("sample", "--output", "corpus", "--size", "0.1")
-    run("tokenizer", "train", "--files", "corpus/train.txt", "--vocab-size", "300", "--output", "tokenizer")
-    (tmp_path / "model.json").write_text(json.dumps(MODEL))
-    run("train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=corpus/train.txt",
-        "data.validation=corpus/validation.txt", "data.sequence_length=16", "output_dir=run", "max_steps=3", "logging_steps=1",
-        "eval_strategy=steps", "eval_steps=3", "learning_rate=0.25", "lr_scheduler_type=constant", "use_cpu=true",
-        "report_to=tensorboard", "logging_dir=board", 'monitor.samples=["One day"]', "monitor.sample_tokens=4")
-    board = EventAccumulator(str(tmp_path / "board"), size_guidance={TENSORS: 0})
+
+def train(folder, output, *words, ranks=1, steps=3, **variables):
+    run(folder, "train", "--nproc", str(ranks), "model.path=model.json", "tokenizer.path=tokenizer", "data.train=corpus/train.txt",
+        "data.validation=corpus/validation.txt", "data.sequence_length=16", f"output_dir={output}", f"max_steps={steps}", "logging_steps=1",
+        "eval_strategy=steps", "eval_steps=3", "learning_rate=0.25", "lr_scheduler_type=constant", "use_cpu=true", *words, **variables)
+
+
+def metrics(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("trackers")
+    run(made, "sample", "--output", "corpus", "--size", "0.1")
+    run(made, "tokenizer", "train", "--files", "corpus/train.txt", "--vocab-size", "300", "--output", "tokenizer")
+    (made / "model.json").write_text(json.dumps(MODEL))
+    return made
+
+
+def test_tensorboard_reads_a_run(folder):
+    train(folder, "run", "report_to=tensorboard", "logging_dir=board", 'monitor.samples=["One day"]', "monitor.sample_tokens=4")
+    board = EventAccumulator(str(folder / "board"), size_guidance={TENSORS: 0})
     board.Reload()
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    lines = metrics(folder / "run")
     scalars = {event.step: event.value for event in board.Scalars("train/loss")}
     expected = {line["step"]: line["loss"] for line in lines if "loss" in line}
     assert scalars.keys() == expected.keys()
@@ -42,3 +71,118 @@ def test_tensorboard_reads_a_run(tmp_path):
     assert hparams["training.lr_scheduler_type"].string_value == "constant"
     end = metadata.parse_session_end_info_plugin_data(board.summary_metadata["_hparams_/session_end_info"].plugin_data.content)
     assert end.status == 1  # success
+
+
+PLANS = {
+    "one": (1, []),
+    "replicated": (2, []),
+    "shared": (4, ["parallel.tensor=2", "parallel.zero_stage=3"]),
+    "hybrid": (4, ["parallel.zero_stage=2", "parallel.shard_ranks=2"]),
+    "staged": (4, ["parallel.pipeline=2", "parallel.context=2", "gradient_accumulation_steps=2"]),
+}
+
+
+def histograms_of(path):
+    board = EventAccumulator(str(path), size_guidance={HISTOGRAMS: 0})
+    board.Reload()
+    return {tag: {event.step: event.histogram_value for event in board.Histograms(tag)} for tag in board.Tags()["histograms"]}
+
+
+def expect_counts_of(found, values):
+    """The histogram counts `values`: as many up to each limit, but for what rounding put on the other side of one."""
+    values = numpy.sort(values.astype(numpy.float64).ravel())
+    assert found.num == values.size
+    numpy.testing.assert_allclose([found.min, found.max], [values[0], values[-1]], rtol=1e-5, atol=1e-7)
+    numpy.testing.assert_allclose([found.sum, found.sum_squares], [values.sum(), (values ** 2).sum()], rtol=1e-5, atol=1e-4)
+    below = numpy.searchsorted(values, found.bucket_limit, side="right")
+    assert numpy.abs(numpy.cumsum(found.bucket) - below).max() <= 2
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_tensorboard_reads_histograms_of_every_plan(folder, plan):
+    """Weights are those of the checkpoint; gradients those of one rank, which plain SGD shows as differences of weights."""
+    ranks, words = PLANS[plan]
+    batch = 8 // (1 if plan == "one" else {"replicated": 2, "shared": 2, "hybrid": 4, "staged": 2}[plan])
+    train(folder, f"bins-{plan}", "report_to=tensorboard", f"logging_dir=bins-board-{plan}", "monitor.histograms=2", "optim=sgd",
+          "max_grad_norm=0", "save_steps=1", f"per_device_train_batch_size={batch}", *words, ranks=ranks, steps=4)
+    found = histograms_of(folder / f"bins-board-{plan}")
+    states = {step: load_file(folder / f"bins-{plan}" / f"checkpoint-{step}" / "model.safetensors") for step in (1, 2, 3, 4)}
+    names = {tag.split("/", 1)[1] for tag in found}
+    assert {f"{kind}/{name}" for name in states[4] for kind in ("weights", "gradients")} <= found.keys(), names ^ states[4].keys()
+    for name in states[4]:
+        assert set(found[f"weights/{name}"]) == {2, 4}
+        for step in (2, 4):
+            expect_counts_of(found[f"weights/{name}"][step], states[step][name])
+            gradient = (states[step - 1][name].astype(numpy.float64) - states[step][name]) / 0.25
+            counted = found[f"gradients/{name}"][step]
+            assert counted.num == gradient.size
+            numpy.testing.assert_allclose(counted.sum_squares, (gradient ** 2).sum(), rtol=1e-3, atol=1e-9)
+            numpy.testing.assert_allclose([counted.min, counted.max], [gradient.min(), gradient.max()], rtol=1e-2, atol=1e-5)
+
+
+def test_mlflow_shows_a_run(folder):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
+         "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "artifacts")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        def answers():
+            try:
+                return urllib.request.urlopen(f"{address}/health", timeout=5).status == 200
+            except OSError:
+                return False
+
+        limit = time.monotonic() + 180
+        while not answers():
+            assert time.monotonic() < limit and server.poll() is None
+            time.sleep(0.5)
+        train(folder, "told", "report_to=mlflow", "run_name=first", MLFLOW_TRACKING_URI=address, MLFLOW_EXPERIMENT_NAME="stories",
+              MLFLOW_TAGS='{"team": "a"}')
+        assert not (folder / "told" / "mlflow-outbox.jsonl").exists()
+        client = mlflow.MlflowClient(tracking_uri=address)
+        shown, = client.search_runs([client.get_experiment_by_name("stories").experiment_id])
+        assert shown.info.status == RunStatus.to_string(RunStatus.FINISHED)
+        assert shown.info.run_name == "first" and shown.data.tags["team"] == "a"
+        assert shown.data.params["training.learning_rate"] == "0.25" and shown.data.params["training.max_steps"] == "3"
+        lines = metrics(folder / "told")
+        for key, name in (("train/loss", "loss"), ("eval/loss", "eval_loss"), ("train/tokens", "tokens")):
+            history = {m.step: m.value for m in client.get_metric_history(shown.info.run_id, key)}
+            assert history == {line["step"]: line[name] for line in lines if name in line}
+    finally:
+        os.killpg(server.pid, 15)
+        server.wait()
+
+
+def test_opentelemetry_spans_fit_the_schema(folder):
+    got = []
+
+    class Collector(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *words):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    train(folder, "spans", f"monitor.otlp=http://127.0.0.1:{server.server_port}")
+    server.shutdown()
+    spans = []
+    for request in got:
+        # OTLP's JSON is protobuf's, but for ids in hexadecimal.
+        for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+            for key in {"traceId", "spanId", "parentSpanId"} & span.keys():
+                span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
+        parsed = json_format.ParseDict(request, ExportTraceServiceRequest())  # refuses what it does not know
+        attributes = {a.key: a.value.string_value for a in parsed.resource_spans[0].resource.attributes}
+        assert attributes["service.name"] == "lockstep" and attributes["lockstep.run"] == "spans"
+        spans += parsed.resource_spans[0].scope_spans[0].spans
+    assert all(len(span.trace_id) == 16 and len(span.span_id) == 8 for span in spans)
+    assert all(0 < span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
+    assert [a.value.int_value for span in spans for a in span.attributes if a.key == "lockstep.step"] == [1, 2, 3]

@@ -19,6 +19,8 @@ import urllib.parse
 import browser
 from harness import PROGRAM, SOURCE, ProgramTest, environment, losses, metrics, start, wait_for
 
+NEEDS_BROWSER = unittest.skipUnless(browser.find(), "there is no Chromium on this machine (apt-get install chromium)")
+
 
 def events(run, name=None):
     lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
@@ -286,19 +288,55 @@ class Page(ProgramTest):
         process.communicate(timeout=60)
         self.assertEqual(process.returncode, 75)
 
-    @unittest.skipUnless(browser.find(), "there is no Chromium on this machine (apt-get install chromium)")
-    def test_in_a_browser(self):
-        address = self.serve("page")
+    def open(self, *folders):
         page = browser.Browser(browser.find())
         self.addCleanup(page.close)
         page.size(1200, 900)
-        page.call("Page.navigate", url=address.geturl())
+        page.call("Page.navigate", url=self.serve(*folders).geturl())
         page.wait_for("document.body && document.body.dataset.ready")
+        return page
+
+    @NEEDS_BROWSER
+    def test_a_killed_rank_shows_within_seconds(self):
+        for rank, told in ((1, "failed: .*rank 1 has ended"), (0, "ended without a word")):
+            name = f"killed/{rank}"
+            process = start(*self.train_arguments(name, ranks=2, steps=100000), cwd=self.folder)
+            self.addCleanup(process.communicate)
+            self.addCleanup(process.terminate)
+            wait_for(lambda: len(losses(self.folder / name)) >= 3)
+            page = self.open(name)
+            end = "document.querySelector('tr[data-run] td:last-child')"
+            self.assertEqual(page.value(f"{end}.textContent"), "running")
+            page.wait_for("/^[0-9:dh ]+$/.test(document.querySelector('tr[data-run] td:nth-child(9)').textContent)")  # what is left
+            places = [json.loads(line) for line in (self.folder / name / ".lockstep-ranks").read_text().splitlines()]
+            os.kill(places[rank]["process"], signal.SIGKILL)
+            page.wait_for(f"/{told}/.test({end}.textContent) && {end}.className === 'bad'", seconds=5)
+            page.wait_for("!document.querySelector('[data-part=\"live-0\"]')?.checkVisibility()")
+
+    @NEEDS_BROWSER
+    def test_64_runs_are_one_list(self):
+        for number in range(64):
+            shutil.copytree(
+                self.folder / "page" / "two", self.folder / "many" / f"{number:02}",
+                ignore=shutil.ignore_patterns("*.safetensors", "checkpoint-*"))
+        page = self.open("many")
+        self.assertEqual(page.value("[...document.querySelectorAll('tr[data-run] td:nth-child(2)')].map(cell => cell.textContent)"),
+                         [f"many/{number:02}" for number in range(64)])
+        lines = "document.querySelectorAll('[data-chart=\"loss+eval_loss\"] path[data-series]').length"
+        self.assertEqual(page.value(lines), 2 * 8)  # the first ones
+        page.value("[...document.querySelectorAll('tr[data-run] input:not(:checked)')].forEach(box => box.click())")
+        page.wait_for(f"{lines} === 2 * 64")
+        self.assertEqual(page.complaints, [])
+
+    @NEEDS_BROWSER
+    def test_in_a_browser(self):
+        page = self.open("page")
         self.assertEqual(page.value("location.search"), "")  # the token has left the address
         self.assertEqual(page.value("document.querySelectorAll('tr[data-run]').length"), 2)
         self.assertEqual(
-            page.value("[...document.querySelectorAll('[data-chart]')].slice(0, 3).map(c => c.dataset.chart)"),
-            ["loss+eval_loss", "learning_rate", "grad_norm"])
+            page.value("[...document.querySelectorAll('[data-chart]')].slice(0, 7).map(c => c.dataset.chart)"),
+            ["loss+eval_loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share", "step_s", "peak_memory_bytes"])
+        self.assertRegex(page.value("document.querySelector('tr[data-run] td:nth-child(10)').textContent"), r"^\d+%$")  # goodput
         lines = "document.querySelectorAll('[data-chart=\"loss+eval_loss\"] path[data-series]').length"
         self.assertEqual(page.value(lines), 4)
         path = "document.querySelector('path[data-series=\"0:loss\"]').getAttribute('d')"

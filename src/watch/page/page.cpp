@@ -169,6 +169,14 @@ HttpAnswer trace_of(const std::filesystem::path& folder, int64_t step) {
   return {.type = kJson, .body = read_file(path)};
 }
 
+/// Changes whenever what details_json tells of a run does.
+std::string version_of(const std::filesystem::path& folder, const std::string& end) {
+  std::error_code none;
+  const auto written = std::filesystem::last_write_time(folder, none).time_since_epoch().count();
+  const auto bytes = std::filesystem::file_size(folder / "events.jsonl", none);
+  return fmt::format("{} {} {}", written, none ? 0 : bytes, end);
+}
+
 Error no_such_run() {
   return Error(ErrorKind::kConfig, "there is no such run");
 }
@@ -328,6 +336,7 @@ std::string RunsPage::runs_json() {
     run["name"] = runs_[id].folder.lexically_normal().string();
     run["last_step"] = runs_[id].metrics->last_step();
     run["bad_lines"] = runs_[id].metrics->bad_lines();
+    run["version"] = version_of(runs_[id].folder, run.at("end"));
     run["metrics"] = nlohmann::ordered_json::array();
     for (const auto& [name, series] : runs_[id].metrics->series()) {
       run["metrics"].push_back(name);

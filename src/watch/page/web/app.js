@@ -2,7 +2,7 @@
 "use strict";
 
 const COLORS = ["#1f77b4", "#e07b1a", "#2ca02c", "#d1403f", "#8e63c0", "#8c564b", "#d667b0", "#7f7f7f", "#a8a81d", "#17a3b8"];
-const FIRST = ["loss", "learning_rate", "grad_norm", "tokens_per_s", "step_s", "peak_memory_bytes"];
+const FIRST = ["loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share", "step_s", "peak_memory_bytes"];
 const HIDDEN = new Set(["epoch", "tokens", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second"]);
 // Events that are no marks of a chart.
 const QUIET = new Set(["best", "samples", "memory", "forecast", "time"]);
@@ -86,7 +86,6 @@ function drawRuns() {
 
 function toggle(id) {
   if (!state.shown.delete(id)) state.shown.add(id);
-  state.details = {};
   refresh();
 }
 
@@ -374,11 +373,28 @@ function move(share) {
   zoom(Math.max(0, state.from + by), Math.max(1, to + by));
 }
 
-let asked = 0;
+let drawings = 0, drawing = false, again = false;
 let drawnDetails = "";
 
+// What is asked for while a drawing is under way is drawn after it: of many changes the last.
 async function refresh() {
-  const mine = ++asked;
+  again = true;
+  if (drawing) return;
+  drawing = true;
+  while (again) {
+    again = false;
+    await draw();
+  }
+  drawing = false;
+}
+
+// A run's details change with its folder and its events.
+async function detailsOf(run) {
+  const known = state.details[run.id];
+  return known?.version === run.version ? known : {...await ask(`api/run?id=${run.id}`), version: run.version};
+}
+
+async function draw() {
   try {
     const runs = await ask("api/runs");
     for (const run of runs) {
@@ -388,11 +404,9 @@ async function refresh() {
     state.runs = runs;
     const shown = shownRuns(), names = chartNames().flat();
     const range = `&from=${state.from}${state.to === null ? "" : `&to=${state.to}`}`;
-    const series = shown.length === 0 ? {} : await ask(
+    state.series = shown.length === 0 ? {} : await ask(
       `api/series?ids=${shown.map((r) => r.id).join(",")}&names=${names.map(encodeURIComponent).join(",")}${range}&points=${WIDTH}&smooth=${state.smooth}`);
-    const details = await Promise.all(shown.map((run) => ask(`api/run?id=${run.id}`)));
-    if (mine !== asked) return;
-    state.series = series;
+    const details = await Promise.all(shown.map(detailsOf));
     state.details = Object.fromEntries(shown.map((run, i) => [run.id, details[i]]));
     drawRuns();
     drawCharts();
@@ -404,7 +418,7 @@ async function refresh() {
     }
     const going = runs.filter((run) => run.running);
     $("state").textContent = going.length ? `${going.length} running` : `${runs.length} runs, none running`;
-    document.body.dataset.ready = String(mine);
+    document.body.dataset.ready = String(++drawings);
   } catch (error) {
     $("state").textContent = `the server does not answer: ${error.message}`;
   }

@@ -1,0 +1,281 @@
+#include "monitor/mlflow.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "monitor/trackers.h"
+
+namespace lockstep::monitor {
+namespace {
+
+using Json = nlohmann::json;
+
+// What one request may hold, by MLflow's documentation of log-batch.
+constexpr size_t kMostMetrics = 1000, kMostParameters = 100;
+constexpr size_t kLongestParameter = 6000;
+
+int64_t milliseconds(double seconds) {
+  return static_cast<int64_t>(std::floor(seconds * 1000));
+}
+
+std::string dump(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Letters, digits and "_-. :/" are what a name may have.
+std::string plain_name(std::string name) {
+  std::ranges::replace_if(
+      name,
+      [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) == 0 &&
+               std::string_view("_-. :/").find(c) == std::string_view::npos;
+      },
+      '_');
+  return name;
+}
+
+/// NaN and infinity as protobuf's JSON has them.
+Json metric_value(double value) {
+  if (std::isnan(value)) {
+    return "NaN";
+  }
+  return std::isinf(value) ? Json(value > 0 ? "Infinity" : "-Infinity") : Json(value);
+}
+
+Json entries_of(const std::map<std::string, std::string>& values) {
+  Json entries = Json::array();
+  for (const auto& [key, value] : values) {
+    entries.push_back({{"key", plain_name(key)}, {"value", value.substr(0, kLongestParameter)}});
+  }
+  return entries;
+}
+
+/// Of a run's beginning, for the outbox.
+std::string beginning(const MlflowOptions& options) {
+  std::map<std::string, std::string> parameters;
+  if (!options.configuration_json.empty()) {
+    visit_leaves(
+        parse_json(options.configuration_json, "the configuration"),
+        [&](const std::string& name, const Json& leaf) {
+          parameters[name] = leaf.is_string() ? leaf.get<std::string>() : dump(leaf);
+        });
+  }
+  return dump(
+      {{"begin",
+        {{"experiment", options.experiment},
+         {"name", options.name},
+         {"start_time", milliseconds(options.start_time)},
+         {"tags", entries_of(options.tags)},
+         {"params", entries_of(parameters)}}}});
+}
+
+}  // namespace
+
+const std::vector<const char*>& mlflow_variables() {
+  static const std::vector<const char*> names{
+      "MLFLOW_TRACKING_URI",
+      "MLFLOW_TRACKING_TOKEN",
+      "MLFLOW_TRACKING_USERNAME",
+      "MLFLOW_TRACKING_PASSWORD",
+      "MLFLOW_EXPERIMENT_NAME",
+      "MLFLOW_TAGS"};
+  return names;
+}
+
+MlflowOptions mlflow_options_from_environment(
+    MlflowOptions options, const std::map<std::string, std::string>& environment) {
+  const auto set = [&](const char* name, std::string& option) {
+    if (const auto found = environment.find(name); found != environment.end()) {
+      option = found->second;
+    }
+  };
+  set("MLFLOW_TRACKING_URI", options.address);
+  set("MLFLOW_TRACKING_TOKEN", options.token);
+  set("MLFLOW_TRACKING_USERNAME", options.user);
+  set("MLFLOW_TRACKING_PASSWORD", options.password);
+  set("MLFLOW_EXPERIMENT_NAME", options.experiment);
+  if (!is_http_address(options.address)) {
+    throw Error(
+        ErrorKind::kConfig,
+        options.address.empty()
+            ? "training.report_to has mlflow, but MLFLOW_TRACKING_URI names no server"
+            : "MLFLOW_TRACKING_URI is no address of a tracking server (http:// or https://)",
+        "start one with `mlflow server`, and set MLFLOW_TRACKING_URI=http://HOST:5000; folders "
+        "and databases are the server's to write");
+  }
+  while (options.address.ends_with('/')) {
+    options.address.pop_back();
+  }
+  std::string tags;
+  set("MLFLOW_TAGS", tags);
+  if (!tags.empty()) {
+    const Json values = parse_json(tags, "MLFLOW_TAGS", ErrorKind::kConfig);
+    for (const auto& [key, value] : values.items()) {
+      if (!values.is_object() || !value.is_string()) {
+        throw Error(
+            ErrorKind::kConfig,
+            "MLFLOW_TAGS is no JSON object of texts",
+            R"(write it as {"team": "speech"})");
+      }
+      options.tags[key] = value.get<std::string>();
+    }
+  }
+  return options;
+}
+
+std::filesystem::path mlflow_outbox(const std::filesystem::path& folder) {
+  return folder / "mlflow-outbox.jsonl";
+}
+
+MlflowSender::MlflowSender(const MlflowOptions& options)
+    : run_file_(options.folder / "mlflow.json"),
+      address_(options.address) {
+  if (!options.token.empty()) {
+    client_.add_header("Authorization: Bearer " + options.token);
+  } else if (!options.user.empty()) {
+    client_.set_user(options.user, options.password);
+  }
+  if (std::filesystem::exists(run_file_)) {
+    run_id_ = read_json(run_file_).value("run_id", "");
+  }
+}
+
+nlohmann::json MlflowSender::ask(const std::string& path, const std::string& body) {
+  const HttpReply reply = client_.send(address_ + "/api/2.0/mlflow/" + path, body);
+  Json answer = Json::parse(reply.body, nullptr, /*allow_exceptions=*/false);
+  const bool is_object = answer.is_object();
+  if (reply.status == 200 && is_object) {
+    return answer;
+  }
+  const std::string code = is_object ? answer.value("error_code", "") : "";
+  if (code == "RESOURCE_DOES_NOT_EXIST" || code == "RESOURCE_ALREADY_EXISTS") {
+    return {{"error_code", code}};
+  }
+  // Its own trouble, and what a proxy says while it starts, pass; a wrong request stays wrong.
+  const bool passes = reply.status >= 500 || reply.status == 429 || reply.status == 408;
+  throw Error(
+      passes ? ErrorKind::kEnvironment : ErrorKind::kRun,
+      fmt::format(
+          "the MLflow server answered {} to {}{}",
+          reply.status,
+          path.substr(0, path.find('?')),
+          is_object ? ": " + answer.value("message", "").substr(0, 300) : ""));
+}
+
+std::string MlflowSender::experiment_id(const std::string& name) {
+  const std::string asked = "experiments/get-by-name?experiment_name=" + client_.escaped(name);
+  Json found = ask(asked, "");
+  if (found.contains("error_code")) {
+    const Json made = ask("experiments/create", dump({{"name", name}}));
+    if (!made.contains("error_code")) {
+      return made.at("experiment_id").get<std::string>();
+    }
+    found = ask(asked, "");  // another run made it meanwhile
+  }
+  return found.at("experiment").at("experiment_id").get<std::string>();
+}
+
+void MlflowSender::begin(const nlohmann::json& run) {
+  if (run_id_.empty()) {
+    Json request{
+        {"experiment_id", experiment_id(run.at("experiment"))},
+        {"start_time", run.at("start_time")},
+        {"tags", run.at("tags")}};
+    if (const std::string name = run.at("name"); !name.empty()) {
+      request["run_name"] = name;
+    }
+    const Json made = ask("runs/create", dump(request));
+    run_id_ = made.at("run").at("info").at("run_id").get<std::string>();
+    write_file_atomically(run_file_, dump({{"run_id", run_id_}}) + "\n");
+    log_batch("params", run.at("params"));
+  } else {
+    ask("runs/update", dump({{"run_id", run_id_}, {"status", "RUNNING"}}));
+  }
+}
+
+void MlflowSender::log_batch(const char* kind, const nlohmann::json& entries) {
+  const size_t most = std::string_view(kind) == "params" ? kMostParameters : kMostMetrics;
+  for (size_t at = 0; at < entries.size(); at += most) {
+    const auto first = entries.begin() + static_cast<std::ptrdiff_t>(at);
+    const auto last = first + static_cast<std::ptrdiff_t>(std::min(most, entries.size() - at));
+    ask("runs/log-batch", dump({{"run_id", run_id_}, {kind, Json(first, last)}}));
+  }
+}
+
+void MlflowSender::end(const nlohmann::json& run) {
+  ask("runs/update",
+      dump({{"run_id", run_id_}, {"status", run.at("status")}, {"end_time", run.at("end_time")}}));
+}
+
+void MlflowSender::send(const std::vector<std::string>& lines) {
+  Json metrics = Json::array();
+  const auto send_metrics = [&] {
+    log_batch("metrics", metrics);
+    metrics.clear();
+  };
+  for (const std::string& text : lines) {
+    const Json line = parse_json(text, "the outbox");
+    if (line.contains("metrics")) {
+      metrics.insert(metrics.end(), line.at("metrics").begin(), line.at("metrics").end());
+      continue;
+    }
+    send_metrics();
+    if (line.contains("begin")) {
+      begin(line.at("begin"));
+    } else {
+      end(line.at("end"));
+    }
+  }
+  send_metrics();
+}
+
+MlflowRun::MlflowRun(const MlflowOptions& options, bool resumed)
+    : sender_([&] {
+        if (!resumed) {
+          std::error_code none;
+          std::filesystem::remove(options.folder / "mlflow.json", none);
+        }
+        return MlflowSender(options);
+      }()),
+      outbox_(
+          mlflow_outbox(options.folder),
+          "MLflow",
+          resumed,
+          [this](const std::vector<std::string>& lines) { sender_.send(lines); },
+          [this] { sender_.cancel(); }) {
+  outbox_.add(beginning(options));
+}
+
+void MlflowRun::log(const Record& record) {
+  Json metrics = Json::array();
+  const auto add = [&](const std::string& name, double value) {
+    metrics.push_back(
+        {{"key", plain_name(tracker_name(name))},
+         {"value", metric_value(value)},
+         {"timestamp", milliseconds(record.wall_time)},
+         {"step", record.step}});
+  };
+  add("epoch", record.epoch);
+  for (const auto& [name, number] : record.values) {
+    add(name, as_double(number));
+  }
+  outbox_.add(dump({{"metrics", std::move(metrics)}}));
+}
+
+void MlflowRun::log_event(std::string_view name, double wall_time) {
+  const std::map<std::string_view, const char*> ends{
+      {"finished", "FINISHED"}, {"failed", "FAILED"}, {"stopped", "KILLED"}};
+  if (const auto end = ends.find(name); end != ends.end()) {
+    outbox_.add(dump({{"end", {{"status", end->second}, {"end_time", milliseconds(wall_time)}}}}));
+  }
+}
+
+}  // namespace lockstep::monitor

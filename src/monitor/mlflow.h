@@ -1,0 +1,79 @@
+// MLflow's tracking server, over its REST API (2.0).
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "monitor/http_client.h"
+#include "monitor/outbox.h"
+#include "monitor/record.h"
+
+namespace lockstep::monitor {
+
+/// Where a run goes. MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_USERNAME and
+/// MLFLOW_TRACKING_PASSWORD, MLFLOW_EXPERIMENT_NAME and MLFLOW_TAGS (a JSON object) say it as they
+/// do to MLflow's own client and the Trainer's callback.
+struct MlflowOptions {
+  std::filesystem::path folder{};  // the run's, which keeps mlflow.json and the outbox
+  std::string address{};           // http:// or https://
+  std::string token{}, user{}, password{};
+  std::string experiment{};
+  std::string name{};  // empty: MLflow draws one
+  std::map<std::string, std::string> tags{};
+  std::string configuration_json{};  // its leaves become the run's parameters
+  double start_time = 0;             // seconds since 1970
+};
+
+/// What the environment has set over `options`. Throws Error(kConfig) where it names no server, or
+/// MLFLOW_TAGS is no object of texts.
+MlflowOptions mlflow_options_from_environment(
+    MlflowOptions options, const std::map<std::string, std::string>& environment);
+/// The variables that it asks for.
+const std::vector<const char*>& mlflow_variables();
+
+/// Sends the outbox's lines. For one thread, but for cancel().
+class MlflowSender {
+ public:
+  explicit MlflowSender(const MlflowOptions& options);
+  /// As Outbox::Send.
+  void send(const std::vector<std::string>& lines);
+  void cancel() { client_.cancel(); }
+
+ private:
+  nlohmann::json ask(const std::string& path, const std::string& body);
+  std::string experiment_id(const std::string& name);
+  void begin(const nlohmann::json& run);
+  void log_batch(const char* kind, const nlohmann::json& entries);
+  void end(const nlohmann::json& run);
+
+  std::filesystem::path run_file_;  // mlflow.json: {"run_id": ..}
+  std::string address_, run_id_;
+  HttpClient client_;
+};
+
+/// A run there. What cannot be sent is kept, and sent when the server answers, when the run is
+/// resumed, or by `lockstep sync`.
+class MlflowRun : public MetricsSink {
+ public:
+  /// `resumed`: the run of mlflow.json goes on, if there is one.
+  MlflowRun(const MlflowOptions& options, bool resumed);
+
+  void log(const Record& record) override;
+  void log_event(std::string_view name, double wall_time) override;
+  void finish() override { outbox_.finish(); }
+
+ private:
+  MlflowSender sender_;
+  Outbox outbox_;
+};
+
+/// The file of what an earlier attempt could not send.
+std::filesystem::path mlflow_outbox(const std::filesystem::path& folder);
+
+}  // namespace lockstep::monitor

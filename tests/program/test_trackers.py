@@ -1,0 +1,205 @@
+"""Runs that tell servers what they do: MLflow and OpenTelemetry, here pretended ones; the real ones are in tests/parity."""
+
+import http.server
+import json
+import signal
+import socket
+import threading
+import unittest
+import urllib.parse
+
+from harness import ProgramTest, environment, lockstep, losses, metrics, start, wait_for
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Keeps what is posted to it: (path, body), in order. As much of MLflow as a run asks for."""
+
+    def __init__(self, port=0):
+        super().__init__(("127.0.0.1", port), Handler)
+        self.posts, self.experiments, self.headers = [], {}, []
+        self.status = 200
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def close(self):
+        self.shutdown()
+        self.server_close()
+
+    def of(self, end):
+        return [body for path, body in self.posts if path.endswith(end)]
+
+    def answer(self, path, body):
+        call = path.removeprefix("/api/2.0/mlflow/")
+        if call == "experiments/create":
+            self.experiments[body["name"]] = str(len(self.experiments) + 1)
+            return {"experiment_id": self.experiments[body["name"]]}
+        if call == "runs/create":
+            return {"run": {"info": {"run_id": f"run{len(self.of('runs/create'))}"}}}
+        return {}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *words):
+        pass
+
+    def reply(self, status, answer):
+        text = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self):
+        self.server.headers.append(dict(self.headers))
+        name = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)["experiment_name"][0]
+        if name in self.server.experiments:
+            self.reply(200, {"experiment": {"experiment_id": self.server.experiments[name]}})
+        else:
+            self.reply(404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "none"})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.server.status != 200:
+            self.reply(self.server.status, {})
+            return
+        self.server.posts.append((self.path, body))
+        self.reply(200, self.server.answer(self.path, body))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Mlflow(ProgramTest):
+    def serve(self, port=0):
+        server = Server(port)
+        self.addCleanup(server.close)
+        return server
+
+    def expect_metrics(self, server, run):
+        sent = [metric for body in server.of("log-batch") for metric in body.get("metrics", [])]
+        self.assertEqual(
+            [(m["step"], m["value"]) for m in sent if m["key"] == "train/loss"],
+            [(line["step"], line["loss"]) for line in metrics(run) if "loss" in line])
+
+    def test_a_run_is_told_while_it_trains_and_goes_on_after_a_resume(self):
+        server = self.serve()
+        env = environment(
+            MLFLOW_TRACKING_URI=server.address + "/", MLFLOW_EXPERIMENT_NAME="stories & more", MLFLOW_TAGS='{"team": "a"}',
+            MLFLOW_TRACKING_TOKEN="secret")
+        words = ("report_to=mlflow", "run_name=first", "save_steps=5")
+        process = start(*self.train_arguments("told", *words, ranks=2, steps=100000), cwd=self.folder, env=env)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        wait_for(lambda: len(losses(self.folder / "told")) >= 10 and len(server.of("log-batch")) > 2)
+        process.send_signal(signal.SIGTERM)
+        err = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 75, err)
+        self.assertEqual(server.of("runs/update")[-1]["status"], "KILLED")
+        made, = server.of("runs/create")
+        self.assertEqual((made["run_name"], made["experiment_id"], made["tags"]), ("first", "1", [{"key": "team", "value": "a"}]))
+        self.assertEqual(server.headers[0]["Authorization"], "Bearer secret")
+        parameters = {p["key"]: p["value"] for body in server.of("log-batch") for p in body.get("params", [])}
+        self.assertEqual((parameters["training.learning_rate"], parameters["training.max_steps"]), ("0.001", "100000"))
+        self.expect_metrics(server, self.folder / "told")
+        last = metrics(self.folder / "told")[-1]["step"]
+        again = self.train_arguments("told", *words, "resume_from_checkpoint=true", ranks=2, steps=last + 3)
+        result = lockstep(*again, cwd=self.folder, env=env)
+        self.assertEqual(result.code, 0, result)
+        self.assertEqual(len(server.of("runs/create")), 1)
+        self.assertEqual([body["status"] for body in server.of("runs/update")], ["KILLED", "RUNNING", "FINISHED"])
+        self.assertFalse((self.folder / "told" / "mlflow-outbox.jsonl").exists())
+
+    def test_a_server_that_is_down_costs_nothing_and_is_told_once(self):
+        port = free_port()
+        env = environment(MLFLOW_TRACKING_URI=f"http://127.0.0.1:{port}")
+        result = lockstep(*self.train_arguments("down", "report_to=mlflow", steps=30), cwd=self.folder, env=env)
+        self.assertEqual(result.code, 0, result)
+        self.assertEqual(result.err.count("does not answer"), 1, result)
+        self.assertIn("lockstep sync", result.err)
+        self.run_fails(2, "sync", "down", env=environment())  # who is to get it?
+        self.run_fails(3, "sync", "down", env=env)
+        server = self.serve(port)
+        self.run_ok("sync", "down", env=env)
+        self.expect_metrics(server, self.folder / "down")
+        self.assertEqual(server.of("runs/update")[-1]["status"], "FINISHED")
+        self.run_ok("sync", "down", env=env)  # there is nothing left
+        self.assertEqual(len(server.of("runs/create")), 1)
+
+    def test_a_server_that_comes_late_gets_everything(self):
+        server = self.serve()
+        server.status = 503
+        env = environment(MLFLOW_TRACKING_URI=server.address)
+        process = start(*self.train_arguments("late", "report_to=mlflow", "save_strategy=no", steps=100000), cwd=self.folder, env=env)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        wait_for(lambda: len(losses(self.folder / "late")) >= 5)
+        server.status = 200
+        wait_for(lambda: server.of("log-batch"))
+        self.run_ok("ctl", "late", "stop")
+        process.communicate(timeout=60)
+        self.expect_metrics(server, self.folder / "late")
+
+    def test_a_run_that_fails_says_so(self):
+        server = self.serve()
+        env = environment(MLFLOW_TRACKING_URI=server.address)
+        arguments = self.train_arguments("failed", "report_to=mlflow", "learning_rate=1e30", "warmup_steps=0", "max_grad_norm=0")
+        self.run_fails(6, *arguments, env=env)
+        self.assertEqual(server.of("runs/update")[-1]["status"], "FAILED")
+
+    def test_what_names_no_server_is_refused_before_training(self):
+        for address in ({}, {"MLFLOW_TRACKING_URI": "file:///tmp/mlruns"}):
+            result = self.run_fails(2, *self.train_arguments("refused", "report_to=mlflow"), env=environment(**address))
+            self.assertIn("mlflow server", result.err)
+
+
+class OpenTelemetry(ProgramTest):
+    def test_steps_and_their_phases_are_spans(self):
+        server = Server()
+        self.addCleanup(server.close)
+        self.train("spans", f"monitor.otlp={server.address}", "save_steps=3", "eval_strategy=steps", "eval_steps=3", ranks=2)
+        self.assertEqual({path for path, _ in server.posts}, {"/v1/traces"})
+        spans = [span for _, body in server.posts for span in body["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+        steps = [span for span in spans if span["name"] == "step"]
+        self.assertEqual(len(steps), 6)
+        self.assertEqual(len({span["spanId"] for span in spans}), len(spans))
+        for number, step in enumerate(steps, start=1):
+            values = {a["key"]: a["value"] for a in step["attributes"]}
+            self.assertEqual(values["lockstep.step"], {"intValue": str(number)})
+            self.assertAlmostEqual(values["lockstep.loss"]["doubleValue"], losses(self.folder / "spans")[number - 1], places=12)
+            phases = [span for span in spans if span.get("parentSpanId") == step["spanId"]]
+            self.assertEqual(
+                [span["name"] for span in phases], ["waiting for data", "agreeing on the step", "forward and backward", "the optimizer"])
+            for phase in phases:
+                self.assertEqual(phase["traceId"], step["traceId"])
+                self.assertLessEqual(int(step["startTimeUnixNano"]), int(phase["startTimeUnixNano"]) + 1000)
+                self.assertLessEqual(int(phase["endTimeUnixNano"]), int(step["endTimeUnixNano"]) + 1000)
+        between = [span["name"] for span in spans if span["name"] != "step" and "parentSpanId" not in span]
+        self.assertIn("saving checkpoint-3", between)
+        self.assertIn("evaluating", between)
+
+    def test_a_collector_that_is_down_costs_nothing(self):
+        port = free_port()
+        result = self.train("dark", f"monitor.otlp=http://127.0.0.1:{port}")
+        self.assertEqual(result.err.count("does not answer"), 1, result)
+        server = Server(port)
+        self.addCleanup(server.close)
+        self.run_ok("sync", "dark")
+        spans = [span for _, body in server.posts for span in body["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+        self.assertEqual(len([span for span in spans if span["name"] == "step"]), 6)
+        self.run_fails(2, *self.train_arguments("refused", "monitor.otlp=localhost:4318"))
+
+
+class Histograms(ProgramTest):
+    def test_they_need_a_tracker_that_shows_them(self):
+        self.assertIn("report_to=tensorboard", self.run_fails(2, *self.train_arguments("no", "monitor.histograms=2")).err)
+        self.run_fails(2, *self.train_arguments("no", "monitor.histograms=-1", "report_to=tensorboard"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
