@@ -382,8 +382,8 @@ TEST(Resolve, EveryKnownNameHasAnAnswer) {
     if (rule.kind == KeyRule::Kind::kIgnored) {
       EXPECT_EQ(text, "") << argument;
       EXPECT_EQ(harness.run({argument}).warnings.empty(), rule.harmless == "*") << argument;
-    } else {
-      EXPECT_NE(text, "") << argument;
+    } else {  // a column may have any name
+      EXPECT_EQ(text.empty(), argument.find("_column_name") != std::string::npos) << argument;
     }
   }
 }
