@@ -69,7 +69,7 @@ install_parity() {
   python3 -m venv .deps/python
   .deps/python/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
     transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 scikit-learn==1.9.1 scipy==1.17.1 numpy pyyaml pytest pytest-xdist \
-    peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 accelerate==1.15.0 tensorboard==2.20.0 \
+    peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 accelerate==1.15.0 datasets==5.2.0 tensorboard==2.20.0 \
     mlflow==3.17.2 opentelemetry-proto==1.45.2
   touch "$stamp"
 }

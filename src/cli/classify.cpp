@@ -64,7 +64,11 @@ ClassifiedRows classify_rows(
   const train::ClassifierNotes notes = notes_of_model(source, adapter);
   if (notes.generative) {
     config = train::config_of_rows(std::move(config), notes.labels);
+    const std::string asked = config.generative.decode;
     config.generative = *notes.generative;
+    if (asked != config::GenerativeSection().decode) {
+      config.generative.decode = asked;
+    }
   }
   if (!classifier.head.classifies() && !notes.generative) {
     throw Error(
@@ -120,13 +124,12 @@ ClassifiedRows classify_rows(
   const parallel::Plan plan = train::plan_of(config);
   const auto model = parallel::evaluation_model(train::model_spec(source, request), plan, axes);
   if (notes.generative) {
-    result.classified = train::classify_by_likelihood(
-        [&](std::span<const nn::ForwardInputs> batches) { return model->row_scores(batches); },
+    result.classified = train::classify_written(
+        train::reader_of(*model, world.device),
+        result.data.written,
         *rows,
-        result.data.label_lengths,
         config.training.per_device_eval_batch_size,
-        axes,
-        world.device);
+        axes);
     result.classified.logits.div_(notes.temperature);
     return result;
   }

@@ -74,13 +74,12 @@ void validate_mixture(const Config& config, Checker& check) {
         "data.train names files too, and a mixture stands in place of them",
         "leave one out; the files of data.train can be a source");
   }
-  if (config.task.type.value_or("language_modeling") != "language_modeling" &&
-      config.task.type != "masked_lm") {
+  if (trains_on_answers(config.task) || unlearns(config.task)) {
     check.fail(
         kKey,
         fmt::format("not supported with task.type={}", *config.task.type),
-        "give data.train; sources are mixed for language_modeling and masked_lm, which take "
-        "instructions and chats too (data.prompt)");
+        "give data.train; sources are mixed for language_modeling (texts, instructions, chats), "
+        "masked_lm and rows with labels");
   }
   double sum = 0;
   std::vector<std::string> names;
@@ -240,6 +239,10 @@ void validate_generative(const Config& config, Checker& check) {
       config.data.packing == "concatenate",
       "data.packing",
       "rows that are cut anywhere lose their labels");
+  check.require(
+      config.generative.decode != "greedy" || config.generative.normalize == "none",
+      "generative.normalize",
+      "none with generative.decode=greedy, which compares tokens and no lengths");
   if (!config.generative.verbalizers.empty() && task.labels.empty() &&
       check.origin("generative.verbalizers").source == Origin::Source::kCommandLine) {
     check.fail(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -187,18 +188,32 @@ void take_instruction(
 
 /// The fields that a record with a label is read from, of those that it has.
 struct LabelledFields {
-  std::string text, pair;
+  std::vector<std::string> texts;  // joined
+  std::string pair;
   std::vector<std::string> labels;
 };
+
+/// "title, body" -> both of them.
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream stream(list);
+  for (std::string name; std::getline(stream, name, ',');) {
+    names.push_back(trimmed(name).value_or(""));
+  }
+  return names;
+}
 
 /// Where no field is named and there is none of the usual name, those of GLUE's sets.
 template <class Has>
 LabelledFields find_labelled_fields(const DataOptions& options, const Has& has) {
-  LabelledFields fields{options.text_field, options.text_pair_field, options.label_fields};
-  if (fields.text == "text" && fields.pair.empty() && !has("text")) {
+  const std::string& text = options.text_field;
+  LabelledFields fields{{text}, options.text_pair_field, options.label_fields};
+  if (text == "text" && fields.pair.empty() && !has("text")) {
     const bool is_pair = has("sentence1") && has("sentence2");
-    fields.text = is_pair ? "sentence1" : has("sentence") ? "sentence" : fields.text;
+    fields.texts = {is_pair ? "sentence1" : has("sentence") ? "sentence" : text};
     fields.pair = is_pair ? "sentence2" : "";
+  } else if (text.find(',') != std::string::npos && !has(text)) {
+    fields.texts = names_in(text);
   }
   if (fields.labels == std::vector<std::string>{"label"} && !has("label") && has("labels")) {
     fields.labels = {"labels"};
@@ -266,9 +281,12 @@ void take_labelled(
     const std::string& place,
     std::vector<Document>& documents) {
   const LabelledFields fields = find_labelled_fields(
-      context.options, [&](const char* name) { return object.contains(name); });
+      context.options, [&](const std::string& name) { return object.contains(name); });
   Document document;
-  document.text = take_string(object, fields.text, "data.text_field", false, place);
+  for (const std::string& field : fields.texts) {
+    document.text += &field == fields.texts.data() ? "" : context.options.text_delimiter;
+    document.text += take_string(object, field, "data.text_field", false, place);
+  }
   if (!fields.pair.empty()) {
     document.pair = take_string(object, fields.pair, "data.text_pair_field", false, place);
   }
@@ -327,7 +345,8 @@ struct Columns {
   size_t count = 0;
   size_t text = 0;                           // the text, or the output
   std::optional<size_t> instruction, input;  // of a prompt
-  std::optional<size_t> pair;                // of classification
+  std::vector<size_t> more_texts;            // of classification: joined to the text
+  std::optional<size_t> pair;                // likewise
   std::vector<size_t> labels;                // likewise
 };
 
@@ -354,7 +373,10 @@ Columns find_columns(const std::vector<std::string>& names, const Context& conte
       return std::find(names.begin(), names.end(), name) != names.end();
     };
     const LabelledFields fields = find_labelled_fields(options, has);
-    columns.text = find(fields.text, "data.text_field");
+    columns.text = find(fields.texts.front(), "data.text_field");
+    for (size_t i = 1; i < fields.texts.size(); ++i) {
+      columns.more_texts.push_back(find(fields.texts[i], "data.text_field"));
+    }
     if (!fields.pair.empty()) {
       columns.pair = find(fields.pair, "data.text_pair_field");
     }
@@ -423,6 +445,9 @@ void parse_row(
   document.label = take_label(fields, columns, context.options);
   document.pair = columns.pair ? std::move(fields[*columns.pair]) : "";
   document.text = std::move(fields[columns.text]);
+  for (const size_t column : columns.more_texts) {
+    document.text += context.options.text_delimiter + fields[column];
+  }
   documents.push_back(std::move(document));
 }
 

@@ -33,6 +33,7 @@ struct DataOptions {
   std::string train_key = "data.train";              // what errors call the first of them
   Format format = Format::kAuto;                     // data.format; kAuto: from each file's name
   std::string text_field = "text";                   // data.text_field
+  std::string text_delimiter = " ";                  // data.text_delimiter
   /// data.prompt. kAlpaca: a record is an instruction, an input that may be empty, and an output;
   /// the prompt that the first two make has no loss. kPairs: the instruction is the prompt, as it
   /// stands, and the output what follows it. kChat: messages of roles, put together by a template.

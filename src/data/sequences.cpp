@@ -97,8 +97,11 @@ SequenceView::SequenceView(std::vector<MixedRows> sources)
       encoder_(sources[0].rows->encoder_),
       sources_(std::move(sources)) {
   for (const MixedRows& source : sources_) {
-    size_ += source.rows->size_;
+    const SequenceView& rows = *source.rows;
+    size_ += rows.size_;
     source_ends_.push_back(size_);
+    classes_.insert(classes_.end(), rows.classes_.begin(), rows.classes_.end());
+    outputs_.insert(outputs_.end(), rows.outputs_.begin(), rows.outputs_.end());
   }
 }
 

@@ -79,7 +79,7 @@ class SequenceView {
   SequenceView(std::shared_ptr<const TokenDataset> dataset, int64_t length, AnswerRows answers);
 
   /// The rows of several sources, one after the other: of one tokenizer and length, packed alike,
-  /// without classes and roles.
+  /// without roles; all or none of them with classes.
   explicit SequenceView(std::vector<MixedRows> sources);
 
   /// The same rows for an encoder.

@@ -9,7 +9,8 @@ EvaluationModel::EvaluationModel(
     objective::ObjectivePointer objective)
     : axes_(axes),
       part_(sequence_part(plan, axes)),
-      stages_(std::move(stages)) {
+      stages_(std::move(stages)),
+      cacheable_(cacheable_model(stages_, plan, axes.mesh())) {
   std::vector<nn::LanguageModel*> models;
   for (const ShardedModel& stage : stages_) {
     models.push_back(stage.model.get());

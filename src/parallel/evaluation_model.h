@@ -34,11 +34,14 @@ class EvaluationModel {
   /// objective::FrozenModel. Likewise.
   objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
   const objective::Objective& objective() const { return pipeline_->objective(); }
+  /// As cacheable_model (sharded_model.h).
+  const nn::LanguageModel* cacheable() const { return cacheable_; }
 
  private:
   Axes& axes_;
   SequencePart part_;
   std::vector<ShardedModel> stages_;
+  const nn::LanguageModel* cacheable_;
   std::unique_ptr<Pipeline> pipeline_;
 };
 

@@ -102,6 +102,11 @@ class ParallelModel {
   /// After visit_state wrote weights (a resume): nothing computed before is valid.
   void state_changed();
 
+  /// As cacheable_model (sharded_model.h).
+  const nn::LanguageModel* cacheable() const {
+    return cacheable_model(stages_, plan_, axes_.mesh());
+  }
+
   /// The stages of the pipeline that this rank holds, in order, and their engines.
   size_t stages() const { return stages_.size(); }
   nn::LanguageModel& model(size_t stage = 0) { return *stages_.at(stage).model; }

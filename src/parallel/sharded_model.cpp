@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "model/rope.h"
 #include "parallel/offload/storage.h"
 
 namespace lockstep::parallel {
@@ -78,6 +79,18 @@ void ShardedModel::leave_values_to_zero(c10::Device device) {
     parameter = unallocated_parameter(
         parameter.sizes(), parameter.options().device(device), parameter.requires_grad());
   });
+}
+
+const nn::LanguageModel* cacheable_model(
+    const std::vector<ShardedModel>& stages, const Plan& plan, const mesh::Mesh& mesh) {
+  constexpr int kShardsOfParameters = 3;
+  const model::ModelConfig& config = stages.front().model->config();
+  const bool has_all = mesh.pipeline == 1 && mesh.context == 1 && plan.expert_ranks == 1 &&
+                       plan.zero_stage < kShardsOfParameters &&
+                       plan.sequence_sharding == SequenceSharding::kNone;
+  const bool reads_on = !config.bidirectional && !config.is_encoder_decoder() &&
+                        !model::rope_depends_on_length(config);
+  return has_all && reads_on ? stages.front().model.get() : nullptr;
 }
 
 }  // namespace lockstep::parallel

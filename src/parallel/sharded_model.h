@@ -9,6 +9,7 @@
 #include "parallel/autograd/deferred.h"
 #include "parallel/data/data_parallel.h"
 #include "parallel/data/shard_groups.h"
+#include "parallel/plan.h"
 #include "parallel/ranks/sharded_parameter.h"
 
 namespace lockstep::parallel {
@@ -45,5 +46,10 @@ struct ShardedModel {
   /// Says of parameters without memory on which device ZeRO is to give them theirs.
   void leave_values_to_zero(c10::Device device);
 };
+
+/// What this rank can run with a cache of keys and values, alone or with its tensor ranks: the
+/// model, where it has all layers, all positions of a row, and their values at any time. Else null.
+const nn::LanguageModel* cacheable_model(
+    const std::vector<ShardedModel>& stages, const Plan& plan, const mesh::Mesh& mesh);
 
 }  // namespace lockstep::parallel

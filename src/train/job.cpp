@@ -485,7 +485,7 @@ Evaluation Job::evaluate(
     }
   };
   const Averages averages(*model);
-  const Evaluation result = sequences.has_classes() || written_labels
+  const Evaluation result = sequences.has_classes()
                                 ? evaluate_classifier(*this, sequences, world, tell)
                                 : train::evaluate(
                                       [&](std::span<const nn::ForwardInputs> batches) {

@@ -63,10 +63,9 @@ struct Job {
   Datasets datasets;
   LabelledData rows;     // of a classifier, rank 0's; else empty
   JudgeOptions judging;  // of its loss and its answers
-  /// Of a language model that writes labels: the labels, and what their log-likelihoods are divided
-  /// by. Else null, and empty.
+  /// Of a language model that writes labels: the labels, and their texts. Else null, and empty.
   std::optional<model::HeadSpec> written_labels;
-  std::vector<double> label_lengths;
+  WrittenLabels written;
   AnswerSets answers;  // of preference tuning and unlearning; else empty
   /// Of unlearning by row scores: the rows that are scored. Else null.
   std::shared_ptr<const data::SequenceView> scored_rows;

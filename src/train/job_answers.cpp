@@ -45,7 +45,7 @@ void open_written_labels(Job& job, int64_t length, World& world) {
   job.datasets = std::move(data.datasets);
   job.rows = std::move(data.rows);
   job.written_labels = std::move(data.head);
-  job.label_lengths = std::move(data.label_lengths);
+  job.written = std::move(data.written);
   job.task.objective = objective::cross_entropy(job.config.training.label_smoothing_factor);
 }
 
@@ -57,13 +57,12 @@ Evaluation evaluate_classifier(
   const model::HeadSpec& head = job.judged_head();
   const int64_t batch_size = job.config.training.per_device_eval_batch_size;
   job.classified = job.written_labels
-                       ? classify_by_likelihood(
-                             [&](auto batches) { return job.model->row_scores(batches); },
+                       ? classify_written(
+                             reader_of(*job.model, world.device),
+                             job.written,
                              rows,
-                             job.label_lengths,
                              batch_size,
                              *job.axes,
-                             world.device,
                              progress)
                        : classify(
                              [&](auto batches) { return job.model->class_scores(batches); },
@@ -74,10 +73,7 @@ Evaluation evaluate_classifier(
                              world.device,
                              progress);
   job.classified.logits.div_(job.temperature);
-  const data::RowTargets targets = job.written_labels
-                                       ? data::RowTargets{classes_of_candidates(rows), {}}
-                                       : data::RowTargets{rows.classes(), rows.outputs()};
-  job.judgement = judge(job.classified.logits, targets, head, job.judging);
+  job.judgement = judge(job.classified.logits, {rows.classes(), rows.outputs()}, head, job.judging);
   Evaluation result;
   result.report = {job.judgement->loss, job.judgement->metrics};
   result.targets = job.judgement->rows;
@@ -90,8 +86,7 @@ Evaluation evaluate_classifier(
 void calibrate(Job& job, World& world) {
   const data::SequenceView& rows = *job.datasets.validation;
   (void)evaluate_classifier(job, rows, world, nullptr);
-  job.temperature = fit_temperature(
-      job.classified.logits, job.written_labels ? classes_of_candidates(rows) : rows.classes());
+  job.temperature = fit_temperature(job.classified.logits, rows.classes());
   if (world.is_first()) {
     log_info("temperature: {:.5g}", job.temperature);
   }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/pulse.h"
+#include "nn/continuations.h"
 #include "ops/token_loss.h"
 #include "train/averages.h"
 #include "train/batches/inputs.h"
@@ -43,16 +44,11 @@ Row row_of(const Job& job, const std::string& prompt) {
 
 /// Rows of one length: shorter ones are padded at their ends.
 at::Tensor table_of(const std::vector<Row>& rows, std::vector<int64_t> Row::* ids) {
-  size_t length = 0;
+  std::vector<nn::TokenIds> own;
   for (const Row& row : rows) {
-    length = std::max(length, (row.*ids).size());
+    own.push_back(row.*ids);
   }
-  at::Tensor table = at::zeros({std::ssize(rows), static_cast<int64_t>(length)}, at::kLong);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const std::vector<int64_t>& own = rows[i].*ids;
-    table[static_cast<int64_t>(i)].narrow(0, 0, std::ssize(own)).copy_(at::tensor(own, at::kLong));
-  }
-  return table;
+  return nn::table_of(own);
 }
 
 nn::ForwardInputs inputs_of(const std::vector<Row>& rows) {

@@ -2,6 +2,7 @@
 // together, losses of two terms, weights that follow from scores.
 #include <gtest/gtest.h>
 
+#include "nn/continuations.h"
 #include "nn/initialize.h"
 #include "objective/reference.h"
 #include "parallel/plans.h"
@@ -212,6 +213,90 @@ TEST(PlanTable, ClassScores) {
             plan_name(plan));
       });
     }
+  }
+}
+
+/// What labels written behind prompts are chosen by, and samples: the log-likelihoods of texts, and
+/// the likeliest token behind each prompt, under every plan; where a plan lets the prompts be read
+/// once, so.
+TEST(PlanTable, TextsBehindPrompts) {
+  const std::vector<nn::TokenIds> texts{{3, 5}, {3, 6, 2, 1}, {7}};
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    const model::ModelConfig config = model::parse_model_config(with_five_layers(json), "a test");
+    const ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};
+    const auto prompts_of = [&](int64_t parts, int64_t part) {
+      const Tensor ids = plan_inputs(config, 0, {0, kPlanRows}, kPlanLength).ids;
+      const mesh::Range range = mesh::split_evenly(kPlanRows, parts, part);
+      std::vector<nn::TokenIds> prompts;
+      for (int64_t row = range.begin; row < range.end; ++row) {
+        const auto* const first = ids.const_data_ptr<int64_t>() + row * kPlanLength;
+        prompts.emplace_back(first, first + kPlanLength - 2 * row);
+      }
+      return prompts;
+    };
+    const auto rows_of = [&](const std::vector<nn::TokenIds>& prompts) {
+      std::vector<nn::TokenIds> rows;
+      std::vector<size_t> begins;
+      for (const nn::TokenIds& prompt : prompts) {
+        for (const nn::TokenIds& text : texts) {
+          rows.push_back(prompt);
+          rows.back().insert(rows.back().end(), text.begin(), text.end());
+          begins.push_back(prompt.size());
+        }
+      }
+      return nn::predicted_from(rows, begins);
+    };
+    // The last token of each prompt predicts: which one it is told is no matter.
+    const auto asked = [](std::vector<nn::TokenIds> prompts) {
+      std::vector<size_t> begins;
+      for (nn::TokenIds& prompt : prompts) {
+        begins.push_back(prompt.size());
+        prompt.push_back(0);
+      }
+      return nn::predicted_from(prompts, begins);
+    };
+    const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
+    nn::initialize(*plain, 3);
+    const at::NoGradGuard no_gradient;
+    const std::vector<nn::TokenIds> all = prompts_of(1, 0);
+    const Tensor wanted = plain->scores(rows_of(all)).log_likelihoods.sum(1, false, at::kDouble);
+    std::vector<double> next;
+    for (const nn::TokenIds& prompt : all) {
+      nn::ForwardInputs alone;
+      alone.ids = at::tensor(prompt, at::kLong).unsqueeze(0);
+      next.push_back(plain->last_logits(alone).argmax(-1).item().toDouble());
+    }
+    int64_t cached = 0;
+    for (PlanCase plan : plans()) {
+      plan.plan.sequence_length = kPlanLength;
+      const bool is_cached = plan.mesh.pipeline == 1 && plan.mesh.context == 1 &&
+                             plan.plan.zero_stage < 3 &&
+                             plan.plan.sequence_sharding == SequenceSharding::kNone;
+      cached += is_cached ? 1 : 0;
+      comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
+        Axes axes(world, plan.mesh);
+        const auto model = parallelize(spec, plan.plan, axes);
+        const int64_t parts = plan.mesh.data, part = axes.coordinate().data;
+        const std::vector<nn::TokenIds> own = prompts_of(parts, part);
+        const mesh::Range range = mesh::split_evenly(kPlanRows, parts, part);
+        const auto count = std::ssize(texts);
+        const Tensor here = wanted.narrow(0, range.begin * count, range.size() * count);
+        const nn::ForwardInputs rows = rows_of(own), last = asked(own);
+        numbers::expect_values(model->row_scores({&rows, 1}).front(), here, plan_name(plan));
+        const Tensor tokens = model->next_tokens({&last, 1}).front();
+        for (int64_t i = 0; i < range.size(); ++i) {
+          EXPECT_EQ(tokens[i].item<double>(), next[static_cast<size_t>(range.begin + i)])
+              << plan_name(plan);
+        }
+        ASSERT_EQ(model->cacheable() != nullptr, is_cached) << plan_name(plan);
+        if (is_cached) {
+          const nn::Continuations continuations(*model->cacheable(), own, at::kCPU);
+          numbers::expect_values(
+              continuations.log_likelihoods(texts, 4).view({-1}), here, plan_name(plan));
+        }
+      });
+    }
+    EXPECT_GE(cached, 3);
   }
 }
 

@@ -58,6 +58,26 @@ class Generative(ProgramTest):
         one = json.loads(self.run_ok("predict", "--model", "one", "--text", "Where is it?", "use_cpu=true").out)
         self.assertIn(one["prediction"], labels)
 
+    def test_labels_are_written_greedily_on_any_plan(self):
+        # Labels that share their first words, of one tree.
+        words = ["task.labels=[complaint,praise,question,request]", "generative.decode=greedy", "per_device_train_batch_size=12",
+                 "generative.verbalizers=[it is bad,it is very good,it is a question,a request]"]
+        self.run_ok(*self.words("greedy", *words, "eval_strategy=steps", "eval_steps=6"))
+        first = self.scores("greedy")
+        self.assertEqual(len(first), 21)
+        for ranks, *plan in ((2, "parallel.tensor=2"), (2, "parallel.pipeline=2"), (3, "parallel.zero_stage=3"), (2, "parallel.context=2")):
+            name = "greedy-" + plan[0].replace("=", "-")
+            batch = "per_device_train_batch_size=4" if ranks == 3 else words[2]
+            self.run_ok(*self.words(name, *words, batch, *plan, "eval_strategy=steps", "eval_steps=6"), "--nproc", ranks)
+            self.assertEqual(self.report("greedy"), self.report(name))
+            for a, b in zip(first, self.scores(name)):
+                self.assertAlmostEqual(a["probability"], b["probability"], delta=1e-4)
+        # The folder knows how it decides; asked otherwise, it takes the label that is likeliest as a whole.
+        self.run_ok("eval", "--model", "greedy", "--data", "test.csv", "--output", "as-trained", "use_cpu=true")
+        self.assertEqual(self.report("greedy"), self.report("as-trained"))
+        told = self.run_fails(2, *self.words("none", *words, "generative.normalize=token")).err
+        self.assertIn("generative.decode=greedy", told)
+
     def test_adapters_and_texts_of_labels(self):
         self.run_ok(*self.words("base", "per_device_train_batch_size=8", steps=2))
         words = ["model.path=base", "lora.r=4", "lora.lora_alpha=8", "task.labels=[complaint,praise,question,request]",

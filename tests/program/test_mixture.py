@@ -1,9 +1,10 @@
 """Several sources by weights: the same samples on any number of ranks, and after a resume."""
 
 import json
+import shutil
 import unittest
 
-from harness import ProgramTest, losses, metrics
+from harness import SOURCE, ProgramTest, losses, metrics
 
 
 class Mixture(ProgramTest):
@@ -53,6 +54,49 @@ class Mixture(ProgramTest):
         shown = self.run_ok("data", "show", f"data.mixture={mixture}", "data.prompt=alpaca", "tokenizer.path=tokenizer", "--rows", "1").out
         self.assertIn("Say it.", shown)
 
+    def test_chats_are_mixed(self):
+        shutil.copy(SOURCE / "tests" / "program" / "pages" / "data" / "chatml.jinja", self.folder)
+        for name, word in (("short", "yes"), ("long", "it is a red ball that lies in the garden")):
+            chats = [{"messages": [{"role": "user", "content": f"Number {i}?"}, {"role": "assistant", "content": word}]} for i in range(9)]
+            (self.folder / f"{name}.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+        mixture = "[{name: short, files: [short.jsonl], weight: 1}, {name: long, files: [long.jsonl], weight: 3}]"
+        words = ["data.prompt=chat", "data.chat_template=chatml.jinja", "data.sequence_length=64", "data.packing=none", "max_steps=4"]
+        self.run_ok(*self.words("chats-one", mixture, *words, "per_device_train_batch_size=4", "save_steps=2"))
+        self.run_ok(*self.words("chats-two", mixture, *words, "per_device_train_batch_size=2"), "--nproc", "2")
+        self.assert_close(losses(self.folder / "chats-one"), losses(self.folder / "chats-two"), 1e-5)
+        self.run_ok(*self.words("chats-on", mixture, *words, "per_device_train_batch_size=4", "resume_from_checkpoint=chats-one/checkpoint-2"))
+        self.assertEqual(losses(self.folder / "chats-one")[2:], losses(self.folder / "chats-on"))
+        last = [line for line in metrics(self.folder / "chats-one") if "loss" in line][-1]
+        self.assertAlmostEqual(last["mixture/long"], 0.75)
+
+    def test_rows_with_labels_are_mixed(self):
+        rows = (self.folder / "corpus" / "labelled.csv").read_text().splitlines()
+        for name, part in (("first.csv", rows[1:41]), ("second.csv", rows[41:61]), ("dev.csv", rows[61:75])):
+            (self.folder / name).write_text("\n".join([rows[0], *part]) + "\n")
+        mixture = "[{name: first, files: [first.csv], weight: 1}, {name: second, files: [second.csv], weight: 2, max_epochs: 9}]"
+        for task in ("sequence_classification", "generative_classification"):
+            words = [f"task.type={task}", "data.validation=dev.csv", "data.sequence_length=48", "max_steps=5", "data.packing=none"]
+            one = self.run_ok(*self.words(f"{task}-one", mixture, *words, "per_device_train_batch_size=6", "save_steps=2"))
+            self.assertIn("second: 66.67% of the samples, 20 sequences", one.err)
+            self.run_ok(*self.words(f"{task}-two", mixture, *words, "per_device_train_batch_size=3"), "--nproc", "2")
+            self.assert_close(losses(self.folder / f"{task}-one"), losses(self.folder / f"{task}-two"), 1e-5)
+            reports = [(self.folder / f"{task}-{ranks}" / "classification_report.txt").read_text() for ranks in ("one", "two")]
+            self.assertEqual(*reports)
+            self.run_ok(*self.words(f"{task}-on", mixture, *words, "per_device_train_batch_size=6", f"resume_from_checkpoint={task}-one/checkpoint-2"))
+            self.assertEqual(losses(self.folder / f"{task}-one")[2:], losses(self.folder / f"{task}-on"))
+            last = [line for line in metrics(self.folder / f"{task}-one") if "loss" in line][-1]
+            self.assertAlmostEqual(last["mixture/second"], 2 / 3)
+        # Held out of each source, and a label of a source that the others do not have.
+        (self.folder / "third.csv").write_text("text,label\n" + "".join(f"row {i},other\n" for i in range(40)))
+        mixture = "[{name: first, files: [first.csv]}, {name: third, files: [third.csv]}]"
+        self.run_ok(*self.words("held", mixture, "task.type=sequence_classification", "data.validation_fraction=0.1", "data.sequence_length=48", "max_steps=2"))
+        kept = [json.loads(line)["label"] for line in (self.folder / "held" / "predictions.jsonl").read_text().splitlines()]
+        self.assertEqual((len(kept), kept.count("other")), (8, 4))
+        (self.folder / "odd.csv").write_text("text,label\nfine,unheard\n")
+        told = self.run_fails(4, *self.words("none", "[{name: first, files: [first.csv]}, {name: odd, files: [odd.csv]}]", "task.type=sequence_classification",
+                                             "task.labels=[praise,complaint,question,request]", "max_steps=1")).err
+        self.assertIn("odd.csv, line 2", told)
+
     def test_what_is_wrong_is_told_before_training(self):
         def told(mixture, *more, code=2):
             error = self.run_fails(code, *self.words("none", mixture, "max_steps=2", *more)).err
@@ -68,7 +112,7 @@ class Mixture(ProgramTest):
         self.assertIn("max_epochs 0 is not at least 1", told("[{name: a, files: [a.txt], max_epochs: 0}]"))
         self.assertIn("is not a list of maps", told("a.txt"))
         self.assertIn("data.train names files too", told("[{files: [a.txt]}]", "data.train=a.txt"))
-        self.assertIn("not supported with task.type=sequence_classification", told("[{files: [a.txt]}]", "task.type=sequence_classification"))
+        self.assertIn("not supported with task.type=preference", told("[{files: [a.txt]}]", "task.type=preference"))
         missing = told("[{name: lost, files: [nowhere.txt]}]", code=4)
         self.assertIn("data.mixture, source 'lost'", missing)
         self.assertIn("nowhere.txt", missing)

@@ -16,6 +16,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "config/core/scalar.h"
+#include "config/core/script_data.h"
 #include "config/core/settings.h"
 #include "config/core/yaml.h"
 
@@ -289,22 +290,8 @@ bool is_part(std::string_view text) {
          is_bound(text.substr(colon + 1, text.size() - colon - 2));
 }
 
-/// As data.train takes them: a part is of the rows of all files together.
-std::vector<std::string> words_of(const Files& files, const std::string& part) {
-  std::vector<std::string> words;
-  std::string together;
-  for (const fs::path& file : files) {
-    words.push_back(file.string());
-    together += together.empty() ? "" : ",";
-    for (const char c : file.string()) {
-      together += std::string_view("{},*?[]\\").find(c) == std::string_view::npos ? "" : "\\";
-      together += c;
-    }
-  }
-  if (part.empty()) {
-    return words;
-  }
-  return {(files.size() == 1 ? words.front() : "{" + together + "}") + part};
+std::vector<std::string> names_of(const Files& files) {
+  return {files.begin(), files.end()};
 }
 
 class Finder {
@@ -480,7 +467,7 @@ class Finder {
             "train[:80%], train[10:100], train[-5%:]; + joins several");
         return;
       }
-      for (const std::string& word : words_of(found->second, part)) {
+      for (const std::string& word : words_of(names_of(found->second), part)) {
         files.items.push_back(Value::scalar(word, true));
       }
     }

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "config/core/scalar.h"
 #include "config/core/schema.h"
+#include "config/core/script_data.h"
 
 namespace lockstep::config {
 namespace {
@@ -58,6 +59,12 @@ constexpr KeyRule kTrainerRules[] = {
     {"adafactor", kRead, "", "training.optim=adafactor", kSwitch},
     {"do_regression", kRead, "", "task.problem_type=regression", kSwitch},
     {"group_by_length", kRead, "", "training.train_sampling_strategy=group_by_length", kSwitch},
+    read_by("task_name", read_glue_task),  // before the next ones: it names the data set
+    read_by("label_column_name", read_label_column),
+    read_by("max_eval_samples", read_most_samples),
+    read_by("max_predict_samples", read_most_samples),
+    read_by("max_train_samples", read_most_samples),
+    read_by("text_column_names", read_text_columns),
     read_by("validation_split_percentage", read_validation_percentage),
     read_by("warmup_ratio", read_warmup_ratio),
 
@@ -190,19 +197,12 @@ constexpr KeyRule kTrainerRules[] = {
      "true|false",
      "rows come in random order: see training.train_sampling_strategy",
      kSwitch},
-    {"text_column_delimiter",
-     kIgnored,
-     "",
-     "a text is one field; a second one is data.text_pair_field"},
     {"token", kIgnored, "", kNoDownload},
     {"trust_remote_code", kIgnored, "false", "no code of a model's folder is run", kSwitch},
     {"use_auth_token", kIgnored, "false", kNoDownload, kSwitch},
     {"use_fast_tokenizer", kIgnored, "true|false", "there is one tokenizer", kSwitch},
 
     // Refused: they would change the result, and are not done here.
-    {"max_eval_samples", kRefused, "", "give a shorter file"},
-    {"max_predict_samples", kRefused, "", "give a shorter file"},
-    {"max_train_samples", kRefused, "", "give a shorter file"},
     {"optim_args",
      kRefused,
      "",
@@ -245,13 +245,12 @@ constexpr Rename kScriptKeys[] = {
     {"cache_dir", "data.cache_dir"},
     {"dataset_config_name", "data.dataset_config_name"},
     {"dataset_name", "data.dataset_name"},
-    {"label_column_name", "data.label_field"},
     {"max_seq_length", "data.sequence_length"},
     {"model_name_or_path", "model.path"},
     {"test_file", "data.test"},
     {"test_split_name", "data.test_split"},
+    {"text_column_delimiter", "data.text_delimiter"},
     {"text_column_name", "data.text_field"},
-    {"text_column_names", "data.text_field"},
     {"tokenizer_name", "tokenizer.path"},
     {"tokenizer_name_or_path", "tokenizer.path"},
     {"train_file", "data.train"},

@@ -25,17 +25,6 @@ namespace {
 
 constexpr int64_t kDefaultSequenceLength = 1024;
 
-/// The sources of the section's mixture that take part.
-std::vector<config::MixtureSource> sources_of(const config::DataSection& section) {
-  std::vector<config::MixtureSource> sources;
-  for (const config::MixtureSource& source : section.mixture) {
-    if (source.weight > 0) {
-      sources.push_back(source);
-    }
-  }
-  return sources;
-}
-
 /// Tokenizes all that the options name; of a mixture, each source and what is held out of it, and
 /// last the files of validation and test.
 nlohmann::json prepare(
@@ -115,7 +104,33 @@ void tell_packing(const Datasets& sets, std::string_view long_documents) {
   tell("data.test", sets.test);
 }
 
-/// Of a mixture: what is drawn of each source, and how often an epoch reads it.
+}  // namespace
+
+std::vector<config::MixtureSource> sources_of(const config::DataSection& section) {
+  std::vector<config::MixtureSource> sources;
+  for (const config::MixtureSource& source : section.mixture) {
+    if (source.weight > 0) {
+      sources.push_back(source);
+    }
+  }
+  return sources;
+}
+
+std::shared_ptr<const data::SequenceView> mixed_rows(
+    const std::vector<config::MixtureSource>& sources,
+    const std::vector<std::shared_ptr<const data::SequenceView>>& views) {
+  if (sources.empty()) {
+    return views.front();
+  }
+  std::vector<data::MixedRows> parts;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (views[i] != nullptr) {
+      parts.push_back({sources[i].name, views[i], sources[i].weight, sources[i].max_epochs});
+    }
+  }
+  return parts.empty() ? nullptr : std::make_shared<data::SequenceView>(std::move(parts));
+}
+
 void tell_mixture(const Datasets& sets, const config::DataSection& section) {
   if (sets.train == nullptr || sets.train->sources().empty()) {
     return;
@@ -142,8 +157,6 @@ void tell_mixture(const Datasets& sets, const config::DataSection& section) {
         source.max_epochs ? fmt::format(", and {} in all at most", *source.max_epochs) : "");
   }
 }
-
-}  // namespace
 
 std::string source_key(const config::MixtureSource& source) {
   return fmt::format("data.mixture, source '{}'", source.name);
@@ -194,6 +207,7 @@ data::DataOptions data_options(const config::DataSection& section) {
   options.test = section.test;
   options.format = data::parse_format(section.format);
   options.text_field = section.text_field;
+  options.text_delimiter = section.text_delimiter;
   options.prompt = data::parse_prompt(section.prompt);
   options.messages_field = section.messages_field;
   options.chat_loss = data::parse_chat_loss(section.chat_loss);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "config/core/config.h"
@@ -20,6 +21,17 @@ struct Datasets {
 
 /// The section `data` as the data module's options.
 data::DataOptions data_options(const config::DataSection& section);
+
+/// The sources of data.mixture that take part: those whose weight is not 0.
+std::vector<config::MixtureSource> sources_of(const config::DataSection& section);
+
+/// The rows of these sources, a view each in their order, as one; of none: of the only view.
+std::shared_ptr<const data::SequenceView> mixed_rows(
+    const std::vector<config::MixtureSource>& sources,
+    const std::vector<std::shared_ptr<const data::SequenceView>>& views);
+
+/// Logs what is drawn of each source of a mixture, and how often an epoch reads it.
+void tell_mixture(const Datasets& sets, const config::DataSection& section);
 
 /// What errors call a source of data.mixture.
 std::string source_key(const config::MixtureSource& source);

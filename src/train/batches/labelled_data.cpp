@@ -25,12 +25,22 @@ using nlohmann::ordered_json;
 
 constexpr double kMostOfOneClass = 0.9;
 
-/// Deals the rows of a file to train, validation and test.
+/// What errors call the rows to train on.
+std::string train_key(const config::Config& config) {
+  return config.data.mixture.empty() ? "data.train" : "data.mixture";
+}
+
+/// Deals the rows to train on, of each source alike, to train, validation and test.
 void split_rows(LabelledData& data, double validation, double test, uint64_t seed) {
   data::Splitter splitter(validation, test, seed);
   std::vector<data::LabelledRow> rows = std::move(data.train.rows.rows);
   data.train.rows.rows.clear();
+  size_t source = 0;
   for (data::LabelledRow& row : rows) {
+    while (source < data.source_files.size() && row.file >= data.source_files[source]) {
+      splitter = data::Splitter(validation, test, seed);
+      ++source;
+    }
     const data::Split split = splitter.next();
     LabelledSet& set = split == data::Split::kTrain        ? data.train
                        : split == data::Split::kValidation ? data.validation
@@ -72,7 +82,7 @@ ProblemType find_problem(
                    : data.test)
           .rows,
       config.data.label_field.size(),
-      trains      ? "data.train"
+      trains      ? train_key(config)
       : validates ? "data.validation"
                   : "data.test"));
 }
@@ -93,7 +103,7 @@ std::vector<std::string> find_names(
   }
   return data.problem == ProblemType::kRegression
              ? std::vector<std::string>{"LABEL_0"}  // the name that transformers gives it
-             : data::find_labels(data.train.rows, form_of(data.problem), "data.train");
+             : data::find_labels(data.train.rows, form_of(data.problem), train_key(config));
 }
 
 /// The label's fields in the order of the model's outputs, where they have their names.
@@ -234,15 +244,7 @@ int32_t padding_of(const model::ModelConfig& model, const text::Tokenizer& token
       "write \"pad_token_id\" into the model's config.json: an id that no text ends in");
 }
 
-ordered_json json_of(const LabelledData& data, const std::vector<std::string>& paths, int32_t pad) {
-  ordered_json sets = ordered_json::array();
-  const LabelledSet* of[] = {&data.train, &data.validation, &data.test};
-  for (size_t i = 0; i < paths.size(); ++i) {
-    sets.push_back(
-        {{"path", paths[i]},
-         {"classes", of[i]->targets.classes},
-         {"outputs", of[i]->targets.outputs}});
-  }
+ordered_json json_of(const LabelledData& data, ordered_json sets, int32_t pad) {
   return {
       {"labels", data.labels},
       {"problem", model::name_of(data.problem)},
@@ -253,18 +255,33 @@ ordered_json json_of(const LabelledData& data, const std::vector<std::string>& p
 
 }  // namespace
 
+std::vector<LabelledSet> LabelledData::train_by_source() const {
+  if (source_files.empty()) {
+    return {train};
+  }
+  std::vector<LabelledSet> sets(source_files.size());
+  const size_t outputs = train.targets.outputs.size() / std::max<size_t>(1, train.rows.rows.size());
+  size_t source = 0;
+  for (size_t i = 0; i < train.rows.rows.size(); ++i) {
+    while (train.rows.rows[i].file >= source_files[source]) {
+      ++source;
+    }
+    LabelledSet& set = sets[source];
+    set.rows.rows.push_back(train.rows.rows[i]);
+    set.targets.classes.push_back(train.targets.classes[i]);
+    const auto begin = train.targets.outputs.begin() + static_cast<std::ptrdiff_t>(i * outputs);
+    set.targets.outputs.insert(
+        set.targets.outputs.end(), begin, begin + static_cast<std::ptrdiff_t>(outputs));
+  }
+  return sets;
+}
+
 bool classifies(const config::Config& config, const model::ModelConfig& model) {
   return config::classifies(config, model.head.classifies());
 }
 
 LabelledData read_labelled_data(
     const config::Config& config, const model::ModelConfig& model, LabelsNeeded needed) {
-  if (!config.data.mixture.empty()) {
-    throw Error(
-        ErrorKind::kConfig,
-        "data.mixture is not supported with rows that have labels",
-        "give data.train");
-  }
   data::DataOptions options = data_options(config.data);
   options.label_fields = ordered_fields(config.data.label_field, config.task, model.head);
   options.label_delimiter = config.data.label_delimiter;
@@ -275,6 +292,16 @@ LabelledData read_labelled_data(
     return words.empty() ? data::LabelledRows{} : data::read_labelled(words, options, key);
   };
   data.train.rows = read(options.train, "data.train");
+  for (const config::MixtureSource& source : sources_of(config.data)) {
+    data::LabelledRows rows = read(source.files, source_key(source));
+    const size_t files = data.train.rows.files.size();
+    data.train.rows.files.insert(data.train.rows.files.end(), rows.files.begin(), rows.files.end());
+    for (data::LabelledRow& row : rows.rows) {
+      row.file += files;
+      data.train.rows.rows.push_back(std::move(row));
+    }
+    data.source_files.push_back(data.train.rows.files.size());
+  }
   data.validation.rows = read(options.validation, "data.validation");
   data.test.rows = read(options.test, "data.test");
   if (!model.head.classifies() && config.task.labels.empty() && data.train.rows.rows.empty()) {
@@ -297,7 +324,7 @@ LabelledData read_labelled_data(
   const auto missing =
       needed == LabelsNeeded::kAll ? data::MissingLabels::kError : data::MissingLabels::kNoClass;
   for (const auto& [set, key] :
-       {std::pair{&data.train, "data.train"},
+       {std::pair{&data.train, train_key(config)},
         {&data.validation, "data.validation"},
         {&data.test, "data.test"}}) {
     set->targets = data::targets_of(
@@ -330,21 +357,27 @@ ClassifierData open_classifier_data(
                                       : data::make_encoder(tokenizer, /*append_eos=*/false);
     const int64_t vocabulary =
         std::max({encoder.vocabulary_size, model.vocab_size, int64_t{pad} + 1});
-    std::vector<std::string> paths;
-    for (const LabelledSet* set :
-         {&result.rows.train, &result.rows.validation, &result.rows.test}) {
-      paths.push_back(
-          set->targets.classes.empty()
-              ? ""
-              : data::write_rows(
-                    data::encode_rows(set->rows, encoder, sequence_length, pad),
-                    config::cache_folder(config.data.cache_dir),
-                    encoder.fingerprint,
-                    vocabulary,
-                    pad)
-                    .string());
+    // Each source's, and last those of validation and test.
+    ordered_json sets = ordered_json::array();
+    const auto add = [&](const LabelledSet& set) {
+      const std::string path = set.targets.classes.empty()
+                                   ? ""
+                                   : data::write_rows(
+                                         data::encode_rows(set.rows, encoder, sequence_length, pad),
+                                         config::cache_folder(config.data.cache_dir),
+                                         encoder.fingerprint,
+                                         vocabulary,
+                                         pad)
+                                         .string();
+      sets.push_back(
+          {{"path", path}, {"classes", set.targets.classes}, {"outputs", set.targets.outputs}});
+    };
+    for (const LabelledSet& set : result.rows.train_by_source()) {
+      add(set);
     }
-    return json_of(result.rows, paths, pad).dump();
+    add(result.rows.validation);
+    add(result.rows.test);
+    return json_of(result.rows, std::move(sets), pad).dump();
   });
   const auto json = nlohmann::json::parse(answer);
   result.head = {
@@ -370,7 +403,15 @@ ClassifierData open_classifier_data(
     }
     return rows;
   };
-  result.datasets = {open(0), open(1), open(2)};
+  const std::vector<config::MixtureSource> sources = sources_of(config.data);
+  std::vector<std::shared_ptr<const data::SequenceView>> trained;
+  for (size_t i = 0; i + 2 < json.at("sets").size(); ++i) {
+    trained.push_back(open(i));
+  }
+  result.datasets = {mixed_rows(sources, trained), open(trained.size()), open(trained.size() + 1)};
+  if (communicator.rank() == 0) {
+    tell_mixture(result.datasets, config.data);
+  }
   return result;
 }
 

@@ -31,28 +31,40 @@ struct LabelledData {
   std::vector<std::string> labels;   // of several numbers, their names
   std::vector<double> weights = {};  // of each label (task.class_weights); empty: all are one
   LabelledSet train, validation, test;
+  /// Of data.mixture: the end of each source's files among those of `train`; else empty.
+  std::vector<size_t> source_files = {};
+
+  /// The training rows of each source; without a mixture, all.
+  std::vector<LabelledSet> train_by_source() const;
 };
 
 /// Which rows need a label.
 enum class LabelsNeeded { kAll, kNone };
 
-/// Reads what the section `data` names, and finds the problem (task.problem_type, the model's, or
-/// what the training rows look like) and the labels (task.labels, the model's own, those of the
-/// fields, or of the training rows). Error (kData, kConfig): as data::read_labelled, find_form,
-/// find_labels and targets_of; there is nothing to know the labels from.
+/// Reads what the section `data` names, of data.mixture the rows of each source, and finds the
+/// problem (task.problem_type, the model's, or what the training rows look like) and the labels
+/// (task.labels, the model's own, those of the fields, or of the training rows). Error (kData,
+/// kConfig): as data::read_labelled, find_form, find_labels and targets_of; there is nothing to
+/// know the labels from.
 LabelledData read_labelled_data(
     const config::Config& config,
     const model::ModelConfig& model,
     LabelsNeeded needed = LabelsNeeded::kAll);
+
+/// Labels as texts that a language model writes.
+struct WrittenLabels {
+  std::vector<std::vector<int64_t>> ids;  // of each label, the end of text behind it
+  std::vector<double> lengths;            // what its log-likelihood is divided by
+  bool is_greedy = false;                 // else the likeliest is taken
+};
 
 struct ClassifierData {
   Datasets datasets;                 // rows with classes or outputs
   model::HeadSpec head;              // its labels and problem
   std::vector<double> weights = {};  // as LabelledData's
   int64_t pad = 0;                   // the id that fills short rows
-  /// Of labels that are written: what their log-likelihoods are divided by; else empty.
-  std::vector<double> label_lengths = {};
-  LabelledData rows = {};  // rank 0's
+  WrittenLabels written = {};        // of labels that are texts; else empty
+  LabelledData rows = {};            // rank 0's
 };
 
 /// `read`, which is read_labelled_data() or its like, and tokens, by rank 0; the others wait. Every

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include "data/loader.h"
@@ -27,6 +29,10 @@ Classified classify(
   result.batches = (rows.size() + batch_size - 1) / batch_size;
   comm::Communicator& data = axes.along(mesh::Axis::kData);
   const int64_t at_once = axes.mesh().pipeline == 1 ? 1 : kBatchesOfAStage * axes.mesh().pipeline;
+  // Rows of like length together: batches have little padding.
+  std::vector<int64_t> order(static_cast<size_t>(rows.size()));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::ranges::stable_sort(order, {}, [&](int64_t row) { return rows.tokens(row); });
   std::vector<nn::ForwardInputs> inputs;
   std::vector<int64_t> begins;  // of each batch; -1: it is another rank's
   // A forward pass may gather parameters, so every rank makes as many: one whose turn finds no
@@ -35,7 +41,8 @@ Classified classify(
     const bool counts = first + data.rank() < result.batches;
     const int64_t begin = std::min(first + data.rank(), result.batches - 1) * batch_size;
     std::vector<data::Draw> draws;
-    for (int64_t row = begin; row < std::min(rows.size(), begin + batch_size); ++row) {
+    for (int64_t at = begin; at < std::min(rows.size(), begin + batch_size); ++at) {
+      const int64_t row = order[static_cast<size_t>(at)];
       draws.push_back({row, row});
     }
     data::MicroBatch batch = data::make_micro_batch(rows, draws);
@@ -46,7 +53,10 @@ Classified classify(
       const std::vector<at::Tensor> logits = scorer(inputs);
       for (size_t i = 0; i < logits.size(); ++i) {
         if (begins[i] >= 0) {
-          result.logits.narrow(0, begins[i], logits[i].size(0)).copy_(logits[i]);
+          const std::span own = std::span(order).subspan(
+              static_cast<size_t>(begins[i]), static_cast<size_t>(logits[i].size(0)));
+          result.logits.index_copy_(
+              0, at::tensor(own, at::kLong), logits[i].to(result.logits.device()));
         }
       }
       inputs.clear();

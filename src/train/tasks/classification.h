@@ -24,8 +24,8 @@ struct Classified {
   double seconds = 0;
 };
 
-/// Every row once, in order, in batches that the data-parallel ranks take in turn: the batches are
-/// the same on any number of ranks. Every rank must call. `progress(done, all)` is told of this
+/// Every row once, in batches of like length that the data-parallel ranks take in turn: the batches
+/// are the same on any number of ranks. Every rank must call. `progress(done, all)` is told of this
 /// rank's batches.
 Classified classify(
     const ClassScorer& scorer,

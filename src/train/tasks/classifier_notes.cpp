@@ -14,13 +14,15 @@ namespace lockstep::train {
 
 ClassifierNotes notes_of(
     const config::DataSection& data, int64_t sequence_length, std::vector<double> thresholds) {
-  return {
+  ClassifierNotes notes{
       sequence_length,
       std::move(thresholds),
       data.text_field,
       data.text_pair_field,
       data.label_delimiter,
       data.label_field};
+  notes.text_delimiter = data.text_delimiter;
+  return notes;
 }
 
 std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>& labels) {
@@ -30,7 +32,8 @@ std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>
       {"text_field", notes.text_field},
       {"text_pair_field", notes.text_pair_field},
       {"label_field", notes.label_field},
-      {"label_delimiter", notes.label_delimiter}};
+      {"label_delimiter", notes.label_delimiter},
+      {"text_delimiter", notes.text_delimiter}};
   if (notes.temperature != 1) {
     json["temperature"] = notes.temperature;
   }
@@ -38,7 +41,8 @@ std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>
     json["generative"] = {
         {"prompt_template", notes.generative->prompt_template},
         {"verbalizers", notes.generative->verbalizers},
-        {"normalize", notes.generative->normalize}};
+        {"normalize", notes.generative->normalize},
+        {"decode", notes.generative->decode}};
   }
   if (!notes.thresholds.empty()) {
     json["thresholds"] = notes.thresholds;
@@ -66,13 +70,15 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
     notes.text_field = json.at("text_field");
     notes.text_pair_field = json.at("text_pair_field");
     notes.label_delimiter = json.at("label_delimiter");
+    notes.text_delimiter = json.value("text_delimiter", "");
     notes.label_field = json.at("label_field").get<std::vector<std::string>>();
     notes.labels = json.at("labels").get<std::vector<std::string>>();
     if (const auto written = json.find("generative"); written != json.end()) {
       notes.generative = {
           written->at("prompt_template"),
           written->at("verbalizers").get<std::vector<std::string>>(),
-          written->at("normalize")};
+          written->at("normalize"),
+          written->value("decode", config::GenerativeSection().decode)};
     }
     const size_t labels = notes.labels.size();
     const size_t thresholds = notes.thresholds.size();
@@ -101,6 +107,7 @@ void apply_notes(const ClassifierNotes& notes, config::DataSection& data) {
   fill(&config::DataSection::text_field, notes.text_field);
   fill(&config::DataSection::text_pair_field, notes.text_pair_field);
   fill(&config::DataSection::label_delimiter, notes.label_delimiter);
+  fill(&config::DataSection::text_delimiter, notes.text_delimiter);
   fill(&config::DataSection::label_field, notes.label_field);
   if (data.sequence_length == 0) {
     data.sequence_length = notes.sequence_length;

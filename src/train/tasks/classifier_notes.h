@@ -22,6 +22,7 @@ struct ClassifierNotes {
   std::vector<std::string> labels = {};
   double temperature = 1;                                    // that logits are divided by
   std::optional<config::GenerativeSection> generative = {};  // of labels that are written
+  std::string text_delimiter = {};                           // empty: the usual one
 };
 
 ClassifierNotes notes_of(

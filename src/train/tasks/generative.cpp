@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include <ATen/ops/tensor.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -50,28 +49,34 @@ std::vector<data::RowIds> learned_rows(const LabelledSet& set, const PromptForm&
   return rows;
 }
 
-/// Each row with every label.
-std::vector<data::RowIds> candidates(
-    const LabelledSet& set, const PromptForm& form, size_t labels) {
+/// The rows of a set as what labels are scored behind.
+std::vector<data::RowIds> prompts(const LabelledSet& set, const PromptForm& form) {
   std::vector<data::RowIds> rows;
   for (const data::LabelledRow& row : set.rows.rows) {
-    const std::vector<int32_t> prompt = form.prompt(row);
-    for (size_t k = 0; k < labels; ++k) {
-      data::RowIds& candidate = rows.emplace_back(data::RowIds{prompt, std::ssize(prompt)});
-      candidate.ids.insert(candidate.ids.end(), form.label(k).begin(), form.label(k).end());
-    }
+    rows.push_back({form.prompt(row)});
   }
   return rows;
 }
 
-std::vector<data::RowRole> roles_of(const std::vector<int64_t>& classes, size_t labels) {
-  std::vector<data::RowRole> roles;
-  for (const int64_t right : classes) {
-    for (size_t k = 0; k < labels; ++k) {
-      roles.push_back(std::cmp_equal(k, right) ? data::RowRole::kChosen : data::RowRole::kRejected);
+/// Greedy writing chooses between tokens, and the end of a text has to be one.
+void check_ends(
+    const std::vector<std::vector<int32_t>>& ids, const std::vector<std::string>& texts) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    for (size_t k = 0; k < ids.size(); ++k) {
+      const auto& shorter = ids[i];
+      if (i != k && shorter.size() < ids[k].size() &&
+          std::equal(shorter.begin(), shorter.end(), ids[k].begin())) {
+        throw Error(
+            ErrorKind::kConfig,
+            fmt::format(
+                "generative.decode=greedy: \"{}\" begins as \"{}\" ends, and the tokenizer has no "
+                "end of text to tell them apart",
+                texts[k],
+                texts[i]),
+            "use generative.decode=likelihood, or other generative.verbalizers");
+      }
     }
   }
-  return roles;
 }
 
 void check_decoder(const model::ModelConfig& model) {
@@ -155,6 +160,9 @@ PromptForm::PromptForm(
                                       : 1.0);
     labels_.push_back(std::move(ids));
   }
+  if (section.decode == "greedy") {
+    check_ends(labels_, texts);
+  }
   most_ = limit - static_cast<int64_t>(longest);
   if (std::ssize(encode("", "")) >= most_) {
     throw Error(
@@ -235,86 +243,82 @@ ClassifierData open_generative_data(
       return set.targets.classes.empty()
                  ? ""
                  : data::write_rows(
-                       is_learned ? learned_rows(set, form) : candidates(set, form, labels.size()),
+                       is_learned ? learned_rows(set, form) : prompts(set, form),
                        config::cache_folder(config.data.cache_dir),
                        encoder.fingerprint,
                        std::max(encoder.vocabulary_size, model.vocab_size),
                        pad)
                        .string();
     };
+    auto trained = nlohmann::json::array();
+    for (const LabelledSet& set : result.rows.train_by_source()) {
+      trained.push_back(write(set, true));
+    }
+    const auto asked = [&](const LabelledSet& set) {
+      return nlohmann::json{{"path", write(set, false)}, {"classes", set.targets.classes}};
+    };
     return nlohmann::json{
         {"labels", labels},
+        {"ids", form.labels()},
         {"lengths", form.lengths()},
-        {"paths",
-         {write(result.rows.train, true),
-          write(result.rows.validation, false),
-          write(result.rows.test, false)}},
-        {"classes",
-         {nlohmann::json::array(),
-          result.rows.validation.targets.classes,
-          result.rows.test.targets.classes}}}
+        {"train", trained},
+        {"validation", asked(result.rows.validation)},
+        {"test", asked(result.rows.test)}}
         .dump();
   }));
   result.head = {
       model::HeadSpec::Kind::kClassifier, answer.at("labels"), model::ProblemType::kSingleLabel};
-  result.label_lengths = answer.at("lengths").get<std::vector<double>>();
-  const auto file_of = [&](size_t set) { return answer.at("paths").at(set).get<std::string>(); };
-  if (!file_of(0).empty()) {
-    const data::Packing packing = packing_of(config.data, model);
-    result.datasets.train = std::make_shared<data::SequenceView>(
-        data::TokenDataset::open(file_of(0)),
-        sequence_length,
-        config.data.packing == "auto" ? packing_of_prompts(model) : packing,
-        data::LongDocuments::kTruncate);
+  result.written = {
+      answer.at("ids").get<std::vector<std::vector<int64_t>>>(),
+      answer.at("lengths").get<std::vector<double>>(),
+      config.generative.decode == "greedy"};
+  std::vector<std::shared_ptr<const data::SequenceView>> trained;
+  for (const std::string path : answer.at("train")) {
+    trained.push_back(
+        path.empty() ? nullptr
+                     : std::make_shared<data::SequenceView>(
+                           data::TokenDataset::open(path),
+                           sequence_length,
+                           config.data.packing == "auto" ? packing_of_prompts(model)
+                                                         : packing_of(config.data, model),
+                           data::LongDocuments::kTruncate));
   }
-  const auto open = [&](size_t set) -> std::shared_ptr<const data::SequenceView> {
-    if (file_of(set).empty()) {
-      return nullptr;
-    }
-    const size_t labels = result.head.labels.size();
-    return std::make_shared<data::SequenceView>(
-        data::TokenDataset::open(file_of(set)),
-        sequence_length,
-        data::AnswerRows{
-            .roles = roles_of(answer.at("classes").at(set).get<std::vector<int64_t>>(), labels),
-            .at_once = static_cast<int64_t>(labels)});
+  const auto open = [&](const nlohmann::json& set) -> std::shared_ptr<const data::SequenceView> {
+    const std::string path = set.at("path");
+    return path.empty() ? nullptr
+                        : std::make_shared<data::SequenceView>(
+                              data::TokenDataset::open(path),
+                              sequence_length,
+                              set.at("classes").get<std::vector<int64_t>>());
   };
-  result.datasets.validation = open(1);
-  result.datasets.test = open(2);
+  result.datasets = {
+      mixed_rows(sources_of(config.data), trained),
+      open(answer.at("validation")),
+      open(answer.at("test"))};
+  if (communicator.rank() == 0) {
+    tell_mixture(result.datasets, config.data);
+  }
   return result;
 }
 
-std::vector<int64_t> classes_of_candidates(const data::SequenceView& rows) {
-  const std::vector<data::RowRole>& roles = rows.answers().roles;
-  const auto labels = static_cast<size_t>(rows.rows_at_once());
-  std::vector<int64_t> classes(roles.size() / labels, data::kNoClass);
-  for (size_t i = 0; i < roles.size(); ++i) {
-    if (roles[i] == data::RowRole::kChosen) {
-      classes[i / labels] = static_cast<int64_t>(i % labels);
-    }
-  }
-  return classes;
-}
-
-Classified classify_by_likelihood(
-    const RowScorer& scorer,
+Classified classify_written(
+    const PromptReader& reader,
+    const WrittenLabels& labels,
     const data::SequenceView& rows,
-    const std::vector<double>& lengths,
     int64_t batch_size,
     parallel::Axes& axes,
-    c10::Device device,
     const std::function<void(int64_t done, int64_t all)>& progress) {
-  const auto labels = static_cast<int64_t>(lengths.size());
-  const at::Tensor divisors = at::tensor(lengths, at::kDouble);
-  const ClassScorer scores = [&](std::span<const nn::ForwardInputs> batches) {
-    std::vector<at::Tensor> logits;
-    for (const at::Tensor& sums : scorer(batches)) {
-      logits.push_back(sums.to(at::kDouble).view({-1, labels}).div(divisors).to(at::kFloat));
-    }
-    return logits;
-  };
+  const int64_t count = std::ssize(labels.ids);
   return classify(
-      scores, rows, labels, std::max<int64_t>(1, batch_size / labels), axes, device, progress);
+      [&](std::span<const nn::ForwardInputs> batches) {
+        return label_logits(reader, labels, batches);
+      },
+      rows,
+      count,
+      reader.cacheable != nullptr ? batch_size : std::max<int64_t>(1, batch_size / count),
+      axes,
+      reader.device,
+      progress);
 }
 
 }  // namespace lockstep::train

@@ -15,6 +15,7 @@
 #include "parallel/ranks/axes.h"
 #include "train/batches/labelled_data.h"
 #include "train/tasks/classification.h"
+#include "train/tasks/label_scores.h"
 
 namespace lockstep::train {
 
@@ -24,7 +25,7 @@ class PromptForm {
  public:
   /// Error (kConfig): the template does not end with {label}, names another field, or leaves no
   /// token for a text among `limit`; verbalizers that are not one for each label, or are encoded
-  /// alike.
+  /// alike; of greedy writing one that another begins with, where no end of text tells them apart.
   PromptForm(
       const config::GenerativeSection& section,
       const std::vector<std::string>& labels,
@@ -36,6 +37,7 @@ class PromptForm {
   std::vector<int32_t> prompt(const data::LabelledRow& row) const;
   /// The tokens of a label, the end of text behind them.
   const std::vector<int32_t>& label(size_t i) const { return labels_.at(i); }
+  const std::vector<std::vector<int32_t>>& labels() const { return labels_; }
   /// What log-likelihoods are divided by (generative.normalize).
   const std::vector<double>& lengths() const { return lengths_; }
 
@@ -54,10 +56,9 @@ class PromptForm {
 };
 
 /// Rows for training: prompts without loss, then labels, packed as data.packing says. Validation
-/// and test: of each row its prompt with every label, drawn together; the right one is kChosen. The
-/// head is that of the labels, by which answers are judged; the model's own stays a language
-/// model's. `read` as open_classifier_data(). Every rank must call. Error (kConfig): the model is
-/// no decoder; PromptForm's.
+/// and test: the prompts, with their classes. The head is that of the labels, by which answers are
+/// judged; the model's own stays a language model's. `read` as open_classifier_data(). Every rank
+/// must call. Error (kConfig): the model is no decoder; PromptForm's.
 ClassifierData open_generative_data(
     const config::Config& config,
     const model::ModelConfig& model,
@@ -70,21 +71,23 @@ ClassifierData open_generative_data(
 /// trained, empty: task.labels, or those of the training rows.
 config::Config config_of_rows(config::Config config, const std::vector<std::string>& labels = {});
 
-/// The class of each row of such a set; data::kNoClass: it has none.
-std::vector<int64_t> classes_of_candidates(const data::SequenceView& rows);
-
-/// The log-likelihoods of rows of batches, as parallel::ParallelModel::row_scores.
-using RowScorer =
-    std::function<std::vector<at::Tensor>(std::span<const nn::ForwardInputs> batches)>;
-
-/// As classify(): the "logits" of a row are its labels' log-likelihoods, over `lengths`.
-Classified classify_by_likelihood(
-    const RowScorer& scorer,
+/// As classify(): the "logits" of a row are those of its labels (label_scores.h). The batches are
+/// of so many prompts, or rows where the plan takes a row for each label.
+Classified classify_written(
+    const PromptReader& reader,
+    const WrittenLabels& labels,
     const data::SequenceView& rows,
-    const std::vector<double>& lengths,
     int64_t batch_size,
     parallel::Axes& axes,
-    c10::Device device,
     const std::function<void(int64_t done, int64_t all)>& progress = nullptr);
+
+/// What reads the prompts of a parallel::ParallelModel or EvaluationModel, which must outlive it.
+template <typename Model>
+PromptReader reader_of(Model& model, c10::Device device) {
+  return {
+      model.cacheable(),
+      [&model](std::span<const nn::ForwardInputs> batches) { return model.row_scores(batches); },
+      device};
+}
 
 }  // namespace lockstep::train

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""A small GPT-2 that classifies SST-2's phrases and banking77's questions, trained on two CPU ranks of this machine by Lockstep and by Hugging Face's
+Trainer: accuracy, samples/s and memory, from the same folder of random weights, the same rows and settings.
+
+    python3 bench/classification.py --program build/release/lockstep --data ../shared/data [--rows 4000] [--test-rows 1000] [--epochs 3]
+        [--batch 16] [--repeats 3] [--python .deps/peers/bin/python]
+
+Sides take turns, so that what else the machine does falls on both alike; each repeat has a seed of its own, and each figure is the median. Every run
+is held to two cores, one thread a rank. Samples/s are those that either writes of its training, without evaluation. Exits with 1 where Lockstep's
+accuracy is more than a point below the Trainer's.
+"""
+
+import argparse
+import csv
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from run import HERE, PYTHON, RANKS, Machine
+
+LENGTH, RATE, POINT = 64, 5e-4, 0.01
+MODEL = {"model_type": "gpt2", "n_positions": LENGTH, "n_embd": 256, "n_layer": 4, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}
+VOCABULARY = 4096
+# Of each set: its files, how they are delimited, and the columns of text and label.
+SETS = {
+    "sst2": ("train.tsv", "dev.tsv", "\t", "sentence", "label"),
+    "banking77": ("train.csv", "test.csv", ",", "text", "category"),
+}
+
+
+def write_rows(folder, name, data, rows, test_rows):
+    """train.csv and test.csv: rows that stand evenly apart in the set's own files, so that all labels are there."""
+    train, test, delimiter, text, label = SETS[name]
+    for source, target, count in ((train, "train.csv", rows), (test, "test.csv", test_rows)):
+        with (data / name / source).open(newline="") as file:
+            quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+            table = list(csv.DictReader(file, delimiter=delimiter, quoting=quoting))
+        count = min(count, len(table))
+        with (folder / target).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "label"])
+            writer.writerows([table[i * len(table) // count][column] for column in (text, label)] for i in range(count))
+
+
+def make_model(program, folder):
+    """A folder of random weights, with a tokenizer of the set's own texts."""
+    with (folder / "train.csv").open(newline="") as file:
+        (folder / "texts.txt").write_text("\n".join(row["text"] for row in csv.DictReader(file)))
+    (folder / "model.json").write_text(json.dumps({**MODEL, "vocab_size": VOCABULARY}))
+    for command in (
+        ["tokenizer", "train", "--files", "texts.txt", "--vocab-size", VOCABULARY, "--output", "tokenizer"],
+        ["train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=texts.txt", f"data.sequence_length={LENGTH}", "output_dir=model",
+         "max_steps=1", "learning_rate=0", "per_device_train_batch_size=1", "use_cpu=true"],
+    ):
+        done = subprocess.run([program, *map(str, command)], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{command[0]} failed:\n{done.stderr[-3000:]}")
+
+
+def run(machine, command, folder, **more):
+    process = machine.start(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
+    text = process.communicate()[0]
+    if process.returncode != 0:
+        sys.exit(f"{command[0]} failed:\n{text[-3000:]}")
+
+
+def lockstep(a, machine, folder, out, seed):
+    run(machine, [
+        a.program, "train", "--nproc", RANKS, "model.path=model", "task.type=sequence_classification", "data.train=train.csv",
+        "data.validation=test.csv", f"data.sequence_length={LENGTH}", f"output_dir={out}/run", f"num_train_epochs={a.epochs}",
+        f"per_device_train_batch_size={a.batch}", f"per_device_eval_batch_size={a.batch}", f"learning_rate={RATE}", f"seed={seed}",
+        "save_strategy=no", "use_cpu=true"], folder)
+    results = json.loads((out / "run" / "all_results.json").read_text())
+    lines = [json.loads(line) for line in (out / "run" / "metrics.jsonl").read_text().splitlines()]
+    return {"accuracy": results["eval_accuracy"], "samples_per_s": results["train_samples_per_second"],
+            "peak_bytes": max(line["peak_memory_bytes"] for line in lines if "peak_memory_bytes" in line)}
+
+
+def trainer(a, machine, folder, out, seed):
+    run(machine, [
+        a.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", RANKS, HERE / "peers" / "classifier.py", "--model", "model",
+        "--train", "train.csv", "--test", "test.csv", "--out", out, "--batch", a.batch, "--epochs", a.epochs, "--length", LENGTH, "--seed", seed,
+        "--rate", RATE], folder)
+    ranks = [json.loads((out / f"rank{rank}.json").read_text()) for rank in range(RANKS)]
+    return {**ranks[0], "peak_bytes": max(rank["peak_bytes"] for rank in ranks)}
+
+
+SIDES = {"Lockstep": lockstep, "Hugging Face Trainer": trainer}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="a folder with sst2/ and banking77/")
+    parser.add_argument("--python", type=pathlib.Path, default=PYTHON)
+    parser.add_argument("--sets", default=",".join(SETS))
+    for name, default in (("rows", 4000), ("test-rows", 1000), ("epochs", 3), ("batch", 16), ("repeats", 3)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    a = parser.parse_args()
+    # Not resolved: what a virtual environment's python is a link to is not in it.
+    a.program, a.python = a.program.absolute(), a.python.absolute()
+    machine = Machine()
+    print(f"load average {os.getloadavg()[0]:.1f}")
+    missed = []
+    for name in a.sets.split(","):
+        with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as scratch:
+            folder = pathlib.Path(scratch)
+            write_rows(folder, name, a.data, a.rows, a.test_rows)
+            make_model(a.program, folder)
+            results = {side: [] for side in SIDES}
+            for repeat in range(a.repeats):
+                for side, measure in SIDES.items():
+                    out = folder / f"{side.split()[0]}-{repeat}"
+                    out.mkdir()
+                    results[side].append(measure(a, machine, folder, out, 42 + repeat))
+        print(f"\n{name}: {a.epochs} epochs of at most {a.rows:,} rows, {RANKS} ranks of {a.batch} rows")
+        accuracy = {}
+        for side, runs in results.items():
+            middle = {key: statistics.median(each[key] for each in runs) for key in runs[0]}
+            accuracy[side] = middle["accuracy"]
+            each_run = ", ".join(f"{one['accuracy']:.3f}" for one in runs)
+            print(f"  {side:<22} accuracy {middle['accuracy']:.3f} ({each_run})  "
+                  f"{middle['samples_per_s']:>7,.1f} samples/s  {middle['peak_bytes'] / 2**20:>6,.0f} MiB", flush=True)
+        if accuracy["Lockstep"] < accuracy["Hugging Face Trainer"] - POINT:
+            missed.append(f"{name}: accuracy {accuracy['Lockstep']:.3f} beside {accuracy['Hugging Face Trainer']:.3f}")
+    print(f"\nload average {os.getloadavg()[0]:.1f}; " + ("missed: " + "; ".join(missed) if missed else "no accuracy is a point below"))
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+#include "train/tasks/label_scores.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+
+#include "nn/continuations.h"
+
+namespace lockstep::train {
+namespace {
+
+using nn::TokenIds;
+
+/// Of a pass by the model itself, in which each row has a copy of its prompt's keys and values.
+constexpr int64_t kPositionsAtOnce = 16384;
+
+std::vector<TokenIds> prompts_of(const nn::ForwardInputs& inputs) {
+  const at::Tensor ids = inputs.ids.to(at::kCPU).contiguous();
+  const at::Tensor real = inputs.real_tokens.defined()
+                              ? inputs.real_tokens.sum(1).to(at::kCPU)
+                              : at::full({ids.size(0)}, ids.size(1), at::kLong);
+  std::vector<TokenIds> prompts;
+  for (int64_t row = 0; row < ids.size(0); ++row) {
+    const int64_t* const begin = ids.const_data_ptr<int64_t>() + row * ids.size(1);
+    prompts.emplace_back(begin, begin + real.const_data_ptr<int64_t>()[row]);
+  }
+  return prompts;
+}
+
+/// The tokens by which labels go on from where a walk is, and the labels of each.
+struct Choice {
+  int64_t token;
+  std::vector<size_t> labels;
+};
+
+/// The way of one prompt through the tree of the labels' tokens.
+class Walk {
+ public:
+  explicit Walk(const std::vector<TokenIds>& labels)
+      : labels_(&labels),
+        open_(labels.size()),
+        logits_(labels.size(), 0) {
+    for (size_t i = 0; i < open_.size(); ++i) {
+      open_[i] = i;
+    }
+    look();
+  }
+  /// Two or more; none: a label is reached.
+  const std::vector<Choice>& choices() const { return choices_; }
+  const TokenIds& path() const { return path_; }
+  const std::vector<double>& logits() const { return logits_; }  // of all labels
+  /// Of the choices; of equals the first one is taken.
+  void take(const std::vector<double>& scores) {
+    const auto best = std::ranges::max_element(scores);
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      for (const size_t label : choices_[i].labels) {
+        logits_[label] = scores[i] - *best;
+      }
+    }
+    Choice taken = std::move(choices_[static_cast<size_t>(best - scores.begin())]);
+    path_.push_back(taken.token);
+    open_ = std::move(taken.labels);
+    look();
+  }
+
+ private:
+  void look() {
+    choices_.clear();
+    while (open_.size() > 1) {
+      for (const size_t label : open_) {
+        const int64_t token = (*labels_)[label].at(path_.size());
+        const auto found = std::ranges::find(choices_, token, &Choice::token);
+        if (found == choices_.end()) {
+          choices_.push_back({token, {label}});
+        } else {
+          found->labels.push_back(label);
+        }
+      }
+      if (choices_.size() > 1) {
+        return;
+      }
+      path_.push_back(choices_.front().token);  // all go on with it
+      choices_.clear();
+    }
+  }
+
+  const std::vector<TokenIds>* labels_;
+  std::vector<size_t> open_;  // labels that begin with the path
+  TokenIds path_;
+  std::vector<Choice> choices_;
+  std::vector<double> logits_;
+};
+
+/// How often a walk may have to choose.
+size_t most_choices(const Walk& walk) {
+  size_t most = 0;
+  for (size_t i = 0; i < walk.choices().size(); ++i) {
+    std::vector<double> scores(walk.choices().size(), 0);
+    scores[i] = 1;
+    Walk next = walk;
+    next.take(scores);
+    most = std::max(most, 1 + most_choices(next));
+  }
+  return most;
+}
+
+/// Walks of all prompts at once, by the model itself.
+void walk_by_model(
+    const PromptReader& reader, const std::vector<TokenIds>& prompts, std::vector<Walk>& walks) {
+  const nn::Continuations continuations(*reader.cacheable, prompts, reader.device);
+  for (;;) {
+    std::vector<int64_t> rows;
+    std::vector<TokenIds> paths;
+    for (size_t row = 0; row < walks.size(); ++row) {
+      if (!walks[row].choices().empty()) {
+        rows.push_back(static_cast<int64_t>(row));
+        paths.push_back(walks[row].path());
+      }
+    }
+    if (rows.empty()) {
+      return;
+    }
+    const at::Tensor logits = continuations.next_logits(rows, paths).contiguous();  // [N, V]
+    for (size_t i = 0; i < rows.size(); ++i) {
+      Walk& walk = walks[static_cast<size_t>(rows[i])];
+      const float* const of_row =
+          logits.const_data_ptr<float>() + static_cast<int64_t>(i) * logits.size(1);
+      std::vector<double> scores;
+      for (const Choice& choice : walk.choices()) {
+        scores.push_back(of_row[choice.token]);
+      }
+      walk.take(scores);
+    }
+  }
+}
+
+nn::ForwardInputs there(
+    std::span<const TokenIds> rows, std::span<const size_t> begins, c10::Device device) {
+  nn::ForwardInputs inputs = nn::predicted_from(rows, begins);
+  inputs.ids = inputs.ids.to(device);
+  inputs.targets = inputs.targets.to(device);
+  return inputs;
+}
+
+/// A row for each choice of each walk. Ranks have other walks, and all run as many passes.
+void walk_by_rows(
+    const PromptReader& reader,
+    const std::vector<std::vector<TokenIds>>& prompts,
+    std::vector<std::vector<Walk>>& walks) {
+  const size_t passes = most_choices(walks.front().front());
+  for (size_t pass = 0; pass < passes; ++pass) {
+    std::vector<nn::ForwardInputs> inputs;
+    for (size_t batch = 0; batch < prompts.size(); ++batch) {
+      std::vector<TokenIds> rows;
+      std::vector<size_t> begins;
+      for (size_t i = 0; i < walks[batch].size(); ++i) {
+        for (const Choice& choice : walks[batch][i].choices()) {
+          TokenIds& row = rows.emplace_back(prompts[batch][i]);
+          row.insert(row.end(), walks[batch][i].path().begin(), walks[batch][i].path().end());
+          row.push_back(choice.token);
+          begins.push_back(row.size() - 1);
+        }
+      }
+      if (rows.empty()) {  // all have arrived: any row, whose score nobody reads
+        rows.push_back(prompts[batch].front());
+        rows.back().push_back(0);
+        begins.push_back(rows.back().size() - 1);
+      }
+      inputs.push_back(there(rows, begins, reader.device));
+    }
+    const std::vector<at::Tensor> scored = reader.rows(inputs);
+    for (size_t batch = 0; batch < walks.size(); ++batch) {
+      const double* next = scored[batch].const_data_ptr<double>();
+      for (Walk& walk : walks[batch]) {
+        if (const size_t count = walk.choices().size(); count > 0) {
+          walk.take({next, next + count});
+          next += count;
+        }
+      }
+    }
+  }
+}
+
+std::vector<at::Tensor> greedy(
+    const PromptReader& reader,
+    const WrittenLabels& labels,
+    const std::vector<std::vector<TokenIds>>& prompts) {
+  std::vector<std::vector<Walk>> walks;
+  for (const std::vector<TokenIds>& batch : prompts) {
+    walks.emplace_back(batch.size(), Walk(labels.ids));
+    if (reader.cacheable != nullptr) {
+      walk_by_model(reader, batch, walks.back());
+    }
+  }
+  if (reader.cacheable == nullptr) {
+    walk_by_rows(reader, prompts, walks);
+  }
+  std::vector<at::Tensor> result;
+  for (const std::vector<Walk>& batch : walks) {
+    std::vector<double> logits;
+    for (const Walk& walk : batch) {
+      logits.insert(logits.end(), walk.logits().begin(), walk.logits().end());
+    }
+    result.push_back(at::tensor(logits, at::kDouble).view({std::ssize(batch), -1}));
+  }
+  return result;
+}
+
+/// Float64 [B, K] of each batch.
+std::vector<at::Tensor> likelihoods(
+    const PromptReader& reader,
+    const WrittenLabels& labels,
+    const std::vector<std::vector<TokenIds>>& prompts) {
+  std::vector<at::Tensor> result;
+  if (reader.cacheable != nullptr) {
+    for (const std::vector<TokenIds>& batch : prompts) {
+      const auto longest = std::ranges::max_element(batch, {}, &TokenIds::size)->size();
+      result.push_back(
+          nn::Continuations(*reader.cacheable, batch, reader.device)
+              .log_likelihoods(labels.ids, kPositionsAtOnce / static_cast<int64_t>(longest)));
+    }
+    return result;
+  }
+  std::vector<nn::ForwardInputs> inputs;
+  for (const std::vector<TokenIds>& batch : prompts) {
+    std::vector<TokenIds> rows;
+    std::vector<size_t> begins;
+    for (const TokenIds& prompt : batch) {
+      for (const TokenIds& label : labels.ids) {
+        rows.push_back(prompt);
+        rows.back().insert(rows.back().end(), label.begin(), label.end());
+        begins.push_back(prompt.size());
+      }
+    }
+    inputs.push_back(there(rows, begins, reader.device));
+  }
+  for (const at::Tensor& sums : reader.rows(inputs)) {
+    result.push_back(sums.view({-1, std::ssize(labels.ids)}));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> label_logits(
+    const PromptReader& reader,
+    const WrittenLabels& labels,
+    std::span<const nn::ForwardInputs> batches) {
+  std::vector<std::vector<TokenIds>> prompts;
+  for (const nn::ForwardInputs& inputs : batches) {
+    prompts.push_back(prompts_of(inputs));
+  }
+  const at::Tensor divisors = at::tensor(labels.lengths, at::kDouble);
+  std::vector<at::Tensor> logits =
+      labels.is_greedy ? greedy(reader, labels, prompts) : likelihoods(reader, labels, prompts);
+  for (at::Tensor& each : logits) {
+    each = each.div(divisors).to(at::kFloat);
+  }
+  return logits;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,112 @@
+"""Parquet and Arrow files have the rows, their order and their values that `datasets` reads of them; a large one takes no memory of its size."""
+
+import datetime
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import datasets
+import pyarrow.parquet
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
+import harness  # noqa: E402
+
+ROWS = 157  # no row group or shard divides it
+
+
+def rows_of(seed):
+    draw = random.Random(seed)
+    words = ["bus", "é", "日本", "\"so\"", "a\tb", "line\nend", "", "😀", "\\", "x" * 300]
+    return [{
+        "text": f"{i} " + " ".join(draw.choices(words, k=draw.randrange(6))),
+        "messages": [{
+            "role": draw.choice(["user", "assistant"]),
+            "content": draw.choice(words),
+            "count": draw.choice([0, -1, 2**53, None]),
+            "share": draw.choice([0.1, -2.5e-9, 1e300, None]),
+            "sure": draw.choice([True, False, None]),
+            "day": datetime.date(1969, 12, 31) + datetime.timedelta(days=draw.randrange(20000)),
+            "tags": draw.choices(words, k=draw.randrange(3)),
+        } for _ in range(draw.randrange(1, 4))],
+    } for i in range(ROWS)]
+
+
+@pytest.fixture(scope="module")
+def program():
+    harness.ProgramTest.setUpClass()
+    folder = harness.ProgramTest.scratch
+    (folder / "dump.jinja").write_text("{% for message in messages %}{{ message | tojson }}{% endfor %}")
+    yield harness.ProgramTest()
+    harness.ProgramTest.tearDownClass()
+
+
+def as_parquet(rows, folder):
+    for shard in range(3):
+        rows.shard(3, shard, contiguous=True).to_parquet(folder / f"part-{shard}.parquet", batch_size=23)
+
+
+def as_arrow_file(rows, folder):
+    rows.save_to_disk(folder, num_shards=2)
+
+
+FORMS = {"parquet": as_parquet, "arrow": as_arrow_file}
+
+
+def shown(program, files, *words):
+    out = program.run_ok("data", "show", f"data.train={files}", "tokenizer.path=tokenizer", "--rows", ROWS + 5, *words).out
+    documents = out.split("document ")[1:]
+    return [each.split(" of them learned\n", 1)[1] for each in documents]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_order_and_values(program, form):
+    folder = program.folder / form
+    folder.mkdir()
+    FORMS[form](datasets.Dataset.from_list(rows_of(7)), folder)
+    read = (datasets.load_dataset("parquet", data_files=sorted(map(str, folder.glob("*.parquet"))), split="train") if form == "parquet"
+            else datasets.load_from_disk(str(folder)))
+    found = shown(program, f"{folder}/*.{form}", "data.prompt=chat", "data.chat_template=dump.jinja", "data.chat_loss=all")
+    assert len(found) == len(read) == ROWS
+    for text, row in zip(found, read):
+        wanted = "".join(
+            json.dumps({**message, "day": str(message["day"])}, ensure_ascii=False) for message in row["messages"])
+        decoder, at, ours, theirs = json.JSONDecoder(), 0, [], []
+        text = text.strip().replace("⟦", "").replace("⟧", "")
+        while at < len(text):
+            value, at = decoder.raw_decode(text, at)
+            ours.append(value)
+        at = 0
+        while at < len(wanted):
+            value, at = decoder.raw_decode(wanted, at)
+            theirs.append(value)
+        assert ours == theirs
+
+
+def peak_of(program, files, output):
+    """The largest resident size of any process of a run that tokenizes them."""
+    command = [harness.PROGRAM, "train", "model.path=model.json", "tokenizer.path=tokenizer", f"data.train={files}", f"output_dir={output}",
+               f"data.cache_dir={output}-cache", "max_steps=1", "data.sequence_length=32", "use_cpu=true"]
+    process = subprocess.Popen(command, cwd=program.folder, env=harness.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    error = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0, error.decode()
+    return usage.ru_maxrss * 1024
+
+
+def test_a_large_file_takes_no_memory_of_its_size(program):
+    draw = random.Random(1)
+    words = (program.folder / "corpus" / "train.txt").read_text().split()
+    texts = [" ".join(draw.choices(words, k=200)) for _ in range(2000)]
+
+    def write(name, times):
+        table = pyarrow.table({"text": texts * times})
+        pyarrow.parquet.write_table(table, program.folder / name, compression="none", use_dictionary=False, row_group_size=500)
+        return (program.folder / name).stat().st_size
+
+    small, large = write("small.parquet", 1), write("large.parquet", 40)
+    assert large - small > 60 << 20
+    assert peak_of(program, "large.parquet", "large") - peak_of(program, "small.parquet", "small") < large - small  # what is mapped of the tokens counts

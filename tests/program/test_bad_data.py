@@ -1,0 +1,105 @@
+"""Data that is wrong: told before training on one screen, with the file, the row and what to do."""
+
+import json
+import shutil
+import unittest
+
+from harness import CONFIG, SOURCE, ProgramTest, losses
+
+
+class BadData(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        shutil.copy(SOURCE / "tests" / "program" / "pages" / "data" / "chatml.jinja", cls.folder)
+        (cls.folder / "model.json").write_text(json.dumps({**CONFIG, "n_positions": 160}))
+        rows = [f"{'good' if i % 2 else 'bad'} row {i},{'yes' if i % 2 else 'no'}" for i in range(12)]
+        (cls.folder / "train.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+
+    def told(self, *words, code=4):
+        """What is said of a run that does not begin."""
+        error = self.run_fails(code, "train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=none", "max_steps=1", "use_cpu=true",
+                               *words).err
+        self.assertLess(error.count("\n"), 24)
+        self.assertEqual(losses(self.folder / "none"), [])
+        return error
+
+    def labelled(self, *words, **more):
+        return self.told("task.type=sequence_classification", *words, **more)
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text)
+        return name
+
+    def chat(self, *words, **more):
+        return self.told("data.prompt=chat", "data.sequence_length=64", *words, **more)
+
+    def test_a_label_that_training_never_saw(self):
+        dev = self.write("unseen.csv", "text,label\nfine,yes\nodd,maybe\nodd,yess\n")
+        for task in ("sequence_classification", "generative_classification"):
+            error = self.told(f"task.type={task}", "data.train=train.csv", f"data.validation={dev}")
+            self.assertIn("unseen.csv, line 3: \"maybe\"", error)
+            self.assertIn("unseen.csv, line 4: \"yess\". Did you mean 'yes'?", error)
+            self.assertIn("the classes are no, yes", error)
+
+    def test_a_class_without_rows_is_told_and_an_empty_label_refused(self):
+        result = self.run_ok("train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=empty-class", "max_steps=1", "use_cpu=true",
+                             "task.type=sequence_classification", "data.train=train.csv", "task.labels=[no,yes,maybe]", "data.sequence_length=16")
+        self.assertIn("no training row has the label maybe: a classifier never learns it", result.err)
+        error = self.labelled(f"data.train={self.write('empty.csv', 'text,label' + chr(10) + 'a,yes' + chr(10) + 'b,' + chr(10))}")
+        self.assertIn("empty.csv, line 3", error)
+        self.assertIn("one label alone", self.labelled("data.train=train.csv", "task.labels=[yes]", code=2))
+        one = self.write("one.csv", "text,label\na,yes\nb,yes\n")
+        self.assertIn("every row has the label \"yes\"", self.labelled(f"data.train={one}"))
+
+    def test_a_missing_column_has_the_nearest_name(self):
+        error = self.labelled("data.train=train.csv", "data.label_field=lable")
+        self.assertIn("train.csv, line 1 (the header) has no field \"lable\". Did you mean 'label'?", error)
+        error = self.labelled("data.train=train.csv", "data.text_field='text,titel'")
+        self.assertIn("has no field \"titel\"", error)
+        self.write("rows.jsonl", '{"sentence": "a", "label": "x"}\n{"sentense": "b", "label": "y"}\n')
+        error = self.labelled("data.train=rows.jsonl", "data.text_field=sentence")
+        self.assertIn("rows.jsonl, line 2 has no field \"sentence\". Did you mean 'sentense'?", error)
+        self.write("plain.jsonl", '{"txt": "a"}\n')
+        self.assertIn("plain.jsonl, line 1 has no field \"text\". Did you mean 'txt'?", self.told("data.train=plain.jsonl"))
+
+    def test_mixed_types(self):
+        self.write("lists.jsonl", '{"text": "x", "label": ["a"]}\n{"text": "y", "label": "b"}\n{"text": "z", "label": "c"}\n')
+        self.assertIn("lists.jsonl, line 1: [a]", self.labelled("data.train=lists.jsonl"))
+        self.write("numbers.csv", "text,label\nx,1.5\ny,two\nz,3\n")
+        self.assertIn("numbers.csv, line 3: \"two\"", self.labelled("data.train=numbers.csv"))
+        self.write("number.jsonl", '{"text": "a"}\n{"text": 5}\n')
+        self.assertIn("number.jsonl, line 2", self.told("data.train=number.jsonl"))
+        self.write("broken.jsonl", '{"text": "a"}\n{"text": \n')
+        self.assertIn("broken.jsonl is not JSON at line 2", self.told("data.train=broken.jsonl"))
+
+    def test_a_parquet_file_that_is_cut_off(self):
+        (self.folder / "cut.parquet").write_bytes(b"PAR1" + bytes(range(200)))
+        for words in ([], ["task.type=sequence_classification"]):
+            error = self.told("data.train=cut.parquet", *words)
+            self.assertIn("cut.parquet", error)
+            self.assertIn("cut off, damaged", error)
+
+    def test_a_template_that_calls_what_it_may_not(self):
+        self.write("chats.jsonl", json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}) + "\n")
+        for text, named in (("{% include 'other.jinja' %}", "there is no block 'include'"), ("{{ messages.__class__.__mro__ }}", "__mro__"),
+                            ("{{ open('/etc/passwd') }}", "open"), ("{{ messages.append(1) }}", "templates may not change values"),
+                            ("{% for i in range(1000000000) %}{{ i }}{% endfor %}", "100000")):
+            error = self.chat("data.train=chats.jsonl", f"data.chat_template={self.write('evil.jinja', text)}")
+            self.assertIn("evil.jinja", error)
+            self.assertIn(named, error)
+
+    def test_a_chat_in_which_the_assistant_says_nothing(self):
+        rows = [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, {"messages": [{"role": "user", "content": "a"}]}]
+        self.write("mute.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        self.assertIn("mute.jsonl, line 2: no message of the assistant", self.chat("data.train=mute.jsonl", "data.chat_template=chatml.jinja"))
+
+    def test_weights_that_sum_to_nothing(self):
+        for task in ([], ["task.type=sequence_classification"]):
+            error = self.told("data.mixture=[{name: a, files: [train.csv], weight: 0}]", *task, code=2)
+            self.assertIn("data.mixture", error)
+            self.assertIn("the weights sum to nothing", error)
+
+
+if __name__ == "__main__":
+    unittest.main()
