@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draws a run as SVG: the curve of its loss, and the line that the terminal showed at its end.
+"""Draws a run as SVG: the curve of its loss, and the line that the terminal showed at its end; or several runs together.
 
-    tools/draw_run.py RUN OUTPUT.svg [--title TEXT]     RUN: an output_dir, whose metrics.jsonl is read
+    tools/draw_run.py RUN... OUTPUT.svg [--title TEXT]     RUN: an output_dir, whose metrics.jsonl is read
 
 Python's standard library alone. Colors that are read on white and on black.
 """
@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 860, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 24, 44, 66
-INK, CURVE = "#7d8590", "#2f81f7"
+INK, CURVES = "#7d8590", ("#2f81f7", "#d29922", "#3fb950", "#db61a2")
 
 
 def read(run):
@@ -55,15 +55,21 @@ def progress(lines):
     return "   ".join(parts)
 
 
-def draw(run, title):
+def read_whole(run):
     lines, evaluations = read(run)
     if len(lines) < 2:
         raise SystemExit(f"draw_run: {run / 'metrics.jsonl'} has {len(lines)} logged steps: log at least two (logging_steps)")
-    steps, losses = [line["step"] for line in lines], [line["loss"] for line in lines]
+    return lines, evaluations
+
+
+def draw(runs, title):
+    read_runs = [read_whole(run) for run in runs]
+    losses = [line["loss"] for lines, _ in read_runs for line in lines]
+    last = max(lines[-1]["step"] for lines, _ in read_runs)
     low, high = math.floor(min(losses)), math.ceil(max(losses))
 
     def x(step):
-        return LEFT + (WIDTH - LEFT - RIGHT) * step / steps[-1]
+        return LEFT + (WIDTH - LEFT - RIGHT) * step / last
 
     def y(loss):
         return TOP + (HEIGHT - TOP - BOTTOM) * (high - loss) / (high - low)
@@ -78,23 +84,29 @@ def draw(run, title):
     for loss in ticks(low, high, 5):
         parts.append(f'<path d="M{LEFT} {y(loss):.1f}H{WIDTH - RIGHT}" stroke="{INK}" stroke-opacity="0.25"/>')
         parts.append(text(LEFT - 8, y(loss) + 4, f"{loss:g}", "end"))
-    for step in ticks(0, steps[-1], 6):
+    for step in ticks(0, last, 6):
         parts.append(text(x(step), HEIGHT - BOTTOM + 18, f"{step:g}"))
-    points = " ".join(f"{x(step):.1f},{y(loss):.1f}" for step, loss in zip(steps, losses))
-    parts.append(f'<polyline points="{points}" fill="none" stroke="{CURVE}" stroke-width="2"/>')
-    parts += [f'<circle cx="{x(line["step"]):.1f}" cy="{y(line["eval_loss"]):.1f}" r="3" fill="none" stroke="{INK}"/>'
-              for line in evaluations if low <= line["eval_loss"] <= high]
-    parts.append(text(LEFT, HEIGHT - 16, progress(lines), "start"))
+    for place, (run, (lines, evaluations)) in enumerate(zip(runs, read_runs)):
+        color = CURVES[place % len(CURVES)]
+        points = " ".join(f"{x(line['step']):.1f},{y(line['loss']):.1f}" for line in lines)
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>')
+        parts += [f'<circle cx="{x(line["step"]):.1f}" cy="{y(line["eval_loss"]):.1f}" r="3" fill="none" stroke="{INK}"/>'
+                  for line in evaluations if low <= line["eval_loss"] <= high]
+        if len(runs) > 1:
+            parts.append(text(WIDTH - RIGHT, TOP + 16 * (place + 1), run.name, "end", f'fill="{color}"'))
+    told = progress(read_runs[0][0]) if len(runs) == 1 else "   ".join(
+        f"{run.name}: {lines[-1]['loss']:.3f}" for run, (lines, _) in zip(runs, read_runs))
+    parts.append(text(LEFT, HEIGHT - 16, told, "start"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=pathlib.Path)
+    parser.add_argument("runs", metavar="run", nargs="+", type=pathlib.Path)
     parser.add_argument("output", type=pathlib.Path)
     parser.add_argument("--title", default="loss")
     options = parser.parse_args()
-    options.output.write_text(draw(options.run, options.title))
+    options.output.write_text(draw(options.runs, options.title))
     return 0
 
 

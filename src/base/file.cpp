@@ -12,6 +12,7 @@
 
 #include "base/format.h"
 #include "base/mapped_ranges.h"
+#include "base/replace_file.h"
 
 namespace lockstep {
 
@@ -183,6 +184,13 @@ std::string read_file(const std::filesystem::path& path, ErrorKind kind, uint64_
 
 void write_file_atomically(
     const std::filesystem::path& path, std::string_view text, ErrorKind kind) {
+  replace_file(path, [&](File& file) { file.write_at(0, std::as_bytes(std::span(text))); }, kind);
+}
+
+void replace_file(
+    const std::filesystem::path& path,
+    const std::function<void(File& file)>& write,
+    ErrorKind kind) {
   // A name at which nobody has prepared a link, and that no other host takes.
   std::filesystem::path temporary = path;
   uint64_t drawn = 0;
@@ -190,7 +198,7 @@ void write_file_atomically(
   temporary += fmt::format(".tmp-{}-{:016x}", ::getpid(), drawn);
   try {
     File file(temporary, File::Mode::kCreateNew, kind);
-    file.write_at(0, std::as_bytes(std::span(text)));
+    write(file);
     file.sync();
     if (::rename(temporary.c_str(), path.c_str()) != 0) {
       throw system_error(kind, "rename a file to", path);

@@ -7,9 +7,11 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "cli/adapter_flags.h"
 #include "cli/quantization_flags.h"
 #include "start/parse.h"
+#include "train/gguf_file.h"
 #include "train/merge.h"
 #include "train/weights/model_loading.h"
 
@@ -17,7 +19,7 @@ namespace lockstep::cli {
 namespace {
 
 struct ExportRequest {
-  std::string model, output, dtype = "auto";
+  std::string model, output, dtype = "auto", gguf;
   bool merges = false;
   train::AdapterFlags adapters;
   train::QuantizationFlags quantization;
@@ -26,7 +28,7 @@ struct ExportRequest {
 start::Parsed read_request(std::vector<std::string> arguments, ExportRequest& request) {
   CLI::App app(
       "Write a model as a folder that transformers loads: with an adapter merged into it, with its "
-      "linears packed in 4 or 8 bits, or both");
+      "linears packed in 4 or 8 bits, or both; or as a file of llama.cpp's");
   app.name("lockstep export");
   app.add_option("--model", request.model, "A model folder, a checkpoint, or a Hub name")
       ->required();
@@ -34,10 +36,16 @@ start::Parsed read_request(std::vector<std::string> arguments, ExportRequest& re
   auto* merge = app.add_flag("--merge", request.merges, "Add what the adapters add to the weights");
   adapter->needs(merge);
   merge->needs(adapter);
-  app.add_option("--output", request.output, "The folder to write to")->required();
-  app.add_option("--dtype", request.dtype, "Of the weights that are written; auto: the model's")
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}));
+  app.add_option("--output", request.output, "The folder to write to; with --gguf the file")
+      ->required();
+  auto* dtype =
+      app.add_option("--dtype", request.dtype, "Of the weights that are written; auto: the model's")
+          ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}));
   add_quantization_flags(app, request.quantization);
+  app.add_option("--gguf", request.gguf, "Write a GGUF file whose weights are of this type")
+      ->check(CLI::IsMember(train::gguf::file_type_names()))
+      ->excludes(dtype)
+      ->excludes("--bits");
   return start::parse(app, std::move(arguments));
 }
 
@@ -61,6 +69,23 @@ std::shared_ptr<const text::Tokenizer> find_tokenizer(
   return nullptr;
 }
 
+/// Error where the output would be written over the model, or is no name of what is written.
+void check_output(const ExportRequest& request, const model::ModelSource& base) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(request.output, base.folder, ignored)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--output {} is the model itself", request.output),
+        "give another folder: the model's weights would be lost");
+  }
+  if (!request.gguf.empty() && std::filesystem::is_directory(request.output, ignored)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--output {} is a folder, and --gguf writes a file", request.output),
+        fmt::format("give a file in it: {}/model.gguf", request.output));
+  }
+}
+
 }  // namespace
 
 int run_export(std::vector<std::string> arguments) {
@@ -71,33 +96,39 @@ int run_export(std::vector<std::string> arguments) {
   const model::ModelSource base = train::find_source(request.model, "");
   const auto adapter = train::saved_adapters(request.adapters);
   const auto quantization = train::quantization_of(request.quantization);
-  if (!adapter && !quantization) {
+  if (!adapter && !quantization && request.gguf.empty()) {
     throw Error(
         ErrorKind::kConfig,
         "there is nothing to do",
-        "give --adapter FOLDER --merge, or --bits 4, or both");
+        "give --adapter FOLDER --merge, --bits 4 or --gguf f16");
   }
-  std::error_code ignored;
-  if (std::filesystem::equivalent(request.output, base.folder, ignored)) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format("--output {} is the model itself", request.output),
-        "give another folder: the model's weights would be lost");
-  }
-  train::MergedModel model = train::merge_adapter(base, adapter, type_of(request.dtype));
-  if (quantization) {
-    train::pack(model, *quantization);
-  }
+  check_output(request, base);
   const std::filesystem::path folder = !adapter                 ? std::filesystem::path()
                                        : adapter->parts.empty() ? adapter->folder
                                                                 : adapter->parts.front().folder;
-  train::save_merged(request.output, model, find_tokenizer(base, folder).get());
+  const auto tokenizer = find_tokenizer(base, folder);
+  if (!request.gguf.empty()) {
+    for (const std::string& note : train::save_gguf(
+             request.output,
+             train::MergedWeights(base, adapter),
+             train::gguf::file_type(request.gguf),
+             tokenizer.get())) {
+      log_warning("{}", note);
+    }
+  } else {
+    train::MergedModel model = train::merge_adapter(base, adapter, type_of(request.dtype));
+    if (quantization) {
+      train::pack(model, *quantization);
+    }
+    train::save_merged(request.output, model, tokenizer.get());
+  }
   fmt::print(
-      "{}: {}{}{}\n",
+      "{}: {}{}{}{}\n",
       request.output,
       request.model,
       adapter ? fmt::format(" with {} merged", fmt::join(request.adapters.folders, ", ")) : "",
-      quantization ? fmt::format(", packed in {}", train::text_of(*quantization)) : "");
+      quantization ? fmt::format(", packed in {}", train::text_of(*quantization)) : "",
+      request.gguf.empty() ? "" : fmt::format(", as GGUF in {}", request.gguf));
   return 0;
 }
 

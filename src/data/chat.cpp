@@ -124,6 +124,12 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::of(const text::Tokenizer& toke
                 : nullptr;
 }
 
+std::optional<std::string> ChatTemplate::source_of(const text::Tokenizer& tokenizer) {
+  const auto files = tokenizer.files();
+  const auto file = files.find("chat_template.jinja");
+  return file == files.end() ? template_in(files) : file->second;
+}
+
 std::shared_ptr<const ChatTemplate> ChatTemplate::read(
     const std::filesystem::path& path, const text::Tokenizer& tokenizer) {
   return std::make_shared<ChatTemplate>(

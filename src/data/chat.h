@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,8 @@ class ChatTemplate {
   /// The tokenizer's own: chat_template.jinja, else `chat_template` of tokenizer_config.json (of
   /// several the one named default). Null: it has none.
   static std::shared_ptr<const ChatTemplate> of(const text::Tokenizer& tokenizer);
+  /// The text of that; nothing where it has none.
+  static std::optional<std::string> source_of(const text::Tokenizer& tokenizer);
   /// A file's, with the tokenizer's tokens.
   static std::shared_ptr<const ChatTemplate> read(
       const std::filesystem::path& path, const text::Tokenizer& tokenizer);

@@ -33,7 +33,7 @@ std::span<const Command> commands() {
       {"eval", "Loss and accuracy of a model on a text; of a classifier, its report", in_core},
       {"predict", "The label of each row, by a classifier", in_core},
       {"generate", "Continue a prompt", in_core},
-      {"export", "A model and an adapter as one model", in_core},
+      {"export", "A model, also with an adapter, as a folder or a GGUF file", in_core},
       {"tokenizer", "Train a tokenizer", here<run_tokenizer>},
       {"tokenize", "Text to token ids", here<run_tokenize>},
       {"data", "Show documents as training reads them, and what of them is learned", in_core},

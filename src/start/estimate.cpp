@@ -36,7 +36,14 @@ config::ResolveOptions estimate_options() {
        Kind::kKey,
        "Train adapters of this rank on every matrix of the blocks alone",
        "lora.r"},
-      {"bits", Kind::kValue, "Of the frozen weights beside them: 16, 8 or 4"},
+      {"bits",
+       Kind::kKey,
+       "Pack the frozen weights beside them in 4 or 8 bits",
+       "quantization.bits"},
+      {"double-quant",
+       Kind::kKey,
+       "Of 4 bits: true packs the scales of blocks too",
+       "quantization.double_quant"},
       {"json", Kind::kSwitch, "One JSON object on stdout, and nothing else"},
   };
   return options;
@@ -46,22 +53,6 @@ int64_t devices_of(const config::Resolution& resolution) {
   const config::ParallelSection& parallel = resolution.config.parallel;
   const int64_t others = parallel.tensor * parallel.pipeline * parallel.context;
   return resolution.integer("gpus", 1).value_or(others * parallel.data.value_or(1));
-}
-
-void read_adapters(const config::Resolution& resolution, plan::Job& job) {
-  const std::optional<int64_t> bits = resolution.integer("bits", 1);
-  if (bits && job.adapter_rank == 0) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format("--bits {} is of frozen weights, and all are trained", *bits),
-        "give --lora-rank too, such as --lora-rank 16");
-  }
-  if (bits && *bits != 16 && *bits != 8 && *bits != 4) {
-    throw Error(ErrorKind::kConfig, fmt::format("--bits {}", *bits), "16, 8 or 4");
-  }
-  if (bits) {
-    job.frozen_bytes = *bits == 16 ? 2 : plan::packed_bytes(*bits, /*double_quantization=*/true);
-  }
 }
 
 nlohmann::json as_json(const plan::Memory& m) {
@@ -119,7 +110,13 @@ plan::Job job_of(
     const plan::Device& device) {
   plan::Job job = plan::planned_job(
       config, plan::planned_model(config), devices_of(resolution), device.devices_per_node);
-  read_adapters(resolution, job);
+  if (config.quantization.bits && job.adapter_rank == 0) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "{} bits are of frozen weights, and all are trained", *config.quantization.bits),
+        "give lora.r too, such as --lora-rank 16");
+  }
   if (device.is_cpu) {
     plan::run_on_cpu(job.software, config.training);
   }
@@ -206,7 +203,8 @@ int run_estimate(std::vector<std::string> arguments) {
   if (resolution.help) {
     std::cout << "lockstep estimate --model gpt2-xl|config.json|DIR [parallel.…] [training.…] "
                  "[--gpu h100-80gb]\n"
-                 "  [--gpus N] [--lora-rank 16 [--bits 4]] [--json]\nMemory of each rank by kind, "
+                 "  [--gpus N] [--lora-rank 16 [--bits 4 [--double-quant]]] [--json]\nMemory of "
+                 "each rank by kind, "
                  "what fits, and what would "
                  "make it fit.\n";
     return 0;

@@ -42,41 +42,45 @@ void merge(
 
 }  // namespace
 
-MergedModel merge_adapter(
-    const model::ModelSource& base,
-    const std::optional<AdapterRequest>& adapter,
-    std::optional<at::ScalarType> type) {
-  const at::NoGradGuard no_gradient;
+MergedWeights::MergedWeights(
+    const model::ModelSource& base, const std::optional<AdapterRequest>& adapter) {
   if (!base.has_weights) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} has no weights that an adapter could be merged into", base.name),
-        "give the model that it was trained beside");
+        fmt::format("{} has no weights that could be written", base.name),
+        "give a folder with weights; for an adapter, the model that it was trained beside");
   }
   ModelRequest request;
   request.adapter = adapter;
   request.task.head = config_with(base.config, adapter).head;
-  parallel::ModelSpec spec = model_spec(base, request);
-  spec.config.quantization.reset();
-  MergedModel result{spec.config, type.value_or(stored_type(base)), {}};
-  for (const model::LayerSpec& layer : model::describe(spec.config)) {
-    const model::Adapter* found = nullptr;
-    if (spec.adapters != nullptr && spec.adapters->of_layers.count(layer.prefix) > 0) {
-      found = &spec.adapters->of_layers.at(layer.prefix);
+  spec_ = model_spec(base, request);
+  spec_.config.quantization.reset();
+}
+
+at::Tensor MergedWeights::values(
+    const model::LayerSpec& layer, const model::ParameterSpec& parameter) const {
+  const at::NoGradGuard no_gradient;
+  at::Tensor values = values_of(spec_, parameter);
+  if (spec_.adapters != nullptr && parameter.name == layer.weight().name) {
+    const auto found = spec_.adapters->of_layers.find(layer.prefix);
+    if (found != spec_.adapters->of_layers.end()) {
+      merge(spec_, layer, found->second, values);
     }
+  }
+  return values;
+}
+
+MergedModel merge_adapter(
+    const model::ModelSource& base,
+    const std::optional<AdapterRequest>& adapter,
+    std::optional<at::ScalarType> type) {
+  const MergedWeights weights(base, adapter);
+  MergedModel result{weights.config(), type.value_or(stored_type(base)), {}};
+  for (const model::LayerSpec& layer : model::describe(result.config)) {
     for (const model::ParameterSpec& parameter : layer.parameters) {
-      at::Tensor values = values_of(spec, parameter);
-      if (found != nullptr && parameter.name == layer.weight().name) {
-        merge(spec, layer, *found, values);
-      }
+      const at::Tensor values = weights.values(layer, parameter).to(result.type);
       result.weights.push_back(
-          {"model",
-           parameter.name,
-           result.type,
-           parameter.shape,
-           0,
-           values.to(result.type).flatten(),
-           {}});
+          {"model", parameter.name, result.type, parameter.shape, 0, values.flatten(), {}});
     }
   }
   return result;

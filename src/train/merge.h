@@ -6,11 +6,29 @@
 #include <vector>
 
 #include "checkpoint/pieces.h"
+#include "model/description.h"
 #include "model/source.h"
+#include "parallel/model_spec.h"
 #include "text/tokenizer.h"
 #include "train/weights/adapters.h"
 
 namespace lockstep::train {
+
+/// A model of a folder with an adapter, a parameter at a time: W + s B A of each linear with an
+/// adapter (transposed where the file holds [in, out]; with DoRA its rows of their trained sizes),
+/// and what else the adapter trained in its place. Packed weights are what they stand for.
+class MergedWeights {
+ public:
+  /// Error (config, data).
+  MergedWeights(const model::ModelSource& base, const std::optional<AdapterRequest>& adapter);
+
+  const model::ModelConfig& config() const { return spec_.config; }
+  /// float32, whole, on the CPU. `layer` is one of the config's, and has the parameter.
+  at::Tensor values(const model::LayerSpec& layer, const model::ParameterSpec& parameter) const;
+
+ private:
+  parallel::ModelSpec spec_;
+};
 
 struct MergedModel {
   model::ModelConfig config;
@@ -18,10 +36,7 @@ struct MergedModel {
   std::vector<checkpoint::Piece> weights;  // of the file group "model", whole, on the CPU
 };
 
-/// Without an adapter the model as it is, packed weights as what they stand for. With one
-/// W + s B A of each linear with an adapter (transposed where the file holds [in, out]; with DoRA
-/// its rows of their trained sizes), and what else the adapter trained in its place: computed in
-/// float32 and rounded once to `type` (none: the base's own). Holds the model's weights, and one
+/// All of them, rounded once to `type` (none: the base's own). Holds the model's weights, and one
 /// more in float32. Error (config, data).
 MergedModel merge_adapter(
     const model::ModelSource& base,

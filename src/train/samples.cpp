@@ -72,7 +72,7 @@ nn::ForwardInputs inputs_of(const std::vector<Row>& rows) {
   return inputs;
 }
 
-std::string text_of(const Job& job, const Row& row) {
+std::string sample_text(const Job& job, const Row& row) {
   const bool answers = !row.source.empty();
   std::vector<int32_t> ids;
   for (size_t i = row.given; i < row.ids.size(); ++i) {
@@ -170,7 +170,7 @@ void write_samples(Job& job, World& world) {
   if (job.monitor != nullptr) {
     std::vector<monitor::Sample> samples;
     for (size_t i = 0; i < rows.size(); ++i) {
-      samples.push_back({section.samples[i], text_of(job, rows[i])});
+      samples.push_back({section.samples[i], sample_text(job, rows[i])});
     }
     job.monitor->samples(samples);
   }

@@ -53,6 +53,24 @@ class Adapters(ProgramTest):
             self.train(name, "model.path=base", "learning_rate=1e-2", *LORA, *plan, ranks=ranks)
             self.assert_close(losses(self.folder / name), wanted, 1e-5)
 
+    def test_one_file_for_llama_cpp(self):
+        for kind in ("f16", "q8_0"):
+            done = self.run_ok("export", "--model", "base", "--adapter", "run", "--merge", "--gguf", kind, "--output", f"gguf/{kind}.gguf")
+            self.assertIn(f"as GGUF in {kind}", done.out)
+        whole, packed = ((self.folder / "gguf" / f"{kind}.gguf").read_bytes() for kind in ("f16", "q8_0"))
+        self.assertLess(len(packed), 0.75 * len(whole))
+        for data in (whole, packed):
+            self.assertEqual(data[:4], b"GGUF")
+            self.assertEqual(struct.unpack("<IQ", data[4:16]), (3, 4 + 2 * 12))  # two tables, the last norm's two, and blocks
+            self.assertIn(b"blk.1.ffn_down.bias", data)
+            self.assertIn(b"tokenizer.ggml.merges", data)
+        self.run_ok("export", "--model", "base", "--gguf", "f16", "--output", "gguf/base.gguf")
+        self.assertNotEqual((self.folder / "gguf" / "base.gguf").read_bytes(), whole)
+        for words, told in ((["--gguf", "q2_k", "--output", "x.gguf"], "q4_k_m"), (["--gguf", "f16", "--output", "gguf"], "gguf/model.gguf"),
+                            (["--gguf", "f16", "--bits", "4", "--output", "x.gguf"], "--bits")):
+            self.assertIn(told, self.run_fails(2, "export", "--model", "base", *words).err)
+        self.assertFalse((self.folder / "x.gguf").exists())
+
     def test_a_resumed_run_ends_with_the_same_bits(self):
         self.train("resumed", "model.path=base", "learning_rate=1e-2", "resume_from_checkpoint=run/checkpoint-3", *LORA)
         self.assertEqual(self.adapter("resumed"), self.adapter("run"))

@@ -76,6 +76,14 @@ class Guides(unittest.TestCase):
         heights = [float(point.split(",")[1]) for point in points]
         self.assertEqual(heights, sorted(heights))  # downwards is a larger y
         self.assertIn("step 50/50   loss 0.1400   lr 1.00e-03   12.3k tok/s", (self.folder / "run.svg").read_text())
+        other = self.folder / "other"
+        other.mkdir()
+        (other / "metrics.jsonl").write_text("\n".join(json.dumps({**line, "loss": 1.5}) for line in lines))
+        done = tool("draw_run.py", run, other, self.folder / "both.svg")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        curves = list(xml.parse(self.folder / "both.svg").getroot().iter("{http://www.w3.org/2000/svg}polyline"))
+        self.assertEqual(len({curve.get("stroke") for curve in curves}), 2)
+        self.assertIn("run: 0.140   other: 1.500", (self.folder / "both.svg").read_text())
         (run / "metrics.jsonl").write_text(json.dumps(lines[0]))
         done = tool("draw_run.py", run, self.folder / "run.svg")
         self.assertIn("log at least two", done.stderr)

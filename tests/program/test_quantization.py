@@ -76,8 +76,21 @@ class Quantization(ProgramTest):
         self.assertEqual(whole, parameters("lora.r=16"))
         self.assertEqual(packed, parameters("lora.r=16", "quantization.bits=4"))
         self.assertLess(packed, 0.35 * whole)
-        self.assertEqual(parameters("--lora-rank", "16", "--bits", "4"),
-                         parameters("lora.r=16", "quantization.bits=4", "quantization.double_quant=true"))
+        self.assertEqual(parameters("--lora-rank", "16", "--bits", "4"), packed)
+        nested = parameters("--lora-rank", "16", "--bits", "4", "--double-quant")
+        self.assertEqual(nested, parameters("lora.r=16", "quantization.bits=4", "quantization.double_quant=true"))
+        self.assertLess(nested, packed)
+        self.assertIn("lora", self.run_fails(2, "estimate", "--model", "llama2-7b", "--bits", "4").err)
+
+    def test_zero_3_gathers_packed_blocks_and_gradients_of_adapters(self):
+        def gathered(*words):
+            words = ("estimate", "--model", "llama2-70b", "--gpu", "h100-80gb", "--gpus", "2", "--json", "training.bf16=true",
+                     "parallel.zero_stage=3", "parallel.data=2", "training.per_device_train_batch_size=1", *words)
+            return json.loads(self.run_ok(*words).out)["stages"][0]["gathered"]
+        block = 8192 * (2 * 8192 + 2 * 1024 + 3 * 28672)  # the weights of its linears
+        nested = gathered("--lora-rank", "16", "--bits", "4", "--double-quant")
+        self.assertLess(abs(nested / (2 * block * 0.516) - 1), 0.05)
+        self.assertGreater(gathered("--lora-rank", "16"), 3.5 * nested)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "comm/threads.h"
 #include "model/adapters.h"
 #include "numbers.h"
+#include "parallel/parallelize.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 #include "train/merge.h"
@@ -171,6 +173,58 @@ TEST(SeveralAdapters, FactorsAreSummed) {
          merged_weights(base, saved_adapters({{folder, folder}, {1, second}, "linear"}))) {
       const Tensor expected = plain.at(name) + factor * (once.at(name) - plain.at(name));
       EXPECT_LT((weight - expected).abs().max().item<double>(), 1e-5) << name;
+    }
+  }
+}
+
+/// Stacked factors have a rank of their own in each linear, which no number of ranks divides.
+TEST(SeveralAdapters, GiveOneLossUnderEveryPlan) {
+  if (!fs::exists(golden() / "llama-lora")) {
+    GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
+  }
+  const auto base = model::find_model((golden() / "llama").string());
+  const std::string first = (golden() / "llama-lora").string();
+  const Tensor ids = at::arange(6 * 12).mul(7).remainder(base.config.vocab_size).view({6, 12});
+  const auto loss_under = [&](const AdapterFlags& flags,
+                              const mesh::Mesh& mesh,
+                              parallel::Plan plan) {
+    plan.sequence_length = ids.size(1);
+    double loss = 0;
+    comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {
+      parallel::Axes axes(world, mesh);
+      ModelRequest request;
+      request.adapter = saved_adapters(flags);
+      const auto model = parallel::evaluation_model(model_spec(base, request), plan, axes);
+      nn::ForwardInputs inputs;
+      inputs.ids = ids.chunk(mesh.data)[static_cast<size_t>(axes.coordinate()[mesh::Axis::kData])];
+      inputs.targets = nn::next_tokens(inputs.ids);
+      const Tensor sums = model->statistics({&inputs, 1});
+      axes.gradients().all_reduce(sums).wait();
+      if (world.rank() == 0) {
+        loss = sums[0].item<double>();
+      }
+    });
+    return loss;
+  };
+  using parallel::SequenceSharding;
+  const std::vector<std::pair<mesh::Mesh, parallel::Plan>> plans{
+      {{.tensor = 2}, {}},
+      {{.tensor = 3}, {}},
+      {{.tensor = 2}, {.sequence_sharding = SequenceSharding::kShards}},
+      {{.data = 3}, {.zero_stage = 3}},
+      {{.pipeline = 2}, {}},
+      {{.context = 2}, {}},
+      {{.pipeline = 2, .tensor = 2}, {}},
+      {{.data = 2, .context = 2, .tensor = 2}, {.zero_stage = 3}}};
+  const double plain = loss_under({}, {}, {});
+  for (const AdapterFlags& flags :
+       {AdapterFlags{{first, (golden() / "llama-rslora-patterns").string()}, {0.75, -2}, "cat"},
+        AdapterFlags{{first, first}, {1, 0.5}, "linear"}}) {
+    const double alone = loss_under(flags, {}, {});
+    EXPECT_GT(std::abs(alone - plain), 1e-3 * plain) << flags.combination;
+    for (const auto& [mesh, plan] : plans) {
+      EXPECT_NEAR(loss_under(flags, mesh, plan), alone, 1e-5 * alone)
+          << flags.combination << " under " << mesh.text();
     }
   }
 }

@@ -44,10 +44,16 @@ double unit_bytes(const Job& job) {
   if (job.adapter_rank == 0) {
     return unit_parameters(job) * job.compute_bytes();
   }
-  const ParameterCounts counts = count_parameters(job.model);
-  const double largest = std::max(
-      counts.largest_block() * job.frozen_bytes, counts.embedding / 2 * job.compute_bytes());
-  return std::min(job.software.unit_parameters * job.compute_bytes(), largest) / job.mesh.tensor;
+  const double tensor = job.mesh.tensor;
+  const double table = count_parameters(job.model).embedding / 2 * job.compute_bytes() / tensor;
+  return std::min(
+      job.software.unit_parameters * job.compute_bytes() / tensor,
+      std::max(gathered_block_bytes(job), table));
+}
+
+// Parameters of them that have gradients.
+double unit_gradients(const Job& job) {
+  return job.adapter_rank == 0 ? unit_parameters(job) : largest_trained(job);
 }
 
 void offload_states(const Job& job, Memory& memory) {
@@ -99,6 +105,16 @@ double trained_parameters(const Job& job, const BlockCounts& blocks, double para
              : parameters;
 }
 
+// Bytes of a stage's parameters when all are gathered.
+double whole_stage_bytes(const Job& job, const BlockCounts& blocks, double parameters) {
+  if (job.adapter_rank == 0) {
+    return parameters * job.compute_bytes();
+  }
+  const double linears = linear_parameters(job.model, blocks) / job.mesh.tensor;
+  return linears * job.frozen_bytes + (parameters - linears) * job.compute_bytes() +
+         trained_parameters(job, blocks, parameters) * job.compute_bytes();
+}
+
 void add_states(const Job& job, const BlockCounts& blocks, double parameters, Memory& memory) {
   const Software& software = job.software;
   const double group = job.sharing();
@@ -126,15 +142,14 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
   }
   memory.parameters += held(parameters, 3) * job.reference_bytes;
   offload_states(job, memory);
-  const double width = job.compute_bytes();
   if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {
     // Under a pipeline the stage's units stay gathered, and its gradients whole, until the step
     // ends.
-    memory.gathered = parameters * (width + job.reduce_bytes());
+    memory.gathered = whole_stage_bytes(job, blocks, parameters) + trained * job.reduce_bytes();
   } else if (job.zero_stage >= 3 || job.offload == Offload::kAll) {
     // The unit that computes and the one that is fetched ahead; a unit's gradient before it is
     // reduced.
-    memory.gathered = 2 * unit_bytes(job) + unit_parameters(job) * job.reduce_bytes();
+    memory.gathered = 2 * unit_bytes(job) + unit_gradients(job) * job.reduce_bytes();
   }
 }
 

@@ -42,11 +42,8 @@ std::vector<Unit> units_of(const Job& job, const RankShare& share) {
     add(counts.embedding + counts.positions, 0);
   }
   visit_blocks(share.blocks, [&](BlockKind kind, double count) {
-    BlockCounts one;
-    one.of[static_cast<size_t>(kind)] = 1;
     for (double i = 0; i < count; ++i) {
-      add(all_is_trained ? counts.of(kind) : adapter_parameters(job.model, one, job.adapter_rank),
-          1);
+      add(trained_parameters(job, kind), 1);
     }
   });
   if (share.is_last && all_is_trained) {
@@ -189,9 +186,8 @@ Moment backward_moment(const Job& job, const RankShare& share, double kept) {
     } else if (job.zero_stage >= 3) {
       // The block that computes and the one that is fetched ahead; gradients that are written, and
       // on their way.
-      const double unit = count_parameters(job.model).largest_block() / job.mesh.tensor;
-      moment.gathered = unit * 2 * job.compute_bytes();
-      moment.buckets = unit * job.reduce_bytes() * (done > 0 ? 2 : 1);
+      moment.gathered = 2 * gathered_block_bytes(job);
+      moment.buckets = largest_trained(job) * job.reduce_bytes() * (done > 0 ? 2 : 1);
     } else if (job.zero_stage == 2) {
       moment.buckets = open_buffers(job, units, count - done);
     }
@@ -238,6 +234,10 @@ void add_whole_units(const Job& job, const RankShare& share, Moment& moment) {
     moment.buckets += unit.parameters * job.reduce_bytes();
     moment.gathered += job.zero_stage >= 3 ? unit.parameters * job.compute_bytes() : 0;
   }
+  if (job.adapter_rank > 0 && job.zero_stage >= 3) {
+    moment.gathered +=
+        linear_parameters(job.model, share.blocks) * job.frozen_bytes / job.mesh.tensor;
+  }
 }
 
 /// Attention with dropout goes by tiles of up to 2^20 scores (ops/attention.h); four of their
@@ -254,6 +254,12 @@ double score_tiles(const Job& job) {
 }
 
 }  // namespace
+
+double largest_trained(const Job& job) {
+  return largest_of_blocks(
+             blocks_of(job.model), [&](BlockKind kind) { return trained_parameters(job, kind); }) /
+         job.mesh.tensor;
+}
 
 Moment fullest_moment(const Job& job, const RankShare& share) {
   const double pipeline = job.mesh.pipeline;

@@ -25,6 +25,8 @@ struct RankShare {
   double in_flight = 1;  // micro-batches whose activations are held, in whole ranks' worth
 };
 
+/// Parameters of a block that are trained, of the one with the most, on one tensor rank.
+double largest_trained(const Job& job);
 /// The fullest of: the head's products, when the last forward pass ends; the backward pass of each
 /// block; the optimizer's update.
 Moment fullest_moment(const Job& job, const RankShare& share);

@@ -117,6 +117,20 @@ double packed_bytes(int64_t bits, bool double_quantization, int64_t block_size) 
   return bits == 8 ? 1 : 0.5 + scale / static_cast<double>(block_size);
 }
 
+double trained_parameters(const Job& job, BlockKind kind) {
+  if (job.adapter_rank == 0) {
+    return count_parameters(job.model).of(kind);
+  }
+  BlockCounts one;
+  one.of[static_cast<size_t>(kind)] = 1;
+  return adapter_parameters(job.model, one, job.adapter_rank);
+}
+
+double gathered_block_bytes(const Job& job) {
+  const double width = job.adapter_rank == 0 ? job.compute_bytes() : job.frozen_bytes;
+  return count_parameters(job.model).largest_block() * width / job.mesh.tensor;
+}
+
 double model_flops(const Job& job) {
   const ModelSizes& sizes = sizes_of(job.model);
   const auto length = [&](Stream stream) { return static_cast<double>(job.length(stream)); };

@@ -218,6 +218,11 @@ double linear_parameters(const model::ModelConfig& model, const BlockCounts& blo
 double expert_parameters(const model::ModelConfig& model, const BlockCounts& blocks);
 /// Bytes of a weight in 8 bits, or in 4 with their scales, which double quantization packs too.
 double packed_bytes(int64_t bits, bool double_quantization, int64_t block_size = 64);
+/// Of a block of this kind, what is trained: all, or its adapters.
+double trained_parameters(const Job& job, BlockKind kind);
+/// Bytes of the largest block as it is gathered, frozen weights as they are packed, of one tensor
+/// rank.
+double gathered_block_bytes(const Job& job);
 /// Whether a bias is added to the scores of attention, which fused kernels have no place for.
 bool has_score_bias(const model::ModelConfig& model);
 

@@ -1,0 +1,260 @@
+#include "train/gguf/tensors.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "base/format.h"
+#include "model/rope.h"
+#include "train/gguf/families.h"
+
+namespace lockstep::train::gguf {
+namespace {
+
+using model::LayerKind;
+using model::LayerSpec;
+using model::ModelConfig;
+using model::ParameterSpec;
+using ops::GgufType;
+
+constexpr std::array<std::pair<std::string_view, FileType>, 4> kFileTypes{{
+    {"f16", FileType::kF16},
+    {"q8_0", FileType::kQ8_0},
+    {"q4_0", FileType::kQ4_0},
+    {"q4_k_m", FileType::kQ4_K_M},
+}};
+
+/// By the roles of layers.
+const std::map<std::string_view, std::string_view>& names() {
+  static const std::map<std::string_view, std::string_view> kNames{
+      {"tokens", "token_embd"},
+      {"positions", "position_embd"},
+      {"final_norm", "output_norm"},
+      {"head", "output"},
+      {"attention_norm", "attn_norm"},
+      {"query", "attn_q"},
+      {"key", "attn_k"},
+      {"value", "attn_v"},
+      {"query_key_value", "attn_qkv"},
+      {"query_norm", "attn_q_norm"},
+      {"key_norm", "attn_k_norm"},
+      {"attention_out", "attn_output"},
+      {"attention_out_norm", "post_attention_norm"},
+      {"mlp_norm", "ffn_norm"},
+      {"mlp_gate", "ffn_gate"},
+      {"mlp_up", "ffn_up"},
+      {"mlp_gate_up", "ffn_up"},
+      {"mlp_down", "ffn_down"},
+      {"mlp_out_norm", "post_ffw_norm"},
+      {"router", "ffn_gate_inp"},
+      {"expert_gate", "ffn_gate_exps"},
+      {"expert_up", "ffn_up_exps"},
+      {"expert_down", "ffn_down_exps"},
+  };
+  return kNames;
+}
+
+bool is_matrix(const LayerSpec& layer) {
+  return layer.kind == LayerKind::kLinear || layer.kind == LayerKind::kTokenEmbedding ||
+         layer.kind == LayerKind::kHead;
+}
+
+/// Which blocks get more bits: the first and last eighth, and every third between them.
+bool is_fine_block(int64_t block, int64_t blocks) {
+  return block < blocks / 8 || block >= 7 * blocks / 8 || (block - blocks / 8) % 3 == 2;
+}
+
+/// Before the width is looked at.
+GgufType wanted_type(const LayerSpec& layer, const ModelConfig& config, FileType file) {
+  const std::string_view role = layer.role;
+  const bool is_head = role == "head" || (role == "tokens" && config.ties_head());
+  switch (file) {
+    case FileType::kF16:
+      return GgufType::kF16;
+    case FileType::kQ8_0:
+      return GgufType::kQ8_0;
+    case FileType::kQ4_0:
+      return is_head ? GgufType::kQ6_K : GgufType::kQ4_0;
+    case FileType::kQ4_K_M:
+      break;
+  }
+  const bool is_fine = (role == "value" || role == "mlp_down" || role == "expert_down") &&
+                       is_fine_block(layer.block, config.layers);
+  return is_head || is_fine          ? GgufType::kQ6_K
+         : role == "query_key_value" ? GgufType::kQ5_K
+                                     : GgufType::kQ4_K;
+}
+
+/// What takes the place of a type whose blocks do not divide the width.
+GgufType next_type(GgufType type) {
+  switch (type) {
+    case GgufType::kQ4_K:
+      return GgufType::kQ5_0;
+    case GgufType::kQ5_K:
+      return GgufType::kQ5_1;
+    case GgufType::kQ6_K:
+      return GgufType::kQ8_0;
+    default:
+      return GgufType::kF16;
+  }
+}
+
+/// Rows of each head, from [half, number] to [number, half].
+at::Tensor neighbours_together(const at::Tensor& values, int64_t heads) {
+  const int64_t half = values.size(0) / heads / 2, columns = values.numel() / values.size(0);
+  return values.view({heads, 2, half, columns}).transpose(1, 2).reshape(values.sizes());
+}
+
+/// Rows of heads of [query, key, value], as all queries, then all keys, then all values.
+at::Tensor kinds_together(const at::Tensor& values, int64_t heads) {
+  const int64_t size = values.size(0) / heads / 3, columns = values.numel() / values.size(0);
+  return values.view({heads, 3, size, columns}).transpose(0, 1).reshape(values.sizes());
+}
+
+/// A parameter as the file has it.
+at::Tensor arrange(
+    const LayerSpec& layer, const ModelConfig& config, bool turns_neighbours, at::Tensor values) {
+  if (layer.in_first && values.dim() == 2) {
+    values = values.t();
+  }
+  if (layer.kind == LayerKind::kRmsNormAroundOne) {
+    values = values + 1;
+  }
+  if (turns_neighbours && (layer.role == "query" || layer.role == "key")) {
+    values = neighbours_together(values, layer.role == "query" ? config.heads : config.kv_heads);
+  }
+  if (layer.out == model::Dim::kHeadTriples) {
+    values = kinds_together(values, config.heads);
+  }
+  return values.contiguous();
+}
+
+/// What each frequency is divided by, where Llama 3 divides them.
+Tensor rope_factors(const ModelConfig& config) {
+  model::Rope plain = config.rope;
+  plain.type = model::RopeType::kDefault;
+  const auto scaled = model::rope_frequencies(config, 1).frequencies;
+  const auto whole = model::rope_frequencies(config, plain, 1).frequencies;
+  const at::Tensor factors = at::empty({std::ssize(whole)}, at::kFloat);
+  for (size_t i = 0; i < whole.size(); ++i) {
+    factors.mutable_data_ptr<float>()[i] = whole[i] / scaled[i];
+  }
+  return {{"rope_freqs.weight", factors.sizes().vec(), GgufType::kF32}, [factors](const Values&) {
+            return factors;
+          }};
+}
+
+class TensorList {
+ public:
+  TensorList(const ModelConfig& config, FileType file, std::vector<std::string>& notes)
+      : config_(config),
+        file_(file),
+        notes_(notes),
+        turns_neighbours_(turns_neighbours(architecture_of(config))) {}
+
+  /// `experts` are the layers of one role in a block: one, or all of its experts'.
+  void add(const std::vector<LayerSpec>& experts) {
+    const LayerSpec& first = experts.front();
+    for (size_t i = 0; i < first.parameters.size(); ++i) {
+      const ParameterSpec& parameter = first.parameters[i];
+      TensorInfo info;
+      info.name = (first.block < 0 ? "" : fmt::format("blk.{}.", first.block)) +
+                  std::string(names().at(first.role)) + parameter.name.substr(first.prefix.size());
+      info.shape = parameter.shape;
+      if (first.in_first && i == 0) {
+        std::reverse(info.shape.begin(), info.shape.end());
+      }
+      info.type = i == 0 && is_matrix(first) ? fitting_type(first, info) : GgufType::kF32;
+      if (first.expert >= 0) {
+        info.shape.insert(info.shape.begin(), std::ssize(experts));
+      }
+      tensors.push_back({std::move(info), numbers_of(experts, i)});
+    }
+  }
+
+  std::vector<Tensor> tensors;
+
+ private:
+  GgufType fitting_type(const LayerSpec& layer, const TensorInfo& info) {
+    const GgufType wanted = wanted_type(layer, config_, file_);
+    const int64_t width = info.shape.back();
+    GgufType type = wanted;
+    while (width % ops::layout_of(type).elements != 0) {
+      type = next_type(type);
+    }
+    if (type != wanted) {
+      const std::string note = fmt::format(
+          "{} in {} instead of {}: {} does not divide by {}",
+          names().at(layer.role),
+          ops::layout_of(type).name,
+          ops::layout_of(wanted).name,
+          width,
+          ops::layout_of(wanted).elements);
+      if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) {
+        notes_.push_back(note);
+      }
+    }
+    return type;
+  }
+
+  std::function<at::Tensor(const Values&)> numbers_of(
+      const std::vector<LayerSpec>& experts, size_t parameter) const {
+    return [experts, parameter, config = &config_, turns = turns_neighbours_](
+               const Values& values) {
+      std::vector<at::Tensor> parts;
+      for (const LayerSpec& layer : experts) {
+        parts.push_back(arrange(layer, *config, turns, values(layer, layer.parameters[parameter])));
+      }
+      return parts.size() == 1 ? parts.front() : at::stack(parts);
+    };
+  }
+
+  const ModelConfig& config_;
+  FileType file_;
+  std::vector<std::string>& notes_;
+  bool turns_neighbours_;
+};
+
+}  // namespace
+
+std::vector<std::string> file_type_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, type] : kFileTypes) {
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+FileType file_type(std::string_view name) {
+  return std::find_if(
+             kFileTypes.begin(),
+             kFileTypes.end(),
+             [&](const auto& type) { return type.first == name; })
+      ->second;
+}
+
+std::vector<Tensor> tensors_of(
+    const ModelConfig& config, FileType type, std::vector<std::string>& notes) {
+  TensorList list(config, type, notes);
+  std::map<std::pair<int64_t, std::string>, std::vector<LayerSpec>> experts;  // of a block, by role
+  for (const LayerSpec& layer : model::describe(config)) {
+    if (layer.expert < 0) {
+      list.add({layer});
+      continue;
+    }
+    auto& all = experts[{layer.block, layer.role}];
+    all.push_back(layer);
+    if (std::ssize(all) == config.experts.count) {
+      list.add(all);
+    }
+  }
+  if (config.rope.type == model::RopeType::kLlama3) {
+    list.tensors.push_back(rope_factors(config));
+  }
+  return std::move(list.tensors);
+}
+
+}  // namespace lockstep::train::gguf

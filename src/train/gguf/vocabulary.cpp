@@ -1,0 +1,286 @@
+#include "train/gguf/vocabulary.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "data/chat.h"
+#include "text/stages/split_patterns.h"
+
+namespace lockstep::train::gguf {
+namespace {
+
+using Json = nlohmann::json;
+using Merges = std::vector<std::pair<std::string, std::string>>;
+
+enum TokenType : int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(
+      ErrorKind::kConfig,
+      fmt::format("the tokenizer cannot be written as GGUF: {}", what),
+      "export the model as a folder (without --gguf), or from a folder without a tokenizer, which "
+      "llama.cpp runs by ids");
+}
+
+std::string type_of(const Json& part) {
+  return part.is_object() ? part.value("type", "") : "";
+}
+
+/// The parts of a sequence, of another one itself.
+std::vector<Json> parts_of(const Json& part, const char* key) {
+  if (part.is_null()) {
+    return {};
+  }
+  return type_of(part) == "Sequence" ? part.at(key).get<std::vector<Json>>() : std::vector{part};
+}
+
+Merges merges_of(const Json& model) {
+  Merges merges;
+  for (const Json& merge : model.value("merges", Json::array())) {
+    if (merge.is_array()) {
+      merges.push_back(merge.get<std::pair<std::string, std::string>>());
+    } else {
+      const auto text = merge.get<std::string>();
+      const size_t space = text.find(' ');
+      merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+    }
+  }
+  return merges;
+}
+
+/// llama.cpp's name of what cuts texts into words; nothing where it has none.
+std::optional<std::string> splitting_of(const Json& tokenizer) {
+  const std::vector<Json> parts =
+      parts_of(tokenizer.value("pre_tokenizer", Json()), "pretokenizers");
+  if (parts.empty() || type_of(parts.back()) != "ByteLevel" || parts.size() > 2 ||
+      parts.back().value("add_prefix_space", true)) {
+    return std::nullopt;
+  }
+  const bool cuts_itself = parts.back().value("use_regex", true);
+  if (parts.size() == 1) {
+    return cuts_itself ? std::optional("gpt-2") : std::nullopt;
+  }
+  const Json& first = parts.front();
+  if (type_of(first) == "Digits" && first.value("individual_digits", false) && cuts_itself) {
+    return "starcoder";
+  }
+  if (type_of(first) != "Split" || cuts_itself || first.value("behavior", "") != "Isolated" ||
+      first.value("invert", false)) {
+    return std::nullopt;
+  }
+  const auto pattern = text::known_pattern(first.at("pattern").value("Regex", ""));
+  if (!pattern) {
+    return std::nullopt;
+  }
+  switch (*pattern) {
+    case text::SplitPattern::kGpt2:
+      return "gpt-2";
+    case text::SplitPattern::kQwen2:
+      return "qwen2";
+    case text::SplitPattern::kLlama3:
+      return tokenizer.at("model").value("ignore_merges", false) ? "llama-bpe" : "dbrx";
+  }
+  return std::nullopt;
+}
+
+/// Byte-pair encoding over bytes.
+Metadata of_bytes(const Json& tokenizer) {
+  const auto splitting = splitting_of(tokenizer);
+  if (!splitting) {
+    refuse(
+        "llama.cpp has nothing that cuts words as its pre_tokenizer does (those of GPT-2, "
+        "Llama 3, Qwen 2 and StarCoder are known)");
+  }
+  const Json normalizer = tokenizer.value("normalizer", Json());
+  if (!normalizer.is_null() && type_of(normalizer) != "NFC") {
+    refuse(fmt::format("llama.cpp has no normalizer {}", type_of(normalizer)));
+  }
+  std::vector<std::string> merges;
+  for (const auto& [left, right] : merges_of(tokenizer.at("model"))) {
+    merges.push_back(left + " " + right);
+  }
+  return {
+      {"tokenizer.ggml.model", "gpt2"},
+      {"tokenizer.ggml.pre", *splitting},
+      {"tokenizer.ggml.merges", std::move(merges)}};
+}
+
+/// Whether a text gets a space in front of it; nothing where more is done to it.
+std::optional<bool> prepends_space(const Json& tokenizer) {
+  const std::string_view space = "▁";
+  bool prepends = false, replaces = false;
+  for (const Json& part : parts_of(tokenizer.value("normalizer", Json()), "normalizers")) {
+    if (type_of(part) == "Prepend" && part.value("prepend", "") == space) {
+      prepends = true;
+    } else if (
+        type_of(part) == "Replace" && part.at("pattern").value("String", "") == " " &&
+        part.value("content", "") == space) {
+      replaces = true;
+    } else {
+      return std::nullopt;
+    }
+  }
+  for (const Json& part : parts_of(tokenizer.value("pre_tokenizer", Json()), "pretokenizers")) {
+    if (type_of(part) == "Metaspace" && !part.value("split", true)) {
+      replaces = true;
+      prepends = part.value("prepend_scheme", "always") != "never";
+    } else if (type_of(part) != "Split" || part.at("pattern").value("String", "") != " ") {
+      return std::nullopt;  // after the normalizer a text has no spaces to be split at
+    }
+  }
+  return replaces ? std::optional(prepends) : std::nullopt;
+}
+
+/// Merges of one token one after the other, and all that its vocabulary allows: what SentencePiece
+/// does, which knows tokens and their ranks alone.
+bool are_by_token(const Merges& merges, const Json& vocabulary) {
+  std::set<std::string> done;
+  std::string last;
+  for (const auto& [left, right] : merges) {
+    const std::string whole = left + right;
+    if (whole != last && !done.insert(whole).second) {
+      return false;
+    }
+    last = whole;
+  }
+  size_t possible = 0;
+  for (const std::string& token : done) {
+    for (size_t cut = 1; cut < token.size(); ++cut) {
+      possible +=
+          vocabulary.contains(token.substr(0, cut)) && vocabulary.contains(token.substr(cut));
+    }
+  }
+  return possible == merges.size();
+}
+
+/// Byte-pair encoding over text.
+Metadata of_text(
+    const Json& tokenizer,
+    const std::vector<std::string>& tokens,
+    std::vector<std::string>& notes) {
+  const auto prepends = prepends_space(tokenizer);
+  if (!prepends) {
+    refuse("llama.cpp has nothing that cuts words as its normalizer and pre_tokenizer do");
+  }
+  const Merges merges = merges_of(tokenizer.at("model"));
+  if (!are_by_token(merges, tokenizer.at("model").at("vocab"))) {
+    notes.emplace_back(
+        "the tokenizer's merges are not SentencePiece's: llama.cpp may cut some texts otherwise");
+  }
+  std::unordered_map<std::string, float> ranks;
+  for (size_t i = 0; i < merges.size(); ++i) {
+    ranks.emplace(merges[i].first + merges[i].second, -static_cast<float>(i));
+  }
+  std::vector<float> scores;
+  for (const std::string& token : tokens) {
+    const auto found = ranks.find(token);
+    scores.push_back(found == ranks.end() ? 0 : found->second);
+  }
+  return {
+      {"tokenizer.ggml.model", "llama"},
+      {"tokenizer.ggml.pre", "default"},
+      {"tokenizer.ggml.scores", std::move(scores)},
+      {"tokenizer.ggml.add_space_prefix", *prepends}};
+}
+
+/// What each token is.
+std::vector<int32_t> types_of(
+    const text::Tokenizer& tokenizer,
+    const Json& json,
+    bool has_bytes,
+    const std::vector<std::string>& tokens) {
+  std::map<int64_t, bool> added;
+  for (const Json& token : json.value("added_tokens", Json::array())) {
+    added[token.at("id").get<int64_t>()] = token.value("special", false);
+  }
+  const Json unknown = json.at("model").value("unk_token", Json());
+  std::vector<int32_t> types;
+  for (int32_t id = 0; id < std::ssize(tokens); ++id) {
+    const std::string& token = tokens[static_cast<size_t>(id)];
+    const auto found = added.find(id);
+    const bool is_byte =
+        has_bytes && token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
+    types.push_back(
+        !tokenizer.token(id)                  ? kUnused
+        : has_bytes && unknown == Json(token) ? kUnknown
+        : found != added.end()                ? (found->second ? kControl : kUserDefined)
+        : is_byte                             ? kByte
+                                              : kNormal);
+  }
+  return types;
+}
+
+void add_specials(
+    const text::Tokenizer& tokenizer, const model::ModelConfig& config, Metadata& metadata) {
+  const auto add = [&](const char* name, std::optional<int64_t> id) {
+    if (id && *id >= 0 && *id < config.vocab_size) {
+      metadata.emplace_back(
+          fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<uint32_t>(*id));
+    }
+  };
+  const auto first = [](std::optional<int32_t> id, std::optional<int64_t> otherwise) {
+    return id ? std::optional<int64_t>(*id) : otherwise;
+  };
+  const std::optional<int64_t> eos =
+      config.eos_token_ids.empty() ? std::nullopt : std::optional(config.eos_token_ids.front());
+  add("bos", first(tokenizer.bos(), config.bos_token_id));
+  add("eos", first(tokenizer.eos(), eos));
+  add("padding", first(tokenizer.pad(), config.pad_token_id));
+  const text::RowTemplate& row = tokenizer.row_template();
+  const auto holds = [](const std::vector<int32_t>& ids, std::optional<int32_t> id) {
+    return id && std::find(ids.begin(), ids.end(), *id) != ids.end();
+  };
+  metadata.emplace_back("tokenizer.ggml.add_bos_token", holds(row.before, tokenizer.bos()));
+  metadata.emplace_back("tokenizer.ggml.add_eos_token", holds(row.after, tokenizer.eos()));
+  if (auto source = data::ChatTemplate::source_of(tokenizer)) {
+    metadata.emplace_back("tokenizer.chat_template", std::move(*source));
+  }
+}
+
+}  // namespace
+
+Metadata tokenizer_metadata(
+    const text::Tokenizer* tokenizer,
+    const model::ModelConfig& config,
+    std::vector<std::string>& notes) {
+  if (tokenizer == nullptr) {
+    notes.emplace_back("the model has no tokenizer: llama.cpp will run it by ids alone");
+    return {{"tokenizer.ggml.model", "none"}};
+  }
+  if (tokenizer->vocabulary_size() > config.vocab_size) {
+    refuse(fmt::format(
+        "it has {} ids, and the model {} rows", tokenizer->vocabulary_size(), config.vocab_size));
+  }
+  const Json json = parse_json(tokenizer->files().at("tokenizer.json"), "tokenizer.json");
+  const Json& model = json.at("model");
+  if (type_of(model) != "BPE") {
+    refuse(fmt::format("its model is {}, and byte-pair encoding alone is known", type_of(model)));
+  }
+  std::vector<std::string> tokens;
+  for (int32_t id = 0; id < config.vocab_size; ++id) {
+    tokens.push_back(tokenizer->token(id).value_or(fmt::format("[PAD{}]", id)));
+  }
+  const bool falls_back = model.value("byte_fallback", false);
+  Metadata metadata = falls_back ? of_text(json, tokens, notes) : of_bytes(json);
+  metadata.emplace_back(
+      "tokenizer.ggml.token_type", types_of(*tokenizer, json, falls_back, tokens));
+  metadata.emplace_back("tokenizer.ggml.tokens", std::move(tokens));
+  if (const auto unknown = model.value("unk_token", Json()); unknown.is_string()) {
+    if (const auto id = tokenizer->find(unknown.get<std::string>())) {
+      metadata.emplace_back("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(*id));
+    }
+  }
+  add_specials(*tokenizer, config, metadata);
+  return metadata;
+}
+
+}  // namespace lockstep::train::gguf
