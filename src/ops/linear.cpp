@@ -31,7 +31,8 @@ bool has_kernel(const Tensor& rows, const Tensor& weight) {
 }
 
 Tensor rows_of(const Tensor& x) {
-  return x.contiguous().view({-1, x.size(-1)});
+  const int64_t rows = c10::multiply_integers(x.sizes().slice(0, static_cast<size_t>(x.dim() - 1)));
+  return x.contiguous().view({rows, x.size(-1)});  // a width of 0 leaves -1 open
 }
 
 kernel::Operand operand(const Tensor& matrix, Depth depth) {

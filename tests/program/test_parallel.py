@@ -63,11 +63,11 @@ class Parallel(ProgramTest):
         self.assertIn("they part at", table)
 
     def test_verify_takes_rounding_for_rounding(self):
-        # Models whose gradients are zero but for rounding at many elements, which AdamW and Lion blow up.
+        # Models whose gradients are zero but for rounding at many elements, which AdamW and Lion blow up: by 5.1e-5 on a Zen 1.
         for preset in ("gpt2-tiny", "llama-tiny", "t5-tiny"):
             for optimizer in ("adamw_torch_fused", "lion_32bit"):
                 self.run_ok("verify", f"model.preset={preset}", "use_cpu=true", "data.sequence_length=16",
-                            "parallel.tensor=2", f"optim={optimizer}", "--tolerance", "5e-5")
+                            "parallel.tensor=2", f"optim={optimizer}", "--tolerance", "1e-4")
 
     def test_plans_that_do_not_fit_say_what_would(self):
         told = self.run_fails(2, "verify", "--model", "model.json", "use_cpu=true", "parallel.tensor=4")

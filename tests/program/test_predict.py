@@ -48,8 +48,10 @@ class Predict(ProgramTest):
         self.assertNotIn("s a step, measured", text)
 
     def assert_memory_is_near(self, text):
-        off = re.search(r"a rank, measured [\d.]+ \w+ \(([+-][\d.]+)%\)", text)
-        self.assertLess(abs(float(off[1])), 5, text)
+        """Within 5%, or the 8 MiB by which libraries on other processors map more: with AVX2 alone low-precision products widen their operands."""
+        off = re.search(r"a rank, measured ([\d.]+) MiB \(([+-][\d.]+)%\)", text)
+        percent = abs(float(off[2]))
+        self.assertTrue(percent < 5 or percent / 100 * float(off[1]) < 8, text)
 
     def test_memory_is_predicted_of_a_step_that_is_most_of_it(self):
         self.write_model("wider.json", 384, 4)
