@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr int kInternalSpan = 1;
 /// What is no use to know the time of.
-constexpr std::string_view kReporting = "reporting the step";
+constexpr std::string_view kFirst = "waiting for data", kReporting = "reporting the step";
 
 Json text_attribute(std::string_view key, std::string_view value) {
   return {{"key", key}, {"value", {{"stringValue", value}}}};
@@ -116,7 +116,11 @@ std::string Spans::draw_id() {
 }
 
 void Spans::step(int64_t step, double seconds, double wall, const Numbers& numbers) {
-  const double now = seconds_now(), offset = wall - now, began = now - seconds;
+  const double now = seconds_now(), offset = wall - now;
+  const std::vector<Phase> phases = std::exchange(phases_, {});
+  // A step begins with its wait for data; what came before it since the last one lies between them.
+  const auto first = std::ranges::find(phases.rbegin(), phases.rend(), kFirst, &Phase::name);
+  const double began = first != phases.rend() ? first->begin : now - seconds;
   Json spans = Json::array();
   const std::string trace = draw_id() + draw_id(), parent = draw_id();
   Json whole = span_of(trace, parent, "", "step", began + offset, wall);
@@ -129,7 +133,7 @@ void Spans::step(int64_t step, double seconds, double wall, const Numbers& numbe
     }
   }
   spans.push_back(std::move(whole));
-  for (const Phase& phase : std::exchange(phases_, {})) {
+  for (const Phase& phase : phases) {
     const bool is_within = phase.begin >= began;
     spans.push_back(span_of(
         is_within ? trace : draw_id() + draw_id(),

@@ -354,7 +354,7 @@ class Page(ProgramTest):
         page.wait_for(f"{path} === {json.dumps(plain)}")
         page.key("2")  # one run alone
         page.wait_for(f"{lines} === 2")
-        self.assertIsNone(page.value("document.querySelector('[data-part=difference]')"))
+        page.wait_for("document.querySelector('[data-part=difference]') === null")
         box = page.value("(r => [r.x, r.y, r.width, r.height])(document.querySelector('[data-chart] svg').getBoundingClientRect())")
         across = lambda share: (box[0] + share * box[2], box[1] + box[3] / 2)
         page.mouse("mousePressed", *across(0.4))
