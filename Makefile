@@ -184,7 +184,7 @@ page-pictures: build
 	@tools/setup.sh browser
 	@python3 tools/page_pictures.py $(BUILD)/lockstep docs/pictures
 
-DATA ?= $(firstword $(wildcard shared/data ../shared/data))
+bench-classification: DATA ?= $(firstword $(wildcard shared/data ../shared/data))
 bench-classification: build
 	@test -n "$(DATA)" || { echo "there is no shared/data here or one folder up: give DATA=FOLDER with sst2/ and banking77/"; exit 2; }
 	@tools/setup.sh peers
