@@ -11,8 +11,9 @@ if(MOLD)
 endif()
 find_program(CCACHE ccache)
 if(CCACHE)
-  # pch_defines and time_macros let ccache keep objects that use the precompiled header.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+  # pch_defines and time_macros let ccache keep objects that use the precompiled header; what a file depends on is told by the
+  # compiler, so that nothing is preprocessed for the cache alone.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
 endif()
 

@@ -11,18 +11,18 @@ lockstep_rooms(config core hydra:core compat:core,hydra top:core,hydra,compat)
 lockstep_module(schedule DEPENDS base)
 lockstep_module(text OPTIMIZE -O3 DEPENDS base)
 lockstep_rooms(text unicode models:unicode stages:unicode,models top:unicode,models,stages)
-lockstep_module(jinja DEPENDS base text)
+lockstep_module(jinja OPTIMIZE -O1 DEPENDS base text)
 lockstep_module(model OPTIMIZE -O1 DEPENDS base)
 lockstep_module(plan DEPENDS base config mesh schedule model)
 lockstep_rooms(plan workload machines ours:workload memory:workload,machines cost:workload,machines top:workload,machines,memory,cost)
 lockstep_module(data DEPENDS base text jinja)
 lockstep_module(monitor OPTIMIZE -O1 DEPENDS base)
 target_compile_definitions(lockstep_monitor PRIVATE LOCKSTEP_VERSION="${PROJECT_VERSION}")
-lockstep_module(watch DEPENDS base config monitor)
+lockstep_module(watch OPTIMIZE -O1 DEPENDS base config monitor)
 include(Page)
 lockstep_rooms(watch record control page:record)
 lockstep_module(metrics OPTIMIZE -O1 DEPENDS base)
-lockstep_module(comm TORCH OPTIMIZE -O3 DEPENDS base TESTS launch)
+lockstep_module(comm TORCH DEPENDS base TESTS launch)
 lockstep_module(launch OPTIMIZE -O1 DEPENDS base config)
 lockstep_rooms(launch system top:system workers:system plan:system,workers agent:system,workers,plan surfaces:system,workers,plan,agent
   doctor:system,workers,plan)
@@ -37,19 +37,19 @@ if(TARGET launch_test)
     add_dependencies(launch_test store_client)
   endif()
 endif()
-lockstep_module(ops TORCH OPTIMIZE -O3 DEPENDS base)
+lockstep_module(ops TORCH DEPENDS base)
 lockstep_rooms(ops cpu top:cpu)
 # Files of AVX-512, AVX512-BF16 and AMX, whose functions are called where the processor has these
 # (src/ops/cpu/machine.h). Nothing else is compiled with their flags.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   file(GLOB avx512_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cpu/*_avx512.cpp)
   # GCC 12 takes the undefined values of its own headers for mistakes.
-  set_source_files_properties(${avx512_files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS
-    "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mamx-tile;-mamx-bf16;-fno-exceptions;-Wno-maybe-uninitialized")
+  set_source_files_properties(${avx512_files} PROPERTIES COMPILE_OPTIONS
+    "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mamx-tile;-mamx-bf16;-fno-exceptions;-Wno-maybe-uninitialized")
 endif()
 lockstep_module(nn TORCH OPTIMIZE -O1 DEPENDS base model ops)
 lockstep_module(objective TORCH OPTIMIZE -O1 DEPENDS base model nn ops)
-lockstep_module(optim TORCH OPTIMIZE -O3 DEPENDS base mesh ops)
+lockstep_module(optim TORCH DEPENDS base mesh ops)
 lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base mesh comm TESTS model)
 lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn objective optim
   TESTS checkpoint APART All/ZeroTable PlanTable ZeroPlans Zero)
@@ -78,10 +78,6 @@ endif()
 foreach(name config launch start cli)
   target_compile_options(lockstep_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 endforeach()
-# It takes temporary plans of a test that throws for destroyed before they were made.
-if(TARGET parallel_test)
-  target_compile_options(parallel_test PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-endif()
 
 # The tests of plans once more, as GPUs run them: over a backend with NCCL's rules (tests/comm/like_nccl.h), and without
 # the loops that only processors have. The label `long` is not part of `make test`.
