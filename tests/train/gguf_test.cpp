@@ -83,6 +83,39 @@ TEST(Gguf, AWidthThatBlocksDoNotDivideTakesTheNextType) {
   EXPECT_EQ(types.count("output.weight"), 0U);
 }
 
+/// By llama.cpp's rules of its quantizer, which know models by numbers of blocks and of experts.
+TEST(Gguf, LargeModelsAndEightExpertsGiveAttentionMoreBits) {
+  const auto with_blocks = [](int64_t blocks, int64_t kv_heads) {
+    return llama_with([&](model::ModelConfig& config) {
+      config.layers = blocks;
+      config.kv_heads = kv_heads;
+      config.sliding_windows.assign(static_cast<size_t>(blocks), 0);
+    });
+  };
+  const auto large = types_of(with_blocks(80, 2), FileType::kQ4_K_M);
+  EXPECT_EQ(large.at("blk.10.attn_v.weight"), "Q5_K");
+  EXPECT_EQ(large.at("blk.9.attn_v.weight"), "Q6_K");
+  EXPECT_EQ(large.at("blk.10.ffn_down.weight"), "Q4_K");
+  EXPECT_EQ(types_of(with_blocks(80, 4), FileType::kQ4_K_M).at("blk.10.attn_v.weight"), "Q4_K");
+  EXPECT_EQ(types_of(with_blocks(79, 2), FileType::kQ4_K_M).at("blk.10.attn_v.weight"), "Q4_K");
+  const auto mixture = [](int64_t experts) {
+    return model::parse_model_config(
+        R"({"model_type": "mixtral", "vocab_size": 97, "hidden_size": 256, "intermediate_size": 512,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "num_experts_per_tok": 2, "num_local_experts": )" +
+            std::to_string(experts) + "}",
+        "a test");
+  };
+  const auto eight = types_of(mixture(8), FileType::kQ4_K_M);
+  EXPECT_EQ(eight.at("blk.0.attn_k.weight"), "Q8_0");
+  EXPECT_EQ(eight.at("blk.0.attn_v.weight"), "Q8_0");
+  EXPECT_EQ(eight.at("blk.0.attn_output.weight"), "Q5_K");
+  EXPECT_EQ(eight.at("blk.0.attn_q.weight"), "Q4_K");
+  EXPECT_EQ(types_of(mixture(8), FileType::kQ4_0).at("blk.0.attn_k.weight"), "Q8_0");
+  EXPECT_EQ(types_of(mixture(8), FileType::kQ4_0).at("blk.0.attn_output.weight"), "Q4_0");
+  EXPECT_EQ(types_of(mixture(4), FileType::kQ4_K_M).at("blk.0.attn_k.weight"), "Q4_K");
+}
+
 TEST(Gguf, TheHeaderPlacesEachTensorAtAMultipleOf32) {
   const std::vector<TensorInfo> tensors{
       {"a", {3, 5}, ops::GgufType::kF32}, {"bb", {2, 32}, ops::GgufType::kQ8_0}};

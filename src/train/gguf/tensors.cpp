@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -67,9 +68,40 @@ bool is_fine_block(int64_t block, int64_t blocks) {
   return block < blocks / 8 || block >= 7 * blocks / 8 || (block - blocks / 8) % 3 == 2;
 }
 
+/// What llama.cpp knows as 70B, by the number of blocks.
+bool is_70b(const ModelConfig& config) {
+  const std::string architecture = architecture_of(config);
+  return config.layers == 80 &&
+         (architecture == "qwen2" || (architecture == "llama" && config.heads != config.kv_heads));
+}
+
+/// Small matrices that are worth more bits: keys, values and outputs of attention between eight
+/// experts, values that many heads share.
+std::optional<GgufType> type_of_attention(
+    const LayerSpec& layer, const ModelConfig& config, FileType file, bool is_fine) {
+  const std::string_view role = layer.role;
+  if (config.experts.count == 8 && (role == "value" || role == "key")) {
+    return GgufType::kQ8_0;
+  }
+  if (config.experts.count == 8 && role == "attention_out" && file == FileType::kQ4_K_M) {
+    return GgufType::kQ5_K;
+  }
+  if (role == "value" && !is_fine && file == FileType::kQ4_K_M && is_70b(config)) {
+    return GgufType::kQ5_K;
+  }
+  return std::nullopt;
+}
+
 /// Before the width is looked at.
 GgufType wanted_type(const LayerSpec& layer, const ModelConfig& config, FileType file) {
   const std::string_view role = layer.role;
+  const bool is_fine = (role == "value" || role == "mlp_down" || role == "expert_down") &&
+                       is_fine_block(layer.block, config.layers);
+  if (file == FileType::kQ4_0 || file == FileType::kQ4_K_M) {
+    if (const auto type = type_of_attention(layer, config, file, is_fine)) {
+      return *type;
+    }
+  }
   const bool is_head = role == "head" || (role == "tokens" && config.ties_head());
   switch (file) {
     case FileType::kF16:
@@ -81,8 +113,6 @@ GgufType wanted_type(const LayerSpec& layer, const ModelConfig& config, FileType
     case FileType::kQ4_K_M:
       break;
   }
-  const bool is_fine = (role == "value" || role == "mlp_down" || role == "expert_down") &&
-                       is_fine_block(layer.block, config.layers);
   return is_head || is_fine          ? GgufType::kQ6_K
          : role == "query_key_value" ? GgufType::kQ5_K
                                      : GgufType::kQ4_K;

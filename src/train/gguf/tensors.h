@@ -32,8 +32,10 @@ struct Tensor {
 
 /// In the order of use. Of Q4_K_M the types are llama.cpp's mixture: the head (or the embedding
 /// that is it) and half of the values' and of the MLPs' last matrices in Q6_K, fused queries, keys
-/// and values in Q5_K, the rest in Q4_K. A width that a type's blocks do not divide takes the next
-/// one as llama.cpp does; `notes` says so of each kind of tensor.
+/// and values in Q5_K, the rest in Q4_K; the other values of a 70B (80 blocks, fewer key-value
+/// heads than query heads) in Q5_K; between eight experts keys and values in Q8_0, and attention's
+/// output in Q5_K. A width that a type's blocks do not divide takes the next one as llama.cpp does;
+/// `notes` says so of each kind of tensor.
 std::vector<Tensor> tensors_of(
     const model::ModelConfig& config, FileType type, std::vector<std::string>& notes);
 
