@@ -186,7 +186,7 @@ class Adafactor : public Optimizer {
             });
       }
     }
-    sum_over_shards(sums);
+    reduce_over_shards(sums);
     for (auto& [name, moments] : moments_) {
       if (moments.rows > 0) {
         const int64_t offset = offsets.at(name);
@@ -229,7 +229,7 @@ class Adafactor : public Optimizer {
             });
       }
     }
-    sum_over_shards(squares);
+    reduce_over_shards(squares);
     for (auto& [name, moments] : moments_) {
       const at::Tensor rms =
           squares[places_of.at(name)].div(static_cast<double>(moments.elements)).sqrt();

@@ -35,8 +35,39 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
 struct QuantizedMoments {
   at::Tensor exp_avg, exp_avg_sq;                // [n] float32 or uint8
   at::Tensor exp_avg_absmax, exp_avg_sq_absmax;  // [n / 256] float32, or undefined
+  int64_t first_scale = -1;  // of a part: where its blocks' scales stand among those of a step
   bool is_quantized() const { return exp_avg_absmax.defined(); }
+  bool is_part() const { return first_scale >= 0; }
 };
+
+/// Whether the parameter is cut: then blocks are the whole's, of which other ranks have elements.
+bool is_part(const Segment& segment) {
+  return !segment.whole_shape.empty() && !segment.cut.is_whole();
+}
+
+const std::vector<int64_t>& shape_of_blocks(const Segment& segment) {
+  return is_part(segment) ? segment.whole_shape : segment.shape;
+}
+
+/// Calls visit(at, block, count) for the elements [begin, begin + count) of a part: `count` of
+/// them, from `at` on behind `begin`, are in this block of the whole.
+template <class Visit>
+void visit_blocks(const Segment& segment, int64_t begin, int64_t count, const Visit& visit) {
+  const int64_t first = segment.begin + begin;
+  mesh::visit_runs(
+      segment.cut,
+      segment.whole_shape,
+      first,
+      first + count,
+      [&](int64_t local, int64_t whole, int64_t run) {
+        for (int64_t done = 0; done < run;) {
+          const int64_t block = (whole + done) / kQuantizedBlock;
+          const int64_t some = std::min(run - done, (block + 1) * kQuantizedBlock - whole - done);
+          visit(local + done - first, block, some);
+          done += some;
+        }
+      });
+}
 
 class AdamW8bit : public Optimizer {
  public:
@@ -44,6 +75,7 @@ class AdamW8bit : public Optimizer {
 
   int64_t alignment() const override { return kQuantizedBlock; }
   double state_bytes_per_element() const override { return 2.0 + 8.0 / kQuantizedBlock; }
+  bool looks_ahead() const override { return blocks_of_parts_ > 0; }
 
   void visit_state(int64_t index, const StateVisitor& visit) override {
     const Shard& shard = this->shard(index);
@@ -54,10 +86,11 @@ class AdamW8bit : public Optimizer {
       visit({"exp_avg", segment.parameter, segment.shape, segment.begin, state.exp_avg});
       visit({"exp_avg_sq", segment.parameter, segment.shape, segment.begin, state.exp_avg_sq});
       if (state.is_quantized()) {
-        const std::vector<int64_t> shape{blocks_of(elements_of(segment.shape))};
-        const int64_t begin = segment.begin / kQuantizedBlock;
-        visit({"exp_avg.absmax", segment.parameter, shape, begin, state.exp_avg_absmax});
-        visit({"exp_avg_sq.absmax", segment.parameter, shape, begin, state.exp_avg_sq_absmax});
+        const std::vector<int64_t> shape{blocks_of(elements_of(shape_of_blocks(segment)))};
+        const bool all = is_part(segment);
+        const int64_t begin = all ? 0 : segment.begin / kQuantizedBlock;
+        visit({"exp_avg.absmax", segment.parameter, shape, begin, state.exp_avg_absmax, all});
+        visit({"exp_avg_sq.absmax", segment.parameter, shape, begin, state.exp_avg_sq_absmax, all});
       }
     }
   }
@@ -72,26 +105,63 @@ class AdamW8bit : public Optimizer {
     }
     std::vector<QuantizedMoments> all;
     for (const Segment& segment : shard.layout) {
-      if (segment.begin % kQuantizedBlock != 0 && segment.count > 0) {
+      if (!is_part(segment) && segment.begin % kQuantizedBlock != 0 && segment.count > 0) {
         throw Error(
             ErrorKind::kInternal,
             fmt::format("the shard {} begins within a block of 256", shard.name));
       }
-      if (elements_of(segment.shape) < kSmallest) {
+      const int64_t elements = elements_of(shape_of_blocks(segment));
+      if (elements < kSmallest) {
         all.push_back({at::zeros({segment.count}), at::zeros({segment.count}), {}, {}});
         continue;
       }
       const auto zero = [&](const DynamicMap& map) {
         return at::full({segment.count}, static_cast<int64_t>(map.nearest(0)), at::kByte);
       };
-      const int64_t blocks = blocks_of(segment.count);
+      const int64_t blocks = blocks_of(is_part(segment) ? elements : segment.count);
       all.push_back(
           {zero(DynamicMap::of_signed()),
            zero(DynamicMap::of_unsigned()),
            at::zeros({blocks}),
            at::zeros({blocks})});
+      if (is_part(segment)) {
+        all.back().first_scale = 2 * blocks_of_parts_;
+        blocks_of_parts_ += blocks;
+      }
     }
     moments_.push_back(std::move(all));
+  }
+
+  /// The scales of this step, of parts: the largest magnitudes that the new moments have in each
+  /// block, here and on the other ranks.
+  void prepare(double gradient_scale) override {
+    if (blocks_of_parts_ == 0) {
+      return;
+    }
+    const at::NoGradGuard no_grad;
+    scales_ = at::zeros({2 * blocks_of_parts_});
+    for (int64_t index = 0; index < size(); ++index) {
+      const Shard& shard = this->shard(index);
+      const std::vector<QuantizedMoments>& moments = moments_.at(static_cast<size_t>(index));
+      for (size_t i = 0; i < moments.size(); ++i) {
+        if (moments[i].is_part()) {
+          const Segment& segment = shard.layout[i];
+          ops::AdamWBuffers gradient_alone;
+          gradient_alone.gradient = shard.gradient.narrow(0, segment.offset, segment.count);
+          const auto scales = scales_of(moments[i]);
+          update_part(
+              segment,
+              gradient_alone,
+              moments[i],
+              step_of(segment, 0, gradient_scale),
+              [&](int64_t begin, const at::Tensor& m, const at::Tensor& v) {
+                find_largest(segment, begin, m, scales.first);
+                find_largest(segment, begin, v, scales.second);
+              });
+        }
+      }
+    }
+    reduce_over_shards(scales_, ShardReduction::kLargest);
   }
 
   void update_shard(int64_t index, double learning_rate, double gradient_scale) override {
@@ -100,14 +170,7 @@ class AdamW8bit : public Optimizer {
     const std::vector<QuantizedMoments>& moments = moments_.at(static_cast<size_t>(index));
     for (size_t i = 0; i < moments.size(); ++i) {
       const Segment& segment = shard.layout[i];
-      ops::AdamWStep step{
-          .learning_rate = learning_rate * segment.rule.learning_rate,
-          .beta1 = options().adam_beta1,
-          .beta2 = options().adam_beta2,
-          .epsilon = options().adam_epsilon,
-          .weight_decay = segment.rule.weight_decay.value_or(options().weight_decay),
-          .gradient_scale = gradient_scale,
-          .step = steps()};
+      const ops::AdamWStep step = step_of(segment, learning_rate, gradient_scale);
       const auto part = [&](const at::Tensor& tensor) {
         return tensor.narrow(0, segment.offset, segment.count);
       };
@@ -118,7 +181,9 @@ class AdamW8bit : public Optimizer {
           .gradient = part(shard.gradient),
           .exp_avg = moments[i].exp_avg,
           .exp_avg_sq = moments[i].exp_avg_sq};
-      if (moments[i].is_quantized()) {
+      if (moments[i].is_part()) {
+        update_and_round_part(segment, buffers, moments[i], step);
+      } else if (moments[i].is_quantized()) {
         update_blocks(buffers, moments[i], step);
       } else {
         ops::adamw_step(buffers, step);
@@ -127,10 +192,108 @@ class AdamW8bit : public Optimizer {
   }
 
  private:
+  ops::AdamWStep step_of(
+      const Segment& segment, double learning_rate, double gradient_scale) const {
+    return {
+        .learning_rate = learning_rate * segment.rule.learning_rate,
+        .beta1 = options().adam_beta1,
+        .beta2 = options().adam_beta2,
+        .epsilon = options().adam_epsilon,
+        .weight_decay = segment.rule.weight_decay.value_or(options().weight_decay),
+        .gradient_scale = gradient_scale,
+        .step = steps()};
+  }
+
+  /// This step's scales of a part: of the means and of the squares.
+  std::pair<at::Tensor, at::Tensor> scales_of(const QuantizedMoments& state) const {
+    const int64_t blocks = state.exp_avg_absmax.numel();
+    return {
+        scales_.narrow(0, state.first_scale, blocks),
+        scales_.narrow(0, state.first_scale + blocks, blocks)};
+  }
+
+  /// Some elements of a part at a time: their moments are widened, updated by the float32 step, and
+  /// shown to `visit(begin, m, v)`. Without a parameter there is none to update.
+  template <class Visit>
+  static void update_part(
+      const Segment& segment,
+      const ops::AdamWBuffers& all,
+      const QuantizedMoments& state,
+      const ops::AdamWStep& step,
+      const Visit& visit) {
+    const int64_t count = all.gradient.numel();
+    const at::Tensor m = at::empty({std::min(kRun, count)}), v = at::empty_like(m),
+                     none = at::zeros_like(m);
+    for (int64_t begin = 0; begin < count; begin += kRun) {
+      const int64_t run = std::min(kRun, count - begin);
+      const auto part = [&](const at::Tensor& tensor) {
+        return tensor.defined() ? tensor.narrow(0, begin, run) : tensor;
+      };
+      const ops::AdamWBuffers buffers{
+          .parameter = all.parameter.defined() ? part(all.parameter) : none.narrow(0, 0, run),
+          .master = part(all.master),
+          .gradient = part(all.gradient),
+          .exp_avg = m.narrow(0, 0, run),
+          .exp_avg_sq = v.narrow(0, 0, run)};
+      const auto widen_by = [&](const DynamicMap& map,
+                                const at::Tensor& codes,
+                                const at::Tensor& scales,
+                                const at::Tensor& out) {
+        const auto* code = codes.const_data_ptr<uint8_t>() + begin;
+        const auto* scale = scales.const_data_ptr<float>();
+        auto* value = out.mutable_data_ptr<float>();
+        visit_blocks(segment, begin, run, [&](int64_t at, int64_t block, int64_t some) {
+          for (int64_t i = at; i < at + some; ++i) {
+            value[i] = map.values()[code[i]] * scale[block];
+          }
+        });
+      };
+      widen_by(DynamicMap::of_signed(), state.exp_avg, state.exp_avg_absmax, m);
+      widen_by(DynamicMap::of_unsigned(), state.exp_avg_sq, state.exp_avg_sq_absmax, v);
+      ops::adamw_step(buffers, step);
+      visit(begin, buffers.exp_avg, buffers.exp_avg_sq);
+    }
+  }
+
+  static void find_largest(
+      const Segment& segment, int64_t begin, const at::Tensor& values, const at::Tensor& scales) {
+    const auto* value = values.const_data_ptr<float>();
+    auto* scale = scales.mutable_data_ptr<float>();
+    visit_blocks(segment, begin, values.numel(), [&](int64_t at, int64_t block, int64_t some) {
+      scale[block] = std::max(scale[block], largest_magnitude(value + at, some));
+    });
+  }
+
+  void update_and_round_part(
+      const Segment& segment,
+      const ops::AdamWBuffers& all,
+      const QuantizedMoments& state,
+      const ops::AdamWStep& step) const {
+    const std::pair<at::Tensor, at::Tensor> scales = scales_of(state);
+    const auto round_by = [&](const DynamicMap& map,
+                              int64_t begin,
+                              const at::Tensor& values,
+                              const at::Tensor& of_blocks,
+                              const at::Tensor& codes) {
+      const auto* value = values.const_data_ptr<float>();
+      const auto* scale = of_blocks.const_data_ptr<float>();
+      auto* code = codes.mutable_data_ptr<uint8_t>() + begin;
+      visit_blocks(segment, begin, values.numel(), [&](int64_t at, int64_t block, int64_t some) {
+        quantize_by(map, value + at, some, scale[block], code + at);
+      });
+    };
+    update_part(
+        segment, all, state, step, [&](int64_t begin, const at::Tensor& m, const at::Tensor& v) {
+          round_by(DynamicMap::of_signed(), begin, m, scales.first, state.exp_avg);
+          round_by(DynamicMap::of_unsigned(), begin, v, scales.second, state.exp_avg_sq);
+        });
+    state.exp_avg_absmax.copy_(scales.first);
+    state.exp_avg_sq_absmax.copy_(scales.second);
+  }
+
   /// Some blocks at a time are widened, updated by the float32 step, and rounded.
   static void update_blocks(
       const ops::AdamWBuffers& all, const QuantizedMoments& state, const ops::AdamWStep& step) {
-    constexpr int64_t kRun = 64 * kQuantizedBlock;
     const int64_t count = all.parameter.numel();
     const at::Tensor m = at::empty({std::min(kRun, count)}), v = at::empty_like(m);
     for (int64_t begin = 0; begin < count; begin += kRun) {
@@ -189,7 +352,11 @@ class AdamW8bit : public Optimizer {
     });
   }
 
+  static constexpr int64_t kRun = 64 * kQuantizedBlock;  // elements in float32 at a time
+
   std::vector<std::vector<QuantizedMoments>> moments_;  // by shard, then by segment
+  int64_t blocks_of_parts_ = 0;                         // of all parts together
+  at::Tensor scales_;  // [2 blocks_of_parts_] of this step, part by part
 };
 
 }  // namespace

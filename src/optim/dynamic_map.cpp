@@ -68,12 +68,21 @@ uint8_t DynamicMap::nearest(float x) const {
 
 void quantize_block(
     const DynamicMap& map, const float* values, int64_t count, uint8_t* codes, float& scale) {
+  scale = largest_magnitude(values, count);
+  quantize_by(map, values, count, scale, codes);
+}
+
+float largest_magnitude(const float* values, int64_t count) {
   float largest = 0;
   for (int64_t i = 0; i < count; ++i) {
     largest = std::max(largest, std::abs(values[i]));
   }
-  scale = largest;
-  const float inverse = largest > 0 ? 1.0F / largest : 0.0F;
+  return largest;
+}
+
+void quantize_by(
+    const DynamicMap& map, const float* values, int64_t count, float scale, uint8_t* codes) {
+  const float inverse = scale > 0 ? 1.0F / scale : 0.0F;
   for (int64_t i = 0; i < count; ++i) {
     codes[i] = map.nearest(std::clamp(values[i] * inverse, -1.0F, 1.0F));
   }

@@ -32,5 +32,9 @@ class DynamicMap {
 /// A block of up to 256: dequantized(codes, scale)[i] = map.values()[codes[i]] * scale.
 void quantize_block(
     const DynamicMap& map, const float* values, int64_t count, uint8_t* codes, float& scale);
+/// Its scale, and its codes by the scale of a block that these are a part of.
+float largest_magnitude(const float* values, int64_t count);
+void quantize_by(
+    const DynamicMap& map, const float* values, int64_t count, float scale, uint8_t* codes);
 
 }  // namespace lockstep::optim

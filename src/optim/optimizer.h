@@ -93,8 +93,10 @@ struct StatePiece {
 };
 using StateVisitor = std::function<void(const StatePiece&)>;
 
-/// Adds a tensor up, in place, over the ranks that hold the other shards of the same parameters.
-using SumOverShards = std::function<void(at::Tensor&)>;
+/// Sums a tensor up, in place, over the ranks that hold the other shards of the same parameters; or
+/// takes the largest of each element.
+enum class ShardReduction { kSum, kLargest };
+using ReduceOverShards = std::function<void(at::Tensor&, ShardReduction)>;
 
 /// What a shard holds of a matrix.
 struct MatrixPiece {
@@ -108,7 +110,7 @@ using ChangeMatrix = std::function<at::Tensor(const at::Tensor&)>;
 using ChangeMatrices =
     std::function<void(std::span<const MatrixPiece> pieces, const ChangeMatrix& change)>;
 
-/// Not thread-safe across calls for one shard. No collectives but by SumOverShards and
+/// Not thread-safe across calls for one shard. No collectives but by ReduceOverShards and
 /// ChangeMatrices. State is allocated by add() on the shard's device.
 class Optimizer {
  public:
@@ -166,7 +168,7 @@ class Optimizer {
   /// 8-bit AdamW, whose blocks are not to be cut.
   virtual int64_t alignment() const { return 1; }
   /// Before the first step; without them the shards are taken to be whole parameters.
-  void set_sum_over_shards(SumOverShards sum) { sum_over_shards_ = std::move(sum); }
+  void set_reduce_over_shards(ReduceOverShards reduce) { reduce_over_shards_ = std::move(reduce); }
   void set_change_matrices(ChangeMatrices change) { change_matrices_ = std::move(change); }
   /// Bytes of state for each element, for the memory estimate: 8 of AdamW. At most, where they
   /// differ.
@@ -185,9 +187,10 @@ class Optimizer {
   virtual void update_shard(int64_t index, double learning_rate, double gradient_scale) = 0;
   /// What must be known of whole parameters before any shard is updated.
   virtual void prepare(double /*gradient_scale*/) {}
-  void sum_over_shards(at::Tensor& tensor) const {
-    if (sum_over_shards_) {
-      sum_over_shards_(tensor);
+  void reduce_over_shards(
+      at::Tensor& tensor, ShardReduction reduction = ShardReduction::kSum) const {
+    if (reduce_over_shards_) {
+      reduce_over_shards_(tensor, reduction);
     }
   }
   void change_matrices(std::span<const MatrixPiece> pieces, const ChangeMatrix& change) const;
@@ -206,7 +209,7 @@ class Optimizer {
   std::vector<Shard> shards_;
   std::vector<UpdateRule> rules_;
   std::vector<std::vector<Run>> runs_;  // by shard
-  SumOverShards sum_over_shards_;
+  ReduceOverShards reduce_over_shards_;
   ChangeMatrices change_matrices_;
   int64_t steps_ = 0;
 };

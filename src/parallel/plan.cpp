@@ -61,13 +61,17 @@ void check_plan(const Plan& plan, const mesh::Mesh& mesh) {
         "over all layers of the model, which are on other stages",
         "use training.router_aux_loss=sequence, which is the same under every plan");
   }
-  if (mesh.tensor > 1 && optim.ends_with("8bit")) {
+  if (mesh.tensor > 1 && optim.ends_with("8bit") &&
+      (plan.offload_optimizer.device == OffloadDevice::kNvme || plan.expert_ranks > 1)) {
     refuse(
         fmt::format(
-            "training.optim={} is not supported with parallel.tensor: it rounds blocks of 256 "
-            "neighbouring numbers of a parameter, which the parts of a tensor rank cut",
-            optim),
-        "use adamw_torch_fused or adafactor, or parallel.zero_stage in place of parallel.tensor");
+            "training.optim={} is not supported with parallel.tensor and {}: blocks of 256 numbers "
+            "that tensor ranks share are rounded by the largest of them all, which {}",
+            optim,
+            plan.expert_ranks > 1 ? "parallel.expert" : "parallel.offload_optimizer.device=nvme",
+            plan.expert_ranks > 1 ? "experts' own group of ranks would have to find apart"
+                                  : "needs the moments of all parameters before the first update"),
+        "use adamw_torch_fused, or leave out one of the two");
   }
 }
 

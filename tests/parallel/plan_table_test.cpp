@@ -443,9 +443,10 @@ TEST(PlanTable, StagesTwoAndThreeOfZeroInAPipelineAreRefusedWithTheReason) {
   }
 }
 
-TEST(PlanTable, EightBitMomentsOfPartsOfLayersAreRefusedWithTheReason) {
+TEST(PlanTable, EightBitMomentsOfPartsInFilesAreRefusedWithTheReason) {
   Plan plan;
   plan.optimizer.optim = "adamw_8bit";
+  plan.offload_optimizer.device = OffloadDevice::kNvme;
   try {
     check_plan(plan, {.tensor = 2});
     ADD_FAILURE() << "no error";

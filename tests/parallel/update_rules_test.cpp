@@ -142,6 +142,51 @@ TEST(PlanTable, OptimizersWithAverages) {
   }
 }
 
+/// Moments in 8 bits: blocks of 256 that run over rows and over the parts of tensor ranks are those
+/// of one rank. Matrices of 4,096 numbers and more have them.
+TEST(PlanTable, EightBitMomentsOfPartsOfLayers) {
+  constexpr const char* kGpt2 =
+      R"({"model_type": "gpt2", "vocab_size": 101, "n_embd": 66, "n_layer": 2, "n_head": 3,
+          "n_inner": 83, "n_positions": 32, "initializer_range": 0.1})";
+  constexpr const char* kLlama =
+      R"({"model_type": "llama", "vocab_size": 103, "hidden_size": 60, "intermediate_size": 71,
+          "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
+          "head_dim": 34, "initializer_range": 0.1})";
+  // A moment that lies between two codes may be rounded to either, by the last bit of a gradient.
+  constexpr double kOfCodes = 5e-5;
+  constexpr int64_t kSteps = 3;
+  const OptimizerOffload to_host{OffloadDevice::kCpu};
+  const auto train = [](PlanCase plan, const char* json, const char* optim) {
+    plan.plan.optimizer.optim = optim;
+    plan.plan.sequence_length = kPlanLength;
+    return train_under(plan, json, kSteps);
+  };
+  for (const char* json : {kGpt2, kLlama}) {
+    const Trained one = train({}, json, "adamw_8bit");
+    const Trained exact = train({}, json, "adamw");
+    double of_rounding = 0;
+    for (const auto& [name, gradient] : exact.gradients.back()) {
+      of_rounding = std::max(of_rounding, numbers::error(one.gradients.back().at(name), gradient));
+    }
+    EXPECT_GT(of_rounding, 5 * kOfCodes);
+    for (const PlanCase& plan : std::vector<PlanCase>{
+             {{.data = 2}, 2, {.zero_stage = 1}},
+             {{.tensor = 2}, 2},
+             {{.tensor = 3}, 1, {.sequence_sharding = kShards}},
+             {{.data = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+             {{.data = 2, .tensor = 3}, 1, {.zero_stage = 1, .offload_optimizer = to_host}},
+             {{.context = 2, .tensor = 2}, 1, {.zero_stage = 2}},
+             {{.pipeline = 2, .tensor = 2}, 2}}) {
+      const Trained found = train(plan, json, "adamw_8bit");
+      for (size_t step = 0; step < one.losses.size(); ++step) {
+        const std::string what = fmt::format("{}, step {}", plan_name(plan), step);
+        numbers::expect_loss(found.losses[step], one.losses[step], what);
+        numbers::expect_gradients(found.gradients[step], one.gradients[step], what, kOfCodes);
+      }
+    }
+  }
+}
+
 std::string refusal(const Plan& plan, const mesh::Mesh& mesh = {}) {
   std::string message;
   comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {

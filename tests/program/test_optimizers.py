@@ -39,6 +39,22 @@ class Optimizers(ProgramTest):
                     else:
                         self.assert_close(resumed, expected, 1e-5 if precision == "bf16=false" else 2e-2)
 
+    def test_eight_bit_moments_of_tensor_ranks_are_those_of_one_rank(self):
+        """Blocks of 256 are of whole matrices: a checkpoint of two tensor ranks is read by any plan."""
+        common = ["optim=adamw_8bit", "adam_epsilon=1e-5", "learning_rate=1e-2"]
+        self.train("whole", *common)
+        self.train("shared", *common, "parallel.tensor=2", "save_steps=3", ranks=2)
+        wanted = losses(self.folder / "whole")
+        self.assert_close(losses(self.folder / "shared"), wanted, 1e-5)
+        for name, ranks, plan in (("same", 2, ["parallel.tensor=2"]), ("one", 1, []),
+                                  ("shards", 2, ["parallel.zero_stage=2", "per_device_train_batch_size=4"])):
+            self.train(name, *common, *plan, f"resume_from_checkpoint={self.folder}/shared/checkpoint-3", ranks=ranks)
+            self.assert_close(losses(self.folder / name), wanted[3:], 1e-5)
+        self.assertEqual((self.folder / "same/model.safetensors").read_bytes(), (self.folder / "shared/model.safetensors").read_bytes())
+        self.assertIn("blocks of 256", self.run_fails(2, *self.train_arguments(
+            "files", *common, "parallel.tensor=2", "parallel.offload_optimizer.device=nvme",
+            f"parallel.offload_optimizer.path={self.folder}", ranks=2)).err)
+
     def test_muon_keeps_one_momentum_of_matrices_and_two_of_all_else(self):
         self.train("kept", *OPTIMIZERS["muon"], "save_steps=2", steps=2)
         names = set()

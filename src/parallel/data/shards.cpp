@@ -70,11 +70,13 @@ void add_shards(
     }
   }
   if (is_sharded || parts.group != nullptr) {
-    optimizer.optimizer().set_sum_over_shards(
-        [shards = is_sharded ? &group : nullptr, parts = parts.group](at::Tensor& tensor) {
+    optimizer.optimizer().set_reduce_over_shards(
+        [shards = is_sharded ? &group : nullptr, parts = parts.group](
+            at::Tensor& tensor, optim::ShardReduction reduction) {
+          const bool is_sum = reduction == optim::ShardReduction::kSum;
           for (comm::Communicator* ranks : {shards, parts}) {
             if (ranks != nullptr) {
-              ranks->all_reduce(tensor).wait();
+              ranks->all_reduce(tensor, is_sum ? comm::Reduce::kSum : comm::Reduce::kMax).wait();
             }
           }
         });
