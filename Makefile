@@ -1,7 +1,7 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart setup build install wheel deb docs picture page-pictures clean
+.PHONY: help quickstart setup build install wheel deb docs picture page-pictures adapters-picture clean
 .PHONY: test test-engines test-gpu test-processors sanitizers soak flips fuzz hangs checks parity unlearn-demo
-.PHONY: bench bench-agents bench-classification bench-launch bench-monitor bench-ops bench-parallel bench-tokenizers
+.PHONY: bench bench-adapters bench-agents bench-classification bench-launch bench-monitor bench-ops bench-parallel bench-tokenizers
 .PHONY: plan-validation plan-machine
 
 LIBTORCH ?=
@@ -27,6 +27,7 @@ help:
 	@echo "make docs                  the guides with a search and the reference of the headers, into build/docs; llms.txt"
 	@echo "make picture               the README's picture, of the quick start on this machine"
 	@echo "make page-pictures         the pictures of docs/monitor.md, by a Chromium"
+	@echo "make adapters-picture      that of docs/adapters.md: losses of adapters beside those of all weights"
 	@echo "make test                  set up, build, and run every test that needs no GPU (TESTS=name: those whose name has it)"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make test-processors       the tests that compute, as other processors would run them (PROCESSORS=--full: all of it)"
@@ -42,6 +43,7 @@ help:
 	@echo "make plan-validation       predicted against published step times and memory (RUNS=file.csv: of another file)"
 	@echo "make plan-machine          predicted against measured step times and memory of plans on this machine (PLAN_MACHINE=...)"
 	@echo "make bench-launch          the overhead of launching beside torchrun, accelerate and deepspeed (BENCH_LAUNCH=...)"
+	@echo "make bench-adapters        LoRA and NF4 beside Trainer with PEFT and bitsandbytes (BENCH='--steps 4 --warm 1 --repeats 1')"
 	@echo "make bench-agents          how long up to 1,024 nodes take to meet, all but one pretended"
 	@echo "make bench-monitor         what watching a run costs, on against off (BENCH='--pairs 20 --steps 40')"
 	@echo "make bench-tokenizers      MB/s beside tiktoken and Hugging Face's tokenizers"
@@ -148,6 +150,10 @@ bench: build
 	@python3 bench/run.py --program $(BUILD)/lockstep $(BENCH)
 	@python3 bench/launch.py --program $(BUILD)/lockstep $(BENCH_LAUNCH)
 
+bench-adapters: build
+	@tools/setup.sh peers
+	@python3 bench/adapters.py --program $(BUILD)/lockstep $(BENCH)
+
 bench-agents: build
 	@python3 bench/agents.py --program $(BUILD)/lockstep $(BENCH)
 
@@ -178,6 +184,10 @@ docs:
 # The README's picture, of a run on this machine.
 picture: quickstart
 	@python3 tools/draw_run.py quickstart/run docs/quick_start.svg --title "make quickstart: GPT-2 of 3 million parameters, $$(nproc) cores ($$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1 | tr -s ' '))"
+
+# That of docs/adapters.md, of runs on this machine.
+adapters-picture: build
+	@tools/adapters_picture.sh $(BUILD)/lockstep docs/adapters.svg
 
 # Those of docs/monitor.md, of two small runs on this machine.
 page-pictures: build

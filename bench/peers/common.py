@@ -23,6 +23,8 @@ def arguments():
     parser.add_argument("--warm", type=int, default=5)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--kind", required=True)
+    parser.add_argument("--folder", type=pathlib.Path, help="a model's folder, of the kinds peft and peft-nf4")
+    parser.add_argument("--rank", type=int, default=16, help="of adapters, of these kinds")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--save", action="store_true", help="save a checkpoint after the last step")
     parser.add_argument("--resume", action="store_true", help="begin from that checkpoint")
@@ -36,6 +38,22 @@ def make_model(a):
     )
     torch.manual_seed(0)
     return GPT2LMHeadModel(config)
+
+
+def make_adapted_model(a):
+    """The folder's, frozen, in bfloat16 or NF4 with double quantization, and PEFT's factors beside every linear of the blocks."""
+    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    packed = {}
+    if a.kind == "peft-nf4":
+        packed["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(a.folder, dtype=torch.bfloat16, **packed)
+    if packed:
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    torch.manual_seed(0)
+    return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=a.rank, lora_alpha=16, target_modules="all-linear"))
 
 
 def tokens(a, rows):

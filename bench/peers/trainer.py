@@ -1,10 +1,10 @@
-"""Hugging Face's Trainer: plain (its DDP), or with DeepSpeed ZeRO 2 or 3."""
+"""Hugging Face's Trainer: plain (its DDP), with DeepSpeed ZeRO 2 or 3, or on adapters of PEFT's."""
 
 import os
 import sys
 
 import torch
-from common import Report, arguments, make_model, tokens
+from common import Report, arguments, make_adapted_model, make_model, tokens
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 a = arguments()
@@ -68,7 +68,7 @@ settings = TrainingArguments(
     disable_tqdm=True,
     **more,
 )
-model = make_model(a)
+model = make_adapted_model(a) if a.kind.startswith("peft") else make_model(a)
 report = Report(a, model)
 ranks = int(os.environ.get("WORLD_SIZE", "1"))
 trainer = Trainer(
