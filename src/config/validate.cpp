@@ -35,11 +35,16 @@ void validate_lora(const Config& config, Checker& check) {
   const double alpha = lora.lora_alpha.value_or(1), dropout = lora.lora_dropout.value_or(0);
   check.require(std::isfinite(alpha) && alpha > 0, "lora.lora_alpha", "above 0");
   check.require(dropout >= 0 && dropout < 1, "lora.lora_dropout", "from 0 to below 1");
-  for (const std::string& layer : lora.layers_to_transform) {
-    if (to_integer(layer).value_or(-1) < 0) {
-      check.fail("lora.layers_to_transform", fmt::format("'{}' is no layer's number", layer));
-    }
-  }
+  const auto check_numbers =
+      [&](const char* key, const std::vector<std::string>& words, const char* what) {
+        for (const std::string& word : words) {
+          if (to_integer(word).value_or(-1) < 0) {
+            check.fail(key, fmt::format("'{}' is no {}'s number", word, what));
+          }
+        }
+      };
+  check_numbers("lora.layers_to_transform", lora.layers_to_transform, "layer");
+  check_numbers("lora.trainable_token_indices", lora.trainable_token_indices, "token");
   const auto check_values = [&](const char* key, const NumberMap& patterns) {
     for (const auto& [pattern, value] : patterns) {
       const bool fits = std::isfinite(value) && value > 0;

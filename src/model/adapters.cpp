@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kPrefix = "base_model.model.";
 constexpr std::string_view kMagnitudes = ".lora_magnitude_vector";
+constexpr std::string_view kRows = ".token_adapter.trainable_tokens_delta";
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kConfig, what, remedy);
@@ -26,13 +27,25 @@ std::string last_part(const std::string& name) {
   return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
 }
 
+bool is_linear(const LayerSpec& layer) {
+  return layer.kind == LayerKind::kLinear;
+}
+/// One of a row for each token: the embedding, the language model's head.
+bool is_table(const LayerSpec& layer) {
+  return layer.kind == LayerKind::kTokenEmbedding ||
+         (layer.kind == LayerKind::kHead && layer.weight().dims.front() == Dim::kVocabulary);
+}
+bool is_any(const LayerSpec& /*layer*/) {
+  return true;
+}
+
 /// Each name once, in the order of the layers.
-std::vector<std::string> last_parts(const std::vector<LayerSpec>& layers, bool linears_alone) {
+std::vector<std::string> last_parts(
+    const std::vector<LayerSpec>& layers, bool (*takes)(const LayerSpec&)) {
   std::vector<std::string> names;
   for (const LayerSpec& layer : layers) {
     std::string name = last_part(layer.prefix);
-    if ((!linears_alone || layer.kind == LayerKind::kLinear) &&
-        std::find(names.begin(), names.end(), name) == names.end()) {
+    if (takes(layer) && std::find(names.begin(), names.end(), name) == names.end()) {
       names.push_back(std::move(name));
     }
   }
@@ -51,6 +64,10 @@ class Resolver {
         ranks_of_file_(ranks),
         layers_(describe(model)) {
     result_.config = std::move(config);
+    if (const auto head = tied_head(model)) {
+      tied_head_ = head->prefix;
+      layers_.push_back(*head);
+    }
   }
 
   Adapters run() {
@@ -61,12 +78,19 @@ class Resolver {
     add_saved_modules();
     add_biases();
     check_tied();
+    add_rows();
     name_files();
     return std::move(result_);
   }
 
  private:
   LoraConfig& config() { return result_.config; }
+  const LoraConfig& config() const { return result_.config; }
+  const LayerSpec& embedding() const {
+    return *std::find_if(layers_.begin(), layers_.end(), [](const LayerSpec& layer) {
+      return layer.kind == LayerKind::kTokenEmbedding;
+    });
+  }
 
   /// Other ways to begin take something from the base: a saved adapter stands beside what is left.
   void check_initial() {
@@ -85,7 +109,7 @@ class Resolver {
   /// Null and all-linear become names.
   void settle_targets() {
     if (config().targets_all_linear) {
-      config().target_modules.names = last_parts(layers_, /*linears_alone=*/true);
+      config().target_modules.names = last_parts(layers_, is_linear);
       config().targets_all_linear = false;
     } else if (config().target_modules.empty()) {
       for (const char* name : keys_of(model_.family).lora_targets) {
@@ -139,29 +163,58 @@ class Resolver {
       if (!targets.contains(layer.prefix)) {
         continue;
       }
-      if (layer.kind != LayerKind::kLinear) {
-        refuse(
-            fmt::format(
-                "lora.target_modules: {} is no linear layer of a block, and only these can have "
-                "adapters",
-                layer.prefix),
-            fmt::format(
-                "name linears ({}), or train it whole with lora.modules_to_save",
-                fmt::join(last_parts(layers_, true), ", ")));
+      check_kind(layer);
+      const bool is_tied = is_table(layer) && model_.ties_head() && config().ensure_weight_tying;
+      // One adapter for both, which the embedding's is.
+      const LayerSpec& with_adapter = is_tied ? embedding() : layer;
+      if (result_.of_layers.count(with_adapter.prefix) == 0) {
+        add_adapter(
+            with_adapter, ranks.find(with_adapter.prefix), alphas.find(with_adapter.prefix));
+        result_.of_layers.at(with_adapter.prefix).of_tied_head = is_tied;
       }
-      add_adapter(layer, ranks.find(layer.prefix), alphas.find(layer.prefix));
     }
     check_targets();
     check_patterns("lora.rank_pattern", config().rank_pattern, used_ranks_);
     check_patterns("lora.alpha_pattern", config().alpha_pattern, used_alphas_);
   }
 
+  void check_kind(const LayerSpec& layer) const {
+    const std::string what = "lora.target_modules: " + layer.prefix;
+    if (!is_linear(layer) && !is_table(layer) && !layer.is_looked_up()) {
+      refuse(
+          what +
+              " is neither a linear layer nor an embedding nor the head, and only these can have "
+              "adapters",
+          fmt::format(
+              "name some of {}, or train it whole with lora.modules_to_save",
+              fmt::join(last_parts(layers_, is_linear), ", ")));
+    }
+    if (layer.kind == LayerKind::kHead && model_.bidirectional) {
+      refuse(
+          what + " is an encoder's head, and only that of a decoder can have an adapter",
+          "leave it out, or train it whole with lora.modules_to_save");
+    }
+    if (layer.kind == LayerKind::kTokenEmbedding && model_.is_encoder_decoder()) {
+      refuse(
+          what +
+              " is the embedding of an encoder and of a decoder: PEFT puts an adapter beside a "
+              "third name of it, which neither reads",
+          "leave it out, or train it whole with lora.modules_to_save");
+    }
+    if (is_table(layer) && model_.ties_head() && config().ensure_weight_tying &&
+        config().use_dora) {
+      refuse(
+          what + " is tied, and DoRA would need sizes of its rows and of its columns at once",
+          "leave out lora.use_dora, or lora.ensure_weight_tying: each then has an adapter");
+    }
+  }
+
   void add_adapter(const LayerSpec& layer, const PatternMatch& rank, const PatternMatch& alpha) {
     note_use(layer, "lora.rank_pattern", rank, used_ranks_);
     note_use(layer, "lora.alpha_pattern", alpha, used_alphas_);
     const ParameterSpec& weight = layer.weight();
-    const int64_t in = weight.shape[layer.in_first ? 0 : 1];
-    const int64_t out = weight.shape[layer.in_first ? 1 : 0];
+    const bool in_first = layer.has_inputs_first();
+    const int64_t in = weight.shape[in_first ? 0 : 1], out = weight.shape[in_first ? 1 : 0];
     Adapter adapter;
     adapter.rank = rank.value ? static_cast<int64_t>(*rank.value) : config().r;
     if (const auto found = ranks_of_file_.find(layer.prefix); found != ranks_of_file_.end()) {
@@ -181,14 +234,6 @@ class Resolver {
     adapter.scale =
         alpha.value.value_or(config().lora_alpha) / (config().use_rslora ? std::sqrt(r) : r);
     adapter.dropout = config().lora_dropout;
-    if (layer.expert >= 0 && adapter.dropout > 0) {
-      refuse(
-          fmt::format(
-              "lora.lora_dropout: {} has rows of tokens in an order that the plan changes, and "
-              "dropout of them is not supported",
-              layer.prefix),
-          "set lora.lora_dropout=0, or leave experts out of lora.target_modules");
-    }
     adapter.parameters = factors(layer, adapter.rank, in, out);
     adapter.decomposes = config().use_dora;
     if (adapter.decomposes) {
@@ -198,12 +243,12 @@ class Resolver {
            .init = {Initialization::Kind::kOnes, 0, -1},  // and then from the values of the others
            .decays = true,
            .unit = layer.weight().unit,
-           .dims = {layer.out}});
+           .dims = {weight.dims[in_first ? 1 : 0]}});
     }
     result_.of_layers.emplace(layer.prefix, std::move(adapter));
   }
 
-  /// A and B as PEFT starts them: B is zero, so that at first nothing is added.
+  /// A and B as PEFT starts them: B is zero, of an embedding A, so that at first nothing is added.
   std::vector<ParameterSpec> factors(
       const LayerSpec& layer, int64_t rank, int64_t in, int64_t out) const {
     using Kind = Initialization::Kind;
@@ -220,17 +265,23 @@ class Resolver {
           .decays = true,
           .unit = layer.weight().unit};
     };
-    ParameterSpec a = parameter(
-        ".lora_A.weight",
-        {rank, in},
-        is_gaussian ? Initialization{Kind::kNormal, 1 / static_cast<double>(rank), -1}
-                    : uniform(in));
-    ParameterSpec b = parameter(
-        ".lora_B.weight",
-        {out, rank},
-        init == "false" ? uniform(rank) : Initialization{Kind::kZeros, 0, -1});
-    a.dims = {Dim::kRank, layer.in};
-    b.dims = {layer.out, Dim::kRank};
+    const Initialization zeros{Kind::kZeros, 0, -1}, normal{Kind::kNormal, 1, -1};
+    const bool of_embedding = layer.is_looked_up();
+    ParameterSpec a =
+        of_embedding
+            ? parameter(".lora_embedding_A", {rank, in}, init == "false" ? normal : zeros)
+            : parameter(
+                  ".lora_A.weight",
+                  {rank, in},
+                  is_gaussian ? Initialization{Kind::kNormal, 1 / static_cast<double>(rank), -1}
+                              : uniform(in));
+    ParameterSpec b =
+        of_embedding
+            ? parameter(".lora_embedding_B", {out, rank}, normal)
+            : parameter(".lora_B.weight", {out, rank}, init == "false" ? uniform(rank) : zeros);
+    const std::vector<Dim>& dims = layer.weight().dims;
+    a.dims = {Dim::kRank, dims[layer.has_inputs_first() ? 0 : 1]};
+    b.dims = {dims[layer.has_inputs_first() ? 1 : 0], Dim::kRank};
     return {std::move(a), std::move(b)};
   }
 
@@ -257,7 +308,7 @@ class Resolver {
             return is_listed(layer.prefix, {name});
           });
       if (!is_there && (is_new_ || has_none)) {
-        const std::vector<std::string> candidates = last_parts(layers_, true);
+        const std::vector<std::string> candidates = last_parts(layers_, is_linear);
         refuse(
             fmt::format(
                 "lora.target_modules: there is no module {}.{}",
@@ -309,8 +360,8 @@ class Resolver {
             fmt::format(
                 "lora.modules_to_save: there is no module {}.{}",
                 module,
-                did_you_mean(module, last_parts(layers_, false))),
-            fmt::format("the modules are {}", fmt::join(last_parts(layers_, false), ", ")));
+                did_you_mean(module, last_parts(layers_, is_any))),
+            fmt::format("the modules are {}", fmt::join(last_parts(layers_, is_any), ", ")));
       }
     }
   }
@@ -350,6 +401,78 @@ class Resolver {
     }
   }
 
+  /// Rows of some tokens. Those of a tied embedding are the head's too, as PEFT has it.
+  void add_rows() {
+    constexpr const char* kKey = "lora.trainable_token_indices";
+    std::map<std::string, std::vector<int64_t>> found;
+    for (const auto& [name, tokens] : config().trainable_tokens) {
+      const std::string& table = name.empty() ? embedding().prefix : name;
+      const auto layer = std::find_if(layers_.begin(), layers_.end(), [&](const LayerSpec& each) {
+        return is_table(each) && is_listed(each.prefix, {table});
+      });
+      if (layer == layers_.end()) {
+        const std::vector<std::string> tables = last_parts(layers_, is_table);
+        refuse(
+            fmt::format("{}: {} has no rows of tokens.{}", kKey, name, did_you_mean(name, tables)),
+            fmt::format("those are {}", fmt::join(tables, ", ")));
+      }
+      check_tokens(kKey, *layer, tokens);
+      found[layer->prefix] = tokens;
+    }
+    if (found.count(tied_head_) > 0) {
+      if (found[embedding().prefix] != found[tied_head_]) {
+        refuse(
+            fmt::format("{}: the embedding and the head of this model are one weight", kKey),
+            "give the tokens as one list, whose rows are then both's");
+      }
+      found.erase(tied_head_);
+    }
+    for (const LayerSpec& layer : layers_) {
+      if (const auto rows = found.find(layer.prefix); rows != found.end()) {
+        add_rows_of(layer, rows->second);
+      }
+    }
+  }
+
+  void check_tokens(const char* key, const LayerSpec& layer, std::vector<int64_t> tokens) const {
+    std::sort(tokens.begin(), tokens.end());
+    const auto twice = std::adjacent_find(tokens.begin(), tokens.end());
+    const int64_t rows = layer.weight().shape.front();
+    if (tokens.empty() || twice != tokens.end() || tokens.front() < 0 || tokens.back() >= rows) {
+      refuse(
+          tokens.empty() ? fmt::format("{}: no token is named for {}", key, layer.prefix)
+          : twice != tokens.end()
+              ? fmt::format("{}: token {} is named twice", key, *twice)
+              : fmt::format("{}: {} is no token of {}", key, tokens.back(), layer.prefix),
+          fmt::format("name tokens from 0 to {}, each once", rows - 1));
+    }
+    const auto& others = result_.of_layers;
+    if (others.count(layer.prefix) > 0 || others.count(tied_head_) > 0 ||
+        result_.trained.count(layer.weight().name) > 0) {
+      refuse(
+          fmt::format(
+              "{}: {} is named by lora.target_modules or lora.modules_to_save too",
+              key,
+              layer.prefix),
+          "train some of its rows, or it whole, or factors beside it");
+    }
+  }
+
+  void add_rows_of(const LayerSpec& layer, const std::vector<int64_t>& tokens) {
+    const ParameterSpec& weight = layer.weight();
+    Adapter adapter;
+    adapter.tokens = tokens;
+    adapter.of_tied_head = model_.ties_head();
+    adapter.parameters.push_back(
+        {.name = layer.prefix + std::string(kRows),
+         .shape = {std::ssize(tokens), weight.shape[1]},
+         .init = weight.init,  // and then the table's own
+         .decays = true,
+         .unit = weight.unit,
+         .dims = {Dim::kNewRows, weight.dims[1]}});
+    result_.of_layers.emplace(layer.prefix, std::move(adapter));
+  }
+
   void name_files() {
     for (const std::string& name : result_.trained) {
       const std::string layer = name.substr(0, name.rfind('.'));
@@ -363,12 +486,28 @@ class Resolver {
     for (const auto& [name, parameter] : adapter_parameters(result_)) {
       result_.file_names[name] = {peft_name(name)};
     }
+    for (const LayerSpec& layer : layers_) {
+      const auto found = result_.of_layers.find(layer.prefix);
+      if (!is_table(layer) || found == result_.of_layers.end() || found->second.rank == 0) {
+        continue;
+      }
+      const std::string base = peft_name(layer.prefix + ".base_layer.weight");
+      if (!result_.base_names.emplace(layer.weight().name, base).second) {
+        result_.copies.insert(base);
+      }
+      if (found->second.of_tied_head) {
+        for (const char* name : {".lora_A.weight", ".lora_B.weight", ".base_layer.weight"}) {
+          result_.copies.insert(peft_name(tied_head_ + name));
+        }
+      }
+    }
   }
 
   const ModelConfig& model_;
   bool is_new_;
   const std::map<std::string, int64_t>& ranks_of_file_;
   std::vector<LayerSpec> layers_;
+  std::string tied_head_;             // its prefix, and it is the last of the layers; "": none
   std::set<std::string> classifier_;  // modules to save that nobody asked for
   std::set<size_t> used_ranks_, used_alphas_;
   Adapters result_;
@@ -391,6 +530,12 @@ std::string peft_name(const std::string& name) {
 std::optional<std::string> layer_of_magnitudes(const std::string& parameter) {
   return parameter.ends_with(kMagnitudes)
              ? std::optional(parameter.substr(0, parameter.size() - kMagnitudes.size()))
+             : std::nullopt;
+}
+
+std::optional<std::string> layer_of_rows(const std::string& parameter) {
+  return parameter.ends_with(kRows)
+             ? std::optional(parameter.substr(0, parameter.size() - kRows.size()))
              : std::nullopt;
 }
 

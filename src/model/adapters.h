@@ -14,14 +14,17 @@
 
 namespace lockstep::model {
 
-/// Low-rank factors beside a linear.
+/// What stands beside a layer: low-rank factors of a linear, of the token embedding or of the head;
+/// or rows of some tokens, which are trained in the place of the table's.
 struct Adapter {
-  int64_t rank = 0;
-  double scale = 1;         // of what they add: alpha / r, or alpha / sqrt(r)
-  double dropout = 0;       // of A's input
-  bool decomposes = false;  // into sizes and directions (DoRA)
-  /// lora_A.weight [r, in] and lora_B.weight [out, r], as files hold them; with DoRA then
-  /// lora_magnitude_vector [out].
+  int64_t rank = 0;                  // 0: rows
+  double scale = 1;                  // of what they add: alpha / r, or alpha / sqrt(r)
+  double dropout = 0;                // of A's input
+  bool decomposes = false;           // into sizes and directions (DoRA)
+  bool of_tied_head = false;         // an embedding's: a head that is tied to it has it too
+  std::vector<int64_t> tokens = {};  // of rows
+  /// lora_A.weight [r, in] and lora_B.weight [out, r] (of an embedding lora_embedding_A and _B), as
+  /// files hold them; with DoRA then lora_magnitude_vector [out]. Of rows [tokens, C].
   std::vector<ParameterSpec> parameters;
 };
 
@@ -32,8 +35,13 @@ struct Adapters {
   /// All that is trained, and so saved: its names in PEFT's file by the model's name. One, or where
   /// a weight is tied two.
   std::map<std::string, std::vector<std::string>> file_names;
+  /// What PEFT may save besides. Weights of the base that are then the file's, by the model's name;
+  /// and copies, which are not read.
+  std::map<std::string, std::string> base_names;
+  std::set<std::string> copies;
   /// As it is saved: without what stands for something else (null, all-linear).
   LoraConfig config;
+  std::string base_hash;  // of the weights beside it (train/weights/adapter_base.h); empty: unknown
 };
 
 /// Where a configuration comes from.
@@ -55,6 +63,8 @@ std::string peft_name(const std::string& name);
 /// The layer of a lora_magnitude_vector, which begins as the norms of its rows; nothing for the
 /// name of another parameter.
 std::optional<std::string> layer_of_magnitudes(const std::string& parameter);
+/// The layer of trained rows, which begin as the table's.
+std::optional<std::string> layer_of_rows(const std::string& parameter);
 /// The number of parameters that are trained.
 int64_t trained_count(const Adapters& adapters, const ModelConfig& model);
 /// The parameters of the adapters, by name.

@@ -79,6 +79,21 @@ std::vector<LayerSpec> describe(const ModelConfig& config) {
   return all;
 }
 
+std::optional<LayerSpec> tied_head(const ModelConfig& config) {
+  if (!config.ties_head()) {
+    return std::nullopt;
+  }
+  ModelConfig untied = config;
+  untied.tie_word_embeddings = false;
+  for (LayerSpec& layer : head_layers(untied)) {
+    if (layer.kind == LayerKind::kHead) {
+      layer.parameters.front().name = embedding_name(config);
+      return std::move(layer);
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<ParameterSpec> parameters_of(const ModelConfig& config) {
   std::vector<ParameterSpec> result;
   for (LayerSpec& layer : describe(config)) {

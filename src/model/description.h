@@ -42,6 +42,7 @@ enum class Dim {
   kTokenTypes,
   kDistances,  // between a query and a key, in buckets
   kRank,       // between the factors of an adapter
+  kNewRows,    // the tokens whose rows of a table are trained apart
 };
 
 /// Where a parameter lies in a tensor that holds those of several layers.
@@ -98,6 +99,12 @@ struct LayerSpec {
   /// The first parameter. The others, if any, are biases.
   const ParameterSpec& weight() const { return parameters.front(); }
   int64_t elements() const;
+  /// Whether rows of the weight are looked up.
+  bool is_looked_up() const {
+    return kind == LayerKind::kTokenEmbedding || kind == LayerKind::kPositionEmbedding;
+  }
+  /// Whether the weight's first dim runs along what is read: a table is read by row.
+  bool has_inputs_first() const { return in_first || is_looked_up(); }
 };
 
 /// The layers of the embedding's unit, of a block and of the head's unit, in the order of use. A
@@ -107,6 +114,9 @@ std::vector<LayerSpec> block_layers(const ModelConfig& config, int64_t block);
 std::vector<LayerSpec> head_layers(const ModelConfig& config);
 /// All of them.
 std::vector<LayerSpec> describe(const ModelConfig& config);
+/// Of a tied head what it is by its own name, with the embedding for its weight; of another
+/// nothing.
+std::optional<LayerSpec> tied_head(const ModelConfig& config);
 
 /// Every parameter once, in the order of use; and by name.
 std::vector<ParameterSpec> parameters_of(const ModelConfig& config);

@@ -38,7 +38,6 @@ const json& refused_keys() {
       {"megatron_config", nullptr},
       {"monteclora_config", nullptr},
       {"target_parameters", nullptr},
-      {"trainable_token_indices", nullptr},
       {"use_bdlora", nullptr},
       {"use_qalora", false},
       {"velora_config", nullptr}};
@@ -78,6 +77,7 @@ const std::vector<std::string>& read_keys() {
       "revision",
       "target_modules",
       "task_type",
+      "trainable_token_indices",
       "use_dora",
       "use_rslora"};
   return keys;
@@ -142,6 +142,31 @@ NumberPatterns patterns(ConfigReader& reader, const char* key) {
     }
   }
   return result;
+}
+
+/// A list, of the embedding's; or an object of lists, by the tables' names.
+std::map<std::string, std::vector<int64_t>> tokens_of_tables(
+    ConfigReader& reader, const char* key) {
+  const auto integers = [&](ConfigReader& from, const char* name) {
+    return from.integers(name, 0, std::numeric_limits<int32_t>::max(), kLongest);
+  };
+  std::map<std::string, std::vector<int64_t>> result;
+  if (!reader.has(key) || !reader.object().at(key).is_object()) {
+    const std::vector<int64_t> tokens = integers(reader, key);
+    return tokens.empty() ? result : std::map<std::string, std::vector<int64_t>>{{"", tokens}};
+  }
+  ConfigReader tables(reader.object().at(key), std::string(key) + ".", reader.problems());
+  for (const auto& [table, tokens] : tables.object().items()) {
+    result[table] = integers(tables, table.c_str());
+  }
+  return result;
+}
+
+json tokens_json(const std::map<std::string, std::vector<int64_t>>& tables) {
+  const auto of_embedding = tables.find("");
+  return of_embedding != tables.end() ? json(of_embedding->second)
+         : tables.empty()             ? json(nullptr)
+                                      : json(tables);
 }
 
 LoraConfig::Bias bias_of(ConfigReader& reader) {
@@ -241,6 +266,7 @@ LoraConfig parse_lora_config(std::string_view text, std::string_view source) {
   config.layers_to_transform =
       reader.integers("layers_to_transform", 0, std::numeric_limits<int32_t>::max(), kLongest);
   config.layers_pattern = one_or_more(reader, "layers_pattern");
+  config.trainable_tokens = tokens_of_tables(reader, "trainable_token_indices");
   config.rank_pattern = patterns(reader, "rank_pattern");
   config.alpha_pattern = patterns(reader, "alpha_pattern");
   config.task_type = reader.text("task_type", "");
@@ -283,6 +309,7 @@ std::string to_json(const LoraConfig& config, bool in_first) {
       init == "true" || init == "false" ? json(init == "true") : json(init);
   object["layers_to_transform"] = list_or_null(config.layers_to_transform);
   object["layers_pattern"] = list_or_null(config.layers_pattern);
+  object["trainable_token_indices"] = tokens_json(config.trainable_tokens);
   object["rank_pattern"] = patterns_json(config.rank_pattern);
   object["alpha_pattern"] = patterns_json(config.alpha_pattern);
   object["task_type"] = text_or_null(config.task_type);

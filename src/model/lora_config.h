@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,6 +46,8 @@ struct LoraConfig {
   std::string init_lora_weights = "true";  // "true", "false", or the name of a way
   std::vector<int64_t> layers_to_transform;
   std::vector<std::string> layers_pattern;
+  /// Tokens whose rows are trained alone, by the name of the table; "": the embedding.
+  std::map<std::string, std::vector<int64_t>> trainable_tokens;
   NumberPatterns rank_pattern, alpha_pattern;
   std::string task_type;                          // empty: null
   std::string base_model_name_or_path, revision;  // likewise

@@ -52,9 +52,8 @@ Routing Router::forward(const Tensor& x) const {
   return routing;
 }
 
-Tensor ExpertExchange::forward(
-    const Tensor& rows, const std::vector<int64_t>& counts, const ExpertFunction& experts) const {
-  return experts(rows, counts);
+Tensor ExpertExchange::forward(const ExpertRows& rows, const ExpertFunction& experts) const {
+  return experts(rows);
 }
 
 ExpertMlp::ExpertMlp(const model::ModelConfig& config, const UnitLayers& layers, int64_t layer)
@@ -86,12 +85,12 @@ Tensor ExpertMlp::forward(const Tensor& x, const ForwardContext& context) const 
   const Tensor weights =
       with_router_terms(routing.weights, routing.routed, context, layer_, mixture_layers_);
   const SortedRows sorted = sort_by_expert(routing.routed.experts, std::ssize(experts_));
+  const Tensor numbers = token_numbers(x.size(1), context);
   const Tensor made = exchange_->forward(
-      flat.index_select(0, sorted.tokens),
-      sorted.counts,
-      [&](const Tensor& rows, const std::vector<int64_t>& counts) {
-        return run(rows, counts, context);
-      });
+      {flat.index_select(0, sorted.tokens),
+       sorted.counts,
+       numbers.defined() ? numbers.index_select(0, sorted.tokens.to(at::kCPU)) : Tensor()},
+      [&](const ExpertRows& rows) { return run(rows, context); });
   const Tensor outputs = made.index_select(0, sorted.places)
                              .view({flat.size(0), -1, flat.size(1)})
                              .to(weights.scalar_type());  // [N, k, C]
@@ -99,22 +98,33 @@ Tensor ExpertMlp::forward(const Tensor& x, const ForwardContext& context) const 
   return output_->forward(sum.to(x.scalar_type()).view_as(x));
 }
 
-Tensor ExpertMlp::run(
-    const Tensor& rows, const std::vector<int64_t>& counts, const ForwardContext& context) const {
-  const std::vector<Tensor> inputs = rows.split_with_sizes(counts);
+Tensor ExpertMlp::token_numbers(int64_t length, const ForwardContext& context) const {
+  if (!context.training() || !exchange_->experts_drop) {
+    return {};
+  }
+  return context
+      .token_numbers(exchange_->places ? exchange_->places(length) : at::arange(length, at::kLong))
+      .flatten();
+}
+
+Tensor ExpertMlp::run(const ExpertRows& rows, const ForwardContext& context) const {
+  const std::vector<Tensor> inputs = rows.values.unsqueeze(1).split_with_sizes(rows.counts);
+  const std::vector<Tensor> tokens =
+      rows.tokens.defined() ? rows.tokens.split_with_sizes(rows.counts) : std::vector<Tensor>{};
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < experts_.size(); ++i) {
     const Expert& expert = experts_[i];
     if (expert.down == nullptr) {
       continue;
     }
-    const Tensor inner = activate_gate(
-        activation_,
-        expert.gate->forward(inputs[i], context),
-        expert.up->forward(inputs[i], context));
-    outputs.push_back(expert.down->forward(inner, context));
+    const auto run_in = [&](const ForwardContext& pass) {
+      const Tensor inner = activate_gate(
+          activation_, expert.gate->forward(inputs[i], pass), expert.up->forward(inputs[i], pass));
+      return expert.down->forward(inner, pass);
+    };
+    outputs.push_back(run_in(tokens.empty() ? context : context.of_tokens(tokens[i])));
   }
-  return at::cat(outputs);
+  return at::cat(outputs).squeeze(1);
 }
 
 void ExpertMlp::visit_slots(const SlotFunction& visit) {

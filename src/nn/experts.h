@@ -32,17 +32,24 @@ struct Router : Layer {
   virtual Routing forward(const Tensor& x) const;
 };
 
-/// What experts make of rows [R, C] that are sorted by expert -> [R, C]; `counts` are the rows of
-/// each expert of the whole mixture.
-using ExpertFunction =
-    std::function<Tensor(const Tensor& rows, const std::vector<int64_t>& counts)>;
+/// Rows that are sorted by expert.
+struct ExpertRows {
+  Tensor values;                // [R, C]
+  std::vector<int64_t> counts;  // the rows of each expert of the whole mixture
+  Tensor tokens;  // [R] int64 on the CPU: the number of each row's token, by which experts'
+                  // dropouts draw (ForwardContext::token_numbers); undefined: they draw nothing
+};
+/// What experts make of rows -> [R, C].
+using ExpertFunction = std::function<Tensor(const ExpertRows& rows)>;
 
 /// Between a block's tokens and its experts. The default has all experts here; whoever spreads them
 /// over ranks sends rows there and back. It has no parameters.
 struct ExpertExchange {
+  bool experts_drop = false;  // experts have dropouts in training
+  /// The places in the whole sequence of the T positions that are here, [T] int64; null: 0, 1, ...
+  std::function<Tensor(int64_t length)> places;
   virtual ~ExpertExchange() = default;
-  virtual Tensor forward(
-      const Tensor& rows, const std::vector<int64_t>& counts, const ExpertFunction& experts) const;
+  virtual Tensor forward(const ExpertRows& rows, const ExpertFunction& experts) const;
 };
 
 /// One expert's linears; null: another rank has it.
@@ -63,8 +70,9 @@ class ExpertMlp {
  private:
   /// An expert is called without rows too: its parameters' gradients are then zeros, and every rank
   /// has made the same calls.
-  Tensor run(
-      const Tensor& rows, const std::vector<int64_t>& counts, const ForwardContext& context) const;
+  Tensor run(const ExpertRows& rows, const ForwardContext& context) const;
+  /// [N], of the pass's tokens; undefined where nothing is drawn for them.
+  Tensor token_numbers(int64_t length, const ForwardContext& context) const;
 
   model::Activation activation_;
   int64_t layer_, mixture_layers_;  // of the whole model

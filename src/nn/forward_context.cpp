@@ -153,6 +153,28 @@ Tensor ForwardContext::dropout_keys(int64_t site) const {
   return keys;
 }
 
+Tensor ForwardContext::token_numbers(const Tensor& places) const {
+  const Tensor samples = inputs_.samples.contiguous();
+  Tensor numbers = at::empty({samples.numel(), places.numel()}, at::kLong);
+  auto number = numbers.accessor<int64_t, 2>();
+  const auto* sample = samples.const_data_ptr<int64_t>();
+  const auto* place = places.const_data_ptr<int64_t>();
+  for (int64_t row = 0; row < numbers.size(0); ++row) {
+    for (int64_t t = 0; t < numbers.size(1); ++t) {
+      number[row][t] = static_cast<int64_t>(
+          derive_key(static_cast<uint64_t>(sample[row]), static_cast<uint64_t>(place[t])));
+    }
+  }
+  return numbers;
+}
+
+ForwardContext ForwardContext::of_tokens(const Tensor& numbers) const {
+  ForwardContext rows = *this;
+  rows.inputs_.ids = at::zeros({numbers.numel(), 1}, at::kLong);
+  rows.inputs_.samples = numbers;
+  return rows;
+}
+
 bool ForwardContext::encodes() const {
   return inputs_.source.defined() && (inputs_.cache == nullptr || first_ == 0);
 }

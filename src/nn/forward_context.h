@@ -104,6 +104,12 @@ class ForwardContext {
   const Tensor& relative_buckets(Visibility visibility, at::Device device) const;
   /// The dropout keys of the rows, [B] int64 on the CPU: of (seed, step, sample, site).
   Tensor dropout_keys(int64_t site) const;
+  /// Of this pass's tokens: a number for each, [B, T] int64 on the CPU, by its sample and its place
+  /// in the sequence, `places` [T] int64.
+  Tensor token_numbers(const Tensor& places) const;
+  /// The same pass over rows [R, 1, C], each of which is the token of this number: a dropout draws
+  /// the same for a token, whatever row it is.
+  ForwardContext of_tokens(const Tensor& numbers) const;
 
  private:
   void check_source() const;

@@ -8,7 +8,7 @@
 #include "model/description.h"
 #include "nn/families.h"
 #include "nn/key_value_cache.h"
-#include "ops/embedding.h"
+#include "nn/table_adapter.h"
 
 namespace lockstep::nn {
 namespace {
@@ -56,14 +56,6 @@ Tensor with_column(const Tensor& weight, const Tensor& bias) {
       1);
 }
 
-/// The embedding of a head that reads the same weight, and so gives it a gradient of every row.
-struct TiedTokenEmbedding final : TokenEmbedding {
-  Tensor forward(const Tensor& ids) const override {
-    return ops::embedding(
-        weight, ids.to(weight.device()), padding_row, ops::EmbeddingGradient::kRows);
-  }
-};
-
 }  // namespace
 
 LanguageModel::LanguageModel(
@@ -82,10 +74,17 @@ LanguageModel::LanguageModel(
     std::string prefix = layer.prefix;
     layers.emplace(std::move(prefix), std::move(layer));
   }
-  if (part_.embedding) {
-    tokens = config_.ties_head() && part_.head ? std::make_shared<TiedTokenEmbedding>()
-                                               : std::make_shared<TokenEmbedding>();
+  if (config_.ties_head()) {
+    shared_with_head.insert(model::embedding_name(config_));
+  }
+  if (holds_table()) {
+    tokens = std::make_shared<TokenEmbedding>();
     tokens->padding_row = config_.embedding_padding_row.value_or(-1);
+    if (config_.ties_head() && part_.head) {  // it gets a gradient of every row
+      tokens->gradient_form = ops::EmbeddingGradient::kRows;
+    }
+  }
+  if (part_.embedding) {
     embedding_dropout = make_dropout(config_.embedding_dropout, "embedding_dropout", -1);
     if (embedding_layers_.find("positions") != nullptr) {
       positions = std::make_shared<PositionEmbedding>();
@@ -120,7 +119,7 @@ Tensor LanguageModel::head_states(const Tensor& x, const ForwardContext& /*conte
 }
 
 Tensors LanguageModel::embed(const Context& context) const {
-  if (tokens == nullptr) {
+  if (!part_.embedding) {
     throw_missing("embedding");
   }
   return around_unit(0, {}, [this, context](const Tensors&) { return embedded(*context); });
@@ -147,11 +146,14 @@ Tensors LanguageModel::run_head(
   }
   const auto unit = static_cast<int64_t>(blocks_.size()) + (part_.embedding ? 1 : 0);
   return around_unit(unit, inputs, [this, context, body = std::move(body)](const Tensors& in) {
-    const bool is_tied = config_.ties_head() && !head->weight.defined();
-    const Tensor& weight = is_tied ? tokens->weight : head->weight;
-    const Tensor states = head_states(in.front(), *context);
-    return head_bias == nullptr ? body(states, weight)
-                                : body(with_one(states), with_column(weight, head_bias->bias));
+    TableAdapter::Operands with{
+        head_states(in.front(), *context), config_.ties_head() ? tokens->weight : head->weight};
+    if (const TableAdapter* adapter = adapter_of_head()) {
+      with = adapter->operands(with.states, with.table, adapter->dropout->draw(*context));
+    }
+    return head_bias == nullptr
+               ? body(with.states, with.table)
+               : body(with_one(with.states), with_column(with.table, head_bias->bias));
   });
 }
 
@@ -201,9 +203,24 @@ std::string LanguageModel::head_prefix() const {
   if (config_.head.gives_states()) {
     return "states";
   }
-  // A stage without the embedding holds the tied weight itself, under the embedding's name.
-  return config_.ties_head() && part_.embedding ? "lm_head"
-                                                : without_suffix(model::head_name(config_));
+  if (config_.ties_head()) {
+    const auto tied = model::tied_head(config_);
+    return tied ? tied->prefix : "lm_head";  // an encoder's is no layer by itself
+  }
+  return without_suffix(model::head_name(config_));
+}
+
+bool LanguageModel::holds_table() const {
+  return part_.embedding || (part_.head && config_.ties_head());
+}
+
+const TableAdapter* LanguageModel::adapter_of_head() const {
+  if (head == nullptr || head->adapter != nullptr) {
+    return head == nullptr ? nullptr : head->adapter.get();
+  }
+  const bool has_tied =
+      tokens != nullptr && tokens->adapter != nullptr && tokens->adapter->of_tied_head;
+  return has_tied ? tokens->adapter.get() : nullptr;
 }
 
 void LanguageModel::visit_embedding(const SlotFunction& visit) {
@@ -221,8 +238,9 @@ void LanguageModel::visit_head(const SlotFunction& visit) {
 }
 
 void LanguageModel::visit_slots(const SlotFunction& visit) {
+  const SlotName table{"tokens", -1, without_suffix(model::embedding_name(config_))};
   if (part_.embedding) {
-    visit({"tokens", -1, without_suffix(model::embedding_name(config_))}, tokens);
+    visit(table, tokens);
     visit_embedding(visit);
   }
   for (const auto& block : blocks_) {
@@ -230,6 +248,9 @@ void LanguageModel::visit_slots(const SlotFunction& visit) {
   }
   if (part_.head) {
     visit_head(visit);
+    if (holds_table() && !part_.embedding) {
+      visit(table, tokens);
+    }
     visit({"head", -1, head_prefix()}, head);
     if (head_bias != nullptr) {
       visit(head_layers_.name("head_bias"), head_bias);
@@ -255,7 +276,7 @@ std::vector<std::vector<std::string>> LanguageModel::units() {
     size_t unit = 0;
     if (name.layer >= 0) {
       unit = first_block + static_cast<size_t>(name.layer - part_.first_layer);
-    } else if (name.role == "head" || head_layers_.find(name.role) != nullptr) {
+    } else if (name.role == "head" || head_layers_.find(name.role) != nullptr || !part_.embedding) {
       unit = result.size() - 1;
     }
     layer.visit_parameters([&](const Parameter& parameter) {

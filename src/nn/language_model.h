@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -101,7 +102,13 @@ class LanguageModel {
   /// What its layers are, by the prefix of their parameters' names, those of other parts too.
   std::map<std::string, model::LayerSpec> layers;
 
-  // The slots outside the blocks. Absent ones (by family or part) are null.
+  /// The names of parameters that a tied head reads too: stages of a pipeline have copies of them.
+  std::set<std::string> shared_with_head;
+  /// What stands beside the table that the head reads; null: nothing.
+  const TableAdapter* adapter_of_head() const;
+
+  // The slots outside the blocks. Absent ones (by family or part) are null. A part that has a tied
+  // head has the tokens too.
   std::shared_ptr<TokenEmbedding> tokens;
   std::shared_ptr<PositionEmbedding> positions;
   std::shared_ptr<Dropout> embedding_dropout;
@@ -125,6 +132,7 @@ class LanguageModel {
 
  private:
   std::string head_prefix() const;
+  bool holds_table() const;
   /// Runs embedding and blocks.
   Tensors hidden(const Context& context) const;
 

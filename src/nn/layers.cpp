@@ -5,10 +5,10 @@
 #include "base/error.h"
 #include "nn/forward_context.h"
 #include "nn/key_value_cache.h"
+#include "nn/table_adapter.h"
 #include "ops/attention.h"
 #include "ops/biased_attention.h"
 #include "ops/dropout.h"
-#include "ops/embedding.h"
 #include "ops/products.h"
 #include "ops/token_loss.h"
 
@@ -29,11 +29,17 @@ void Norm::visit_parameters(const ParameterFunction& function) {
 }
 
 void TokenEmbedding::visit_parameters(const ParameterFunction& function) {
-  function({"weight", weight});
+  function({"weight", weight, 1, 0});
+  if (adapter != nullptr) {
+    adapter->visit(function);
+  }
 }
 
 void PositionEmbedding::visit_parameters(const ParameterFunction& function) {
   function({"weight", weight});
+  if (adapter != nullptr) {
+    adapter->visit(function);
+  }
 }
 
 void RelativePositionTable::visit_parameters(const ParameterFunction& function) {
@@ -45,7 +51,10 @@ void HeadBias::visit_parameters(const ParameterFunction& function) {
 }
 
 void Head::visit_parameters(const ParameterFunction& function) {
-  function({"weight", weight});
+  function({"weight", weight, 0, 1});
+  if (adapter != nullptr) {
+    adapter->visit(function);
+  }
 }
 
 Tensor Norm::normalize(const Tensor& x, const Tensor& scale, const Tensor& shift) const {
@@ -59,8 +68,10 @@ ops::SumAndNorm Norm::add_and_normalize(
                                       : ops::add_rms_norm(x, residual, scale, eps, form_of(kind));
 }
 
-Tensor TokenEmbedding::forward(const Tensor& ids) const {
-  return ops::embedding(weight, ids.to(weight.device()), padding_row);
+Tensor TokenEmbedding::rows_of(const Tensor& ids) const {
+  const Tensor places = ids.to(weight.device());
+  const Tensor found = ops::embedding(weight, places, padding_row, gradient_form);
+  return adapter == nullptr ? found : adapter->look_up(weight, found, places, padding_row);
 }
 
 Tensors TokenEmbedding::forward_each(const Tensors& ids) const {
@@ -72,8 +83,23 @@ Tensors TokenEmbedding::forward_each(const Tensors& ids) const {
 }
 
 Tensor PositionEmbedding::forward(const Tensor& positions, int64_t first, int64_t length) const {
-  return positions.defined() ? ops::embedding(weight, positions.to(weight.device()))
-                             : weight.narrow(0, first, length);
+  return positions.defined() ? rows_of(positions) : rows_from(first, length);
+}
+
+Tensor PositionEmbedding::rows_of(const Tensor& positions) const {
+  const Tensor places = positions.to(weight.device());
+  const Tensor found = ops::embedding(weight, places);
+  return adapter == nullptr ? found : adapter->look_up(weight, found, places);
+}
+
+Tensor PositionEmbedding::rows_from(int64_t first, int64_t count) const {
+  const Tensor found = weight.narrow(0, first, count);
+  return adapter == nullptr
+             ? found
+             : adapter->look_up(
+                   weight,
+                   found,
+                   at::arange(first, first + count, weight.options().dtype(at::kLong)));
 }
 
 Tensor Attention::forward(

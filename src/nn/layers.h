@@ -12,6 +12,7 @@
 
 #include "nn/product.h"
 #include "nn/targets.h"
+#include "ops/embedding.h"
 #include "ops/norms.h"
 
 namespace lockstep::nn {
@@ -21,6 +22,7 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
 class ForwardContext;
+struct TableAdapter;
 
 /// A layer with any number of parameters.
 struct Layer {
@@ -80,19 +82,31 @@ struct Junction {
 struct TokenEmbedding : Layer {
   Tensor weight;
   int64_t padding_row = -1;  // gets no gradient from look-ups; -1: no such row
+  ops::EmbeddingGradient gradient_form = ops::EmbeddingGradient::kTable;
+  std::shared_ptr<TableAdapter> adapter;  // null: none
   /// ids [B, T] int64 -> [B, T, C]
-  virtual Tensor forward(const Tensor& ids) const;
+  virtual Tensor forward(const Tensor& ids) const { return rows_of(ids); }
   /// Of several sequences [B, T_i] by one look-up, so that the weight's gradient is made once ->
   /// [B, T_i, C] each
   virtual Tensors forward_each(const Tensors& ids) const;
   void visit_parameters(const ParameterFunction& function) override;
+
+ protected:
+  /// Of ids that are all here, with the adapter.
+  Tensor rows_of(const Tensor& ids) const;
 };
 
 struct PositionEmbedding : Layer {
   Tensor weight;
+  std::shared_ptr<TableAdapter> adapter;  // null: none
   void visit_parameters(const ParameterFunction& function) override;
   /// `positions` [B, T] int64 -> [B, T, C]; undefined: `first`, `first` + 1, ... -> [T, C]
   virtual Tensor forward(const Tensor& positions, int64_t first, int64_t length) const;
+
+ protected:
+  /// With the adapter.
+  Tensor rows_of(const Tensor& positions) const;
+  Tensor rows_from(int64_t first, int64_t count) const;
 };
 
 /// The attention itself, between the projections. It has no parameters.
@@ -174,7 +188,8 @@ struct HeadBias : Layer {
 /// `vocabulary` is the weight to use, [V, C].
 struct Head : Layer {
   Tensor weight;
-  double cap = 0;  // logits become cap * tanh(logit / cap); 0: they stay
+  double cap = 0;                         // logits become cap * tanh(logit / cap); 0: they stay
+  std::shared_ptr<TableAdapter> adapter;  // null: none, but for that of a tied embedding
   void visit_parameters(const ParameterFunction& function) override;
   /// Memory for the gradient of `vocabulary` (ops::TokenLossOptions); empty: its own.
   std::function<Tensor()> place_of_gradient;

@@ -8,6 +8,8 @@
 
 #include "base/counter_random.h"
 #include "nn/decomposed.h"
+#include "nn/experts.h"
+#include "nn/table_adapter.h"
 #include "ops/linear.h"
 
 namespace lockstep::nn {
@@ -117,18 +119,65 @@ std::shared_ptr<Product> adapted(
   return std::make_shared<LowRankProduct>(base, adapter.scale, dropout);
 }
 
-/// Gives a product that has adapters their parameters, on the device of its others.
-void allocate(const SlotName& name, Product& product, const LanguageModel& model) {
-  std::optional<at::TensorOptions> options;
-  product.visit_parameters([&](const Parameter& parameter) {
+std::shared_ptr<TableAdapter> adapted_table(
+    const model::Adapter& adapter, const std::string& prefix, bool of_embedding) {
+  auto table = std::make_shared<TableAdapter>();
+  table->of_embedding = of_embedding;
+  table->of_tied_head = adapter.of_tied_head;
+  table->decomposes = adapter.decomposes;
+  table->scale = adapter.scale;
+  table->dropout = dropout_of(adapter, prefix);
+  table->tokens = adapter.tokens;
+  return table;
+}
+
+/// Gives a layer that has adapters their parameters, on the device of its others, of a tied head on
+/// the table's.
+void allocate(const SlotName& name, Layer& layer, const LanguageModel& model) {
+  at::TensorOptions options;
+  if (model.tokens != nullptr) {
+    options = options.device(model.tokens->weight.device());
+  }
+  layer.visit_parameters([&](const Parameter& parameter) {
     if (parameter.value.defined()) {
-      options = parameter.value.options().dtype(at::kFloat).requires_grad(false);
+      options = options.device(parameter.value.device());
       return;
     }
     const auto found = model.specs.find(name.parameter(parameter.name));
     if (found != model.specs.end()) {
-      parameter.value = at::empty(found->second.shape, options.value()).set_requires_grad(true);
+      parameter.value =
+          at::empty(found->second.shape, options.dtype(at::kFloat)).set_requires_grad(true);
     }
+  });
+}
+
+/// Puts each where the layer of its name stands.
+void put_adapters(LanguageModel& model, const model::Adapters& adapters) {
+  model.visit_slots([&](const SlotName& name, const Slot& slot) {
+    if (const auto* exchange = slot.as<ExpertExchange>()) {
+      (*exchange)->experts_drop = adapters.config.lora_dropout > 0;
+    }
+    const auto found = adapters.of_layers.find(name.prefix);
+    if (found == adapters.of_layers.end()) {
+      return;
+    }
+    const model::Adapter& adapter = found->second;
+    if (const auto* linear = slot.as<Linear>()) {
+      auto& product = (*linear)->product();
+      product = adapted(product, adapter, name.prefix);
+    } else if (const auto* tokens = slot.as<TokenEmbedding>()) {
+      if (!model.part().embedding && !adapter.of_tied_head) {
+        return;  // this part has the table for its head alone
+      }
+      (*tokens)->adapter = adapted_table(adapter, name.prefix, /*of_embedding=*/true);
+    } else if (const auto* positions = slot.as<PositionEmbedding>()) {
+      (*positions)->adapter = adapted_table(adapter, name.prefix, /*of_embedding=*/true);
+    } else if (const auto* head = slot.as<Head>()) {
+      (*head)->adapter = adapted_table(adapter, name.prefix, /*of_embedding=*/false);
+    } else {
+      return;
+    }
+    allocate(name, *slot.layer(), model);
   });
 }
 
@@ -139,26 +188,37 @@ void add_adapters(LanguageModel& model, const model::Adapters& adapters) {
     parameter.set_requires_grad(adapters.trained.count(name) > 0);
   });
   for (const auto& [prefix, adapter] : adapters.of_layers) {
-    model::LayerSpec& layer = model.layers.at(prefix);
+    const auto layer = model.layers.find(prefix);  // a tied head has none
     for (const model::ParameterSpec& parameter : adapter.parameters) {
-      layer.parameters.push_back(parameter);
+      if (layer != model.layers.end()) {
+        layer->second.parameters.push_back(parameter);
+      }
+      if (adapter.of_tied_head) {
+        model.shared_with_head.insert(parameter.name);
+      }
       model.specs.insert_or_assign(parameter.name, parameter);
     }
   }
-  model.visit_slots(each<Linear>([&](const SlotName& name, std::shared_ptr<Linear>& linear) {
-    const auto found = adapters.of_layers.find(name.prefix);
-    if (found != adapters.of_layers.end()) {
-      const model::Adapter& adapter = found->second;
-      linear->product() = adapted(linear->product(), adapter, name.prefix);
-      allocate(name, *linear->product(), model);
-    }
-  }));
+  put_adapters(model, adapters);
 }
 
 void set_adapters(LanguageModel& model, bool are_on) {
-  model.visit_slots(each<Linear>([&](const SlotName&, std::shared_ptr<Linear>& linear) {
-    linear->product()->set_adapted(are_on);
-  }));
+  model.visit_slots([&](const SlotName&, const Slot& slot) {
+    const auto set = [&](const std::shared_ptr<TableAdapter>& adapter) {
+      if (adapter != nullptr) {
+        adapter->are_on = are_on;
+      }
+    };
+    if (const auto* linear = slot.as<Linear>()) {
+      (*linear)->product()->set_adapted(are_on);
+    } else if (const auto* tokens = slot.as<TokenEmbedding>()) {
+      set((*tokens)->adapter);
+    } else if (const auto* positions = slot.as<PositionEmbedding>()) {
+      set((*positions)->adapter);
+    } else if (const auto* head = slot.as<Head>()) {
+      set((*head)->adapter);
+    }
+  });
 }
 
 }  // namespace lockstep::nn

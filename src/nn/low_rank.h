@@ -54,9 +54,9 @@ class LowRankProduct final : public Product {
   LowRankFactors factors_;
 };
 
-/// Puts the adapters beside the model's linears (of a part: those that it has), uninitialised, in
-/// float32, on their weights' device, and into the model's description; of everything else what
-/// `adapters` name is trained alone. To be called before any strategy.
+/// Puts the adapters beside the model's linears and tables (of a part: those that it has),
+/// uninitialised, in float32, on their weights' device, and into the model's description; of
+/// everything else what `adapters` name is trained alone. To be called before any strategy.
 void add_adapters(LanguageModel& model, const model::Adapters& adapters);
 
 /// Takes the adapters out of the products, or puts them back (Product::set_adapted). What else is

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "model/description.h"
 #include "parallel/pipeline/tied.h"
 #include "parallel/ranks/tied_copies.h"
 
@@ -30,15 +29,16 @@ void sum_tied_copies(
     std::span<const ShardedModel> stages,
     const Schedules& schedules,
     comm::Communicator& pipeline) {
-  Tensor first, last;
-  for (const ShardedModel& stage : stages) {
-    if (holds_tied_copy(*stage.model)) {
-      (stage.model->part().embedding ? first : last) =
-          gradient_of(*stage.engine, model::embedding_name(stage.model->config()));
+  for (const std::string& name : stages.front().model->shared_with_head) {
+    Tensor first, last;
+    for (const ShardedModel& stage : stages) {
+      if (holds_tied_copy(*stage.model)) {
+        (stage.model->part().embedding ? first : last) = gradient_of(*stage.engine, name);
+      }
     }
+    sum_tied_gradients(
+        first, last, schedules.rank_of(0), schedules.rank_of(schedules.stages() - 1), pipeline);
   }
-  sum_tied_gradients(
-      first, last, schedules.rank_of(0), schedules.rank_of(schedules.stages() - 1), pipeline);
 }
 
 Tensor squared_gradients(std::span<const ShardedModel> stages, Axes& axes, c10::Device device) {

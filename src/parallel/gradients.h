@@ -9,8 +9,8 @@
 
 namespace lockstep::parallel {
 
-/// Adds up the gradients of the tied weight's two copies, where a pipeline's stages hold one each.
-/// Every rank must call.
+/// Adds up the gradients of the tied weight's two copies, and of what is trained beside it, where a
+/// pipeline's stages hold one each. Every rank must call.
 void sum_tied_copies(
     std::span<const ShardedModel> stages, const Schedules& schedules, comm::Communicator& pipeline);
 

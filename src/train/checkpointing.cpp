@@ -23,6 +23,7 @@
 #include "train/run_identity.h"
 #include "train/steering.h"
 #include "train/tasks/classifier_notes.h"
+#include "train/weights/adapter_base.h"
 #include "train/weights/adapters.h"
 
 namespace lockstep::train {
@@ -112,6 +113,9 @@ checkpoint::SmallFiles model_files(const Job& job) {
   } else {
     files = job.tokenizer->files();
     files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
+    if (!job.adapters->base_hash.empty()) {
+      files[std::string(kBaseName)] = base_json(job.adapters->base_hash);
+    }
   }
   if (job.written_labels) {
     files[kClassifierNotes] = to_json(classifier_notes(job), job.written_labels->labels);

@@ -30,13 +30,37 @@ void merge(
     const model::LayerSpec& layer,
     const model::Adapter& adapter,
     const at::Tensor& weight) {
-  const at::Tensor rows = layer.in_first ? weight.t() : weight;  // [out, in]
+  if (adapter.rank == 0) {
+    weight.index_copy_(0, at::tensor(adapter.tokens), values_of(spec, adapter.parameters[0]));
+    return;
+  }
+  const at::Tensor rows = layer.has_inputs_first() ? weight.t() : weight;  // [out, in]
   const at::Tensor a = values_of(spec, adapter.parameters[0]);
   const at::Tensor b = values_of(spec, adapter.parameters[1]);
   rows.add_(b.mm(a), adapter.scale);
   if (adapter.decomposes) {
     const at::Tensor sizes = values_of(spec, adapter.parameters[2]) / rows.square().sum(1).sqrt();
     rows.mul_(sizes.unsqueeze(1));
+  }
+}
+
+/// One weight cannot be what the embedding is with an adapter of its own, and the head too.
+void check_tied(const parallel::ModelSpec& spec) {
+  const auto head = model::tied_head(spec.config);
+  if (spec.adapters == nullptr || !spec.config.ties_head()) {
+    return;
+  }
+  for (const auto& [layer, adapter] : spec.adapters->of_layers) {
+    const bool of_embedding = layer + ".weight" == model::embedding_name(spec.config);
+    if ((head && layer == head->prefix) || (of_embedding && !adapter.of_tied_head)) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "the adapter is {}'s alone, and the model's embedding and head are one weight: "
+              "merged into it, it would be the other's too",
+              layer),
+          "use it beside the model (--adapter), or train one with lora.ensure_weight_tying=true");
+    }
   }
 }
 
@@ -54,6 +78,7 @@ MergedWeights::MergedWeights(
   request.adapter = adapter;
   request.task.head = config_with(base.config, adapter).head;
   spec_ = model_spec(base, request);
+  check_tied(spec_);
   spec_.config.quantization.reset();
 }
 

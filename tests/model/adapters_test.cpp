@@ -174,12 +174,74 @@ TEST(Adapters, BiasesAndModulesThatAreTrainedWhole) {
       ElementsAre("base_model.model.transformer.wte.weight", "base_model.model.lm_head.weight"));
 }
 
+TEST(Adapters, OfTheEmbeddingAndTheHead) {
+  const Adapters apart = resolved(lora({"embed_tokens", "lm_head"}));
+  const Adapter& table = apart.of_layers.at("model.embed_tokens");
+  EXPECT_EQ(table.parameters[0].name, "model.embed_tokens.lora_embedding_A");
+  EXPECT_THAT(table.parameters[0].shape, ElementsAre(8, 31));
+  EXPECT_THAT(table.parameters[0].dims, ElementsAre(Dim::kRank, Dim::kVocabulary));
+  EXPECT_THAT(table.parameters[1].shape, ElementsAre(24, 8));
+  EXPECT_EQ(table.parameters[0].init.kind, Initialization::Kind::kZeros);
+  EXPECT_THAT(apart.of_layers.at("lm_head").parameters[1].shape, ElementsAre(31, 8));
+  EXPECT_EQ(apart.base_names.at("lm_head.weight"), "base_model.model.lm_head.base_layer.weight");
+  // A tied head has a name of its own.
+  const Adapters head = resolved(lora({"lm_head"}), gpt2());
+  EXPECT_THAT(layers_of(head), ElementsAre("lm_head"));
+  EXPECT_FALSE(head.of_layers.at("lm_head").of_tied_head);
+  EXPECT_THAT(
+      layers_of(resolved(lora({"lm_head", "wte"}), gpt2())),
+      ElementsAre("lm_head", "transformer.wte"));
+  LoraConfig config = lora({"lm_head"});
+  config.ensure_weight_tying = true;
+  const Adapters tied = resolved(config, gpt2());
+  EXPECT_THAT(layers_of(tied), ElementsAre("transformer.wte"));
+  EXPECT_TRUE(tied.of_layers.at("transformer.wte").of_tied_head);
+  EXPECT_EQ(tied.copies.count("base_model.model.lm_head.lora_A.weight"), 1U);
+  config.use_dora = true;
+  EXPECT_THAT(refusal(config, gpt2()), HasSubstr("leave out lora.use_dora"));
+  EXPECT_THAT(
+      resolved(lora({"wpe"}), gpt2()).of_layers.at("transformer.wpe").parameters[0].dims,
+      ElementsAre(Dim::kRank, Dim::kPositions));
+}
+
+TEST(Adapters, RowsOfTokens) {
+  LoraConfig config = lora({"q_proj"});
+  config.trainable_tokens = {{"", {3, 30}}};
+  const Adapter rows = resolved(config).of_layers.at("model.embed_tokens");
+  EXPECT_THAT(rows.parameters[0].shape, ElementsAre(2, 24));
+  EXPECT_FALSE(rows.of_tied_head);
+  EXPECT_THAT(
+      resolved(config).file_names.at(rows.parameters[0].name),
+      ElementsAre("base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta"));
+  const std::string text = to_json(config, false);
+  EXPECT_EQ(parse_lora_config(text, "test"), config);
+  config.trainable_tokens = {{"embed_tokens", {1}}, {"lm_head", {2, 3}}};
+  EXPECT_EQ(parse_lora_config(to_json(config, false), "test"), config);
+  EXPECT_EQ(resolved(config).of_layers.at("lm_head").tokens.size(), 2U);
+  config.trainable_tokens = {{"", {31}}};
+  EXPECT_THAT(refusal(config), HasSubstr("31 is no token of model.embed_tokens"));
+  config.trainable_tokens = {{"", {5, 2, 5}}};
+  EXPECT_THAT(refusal(config), HasSubstr("token 5 is named twice"));
+  config.trainable_tokens = {{"embed_tokns", {5}}};
+  EXPECT_THAT(refusal(config), HasSubstr("'embed_tokens'"));
+  config = lora({"embed_tokens"});
+  config.trainable_tokens = {{"", {5}}};
+  EXPECT_THAT(refusal(config), HasSubstr("lora.target_modules or lora.modules_to_save too"));
+  config = lora({"c_attn"});
+  config.trainable_tokens = {{"wte", {5}}, {"lm_head", {6}}};
+  EXPECT_THAT(refusal(config, gpt2()), HasSubstr("are one weight"));
+  config.trainable_tokens = {{"wte", {5}}, {"lm_head", {5}}};
+  const Adapters tied = resolved(config, gpt2());
+  EXPECT_TRUE(tied.of_layers.at("transformer.wte").of_tied_head);
+  EXPECT_EQ(tied.of_layers.count("lm_head"), 0U);
+}
+
 TEST(Adapters, WhatDoesNotFitIsRefusedWithWhatWould) {
   EXPECT_THAT(
       refusal(lora({"q_proj", "k_porj"})),
       AllOf(
           HasSubstr("there is no module k_porj"), HasSubstr("'k_proj'"), HasSubstr("all-linear")));
-  EXPECT_THAT(refusal(lora({"norm"})), HasSubstr("model.norm is no linear layer"));
+  EXPECT_THAT(refusal(lora({"norm"})), HasSubstr("model.norm is neither a linear layer"));
   LoraConfig config = lora({"v_proj"});
   config.r = 13;
   EXPECT_THAT(refusal(config), HasSubstr("give at most 12"));

@@ -125,13 +125,14 @@ TEST(ExpertPlans, AdaptersAndPackedWeights) {
       {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
       {{.tensor = 3}, 1, {.recompute = {kFull}, .sequence_sharding = kShards}},
       {{.data = 2, .tensor = 2}, 1, {.zero_stage = 1, .expert_ranks = 2}},
+      {{.context = 2}, 2, {.expert_ranks = 2}},
       {{.pipeline = 2, .data = 2}, 2, {.expert_ranks = 2, .pipeline = {.schedule = "zb-h1"}}},
   };
   for (const bool decomposes : {false, true}) {
     const testing::Adapt adapt = [=](nn::LanguageModel& model) {
       model::LoraConfig config;
       config.r = 3;
-      config.lora_dropout = 0;
+      config.lora_dropout = 0.2;
       config.use_dora = decomposes;
       config.targets_all_linear = true;
       config.init_lora_weights = "false";

@@ -89,6 +89,29 @@ class Adapters(ProgramTest):
             self.run_ok("generate", "--model", "merged", *prompt).out)
         self.train("further", "model.path=base", "lora.adapter=run", "learning_rate=0", steps=1)
         self.assertEqual(self.adapter("further"), self.adapter("run"))
+        self.assertIn("beside other weights", self.run_fails(
+            4, *self.train_arguments("other", "model.path=merged", "lora.adapter=run")).err)
+
+    def test_the_embedding_the_head_and_rows_of_tokens(self):
+        words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
+        def loss(*which):
+            return json.loads(self.run_ok("eval", "--model", *which, *words).out)["eval_loss"]
+        tables = ["lora.target_modules=[c_attn,wte,wpe]", "lora.ensure_weight_tying=true"]
+        rows = ["lora.target_modules=[c_attn]", "lora.trainable_token_indices=[5,17,300]"]
+        for name, more, count in (("tables", tables, 8), ("rows", rows, 5)):
+            run = ["model.path=base", "learning_rate=1e-2", "lora.r=3", "lora.lora_dropout=0.2", *more, "save_steps=3"]
+            self.train(name, *run)
+            self.assertEqual(len(tensors_of(self.folder / name / "adapter_model.safetensors")), count)
+            self.train(f"{name}-again", *run, f"resume_from_checkpoint={name}/checkpoint-3")
+            self.assertEqual(self.adapter(f"{name}-again"), self.adapter(name))
+            self.train(f"{name}-2", *run, "parallel.pipeline=2", "gradient_accumulation_steps=2", "per_device_train_batch_size=4", ranks=2)
+            self.assert_close(losses(self.folder / f"{name}-2"), losses(self.folder / name), 1e-5)
+            self.run_ok("export", "--model", "base", "--adapter", name, "--merge", "--output", f"{name}-merged")
+            self.assertAlmostEqual(loss("base", "--adapter", name), loss(f"{name}-merged"), delta=1e-5)
+            self.assertGreater(abs(loss("base", "--adapter", name) - loss("base")), 1e-4)
+        self.train("head", "model.path=base", "lora.r=2", "lora.target_modules=[lm_head]", steps=1)
+        self.assertIn("ensure_weight_tying", self.run_fails(
+            2, "export", "--model", "base", "--adapter", "head", "--merge", "--output", "x").err)
 
     def test_several_are_used_with_weights(self):
         """Of other ranks, targets and scales: unmerged as merged, on ranks that share layers and on ranks that share weights."""

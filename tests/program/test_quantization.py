@@ -82,6 +82,33 @@ class Quantization(ProgramTest):
         self.assertLess(nested, packed)
         self.assertIn("lora", self.run_fails(2, "estimate", "--model", "llama2-7b", "--bits", "4").err)
 
+    def test_the_states_of_a_run_are_those_of_the_estimate(self):
+        """Weights, gradients and optimizer of the fullest rank, within 3%: adapters and packed weights included."""
+        wide = json.loads((self.folder / "model.json").read_text())
+        wide.update(n_embd=256, n_layer=3, n_head=4)
+        (self.folder / "wide.json").write_text(json.dumps(wide))
+        self.train("wide", "--force", "model.path=wide.json", steps=1)
+        lora = ["lora.r=16", "lora.target_modules=all-linear"]
+        for name, words in (("plain", lora), ("four", [*lora, *PACKED]), ("eight", [*lora, "quantization.bits=8"])):
+            self.train(f"wide-{name}", "--force", "model.path=wide", "bf16=true", *words, steps=2)
+            events = (self.folder / f"wide-{name}" / "events.jsonl").read_text().splitlines()
+            told = next(event for event in map(json.loads, events) if event["event"] == "memory")["kinds"]
+            stage = json.loads(self.run_ok("estimate", "--model", "wide", "--gpu", "cpu", "--json", "training.bf16=true", *words).out)["stages"][0]
+            kinds = ("parameters", "gradients", "optimizer")
+            self.assertLess(abs(sum(stage[kind] for kind in kinds) / sum(told[kind] for kind in kinds) - 1), 0.03, (name, told))
+
+    def test_a_70b_in_four_bits_fits_on_two_devices_of_24_gb_and_on_one_of_80(self):
+        words = ["--model", "llama2-70b", "lora.r=16", *PACKED, "training.bf16=true", "training.per_device_train_batch_size=1"]
+        offload = ["training.gradient_checkpointing=true", "parallel.zero_stage=3", "parallel.offload_param.device=cpu",
+                   "parallel.offload_optimizer.device=cpu"]
+        for gpu in (["--gpu", "rtx-4090", "--gpus", "2", *offload], ["--gpu", "h100-80gb", "training.gradient_checkpointing=true"]):
+            told = json.loads(self.run_ok("estimate", *words, *gpu, "--json").out)
+            self.assertTrue(told["fits"], told["plan"])
+            self.assertGreater(told["stages"][0]["parameters"] + told["stages"][0]["host"], 36.4e9 / (2 if "rtx-4090" in gpu else 1) * 0.95)
+        planned = self.run_ok("plan", *words, "--gpu", "rtx-4090", "--gpus", "2").out
+        self.assertIn("adapters of rank 16", planned)
+        self.assertNotIn("no plan", planned)
+
     def test_zero_3_gathers_packed_blocks_and_gradients_of_adapters(self):
         def gathered(*words):
             words = ("estimate", "--model", "llama2-70b", "--gpu", "h100-80gb", "--gpus", "2", "--json", "training.bf16=true",

@@ -104,6 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"llama", "llama-lora"},
         Case{"llama", "llama-rslora-patterns"},
         Case{"llama", "llama-dora"},
+        Case{"llama", "llama-modules-tokens"},
+        Case{"gpt2", "gpt2-embedding"},
         Case{"gpt2", "gpt2-lora"},
         Case{"gpt2", "gpt2-dora-bias"}));
 
@@ -278,7 +280,7 @@ TEST(SeveralAdapters, WhatCannotBeCombinedIsRefused) {
   EXPECT_THAT(told({{at("llama-lora"), at("llama-dora")}, {}, ""}), testing::HasSubstr("use_dora"));
   EXPECT_THAT(
       told({{at("llama-lora"), at("llama-modules-tokens")}, {}, ""}),
-      testing::HasSubstr("trainable_token_indices"));
+      testing::HasSubstr("modules_to_save"));
   EXPECT_THAT(
       told({{at("llama-lora")}, {1, 2}, ""}), testing::HasSubstr("2 --adapter-weight for 1"));
   EXPECT_THAT(told({{}, {1}, ""}), testing::HasSubstr("1 --adapter-weight for 0"));

@@ -6,6 +6,8 @@
 
 #include <ATen/ops/constant_pad_nd.h>
 
+#include "nn/experts.h"
+#include "nn/table_adapter.h"
 #include "parallel/ranks/part_dropout.h"
 
 namespace lockstep::parallel {
@@ -43,10 +45,18 @@ class SwapSequenceSlots final {
     if (auto* dropout = slot.as<nn::Dropout>()) {
       swap(name, *dropout);
     } else if (auto* linear = slot.as<nn::Linear>()) {
-      if (std::shared_ptr<nn::Dropout>* of_input = (*linear)->product()->input_dropout()) {
+      std::shared_ptr<nn::Dropout>* of_input = (*linear)->product()->input_dropout();
+      // Those of experts draw by token.
+      if (of_input != nullptr && !name.role.starts_with("expert_")) {
         // Linears stand in the region that is entered, but for one before an encoder's head.
         take_part(*of_input, name.role == "head_dense" ? part_ : entered_);
       }
+    } else if (auto* exchange = slot.as<nn::ExpertExchange>()) {
+      (*exchange)->places = [part = entered_](int64_t length) { return part.places(length); };
+    } else if (auto* tokens = slot.as<nn::TokenEmbedding>()) {
+      take_part((*tokens)->adapter);
+    } else if (auto* head = slot.as<nn::Head>()) {
+      take_part((*head)->adapter);
     } else if (auto* attention = slot.as<nn::Attention>();
                attention != nullptr && part_.context_ranks == 1) {
       *attention = std::make_shared<UnpaddedAttention>(**attention);
@@ -59,6 +69,12 @@ class SwapSequenceSlots final {
     static const std::set<std::string> entered{
         "mlp_inner_dropout", "encoder_dropout", "final_dropout"};
     take_part(slot, entered.count(name.role) > 0 ? entered_ : part_);
+  }
+  /// A head's states are those of the region that it stands in.
+  void take_part(const std::shared_ptr<nn::TableAdapter>& adapter) const {
+    if (adapter != nullptr) {
+      take_part(adapter->dropout, entered_);
+    }
   }
   static void take_part(std::shared_ptr<nn::Dropout>& slot, const SequencePart& part) {
     if (part.is_whole()) {

@@ -75,8 +75,10 @@ std::vector<ParameterUnit> units_of(
     units.push_back(std::move(unit));
   }
   if (model.part().embedding) {
-    // Tables are not read again; a norm beside them is.
-    units.front().backward_reads_parameters = model.config().bidirectional;
+    // Tables are not read again; a norm and factors beside them are.
+    units.front().backward_reads_parameters =
+        model.config().bidirectional || model.tokens->adapter != nullptr ||
+        (model.positions != nullptr && model.positions->adapter != nullptr);
     if (model.part().head && model.config().ties_head()) {
       units.back().also_uses.push_back(0);
     }
@@ -87,11 +89,12 @@ std::vector<ParameterUnit> units_of(
 /// Lets the head make the vocabulary's gradient where it is summed.
 void lend_place(
     nn::LanguageModel& model, const std::vector<ParameterUnit>& units, DataParallel& engine) {
-  if (!model.part().head || model.config().head.gives_states() || model.head_bias != nullptr) {
-    return;  // of a weight with a column for the bias it is another
+  if (!model.part().head || model.config().head.gives_states() || model.head_bias != nullptr ||
+      model.adapter_of_head() != nullptr) {
+    return;  // of a weight with a column for the bias, or beside an adapter, it is another
   }
   nn::Head& head = *model.head;
-  const Tensor& vocabulary = head.weight.defined() ? head.weight : model.tokens->weight;
+  const Tensor& vocabulary = model.config().ties_head() ? model.tokens->weight : head.weight;
   for (const ParameterUnit& unit : units) {
     for (const NamedParameter& p : unit.parameters) {
       if (p.tensor.is_same(vocabulary)) {

@@ -16,14 +16,17 @@ namespace {
 
 /// Experts that are spread over the ranks of a group.
 struct SpreadExperts final : nn::ExpertExchange {
-  explicit SpreadExperts(comm::Communicator& group) : group(&group) {}
+  SpreadExperts(const nn::ExpertExchange& plain, comm::Communicator& group)
+      : ExpertExchange(plain),
+        group(&group) {}
   comm::Communicator* group;
-  Tensor forward(
-      const Tensor& rows,
-      const std::vector<int64_t>& counts,
-      const nn::ExpertFunction& experts) const override {
-    const RowRoute route(counts, *group);
-    return route.back(experts(route.there(rows), route.own_counts()));
+  Tensor forward(const nn::ExpertRows& rows, const nn::ExpertFunction& experts) const override {
+    const RowRoute route(rows.counts, *group);
+    nn::ExpertRows here{route.there(rows.values), route.own_counts(), {}};
+    if (rows.tokens.defined()) {
+      here.tokens = route.there(rows.tokens.unsqueeze(1)).squeeze(1);
+    }
+    return route.back(experts(here));
   }
 };
 
@@ -75,7 +78,7 @@ void apply_expert_parallel(nn::LanguageModel& model, const ExpertGroups& groups)
   const mesh::Range own = mesh::split_evenly(experts, group.size(), group.rank());
   model.visit_slots([&](const nn::SlotName& name, const nn::Slot& slot) {
     if (auto* exchange = slot.as<nn::ExpertExchange>()) {
-      *exchange = std::make_shared<SpreadExperts>(group);
+      *exchange = std::make_shared<SpreadExperts>(**exchange, group);
     } else if (auto* linear = slot.as<nn::Linear>()) {
       const int64_t expert = model.layers.at(name.prefix).expert;
       if (expert >= 0 && (expert < own.begin || expert >= own.end)) {

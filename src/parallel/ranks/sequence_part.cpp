@@ -46,6 +46,14 @@ std::vector<PositionRun> SequencePart::runs(int64_t length) const {
   return mine;
 }
 
+Tensor SequencePart::places(int64_t length) const {
+  Tensor places = at::empty({length}, at::kLong);
+  for (const PositionRun& run : runs(length)) {
+    places.narrow(0, run.local, run.count).copy_(at::arange(run.whole, run.whole + run.count));
+  }
+  return places;
+}
+
 namespace {
 
 /// What a sequence of `length` is short of.

@@ -29,6 +29,8 @@ struct SequencePart {
   std::vector<PositionRun> runs_of_context(int rank, int64_t length) const;
   /// Those of this rank between tensor-parallel layers, where it holds `length`.
   std::vector<PositionRun> runs(int64_t length) const;
+  /// The same as places in the sequence, [length] int64.
+  at::Tensor places(int64_t length) const;
 };
 
 /// The part of a micro-batch that a rank is given: of ids, targets and positions those of its

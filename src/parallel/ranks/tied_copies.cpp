@@ -1,7 +1,5 @@
 #include "parallel/ranks/tied_copies.h"
 
-#include "model/description.h"
-
 namespace lockstep::parallel {
 
 bool holds_tied_copy(const nn::LanguageModel& model) {
@@ -9,7 +7,7 @@ bool holds_tied_copy(const nn::LanguageModel& model) {
 }
 
 bool is_tied_copy(const nn::LanguageModel& model, const std::string& parameter) {
-  return holds_tied_copy(model) && parameter == model::embedding_name(model.config());
+  return holds_tied_copy(model) && model.shared_with_head.count(parameter) > 0;
 }
 
 void count_other_copy(const nn::LanguageModel& model, mesh::Cut& part) {

@@ -12,7 +12,7 @@ namespace lockstep::parallel {
 
 /// Whether the model is a stage that holds one of the two copies of a tied weight.
 bool holds_tied_copy(const nn::LanguageModel& model);
-/// Whether this parameter of it is that copy.
+/// Whether this parameter of it is that copy, or what is trained beside it.
 bool is_tied_copy(const nn::LanguageModel& model, const std::string& parameter);
 
 /// Counts the other stage's copy among those of a part that the model holds of the tied weight; the

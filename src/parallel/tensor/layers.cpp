@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "ops/embedding.h"
 #include "ops/products.h"
 #include "parallel/tensor/token_loss.h"
 
@@ -28,6 +27,7 @@ VocabularyParallelEmbedding::VocabularyParallelEmbedding(
       vocabulary(vocabulary) {
   const bool has_padding_row = padding_row >= rows.begin && padding_row < rows.end;
   padding_row = has_padding_row ? padding_row - rows.begin : -1;
+  gradient_form = ops::EmbeddingGradient::kTable;
 }
 
 Tensor VocabularyParallelEmbedding::look_up(const Tensor& ids) const {
@@ -44,8 +44,7 @@ Tensor VocabularyParallelEmbedding::look_up(const Tensor& ids) const {
   }
   const Tensor local = ids.to(weight.device()) - rows.begin;  // [B, T]
   const Tensor elsewhere = (local < 0).logical_or(local >= rows.size());
-  const Tensor found =
-      ops::embedding(weight, local.masked_fill(elsewhere, 0), padding_row);  // [B, T, C]
+  const Tensor found = rows_of(local.masked_fill(elsewhere, 0));  // [B, T, C]
   return found.masked_fill(elsewhere.unsqueeze(-1), 0);
 }
 
@@ -68,9 +67,8 @@ nn::Tensors VocabularyParallelEmbedding::forward_each(const nn::Tensors& ids) co
 Tensor SequenceShardedPositions::forward(
     const Tensor& positions, int64_t first, int64_t length) const {
   const int64_t part = length / region.group->size(), begin = region.group->rank() * part;
-  return positions.defined()
-             ? ops::embedding(weight, positions.narrow(1, begin, part).to(weight.device()))
-             : weight.narrow(0, first + begin, part);
+  return positions.defined() ? rows_of(positions.narrow(1, begin, part))
+                             : rows_from(first + begin, part);
 }
 
 Tensor VocabularyParallelHead::loss(

@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "model/description.h"
 #include "nn/experts.h"
+#include "nn/table_adapter.h"
 #include "parallel/ranks/head_split.h"
 #include "parallel/tensor/layers.h"
 
@@ -122,6 +123,7 @@ class Swap final {
   }
   void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot);
   void expert_linear(const nn::SlotName& name, nn::Linear& linear);
+  static void cut_input_dropout(const model::LayerSpec& spec, nn::Product& product, Range part);
   void router(const nn::SlotName& name, std::shared_ptr<nn::Router>& slot) {
     // Every rank routes alike, and has a part of what the choice does to the outputs.
     hold_whole(name, *slot, &region_.group->communicator());
@@ -129,7 +131,7 @@ class Swap final {
   void tokens(const nn::SlotName& name, std::shared_ptr<nn::TokenEmbedding>& slot) {
     slot = std::make_shared<VocabularyParallelEmbedding>(
         *slot, region_, vocabulary(), config_.vocab_size);
-    cut(name, *slot, *cut_of(Dim::kVocabulary, 0));
+    cut_table(name, *slot, &nn::Parameter::in);
   }
   void positions(const nn::SlotName& name, std::shared_ptr<nn::PositionEmbedding>& slot) {
     if (region_.shards_sequence()) {
@@ -161,7 +163,18 @@ class Swap final {
     }
     slot =
         std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
-    cut(name, *slot, *cut_of(Dim::kVocabulary, 0));
+    cut_table(name, *slot, &nn::Parameter::out);
+  }
+  /// The embedding or the head, and what stands beside it.
+  template <class Table>
+  void cut_table(const nn::SlotName& name, Table& table, int nn::Parameter::* side) {
+    if (table.adapter != nullptr) {
+      table.adapter->first = vocabulary().begin;
+      table.adapter->sum_over_rows = [group = region_.group](const Tensor& part) {
+        return group->sum(part);
+      };
+    }
+    cut_product(name, table, *cut_of(Dim::kVocabulary, 0), side);
   }
 
   void head_bias(const nn::SlotName& name, std::shared_ptr<nn::HeadBias>& slot) {
@@ -195,9 +208,9 @@ class Swap final {
   /// Replaces the layer's parameters by those of the part.
   void cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part);
   void hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over);
-  /// Those of a product, cut along the layer's outputs or inputs.
-  void cut_product(
-      const nn::SlotName& name, nn::Product& product, Cut part, int nn::Parameter::* side);
+  /// Those of a product or a table, cut along the layer's outputs or inputs.
+  template <class Product>
+  void cut_product(const nn::SlotName& name, Product& product, Cut part, int nn::Parameter::* side);
   void replace(
       const nn::SlotName& name,
       const nn::Parameter& parameter,
@@ -265,6 +278,7 @@ std::optional<Cut> Swap::cut_of(Dim dim, int at) const {
     case Dim::kTokenTypes:
     case Dim::kDistances:
     case Dim::kRank:
+    case Dim::kNewRows:
       return std::nullopt;
   }
   return part;
@@ -283,10 +297,7 @@ void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
     slot = sharded;
     slot->product()->set_sum_over_inputs(
         [group = region_.group](const Tensor& part) { return group->sum(part); });
-    if (std::shared_ptr<nn::Dropout>* of_input = slot->product()->input_dropout()) {
-      const int64_t all = spec.weight().shape[spec.in_first ? 0 : 1];
-      *of_input = std::make_shared<ShardedWidthDropout>(**of_input, inputs->ranges.front(), all);
-    }
+    cut_input_dropout(spec, *slot->product(), inputs->ranges.front());
     cut_product(name, *slot->product(), std::move(*inputs), &nn::Parameter::in);
     replace(name, {"bias", sharded->bias}, {}, sharers_between_regions());
     return;
@@ -311,14 +322,23 @@ void Swap::expert_linear(const nn::SlotName& name, nn::Linear& linear) {
   if (std::optional<Cut> inputs = cut_of(spec.in, 0)) {
     product.set_sum_over_inputs(
         [group = region_.group](const Tensor& part) { return group->sum(part); });
+    cut_input_dropout(spec, product, inputs->ranges.front());
     cut_product(name, product, std::move(*inputs), &nn::Parameter::in);
     return;
   }
   cut_product(name, product, *cut_of(spec.out, 0), &nn::Parameter::out);
 }
 
+void Swap::cut_input_dropout(const model::LayerSpec& spec, nn::Product& product, Range part) {
+  if (std::shared_ptr<nn::Dropout>* of_input = product.input_dropout()) {
+    const int64_t all = spec.weight().shape[spec.in_first ? 0 : 1];
+    *of_input = std::make_shared<ShardedWidthDropout>(**of_input, part, all);
+  }
+}
+
+template <class Product>
 void Swap::cut_product(
-    const nn::SlotName& name, nn::Product& product, Cut part, int nn::Parameter::* side) {
+    const nn::SlotName& name, Product& product, Cut part, int nn::Parameter::* side) {
   product.visit_parameters([&](const nn::Parameter& parameter) {
     if (parameter.*side >= 0) {
       part.dim = parameter.*side;

@@ -42,14 +42,15 @@ checkpoint::TensorFiles open_adapter(const std::filesystem::path& folder) {
 }
 
 std::map<std::string, int64_t> ranks_of(const checkpoint::TensorFiles& files) {
-  constexpr std::string_view kFactor = ".lora_A.weight";
   const std::string prefix = model::peft_name("");
   std::map<std::string, int64_t> ranks;
   for (const std::string& name : files.names()) {
     const checkpoint::TensorEntry& tensor = files.tensor(name);
-    if (name.starts_with(prefix) && name.ends_with(kFactor) && tensor.shape.size() == 2) {
-      ranks[name.substr(prefix.size(), name.size() - prefix.size() - kFactor.size())] =
-          tensor.shape[0];
+    for (const std::string_view factor : {".lora_A.weight", ".lora_embedding_A"}) {
+      if (name.starts_with(prefix) && name.ends_with(factor) && tensor.shape.size() == 2) {
+        ranks[name.substr(prefix.size(), name.size() - prefix.size() - factor.size())] =
+            tensor.shape[0];
+      }
     }
   }
   return ranks;
@@ -63,7 +64,12 @@ SavedAdapterValues::SavedAdapterValues(
       file_names_(adapters.file_names) {
   std::map<std::string, model::ParameterSpec> specs = model::parameters_by_name(config);
   specs.merge(model::adapter_parameters(adapters));
-  std::set<std::string> known;
+  for (const auto& [weight, name] : adapters.base_names) {
+    if (files_.contains(name)) {
+      file_names_[weight] = {name};
+    }
+  }
+  std::set<std::string> known = adapters.copies;
   std::vector<std::string> problems;
   for (const auto& [name, names] : file_names_) {
     known.insert(names.begin(), names.end());

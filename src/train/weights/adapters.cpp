@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "config/core/scalar.h"
 #include "nn/decomposed.h"
+#include "train/weights/adapter_base.h"
 #include "train/weights/adapter_values.h"
 #include "train/weights/combined_adapters.h"
 
@@ -50,11 +51,16 @@ void take_keys(const config::LoraSection& section, model::LoraConfig& config) {
   take_list(section.layers_pattern, config.layers_pattern);
   take_list(section.rank_pattern, config.rank_pattern);
   take_list(section.alpha_pattern, config.alpha_pattern);
-  if (!section.layers_to_transform.empty()) {
-    config.layers_to_transform.clear();
-    for (const std::string& layer : section.layers_to_transform) {
-      config.layers_to_transform.push_back(config::to_integer(layer).value());
+  const auto integers = [](const std::vector<std::string>& words) {
+    std::vector<int64_t> numbers;
+    for (const std::string& word : words) {
+      numbers.push_back(config::to_integer(word).value());
     }
+    return numbers;
+  };
+  take_list(integers(section.layers_to_transform), config.layers_to_transform);
+  if (!section.trainable_token_indices.empty()) {
+    config.trainable_tokens = {{"", integers(section.trainable_token_indices)}};
   }
   if (section.bias) {
     using Bias = model::LoraConfig::Bias;
@@ -79,7 +85,11 @@ class AdaptedFill {
         base_(std::move(base)),
         own_(model::adapter_parameters(*adapters_)),
         drawn_(parallel::fill_at_random(own_, seed)) {
-    for (model::LayerSpec& layer : model::describe(config)) {
+    std::vector<model::LayerSpec> layers = model::describe(config);
+    if (const auto head = model::tied_head(config)) {
+      layers.push_back(*head);
+    }
+    for (model::LayerSpec& layer : layers) {
       std::string prefix = layer.prefix;
       layers_.emplace(std::move(prefix), std::move(layer));
     }
@@ -94,6 +104,8 @@ class AdaptedFill {
       saved_->fill(name, parameter, begin, values);
     } else if (const auto layer = model::layer_of_magnitudes(name)) {
       fill_magnitudes(*layer, parameter, begin, values);
+    } else if (const auto table = model::layer_of_rows(name)) {
+      copy_part(rows_of(*table), parameter, begin, values);
     } else {
       (own_.count(name) > 0 ? drawn_ : base_)(name, parameter, begin, values);
     }
@@ -115,11 +127,23 @@ class AdaptedFill {
     const model::Adapter& adapter = adapters_->of_layers.at(prefix);
     const at::Tensor weight = whole(layer.weight());
     const at::Tensor norms = nn::row_norms(
-        layer.in_first ? weight.t() : weight,
+        layer.has_inputs_first() ? weight.t() : weight,
         whole(adapter.parameters[0]),
         whole(adapter.parameters[1]),
         adapter.scale);
     copy_part(norms, parameter, begin, values);
+  }
+
+  /// The table's rows of the tokens that are trained apart.
+  at::Tensor rows_of(const std::string& prefix) const {
+    const model::ParameterSpec& table = layers_.at(prefix).weight();
+    const model::Adapter& adapter = adapters_->of_layers.at(prefix);
+    const at::Tensor rows = at::empty(adapter.parameters.front().shape, at::kFloat);
+    for (int64_t i = 0; i < rows.size(0); ++i) {
+      const int64_t first = adapter.tokens[static_cast<size_t>(i)] * rows.size(1);
+      (*this)(table.name, {table.shape, {}}, first, rows[i]);
+    }
+    return rows;
   }
 
   std::shared_ptr<const model::Adapters> adapters_;
@@ -147,6 +171,7 @@ AdapterRequest::Part part_of(const std::string& folder, double weight) {
   const model::LoraConfig& config = saved->config;
   const char* more = config.use_dora                                 ? "use_dora"
                      : !config.modules_to_save.empty()               ? "modules_to_save"
+                     : !config.trainable_tokens.empty()              ? "trainable_token_indices"
                      : config.bias != model::LoraConfig::Bias::kNone ? "bias"
                                                                      : nullptr;
   if (more != nullptr) {
@@ -291,6 +316,9 @@ void request_adapters(
     uint64_t seed) {
   std::shared_ptr<model::Adapters> adapters;
   std::shared_ptr<const AdapterValues> values;
+  for (const AdapterRequest::Part& part : request.parts) {
+    check_base(part.folder, base);
+  }
   if (!request.parts.empty()) {
     CombinedAdapters combined = combine(request, spec.config);
     adapters = std::make_shared<model::Adapters>(std::move(combined.adapters));
@@ -298,11 +326,13 @@ void request_adapters(
   } else {
     adapters = std::make_shared<model::Adapters>(find_adapters(request, spec.config));
     if (!request.folder.empty()) {
+      check_base(request.folder, base);
       values = std::make_shared<const SavedAdapterValues>(
           open_adapter(request.folder), *adapters, spec.config);
     }
   }
   adapters->config.base_model_name_or_path = name_of(base);
+  adapters->base_hash = base_hash(base);
   spec.adapters = adapters;
   const auto fill = std::make_shared<const AdaptedFill>(
       adapters, std::move(values), spec.config, std::move(spec.fill), seed);

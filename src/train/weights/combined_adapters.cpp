@@ -102,6 +102,12 @@ void add(
     return;
   }
   model::Adapter& before = found->second;
+  if (before.of_tied_head != adapter.of_tied_head) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("of the adapters of {} some are the tied head's too, and some not", layer),
+        "use them one at a time");
+  }
   if (combination == AdapterRequest::Combination::kCat) {
     before.rank += rank;
     before.parameters[0].shape[0] = before.rank;
