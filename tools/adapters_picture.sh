@@ -18,7 +18,7 @@ train model.preset=gpt2-tiny tokenizer.path="$work/tokenizer" data.train="$work/
 instructions=(model.path="$work/base" data.train="$work/sample/instructions.jsonl" data.prompt=alpaca data.sequence_length=128 max_steps=150 seed=1)
 lora=(lora.r=16 lora.lora_alpha=32 lora.target_modules=all-linear learning_rate=3e-3)
 train "${instructions[@]}" output_dir="$work/all weights" learning_rate=5e-4
-train "${instructions[@]}" output_dir="$work/LoRA, r=16" "${lora[@]}"
-train "${instructions[@]}" output_dir="$work/LoRA, r=16, NF4" "${lora[@]}" quantization.bits=4 quantization.double_quant=true
-python3 tools/draw_run.py "$work/all weights" "$work/LoRA, r=16" "$work/LoRA, r=16, NF4" "$output" \
+train "${instructions[@]}" output_dir="$work/LoRA" "${lora[@]}"
+train "${instructions[@]}" output_dir="$work/LoRA on NF4" "${lora[@]}" quantization.bits=4 quantization.double_quant=true
+python3 tools/draw_run.py "$work/all weights" "$work/LoRA" "$work/LoRA on NF4" "$output" \
   --title "from stories to instructions: loss by step, GPT-2 of 3 million parameters"
