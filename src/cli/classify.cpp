@@ -64,9 +64,9 @@ ClassifiedRows classify_rows(
   const train::ClassifierNotes notes = notes_of_model(source, adapter);
   if (notes.generative) {
     config = train::config_of_rows(std::move(config), notes.labels);
-    const std::string asked = config.generative.decode;
+    const auto asked = config.generative.decode;
     config.generative = *notes.generative;
-    if (asked != config::GenerativeSection().decode) {
+    if (asked) {
       config.generative.decode = asked;
     }
   }

@@ -11,6 +11,7 @@
 #include "config/resolve.h"
 #include "parallel/verify.h"
 #include "train/batches/datasets.h"
+#include "train/job_answers.h"
 #include "train/plan.h"
 #include "train/tasks/classifier_task.h"
 #include "train/tasks/preference.h"
@@ -90,6 +91,36 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   return spec;
 }
 
+/// Marks rows as training does, and compares them to another model's.
+void set_unlearning(
+    const config::Config& config,
+    const parallel::ModelSpec& spec,
+    int64_t micro_batches,
+    parallel::VerifyOptions& options) {
+  if (config.unlearning.compatibility == "upstream" && micro_batches > 1) {
+    throw Error(
+        ErrorKind::kConfig,
+        "unlearning.compatibility=upstream takes means of micro-batches: one rank, which has one, "
+        "gives other gradients",
+        "compare with unlearning.compatibility=fixed, or with one micro-batch a step");
+  }
+  options.forgets = true;
+  options.mark = [&config, vocabulary = spec.config.vocab_size](nn::ForwardInputs& rows) {
+    const std::vector<int64_t> lengths(static_cast<size_t>(rows.ids.size(0)), rows.ids.size(1));
+    train::mark_distributions(rows, lengths, config.unlearning, vocabulary);
+    train::KeptWeight(config.unlearning).mark(rows.targets);
+  };
+  options.refer = [&config, other = spec](
+                      parallel::ParallelModel& model,
+                      const parallel::Plan& plan,
+                      parallel::Axes& axes) mutable {
+    // The model as it was has no divergence in the first step.
+    const auto seed = static_cast<uint64_t>(config.training.seed) + 1;
+    other.fill = parallel::fill_at_random(other.config, seed);
+    return train::unlearning_reference(config, model, other, plan, axes);
+  };
+}
+
 parallel::VerifyOptions options_of(
     const config::Resolution& resolution,
     const parallel::ModelSpec& spec,
@@ -111,7 +142,7 @@ parallel::VerifyOptions options_of(
     options.learns_prompts = config.preference.objective == "orpo";
   } else if (train::unlearns(config.task)) {
     options.rows_at_once = train::rows_of_unlearning(config.unlearning);
-    options.forgets = true;
+    set_unlearning(config, spec, plan.accumulation_steps * mesh.data, options);
   } else if (!spec.config.head.classifies()) {
     options.has_documents =
         train::packing_of(config.data, spec.config) == data::Packing::kDocuments;

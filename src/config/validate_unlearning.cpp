@@ -49,6 +49,10 @@ void check_unlearning_numbers(const UnlearningSection& section, Checker& check) 
   check.require(from_0(section.steering_coeff), "unlearning.steering_coeff", "at least 0");
   check.require(std::isfinite(section.delta), "unlearning.delta", "a number");
   check.require(
+      from_0(section.retain_loss_eps.value_or(0)), "unlearning.retain_loss_eps", "at least 0");
+  check.require(from_0(section.dual_step_size), "unlearning.dual_step_size", "at least 0");
+  check.require(section.dual_warmup_epochs >= 0, "unlearning.dual_warmup_epochs", "at least 0");
+  check.require(
       section.ignore_first_n_answer_tokens >= 0,
       "unlearning.ignore_first_n_answer_tokens",
       "at least 0");
@@ -82,6 +86,25 @@ void check_states(const Config& config, const UnlearningMethod& method, Checker&
         "unlearning.trainable_params_regex",
         "not used with an adapter, which is what is trained",
         "leave it out; lora.target_modules and lora.layers_to_transform say where it is");
+  }
+}
+
+void check_constraint(
+    const UnlearningSection& section, const UnlearningMethod& method, Checker& check) {
+  if (!method.levels) {
+    return;
+  }
+  if (!section.retain_loss_eps) {
+    check.fail(
+        "unlearning.retain_loss_eps",
+        "PDU keeps the loss of the rows of unlearning.retain below it, and it is not given",
+        "give a loss a little above the model's own on them: unlearning.retain_loss_eps=0.3");
+  }
+  if (section.alpha.value_or(1) == 0) {
+    check.fail(
+        "unlearning.alpha",
+        "it is 0, and PDU has rows to keep",
+        "give the weight that they begin with, or take a method that keeps nothing");
   }
 }
 
@@ -151,6 +174,15 @@ void check_unlearning_rows(
   if (section.text_key && method.name == "DPO") {
     check.fail(
         "unlearning.text_key", "a plain text has no other answer, which DPO needs", "leave it out");
+  }
+  for (const char* key : {"unlearning.prefix_key", "unlearning.insert_space"}) {
+    const bool needs_prefix = std::string_view(key) == "unlearning.insert_space";
+    if (is_typed_here(check, key) && !(needs_prefix ? section.prefix_key : section.text_key)) {
+      check.fail(
+          key,
+          fmt::format("only used with unlearning.{}", needs_prefix ? "prefix_key" : "text_key"),
+          "give that, or leave it out");
+    }
   }
   const bool has_field = section.alternate_key.has_value(), has_lines = !section.refusals.empty();
   if (method.name == "DPO" && has_field == has_lines) {
@@ -224,6 +256,7 @@ void validate_unlearning(const Config& config, Checker& check, std::vector<std::
   const UnlearningMethod& method = unlearning_method(*section.method);
   check_use_by_method(method, check);
   check_states(config, method, check);
+  check_constraint(section, method, check);
   check_unlearning_rows(config, method, check, warnings);
   check_measures(config, check);
 }

@@ -90,6 +90,30 @@ Questions read_questions(
   return result;
 }
 
+Questions read_completions(
+    std::span<const std::string> words,
+    Format format,
+    std::string_view key,
+    const std::string& prefix_key,
+    const std::string& text_key) {
+  Questions result;
+  constexpr const char* kExample =
+      "each record has a text, in the field unlearning.text_key, and may have what precedes it, in "
+      "the field unlearning.prefix_key";
+  const auto take = [&](const RecordFields& fields, size_t file) {
+    Question& row = result.rows.emplace_back();
+    row.question = fields.has(prefix_key) ? fields.text(prefix_key) : "";
+    row.answers = {fields.text(text_key)};
+    row.file = file;
+    row.line = fields.line();
+  };
+  result.files = read_records(words, format, key, "texts", kExample, take);
+  if (result.rows.empty()) {
+    throw Error(ErrorKind::kData, fmt::format("{}: the files hold no texts", key), kExample);
+  }
+  return result;
+}
+
 std::vector<std::string> read_texts(
     std::span<const std::string> words,
     Format format,
@@ -217,7 +241,11 @@ std::vector<int32_t> encode_prompt(
 }
 
 EncodedAnswer encode_completion(
-    std::string_view prompt, std::string_view text, const Encoder& encoder, int64_t length) {
+    std::string_view prompt,
+    std::string_view between,
+    std::string_view text,
+    const Encoder& encoder,
+    int64_t length) {
   const auto encoded = [&](const std::string& words) {
     std::vector<int32_t> ids = encoder.encode(words);
     if (encoder.begin) {
@@ -225,8 +253,8 @@ EncodedAnswer encode_completion(
     }
     return ids;
   };
-  const std::string space = prompt.empty() || text.empty() ? "" : " ";
-  std::vector<int32_t> ids = encoded(std::string(prompt) + space + std::string(text));
+  const std::string_view space = prompt.empty() || text.empty() ? "" : between;
+  std::vector<int32_t> ids = encoded(fmt::format("{}{}{}", prompt, space, text));
   const size_t before = encoded(std::string(prompt)).size();
   ids.resize(std::min(ids.size(), before + static_cast<size_t>(length)));
   const auto part =

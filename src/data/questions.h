@@ -43,6 +43,15 @@ Questions read_questions(
     std::string_view key,
     const QuestionKeys& keys);
 
+/// Texts and what precedes them, as rows of one answer. A record without the field `prefix_key` has
+/// nothing there. Errors likewise.
+Questions read_completions(
+    std::span<const std::string> words,
+    Format format,
+    std::string_view key,
+    const std::string& prefix_key,
+    const std::string& text_key);
+
 /// The texts of a field, in their order. Errors likewise.
 std::vector<std::string> read_texts(
     std::span<const std::string> words,
@@ -94,10 +103,14 @@ std::vector<int32_t> encode_prompt(
     const Encoder& encoder,
     int64_t length);
 
-/// A text that goes on a prompt, a space between: at most `length` ids of it, the first of which is
-/// the prompt's if it has none. There is no end of text.
+/// A text that goes on a prompt, with what stands between two that are not empty: at most `length`
+/// ids of it, the first of which is the prompt's if it has none. There is no end of text.
 EncodedAnswer encode_completion(
-    std::string_view prompt, std::string_view text, const Encoder& encoder, int64_t length);
+    std::string_view prompt,
+    std::string_view between,
+    std::string_view text,
+    const Encoder& encoder,
+    int64_t length);
 
 /// Texts as rows of at most `length` ids, as open-unlearning cuts them: joined by blank lines,
 /// encoded, cut into pieces, and each piece decoded and encoded again by itself, after the

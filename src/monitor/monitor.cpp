@@ -218,7 +218,7 @@ void Monitor::evaluation(const EvaluationReport& report) {
       .epoch = report.epoch,
       .wall_time = clocks_.wall()};
   const auto add = [&](const std::string& name, Number number) {
-    record.values.emplace_back(fmt::format("{}_{}", report.prefix, name), number);
+    record.values.emplace_back(fmt::format("{}_{}{}", report.prefix, name, report.suffix), number);
   };
   add("loss", report.loss);
   for (const auto& [name, value] : report.metrics) {
@@ -229,7 +229,9 @@ void Monitor::evaluation(const EvaluationReport& report) {
   add("steps_per_second", per_second(static_cast<double>(report.batches), report.runtime_s));
   record.values.insert(record.values.end(), report.values.begin(), report.values.end());
   log(record);
-  try_to_write("the results", [&] { write_results(options_.output_dir, report.prefix, record); });
+  try_to_write("the results", [&] {
+    write_results(options_.output_dir, report.prefix + report.suffix, record);
+  });
 }
 
 void Monitor::event(std::string_view name, const nlohmann::ordered_json& fields) {

@@ -80,6 +80,7 @@ struct EvaluationReport {
   int64_t batches = 0;
   double runtime_s = 0;
   std::string prefix = "eval";  // of the names: eval_loss
+  std::string suffix = {};      // likewise: eval_loss_mm
   /// More numbers, by their whole names.
   std::vector<std::pair<std::string, Number>> values{};
 };

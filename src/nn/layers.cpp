@@ -166,7 +166,8 @@ Tensor Dropout::masked(const Tensor& x, const Tensor& keys) const {
   return ops::dropout(x, probability, keys);
 }
 
-ops::TokenLossOptions Head::loss_options(const Targets& targets, const Tensor& weights) const {
+ops::TokenLossOptions Head::loss_options(
+    const Targets& targets, const Tensor& weights, c10::Device device) const {
   ops::TokenLossOptions options;
   options.place_of_gradient = place_of_gradient;
   options.softcap = cap;
@@ -178,16 +179,17 @@ ops::TokenLossOptions Head::loss_options(const Targets& targets, const Tensor& w
       throw Error(ErrorKind::kInternal, "no reference has said what its distributions are");
     }
     options.distributions = {
-        reference.positions.flatten().to(reference.states.device()),
+        reference.positions.flatten().to(device),
         reference.states.flatten(0, 1),
         reference.vocabulary};
     if (const Tensor& lowered = reference.lowered; lowered.defined()) {
-      options.distributions.tokens =
-          targets.tokens.flatten().to(reference.states.device()).clamp_min(0);
+      options.distributions.tokens = targets.tokens.flatten().to(device).clamp_min(0);
       options.distributions.lowered = lowered.flatten().to(
-          reference.states.device(),
-          reference.states.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+          device, reference.states.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
     }
+  }
+  if (const Tensor& level = targets.distributions.level; level.defined()) {
+    options.distributions.level = level.flatten().to(device);
   }
   return options;
 }
@@ -196,7 +198,7 @@ Scores Head::scores_of(
     const ops::TokenScores& tokens, const Targets& targets, const Tensor& divergences) {
   Tensor log_likelihoods = tokens.log_likelihoods, likeliest = tokens.likeliest;
   if (divergences.defined()) {
-    const Tensor compared = targets.distributions.positions.flatten().to(divergences.device());
+    const Tensor compared = targets.distributions.all().flatten().to(divergences.device());
     log_likelihoods = at::where(compared, -divergences, log_likelihoods);
     likeliest = likeliest.logical_and(compared.logical_not());
   }
@@ -209,7 +211,7 @@ Tensor Head::loss(
     const Targets& targets,
     const Tensor& weights,
     double label_smoothing) const {
-  ops::TokenLossOptions options = loss_options(targets, weights);
+  ops::TokenLossOptions options = loss_options(targets, weights, hidden.device());
   options.label_smoothing = label_smoothing;
   return ops::token_loss(
       hidden.flatten(0, 1), vocabulary, targets.tokens.flatten().to(hidden.device()), options);
@@ -225,7 +227,7 @@ Tensor Head::capped(const Tensor& logits) const {
 
 Scores Head::scores(const Tensor& hidden, const Tensor& vocabulary, const Targets& targets) const {
   const Tensor rows = hidden.flatten(0, 1);
-  const ops::TokenLossOptions options = loss_options(targets, {});
+  const ops::TokenLossOptions options = loss_options(targets, {}, hidden.device());
   return scores_of(
       ops::token_scores(rows, vocabulary, targets.tokens.flatten().to(hidden.device()), cap),
       targets,

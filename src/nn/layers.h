@@ -194,7 +194,7 @@ struct Head : Layer {
   /// Memory for the gradient of `vocabulary` (ops::TokenLossOptions); empty: its own.
   std::function<Tensor()> place_of_gradient;
   /// hidden [B, T, C] -> the SUM of weight * -score over the targets, a float32 scalar; the score
-  /// is log p of a token, and less the divergence from a distribution. The weights [B, T] or [B, 1]
+  /// is log p of a token, and minus the loss of a distribution. The weights [B, T] or [B, 1]
   /// are constants; undefined: all are one. A share of each token may be spread over the vocabulary
   /// (ops::TokenLossOptions::label_smoothing).
   virtual Tensor loss(
@@ -211,8 +211,9 @@ struct Head : Layer {
 
  protected:
   Tensor capped(const Tensor& logits) const;
-  /// What the targets, and the weights of loss(), say of rows [B T, C].
-  ops::TokenLossOptions loss_options(const Targets& targets, const Tensor& weights) const;
+  /// What the targets, and the weights of loss(), say of rows [B T, C] on a device.
+  ops::TokenLossOptions loss_options(
+      const Targets& targets, const Tensor& weights, c10::Device device) const;
   /// The scores of tokens, flat, as [B, T], and those of distributions by `divergences` of them.
   static Scores scores_of(
       const ops::TokenScores& tokens, const Targets& targets, const Tensor& divergences);

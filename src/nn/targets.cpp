@@ -24,11 +24,17 @@ Targets Targets::to(c10::Device device) const {
       moved(groups),
       moved(reference),
       moved(baseline),
+      moved(weights),
       moved(outputs),
       {moved(distributions.positions),
        distributions.states,
        distributions.vocabulary,
-       moved(distributions.lowered)}};
+       moved(distributions.lowered),
+       moved(distributions.level)}};
+}
+
+Tensor Distributions::all() const {
+  return !level.defined() ? positions : positions.defined() ? positions.logical_or(level) : level;
 }
 
 Targets Targets::ignored() const {
@@ -40,6 +46,7 @@ Targets Targets::ignored() const {
   none.prompt_counts = zero(prompt_counts);
   none.kinds = zero(kinds);
   none.distributions.positions = zero(distributions.positions);
+  none.distributions.level = zero(distributions.level);
   return none;
 }
 
@@ -60,6 +67,16 @@ Targets with_distributions(
   targets.tokens = at::where(positions.logical_and(lowered.ne(0)), tokens, targets.tokens);
   targets.distributions.lowered = lowered;
   return targets;
+}
+
+Targets with_level(Targets targets, const Tensor& positions) {
+  targets.distributions.level = positions;
+  const Tensor of_level = at::where(
+      positions,
+      at::zeros_like(targets.tokens),
+      at::full_like(targets.tokens, ops::kIgnoredTarget));
+  Tensor tokens = at::where(positions.any(1, true), of_level, targets.tokens);
+  return counted(std::move(tokens), std::move(targets));
 }
 
 Targets with_states(Targets targets) {

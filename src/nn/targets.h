@@ -16,8 +16,8 @@ using at::Tensor;
 /// are judged one by one, a good and a bad one), what is to be forgotten or kept (unlearning).
 enum class RowKind : int64_t { kPlain, kChosen, kRejected, kForget, kRetain };
 
-/// Positions that are to have the distribution of a reference, and no token for a target: the loss
-/// of one is KL(reference || model), and its score minus that.
+/// Positions that are to have a distribution, and no token for a target: that of a reference, where
+/// the loss is KL(reference || model), or a level one. The score is minus the loss.
 struct Distributions {
   Tensor positions;   // [B, T] bool, in step with the ids; tokens there are any of the vocabulary.
                       // Undefined: there are none
@@ -27,6 +27,11 @@ struct Distributions {
   Tensor lowered;     // [B, T] float64, like the positions: what the reference's logit of the
                       // position's token is lowered by before its softmax; the loss there is the
                       // cross-entropy. 0: nothing, and the token is none; undefined: 0 everywhere
+  Tensor level;  // [B, T] bool, like the positions, and none of them: no logit is to stand out; the
+                 // loss is (the largest logit - their mean)^2. Undefined: there are none
+
+  /// [B, T] bool: positions of either kind; undefined: there are none.
+  Tensor all() const;
 };
 
 /// The targets of a micro-batch, all on one device but the states and the vocabulary, which are on
@@ -44,6 +49,8 @@ struct Targets {
   Tensor reference;  // [B] float64: each row's log-likelihood by a reference; undefined: none
   Tensor baseline;   // [B] float64: what a row's gain on its reference is compared to; undefined:
                      // none
+  Tensor weights;    // [B] float64: what a row's loss is multiplied by, of objectives that let it
+                     // change from step to step; undefined: none
   Tensor outputs;    // [B, K] float32: what each output of a classifier is to be, where rows have
                      // several labels (0 or 1) or numbers; undefined: a class each
 
@@ -68,6 +75,9 @@ Targets with_distributions(Targets targets, const Tensor& positions);
 /// float64 (0: not).
 Targets with_distributions(
     Targets targets, const Tensor& positions, const Tensor& tokens, const Tensor& lowered);
+/// The same, where the positions' logits are to be level (Distributions::level): rows that have
+/// some predict nothing else.
+Targets with_level(Targets targets, const Tensor& positions);
 /// What next_tokens gives, for a head that gives states: each token that is predicted is to have a
 /// target state instead, at its own place and not at the one before it, which Reference::refer
 /// brings as distributions.states.

@@ -96,9 +96,10 @@ enum class Means { kOfStep, kOfMicroBatches };
 /// open-unlearning (Dorna et al., 2025). Metrics: forget_loss (F), retain_loss (R).
 struct UnlearningOptions {
   double gamma = 1, alpha = 1;
-  double beta = 1;        // how soon F lets go of what is forgotten
-  double delta = 0;       // of simple_negative_preference
-  double saturation = 0;  // of weighted_ascent: tokens that are far from learned weigh more, too
+  double retain_bound = 0;  // of level_distribution: what R is to stay below
+  double beta = 1;          // how soon F lets go of what is forgotten
+  double delta = 0;         // of simple_negative_preference
+  double saturation = 0;    // of weighted_ascent: tokens that are far from learned weigh more, too
   Means means = Means::kOfStep;
 };
 /// F is the mean of log p over the tokens (GradDiff; Maini et al., "TOFU", 2024).
@@ -109,6 +110,13 @@ ObjectivePointer gradient_ascent(Means means = Means::kOfStep);
 /// the logit of the token is lowered (UNDIAL; Dong et al., 2024, equation 3): what the rows'
 /// targets say (nn::Distributions::lowered).
 ObjectivePointer lowered_distribution(const UnlearningOptions& options = {});
+/// F is the mean over positions of the square of how far the largest logit is above the mean of
+/// all: of those whose logits are to be level (nn::Distributions::level). To keep rows is a
+/// constraint, R
+/// <= retain_bound: alpha is theirs (nn::Targets::weights), and the loss has alpha * (R -
+/// retain_bound) (PDU; Entesari et al., "Constrained Entropic Unlearning", 2025). Metrics: also
+/// retain_preference, that alpha.
+ObjectivePointer level_distribution(const UnlearningOptions& options = {});
 /// F and R are means over rows of the mean squared distance of an answer's hidden states, at one
 /// layer, to what they are to be (RMU; Li et al., "The WMDP benchmark", 2024, equations 1 and 2):
 /// of a head that gives states. With kOfMicroBatches the mean of the rows' sums times the mean of

@@ -35,25 +35,29 @@ class Unlearning : public Objective {
     const double forgets = by_step ? 1 : divided(forgotten_count(targets)),
                  keeps = by_step ? 1 : divided(retained_count(targets));
     const Tensor forgotten = (forget * losses(values, targets)).sum() * forgets;
-    const Tensor retained =
-        (rows_of(nn::RowKind::kRetain) * kept_losses(values, targets)).sum() * keeps;
-    const Tensor count =
-        forget * (are_tokens ? targets.tokens.ne(ops::kIgnoredTarget) : counted(targets));
-    const Tensor loss = options_.gamma * forgotten + options_.alpha * step.share(1) * retained;
+    const Tensor retain = rows_of(nn::RowKind::kRetain);
+    const Tensor kept = retain * kept_losses(values, targets);
+    Tensor weights = kept_weights(targets);
+    weights = are_tokens ? weights.unsqueeze(1) : weights;
+    const Tensor are_here = targets.tokens.ne(ops::kIgnoredTarget);
+    const Tensor count = forget * (are_tokens ? are_here : counted(targets));
+    const Tensor kept_count = retain * (are_tokens ? are_here : kept_counted(targets));
+    const Tensor loss = options_.gamma * forgotten + step.share(1) * keeps * (weights * kept).sum();
     return at::stack(
         {loss,
          count.sum() * forgets,
          forgotten.detach(),
-         retained.detach(),
-         retained_tokens(targets, values) * keeps});
+         kept.detach().sum() * keeps,
+         kept_count.sum() * keeps,
+         (weights * kept_count).sum() * keeps});
   }
-  std::vector<std::string> metrics() const final { return {"forget_loss", "retain_loss"}; }
-  int64_t sums() const final { return 5; }
+  std::vector<std::string> metrics() const override { return {"forget_loss", "retain_loss"}; }
+  int64_t sums() const final { return 6; }
   /// Each loss is a mean of its own; the one of a kind of rows that did not occur is left out.
-  Report report(std::span<const double> sums) const final {
+  Report report(std::span<const double> sums) const override {
     const double forgets = divided(sums[1]), keeps = divided(sums[4]);
-    const double forget = sums[2] * forgets, retain = sums[3] * keeps;
-    Report report{options_.gamma * forget + options_.alpha * retain, {}};
+    const double forget = sums[2] * forgets, retain = sums[3] * keeps, weight = sums[5] * keeps;
+    Report report{options_.gamma * forget + weight * (retain - options_.retain_bound), {}};
     report.metrics.emplace_back("forget_loss", forget);
     if (sums[4] > 0) {
       report.metrics.emplace_back("retain_loss", retain);
@@ -71,28 +75,25 @@ class Unlearning : public Objective {
   /// [B]: what the sum of a row's is divided by; of rows to be kept.
   virtual Tensor counted(const nn::Targets& targets) const { return targets.counts; }
   virtual Tensor kept_counted(const nn::Targets& targets) const { return targets.counts; }
+  /// [B] or broadcasting to it: alpha.
+  virtual Tensor kept_weights(const nn::Targets& targets) const {
+    return at::full_like(targets.counts, options_.alpha);
+  }
   const UnlearningOptions& options() const { return options_; }
+  static double divided(double count) { return count > 0 ? 1 / count : 1; }
 
  private:
-  static double divided(double count) { return count > 0 ? 1 / count : 1; }
   double forgotten_count(const nn::Targets& targets) const {
     return (of_kind(targets, nn::RowKind::kForget) * counted(targets)).sum().item<double>();
   }
   double retained_count(const nn::Targets& targets) const {
     return (of_kind(targets, nn::RowKind::kRetain) * kept_counted(targets)).sum().item<double>();
   }
-  /// Of this rank's part.
-  Tensor retained_tokens(const nn::Targets& targets, const Tensor& values) const {
-    const Tensor rows = of_kind(targets, nn::RowKind::kRetain);
-    return values.dim() == 2 ? (rows.unsqueeze(1) * targets.tokens.ne(ops::kIgnoredTarget)).sum()
-                             : (rows * kept_counted(targets)).sum();
-  }
-
   UnlearningOptions options_;
 };
 
 /// What is linear in the rows' scores: log p, or with distributions minus the cross-entropy.
-class GradientDifference final : public Unlearning {
+class GradientDifference : public Unlearning {
  public:
   GradientDifference(const UnlearningOptions& options, double sign)
       : Unlearning(options),
@@ -106,6 +107,24 @@ class GradientDifference final : public Unlearning {
 
  private:
   double sign_;
+};
+
+class LevelDistribution final : public GradientDifference {
+ public:
+  explicit LevelDistribution(const UnlearningOptions& options) : GradientDifference(options, -1) {}
+  std::vector<std::string> metrics() const override {
+    return {"forget_loss", "retain_loss", "retain_preference"};
+  }
+  Report report(std::span<const double> sums) const override {
+    Report report = Unlearning::report(sums);
+    report.metrics.emplace_back("retain_preference", sums[5] * divided(sums[4]));
+    return report;
+  }
+
+ protected:
+  Tensor kept_weights(const nn::Targets& targets) const override {
+    return needed(targets.weights, "weights");
+  }
 };
 
 /// Losses of single tokens.
@@ -233,6 +252,10 @@ ObjectivePointer gradient_difference(const UnlearningOptions& options) {
 
 ObjectivePointer lowered_distribution(const UnlearningOptions& options) {
   return std::make_shared<GradientDifference>(options, -1.0);
+}
+
+ObjectivePointer level_distribution(const UnlearningOptions& options) {
+  return make<LevelDistribution>(options);
 }
 
 ObjectivePointer steered_states(const UnlearningOptions& options) {

@@ -101,12 +101,24 @@ DistributionTargets select(const DistributionTargets& all, const Tensor& index) 
     return all;
   }
   const auto taken = [&](const Tensor& x) { return x.defined() ? x.index_select(0, index) : x; };
-  return {taken(all.rows), taken(all.hidden), all.weight, taken(all.tokens), taken(all.lowered)};
+  return {
+      taken(all.rows),
+      taken(all.hidden),
+      all.weight,
+      taken(all.tokens),
+      taken(all.lowered),
+      taken(all.level)};
 }
 
 DistributionTargets narrow(const DistributionTargets& all, int64_t begin, int64_t count) {
   const auto taken = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, count) : x; };
-  return {taken(all.rows), taken(all.hidden), all.weight, taken(all.tokens), taken(all.lowered)};
+  return {
+      taken(all.rows),
+      taken(all.hidden),
+      all.weight,
+      taken(all.tokens),
+      taken(all.lowered),
+      taken(all.level)};
 }
 
 HeadRows rows_to_compute(
@@ -140,6 +152,7 @@ std::unique_ptr<TokenLossRun> make_run(const RunInputs& inputs) {
   auto run = make_vector_run(inputs);
   return run != nullptr ? std::move(run) : make_tensor_run(inputs);
 }
+
 /// What label smoothing adds to a run, whose logits it need not see: their mean is the product with
 /// the mean row of the vocabulary, and so is its gradient. This part's share of all of it.
 class Smoothing {
@@ -194,20 +207,30 @@ Tensor losses_of(
              whole.mean * options.label_smoothing;
     gradients.target_factor = gradients.target_factor * (1 - options.label_smoothing);
   }
+  if (whole.level.defined()) {
+    losses = at::where(whole.level, whole.excess.square(), losses);
+    gradients.target_factor = gradients.target_factor.masked_fill(whole.level, 0);
+    gradients.softmax_factor = gradients.target_factor;
+    gradients.excess_factor = whole.excess * 2 * whole.level;
+  }
   if (options.z_loss > 0) {
     losses.add_(log_sum.square(), options.z_loss);
-    gradients.softmax_factor = log_sum.mul(2 * options.z_loss).add_(1);
+    gradients.softmax_factor = log_sum.mul(2 * options.z_loss).add_(gradients.softmax_factor);
   }
+  const auto for_each_factor = [&](const auto& change) {
+    for (Tensor* factor :
+         {&gradients.softmax_factor, &gradients.target_factor, &gradients.excess_factor}) {
+      *factor = factor->defined() ? change(*factor) : *factor;
+    }
+  };
   if (!has_host_loops(target)) {
     const Tensor ignored = target == kIgnoredTarget;
     losses.masked_fill_(ignored, 0);
-    gradients.softmax_factor = gradients.softmax_factor.masked_fill(ignored, 0);
-    gradients.target_factor = gradients.target_factor.masked_fill(ignored, 0);
+    for_each_factor([&](const Tensor& factor) { return factor.masked_fill(ignored, 0); });
   }
   if (weights.defined()) {
     losses.mul_(weights);
-    gradients.softmax_factor = gradients.softmax_factor * weights;
-    gradients.target_factor = gradients.target_factor * weights;
+    for_each_factor([&](const Tensor& factor) { return factor * weights; });
   }
   return losses;
 }
@@ -242,6 +265,7 @@ Result compute(
     inputs.needs_gradient = needs.hidden || needs.weight;
     inputs.distributions = narrow(rows.distributions, begin, some);
     inputs.first_token = options.first_token;
+    inputs.vocabulary = vocabulary;
     inputs.combine = options.combine;
     const std::unique_ptr<TokenLossRun> part = make_run(inputs);
     RowStatistics statistics = part->statistics();
@@ -383,7 +407,11 @@ Tensor token_loss_reference(
   }
   Tensor losses = at::cross_entropy_loss(
       logits, targets, {}, at::Reduction::None, kIgnoredTarget, options.label_smoothing);
-  if (const DistributionTargets& reference = options.distributions; reference.defined()) {
+  const DistributionTargets& reference = options.distributions;
+  if (reference.level.defined()) {
+    losses = at::where(reference.level, (logits.amax(1) - logits.mean(1)).square(), losses);
+  }
+  if (reference.rows.defined()) {
     Tensor others = at::linear(reference.hidden, reference.weight).to(logits.scalar_type());
     if (options.softcap > 0) {
       others = at::tanh(others / options.softcap) * options.softcap;
@@ -437,7 +465,7 @@ Tensor token_divergences(
     const Tensor& hidden, const Tensor& weight, const TokenLossOptions& options) {
   const at::NoGradGuard no_gradient;
   const int64_t vocabulary = options.vocabulary > 0 ? options.vocabulary : weight.size(0);
-  const Tensor rows = at::nonzero(options.distributions.rows).squeeze(1);
+  const Tensor rows = at::nonzero(options.distributions.all()).squeeze(1);
   const Tensor result =
       at::zeros({hidden.size(0)}, hidden.options().dtype(statistics_type(hidden)));
   const int64_t run = rows_of_a_run(rows.numel(), hidden, vocabulary, options);
@@ -450,6 +478,7 @@ Tensor token_divergences(
     inputs.softcap = options.softcap;
     inputs.distributions = select(options.distributions, index);
     inputs.first_token = options.first_token;
+    inputs.vocabulary = vocabulary;
     inputs.combine = options.combine;
     RowStatistics statistics = make_distribution_run(inputs)->statistics();
     if (options.combine) {
@@ -460,6 +489,10 @@ Tensor token_divergences(
     result.index_copy_(0, index, divergences.to(result.scalar_type()));
   }
   return result;
+}
+
+Tensor DistributionTargets::all() const {
+  return !level.defined() ? rows : rows.defined() ? rows.logical_or(level) : level;
 }
 
 RowStatistics combine_statistics(const RowStatistics& a, const RowStatistics& b) {

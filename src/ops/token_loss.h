@@ -21,11 +21,14 @@ struct RowStatistics {
   Tensor target;     // the logit of the target; 0 where another part holds it
   Tensor mean = {};  // with label smoothing: the part's sum of logits over the size of the whole
                      // vocabulary; else undefined
+  // With level rows: which these are, bool, and how far the largest logit of the whole vocabulary
+  // is above its mean; else undefined. Parts need not be combined.
+  Tensor level = {}, excess = {};
 };
 
 /// Rows whose target is no token, but the distribution of another head over the same vocabulary: a
 /// reference's. The loss of such a row is the divergence KL(reference || this) (Kullback and
-/// Leibler, 1951).
+/// Leibler, 1951). Or no distribution is better than another: `level`.
 struct DistributionTargets {
   Tensor rows;    // [N] bool, the same for all holders of parts of the vocabulary; undefined: none
   Tensor hidden;  // [N, C'], no gradient: what that head reads; C' may be another width
@@ -36,7 +39,13 @@ struct DistributionTargets {
   Tensor tokens = {};  // [N] int64: which token
   // [N] of the statistics' type: by how much; 0: not. Undefined with `tokens`: none.
   Tensor lowered = {};
-  bool defined() const { return rows.defined(); }
+  // [N] bool, likewise the same for all: rows of whose logits none is to stand out. The loss is the
+  // square of how far the largest is above their mean (PDU: Entesari et al., 2025). Undefined:
+  // none.
+  Tensor level = {};
+  bool defined() const { return rows.defined() || level.defined(); }
+  /// [N] bool: rows of either kind.
+  Tensor all() const;
 };
 
 struct TokenLossOptions {
@@ -91,9 +100,9 @@ Tensor token_loss_reference(
     const Tensor& targets,
     const TokenLossOptions& options = {});
 
-/// The divergences of the rows of options.distributions, [N] float32 (float64 of hidden states of
-/// that type), on the device of `hidden`; 0 for other rows. No gradient. Of a part of the
-/// vocabulary, as token_loss: options.combine is called.
+/// The losses of the rows of options.distributions, [N] float32 (float64 of hidden states of that
+/// type), on the device of `hidden`; 0 for other rows. No gradient. Of a part of the vocabulary, as
+/// token_loss: options.combine is called.
 Tensor token_divergences(
     const Tensor& hidden, const Tensor& weight, const TokenLossOptions& options);
 

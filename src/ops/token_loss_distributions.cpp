@@ -1,4 +1,4 @@
-// The token loss of rows whose target is another head's distribution, by ATen's products.
+// The token loss of rows whose target is another head's distribution, or none, by ATen's products.
 #include <ATen/ATen.h>
 
 #include "ops/products.h"
@@ -16,33 +16,32 @@ class DistributionRun final : public TokenLossRun {
   explicit DistributionRun(const RunInputs& inputs) : inputs_(inputs) {}
 
   RowStatistics statistics() override {
-    const Tensor nowhere = at::full_like(inputs_.target, -1);
-    const DistributionTargets& reference = inputs_.distributions;
-    Tensor log_q = logits_of(reference.hidden, reference.weight);
-    lower(log_q);
-    RowStatistics of_reference = row_statistics(log_q, nowhere);
-    if (inputs_.combine) {
-      inputs_.combine(of_reference);
-    }
-    log_q.sub_(of_reference.total.log().add_(of_reference.maximum).unsqueeze(1));
-    target_ = log_q.exp();
     logits_ = logits_of(inputs_.hidden, inputs_.weight);
     RowStatistics statistics = row_statistics(logits_, inputs_.target);
-    if (reference.lowered.defined()) {
-      log_q.mul_(reference.lowered.eq(0).unsqueeze(1));  // a cross-entropy has none of it
+    if (inputs_.distributions.rows.defined()) {
+      compare(statistics);
     }
-    const Tensor compared = log_q.neg_().add_(logits_).mul_(target_).sum(1);  // q (z - log q)
-    statistics.target = at::where(inputs_.distributions.rows, compared, statistics.target);
+    if (inputs_.distributions.level.defined()) {
+      measure_excess(statistics);
+    }
     return statistics;
   }
 
   void gradients(const RowStatistics& whole, const RowGradients& gradients) override {
-    Tensor slope;  // of the cap
+    Tensor slope, of_excess;  // the slope of the cap
     if (inputs_.softcap > 0) {
       slope = logits_.div(inputs_.softcap).square_().neg_().add_(1);
     }
-    const Tensor none = at::zeros_like(gradients.target_factor);
-    const Tensor of_tokens = at::where(inputs_.distributions.rows, none, gradients.target_factor);
+    if (gradients.excess_factor.defined()) {
+      // The largest logit's, which equal ones share, and the mean's.
+      const Tensor& factor = gradients.excess_factor;
+      of_excess = logits_.eq(peak_.unsqueeze(1)) * (factor / peaks_).unsqueeze(1);
+      of_excess.sub_((factor / static_cast<double>(inputs_.vocabulary)).unsqueeze(1));
+    }
+    Tensor of_tokens = gradients.target_factor;
+    if (target_.defined()) {
+      of_tokens = of_tokens.masked_fill(inputs_.distributions.rows, 0);
+    }
     logits_become_gradient(
         logits_,
         inputs_.target,
@@ -50,7 +49,12 @@ class DistributionRun final : public TokenLossRun {
         gradients.softmax_factor,
         of_tokens,
         /*softcap=*/0);
-    logits_.sub_(target_.mul_((gradients.target_factor - of_tokens).unsqueeze(1)));
+    if (target_.defined()) {
+      logits_.sub_(target_.mul_((gradients.target_factor - of_tokens).unsqueeze(1)));
+    }
+    if (of_excess.defined()) {
+      logits_.add_(of_excess);
+    }
     if (slope.defined()) {
       logits_.mul_(slope);
     }
@@ -66,6 +70,40 @@ class DistributionRun final : public TokenLossRun {
   }
 
  private:
+  /// Takes the logits of another head, and lets their distribution stand for the token.
+  void compare(RowStatistics& statistics) {
+    const Tensor nowhere = at::full_like(inputs_.target, -1);
+    const DistributionTargets& reference = inputs_.distributions;
+    Tensor log_q = logits_of(reference.hidden, reference.weight);
+    lower(log_q);
+    RowStatistics of_reference = row_statistics(log_q, nowhere);
+    if (inputs_.combine) {
+      inputs_.combine(of_reference);
+    }
+    log_q.sub_(of_reference.total.log().add_(of_reference.maximum).unsqueeze(1));
+    target_ = log_q.exp();
+    if (reference.lowered.defined()) {
+      log_q.mul_(reference.lowered.eq(0).unsqueeze(1));  // a cross-entropy has none of it
+    }
+    const Tensor compared = log_q.neg_().add_(logits_).mul_(target_).sum(1);  // q (z - log q)
+    statistics.target = at::where(reference.rows, compared, statistics.target);
+  }
+  /// Of the whole vocabulary: the largest logit, how many are as large, and the mean.
+  void measure_excess(RowStatistics& statistics) {
+    const Tensor none = at::zeros_like(statistics.total);
+    const auto whole = [&](Tensor maximum, Tensor sum) {
+      RowStatistics part{std::move(maximum), none, std::move(sum)};
+      if (inputs_.combine) {
+        inputs_.combine(part);
+      }
+      return part;
+    };
+    const RowStatistics all = whole(logits_.amax(1), logits_.sum(1));
+    peak_ = all.maximum;
+    peaks_ = whole(peak_, logits_.eq(peak_.unsqueeze(1)).sum(1).to(none)).target;
+    statistics.level = inputs_.distributions.level;
+    statistics.excess = peak_ - all.target / static_cast<double>(inputs_.vocabulary);
+  }
   /// Takes what is to be lowered from the logits of this part of the vocabulary.
   void lower(Tensor& logits) const {
     const DistributionTargets& reference = inputs_.distributions;
@@ -91,6 +129,7 @@ class DistributionRun final : public TokenLossRun {
 
   RunInputs inputs_;
   Tensor logits_, target_;
+  Tensor peak_, peaks_;  // [n], where rows are level: the largest logit, and how many are as large
 };
 
 }  // namespace

@@ -34,6 +34,7 @@ struct RowGradients {
   // softmax * softmax_factor - target * target_factor is the gradient of the logits, the target
   // being one at a token, or a distribution; [n] each, of the statistics' type.
   Tensor softmax_factor, target_factor;
+  Tensor excess_factor;              // the same of level rows' excess; undefined: there are none
   Tensor hidden;                     // [n, C], written; undefined: not needed
   WeightGradient* weight = nullptr;  // null: not needed
 };
@@ -53,7 +54,7 @@ struct RunInputs {
   bool needs_gradient = false;
   // Of a run that compares distributions: those of the run's rows, and TokenLossOptions::combine.
   DistributionTargets distributions;
-  int64_t first_token = 0;
+  int64_t first_token = 0, vocabulary = 0;
   std::function<void(RowStatistics&)> combine;
 };
 

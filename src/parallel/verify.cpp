@@ -153,16 +153,8 @@ nn::ForwardInputs rows_of_step(
     const double of_token = -std::log(static_cast<double>(config.vocab_size));
     judge_rows(options, rows, of_token, labels, inputs);
   }
-  if (config.head.gives_states()) {
-    inputs.targets = nn::with_states(std::move(inputs.targets));
-    inputs.targets.distributions.states = at::empty({rows.size(), 1, config.hidden_size});
-    auto state = inputs.targets.distributions.states.accessor<float, 3>();
-    for (int64_t row = 0; row < rows.size(); ++row) {
-      const uint64_t of_row = derive_key(key, static_cast<uint64_t>(rows.begin + row));
-      for (int64_t i = 0; i < config.hidden_size; ++i) {
-        state[row][0][i] = random_uniform(of_row, static_cast<uint64_t>(i));
-      }
-    }
+  if (options.mark) {
+    options.mark(inputs);
   }
   inputs.targets = inputs.targets.to(device);
   if (config.is_encoder_decoder()) {
@@ -181,6 +173,7 @@ nn::ForwardInputs rows_of_step(
 /// loss.
 double run_step(
     ParallelModel& model,
+    objective::Reference* reference,
     const ModelSpec& spec,
     const Plan& plan,
     const VerifyOptions& options,
@@ -195,6 +188,9 @@ double run_step(
         options.rows,
         data.end * plan.accumulation_steps,
         data.begin * plan.accumulation_steps + m)));
+  }
+  if (reference != nullptr) {
+    reference->refer(inputs);
   }
   const objective::Counts all = model.objective().counts(inputs_of({0, options.rows}).targets);
   return model.forward_backward(inputs, all).loss;
@@ -363,6 +359,11 @@ Verification verify(
   const bool leads = world.rank() == 0;
   const auto model = parallelize(spec, plan, axes);
   const auto one = leads ? parallelize(spec, plain, own) : nullptr;
+  const auto refer = [&](ParallelModel& compared, const Plan& with, Axes& among) {
+    return options.refer ? options.refer(compared, with, among) : nullptr;
+  };
+  const auto reference = refer(*model, plan, axes);
+  const auto own_reference = leads ? refer(*one, plain, own) : nullptr;
 
   Verification found;
   const auto parameters = trained_parameters(spec);
@@ -374,10 +375,11 @@ Verification verify(
     VerifiedLoss loss;
     GradientSlices expected;
     if (leads) {
-      loss.one = run_step(*one, spec, plain, options, step, {0, 1});
+      loss.one = run_step(*one, own_reference.get(), spec, plain, options, step, {0, 1});
       expected = gradients_of(*one);
     }
-    loss.plan = run_step(*model, spec, plan, options, step, {axes.coordinate().data, mesh.data});
+    const mesh::Range data{axes.coordinate().data, mesh.data};
+    loss.plan = run_step(*model, reference.get(), spec, plan, options, step, data);
     const GradientSlices gradients = gradients_of(*model);
     const double floor = kFloor * largest_gradient(expected);
     for (size_t i = 0; i < parameters.size(); ++i) {

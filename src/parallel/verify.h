@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +26,12 @@ struct VerifyOptions {
   bool learns_prompts = false;  // the prompts of chosen rows are targets, told apart
   bool has_documents = false;   // rows hold several documents, which do not see each other
   bool forgets = false;         // rows are to be forgotten, an alternate (of 3), and to be kept
+  /// What the task does to rows before they are counted; empty: nothing.
+  std::function<void(nn::ForwardInputs& rows)> mark = nullptr;
+  /// Makes what a model under a plan is compared to; empty, or null: nothing.
+  std::function<std::shared_ptr<objective::Reference>(
+      ParallelModel& model, const Plan& plan, Axes& axes)>
+      refer = nullptr;
 };
 
 struct VerifiedLoss {

@@ -167,6 +167,9 @@ std::string state_json(const Job& job, const World& world) {
   if (job.best.no_better > 0) {
     state["evaluations_no_better"] = job.best.no_better;
   }
+  if (job.kept_weight) {
+    state["kept_weight"] = job.kept_weight->value();
+  }
   return state.dump(2) + "\n";
 }
 
@@ -197,6 +200,9 @@ void read_state(Job& job, const std::string& text, const std::string& source, co
       job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
     }
     job.best.no_better = state.value("evaluations_no_better", int64_t{0});
+    if (job.kept_weight) {
+      job.kept_weight->set_value(state.value("kept_weight", job.kept_weight->value()));
+    }
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorKind::kCheckpoint, fmt::format("{}: {}", source, error.what()));
   }

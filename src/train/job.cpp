@@ -434,7 +434,7 @@ void build_job(Job& job, World& world) {
     score_answers(job, world);
   }
   if (unlearns(config.task)) {
-    job.task.reference = unlearning_reference(job, model_request(job, world), plan, world.device);
+    job.task.reference = unlearning_reference(config, *job.model, spec, plan, *job.axes);
     job.untouched = untouched_weights(job, model_request(job, world));
   }
   job.global_batch = global_batch_of(job, world);
@@ -473,7 +473,10 @@ bool Job::is_classifier() const {
 }
 
 Evaluation Job::evaluate(
-    const data::SequenceView& sequences, const std::string& prefix, World& world) {
+    const data::SequenceView& sequences,
+    const std::string& prefix,
+    World& world,
+    const std::string& suffix) {
   const auto tell = [&](int64_t done, int64_t all) {
     if (monitor != nullptr) {
       monitor->activity(fmt::format("evaluating {}/{}", done, all));
@@ -498,11 +501,12 @@ Evaluation Job::evaluate(
                                       world.device,
                                       tell,
                                       prepare);
-  report_evaluation(result, prefix);
+  report_evaluation(result, prefix, suffix);
   return result;
 }
 
-void Job::report_evaluation(const Evaluation& result, const std::string& prefix) {
+void Job::report_evaluation(
+    const Evaluation& result, const std::string& prefix, const std::string& suffix) {
   if (monitor != nullptr) {
     monitor::EvaluationReport report;
     report.step = progress.step;
@@ -513,6 +517,7 @@ void Job::report_evaluation(const Evaluation& result, const std::string& prefix)
     report.batches = result.batches;
     report.runtime_s = result.seconds;
     report.prefix = prefix;
+    report.suffix = suffix;
     monitor->evaluation(report);
   }
 }
@@ -568,6 +573,9 @@ void finish_job(Job& job, World& world) {
   const bool classifies = job.is_classifier();
   const bool has_test = job.datasets.test != nullptr;
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
+  if (job.datasets.validation_mm != nullptr) {  // first: the report is of the other sets
+    job.evaluate(*job.datasets.validation_mm, "eval", world, "_mm");
+  }
   if (training.do_eval && unlearns(job.config.task)) {
     job.evaluate_by_the_way(world);
   } else if (training.do_eval || validates) {

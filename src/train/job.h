@@ -29,6 +29,7 @@
 #include "train/run_length.h"
 #include "train/tasks/answer_reference.h"
 #include "train/tasks/classification.h"
+#include "train/tasks/unlearning.h"
 
 namespace lockstep::train {
 
@@ -93,6 +94,7 @@ struct Job {
   bool drops_out = true;  // in training, as the model's config.json says
   /// Of unlearning: says which positions have distributions for targets. Else empty.
   Preparation mark_targets;
+  std::optional<KeptWeight> kept_weight;  // of PDU
   /// Of a classifier, what its last evaluation found.
   std::optional<Judgement> judgement;
   Classified classified;
@@ -104,9 +106,14 @@ struct Job {
   const model::HeadSpec& judged_head() const {
     return written_labels ? *written_labels : task.head;
   }
-  /// Evaluates and logs. Every rank must call.
-  Evaluation evaluate(const data::SequenceView& sequences, const std::string& prefix, World& world);
-  void report_evaluation(const Evaluation& result, const std::string& prefix);
+  /// Evaluates and logs: prefix and suffix are the names' (eval_loss_mm). Every rank must call.
+  Evaluation evaluate(
+      const data::SequenceView& sequences,
+      const std::string& prefix,
+      World& world,
+      const std::string& suffix = "");
+  void report_evaluation(
+      const Evaluation& result, const std::string& prefix, const std::string& suffix = "");
   /// Evaluates and logs, and nothing else follows from it. Every rank must call.
   Evaluation evaluate_by_the_way(World& world);
   /// Evaluates on data.validation, or of unlearning by its metrics, keeps the best after a step,

@@ -109,55 +109,97 @@ void open_unlearning(Job& job, int64_t length, World& world) {
           job.source.config.layers);
     }
   }
-  if (needs_distributions(section) || job.task.head.gives_states()) {
-    const int64_t vocabulary = job.source.config.vocab_size;
-    job.mark_targets = [section, vocabulary](nn::ForwardInputs& inputs, const auto& batch) {
-      mark_distributions(inputs, batch, section, vocabulary);
-    };
+  if (config::method_of(section).levels) {
+    job.kept_weight.emplace(section);
   }
+  job.mark_targets = [&job](nn::ForwardInputs& inputs, const data::MicroBatch& batch) {
+    mark_distributions(inputs, batch.lengths, job.config.unlearning, job.source.config.vocab_size);
+    if (job.kept_weight) {
+      job.kept_weight->mark(inputs.targets);
+    }
+  };
 }
 
 namespace {
 
+std::vector<nn::ForwardInputs> all_on(
+    std::span<const nn::ForwardInputs> batches, c10::Device device) {
+  std::vector<nn::ForwardInputs> there;
+  for (const nn::ForwardInputs& inputs : batches) {
+    there.push_back(to_device(inputs, device));
+  }
+  return there;
+}
+
 std::shared_ptr<objective::Reference> frozen_reference(
-    Job& job, ModelRequest request, const parallel::Plan& plan, c10::Device device) {
-  const auto there = [device](std::span<const nn::ForwardInputs> batches) {
-    std::vector<nn::ForwardInputs> moved;
-    for (const nn::ForwardInputs& inputs : batches) {
-      moved.push_back(to_device(inputs, device));
-    }
-    return moved;
-  };
-  if (job.adapters != nullptr) {
-    return std::make_shared<objective::FrozenModel>([&model = *job.model, there](auto batches) {
+    parallel::ParallelModel& model,
+    parallel::ModelSpec spec,
+    const parallel::Plan& plan,
+    parallel::Axes& axes) {
+  const c10::Device device = spec.device;
+  if (spec.adapters != nullptr) {
+    return std::make_shared<objective::FrozenModel>([&model, device](auto batches) {
       const at::NoGradGuard no_gradient;
       model.set_adapters(false);
-      objective::HeadStates states = model.head_states(there(batches));
+      objective::HeadStates states = model.head_states(all_on(batches, device));
       model.set_adapters(true);
       return states;
     });
   }
-  request.task = {};
-  request.task.head = job.task.head;
-  const std::shared_ptr model =
-      parallel::evaluation_model(model_spec(job.source, request), plan, *job.axes);
-  return std::make_shared<objective::FrozenModel>([model, there](auto batches) {
+  spec.objective = objective::cross_entropy();
+  const std::shared_ptr second = parallel::evaluation_model(spec, plan, axes);
+  return std::make_shared<objective::FrozenModel>([second, device](auto batches) {
     const at::NoGradGuard no_gradient;
-    return model->head_states(there(batches));
+    return second->head_states(all_on(batches, device));
   });
 }
 
 }  // namespace
 
 std::shared_ptr<objective::Reference> unlearning_reference(
-    Job& job, ModelRequest request, const parallel::Plan& plan, c10::Device device) {
-  const bool is_read = needs_distributions(job.config.unlearning);
-  auto reference = is_read ? frozen_reference(job, std::move(request), plan, device) : nullptr;
-  if (!job.task.head.gives_states()) {
-    return reference;
+    const config::Config& config,
+    parallel::ParallelModel& model,
+    parallel::ModelSpec spec,
+    const parallel::Plan& plan,
+    parallel::Axes& axes) {
+  const bool steers = spec.config.head.gives_states();
+  const int64_t width = spec.config.hidden_size;
+  auto reference = needs_distributions(config.unlearning)
+                       ? frozen_reference(model, std::move(spec), plan, axes)
+                       : nullptr;
+  return steers ? std::make_shared<objective::Steered>(
+                      std::move(reference), steering_target(config, width))
+                : std::move(reference);
+}
+
+void follow_kept_loss(Job& job, const parallel::StepResult& result, bool epoch_ends, World& world) {
+  if (!job.kept_weight) {
+    return;
   }
-  return std::make_shared<objective::Steered>(
-      std::move(reference), steering_target(job.config, job.source.config.hidden_size));
+  const int64_t epochs = job.progress.sampler.epoch;
+  if (job.kept_weight->follows_steps(epochs - (epoch_ends ? 1 : 0))) {
+    Evaluation step;
+    step.report = job.model->objective().report(result.sums);
+    job.kept_weight->follow(step.metric("retain_loss"));
+  }
+  if (epoch_ends && job.kept_weight->follows_epochs(epochs)) {
+    const auto prepare = [&job](nn::ForwardInputs& inputs, const data::MicroBatch& batch) {
+      job.mark_targets(inputs, batch);
+      if (job.task.reference != nullptr) {
+        job.task.reference->refer({&inputs, 1});
+      }
+    };
+    const Evaluation all = train::evaluate(
+        [&](std::span<const nn::ForwardInputs> batches) { return job.model->statistics(batches); },
+        job.model->objective(),
+        *job.datasets.train,
+        job.config.training.per_device_train_batch_size,
+        *job.axes,
+        world.device,
+        nullptr,
+        prepare);
+    job.kept_weight->follow(all.metric("retain_loss"));
+  }
 }
 
 std::optional<UntouchedWeights> untouched_weights(const Job& job, ModelRequest request) {

@@ -22,11 +22,19 @@ void open_unlearning(Job& job, int64_t length, World& world);
 /// Scores answers by the reference. Before a checkpoint is read: it is the model that training
 /// begins with.
 void score_answers(Job& job, World& world);
-/// What unlearning compares distributions and hidden states to: the model as it was. Of adapters
-/// the one that is trained, without them; else a second one under the same plan. Of RMU, with the
-/// direction that rows to be forgotten are pushed to. Null: nothing is compared.
+/// What unlearning compares distributions and hidden states to: the model as it was. Of `model`
+/// with adapters that one, without them; else a second one of `spec`, under the same plan. Of RMU,
+/// with the direction that rows to be forgotten are pushed to. Null: nothing is compared. What it
+/// is made of must outlive it.
 std::shared_ptr<objective::Reference> unlearning_reference(
-    Job& job, ModelRequest request, const parallel::Plan& plan, c10::Device device);
+    const config::Config& config,
+    parallel::ParallelModel& model,
+    parallel::ModelSpec spec,
+    const parallel::Plan& plan,
+    parallel::Axes& axes);
+/// Of PDU: lets the weight of what is kept follow the loss of a step, or at an epoch's end that of
+/// all rows.
+void follow_kept_loss(Job& job, const parallel::StepResult& result, bool epoch_ends, World& world);
 /// Of a model that ends at a layer: what of the whole is saved as it was.
 std::optional<UntouchedWeights> untouched_weights(const Job& job, ModelRequest request);
 

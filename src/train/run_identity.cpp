@@ -118,6 +118,13 @@ void add_unlearning(const config::UnlearningSection& section, nlohmann::ordered_
     settings["unlearning.trainable_params_regex"] =
         fmt::format("{}", fmt::join(section.trainable_params_regex, ", "));
   }
+  if (config::method_of(section).levels) {
+    settings["unlearning.retain_loss_eps"] = number(section.retain_loss_eps);
+    settings["unlearning.primal_dual"] = section.primal_dual;
+    settings["unlearning.dual_step_size"] = section.dual_step_size;
+    settings["unlearning.dual_update_upon"] = section.dual_update_upon;
+    settings["unlearning.dual_warmup_epochs"] = section.dual_warmup_epochs;
+  }
   settings["unlearning.compatibility"] = section.compatibility;
 }
 

@@ -31,6 +31,7 @@
 #include "train/evaluate.h"
 #include "train/histograms.h"
 #include "train/job.h"
+#include "train/job_answers.h"
 #include "train/live_page.h"
 #include "train/machine/out_of_memory.h"
 #include "train/machine/trace.h"
@@ -391,6 +392,7 @@ int Trainer::one_step() {
   time_.add_waits(for_data, for_ranks);
   rank_times_.end_step(
       ended - began, for_data, for_ranks, parallel::fullest_of(job_.model->memory().phases()));
+  follow_kept_loss(job_, result_, epoch_ends, world_);
   const std::optional<Spikes::Spike> spike = guard_.observe(result_);
   report(counts, batch, began);
   histograms_.tell();

@@ -174,6 +174,46 @@ TEST_F(SmallTree, MayHavePlainTexts) {
   EXPECT_EQ(config.unlearning.retain, std::vector{harness_.path("rows/raw/kept.jsonl")});
 }
 
+TEST_F(SmallTree, MayHaveTextsWithPrefixes) {
+  const std::vector<std::string> more{
+      "task_name=T",
+      "unlearning.data_dir=@/rows",
+      "data.forget.F.handler=CompletionDataset",
+      "+data.forget.F.args.prefix_key=prompt",
+      "+data.forget.F.args.text_key=gt",
+      "+data.forget.F.args.insert_space=True",
+      "data.retain.R.handler=CompletionDataset",
+      "+data.retain.R.args.text_key=gt"};
+  const Config config = harness_.run(words("unlearn.yaml", more)).config;
+  EXPECT_EQ(config.unlearning.text_key, "gt");
+  EXPECT_EQ(config.unlearning.prefix_key, "prompt");
+  EXPECT_TRUE(config.unlearning.insert_space);
+}
+
+/// The names of what is logged are taken, and say nothing.
+TEST_F(SmallTree, MayKeepRowsByAConstraint) {
+  const Config config = harness_
+                            .run(words(
+                                "unlearn.yaml",
+                                {"task_name=T",
+                                 "unlearning.data_dir=@/rows",
+                                 "trainer.handler=PDU",
+                                 "~trainer.method_args.beta",
+                                 "+trainer.method_args.retain_loss_eps=0.3",
+                                 "+trainer.method_args.primal_dual=True",
+                                 "+trainer.method_args.dual_step_size=2.0",
+                                 "+trainer.method_args.dual_update_upon=epoch",
+                                 "+trainer.method_args.dual_warmup_epochs=1",
+                                 "+trainer.method_args.loss_names=[forget_loss,retain_loss]"}))
+                            .config;
+  EXPECT_EQ(config.unlearning.method, "PDU");
+  EXPECT_EQ(config.unlearning.retain_loss_eps, 0.3);
+  EXPECT_TRUE(config.unlearning.primal_dual);
+  EXPECT_EQ(config.unlearning.dual_step_size, 2);
+  EXPECT_EQ(config.unlearning.dual_update_upon, "epoch");
+  EXPECT_EQ(config.unlearning.dual_warmup_epochs, 1);
+}
+
 TEST_F(SmallTree, IsEvaluated) {
   harness_.options.command = "eval";
   const Config config = harness_.run(words("eval.yaml", {})).config;
@@ -245,7 +285,7 @@ TEST_F(SmallTree, TellsWhatItCannotTake) {
     more.insert(more.end(), {"task_name=T", "unlearning.data_dir=@/rows"});
     return harness_.error(words("unlearn.yaml", std::move(more)));
   };
-  EXPECT_THAT(told({"trainer.handler=PDU"}), HasSubstr("PDU is not supported"));
+  EXPECT_THAT(told({"trainer.handler=PDU"}), HasSubstr("unlearning.retain_loss_eps=0.3"));
   EXPECT_THAT(told({"data.retain.R.handler=PretrainingDataset"}), HasSubstr("take one kind"));
   EXPECT_THAT(told({"trainer.handler=NOP"}), HasSubstr("Did you mean 'NPO'?"));
   EXPECT_THAT(

@@ -145,6 +145,31 @@ TEST(Texts, AreJoinedAndCut) {
   EXPECT_EQ(encode_texts(texts, *tokenizer, encoder, 5)[0].answer.size(), 4U);
 }
 
+TEST(Texts, GoOnWhatPrecedesThem) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> words{
+      write(folder, "rows.jsonl", "{\"prompt\": \"ab\", \"gt\": \"cde\"}\n{\"gt\": \"fg\"}\n")
+          .string()};
+  const Questions found =
+      read_completions(words, Format::kAuto, "unlearning.forget", "prompt", "gt");
+  ASSERT_EQ(found.rows.size(), 2U);
+  EXPECT_EQ(found.rows[0].question, "ab");
+  EXPECT_EQ(found.rows[1].question, "");
+  EXPECT_EQ(found.rows[1].line, 2);
+  const auto told = error_of(
+      [&] { (void)read_completions(words, Format::kAuto, "unlearning.forget", "prompt", "text"); });
+  expect_parts(told, {"line 1", "no field \"text\""});
+  const Encoder encoder = byte_encoder();
+  const auto pieces = [&](std::string_view prompt, std::string_view between, int64_t length) {
+    const EncodedAnswer row = encode_completion(prompt, between, "cde", encoder, length);
+    return std::pair(text_of(row.prompt), text_of(row.answer));
+  };
+  using Pair = std::pair<std::string, std::string>;
+  EXPECT_EQ(pieces("ab", "", 9), Pair("ab", "cde"));
+  EXPECT_EQ(pieces("ab", " ", 3), Pair("ab", " cd"));
+  EXPECT_EQ(pieces("", " ", 9), Pair("c", "de"));  // the first id has nothing to follow from
+}
+
 TEST(PartnerRows, TakesARowOfEachPart) {
   const PartnerRows parts{.forget = 3, .alternates = 2, .retain = 5, .seed = 7};
   EXPECT_EQ(parts.size(), 3);

@@ -599,23 +599,69 @@ TEST(Objectives, StatesAreSteeredAsInOpenUnlearning) {
   }
 }
 
+/// Of a head whose states are logits: the loss, its gradient by logits, and what is reported.
+struct Measured {
+  double loss = 0;
+  Tensor gradient;
+  Report report;
+};
+
+Measured measured(
+    const Tensor& logits, const nn::Targets& targets, const ObjectivePointer& objective) {
+  const Tensor leaf = logits.clone().requires_grad_(true);
+  const Tensor same = at::eye(logits.size(-1), at::kDouble);
+  const nn::Head head;
+  const nn::Scores scores = head.scores(leaf.detach(), same, targets);
+  const Counts step = objective->counts(targets);
+  const Weighing weighing = objective->weigh({scores.log_likelihoods.sum(1), {}}, targets, step);
+  head.loss(leaf, same, targets, weighing.weights.unsqueeze(1), 0).div(step.divisor()).backward();
+  const Tensor& sums = weighing.sums;
+  return {
+      sums[0].item<double>() / step.divisor(),
+      leaf.grad(),
+      objective->report({sums.const_data_ptr<double>(), static_cast<size_t>(sums.numel())})};
+}
+
+/// PDU: what is to be forgotten has level logits, and to keep is a constraint.
+TEST(Objectives, LevelLogitsAreThoseOfOpenUnlearning) {
+  SKIP_WITHOUT_SHARED_DATA("unlearning/golden/losses.json");
+  const nlohmann::json golden = read_json(shared_data() / "unlearning" / "golden" / "losses.json");
+  const nlohmann::json& wanted = golden["methods"]["PDU_forget"];
+  const Tensor forgets = tensor_of(golden["labels"]["forget"], at::kLong);
+  nn::Targets targets = nn::next_tokens(forgets);
+  targets.kinds = kinds_of({kForget, kForget});
+  targets.weights = at::zeros({2}, at::kDouble);
+  targets = nn::with_level(targets, forgets.ne(-100));  // where labels stand, as theirs
+  const Tensor logits = tensor_of(golden["logits"]["forget"], at::kDouble);
+  const auto [loss, gradient, report] = measured(logits, targets, level_distribution());
+  EXPECT_NEAR(loss, wanted["loss"].get<double>(), 1e-5);
+  numbers::expect_values(
+      gradient, tensor_of(wanted["grad_logits"]["forget"], at::kDouble), "level logits");
+
+  // Beside rows to be kept, of which NLL has golden values: 0.5 F + 3 (R - 0.2).
+  targets = nn::next_tokens(at::cat({forgets, tensor_of(golden["labels"]["retain"], at::kLong)}));
+  targets.kinds = kinds_of({kForget, kForget, kRetain, kRetain});
+  targets.weights = at::full({4}, 3.0, at::kDouble);
+  targets =
+      nn::with_level(targets, at::cat({forgets.ne(-100), at::zeros_like(forgets, at::kBool)}));
+  const Tensor both = at::cat({logits, tensor_of(golden["logits"]["retain"], at::kDouble)});
+  const auto [sum, of_both, told] =
+      measured(both, targets, level_distribution({.gamma = 0.5, .retain_bound = 0.2}));
+  numbers::expect_values(of_both.narrow(0, 0, 2), gradient * 0.5, "with rows to be kept");
+  const double forget = told.metrics[0].second, retain = told.metrics[1].second;
+  EXPECT_EQ(told.metrics[2], std::pair(std::string("retain_preference"), 3.0));
+  EXPECT_NEAR(forget, loss, 1e-9);
+  EXPECT_NEAR(sum, 0.5 * forget + 3 * retain, 1e-9);
+  EXPECT_NEAR(told.loss, 0.5 * forget + 3 * (retain - 0.2), 1e-9);
+  targets.kinds = kinds_of({nn::RowKind::kPlain, nn::RowKind::kPlain, kRetain, kRetain});
+  EXPECT_NEAR(retain, measured(both, targets, gradient_difference()).loss, 1e-9);
+}
+
 /// A head whose states are logits: the losses of KL and UNDIAL, and their gradients by logits.
 TEST(Objectives, DivergencesAreThoseOfOpenUnlearning) {
   SKIP_WITHOUT_SHARED_DATA("unlearning/golden/losses.json");
   const auto folder = shared_data() / "unlearning" / "golden";
   const nlohmann::json golden = read_json(folder / "losses.json");
-  const auto measured = [](const Tensor& logits,
-                           const nn::Targets& targets,
-                           const ObjectivePointer& objective) {
-    const Tensor leaf = logits.clone().requires_grad_(true);
-    const Tensor same = at::eye(logits.size(-1), at::kDouble);
-    const nn::Head head;
-    const nn::Scores scores = head.scores(leaf.detach(), same, targets);
-    const Counts step = objective->counts(targets);
-    const Weighing weighing = objective->weigh({scores.log_likelihoods.sum(1), {}}, targets, step);
-    head.loss(leaf, same, targets, weighing.weights.unsqueeze(1), 0).div(step.divisor()).backward();
-    return std::pair(weighing.sums[0].item<double>() / step.divisor(), leaf.grad());
-  };
   const auto logits_of = [&](const char* key) {
     return tensor_of(golden[key]["retain"], at::kDouble);
   };
@@ -624,7 +670,8 @@ TEST(Objectives, DivergencesAreThoseOfOpenUnlearning) {
   targets.kinds = kinds_of({kRetain, kRetain});
   targets.distributions.states = logits_of("reference_logits");
   targets.distributions.vocabulary = at::eye(7, at::kDouble);
-  const auto [loss, gradient] = measured(logits_of("logits"), targets, gradient_difference());
+  const auto [loss, gradient, report] =
+      measured(logits_of("logits"), targets, gradient_difference());
   const nlohmann::json& wanted = golden["methods"]["retain_KL"];
   EXPECT_NEAR(loss, wanted["loss"].get<double>(), 1e-6);
   numbers::expect_values(
@@ -646,7 +693,7 @@ TEST(Objectives, DivergencesAreThoseOfOpenUnlearning) {
     targets.kinds = kinds_of({kForget});
     targets.distributions.states = tensor_of(undial["reference_logits"], at::kDouble);
     targets.distributions.vocabulary = at::eye(logits.size(-1), at::kDouble);
-    const auto [lost, slope] = measured(logits, targets, lowered_distribution({.alpha = 0}));
+    const auto [lost, slope, told] = measured(logits, targets, lowered_distribution({.alpha = 0}));
     EXPECT_NEAR(
         lost,
         undial[is_upstream ? "loss_upstream" : "loss_answer_tokens_only"].get<double>(),

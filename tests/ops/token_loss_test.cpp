@@ -202,6 +202,66 @@ TEST_P(TokenLoss, DistributionsMayHaveOneTokenLowered) {
       1e-9);
 }
 
+/// Of some rows no logit is to stand out, beside rows with distributions and rows with tokens.
+TEST_P(TokenLoss, RowsMayBeLevel) {
+  const int64_t rows = 23, vocabulary = 301;
+  const Tensor targets = some_targets(rows, vocabulary);
+  const Tensor counted = targets.ne(kIgnoredTarget);
+  for (const bool compares : {false, true}) {
+    TokenLossOptions options;
+    if (compares) {
+      options.distributions = some_distributions(rows, 11, vocabulary);
+      options.distributions.rows.logical_and_(counted);
+    }
+    options.distributions.level = at::arange(rows).remainder(3).eq(1).logical_and(counted);
+    options.row_weights = at::linspace(-1, 3, rows);
+    options.rows_at_once = 5;
+    options.z_loss = 0.01;
+    for (const auto& [type, softcap] : std::vector<std::pair<at::ScalarType, double>>{
+             {at::kDouble, 0}, {at::kFloat, 3}, {at::kBFloat16, 0}}) {
+      options.softcap = softcap;
+      const Tensor hidden = (random({rows, 24}) * 0.5).to(type),
+                   weight = random({vocabulary, 24}, 2).to(type);
+      TokenLossOptions own = options, exact = options;
+      for (const auto& [each, of] :
+           {std::pair(&own, type), std::pair(&exact, at::ScalarType(at::kDouble))}) {
+        if (compares) {
+          each->distributions.hidden = options.distributions.hidden.to(type).to(of);
+          each->distributions.weight = options.distributions.weight.to(type).to(of);
+        }
+      }
+      const Tensor x = leaf(hidden, type), w = leaf(weight, type);
+      const Tensor exact_x = leaf(hidden, at::kDouble), exact_w = leaf(weight, at::kDouble);
+      const Tensor loss = token_loss(x, w, targets, own);
+      const Tensor wanted = token_loss_reference(exact_x, exact_w, targets, exact);
+      loss.backward();
+      wanted.backward();
+      EXPECT_LT(error(loss.detach(), wanted.detach()), limit_of(type));
+      EXPECT_LT(error(x.grad(), exact_x.grad()), limit_of(type));
+      EXPECT_LT(error(w.grad(), exact_w.grad()), limit_of(type));
+      exact.row_weights = exact.distributions.all().to(at::kDouble);
+      exact.z_loss = 0;
+      EXPECT_LT(
+          error(
+              token_divergences(hidden, weight, own).sum(at::kDouble),
+              token_loss_reference(exact_x.detach(), exact_w.detach(), targets, exact)),
+          limit_of(type));
+    }
+  }
+}
+
+/// Equal largest logits share the gradient.
+TEST_P(TokenLoss, LargestLogitsOfLevelRowsMayBeEqual) {
+  const Tensor x = leaf(at::ones({1, 1}), at::kFloat);
+  const Tensor w = leaf(at::tensor({1.0F, 3.0F, 3.0F, -3.0F}).view({4, 1}), at::kFloat);
+  TokenLossOptions options;
+  options.distributions.level = at::ones({1}, at::kBool);
+  const Tensor loss = token_loss(x, w, at::zeros({1}, at::kLong), options);
+  loss.backward();
+  EXPECT_FLOAT_EQ(loss.item<float>(), 4);  // (3 - 1)^2
+  EXPECT_TRUE(w.grad().flatten().equal(at::tensor({-1.0F, 1.0F, 1.0F, -1.0F})));
+}
+
 TEST_P(TokenLoss, TheLargestLogitMayComeLate) {
   // Rows whose logits grow by more than e^20 from one piece of the vocabulary to the next.
   const Tensor hidden = random({70, 20});

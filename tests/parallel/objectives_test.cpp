@@ -545,6 +545,41 @@ TEST(PlanTable, LoweredDistributionsOfAFrozenModel) {
       frozen_model);
 }
 
+/// What is to be forgotten is to have level logits, and what is kept has a weight of its own in
+/// each step.
+nn::ForwardInputs levelled(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = forgotten_and_kept(config, step, units, length);
+  const Tensor forget =
+      inputs.targets.kinds.eq(static_cast<int64_t>(nn::RowKind::kForget)).unsqueeze(1);
+  inputs.targets = nn::with_level(
+      inputs.targets, forget.logical_and(inputs.targets.tokens.ne(ops::kIgnoredTarget)));
+  inputs.targets.weights = at::full_like(inputs.targets.counts, 0.5 + static_cast<double>(step));
+  return inputs;
+}
+
+nn::ForwardInputs levelled_and_compared(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = levelled(config, step, units, length);
+  const auto compared =
+      forgotten_and_compared(config, step, units, length).targets.distributions.positions;
+  inputs.targets = nn::with_distributions(inputs.targets, compared);
+  return inputs;
+}
+
+TEST(PlanTable, LevelLogits) {
+  const auto objective = objective::level_distribution({.gamma = 0.3, .retain_bound = 0.7});
+  expect_table(with_five_layers(kOddLlama), plans(), trained_for(objective), levelled);
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    expect_table(
+        with_five_layers(json),
+        few_plans(),
+        trained_for(objective),
+        levelled_and_compared,
+        frozen_model);
+  }
+}
+
 /// Answers are to have states at the fourth of five layers, of another model or one fixed.
 nn::ForwardInputs steered(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {

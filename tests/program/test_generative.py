@@ -75,6 +75,9 @@ class Generative(ProgramTest):
         # The folder knows how it decides; asked otherwise, it takes the label that is likeliest as a whole.
         self.run_ok("eval", "--model", "greedy", "--data", "test.csv", "--output", "as-trained", "use_cpu=true")
         self.assertEqual(self.report("greedy"), self.report("as-trained"))
+        self.run_ok("eval", "--model", "greedy", "--data", "test.csv", "--output", "otherwise", "generative.decode=likelihood", "use_cpu=true")
+        answers = [[row["probability"] for row in self.scores(name)] for name in ("as-trained", "otherwise")]
+        self.assertNotEqual(*answers)
         told = self.run_fails(2, *self.words("none", *words, "generative.normalize=token")).err
         self.assertIn("generative.decode=greedy", told)
 
@@ -94,6 +97,23 @@ class Generative(ProgramTest):
         loss = json.loads((self.folder / "adapter" / "eval_results.json").read_text())["eval_log_loss"]
         self.run_ok(*self.words("plain", "per_device_train_batch_size=8", *words))
         self.assertLess(loss, json.loads((self.folder / "plain" / "eval_results.json").read_text())["eval_log_loss"])
+
+    def test_a_label_may_be_the_answer_of_a_chat(self):
+        (self.folder / "chat.jinja").write_text(
+            "{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }}{% if message['role'] == 'assistant' %}"
+            "{{ eos_token }}{% endif %}\n{% endfor %}{% if add_generation_prompt %}<assistant> {% endif %}")
+        words = ["generative.chat=true", "data.chat_template=chat.jinja", "per_device_train_batch_size=12", "data.sequence_length=64",
+                 "generative.prompt_template='What is it? {text}{label}'"]
+        self.run_ok(*self.words("chat", *words))
+        self.run_ok(*self.words("chat-two", *words, "per_device_train_batch_size=6"), "--nproc", 2)
+        self.assert_close(losses(self.folder / "chat"), losses(self.folder / "chat-two"), 1e-5)
+        self.assertEqual(self.report("chat"), self.report("chat-two"))
+        # The folder has the template, and knows that it is used.
+        self.run_ok("eval", "--model", "chat", "--data", "test.csv", "--output", "chat-again", "use_cpu=true")
+        self.assertEqual(self.report("chat"), self.report("chat-again"))
+        self.assertTrue(json.loads((self.folder / "chat" / "classification.json").read_text())["generative"]["chat"])
+        told = self.run_fails(2, *self.words("none", "generative.chat=true", "per_device_train_batch_size=2")).err
+        self.assertIn("the tokenizer has no chat template", told)
 
     def test_what_is_wrong_is_told_before_training(self):
         def told(*more, code=2):

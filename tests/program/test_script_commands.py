@@ -109,6 +109,11 @@ class ScriptCommands(ProgramTest):
         rows = self.predictions("mnli")
         self.assertTrue(rows[0]["text"] and rows[0]["pair"])
         self.assertEqual(len(rows), 10)
+        # The second set is measured too, under the names of run_glue.py.
+        results = json.loads((self.folder / "mnli" / "all_results.json").read_text())
+        self.assertIn("eval_accuracy", results)
+        self.assertIn("eval_accuracy_mm", results)
+        self.assertNotEqual(results["eval_loss"], results["eval_loss_mm"])
         self.assertEqual([line["step"] for line in metrics(self.folder / "mnli") if "loss" in line], [1, 2, 3])
         words = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=none"]
         self.assertIn("Did you mean 'sst2'?", self.run_fails(2, *words, "--task_name", "sst", env=self.environment).err)

@@ -104,6 +104,50 @@ class Unlearning(ProgramTest):
                          [0, 1, 2])
         self.assertLess(abs(metrics(self.folder / "rmu_lora")[0]["retain_loss"]), 1)
 
+    def test_what_is_kept_may_be_a_constraint(self):
+        bound = ["unlearning.retain_loss_eps=0.2", "unlearning.dual_step_size=0.3"]
+        by_step = [*bound, "unlearning.dual_warmup_epochs=0", "unlearning.retain_loss=KL", "unlearning.alpha=2"]
+        self.unlearn("pdu", "PDU", "per_device_train_batch_size=4", *by_step)
+        weights = [line["retain_preference"] for line in metrics(self.folder / "pdu") if "retain_preference" in line]
+        self.assertAlmostEqual(weights[0], 2, delta=1e-9)
+        losses_kept = [line["retain_loss"] for line in metrics(self.folder / "pdu") if "retain_loss" in line]
+        for before, after, loss in zip(weights, weights[1:], losses_kept):
+            self.assertAlmostEqual(after, max(0, before + 0.3 * (loss - 0.2)), delta=1e-6)
+        for name, more, ranks in (("zero", ["per_device_train_batch_size=2", "parallel.zero_stage=3"], 2),
+                                  ("tensor", ["per_device_train_batch_size=4", "parallel.tensor=2"], 2),
+                                  ("pipe", ["per_device_train_batch_size=2", "gradient_accumulation_steps=2",
+                                            "parallel.pipeline=2"], 2)):
+            self.unlearn(f"pdu_{name}", "PDU", *more, *by_step, ranks=ranks)
+            self.assert_alike(f"pdu_{name}", "pdu")
+        # At the ends of epochs (of three steps), by a pass over all rows; a resumed run goes on exactly.
+        by_epoch = [*bound, "unlearning.dual_warmup_epochs=1", "unlearning.dual_update_upon=epoch", "save_steps=3",
+                    "max_steps=5", "unlearning.compatibility=upstream"]
+        self.unlearn("epochs", "PDU", "per_device_train_batch_size=4", *by_epoch)
+        weights = [line["retain_preference"] for line in metrics(self.folder / "epochs") if "retain_preference" in line]
+        self.assertEqual(weights[:3], [1, 1, 1])
+        self.assertGreater(weights[3], 1.1)
+        self.assertEqual(weights[3], weights[4])
+        self.unlearn("parts", "PDU", "per_device_train_batch_size=4", *by_epoch, "max_steps=3")
+        self.unlearn("parts", "PDU", "per_device_train_batch_size=4", *by_epoch, "resume_from_checkpoint=true")
+        self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "epochs"))
+        told = lockstep("unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=PDU",
+                        "unlearning.forget=forget.jsonl", "unlearning.retain=retain.jsonl", "output_dir=none", cwd=self.folder)
+        self.assertEqual(told.code, 2, told)
+        self.assertIn("unlearning.retain_loss_eps", told.err)
+
+    def test_texts_may_follow_prefixes(self):
+        write_lines(self.folder / "completions.jsonl", [{"prompt": "One day a cat", "gt": f"sat on mat {i}."} for i in range(5)]
+                    + [{"gt": "A dog ran."}])
+        words = ["unlearning.forget=completions.jsonl", "unlearning.retain=completions.jsonl", "unlearning.text_key=gt",
+                 "unlearning.prefix_key=prompt", "unlearning.insert_space=true", "max_steps=2"]
+        told = self.unlearn("completed", "GradDiff", *words).err
+        self.assertIn("6 rows to forget, 6 to keep", told)
+        self.assertEqual(len(losses(self.folder / "completed")), 2)
+        told = lockstep("unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=GradAscent",
+                        "unlearning.forget=completions.jsonl", "unlearning.prefix_key=prompt", "output_dir=none", cwd=self.folder)
+        self.assertEqual(told.code, 2, told)
+        self.assertIn("only used with unlearning.text_key", told.err)
+
     def tensors(self, folder):
         data = (self.folder / folder / "model.safetensors").read_bytes()
         size = int.from_bytes(data[:8], "little")
@@ -321,6 +365,17 @@ class Unlearning(ProgramTest):
         out = self.run_ok("verify", "--model", "model.json", "--nproc", 2, "parallel.context=2", "data.sequence_length=13",
                           "use_cpu=true", *words).out
         self.assertIn("equal within", out)
+        # What has a reference of distributions is compared to one, cut as the plan has it.
+        for more in (["unlearning.method=GradDiff", "unlearning.retain_loss=KL", "parallel.tensor=2"],
+                     ["unlearning.method=UNDIAL", "unlearning.alpha=1", "parallel.pipeline=2"],
+                     ["unlearning.method=PDU", "unlearning.retain_loss_eps=1", "unlearning.retain_loss=KL", "parallel.zero_stage=3"]):
+            out = self.run_ok("verify", "--model", "model.json", "--nproc", 2, "data.sequence_length=13", "use_cpu=true",
+                              "task.type=unlearning", *more).out
+            self.assertIn("equal within", out)
+        told = lockstep("verify", "--model", "model.json", "--nproc", 2, "use_cpu=true", "task.type=unlearning",
+                        "unlearning.method=NPO", "unlearning.compatibility=upstream", cwd=self.folder)
+        self.assertEqual(told.code, 2, told)
+        self.assertIn("takes means of micro-batches", told.err)
 
         def estimate(*more):
             return json.loads(self.run_ok("estimate", "--model", "gpt2", "--gpu", "a100-40gb", "--json", *more).out)

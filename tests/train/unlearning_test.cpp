@@ -46,32 +46,77 @@ TEST(MarkDistributions, OfWhatIsKeptAllPositions) {
   config::UnlearningSection section = section_of("NPO");
   section.retain_loss = "KL";
   nn::ForwardInputs inputs = to_inputs(some_rows());
-  mark_distributions(inputs, some_rows(), section, 200);
+  mark_distributions(inputs, some_rows().lengths, section, 200);
   EXPECT_TRUE(
       inputs.targets.distributions.positions.equal(bools({0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0})));
   EXPECT_EQ(inputs.targets.distributions.lowered.sum().item<double>(), 0);
   EXPECT_TRUE(inputs.targets.counts.equal(at::tensor({2.0, 4.0}, at::kDouble)));
   section.retain_loss = "NLL";
   inputs = to_inputs(some_rows());
-  mark_distributions(inputs, some_rows(), section, 200);
+  mark_distributions(inputs, some_rows().lengths, section, 200);
   EXPECT_FALSE(inputs.targets.distributions.positions.defined());
 }
 
 TEST(MarkDistributions, OfWhatIsForgottenThoseWithAToken) {
   config::UnlearningSection section = section_of("UNDIAL");
   nn::ForwardInputs inputs = to_inputs(some_rows());
-  mark_distributions(inputs, some_rows(), section, 200);
+  mark_distributions(inputs, some_rows().lengths, section, 200);
   const at::Tensor fixed = bools({0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0});
   EXPECT_TRUE(inputs.targets.distributions.positions.equal(fixed));
   EXPECT_TRUE(inputs.targets.distributions.lowered.equal(fixed.to(at::kDouble) * 10));
   EXPECT_EQ(inputs.targets.tokens[0][2].item<int64_t>(), 4);
   section.compatibility = "upstream";
   inputs = to_inputs(some_rows());
-  mark_distributions(inputs, some_rows(), section, 200);
+  mark_distributions(inputs, some_rows().lengths, section, 200);
   EXPECT_TRUE(
       inputs.targets.distributions.positions.equal(bools({1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0})));
   EXPECT_EQ(inputs.targets.tokens[0][0].item<int64_t>(), 100);  // the column of -100
   EXPECT_EQ(inputs.targets.tokens[1][2].item<int64_t>(), 4);    // to be kept as it was
+}
+
+TEST(MarkDistributions, OfWhatIsForgottenLevelLogits) {
+  config::UnlearningSection section = section_of("PDU");
+  nn::ForwardInputs inputs = to_inputs(some_rows());
+  mark_distributions(inputs, some_rows().lengths, section, 200);
+  const at::Tensor predicts = bools({0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0});
+  EXPECT_TRUE(inputs.targets.distributions.level.equal(predicts));
+  EXPECT_FALSE(inputs.targets.distributions.positions.defined());
+  section.compatibility = "upstream";
+  section.retain_loss = "KL";
+  inputs = to_inputs(some_rows());
+  mark_distributions(inputs, some_rows().lengths, section, 200);
+  EXPECT_TRUE(
+      inputs.targets.distributions.level.equal(bools({0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0})));
+  EXPECT_TRUE(
+      inputs.targets.distributions.positions.equal(bools({0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0})));
+  EXPECT_TRUE(inputs.targets.counts.equal(at::tensor({2.0, 4.0}, at::kDouble)));
+  EXPECT_EQ(inputs.targets.tokens[0][2].item<int64_t>(), -100);
+}
+
+/// PDU's dual ascent: from alpha, by the distance to the bound, never below 0.
+TEST(KeptWeight, GrowsWhileTheLossIsAboveItsBound) {
+  config::UnlearningSection section = section_of("PDU");
+  section.alpha = 2;
+  section.retain_loss_eps = 0.5;
+  section.dual_step_size = 4;
+  section.dual_warmup_epochs = 1;
+  KeptWeight weight(section);
+  EXPECT_FALSE(weight.follows_steps(0));
+  EXPECT_TRUE(weight.follows_steps(1));
+  EXPECT_FALSE(weight.follows_epochs(1));
+  weight.follow(0.75);
+  EXPECT_EQ(weight.value(), 3);
+  weight.follow(std::nan(""));
+  EXPECT_EQ(weight.value(), 3);
+  nn::Targets targets = to_inputs(some_rows()).targets;
+  weight.mark(targets);
+  EXPECT_TRUE(targets.weights.equal(at::full({2}, 3.0, at::kDouble)));
+  weight.follow(-1);
+  EXPECT_EQ(weight.value(), 0);
+  section.dual_update_upon = "epoch";
+  EXPECT_TRUE(KeptWeight(section).follows_epochs(1));
+  section.primal_dual = false;
+  EXPECT_FALSE(KeptWeight(section).follows_epochs(1));
 }
 
 TEST(UnlearningObjective, HasTheMethodsOwnWeights) {

@@ -429,6 +429,9 @@ class Finder {
         !value("data", "test_split").empty() || value("training", "do_predict") == "true";
     fill_split(splits, "train", "train_split", "train", origin, settings);
     fill_split(splits, "validation", "validation_split", "", origin, settings);
+    if (!value("data", "validation_mm_split").empty()) {
+      fill_split(splits, "validation_mm", "validation_mm_split", "", origin, settings);
+    }
     if (wants_test) {
       fill_split(splits, "test", "test_split", "test", origin, settings);
     }

@@ -35,14 +35,16 @@ constexpr Argument kArguments[] = {
     {"module_regex", "module_regex"},
     {"steering_coeff", "steering_coeff"},
     {"trainable_params_regex", "trainable_params_regex"},
+    {"retain_loss_eps", "retain_loss_eps"},
+    {"primal_dual", "primal_dual"},
+    {"dual_step_size", "dual_step_size"},
+    {"dual_update_upon", "dual_update_upon"},
+    {"dual_warmup_epochs", "dual_warmup_epochs"},
 };
 
 /// Handlers of theirs that are not built, and what to do.
 constexpr Argument kNotBuilt[] = {
-    {"PDU", "its dual ascent is not supported yet; take another trainer"},
     {"LMEvalEvaluator", "run lm-evaluation-harness on the saved folder"},
-    {"CompletionDataset",
-     "prefixes of texts are not supported yet; give questions, or whole texts"},
 };
 
 std::string_view why_not_built(std::string_view handler) {
@@ -249,6 +251,9 @@ class Translation {
     }
     for (const Entry& entry : arguments->entries) {
       const auto* known = std::ranges::find(kArguments, entry.name, &Argument::theirs);
+      if (method->levels && entry.name == "loss_names") {
+        continue;  // of what is logged, which has its names here too
+      }
       if (known == std::end(kArguments) ||
           std::ranges::find(method->keys, known->ours) == method->keys.end()) {
         fail(
@@ -294,7 +299,8 @@ class Translation {
     const Value& set = sets->entries.front().value;
     const std::string handler = text_at(set, {"handler"});
     if (handler != "QADataset" && handler != "QAwithIdkDataset" &&
-        handler != "QAwithAlternateDataset" && handler != "PretrainingDataset") {
+        handler != "QAwithAlternateDataset" && handler != "PretrainingDataset" &&
+        handler != "CompletionDataset") {
       const std::string_view why = why_not_built(handler);
       fail(
           path,
@@ -302,16 +308,13 @@ class Translation {
           why.empty() ? "give a data set of questions and answers, or of texts" : std::string(why));
       return;
     }
-    const bool is_text = handler == "PretrainingDataset";
-    if (is_text_.value_or(is_text) != is_text) {
-      fail(
-          path,
-          "it is of plain texts or of questions, and data.forget of the other",
-          "take one kind");
+    const std::string kind = handler.starts_with("QA") ? "QADataset" : handler;
+    if (kind_.value_or(kind) != kind) {
+      fail(path, fmt::format("it is a {}, and data.forget a {}", kind, *kind_), "take one kind");
     }
-    is_text_ = is_text;
+    kind_ = kind;
     take_file(path, set, name);
-    for (const char* field : {"question_key", "answer_key"}) {
+    for (const char* field : {"question_key", "answer_key", "text_key", "prefix_key"}) {
       const std::string theirs = text_at(set, {"args", field}),
                         other = text_at(ours_, {"unlearning", field});
       if (!theirs.empty() && !other.empty() && theirs != other) {
@@ -322,12 +325,21 @@ class Translation {
         {"question_key", "unlearning.question_key"},
         {"answer_key", "unlearning.answer_key"},
         {"text_key", "unlearning.text_key"},
+        {"prefix_key", "unlearning.prefix_key"},
+        {"insert_space", "unlearning.insert_space"},
         {"idk_path", "unlearning.refusals"},
         {"alternate_key", "unlearning.alternate_key"}};
     for (const auto& [theirs, ours] : kOfSets) {
       Path argument = path;
       argument.insert(argument.end(), {"args", std::string(theirs)});
       copy(argument, split_path(ours));
+    }
+    // What they are where nothing is said.
+    if (handler == "CompletionDataset" && text_at(ours_, {"unlearning", "prefix_key"}).empty()) {
+      set_text({"unlearning", "prefix_key"}, "prompt", set.origin);
+    }
+    if (kind != "QADataset" && text_at(ours_, {"unlearning", "text_key"}).empty()) {
+      set_text({"unlearning", "text_key"}, "text", set.origin);
     }
     // Their rows are cut before the end of text is put behind them.
     const Value* length = set.find(Path{"args", "max_length"});
@@ -481,7 +493,7 @@ class Translation {
   Problems& problems_;
   std::vector<std::string>& warnings_;
   Value ours_ = Value::map();
-  std::optional<bool> is_text_;  // of the sets so far
+  std::optional<std::string> kind_;  // of the sets so far
 };
 
 }  // namespace

@@ -104,6 +104,7 @@ inline constexpr std::string_view kUnlearningMethods[] = {
     "WGA",
     "SatImp",
     "RMU",
+    "PDU",
     "Finetune"};
 inline constexpr std::string_view kUnlearningMetrics[] = {
     "forget_truth_ratio",
@@ -125,6 +126,7 @@ inline constexpr std::string_view kUnlearningMetrics[] = {
     "forget_verbmem_ROUGE"};
 inline constexpr std::string_view kUnlearningBenchmarks[] = {"tofu", "muse"};
 inline constexpr std::string_view kUnlearningAnchors[] = {"forget", "retain"};
+inline constexpr std::string_view kDualUpdates[] = {"step", "epoch"};
 inline constexpr std::string_view kRetainLosses[] = {"NLL", "KL", "EMBED_DIFF"};
 inline constexpr std::string_view kUnlearningArithmetic[] = {"fixed", "upstream"};
 inline constexpr std::string_view kTruncationModes[] = {"keep_start", "keep_end"};

@@ -116,6 +116,7 @@ void read_glue_task(const RuleTarget& target, const std::string& name, const Val
     set("data.dataset_config_name", task->name);
     if (!task->split_suffix.empty()) {
       set("data.validation_split", fmt::format("validation{}", task->split_suffix));
+      set("data.validation_mm_split", "validation_mismatched");
       const Value* const predicts = given(target.settings, "training.do_predict");
       if (predicts != nullptr && is_on(*predicts)) {
         set("data.test_split", fmt::format("test{}", task->split_suffix));

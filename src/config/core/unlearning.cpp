@@ -19,6 +19,16 @@ constexpr std::string_view kOfSaturation[] = {"gamma", "alpha", "retain_loss", "
 constexpr std::string_view kOfStates[] = {
     "gamma", "alpha", "retain_loss", "module_regex", "steering_coeff", "trainable_params_regex"};
 
+constexpr std::string_view kOfDual[] = {
+    "gamma",
+    "alpha",
+    "retain_loss",
+    "retain_loss_eps",
+    "primal_dual",
+    "dual_step_size",
+    "dual_update_upon",
+    "dual_warmup_epochs"};
+
 constexpr UnlearningMethod kMethods[] = {
     {.name = "GradAscent", .alpha = 0, .keeps = false},
     {.name = "GradDiff", .keys = kOfDifference},
@@ -30,6 +40,7 @@ constexpr UnlearningMethod kMethods[] = {
     {.name = "WGA", .keys = kOfBeta},
     {.name = "SatImp", .gamma = 0.1, .keys = kOfSaturation},
     {.name = "RMU", .steers = true, .keys = kOfStates},
+    {.name = "PDU", .levels = true, .keys = kOfDual},
     {.name = "Finetune", .gamma = 0, .forgets = false},
 };
 

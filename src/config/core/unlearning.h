@@ -14,6 +14,7 @@ struct UnlearningMethod {
   bool reads_scores = false;                    // compares rows with the model as it was
   bool reads_distributions = false;             // and positions
   bool steers = false;                          // compares hidden states at a layer, and ends there
+  bool levels = false;                          // makes logits level; to keep is a constraint
   std::span<const std::string_view> keys = {};  // of the section, that not all methods take
 };
 

@@ -108,19 +108,17 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
     mine.token_types = select(at::constant_pad_nd(inputs.token_types, {0, padding}, 0), runs);
   }
   if (inputs.targets.defined()) {
-    mine.targets.tokens =
-        select(at::constant_pad_nd(inputs.targets.tokens, {0, padding}, ops::kIgnoredTarget), runs);
-    if (const Tensor& positions = inputs.targets.distributions.positions; positions.defined()) {
-      mine.targets.distributions.positions =
-          select(at::constant_pad_nd(positions, {0, padding}, 0), runs);
-      if (const Tensor& lowered = inputs.targets.distributions.lowered; lowered.defined()) {
-        mine.targets.distributions.lowered =
-            select(at::constant_pad_nd(lowered, {0, padding}, 0), runs);
+    nn::Targets& targets = mine.targets;
+    targets.tokens =
+        select(at::constant_pad_nd(targets.tokens, {0, padding}, ops::kIgnoredTarget), runs);
+    for (Tensor* of_positions :
+         {&targets.distributions.positions,
+          &targets.distributions.lowered,
+          &targets.distributions.level,
+          &targets.prompts}) {
+      if (of_positions->defined()) {
+        *of_positions = select(at::constant_pad_nd(*of_positions, {0, padding}, 0), runs);
       }
-    }
-    if (inputs.targets.prompts.defined()) {
-      mine.targets.prompts =
-          select(at::constant_pad_nd(inputs.targets.prompts, {0, padding}, 0), runs);
     }
   }
   if (mine.source.defined() && part.context_ranks == 1) {

@@ -204,6 +204,7 @@ data::DataOptions data_options(const config::DataSection& section) {
   data::DataOptions options;
   options.train = section.train;
   options.validation = section.validation;
+  options.validation_mm = section.validation_mm;
   options.test = section.test;
   options.format = data::parse_format(section.format);
   options.text_field = section.text_field;

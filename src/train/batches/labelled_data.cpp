@@ -303,6 +303,7 @@ LabelledData read_labelled_data(
     data.source_files.push_back(data.train.rows.files.size());
   }
   data.validation.rows = read(options.validation, "data.validation");
+  data.validation_mm.rows = read(options.validation_mm, "data.validation_mm");
   data.test.rows = read(options.test, "data.test");
   if (!model.head.classifies() && config.task.labels.empty() && data.train.rows.rows.empty()) {
     throw Error(
@@ -326,6 +327,7 @@ LabelledData read_labelled_data(
   for (const auto& [set, key] :
        {std::pair{&data.train, train_key(config)},
         {&data.validation, "data.validation"},
+        {&data.validation_mm, "data.validation_mm"},
         {&data.test, "data.test"}}) {
     set->targets = data::targets_of(
         set->rows, form_of(data.problem), options.label_fields.size(), data.labels, key, missing);
@@ -357,7 +359,7 @@ ClassifierData open_classifier_data(
                                       : data::make_encoder(tokenizer, /*append_eos=*/false);
     const int64_t vocabulary =
         std::max({encoder.vocabulary_size, model.vocab_size, int64_t{pad} + 1});
-    // Each source's, and last those of validation and test.
+    // Each source's, and last those of validations and test.
     ordered_json sets = ordered_json::array();
     const auto add = [&](const LabelledSet& set) {
       const std::string path = set.targets.classes.empty()
@@ -377,6 +379,7 @@ ClassifierData open_classifier_data(
     }
     add(result.rows.validation);
     add(result.rows.test);
+    add(result.rows.validation_mm);
     return json_of(result.rows, std::move(sets), pad).dump();
   });
   const auto json = nlohmann::json::parse(answer);
@@ -405,10 +408,11 @@ ClassifierData open_classifier_data(
   };
   const std::vector<config::MixtureSource> sources = sources_of(config.data);
   std::vector<std::shared_ptr<const data::SequenceView>> trained;
-  for (size_t i = 0; i + 2 < json.at("sets").size(); ++i) {
+  for (size_t i = 0; i + 3 < json.at("sets").size(); ++i) {
     trained.push_back(open(i));
   }
-  result.datasets = {mixed_rows(sources, trained), open(trained.size()), open(trained.size() + 1)};
+  const size_t next = trained.size();
+  result.datasets = {mixed_rows(sources, trained), open(next), open(next + 1), open(next + 2)};
   if (communicator.rank() == 0) {
     tell_mixture(result.datasets, config.data);
   }

@@ -30,7 +30,7 @@ struct LabelledData {
   model::ProblemType problem = model::ProblemType::kSingleLabel;
   std::vector<std::string> labels;   // of several numbers, their names
   std::vector<double> weights = {};  // of each label (task.class_weights); empty: all are one
-  LabelledSet train, validation, test;
+  LabelledSet train, validation, test, validation_mm = {};
   /// Of data.mixture: the end of each source's files among those of `train`; else empty.
   std::vector<size_t> source_files = {};
 

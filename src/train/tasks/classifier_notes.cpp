@@ -42,7 +42,8 @@ std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>
         {"prompt_template", notes.generative->prompt_template},
         {"verbalizers", notes.generative->verbalizers},
         {"normalize", notes.generative->normalize},
-        {"decode", notes.generative->decode}};
+        {"decode", notes.generative->decode.value_or("likelihood")},
+        {"chat", notes.generative->chat}};
   }
   if (!notes.thresholds.empty()) {
     json["thresholds"] = notes.thresholds;
@@ -78,7 +79,8 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
           written->at("prompt_template"),
           written->at("verbalizers").get<std::vector<std::string>>(),
           written->at("normalize"),
-          written->value("decode", config::GenerativeSection().decode)};
+          written->value("decode", "likelihood"),
+          written->value("chat", false)};
     }
     const size_t labels = notes.labels.size();
     const size_t thresholds = notes.thresholds.size();

@@ -79,6 +79,12 @@ void check_ends(
   }
 }
 
+data::Chat message_of_user(std::string text) {
+  data::Chat chat;
+  chat.messages.push_back({{"role", "user"}, {"content", std::move(text)}});
+  return chat;
+}
+
 void check_decoder(const model::ModelConfig& model) {
   if (model.bidirectional || model.is_encoder_decoder() || model.head.classifies()) {
     throw Error(
@@ -101,8 +107,16 @@ PromptForm::PromptForm(
     const config::GenerativeSection& section,
     const std::vector<std::string>& labels,
     const data::Encoder& encoder,
-    int64_t limit)
-    : encoder_(encoder) {
+    int64_t limit,
+    std::shared_ptr<const data::ChatTemplate> chats)
+    : encoder_(encoder),
+      chats_(std::move(chats)) {
+  if (section.chat && chats_ == nullptr) {
+    throw Error(
+        ErrorKind::kConfig,
+        "generative.chat: the tokenizer has no chat template",
+        "give one with data.chat_template=FILE, or leave generative.chat out");
+  }
   const std::string& text = section.prompt_template;
   if (!text.ends_with(kLabel) || text.find(kLabel) + kLabel.size() != text.size()) {
     refuse_template(text, "{label} has to be its end, and to be there once");
@@ -138,9 +152,11 @@ PromptForm::PromptForm(
         "give one for each label, in this order");
   }
   size_t longest = 0;
+  // An answer has its template's mark of its end.
+  const bool ends_texts = chats_ == nullptr || chats_->end_of_turn().empty();
   std::set<std::vector<int32_t>> seen;
   for (const std::string& each : texts) {
-    std::vector<int32_t> ids = encoder.encode(spaces + each);
+    std::vector<int32_t> ids = chats_ != nullptr ? answer(each) : encoder.encode(spaces + each);
     if (ids.empty() || !seen.insert(ids).second) {
       throw Error(
           ErrorKind::kConfig,
@@ -150,7 +166,7 @@ PromptForm::PromptForm(
               ids.empty() ? "has no token" : "is encoded as another one is"),
           "give each label a text of its own with generative.verbalizers");
     }
-    if (encoder.end) {
+    if (encoder.end && ends_texts) {
       ids.push_back(*encoder.end);
     }
     longest = std::max(longest, ids.size());
@@ -184,14 +200,35 @@ std::vector<int32_t> PromptForm::encode(std::string_view text, std::string_view 
              : part.field == Part::Field::kPair ? pair
                                                 : std::string_view();
   }
-  std::vector<int32_t> ids = encoder_.encode(whole);
-  if (encoder_.begin) {
+  std::vector<int32_t> ids =
+      encoder_.encode(chats_ != nullptr ? chats_->prompt(message_of_user(whole)) : whole);
+  if (encoder_.begin && chats_ == nullptr) {
     ids.insert(ids.begin(), *encoder_.begin);
   }
   if (ids.empty()) {
     ids.push_back(encoder_.end.value_or(0));  // the first token is predicted from something
   }
   return ids;
+}
+
+std::vector<int32_t> PromptForm::answer(const std::string& label) const {
+  data::Chat chat = message_of_user("a text");
+  const std::string asked = chats_->prompt(chat), end = chats_->end_of_turn();
+  chat.messages.push_back({{"role", "assistant"}, {"content", label}});
+  const std::string whole = chats_->whole(chat);
+  const size_t at = whole.find(label, asked.size());
+  if (!whole.starts_with(asked) || at == std::string::npos) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "generative.chat: the chat template does not write the answer \"{}\" behind the text "
+            "that asks for it",
+            label),
+        "give another template with data.chat_template=FILE, or leave generative.chat out");
+  }
+  const size_t stop = end.empty() ? std::string::npos : whole.find(end, at + label.size());
+  const size_t last = stop == std::string::npos ? at + label.size() : stop + end.size();
+  return encoder_.encode(std::string_view(whole).substr(asked.size(), last - asked.size()));
 }
 
 std::vector<int32_t> PromptForm::prompt(const data::LabelledRow& row) const {
@@ -237,7 +274,12 @@ ClassifierData open_generative_data(
     result.rows = read();
     const data::Encoder encoder = data::make_encoder(tokenizer);
     const std::vector<std::string>& labels = result.rows.labels;
-    const PromptForm form(config.generative, labels, encoder, sequence_length);
+    const PromptForm form(
+        config.generative,
+        labels,
+        encoder,
+        sequence_length,
+        config.generative.chat ? data::ChatTemplate::of(*tokenizer) : nullptr);
     const int32_t pad = encoder.pad ? *encoder.pad : encoder.end.value_or(0);
     const auto write = [&](const LabelledSet& set, bool is_learned) -> std::string {
       return set.targets.classes.empty()

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/core/config.h"
+#include "data/chat.h"
 #include "data/labelled_rows.h"
 #include "data/sequences.h"
 #include "parallel/ranks/axes.h"
@@ -23,14 +24,17 @@ namespace lockstep::train {
 /// prediction.
 class PromptForm {
  public:
-  /// Error (kConfig): the template does not end with {label}, names another field, or leaves no
-  /// token for a text among `limit`; verbalizers that are not one for each label, or are encoded
-  /// alike; of greedy writing one that another begins with, where no end of text tells them apart.
+  /// `chats`, with generative.chat the tokenizer's. Error (kConfig): it has none, or one whose
+  /// answers do not follow what asks for them; the template does not end with {label}, names
+  /// another field, or leaves no token for a text among `limit`; verbalizers that are not one for
+  /// each label, or are encoded alike; of greedy writing one that another begins with, where no end
+  /// of text tells them apart.
   PromptForm(
       const config::GenerativeSection& section,
       const std::vector<std::string>& labels,
       const data::Encoder& encoder,
-      int64_t limit);
+      int64_t limit,
+      std::shared_ptr<const data::ChatTemplate> chats = nullptr);
 
   /// The tokens before the label. What is longer than the limit, with the longest label behind it,
   /// is cut at the end of the row's text, then of its pair, and not of the template.
@@ -47,8 +51,11 @@ class PromptForm {
     enum class Field { kNone, kText, kPair } field = Field::kNone;  // behind the literal
   };
   std::vector<int32_t> encode(std::string_view text, std::string_view pair) const;
+  /// The tokens of an answer of the assistant, with the mark of its end.
+  std::vector<int32_t> answer(const std::string& label) const;
 
   const data::Encoder& encoder_;
+  std::shared_ptr<const data::ChatTemplate> chats_;  // null: texts stand by themselves
   std::vector<Part> parts_;
   std::vector<std::vector<int32_t>> labels_;
   std::vector<double> lengths_;

@@ -1,6 +1,7 @@
 #include "train/tasks/unlearning.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -92,14 +93,34 @@ class RowEncoder {
     return data::read_questions(words, data_options(config_.data).format, key, keys);
   }
   void add(std::string_view question, std::string_view answer, EncodedRows& rows) const {
-    rows.answers.push_back(data::encode_question(question, answer, form_, encoder_, length_));
+    add(data::encode_question(question, answer, form_, encoder_, length_), rows);
+  }
+  static void add(data::EncodedAnswer answer, EncodedRows& rows) {
+    rows.answers.push_back(std::move(answer));
     rows.without_answer += rows.answers.back().answer.empty() ? 1 : 0;
+  }
+  /// A text and what precedes it, in as many ids as fit.
+  data::EncodedAnswer completion(const data::Question& row) const {
+    const std::string_view between = config_.unlearning.insert_space ? " " : "";
+    auto [prefix, text] =
+        data::encode_completion(row.question, between, row.answers.front(), encoder_, length_);
+    const auto most = static_cast<size_t>(length_);
+    prefix.resize(std::min(prefix.size(), most));
+    text.resize(std::min(text.size(), most - prefix.size()));
+    return {std::move(prefix), std::move(text)};
   }
   /// A row for each answer, or for each piece of the texts. Returns how many.
   int64_t add_all(const std::vector<std::string>& words, const char* key, EncodedRows& rows) const {
     const size_t before = rows.answers.size();
-    if (const auto& text_key = config_.unlearning.text_key) {
-      const auto texts = data::read_texts(words, data_options(config_.data).format, key, *text_key);
+    const data::Format format = data_options(config_.data).format;
+    const auto &text_key = config_.unlearning.text_key, &prefix_key = config_.unlearning.prefix_key;
+    if (text_key && prefix_key) {
+      for (const data::Question& row :
+           data::read_completions(words, format, key, *prefix_key, *text_key).rows) {
+        add(completion(row), rows);
+      }
+    } else if (text_key) {
+      const auto texts = data::read_texts(words, format, key, *text_key);
       std::ranges::move(
           data::encode_texts(texts, *tokenizer_, encoder_, length_),
           std::back_inserter(rows.answers));
@@ -192,14 +213,18 @@ std::vector<data::RowRole> roles_of(const data::PartnerRows& parts) {
   return roles;
 }
 
+at::Tensor of_kind(const nn::Targets& targets, nn::RowKind kind) {
+  return targets.kinds.eq(static_cast<int64_t>(kind));
+}
+
 /// Positions of a row up to its length, or with `padding` up to the longest of its kind: [B, T].
 at::Tensor within_rows(
     const nn::ForwardInputs& inputs,
-    const data::MicroBatch& batch,
+    std::span<const int64_t> of_rows,
     nn::RowKind kind,
     bool padding) {
-  const at::Tensor are = inputs.targets.kinds.eq(static_cast<int64_t>(kind));
-  at::Tensor lengths = at::tensor(batch.lengths, at::kLong) * are;
+  const at::Tensor are = of_kind(inputs.targets, kind);
+  at::Tensor lengths = at::tensor(at::IntArrayRef(of_rows.data(), of_rows.size()), at::kLong) * are;
   if (padding) {
     lengths = lengths.max() * are;
   }
@@ -219,6 +244,7 @@ objective::ObjectivePointer unlearning_objective(const config::UnlearningSection
   options.alpha = config::alpha_of(section);
   options.beta = beta_of(section);
   options.delta = section.delta;
+  options.retain_bound = section.retain_loss_eps.value_or(0);
   options.means = section.compatibility == "upstream" ? objective::Means::kOfMicroBatches
                                                       : objective::Means::kOfStep;
   if (method.name == "NPO") {
@@ -235,6 +261,9 @@ objective::ObjectivePointer unlearning_objective(const config::UnlearningSection
   }
   if (method.steers) {
     return objective::steered_states(options);
+  }
+  if (method.levels) {
+    return objective::level_distribution(options);
   }
   if (method.name == "CEU") {
     options.gamma = 1;
@@ -387,27 +416,45 @@ UnlearningRows open_unlearning_data(
   return rows;
 }
 
+namespace {
+
+/// What is to be forgotten is to have level logits where a token is predicted; with
+/// compatibility=upstream where it stands itself.
+void mark_level(nn::Targets& targets, bool is_upstream) {
+  at::Tensor positions = targets.tokens.ne(ops::kIgnoredTarget);
+  if (is_upstream) {
+    positions = at::constant_pad_nd(positions.narrow(1, 0, positions.size(1) - 1), {1, 0}, false);
+  }
+  const at::Tensor forget = of_kind(targets, nn::RowKind::kForget).unsqueeze(1);
+  targets = nn::with_level(std::move(targets), positions.logical_and(forget));
+}
+
+}  // namespace
+
 void mark_distributions(
     nn::ForwardInputs& inputs,
-    const data::MicroBatch& batch,
+    std::span<const int64_t> lengths,
     const config::UnlearningSection& section,
     int64_t vocabulary) {
+  const bool is_upstream = section.compatibility == "upstream";
+  nn::Targets& targets = inputs.targets;
   if (config::method_of(section).steers) {
-    inputs.targets = nn::with_states(std::move(inputs.targets));
+    targets = nn::with_states(std::move(targets));
     return;
+  }
+  if (config::method_of(section).levels) {
+    mark_level(targets, is_upstream);
   }
   if (!needs_distributions(section)) {
     return;
   }
-  const bool is_upstream = section.compatibility == "upstream";
-  nn::Targets& targets = inputs.targets;
   const at::Tensor labels = targets.tokens, have_labels = labels.ne(ops::kIgnoredTarget);
   at::Tensor kept = at::zeros_like(have_labels), lowered = kept;
   if (config::retain_loss_of(section) == "KL" && keeps_rows(section)) {
-    kept = within_rows(inputs, batch, nn::RowKind::kRetain, is_upstream);
+    kept = within_rows(inputs, lengths, nn::RowKind::kRetain, is_upstream);
   }
   if (config::method_of(section).reads_distributions) {
-    lowered = within_rows(inputs, batch, nn::RowKind::kForget, is_upstream);
+    lowered = within_rows(inputs, lengths, nn::RowKind::kForget, is_upstream);
     // The last position predicts nothing.
     const at::Tensor behind =
         at::constant_pad_nd(lowered.narrow(1, 1, lowered.size(1) - 1), {0, 1}, false);
@@ -421,6 +468,17 @@ void mark_distributions(
           labels,
           at::full_like(labels, std::max<int64_t>(vocabulary - kUpstreamColumn, 0))),
       lowered.to(at::kDouble) * beta_of(section));
+}
+
+void KeptWeight::mark(nn::Targets& targets) const {
+  targets.weights = at::full_like(targets.counts, value_);
+}
+
+void KeptWeight::follow(double retain_loss) {
+  if (std::isfinite(retain_loss)) {
+    const double above = retain_loss - section_.retain_loss_eps.value_or(0);
+    value_ = std::max(0.0, value_ + section_.dual_step_size * above);
+  }
 }
 
 }  // namespace lockstep::train

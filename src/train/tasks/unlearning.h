@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include <ATen/core/Tensor.h>
 
 #include "comm/communicator.h"
+#include "config/core/config.h"
 #include "config/tasks.h"
 #include "data/loader.h"
 #include "data/questions.h"
@@ -70,12 +73,41 @@ UnlearningRows open_unlearning_data(
 
 /// Says which positions are to have the reference's distributions: of rows to be kept all that are
 /// no padding (retain_loss=KL), of those to be forgotten those with a target (UNDIAL), whose logit
-/// is lowered; of RMU which tokens are to have the reference's states. With compatibility=upstream
-/// padding counts as far as the longest row of either kind.
+/// is lowered; of RMU which tokens are to have the reference's states, of PDU which positions are
+/// to have level logits. `lengths` are the rows'. With compatibility=upstream padding counts as far
+/// as the longest row of either kind.
 void mark_distributions(
     nn::ForwardInputs& inputs,
-    const data::MicroBatch& batch,
+    std::span<const int64_t> lengths,
     const config::UnlearningSection& section,
     int64_t vocabulary);
+
+/// The weight of what is to be kept where that is a constraint (PDU), by dual ascent: it grows
+/// while their loss is above retain_loss_eps, and falls to 0 while it is below.
+class KeptWeight {
+ public:
+  explicit KeptWeight(const config::UnlearningSection& section)
+      : section_(section),
+        value_(config::alpha_of(section)) {}
+
+  double value() const { return value_; }
+  void set_value(double value) { value_ = value; }
+  /// Sets the rows' weights.
+  void mark(nn::Targets& targets) const;
+  /// Whether a loss after so many epochs changes it: of a step, or at an epoch's end.
+  bool follows_steps(int64_t epochs) const { return follows(epochs, "step"); }
+  bool follows_epochs(int64_t epochs) const { return follows(epochs, "epoch"); }
+  /// A loss that is no number changes nothing.
+  void follow(double retain_loss);
+
+ private:
+  bool follows(int64_t epochs, std::string_view upon) const {
+    return section_.primal_dual && section_.dual_update_upon == upon &&
+           epochs >= section_.dual_warmup_epochs;
+  }
+
+  config::UnlearningSection section_;
+  double value_;
+};
 
 }  // namespace lockstep::train

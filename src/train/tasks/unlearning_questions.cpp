@@ -113,7 +113,7 @@ UnlearningQuestions::Dataset UnlearningQuestions::texts_of(const std::string& na
   }
   for (const data::Question& row : made.questions.rows) {
     made.encoded.push_back(
-        data::encode_completion(row.question, row.answers.front(), encoder_, length_));
+        data::encode_completion(row.question, " ", row.answers.front(), encoder_, length_));
   }
   return made;
 }

@@ -166,7 +166,7 @@ json UnlearningSuite::rouges(const std::string& name) {
     AskedQuestion& each = asked.emplace_back();
     if (is_text) {
       const data::EncodedAnswer& text = set.encoded[asked.size() - 1];
-      each = {data::encode_completion(row.question, "", encoder, 0).prompt, text.answer};
+      each = {data::encode_completion(row.question, "", "", encoder, 0).prompt, text.answer};
       continue;
     }
     const data::EncodedAnswer whole =
