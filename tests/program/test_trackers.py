@@ -92,7 +92,7 @@ class Mlflow(ProgramTest):
         env = environment(
             MLFLOW_TRACKING_URI=server.address + "/", MLFLOW_EXPERIMENT_NAME="stories & more", MLFLOW_TAGS='{"team": "a"}',
             MLFLOW_TRACKING_TOKEN="secret", OUR_TOKEN="hidden")
-        words = ("report_to=mlflow,tensorboard", "run_name=first", "save_steps=5", "project=${oc.env:OUR_TOKEN}")
+        words = ("report_to=[mlflow,tensorboard]", "run_name=first", "save_steps=5", "project=${oc.env:OUR_TOKEN}")
         process = start(*self.train_arguments("told", *words, ranks=2, steps=100000), cwd=self.folder, env=env)
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)

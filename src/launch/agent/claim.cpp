@@ -45,7 +45,9 @@ void Claim::run() {
   while (!leaving_) {
     for (const HostPlace& former : former_) {
       try {
-        tell(former);
+        if (!leaving_) {
+          tell(former);
+        }
       } catch (const std::exception& error) {
         log_debug("{} port {}: {}", former.address, former.port, error.what());
       }
