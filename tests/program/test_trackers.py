@@ -91,7 +91,7 @@ class Mlflow(ProgramTest):
         server = self.serve()
         env = environment(
             MLFLOW_TRACKING_URI=server.address + "/", MLFLOW_EXPERIMENT_NAME="stories & more", MLFLOW_TAGS='{"team": "a"}',
-            MLFLOW_TRACKING_TOKEN="secret", OUR_TOKEN="hidden")
+            MLFLOW_TRACKING_TOKEN="secret", OUR_TOKEN="kept-to-us")
         words = ("report_to=[mlflow,tensorboard]", "run_name=first", "save_steps=5", "project=${oc.env:OUR_TOKEN}")
         process = start(*self.train_arguments("told", *words, ranks=2, steps=100000), cwd=self.folder, env=env)
         self.addCleanup(process.communicate)
@@ -107,7 +107,7 @@ class Mlflow(ProgramTest):
         parameters = {p["key"]: p["value"] for body in server.of("log-batch") for p in body.get("params", [])}
         self.assertEqual((parameters["training.learning_rate"], parameters["training.max_steps"]), ("0.001", "100000"))
         self.assertEqual(parameters["training.project"], "***")  # it came from the variable of a secret
-        written = [path.name for path in (self.folder / "told").rglob("*") if path.is_file() and b"hidden" in path.read_bytes()]
+        written = [path.name for path in (self.folder / "told").rglob("*") if path.is_file() and b"kept-to-us" in path.read_bytes()]
         self.assertEqual(written, [])
         self.expect_metrics(server, self.folder / "told")
         last = metrics(self.folder / "told")[-1]["step"]
