@@ -1,6 +1,6 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
 .PHONY: help quickstart setup build install wheel deb docs picture page-pictures adapters-picture clean
-.PHONY: test test-engines test-gpu test-processors sanitizers soak flips fuzz hangs checks parity unlearn-demo
+.PHONY: test test-engines test-gpu test-processors sanitizers soak flips fuzz hangs hosts checks parity unlearn-demo
 .PHONY: bench bench-adapters bench-agents bench-classification bench-launch bench-monitor bench-ops bench-parallel bench-tokenizers
 .PHONY: plan-validation plan-machine
 
@@ -32,6 +32,7 @@ help:
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make test-processors       the tests that compute, as other processors would run them (PROCESSORS=--full: all of it)"
 	@echo "make hangs                 200 ranks stopped one after the other: each is to be named (TRIALS=n)"
+	@echo "make hosts LOSSES=50       the machine that hosts a job is lost, again and again: the others go on (needs root)"
 	@echo "make soak FAULTS=1200      that many faults done to a run: it has to be the undisturbed one in the end (SEED=n)"
 	@echo "make flips TRIALS=100       that many bits flipped in a rank's memory, in what other ranks hold too: each is to be found"
 	@echo "make fuzz HOURS=4          what reads bytes of unknown origin, under libFuzzer, ASan and UBSan (PARSERS=yaml,http)"
@@ -94,6 +95,10 @@ test-gpu: $(BUILD)/.flags
 hangs: build
 	@cd tests/program && LOCKSTEP_HANG_TRIALS=$(or $(TRIALS),200) LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep \
 	  python3 test_hang.py Hang.test_the_launcher_names_who_is_stopped_while_the_run_goes_on
+
+# The machine that hosts a job of three is lost, in four ways; the others are to go on under an heir. Machines are network namespaces.
+hosts: build
+	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep python3 tests/soak/hosts.py --losses $(or $(LOSSES),50) --seed $(or $(SEED),1)
 
 # Faults done to a run one after the other; in the end it is to be the run to which none was.
 soak: build

@@ -1,6 +1,5 @@
 #include "checkpoint/async_saver.h"
 
-#include <cstring>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -37,18 +36,6 @@ AsyncSaver::~AsyncSaver() {
   }
 }
 
-void AsyncSaver::prepare(std::span<const Piece> pieces) {
-  wait();
-  thread_ = std::thread([this, all = std::vector<Piece>(pieces.begin(), pieces.end())] {
-    try {
-      snapshot(all, Copy::kMemoryAlone);
-    } catch (...) {
-      failure_ = std::current_exception();
-      failed_ = true;
-    }
-  });
-}
-
 void AsyncSaver::save(
     const std::filesystem::path& folder,
     std::span<const Piece> pieces,
@@ -58,7 +45,7 @@ void AsyncSaver::save(
     std::function<void()> then) {
   wait();
   const Held held(held_);
-  snapshot(pieces, Copy::kValues);
+  snapshot(pieces);
   thread_ = std::thread([this,
                          folder,
                          options,
@@ -77,7 +64,7 @@ void AsyncSaver::save(
   });
 }
 
-void AsyncSaver::snapshot(std::span<const Piece> pieces, Copy copy) {
+void AsyncSaver::snapshot(std::span<const Piece> pieces) {
   const at::NoGradGuard no_gradient;
   copies_.resize(pieces.size());
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -91,12 +78,7 @@ void AsyncSaver::snapshot(std::span<const Piece> pieces, Copy copy) {
         buffer.scalar_type() != pieces[i].dtype) {
       buffer = at::empty({source.numel()}, at::dtype(pieces[i].dtype));
     }
-    if (copy == Copy::kValues) {
-      buffer.copy_(source);
-    } else if (buffer.numel() > 0) {
-      std::memset(
-          buffer.data_ptr(), 0, buffer.nbytes());  // the system gives memory when it is touched
-    }
+    buffer.copy_(source);
     copies_[i].data = std::move(buffer);
   }
 }

@@ -31,10 +31,6 @@ class AsyncSaver {
   /// log.
   ~AsyncSaver();
 
-  /// Makes the memory for the copies on a thread, so that the first save does not wait for it.
-  /// Optional, and not collective; pieces are those of the saves to come.
-  void prepare(std::span<const Piece> pieces);
-
   /// Waits for the save before (throws what that threw), copies the pieces, and returns;
   /// save_checkpoint then runs on a thread. `then` runs there once the checkpoint is committed, on
   /// every rank: rank 0 rotates in it.
@@ -56,8 +52,7 @@ class AsyncSaver {
   double seconds_held() const { return held_.count(); }
 
  private:
-  enum class Copy { kMemoryAlone, kValues };
-  void snapshot(std::span<const Piece> pieces, Copy copy);
+  void snapshot(std::span<const Piece> pieces);
 
   comm::Communicator communicator_;
   std::vector<Piece> copies_;  // kept from save to save, so that their memory is faulted in once

@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -31,7 +32,7 @@ constexpr auto kPatience = std::chrono::seconds(2);  // with a run that is about
 struct Holder {
   std::string host, job, token;
   int64_t pid = 0;
-  int round = 0;
+  int round = 0, term = 0;
 };
 
 std::string own_host() {
@@ -46,6 +47,7 @@ std::string to_text(const Holder& holder) {
              {"pid", holder.pid},
              {"job", holder.job},
              {"round", holder.round},
+             {"term", holder.term},
              {"token", holder.token}}
              .dump() +
          "\n";
@@ -60,7 +62,8 @@ std::optional<Holder> read_holder(const fs::path& file) {
         json.at("job").get<std::string>(),
         json.at("token").get<std::string>(),
         json.at("pid").get<int64_t>(),
-        json.at("round").get<int>()};
+        json.at("round").get<int>(),
+        json.value("term", 0)};
   } catch (const std::exception&) {
     return std::nullopt;
   }
@@ -138,8 +141,8 @@ std::unique_ptr<OutputHold> OutputHold::take(
 
 void OutputHold::lock(const RunIdentity& run) {
   const std::string job = plain_word(run.job);
-  token_ = fmt::format("{}-{}", job.empty() ? draw_word() : job, run.round);
-  text_ = to_text({own_host(), run.job, token_, ::getpid(), run.round});
+  token_ = fmt::format("{}-{}-{}", job.empty() ? draw_word() : job, run.term, run.round);
+  text_ = to_text({own_host(), run.job, token_, ::getpid(), run.round, run.term});
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (descriptor_ < 0) {
     const int opened = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -165,7 +168,8 @@ void OutputHold::lock(const RunIdentity& run) {
       continue;
     }
     const auto holder = read_holder(file_);
-    if (run.job.empty() || !holder || holder->job != run.job || holder->round >= run.round) {
+    if (run.job.empty() || !holder || holder->job != run.job ||
+        std::pair(holder->term, holder->round) >= std::pair(run.term, run.round)) {
       throw held_by_another(file_);
     }
     log_warning(

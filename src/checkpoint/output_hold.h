@@ -14,11 +14,13 @@ namespace lockstep::checkpoint {
 struct RunIdentity {
   std::string job;  // drawn for each launch, the same through its rounds; empty: none told
   int round = 0;
+  int term = 0;  // how many hosts the job had before: a later one's rounds come after an earlier's
 };
 
 /// A lock on `output_dir`/.lockstep-lock, which ends with the process at the latest. One a rank;
 /// rank 0 holds the lock. A later round of the same job takes the folder from an earlier one whose
-/// rank 0 still lives (it was cut off, or stands still): that one cannot commit any more.
+/// rank 0 still lives (it was cut off, or stands still): that one cannot commit any more, nor take
+/// the folder back.
 class OutputHold {
  public:
   static constexpr const char* kFile = ".lockstep-lock";

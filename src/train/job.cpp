@@ -13,6 +13,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "config/core/schema.h"
+#include "config/core/yaml.h"
 #include "model/description.h"
 #include "model/operations.h"
 #include "train/averages.h"
@@ -120,7 +121,9 @@ monitor::MonitorOptions monitor_options(const Job& job, double peak_flops) {
   options.project = training.project;
   options.logging_dir = training.logging_dir.value_or("");
   options.otlp = job.config.monitor.otlp;
-  options.configuration_json = config::to_json_text(config::to_value(job.config));
+  // As it is kept: what came from a secret variable is hidden there.
+  options.configuration_json =
+      config::to_json_text(config::parse_yaml(job.resolved, "the configuration"));
   const std::string& style = job.config.monitor.progress;
   using Style = monitor::Progress::Style;
   options.progress = style == "none"                                     ? Style::kSilent
@@ -401,7 +404,9 @@ std::unique_ptr<Job> open_job(
   }
   check_output_folder(training.output_dir, world);
   job->hold = checkpoint::OutputHold::take(
-      training.output_dir, {world.round.job, world.round.number}, world.communicator);
+      training.output_dir,
+      {world.round.job, world.round.number, world.round.term},
+      world.communicator);
   const int64_t length = sequence_length_of(config, job->source.config);
   check_plan(config.parallel, length);
   open_data(*job, length, world);

@@ -1,8 +1,10 @@
 #include "train/stop_signal.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
+#include <mutex>
 #include <string>
 
 namespace lockstep::train {
@@ -26,21 +28,64 @@ void on_signal(int signal) {
   }
 }
 
+/// Two signals with a handler of ours, for as long as some rank of this process wants it.
+class Handlers {
+ public:
+  using Signals = std::array<int, 2>;
+  Handlers(Signals signals, void (*handler)(int)) : signals_(signals), handler_(handler) {}
+
+  /// Whether it is the first that does.
+  bool take() {
+    const std::lock_guard lock(mutex_);
+    if (users_++ > 0) {
+      return false;
+    }
+    struct sigaction action{};
+    action.sa_handler = handler_;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < signals_.size(); ++i) {
+      sigaction(signals_[i], &action, &old_[i]);
+    }
+    return true;
+  }
+  void give_back() {
+    const std::lock_guard lock(mutex_);
+    if (--users_ == 0) {
+      for (size_t i = 0; i < signals_.size(); ++i) {
+        sigaction(signals_[i], &old_[i], nullptr);
+      }
+    }
+  }
+
+ private:
+  const Signals signals_;
+  void (*const handler_)(int);
+  std::mutex mutex_;
+  int users_ = 0;
+  std::array<struct sigaction, 2> old_{};
+};
+
+Handlers& stop_handlers() {
+  static Handlers handlers({SIGTERM, SIGINT}, on_signal);
+  return handlers;
+}
+
+Handlers& save_handlers() {
+  static Handlers handlers({SIGUSR1, SIGUSR2}, on_save_signal);
+  return handlers;
+}
+
 }  // namespace
 
 StopSignal::StopSignal() {
-  stop_requested = false;
-  struct sigaction action{};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  if (stop_handlers().take()) {
+    stop_requested = false;
+  }
 }
 
 StopSignal::~StopSignal() {
-  std::signal(SIGTERM, SIG_DFL);
-  std::signal(SIGINT, SIG_DFL);
+  stop_handlers().give_back();
 }
 
 bool StopSignal::requested() const {
@@ -48,17 +93,11 @@ bool StopSignal::requested() const {
 }
 
 SaveSignals::SaveSignals(const config::CheckpointSection& section) : section_(section) {
-  struct sigaction action{};
-  action.sa_handler = on_save_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGUSR1, &action, &old_usr1_);
-  sigaction(SIGUSR2, &action, &old_usr2_);
+  save_handlers().take();
 }
 
 SaveSignals::~SaveSignals() {
-  sigaction(SIGUSR1, &old_usr1_, nullptr);
-  sigaction(SIGUSR2, &old_usr2_, nullptr);
+  save_handlers().give_back();
 }
 
 SaveSignals::Asked SaveSignals::take() {

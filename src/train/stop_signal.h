@@ -2,14 +2,12 @@
 // configuration says.
 #pragma once
 
-#include <csignal>
-
 #include "config/core/config.h"
 
 namespace lockstep::train {
 
 /// Takes over SIGTERM and SIGINT for its lifetime: the first only sets a flag, a second SIGINT ends
-/// the process as it would without us. One at a time in a process.
+/// the process as it would without us. Ranks that are threads of one process share it.
 class StopSignal {
  public:
   StopSignal();
@@ -36,7 +34,6 @@ class SaveSignals {
 
  private:
   const config::CheckpointSection& section_;
-  struct sigaction old_usr1_{}, old_usr2_{};
 };
 
 }  // namespace lockstep::train

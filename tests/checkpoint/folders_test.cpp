@@ -308,7 +308,6 @@ TEST_F(Folders, SavingInTheBackgroundSavesWhatWasThere) {
     for (Piece& piece : pieces) {
       piece.data = piece.data.clone();
     }
-    saver.prepare(pieces);
     for (const int64_t step : {1, 2, 3}) {
       const auto now = share_of(sample_tensors(step), communicator.rank(), 2);
       for (size_t i = 0; i < pieces.size(); ++i) {

@@ -56,7 +56,7 @@ TEST_F(Hold, ASecondRunIsRefusedWithTheNameOfTheFirst) {
 TEST_F(Hold, AllRanksAreRefusedAndHaveOneToken) {
   comm::run_ranks(3, [&](comm::Communicator& communicator) {
     const auto hold = OutputHold::take(folder_.path(), {"job/.. 1", 2}, communicator);
-    EXPECT_EQ(hold->token(), "job1-2");
+    EXPECT_EQ(hold->token(), "job1-0-2");
     expect_error(ErrorKind::kEnvironment, {"in use by"}, [&] {
       OutputHold::take(folder_.path(), {}, communicator);
     });
@@ -77,13 +77,13 @@ TEST_F(Hold, ThatOfAKilledProcessIsFree) {
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   save(5, nullptr);  // of a program that knows no lock: what the run is making stays
-  EXPECT_TRUE(has("checkpoint-1.killed-0.saving"));
+  EXPECT_TRUE(has("checkpoint-1.killed-0-0.saving"));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   const auto next = take({"next", 0});
   save(2, next.get());
   EXPECT_TRUE(has("checkpoint-2"));
-  EXPECT_FALSE(has("checkpoint-1.killed-0.saving"));
+  EXPECT_FALSE(has("checkpoint-1.killed-0-0.saving"));
 }
 
 TEST_F(Hold, ALaterRoundTakesTheFolderAndTheEarlierOneCannotCommit) {
@@ -93,9 +93,19 @@ TEST_F(Hold, ALaterRoundTakesTheFolderAndTheEarlierOneCannotCommit) {
   save(2, later.get());
   expect_error(ErrorKind::kCheckpoint, {"was taken by process"}, [&] { save(3, earlier.get()); });
   EXPECT_FALSE(has("checkpoint-3"));
-  EXPECT_FALSE(has("checkpoint-3.job-1.saving"));
+  EXPECT_FALSE(has("checkpoint-3.job-0-1.saving"));
   EXPECT_TRUE(has("checkpoint-2"));
   later->check();
+}
+
+// A host that was given up counts its own rounds on: they come before the first of the next host.
+TEST_F(Hold, TheRoundsOfAnEarlierHostDoNotTakeTheFolderBack) {
+  const auto earlier = take({"job", 4, 0});
+  const auto later = take({"job", 2, 1});
+  expect_error(ErrorKind::kEnvironment, {"job job, round 2"}, [&] { take({"job", 7, 0}); });
+  later->check();
+  save(1, later.get());
+  expect_error(ErrorKind::kCheckpoint, {"was taken by process"}, [&] { save(2, earlier.get()); });
 }
 
 /// Its folder is taken by a later round once it has begun to write.

@@ -27,6 +27,7 @@
 #include "data/records.h"
 #include "jinja/template.h"
 #include "launch/agent/health_check.h"
+#include "launch/agent/heritage.h"
 #include "launch/agent/roster.h"
 #include "launch/plan/hostfile.h"
 #include "launch/plan/plan_parts.h"
@@ -290,6 +291,13 @@ void read_store_messages(Bytes bytes) {
 
 void read_agent_message(Bytes bytes) {
   const nlohmann::json message = parse_json(bytes, "a message", ErrorKind::kPeerLost);
+  if (message.is_object() && message.contains("hosts") && message["hosts"].is_array()) {
+    const launch::Heritage heritage = launch::heritage_from_json(message);
+    check(
+        launch::heritage_from_json(launch::to_json(heritage)).term() == heritage.term(),
+        "a heritage travels");
+    return;
+  }
   const launch::NodeInfo node = launch::node_from_json(message);
   (void)launch::to_json(node).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "launch/agent/channel.h"
+#include "launch/agent/claim.h"
 #include "launch/agent/handshake.h"
 #include "launch/agent/roster.h"
 #include "launch/workers/attempt.h"
@@ -124,6 +125,7 @@ const std::vector<json> kWords{
     {{"ending", 1}, {"exit_code", 3}, {"signal", 9}, {"failures", {"{}"}}},
     {{"ended", 1}, {"exit_code", 3}, {"failures", {"{}"}}},
     {{"beat", 1}},
+    {{"moved", {{"address", "10.0.0.9"}, {"port", 4}}}, {"term", 5}, {"job", ""}, {"command", ""}},
     {{"nothing", 1}},
     json::array({"join"})};
 
@@ -185,7 +187,7 @@ TEST(Coordinator, AnAgentOutsideARoundEndsNothing) {
   Caller first(host.port);
   first.join();
   first.say({{"ready", 1}});
-  for (const json& word : {kWords[1], kWords[2], kWords[3]}) {
+  for (const json& word : {kWords[1], kWords[2], kWords[3], kWords[5]}) {
     Caller idle(host.port);
     idle.join();
     idle.say(word);
@@ -227,6 +229,45 @@ TEST(Coordinator, TakesOnlySealedLinesAfterTheGreeting) {
     const std::string beat = seal.seal(R"({"beat":1})");
     return beat + "\n" + beat;
   });
+}
+
+json moved(int term, const std::string& command) {
+  return {
+      {"moved", {{"address", "127.0.0.9"}, {"port", 4711}}},
+      {"term", term},
+      {"job", "another"},
+      {"command", command}};
+}
+
+TEST(Coordinator, SendsItsAgentsToAHostThatFollowedIt) {
+  const Host host(2);
+  Caller agent(host.port), heir(host.port);
+  agent.join();
+  agent.say({{"ready", 1}});
+  heir.join();
+  heir.say(moved(1, command_of({})));
+  ASSERT_TRUE(agent.hears("moved"));
+  EXPECT_EQ(agent.heard("moved").at("moved").at("port"), 4711);
+  Caller late(host.port);
+  late.join();
+  late.say({{"ready", 1}});
+  EXPECT_TRUE(late.hears("moved"));
+}
+
+TEST(Coordinator, HostsOnWhereAnotherJobOrAnEarlierHostSaysThatItDoes) {
+  const Host host(1);
+  Caller agent(host.port);
+  agent.join();
+  agent.run();
+  ASSERT_TRUE(agent.hears("start"));
+  for (const json& word : {moved(0, command_of({})), moved(1, "another")}) {
+    Caller other(host.port);
+    other.join();
+    other.say(word);
+    EXPECT_TRUE(other.is_cut_off()) << word;
+  }
+  agent.await([] { return false; }, std::chrono::milliseconds(300));
+  EXPECT_THAT(agent.all_heard(), ::testing::Not(Contains("moved")));
 }
 
 TEST(Coordinator, StrangersInNumbersDoNotLockAgentsOut) {

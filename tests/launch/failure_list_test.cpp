@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/format.h"
 #include "launch/agent/channel.h"
 
 namespace lockstep::launch {
@@ -112,6 +113,29 @@ TEST(Repetition, KnowsWhatComesAgain) {
   EXPECT_FALSE(expected({6, 4, 6}, ours));
   EXPECT_FALSE(expected({4, 4, 4}, ours));
   EXPECT_FALSE(Repetition().expected({}));
+}
+
+TEST(Progress, EndsAJobThatGetsNoFurther) {
+  using Steps = std::vector<std::optional<int64_t>>;
+  const auto ended_after = [](const Steps& steps) {
+    Progress progress;
+    size_t rounds = 0;
+    for (const auto step : steps) {
+      ++rounds;
+      progress = Progress::from_json(progress.to_json());  // as the next host gets it
+      if (progress.in_vain(step, fmt::format("cause {}", rounds))) {
+        return fmt::format("{}: {}", rounds, progress.told());
+      }
+    }
+    return std::string();
+  };
+  const std::string words = "3 rounds in a row brought no new step:\n    cause ";
+  EXPECT_EQ(ended_after({7, 7, 3, 7}), "4: " + words + "2\n    cause 3\n    cause 4");
+  EXPECT_EQ(ended_after({-1, -1, -1}), "3: " + words + "1\n    cause 2\n    cause 3");
+  EXPECT_EQ(ended_after({7, 7, 7, 8, 8, 8, 9}), "");
+  // Workers that die before they tell of steps, after some that did; and those that never do.
+  EXPECT_EQ(ended_after({5, {}, {}, {}}), "4: " + words + "2\n    cause 3\n    cause 4");
+  EXPECT_EQ(ended_after(Steps(9)), "");
 }
 
 }  // namespace failure_list_test

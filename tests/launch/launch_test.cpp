@@ -72,6 +72,22 @@ TEST(Launch, RunsWorkersAndExitsWithOneAsTorchrunDoes) {
       139);
 }
 
+TEST(Launch, StartsWorkersThatGetNoFurtherThreeTimes) {
+  const auto rounds = [](const std::string& script) {
+    return launch({"--max-restarts=5", "--no-python", "sh", "-c", "echo again; " + script});
+  };
+  const Ran told = rounds("echo 7 0 0 > $LOCKSTEP_STEP_FILE; exit 5");
+  EXPECT_EQ(told.output, "again\nagain\nagain\nagain\n");  // the first came to a new step
+  EXPECT_EQ(told.status.shell_code(), 1);
+  EXPECT_THAT(
+      told.error_output,
+      HasSubstr("the workers are not started again: 3 rounds in a row brought no new step:\n    "
+                "rank 0 on "));
+  EXPECT_EQ(rounds("echo $LOCKSTEP_ROUND 0 0 > $LOCKSTEP_STEP_FILE; exit 5").output.size(), 36U);
+  EXPECT_EQ(
+      rounds("exit 5").output.size(), 36U);  // of programs that tell no steps nothing is known
+}
+
 TEST(Launch, WritesTorchrunsLogFolder) {
   const TemporaryFolder folder;
   const Ran ran = launch(

@@ -75,6 +75,25 @@ class Nodes : public ::testing::Test {
 
   std::vector<std::string> shell(const std::string& script) { return {"sh", "-c", script}; }
 
+  // A worker that says where it is, and stays until its round is the `last`, as "TERM.WORLD".
+  std::vector<std::string> stay_until(const std::string& last) {
+    return shell(fmt::format(
+        "echo term $LOCKSTEP_TERM world $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT; "
+        "touch {0}/$LOCKSTEP_TERM.$WORLD_SIZE.$RANK; "
+        "[ $LOCKSTEP_TERM.$WORLD_SIZE = {1} ] && exit 0; exec sleep 100",
+        folder_.path().string(),
+        last));
+  }
+  // Until all workers of a round have spoken.
+  void wait_for_round(int term, int world) {
+    for (int rank = 0; rank < world; ++rank) {
+      const auto spoken = folder_.path() / fmt::format("{}.{}.{}", term, world, rank);
+      for (int i = 0; i < 6000 && !std::filesystem::exists(spoken); ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
+  }
+
   const TemporaryFolder folder_;
   std::string secret_;
   std::optional<Machines> machines_;
@@ -163,6 +182,146 @@ TEST_F(Nodes, AreStoppedWhereTheHostIsKilled) {
   const Ran ran = nodes[1].get();
   EXPECT_EQ(ran.status.shell_code(), 7);
   EXPECT_THAT(ran.error_output, HasSubstr("the node that hosts the job, 10.77.0.1, was lost"));
+}
+
+TEST_F(Nodes, GoOnUnderAnHeirWhereTheHostIsKilled) {
+  const std::vector<std::string> more{"--max-restarts=1"};
+  const auto arguments = dynamic("2:3", more, stay_until("1.2"));
+  auto host = machines_->launch(0, arguments, "term 0 world 3", [&](pid_t pid) {
+    wait_for_round(0, 3);
+    ::kill(pid, SIGKILL);
+  });
+  std::vector<std::future<Ran>> others;
+  for (const int node : {1, 2}) {
+    others.push_back(machines_->launch(node, arguments));
+  }
+  for (auto& node : others) {
+    const Ran ran = node.get();
+    EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+    EXPECT_EQ(ran.output, "term 0 world 3 restart 0\nterm 1 world 2 restart 1\n");
+    EXPECT_THAT(
+        ran.error_output,
+        HasSubstr(
+            "the node that hosts the job, 10.77.0.1, was lost: the connection was closed; node1 "
+            "(10.77.0.2) hosts it now"));
+  }
+  host.get();
+}
+
+// The old host loses the others, and cannot tell that they have another one.
+TEST_F(Nodes, AreJoinedByTheOldHostOnceItIsReachedAgain) {
+  const std::vector<std::string> more{"--max-restarts=3", "--rdzv-conf=heartbeat_timeout=2"};
+  const auto arguments = dynamic("2:3", more, stay_until("1.3"));
+  auto host = machines_->launch(0, arguments, "term 0 world 3", [&](pid_t) {
+    wait_for_round(0, 3);
+    testing::run({"ip", "link", "set", machines_->name(0) + "h", "down"});  // at the switch
+    wait_for_round(1, 2);
+    testing::run({"ip", "link", "set", machines_->name(0) + "h", "up"});
+  });
+  std::vector<std::future<Ran>> nodes;
+  for (const int node : {1, 2}) {
+    nodes.push_back(machines_->launch(node, arguments));
+  }
+  nodes.push_back(std::move(host));
+  for (auto& node : nodes) {
+    const Ran ran = node.get();
+    EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+    EXPECT_THAT(ran.output, HasSubstr("term 1 world 3 restart 1\n"));
+    EXPECT_THAT(ran.output, Not(HasSubstr("term 0 world 2")));
+  }
+}
+
+// Alone it would be enough: it stood still, and another has hosted the job since then.
+TEST_F(Nodes, AreJoinedByAHostThatStoodStill) {
+  const std::vector<std::string> more{"--max-restarts=3", "--rdzv-conf=heartbeat_timeout=2"};
+  const auto arguments = dynamic("1:2", more, stay_until("1.2"));
+  auto host = machines_->launch(0, arguments, "term 0 world 2", [&](pid_t pid) {
+    wait_for_round(0, 2);
+    ::kill(pid, SIGSTOP);
+    wait_for_round(1, 1);
+    ::kill(pid, SIGCONT);
+  });
+  const Ran other = machines_->launch(1, arguments).get();
+  EXPECT_EQ(other.status.shell_code(), 0) << other.error_output;
+  EXPECT_EQ(
+      other.output,
+      "term 0 world 2 restart 0\nterm 1 world 1 restart 1\nterm 1 world 2 restart 1\n");
+  const Ran ran = host.get();
+  EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+  EXPECT_EQ(ran.output, "term 0 world 2 restart 0\nterm 1 world 2 restart 1\n");
+  // It is told, or finds its own coordinator as silent as the others do, and asks the heirs itself.
+  EXPECT_THAT(
+      ran.error_output,
+      ::testing::AnyOf(
+          HasSubstr("the job went on without this host: 10.77.0.2 port "),
+          HasSubstr("node1 (10.77.0.2) hosts it now")));
+}
+
+TEST_F(Nodes, AreJoinedByAHostThatIsStartedAnew) {
+  const std::vector<std::string> more{"--max-restarts=1"};
+  const auto arguments = dynamic("1:2", more, stay_until("1.2"));
+  auto host = machines_->launch(0, arguments, "term 0 world 2", [&](pid_t pid) {
+    wait_for_round(0, 2);
+    ::kill(pid, SIGKILL);
+  });
+  std::future<Ran> anew;
+  auto other = machines_->launch(
+      1, arguments, "term 1 world 1", [&](pid_t) { anew = machines_->launch(0, arguments); });
+  for (auto* node : {&other, &anew}) {
+    const Ran ran = node->get();
+    EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
+    EXPECT_THAT(ran.output, HasSubstr("term 1 world 2 restart 1\n"));
+  }
+  host.get();
+}
+
+TEST_F(Nodes, GoOnWhereOneHostAfterTheOtherIsKilled) {
+  const std::vector<std::string> more{"--max-restarts=2"};
+  // Alone a node has half of the last round's heirs: one, which is most of one.
+  const auto arguments = dynamic("1:3", more, stay_until("2.1"));
+  std::vector<std::future<Ran>> nodes;
+  for (const int node : {0, 1}) {
+    nodes.push_back(machines_->launch(
+        node, arguments, fmt::format("term {} world {}", node, 3 - node), [&, node](pid_t pid) {
+          wait_for_round(node, 3 - node);
+          ::kill(pid, SIGKILL);
+        }));
+  }
+  const Ran last = machines_->launch(2, arguments).get();
+  EXPECT_EQ(last.status.shell_code(), 0) << last.error_output;
+  EXPECT_EQ(
+      last.output,
+      "term 0 world 3 restart 0\nterm 1 world 2 restart 1\nterm 2 world 1 restart 2\n");
+}
+
+TEST_F(Nodes, EndWhereThreeRoundsBringNoNewStep) {
+  const auto program =
+      shell("echo again; [ $RANK = 0 ] && sleep 100; echo 7 0 0 > $LOCKSTEP_STEP_FILE; exit 5");
+  auto first = machines_->launch(0, dynamic("2", {"--max-restarts=9"}, program));
+  auto second = machines_->launch(1, dynamic("2", {"--max-restarts=9"}, program));
+  for (auto* node : {&first, &second}) {
+    const Ran ran = node->get();
+    EXPECT_EQ(ran.status.shell_code(), 5);
+    EXPECT_EQ(ran.output, "again\nagain\nagain\nagain\n");
+    EXPECT_THAT(ran.error_output, HasSubstr("3 rounds in a row brought no new step"));
+  }
+}
+
+// It cannot know whether the others go on without it.
+TEST_F(Nodes, EndWhereMostHeirsAreLostWithTheHost) {
+  const std::vector<std::string> more{"--max-restarts=9", "--rdzv-conf=join_timeout=12"};
+  const auto arguments = dynamic("1:3", more, stay_until("none"));
+  std::vector<std::future<Ran>> lost;
+  for (const int node : {0, 1}) {
+    lost.push_back(machines_->launch(node, arguments, "term 0 world 3", [&](pid_t pid) {
+      wait_for_round(0, 3);
+      ::kill(pid, SIGKILL);
+    }));
+  }
+  const Ran last = machines_->launch(2, arguments).get();
+  EXPECT_EQ(last.status.shell_code(), 7);
+  EXPECT_EQ(last.output, "term 0 world 3 restart 0\n");
+  EXPECT_THAT(last.error_output, HasSubstr("only 1 of 2 nodes came"));
 }
 
 TEST_F(Nodes, NoticeThatOneIsSilentWithinFiveSeconds) {

@@ -47,15 +47,39 @@ TEST(Roster, WaitsForMoreAtTheMinimumAndBeginsAtTheMaximum) {
   EXPECT_EQ(gathering(rules, 1, milliseconds(0), milliseconds(1000)), Gathering::kGiveUp);
 }
 
+TEST(Roster, HeirsAreTheOthersInTheOrderOfTheRound) {
+  std::vector<NodeInfo> nodes{node(4, "a", 1), node(2, "b", 1), node(3, "c", 1), node(1, "d", 1)};
+  for (NodeInfo& each : nodes) {
+    each.host_port = 9;
+  }
+  nodes[1].hosts = true;
+  nodes[2].host_port = 0;
+  EXPECT_EQ(ids(heirs(nodes)), (std::vector<int64_t>{4, 1}));
+}
+
+TEST(Roster, NoTwoPartsOfTheHeirsAreBothMostOfThem) {
+  for (int heirs = 1; heirs < 10; ++heirs) {
+    EXPECT_GT(2 * quorum(heirs), heirs);
+    EXPECT_LE(quorum(heirs), heirs);
+  }
+}
+
 TEST(Roster, RefusesWhatIsNoNode) {
-  EXPECT_EQ(node_from_json(to_json(node(7, "10.0.0.1", 3))).id, 7);
+  NodeInfo sent = node(7, "10.0.0.1", 3);
+  sent.host_port = 4711;
+  sent.hosts = true;
+  const NodeInfo received = node_from_json(to_json(sent));
+  EXPECT_EQ(received.id, 7);
+  EXPECT_EQ(received.host_port, 4711);
+  EXPECT_TRUE(received.hosts);
   for (
       const char* text :
       {"{}",
        "[]",
        R"({"id": "x"})",
-       R"({"id":1,"host":"a","address":"b","pid":1,"workers":0,"node_rank":-1,"probe_port":1,"probe_token":""})",
-       R"({"id":1,"host":"a","address":"b","pid":1,"workers":1,"node_rank":-1,"probe_port":70000,"probe_token":""})"}) {
+       R"({"id":1,"host":"a","address":"b","pid":1,"workers":0,"node_rank":-1,"probe_port":1,"probe_token":"","host_port":1,"hosts":false})",
+       R"({"id":1,"host":"a","address":"b","pid":1,"workers":1,"node_rank":-1,"probe_port":70000,"probe_token":"","host_port":1,"hosts":false})",
+       R"({"id":1,"host":"a","address":"b","pid":1,"workers":1,"node_rank":-1,"probe_port":7,"probe_token":"","host_port":-1,"hosts":false})"}) {
     EXPECT_THROW(node_from_json(nlohmann::json::parse(text)), Error) << text;
   }
 }

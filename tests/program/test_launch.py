@@ -23,6 +23,10 @@ def listens(port):
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
+def parent_of(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 class Elastic(ProgramTest):
     STEPS = 150
 
@@ -67,27 +71,28 @@ class Elastic(ProgramTest):
         self.assertEqual(losses(self.folder / "killed"), self.undisturbed("whole-2", ranks=2))
         self.assertEqual(processes_of("output_dir=killed"), [])
 
-    def test_goes_on_without_a_lost_node_and_takes_a_new_one_in(self):
+    def node(self, output, port, workers):
+        launch = [
+            "--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
+            "--rdzv-conf=last_call_timeout=600", "--max-restarts=1", f"--nproc-per-node={workers}"]
+        return start(*self.arguments(launch, output), cwd=self.folder)
+
+    def two_nodes(self, output):
+        """The first, of 3 ranks, hosts the job, and waits for the second, of one: 4 ranks x 2."""
         port = free_port()
-
-        def node(workers):
-            launch = [
-                "--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
-                "--rdzv-conf=last_call_timeout=600", "--max-restarts=1", f"--nproc-per-node={workers}"]
-            return start(*self.arguments(launch, "elastic"), cwd=self.folder)
-
-        first = node(3)
-        # Both are on the endpoint's machine: the one that is not lost is to host the job.
+        first = self.node(output, port, 3)
         wait_for(lambda: listens(int(port)))
-        # The job waits for the second node, which is to be there from the beginning: 4 ranks x 2.
-        second = node(1)
+        return port, first, self.node(output, port, 1)
+
+    def test_goes_on_without_a_lost_node_and_takes_a_new_one_in(self):
+        port, first, second = self.two_nodes("elastic")
         self.reached("elastic", 6)
         wait_for(lambda: self.saved("elastic"))
         os.kill(second.pid, signal.SIGKILL)
         second.communicate(timeout=60)
         lost_at = self.steps("elastic")[-1]
         self.reached("elastic", lost_at + 6)  # on three ranks, which share 8 sequences unequally
-        third = node(1)
+        third = self.node("elastic", port, 1)
         err = self.finish(first)
         self.finish(third)
         self.assertIn("was lost", err)
@@ -97,6 +102,42 @@ class Elastic(ProgramTest):
         self.assertEqual(self.steps("elastic"), list(range(1, self.STEPS + 1)))
         self.assert_close(losses(self.folder / "elastic"), self.undisturbed("whole-4", ranks=4), 1e-5)
         wait_for(lambda: not processes_of("output_dir=elastic"))
+
+    def test_goes_on_without_the_lost_host_and_takes_a_new_node_in(self):
+        port, host, second = self.two_nodes("heir")
+        self.reached("heir", 6)
+        wait_for(lambda: self.saved("heir"))
+        os.kill(host.pid, signal.SIGKILL)
+        host.communicate(timeout=60)
+        lost_at = self.steps("heir")[-1]
+        self.reached("heir", lost_at + 6)
+        third = self.node("heir", port, 3)  # the endpoint is this machine's, where the heir listens as well
+        err = self.finish(second)
+        self.finish(third)
+        self.assertIn("this node hosts the job now", err)
+        self.assertIn("goes on with 1: they divide the same 8 sequences", err)
+        self.assertRegex(err, r"the node that hosts the job, 127\.0\.0\.1, was lost: .*; \S+ \(127\.0\.0\.1\) hosts it now")
+        self.assertIn(" joins", err)
+        self.assertEqual(self.steps("heir"), list(range(1, self.STEPS + 1)))
+        self.assert_close(losses(self.folder / "heir"), self.undisturbed("whole-4", ranks=4), 1e-5)
+        wait_for(lambda: not processes_of("output_dir=heir"))
+
+    def test_a_host_that_stood_still_does_not_go_on_beside_its_heir(self):
+        port, host, second = self.two_nodes("still")
+        self.reached("still", 6)
+        wait_for(lambda: self.saved("still"))
+        machine = [host.pid, *(pid for pid in ranks_of("output_dir=still").values() if parent_of(pid) == host.pid)]
+        self.assertEqual(len(machine), 4)
+        for pid in machine:
+            os.kill(pid, signal.SIGSTOP)
+        lost_at = self.steps("still")[-1]
+        self.reached("still", lost_at + 6)
+        for pid in machine:
+            os.kill(pid, signal.SIGCONT)
+        self.assertIn("takes it", self.finish(second))  # output_dir, whose lock a rank that stood still has
+        self.assertRegex(self.finish(host), "the job went on without this host|hosts it now")
+        self.assertEqual(self.steps("still"), list(range(1, self.STEPS + 1)))
+        self.assert_close(losses(self.folder / "still"), self.undisturbed("whole-4", ranks=4), 1e-5)
 
     def test_a_killed_launcher_leaves_no_process_and_no_file(self):
         temporary = self.folder / "temporary"

@@ -91,8 +91,8 @@ class Mlflow(ProgramTest):
         server = self.serve()
         env = environment(
             MLFLOW_TRACKING_URI=server.address + "/", MLFLOW_EXPERIMENT_NAME="stories & more", MLFLOW_TAGS='{"team": "a"}',
-            MLFLOW_TRACKING_TOKEN="secret")
-        words = ("report_to=mlflow", "run_name=first", "save_steps=5")
+            MLFLOW_TRACKING_TOKEN="secret", OUR_TOKEN="kept-to-us")
+        words = ("report_to=[mlflow,tensorboard]", "run_name=first", "save_steps=5", "project=${oc.env:OUR_TOKEN}")
         process = start(*self.train_arguments("told", *words, ranks=2, steps=100000), cwd=self.folder, env=env)
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
@@ -106,6 +106,9 @@ class Mlflow(ProgramTest):
         self.assertEqual(server.headers[0]["Authorization"], "Bearer secret")
         parameters = {p["key"]: p["value"] for body in server.of("log-batch") for p in body.get("params", [])}
         self.assertEqual((parameters["training.learning_rate"], parameters["training.max_steps"]), ("0.001", "100000"))
+        self.assertEqual(parameters["training.project"], "***")  # it came from the variable of a secret
+        written = [path.name for path in (self.folder / "told").rglob("*") if path.is_file() and b"kept-to-us" in path.read_bytes()]
+        self.assertEqual(written, [])
         self.expect_metrics(server, self.folder / "told")
         last = metrics(self.folder / "told")[-1]["step"]
         again = self.train_arguments("told", *words, "resume_from_checkpoint=true", ranks=2, steps=last + 3)

@@ -26,6 +26,24 @@ std::string normalized(const json& description, const std::string& text) {
   return result.text;
 }
 
+// Stage after stage: one that is bounded by what it gets would still multiply.
+TEST(Normalizers, ASmallTextDoesNotTakeAllMemory) {
+  const auto replace = [](const std::string& pattern, size_t times) {
+    return json{
+        {"type", "Replace"},
+        {"pattern", {{"String", pattern}}},
+        {"content", std::string(times, pattern == "a" ? 'b' : 'c')}};
+  };
+  const auto sequence = [&](size_t first, size_t second) {
+    return json{{"type", "Sequence"}, {"normalizers", {replace("a", first), replace("b", second)}}};
+  };
+  const std::string text(10'000, 'a');
+  EXPECT_EQ(normalized(sequence(8, 8), text).size(), 640'000U);
+  for (const json& hostile : {replace("a", 1'000'000), sequence(60, 60)}) {
+    EXPECT_THROW(normalized(hostile, text), Error) << hostile.at("type");
+  }
+}
+
 TEST(Normalizers, DoWhatTheirNamesSay) {
   EXPECT_EQ(normalized({{"type", "Prepend"}, {"prepend", "_"}}, "a"), "_a");
   EXPECT_EQ(normalized({{"type", "Prepend"}, {"prepend", "_"}}, ""), "");

@@ -168,6 +168,7 @@ WorkerSpec Agent::worker(const Round& round, const Environment& common, int loca
   identity.round = round.number;
   identity.job = round.job.id;
   identity.first_world_size = round.job.first_world_size;
+  identity.term = round.term;
   if (plan_.identity) {
     identity = *plan_.identity;
   }
@@ -224,6 +225,9 @@ void Agent::tell(const Verdict& verdict) {
   std::string text;
   if (!verdict.failures.empty()) {
     text = report(plan_.name, verdict.failures, LineTail::kLines, verdict.other_failures);
+    if (verdict.next == Verdict::Next::kEnd && !verdict.reason.empty()) {
+      text += verdict.reason + "\n";
+    }
   } else if (!verdict.reason.empty()) {
     text = fmt::format(
         "{0}\n{1} FAILED\n  {2}\n{0}\n", std::string(60, '='), plan_.name, verdict.reason);

@@ -84,6 +84,12 @@ void Channel::on_ready() {
   }
 }
 
+void Channel::catch_up() {
+  if (socket_) {
+    on_ready();
+  }
+}
+
 void Channel::take_lines() {
   size_t begin = 0, end = 0;
   while (socket_ && (end = incoming_.find('\n', begin)) != std::string::npos) {

@@ -39,6 +39,9 @@ class Channel {
   void close(const std::string& reason);
   bool open() const { return static_cast<bool>(socket_); }
   bool all_sent() const { return outgoing_.empty(); }
+  /// Takes what has come already: before a silence is judged, for this process may have stood still
+  /// itself.
+  void catch_up();
   /// When something was last received.
   std::chrono::steady_clock::time_point heard() const { return heard_; }
   const Socket& socket() const { return socket_; }

@@ -5,10 +5,12 @@
 // Agents and coordinator exchange JSON lines over TCP:
 //   greeting  <- {lockstep, challenge, secret}   -> {join, nonce, proof, node}
 //             <- {welcome, proof}, or {refused} and the end of the connection
-//   a round   -> {ready}   <- {round, nodes, store, restarts}   -> {checked, problems}   <- {start}
-//   its end   -> {ending, end, failures}   <- {stop}   -> {ended, end, exit_code, failures}
+//   a round   -> {ready}   <- {round, nodes, store, heritage}   -> {checked, problems}   <- {start}
+//             <- {roster, heritage} for who is not in it
+//   its end   -> {ending, end, failures}   <- {stop}   -> {ended, end, exit_code, failures, step}
 //             <- {again} or {end}
-//   always    {beat} each second, both ways
+//   another   -> {moved, term, job, command} from the host that follows   <- {moved} to all: they
+//   go there always    {beat} each second, both ways
 // Whoever says what does not belong to where it stands is cut off. Where there is a secret, every
 // line after the greeting is sealed with a key that is drawn from it for this connection.
 #pragma once
@@ -16,6 +18,7 @@
 #include <memory>
 #include <string>
 
+#include "launch/agent/heritage.h"
 #include "launch/plan/launch_plan.h"
 #include "launch/system/network.h"
 
@@ -23,8 +26,15 @@ namespace lockstep::launch {
 
 class Coordinator {
  public:
-  /// Takes over a listening socket. `address` is where workers find the store of a round.
-  Coordinator(const LaunchPlan& plan, Socket listener, std::string address);
+  /// Takes over a listening socket. `address` is where workers find the store of a round. An heir
+  /// goes on from what was `before`, listens at the job's own endpoint as well where it can
+  /// (`at_endpoint`), and sees to it that hosts of before do not go on beside it.
+  Coordinator(
+      const LaunchPlan& plan,
+      Socket listener,
+      std::string address,
+      Heritage before = {},
+      Socket at_endpoint = {});
   /// Lets the last messages go out (bounded), and ends.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;

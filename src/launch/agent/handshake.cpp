@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "launch/system/secret.h"
+#include "launch/workers/output.h"
 
 namespace lockstep::launch {
 namespace {
@@ -25,6 +26,42 @@ std::string Handshake::key(const std::string& secret, const std::string& side) c
 
 std::string introduction(const nlohmann::json& node) {
   return node.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
+}
+
+void Greeting::take(const nlohmann::json& message, Channel& channel) {
+  if (message.contains("refused")) {
+    refused_ = printable(message.at("refused").get<std::string>());
+    return;
+  }
+  if (message.contains("challenge")) {
+    if (message.at("lockstep").get<int>() != kProtocol) {
+      refused_ = "it is another version of lockstep";
+      return;
+    }
+    if (message.at("secret").get<bool>() == secret_.empty()) {
+      refused_ = secret_.empty() ? "it wants a secret (--rdzv-secret-file)"
+                                 : "it was started without --rdzv-secret-file, this node with it";
+      return;
+    }
+    const nlohmann::json node = to_json(self_);
+    said_ = {message.at("challenge").get<std::string>(), random_hex(), run_id_, introduction(node)};
+    channel.send(
+        {{"join", run_id_},
+         {"nonce", said_.nonce},
+         {"proof", said_.proof(secret_, "agent")},
+         {"node", node}});
+    return;
+  }
+  if (!equal_in_constant_time(
+          message.at("proof").get<std::string>(), said_.proof(secret_, "host"))) {
+    refused_ = "it does not know the secret itself";
+    return;
+  }
+  if (!secret_.empty()) {
+    channel.seal(said_.key(secret_, "agent"), said_.key(secret_, "host"));
+  }
+  channel.trust();
+  id_ = message.at("welcome").get<int64_t>();
 }
 
 }  // namespace lockstep::launch

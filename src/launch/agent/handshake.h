@@ -5,10 +5,13 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "launch/agent/channel.h"
+#include "launch/agent/roster.h"
+
 namespace lockstep::launch {
 
 /// Of the messages of coordinator.h; agents and coordinator have the same.
-inline constexpr int kProtocol = 2;
+inline constexpr int kProtocol = 3;
 
 /// Who joins which job.
 struct Handshake {
@@ -25,5 +28,28 @@ struct Handshake {
 
 /// A node's introduction as the text that is proved: the same on both sides.
 std::string introduction(const nlohmann::json& node);
+
+/// The agent's side of a greeting.
+class Greeting {
+ public:
+  Greeting(std::string secret, std::string run_id, NodeInfo self)
+      : secret_(std::move(secret)),
+        run_id_(std::move(run_id)),
+        self_(std::move(self)) {}
+
+  /// Takes the host's next word, while it is neither over nor refused, and answers it.
+  void take(const nlohmann::json& message, Channel& channel);
+  /// The host has proved the secret and took this node in: the channel is sealed.
+  bool welcome() const { return id_ != 0; }
+  /// Why one of both sides does not want the other; empty: not so.
+  const std::string& refused() const { return refused_; }
+  int64_t id() const { return id_; }
+
+ private:
+  std::string secret_, run_id_, refused_;
+  NodeInfo self_;
+  Handshake said_;
+  int64_t id_ = 0;
+};
 
 }  // namespace lockstep::launch

@@ -44,6 +44,10 @@ class Alone : public Meeting {
       log_info("the workers are not started again: they would fail in the same way");
       again = false;
     }
+    if (again && progress_.in_vain(result.step, cause_of(result.failures, "a worker failed"))) {
+      verdict.reason = "the workers are not started again: " + progress_.told();
+      again = false;
+    }
     verdict.next = again ? Verdict::Next::kAgain : Verdict::Next::kEnd;
     return verdict;
   }
@@ -54,6 +58,7 @@ class Alone : public Meeting {
   const JobIdentity job_ = JobIdentity::draw();
   int rounds_ = 0;
   Repetition repetition_;
+  Progress progress_;
   std::optional<JobStore> store_;
 };
 

@@ -13,9 +13,9 @@
 #include "launch/agent/coordinator.h"
 #include "launch/agent/guest.h"
 #include "launch/agent/handshake.h"
+#include "launch/agent/heritage.h"
 #include "launch/agent/probe.h"
 #include "launch/system/event_loop.h"
-#include "launch/system/secret.h"
 #include "launch/workers/failure_list.h"
 #include "launch/workers/output.h"
 
@@ -98,12 +98,16 @@ class Remote : public Meeting {
   void host();
   bool connect();
   Socket reach();
-  void greet(const json& message);
+  bool introduce(Socket socket, milliseconds patience);
+  bool follow_heir(const AttemptResult& result);
+  void host_as_heir(const AttemptResult& result);
   void hear(const json& message);
+  void take_roster(const json& message);
   void take_round(const json& message);
   void take_verdict(const json& message);
   void beat();
   Verdict lost_host() const;
+  std::string host_lost() const;
   std::optional<Round> give_up();
 
   Guard& guard_;
@@ -113,10 +117,15 @@ class Remote : public Meeting {
   std::unique_ptr<Channel> channel_;
   int timer_ = -1;
   NodeInfo self_;
-  std::string lost_, refused_;
-  std::string address_;  // of the meeting point, as this node reaches it
-  Handshake said_;
-  bool welcome_ = false, started_ = false, stopped_ = false;
+  std::string lost_;
+  std::string host_;  // of the job, as it is printed
+  HostPlace place_;   // where it hosts, as this node reaches it
+  std::optional<Greeting> greeting_;
+  std::optional<Heritage> heritage_;  // of the last round that was told
+  std::vector<NodeInfo> heirs_;       // who may host the job next, in this order
+  Socket own_place_;                  // where this node would host it
+  bool moved_ = false;                // the host said who hosts it now
+  bool started_ = false, stopped_ = false;
   Interruption why_stopped_ = Interruption::kNone;
   std::optional<Round> round_;
   std::optional<Verdict> verdict_;
@@ -124,8 +133,9 @@ class Remote : public Meeting {
 
 Remote::Remote(Guard& guard, const LaunchPlan& plan) : guard_(guard), plan_(plan) {
   const bool is_host = hosts(plan.meeting);
-  address_ = address_of(plan.meeting, is_host);
-  want_a_secret(plan.meeting, address_);
+  host_ = plan.meeting.host;
+  place_ = {address_of(plan.meeting, is_host), plan.meeting.port};
+  want_a_secret(plan.meeting, place_.address);
   if (is_host) {
     host();
   }
@@ -148,7 +158,7 @@ void Remote::host() {
   const bool shared = plan_.meeting.kind == MeetingPoint::Kind::kDynamic && !plan_.meeting.is_host;
   Socket listener;
   try {
-    listener = listen_on(address_, plan_.meeting.port);
+    listener = listen_on(place_.address, place_.port);
   } catch (const Error&) {
     // Several agents on one machine: the first one hosts, the others join it. A stranger on the
     // port is found out by its greeting.
@@ -157,10 +167,10 @@ void Remote::host() {
     }
     return;
   }
-  if (address_ != plan_.meeting.host && plan_.meeting.host != "localhost") {
-    log_info("{} is {} for the agents of this job", plan_.meeting.host, address_);
+  if (place_.address != plan_.meeting.host && plan_.meeting.host != "localhost") {
+    log_info("{} is {} for the agents of this job", plan_.meeting.host, place_.address);
   }
-  coordinator_.emplace(plan_, std::move(listener), address_);
+  coordinator_.emplace(plan_, std::move(listener), place_.address);
 }
 
 // Connects, and again until the join timeout: the host may come later. An empty socket: a signal
@@ -170,7 +180,7 @@ Socket Remote::reach() {
   const auto begin = Clock::now();
   bool told = false;
   while (!guard_.signal()) {
-    Connecting attempt = connect_within(address_, meeting.port, kConnect);
+    Connecting attempt = connect_within(place_.address, place_.port, kConnect);
     if (attempt.error.empty()) {
       return std::move(attempt.socket);
     }
@@ -197,35 +207,53 @@ Socket Remote::reach() {
   return {};
 }
 
-bool Remote::connect() {
-  Socket socket = reach();
-  if (!socket) {
-    return false;
+// Says who this node is. False where it is not taken in: the greeting has refused, or the channel
+// is lost.
+bool Remote::introduce(Socket socket, milliseconds patience) {
+  if (!probe_) {  // the first time: the others know it by what it said then
+    self_.host = own_host_name();
+    self_.address =
+        plan_.meeting.local_address.empty() ? own_address(socket) : plan_.meeting.local_address;
+    self_.pid = ::getpid();
+    self_.workers = plan_.workers;
+    self_.node_rank =
+        plan_.meeting.kind == MeetingPoint::Kind::kStatic ? plan_.meeting.node_rank : -1;
+    probe_.emplace(self_.address);
+    self_.probe_port = probe_->port();
+    self_.probe_token = probe_->token();
   }
-  self_.host = own_host_name();
-  self_.address =
-      plan_.meeting.local_address.empty() ? own_address(socket) : plan_.meeting.local_address;
-  self_.pid = ::getpid();
-  self_.workers = plan_.workers;
-  self_.node_rank =
-      plan_.meeting.kind == MeetingPoint::Kind::kStatic ? plan_.meeting.node_rank : -1;
-  probe_.emplace(self_.address);
-  self_.probe_port = probe_->port();
-  self_.probe_token = probe_->token();
+  if (!own_place_) {
+    own_place_ = listen_on(self_.address, 0);
+    self_.host_port = bound_port(own_place_);
+  }
+  self_.hosts = coordinator_.has_value();
   const auto begin = Clock::now();
+  greeting_.emplace(plan_.meeting.secret, plan_.run_id, self_);
+  lost_.clear();
   channel_ = std::make_unique<Channel>(
       guard_.loop(),
       std::move(socket),
       [this](const json& message) { hear(message); },
       [this](const std::string& reason) { lost_ = reason; });
-  while (!welcome_ && channel_->open() && refused_.empty() && !guard_.signal() &&
-         Clock::now() - begin < kTell) {
+  while (!greeting_->welcome() && channel_->open() && greeting_->refused().empty() &&
+         !guard_.signal() && Clock::now() - begin < patience) {
     guard_.loop().wait(kRetry);
   }
-  if (!refused_.empty()) {
-    throw Error(ErrorKind::kConfig, "the host of the job refused this node: " + refused_);
+  self_.id = greeting_->id();
+  return greeting_->welcome();
+}
+
+bool Remote::connect() {
+  Socket socket = reach();
+  if (!socket) {
+    return false;
   }
-  if (!welcome_ && !guard_.signal()) {
+  const bool welcome = introduce(std::move(socket), kTell);
+  if (!greeting_->refused().empty()) {
+    throw Error(
+        ErrorKind::kConfig, "the host of the job refused this node: " + greeting_->refused());
+  }
+  if (!welcome && !guard_.signal()) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format(
@@ -235,54 +263,25 @@ bool Remote::connect() {
             lost_.empty() ? "it says nothing" : lost_),
         "choose another port with --rdzv-endpoint or --master-port");
   }
-  return welcome_;
-}
-
-void Remote::greet(const json& message) {
-  if (message.contains("refused")) {
-    refused_ = printable(message.at("refused").get<std::string>());
-    return;
-  }
-  const std::string& secret = plan_.meeting.secret;
-  if (message.contains("challenge")) {
-    if (message.at("lockstep").get<int>() != kProtocol) {
-      refused_ = "it is another version of lockstep";
-      return;
-    }
-    said_.challenge = message.at("challenge").get<std::string>();
-    if (message.at("secret").get<bool>() == secret.empty()) {
-      refused_ = secret.empty() ? "it wants a secret (--rdzv-secret-file)"
-                                : "it was started without --rdzv-secret-file, this node with it";
-      return;
-    }
-    said_.nonce = random_hex();
-    said_.run_id = plan_.run_id;
-    said_.node = introduction(to_json(self_));
-    channel_->send(
-        {{"join", plan_.run_id},
-         {"nonce", said_.nonce},
-         {"proof", said_.proof(secret, "agent")},
-         {"node", to_json(self_)}});
-    return;
-  }
-  if (!equal_in_constant_time(
-          message.at("proof").get<std::string>(), said_.proof(secret, "host"))) {
-    refused_ = "it does not know the secret itself";
-    return;
-  }
-  if (!secret.empty()) {
-    channel_->seal(said_.key(secret, "agent"), said_.key(secret, "host"));
-  }
-  self_.id = message.at("welcome").get<int64_t>();
-  channel_->trust();
-  welcome_ = true;
+  return welcome;
 }
 
 void Remote::hear(const json& message) {
-  if (!welcome_) {
-    greet(message);
+  if (!greeting_->welcome()) {
+    greeting_->take(message, *channel_);
+    self_.id = greeting_->id();
   } else if (message.contains("round")) {
     take_round(message);
+  } else if (message.contains("roster")) {
+    take_roster(message);
+  } else if (message.contains("moved")) {
+    NodeInfo now;
+    const HostPlace place = place_from_json(message.at("moved"));
+    now.host = now.address = place.address;
+    now.host_port = place.port;
+    heirs_ = {now};
+    moved_ = true;
+    channel_->close("another node hosts the job now");
   } else if (message.contains("start")) {
     started_ = true;
   } else if (message.contains("stop")) {
@@ -297,15 +296,23 @@ void Remote::hear(const json& message) {
   }
 }
 
+// Who is in a round, and what another node needs to host the job.
+void Remote::take_roster(const json& message) {
+  std::vector<NodeInfo> nodes;
+  for (const json& entry : message.at(message.contains("roster") ? "roster" : "nodes")) {
+    nodes.push_back(node_from_json(entry));
+  }
+  heritage_ = heritage_from_json(message.at("heritage"));
+  heirs_ = heirs(nodes);
+}
+
 void Remote::take_round(const json& message) {
+  take_roster(message);
   Round round;
   round.number = message.at("round").get<int>();
-  round.restarts = message.at("restarts").get<int>();
-  const json& job = message.at("job");
-  round.job = {
-      job.at("id").get<std::string>(),
-      job.at("started").get<int64_t>(),
-      job.at("first_world_size").get<int>()};
+  round.restarts = heritage_->restarts;
+  round.job = heritage_->job;
+  round.term = heritage_->term();
   round.master_address = message.at("store").at("address").get<std::string>();
   round.master_port = message.at("store").at("port").get<int>();
   std::vector<NodeInfo> others;
@@ -354,25 +361,88 @@ void Remote::take_verdict(const json& message) {
 void Remote::beat() {
   uint64_t count = 0;
   [[maybe_unused]] const auto size = ::read(timer_, &count, sizeof count);
-  if (channel_ == nullptr || !channel_->open()) {
+  if (channel_ == nullptr || !channel_->open() || !greeting_->welcome()) {
     return;
   }
-  if (welcome_) {
-    channel_->send({{"beat", 1}});
-  }
+  channel_->send({{"beat", 1}});
   const milliseconds limit = plan_.meeting.heartbeat_timeout - milliseconds(500);
   if (Clock::now() - channel_->heard() > limit) {
+    channel_->catch_up();
+  }
+  if (channel_->open() && Clock::now() - channel_->heard() > limit) {
     channel_->close(fmt::format("silent for {:.1f} s", static_cast<double>(limit.count()) / 1000));
   }
+}
+
+std::string Remote::host_lost() const {
+  return fmt::format("the node that hosts the job, {}, was lost: {}", host_, lost_);
 }
 
 Verdict Remote::lost_host() const {
   Verdict verdict;
   verdict.end = AttemptEnd::kFailed;
   verdict.exit_code = exit_code(ErrorKind::kPeerLost);
-  verdict.reason =
-      fmt::format("the node that hosts the job, {}, was lost: {}", plan_.meeting.host, lost_);
+  verdict.reason = host_lost();
   return verdict;
+}
+
+// From here on this node hosts the job, which has lost a round with its host.
+void Remote::host_as_heir(const AttemptResult& result) {
+  Heritage before = *heritage_;
+  ++before.restarts;
+  before.progress.in_vain(result.step, host_lost());
+  Socket at_endpoint;
+  try {
+    at_endpoint = listen_on(self_.address, plan_.meeting.port);
+  } catch (const Error&) {
+    // Another program has the port: nodes that come later need this node's own.
+  }
+  log_warning(
+      "this node hosts the job now, at {} port {}{}",
+      self_.address,
+      self_.host_port,
+      at_endpoint ? fmt::format(" and {}", plan_.meeting.port) : "");
+  coordinator_.emplace(
+      plan_, std::move(own_place_), self_.address, std::move(before), std::move(at_endpoint));
+}
+
+// Once the host is lost, or has said that it hosts no more: the first of its heirs that answers,
+// this node itself where it is that one. False where there is none, or the job may not start again.
+bool Remote::follow_heir(const AttemptResult& result) {
+  const bool may_go_on = moved_ || (heritage_ && heritage_->restarts < plan_.max_restarts);
+  if (!may_go_on || result.stuck || guard_.signal()) {
+    return false;
+  }
+  moved_ = false;
+  const std::string lost = lost_;
+  channel_.reset();
+  coordinator_.reset();
+  while (!heirs_.empty() && !guard_.signal()) {
+    const NodeInfo heir = heirs_.front();
+    heirs_.erase(heirs_.begin());
+    const bool is_own = heir.probe_token == self_.probe_token;
+    lost_ = lost;
+    if (is_own) {
+      host_as_heir(result);
+    }
+    // Another may see the loss later than this node does, and has workers to end.
+    const milliseconds patience = plan_.meeting.heartbeat_timeout + kTell;
+    Connecting there = connect_within(heir.address, heir.host_port, kConnect);
+    if (there.error.empty() && introduce(std::move(there.socket), patience)) {
+      host_ = heir.name();
+      place_ = {heir.address, heir.host_port};
+      return true;
+    }
+    log_info(
+        "{} does not host the job: {}",
+        heir.name(),
+        !there.error.empty()           ? there.error
+        : greeting_->refused().empty() ? "it does not answer"
+                                       : greeting_->refused());
+    channel_.reset();
+  }
+  lost_ = lost;
+  return false;
 }
 
 std::optional<Round> Remote::give_up() {
@@ -395,8 +465,16 @@ std::optional<Round> Remote::next_round() {
   round_.reset();
   verdict_.reset();
   channel_->send({{"ready", 1}});
-  while (!started_ && channel_->open() && !guard_.signal() &&
-         !(verdict_ && verdict_->next == Verdict::Next::kEnd)) {
+  while (!started_ && !guard_.signal() && !(verdict_ && verdict_->next == Verdict::Next::kEnd)) {
+    if (!channel_->open()) {
+      const std::string lost = moved_ ? "" : host_lost() + "; ";
+      if (!follow_heir({})) {
+        break;
+      }
+      log_info("{}{} hosts it now", lost, host_);
+      stopped_ = false;
+      channel_->send({{"ready", 1}});
+    }
     guard_.loop().wait(kForEver);
     if (stopped_ && !started_ && !verdict_) {
       // The round was called off before its workers started.
@@ -436,6 +514,9 @@ Verdict Remote::conclude(const AttemptResult& result) {
       {"ended", static_cast<int>(result.end)},
       {"stuck", result.stuck},
       {"exit_code", result.exit_code}};
+  if (result.step) {
+    message["step"] = *result.step;
+  }
   put_failures(result, message);
   channel_->send(message);
   const int seen = guard_.signals_seen();
@@ -446,7 +527,13 @@ Verdict Remote::conclude(const AttemptResult& result) {
     return *verdict_;
   }
   Verdict verdict = lost_host();
-  if (channel_->open()) {  // a signal while waiting for the others
+  const bool moved = moved_;
+  if (!channel_->open() && follow_heir(result)) {
+    verdict.next = Verdict::Next::kAgain;
+    verdict.reason = moved ? "" : fmt::format("{}; {} hosts it now", verdict.reason, host_);
+    return verdict;
+  }
+  if (channel_ != nullptr && channel_->open()) {  // a signal while waiting for the others
     verdict.end = AttemptEnd::kSignalled;
     verdict.reason.clear();
     verdict.exit_code = 128 + guard_.signal().value_or(0);

@@ -23,6 +23,7 @@ struct JobIdentity {
 struct Round {
   int number = 0;    // counts every start of the workers
   int restarts = 0;  // those that followed a failure
+  int term = 0;      // how many hosts the job had before this one
   JobIdentity job;
   int node = 0, nodes = 1;
   int first_rank = 0, world_size = 1;

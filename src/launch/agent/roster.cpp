@@ -1,6 +1,7 @@
 #include "launch/agent/roster.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include <nlohmann/json.hpp>
@@ -41,7 +42,9 @@ nlohmann::json to_json(const NodeInfo& node) {
       {"workers", node.workers},
       {"node_rank", node.node_rank},
       {"probe_port", node.probe_port},
-      {"probe_token", node.probe_token}};
+      {"probe_token", node.probe_token},
+      {"host_port", node.host_port},
+      {"hosts", node.hosts}};
 }
 
 NodeInfo node_from_json(const nlohmann::json& object) {
@@ -55,11 +58,25 @@ NodeInfo node_from_json(const nlohmann::json& object) {
     node.node_rank = static_cast<int>(number_at(object, "node_rank", -1, 100000));
     node.probe_port = static_cast<int>(number_at(object, "probe_port", 1, 65535));
     node.probe_token = object.at("probe_token").get<std::string>();
+    node.host_port = static_cast<int>(number_at(object, "host_port", 0, 65535));
+    node.hosts = object.at("hosts").get<bool>();
     return node;
   } catch (const nlohmann::json::exception& error) {
     throw Error(
         ErrorKind::kPeerLost, fmt::format("a node introduces itself wrongly: {}", error.what()));
   }
+}
+
+std::vector<NodeInfo> heirs(const std::vector<NodeInfo>& nodes) {
+  std::vector<NodeInfo> result;
+  std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(result), [](const NodeInfo& node) {
+    return !node.hosts && node.host_port != 0;
+  });
+  return result;
+}
+
+int quorum(int heirs) {
+  return heirs / 2 + 1;
 }
 
 void order_nodes(std::vector<NodeInfo>& nodes) {

@@ -18,6 +18,8 @@ struct NodeInfo {
   int node_rank = -1;  // wanted; -1: any
   int probe_port = 0;
   std::string probe_token;
+  int host_port = 0;   // where it would host the job, should the host be lost; 0: nowhere
+  bool hosts = false;  // the job, now
 
   /// "n1 (10.0.0.1)".
   std::string name() const;
@@ -26,6 +28,13 @@ struct NodeInfo {
 nlohmann::json to_json(const NodeInfo& node);
 /// Error (peer lost) where the object is not one, or a number is out of its range.
 NodeInfo node_from_json(const nlohmann::json& object);
+
+/// Of the nodes of a round, in its order, those that may host the job after the one that does: the
+/// same on every node.
+std::vector<NodeInfo> heirs(const std::vector<NodeInfo>& nodes);
+/// How many of the heirs have to meet at one of them before workers start again: more than half, so
+/// that no two of them can both start some.
+int quorum(int heirs);
 
 /// Puts the nodes of a round in order: by wanted rank where every node has one, else by (address,
 /// pid, id).

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/system/event_loop.h"
+#include "launch/system/step_file.h"
 #include "launch/workers/hang_watch.h"
 #include "launch/workers/uninterruptible.h"
 
@@ -239,6 +240,18 @@ std::vector<Failure> describe_all(
   return failures;
 }
 
+std::optional<int64_t> last_step(const WorkerGroup& group) {
+  std::optional<int64_t> last;
+  std::error_code ignored;
+  for (const auto& worker : group.workers()) {
+    if (!worker->pulse_file.empty() && std::filesystem::exists(worker->pulse_file, ignored)) {
+      const std::optional<StepMark> mark = read_step(worker->pulse_file);
+      last = std::max(last.value_or(-1), mark ? mark->step : -1);
+    }
+  }
+  return last;
+}
+
 int exit_code_of(const WorkerGroup& group, const AttemptResult& result) {
   if (!result.failures.empty()) {
     return result.failures[root_cause(result.failures)].status.shell_code();
@@ -293,6 +306,7 @@ AttemptResult run_attempt(
   // Again: by now the rest of what they printed has been read.
   result.failures = describe_all(failed, hanging, hangs, before, after);
   result.exit_code = exit_code_of(group, result);
+  result.step = last_step(group);
   guard.set_pass_on(nullptr);
   return result;
 }

@@ -30,6 +30,8 @@ struct AttemptResult {
   AttemptEnd end = AttemptEnd::kSucceeded;
   int signal = 0;                 // with kSignalled
   std::vector<Failure> failures;  // in the order seen
+  /// The step that a worker began last; -1: none has begun one; nothing: they tell of no steps.
+  std::optional<int64_t> step;
   /// Some worker did not end though it got SIGKILL: it hangs in the kernel, and holds its device.
   bool stuck = false;
   /// The exit code that tells it to a shell: the root cause's own, 75, or 128 + the signal.

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/format.h"
+#include "launch/workers/output.h"
 
 namespace lockstep::launch {
 namespace {
@@ -14,6 +16,8 @@ bool is_ours(const Failure& failure, ErrorKind kind) {
   return failure.status.signal == 0 && failure.status.code == exit_code(kind) &&
          failure.message.starts_with("lockstep::Error: ");
 }
+
+constexpr size_t kLongestCause = 500;
 
 /// It says who failed, and not why: there is room for it where there is for all.
 bool tells_little(const Failure& failure) {
@@ -57,6 +61,52 @@ void FailureList::put_into(nlohmann::json& message) const {
   }
   message["failures"] = std::move(list);
   message["others"] = others_;
+}
+
+bool Progress::in_vain(std::optional<int64_t> step, const std::string& why) {
+  if (!step && !furthest_) {
+    return false;
+  }
+  furthest_ = furthest_.value_or(-1);
+  if (step.value_or(-1) > *furthest_) {
+    furthest_ = step;
+    in_vain_.clear();
+    return false;
+  }
+  in_vain_.push_back(why.substr(0, kLongestCause));
+  return in_vain_.size() >= kMost;
+}
+
+std::string Progress::told() const {
+  return fmt::format(
+      "{} rounds in a row brought no new step:\n    {}",
+      in_vain_.size(),
+      fmt::join(in_vain_, "\n    "));
+}
+
+nlohmann::json Progress::to_json() const {
+  return {
+      {"furthest", furthest_ ? nlohmann::json(*furthest_) : nlohmann::json(nullptr)},
+      {"in_vain", in_vain_}};
+}
+
+Progress Progress::from_json(const nlohmann::json& object) {
+  Progress progress;
+  if (!object.at("furthest").is_null()) {
+    progress.furthest_ = object.at("furthest").get<int64_t>();
+  }
+  for (const nlohmann::json& why : object.at("in_vain")) {
+    progress.in_vain_.push_back(printable(why.get<std::string>().substr(0, kLongestCause)));
+  }
+  return progress;
+}
+
+std::string cause_of(const std::vector<Failure>& failures, const std::string& otherwise) {
+  if (failures.empty()) {
+    return printable(otherwise);
+  }
+  const Failure& root = failures[root_cause(failures)];
+  return printable(fmt::format("rank {} on {}: {}", root.rank, root.host, root.message));
 }
 
 bool Repetition::expected(const std::vector<Failure>& failures) {

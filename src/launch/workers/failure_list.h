@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -44,5 +46,28 @@ class Repetition {
  private:
   int diverged_ = 0;
 };
+
+/// Ends a job that does not get on: one that has failed kMost times in a row without coming to a
+/// step that it had not reached.
+class Progress {
+ public:
+  static constexpr size_t kMost = 3;
+
+  /// A round has failed; `step` is what a worker of it began last (-1: none, nothing: its workers
+  /// tell of no steps). Whether it is not to be started again.
+  bool in_vain(std::optional<int64_t> step, const std::string& why);
+  /// The rounds in vain and why each failed, in lines.
+  std::string told() const;
+
+  nlohmann::json to_json() const;
+  static Progress from_json(const nlohmann::json& object);
+
+ private:
+  std::optional<int64_t> furthest_;
+  std::vector<std::string> in_vain_;  // why each failed
+};
+
+/// Why a round has failed, in a line: the message of its root cause, else `otherwise`.
+std::string cause_of(const std::vector<Failure>& failures, const std::string& otherwise);
 
 }  // namespace lockstep::launch

@@ -70,6 +70,7 @@ std::optional<WorkerIdentity> read_identity(const Environment& environment) {
   identity.max_restarts = reader.number("TORCHELASTIC_MAX_RESTARTS", 0, 0);
   identity.run_id = reader.text("TORCHELASTIC_RUN_ID", "none");
   identity.round = reader.number("LOCKSTEP_ROUND", 0, identity.restart_count);
+  identity.term = reader.number("LOCKSTEP_TERM", 0, 0);
   identity.job = reader.text("LOCKSTEP_JOB", identity.run_id == "none" ? "" : identity.run_id);
   identity.first_world_size = reader.number("LOCKSTEP_FIRST_WORLD_SIZE", 0, 0);
   identity.agent_store = reader.text("TORCHELASTIC_USE_AGENT_STORE", "False") == "True";

@@ -51,6 +51,7 @@ void set_identity(Environment& environment, const WorkerIdentity& identity) {
   set("TORCHELASTIC_RUN_ID", identity.run_id);
   set("TORCHELASTIC_USE_AGENT_STORE", identity.agent_store ? "True" : "False");
   set("LOCKSTEP_ROUND", identity.round);
+  set("LOCKSTEP_TERM", identity.term);
   environment.erase("LOCKSTEP_JOB");
   environment.erase("LOCKSTEP_FIRST_WORLD_SIZE");
   if (!identity.job.empty()) {

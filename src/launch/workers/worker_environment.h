@@ -26,6 +26,7 @@ struct WorkerIdentity {
   int round = 0;             // counts every start of the workers, after failures or not
   std::string job;           // drawn for each launch: the same in all its rounds; empty: none
   int first_world_size = 0;  // of round 0; 0: unknown
+  int term = 0;              // how many hosts the job had before the one of this round
   bool agent_store = true;   // an agent hosts the store at the master's address: rank 0 must not
   std::string error_file;    // empty: none
 };

@@ -188,8 +188,8 @@ class UringFile final : public AsyncFile {
       take_one();
     }
     const Ticket ticket = ++last_;
+    start(ticket, transfer);  // one that fails is not waited for
     running_[ticket] = transfer;
-    start(ticket, transfer);
     return ticket;
   }
   void start(Ticket ticket, const Transfer& t) {

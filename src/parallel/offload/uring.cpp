@@ -52,7 +52,11 @@ void Uring::submit(
     io_uring_prep_write(entry, descriptor, bytes, count, offset);
   }
   io_uring_sqe_set_data64(entry, tag);
-  check("submit", io_uring_submit(ring_.get()));
+  int result = 0;
+  do {
+    result = io_uring_submit(ring_.get());
+  } while (result == -EINTR || result == -EAGAIN);  // the kernel is short of memory for a moment
+  check("submit", result);
 }
 
 Uring::Completion Uring::wait() {

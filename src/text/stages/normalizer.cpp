@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "text/stages/matches.h"
 #include "text/stages/precompiled.h"
@@ -62,6 +63,7 @@ class ReplaceNormalizer final : public Normalizer {
       replaced += match.is_match
                       ? std::string_view(content_)
                       : std::string_view(text.text).substr(match.begin, match.end - match.begin);
+      text.check_growth(replaced.size());
     }
     text.text = std::move(replaced);
   }
@@ -246,6 +248,18 @@ std::unique_ptr<Normalizer> make_sequence(const Field& field) {
 }
 
 }  // namespace
+
+void NormalizedText::check_growth(size_t size) {
+  // The longest that Unicode makes of a character is 11 times as long, and names of spaces 3 times.
+  constexpr size_t kMostTimes = 64, kAlways = size_t{1} << 20;
+  most = most > 0 ? most : kAlways + kMostTimes * text.size();
+  if (size > most) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("the tokenizer's normalizer makes more than {} bytes of a text", most),
+        "look at the contents of its replacements (normalizer in tokenizer.json)");
+  }
+}
 
 std::unique_ptr<Normalizer> make_normalizer(const Field& field) {
   const std::string type = field.at("type").string();

@@ -14,6 +14,12 @@ struct NormalizedText {
   /// Its first character came from the start of the user's text (Metaspace's prepend_scheme "first"
   /// asks).
   bool at_start = true;
+  /// What it may grow to, in bytes; 0: the first stage that makes it longer says so.
+  size_t most = 0;
+
+  /// Whoever replaces parts of the text by what a file says calls this with the size so far. Error
+  /// (data) where a small text would take all memory.
+  void check_growth(size_t size);
 };
 
 class Normalizer {

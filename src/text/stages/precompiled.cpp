@@ -67,6 +67,7 @@ class Precompiled final : public Normalizer {
       if (cluster.size() < kShortCluster) {
         if (const std::optional<std::string_view> found = replacement(cluster)) {
           normal += *found;
+          text.check_growth(normal.size());
           continue;
         }
       }
@@ -74,6 +75,7 @@ class Precompiled final : public Normalizer {
         const size_t length = code_point_length(cluster[i]);
         const std::string_view part = cluster.substr(i, length);
         normal += replacement(part).value_or(part);
+        text.check_growth(normal.size());
         i += length;
       }
     }

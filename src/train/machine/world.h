@@ -29,6 +29,7 @@ struct JobRound {
   std::string job;      // drawn for each launch, the same through its rounds; empty: none told
   int number = 0;       // above 0: the workers were started again
   int first_ranks = 0;  // of round 0, for which the batch was configured; 0: as many as now
+  int term = 0;         // how many hosts the job had before
 };
 
 struct World {

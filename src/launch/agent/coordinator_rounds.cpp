@@ -1,0 +1,315 @@
+// The rounds of a job: who takes part, that a failure anywhere stops the workers everywhere, and
+// what comes next.
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "launch/agent/coordinator_state.h"
+#include "launch/agent/roster.h"
+#include "launch/workers/output.h"
+
+namespace lockstep::launch {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLastCallAgain{
+    500};  // for the rounds after the first: survivors are here already
+constexpr milliseconds kSlowest{3000};  // from seeing the host's loss to having ended its workers
+constexpr milliseconds kClaimed{3000};  // for another host to say that it hosts the job
+constexpr milliseconds kQuorum{30000};  // for most heirs to come, who are there already
+constexpr size_t kMostProblems = 64, kLongestProblem = 500;
+
+milliseconds passed_since(Clock::time_point begin) {
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+}
+
+}  // namespace
+
+// A round that has room ends for those who came after it began.
+void Coordinator::State::take_in_latecomers() {
+  for (const Guest& guest : guests_) {
+    if (guest.stage == Guest::Stage::kReady && static_cast<int>(members_.size()) < rules_.most) {
+      membership_changed_ = true;
+      log_info("{} joins: the workers may save, and are started again with it", guest.node.name());
+      stop_round(guest.node.name() + " joins");
+      return;
+    }
+  }
+}
+
+int Coordinator::State::ready() const {
+  return static_cast<int>(std::count_if(guests_.begin(), guests_.end(), [](const Guest& guest) {
+    return guest.stage == Guest::Stage::kReady;
+  }));
+}
+
+// All heirs of the lost host are awaited a moment, for some see its loss later than others, and
+// most of them are needed.
+GatheringRules Coordinator::State::rules_of_heirs() const {
+  GatheringRules rules = rules_;
+  rules.least = std::max(rules.least, quorum(awaited_heirs_));
+  rules.most = std::min(rules.most, std::max(rules.least, awaited_heirs_));
+  rules.last_call = plan_.meeting.heartbeat_timeout + kSlowest;
+  if (ready() < quorum(awaited_heirs_)) {
+    rules.join_timeout = std::min(rules.join_timeout, kQuorum);
+  }
+  return rules;
+}
+
+void Coordinator::State::claim() {
+  std::vector<HostPlace> former = heritage_.hosts;
+  const HostPlace now = former.back();
+  former.pop_back();
+  std::erase_if(former, [&](const HostPlace& place) {  // where this one listens nobody else does
+    return at_endpoint_ && place.address == address_ && place.port == bound_port(at_endpoint_);
+  });
+  claim_.emplace(plan_, now, heritage_.job.id, heritage_.term(), std::move(former));
+}
+
+void Coordinator::State::gather() {
+  if (phase_ != Phase::kGathering || (stood_still_ && passed_since(*stood_still_) < kClaimed)) {
+    return;
+  }
+  const int count = ready();
+  const GatheringRules rules = awaited_heirs_ > 0 ? rules_of_heirs() : rules_;
+  if (awaited_heirs_ > 0 && !claim_ && count >= quorum(awaited_heirs_)) {
+    claim();
+  }
+  if (count < rules.least) {
+    enough_since_ = Clock::now();
+  }
+  switch (gathering(rules, count, passed_since(enough_since_), passed_since(gathering_since_))) {
+    case Gathering::kWait:
+      return;
+    case Gathering::kComplete:
+      begin_round();
+      return;
+    case Gathering::kGiveUp:
+      break;
+  }
+  std::vector<std::string> names;
+  for (const Guest& guest : guests_) {
+    if (guest.stage == Guest::Stage::kReady) {
+      names.push_back(guest.node.name());
+    }
+  }
+  reason_ += fmt::format(
+      "{}only {} of {} nodes came within {} s: {}",
+      reason_.empty() ? "" : "; then ",
+      count,
+      rules.least,
+      rules.join_timeout.count() / 1000,
+      fmt::join(names, ", "));
+  end_job(AttemptEnd::kFailed, exit_code(ErrorKind::kPeerLost));
+}
+
+void Coordinator::State::begin_round() {
+  std::vector<NodeInfo> nodes;
+  for (Guest& guest : guests_) {
+    if (guest.stage == Guest::Stage::kReady && static_cast<int>(nodes.size()) < rules_.most) {
+      nodes.push_back(guest.node);
+      guest.stage = Guest::Stage::kChecking;
+    }
+  }
+  order_nodes(nodes);
+  members_.clear();
+  json list = json::array();
+  for (const NodeInfo& node : nodes) {
+    members_.push_back(node.id);
+    list.push_back(to_json(node));
+  }
+  end_ = AttemptEnd::kSucceeded;
+  exit_code_ = signal_ = 0;
+  membership_changed_ = made_room_ = gentle_ = false;
+  reason_.clear();
+  failures_ = {};
+  step_.reset();
+  problems_.clear();
+  const int number = heritage_.rounds++;
+  store_.emplace(address_, number == 0 ? plan_.meeting.store_port : 0, addresses_of_members());
+  phase_ = Phase::kChecking;
+  awaited_heirs_ = 0;
+  heritage_.heirs = static_cast<int>(heirs(nodes).size());
+  if (number == 0) {
+    heritage_.job.first_world_size =
+        std::accumulate(nodes.begin(), nodes.end(), 0, [](int sum, const NodeInfo& node) {
+          return sum + node.workers;
+        });
+  }
+  const json heritage = to_json(heritage_);
+  tell_round(
+      {{"round", number},
+       {"heritage", heritage},
+       {"nodes", list},
+       {"store", {{"address", address_}, {"port", store_->port()}}}});
+  roster_ = {{"roster", std::move(list)}, {"heritage", heritage}};
+  for (Guest& guest : guests_) {
+    if (guest.welcome() && !guest.in_round()) {
+      guest.channel->send(roster_);
+    }
+  }
+}
+
+// From where the workers of a round come: as their agents did, or as they say that they will.
+std::set<std::string> Coordinator::State::addresses_of_members() const {
+  std::set<std::string> addresses;
+  for (const Guest& guest : guests_) {
+    if (guest.in_round()) {
+      addresses.insert(peer_address(guest.channel->socket()));
+      addresses.insert(guest.node.address);
+    }
+  }
+  return addresses;
+}
+
+void Coordinator::State::tell_round(const json& message) {
+  for (Guest& guest : guests_) {
+    if (guest.in_round()) {
+      guest.channel->send(message);
+    }
+  }
+}
+
+bool Coordinator::State::everybody(Guest::Stage stage) const {
+  return std::all_of(guests_.begin(), guests_.end(), [&](const Guest& guest) {
+    return !guest.in_round() || guest.stage == stage;
+  });
+}
+
+void Coordinator::State::checked(Guest& guest, const json& message) {
+  if (phase_ != Phase::kChecking) {
+    return;
+  }
+  for (const json& problem : message.at("problems")) {
+    if (problems_.size() < kMostProblems) {
+      problems_.push_back(printable(problem.get<std::string>().substr(0, kLongestProblem)));
+    }
+  }
+  guest.stage = Guest::Stage::kRunning;
+  if (!everybody(Guest::Stage::kRunning)) {
+    return;
+  }
+  if (problems_.empty()) {
+    phase_ = Phase::kRunning;
+    tell_round({{"start", heritage_.rounds - 1}});
+    take_in_latecomers();
+    return;
+  }
+  reason_ = "the nodes cannot all reach each other:";
+  for (const std::string& problem : problems_) {
+    reason_ += "\n    " + problem;
+  }
+  end_job(AttemptEnd::kFailed, exit_code(ErrorKind::kEnvironment));
+}
+
+void Coordinator::State::ending(Guest& /*guest*/, const json& message) {
+  const auto end = end_in(message.at("ending"));
+  if (end == AttemptEnd::kFailed && making_room()) {
+    // A worker that lost a peer which had left already. Those that still save need not go on.
+    stop_round("a worker failed while the others made room");
+    return;
+  }
+  if (end == AttemptEnd::kFailed || end == AttemptEnd::kSignalled) {
+    failures_.add_from(message);
+    if (end_ == AttemptEnd::kSucceeded) {
+      end_ = end;
+      exit_code_ = message.at("exit_code").get<int>();
+      signal_ = end == AttemptEnd::kSignalled ? signal_in(message.at("signal")) : 0;
+    }
+    stop_round("a worker failed or a signal came on another node");
+  }
+}
+
+void Coordinator::State::ended(Guest& guest, const json& message) {
+  guest.stage = Guest::Stage::kEnded;
+  const auto end = end_in(message.at("ended"));
+  stuck_ = stuck_ || message.value("stuck", false);
+  if (message.contains("step")) {
+    step_ = std::max(step_.value_or(-1), message.at("step").get<int64_t>());
+  }
+  made_room_ = made_room_ || (making_room() && end != AttemptEnd::kSucceeded);
+  // Workers that save and leave because nodes come make room for them: the job goes on. They agree
+  // on it among themselves, so a node may see it before it has heard why.
+  if (end_ == AttemptEnd::kSucceeded && end == AttemptEnd::kPreempted && !making_room()) {
+    end_ = end;
+    exit_code_ = kExitPreempted;
+  }
+  if (end == AttemptEnd::kSignalled && end_ == AttemptEnd::kSignalled) {
+    exit_code_ = message.at("exit_code").get<int>();  // known only now: workers may have saved
+  }
+  if (failures_.empty() && !making_room()) {
+    failures_.add_from(message);
+  }
+  settle();
+}
+
+void Coordinator::State::stop_round(const std::string& why) {
+  const bool running = phase_ == Phase::kChecking || phase_ == Phase::kRunning;
+  if (running || (phase_ == Phase::kStopping && gentle_)) {
+    phase_ = Phase::kStopping;
+    gentle_ = running && making_room();
+    tell_round({{"stop", why}, {"signal", signal_}, {"membership", gentle_}});
+  }
+}
+
+bool Coordinator::State::repeats() {
+  const bool repeats = end_ == AttemptEnd::kFailed && repetition_.expected(failures_.failures());
+  if (repeats) {
+    log_info("the workers are not started again: they would fail in the same way");
+  }
+  return repeats;
+}
+
+bool Coordinator::State::is_in_vain() {
+  if (!heritage_.progress.in_vain(step_, cause_of(failures_.failures(), reason_))) {
+    return false;
+  }
+  reason_ = "the workers are not started again: " + heritage_.progress.told();
+  return true;
+}
+
+// Once every node's workers have ended: another round, or the end.
+void Coordinator::State::settle() {
+  const bool some_run = std::any_of(
+      guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.in_round(); });
+  if (some_run || phase_ == Phase::kOver || phase_ == Phase::kGathering) {
+    return;
+  }
+  const bool failed = end_ == AttemptEnd::kFailed;
+  const bool again =
+      failed && heritage_.restarts < plan_.max_restarts && !repeats() && !is_in_vain();
+  const bool goes_on = !stuck_ && (failed ? again : made_room_ && end_ == AttemptEnd::kSucceeded);
+  if (!goes_on) {
+    end_job(end_, exit_code_);
+    return;
+  }
+  heritage_.restarts += failed ? 1 : 0;
+  phase_ = Phase::kGathering;
+  gathering_since_ = enough_since_ = Clock::now();
+  rules_.last_call = std::min(rules_.last_call, kLastCallAgain);
+  json word{{"again", 1}, {"reason", reason_}};
+  failures_.put_into(word);
+  for (Guest& guest : guests_) {
+    if (guest.stage == Guest::Stage::kEnded) {
+      guest.stage = Guest::Stage::kIdle;
+      guest.channel->send(word);
+    }
+  }
+}
+
+void Coordinator::State::end_job(AttemptEnd end, int code) {
+  phase_ = Phase::kOver;
+  last_word_ = {{"end", static_cast<int>(end)}, {"exit_code", code}, {"reason", reason_}};
+  failures_.put_into(last_word_);
+  for (Guest& guest : guests_) {
+    if (guest.welcome()) {
+      guest.channel->send(last_word_);
+    }
+  }
+}
+
+}  // namespace lockstep::launch

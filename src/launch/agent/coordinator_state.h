@@ -1,0 +1,117 @@
+// What the coordinator's thread knows and does: guests are in coordinator.cpp, rounds in
+// coordinator_rounds.cpp.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <list>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/agent/claim.h"
+#include "launch/agent/coordinator.h"
+#include "launch/agent/guest.h"
+#include "launch/agent/heritage.h"
+#include "launch/system/event_loop.h"
+#include "launch/system/job_store.h"
+#include "launch/workers/failure_list.h"
+
+namespace lockstep::launch {
+
+class Coordinator::State {
+ public:
+  State(
+      const LaunchPlan& plan,
+      Socket listener,
+      std::string address,
+      Heritage before,
+      Socket at_endpoint);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Phase { kGathering, kChecking, kRunning, kStopping, kOver };
+
+  /// A message, and at which stages a guest may send it.
+  struct Rule {
+    const char* message;
+    void (State::*take)(Guest& guest, const nlohmann::json& message);
+    unsigned stages;
+  };
+  static const Rule kRules[];
+
+  void run();
+  void accept(const Socket& listener);
+  void make_room_for_a_stranger();
+  void hear(Guest& guest, const nlohmann::json& message);
+  void greet(Guest& guest, const nlohmann::json& message);
+  void take_ready(Guest& guest, const nlohmann::json& message);
+  void take_beat(Guest&, const nlohmann::json&) {}
+  void take_moved(Guest& guest, const nlohmann::json& message);
+  void refuse(Guest& guest, const std::string& why);
+  void lose(Guest& guest, const std::string& why);
+  void look_after_guests();
+  void gather();
+  GatheringRules rules_of_heirs() const;
+  void claim();
+  void begin_round();
+  std::set<std::string> addresses_of_members() const;
+  void checked(Guest& guest, const nlohmann::json& message);
+  void take_in_latecomers();
+  void ending(Guest& guest, const nlohmann::json& message);
+  void ended(Guest& guest, const nlohmann::json& message);
+  void stop_round(const std::string& why);
+  bool repeats();
+  bool is_in_vain();
+  void settle();
+  void end_job(AttemptEnd end, int code);
+  bool everybody(Guest::Stage stage) const;
+  /// The round ends because nodes come, and nothing has failed.
+  bool making_room() const { return membership_changed_ && end_ == AttemptEnd::kSucceeded; }
+  void tell_round(const nlohmann::json& message);
+  int ready() const;
+
+  const LaunchPlan plan_;
+  Socket listener_, at_endpoint_;
+  const std::string address_;
+  GatheringRules rules_;
+  EventLoop loop_;
+  std::thread thread_;
+  std::atomic<bool> leaving_{false};
+
+  std::list<Guest> guests_;
+  Phase phase_ = Phase::kGathering;
+  Clock::time_point gathering_since_ = Clock::now(), enough_since_ = Clock::now(),
+                    last_beat_ = Clock::now();
+  int64_t next_id_ = 1;
+  Heritage heritage_;      // of the job until now, this host included
+  int awaited_heirs_ = 0;  // of the host that was lost, before the first round of this one
+  nlohmann::json roster_;  // of the round, for who is not in it
+  std::optional<Claim> claim_;
+  // This process, for so long that the others may have another host by now.
+  std::optional<Clock::time_point> stood_still_;
+  std::vector<int64_t> members_;  // of the round, in rank order
+  std::optional<JobStore> store_;
+  // How the round ends.
+  AttemptEnd end_ = AttemptEnd::kSucceeded;
+  int exit_code_ = 0, signal_ = 0;
+  bool membership_changed_ = false;
+  bool gentle_ = false;     // the workers were stopped so that they may save
+  bool made_room_ = false;  // and some had not finished their work
+  bool stuck_ = false;      // some node cannot start workers again
+  std::string reason_;
+  FailureList failures_;
+  std::optional<int64_t> step_;  // that a worker of the round began last
+  Repetition repetition_;
+  std::vector<std::string> problems_;
+  nlohmann::json last_word_;  // what latecomers are told once the job is over
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,40 @@
+// What all agents of a job know of it, so that another of them can host it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "launch/agent/meeting.h"
+#include "launch/workers/failure_list.h"
+
+namespace lockstep::launch {
+
+/// Where a coordinator listens.
+struct HostPlace {
+  std::string address;
+  int port = 0;
+};
+
+/// Told with each round, and taken over by the next host.
+struct Heritage {
+  JobIdentity job;
+  int rounds = 0, restarts = 0;  // begun so far
+  Progress progress;
+  std::vector<HostPlace> hosts;  // of the job until now; the last one hosts it
+  int heirs = 0;                 // of the last round, that may host the job after this host
+
+  /// How many hosts the job had before this one.
+  int term() const { return static_cast<int>(hosts.size()) - 1; }
+};
+
+nlohmann::json to_json(const Heritage& heritage);
+/// Error (peer lost) where the object is none.
+Heritage heritage_from_json(const nlohmann::json& object);
+
+/// "10.0.0.2" and a port in a message. Error (peer lost) as above.
+nlohmann::json to_json(const HostPlace& place);
+HostPlace place_from_json(const nlohmann::json& object);
+
+}  // namespace lockstep::launch
