@@ -119,6 +119,7 @@ monitor::MonitorOptions monitor_options(const Job& job, double peak_flops) {
   options.run_name = training.run_name.value_or("");
   options.project = training.project;
   options.logging_dir = training.logging_dir.value_or("");
+  options.wandb_ranks = job.config.monitor.wandb_ranks;
   options.otlp = job.config.monitor.otlp;
   options.configuration_json = config::to_json_text(config::to_value(job.config));
   const std::string& style = job.config.monitor.progress;
