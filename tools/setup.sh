@@ -74,6 +74,17 @@ install_parity() {
   touch "$stamp"
 }
 
+# The last W&B with a reader of its offline runs in Python; apart, for its protobuf is older.
+install_wandb() {
+  local stamp=.deps/wandb/.lockstep-wandb-1
+  [ -e "$stamp" ] && return
+  echo "setup: installing W&B, for the parity tests, into .deps/wandb"
+  rm -rf .deps/wandb
+  python3 -m venv .deps/wandb
+  .deps/wandb/bin/pip install -q --disable-pip-version-check wandb==0.17.9
+  touch "$stamp"
+}
+
 install_peers() {
   local stamp=.deps/peers/.lockstep-peers-2
   [ -e "$stamp" ] && return
@@ -144,7 +155,7 @@ elif [ ! -e "$LIBTORCH/lib/libtorch_cpu.so" ]; then
 fi
 install_arrow
 case "${1:-}" in
-  parity) install_parity ;;
+  parity) install_parity; install_wandb ;;
   peers) install_peers ;;
   tokenizers) install_tokenizers ;;
   style) install_style ;;

@@ -293,6 +293,19 @@ void validate_schedule(
   }
 }
 
+/// What to do about a tracker that nothing is written for.
+const char* remedy_of_tracker(const std::string& tracker) {
+  if (tracker == "trackio") {
+    return "set report_to=tensorboard, and trackio.import_tf_events('LOGGING_DIR', project='NAME') "
+           "reads that: Trackio's own database is of a beta, and changes with its versions";
+  }
+  if (tracker == "aim") {
+    return "set report_to=tensorboard, and `aim convert tensorboard --logdir LOGGING_DIR` reads "
+           "that: the layout of Aim's own database is not documented";
+  }
+  return "metrics.jsonl in output_dir has every figure, a line of JSON each, for other trackers";
+}
+
 void validate_trackers(const Config& config, Checker& check) {
   const TrainingSection& training = config.training;
   const std::vector<std::string> known = {"none", "all", "tensorboard", "wandb", "mlflow"};
@@ -305,7 +318,7 @@ void validate_trackers(const Config& config, Checker& check) {
               tracker,
               fmt::join(known, ", "),
               did_you_mean(tracker, known)),
-          "metrics.jsonl in output_dir has every figure, a line of JSON each, for other trackers");
+          remedy_of_tracker(tracker));
     }
   }
   const bool has_board = std::ranges::any_of(training.report_to, [](const std::string& tracker) {

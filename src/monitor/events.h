@@ -19,9 +19,10 @@ inline constexpr std::string_view kEventsName = "events.jsonl";
 /// The events of a run's folder. Every attempt at a run adds its own below those before: "began"
 /// (at which step, what is trained, where, from which configuration and data), "saved", "best",
 /// "act" (somebody steered the run), "spike" (a gradient far larger than those before), "samples"
-/// (what the model made of prompts), "forecast" and "memory" (of the fullest rank by kind), "time"
-/// (where it went), and at last one of "finished", "stopped" and "failed".
-/// An attempt without such an end was killed.
+/// (what the model made of prompts), "forecast" and "memory" (of the fullest rank by kind), "slow
+/// rank" (others wait for it; null: for none any more), "overflow" (of float16: the step was left
+/// out), "compared replicas", "time" (where it went), and at last one of "finished", "stopped" and
+/// "failed". An attempt without such an end was killed.
 class EventFile {
  public:
   /// Opens `folder`/events.jsonl at its end; a last line that was torn is ended first. Throws

@@ -180,6 +180,9 @@ Record Monitor::training_record(const StepReport& report) const {
     record.values.emplace_back(
         "peak_share", per_second(since_log_.flops, since_log_.seconds) / options_.peak_flops);
   }
+  if (roofline_s_ > 0 && since_log_.seconds > 0) {
+    record.values.emplace_back("roofline_share", roofline_s_ * steps / since_log_.seconds);
+  }
   record.values.emplace_back("peak_memory_bytes", report.peak_memory_bytes);
   return record;
 }
@@ -270,6 +273,7 @@ void Monitor::ranks(const RankShares& shares) {
   if (ranks_ && !try_to_write("the ranks' times", [&] { ranks_->log(shares); })) {
     ranks_.reset();
   }
+  to_sinks([&](MetricsSink& sink) { sink.log_ranks(shares, clocks_.wall()); });
 }
 
 void Monitor::activity(const std::string& text) {

@@ -40,6 +40,7 @@ struct MonitorOptions {
   std::vector<std::string> report_to{};  // "tensorboard", "wandb", "mlflow"; "none", "all"
   std::string run_name{};
   std::string project{};
+  bool wandb_ranks = false;             // a run of W&B for each rank too
   std::filesystem::path logging_dir{};  // of TensorBoard; empty: output_dir/runs/<time>_<host>
   /// The resolved configuration as a JSON object, for the trackers; "" for none.
   std::string configuration_json{};
@@ -112,6 +113,9 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
+  /// Seconds of a step that the machine's rates bound it by, for the share of it that is reached;
+  /// 0: unknown.
+  void set_roofline(double seconds) { roofline_s_ = seconds; }
   /// After every step. Returns whether the step was logged.
   bool step(const StepReport& report);
   void evaluation(const EvaluationReport& report);
@@ -174,6 +178,7 @@ class Monitor {
   // Over time spent in steps: an evaluation between two of them does not count.
   WindowedRate steps_rate_, tokens_rate_, flops_rate_, data_wait_rate_, communication_wait_rate_;
   Sums since_log_, run_;
+  double roofline_s_ = 0;
   double begun_ = 0;         // steady clock: when the first step began
   ProgressFigures figures_;  // of the last step
   bool finished_ = false;

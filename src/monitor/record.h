@@ -56,6 +56,8 @@ struct Histogram {
   std::vector<double> limits{}, counts{};  // as many; ascending
 };
 
+struct RankShares;  // monitor/rank_file.h
+
 /// Takes records down: a file, a tracker. Called by rank 0 alone, from one thread. A sink that
 /// cannot write throws an Error that names the file and the reason.
 class MetricsSink {
@@ -68,6 +70,8 @@ class MetricsSink {
       double /*wall_time*/,
       const std::string& /*name*/,
       const Histogram& /*values*/) {}
+  /// What the ranks' steps went into.
+  virtual void log_ranks(const RankShares& /*shares*/, double /*wall_time*/) {}
   /// Of events.jsonl, by its name (monitor/events.h).
   virtual void log_event(std::string_view /*name*/, double /*wall_time*/) {}
   /// The run ends well; nothing is logged afterwards.

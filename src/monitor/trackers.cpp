@@ -58,6 +58,8 @@ const std::vector<const char*>& wandb_variables() {
       "WANDB_JOB_TYPE",
       "WANDB_NOTES",
       "WANDB_TAGS",
+      "WANDB_RESUME",
+      "WANDB_LOG_MODEL",
       "WANDB_DIR"};
   return names;
 }
@@ -133,14 +135,21 @@ std::vector<std::unique_ptr<MetricsSink>> make_trackers(
   if (wants(options.report_to, "wandb")) {
     const auto wandb = wandb_options_from_environment(
         {.folder = options.output_dir,
+         .run_folder = options.output_dir,
          .project = project_of(options),
          .name = options.run_name,
          .configuration_json = options.configuration_json,
-         .start_time = wall_time},
+         .start_time = wall_time,
+         .resumed = resumed,
+         .of_ranks = options.wandb_ranks},
         environment_of(options, wandb_variables()));
     if (wandb) {
       auto run = std::make_unique<WandbRun>(*wandb);
-      log_info("wandb: an offline run; upload it with: wandb sync {}", run->folder().string());
+      log_info(
+          "wandb: {}; upload it with: wandb sync {}{}",
+          run->goes_on() ? "an offline run goes on, under the same id" : "an offline run",
+          run->goes_on() ? "--append " : "",
+          run->folder().string());
       sinks.push_back(std::move(run));
     }
   }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <span>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 #include <zlib.h>
@@ -11,9 +11,13 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "monitor/checkpoints.h"
 #include "monitor/metrics.h"
 #include "monitor/protobuf.h"
+#include "monitor/rank_file.h"
 #include "monitor/trackers.h"
+#include "monitor/wandb_artifact.h"
 
 namespace lockstep::monitor {
 namespace {
@@ -22,10 +26,19 @@ namespace {
 constexpr int kRecordNumber = 1;
 constexpr int kHistory = 2;
 constexpr int kSummary = 3;
+constexpr int kArtifact = 8;
+constexpr int kMetric = 12;
 constexpr int kRun = 17;
 constexpr int kExit = 18;
+constexpr int kFinal = 20;
 constexpr int kHeader = 21;
+constexpr int kFooter = 22;
+constexpr int kPreempting = 23;
 constexpr int kInfo = 200;
+
+constexpr const char* kState = "wandb.json";
+constexpr std::string_view kGlobalStep = "train/global_step";
+constexpr int kExitFailed = 1, kExitStopped = 75;
 
 constexpr uint64_t kBlock = 32768;
 constexpr std::string_view kFileHeader{":W&B\xe1\xbe\x00", 7};  // magic 0xbee1, version 0
@@ -38,18 +51,6 @@ std::string wandb_number(const Number& number) {
     return "NaN";
   }
   return std::isinf(value) ? (value > 0 ? "Infinity" : "-Infinity") : number_text(number);
-}
-
-constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
-
-std::string draw_run_id() {
-  std::random_device device;
-  std::uniform_int_distribution<size_t> letter(0, kLetters.size() - 1);
-  std::string id;
-  for (int i = 0; i < 8; ++i) {
-    id += kLetters[letter(device)];
-  }
-  return id;
 }
 
 /// The id becomes part of file names.
@@ -73,9 +74,10 @@ ProtobufMessage item(std::string_view name, std::string_view json) {
   return message;
 }
 
-ProtobufMessage run_message(const WandbOptions& options, const std::string& run_id) {
+/// `rows`: those that earlier attempts have logged.
+ProtobufMessage run_message(const WandbOptions& options, int64_t rows) {
   ProtobufMessage run;
-  run.text(1, run_id);
+  run.text(1, options.run_id);
   const auto add = [&run](int field, const std::string& text) {
     if (!text.empty()) {
       run.text(field, text);
@@ -105,15 +107,28 @@ ProtobufMessage run_message(const WandbOptions& options, const std::string& run_
   ProtobufMessage time;
   time.whole(1, static_cast<int64_t>(whole));
   time.whole(2, static_cast<int64_t>((options.start_time - whole) * 1e9));
+  if (options.resumed) {
+    run.whole(14, rows);
+  }
   run.message(17, time);
+  if (options.resumed) {
+    run.whole(18, 1);
+  }
   return run;
 }
 
-std::filesystem::path make_folder(const WandbOptions& options, const std::string& run_id) {
-  check_run_id(run_id);
-  const auto folder =
-      options.folder / "wandb" /
-      fmt::format("offline-run-{}-{}", format_time("%Y%m%d_%H%M%S", options.start_time), run_id);
+std::filesystem::path make_folder(const WandbOptions& options) {
+  check_run_id(options.run_id);
+  // Two attempts within a second have two folders: `wandb sync` reads the time up to the first '-'.
+  double time = options.start_time;
+  const auto name = [&] {
+    return options.folder / "wandb" /
+           fmt::format("offline-run-{}-{}", format_time("%Y%m%d_%H%M%S", time), options.run_id);
+  };
+  while (std::filesystem::exists(name())) {
+    time += 1;
+  }
+  const std::filesystem::path folder = name();
   create_folders(folder / "files");
   create_folders(folder / "logs");
   return folder;
@@ -127,6 +142,54 @@ void point_latest(const std::filesystem::path& folder) {
     std::filesystem::remove(link, ignored);
   }
   std::filesystem::create_directory_symlink(folder.filename(), link, ignored);
+}
+
+/// What wandb.json kept of an earlier attempt.
+struct Kept {
+  std::string run_id, group;
+  int64_t rows = 0;
+};
+
+std::optional<Kept> read_kept(const std::filesystem::path& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) {
+    return std::nullopt;
+  }
+  const auto json = nlohmann::json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.value("run_id", nlohmann::json()).is_string()) {
+    return std::nullopt;
+  }
+  return Kept{json.at("run_id"), json.value("group", ""), json.value("rows", int64_t{0})};
+}
+
+/// The options with an id and a group, those of the run that goes on, if one does.
+WandbOptions settled(WandbOptions options) {
+  std::optional<Kept> kept;
+  if (!options.run_folder.empty()) {
+    kept = options.resumed ? read_kept(options.run_folder / kState) : std::nullopt;
+    options.resumed = kept && (options.run_id.empty() || options.run_id == kept->run_id);
+  }
+  if (options.must_resume && !options.resumed) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "WANDB_RESUME=must, and {} names no run to go on with",
+            (options.run_folder / kState).string()),
+        "resume from a checkpoint of a run that had report_to=wandb, or unset WANDB_RESUME");
+  }
+  if (kept && options.resumed) {
+    options.run_id = kept->run_id;
+    options.group = options.group.empty() ? kept->group : options.group;
+    options.first_row = kept->rows;
+  }
+  if (options.run_id.empty()) {
+    options.run_id = draw_wandb_id(8);
+  }
+  if (options.of_ranks && options.group.empty()) {
+    options.group =
+        options.name.empty() ? options.run_id : fmt::format("{}-{}", options.name, options.run_id);
+  }
+  return options;
 }
 
 std::vector<std::string> split_tags(const std::string& text) {
@@ -179,74 +242,202 @@ void WandbLog::append(std::string_view record) {
   end_ += bytes.size();
 }
 
-WandbRun::WandbRun(const WandbOptions& options)
-    : run_id_(options.run_id.empty() ? draw_run_id() : options.run_id),
-      start_time_(options.start_time),
-      last_time_(options.start_time),
-      folder_(make_folder(options, run_id_)),
-      log_(folder_ / fmt::format("run-{}.wandb", run_id_)) {
+WandbRun::WandbRun(WandbOptions options)
+    : options_(settled(std::move(options))),
+      last_time_(options_.start_time),
+      folder_(make_folder(options_)),
+      log_(folder_ / fmt::format("run-{}.wandb", options_.run_id)),
+      rows_(options_.first_row) {
   ProtobufMessage version;
   version.text(1, "0.31.0").text(2, "0.70.0");  // whose reader understands all of this
   ProtobufMessage header;
   header.message(1, version);
   append(kHeader, header);
-  append(kRun, run_message(options, run_id_));
-  point_latest(folder_);
+  append(kRun, run_message(options_, rows_));
+  if (!options_.run_folder.empty()) {
+    state_.emplace(options_.run_folder / kState, File::Mode::kCreate);
+    keep_state();
+    point_latest(folder_);
+    artifacts_ = checkpoints_of(options_.run_folder);  // an earlier attempt has told of these
+  }
 }
 
 void WandbRun::append(int field, const ProtobufMessage& body) {
   ProtobufMessage info;
-  info.text(1, run_id_);
+  info.text(1, options_.run_id);
   ProtobufMessage record;
   record.whole(kRecordNumber, ++records_).message(field, body).message(kInfo, info);
   log_.append(record.bytes());
 }
 
-void WandbRun::log(const Record& record) {
-  last_time_ = record.wall_time;
-  ProtobufMessage history;
-  const auto add = [&](const std::string& name, const Number& number) {
-    const std::string json = wandb_number(number);
-    history.message(1, item(name, json));
-    summary_[name] = json;
-  };
-  for (const auto& [name, number] : record.values) {
-    add(tracker_name(name), number);
+/// Written in place, as often as rows are: always of one length.
+void WandbRun::keep_state() {
+  if (state_) {
+    const std::string text = fmt::format(
+        "{{\"run_id\": {}, \"group\": {}, \"rows\": {:20}}}\n",
+        nlohmann::json(options_.run_id).dump(),
+        nlohmann::json(options_.group).dump(),
+        rows_);
+    state_->write_at(0, std::as_bytes(std::span(text)));
   }
-  add("train/epoch", record.epoch);
-  add("train/global_step", record.step);
+}
+
+/// Charts there have the training step below them.
+void WandbRun::define_metric(const std::string& name) {
+  if (name.starts_with('_')) {
+    return;
+  }
+  ProtobufMessage metric, settings;
+  metric.text(1, name);
+  if (name != kGlobalStep) {
+    metric.text(4, kGlobalStep);
+    settings.whole(1, 1);
+  }
+  metric.message(6, settings.whole(3, 1));
+  append(kMetric, metric);
+}
+
+void WandbRun::append_row(const Items& items, double wall_time) {
+  last_time_ = wall_time;
   // A row of its own for every record: an evaluation has the step of the training line before it.
   const int64_t row = rows_++;
-  add("_step", row);
-  add("_timestamp", record.wall_time);
-  add("_runtime", record.wall_time - start_time_);
+  keep_state();
+  Items all = items;
+  all.emplace_back("_step", std::to_string(row));
+  all.emplace_back("_timestamp", number_text(wall_time));
+  all.emplace_back("_runtime", number_text(wall_time - options_.start_time));
+  ProtobufMessage history;
+  for (const auto& [name, json] : all) {
+    history.message(1, item(name, json));
+    const auto [found, is_new] = summary_.insert_or_assign(name, json);
+    if (is_new) {
+      define_metric(name);
+    }
+  }
   ProtobufMessage step;
   step.whole(1, row);
   history.message(2, step);
   append(kHistory, history);
+}
+
+void WandbRun::log(const Record& record) {
+  epoch_ = record.epoch;
+  Items items{
+      {std::string(kGlobalStep), std::to_string(record.step)},
+      {"train/epoch", wandb_number(record.epoch)}};
+  for (const auto& [name, number] : record.values) {
+    items.emplace_back(tracker_name(name), wandb_number(number));
+  }
+  append_row(items, record.wall_time);
+  add_artifacts(/*is_end=*/false);
 }
 
 void WandbRun::log_text(const Text& text) {
-  last_time_ = text.wall_time;
-  ProtobufMessage history;
-  const int64_t row = rows_++;
-  for (const auto& [name, json] :
-       {std::pair{
-            text.name,
-            nlohmann::json(text.text).dump(
-                -1, ' ', false, nlohmann::json::error_handler_t::replace)},
-        std::pair{std::string("train/global_step"), std::to_string(text.step)},
-        std::pair{std::string("_step"), std::to_string(row)}}) {
-    history.message(1, item(name, json));
-    summary_[name] = json;
+  append_row(
+      {{std::string(kGlobalStep), std::to_string(text.step)},
+       {text.name,
+        nlohmann::json(text.text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)}},
+      text.wall_time);
+}
+
+void WandbRun::log_ranks(const RankShares& shares, double wall_time) {
+  if (!options_.of_ranks) {
+    return;
   }
-  ProtobufMessage step;
-  step.whole(1, row);
-  history.message(2, step);
-  append(kHistory, history);
+  for (size_t rank = 0; rank < shares.step_s.size(); ++rank) {
+    if (rank == ranks_.size()) {
+      WandbOptions options = options_;
+      options.run_folder.clear();
+      options.first_row = rows_;
+      options.run_id += fmt::format("-rank{}", rank);
+      options.name =
+          fmt::format("{}-rank{}", options_.name.empty() ? options_.run_id : options_.name, rank);
+      options.job_type = "rank";
+      options.configuration_json = fmt::format("{{\"rank\": {}}}", rank);
+      options.of_ranks = options.must_resume = false;
+      ranks_.push_back(std::make_unique<WandbRun>(options));
+    }
+    ranks_[rank]->log(
+        {.step = shares.step,
+         .epoch = epoch_,
+         .wall_time = wall_time,
+         .values = {
+             {"step_s", shares.step_s[rank]},
+             {"data_wait_s", shares.data_wait_s[rank]},
+             {"communication_wait_s", shares.communication_wait_s[rank]},
+             {"memory_bytes", shares.memory_bytes[rank]}}});
+  }
+}
+
+/// Of checkpoints that have become whole: one that is written in the background has its name later.
+void WandbRun::add_artifacts(bool is_end) {
+  using Artifacts = WandbOptions::Artifacts;
+  if (options_.run_folder.empty() || !(options_.artifacts == Artifacts::kAll ||
+                                       (is_end && options_.artifacts == Artifacts::kLast))) {
+    return;
+  }
+  std::vector<int64_t> steps = checkpoints_of(options_.run_folder);
+  if (options_.artifacts == Artifacts::kLast && steps.size() > 1) {
+    steps = {steps.back()};
+  }
+  std::erase_if(
+      steps, [&](int64_t step) { return std::ranges::find(artifacts_, step) != artifacts_.end(); });
+  if (steps.empty()) {
+    return;
+  }
+  nlohmann::ordered_json metadata = nlohmann::ordered_json::object();
+  for (const auto& [name, json] : summary_) {
+    const auto value = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+    if (value.is_number() && !name.starts_with('_')) {
+      metadata[name] = value;
+    }
+  }
+  for (const int64_t step : steps) {
+    artifacts_.push_back(step);
+    const std::string checkpoint = fmt::format("checkpoint-{}", step);
+    try {
+      append(
+          kArtifact,
+          checkpoint_artifact(
+              {.run_id = options_.run_id,
+               .project = options_.project,
+               .entity = options_.entity,
+               .name = options_.name.empty() ? options_.run_id : options_.name,
+               .metadata_json = metadata.dump(),
+               .aliases =
+                   {"latest",
+                    fmt::format("epoch_{}", std::round(epoch_ * 100) / 100),
+                    fmt::format("checkpoint_global_step_{}", step)},
+               .checkpoint = options_.run_folder / checkpoint,
+               .kept = folder_ / "artifacts" / checkpoint}));
+    } catch (const Error& error) {
+      log_warning("wandb: {} becomes no artifact: {}", checkpoint, error.what());
+    }
+  }
+}
+
+void WandbRun::log_event(std::string_view name, double wall_time) {
+  last_time_ = std::max(last_time_, wall_time);
+  if (name == "stopped" || name == "failed") {
+    if (name == "stopped") {
+      append(kPreempting, {});  // it is going to go on
+    }
+    end(name == "stopped" ? kExitStopped : kExitFailed);
+  }
 }
 
 void WandbRun::finish() {
+  end(0);
+}
+
+void WandbRun::end(int exit_code) {
+  if (std::exchange(ended_, true)) {
+    return;
+  }
+  add_artifacts(/*is_end=*/true);
+  for (const auto& rank : ranks_) {
+    rank->end(exit_code);
+  }
   ProtobufMessage summary;
   nlohmann::ordered_json file;
   for (const auto& [name, json] : summary_) {
@@ -258,8 +449,10 @@ void WandbRun::finish() {
   }
   append(kSummary, summary);
   ProtobufMessage exit;
-  exit.whole(1, 0).whole(2, static_cast<int64_t>(last_time_ - start_time_));
+  exit.whole(1, exit_code).whole(2, static_cast<int64_t>(last_time_ - options_.start_time));
   append(kExit, exit);
+  append(kFinal, {});  // without it `wandb sync` keeps the exit to itself
+  append(kFooter, {});
   write_file_atomically(folder_ / "files" / "wandb-summary.json", file.dump() + "\n");
 }
 
@@ -292,6 +485,25 @@ std::optional<WandbOptions> wandb_options_from_environment(
   if (const std::string tags = value("WANDB_TAGS"); !tags.empty()) {
     options.tags = split_tags(tags);
   }
+  const std::string resume = value("WANDB_RESUME");
+  options.resumed = options.resumed && resume != "never";
+  options.must_resume = resume == "must";
+  // As the Trainer's callback reads it.
+  using Artifacts = WandbOptions::Artifacts;
+  const std::map<std::string, Artifacts> artifacts{
+      {"", Artifacts::kNone},
+      {"false", Artifacts::kNone},
+      {"true", Artifacts::kLast},
+      {"end", Artifacts::kLast},
+      {"checkpoint", Artifacts::kAll}};
+  const auto wanted = artifacts.find(value("WANDB_LOG_MODEL"));
+  if (wanted == artifacts.end()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("WANDB_LOG_MODEL is '{}'", value("WANDB_LOG_MODEL")),
+        "set it to false, end (the last checkpoint) or checkpoint (all)");
+  }
+  options.artifacts = wanted->second;
   return options;
 }
 

@@ -12,6 +12,8 @@
 #include "launch/workers/output.h"
 #include "launch/workers/stacks.h"
 #include "launch/workers/waiting.h"
+#include "monitor/rank_file.h"
+#include "watch/record/rank_times.h"
 #include "watch/record/ranks.h"
 
 namespace lockstep::start {
@@ -64,6 +66,11 @@ std::string ranks_text(const std::filesystem::path& folder, bool with_stacks) {
         hang->is_circle ? "these wait for each other: ranks" : "hangs: rank",
         fmt::join(hang->ranks, ", "),
         hang->seconds);
+  }
+  watch::RankTimes times(folder / monitor::kRanksName);
+  times.refresh();
+  if (const std::string slow = monitor::slow_text(times.lately()); !slow.empty()) {
+    text += fmt::format("until step {}: {}\n", times.lately().step, slow);
   }
   if (with_stacks) {
     for (const launch::RankView& view : views) {

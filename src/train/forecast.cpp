@@ -135,7 +135,9 @@ Forecast predict(
   Forecast forecast;
   if (!machine.basis.empty()) {
     const plan::Step step = plan::simulate(usual, cluster);
-    forecast.speed = Forecast::Speed{step.step_seconds, step.tokens_per_second, machine.basis};
+    const plan::Step bound = plan::simulate(usual, plan::at_roofline(cluster));
+    forecast.speed = Forecast::Speed{
+        step.step_seconds, step.tokens_per_second, bound.step_seconds, machine.basis};
   }
   const plan::Memory memory = plan::largest(plan::estimate_memory(job)).peak;
   forecast.bytes = memory.total();

@@ -29,6 +29,7 @@ struct Forecast {
   /// Where the machine was measured or is described: the basis says which.
   struct Speed {
     double step_seconds = 0, tokens_per_second = 0;
+    double roofline_seconds = 0;  // of a step with every kernel and message at the machine's peak
     std::string basis;
   };
   std::optional<Speed> speed;

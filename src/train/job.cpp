@@ -120,6 +120,7 @@ monitor::MonitorOptions monitor_options(const Job& job, double peak_flops) {
   options.run_name = training.run_name.value_or("");
   options.project = training.project;
   options.logging_dir = training.logging_dir.value_or("");
+  options.wandb_ranks = job.config.monitor.wandb_ranks;
   options.otlp = job.config.monitor.otlp;
   // As it is kept: what came from a secret variable is hidden there.
   options.configuration_json =

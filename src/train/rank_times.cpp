@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::train {
 namespace {
 
 constexpr size_t kRanksAStep = 16;  // whose numbers a line may have for each step that it tells of
-constexpr double kGrown = 1.02;     // memory that is worth another event
+constexpr int64_t kJudgedSteps = 50;  // over which a rank has to be slow
+constexpr double kGrown = 1.02;       // memory that is worth another event
 
 double total_of(const std::array<double, parallel::kMemoryKinds>& memory) {
   return std::accumulate(memory.begin(), memory.end(), 0.0);
@@ -51,9 +55,49 @@ void RankTimes::take(int rank, int ranks, int64_t step, std::span<const double, 
 }
 
 void RankTimes::tell(monitor::Monitor& monitor) {
-  if (sums_.steps == 0 || static_cast<size_t>(sums_.steps) * kRanksAStep < sums_.step_s.size()) {
+  if (sums_.steps > 0 && static_cast<size_t>(sums_.steps) * kRanksAStep >= sums_.step_s.size()) {
+    tell_sums(monitor);
+  }
+}
+
+void RankTimes::end_run(comm::Communicator& communicator, int64_t step, monitor::Monitor* monitor) {
+  const at::Tensor own = at::tensor(last_, at::kDouble);
+  const at::Tensor all = at::empty({communicator.size(), kNumbers}, at::kDouble);
+  communicator.all_gather(all, own).wait();
+  if (monitor == nullptr) {
     return;
   }
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    take(
+        rank,
+        communicator.size(),
+        step,
+        std::span<const double, kNumbers>(all[rank].const_data_ptr<double>(), kNumbers));
+  }
+  if (sums_.steps > 0) {
+    tell_sums(*monitor);
+  }
+}
+
+void RankTimes::judge(monitor::Monitor& monitor) {
+  monitor::merge_shares(judged_, sums_);
+  if (judged_.steps < kJudgedSteps) {
+    return;
+  }
+  const auto slow = monitor::slow_rank(judged_);
+  judged_ = {};
+  const auto rank = slow ? std::optional(slow->rank) : std::nullopt;
+  if (rank != std::exchange(slow_, rank)) {
+    monitor.event(
+        "slow rank",
+        slow
+            ? nlohmann::
+                  ordered_json{{"rank", slow->rank}, {"factor", slow->factor}, {"by", slow->by_data ? "data" : "own work"}}
+            : nlohmann::ordered_json{{"rank", nullptr}});
+  }
+}
+
+void RankTimes::tell_sums(monitor::Monitor& monitor) {
   for (std::vector<double>* const each :
        {&sums_.step_s, &sums_.data_wait_s, &sums_.communication_wait_s}) {
     for (double& sum : *each) {
@@ -61,6 +105,7 @@ void RankTimes::tell(monitor::Monitor& monitor) {
     }
   }
   monitor.ranks(sums_);
+  judge(monitor);
   sums_ = {};
   const auto fullest = std::ranges::max_element(memory_, {}, total_of);
   const double bytes = total_of(*fullest);

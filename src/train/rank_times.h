@@ -2,10 +2,13 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "monitor/monitor.h"
 #include "parallel/memory_account.h"
 
@@ -29,10 +32,19 @@ class RankTimes {
   /// At a logged step: tells the means since it last did, and the memory of the fullest rank by
   /// kind where it grew. Of many ranks some steps at least are told in one line.
   void tell(monitor::Monitor& monitor);
+  /// After the last of `step` steps: gathers what no further step sends, and tells all that is
+  /// left. `monitor`: rank 0's, null on the others. Every rank must call.
+  void end_run(comm::Communicator& communicator, int64_t step, monitor::Monitor* monitor);
 
  private:
+  void tell_sums(monitor::Monitor& monitor);
+  /// An event where another rank is the slow one than before, or none is any more.
+  void judge(monitor::Monitor& monitor);
+
   std::array<double, kNumbers> last_{};
   monitor::RankShares sums_;
+  monitor::RankShares judged_;  // of the lines since it was last judged who is slow
+  std::optional<size_t> slow_;  // the rank that was told of
   std::vector<std::array<double, parallel::kMemoryKinds>> memory_;  // the fullest of each rank
   double told_bytes_ = 0;
 };

@@ -103,7 +103,9 @@ void record_forecast(Job& job, const std::optional<Forecast>& forecast) {
   }
   if (forecast->speed) {
     event["step_s"] = forecast->speed->step_seconds;
+    event["roofline_s"] = forecast->speed->roofline_seconds;
     event["tokens_per_s"] = forecast->speed->tokens_per_second;
+    job.monitor->set_roofline(forecast->speed->roofline_seconds);
     event["figures"] = forecast->speed->basis;
   }
   job.monitor->event("forecast", event);
@@ -201,6 +203,18 @@ void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike) {
   job.monitor->event(
       "spike",
       {{"grad_norm", spike->value}, {"quantile_99", spike->quantile}, {"median", spike->median}});
+}
+
+void tell_of_overflow(Job& job, const parallel::StepResult& result) {
+  if (result.overflowed && job.monitor != nullptr) {
+    job.monitor->event("overflow", nlohmann::ordered_json::object());
+  }
+}
+
+void tell_of_comparison(Job& job, double seconds) {
+  if (job.monitor != nullptr) {
+    job.monitor->event("compared replicas", {{"seconds", seconds}});
+  }
 }
 
 void tell_of_repeat(Job& job, const GuardedStep& step) {

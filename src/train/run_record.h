@@ -21,7 +21,8 @@ namespace lockstep::train {
 /// where the job has no monitor.
 void record_beginning(Job& job, const World& world, const config::Origins& origins);
 
-/// "forecast": what a step was predicted to take, where that was predicted. Likewise.
+/// "forecast": what a step was predicted to take, where that was predicted; and tells the monitor
+/// the roofline. Likewise.
 void record_forecast(Job& job, const std::optional<Forecast>& forecast);
 
 /// "failed", of the exception that is being handled: its text and its exit code. Likewise.
@@ -39,6 +40,12 @@ void log_memory(Job& job, World& world);
 /// Of a gradient's norm that is far beyond those before: a warning and the event "spike". For rank
 /// 0, after the step; does nothing where there was none.
 void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike);
+
+/// Of a step of float16 that was left out: the event "overflow". Likewise.
+void tell_of_overflow(Job& job, const parallel::StepResult& result);
+
+/// Of replicas that were found alike: the event "compared replicas". Likewise.
+void tell_of_comparison(Job& job, double seconds);
 
 /// Of a step that was computed twice: what came of it, and the event "computed twice". For rank 0,
 /// after the step; does nothing where it was not.

@@ -133,8 +133,12 @@ class Trainer {
       log_info("early stopping had ended the run after step {}", job_.progress.step);
     }
     time_.begin(process_seconds());
+    const int64_t first = job_.progress.step;
     while (exit == 0 && job_.progress.step < last_step_ && !stops_early()) {
       exit = one_step();
+    }
+    if (job_.progress.step > first) {
+      rank_times_.end_run(world_.communicator, job_.progress.step, job_.monitor.get());
     }
     return exit;
   }
@@ -396,6 +400,7 @@ int Trainer::one_step() {
   const std::optional<Spikes::Spike> spike = guard_.observe(result_);
   report(counts, batch, began);
   histograms_.tell();
+  tell_of_overflow(job_, result_);
   tell_of_repeat(job_, guarded_);
   tell_of_spike(job_, spike);
   log_memory(job_, world_);
@@ -425,6 +430,7 @@ int Trainer::one_step() {
     const double comparing = seconds_now();
     job_.model->compare_replicas();
     time_.add(TimeAccount::Use::kComparing, seconds_now() - comparing);
+    tell_of_comparison(job_, seconds_now() - comparing);
   }
   steering_.publish();
   steering_.end_step(saves);

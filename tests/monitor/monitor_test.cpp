@@ -90,6 +90,18 @@ TEST(Monitor, LogsTheShareOfThePeakWhereThatIsKnown) {
   EXPECT_EQ(run.metrics().at(0).at("peak_share"), 0.25);  // 2e9 operations in 1 s
 }
 
+TEST(Monitor, LogsTheShareOfTheRooflineWhereThatIsKnown) {
+  TimedRun run;
+  Monitor monitor(run.options(), std::nullopt, run.clocks());
+  monitor.step(run.report(1));
+  monitor.step(run.report(2));
+  EXPECT_FALSE(run.metrics().at(0).contains("roofline_share"));
+  monitor.set_roofline(0.125);
+  monitor.step(run.report(3));
+  monitor.step(run.report(4));
+  EXPECT_EQ(run.metrics().at(1).at("roofline_share"), 0.25);  // of steps of 0.5 s
+}
+
 TEST(Monitor, LogsByItsStrategy) {
   const auto logged = [](LoggingStrategy strategy, bool first, int64_t every) {
     TimedRun run;

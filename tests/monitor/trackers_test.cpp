@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "monitor/monitor.h"
+#include "monitor/rank_file.h"
 #include "monitor/tensorboard.h"
 #include "monitor/wandb.h"
 #include "temporary_folder.h"
@@ -139,6 +140,7 @@ TEST(WandbRun, WritesWhatWandbSyncReads) {
   const TemporaryFolder folder;
   WandbRun run(
       {.folder = folder.path(),
+       .run_folder = folder.path(),
        .run_id = "abcd1234",
        .project = "p",
        .name = "first",
@@ -153,7 +155,8 @@ TEST(WandbRun, WritesWhatWandbSyncReads) {
       std::filesystem::read_symlink(folder.path() / "wandb" / "latest-run"),
       run.folder().filename());
   const auto records = wandb_records(run.folder() / "run-abcd1234.wandb");
-  ASSERT_EQ(records.size(), 5U);  // header, run, history, summary, exit
+  // header, run, five metrics' definitions, history, summary, exit, final, footer
+  ASSERT_EQ(records.size(), 12U);
   // num 1; header (21) {version_info {producer "0.31.0", min_consumer "0.70.0"}}; _info (200)
   // {stream_id}
   EXPECT_EQ(
@@ -167,17 +170,128 @@ TEST(WandbRun, WritesWhatWandbSyncReads) {
                 "1080cab5ee01"),
       std::string::npos)
       << hex(records[1]);  // start_time {1000 s, 500000000 ns}
+  EXPECT_NE(records[4].find("train/loss"), std::string::npos);
+  EXPECT_NE(records[4].find("train/global_step"), std::string::npos);  // below it in charts
   // history item {nested_key "train/loss", value_json "2.5"}
-  EXPECT_NE(hex(records[2]).find("0a12120a747261696e2f6c6f7373820103322e35"), std::string::npos)
-      << hex(records[2]);
+  EXPECT_NE(hex(records[7]).find("0a12120a747261696e2f6c6f7373820103322e35"), std::string::npos)
+      << hex(records[7]);
   for (const char* const part :
        {"_step", "_timestamp", "1010.0", "_runtime", "9.5", "NaN", "train/global_step"}) {
-    EXPECT_NE(records[2].find(part), std::string::npos) << part;
+    EXPECT_NE(records[7].find(part), std::string::npos) << part;
   }
-  EXPECT_NE(hex(records[4]).find("92010408001009"), std::string::npos) << hex(records[4]);
+  EXPECT_NE(hex(records[9]).find("92010408001009"), std::string::npos) << hex(records[9]);
+  EXPECT_NE(hex(records[10]).find("a20100"), std::string::npos) << hex(records[10]);  // final
   EXPECT_NE(
       read_file(run.folder() / "files" / "wandb-summary.json").find(R"("train/loss":2.5)"),
       std::string::npos);
+}
+
+/// Of the only .wandb file in the folder of an attempt.
+std::string records_of(const WandbRun& run) {
+  std::string all;
+  for (const auto& each : std::filesystem::directory_iterator(run.folder())) {
+    if (each.path().extension() == ".wandb") {
+      for (const std::string& record : wandb_records(each.path())) {
+        all += record + "\n";
+      }
+    }
+  }
+  return all;
+}
+
+TEST(WandbRun, GoesOnUnderItsId) {
+  const TemporaryFolder folder;
+  const WandbOptions options{
+      .folder = folder.path(), .run_folder = folder.path(), .start_time = 1000, .resumed = true};
+  std::string id;
+  {
+    WandbRun first(options);
+    EXPECT_FALSE(first.goes_on());  // there is nothing to go on with
+    first.log(a_record());
+    first.log(a_record());
+    first.log_event("stopped", 1020);
+    id = first.folder().filename().string().substr(sizeof("offline-run-19700101_000000"));
+    EXPECT_NE(hex(records_of(first)).find("ba0100"), std::string::npos);  // it will go on
+  }
+  // As a run leaves it that was killed.
+  EXPECT_NE(read_file(folder.path() / "wandb.json").find("2}"), std::string::npos);
+  {
+    WandbRun second(options);  // within the same second
+    EXPECT_TRUE(second.goes_on());
+    second.log(a_record());
+    EXPECT_TRUE(second.folder().filename().string().ends_with(id)) << second.folder();
+    EXPECT_NE(hex(records_of(second)).find(hex("_step\x82\x01\x01") + "32"), std::string::npos);
+  }
+  WandbOptions other = options;
+  other.run_id = "another";
+  EXPECT_FALSE(WandbRun(other).goes_on());
+  other.run_id = "a-third";
+  other.must_resume = true;
+  EXPECT_THROW(WandbRun{other}, Error);
+}
+
+TEST(WandbRun, TellsEachRankInARunOfItsOwn) {
+  const TemporaryFolder folder;
+  WandbRun run(
+      {.folder = folder.path(),
+       .run_id = "job",
+       .name = "n",
+       .start_time = 1000,
+       .of_ranks = true});
+  run.log_ranks(
+      {.step = 3,
+       .steps = 3,
+       .step_s = {1, 2},
+       .data_wait_s = {0, 0},
+       .communication_wait_s = {0, 0},
+       .memory_bytes = {8, 9}},
+      1010);
+  run.finish();
+  for (const int rank : {0, 1}) {
+    const auto path = folder.path() / "wandb" /
+                      fmt::format("{}-rank{}", run.folder().filename().string(), rank) /
+                      fmt::format("run-job-rank{}.wandb", rank);
+    std::string all;
+    for (const std::string& record : wandb_records(path)) {
+      all += record;
+    }
+    EXPECT_NE(all.find(fmt::format("n-rank{}", rank)), std::string::npos);
+    EXPECT_NE(all.find("n-job"), std::string::npos);  // their group
+    EXPECT_NE(
+        hex(all).find(hex("train/step_s\x82\x01\x03") + (rank == 0 ? "31" : "32")),
+        std::string::npos);
+  }
+}
+
+TEST(WandbRun, KeepsCheckpointsAsArtifacts) {
+  const TemporaryFolder folder;
+  const std::filesystem::path run_folder = folder.path() / "run";
+  WandbRun run(
+      {.folder = run_folder,
+       .run_folder = run_folder,
+       .run_id = "job",
+       .name = "a name",
+       .start_time = 1000,
+       .artifacts = WandbOptions::Artifacts::kAll});
+  run.log(a_record());
+  create_folders(run_folder / "checkpoint-7" / "part");
+  write_file_atomically(run_folder / "checkpoint-7" / "part" / "a.txt", "hello");
+  write_file_atomically(run_folder / "checkpoint-7" / "b.txt", "");
+  create_folders(run_folder / "checkpoint-8.saving");
+  run.log(a_record());
+  std::filesystem::remove_all(run_folder / "checkpoint-7");
+  run.finish();
+  const std::string records = records_of(run);
+  for (const char* const part :
+       {"model-a-name",
+        "checkpoint_global_step_7",
+        "epoch_0.5",
+        "XUFAKrxLKna5cZ2REBfFkg==",
+        "1B2M2Y8AsgTpgAmY7PhCfg==",
+        "part/a.txt"}) {
+    EXPECT_NE(records.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(read_file(run.folder() / "artifacts" / "checkpoint-7" / "part" / "a.txt"), "hello");
 }
 
 TEST(WandbRun, RefusesAnIdThatIsNoName) {
@@ -196,6 +310,11 @@ TEST(WandbOptions, ComeFromTheEnvironment) {
   EXPECT_EQ(options->folder, "/d");
   EXPECT_EQ(options->run_id, "r");
   EXPECT_EQ(options->tags, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(options->artifacts, WandbOptions::Artifacts::kNone);
+  EXPECT_EQ(
+      wandb_options_from_environment(given, {{"WANDB_LOG_MODEL", "checkpoint"}})->artifacts,
+      WandbOptions::Artifacts::kAll);
+  EXPECT_THROW(wandb_options_from_environment(given, {{"WANDB_LOG_MODEL", "all"}}), Error);
   EXPECT_FALSE(wandb_options_from_environment(given, {{"WANDB_MODE", "disabled"}}));
   EXPECT_FALSE(wandb_options_from_environment(given, {{"WANDB_DISABLED", "true"}}));
 }

@@ -18,7 +18,7 @@ def find():
 
 
 class Browser:
-    """One page. What it complains of (exceptions, what its policy refused) is in `complaints`."""
+    """One page. What it complains of (exceptions, what its policy refused) is in `complaints`, what it asks for in `requests`."""
 
     def __init__(self, path):
         self.profile = tempfile.mkdtemp(prefix="lockstep-browser-")
@@ -39,7 +39,7 @@ class Browser:
             close_fds=False, preexec_fn=take_ends)
         for end in (to_browser, from_browser, *ends):
             os.close(end)
-        self.buffer, self.number, self.session, self.complaints = b"", 0, None, []
+        self.buffer, self.number, self.session, self.complaints, self.requests = b"", 0, None, [], []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -66,6 +66,8 @@ class Browser:
             self.complaints.append(json.dumps(message["params"]["exceptionDetails"])[:500])
         if message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
             self.complaints.append(message["params"]["entry"]["text"])
+        if message.get("method") == "Network.requestWillBeSent":
+            self.requests.append(message["params"]["request"]["url"])
         return message
 
     def call(self, method, seconds=30, **parameters):

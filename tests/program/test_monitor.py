@@ -17,6 +17,7 @@ import unittest
 import urllib.parse
 
 import browser
+import long_run
 from harness import PROGRAM, SOURCE, ProgramTest, environment, losses, metrics, start, wait_for
 
 NEEDS_BROWSER = unittest.skipUnless(browser.find(), "there is no Chromium on this machine (apt-get install chromium)")
@@ -259,6 +260,23 @@ class Page(ProgramTest):
         self.assertEqual(asked - set(re.findall(r"^(lockstep_\w+)\{run=", served, re.M)), set())
         self.run_fails(2, "monitor", "nowhere")
 
+    def test_a_long_run_is_thinned_out_by_the_server_and_no_extreme_is_lost(self):
+        least, greatest = long_run.write(self.folder / "long", 50000, 20)
+        address = self.serve("long")
+        token = {"Authorization": "Bearer " + address.query.removeprefix("token=")}
+        run, = json.loads(self.get(address, "/api/runs", **token)[2])
+        self.assertEqual((run["last_step"], run["end"], run["bad_lines"], len(run["metrics"])), (50000, "finished", 0, 21))  # and the epoch
+        names = ",".join(run["metrics"])
+        curves = json.loads(self.get(address, f"/api/series?ids=0&names={names}&points=100", **token)[2])["0"]
+        self.assertEqual(curves.keys(), set(run["metrics"]))
+        for steps, values in curves.values():
+            self.assertLessEqual(len(steps), 4 * 100)
+            self.assertEqual((steps[0], steps[-1], steps), (1, 50000, sorted(set(steps))))
+        shown = dict(zip(*curves["loss"]))
+        self.assertEqual((shown[least], shown[greatest]), (0.001, 1000))
+        part = json.loads(self.get(address, f"/api/series?ids=0&names=loss&points=100&from={least}&to={least + 99}", **token)[2])
+        self.assertEqual(part["0"]["loss"][0], list(range(least, min(50000, least + 99) + 1)))  # near enough, all are there
+
     def test_what_ranks_do_now_is_told_with_their_stacks(self):
         process = start(*self.train_arguments("live", ranks=2, steps=4000), cwd=self.folder)
         self.addCleanup(process.communicate)
@@ -274,6 +292,9 @@ class Page(ProgramTest):
         self.assertIn("stacks of rank 1", text)
         times = wait_for(lambda: (lambda t: t if t["steps"] else None)(json.loads(self.get(address, "/api/ranks?id=0", **cookie)[2])))
         self.assertEqual((times["ranks"], len(times["step_s"]), len(times["step_s"][0])), (2, 2, len(times["steps"])))
+        slow = r"(rank [01] is slow: .* \d\.\d\d times the median|no rank is slower)"
+        self.assertRegex(times["slow"], slow)
+        self.assertRegex(self.run_ok("monitor", "--text", "--once", "live").out, rf"until step \d+: {slow}")
         self.assertEqual(self.get(address, "/api/trace?id=0&step=3", **cookie)[0], 404)
 
     def test_a_run_serves_its_own_page(self):
@@ -294,6 +315,7 @@ class Page(ProgramTest):
         page.size(1200, 900)
         page.call("Page.navigate", url=self.serve(*folders).geturl())
         page.wait_for("document.body && document.body.dataset.ready")
+        self.addCleanup(lambda: self.assertEqual({urllib.parse.urlsplit(url).hostname for url in page.requests} - {None}, {"127.0.0.1"}))
         return page
 
     @NEEDS_BROWSER
@@ -308,6 +330,11 @@ class Page(ProgramTest):
             end = "document.querySelector('tr[data-run] td:last-child')"
             self.assertEqual(page.value(f"{end}.textContent"), "running")
             page.wait_for("/^[0-9:dh ]+$/.test(document.querySelector('tr[data-run] td:nth-child(9)').textContent)")  # what is left
+            path = "document.querySelector('path[data-series=\"0:loss\"]').getAttribute('d')"
+            page.wait_for(f"{path} !== {json.dumps(page.value(path))}")  # the curve moves
+            page.wait_for("/rank 1.*: step \\d/.test(document.querySelector('[data-part=\"live-0\"] pre').textContent)")
+            page.value("document.querySelector('[data-part=\"live-0\"] button').click()")
+            page.wait_for("document.querySelector('[data-part=\"live-0\"]').textContent.includes('stacks of rank 1')")
             places = [json.loads(line) for line in (self.folder / name / ".lockstep-ranks").read_text().splitlines()]
             os.kill(places[rank]["process"], signal.SIGKILL)
             page.wait_for(f"/{told}/.test({end}.textContent) && {end}.className === 'bad'", seconds=5)
@@ -337,6 +364,8 @@ class Page(ProgramTest):
             page.value("[...document.querySelectorAll('[data-chart]')].slice(0, 7).map(c => c.dataset.chart)"),
             ["loss+eval_loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share", "step_s", "peak_memory_bytes"])
         self.assertRegex(page.value("document.querySelector('tr[data-run] td:nth-child(10)').textContent"), r"^\d+%$")  # goodput
+        told = [json.loads(line) for line in (self.folder / "page" / "one" / "ranks.jsonl").read_text().splitlines()]
+        self.assertEqual((told[-1]["step"], sum(line["steps"] for line in told)), (40, 40))  # the last step too
         lines = "document.querySelectorAll('[data-chart=\"loss+eval_loss\"] path[data-series]').length"
         self.assertEqual(page.value(lines), 4)
         path = "document.querySelector('path[data-series=\"0:loss\"]').getAttribute('d')"
@@ -364,6 +393,15 @@ class Page(ProgramTest):
         page.wait_for(f"{path}.split('L').length < 20")
         page.key("0")
         page.wait_for(f"{path}.split('L').length === 40")
+        chart = "document.querySelector('[data-chart=\"loss+eval_loss\"]')"
+        self.assertRegex(page.value(f"{chart}.querySelector('svg').getAttribute('aria-label')"), r"page/one loss is [\d.]+ at step 40, between")
+        page.value(f"{chart}.querySelector('svg').focus()")
+        page.key("Home")  # what has the focus is read by keys, and nothing moves
+        self.assertRegex(page.value(f"{chart}.querySelector('p').textContent"), r"page/one loss: [\d.]+ at 1\b")
+        page.key("ArrowRight")
+        self.assertRegex(page.value(f"{chart}.querySelector('p').textContent"), r"page/one loss: [\d.]+ at 2\b")
+        self.assertEqual(page.value("state.from"), 0)
+        page.value("document.activeElement.blur()")
         exported = page.value("svgText(cards.get('loss+eval_loss'))")
         self.assertTrue(exported.startswith("<svg") and "data-series" in exported, exported[:200])
         table = page.value("csvText(cards.get('loss+eval_loss'))").splitlines()

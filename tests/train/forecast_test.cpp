@@ -41,7 +41,7 @@ TEST(Forecast, OfAKnownMachineSaysTimeAndMemory) {
 
 TEST(Forecast, ComparesWithTheMedianAndLeavesTheFirstStepOut) {
   Forecast forecast;
-  forecast.speed = Forecast::Speed{1.1, 0, "a file"};
+  forecast.speed = Forecast::Speed{.step_seconds = 1.1, .basis = "a file"};
   forecast.bytes = 90e6;
   const std::string text = compare(forecast, {9, 1, 1, 1, 2}, 100e6);
   EXPECT_NE(text.find("measured 1 s (+10.0%)"), std::string::npos) << text;

@@ -128,6 +128,7 @@ void warn_of_idle_keys(
       "output_dir");
   warn("training.run_name", !reports_to("wandb"), "only used with report_to=wandb");
   warn("training.project", !reports_to("wandb"), "only used with report_to=wandb");
+  warn("monitor.wandb_ranks", !reports_to("wandb"), "only used with report_to=wandb");
   warn(
       "training.dataloader_num_workers",
       training.dataloader_num_workers > 1,

@@ -117,6 +117,25 @@ Cluster uniform_cluster(const Device& device, int devices) {
   return cluster;
 }
 
+Cluster at_roofline(Cluster cluster) {
+  for (NodeGroup& group : cluster.groups) {
+    Device& device = group.device;
+    device.measured = true;  // rates that hold as they stand, without tiles
+    device.short16 = device.short32 = {};
+    device.kernel_seconds = device.dropout_seconds = 0;
+    device.efficiency =
+        device.efficiency32 = {.matrix16 = 1, .matrix8 = 1, .attention = 1, .memory = 1};
+    device.attention_rate = 1;
+    group.spread_seconds = group.link_latency = 0;
+  }
+  Physics& physics = cluster.physics;
+  physics.link_efficiency = physics.network_efficiency = physics.early_libraries = 1;
+  physics.block_scaled = 1;
+  physics.link_latency = physics.network_latency = physics.step_seconds = 0;
+  physics.host_seconds = physics.message_seconds = physics.contention = physics.straggler = 0;
+  return cluster;
+}
+
 namespace {
 
 // Of a device's links within the node, those that a group of `members` can use. Without a switch a

@@ -57,6 +57,10 @@ struct Cluster {
 /// `devices` devices of one kind, in its usual nodes; the last one holds what is left over.
 Cluster uniform_cluster(const Device& device, int devices);
 
+/// The same with kernels that reach the peak of products or the memory's bandwidth, messages that
+/// reach the links', and nothing that waits for the slowest: what a plan's step is bounded by.
+Cluster at_roofline(Cluster cluster);
+
 /// Reads a cluster file (docs/plan.md has its keys). Throws (config) with everything that is wrong:
 /// unknown keys with the nearest one, figures that cannot be, devices that are not in the library.
 Cluster parse_cluster(std::string_view yaml, const std::string& source);

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "monitor/checkpoints.h"
 #include "monitor/metrics.h"
 #include "watch/record/compare.h"
 #include "watch/record/downsample.h"
@@ -365,7 +366,7 @@ std::string RunsPage::details_json(Watched& run) const {
   const nlohmann::ordered_json details{
       {"configuration", std::move(configuration)},
       {"events", std::move(told)},
-      {"checkpoints", checkpoints_of(run.folder)},
+      {"checkpoints", monitor::checkpoints_of(run.folder)},
       {"traces", traces_of(run.folder)},
       {"live", live_ != nullptr && summarize(run.folder, wall_now()).end == End::kRunning}};
   return details.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

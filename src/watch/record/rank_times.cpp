@@ -15,17 +15,17 @@ namespace {
 using monitor::RankShares;
 
 constexpr size_t kEndKept = 64;
+constexpr size_t kLately = 16;  // lines
 
 struct Measure {
   const char* name;
   std::vector<double> RankShares::* values;
-  bool is_most;  // of neighbours the larger one, else their mean
 };
 constexpr std::array<Measure, 4> kMeasures = {{
-    {"step_s", &RankShares::step_s, false},
-    {"data_wait_s", &RankShares::data_wait_s, false},
-    {"communication_wait_s", &RankShares::communication_wait_s, false},
-    {"memory_bytes", &RankShares::memory_bytes, true},
+    {"step_s", &RankShares::step_s},
+    {"data_wait_s", &RankShares::data_wait_s},
+    {"communication_wait_s", &RankShares::communication_wait_s},
+    {"memory_bytes", &RankShares::memory_bytes},
 }};
 
 /// Nothing of a line that is none, or whose lists are of other lengths.
@@ -51,19 +51,6 @@ bool read_shares(std::string_view text, RankShares& shares) {
     shares.*measure.values = values->get<std::vector<double>>();
   }
   return true;
-}
-
-void merge_shares(RankShares& first, const RankShares& second) {
-  const auto a = static_cast<double>(first.steps), b = static_cast<double>(second.steps);
-  for (const Measure& measure : kMeasures) {
-    std::vector<double>& into = first.*measure.values;
-    for (size_t i = 0; i < into.size(); ++i) {
-      const double other = (second.*measure.values)[i];
-      into[i] = measure.is_most ? std::max(into[i], other) : (into[i] * a + other * b) / (a + b);
-    }
-  }
-  first.step = second.step;
-  first.steps += second.steps;
 }
 
 }  // namespace
@@ -98,7 +85,7 @@ void RankTimes::take(std::string_view line) {
     waiting_ = 0;
   }
   if (waiting_ > 0 && waiting_ < stride_) {
-    merge_shares(lines_.back(), shares);
+    monitor::merge_shares(lines_.back(), shares);
     waiting_ = (waiting_ + 1) % stride_;
     return;
   }
@@ -110,13 +97,21 @@ void RankTimes::take(std::string_view line) {
       if (i % 2 == 0) {
         halved.push_back(std::move(lines_[i]));
       } else {
-        merge_shares(halved.back(), lines_[i]);
+        monitor::merge_shares(halved.back(), lines_[i]);
       }
     }
     lines_ = std::move(halved);
     waiting_ = 1;  // of the last one's, which was begun just now
     stride_ *= 2;
   }
+}
+
+RankShares RankTimes::lately() const {
+  RankShares whole;
+  for (size_t i = lines_.size() - std::min(lines_.size(), kLately); i < lines_.size(); ++i) {
+    monitor::merge_shares(whole, lines_[i]);
+  }
+  return whole;
 }
 
 std::string RankTimes::json() const {
@@ -137,7 +132,7 @@ std::string RankTimes::json() const {
     }
     text += "]";
   }
-  return text + "}";
+  return text + fmt::format(",\"slow\":{}}}", nlohmann::json(monitor::slow_text(lately())).dump());
 }
 
 }  // namespace lockstep::watch

@@ -26,7 +26,10 @@ class RankTimes {
   const std::vector<monitor::RankShares>& lines() const { return lines_; }
   static constexpr size_t kMost = 128;
 
-  /// {"ranks": n, "steps": [..], "step_s": [[.. of each line] of each rank], ...}.
+  /// The last lines as one; no steps where there is none.
+  monitor::RankShares lately() const;
+  /// {"ranks": n, "steps": [..], "step_s": [[.. of each line] of each rank], ..., "slow": which
+  /// rank lately was}.
   std::string json() const;
 
  private:

@@ -1,7 +1,6 @@
 #include "watch/record/run.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <string_view>
@@ -276,26 +275,6 @@ std::map<std::string, std::string> configuration_of(const fs::path& folder) {
     flatten(config::read_config_file(path), "", values);
   }
   return values;
-}
-
-std::vector<int64_t> checkpoints_of(const fs::path& folder) {
-  constexpr std::string_view kPrefix = "checkpoint-";
-  std::vector<int64_t> steps;
-  std::error_code problem;
-  for (fs::directory_iterator at(folder, problem); !problem && at != fs::directory_iterator();
-       at.increment(problem)) {
-    const std::string name = at->path().filename().string();
-    int64_t step = 0;
-    if (name.starts_with(kPrefix)) {
-      const char* const end = name.data() + name.size();
-      const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-      if (error == std::errc() && rest == end) {
-        steps.push_back(step);
-      }
-    }
-  }
-  std::sort(steps.begin(), steps.end());
-  return steps;
 }
 
 }  // namespace lockstep::watch

@@ -69,7 +69,4 @@ std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder
 /// has none.
 std::map<std::string, std::string> configuration_of(const std::filesystem::path& folder);
 
-/// The steps of the checkpoints in a folder that have their names, and so are whole; ascending.
-std::vector<int64_t> checkpoints_of(const std::filesystem::path& folder);
-
 }  // namespace lockstep::watch

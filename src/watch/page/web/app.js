@@ -2,10 +2,11 @@
 "use strict";
 
 const COLORS = ["#1f77b4", "#e07b1a", "#2ca02c", "#d1403f", "#8e63c0", "#8c564b", "#d667b0", "#7f7f7f", "#a8a81d", "#17a3b8"];
-const FIRST = ["loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share", "step_s", "peak_memory_bytes"];
+const FIRST = ["loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share", "roofline_share", "step_s", "peak_memory_bytes"];
 const HIDDEN = new Set(["epoch", "tokens", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second"]);
 // Events that are no marks of a chart.
-const QUIET = new Set(["best", "samples", "memory", "forecast", "time"]);
+const QUIET = new Set(["best", "samples", "memory", "forecast", "time", "compared replicas"]);
+const MOST_EVENTS = 300;  // in a run's table: the last ones
 const WIDTH = 640, HEIGHT = 260, LEFT = 62, RIGHT = 8, TOP = 8, BOTTOM = 24;
 const SVG = "http://www.w3.org/2000/svg";
 const REFRESH_MS = 2000;
@@ -190,6 +191,15 @@ function marks(svg, x, xs) {
   }
 }
 
+// For who does not see it: where each line stands, and between what it ran.
+function describeChart(names, lines) {
+  const told = lines.map((line) => {
+    const values = line.values.filter((value) => value !== null);
+    return `${nameOf(line.run)}${names.length > 1 ? " " + line.name : ""} is ${short(values.at(-1))} at step ${line.steps.at(-1)}, between ${short(Math.min(...values))} and ${short(Math.max(...values))}`;
+  });
+  return `${names.join(" and ")}: ${told.join("; ")}`;
+}
+
 function drawInto(card) {
   const lines = linesOf(card.names), ys = rangeOf(lines), svg = card.svg;
   svg.replaceChildren();
@@ -198,9 +208,11 @@ function drawInto(card) {
     return;
   }
   card.legend.textContent = "";
+  svg.setAttribute("aria-label", describeChart(card.names, lines));
   const xs = [Math.max(state.from, state.logx ? 1 : 0), Math.max(state.to ?? lastStep(), state.from + 1)];
   const x = scaleOf(...xs, LEFT, WIDTH - RIGHT, state.logx), y = scaleOf(...ys, HEIGHT - BOTTOM, TOP, state.logy);
   card.x = x;
+  card.xs = xs;
   axes(svg, x, y, xs, ys);
   marks(svg, x, xs);
   for (const line of lines) {
@@ -263,6 +275,15 @@ function listen(card) {
       zoom(Math.floor(card.x.back(Math.min(first, at))), Math.ceil(card.x.back(Math.max(first, at))));
     } else if (card.band) card.band.setAttribute("width", 0);
   });
+  card.svg.addEventListener("keydown", (event) => {
+    const by = {ArrowLeft: -1, ArrowRight: 1, Home: -1000, End: 1000}[event.key], steps = linesOf(card.names)[0]?.steps;
+    if (by === undefined || !card.hair || !steps?.length) return;
+    event.preventDefault();
+    event.stopPropagation();  // the page would move all charts
+    const [low, high] = card.xs, wanted = (card.step ?? high) + by * Math.max(1, (high - low) / 50);
+    card.step = steps[nearest(steps, Math.min(high, Math.max(low, wanted)))];
+    tell(card, Math.min(WIDTH - RIGHT, Math.max(LEFT, card.x(card.step))));
+  });
   card.svg.addEventListener("pointerleave", () => { begin = null; });
   card.svg.addEventListener("dblclick", () => zoom(0, null));
 }
@@ -297,7 +318,7 @@ function cardOf(names) {
   const key = names.join("+");
   if (cards.has(key)) return cards.get(key);
   const svg = element("svg:svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": names.join(" and "), tabindex: 0});
-  const card = {names, svg, legend: element("p")};
+  const card = {names, svg, legend: element("p", {"aria-live": "polite"})};
   card.box = element("article", {class: "chart", "data-chart": key},
     element("div", {}, element("h2", {}, names.join(" and ")), element("span", {},
       element("button", {type: "button", onclick: () => save(`${key}.svg`, "image/svg+xml", svgText(card))}, "SVG"), " ",
@@ -343,7 +364,7 @@ async function drawDetails() {
     if (!details) continue;
     const changed = details.configuration.filter((row) => row[2] !== "default");
     parts.push(part(`events-${run.id}`, `${nameOf(run)}: ${details.events.length} events, checkpoints ${details.checkpoints.join(", ") || "none"}`,
-      tableOf(["time", "step", "event", ""], details.events.map(eventRow))));
+      tableOf(["time", "step", "event", ""], details.events.slice(-MOST_EVENTS).map(eventRow))));
     parts.push(part(`configuration-${run.id}`, `${nameOf(run)}: configuration (${changed.length} values that are no defaults)`,
       tableOf(["key", "value", "from"], [...changed, ...details.configuration.filter((row) => row[2] === "default")])));
     const csv = element("a", {href: `api/csv?id=${run.id}`, download: `${nameOf(run).replaceAll("/", "-")}.csv`}, "all metrics of this run as CSV");

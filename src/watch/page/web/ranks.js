@@ -20,12 +20,6 @@ function bytes(value) {
   return `${Number((value / 1024 ** unit).toPrecision(4))} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
 }
 
-function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return !sorted.length ? 0 : sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / (values.length || 1);
 const svgText2 = (x, y, anchor, content) => element("svg:text", {x, y, "text-anchor": anchor, fill: "currentColor", "font-size": 11, opacity: 0.75}, content);
 
@@ -75,7 +69,7 @@ function tellCell(card, event) {
   card.scale.textContent = `${ranks}, until step ${card.times.steps[column]}: ${amount(c.values[row * c.columns + column], c.view.unit)} of ${c.view.title}`;
 }
 
-// ---- where each rank's time goes, over what is shown; who is slow, and by what
+// ---- where each rank's time goes, over what is shown
 
 function sharesOf(times) {
   const from = times.steps.length > 4 ? 1 : 0;
@@ -84,17 +78,6 @@ function sharesOf(times) {
     const data = mean(times.data_wait_s[rank].slice(from)) / step, others = mean(times.communication_wait_s[rank].slice(from)) / step;
     return {rank, step, data, others, work: Math.max(0, 1 - data - others)};
   });
-}
-
-function slowText(shares) {
-  if (shares.length < 2) return "";
-  const work = (s) => s.work * s.step, data = (s) => s.data * s.step;
-  const busiest = (of) => shares.reduce((a, b) => (of(b) > of(a) ? b : a));
-  const slow = busiest(work), usual = median(shares.map(work)), hungry = busiest(data);
-  const parts = [];
-  if (work(slow) > 1.2 * usual) parts.push(`rank ${slow.rank} is slow: its own work takes ${(work(slow) / (usual || 1e-12)).toFixed(2)} times the median`);
-  if (hungry.data > 0.1 && data(hungry) > 1.5 * median(shares.map(data))) parts.push(`rank ${hungry.rank} waits for data: ${Math.round(100 * hungry.data)}% of its steps`);
-  return parts.length ? parts.join("; ") : "no rank is slower than 1.2 times the median";
 }
 
 function sharesTable(shares) {
@@ -231,7 +214,7 @@ async function drawRanks(runs, details) {
       card.times = times;
       drawHeat(card);
       const shares = sharesOf(times);
-      card.slow.textContent = slowText(shares);
+      card.slow.textContent = times.slow;
       card.shares.replaceChildren(sharesTable(shares));
     }
     const events = JSON.stringify([told.events.length, told.traces]);
