@@ -175,8 +175,8 @@ class Grid {
       return {};
     }
     std::vector<int> sizes = divisors(experts, ranks);
-    std::erase_if(sizes, [&](int size) { return ranks % size != 0; });
-    return sizes;
+    std::erase_if(sizes, [&](int size) { return ranks % size != 0 || size > node_size_; });
+    return sizes.size() > 1 ? std::vector<int>{1, sizes.back()} : sizes;
   }
 
   std::vector<int64_t> micro_batches(int64_t share) const {
