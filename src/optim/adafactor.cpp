@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "optim/matrix_places.h"
 #include "optim/parts.h"
 
 namespace lockstep::optim {
@@ -21,20 +22,10 @@ constexpr double kClip = 1.0;  // of the root mean square of an update
 struct FactoredMoments {
   int64_t rows = 0, columns = 0;  // of a matrix; 0 of a vector
   int64_t elements = 0;
-  int64_t own_columns = 0;                   // of this rank's part of a matrix
-  at::Tensor rows_of_part, columns_of_part;  // where its rows and columns stand; undefined: there
-  at::Tensor row, column;                    // [R], [C] means of squares, of a matrix
-  at::Tensor clip;                           // [] the factor of this step's update
+  MatrixPlaces places;
+  at::Tensor row, column;  // [R], [C] means of squares, of a matrix
+  at::Tensor clip;         // [] the factor of this step's update
 };
-
-/// The indices in the ranges, one after the other.
-at::Tensor indices(const std::vector<mesh::Range>& ranges) {
-  std::vector<at::Tensor> parts;
-  for (const mesh::Range& range : ranges) {
-    parts.push_back(at::arange(range.begin, range.end, at::kLong));
-  }
-  return at::cat(parts);
-}
 
 class Adafactor : public Optimizer {
  public:
@@ -66,19 +57,14 @@ class Adafactor : public Optimizer {
     for (const Segment& segment : shard.layout) {
       FactoredMoments moments;
       moments.elements = 1;
-      const std::vector<int64_t>& whole =
-          segment.whole_shape.empty() ? segment.shape : segment.whole_shape;
+      const std::vector<int64_t>& whole = whole_shape(segment);
       for (const int64_t dim : whole) {
         moments.elements *= dim;
       }
       if (segment.shape.size() == 2) {
         moments.rows = whole[0];
         moments.columns = whole[1];
-        moments.own_columns = segment.shape[1];
-        if (!segment.cut.is_whole()) {
-          (segment.cut.dim == 0 ? moments.rows_of_part : moments.columns_of_part) =
-              indices(segment.cut.ranges).to(shard.parameter.device());
-        }
+        moments.places = MatrixPlaces(segment, shard.parameter.device());
         moments.row = at::zeros({moments.rows}, type);
         moments.column = at::zeros({moments.columns}, type);
       } else if (segment.shape.size() < 2) {
@@ -141,19 +127,6 @@ class Adafactor : public Optimizer {
     }
   }
 
-  /// Rows and columns of the elements [first, first + count) of a rank's part of a matrix.
-  static std::pair<at::Tensor, at::Tensor> places(
-      const FactoredMoments& moments, int64_t first, int64_t count, at::Device device) {
-    const at::Tensor element =
-        at::arange(first, first + count, at::TensorOptions(device).dtype(at::kLong));
-    const auto in_whole = [](const at::Tensor& place, const at::Tensor& of_part) {
-      return of_part.defined() ? of_part.index_select(0, place) : place;
-    };
-    return {
-        in_whole(at::div(element, moments.own_columns, "floor"), moments.rows_of_part),
-        in_whole(at::remainder(element, moments.own_columns), moments.columns_of_part)};
-  }
-
   void update_moments(double gradient_scale) {
     const double beta = 1 - std::pow(static_cast<double>(steps()), -kDecayRate);
     // All rows' and columns' sums in one buffer: one sum over the ranks.
@@ -178,7 +151,7 @@ class Adafactor : public Optimizer {
                 return;
               }
               const auto [row, column] =
-                  places(moments, segment.begin + at, squares.numel(), squares.device());
+                  moments.places.of(segment.begin + at, squares.numel());
               const int64_t offset = offsets.at(segment.parameter);
               squares.mul_(segment.share);
               sums.narrow(0, offset, moments.rows).index_add_(0, row, squares);
@@ -206,8 +179,7 @@ class Adafactor : public Optimizer {
     if (moments.rows == 0) {
       return vectors_.at(segment.parameter).narrow(0, at, gradient.numel()).rsqrt().mul_(gradient);
     }
-    const auto [row, column] =
-        places(moments, segment.begin + at, gradient.numel(), gradient.device());
+    const auto [row, column] = moments.places.of(segment.begin + at, gradient.numel());
     const at::Tensor of_rows = moments.row.div(moments.row.mean()).rsqrt_();
     return of_rows.index_select(0, row)
         .mul_(moments.column.rsqrt().index_select(0, column))

@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "base/processor.h"
 #include "ops/adamw.h"
+#include "optim/matrix_places.h"
 #include "optim/parts.h"
 
 namespace lockstep::optim {
@@ -19,10 +20,6 @@ namespace {
 // Jordan's coefficients: the steepest at 0 that keep singular values near 1.
 constexpr double kA = 3.4445, kB = -4.775, kC = 2.0315;
 constexpr double kLeastNorm = 1e-7;
-
-const std::vector<int64_t>& whole_shape(const Segment& segment) {
-  return segment.whole_shape.empty() ? segment.shape : segment.whole_shape;
-}
 
 /// Whether products of bfloat16 are faster than those of float32.
 bool multiplies_bfloat16(c10::Device device) {

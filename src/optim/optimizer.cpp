@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "base/nearest.h"
 #include "optim/adafactor.h"
+#include "optim/adam_mini.h"
 #include "optim/adamw.h"
 #include "optim/adamw_8bit.h"
 #include "optim/ademamix.h"
@@ -29,6 +30,7 @@ using Maker = std::unique_ptr<Optimizer> (*)(const OptimizerOptions&);
 const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> table{
       {"adafactor", make_adafactor},
+      {"adam_mini", make_adam_mini},
       {"adamw", make_adamw},
       {"adamw_8bit", make_adamw_8bit},
       {"adamw_bnb_8bit", make_adamw_8bit},

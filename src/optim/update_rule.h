@@ -18,6 +18,9 @@ struct UpdateRule {
   bool whole_matrix = false;             // Muon; else element by element
   double learning_rate = 1;              // multiplies the step's
   std::optional<double> weight_decay{};  // none: OptimizerOptions::weight_decay
+  /// Adam-mini: so many neighbouring rows of a matrix, or columns, share a second moment.
+  int64_t block = 0;
+  bool block_by_columns = false;
   auto operator<=>(const UpdateRule&) const = default;
 };
 

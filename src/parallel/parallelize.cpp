@@ -73,6 +73,21 @@ ParameterSource source_of(const ModelSpec& spec, const ShardedModel& stage) {
   };
 }
 
+using Rules = std::map<std::string, optim::UpdateRule>;
+
+/// Adam-mini's blocks of matrices: a head of queries or keys, one output of all else.
+Rules blocks_of(const nn::LanguageModel& model) {
+  static const std::set<std::string> kByHead{
+      "query", "key", "query_key_value", "cross_query", "cross_key"};
+  Rules rules;
+  for (const auto& [prefix, layer] : model.layers) {
+    optim::UpdateRule& rule = rules[layer.weight().name];
+    rule.block = kByHead.contains(layer.role) ? model.config().head_dim : 1;
+    rule.block_by_columns = layer.in_first;
+  }
+  return rules;
+}
+
 /// Which rule each of the model's parameters is updated by.
 std::function<optim::UpdateRule(const std::string&)> rules_of(
     const nn::LanguageModel& model, const Plan& plan) {
@@ -83,8 +98,14 @@ std::function<optim::UpdateRule(const std::string&)> rules_of(
     traits.emplace(name, all.back());
   }
   const optim::UpdateRules rules(plan.update_rules, plan.optimizer.optim == "muon", all);
-  return [rules, traits = std::move(traits)](const std::string& name) {
-    return rules.rule_of(traits.at(name));
+  const auto blocks = plan.optimizer.optim == "adam_mini" ? blocks_of(model) : Rules{};
+  return [rules, blocks, traits = std::move(traits)](const std::string& name) {
+    optim::UpdateRule rule = rules.rule_of(traits.at(name));
+    if (const auto found = blocks.find(name); found != blocks.end()) {
+      rule.block = found->second.block;
+      rule.block_by_columns = found->second.block_by_columns;
+    }
+    return rule;
   };
 }
 

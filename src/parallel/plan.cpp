@@ -33,10 +33,12 @@ void check_plan(const Plan& plan, const mesh::Mesh& mesh) {
         "parallel.zero_in_pipeline=true, if memory is worth it");
   }
   const std::string& optim = plan.optimizer.optim;
-  if (plan.expert_ranks > 1 && optim == "adafactor") {
+  if (plan.expert_ranks > 1 && (optim == "adafactor" || optim == "adam_mini")) {
     refuse(
-        "training.optim=adafactor is not supported with parallel.expert: it sums over all ranks "
-        "that share a state, and experts have a group of their own",
+        fmt::format(
+            "training.optim={} is not supported with parallel.expert: it sums over all ranks that "
+            "share a state, and experts have a group of their own",
+            optim),
         "use adamw_torch_fused, or leave parallel.expert 1");
   }
   if (optim == "muon" && plan.offload_optimizer.device == OffloadDevice::kNvme) {

@@ -151,10 +151,32 @@ class Grid {
     Job job = request_.base;
     job.mesh = mesh;
     job.sequence_parallel = request_.sequence_parallel.value_or(true) && mesh.tensor > 1;
-    for (const int64_t micro_batch : micro_batches(batch / mesh.data)) {
-      job.micro_batch = micro_batch;
-      visit_schedules(job);
+    for (const int experts : expert_sizes(mesh)) {
+      job.expert_ranks = experts;
+      for (const int64_t micro_batch : micro_batches(batch / mesh.data)) {
+        job.micro_batch = micro_batch;
+        visit_schedules(job);
+      }
     }
+  }
+
+  // Those that divide the ranks of data and context, and where they are searched the experts too.
+  std::vector<int> expert_sizes(const mesh::Mesh& mesh) const {
+    const int64_t experts = std::max<int64_t>(request_.base.model.experts.count, 1);
+    const int ranks = mesh.data * mesh.context;
+    if (request_.expert) {
+      if (ranks % *request_.expert == 0 && *request_.expert <= experts) {
+        return {*request_.expert};
+      }
+      visitor_.refuse(
+          fmt::format("experts over {} of {} ranks", *request_.expert, ranks),
+          "parallel.expert must divide the ranks of data and context, and be no more than the "
+          "experts");
+      return {};
+    }
+    std::vector<int> sizes = divisors(experts, ranks);
+    std::erase_if(sizes, [&](int size) { return ranks % size != 0 || size > node_size_; });
+    return sizes.size() > 1 ? std::vector<int>{1, sizes.back()} : sizes;
   }
 
   std::vector<int64_t> micro_batches(int64_t share) const {

@@ -16,6 +16,7 @@ struct SearchRequest {
   Job base;  // the model, sequence, global batch, precision and software
   Cluster cluster;
   std::optional<int> data, tensor, pipeline, context, zero_stage;
+  std::optional<int> expert;       // ranks that hold a mixture's experts between them
   std::optional<int> shard_ranks;  // 0: all share; not given: all, or those of a node
   std::optional<int64_t> micro_batch, micro_batches;
   std::optional<bool> sequence_parallel;  // not given: wherever there are tensor ranks
@@ -41,7 +42,8 @@ std::vector<Recompute> recompute_choices(const model::ModelConfig& model);
 /// sizes of the axes that divide the devices (tensor within a node, context as long as a rank has
 /// 1024 tokens, pipeline up to the layers), micro-batches of up to 64 sequences that divide a data
 /// rank's share of the global batch, ZeRO stages, who shares a state, schedules with 1, 2, 4 and 8
-/// stages a rank, recomputation, offloading. Every plan has exactly the global batch.
+/// stages a rank, recomputation, offloading, ranks that a mixture's experts are spread over (which
+/// divide them). Every plan has exactly the global batch.
 void visit_grid(const SearchRequest& request, const GridVisitor& visitor);
 
 }  // namespace lockstep::plan

@@ -39,6 +39,7 @@ std::string plan_line(const Job& job) {
   axis("tensor", job.mesh.tensor);
   axis("pipeline", job.mesh.pipeline);
   axis("context", job.mesh.context);
+  text += job.expert_ranks > 1 ? fmt::format(", experts over {}", job.expert_ranks) : "";
   text += fmt::format(
       ", zero {}{}, micro-batch {} × {}",
       job.zero_stage,
@@ -153,6 +154,7 @@ std::string time_table(const Step& step) {
       "attention",
       "norms, activations and other kernels",
       "exchange of sequence parts, not hidden",
+      "exchange of tokens with the ranks of their experts",
       "head and loss",
       "sums of micro-batches' gradients"};
   for (size_t kind = 0; kind < kKernelKinds; ++kind) {
@@ -212,6 +214,9 @@ std::string plan_yaml(const Job& job, const PlanFile& file) {
   line("tensor", job.mesh.tensor);
   line("pipeline", job.mesh.pipeline);
   line("context", job.mesh.context);
+  if (job.expert_ranks > 1) {
+    line("expert", job.expert_ranks);
+  }
   line("sequence_parallel", job.sequence_parallel);
   line("zero_stage", job.zero_stage);
   if (job.zero_stage > 0) {

@@ -94,12 +94,17 @@ class Searcher {
     });
   }
 
-  using BlockKey = std::tuple<int, int, int64_t, Recompute, bool>;
+  using BlockKey = std::tuple<int, int, int64_t, Recompute, bool, int>;
 
   // What the time of a block depends on.
   static BlockKey block_key(const Job& job) {
     return {
-        job.mesh.tensor, job.mesh.context, job.micro_batch, job.recompute, job.sequence_parallel};
+        job.mesh.tensor,
+        job.mesh.context,
+        job.micro_batch,
+        job.recompute,
+        job.sequence_parallel,
+        job.expert_ranks};
   }
 
   // At least: all blocks, dealt evenly to the pipeline ranks, by the fastest devices there are.

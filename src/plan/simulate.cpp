@@ -26,10 +26,21 @@ const NodeGroup& node_of_stage(const Job& job, const Cluster& cluster, int rank)
   return cluster.slowest_of(rank * ranks, ranks);
 }
 
-// Parameters of a stage that are trained, on one tensor rank.
-double trained_parameters(const Job& job, const BlockCounts& blocks, bool first, bool last) {
+// Parameters that are trained and that a rank has to do with: those that all ranks of data and
+// context hold, and its own experts, of which others hold others.
+struct Trained {
+  double shared = 0, experts = 0;
+  double all() const { return shared + experts; }
+  /// Those of one rank where so many share each state.
+  double held(double sharing, double expert_ranks) const {
+    return shared / sharing + experts / std::max(1.0, sharing / expert_ranks);
+  }
+};
+
+// Of a stage, on one tensor rank.
+Trained trained_parameters(const Job& job, const BlockCounts& blocks, bool first, bool last) {
   if (job.adapter_rank > 0) {
-    return adapter_parameters(job.model, blocks, job.adapter_rank) / job.mesh.tensor;
+    return {adapter_parameters(job.model, blocks, job.adapter_rank) / job.mesh.tensor, 0};
   }
   const ParameterCounts counts = count_parameters(job.model);
   double parameters = counts.of(blocks);
@@ -37,17 +48,21 @@ double trained_parameters(const Job& job, const BlockCounts& blocks, bool first,
   parameters += last ? counts.head : 0;
   // A tied weight that both ends of a pipeline hold.
   parameters += last && !first && job.model.ties_head() ? counts.embedding : 0;
-  return parameters / job.mesh.tensor;
+  const double experts = job.expert_ranks > 1 ? expert_parameters(job.model, blocks) : 0;
+  return {
+      (parameters - experts) / job.mesh.tensor, experts / job.mesh.tensor / job.expert_ranks};
 }
 
 // Adding the gradients of a micro-batch to their sum.
-double sum_seconds(const Job& job, const Device& device, double parameters) {
+double sum_seconds(const Job& job, const Device& device, const Trained& parameters) {
   if (job.micro_batches() == 1) {
     return 0;
   }
   const bool sums_shards = job.zero_stage >= 2 && job.software.reduce_each_micro_batch;
   return copy_seconds(
-      device, parameters / (sums_shards ? job.sharing() : 1) * job.software.sum_bytes_moved);
+      device,
+      parameters.held(sums_shards ? job.sharing() : 1, job.expert_ranks) *
+          job.software.sum_bytes_moved);
 }
 
 // Gradients that are made with the forward pass.
@@ -105,7 +120,7 @@ Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Sched
       times += job.software.head_in_forward ? all_forward(head_seconds(job, cluster, node))
                                             : head_seconds(job, cluster, node);
     }
-    const double parameters =
+    const Trained parameters =
         trained_parameters(job, blocks[stage], stage == 0, stage + 1 == schedule.stages);
     times.of(Kernels::kSums) = sum_seconds(job, node.device, parameters);
     times.weight += times.of(Kernels::kSums);
@@ -115,18 +130,21 @@ Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Sched
   return result;
 }
 
-// How the ranks that hold the same parameters lie on the nodes: neighbours are `tensor` apart.
+// How the ranks that hold the same parameters lie on the nodes: neighbours are `tensor` apart, and
+// so many times as far where each holds other experts.
 struct DataGroups {
   CollectiveGroup all;       // that sum gradients
   CollectiveGroup shards;    // that share one state
   CollectiveGroup replicas;  // that hold the same shard
 };
 
-DataGroups data_groups(const Job& job, const NodeGroup& node) {
-  const double members = static_cast<double>(job.mesh.data) * job.mesh.context;
-  const double sharing = job.sharing();
-  const double per_node =
-      std::max(1.0, std::floor(static_cast<double>(node.devices_per_node) / job.mesh.tensor));
+DataGroups data_groups(const Job& job, const NodeGroup& node, int expert_ranks = 1) {
+  const double members =
+      static_cast<double>(job.mesh.data) * job.mesh.context / std::max(expert_ranks, 1);
+  const double sharing = std::clamp(job.sharing() / expert_ranks, 1.0, members);
+  const double per_node = std::max(
+      1.0,
+      std::floor(static_cast<double>(node.devices_per_node) / job.mesh.tensor / expert_ranks));
   const auto group = [](double count, double most) {
     return CollectiveGroup{count, std::min(count, std::max(1.0, std::floor(most)))};
   };
@@ -196,14 +214,15 @@ schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
 }
 
 // Parameters of the largest pipeline rank that are trained: what is reduced and updated.
-double stage_parameters(const Job& job) {
+Trained stage_parameters(const Job& job) {
   const std::vector<BlockCounts> blocks = rank_blocks(job);
   const int rank_of_first = rank_of_stage(job, 0);
   const int rank_of_last = rank_of_stage(job, stages_of(job) - 1);
-  double most = 0;
+  Trained most;
   for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
-    most = std::max(
-        most, trained_parameters(job, blocks[rank], rank == rank_of_first, rank == rank_of_last));
+    const Trained of_rank =
+        trained_parameters(job, blocks[rank], rank == rank_of_first, rank == rank_of_last);
+    most = of_rank.all() > most.all() ? of_rank : most;
   }
   return most;
 }
@@ -225,23 +244,28 @@ struct DataCost {
 // what was updated.
 DataCost reduce_once(
     const Job& job, const Cluster& cluster, const NodeGroup& node, double last_backward) {
-  const DataGroups groups = data_groups(job, node);
-  const double parameters = stage_parameters(job);
-  const double reduced = parameters * job.reduce_bytes();
-  const double gathered = parameters * job.software.weight_bytes;
+  const Trained trained = stage_parameters(job);
   const double times = job.zero_stage >= 2 && job.software.reduce_each_micro_batch
                            ? static_cast<double>(job.micro_batches())
                            : 1;
   double wire = 0;
   double tail = 0;
-  if (job.zero_stage == 0 || job.software.reduces_whole) {
-    wire = all_reduce_seconds(cluster, node, groups.all, reduced);
-  } else {
-    wire = all_gather_seconds(cluster, node, groups.shards, reduced) * times +
-           all_reduce_seconds(cluster, node, groups.replicas, reduced / job.sharing());
-  }
-  if (job.zero_stage > 0) {
-    tail = all_gather_seconds(cluster, node, groups.shards, gathered);
+  const auto reduce = [&](double parameters, const DataGroups& groups) {
+    const double reduced = parameters * job.reduce_bytes();
+    if (job.zero_stage == 0 || job.software.reduces_whole) {
+      wire += all_reduce_seconds(cluster, node, groups.all, reduced);
+    } else {
+      wire += all_gather_seconds(cluster, node, groups.shards, reduced) * times +
+              all_reduce_seconds(cluster, node, groups.replicas, reduced / groups.shards.members);
+    }
+    if (job.zero_stage > 0) {
+      tail += all_gather_seconds(
+          cluster, node, groups.shards, parameters * job.software.weight_bytes);
+    }
+  };
+  reduce(trained.shared, data_groups(job, node));
+  if (trained.experts > 0) {
+    reduce(trained.experts, data_groups(job, node, job.expert_ranks));
   }
   DataCost cost;
   if (!job.software.overlap_data) {
@@ -273,10 +297,12 @@ double side_by_side(const Physics& physics, double a, double b) {
 // gradient reduced, on one communication stream that runs ahead of the compute by one unit.
 DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& node) {
   const DataGroups groups = data_groups(job, node);
-  CollectiveGroup group = groups.shards;
-  if (job.software.flat_gather && group.members > group.per_node) {
-    group.per_node = 1;
-  }
+  const DataGroups of_experts = data_groups(job, node, job.expert_ranks);
+  const auto ring_of = [&](CollectiveGroup group) {
+    group.per_node =
+        job.software.flat_gather && group.members > group.per_node ? 1 : group.per_node;
+    return group;
+  };
   const auto micro_batches = static_cast<double>(job.micro_batches());
   const ParameterCounts counts = count_parameters(job.model);
   const double edge = (counts.embedding + counts.positions + counts.head) / job.mesh.tensor;
@@ -287,24 +313,32 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
                              ? adapter_parameters(job.model, counts.blocks, job.adapter_rank) /
                                    std::max(counts.of(counts.blocks), 1.0)
                              : 1;
-  const auto gather = [&](double bytes) { return all_gather_seconds(cluster, node, group, bytes); };
+  const auto gather = [&](double bytes, const DataGroups& among) {
+    return all_gather_seconds(cluster, node, ring_of(among.shards), bytes);
+  };
   const double edge_bytes = edge * job.compute_bytes();
-  const auto scatter = [&](double parameters) {
+  const auto scatter = [&](double parameters, const DataGroups& among) {
     const double bytes = parameters * trained * job.reduce_bytes();
     // Replicas sum their shards once a step.
-    return all_gather_seconds(cluster, node, group, bytes) +
-           all_reduce_seconds(cluster, node, groups.replicas, bytes / job.sharing()) /
+    return gather(bytes, among) +
+           all_reduce_seconds(cluster, node, among.replicas, bytes / among.shards.members) /
                micro_batches;
   };
   DataCost cost;
   double first_gather = 0;  // of a block
   visit_blocks(counts.blocks, [&](BlockKind kind, double layers) {
     const PassTimes block = block_seconds(job, cluster, node, kind);
-    const double unit = counts.of(kind) / job.mesh.tensor;
+    BlockCounts one;
+    one.of[static_cast<size_t>(kind)] = 1;
+    const double spread = job.expert_ranks > 1 ? expert_parameters(job.model, one) : 0;
+    const double unit = (counts.of(kind) - spread) / job.mesh.tensor;
+    const double experts = spread / job.mesh.tensor / job.expert_ranks;  // that the rank holds
+    const double gathered = gather(unit * width, groups) + gather(experts * width, of_experts);
+    const double scattered = scatter(unit, groups) + scatter(experts, of_experts);
     const double forward_compute = block.forward + block.forward_tensor;
     const double backward_compute = block.input + block.weight + block.backward_tensor;
-    const double forward_wire = gather(unit * width);
-    const double backward_wire = (job.zero_stage >= 3 ? gather(unit * width) : 0) + scatter(unit);
+    const double forward_wire = gathered;
+    const double backward_wire = (job.zero_stage >= 3 ? gathered : 0) + scattered;
     first_gather = first_gather > 0 ? first_gather : forward_wire;
     // In steady state a unit takes the longer of its wire and its compute, which is slower beside
     // it.
@@ -320,15 +354,18 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
         layers * (node.wait_seconds(forward_compute) + node.wait_seconds(backward_compute));
   });
   if (!job.software.overlap_data) {
-    cost.exposed += 2 * gather(edge_bytes) + scatter(edge);
+    cost.exposed += 2 * gather(edge_bytes, groups) + scatter(edge, groups);
   } else {
     // The first gather and the last reduction have nothing to hide behind.
     const double edges =
         embedding_seconds(job, cluster, node).all() + head_seconds(job, cluster, node).all();
-    cost.exposed += gather(edge_bytes) * 0.5 + first_gather + scatter(edge) * 0.5 +
-                    std::max(0.0, 1.5 * gather(edge_bytes) - edges);
+    const double gathered = gather(edge_bytes, groups);
+    cost.exposed += gathered * 0.5 + first_gather + scatter(edge, groups) * 0.5 +
+                    std::max(0.0, 1.5 * gathered - edges);
   }
-  const double blocks = counts.of(counts.blocks) / job.mesh.tensor;
+  const double spread = job.expert_ranks > 1 ? expert_parameters(job.model, counts.blocks) : 0;
+  const double blocks =
+      (counts.of(counts.blocks) - spread * (1 - 1.0 / job.expert_ranks)) / job.mesh.tensor;
   cost.slowed += memory_seconds(node.device, (blocks + edge) * job.software.copy_bytes);
   cost.exposed *= micro_batches;
   cost.slowed *= micro_batches;
@@ -337,21 +374,21 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
 
 double optimizer_seconds(const Job& job, const Device& device) {
   const double shards = job.zero_stage >= 1 ? job.sharing() : 1;
-  const double parameters = stage_parameters(job) / shards;
+  const double parameters = stage_parameters(job).held(shards, job.expert_ranks);
   return memory_seconds(device, parameters * job.software.update_bytes) / device.efficiency.update;
 }
 
 double offload_seconds(
     const Job& job, const Cluster& cluster, const NodeGroup& node, double compute) {
   const double shards = job.zero_stage >= 1 ? job.sharing() : 1;
-  const double parameters = stage_parameters(job);
+  const double held = stage_parameters(job).held(shards, job.expert_ranks);
   const double rate = job.offload_to == OffloadTo::kNvme
                           ? node.device.file_bandwidth
                           : node.device.host_bandwidth * cluster.physics.link_efficiency;
   double exposed = 0;
   const bool stays = job.software.device_is_host && job.offload_to == OffloadTo::kHost;
   if (job.offload != Offload::kNone && !stays) {
-    exposed += 2 * parameters / shards * job.software.optimizer_bytes / rate;
+    exposed += 2 * held * job.software.optimizer_bytes / rate;
   }
   if (job.activations_away > 0) {
     const double blocks = sum_blocks(blocks_of(job.model), [&](BlockKind kind) {
@@ -363,8 +400,7 @@ double offload_seconds(
     exposed += std::max(0.0, 2 * bytes / link - compute);
   }
   if (job.offload == Offload::kAll && !stays) {
-    const double wire =
-        2 * parameters / shards * 2 * static_cast<double>(job.micro_batches()) / rate;
+    const double wire = 2 * held * 2 * static_cast<double>(job.micro_batches()) / rate;
     exposed += std::max(0.0, wire - compute);
   }
   return exposed;

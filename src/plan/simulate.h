@@ -35,7 +35,10 @@ struct Step {
   /// What comes besides the pipeline's actions.
   double after_pipeline() const { return data + slowed + waits + optimizer + offload + rest; }
   /// Communication that nothing hides.
-  double exposed() const { return tensor + data + kernels[static_cast<size_t>(Kernels::kContext)]; }
+  double exposed() const {
+    return tensor + data + kernels[static_cast<size_t>(Kernels::kContext)] +
+           kernels[static_cast<size_t>(Kernels::kExperts)];
+  }
   std::vector<PassTimes> stages;  // of a micro-batch, by stage
   double message = 0;             // between stages
 };

@@ -243,6 +243,7 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   request.tensor = given("parallel.tensor", asked.mesh.tensor);
   request.pipeline = given("parallel.pipeline", asked.mesh.pipeline);
   request.context = given("parallel.context", asked.mesh.context);
+  request.expert = given("parallel.expert", asked.expert_ranks);
   request.sequence_parallel = given("parallel.sequence_parallel", asked.sequence_parallel);
   request.zero_stage = given("parallel.zero_stage", asked.zero_stage);
   if (is_given("parallel.shard_ranks") && config.parallel.shard_ranks >= 0) {

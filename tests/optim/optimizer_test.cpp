@@ -221,6 +221,49 @@ TEST(Optimizer, AdafactorFollowsItsFormulas) {
   numbers::expect_values(trained("adafactor", 1, at::kFloat), expected, "adafactor");
 }
 
+/// Blocks of three rows, of two columns, and a vector; shards that cut them.
+TEST(Optimizer, AdamMiniFollowsItsFormulas) {
+  constexpr int64_t kRows = 6, kColumns = 4, kVector = 5, kMatrix = kRows * kColumns;
+  for (const bool by_columns : {false, true}) {
+    const int64_t block = by_columns ? 2 : 3;
+    const at::Tensor weights = random(kMatrix + kVector, 1);
+    at::Tensor matrix = weights.narrow(0, 0, kMatrix).view({kRows, kColumns}).clone();
+    at::Tensor vector = weights.narrow(0, kMatrix, kVector).clone();
+    at::Tensor mean = at::zeros_like(matrix), of_vector = at::zeros_like(vector);
+    at::Tensor squares = at::zeros({2});
+    double square = 0;
+    OptimizerOptions options;
+    options.optim = "adam_mini";
+    options.weight_decay = 0.1;
+    const auto optimizer = make_optimizer(options);
+    const UpdateRule rule{.block = block, .block_by_columns = by_columns};
+    optimizer->add(
+        {.name = "all",
+         .parameter = weights,
+         .layout = {
+             {.parameter = "w", .shape = {kRows, kColumns}, .count = kMatrix, .rule = rule},
+             {.parameter = "b", .shape = {kVector}, .offset = kMatrix, .count = kVector}}});
+    for (int step = 1; step <= 4; ++step) {
+      const at::Tensor g = random(kMatrix + kVector, 7 + static_cast<uint64_t>(step));
+      const at::Tensor of_matrix = g.narrow(0, 0, kMatrix).view({kRows, kColumns}) * 0.5;
+      const at::Tensor last = g.narrow(0, kMatrix, kVector) * 0.5;
+      const at::Tensor blocks = by_columns ? of_matrix.t().reshape({2, -1}) : of_matrix.view({2, -1});
+      mean = 0.9 * mean + 0.1 * of_matrix;
+      of_vector = 0.9 * of_vector + 0.1 * last;
+      squares = 0.999 * squares + 0.001 * blocks.square().mean(1);
+      square = 0.999 * square + 0.001 * last.square().mean().item<double>();
+      const double c1 = 1 - std::pow(0.9, step), c2 = 1 - std::pow(0.999, step);
+      const at::Tensor each = squares.repeat_interleave(block);
+      const at::Tensor of_each = by_columns ? each.unsqueeze(0) : each.unsqueeze(1);
+      matrix = matrix * (1 - 1e-2 * 0.1) - 1e-2 * (mean / c1) / ((of_each / c2).sqrt() + 1e-8);
+      vector = vector * (1 - 1e-2 * 0.1) - 1e-2 * (of_vector / c1) / (std::sqrt(square / c2) + 1e-8);
+      optimizer->shard(0).gradient = g;
+      optimizer->step(1e-2, 0.5);
+    }
+    numbers::expect_values(weights, at::cat({matrix.flatten(), vector}), "adam_mini");
+  }
+}
+
 TEST(Optimizer, TheEightBitAdamWStaysNearTheWholeOne) {
   const at::Tensor exact = trained("adamw", 1, at::kFloat, 20), start = random(6656, 1);
   const at::Tensor near = trained("adamw_8bit", 1, at::kFloat, 20);
@@ -265,7 +308,7 @@ TEST(Optimizer, TellsEveryProblemOfItsOptions) {
   options.weight_decay = std::nan("");
   EXPECT_EQ(
       problem_of(options),
-      "training.optim is 'adamw_torch_fussed', which is not one of adafactor, adamw, "
+      "training.optim is 'adamw_torch_fussed', which is not one of adafactor, adam_mini, adamw, "
       "adamw_8bit, adamw_bnb_8bit, adamw_torch, adamw_torch_fused, ademamix, lion_32bit, muon, "
       "paged_adamw_8bit, schedule_free_adamw, sgd. Did you mean 'adamw_torch_fused'?\n"
       "training.adam_beta2 is 1; it must be in [0, 1)\n"

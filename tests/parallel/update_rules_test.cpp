@@ -33,6 +33,26 @@ void expect_plans(
   }
 }
 
+/// Blocks of heads and of rows that shards and tensor ranks cut.
+TEST(PlanTable, OptimizersAdamMini) {
+  const OptimizerOffload to_host{OffloadDevice::kCpu};
+  const std::vector<PlanCase> table{
+      {{.data = 2}, 2},
+      {{.data = 3}, 1, {.zero_stage = 1}},
+      {{.data = 2}, 2, {.zero_stage = 2}},
+      {{.data = 3}, 1, {.zero_stage = 3, .persistence_threshold = 100}},
+      {{.data = 4}, 1, {.zero_stage = 1, .shard_ranks = 2}},
+      {{.data = 2}, 1, {.zero_stage = 3, .offload_optimizer = to_host, .offload_parameters = true}},
+      {{.tensor = 2}, 2},
+      {{.tensor = 3}, 1, {.sequence_sharding = kShards}},
+      {{.data = 2, .tensor = 2}, 1, {.zero_stage = 3}},
+      {{.pipeline = 2, .context = 2}, 2},
+  };
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    expect_plans(json, table, [](Plan& plan) { plan.optimizer.optim = "adam_mini"; });
+  }
+}
+
 void use_muon(Plan& plan) {
   plan.optimizer.optim = "muon";
   plan.update_rules.learning_rate = kRate;

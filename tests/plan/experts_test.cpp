@@ -4,9 +4,11 @@
 
 #include "model/description.h"
 #include "model/operations.h"
+#include "plan/cost/cost.h"
 #include "plan/memory/activations.h"
 #include "plan/memory/memory.h"
 #include "plan/search.h"
+#include "plan/simulate.h"
 #include "plan/workload/blocks.h"
 #include "plan/workload/model_sizes.h"
 
@@ -87,6 +89,72 @@ TEST(PlannedExperts, SpreadOverRanksTheyAreHeldByParts) {
   EXPECT_NEAR(parameters(0, 2) / whole, (all - experts / 2) / all, 1e-9);
   EXPECT_NEAR(parameters(0, 4) / whole, (all - experts * 3 / 4) / all, 1e-9);
   EXPECT_EQ(parameters(3, 2), parameters(3, 1));  // shared by all anyway
+}
+
+/// Each rank sends k rows a token four times, all but those of its own experts.
+TEST(PlannedExperts, TokensOnTheirWayTakeTime) {
+  const model::ModelConfig model = model::preset("qwen3-30b-a3b");
+  const Cluster cluster = uniform_cluster(find_device("h100-80gb"), 16);
+  Job job = job_of(model);
+  job.set_data_length(4096);
+  job.mesh.data = 16;
+  job.global_batch = 32;
+  const NodeGroup& node = cluster.slowest();
+  const auto exchange = [&](int ranks) {
+    job.expert_ranks = ranks;
+    return block_seconds(job, cluster, node, BlockKind::kSparseDecoder).of(Kernels::kExperts);
+  };
+  EXPECT_EQ(exchange(1), 0);
+  const double tokens = 2.0 * 4096, bytes = tokens * 8 * 2048 * job.compute_bytes();
+  EXPECT_NEAR(exchange(8), 4 * all_to_all_seconds(cluster, node, {8, 8}, bytes), 1e-9);
+  EXPECT_GT(exchange(8), exchange(2));
+  EXPECT_GT(exchange(16), 2 * exchange(8));  // between nodes
+  EXPECT_GT(
+      all_to_all_seconds(cluster, node, {8, 8}, bytes),
+      bytes * 7 / 8 / node.peer_bandwidth);
+}
+
+/// Fewer ranks sum the gradients of an expert, and each makes the steps of fewer of them.
+TEST(PlannedExperts, SpreadOnesAreSummedOverFewerRanks) {
+  const Cluster cluster = uniform_cluster(find_device("h100-80gb"), 16);
+  Job job = job_of(model::preset("mixtral-8x7b"));
+  job.mesh.data = 16;
+  for (const int zero_stage : {0, 1, 3}) {
+    job.zero_stage = zero_stage;
+    job.expert_ranks = 1;
+    const Step together = simulate(job, cluster);
+    job.expert_ranks = 8;
+    const Step spread = simulate(job, cluster);
+    EXPECT_LT(spread.data, together.data) << zero_stage;
+    EXPECT_LE(spread.optimizer, together.optimizer * (1 + 1e-9)) << zero_stage;
+  }
+}
+
+TEST(PlannedExperts, TheSearchSpreadsThemAndTheFileSaysSo) {
+  SearchRequest request;
+  request.base = job_of(model::preset("qwen3-30b-a3b"));
+  request.base.set_data_length(4096);
+  request.base.global_batch = 64;
+  request.cluster = uniform_cluster(find_device("h100-80gb"), 16);
+  request.pipeline = 1;
+  request.micro_batch = 1;
+  const SearchResult searched = search(request);
+  ASSERT_FALSE(searched.best.empty());
+  request.expert = 1;
+  const SearchResult together = search(request);
+  EXPECT_GT(searched.considered, together.considered);
+  if (!together.best.empty()) {
+    EXPECT_LE(
+        searched.best.front().step.step_seconds, together.best.front().step.step_seconds);
+  }
+  request.expert = 8;
+  for (const Candidate& candidate : search(request).best) {
+    EXPECT_EQ(candidate.job.expert_ranks, 8);
+    EXPECT_NE(plan_yaml(candidate.job, {}).find("  expert: 8\n"), std::string::npos);
+    EXPECT_NE(plan_line(candidate.job).find("experts over 8"), std::string::npos);
+  }
+  request.expert = 3;
+  EXPECT_TRUE(search(request).best.empty());
 }
 
 }  // namespace experts_test

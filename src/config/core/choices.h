@@ -39,6 +39,7 @@ inline constexpr std::string_view kOptimizers[] = {
     "lion_32bit",
     "sgd",
     "adafactor",
+    "adam_mini",
     "muon",
     "schedule_free_adamw",
     "ademamix"};

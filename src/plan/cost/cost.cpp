@@ -133,6 +133,7 @@ class BlockPass {
       : job_(job),
         cluster_(cluster),
         node_(node),
+        kind_(kind),
         shape_(shape_of(job, kind)),
         products_(block_products(job, cluster.physics, node.device, shape_)),
         memory_(elementwise_seconds(node.device, elementwise_bytes(job, shape_), job.precision)) {}
@@ -146,6 +147,10 @@ class BlockPass {
     if (job_.mesh.context > 1) {
       share_sequence();
       times_.of(Kernels::kContext) = unnamed();
+    }
+    if (job_.expert_ranks > 1 && kind_ == BlockKind::kSparseDecoder) {
+      exchange_tokens();
+      times_.of(Kernels::kExperts) = unnamed();
     }
     sum_over_tensor();
     recompute();
@@ -200,6 +205,19 @@ class BlockPass {
     times_.input += 2 * ring + node_.wait_seconds(times_.input + times_.weight);
   }
 
+  // There and back in the forward pass, and the gradients in the backward pass. Nothing hides them:
+  // the experts wait for their rows, and the block for what comes of these.
+  void exchange_tokens() {
+    const double members = job_.expert_ranks;
+    const double per_node = std::max(1.0, std::floor(node_.devices_per_node / job_.mesh.tensor));
+    const double bytes = shape_.tokens * static_cast<double>(job_.model.experts.per_token) *
+                         shape_.hidden * job_.compute_bytes();
+    const double way =
+        all_to_all_seconds(cluster_, node_, {members, std::min(members, per_node)}, bytes);
+    times_.forward += 2 * way + node_.wait_seconds(times_.forward);
+    times_.input += 2 * way + node_.wait_seconds(times_.input + times_.weight);
+  }
+
   void sum_over_tensor() {
     reduce_ = tensor_reduce_seconds(job_, cluster_, node_, shape_.tokens * shape_.hidden) *
               (1 - (1 - cluster_.physics.tensor_exposed) * job_.software.overlap_tensor);
@@ -251,6 +269,7 @@ class BlockPass {
   const Job& job_;
   const Cluster& cluster_;
   const NodeGroup& node_;
+  BlockKind kind_;
   BlockShape shape_;
   BlockProducts products_;
   double memory_;      // of the element-wise kernels, forward

@@ -15,10 +15,11 @@ enum class Kernels {
   kAttention,    // scores, softmax and their products with values
   kElementwise,  // norms, activations, dropout, residuals, the embedding; the launch of each kernel
   kContext,      // what ranks that share a sequence exchange, as far as it is not hidden
+  kExperts,      // rows of tokens on their way to the ranks of their experts and back
   kHead,         // the head and the loss
   kSums,         // gradients added to those of the micro-batches before
 };
-inline constexpr size_t kKernelKinds = 6;
+inline constexpr size_t kKernelKinds = 7;
 using KernelTimes = std::array<double, kKernelKinds>;  // seconds
 
 /// Times of a micro-batch on one rank, in seconds. Tensor-parallel collectives are apart: `tensor`.

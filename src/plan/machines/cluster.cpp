@@ -201,6 +201,23 @@ double all_reduce_seconds(
   return std::min(ring, tree);
 }
 
+double all_to_all_seconds(
+    const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes) {
+  if (group.members <= 1) {
+    return 0;
+  }
+  const double per_node = std::min(group.per_node, group.members);
+  const Path within = path_of(cluster, node, {per_node, per_node});
+  const double inside = bytes * (per_node - 1) / group.members / within.bandwidth;
+  const double network = node.network_bandwidth * cluster.physics.network_efficiency;
+  const double outside = group.members > per_node
+                             ? bytes * (group.members - per_node) / group.members / network +
+                                   cluster.physics.network_latency
+                             : 0;
+  // Two networks, used at the same time.
+  return std::max(inside + (per_node > 1 ? within.latency / (per_node - 1) : 0), outside);
+}
+
 double message_seconds(
     const Cluster& cluster, const NodeGroup& node, bool within_node, double bytes) {
   const Physics& physics = cluster.physics;

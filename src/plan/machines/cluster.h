@@ -78,6 +78,9 @@ double all_gather_seconds(
     const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
 double all_reduce_seconds(
     const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
+/// Each member sends every other one an equal part of its `bytes`.
+double all_to_all_seconds(
+    const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
 /// Of `bytes` from one rank to another.
 double message_seconds(
     const Cluster& cluster, const NodeGroup& node, bool within_node, double bytes);

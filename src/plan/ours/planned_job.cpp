@@ -84,7 +84,7 @@ double moment_bytes(const std::string& optim, const model::ModelConfig& model, b
   if (optim.ends_with("8bit")) {
     return 2 * (1 + 4.0 / 256);  // a byte each, and a float32 for a block of 256
   }
-  if (optim == "lion_32bit") {
+  if (optim == "lion_32bit" || optim == "adam_mini") {
     return 4;
   }
   if (optim == "muon") {  // a momentum of matrices, both moments of all else

@@ -1,0 +1,19 @@
+// Adam-mini (Zhang et al., "Adam-mini: Use fewer learning rates to gain more", 2024, algorithm 1):
+// AdamW whose second moment is one number for a block of a parameter, the mean of the block's
+// squares: a head of queries or keys, a row of any other matrix (what makes one output, a token),
+// a whole vector.
+//   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) mean of the block's g^2
+//   w -= lr * weight_decay * w;  w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
+#pragma once
+
+#include <memory>
+
+#include "optim/optimizer.h"
+
+namespace lockstep::optim {
+
+/// Blocks are those of the rules (UpdateRule::block). State exp_avg like the parameter, and
+/// exp_avg_sq [blocks], which every rank holds. A sum over the shards each step.
+std::unique_ptr<Optimizer> make_adam_mini(const OptimizerOptions& options);
+
+}  // namespace lockstep::optim
