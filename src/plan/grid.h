@@ -42,8 +42,8 @@ std::vector<Recompute> recompute_choices(const model::ModelConfig& model);
 /// sizes of the axes that divide the devices (tensor within a node, context as long as a rank has
 /// 1024 tokens, pipeline up to the layers), micro-batches of up to 64 sequences that divide a data
 /// rank's share of the global batch, ZeRO stages, who shares a state, schedules with 1, 2, 4 and 8
-/// stages a rank, recomputation, offloading, ranks that a mixture's experts are spread over (which
-/// divide them). Every plan has exactly the global batch.
+/// stages a rank, recomputation, offloading, a mixture's experts on each rank or over the most of a
+/// node that divide them. Every plan has exactly the global batch.
 void visit_grid(const SearchRequest& request, const GridVisitor& visitor);
 
 }  // namespace lockstep::plan

@@ -110,28 +110,6 @@ double kept_scores(const Job& job, BlockKind kind) {
              : scores_of(job, kind) * (job.software.dropout ? width * 2 + 1 : width);
 }
 
-// Whether queries, keys and values are one product.
-bool packs_heads(const model::ModelConfig& config) {
-  const auto layers = model::block_layers(config, config.layers - 1);
-  return std::any_of(layers.begin(), layers.end(), [](const model::LayerSpec& layer) {
-    return layer.role == "query_key_value";
-  });
-}
-
-// Norms of a decoder's block over the hidden states, beyond one for each sublayer: those behind
-// sublayers that have one before them too.
-double further_norms(const model::ModelConfig& config) {
-  if (config.is_encoder_decoder()) {
-    return 0;
-  }
-  const auto layers = model::block_layers(config, config.layers - 1);
-  const auto norms = std::count_if(layers.begin(), layers.end(), [](const auto& layer) {
-    return layer.kind != model::LayerKind::kLinear &&
-           layer.weight().dims.front() == model::Dim::kHidden;
-  });
-  return std::max(0.0, static_cast<double>(norms) - 2);
-}
-
 // Numbers that the exchanges of context ranks make anew in a block, and that are kept beside what
 // they were made of: of a ring its output by heads, and keys and values as one message where they
 // were part of one product with the queries; of Ulysses queries and output by heads, and the copies
@@ -143,7 +121,7 @@ double exchanged(const Job& job, double tokens) {
   const auto of = [&](int64_t heads) {
     return tokens * static_cast<double>(heads * job.model.head_dim) / job.mesh.tensor;
   };
-  const bool is_packed = packs_heads(job.model);
+  const bool is_packed = sizes_of(job.model).packs_heads;
   if (job.context_attention == ContextAttention::kRing) {
     return of(job.model.heads) + (is_packed ? 2 * of(job.model.kv_heads) : 0);
   }
@@ -181,7 +159,7 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
   const double norms = parts.sublayers() + end;
   // What a norm gives is gathered where the sequence is split, and kept so by some.
   const double region = job.software.keeps_exchanged ? input * spread : input;
-  const double regions = norms * (input + region) + further_norms(model) * input + masks;
+  const double regions = norms * (input + region) + sizes_of(model).further_norms * input + masks;
   // Of each attention queries, keys, values and the output.
   double heads = 0;
   for (size_t i = 0; i < parts.attentions; ++i) {

@@ -54,8 +54,25 @@ LinearSizes linears_of(
   return sizes;
 }
 
+bool packs_heads(const std::vector<model::LayerSpec>& layers) {
+  return std::any_of(layers.begin(), layers.end(), [](const model::LayerSpec& layer) {
+    return layer.role == "query_key_value";
+  });
+}
+
+double further_norms(const std::vector<model::LayerSpec>& layers) {
+  const auto norms = std::count_if(layers.begin(), layers.end(), [](const auto& layer) {
+    return layer.kind != model::LayerKind::kLinear &&
+           layer.weight().dims.front() == model::Dim::kHidden;
+  });
+  return std::max(0.0, static_cast<double>(norms) - 2);
+}
+
 ModelSizes count(const model::ModelConfig& model) {
   ModelSizes sizes;
+  const auto last = model::block_layers(model, model.layers - 1);
+  sizes.packs_heads = packs_heads(last);
+  sizes.further_norms = model.is_encoder_decoder() ? 0 : further_norms(last);
   ParameterCounts& counts = sizes.parameters;
   counts.blocks = blocks_of(model);
   visit_blocks(counts.blocks, [&](BlockKind kind, double /*count*/) {

@@ -36,6 +36,10 @@ struct LinearSizes {
 struct ModelSizes {
   ParameterCounts parameters;
   std::array<LinearSizes, kBlockKinds> linears{};
+  bool packs_heads = false;  // whether queries, keys and values are one product
+  /// Norms of a decoder's block over the hidden states, beyond one for each sublayer: those behind
+  /// sublayers that have one before them too.
+  double further_norms = 0;
   const LinearSizes& linears_of(BlockKind kind) const { return linears[static_cast<size_t>(kind)]; }
 };
 
