@@ -150,8 +150,7 @@ class Adafactor : public Optimizer {
                     .add_(squares, 1 - beta);
                 return;
               }
-              const auto [row, column] =
-                  moments.places.of(segment.begin + at, squares.numel());
+              const auto [row, column] = moments.places.of(segment.begin + at, squares.numel());
               const int64_t offset = offsets.at(segment.parameter);
               squares.mul_(segment.share);
               sums.narrow(0, offset, moments.rows).index_add_(0, row, squares);

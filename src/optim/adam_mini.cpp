@@ -128,9 +128,8 @@ class AdamMini final : public Optimizer {
         weight.mul_(1 - rate * decay);
         weight.addcdiv_(
             mean,
-            blocks.is_matrix
-                ? divisor.index_select(0, blocks.of(segment.begin + at, count))
-                : divisor,
+            blocks.is_matrix ? divisor.index_select(0, blocks.of(segment.begin + at, count))
+                             : divisor,
             -rate);
         if (has_master) {
           shard.parameter.narrow(0, place, count).copy_(weight);

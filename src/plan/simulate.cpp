@@ -49,8 +49,7 @@ Trained trained_parameters(const Job& job, const BlockCounts& blocks, bool first
   // A tied weight that both ends of a pipeline hold.
   parameters += last && !first && job.model.ties_head() ? counts.embedding : 0;
   const double experts = job.expert_ranks > 1 ? expert_parameters(job.model, blocks) : 0;
-  return {
-      (parameters - experts) / job.mesh.tensor, experts / job.mesh.tensor / job.expert_ranks};
+  return {(parameters - experts) / job.mesh.tensor, experts / job.mesh.tensor / job.expert_ranks};
 }
 
 // Adding the gradients of a micro-batch to their sum.
@@ -143,8 +142,7 @@ DataGroups data_groups(const Job& job, const NodeGroup& node, int expert_ranks =
       static_cast<double>(job.mesh.data) * job.mesh.context / std::max(expert_ranks, 1);
   const double sharing = std::clamp(job.sharing() / expert_ranks, 1.0, members);
   const double per_node = std::max(
-      1.0,
-      std::floor(static_cast<double>(node.devices_per_node) / job.mesh.tensor / expert_ranks));
+      1.0, std::floor(static_cast<double>(node.devices_per_node) / job.mesh.tensor / expert_ranks));
   const auto group = [](double count, double most) {
     return CollectiveGroup{count, std::min(count, std::max(1.0, std::floor(most)))};
   };
@@ -259,8 +257,8 @@ DataCost reduce_once(
               all_reduce_seconds(cluster, node, groups.replicas, reduced / groups.shards.members);
     }
     if (job.zero_stage > 0) {
-      tail += all_gather_seconds(
-          cluster, node, groups.shards, parameters * job.software.weight_bytes);
+      tail +=
+          all_gather_seconds(cluster, node, groups.shards, parameters * job.software.weight_bytes);
     }
   };
   reduce(trained.shared, data_groups(job, node));

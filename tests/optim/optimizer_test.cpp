@@ -247,7 +247,8 @@ TEST(Optimizer, AdamMiniFollowsItsFormulas) {
       const at::Tensor g = random(kMatrix + kVector, 7 + static_cast<uint64_t>(step));
       const at::Tensor of_matrix = g.narrow(0, 0, kMatrix).view({kRows, kColumns}) * 0.5;
       const at::Tensor last = g.narrow(0, kMatrix, kVector) * 0.5;
-      const at::Tensor blocks = by_columns ? of_matrix.t().reshape({2, -1}) : of_matrix.view({2, -1});
+      const at::Tensor blocks =
+          by_columns ? of_matrix.t().reshape({2, -1}) : of_matrix.view({2, -1});
       mean = 0.9 * mean + 0.1 * of_matrix;
       of_vector = 0.9 * of_vector + 0.1 * last;
       squares = 0.999 * squares + 0.001 * blocks.square().mean(1);
@@ -256,7 +257,8 @@ TEST(Optimizer, AdamMiniFollowsItsFormulas) {
       const at::Tensor each = squares.repeat_interleave(block);
       const at::Tensor of_each = by_columns ? each.unsqueeze(0) : each.unsqueeze(1);
       matrix = matrix * (1 - 1e-2 * 0.1) - 1e-2 * (mean / c1) / ((of_each / c2).sqrt() + 1e-8);
-      vector = vector * (1 - 1e-2 * 0.1) - 1e-2 * (of_vector / c1) / (std::sqrt(square / c2) + 1e-8);
+      vector =
+          vector * (1 - 1e-2 * 0.1) - 1e-2 * (of_vector / c1) / (std::sqrt(square / c2) + 1e-8);
       optimizer->shard(0).gradient = g;
       optimizer->step(1e-2, 0.5);
     }

@@ -109,9 +109,7 @@ TEST(PlannedExperts, TokensOnTheirWayTakeTime) {
   EXPECT_NEAR(exchange(8), 4 * all_to_all_seconds(cluster, node, {8, 8}, bytes), 1e-9);
   EXPECT_GT(exchange(8), exchange(2));
   EXPECT_GT(exchange(16), 2 * exchange(8));  // between nodes
-  EXPECT_GT(
-      all_to_all_seconds(cluster, node, {8, 8}, bytes),
-      bytes * 7 / 8 / node.peer_bandwidth);
+  EXPECT_GT(all_to_all_seconds(cluster, node, {8, 8}, bytes), bytes * 7 / 8 / node.peer_bandwidth);
 }
 
 /// Fewer ranks sum the gradients of an expert, and each makes the steps of fewer of them.
@@ -144,8 +142,7 @@ TEST(PlannedExperts, TheSearchSpreadsThemAndTheFileSaysSo) {
   const SearchResult together = search(request);
   EXPECT_GT(searched.considered, together.considered);
   if (!together.best.empty()) {
-    EXPECT_LE(
-        searched.best.front().step.step_seconds, together.best.front().step.step_seconds);
+    EXPECT_LE(searched.best.front().step.step_seconds, together.best.front().step.step_seconds);
   }
   request.expert = 8;
   for (const Candidate& candidate : search(request).best) {

@@ -1,0 +1,71 @@
+#include "train/start_monitor.h"
+
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "base/file.h"
+#include "config/core/schema.h"
+#include "config/core/yaml.h"
+#include "train/machine/peak.h"
+#include "train/plan.h"
+
+namespace lockstep::train {
+namespace {
+
+monitor::MonitorOptions monitor_options(const Job& job, double peak_flops) {
+  const config::TrainingSection& training = job.config.training;
+  monitor::MonitorOptions options;
+  options.output_dir = training.output_dir;
+  options.logging_strategy = training.logging_strategy == "no" ? monitor::LoggingStrategy::kNo
+                             : training.logging_strategy == "epoch"
+                                 ? monitor::LoggingStrategy::kEpoch
+                                 : monitor::LoggingStrategy::kSteps;
+  options.logging_steps = job.length.logging_steps;
+  options.logging_first_step = training.logging_first_step;
+  options.total_steps = job.length.total_steps;
+  options.peak_flops = peak_flops;
+  options.report_to = training.report_to;
+  options.run_name = training.run_name.value_or("");
+  options.project = training.project;
+  options.logging_dir = training.logging_dir.value_or("");
+  options.wandb_ranks = job.config.monitor.wandb_ranks;
+  options.otlp = job.config.monitor.otlp;
+  // As it is kept: what came from a secret variable is hidden there.
+  options.configuration_json =
+      config::to_json_text(config::parse_yaml(job.resolved, "the configuration"));
+  const std::string& style = job.config.monitor.progress;
+  using Style = monitor::Progress::Style;
+  options.progress = style == "none"                                     ? Style::kSilent
+                     : style == "line"                                   ? Style::kTerminal
+                     : style == "plain" || training.disable_tqdm == true ? Style::kPlain
+                                                                         : Style::kAuto;
+  return options;
+}
+
+}  // namespace
+
+void start_monitor(Job& job, World& world, std::optional<monitor::TrainerState> resumed) {
+  const auto type = compute_type(job.config.training);
+  const auto& stated = job.config.monitor.peak_tflops;
+  const double peak =
+      stated ? *stated * 1e12 * world.size() : measure_peak(world.communicator, world.device, type);
+  on_first_rank(world.communicator, [&] {
+    const config::TrainingSection& training = job.config.training;
+    create_folders(training.output_dir);
+    write_file_atomically(std::filesystem::path(training.output_dir) / "config.yaml", job.resolved);
+    job.monitor =
+        std::make_unique<monitor::Monitor>(monitor_options(job, peak), std::move(resumed));
+    monitor::TrainerState& state = job.monitor->state();
+    state.max_steps = job.length.total_steps;
+    state.num_train_epochs = std::ceil(job.length.epochs);
+    state.logging_steps = static_cast<double>(job.length.logging_steps);
+    state.eval_steps = static_cast<double>(job.length.eval_steps);
+    state.save_steps = static_cast<double>(job.length.save_steps);
+    state.train_batch_size = training.per_device_train_batch_size;
+    return "";
+  });
+}
+
+}  // namespace lockstep::train

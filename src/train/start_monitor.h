@@ -1,0 +1,14 @@
+// What watches a run, from the configuration of its job. For job.cpp.
+#pragma once
+
+#include <optional>
+
+#include "train/job.h"
+
+namespace lockstep::train {
+
+/// Makes the monitor on the first rank, and writes config.yaml beside its files. Every rank must
+/// call.
+void start_monitor(Job& job, World& world, std::optional<monitor::TrainerState> resumed);
+
+}  // namespace lockstep::train
