@@ -92,7 +92,8 @@ install_peers() {
   rm -rf .deps/peers
   python3 -m venv .deps/peers
   .deps/peers/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
-    transformers==5.23.0 accelerate==1.15.0 peft==0.21.2 bitsandbytes==0.50.2 numpy psutil setuptools wheel ninja py-cpuinfo
+    transformers==5.23.0 accelerate==1.15.0 peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 datasets==5.2.0 \
+    numpy psutil setuptools wheel ninja py-cpuinfo
   # Its operations are built at first use; for a processor it needs none.
   DS_BUILD_OPS=0 .deps/peers/bin/pip install -q --disable-pip-version-check --no-build-isolation deepspeed==0.19.8
   touch "$stamp"
