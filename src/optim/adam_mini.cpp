@@ -95,7 +95,7 @@ class AdamMini final : public Optimizer {
         });
       }
     }
-    sum_over_shards(sums);
+    reduce_over_shards(sums);
     for (auto& [name, blocks] : blocks_) {
       blocks.squares.mul_(options().adam_beta2)
           .add_(
