@@ -15,7 +15,7 @@
 namespace lockstep::model {
 
 /// What stands beside a layer: low-rank factors of a linear, of the token embedding or of the head;
-/// or rows of some tokens, which are trained in the place of the table's.
+/// or rows of some tokens, which are trained instead of the table's.
 struct Adapter {
   int64_t rank = 0;                  // 0: rows
   double scale = 1;                  // of what they add: alpha / r, or alpha / sqrt(r)

@@ -1,4 +1,4 @@
-// PEFT's adapter_config.json of a LoRA adapter: what is trained beside or in the place of a model's
+// PEFT's adapter_config.json of a LoRA adapter: what is trained beside or instead of a model's
 // weights (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021).
 #pragma once
 

@@ -12,7 +12,7 @@
 namespace lockstep::nn {
 
 /// What stands beside a table W [V, C]: factors, with which it is W + s outer inner, outer [V, r]
-/// and inner [r, C]; or rows of some tokens in the place of its own. Leaves in float32. A tied head
+/// and inner [r, C]; or rows of some tokens instead of its own. Leaves in float32. A tied head
 /// may read the embedding's.
 struct TableAdapter {
   /// Of a table that is looked up (else of a head), and its parameters' names in the layer.
