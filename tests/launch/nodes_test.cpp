@@ -1,6 +1,8 @@
 // `lockstep launch` on several machines: real agents and workers in network namespaces.
+#include <array>
 #include <csignal>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -312,13 +314,19 @@ TEST_F(Nodes, EndWhereMostHeirsAreLostWithTheHost) {
   const std::vector<std::string> more{"--max-restarts=9", "--rdzv-conf=join_timeout=12"};
   const auto arguments = dynamic("1:3", more, stay_until("none"));
   std::vector<std::future<Ran>> lost;
+  std::array<std::promise<pid_t>, 2> agents;
   for (const int node : {0, 1}) {
-    lost.push_back(machines_->launch(node, arguments, "term 0 world 3", [&](pid_t pid) {
-      wait_for_round(0, 3);
-      ::kill(pid, SIGKILL);
+    lost.push_back(machines_->launch(node, arguments, "term 0 world 3", [&agents, node](pid_t pid) {
+      agents.at(static_cast<size_t>(node)).set_value(pid);
     }));
   }
-  const Ran last = machines_->launch(2, arguments).get();
+  auto left = machines_->launch(2, arguments);
+  const pid_t host = agents[0].get_future().get(), heir = agents[1].get_future().get();
+  wait_for_round(0, 3);
+  // At once: an heir that lived on would begin a round of two, of which the last is most.
+  ::kill(heir, SIGKILL);
+  ::kill(host, SIGKILL);
+  const Ran last = left.get();
   EXPECT_EQ(last.status.shell_code(), 7);
   EXPECT_EQ(last.output, "term 0 world 3 restart 0\n");
   EXPECT_THAT(last.error_output, HasSubstr("only 1 of 2 nodes came"));
