@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart setup build install wheel deb docs picture page-pictures adapters-picture clean
+.PHONY: help quickstart setup build install wheel deb docs picture page-pictures clean
 .PHONY: test test-engines test-gpu test-processors sanitizers soak flips fuzz hangs hosts checks parity unlearn-demo
 .PHONY: bench bench-adapters bench-agents bench-classification bench-launch bench-monitor bench-ops bench-parallel bench-preference bench-tokenizers bench-unlearning
 .PHONY: plan-validation plan-machine
@@ -27,7 +27,6 @@ help:
 	@echo "make docs                  the guides with a search and the reference of the headers, into build/docs; llms.txt"
 	@echo "make picture               the README's picture, of the quick start on this machine"
 	@echo "make page-pictures         the pictures of docs/monitor.md, by a Chromium"
-	@echo "make adapters-picture      that of docs/adapters.md: losses of adapters beside those of all weights"
 	@echo "make test                  set up, build, and run every test that needs no GPU (TESTS=name: those whose name has it)"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make test-processors       the tests that compute, as other processors would run them (PROCESSORS=--full: all of it)"
@@ -191,10 +190,6 @@ docs:
 # The README's picture, of a run on this machine.
 picture: quickstart
 	@python3 tools/draw_run.py quickstart/run docs/quick_start.svg --title "make quickstart: GPT-2 of 3 million parameters, $$(nproc) cores ($$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1 | tr -s ' '))"
-
-# That of docs/adapters.md, of runs on this machine.
-adapters-picture: build
-	@tools/adapters_picture.sh $(BUILD)/lockstep docs/adapters.svg
 
 # Those of docs/monitor.md, of two small runs on this machine.
 page-pictures: build
