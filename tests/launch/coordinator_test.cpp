@@ -105,9 +105,10 @@ class Caller {
 };
 
 struct Host {
-  explicit Host(int nodes) {
+  explicit Host(int nodes, int restarts = 0) {
     LaunchPlan plan;
     plan.min_nodes = plan.max_nodes = nodes;
+    plan.max_restarts = restarts;
     plan.run_id = "job";
     plan.meeting.secret = kSecret;
     plan.meeting.heartbeat_timeout = std::chrono::seconds(60);
@@ -200,6 +201,31 @@ TEST(Coordinator, AnAgentOutsideARoundEndsNothing) {
   first.say({{"checked", 0}, {"problems", json::array()}});
   EXPECT_TRUE(first.hears("start"));
   EXPECT_TRUE(second.hears("start"));
+}
+
+// Where a link is cut between agents alone: the other side stops its workers, and all agree to save
+// and leave.
+TEST(Coordinator, AJobWhoseWorkersLeftForALostNodeGoesOn) {
+  const Host host(2, /*restarts=*/1);
+  Caller stays(host.port);
+  std::optional<Caller> lost(std::in_place, host.port);
+  stays.join();
+  stays.say({{"ready", 1}});
+  lost->join();
+  lost->run();
+  ASSERT_TRUE(stays.hears("round"));
+  stays.say({{"checked", 0}, {"problems", json::array()}});
+  ASSERT_TRUE(lost->hears("start"));
+  ASSERT_TRUE(stays.hears("start"));
+  stays.say(
+      {{"ended", static_cast<int>(AttemptEnd::kPreempted)},
+       {"exit_code", 0},
+       {"failures", json::array()}});
+  stays.await([] { return false; }, std::chrono::milliseconds(300));
+  lost.reset();
+  ASSERT_TRUE(stays.hears("again"));
+  EXPECT_THAT(stays.heard("again").at("reason"), HasSubstr("was lost: the connection was closed"));
+  EXPECT_THAT(stays.all_heard(), ::testing::Not(Contains("end")));
 }
 
 // Whoever sits between two agents can let the greeting pass and no more.

@@ -256,7 +256,8 @@ void Coordinator::State::lose(Guest& guest, const std::string& why) {
   const bool took_part = guest.in_round();
   guest.stage = Guest::Stage::kGone;
   if (took_part && phase_ != Phase::kOver) {
-    if (end_ == AttemptEnd::kSucceeded) {
+    // Workers that saved and left may have done so for the node that is lost: it stopped its own.
+    if (end_ == AttemptEnd::kSucceeded || end_ == AttemptEnd::kPreempted) {
       end_ = AttemptEnd::kFailed;
       exit_code_ = exit_code(ErrorKind::kPeerLost);
       reason_ = fmt::format("node {} was lost: {}", guest.node.name(), why);
