@@ -96,11 +96,10 @@ struct HeadRows {
   Tensor index;  // of `hidden` in all rows; undefined: it is all rows
 };
 
-DistributionTargets select(const DistributionTargets& all, const Tensor& index) {
-  if (!all.defined()) {
-    return all;
-  }
-  const auto taken = [&](const Tensor& x) { return x.defined() ? x.index_select(0, index) : x; };
+// The same of each of their tensors, if any.
+template <class Take>
+DistributionTargets of_each(const DistributionTargets& all, const Take& take) {
+  const auto taken = [&](const Tensor& x) { return x.defined() ? take(x) : x; };
   return {
       taken(all.rows),
       taken(all.hidden),
@@ -110,15 +109,12 @@ DistributionTargets select(const DistributionTargets& all, const Tensor& index) 
       taken(all.level)};
 }
 
+DistributionTargets select(const DistributionTargets& all, const Tensor& index) {
+  return of_each(all, [&](const Tensor& x) { return x.index_select(0, index); });
+}
+
 DistributionTargets narrow(const DistributionTargets& all, int64_t begin, int64_t count) {
-  const auto taken = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, count) : x; };
-  return {
-      taken(all.rows),
-      taken(all.hidden),
-      all.weight,
-      taken(all.tokens),
-      taken(all.lowered),
-      taken(all.level)};
+  return of_each(all, [&](const Tensor& x) { return x.narrow(0, begin, count); });
 }
 
 HeadRows rows_to_compute(
