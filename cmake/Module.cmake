@@ -33,8 +33,9 @@ function(lockstep_optimize target level)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
 endfunction()
 
-# Files of a target, in their order, compiled as one until `limit` bytes of them are together. What they share (headers,
-# and the templates of the standard library, JSON and fmt) is most of a file's time.
+# Files of a target, in their order, compiled as one, in groups of about `limit` bytes: as many groups as come nearest to
+# it, all of a size, for what the files of one share (headers, and the templates of the standard library, JSON and fmt) is
+# most of a small group's time.
 function(lockstep_unite target limit)
   if(NOT LOCKSTEP_UNITY)
     return()
@@ -42,16 +43,18 @@ function(lockstep_unite target limit)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   # A class of a source file may have members of its unnamed namespace's types.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-  set(group 0)
-  set(bytes 0)
+  set(total 0)
   foreach(source IN LISTS ARGN)
     file(SIZE ${source} size)
-    if(bytes GREATER 0 AND bytes GREATER_EQUAL limit)
-      math(EXPR group "${group} + 1")
-      set(bytes 0)
-    endif()
-    math(EXPR bytes "${bytes} + ${size}")
+    math(EXPR total "${total} + ${size}")
+  endforeach()
+  math(EXPR groups "(${total} + ${limit} / 2) / ${limit}")
+  set(before 0)
+  foreach(source IN LISTS ARGN)
+    math(EXPR group "${before} * ${groups} / (${total} + 1)")
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${target}_${group})
+    file(SIZE ${source} size)
+    math(EXPR before "${before} + ${size}")
   endforeach()
 endfunction()
 

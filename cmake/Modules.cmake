@@ -4,18 +4,18 @@
 # TESTS: what its tests include besides.
 # lockstep_rooms(MODULE room[:rooms,that,it,includes]...): a module's folders, bottom first. "top" is its files outside
 # of them. The same check reads these lines.
-lockstep_module(base)
-lockstep_module(mesh DEPENDS base)
+lockstep_module(base OPTIMIZE -O1)
+lockstep_module(mesh OPTIMIZE -O1 DEPENDS base)
 lockstep_module(config OPTIMIZE -O1 DEPENDS base mesh)
 lockstep_rooms(config core hydra:core compat:core,hydra top:core,hydra,compat)
-lockstep_module(schedule DEPENDS base)
+lockstep_module(schedule OPTIMIZE -O1 DEPENDS base)
 lockstep_module(text OPTIMIZE -O3 DEPENDS base)
 lockstep_rooms(text unicode models:unicode stages:unicode,models top:unicode,models,stages)
 lockstep_module(jinja OPTIMIZE -O1 DEPENDS base text)
 lockstep_module(model OPTIMIZE -O1 DEPENDS base)
-lockstep_module(plan DEPENDS base config mesh schedule model)
+lockstep_module(plan OPTIMIZE -O1 DEPENDS base config mesh schedule model)
 lockstep_rooms(plan workload machines ours:workload memory:workload,machines cost:workload,machines top:workload,machines,memory,cost)
-lockstep_module(data DEPENDS base text jinja)
+lockstep_module(data OPTIMIZE -O1 DEPENDS base text jinja)
 lockstep_module(monitor OPTIMIZE -O1 DEPENDS base)
 target_compile_definitions(lockstep_monitor PRIVATE LOCKSTEP_VERSION="${PROJECT_VERSION}")
 lockstep_module(watch OPTIMIZE -O1 DEPENDS base config monitor)

@@ -252,12 +252,13 @@ void unpack_rows(
 }
 
 /// Elements of a panel: 4 MiB of float32.
-constexpr int64_t kPanel = 1 << 20;
+constexpr int64_t kPanelSize = 1 << 20;
 
-/// [0, size) in panels of at most kPanel elements, where one of the size has `depth`.
+/// [0, size) in panels of at most kPanelSize elements, where one of the size has `depth`.
 template <class Function>
 void over_panels(int64_t size, int64_t depth, const Function& function) {
-  const int64_t step = std::max<int64_t>(padded_to(kPanel / std::max<int64_t>(depth, 1), 16), 16);
+  const int64_t step =
+      std::max<int64_t>(padded_to(kPanelSize / std::max<int64_t>(depth, 1), 16), 16);
   for (int64_t begin = 0; begin < size; begin += step) {
     function(IndexRange{begin, std::min(begin + step, size)});
   }
