@@ -1,6 +1,6 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
 .PHONY: help quickstart setup build install wheel deb docs picture page-pictures clean
-.PHONY: test test-engines test-gpu test-processors sanitizers soak flips fuzz hangs hosts checks parity unlearn-demo
+.PHONY: test test-long test-engines test-gpu test-processors sanitizers soak flips fuzz hangs hosts checks parity unlearn-demo
 .PHONY: bench bench-adapters bench-agents bench-classification bench-launch bench-monitor bench-ops bench-parallel bench-preference bench-tokenizers bench-unlearning
 .PHONY: plan-validation plan-machine
 
@@ -27,7 +27,8 @@ help:
 	@echo "make docs                  the guides with a search and the reference of the headers, into build/docs; llms.txt"
 	@echo "make picture               the README's picture, of the quick start on this machine"
 	@echo "make page-pictures         the pictures of docs/monitor.md, by a Chromium"
-	@echo "make test                  set up, build, and run every test that needs no GPU (TESTS=name: those whose name has it)"
+	@echo "make test                  set up, build, and run the tests that need no GPU (TESTS=name: those whose name has it)"
+	@echo "make test-long             the tests that take longer: every family under every plan, each guide's commands, lost hosts"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make test-processors       the tests that compute, as other processors would run them (PROCESSORS=--full: all of it)"
 	@echo "make hangs                 200 ranks stopped one after the other: each is to be named (TRIALS=n)"
@@ -84,9 +85,9 @@ RANKS ?= 1
 unlearn-demo: build
 	@python3 tools/unlearn_demo.py $(BUILD)/lockstep unlearn-demo $(if $(DATA),--data $(DATA)) --ranks $(RANKS)
 
-test: $(BUILD)/.flags
+test test-long: $(BUILD)/.flags
 	@$(COMPILE)
-	@python3 tools/run_tests.py $(BUILD) $(if $(AGAIN),--again) -j $$(( ($(JOBS) * 3 + 1) / 2 )) $(if $(TESTS),-R '$(TESTS)')
+	@python3 tools/run_tests.py $(BUILD) $(if $(AGAIN),--again) -j $$(( ($(JOBS) * 3 + 1) / 2 )) $(if $(TESTS),-R '$(TESTS)') $(if $(filter test-long,$@),-L long)
 
 test-gpu: $(BUILD)/.flags
 	@$(COMPILE)

@@ -1,6 +1,7 @@
 # cmake -DPROGRAM=... -DPREFIX=... -DOUTPUT=... -DAPART=a,b -DLABEL=... -P ListSuites.cmake
 # Writes the tests of a GoogleTest program for CTest: one a suite, for a program on libtorch takes a third of a second to
-# start; and one a test of the suites that are named in APART, which are long.
+# start; and one a test of the suites that are named in APART, which take longer. A parameterized suite's instance that is
+# named Long is labelled `long`: not part of `make test`.
 cmake_minimum_required(VERSION 3.25)
 execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE code)
 if(NOT code EQUAL 0)
@@ -11,8 +12,12 @@ string(REGEX REPLACE "[][;]" "_" listed "${listed}")
 string(REPLACE "\n" ";" lines "${listed}")
 set(script "")
 function(add filter name)
+  set(label "${LABEL}")
+  if(name MATCHES "^Long/")
+    set(label long)
+  endif()
   string(APPEND script "add_test([==[${PREFIX}${name}]==] [==[${PROGRAM}]==] [==[--gtest_filter=${filter}]==] --gtest_brief=1)\n"
-    "set_tests_properties([==[${PREFIX}${name}]==] PROPERTIES TIMEOUT 300 LABELS [==[${LABEL}]==]\n"
+    "set_tests_properties([==[${PREFIX}${name}]==] PROPERTIES TIMEOUT 300 LABELS [==[${label}]==]\n"
     "  ENVIRONMENT [==[TORCH_FR_BUFFER_SIZE=0;OMP_NUM_THREADS=1]==])\n")
   set(script "${script}" PARENT_SCOPE)
 endfunction()

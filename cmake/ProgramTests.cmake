@@ -1,11 +1,19 @@
-# Tests of the program as users run it: one Python file (standard library only) a subject.
+# Tests of the program as users run it: one Python file (standard library only) a subject, and its long ones by themselves.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
+set(run_file ${CMAKE_SOURCE_DIR}/tests/program/run.py)
 file(GLOB program_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/program/test_*.py)
 foreach(file IN LISTS program_tests)
   get_filename_component(name ${file} NAME_WE)
-  string(REPLACE test_ "" name ${name})
-  add_test(NAME program.${name} COMMAND ${Python3_EXECUTABLE} ${file})
-  set_tests_properties(program.${name} PROPERTIES TIMEOUT 900
+  string(REPLACE test_ program. name ${name})
+  set(names ${name})
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${run_file} short ${file})
+  file(STRINGS ${file} marks REGEX "^ *@long$")
+  if(marks)
+    list(APPEND names ${name}.long)
+    add_test(NAME ${name}.long COMMAND ${Python3_EXECUTABLE} ${run_file} long ${file})
+    set_tests_properties(${name}.long PROPERTIES LABELS long)
+  endif()
+  set_tests_properties(${names} PROPERTIES TIMEOUT 900
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 set_tests_properties(program.gpu PROPERTIES LABELS gpu)

@@ -1,4 +1,9 @@
 // Each family under every axis of parallelism, against one rank.
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -112,15 +117,31 @@ const FamilyCase kFamilies[] = {
         "n_heads": 6, "max_position_embeddings": 24, "initializer_range": 0.1})"},
 };
 
-/// Those of one stack: no encoder beside a decoder.
-std::vector<FamilyCase> of_one_stack() {
+/// One of each kind of block, for `make test`; the others are as much like one of these as families
+/// get, and make its long tests.
+constexpr std::string_view kKinds[] = {
+    "gpt2", "llama", "t5", "qwen3_moe", "gemma2", "phi3", "gpt_neox", "bert"};
+
+std::vector<FamilyCase> families(
+    bool of_kinds, const std::function<bool(const FamilyCase&)>& wanted = nullptr) {
   std::vector<FamilyCase> result;
   for (const FamilyCase& family : kFamilies) {
-    if (family.name != std::string_view("t5")) {
+    if ((std::ranges::find(kKinds, family.name) != std::end(kKinds)) == of_kinds &&
+        (!wanted || wanted(family))) {
       result.push_back(family);
     }
   }
   return result;
+}
+
+/// No encoder beside a decoder.
+bool is_one_stack(const FamilyCase& family) {
+  return family.name != std::string_view("t5");
+}
+
+/// Heads can be exchanged for parts of the sequence among three ranks.
+bool has_three_heads(const FamilyCase& family) {
+  return is_one_stack(family) && model::parse_model_config(family.json, "a test").heads % 3 == 0;
 }
 
 /// Rows whose last tokens have a class.
@@ -162,7 +183,8 @@ class FamilyPlans : public ::testing::TestWithParam<FamilyCase> {
     expect_table(GetParam().json, table, vary, rows_of);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Parallel, FamilyPlans, ::testing::ValuesIn(kFamilies), name_of);
+INSTANTIATE_TEST_SUITE_P(Parallel, FamilyPlans, ::testing::ValuesIn(families(true)), name_of);
+INSTANTIATE_TEST_SUITE_P(Long, FamilyPlans, ::testing::ValuesIn(families(false)), name_of);
 
 TEST_P(FamilyPlans, Tensor) {
   expect(
@@ -227,7 +249,10 @@ TEST_P(FamilyPlans, FourBit) {
 }
 
 class FamilyOfOneStack : public FamilyPlans {};
-INSTANTIATE_TEST_SUITE_P(Parallel, FamilyOfOneStack, ::testing::ValuesIn(of_one_stack()), name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Parallel, FamilyOfOneStack, ::testing::ValuesIn(families(true, is_one_stack)), name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Long, FamilyOfOneStack, ::testing::ValuesIn(families(false, is_one_stack)), name_of);
 
 TEST_P(FamilyOfOneStack, Classifier) {
   expect(
@@ -246,19 +271,12 @@ TEST_P(FamilyOfOneStack, Documents) {
       plan_documents);
 }
 
-/// Heads exchanged for parts of the sequence, of those whose heads divide by three.
-std::vector<FamilyCase> of_three_heads() {
-  std::vector<FamilyCase> result;
-  for (const FamilyCase& family : of_one_stack()) {
-    if (model::parse_model_config(family.json, "a test").heads % 3 == 0) {
-      result.push_back(family);
-    }
-  }
-  return result;
-}
-
+/// Heads exchanged for parts of the sequence.
 class FamilyHeads : public FamilyPlans {};
-INSTANTIATE_TEST_SUITE_P(Parallel, FamilyHeads, ::testing::ValuesIn(of_three_heads()), name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Parallel, FamilyHeads, ::testing::ValuesIn(families(true, has_three_heads)), name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Long, FamilyHeads, ::testing::ValuesIn(families(false, has_three_heads)), name_of);
 
 TEST_P(FamilyHeads, Exchanged) {
   expect({{{.context = 3}, 2, {.context_attention = kUlysses}}});

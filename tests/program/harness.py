@@ -20,6 +20,12 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SHARED_DATA = SOURCE.parent / "shared" / "data"
 
 
+def long(test):
+    """Marks a test, or a class of them, that takes more than `make test` has time for (its CTest's label is `long`)."""
+    test.long = True
+    return test
+
+
 class Result:
     def __init__(self, code, out, err):
         self.code, self.out, self.err = code, out, err

@@ -4,7 +4,7 @@ import json
 import struct
 import unittest
 
-from harness import ProgramTest, losses
+from harness import ProgramTest, long, losses
 
 LORA = ["lora.r=3", "lora.target_modules=all-linear", "lora.lora_dropout=0.2", "save_steps=3"]
 
@@ -75,6 +75,7 @@ class Adapters(ProgramTest):
         self.train("resumed", "model.path=base", "learning_rate=1e-2", "resume_from_checkpoint=run/checkpoint-3", *LORA)
         self.assertEqual(self.adapter("resumed"), self.adapter("run"))
 
+    @long
     def test_it_is_used_merged_and_trained_further(self):
         words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
         self.run_ok("export", "--model", "base", "--adapter", "run", "--merge", "--output", "merged")
@@ -92,6 +93,7 @@ class Adapters(ProgramTest):
         self.assertIn("beside other weights", self.run_fails(
             4, *self.train_arguments("other", "model.path=merged", "lora.adapter=run")).err)
 
+    @long
     def test_the_embedding_the_head_and_rows_of_tokens(self):
         words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
         def loss(*which):
@@ -113,6 +115,7 @@ class Adapters(ProgramTest):
         self.assertIn("ensure_weight_tying", self.run_fails(
             2, "export", "--model", "base", "--adapter", "head", "--merge", "--output", "x").err)
 
+    @long
     def test_several_are_used_with_weights(self):
         """Of other ranks, targets and scales: unmerged as merged, on ranks that share layers and on ranks that share weights."""
         self.train("other", "model.path=base", "learning_rate=1e-2", "lora.r=2", "lora.use_rslora=true",

@@ -4,7 +4,7 @@ import csv
 import json
 import unittest
 
-from harness import CONFIG, ProgramTest, losses, metrics
+from harness import CONFIG, ProgramTest, long, losses, metrics
 
 LABELS = ["complaint", "praise", "question", "request"]
 
@@ -61,6 +61,7 @@ class Classification(ProgramTest):
                     self.assertEqual((self.folder / name / file).read_bytes(),
                                      (self.folder / "one" / file).read_bytes(), file)
 
+    @long
     def test_classes_have_weights_on_any_plan(self):
         words = ["task.class_weights=balanced", "task.focal_gamma=1.5"]
         self.classify("weighed", "per_device_train_batch_size=12", *words)
@@ -77,6 +78,7 @@ class Classification(ProgramTest):
         self.run_fails(2, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv",
                        "task.type=sequence_classification", "task.class_weights=[1,2]", "output_dir=no", "use_cpu=true")
 
+    @long
     def test_a_folder_is_evaluated_and_predicts(self):
         self.classify("kept", "per_device_train_batch_size=8", "data.test=dev.csv", steps=30)
         config = json.loads((self.folder / "kept" / "config.json").read_text())
@@ -142,6 +144,7 @@ class Classification(ProgramTest):
         config = json.loads((self.folder / "parts" / "config.json").read_text())
         self.assertEqual(list(config["id2label"].values()), LABELS[::-1])
 
+    @long
     def test_several_labels_and_numbers_on_any_plan(self):
         # A label and, of long texts, another one; the length of the text as a number.
         with (self.folder / "train.csv").open(newline="") as file:
@@ -192,6 +195,7 @@ class Classification(ProgramTest):
             self.assertEqual(row["prediction"] if field == "tags" else round(row["prediction"], 4),
                              wanted[0]["prediction"] if field == "tags" else round(wanted[0]["prediction"], 4))
 
+    @long
     def test_plans_of_classifiers_are_verified_and_estimated(self):
         verify = ["verify", "--model", "model.json", "use_cpu=true", "data.sequence_length=19", "--steps", 1, "--all"]
         for words, problem in ((["task.labels=[a,b,c]", "label_smoothing_factor=0.1"], "single_label_classification"),
@@ -208,6 +212,7 @@ class Classification(ProgramTest):
         self.assertLess(head["activations"], 1.01 * whole["activations"])
         self.assertIn("data", self.run_ok("plan", "--model", "gpt2-xl", "--gpus", 8, "task.labels=[a,b]").out)
 
+    @long
     def test_training_stops_where_it_gets_no_better(self):
         words = ["per_device_train_batch_size=12", "eval_strategy=steps", "eval_steps=2", "save_steps=2", "learning_rate=0",
                  "early_stopping_patience=3", "load_best_model_at_end=true", "metric_for_best_model=matthews_corrcoef",
@@ -228,6 +233,7 @@ class Classification(ProgramTest):
                               "eval_strategy=epoch", "metric_for_best_model=acuracy").err
         self.assertIn("Did you mean 'accuracy'?", told)
 
+    @long
     def test_bad_input_is_told(self):
         (self.folder / "bad.csv").write_text("text,label\nx,praise\ny,prase\nz,\n")
         common = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "max_steps=1",

@@ -16,9 +16,10 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import CONFIG, PROGRAM, SOURCE, environment, lockstep
+from harness import CONFIG, PROGRAM, SOURCE, environment, lockstep, long
 
-PAGES = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").glob("*.md"))]
+FRONT = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md"]
+PAGES = [*FRONT, *sorted((SOURCE / "docs").glob("*.md"))]
 MAKE = """#!/bin/sh
 for word; do case $word in *=*) ;; *) set -- "$word"; exec /usr/bin/make -C {source} -n "$1" >/dev/null;; esac; done
 """
@@ -85,8 +86,15 @@ class Documentation(unittest.TestCase):
     def tearDownClass(cls):
         shutil.rmtree(cls.base, ignore_errors=True)
 
-    def test_every_page(self):
-        for page in PAGES:
+    def test_the_pages_that_are_read_first(self):
+        self.run_pages(FRONT)
+
+    @long
+    def test_every_other_page(self):
+        self.run_pages([page for page in PAGES if page not in FRONT])
+
+    def run_pages(self, pages):
+        for page in pages:
             blocks = commands_of(page)
             if not blocks:
                 continue

@@ -5,7 +5,7 @@ import pathlib
 import unittest
 
 from encoders import BERT, DISTILBERT, ROBERTA, byte_pieces, word_pieces, write_folder
-from harness import ProgramTest, losses
+from harness import ProgramTest, long, losses
 
 CONFIGS = {"bert": BERT, "distilbert": DISTILBERT, "roberta": ROBERTA}
 PLANS = {
@@ -58,6 +58,7 @@ class Encoders(ProgramTest):
                               "parallel.context=2", *words, ranks=2, steps=3)
             self.assert_close(losses(self.folder / f"{packing}-context"), losses(self.folder / f"{packing}-one"), 2e-5)
 
+    @long
     def test_learns_resumes_and_is_evaluated(self):
         self.train_masked("whole", "per_device_train_batch_size=16", "save_steps=30", "task.type=masked_lm", steps=60)
         self.train_masked("resumed", "per_device_train_batch_size=16", "resume_from_checkpoint=whole/checkpoint-30", steps=60)
@@ -82,6 +83,7 @@ class Encoders(ProgramTest):
             "data.cache_dir=cache", f"output_dir={output}", f"max_steps={steps}", "logging_steps=1", "learning_rate=2e-3",
             "monitor.peak_tflops=1", "use_cpu=true", *more)
 
+    @long
     def test_a_head_is_put_on_an_encoder_that_was_trained_without(self):
         self.train_masked("body", "per_device_train_batch_size=6")
         self.classify("body", "one", "per_device_train_batch_size=6")
@@ -99,6 +101,7 @@ class Encoders(ProgramTest):
         self.assertIn("prediction", answer.out)
         self.assertIn("continues none", self.run_fails(2, "generate", "--model", "one", "--prompt", "It").err)
 
+    @long
     def test_pairs_tell_their_segments(self):
         rows = [{"text": f"a {i}", "pair": f"b {i * 7 % 5}", "label": i % 2} for i in range(24)]
         (self.folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -111,6 +114,7 @@ class Encoders(ProgramTest):
                 self.assert_close(losses(self.folder / f"pairs-{family}-{plan}"),
                                   losses(self.folder / f"pairs-{family}-one"), 2e-5)
 
+    @long
     def test_adapters_verification_and_estimates(self):
         self.classify("distilbert", "adapted", "per_device_train_batch_size=6", "lora.r=4", "parallel.tensor=2", ranks=2)
         self.assertTrue((self.folder / "adapted" / "adapter_config.json").exists())
@@ -121,6 +125,7 @@ class Encoders(ProgramTest):
         self.run_ok("estimate", "model.path=roberta", "data.sequence_length=64")
         self.run_ok("plan", "model.path=distilbert", "data.sequence_length=64")
 
+    @long
     def test_what_does_not_fit_is_refused(self):
         for words, told in (
                 (["model.path=bert", "task.type=language_modeling"], "task.type=masked_lm"),

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from harness import ProgramTest, losses
+from harness import ProgramTest, long, losses
 
 REPORT = ["classification_report.txt", "classification_report.json", "confusion_matrix.csv", "predict_results.txt"]
 
@@ -27,6 +27,7 @@ class Generative(ProgramTest):
     def scores(self, folder, name="predictions.jsonl"):
         return [json.loads(line) for line in (self.folder / folder / name).read_text().splitlines()]
 
+    @long
     def test_one_two_and_three_ranks_and_plans(self):
         self.run_ok(*self.words("one", "per_device_train_batch_size=12", "eval_strategy=steps", "eval_steps=6", "save_strategy=steps", "save_steps=6",
                                 "load_best_model_at_end=true", "metric_for_best_model=accuracy"))
@@ -58,6 +59,7 @@ class Generative(ProgramTest):
         one = json.loads(self.run_ok("predict", "--model", "one", "--text", "Where is it?", "use_cpu=true").out)
         self.assertIn(one["prediction"], labels)
 
+    @long
     def test_labels_are_written_greedily_on_any_plan(self):
         # Labels that share their first words, of one tree.
         words = ["task.labels=[complaint,praise,question,request]", "generative.decode=greedy", "per_device_train_batch_size=12",
@@ -81,6 +83,7 @@ class Generative(ProgramTest):
         told = self.run_fails(2, *self.words("none", *words, "generative.normalize=token")).err
         self.assertIn("generative.decode=greedy", told)
 
+    @long
     def test_adapters_and_texts_of_labels(self):
         self.run_ok(*self.words("base", "per_device_train_batch_size=8", steps=2))
         words = ["model.path=base", "lora.r=4", "lora.lora_alpha=8", "task.labels=[complaint,praise,question,request]",
@@ -98,6 +101,7 @@ class Generative(ProgramTest):
         self.run_ok(*self.words("plain", "per_device_train_batch_size=8", *words))
         self.assertLess(loss, json.loads((self.folder / "plain" / "eval_results.json").read_text())["eval_log_loss"])
 
+    @long
     def test_a_label_may_be_the_answer_of_a_chat(self):
         (self.folder / "chat.jinja").write_text(
             "{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }}{% if message['role'] == 'assistant' %}"
@@ -115,6 +119,7 @@ class Generative(ProgramTest):
         told = self.run_fails(2, *self.words("none", "generative.chat=true", "per_device_train_batch_size=2")).err
         self.assertIn("the tokenizer has no chat template", told)
 
+    @long
     def test_what_is_wrong_is_told_before_training(self):
         def told(*more, code=2):
             return self.run_fails(code, *self.words("none", "per_device_train_batch_size=2", *more)).err

@@ -11,7 +11,17 @@ import subprocess
 import time
 import unittest
 
-from harness import PROGRAM, ProgramTest, environment, losses, processes_of, ranks_of, start, wait_for
+from harness import (
+    PROGRAM,
+    ProgramTest,
+    environment,
+    long,
+    losses,
+    processes_of,
+    ranks_of,
+    start,
+    wait_for,
+)
 
 TRIALS = int(os.environ.get("LOCKSTEP_HANG_TRIALS", "6"))
 LIMIT = 2.0  # seconds without progress, in place of 30
@@ -64,10 +74,12 @@ class Hang(ProgramTest):
         for text in said:
             self.assertTrue(text.rstrip().endswith(f"rank {victim}"), (victim, text, err))
 
+    @long
     def test_the_stopped_rank_is_the_one_that_all_name(self):
         for trial, ranks in enumerate((3, 5)):
             self.stop_and_be_named_by_peers(f"stopped-{trial}", ranks)
 
+    @long
     def test_in_groups_of_ranks_as_well(self):
         self.stop_and_be_named_by_peers("mesh", 4, "parallel.tensor=2")
         self.stop_and_be_named_by_peers("stages", 4, "parallel.pipeline=2", "gradient_accumulation_steps=2")
@@ -75,6 +87,7 @@ class Hang(ProgramTest):
     def test_over_gloo_whose_own_timeouts_name_nobody(self):
         self.stop_a_rank("gloo", 3, "ddp_backend=gloo")
 
+    @long
     def test_the_launcher_names_who_is_stopped_while_the_run_goes_on(self):
         """Ranks are stopped one after the other, named, and let go on; no other rank is ever named."""
         plans = [
@@ -136,6 +149,7 @@ class Hang(ProgramTest):
                 process.wait(timeout=120)
         return right, seconds
 
+    @long
     def test_one_that_stands_longer_than_hang_timeout_is_killed_and_the_job_goes_on_from_its_checkpoint(self):
         name = "ended"
         process = start(

@@ -8,7 +8,18 @@ import socket
 import subprocess
 import unittest
 
-from harness import PROGRAM, ProgramTest, environment, losses, metrics, processes_of, ranks_of, start, wait_for
+from harness import (
+    PROGRAM,
+    ProgramTest,
+    environment,
+    long,
+    losses,
+    metrics,
+    processes_of,
+    ranks_of,
+    start,
+    wait_for,
+)
 
 
 def free_port():
@@ -84,6 +95,7 @@ class Elastic(ProgramTest):
         wait_for(lambda: listens(int(port)))
         return port, first, self.node(output, port, 1)
 
+    @long
     def test_goes_on_without_a_lost_node_and_takes_a_new_one_in(self):
         port, first, second = self.two_nodes("elastic")
         self.reached("elastic", 6)
@@ -103,6 +115,7 @@ class Elastic(ProgramTest):
         self.assert_close(losses(self.folder / "elastic"), self.undisturbed("whole-4", ranks=4), 1e-5)
         wait_for(lambda: not processes_of("output_dir=elastic"))
 
+    @long
     def test_goes_on_without_the_lost_host_and_takes_a_new_node_in(self):
         port, host, second = self.two_nodes("heir")
         self.reached("heir", 6)
@@ -122,6 +135,7 @@ class Elastic(ProgramTest):
         self.assert_close(losses(self.folder / "heir"), self.undisturbed("whole-4", ranks=4), 1e-5)
         wait_for(lambda: not processes_of("output_dir=heir"))
 
+    @long
     def test_a_host_that_stood_still_does_not_go_on_beside_its_heir(self):
         port, host, second = self.two_nodes("still")
         self.reached("still", 6)
@@ -150,6 +164,7 @@ class Elastic(ProgramTest):
         wait_for(lambda: not processes_of("output_dir=lost"))
         wait_for(lambda: not list(temporary.iterdir()))
 
+    @long
     def test_what_an_earlier_job_left_in_the_folder_is_not_resumed(self):
         self.train("reused", "save_steps=2", steps=4)
         job = start(
@@ -171,6 +186,7 @@ class Words(ProgramTest):
         at = train.index("--nproc")
         return self.run_ok("launch", *words, "train", *train[1:at], *train[at + 2:])
 
+    @long
     def test_every_launchers_words_start_our_own_command(self):
         for words in (
                 ["--nproc-per-node=2"],

@@ -4,7 +4,7 @@ import json
 import shutil
 import unittest
 
-from harness import SOURCE, ProgramTest, losses, metrics
+from harness import SOURCE, ProgramTest, long, losses, metrics
 
 
 class Mixture(ProgramTest):
@@ -69,6 +69,7 @@ class Mixture(ProgramTest):
         last = [line for line in metrics(self.folder / "chats-one") if "loss" in line][-1]
         self.assertAlmostEqual(last["mixture/long"], 0.75)
 
+    @long
     def test_rows_with_labels_are_mixed(self):
         rows = (self.folder / "corpus" / "labelled.csv").read_text().splitlines()
         for name, part in (("first.csv", rows[1:41]), ("second.csv", rows[41:61]), ("dev.csv", rows[61:75])):

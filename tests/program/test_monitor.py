@@ -18,7 +18,17 @@ import urllib.parse
 
 import browser
 import long_run
-from harness import PROGRAM, SOURCE, ProgramTest, environment, losses, metrics, start, wait_for
+from harness import (
+    PROGRAM,
+    SOURCE,
+    ProgramTest,
+    environment,
+    long,
+    losses,
+    metrics,
+    start,
+    wait_for,
+)
 
 NEEDS_BROWSER = unittest.skipUnless(browser.find(), "there is no Chromium on this machine (apt-get install chromium)")
 
@@ -91,6 +101,7 @@ class Control(ProgramTest):
         self.assertIn("stopped by lockstep ctl", self.run_ok("runs", ".").out)
         self.run_fails(3, "ctl", "steered", "status")
 
+    @long
     def test_a_learning_rate_that_was_set_is_set_again_by_a_resume(self):
         process = self.begin("set", "save_steps=20", "lr_scheduler_type=cosine")
         run = self.folder / "set"
@@ -123,6 +134,7 @@ class Control(ProgramTest):
 class Samples(ProgramTest):
     PROMPTS = ["One day", "The little girl and her friend went"]
 
+    @long
     def test_samples_are_what_the_saved_model_generates_whatever_the_plan(self):
         plans = {
             "one": (1, []),
@@ -319,6 +331,7 @@ class Page(ProgramTest):
         return page
 
     @NEEDS_BROWSER
+    @long
     def test_a_killed_rank_shows_within_seconds(self):
         for rank, told in ((1, "failed: .*rank 1 has ended"), (0, "ended without a word")):
             name = f"killed/{rank}"
@@ -341,6 +354,7 @@ class Page(ProgramTest):
             page.wait_for("!document.querySelector('[data-part=\"live-0\"]')?.checkVisibility()")
 
     @NEEDS_BROWSER
+    @long
     def test_64_runs_are_one_list(self):
         for number in range(64):
             shutil.copytree(

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import unittest
 
-from harness import PROGRAM, SOURCE, ProgramTest, environment, losses
+from harness import PROGRAM, SOURCE, ProgramTest, environment, long, losses
 
 TRAINER = pathlib.Path(PROGRAM).parent / "example_one_file"
 BATCH, STEPS = 6, 6
@@ -52,6 +52,7 @@ class OneFile(ProgramTest):
             for folder in ("train1", "run3")]
         self.assert_close(found[:1], found[1:], 1e-4)
 
+    @long
     def test_a_lost_step_is_trained_again_under_another_plan(self):
         expected = self.losses_of_trainer("whole", ranks=2)
         shutil.rmtree(self.folder / "whole" / f"checkpoint-{STEPS}")
@@ -61,6 +62,7 @@ class OneFile(ProgramTest):
         again = self.losses_of_trainer("whole", "pipeline=2", "rows=2", ranks=2)
         self.assert_close(again, expected, 1e-5)
 
+    @long
     def test_a_wrong_option_is_told(self):
         done = self.run_trainer("wrong", "steps=many")
         self.assertEqual(done.returncode, 2, done.stderr)

@@ -5,7 +5,7 @@ import pathlib
 import struct
 import unittest
 
-from harness import ProgramTest, losses, metrics
+from harness import ProgramTest, long, losses, metrics
 
 OPTIMIZERS = {
     "muon": ["optim=muon", "muon_learning_rate=0.01", "weight_decay=0.1"],
@@ -20,6 +20,7 @@ def names_in(file):
 
 
 class Optimizers(ProgramTest):
+    @long
     def test_they_go_on_to_the_bit_and_on_other_ranks_closely(self):
         for name, words in OPTIMIZERS.items():
             for precision in ("bf16=false", "bf16=true"):
@@ -39,6 +40,7 @@ class Optimizers(ProgramTest):
                     else:
                         self.assert_close(resumed, expected, 1e-5 if precision == "bf16=false" else 2e-2)
 
+    @long
     def test_eight_bit_moments_of_tensor_ranks_are_those_of_one_rank(self):
         """Blocks of 256 are of whole matrices: a checkpoint of two tensor ranks is read by any plan."""
         common = ["optim=adamw_8bit", "adam_epsilon=1e-5", "learning_rate=1e-2"]

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from harness import CONFIG, ProgramTest, losses
+from harness import CONFIG, ProgramTest, long, losses
 
 # Three heads, a vocabulary and a width that two ranks do not divide.
 ODD = dict(CONFIG, n_embd=36, n_head=3, n_inner=53)
@@ -30,6 +30,7 @@ class Parallel(ProgramTest):
         self.train("mixed", "per_device_train_batch_size=2", "parallel.tensor=2", ranks=4, steps=8)
         self.assert_close(losses(self.folder / "mixed"), losses(self.folder / "one"), 1e-5)
 
+    @long
     def test_checkpoints_go_from_plan_to_plan(self):
         batch = "per_device_train_batch_size=4"
         self.train("whole", batch, "save_steps=4", steps=8)
@@ -42,6 +43,7 @@ class Parallel(ProgramTest):
             self.assert_close(
                 losses(self.folder / (name + "-resumed"))[-4:], losses(self.folder / "whole")[-4:], 1e-5)
 
+    @long
     def test_eval_and_generate_run_on_shared_layers(self):
         self.train("model", "per_device_train_batch_size=4", steps=6)
         evaluate = ["eval", "--model", "model", "--data", "corpus/validation.txt", "--json",
@@ -62,6 +64,7 @@ class Parallel(ProgramTest):
         table = self.run_fails(6, *verify, "parallel.tensor=3", "--tolerance", "1e-12").out
         self.assertIn("they part at", table)
 
+    @long
     def test_verify_takes_rounding_for_rounding(self):
         # Models whose gradients are zero but for rounding at many elements, which AdamW and Lion blow up: by 5.1e-5 on a Zen 1.
         for preset in ("gpt2-tiny", "llama-tiny", "t5-tiny"):

@@ -6,7 +6,7 @@ import signal
 import time
 import unittest
 
-from harness import ProgramTest, losses, metrics, processes_of, ranks_of, start, wait_for
+from harness import ProgramTest, long, losses, metrics, processes_of, ranks_of, start, wait_for
 
 LAYERS = 5
 
@@ -53,6 +53,7 @@ class Pipeline(ProgramTest):
         self.assert_close(losses(self.folder / "grid"), losses(self.folder / "flat"), 1e-5)
         self.assert_close(self.evaluations("grid"), self.evaluations("flat"), 1e-5)
 
+    @long
     def test_a_checkpoint_goes_on_with_any_number_of_stages(self):
         self.run_ok(*self.deep("whole", "save_steps=3"))
         self.run_ok(*self.deep("staged", "parallel.pipeline=3", "save_steps=3", ranks=3))
@@ -99,6 +100,7 @@ class Pipeline(ProgramTest):
             "by_file", "parallel.pipeline=2", "parallel.schedule=./actions.txt", ranks=2))
         self.assert_close(losses(self.folder / "by_file"), losses(self.folder / "listed"), 1e-5)
 
+    @long
     def test_plans_that_cannot_be_are_told_before_training(self):
         (self.folder / "stuck.txt").write_text("0F0 0B0 0F1 0B1 0F2 0B2 0F3 0B3\n"
                                                "1F1 1B1 1F0 1B0 1F2 1B2 1F3 1B3\n")

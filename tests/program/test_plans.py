@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from harness import CONFIG, ProgramTest, losses
+from harness import CONFIG, ProgramTest, long, losses
 from test_t5 import T5
 
 # Three layers, a vocabulary and widths that nothing divides.
@@ -43,6 +43,7 @@ class Plans(ProgramTest):
         found = losses(self.folder / "on_8") + losses(self.folder / "on_3")[-3:]
         self.assert_close(found, losses(self.folder / "whole"), 1e-5)
 
+    @long
     def test_plans_as_processes_are_equal_to_one_rank(self):
         plans = [
             ("model.json", ["parallel.pipeline=2", "parallel.data=2", "parallel.tensor=2", "parallel.zero_stage=1",

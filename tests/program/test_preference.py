@@ -4,7 +4,7 @@ kept, a resumed run goes on exactly, and bad rows are named."""
 import json
 import unittest
 
-from harness import CONFIG, ProgramTest, losses, metrics
+from harness import CONFIG, ProgramTest, long, losses, metrics
 
 NAMES = ["loss", "grad_norm", "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins", "logps/chosen",
          "logps/rejected"]
@@ -49,6 +49,7 @@ class Preference(ProgramTest):
                 # Log-probabilities of whole answers are tens: they are held to 1e-5 of their size.
                 self.assert_close(values, expected, max(5e-5, 1e-5 * max(map(abs, expected))))
 
+    @long
     def test_pairs_are_tuned_alike_under_every_plan(self):
         first = self.tune("one", "per_device_train_batch_size=6")
         self.assertIn("48 answers are scored by the reference", first.err)
@@ -107,6 +108,7 @@ class Preference(ProgramTest):
         self.assertNotEqual(pairs, estimate("per_device_train_batch_size=2"))
         self.assertEqual(estimate("task.type=preference", "preference.objective=kto"), estimate())
 
+    @long
     def test_verify_compares_what_is_trained(self):
         for words in (["task.type=preference"], ["task.type=preference", "preference.objective=orpo"],
                       ["task.type=preference", "preference.objective=kto"], ["task.type=reward_model"]):
@@ -128,6 +130,7 @@ class Preference(ProgramTest):
         self.assertIn("48 scores of the reference are read from", result.err)
         self.assertEqual(losses(self.folder / "again"), losses(self.folder / "whole"))
 
+    @long
     def test_bad_rows_are_named(self):
         bad = self.folder / "bad.jsonl"
         common = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "max_steps=1", "use_cpu=true",

@@ -5,7 +5,7 @@ import shutil
 import signal
 import unittest
 
-from harness import ProgramTest, losses, metrics, processes_of, start, wait_for
+from harness import ProgramTest, long, losses, metrics, processes_of, start, wait_for
 
 
 class Resume(ProgramTest):
@@ -38,6 +38,7 @@ class Resume(ProgramTest):
         self.assertEqual(after[:len(before)], before)
         self.assertEqual([line["step"] for line in after if "loss" in line], [1, 2, 3, 4, 5, 6])
 
+    @long
     def test_sigterm_saves_exits_75_and_the_run_goes_on_as_if_nothing_had_been(self):
         self.train("undisturbed", ranks=2, steps=40)
         arguments = self.train_arguments("stopped", ranks=2, steps=40)

@@ -4,7 +4,7 @@ import json
 import random
 import unittest
 
-from harness import ProgramTest, losses
+from harness import ProgramTest, long, losses
 
 T5 = {
     "model_type": "t5", "vocab_size": 512, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_decoder_layers": 2,
@@ -36,6 +36,7 @@ class T5Test(ProgramTest):
             *self.train_arguments(output, ranks=ranks, steps=steps), "model.path=t5.json", "data.train=pairs.jsonl",
             "data.validation=held_out.jsonl", *self.PAIRS, *more)
 
+    @long
     def test_trains_resumes_evaluates_and_answers(self):
         self.train_t5("whole", "save_steps=3", "per_device_train_batch_size=4", steps=6)
         self.train_t5(

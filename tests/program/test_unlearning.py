@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import unittest
 
-from harness import CONFIG, ProgramTest, lockstep, losses, metrics
+from harness import CONFIG, ProgramTest, lockstep, long, losses, metrics
 
 
 def write_lines(path, rows):
@@ -58,6 +58,7 @@ class Unlearning(ProgramTest):
                      "parallel.zero_stage=2", *kl, ranks=2)
         self.assert_alike("undial_two", "undial")
 
+    @long
     def test_every_method_runs(self):
         for method in ("GradAscent", "GradDiff", "SimNPO", "CEU", "WGA", "SatImp"):
             with self.subTest(method=method):
@@ -69,6 +70,7 @@ class Unlearning(ProgramTest):
         self.assertRegex(told, r"unlearning.method=NPO: (\d+) rows to forget, \1 to keep")
         self.unlearn("alternate", "DPO", "unlearning.alternate_key=other", "unlearning.anchor=retain", "max_steps=1")
 
+    @long
     def test_states_at_a_layer_are_steered(self):
         words = [r"unlearning.module_regex=transformer\.h\.2", "model.path=deep.json"]
         (self.folder / "deep.json").write_text(json.dumps({**CONFIG, "n_layer": 5, "attn_pdrop": 0.1}))
@@ -104,6 +106,7 @@ class Unlearning(ProgramTest):
                          [0, 1, 2])
         self.assertLess(abs(metrics(self.folder / "rmu_lora")[0]["retain_loss"]), 1)
 
+    @long
     def test_what_is_kept_may_be_a_constraint(self):
         bound = ["unlearning.retain_loss_eps=0.2", "unlearning.dual_step_size=0.3"]
         by_step = [*bound, "unlearning.dual_warmup_epochs=0", "unlearning.retain_loss=KL", "unlearning.alpha=2"]
@@ -218,6 +221,7 @@ class Unlearning(ProgramTest):
             "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01", "unlearning.max_new_tokens=6",
             "per_device_eval_batch_size=3", "use_cpu=true", *more)
 
+    @long
     def test_what_is_left_is_measured_alike_on_any_number_of_ranks(self):
         self.write_tofu()
         for name, files, steps in (("full", "[tofu/forget01.jsonl,tofu/retain99.jsonl]", 60), ("kept", "tofu/retain99.jsonl", 40)):
@@ -261,6 +265,7 @@ class Unlearning(ProgramTest):
                          "use_cpu=true", cwd=self.folder)
         self.assertIn("is of another model", stale.err)
 
+    @long
     def test_muses_metrics_and_attacks(self):
         self.write_tofu()
         folder = self.folder / "muse"
@@ -315,6 +320,7 @@ class Unlearning(ProgramTest):
             self.assertNotEqual(result.code, 0)
             self.assertIn(told, result.err)
 
+    @long
     def test_a_run_is_measured_while_it_trains(self):
         self.write_tofu()
         suite = ["unlearning.data_dir=tofu", "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01",
@@ -360,6 +366,7 @@ class Unlearning(ProgramTest):
         ended = self.unlearn("measured_rmu", "RMU", r"unlearning.module_regex=transformer\.h\.0", *words)
         self.assertIn("evals", [path.name for path in (self.folder / "measured_rmu").iterdir()], ended)
 
+    @long
     def test_verify_and_estimate_know_it(self):
         words = ["task.type=unlearning", "unlearning.method=NPO"]
         out = self.run_ok("verify", "--model", "model.json", "--nproc", 2, "parallel.context=2", "data.sequence_length=13",
@@ -405,6 +412,7 @@ class Unlearning(ProgramTest):
         alone = self.run_ok_in(theirs, "launch", "--nproc-per-node", "1", "src/train.py", *words)
         self.assertNotIn("-cp configs", alone.err)
 
+    @long
     def test_what_is_wrong_is_told(self):
         common = ["unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "use_cpu=true",
                   "data.cache_dir=cache", "max_steps=1"]

@@ -9,7 +9,7 @@ import sys
 import unittest
 import zipfile
 
-from harness import PROGRAM, SOURCE, ProgramTest
+from harness import PROGRAM, SOURCE, ProgramTest, long
 
 sys.path.insert(0, str(SOURCE / "tools"))
 import elf  # noqa: E402
@@ -59,6 +59,7 @@ class Wheel(ProgramTest):
             for folder in elf.Elf(path).runpath():
                 self.assertTrue(folder.startswith("$ORIGIN/"), f"{path}: {folder}")
 
+    @long
     def test_it_finds_a_torch_elsewhere(self):
         python, site = self.fresh_environment("elsewhere")
         (site / "other.pth").write_text(f"{LIBTORCH.parent}\n")

@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from harness import ProgramTest, losses, metrics, processes_of, ranks_of, start, wait_for
+from harness import ProgramTest, long, losses, metrics, processes_of, ranks_of, start, wait_for
 
 
 class Zero(ProgramTest):
@@ -30,6 +30,7 @@ class Zero(ProgramTest):
                 steps=steps)
         self.assert_close(losses(self.folder / "run"), losses(self.folder / "whole"), 1e-5)
 
+    @long
     def test_recomputation_and_optimizers_are_settings(self):
         self.train("kept", "per_device_train_batch_size=2", steps=4)
         for name, words in {
@@ -74,6 +75,7 @@ class Zero(ProgramTest):
         failed = self.run_fails(2, *self.train_arguments("none", "--in-process", "model.path=nothing", ranks=2))
         self.assertIn("nothing", failed.err)
 
+    @long
     def test_offloaded_state_changes_nothing(self):
         for name, words in {
                 "kept": [], "cpu": ["parallel.offload_optimizer.device=cpu", "parallel.offload_param.device=cpu"],
