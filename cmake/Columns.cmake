@@ -1,25 +1,31 @@
-# liblockstep_columns.so reads Parquet and Arrow files, with Arrow's C++ library as pyarrow's wheel brings it
-# (tools/setup.sh). The programs open it where such a file is met. Without the wheel it is not built, and these files
-# are refused with what to do.
+# liblockstep_columns.so reads Parquet and Arrow files, and liblockstep_buckets.so object stores, with Arrow's C++
+# library as pyarrow's wheel brings it (tools/setup.sh). The programs open them where such a file, or a place in such a
+# store, is met. Without the wheel they are not built, and these are refused with what to do.
 set(ARROW "${CMAKE_SOURCE_DIR}/.deps/arrow/pyarrow" CACHE PATH "The folder of Arrow: include/, libarrow.so.*, libparquet.so.*")
 file(GLOB arrow_libraries ${ARROW}/libarrow.so.* ${ARROW}/libparquet.so.*)
 if(NOT EXISTS ${ARROW}/include/parquet/arrow/reader.h OR NOT arrow_libraries)
-  message(STATUS "no Arrow in ${ARROW}: Parquet files will not be read")
+  message(STATUS "no Arrow in ${ARROW}: Parquet files and object stores will not be read")
   return()
 endif()
-file(GLOB column_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/columns/*.cpp)
-add_library(lockstep_columns SHARED ${column_sources})
-target_include_directories(lockstep_columns PRIVATE ${CMAKE_SOURCE_DIR}/src)
-target_include_directories(lockstep_columns SYSTEM PRIVATE ${ARROW}/include)
-target_link_libraries(lockstep_columns PRIVATE lockstep_compiler ${arrow_libraries})
-lockstep_optimize(lockstep_columns -O2)
-target_link_options(lockstep_columns PRIVATE -Wl,--no-undefined)
-set_target_properties(lockstep_columns PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
-  BUILD_RPATH "${ARROW}" INSTALL_RPATH "${ARROW}" CXX_VISIBILITY_PRESET default)
-install(TARGETS lockstep_columns LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-add_dependencies(accelerators lockstep_columns)
-if(TARGET lockstep-core)
-  set_target_properties(lockstep-core PROPERTIES BUILD_RPATH "$ORIGIN;${CMAKE_BUILD_RPATH}"
+function(lockstep_on_arrow name)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  set(target lockstep_${name})
+  add_library(${target} SHARED ${sources})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_include_directories(${target} SYSTEM PRIVATE ${ARROW}/include)
+  target_link_libraries(${target} PRIVATE lockstep_compiler ${ARGN})
+  lockstep_optimize(${target} -O2)
+  target_link_options(${target} PRIVATE -Wl,--no-undefined)
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+    BUILD_RPATH "${ARROW}" INSTALL_RPATH "${ARROW}" CXX_VISIBILITY_PRESET default)
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  add_dependencies(accelerators ${target})
+endfunction()
+file(GLOB arrow_alone ${ARROW}/libarrow.so.*)
+lockstep_on_arrow(columns ${arrow_libraries})
+lockstep_on_arrow(buckets ${arrow_alone})
+if(TARGET lockstep)
+  set_target_properties(lockstep lockstep-core PROPERTIES BUILD_RPATH "$ORIGIN;${CMAKE_BUILD_RPATH}"
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${CMAKE_INSTALL_RPATH}")
 endif()
 if(TARGET data_test)

@@ -34,6 +34,11 @@ add_test(NAME program.flips COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/te
 set_tests_properties(program.soak program.hosts program.flips PROPERTIES TIMEOUT 900 LABELS long
   ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 
+# Runs in an object store, killed at many more of their requests, and what takes long of it.
+add_test(NAME program.stores_kills COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/program/test_stores.py Kills LostConnections TwoRuns Resuming)
+set_tests_properties(program.stores_kills PROPERTIES TIMEOUT 900 LABELS long
+  ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1;LOCKSTEP_KILLS=24")
+
 # The engines of clusters, and the image: minutes, and what Debian has of them (make test-engines).
 file(GLOB engine_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/engines/test_*.py)
 foreach(file IN LISTS engine_tests)

@@ -65,7 +65,7 @@ def control(version, files):
         "Maintainer: The Lockstep project <lockstep@localhost>\n"
         f"Installed-Size: {size}\n"
         f"Depends: libc6 (>= {glibc[0]}.{glibc[1]}), libstdc++6 (>= {gcc}), libgcc-s1\n"
-        "Recommends: openssh-client, libcurl4, libdw1\n"
+        "Recommends: ca-certificates, openssh-client, libcurl4, libdw1\n"
         "Section: science\n"
         "Priority: optional\n"
         "Description: training of transformer language models on many GPUs, or none\n"

@@ -92,6 +92,8 @@ def metadata(version, torch):
         f"Requires-Dist: torch=={torch}\n"
         "Provides-Extra: parquet\n"
         "Requires-Dist: pyarrow==21.0.0; extra == 'parquet'\n"
+        "Provides-Extra: stores\n"
+        "Requires-Dist: pyarrow==21.0.0; extra == 'stores'\n"
         "Description-Content-Type: text/markdown\n\n" + readme)
 
 

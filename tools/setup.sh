@@ -62,7 +62,7 @@ install_libtorch() {
 }
 
 install_parity() {
-  local stamp=.deps/python/.lockstep-parity-9
+  local stamp=.deps/python/.lockstep-parity-10
   [ -e "$stamp" ] && return
   echo "setup: installing the parity tests' Python environment into .deps/python"
   rm -rf .deps/python
@@ -70,7 +70,7 @@ install_parity() {
   .deps/python/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
     transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 scikit-learn==1.9.1 scipy==1.17.1 numpy pyyaml pytest pytest-xdist \
     peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 accelerate==1.15.0 datasets==5.2.0 tensorboard==2.20.0 \
-    mlflow==3.17.2 opentelemetry-proto==1.45.2 gguf==0.19.0 xllamacpp==2026.10.11549
+    mlflow==3.17.2 opentelemetry-proto==1.45.2 gguf==0.19.0 xllamacpp==2026.10.11549 'moto[server]==5.2.5'
   touch "$stamp"
 }
 
@@ -109,7 +109,7 @@ install_tokenizers() {
   touch "$stamp"
 }
 
-# Arrow's C++ library, as pyarrow's wheel brings it: what reads Parquet files.
+# Arrow's C++ library, as pyarrow's wheel brings it: what reads Parquet files and object stores.
 install_arrow() {
   local stamp=.deps/arrow/.lockstep-$arrow_version
   [ -e "$stamp" ] && return

@@ -223,6 +223,13 @@ void sync_folder(const std::filesystem::path& folder) {
 }
 
 void create_folders(const std::filesystem::path& folder, ErrorKind kind) {
+  if (folder.string().find("://") != std::string::npos) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} is no folder of this machine", folder.string()),
+        "write to a folder and copy it from there; output_dir of `lockstep train` alone may be in "
+        "an object store");
+  }
   std::error_code code;
   std::filesystem::create_directories(folder, code);
   if (code) {

@@ -32,6 +32,8 @@
 
 namespace lockstep::checkpoint {
 
+class StoredRun;  // checkpoint/stored_run.h
+
 inline constexpr std::string_view kStateName = "state.json";
 
 struct SaveOptions {
@@ -42,6 +44,8 @@ struct SaveOptions {
   /// This run's hold on the folder that checkpoints are in; null where nobody else can write there.
   /// A save that has lost it is not committed.
   const OutputHold* hold = nullptr;
+  /// Where checkpoints are brought to once they are whole here; null where this is their place.
+  StoredRun* stored = nullptr;
 };
 
 /// Small files by base name: config.json and its like.

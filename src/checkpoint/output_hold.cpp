@@ -35,12 +35,6 @@ struct Holder {
   int round = 0, term = 0;
 };
 
-std::string own_host() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
 std::string to_text(const Holder& holder) {
   return nlohmann::ordered_json{
              {"host", holder.host},
@@ -126,6 +120,17 @@ Error held_by_another(const fs::path& file) {
 
 }  // namespace
 
+std::string own_host() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string run_token(const RunIdentity& run) {
+  const std::string job = plain_word(run.job);
+  return fmt::format("{}-{}-{}", job.empty() ? draw_word() : job, run.term, run.round);
+}
+
 std::unique_ptr<OutputHold> OutputHold::take(
     const fs::path& output_dir, const RunIdentity& run, comm::Communicator& communicator) {
   std::unique_ptr<OutputHold> hold(new OutputHold);
@@ -140,8 +145,7 @@ std::unique_ptr<OutputHold> OutputHold::take(
 }
 
 void OutputHold::lock(const RunIdentity& run) {
-  const std::string job = plain_word(run.job);
-  token_ = fmt::format("{}-{}-{}", job.empty() ? draw_word() : job, run.term, run.round);
+  token_ = run_token(run);
   text_ = to_text({own_host(), run.job, token_, ::getpid(), run.round, run.term});
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (descriptor_ < 0) {

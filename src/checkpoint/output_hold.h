@@ -17,6 +17,10 @@ struct RunIdentity {
   int term = 0;  // how many hosts the job had before: a later one's rounds come after an earlier's
 };
 
+/// What tells a round's unfinished saves from those of others: letters, digits and dashes.
+std::string run_token(const RunIdentity& run);
+std::string own_host();
+
 /// A lock on `output_dir`/.lockstep-lock, which ends with the process at the latest. One a rank;
 /// rank 0 holds the lock. A later round of the same job takes the folder from an earlier one whose
 /// rank 0 still lives (it was cut off, or stands still): that one cannot commit any more, nor take

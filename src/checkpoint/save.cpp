@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/file_plan.h"
+#include "checkpoint/stored_run.h"
 #include "checkpoint/text.h"
 #include "checkpoint/together.h"
 
@@ -338,6 +339,9 @@ void save_checkpoint(
         swap_in(staging, folder, disk);
       });
     });
+    if (options.stored != nullptr) {
+      options.stored->publish(folder, communicator);
+    }
   });
 }
 

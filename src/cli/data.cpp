@@ -110,10 +110,11 @@ std::string page_of(const std::vector<Shown>& rows, int64_t first) {
 }
 
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const config::Config& config) {
-  return !config.tokenizer.path.empty()
-             ? text::Tokenizer::load(config.tokenizer.path)
-             : train::load_tokenizer(
-                   "", train::find_source(config.model.path, config.model.preset));
+  const std::string& path = config.tokenizer.path;
+  return train::load_tokenizer(
+      path,
+      path.empty() ? train::find_source(config.model.path, config.model.preset)
+                   : model::ModelSource{});
 }
 
 int show(const config::Resolution& resolution) {

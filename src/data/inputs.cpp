@@ -16,6 +16,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "data/records.h"
+#include "objects/fetch.h"
 
 namespace lockstep::data {
 namespace {
@@ -177,6 +178,10 @@ class Collector {
     if (word.empty()) {
       throw Error(ErrorKind::kData, fmt::format("{} holds an empty name", key_));
     }
+    if (objects::is_remote(word)) {
+      add_remote(word);
+      return;
+    }
     const bool pattern = word.find_first_of("*?[{") != std::string::npos;
     const std::vector<fs::path> paths = expand_glob(word);
     if (paths.empty() && pattern) {
@@ -190,6 +195,25 @@ class Collector {
           ErrorKind::kData,
           fmt::format("{}: there is no file {}.{}", key_, word, near_names(word)),
           "paths are relative to " + fs::current_path(ignored).string());
+    }
+    for (const fs::path& path : paths) {
+      add_path(path);
+    }
+  }
+
+  /// Copies of what lies in an object store; of a folder, the files that one on a disk would give.
+  void add_remote(const std::string& word) {
+    const auto wanted = [](std::string_view key) {
+      const fs::path path(key);
+      return !path.filename().string().starts_with('.') && format_from_name(path);
+    };
+    const std::vector<fs::path> paths = objects::fetch_matching(word, wanted);
+    if (paths.empty()) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{}: there is nothing in {}", key_, word),
+          "check the name: an object, a pattern with * and ?, or a folder with files of known "
+          "names");
     }
     for (const fs::path& path : paths) {
       add_path(path);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/nearest.h"
+#include "objects/fetch.h"
 
 namespace lockstep::model {
 namespace {
@@ -180,6 +181,14 @@ ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const
 ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
   if (path.empty()) {
     throw Error(ErrorKind::kConfig, "model.path is empty");
+  }
+  if (objects::is_remote(path)) {
+    return read_folder(
+        ModelSource::Kind::kFolder,
+        path,
+        objects::fetch_folder(objects::parse_location(path), [](std::string_view key) {
+          return key.ends_with(".json");  // who wants weights too has them fetched before
+        }));
   }
   const fs::path local = expand_home(path);
   if (is_folder(local)) {

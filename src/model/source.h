@@ -20,9 +20,10 @@ struct ModelSource {
 };
 
 /// Finds what `model.path` names: a folder with config.json, a config.json, or a Hub name
-/// ("org/name", "name", "org/name@revision") that `hub_cache` holds. Reads the config and no
-/// weights. Throws (kConfig, kData): nothing there (with how to fetch a Hub name), no config.json,
-/// weights only in a pickled form.
+/// ("org/name", "name", "org/name@revision") that `hub_cache` holds, or a folder of an object
+/// store, of which the configuration alone is fetched. Reads the config and no weights. Throws
+/// (kConfig, kData): nothing there (with how to fetch a Hub name), no config.json, weights only in
+/// a pickled form.
 ModelSource find_model(
     const std::string& path, const std::filesystem::path& hub_cache = hub_cache_folder());
 /// The source of a built-in model.

@@ -1,6 +1,7 @@
 #include "train/checkpointing.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -13,11 +14,15 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/stored_run.h"
 #include "comm/split.h"
+#include "config/core/cache_folder.h"
 #include "monitor/memory.h"
+#include "objects/store.h"
 #include "train/averages.h"
 #include "train/plan.h"
 #include "train/run_identity.h"
@@ -287,17 +292,33 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir,
   return checkpoint::checkpoint_folder(output_dir, step);
 }
 
-void check_output_folder(const std::filesystem::path& output_dir, World& world) {
-  checkpoint::check_shared_folder(output_dir, world.communicator);
+void take_output(Job& job, World& world) {
+  std::string& output = job.config.training.output_dir;
+  std::optional<objects::Location> place;
+  if (objects::is_remote(output)) {
+    place = objects::parse_location(output);
+    const auto cache = config::cache_folder(job.config.data.cache_dir);
+    output = (cache / "runs" / hash_hex(place->text()).substr(0, 12)).string();
+  }
+  checkpoint::check_shared_folder(output, world.communicator);
+  const checkpoint::RunIdentity run{world.round.job, world.round.number, world.round.term};
+  job.hold = checkpoint::OutputHold::take(output, run, world.communicator);
+  if (place) {
+    job.stored = checkpoint::StoredRun::take(*place, output, run, world.communicator);
+    if (world.is_first()) {
+      log_info("the run's folder is {}; it works in {}", place->text(), output);
+    }
+  }
 }
 
-std::optional<std::filesystem::path> find_checkpoint_to_resume(
-    const config::Config& config, World& world) {
+std::optional<std::filesystem::path> find_checkpoint_to_resume(const Job& job, World& world) {
+  const config::Config& config = job.config;
   const std::string asked = config.training.resume_from_checkpoint.value_or("false");
   const bool restarted = world.round.number > 0;
   if (asked == "true" || restarted) {
     const auto latest =
-        checkpoint::latest_checkpoint(config.training.output_dir, world.communicator);
+        job.stored ? job.stored->latest(world.communicator)
+                   : checkpoint::latest_checkpoint(config.training.output_dir, world.communicator);
     // Workers that are started again go on from what their job has saved. What an earlier job left
     // in the folder counts only where the user asked for it.
     if (latest && (asked == "true" || is_of_job(*latest, world.round.job))) {
@@ -306,11 +327,14 @@ std::optional<std::filesystem::path> find_checkpoint_to_resume(
   }
   if (asked == "true" || asked == "false") {
     if (world.is_first() && (asked == "true" || restarted)) {
-      log_info("no checkpoint in {} yet: starting from the beginning", config.training.output_dir);
+      log_info(
+          "no checkpoint in {} yet: starting from the beginning",
+          job.stored ? job.stored->place().text() : config.training.output_dir);
     }
     return std::nullopt;
   }
-  return asked;
+  return objects::is_remote(asked) ? checkpoint::fetch_model(asked, /*whole=*/true)
+                                   : std::filesystem::path(asked);
 }
 
 std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world) {
@@ -372,19 +396,26 @@ void save_training_state(Job& job, World& world, bool goes_on) {
     files[std::string(kTrainerState)] = monitor::to_json(job.monitor->state());
     files["config.yaml"] = job.resolved;
   }
-  std::vector<std::filesystem::path> keep;
+  std::vector<int64_t> keep;
   if (training.load_best_model_at_end && job.best.metric) {
-    keep.push_back(checkpoint_folder(training.output_dir, job.best.step));
+    keep.push_back(job.best.step);
   }
   const auto rotate = [first = world.is_first(),
+                       stored = job.stored.get(),
                        output = training.output_dir,
                        limit = training.save_total_limit,
                        keep = std::move(keep)] {
-    if (first && limit) {
-      checkpoint::rotate_checkpoints(output, *limit, keep);
+    if (first && stored != nullptr) {
+      stored->rotate(limit, keep);
+    } else if (first && limit) {
+      std::vector<std::filesystem::path> folders;
+      std::ranges::transform(keep, std::back_inserter(folders), [&](int64_t step) {
+        return checkpoint_folder(output, step);
+      });
+      checkpoint::rotate_checkpoints(output, *limit, folders);
     }
   };
-  const checkpoint::SaveOptions options{.hold = job.hold.get()};
+  const checkpoint::SaveOptions options{.hold = job.hold.get(), .stored = job.stored.get()};
   const std::string state = state_json(job, world);
   wait_for_save(job);
   if (job.saver != nullptr && goes_on) {
@@ -443,7 +474,10 @@ void restore_best_weights(Job& job, World& world) {
   if (!job.best.metric) {
     return;
   }
-  const auto folder = checkpoint_folder(job.config.training.output_dir, job.best.step);
+  auto folder = checkpoint_folder(job.config.training.output_dir, job.best.step);
+  if (job.stored) {
+    folder = job.stored->fetch(job.best.step, world.communicator).value_or(folder);
+  }
   if (!std::filesystem::exists(folder)) {
     throw Error(
         ErrorKind::kCheckpoint,
@@ -482,7 +516,9 @@ checkpoint::SmallFiles model_folder_files(
 
 std::shared_ptr<const text::Tokenizer> load_tokenizer(
     const std::string& path, const model::ModelSource& source, const std::string& chat_template) {
-  const std::filesystem::path folder = path.empty() ? source.folder : std::filesystem::path(path);
+  const std::filesystem::path folder = path.empty()               ? source.folder
+                                       : objects::is_remote(path) ? checkpoint::fetch_model(path)
+                                                                  : std::filesystem::path(path);
   if (folder.empty()) {
     throw Error(
         ErrorKind::kConfig,

@@ -16,15 +16,15 @@ namespace lockstep::train {
 /// output_dir/checkpoint-<step>.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, int64_t step);
 
-/// Error (environment) where the ranks do not see one output folder, before anything is computed.
-/// Every rank must call.
-void check_output_folder(const std::filesystem::path& output_dir, World& world);
+/// Takes training.output_dir for this run, before anything is computed; where it is in an object
+/// store, it becomes the folder of this machine's that the run works in. Error (environment) where
+/// another run has it, or the ranks do not see one folder. Every rank must call.
+void take_output(Job& job, World& world);
 
 /// The folder that training.resume_from_checkpoint names: itself, or with "true" the latest good
 /// checkpoint of output_dir; nothing where there is none yet. In a later round of a job, the latest
 /// good one that the job wrote comes before all. Every rank must call.
-std::optional<std::filesystem::path> find_checkpoint_to_resume(
-    const config::Config& config, World& world);
+std::optional<std::filesystem::path> find_checkpoint_to_resume(const Job& job, World& world);
 
 /// The saver of a run that saves before its end, unless checkpoint.async=false or memory is short.
 /// Every rank must call.

@@ -338,20 +338,16 @@ ModelRequest model_request(const Job& job, const World& world) {
 std::unique_ptr<Job> open_job(
     const config::Config& config, const std::string& resolved, World& world) {
   auto job = std::make_unique<Job>();
-  const config::TrainingSection& training = config.training;
   job->config = config;
   job->resolved = resolved;
+  const config::TrainingSection& training = job->config.training;
   set_up_libtorch(training);
   job->source = find_source(config.model.path, config.model.preset);
   job->tokenizer = load_tokenizer(config.tokenizer.path, job->source, config.data.chat_template);
   if (job->source.kind == model::ModelSource::Kind::kPreset) {
     take_special_tokens(job->source.config, *job->tokenizer);
   }
-  check_output_folder(training.output_dir, world);
-  job->hold = checkpoint::OutputHold::take(
-      training.output_dir,
-      {world.round.job, world.round.number, world.round.term},
-      world.communicator);
+  take_output(*job, world);
   const int64_t length = sequence_length_of(config, job->source.config);
   check_plan(config.parallel, length);
   open_data(*job, length, world);
@@ -367,7 +363,7 @@ std::unique_ptr<Job> open_job(
 void build_job(Job& job, World& world) {
   const config::Config& config = job.config;
   const config::TrainingSection& training = config.training;
-  const auto resume_from = find_checkpoint_to_resume(config, world);
+  const auto resume_from = find_checkpoint_to_resume(job, world);
   const parallel::ModelSpec spec = model_spec(job.source, model_request(job, world));
   check_trainable(spec.config.quantization, spec.adapters != nullptr);
   job.adapters = spec.adapters;
@@ -540,6 +536,9 @@ void finish_job(Job& job, World& world) {
   export_final_model(job, world);
   on_first_rank(world.communicator, [&] {
     job.monitor->finish();
+    if (job.stored) {
+      job.stored->publish_files();
+    }
     return "";
   });
 }

@@ -9,6 +9,7 @@
 
 #include "checkpoint/async_saver.h"
 #include "checkpoint/output_hold.h"
+#include "checkpoint/stored_run.h"
 #include "config/core/config.h"
 #include "data/loader.h"
 #include "model/adapters.h"
@@ -72,6 +73,9 @@ struct Job {
   std::shared_ptr<const data::SequenceView> scored_rows;
   RunLength length;
   std::unique_ptr<checkpoint::OutputHold> hold;  // on training.output_dir
+  /// Where output_dir is in an object store: training.output_dir is then the folder of this
+  /// machine's that the run works in. Else null.
+  std::unique_ptr<checkpoint::StoredRun> stored;
   std::unique_ptr<parallel::Axes> axes;
   std::unique_ptr<parallel::Axes> evaluation_axes;  // of unlearning's measures; null: not yet asked
   std::unique_ptr<parallel::ParallelModel> model;

@@ -578,7 +578,7 @@ int run_training(
   }
   std::unique_ptr<LivePage> page;
   if (world.is_first() && config.monitor.page) {
-    page = std::make_unique<LivePage>(config.training.output_dir);
+    page = std::make_unique<LivePage>(job->config.training.output_dir);
     log_info("the run's page, while it trains: {}", page->address());
   }
   try {

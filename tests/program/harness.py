@@ -76,6 +76,17 @@ def wait_for(condition, seconds=60):
     raise AssertionError("waited in vain")
 
 
+def self_signed(folder):
+    """The files of a certificate of 127.0.0.1 and its key, or the test is skipped."""
+    certificate, key = (str(pathlib.Path(folder) / name) for name in ("certificate.pem", "key.pem"))
+    if shutil.which("openssl") is None:
+        raise unittest.SkipTest("no openssl to make a certificate with")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-days", "2",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate], capture_output=True, check=True)
+    return certificate, key
+
+
 def metrics(run):
     """The lines of metrics.jsonl."""
     path = pathlib.Path(run) / "metrics.jsonl"

@@ -11,8 +11,10 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "checkpoint/stored.h"
 #include "config/core/scalar.h"
 #include "nn/decomposed.h"
+#include "objects/store.h"
 #include "train/weights/adapter_base.h"
 #include "train/weights/adapter_values.h"
 #include "train/weights/combined_adapters.h"
@@ -255,6 +257,9 @@ std::optional<AdapterRequest> adapter_request(const config::LoraSection& section
 std::optional<AdapterRequest> saved_adapter(const fs::path& folder) {
   if (folder.empty()) {
     return std::nullopt;
+  }
+  if (objects::is_remote(folder.string())) {
+    return saved_adapter(checkpoint::fetch_model(folder.string()));
   }
   fs::path found = folder;
   if (fs::is_directory(folder) && !fs::exists(folder / model::kAdapterConfigName)) {

@@ -14,9 +14,11 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/stored.h"
 #include "model/description.h"
 #include "nn/initialize.h"
 #include "nn/low_rank.h"
+#include "objects/store.h"
 #include "train/weights/packed_folder.h"
 #include "train/weights/quantization.h"
 
@@ -194,6 +196,11 @@ model::ModelSource find_source(const std::string& path, const std::string& prese
   }
   if (!preset.empty()) {
     return model::preset_source(preset);
+  }
+  if (objects::is_remote(path)) {
+    model::ModelSource source = find_source(checkpoint::fetch_model(path).string(), "");
+    source.name = path;
+    return source;
   }
   const std::filesystem::path folder(path);
   if (std::filesystem::exists(folder / model::kAdapterConfigName) &&

@@ -1,0 +1,278 @@
+// The entry of liblockstep_buckets.so: object stores by Arrow's file systems.
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <arrow/filesystem/azurefs.h>
+#include <arrow/filesystem/filesystem.h>
+#include <arrow/filesystem/gcsfs.h>
+#include <arrow/filesystem/s3fs.h>
+#include <arrow/io/interfaces.h>
+#include <arrow/result.h>
+#include <arrow/status.h>
+
+#include "objects/library.h"
+
+namespace lockstep::buckets {
+namespace {
+
+namespace fs = arrow::fs;
+
+constexpr int64_t kAttempts = 6;
+constexpr double kConnectSeconds = 5, kRequestSeconds = 30;
+/// Parts that are sent at once: an upload takes this much memory, and a little.
+constexpr size_t kBytesUnderWay = 64 << 20;
+
+std::string text_of(const arrow::Status& status) {
+  std::string text = status.message();
+  for (char& c : text) {
+    c = c == '\n' ? ' ' : c;
+  }
+  return text.substr(0, 400);
+}
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// Whom to trust: the wheel's library looks where the system that it was built on keeps that.
+std::string certificates() {
+  const char* const given[] = {"AWS_CA_BUNDLE", "SSL_CERT_FILE"};
+  for (const char* const name : given) {
+    if (std::string file = variable(name); !file.empty()) {
+      return file;
+    }
+  }
+  const char* const places[] = {
+      "/etc/ssl/certs/ca-certificates.crt",  // Debian, Arch, Alpine
+      "/etc/pki/tls/certs/ca-bundle.crt",    // Fedora
+      "/etc/ssl/ca-bundle.pem",              // SUSE
+      "/etc/ssl/cert.pem"};
+  for (const char* const place : places) {
+    if (std::filesystem::exists(place)) {
+      return place;
+    }
+  }
+  return "";
+}
+
+arrow::Result<std::shared_ptr<fs::FileSystem>> open_s3() {
+  static const arrow::Status ready = [] {
+    fs::S3GlobalOptions options = fs::S3GlobalOptions::Defaults();
+    options.log_level = fs::S3LogLevel::Off;
+    const arrow::Status status = fs::InitializeS3(options);
+    std::atexit([] { (void)fs::EnsureS3Finalized(); });
+    return status;
+  }();
+  ARROW_RETURN_NOT_OK(ready);
+  fs::S3Options options = fs::S3Options::Defaults();
+  if (options.GetAccessKey().empty()) {
+    options.ConfigureAnonymousCredentials();  // what is public can be read
+  }
+  std::string endpoint = variable("AWS_ENDPOINT_URL_S3");
+  endpoint = endpoint.empty() ? variable("AWS_ENDPOINT_URL") : endpoint;
+  if (!endpoint.empty()) {
+    const size_t colon = endpoint.find("://");
+    options.scheme = colon == std::string::npos ? "https" : endpoint.substr(0, colon);
+    options.endpoint_override = colon == std::string::npos ? endpoint : endpoint.substr(colon + 3);
+    while (options.endpoint_override.ends_with('/')) {
+      options.endpoint_override.pop_back();
+    }
+  }
+  options.region = variable("AWS_REGION");
+  options.region = options.region.empty() ? variable("AWS_DEFAULT_REGION") : options.region;
+  if (options.region.empty() && !endpoint.empty()) {
+    options.region = "us-east-1";
+  }
+  options.connect_timeout = kConnectSeconds;
+  options.request_timeout = kRequestSeconds;
+  options.allow_delayed_open = true;  // small objects are one request
+  options.retry_strategy = fs::S3RetryStrategy::GetAwsStandardRetryStrategy(kAttempts);
+  return fs::S3FileSystem::Make(options);
+}
+
+arrow::Result<std::shared_ptr<fs::FileSystem>> open_azure() {
+  fs::AzureOptions options;
+  options.account_name = variable("AZURE_STORAGE_ACCOUNT");
+  if (options.account_name.empty()) {
+    return arrow::Status::Invalid("AZURE_STORAGE_ACCOUNT is not set: it names the account");
+  }
+  const std::string key = variable("AZURE_STORAGE_KEY");
+  ARROW_RETURN_NOT_OK(
+      key.empty() ? options.ConfigureDefaultCredential()
+                  : options.ConfigureAccountKeyCredential(key));
+  return fs::AzureFileSystem::Make(options);
+}
+
+arrow::Result<std::shared_ptr<fs::FileSystem>> open_file_system(const std::string& scheme) {
+  static const arrow::Status trusting = [] {
+    fs::FileSystemGlobalOptions options;
+    options.tls_ca_file_path = certificates();
+    return fs::Initialize(options);
+  }();
+  ARROW_RETURN_NOT_OK(trusting);
+  if (scheme == "s3") {
+    return open_s3();
+  }
+  return scheme == "az" ? open_azure() : fs::GcsFileSystem::Make(fs::GcsOptions::Defaults());
+}
+
+class ArrowUpload final : public objects::RawUpload {
+ public:
+  explicit ArrowUpload(std::shared_ptr<arrow::io::OutputStream> stream)
+      : stream_(std::move(stream)) {}
+  ~ArrowUpload() override {
+    if (!stream_->closed()) {
+      (void)stream_->Abort();
+    }
+  }
+
+  std::string append(const void* bytes, size_t count) override {
+    arrow::Status status = stream_->Write(bytes, static_cast<int64_t>(count));
+    under_way_ += count;
+    if (status.ok() && under_way_ >= kBytesUnderWay) {
+      under_way_ = 0;
+      status = stream_->Flush();
+    }
+    return status.ok() ? "" : text_of(status);
+  }
+  std::string finish() override {
+    const arrow::Status status = stream_->Close();
+    return status.ok() ? "" : text_of(status);
+  }
+
+ private:
+  std::shared_ptr<arrow::io::OutputStream> stream_;
+  size_t under_way_ = 0;
+};
+
+class ArrowBucket final : public objects::RawStore {
+ public:
+  ArrowBucket(std::shared_ptr<fs::FileSystem> system, std::string bucket)
+      : system_(std::move(system)),
+        bucket_(std::move(bucket)) {}
+
+  std::string list(
+      const std::string& prefix,
+      bool deep,
+      std::vector<objects::Object>& objects,
+      bool& found) override {
+    fs::FileSelector selector;
+    selector.base_dir = path_of(prefix);
+    selector.recursive = deep;
+    selector.allow_not_found = true;
+    const auto infos = system_->GetFileInfo(selector);
+    if (!infos.ok()) {
+      return text_of(infos.status());
+    }
+    for (const fs::FileInfo& info : *infos) {
+      if (info.IsFile()) {
+        objects.push_back(object_of(info));
+      }
+    }
+    if (!infos->empty()) {
+      return "";
+    }
+    const auto bucket = system_->GetFileInfo(bucket_);
+    if (!bucket.ok()) {
+      return text_of(bucket.status());
+    }
+    found = bucket->type() != fs::FileType::NotFound;
+    return "";
+  }
+
+  std::string find(const std::string& key, objects::Object& object, bool& found) override {
+    const auto info = system_->GetFileInfo(path_of(key));
+    if (!info.ok()) {
+      return text_of(info.status());
+    }
+    found = info->IsFile();
+    if (found) {
+      object = object_of(*info);
+    }
+    return "";
+  }
+
+  std::string read(
+      const objects::Object& object, uint64_t offset, void* bytes, size_t count) override {
+    if (count == 0) {
+      return "";
+    }
+    fs::FileInfo info(path_of(object.key), fs::FileType::File);
+    info.set_size(static_cast<int64_t>(object.size));
+    const auto file = system_->OpenInputFile(info);
+    if (!file.ok()) {
+      return text_of(file.status());
+    }
+    const auto had =
+        (*file)->ReadAt(static_cast<int64_t>(offset), static_cast<int64_t>(count), bytes);
+    if (!had.ok()) {
+      return text_of(had.status());
+    }
+    return *had == static_cast<int64_t>(count) ? "" : "it ended before its end";
+  }
+
+  std::string upload(const std::string& key, std::unique_ptr<objects::RawUpload>& upload) override {
+    auto stream = system_->OpenOutputStream(path_of(key), nullptr);
+    if (!stream.ok()) {
+      return text_of(stream.status());
+    }
+    upload = std::make_unique<ArrowUpload>(std::move(*stream));
+    return "";
+  }
+
+  std::string remove(const std::string& key) override {
+    objects::Object object;
+    bool found = false;
+    const std::string problem = find(key, object, found);
+    if (!problem.empty() || !found) {
+      return problem;
+    }
+    const arrow::Status status = system_->DeleteFile(path_of(key));
+    return status.ok() ? "" : text_of(status);
+  }
+
+  std::string remove_below(const std::string& prefix) override {
+    const auto info = system_->GetFileInfo(path_of(prefix));
+    if (!info.ok()) {
+      return text_of(info.status());
+    }
+    if (info->type() != fs::FileType::Directory) {
+      return "";
+    }
+    const arrow::Status status = system_->DeleteDir(path_of(prefix));
+    return status.ok() ? "" : text_of(status);
+  }
+
+ private:
+  std::string path_of(const std::string& key) const {
+    return key.empty() ? bucket_ : bucket_ + "/" + key;
+  }
+  objects::Object object_of(const fs::FileInfo& info) const {
+    return {
+        info.path().substr(bucket_.size() + 1),
+        static_cast<uint64_t>(info.size()),
+        std::chrono::duration_cast<std::chrono::nanoseconds>(info.mtime().time_since_epoch())
+            .count()};
+  }
+
+  std::shared_ptr<fs::FileSystem> system_;
+  std::string bucket_;
+};
+
+}  // namespace
+}  // namespace lockstep::buckets
+
+extern "C" lockstep::objects::RawStore* lockstep_open_bucket(
+    const char* scheme, const char* bucket, std::string& problem) {
+  auto system = lockstep::buckets::open_file_system(scheme);
+  if (!system.ok()) {
+    problem = lockstep::buckets::text_of(system.status());
+    return nullptr;
+  }
+  return new lockstep::buckets::ArrowBucket(std::move(*system), bucket);
+}

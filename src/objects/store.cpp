@@ -1,0 +1,262 @@
+#include "objects/store.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include <dlfcn.h>
+
+#include "base/format.h"
+
+namespace lockstep::objects {
+namespace {
+
+// To Arrow's client an answer that is cut off within its header is a good one without content: a
+// read leaves the bytes as they were. So what says that there is nothing is asked again, and a read
+// has to change a mark.
+constexpr int kLooks = 3, kReads = 6, kWrites = 3;
+
+constexpr const char* kBucketLibrary = "liblockstep_buckets.so";
+constexpr std::array<std::string_view, 3> kSchemes = {"s3", "gs", "az"};
+
+OpenBucket bucket_library(const Location& location) {
+  static const std::pair<OpenBucket, std::string> loaded =
+      []() -> std::pair<OpenBucket, std::string> {
+    void* library = ::dlopen(kBucketLibrary, RTLD_NOW | RTLD_LOCAL);
+    void* entry = library == nullptr ? nullptr : ::dlsym(library, "lockstep_open_bucket");
+    if (entry == nullptr) {
+      return {nullptr, ::dlerror()};
+    }
+    return {reinterpret_cast<OpenBucket>(entry), ""};
+  }();
+  if (loaded.first == nullptr) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format(
+            "{} is reached by {}, which cannot be opened: {}",
+            location.text(),
+            kBucketLibrary,
+            loaded.second),
+        "`make build` builds it, with Arrow's library from pyarrow; or copy what is there to a "
+        "disk");
+  }
+  return loaded.first;
+}
+
+bool tells(std::string_view problem, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+    return problem.find(word) != problem.npos;
+  });
+}
+
+std::string credentials_of(std::string_view scheme) {
+  return scheme == "s3"   ? "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+         : scheme == "gs" ? "GOOGLE_APPLICATION_CREDENTIALS"
+                          : "AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET";
+}
+
+/// Throws where there is a problem.
+void check(const std::string& problem, std::string_view action, const Location& place) {
+  if (problem.empty()) {
+    return;
+  }
+  const std::string what = fmt::format("cannot {} {}: {}", action, place.text(), problem);
+  if (tells(problem, {"NO_SUCH_BUCKET", "Bucket does not exist", "Bucket not found"})) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format("cannot {} {}: there is no bucket {}", action, place.text(), place.bucket),
+        "check its name and its region (AWS_REGION); buckets are never made");
+  }
+  if (tells(
+          problem,
+          {"ACCESS_DENIED", "HTTP 403", "INVALID_ACCESS_KEY", "SIGNATURE", "InvalidAccess"})) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        what,
+        fmt::format(
+            "the store knows none who may do so: see to {}, and to what they are allowed in {}",
+            credentials_of(place.scheme),
+            place.bucket));
+  }
+  if (tells(problem, {"SSL", "certificate"})) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        what,
+        "install ca-certificates, or name the file of those that are to be trusted in "
+        "SSL_CERT_FILE");
+  }
+  throw Error(
+      ErrorKind::kEnvironment,
+      what,
+      place.scheme == "s3" ? "see whether the store can be reached from here (AWS_ENDPOINT_URL, "
+                             "AWS_REGION), and run it again: what is whole there stays"
+                           : "see whether the store can be reached from here, and run it again: "
+                             "what is whole there stays");
+}
+
+}  // namespace
+
+bool is_remote(std::string_view word) {
+  return std::any_of(kSchemes.begin(), kSchemes.end(), [&](std::string_view scheme) {
+    return word.starts_with(scheme) && word.substr(scheme.size()).starts_with("://");
+  });
+}
+
+std::string Location::text() const {
+  return fmt::format("{}://{}{}{}", scheme, bucket, key.empty() ? "" : "/", key);
+}
+
+Location Location::below(std::string_view name) const {
+  return {scheme, bucket, key.empty() ? std::string(name) : fmt::format("{}/{}", key, name)};
+}
+
+Location parse_location(std::string_view text) {
+  const size_t colon = text.find("://");
+  Location location{std::string(text.substr(0, colon)), "", ""};
+  const std::string_view rest = text.substr(colon + 3);
+  const size_t slash = std::min(rest.find('/'), rest.size());
+  location.bucket = rest.substr(0, slash);
+  std::string_view key = rest.substr(std::min(slash + 1, rest.size()));
+  while (key.ends_with('/')) {
+    key.remove_suffix(1);
+  }
+  while (key.starts_with('/')) {
+    key.remove_prefix(1);
+  }
+  location.key = key;
+  if (location.bucket.empty() || location.bucket.find('@') != location.bucket.npos) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{}://... names no bucket", location.scheme),
+        fmt::format(
+            "write {}://BUCKET/NAME; who may read it is told by the environment: {}",
+            location.scheme,
+            credentials_of(location.scheme)));
+  }
+  return location;
+}
+
+void Upload::append(std::span<const std::byte> bytes) {
+  check(raw_->append(bytes.data(), bytes.size()), "write", to_);
+  size_ += bytes.size();
+}
+
+void Upload::finish() {
+  check(raw_->finish(), "write", to_);
+  const auto there = Store::of(to_).find(to_);
+  check(there && there->size == size_ ? "" : "the store has not all of it", "write", to_);
+}
+
+Store::Store(std::unique_ptr<RawStore> raw, Location bucket)
+    : raw_(std::move(raw)),
+      bucket_(std::move(bucket)) {}
+
+Store& Store::of(const Location& location) {
+  static std::mutex mutex;
+  // Never closed: at the process's end its library ends first.
+  static auto& opened = *new std::map<std::pair<std::string, std::string>, std::unique_ptr<Store>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Store>& store = opened[{location.scheme, location.bucket}];
+  if (store == nullptr) {
+    std::string problem;
+    const Location bucket{location.scheme, location.bucket, ""};
+    std::unique_ptr<RawStore> raw(
+        bucket_library(location)(location.scheme.c_str(), location.bucket.c_str(), problem));
+    check(problem, "open", bucket);
+    store.reset(new Store(std::move(raw), bucket));
+  }
+  return *store;
+}
+
+Location Store::at(std::string_view key) const {
+  return {bucket_.scheme, bucket_.bucket, std::string(key)};
+}
+
+std::vector<Object> Store::list(const Location& location, Depth depth) {
+  std::vector<Object> objects;
+  bool found = true;
+  for (int i = 0; i < kLooks && objects.empty(); ++i) {
+    found = true;
+    check(raw_->list(location.key, depth == Depth::kAll, objects, found), "list", location);
+  }
+  check(found ? "" : "NO_SUCH_BUCKET", "list", location);
+  std::sort(objects.begin(), objects.end(), [](const Object& a, const Object& b) {
+    return a.key < b.key;
+  });
+  return objects;
+}
+
+std::optional<Object> Store::find(const Location& location) {
+  Object object;
+  bool found = false;
+  for (int i = 0; i < kLooks && object.size == 0; ++i) {
+    check(raw_->find(location.key, object, found), "find", location);
+  }
+  return found ? std::optional(object) : std::nullopt;
+}
+
+void Store::read(const Object& object, uint64_t offset, std::span<std::byte> bytes) {
+  const auto end = bytes.last(std::min(bytes.size(), size_t{16}));
+  std::vector<std::byte> mark(end.size());
+  std::random_device random;
+  for (int i = 0; i < kReads; ++i) {
+    std::ranges::generate(mark, [&] { return static_cast<std::byte>(random()); });
+    std::ranges::copy(mark, end.begin());
+    check(raw_->read(object, offset, bytes.data(), bytes.size()), "read", at(object.key));
+    if (bytes.empty() || !std::ranges::equal(mark, end)) {
+      return;
+    }
+  }
+  check("its answers are empty", "read", at(object.key));
+}
+
+std::string Store::read_text(Object object) {
+  const Location place = at(object.key);
+  for (int i = 0; i < kReads; ++i) {
+    std::string text(object.size, '\0');
+    read(object, 0, std::as_writable_bytes(std::span(text)));
+    const auto now = find(place);
+    if (now && now->size == object.size) {
+      return text;
+    }
+    check(now ? "" : "it was removed", "read", place);
+    object = *now;
+  }
+  check("it is written anew again and again", "read", place);
+  return "";
+}
+
+void Store::write(const Location& to, const std::function<void(Upload&)>& fill) {
+  for (int tries = 1;; ++tries) {
+    try {
+      std::unique_ptr<RawUpload> raw;
+      check(raw_->upload(to.key, raw), "write", to);
+      Upload upload(std::move(raw), to);
+      fill(upload);
+      upload.finish();
+      return;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kEnvironment || tries == kWrites) {
+        throw;
+      }
+    }
+  }
+}
+
+void Store::write(const Location& to, std::string_view text) {
+  write(to, [&](Upload& upload) { upload.append(std::as_bytes(std::span(text))); });
+}
+
+void Store::remove(const Location& location) {
+  check(raw_->remove(location.key), "remove", location);
+}
+
+void Store::remove_below(const Location& location) {
+  check(raw_->remove_below(location.key), "remove", location);
+}
+
+}  // namespace lockstep::objects

@@ -1,0 +1,403 @@
+"""Data, models and runs in an object store, against a local S3 server: kills in saves, lost connections, two runs."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import unittest
+
+from harness import CONFIG, ProgramTest, lockstep, losses, self_signed, start, wait_for
+from stores import SECRET, Proxy, Refusing, Server, free_port, python_with_moto, store_environment
+
+KILLS = int(os.environ.get("LOCKSTEP_KILLS", "2"))
+long = unittest.skipIf(KILLS < 10, "LOCKSTEP_KILLS=24 runs it: it takes long")
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def setUpModule():
+    Stores.server = Server()
+    unittest.addModuleCleanup(Stores.server.stop)
+
+
+class Stores(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server.put_folder(cls.folder / "corpus", "corpus")
+        cls.server.put_folder(cls.folder / "tokenizer", "tokenizer")
+
+    def env(self, cache="one", port=None):
+        return store_environment(port or self.server.port, self.folder / "caches" / cache)
+
+    def train_there(self, output, *more, cache="one", steps=4, **options):
+        """A run to s3://work/OUTPUT, with a cache of its own for what it fetches and where it works."""
+        return self.run_ok(
+            *self.train_arguments(f"s3://work/{output}", *more, steps=steps),
+            f"data.cache_dir={self.folder}/caches/{cache}/data", env=self.env(cache), **options)
+
+    def files_of(self, output, step):
+        """Name -> digest of the files of the checkpoints of a step; of each that was committed."""
+        found = {}
+        for key in self.server.keys(f"{output}/checkpoint-{step}/"):
+            folder, name = key.split("/")[-2:]
+            found.setdefault(folder, {})[name] = digest(self.server.ask("GET", key))
+        return [files for files in found.values() if "manifest.json" in files]
+
+    def local_files(self, output, step):
+        folder = self.folder / output / f"checkpoint-{step}"
+        return {path.name: digest(path.read_bytes()) for path in folder.iterdir()}
+
+    def assert_same_run(self, output, local, step):
+        """Weights and the optimizer's state, byte for byte."""
+        there, here = self.files_of(output, step), self.local_files(local, step)
+        self.assertEqual(len(there), 1)
+        tensors = [name for name in here if name.endswith(".safetensors")]
+        self.assertGreater(len(tensors), 1)
+        for name in tensors:
+            self.assertEqual(there[0][name], here[name], name)
+        self.assertEqual(set(there[0]), set(here))
+
+    def local_run(self):
+        """The same run on a disk, once."""
+        if not (self.folder / "local").exists():
+            self.train("local", "save_steps=1", steps=4)
+        return "local"
+
+
+class WholeRun(Stores):
+    def test_data_model_and_output_there_give_the_run_on_a_disk(self):
+        self.train("first", steps=2)
+        self.server.put_folder(self.folder / "first", "first")
+        told = self.run_ok(
+            *self.train_arguments(
+                "s3://work/run", "model.path=s3://work/first", "tokenizer.path=s3://work/tokenizer",
+                "data.train=s3://work/corpus/tr*.txt", "data.validation=s3://work/corpus/validation.txt",
+                "save_steps=2", "save_total_limit=1", ranks=2, steps=4),
+            env=self.env())
+        self.train("here", "model.path=first", "save_steps=2", ranks=2, steps=4)
+        self.assert_same_run("run", "here", 4)
+        self.assertEqual(self.files_of("run", 2), [])  # save_total_limit
+        keys = self.server.keys("run/")
+        for name in ("metrics.jsonl", "config.yaml", "config.json", "tokenizer.json", "model.safetensors"):
+            self.assertIn(f"run/{name}", keys)
+        for name in ("model.safetensors", "config.json"):
+            self.assertEqual(
+                digest(self.server.ask("GET", f"run/{name}")), digest((self.folder / "here" / name).read_bytes()))
+        copy = self.folder / "copied"
+        copy.mkdir()
+        (copy / "metrics.jsonl").write_bytes(self.server.ask("GET", "run/metrics.jsonl"))
+        self.assertEqual(losses(copy), losses(self.folder / "here"))
+        # The configuration names what the user named, and nobody's secret.
+        configuration = self.server.ask("GET", "run/config.yaml").decode()
+        self.assertIn("s3://work/run", configuration)
+        for key in keys:
+            self.assertNotIn(SECRET.encode(), self.server.ask("GET", key), key)
+        self.assertNotIn(SECRET, told.out + told.err)
+        # What is there is used as on a disk, on a machine that has nothing of it.
+        env = self.env("reader")
+        for model in ("s3://work/run", "s3://work/run/checkpoint-4"):
+            wrote = self.run_ok("generate", "--model", model, "--prompt", "Once", "--max-new-tokens", "4", env=env)
+            here = self.run_ok("generate", "--model", "here", "--prompt", "Once", "--max-new-tokens", "4")
+            self.assertEqual(wrote.out, here.out)
+        told = self.run_ok("eval", "--model", "s3://work/run", "data.validation=s3://work/corpus/validation.txt",
+                           "data.sequence_length=32", env=env)
+        self.assertIn("loss", told.out)
+        self.run_ok("export", "--model", "s3://work/run", "--output", "exported", "--gguf", "f16", env=env)
+        told = self.run_fails(2, "export", "--model", "s3://work/run", "--output", "s3://work/exported", "--gguf", "f16", env=env)
+        self.assertIn("is no folder of this machine", told.err)
+
+    def test_rows_and_columns_are_read_from_there(self):
+        rows = [{"text": f"Line {i} of a text that is told in rows."} for i in range(400)]
+        lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        (self.folder / "rows.jsonl").write_bytes(lines)
+        self.server.ask("PUT", "rows/part-0.jsonl", lines[: lines.index(b"\n", len(lines) // 2) + 1])
+        self.server.ask("PUT", "rows/part-1.jsonl", lines[lines.index(b"\n", len(lines) // 2) + 1 :])
+        self.train("rows", "data.train=rows.jsonl", steps=3)
+        write = ("import json, sys, pyarrow as pa, pyarrow.parquet as pq; "
+                 "pq.write_table(pa.Table.from_pylist([json.loads(l) for l in open(sys.argv[1])]), sys.argv[2])")
+        words = [python_with_moto(), "-c", write, self.folder / "rows.jsonl", self.folder / "rows.parquet"]
+        places = ["rows", "rows/*.jsonl"]
+        if subprocess.run(words, capture_output=True).returncode == 0:  # where it has pyarrow
+            self.server.ask("PUT", "columns/rows.parquet", (self.folder / "rows.parquet").read_bytes())
+            places.append("columns/rows.parquet")
+        for number, place in enumerate(places):
+            self.train(f"rows-{number}", f"data.train=s3://work/{place}", steps=3, env=self.env())
+            self.assertEqual(losses(self.folder / f"rows-{number}"), losses(self.folder / "rows"), place)
+
+
+class Resuming(Stores):
+    def test_another_machine_goes_on_bit_for_bit(self):
+        self.train_there("again", "save_steps=1", steps=2)
+        self.train_there("again", "save_steps=1", "resume_from_checkpoint=true", cache="two")
+        self.assert_same_run("again", self.local_run(), 4)
+        folder = self.folder / "again-metrics"
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_bytes(self.server.ask("GET", "again/metrics.jsonl"))
+        self.assertEqual(losses(folder), losses(self.folder / "local"))
+
+    @long
+    def test_a_checkpoint_is_named(self):
+        self.train_there("named", "save_steps=1", steps=3)
+        self.train_there("other", "save_steps=1", "resume_from_checkpoint=s3://work/named/checkpoint-2", cache="two")
+        self.assert_same_run("other", self.local_run(), 4)
+
+    def test_a_damaged_one_is_passed_over(self):
+        self.train_there("hurt", "save_steps=1", steps=3)
+        key = next(key for key in self.server.keys("hurt/checkpoint-3/") if key.endswith("model.safetensors"))
+        data = bytearray(self.server.ask("GET", key))
+        data[-5] ^= 1
+        self.server.ask("PUT", key, bytes(data))
+        told = self.train_there("hurt", "save_steps=1", "resume_from_checkpoint=true", cache="two")
+        self.assertIn("passed over", told.err)
+        self.assert_same_run("hurt", self.local_run(), 4)
+
+
+class Kills(Stores):
+    def test_killed_at_requests_of_saves(self):
+        """With each: the newest that counts loads, and the run that goes on is the undisturbed one."""
+        proxy = Proxy(self.server.port)
+        self.addCleanup(proxy.stop)
+        seen = []
+        proxy.judge = lambda method, path: seen.append((method, path))
+        self.kill_at(proxy, "counted", None)
+        writes = [i for i, (method, _) in enumerate(seen) if method != "GET" and method != "HEAD"]
+        self.assertGreater(len(writes), 20)
+        places = [writes[len(writes) * (2 * i + 1) // (2 * KILLS)] for i in range(KILLS)]
+        for number, place in enumerate(places):
+            with self.subTest(place=seen[place]):
+                self.kill_at(proxy, f"killed-{number}", place)
+                told = self.train_there(f"killed-{number}", "save_steps=1", "resume_from_checkpoint=true", cache="two")
+                self.assertNotIn("passed over", told.err)
+                self.assert_same_run(f"killed-{number}", self.local_run(), 4)
+                # Nothing is left of saves that were cut off.
+                for step in range(1, 5):
+                    folders = {k.split("/")[2] for k in self.server.keys(f"killed-{number}/checkpoint-{step}/")}
+                    self.assertEqual(len(folders), len(self.files_of(f"killed-{number}", step)))
+
+    def kill_at(self, proxy, output, place):
+        """A run of four steps that is killed when it makes its request `place`, counted from 0."""
+        lock, count = threading.Lock(), [0]
+        process = [None]
+        before = proxy.judge
+
+        def judge(method, path):
+            with lock:
+                if place is None:
+                    return before(method, path)
+                count[0] += 1
+                if count[0] - 1 == place:
+                    os.kill(process[0].pid, signal.SIGKILL)
+                return "refuse" if count[0] > place else None
+
+        proxy.judge = judge
+        shutil.rmtree(self.folder / "caches" / "killed", ignore_errors=True)
+        process[0] = start(
+            *self.train_arguments(f"s3://work/{output}", "save_steps=1", steps=4),
+            f"data.cache_dir={self.folder}/caches/killed/data", cwd=self.folder, env=self.env("killed", proxy.port))
+        out, err = process[0].communicate(timeout=120)
+        self.assertEqual(process[0].returncode, 0 if place is None else -signal.SIGKILL, out + err)
+        proxy.judge = before
+
+
+class LostConnections(Stores):
+    def test_a_run_outlives_them(self):
+        proxy = Proxy(self.server.port)
+        self.addCleanup(proxy.stop)
+        lock, count = threading.Lock(), [0]
+
+        def judge(method, path):
+            with lock:
+                count[0] += 1
+                return {0: "refuse", 4: 100}.get(count[0] % 9)
+
+        proxy.judge = judge
+        self.run_ok(
+            *self.train_arguments("s3://work/lossy", "data.train=s3://work/corpus/train.txt", "save_steps=2", steps=4),
+            f"data.cache_dir={self.folder}/caches/lossy/data", env=self.env("lossy", proxy.port))
+        self.assertGreater(count[0], 20)
+        self.assert_same_run("lossy", self.local_run(), 4)
+
+    def test_a_fetch_goes_on_where_it_was(self):
+        data = ("All that is told is told once more.\n" * 700000).encode()  # of several reads
+        self.server.ask("PUT", "large.txt", data)
+        proxy = Proxy(self.server.port)
+        self.addCleanup(proxy.stop)
+        lost = [0]
+
+        def judge(method, path):
+            if method == "GET" and "large.txt" in path:
+                lost[0] += 1
+                return (3 << 20, None, "refuse")[min(lost[0], 3) - 1]  # cut off in the middle, whole, and lost
+
+        proxy.judge = judge
+        arguments = ["data", "show", "tokenizer.path=tokenizer", "data.train=s3://work/large.txt"]
+        told = lockstep(*arguments, cwd=self.folder, env=self.env("large", proxy.port))
+        self.assertEqual(told.code, 3, told)
+        self.assertIn("s3://work/large.txt", told.err)
+        proxy.judge = lambda method, path: None
+        told = self.run_ok(*arguments, env=self.env("large", proxy.port))
+        self.assertRegex(told.err, r"fetching s3://work/large.txt, from byte [1-9]\d+ on")
+        copies = list((self.folder / "caches" / "large").rglob("large.txt"))
+        self.assertEqual([digest(copy.read_bytes()) for copy in copies], [digest(data)])
+        # It is fetched once, and anew when it was written anew.
+        self.assertNotIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
+        self.server.ask("PUT", "large.txt", data + b"And again.\n")
+        self.assertIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
+
+
+    @long
+    def test_files_of_many_parts_outlive_them(self):
+        (self.folder / "wide.json").write_text(json.dumps({**CONFIG, "n_embd": 512}))
+        self.train("wide", "model.path=wide.json", steps=1)
+        proxy = Proxy(self.server.port)
+        self.addCleanup(proxy.stop)
+        lock, count = threading.Lock(), [0]
+
+        def judge(method, path):
+            with lock:
+                count[0] += "partNumber" in path
+                return {2: "refuse", 5: 60}.get(count[0] % 7) if "partNumber" in path else None
+
+        proxy.judge = judge
+        self.run_ok(
+            *self.train_arguments("s3://work/wide", "model.path=wide.json", steps=1),
+            f"data.cache_dir={self.folder}/caches/wide/data", env=self.env("wide", proxy.port))
+        self.assertGreater(count[0], 7)
+        self.assertEqual(
+            digest(self.server.ask("GET", "wide/model.safetensors")),
+            digest((self.folder / "wide" / "model.safetensors").read_bytes()))
+
+
+class TwoRuns(Stores):
+    def test_of_two_that_take_a_place_at_once_one_has_it(self):
+        proxy = Proxy(self.server.port)
+        self.addCleanup(proxy.stop)
+        both, seen = threading.Barrier(2), set()
+
+        def judge(method, path):
+            if method == "PUT" and ".lockstep/00000001-" in path and path not in seen:
+                seen.add(path)
+                try:
+                    both.wait(20)  # each has looked and seen nobody
+                except threading.BrokenBarrierError:
+                    pass
+
+        proxy.judge = judge
+        runs = [start(
+            *self.train_arguments("s3://work/both", steps=100000), f"data.cache_dir={self.folder}/caches/both-{i}/data",
+            cwd=self.folder, env=self.env(f"both-{i}", proxy.port)) for i in range(2)]
+        wait_for(lambda: any(run.poll() is not None for run in runs))
+        both.abort()
+        lost, had = sorted(runs, key=lambda run: run.poll() is None)
+        self.assertIsNone(had.poll())
+        out, err = lost.communicate(timeout=60)
+        self.assertEqual(lost.returncode, 3, out + err)
+        self.assertIn("s3://work/both is in use by another run", err)
+        had.send_signal(signal.SIGTERM)
+        out, err = had.communicate(timeout=120)
+        self.assertEqual(had.returncode, 75, out + err)
+        holds = self.server.keys("both/.lockstep/")
+        self.assertEqual(len(holds), 1, holds)
+
+    def test_the_second_is_refused_while_the_first_lives(self):
+        process = start(
+            *self.train_arguments("s3://work/busy", "save_steps=1000", steps=100000),
+            f"data.cache_dir={self.folder}/caches/busy/data", cwd=self.folder, env=self.env("busy"))
+        try:
+            wait_for(lambda: self.server.keys("busy/.lockstep/"))
+            told = self.run_fails(
+                3, *self.train_arguments("s3://work/busy", "data.cache_dir=caches/other/data"), env=self.env("other"))
+            self.assertIn("s3://work/busy is in use by another run: process", told.err)
+            # From the same machine, and the same working folder, at once.
+            told = self.run_fails(
+                3, *self.train_arguments("s3://work/busy", f"data.cache_dir={self.folder}/caches/busy/data"),
+                env=self.env("busy"))
+            self.assertIn("in use", told.err)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 75)
+        self.train_there("busy", "resume_from_checkpoint=false", cache="three")
+
+    @long
+    def test_what_a_run_commits_after_it_was_taken_over_from_does_not_count(self):
+        proxy = Proxy(self.server.port)
+        self.addCleanup(proxy.stop)
+        held, release = threading.Event(), threading.Event()
+
+        def judge(method, path):
+            if method == "PUT" and re.search("checkpoint-2/.*/manifest.json", path) and not held.is_set():
+                process.send_signal(signal.SIGSTOP)  # with its commit on the way
+                held.set()
+                release.wait(120)
+
+        proxy.judge = judge
+        process = start(
+            *self.train_arguments("s3://work/late", "save_steps=1", "save_total_limit=1", steps=4),
+            f"data.cache_dir={self.folder}/caches/late/data", cwd=self.folder, env=self.env("late", proxy.port))
+        self.assertTrue(held.wait(60))
+        told = self.train_there(
+            "late", "save_steps=3", "save_total_limit=5", "resume_from_checkpoint=true", cache="taker", steps=3)
+        self.assertIn("this run takes s3://work/late", told.err)
+        self.assertIn("after step 1", told.err)
+        release.set()
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=120)
+        self.assertTrue(any(k.endswith("manifest.json") for k in self.server.keys("late/checkpoint-2/")))
+        self.assertEqual(process.returncode, 4, out + err)
+        self.assertIn("was taken by process", err)
+        self.assertTrue(self.files_of("late", 1))  # which it would have removed
+        told = self.train_there("late", "save_steps=1", "resume_from_checkpoint=true", cache="four")
+        self.assertIn("after step 3", told.err)
+        self.assert_same_run("late", self.local_run(), 4)
+        self.assertEqual(self.server.keys("late/checkpoint-2/"), [])
+
+
+class BadInput(Stores):
+    def refused(self, code, *words, env=None, **keys):
+        values = {"data.train": "s3://work/corpus/train.txt", **{k.replace("__", "."): v for k, v in keys.items()}}
+        told = self.run_fails(
+            code, *self.train_arguments("run"), *(f"{k}={v}" for k, v in values.items()), env=env or self.env("bad"))
+        for word in words:
+            self.assertIn(word, told.err)
+        self.assertNotIn(SECRET, told.out + told.err)
+
+    def test_each_is_told_with_what_to_do(self):
+        self.refused(3, "there is no bucket wrong", data__train="s3://wrong/corpus/train.txt")
+        self.refused(4, "there is nothing in s3://work/nothing/*.txt", data__train="s3://work/nothing/*.txt")
+        self.refused(4, "there is nothing in s3://work/corpus/tran.txt", data__train="s3://work/corpus/tran.txt")
+        self.refused(4, "there is nothing in s3://work/no-model", model__path="s3://work/no-model")
+        self.refused(2, "names no bucket", "AWS_ACCESS_KEY_ID", data__train="s3://")
+        self.refused(3, "there is no bucket wrong", output_dir="s3://wrong/run")
+        self.refused(3, "s3://work/corpus/train.txt", "AWS_ENDPOINT_URL", env=self.env("bad", free_port()))
+
+    def test_a_server_whose_certificate_nobody_knows(self):
+        certificate, key = self_signed(self.folder)
+        server = Server(certificate=certificate, key=key)
+        self.addCleanup(server.stop)
+        server.ask("PUT", "corpus/train.txt", (self.folder / "corpus" / "train.txt").read_bytes())
+        env = self.env("https", server.address)
+        env.pop("AWS_CA_BUNDLE", None)
+        self.refused(3, "SSL_CERT_FILE", env={k: v for k, v in env.items() if k != "SSL_CERT_FILE"})
+        self.train("https", "data.train=s3://work/corpus/train.txt", steps=1, env={**env, "SSL_CERT_FILE": certificate})
+
+    def test_who_may_not(self):
+        strict = Refusing()
+        self.addCleanup(strict.stop)
+        env = self.env("bad", strict.port)
+        self.refused(3, "AWS_ACCESS_KEY_ID", env=env)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            del env[name]
+        env["HOME"] = str(self.folder)  # no credentials of the user's
+        self.refused(3, "AWS_ACCESS_KEY_ID", env=env)
+
+
+if __name__ == "__main__":
+    unittest.main()
