@@ -50,12 +50,15 @@ void check_use(const std::string& objective, Checker& check) {
       {"cpo_alpha", {"cpo"}},
       {"desirable_weight", {"kto"}},
       {"undesirable_weight", {"kto"}},
-      {"center_rewards_coefficient", {"reward"}},
       {"truncation_mode", {"dpo", "ipo", "simpo", "cpo", "orpo", "kto"}}};
   const auto is_read = [&](const Use& use) {
     return std::ranges::count(use.objectives, objective) > 0;
   };
+  const bool is_reward = objective == "reward";
   std::vector<std::string> taken;
+  if (is_reward) {
+    taken.emplace_back("center_rewards_coefficient");
+  }
   for (const Use& use : kUses) {
     if (is_read(use)) {
       taken.emplace_back(use.key);
@@ -65,14 +68,14 @@ void check_use(const std::string& objective, Checker& check) {
     const std::string key = fmt::format("preference.{}", use.key);
     // The config.yaml of a run states its defaults too: they ask for nothing.
     if (!is_read(use) && check.origin(key).source == Origin::Source::kCommandLine) {
-      const bool is_reward = objective == "reward";
       check.fail(
           key,
           fmt::format(
               "not used with {}",
               is_reward ? "task.type=reward_model" : "preference.objective=" + objective),
           fmt::format(
-              "leave it out; {} takes {}",
+              "leave it out; it belongs to {}, and {} takes {}",
+              fmt::join(use.objectives, ", "),
               is_reward ? "a reward model" : objective,
               fmt::join(taken, ", ")));
     }
@@ -137,13 +140,13 @@ void validate_preference(const Config& config, Checker& check, std::vector<std::
     return check.origin(key).source == Origin::Source::kCommandLine;
   };
   const bool is_reward = config.task.type == "reward_model";
+  if (section.center_rewards_coefficient && !is_reward) {
+    check.fail(
+        "preference.center_rewards_coefficient",
+        "only used with task.type=reward_model",
+        "set that, or leave it out");
+  }
   if (config.task.type != "preference") {
-    if (section.center_rewards_coefficient && !is_reward) {
-      check.fail(
-          "preference.center_rewards_coefficient",
-          "only used with task.type=reward_model",
-          "set that, or leave it out");
-    }
     if (is_typed("preference.objective")) {
       check.fail(
           "preference.objective",
