@@ -26,6 +26,11 @@ add_test(NAME program.flips COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/te
 set_tests_properties(program.soak program.hosts program.flips PROPERTIES TIMEOUT 900 LABELS long
   ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 
+# make unlearn-demo, on rows that are made up and learned once: what it ends with is not looked at.
+add_test(NAME program.unlearn_demo
+  COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/unlearn_demo.py $<TARGET_FILE:lockstep> ${CMAKE_BINARY_DIR}/unlearn-demo --epochs 1)
+set_tests_properties(program.unlearn_demo PROPERTIES TIMEOUT 300 LABELS long)
+
 # The engines of clusters, and the image: minutes, and what Debian has of them (make test-engines).
 file(GLOB engine_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/engines/test_*.py)
 foreach(file IN LISTS engine_tests)
