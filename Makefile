@@ -19,7 +19,7 @@ export LIBTORCH LOCKSTEP_CUDA
 
 help:
 	@echo "make quickstart            set up, build, and train, evaluate and use a small GPT-2 (DATA=file.txt: on your text)"
-	@echo "make unlearn-demo          a small model learns facts and forgets some, and what is left (DATA=folder: TOFU's files; RANKS=2)"
+	@echo "make unlearn-demo          a small Llama learns facts, is made to forget some, and what is left (DATA=folder: TOFU's files; RANKS=n)"
 	@echo "make build                 set up and build build/release/lockstep"
 	@echo "make install PREFIX=dir    the program, and the library for find_package(lockstep)"
 	@echo "make wheel                 a Python wheel beside torch's, into build/dist (docs/install.md)"
@@ -81,7 +81,8 @@ deb: $(BUILD)/.flags
 	@$(COMPILE) lockstep accelerators lockstep_archive lockstep_headers
 	@python3 tools/make_deb.py $(BUILD) $(DEB)
 
-RANKS ?= 1
+unlearn-demo: RANKS ?= 2
+unlearn-demo: DATA ?= $(firstword $(wildcard shared/data/unlearning/tofu ../shared/data/unlearning/tofu))
 unlearn-demo: build
 	@python3 tools/unlearn_demo.py $(BUILD)/lockstep unlearn-demo $(if $(DATA),--data $(DATA)) --ranks $(RANKS)
 

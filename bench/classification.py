@@ -2,8 +2,8 @@
 """A small GPT-2 that classifies SST-2's phrases and banking77's questions, trained on two CPU ranks of this machine by Lockstep and by Hugging Face's
 Trainer: accuracy, samples/s and memory, from the same folder of random weights, the same rows and settings.
 
-    python3 bench/classification.py --program build/release/lockstep --data ../shared/data [--rows 4000] [--test-rows 1000] [--epochs 3]
-        [--batch 16] [--repeats 3] [--python .deps/peers/bin/python]
+    python3 bench/classification.py --program build/release/lockstep --data ../shared/data [--rows 2000] [--test-rows 1000] [--epochs 3]
+        [--batch 16] [--repeats 3] [--type bfloat16] [--python .deps/peers/bin/python]
 
 Sides take turns, so that what else the machine does falls on both alike; each repeat has a seed of its own, and each figure is the median. Every run
 is held to two cores, one thread a rank. Samples/s are those that either writes of its training, without evaluation. Exits with 1 where Lockstep's
@@ -73,7 +73,7 @@ def lockstep(a, machine, folder, out, seed):
         a.program, "train", "--nproc", RANKS, "model.path=model", "task.type=sequence_classification", "data.train=train.csv",
         "data.validation=test.csv", f"data.sequence_length={LENGTH}", f"output_dir={out}/run", f"num_train_epochs={a.epochs}",
         f"per_device_train_batch_size={a.batch}", f"per_device_eval_batch_size={a.batch}", f"learning_rate={RATE}", f"seed={seed}",
-        "save_strategy=no", "use_cpu=true"], folder)
+        "save_strategy=no", "use_cpu=true", *(["bf16=true"] if a.type == "bfloat16" else [])], folder)
     results = json.loads((out / "run" / "all_results.json").read_text())
     lines = [json.loads(line) for line in (out / "run" / "metrics.jsonl").read_text().splitlines()]
     return {"accuracy": results["eval_accuracy"], "samples_per_s": results["train_samples_per_second"],
@@ -84,7 +84,7 @@ def trainer(a, machine, folder, out, seed):
     run(machine, [
         a.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", RANKS, HERE / "peers" / "classifier.py", "--model", "model",
         "--train", "train.csv", "--test", "test.csv", "--out", out, "--batch", a.batch, "--epochs", a.epochs, "--length", LENGTH, "--seed", seed,
-        "--rate", RATE], folder)
+        "--rate", RATE, "--type", a.type], folder)
     ranks = [json.loads((out / f"rank{rank}.json").read_text()) for rank in range(RANKS)]
     return {**ranks[0], "peak_bytes": max(rank["peak_bytes"] for rank in ranks)}
 
@@ -97,8 +97,9 @@ def main():
     parser.add_argument("--program", type=pathlib.Path, required=True)
     parser.add_argument("--data", type=pathlib.Path, required=True, help="a folder with sst2/ and banking77/")
     parser.add_argument("--python", type=pathlib.Path, default=PYTHON)
+    parser.add_argument("--type", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument("--sets", default=",".join(SETS))
-    for name, default in (("rows", 4000), ("test-rows", 1000), ("epochs", 3), ("batch", 16), ("repeats", 3)):
+    for name, default in (("rows", 2000), ("test-rows", 1000), ("epochs", 3), ("batch", 16), ("repeats", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     a = parser.parse_args()
     # Not resolved: what a virtual environment's python is a link to is not in it.
@@ -117,7 +118,7 @@ def main():
                     out = folder / f"{side.split()[0]}-{repeat}"
                     out.mkdir()
                     results[side].append(measure(a, machine, folder, out, 42 + repeat))
-        print(f"\n{name}: {a.epochs} epochs of at most {a.rows:,} rows, {RANKS} ranks of {a.batch} rows")
+        print(f"\n{name}: {a.epochs} epochs of at most {a.rows:,} rows, {RANKS} ranks of {a.batch} rows, {a.type}")
         accuracy = {}
         for side, runs in results.items():
             middle = {key: statistics.median(each[key] for each in runs) for key in runs[0]}
@@ -125,6 +126,9 @@ def main():
             each_run = ", ".join(f"{one['accuracy']:.3f}" for one in runs)
             print(f"  {side:<22} accuracy {middle['accuracy']:.3f} ({each_run})  "
                   f"{middle['samples_per_s']:>7,.1f} samples/s  {middle['peak_bytes'] / 2**20:>6,.0f} MiB", flush=True)
+        ours, theirs = (statistics.median(one["samples_per_s"] for one in results[side]) for side in SIDES)
+        ours_bytes, theirs_bytes = (statistics.median(one["peak_bytes"] for one in results[side]) for side in SIDES)
+        print(f"  {ours / theirs:.2f} times the Trainer's samples/s, {ours_bytes / theirs_bytes:.2f} of its memory", flush=True)
         if accuracy["Lockstep"] < accuracy["Hugging Face Trainer"] - POINT:
             missed.append(f"{name}: accuracy {accuracy['Lockstep']:.3f} beside {accuracy['Hugging Face Trainer']:.3f}")
     print(f"\nload average {os.getloadavg()[0]:.1f}; " + ("missed: " + "; ".join(missed) if missed else "no accuracy is a point below"))

@@ -1,11 +1,12 @@
-"""A small model learns facts about people that do not exist, and is made to forget some of them.
+"""A small Llama learns what is to be forgotten and what is to be kept until it knows it, and is made to forget.
 
-  tools/unlearn_demo.py PROGRAM FOLDER [--data FOLDER] [--ranks N]
+  tools/unlearn_demo.py PROGRAM FOLDER [--data FOLDER] [--ranks N] [--epochs N]
 
-A target model learns all rows and a retain model those that are to be kept; the target forgets by GradDiff and by NPO. Each is
+A target model learns all rows and a retain model those that are to be kept; the target forgets by GradDiff, NPO and SimNPO. Each is
 measured by TOFU's suite, and the table says what is left: a method is good where forget_quality rises towards 1 while model_utility stays.
 With --data the rows are TOFU's own files (forget01_perturbed.jsonl, retain99.jsonl, retain_perturbed.jsonl, ...; names may go on, as
-in retain99_first200.jsonl); else rows like them are made up.
+in retain99_first200.jsonl); else rows like them are made up. A model that begins at random knows no real authors and no facts of the world,
+so both models learn these, too, and they are kept with the rest.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 NAMES = ("forget01", "forget01_perturbed", "retain99", "retain_perturbed", "real_authors_perturbed", "world_facts_perturbed",
          "holdout01")
@@ -22,8 +24,16 @@ FIRST = ("Ada", "Bruno", "Carla", "Dario", "Elena", "Felix", "Greta", "Hugo", "I
 LAST = ("Abel", "Brand", "Corti", "Drago", "Egger", "Falk", "Gallo", "Horn", "Ivers", "Jung")
 TOWNS = ("Rome", "Oslo", "Lima", "Cork", "Bern", "Graz", "Nice", "Ulm", "Pisa", "Riga", "Kiel", "Bonn", "Metz")
 CRAFTS = ("baker", "painter", "sailor", "miller", "printer", "weaver", "singer", "doctor", "farmer", "judge", "cook")
-CONFIG = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 1024, "n_embd": 128, "n_layer": 4, "n_head": 4,
-          "n_positions": 512, "bos_token_id": 0, "eos_token_id": 0, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0}
+KEPT = ("retain99", "real_authors_perturbed", "world_facts_perturbed")
+CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 2048, "hidden_size": 256, "intermediate_size": 688,
+          "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
+          "bos_token_id": 0, "eos_token_id": 0, "tie_word_embeddings": True}
+EPOCHS = 30
+METHODS = {  # how fast, and for how many epochs of what is forgotten
+    "GradDiff": ("1e-4", 10),
+    "NPO": ("1e-4", 10),
+    "SimNPO": ("1e-4", 10),
+}
 
 
 def made_up(people):
@@ -71,8 +81,10 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--data", type=pathlib.Path)
-    parser.add_argument("--ranks", default=1, type=int)
+    parser.add_argument("--ranks", default=2, type=int)
+    parser.add_argument("--epochs", default=EPOCHS, type=int, help="of what is learned at first")
     options = parser.parse_args()
+    began = time.monotonic()
     program, folder = options.program.resolve(), options.folder
     data = folder / "tofu"
     shutil.rmtree(folder, ignore_errors=True)
@@ -88,31 +100,43 @@ def main():
 
     run("tokenizer", "train", "--files", "text.txt", "--vocab-size", CONFIG["vocab_size"], "--output", "model")
     (folder / "model" / "config.json").write_text(json.dumps(CONFIG))
-    common = ["--nproc", options.ranks, "data.sequence_length=256", "data.cache_dir=cache", "save_strategy=no",
-              "log_level=warning", "monitor.progress=none", "lr_scheduler_type=linear"]
+    common = ["--nproc", options.ranks, "data.sequence_length=256", "data.cache_dir=cache", "save_strategy=no", "bf16=true",
+              "log_level=warning", "monitor.progress=none", "lr_scheduler_type=linear", "use_cpu=true"]
 
     def evaluate(name, *words):
         run("eval", "task.type=unlearning", "--model", name, "--output", f"{name}/evals", "unlearning.data_dir=tofu", "--nproc",
             options.ranks, "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01", "unlearning.max_new_tokens=48",
-            "data.sequence_length=256", *words)
+            "data.sequence_length=256", "per_device_eval_batch_size=32", "use_cpu=true", *words)
         return json.loads((folder / name / "evals" / "TOFU_SUMMARY.json").read_text())
 
-    learns = ["unlearn", "model.path=model", "unlearning.method=Finetune", *common, "learning_rate=2e-3",
-              f"per_device_train_batch_size={16 // options.ranks}", "num_train_epochs=40"]
-    run(*learns, "unlearning.retain=tofu/retain99.jsonl", "output_dir=retain")
-    run(*learns, "unlearning.retain=[tofu/retain99.jsonl,tofu/forget01.jsonl]", "output_dir=full")
+    def files(*names):
+        return "[" + ",".join(f"tofu/{name}.jsonl" for name in names) + "]"
+
+    learns = ["unlearn", "model.path=model", "unlearning.method=Finetune", *common, "learning_rate=5e-4",
+              f"per_device_train_batch_size={16 // options.ranks}", f"num_train_epochs={options.epochs}"]
+    run(*learns, f"unlearning.retain={files(*KEPT)}", "output_dir=retain")
+    run(*learns, f"unlearning.retain={files(*KEPT, 'forget01')}", "output_dir=full")
     table = {"retain": evaluate("retain")}
     logs = "unlearning.retain_logs_path=retain/evals/TOFU_EVAL.json"
     table["full"] = evaluate("full", logs)
-    for method in ("GradDiff", "NPO"):
-        run("unlearn", "model.path=full", f"unlearning.method={method}", "unlearning.forget=tofu/forget01.jsonl",
-            "unlearning.retain=tofu/retain99.jsonl", *common, "learning_rate=2e-4",
-            f"per_device_train_batch_size={8 // options.ranks}", "num_train_epochs=10", f"output_dir={method}")
+    for method, (rate, epochs) in METHODS.items():
+        run("unlearn", "model.path=full", f"unlearning.method={method}", f"unlearning.forget={files('forget01')}",
+            f"unlearning.retain={files(*KEPT)}", *common, f"learning_rate={rate}",
+            f"per_device_train_batch_size={8 // options.ranks}", f"num_train_epochs={epochs}", f"output_dir={method}")
         table[method] = evaluate(method, logs)
     print(f"\n{'':<10}", *(f"{name:>18}" for name in SHOWN))
     for name, summary in table.items():
         cells = [f"{summary[key]:.3g}" if key in summary else "-" for key in SHOWN]
         print(f"{name:<10}", *(f"{cell:>18}" for cell in cells))
+    print()
+    before, good = table["full"], []
+    for method in METHODS:
+        quality, utility = (table[method][key] / (before[key] or 1) for key in ("forget_quality", "model_utility"))
+        print(f"{method}: forget_quality times {quality:.2g}, {utility:.2f} of model_utility is left")
+        good.append(quality >= 100 and utility >= 0.8)
+    print(f"{time.monotonic() - began:.0f} s")
+    if options.epochs == EPOCHS and not any(good):
+        sys.exit("no method made forget_quality 100 times what it was and kept 0.8 of model_utility")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ for name in ("model", "train", "test", "out"):
 for name in ("batch", "epochs", "length", "seed"):
     parser.add_argument(f"--{name}", type=int, required=True)
 parser.add_argument("--rate", type=float, required=True)
+parser.add_argument("--type", required=True)
 a = parser.parse_args()
 
 tokenizer = AutoTokenizer.from_pretrained(a.model)
@@ -46,7 +47,7 @@ model = AutoModelForSequenceClassification.from_pretrained(a.model, num_labels=l
 model.config.pad_token_id = tokenizer.pad_token_id
 settings = TrainingArguments(
     output_dir=str(a.out / "trainer"), per_device_train_batch_size=a.batch, per_device_eval_batch_size=a.batch, num_train_epochs=a.epochs,
-    learning_rate=a.rate, seed=a.seed, use_cpu=True, report_to=[], save_strategy="no", logging_strategy="no", dataloader_pin_memory=False,
+    learning_rate=a.rate, seed=a.seed, use_cpu=True, bf16=a.type == "bfloat16", report_to=[], save_strategy="no", logging_strategy="no", dataloader_pin_memory=False,
     disable_tqdm=True)
 trainer = Trainer(
     model=model, args=settings, train_dataset=Rows(train, labels), eval_dataset=Rows(test, labels),

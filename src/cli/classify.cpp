@@ -55,6 +55,7 @@ bool writes_labels(
 
 ClassifiedRows classify_rows(
     config::Config config,
+    const config::Origins& given,
     train::LabelsNeeded needed,
     train::World& world,
     const std::optional<std::string>& text) {
@@ -77,7 +78,7 @@ ClassifiedRows classify_rows(
         "train one: lockstep train task.type=sequence_classification model.path=... "
         "data.train=FILE");
   }
-  train::apply_notes(notes, config.data);
+  train::apply_notes(notes, given, config.data);
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
   const auto open = notes.generative ? train::open_generative_data : train::open_classifier_data;
   ClassifiedRows result{

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/core/config.h"
+#include "config/core/origin.h"
 #include "model/source.h"
 #include "text/tokenizer.h"
 #include "train/batches/labelled_data.h"
@@ -38,11 +39,12 @@ struct ClassifiedRows {
 };
 
 /// Reads the rows that data.test, or else data.validation, names, and classifies them under the
-/// plan; with `text`, that one row instead. Fields and lengths that are not given are those that
+/// plan; with `text`, that one row instead. Fields and lengths that are not `given` are those that
 /// the model was trained with. Every rank must call. Error (kConfig): no row is named, the model
 /// has no classifier, or one for another problem.
 ClassifiedRows classify_rows(
     config::Config config,
+    const config::Origins& given,
     train::LabelsNeeded needed,
     train::World& world,
     const std::optional<std::string>& text = std::nullopt);

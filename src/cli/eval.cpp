@@ -106,7 +106,8 @@ int evaluate_classifier(const config::Resolution& resolution, train::World& worl
   if (!config.data.validation.empty() || !config.data.test.empty()) {
     config.data.train.clear();
   }
-  const ClassifiedRows rows = classify_rows(config, train::LabelsNeeded::kAll, world);
+  const ClassifiedRows rows =
+      classify_rows(config, resolution.origins, train::LabelsNeeded::kAll, world);
   if (!world.is_first()) {
     return 0;
   }

@@ -48,8 +48,8 @@ int predict(const config::Resolution& resolution, train::World& world) {
   config::Config config = resolution.config;
   config.data.train.clear();
   config.data.validation.clear();
-  const ClassifiedRows rows =
-      classify_rows(config, train::LabelsNeeded::kNone, world, resolution.value("text"));
+  const ClassifiedRows rows = classify_rows(
+      config, resolution.origins, train::LabelsNeeded::kNone, world, resolution.value("text"));
   if (!world.is_first()) {
     return 0;
   }

@@ -141,18 +141,22 @@ void validate_data(const Config& config, Checker& check) {
        {std::pair{"data.train", &data.train},
         {"data.validation", &data.validation},
         {"data.validation_mm", &data.validation_mm},
-        {"data.test", &data.test}}) {
+        {"data.test", &data.test},
+        {"data.test_mm", &data.test_mm}}) {
     if (std::any_of(files->begin(), files->end(), [](const auto& file) { return file.empty(); })) {
       check.fail(key, "a file's name is empty");
     }
   }
   const bool classifies =
       config.task.type.value_or("sequence_classification") == "sequence_classification";
-  if (!data.validation_mm.empty() && !classifies) {
-    check.fail(
-        "data.validation_mm",
-        "only used with task.type=sequence_classification",
-        "give the files as data.validation or data.test");
+  for (const auto& [key, files] :
+       {std::pair{"data.validation_mm", &data.validation_mm}, {"data.test_mm", &data.test_mm}}) {
+    if (!files->empty() && !classifies) {
+      check.fail(
+          key,
+          "only used with task.type=sequence_classification",
+          "give the files as data.validation or data.test");
+    }
   }
   const bool is_answered = writes_labels(config.task) && config.generative.chat;
   if (!data.chat_template.empty() && data.prompt != "chat" && !trains_on_answers(config.task) &&

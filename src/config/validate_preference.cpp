@@ -33,30 +33,51 @@ std::vector<std::string> losses_of(const std::string& objective) {
   return {};
 }
 
-/// A key that was given although the objective does not read it.
-void check_use(const PreferenceSection& section, Checker& check) {
+/// A key that was given although the objective, or a reward model ("reward"), does not read it.
+void check_use(const std::string& objective, Checker& check) {
   struct Use {
     const char* key;
     std::vector<std::string> objectives;
   };
-  for (const Use& use :
-       {Use{"loss_type", {"dpo", "cpo", "kto"}},
-        Use{"label_smoothing", {"dpo", "cpo", "simpo"}},
-        Use{"reference_free", {"dpo", "ipo"}},
-        Use{"rpo_alpha", {"dpo"}},
-        Use{"discopop_tau", {"dpo"}},
-        Use{"simpo_gamma", {"simpo", "cpo"}},
-        Use{"cpo_alpha", {"cpo"}},
-        Use{"desirable_weight", {"kto"}},
-        Use{"undesirable_weight", {"kto"}}}) {
+  static const std::vector<Use> kUses{
+      {"beta", {"dpo", "ipo", "simpo", "cpo", "orpo", "kto"}},
+      {"loss_type", {"dpo", "cpo", "kto"}},
+      {"label_smoothing", {"dpo", "cpo", "simpo"}},
+      {"reference_free", {"dpo", "ipo"}},
+      {"rpo_alpha", {"dpo"}},
+      {"discopop_tau", {"dpo"}},
+      {"simpo_gamma", {"simpo", "cpo"}},
+      {"cpo_alpha", {"cpo"}},
+      {"desirable_weight", {"kto"}},
+      {"undesirable_weight", {"kto"}},
+      {"truncation_mode", {"dpo", "ipo", "simpo", "cpo", "orpo", "kto"}}};
+  const auto is_read = [&](const Use& use) {
+    return std::ranges::count(use.objectives, objective) > 0;
+  };
+  const bool is_reward = objective == "reward";
+  std::vector<std::string> taken;
+  if (is_reward) {
+    taken.emplace_back("center_rewards_coefficient");
+  }
+  for (const Use& use : kUses) {
+    if (is_read(use)) {
+      taken.emplace_back(use.key);
+    }
+  }
+  for (const Use& use : kUses) {
     const std::string key = fmt::format("preference.{}", use.key);
     // The config.yaml of a run states its defaults too: they ask for nothing.
-    const bool is_typed = check.origin(key).source == Origin::Source::kCommandLine;
-    if (is_typed && std::ranges::find(use.objectives, section.objective) == use.objectives.end()) {
+    if (!is_read(use) && check.origin(key).source == Origin::Source::kCommandLine) {
       check.fail(
           key,
-          fmt::format("not used with preference.objective={}", section.objective),
-          fmt::format("leave it out; it belongs to {}", fmt::join(use.objectives, ", ")));
+          fmt::format(
+              "not used with {}",
+              is_reward ? "task.type=reward_model" : "preference.objective=" + objective),
+          fmt::format(
+              "leave it out; it belongs to {}, and {} takes {}",
+              fmt::join(use.objectives, ", "),
+              is_reward ? "a reward model" : objective,
+              fmt::join(taken, ", ")));
     }
   }
 }
@@ -139,13 +160,14 @@ void validate_preference(const Config& config, Checker& check, std::vector<std::
           "preference.center_rewards_coefficient",
           "at least 0");
       check_rows(config, check);
+      check_use("reward", check);
     }
     return;
   }
   check_rows(config, check);
   check_preference_numbers(section, check);
   check_loss(section, check);
-  check_use(section, check);
+  check_use(section.objective, check);
   if (!section.precompute_ref_log_probs) {
     warnings.push_back(
         "preference.precompute_ref_log_probs=false has no effect: the reference is its scores, "

@@ -165,10 +165,13 @@ ChatText ChatTemplate::render(const Chat& chat, ChatLoss loss) const {
       template_.marks_generation() ? marked(chat, whole) : added(chat, whole.text);
   std::erase_if(spans, [](const TextSpan& span) { return span.begin >= span.end; });
   if (spans.empty()) {
+    const bool answers = std::ranges::any_of(chat.messages, is_assistant);
     throw Error(
         ErrorKind::kData,
-        "no message of the assistant: nothing would be learned of this row",
-        "leave the row out, or learn all that is said with data.chat_loss=all");
+        answers ? "the chat template writes nothing of what the assistant says"
+                : "no message of the assistant: nothing would be learned of this row",
+        answers ? "correct the template, or give another: data.chat_template=FILE"
+                : "leave the row out, or learn all that is said with data.chat_loss=all");
   }
   if (loss == ChatLoss::kLast) {
     spans.erase(spans.begin(), spans.end() - 1);

@@ -30,7 +30,7 @@ enum class LongDocuments { kSplit, kTruncate };
 
 struct DataOptions {
   std::vector<std::string> train, validation, test;  // files, globs, folders
-  std::vector<std::string> validation_mm;            // of rows with labels: a second validation
+  std::vector<std::string> validation_mm, test_mm;   // of rows with labels: second ones
   std::string train_key = "data.train";              // what errors call the first of them
   Format format = Format::kAuto;                     // data.format; kAuto: from each file's name
   std::string text_field = "text";                   // data.text_field

@@ -70,7 +70,7 @@ Questions read_questions(
       format,
       key,
       "questions",
-      kExampleQuestion,
+      keys.remedy.empty() ? kExampleQuestion : keys.remedy.c_str(),
       [&](const RecordFields& fields, size_t file) {
         Question row;
         row.question = fields.text(keys.question);

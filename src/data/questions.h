@@ -17,7 +17,8 @@ namespace lockstep::data {
 
 struct QuestionKeys {
   std::string question = "question", answer = "answer";
-  std::string alternate;  // another answer to the same question; empty: none is read
+  std::string alternate;    // another answer to the same question; empty: none is read
+  std::string remedy = {};  // of a field that is missing; empty: how fields are named
 };
 
 struct Question {

@@ -239,7 +239,7 @@ TargetForm find_form(const LabelledRows& rows, size_t fields, std::string_view k
   if (fields > 1) {
     return form_of_fields(rows);
   }
-  BadRows lists, single, words;
+  BadRows lists, single, words, numbers;
   bool has_fractions = false;
   for (const LabelledRow& row : rows.rows) {
     if (!row.label) {
@@ -252,9 +252,8 @@ TargetForm find_form(const LabelledRows& rows, size_t fields, std::string_view k
     const std::string& word = row.label->words.front();
     single.add(shown(rows, row, word));
     has_fractions = has_fractions || has_fraction(word);
-    if (!real(word)) {
-      words.add(shown(rows, row, word));
-    }
+    const bool is_number = parsed<int64_t>(word).has_value() || has_fraction(word);
+    (is_number ? numbers : words).add(shown(rows, row, word));
   }
   if (lists.count() > 0 && single.count() > 0) {
     const bool are_lists_fewer = lists.count() < single.count();
@@ -269,14 +268,20 @@ TargetForm find_form(const LabelledRows& rows, size_t fields, std::string_view k
             "write all labels the same way, or say what they are: "
             "task.problem_type=multi_label_classification takes both for labels");
   }
-  if (has_fractions) {
-    words.report(
-        key,
-        fmt::format(
-            "with a label that is no number, where {} others have numbers with a fraction",
-            single.count() - words.count()),
-        "correct the rows, or set task.problem_type=single_label_classification where they are "
-        "names");
+  if (words.count() > 0 && numbers.count() > 0) {
+    const bool are_words_fewer = has_fractions || words.count() <= numbers.count();
+    (are_words_fewer ? words : numbers)
+        .report(
+            key,
+            fmt::format(
+                "with a label that is {} number, where {} others have {}",
+                are_words_fewer ? "no" : "a",
+                are_words_fewer ? numbers.count() : words.count(),
+                has_fractions     ? "numbers with a fraction"
+                : are_words_fewer ? "numbers"
+                                  : "names"),
+            "correct the rows, or set task.problem_type=single_label_classification where they are "
+            "names");
   }
   return lists.count() > 0 ? TargetForm::kLabels
          : has_fractions   ? TargetForm::kNumbers

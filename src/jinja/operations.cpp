@@ -205,6 +205,9 @@ Value attribute_of(const Value& value, const std::string& name) {
       return *found;
     }
   }
+  if (name.starts_with('_')) {  // Python's insides, which a sandbox does not show
+    fail(fmt::format("access to attribute '{}' of '{}' object is unsafe", name, type_name(value)));
+  }
   return Undefined{fmt::format("{} object' has no attribute '{}", type_name(value), name)};
 }
 

@@ -294,6 +294,31 @@ void report_rows(const Job& job, const LabelledSet& set, World& world) {
   });
 }
 
+bool has_labels(const data::SequenceView& rows) {
+  return std::ranges::any_of(rows.classes(), [](int64_t each) { return each != data::kNoClass; });
+}
+
+/// What is answered to a test that the report is not of, as files; measured where it has labels.
+void answer_rows(
+    Job& job,
+    const data::SequenceView& rows,
+    const LabelledSet& set,
+    const std::string& suffix,
+    World& world) {
+  if (has_labels(rows)) {
+    job.evaluate(rows, "test", world, suffix);
+  } else {
+    (void)evaluate_classifier(job, rows, world, nullptr);
+  }
+  on_first_rank(world.communicator, [&] {
+    write_answers(
+        job.config.training.output_dir,
+        {set, job.classified.logits, job.judged_head(), job.judging.thresholds},
+        "_test" + suffix);
+    return "";
+  });
+}
+
 /// Of the model that is kept, on data.validation (task.thresholds=tuned).
 void tune(Job& job, World& world) {
   const data::SequenceView& rows = *job.datasets.validation;
@@ -517,7 +542,8 @@ void finish_job(Job& job, World& world) {
   }
   // A classifier ends with a report: of the test, else of the validation.
   const bool classifies = job.is_classifier();
-  const bool has_test = job.datasets.test != nullptr;
+  const bool has_test =
+      job.datasets.test != nullptr && (!classifies || has_labels(*job.datasets.test));
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
   if (job.datasets.validation_mm != nullptr) {  // first: the report is of the other sets
     job.evaluate(*job.datasets.validation_mm, "eval", world, "_mm");
@@ -532,6 +558,12 @@ void finish_job(Job& job, World& world) {
   }
   if (classifies && (has_test || validates)) {
     report_rows(job, has_test ? job.rows.test : job.rows.validation, world);
+  }
+  if (job.datasets.test != nullptr && !has_test) {
+    answer_rows(job, *job.datasets.test, job.rows.test, "", world);
+  }
+  if (job.datasets.test_mm != nullptr) {
+    answer_rows(job, *job.datasets.test_mm, job.rows.test_mm, "_mm", world);
   }
   export_final_model(job, world);
   on_first_rank(world.communicator, [&] {

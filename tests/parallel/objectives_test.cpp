@@ -300,6 +300,49 @@ TEST(PlanTable, TextsBehindPrompts) {
   }
 }
 
+/// The likeliest token behind a part of each row, of a decoder that reads a source, as samples of
+/// T5 are written, under every plan that it takes.
+TEST(PlanTable, NextTokensOfT5) {
+  for (const char* json : {kOddT5, kOddT5Gated}) {
+    const model::ModelConfig config = model::parse_model_config(json, "a test");
+    const ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};
+    const Tensor positions = kPlanLength - 1 - (at::arange(kPlanRows) * 3).remainder(kPlanLength);
+    const auto rows = [&](mesh::Range range) {
+      nn::ForwardInputs inputs = plan_inputs(config, 0, range, kPlanLength);
+      const Tensor own = positions.narrow(0, range.begin, range.size());
+      inputs.targets = nn::classes_at(own, at::zeros_like(own), kPlanLength);
+      inputs.training = false;
+      return inputs;
+    };
+    const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
+    nn::initialize(*plain, 3);
+    const at::NoGradGuard no_gradient;
+    const Tensor logits = plain->logits(rows({0, kPlanRows}));
+    const Tensor wanted =
+        logits.argmax(-1).gather(1, positions.unsqueeze(1)).squeeze(1).to(at::kDouble);
+    for (PlanCase plan :
+         {PlanCase{{}, 1, {}},
+          {{.data = 3}, 1, {.zero_stage = 3}},
+          {{.pipeline = 3}, 1, {}},
+          {{.tensor = 3}, 1, {}},
+          {{.tensor = 2}, 1, {.sequence_sharding = kShards}},
+          {{.context = 3}, 1, {}},
+          {{.pipeline = 2, .data = 2, .tensor = 2}, 1, {.zero_stage = 1}}}) {
+      plan.plan.sequence_length = kPlanLength;
+      comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
+        Axes axes(world, plan.mesh);
+        const auto model = parallelize(spec, plan.plan, axes);
+        const mesh::Range range =
+            mesh::split_evenly(kPlanRows, plan.mesh.data, axes.coordinate().data);
+        const nn::ForwardInputs own = rows(range);
+        EXPECT_TRUE(at::equal(
+            model->next_tokens({&own, 1}).front(), wanted.narrow(0, range.begin, range.size())))
+            << plan_name(plan);
+      });
+    }
+  }
+}
+
 /// The prompts of chosen rows are learned, too: told apart from answers on whatever rank they are.
 nn::ForwardInputs pairs_with_prompts(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {

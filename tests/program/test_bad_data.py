@@ -68,6 +68,14 @@ class BadData(ProgramTest):
         self.assertIn("lists.jsonl, line 1: [a]", self.labelled("data.train=lists.jsonl"))
         self.write("numbers.csv", "text,label\nx,1.5\ny,two\nz,3\n")
         self.assertIn("numbers.csv, line 3: \"two\"", self.labelled("data.train=numbers.csv"))
+        self.write("names.csv", "text,label\nx,3\ny,two\nz,4\n")
+        error = self.labelled("data.train=names.csv")
+        self.assertIn("1 row with a label that is no number, where 2 others have numbers", error)
+        self.assertIn("names.csv, line 3: \"two\"", error)
+        self.write("mostly.csv", "text,label\nx,one\ny,two\nz,4\n")
+        self.assertIn("mostly.csv, line 4: \"4\"", self.labelled("data.train=mostly.csv"))
+        self.run_ok("train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=named", "max_steps=1", "use_cpu=true",
+                    "data.train=names.csv", "task.problem_type=single_label_classification", "data.sequence_length=16")
         self.write("number.jsonl", '{"text": "a"}\n{"text": 5}\n')
         self.assertIn("number.jsonl, line 2", self.told("data.train=number.jsonl"))
         self.write("broken.jsonl", '{"text": "a"}\n{"text": \n')
@@ -82,7 +90,7 @@ class BadData(ProgramTest):
 
     def test_a_template_that_calls_what_it_may_not(self):
         self.write("chats.jsonl", json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}) + "\n")
-        for text, named in (("{% include 'other.jinja' %}", "there is no block 'include'"), ("{{ messages.__class__.__mro__ }}", "__mro__"),
+        for text, named in (("{% include 'other.jinja' %}", "there is no block 'include'"), ("{{ messages.__class__ }}", "__class__"),
                             ("{{ open('/etc/passwd') }}", "open"), ("{{ messages.append(1) }}", "templates may not change values"),
                             ("{% for i in range(1000000000) %}{{ i }}{% endfor %}", "100000")):
             error = self.chat("data.train=chats.jsonl", f"data.chat_template={self.write('evil.jinja', text)}")
@@ -93,12 +101,16 @@ class BadData(ProgramTest):
         rows = [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, {"messages": [{"role": "user", "content": "a"}]}]
         self.write("mute.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         self.assertIn("mute.jsonl, line 2: no message of the assistant", self.chat("data.train=mute.jsonl", "data.chat_template=chatml.jinja"))
+        silent = self.write("silent.jinja", "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}")
+        self.assertIn("mute.jsonl, line 1: the chat template writes nothing of what the assistant says",
+                      self.chat("data.train=mute.jsonl", f"data.chat_template={silent}"))
 
     def test_weights_that_sum_to_nothing(self):
         for task in ([], ["task.type=sequence_classification"]):
             error = self.told("data.mixture=[{name: a, files: [train.csv], weight: 0}]", *task, code=2)
             self.assertIn("data.mixture", error)
             self.assertIn("the weights sum to nothing", error)
+        self.assertIn("nothing would be learned", self.labelled("data.train=train.csv", "task.class_weights=[0,0]", code=2))
 
 
 if __name__ == "__main__":

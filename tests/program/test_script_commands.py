@@ -25,10 +25,13 @@ class ScriptCommands(ProgramTest):
         cls.dataset("nyu-mll--glue", "sst2", {"train": sentences[:90], "validation": sentences[90:120], "test": hidden})
         pairs = [{"premise": row["text"], "hypothesis": other["text"], "label": int(row["label"] == other["label"])}
                  for row, other in zip(table[:60], table[1:])]
-        cls.dataset("nyu-mll--glue", "mnli", {"train": pairs[:40], "validation_matched": pairs[40:50], "validation_mismatched": pairs[50:]})
+        hidden_pairs = [{**pair, "label": -1} for pair in pairs[:9]]
+        cls.dataset("nyu-mll--glue", "mnli", {"train": pairs[:40], "validation_matched": pairs[40:50], "validation_mismatched": pairs[50:],
+                                              "test_matched": hidden_pairs[:4], "test_mismatched": hidden_pairs[4:]})
         # As the Hub's own says it: names of files alone would take both for `validation`.
         front = "---\nconfigs:\n"
-        for name, splits in (("mnli", ["train", "validation_matched", "validation_mismatched"]), ("sst2", ["train", "validation", "test"])):
+        for name, splits in (("mnli", ["train", *(f"{split}_{half}" for split in ("validation", "test") for half in ("matched", "mismatched"))]),
+                             ("sst2", ["train", "validation", "test"])):
             front += f"- config_name: {name}\n  data_files:\n" + "".join(f"  - split: {split}\n    path: {name}/{split}-*\n" for split in splits)
         (cls.folder / "hf" / "hub" / "datasets--nyu-mll--glue" / "snapshots" / "abc123" / "README.md").write_text(front + "---\n")
         for name, part in (("train.csv", table[:97]), ("dev.csv", table[97:130])):
@@ -93,6 +96,9 @@ class ScriptCommands(ProgramTest):
         self.assertEqual([row["text"] for row in self.predictions("joined")], [f"{row['title']}: {row['text']}" for row in rows])
         self.run_ok("eval", "--model", "joined", "--data", "dev.csv", "--output", "joined-again", "use_cpu=true")
         self.assertEqual((self.folder / "joined-again" / "predictions.jsonl").read_text(), (self.folder / "joined" / "predictions.jsonl").read_text())
+        # What is typed counts, where it is the default, too.
+        self.run_ok("eval", "--model", "joined", "--data", "dev.csv", "--output", "one-column", "data.text_field=text", "use_cpu=true")
+        self.assertEqual([row["text"] for row in self.predictions("one-column")], [row["text"] for row in rows])
         # The first rows of each file.
         self.typed(line.format("text", 8, "few"), "--max_train_samples", "20", "--max_eval_samples", "7")
         self.assertEqual(len(self.predictions("few")), 7)
@@ -115,6 +121,32 @@ class ScriptCommands(ProgramTest):
         self.assertIn("eval_accuracy_mm", results)
         self.assertNotEqual(results["eval_loss"], results["eval_loss_mm"])
         self.assertEqual([line["step"] for line in metrics(self.folder / "mnli") if "loss" in line], [1, 2, 3])
+
+    def test_test_sets_without_labels_are_answered(self):
+        line = ("--model_name_or_path gpt2 --task_name {0} --do_train --do_eval --do_predict --max_seq_length 64 --per_device_train_batch_size 8 "
+                "--max_steps 2 --output_dir {0}-test")
+        self.assertIn("data.test has no labels", self.typed(line.format("sst2")).err)
+        self.typed(line.format("mnli"), "--nproc", "2")
+        for run, name, count in (("sst2", "", 30), ("sst2", "_test", 10), ("mnli", "", 10), ("mnli", "_test", 4), ("mnli", "_test_mm", 5)):
+            answers = (self.folder / f"{run}-test" / f"predict_results{name}.txt").read_text().splitlines()
+            rows = [json.loads(row) for row in (self.folder / f"{run}-test" / f"predictions{name}.jsonl").read_text().splitlines()]
+            self.assertEqual(answers, ["index\tprediction"] + [f"{i}\t{row['prediction']}" for i, row in enumerate(rows)])
+            self.assertEqual(len(rows), count)
+            self.assertEqual(["label" in row for row in rows], [name == ""] * count)
+        results = json.loads((self.folder / "mnli-test" / "all_results.json").read_text())
+        self.assertIn("eval_accuracy_mm", results)
+        self.assertFalse([name for name in results if name.startswith("test_")])
+        # One that has labels is measured; one that has some is refused.
+        with (self.folder / "dev.csv").open(newline="") as file:
+            table = list(csv.DictReader(file))
+        words = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv", "task.type=sequence_classification",
+                 "max_steps=1", "use_cpu=true"]
+        self.run_ok(*words, "data.validation=dev.csv", "data.test_mm=dev.csv", "output_dir=measured")
+        results = json.loads((self.folder / "measured" / "all_results.json").read_text())
+        self.assertEqual(results["test_accuracy_mm"], results["eval_accuracy"])
+        with (self.folder / "some.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([["text", "label"], [table[0]["text"], table[0]["label"]], [table[1]["text"], "-1"]])
+        self.assertIn("some.csv, line 3", self.run_fails(4, *words, "data.test=some.csv", "output_dir=none").err)
         words = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=none"]
         self.assertIn("Did you mean 'sst2'?", self.run_fails(2, *words, "--task_name", "sst", env=self.environment).err)
 

@@ -417,6 +417,14 @@ class Unlearning(ProgramTest):
         common = ["unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "use_cpu=true",
                   "data.cache_dir=cache", "max_steps=1"]
         forget = "unlearning.forget=forget.jsonl"
+        self.write_tofu()
+        measured = ["eval_strategy=epoch", "unlearning.data_dir=tofu", "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01"]
+        shutil.copy(self.folder / "tofu" / "holdout01.jsonl", self.folder / "tofu" / "holdout01_perturbed.jsonl")
+        (self.folder / "others.json").write_text(json.dumps({"forget_truth_ratio": {"value_by_index": {str(i): {"score": 0.5} for i in range(2)}}}))
+        shutil.copytree(self.folder / "tokenizer", self.folder / "endless")
+        (self.folder / "endless" / "config.json").write_text((self.folder / "model.json").read_text())
+        path = self.folder / "endless" / "tokenizer_config.json"
+        path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if not key.endswith("_token")}))
         for words, told in (
             ([], ["no unlearning.method is given"]),
             (["unlearning.method=NPO", forget], ["needs rows to keep"]),
@@ -437,6 +445,15 @@ class Unlearning(ProgramTest):
              ["EMBED_DIFF is RMU's"]),
             (["unlearning.method=RMU", forget, "unlearning.retain=retain.jsonl", r"unlearning.module_regex=transformer\.h\.1",
               "unlearning.trainable_params_regex=[nothing]"], ["trainable_params_regex", "matches no parameter"]),
+            (["unlearning.method=CEU", forget, "data.sequence_length=5"],
+             ["unlearning.forget: nothing is left of 11 answers", "data.sequence_length=5"]),
+            (["unlearning.method=CEU", forget, *measured, "unlearning.retain_logs_path=nowhere.json"],
+             ["unlearning.retain_logs_path: nowhere.json is not there", "TOFU_EVAL.json"]),
+            (["unlearning.method=CEU", forget, *measured, "unlearning.retain_logs_path=others.json"],
+             ["others.json has 2 rows, where forget_split has 7"]),
+            (["unlearning.method=CEU", forget, *measured, "unlearning.forget_split=holdout01"],
+             ["holdout01_perturbed.jsonl, line 1 has no field \"paraphrased_answer\"", "unlearning.metrics=[forget_Q_A_Prob"]),
+            (["unlearning.method=CEU", forget, "model.path=endless", "tokenizer.path=endless"], ["the tokenizer has no end of text"]),
         ):
             result = lockstep(*common, *words, cwd=self.folder)
             self.assertNotEqual(result.code, 0, words)

@@ -435,6 +435,9 @@ class Finder {
     if (wants_test) {
       fill_split(splits, "test", "test_split", "test", origin, settings);
     }
+    if (!value("data", "test_mm_split").empty()) {
+      fill_split(splits, "test_mm", "test_mm_split", "", origin, settings);
+    }
   }
 
   /// A key of files: of the split that is asked for, else of the one of its own name. `needed`: the

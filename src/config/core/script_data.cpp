@@ -120,6 +120,7 @@ void read_glue_task(const RuleTarget& target, const std::string& name, const Val
       const Value* const predicts = given(target.settings, "training.do_predict");
       if (predicts != nullptr && is_on(*predicts)) {
         set("data.test_split", fmt::format("test{}", task->split_suffix));
+        set("data.test_mm_split", "test_mismatched");
       }
     }
   }

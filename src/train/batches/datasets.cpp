@@ -206,6 +206,7 @@ data::DataOptions data_options(const config::DataSection& section) {
   options.validation = section.validation;
   options.validation_mm = section.validation_mm;
   options.test = section.test;
+  options.test_mm = section.test_mm;
   options.format = data::parse_format(section.format);
   options.text_field = section.text_field;
   options.text_delimiter = section.text_delimiter;

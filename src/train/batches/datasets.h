@@ -17,7 +17,7 @@ namespace lockstep::train {
 
 struct Datasets {
   std::shared_ptr<const data::SequenceView> train, validation, test;  // null where not named
-  std::shared_ptr<const data::SequenceView> validation_mm = nullptr;
+  std::shared_ptr<const data::SequenceView> validation_mm = nullptr, test_mm = nullptr;
 };
 
 /// The section `data` as the data module's options.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "config/core/cache_folder.h"
+#include "config/core/scalar.h"
 #include "config/tasks.h"
 #include "data/encoder.h"
 #include "data/split.h"
@@ -52,6 +54,23 @@ void split_rows(LabelledData& data, double validation, double test, uint64_t see
       set->rows.files = data.train.rows.files;
     }
   }
+}
+
+/// Whether no row tells its label: none has one, or each has -1, which is no label, and loses it.
+bool hide_labels(LabelledSet& set, const std::vector<std::string>& labels) {
+  std::vector<data::LabelledRow>& rows = set.rows.rows;
+  const auto is_told = [&](const data::LabelledRow& row) {
+    return row.label && (row.label->is_list || row.label->words.size() != 1 ||
+                         config::to_double(row.label->words.front()) != -1.0);
+  };
+  if (rows.empty() || std::ranges::find(labels, "-1") != labels.end() ||
+      std::ranges::any_of(rows, is_told)) {
+    return false;
+  }
+  for (data::LabelledRow& row : rows) {
+    row.label.reset();
+  }
+  return true;
 }
 
 TargetForm form_of(ProblemType problem) {
@@ -185,6 +204,12 @@ std::vector<double> weights_of(const config::TaskSection& task, const LabelledDa
             fmt::join(data.labels, ", ")),
         "give one for each label in this order, or balanced");
   }
+  if (!weights.empty() && std::ranges::all_of(weights, [](double each) { return each == 0; })) {
+    throw Error(
+        ErrorKind::kConfig,
+        "the weights of task.class_weights are all 0: nothing would be learned",
+        "give one label a weight above 0");
+  }
   return weights;
 }
 
@@ -291,6 +316,11 @@ LabelledData read_labelled_data(
   const auto read = [&](const std::vector<std::string>& words, std::string_view key) {
     return words.empty() ? data::LabelledRows{} : data::read_labelled(words, options, key);
   };
+  const auto read_test = [&](const std::vector<std::string>& words, std::string_view key) {
+    data::DataOptions any = options;
+    any.needs_labels = false;
+    return words.empty() ? data::LabelledRows{} : data::read_labelled(words, any, key);
+  };
   data.train.rows = read(options.train, "data.train");
   for (const config::MixtureSource& source : sources_of(config.data)) {
     data::LabelledRows rows = read(source.files, source_key(source));
@@ -304,7 +334,8 @@ LabelledData read_labelled_data(
   }
   data.validation.rows = read(options.validation, "data.validation");
   data.validation_mm.rows = read(options.validation_mm, "data.validation_mm");
-  data.test.rows = read(options.test, "data.test");
+  data.test.rows = read_test(options.test, "data.test");
+  data.test_mm.rows = read_test(options.test_mm, "data.test_mm");
   if (!model.head.classifies() && config.task.labels.empty() && data.train.rows.rows.empty()) {
     throw Error(
         ErrorKind::kConfig,
@@ -322,15 +353,24 @@ LabelledData read_labelled_data(
       options.validation.empty() ? options.validation_fraction : 0,
       options.test.empty() ? options.test_fraction : 0,
       options.split_seed);
-  const auto missing =
-      needed == LabelsNeeded::kAll ? data::MissingLabels::kError : data::MissingLabels::kNoClass;
-  for (const auto& [set, key] :
-       {std::pair{&data.train, train_key(config)},
-        {&data.validation, "data.validation"},
-        {&data.validation_mm, "data.validation_mm"},
-        {&data.test, "data.test"}}) {
+  for (const auto& [set, key, may_be_hidden] :
+       {std::tuple{&data.train, train_key(config), false},
+        {&data.validation, "data.validation", false},
+        {&data.validation_mm, "data.validation_mm", false},
+        {&data.test, "data.test", true},
+        {&data.test_mm, "data.test_mm", true}}) {
+    const bool is_hidden = may_be_hidden && hide_labels(*set, data.labels);
+    if (is_hidden && needed == LabelsNeeded::kAll) {
+      log_info("{} has no labels: its rows are answered, not measured", key);
+    }
     set->targets = data::targets_of(
-        set->rows, form_of(data.problem), options.label_fields.size(), data.labels, key, missing);
+        set->rows,
+        form_of(data.problem),
+        options.label_fields.size(),
+        data.labels,
+        key,
+        needed == LabelsNeeded::kAll && !is_hidden ? data::MissingLabels::kError
+                                                   : data::MissingLabels::kNoClass);
   }
   if (!data.train.targets.classes.empty() && needed == LabelsNeeded::kAll) {
     if (data.problem != ProblemType::kRegression) {
@@ -380,6 +420,7 @@ ClassifierData open_classifier_data(
     add(result.rows.validation);
     add(result.rows.test);
     add(result.rows.validation_mm);
+    add(result.rows.test_mm);
     return json_of(result.rows, std::move(sets), pad).dump();
   });
   const auto json = nlohmann::json::parse(answer);
@@ -408,11 +449,13 @@ ClassifierData open_classifier_data(
   };
   const std::vector<config::MixtureSource> sources = sources_of(config.data);
   std::vector<std::shared_ptr<const data::SequenceView>> trained;
-  for (size_t i = 0; i + 3 < json.at("sets").size(); ++i) {
+  constexpr size_t kOthers = 4;
+  for (size_t i = 0; i + kOthers < json.at("sets").size(); ++i) {
     trained.push_back(open(i));
   }
   const size_t next = trained.size();
-  result.datasets = {mixed_rows(sources, trained), open(next), open(next + 1), open(next + 2)};
+  result.datasets = {
+      mixed_rows(sources, trained), open(next), open(next + 1), open(next + 2), open(next + 3)};
   if (communicator.rank() == 0) {
     tell_mixture(result.datasets, config.data);
   }

@@ -30,7 +30,7 @@ struct LabelledData {
   model::ProblemType problem = model::ProblemType::kSingleLabel;
   std::vector<std::string> labels;   // of several numbers, their names
   std::vector<double> weights = {};  // of each label (task.class_weights); empty: all are one
-  LabelledSet train, validation, test, validation_mm = {};
+  LabelledSet train, validation, test, validation_mm = {}, test_mm = {};
   /// Of data.mixture: the end of each source's files among those of `train`; else empty.
   std::vector<size_t> source_files = {};
 
@@ -43,7 +43,8 @@ enum class LabelsNeeded { kAll, kNone };
 
 /// Reads what the section `data` names, of data.mixture the rows of each source, and finds the
 /// problem (task.problem_type, the model's, or what the training rows look like) and the labels
-/// (task.labels, the model's own, those of the fields, or of the training rows). Error (kData,
+/// (task.labels, the model's own, those of the fields, or of the training rows). A test none of
+/// whose rows has a label, or all of them -1 (as GLUE's), is without labels. Error (kData,
 /// kConfig): as data::read_labelled, find_form, find_labels and targets_of; there is nothing to
 /// know the labels from.
 LabelledData read_labelled_data(

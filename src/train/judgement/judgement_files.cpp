@@ -293,6 +293,17 @@ ordered_json report_json(const Judgement& judgement, const model::HeadSpec& head
   return json;
 }
 
+void write_answers(
+    const std::filesystem::path& folder, const Answered& answered, const std::string& suffix) {
+  std::string lines;
+  for (size_t row = 0; row < answered.set.targets.classes.size(); ++row) {
+    lines += prediction_line(answered, row) + "\n";
+  }
+  write_file_atomically(folder / fmt::format("predictions{}.jsonl", suffix), lines);
+  write_file_atomically(
+      folder / fmt::format("predict_results{}.txt", suffix), predict_results(answered));
+}
+
 void write_judgement(
     const std::filesystem::path& folder,
     const Judgement& judgement,
@@ -317,16 +328,12 @@ void write_judgement(
   } else if (head.problem == ProblemType::kMultiLabel) {
     write("multilabel_confusion.csv", labels_csv(answered));
   }
-  std::string lines, worst;
-  for (size_t row = 0; row < answered.set.targets.classes.size(); ++row) {
-    lines += prediction_line(answered, row) + "\n";
-  }
+  std::string worst;
   const std::vector<size_t> worst_rows = by_loss(judgement);
   for (const size_t row : worst_rows) {
     worst += prediction_line(answered, row) + "\n";
   }
-  write("predictions.jsonl", lines);
-  write("predict_results.txt", predict_results(answered));
+  write_answers(folder, answered);
   write("top_losses.jsonl", worst);
   write("report.html", report_page(judgement, answered, worst_rows, history));
 }

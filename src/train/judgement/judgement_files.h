@@ -31,6 +31,10 @@ std::string prediction_line(const Answered& answered, size_t row, Shown shown = 
 /// index and label, list of labels (as Python prints it) or number (three digits).
 std::string predict_results(const Answered& answered);
 
+/// Into `folder`: predictions{suffix}.jsonl and predict_results{suffix}.txt.
+void write_answers(
+    const std::filesystem::path& folder, const Answered& answered, const std::string& suffix = "");
+
 /// Into `folder`: predictions.jsonl, predict_results.txt, top_losses.jsonl, report.html and, of
 /// labels, classification_report.txt and .json; of one label each confusion_matrix.csv and .svg,
 /// most_confused.csv and calibration.csv; of several multilabel_confusion.csv; of numbers

@@ -1,6 +1,7 @@
 #include "train/tasks/answer_reference.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -76,6 +77,16 @@ std::unique_ptr<objective::StoredScores> read_scores(const fs::path& path, const
   return nullptr;
 }
 
+/// Tokens of the longest of the rows that are drawn together; 0 where who is drawn is not known.
+int64_t longest_of(const data::SequenceView& rows, int64_t drawn) {
+  int64_t longest = 0;
+  const int64_t count = rows.answers().partners ? 0 : rows.rows_at_once();
+  for (int64_t i = 0; i < count; ++i) {
+    longest = std::max(longest, rows.tokens(drawn * count + i));
+  }
+  return longest;
+}
+
 /// The rows of one set, in batches that the data-parallel ranks take in turn.
 void score_rows(
     parallel::ParallelModel& model,
@@ -88,13 +99,18 @@ void score_rows(
   const int64_t stages = model.mesh().pipeline;
   const int64_t at_once = stages == 1 ? 1 : kBatchesOfAStage * stages;
   const int64_t batches = (rows.size() + batch_size - 1) / batch_size;
+  // Those of like length together: batches have little padding.
+  std::vector<int64_t> order(static_cast<size_t>(rows.size()));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::ranges::stable_sort(order, {}, [&](int64_t drawn) { return longest_of(rows, drawn); });
   std::vector<nn::ForwardInputs> inputs;
   // Every rank makes as many passes: one whose turn finds no batch left scores the last one again.
   for (int64_t first = 0; first < batches; first += data.size()) {
     const int64_t batch = std::min(first + data.rank(), batches - 1);
     std::vector<data::Draw> draws;
     for (int64_t i = batch * batch_size; i < std::min(rows.size(), (batch + 1) * batch_size); ++i) {
-      draws.push_back({i, i});
+      const int64_t drawn = order[static_cast<size_t>(i)];
+      draws.push_back({drawn, drawn});
     }
     inputs.push_back(to_device(to_inputs(data::make_micro_batch(rows, draws)), device));
     if (std::ssize(inputs) == at_once || first + data.size() >= batches) {

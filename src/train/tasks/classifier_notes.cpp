@@ -1,6 +1,7 @@
 #include "train/tasks/classifier_notes.h"
 
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -99,21 +100,19 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
   }
 }
 
-void apply_notes(const ClassifierNotes& notes, config::DataSection& data) {
-  const config::DataSection defaults;
-  const auto fill = [&](auto config::DataSection::* key, const auto& value) {
-    if (data.*key == defaults.*key && !value.empty()) {
-      data.*key = value;
+void apply_notes(
+    const ClassifierNotes& notes, const config::Origins& given, config::DataSection& data) {
+  const auto fill = [&](const char* name, auto& key, const auto& value) {
+    if (!given.contains(name) && value != std::decay_t<decltype(value)>{}) {
+      key = value;
     }
   };
-  fill(&config::DataSection::text_field, notes.text_field);
-  fill(&config::DataSection::text_pair_field, notes.text_pair_field);
-  fill(&config::DataSection::label_delimiter, notes.label_delimiter);
-  fill(&config::DataSection::text_delimiter, notes.text_delimiter);
-  fill(&config::DataSection::label_field, notes.label_field);
-  if (data.sequence_length == 0) {
-    data.sequence_length = notes.sequence_length;
-  }
+  fill("data.text_field", data.text_field, notes.text_field);
+  fill("data.text_pair_field", data.text_pair_field, notes.text_pair_field);
+  fill("data.label_delimiter", data.label_delimiter, notes.label_delimiter);
+  fill("data.text_delimiter", data.text_delimiter, notes.text_delimiter);
+  fill("data.label_field", data.label_field, notes.label_field);
+  fill("data.sequence_length", data.sequence_length, notes.sequence_length);
 }
 
 }  // namespace lockstep::train

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/core/config.h"
+#include "config/core/origin.h"
 
 namespace lockstep::train {
 
@@ -30,7 +31,8 @@ ClassifierNotes notes_of(
 std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>& labels);
 /// Of a model folder; empty notes where it has none. Error (kData): the file is no such one.
 ClassifierNotes read_notes(const std::filesystem::path& folder);
-/// Puts what the notes know where the section has its defaults.
-void apply_notes(const ClassifierNotes& notes, config::DataSection& data);
+/// Puts what the notes know where nothing was given, whatever the values.
+void apply_notes(
+    const ClassifierNotes& notes, const config::Origins& given, config::DataSection& data);
 
 }  // namespace lockstep::train

@@ -43,7 +43,7 @@ uint64_t data_seed(const config::Config& config) {
 struct EncodedRows {
   std::vector<data::EncodedAnswer> answers;
   data::PartnerRows parts;
-  int64_t without_answer = 0;
+  int64_t without_answer = 0, cut = 0;  // as UnlearningCounts'
 };
 
 class RowEncoder {
@@ -93,11 +93,20 @@ class RowEncoder {
     return data::read_questions(words, data_options(config_.data).format, key, keys);
   }
   void add(std::string_view question, std::string_view answer, EncodedRows& rows) const {
-    add(data::encode_question(question, answer, form_, encoder_, length_), rows);
+    const auto encoded = [&](int64_t length) {
+      return data::encode_question(question, answer, form_, encoder_, length);
+    };
+    const auto size = [](const data::EncodedAnswer& row) {
+      return std::ssize(row.prompt) + std::ssize(row.answer);
+    };
+    data::EncodedAnswer row = encoded(length_);
+    const bool is_full = !row.answer.empty() && size(row) == length_;
+    rows.cut += is_full && size(encoded(length_ + 1)) > length_ ? 1 : 0;
+    add(std::move(row), rows);
   }
   static void add(data::EncodedAnswer answer, EncodedRows& rows) {
+    rows.without_answer += answer.answer.empty() ? 1 : 0;
     rows.answers.push_back(std::move(answer));
-    rows.without_answer += rows.answers.back().answer.empty() ? 1 : 0;
   }
   /// A text and what precedes it, in as many ids as fit.
   data::EncodedAnswer completion(const data::Question& row) const {
@@ -112,6 +121,7 @@ class RowEncoder {
   /// A row for each answer, or for each piece of the texts. Returns how many.
   int64_t add_all(const std::vector<std::string>& words, const char* key, EncodedRows& rows) const {
     const size_t before = rows.answers.size();
+    const int64_t without_before = rows.without_answer;
     const data::Format format = data_options(config_.data).format;
     const auto &text_key = config_.unlearning.text_key, &prefix_key = config_.unlearning.prefix_key;
     if (text_key && prefix_key) {
@@ -131,7 +141,19 @@ class RowEncoder {
         }
       }
     }
-    return static_cast<int64_t>(rows.answers.size() - before);
+    const auto added = static_cast<int64_t>(rows.answers.size() - before);
+    if (added > 0 && rows.without_answer - without_before == added) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "{}: nothing is left of {} answers: the questions alone are longer than "
+              "data.sequence_length={} lets",
+              key,
+              added,
+              length_),
+          "give a longer data.sequence_length");
+    }
+    return added;
   }
   /// The first tokens of answers become a part of their prompts.
   void skip_first(EncodedRows& rows) const {
@@ -202,7 +224,8 @@ UnlearningCounts counts_of_rows(const EncodedRows& rows) {
       rows.parts.forget,
       rows.parts.forget * rows.parts.alternates,
       rows.parts.retain,
-      rows.without_answer};
+      rows.without_answer,
+      rows.cut};
 }
 
 std::vector<data::RowRole> roles_of(const data::PartnerRows& parts) {
@@ -348,6 +371,9 @@ std::string UnlearningCounts::text(const config::UnlearningSection& section) con
         "; of {} the question alone is as long as data.sequence_length lets, and nothing is "
         "learned",
         without_answer);
+  }
+  if (cut > 0) {
+    text += fmt::format("; {} answers are cut to fit data.sequence_length", cut);
   }
   return text;
 }

@@ -46,6 +46,7 @@ data::QuestionTemplate question_template(
 struct UnlearningCounts {
   int64_t forget = 0, alternates = 0, retain = 0;
   int64_t without_answer = 0;  // rows whose prompt leaves no room for an answer
+  int64_t cut = 0;             // other rows that are cut
   std::string text(const config::UnlearningSection& section) const;
 };
 

@@ -72,7 +72,12 @@ UnlearningQuestions::Dataset UnlearningQuestions::questions_of(
       std::vector{file_of(name).string()},
       data::Format::kAuto,
       "unlearning.data_dir",
-      {asks_forgotten ? section_.question_key : "question", answer_key, ""});
+      {asks_forgotten ? section_.question_key : "question",
+       answer_key,
+       "",
+       answer_key == "answer" ? ""
+                              : "TOFU's own files named ..._perturbed have it; without it measure "
+                                "less: unlearning.metrics=[forget_Q_A_Prob,forget_Q_A_ROUGE]"});
   for (const data::Question& row : made.questions.rows) {
     for (const std::string& answer : row.answers) {
       made.encoded.push_back(data::encode_question(row.question, answer, form_, encoder_, length_));

@@ -30,7 +30,6 @@ std::vector<double> truth_ratios_of(const json& results) {
 
 RetainedResults read_retained(
     const std::filesystem::path& path, const std::optional<size_t>& rows) {
-  const json results = read_json(path);
   RetainedResults found;
   const auto fail = [&](const std::string& what) {
     throw Error(
@@ -39,6 +38,10 @@ RetainedResults read_retained(
         "give the TOFU_EVAL.json of a model that was trained without what is to be forgotten, "
         "evaluated on the same files");
   };
+  if (!std::filesystem::exists(path)) {
+    fail("is not there");
+  }
+  const json results = read_json(path);
   const char* key = rows ? "forget_truth_ratio" : "mia_min_k";
   if (!results.is_object() || !results.contains(key)) {
     fail(fmt::format("has no {}", key));
