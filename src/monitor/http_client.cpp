@@ -115,6 +115,12 @@ void HttpClient::set_user(const std::string& name, const std::string& password) 
   curl().curl_easy_setopt(handle_, CURLOPT_PASSWORD, password.c_str());
 }
 
+void HttpClient::set_certificates(const std::string& file) {
+  if (!file.empty()) {
+    curl().curl_easy_setopt(handle_, CURLOPT_CAINFO, file.c_str());
+  }
+}
+
 HttpReply HttpClient::send(const std::string& url, const std::string& body) {
   const CurlLibrary& library = curl();
   HttpReply reply;

@@ -24,6 +24,8 @@ class HttpClient {
 
   /// Name and password of every request, as HTTP's basic authentication.
   void set_user(const std::string& name, const std::string& password);
+  /// The file of those that are trusted, instead of the machine's; empty: the machine's.
+  void set_certificates(const std::string& file);
   /// A header of every request: "Authorization: Bearer ...".
   void add_header(const std::string& line) { headers_.push_back(line); }
 

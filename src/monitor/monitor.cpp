@@ -123,6 +123,7 @@ bool Monitor::step(const StepReport& report) {
     since_log_ = {};
   }
   figures_ = figures(report);
+  to_sinks([&](MetricsSink& sink) { sink.log_progress(figures_); });
   progress_.update(figures_, logged, clocks_.steady());
   return logged;
 }

@@ -56,7 +56,8 @@ struct Histogram {
   std::vector<double> limits{}, counts{};  // as many; ascending
 };
 
-struct RankShares;  // monitor/rank_file.h
+struct RankShares;       // monitor/rank_file.h
+struct ProgressFigures;  // monitor/progress.h
 
 /// Takes records down: a file, a tracker. Called by rank 0 alone, from one thread. A sink that
 /// cannot write throws an Error that names the file and the reason.
@@ -70,6 +71,8 @@ class MetricsSink {
       double /*wall_time*/,
       const std::string& /*name*/,
       const Histogram& /*values*/) {}
+  /// After every step, logged or not.
+  virtual void log_progress(const ProgressFigures& /*figures*/) {}
   /// What the ranks' steps went into.
   virtual void log_ranks(const RankShares& /*shares*/, double /*wall_time*/) {}
   /// Of events.jsonl, by its name (monitor/events.h).

@@ -18,6 +18,7 @@
 #include "monitor/monitor.h"
 #include "monitor/spans.h"
 #include "monitor/tensorboard.h"
+#include "monitor/train_job_status.h"
 #include "monitor/wandb.h"
 
 namespace lockstep::monitor {
@@ -165,6 +166,10 @@ std::vector<std::unique_ptr<MetricsSink>> make_trackers(
          .start_time = wall_time},
         environment);
     sinks.push_back(std::make_unique<MlflowRun>(mlflow, resumed));
+  }
+  if (auto status =
+          TrainJobStatus::of_environment(environment_of(options, train_job_variables()))) {
+    sinks.push_back(std::move(status));
   }
   return sinks;
 }

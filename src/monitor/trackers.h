@@ -18,8 +18,9 @@ namespace lockstep::monitor {
 struct MonitorOptions;
 
 /// A sink for each name of options.report_to: "tensorboard", "wandb", "mlflow"; "all" is all of
-/// them (MLflow where the environment names a server), "none" and nothing are none. `resumed`: the
-/// run goes on from a checkpoint. Throws Error(kConfig) that lists the unknown ones.
+/// them (MLflow where the environment names a server), "none" and nothing are none; and one for the
+/// TrainJob that the environment names. `resumed`: the run goes on from a checkpoint. Throws
+/// Error(kConfig) that lists the unknown ones.
 std::vector<std::unique_ptr<MetricsSink>> make_trackers(
     const MonitorOptions& options, double wall_time, bool resumed);
 /// Sends what MLflow's server and OpenTelemetry's collector (`otlp`, an address) did not get of the

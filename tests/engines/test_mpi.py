@@ -1,4 +1,4 @@
-"""`mpirun` starts the launcher, one task a node or one a rank, without a flag (Debian's openmpi-bin)."""
+"""`mpirun` starts the launcher, one task a node or one a rank, without a flag (Debian's openmpi-bin, and mpich)."""
 
 import os
 import pathlib
@@ -11,14 +11,22 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
 from harness import PROGRAM, ProgramTest, losses  # noqa: E402
 
 
-@unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed (Debian: openmpi-bin)")
 class Mpi(ProgramTest):
+    PROGRAM = "mpirun.openmpi"
+    OPTIONS = ["--oversubscribe", "-x", "MASTER_ADDR"]
+
+    @classmethod
+    def setUpClass(cls):
+        if shutil.which(cls.PROGRAM) is None:
+            raise unittest.SkipTest(f"{cls.PROGRAM} is not installed (Debian: openmpi-bin, mpich)")
+        super().setUpClass()
+
     def train_with_mpi(self, output, tasks, *words):
         environment = {**os.environ, "PATH": f"{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
                        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "MASTER_ADDR": "127.0.0.1"}
         training = [str(word) for word in self.train_arguments(output) if word not in ("train", "--nproc", 1)]
         done = subprocess.run(
-            ["mpirun", "--oversubscribe", "-n", str(tasks), "-x", "MASTER_ADDR", "lockstep", "launch", *words, "train", *training],
+            [self.PROGRAM, *self.OPTIONS, "-n", str(tasks), "lockstep", "launch", *words, "train", *training],
             cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return losses(self.folder / output)
@@ -30,6 +38,11 @@ class Mpi(ProgramTest):
     def test_one_task_starts_all_ranks(self):
         self.train("alone", "per_device_train_batch_size=16")
         self.assert_close(losses(self.folder / "alone"), self.train_with_mpi("agent", 1, "--nproc-per-node", "2"), 1e-5)
+
+
+class Mpich(Mpi):
+    PROGRAM = "mpirun.mpich"
+    OPTIONS = []  # the environment goes to all tasks
 
 
 if __name__ == "__main__":

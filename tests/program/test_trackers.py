@@ -4,11 +4,12 @@ import http.server
 import json
 import signal
 import socket
+import ssl
 import threading
 import unittest
 import urllib.parse
 
-from harness import ProgramTest, environment, lockstep, losses, metrics, start, wait_for
+from harness import ProgramTest, environment, lockstep, losses, metrics, self_signed, start, wait_for
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -61,6 +62,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "none"})
 
     def do_POST(self):
+        self.server.headers.append(dict(self.headers))
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.server.status != 200:
             self.reply(self.server.status, {})
@@ -196,6 +198,50 @@ class OpenTelemetry(ProgramTest):
         spans = [span for _, body in server.posts for span in body["resourceSpans"][0]["scopeSpans"][0]["spans"]]
         self.assertEqual(len([span for span in spans if span["name"] == "step"]), 6)
         self.run_fails(2, *self.train_arguments("refused", "monitor.otlp=localhost:4318"))
+
+
+class TrainJob(ProgramTest):
+    """The status of a TrainJob of Kubeflow's, over HTTPS, with a token that changes while the run goes on."""
+
+    def serve(self):
+        certificate, key = self_signed(self.folder)
+        server = Server()
+        self.addCleanup(server.close)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        (self.folder / "token").write_text("the first\n")
+        server.answer = lambda path, body: (self.folder / "token").write_text("the next\n") and {}
+        return server, environment(
+            KUBEFLOW_TRAINER_SERVER_URL=f"https://127.0.0.1:{server.server_port}/namespaces/me/trainjobs/mine/status",
+            KUBEFLOW_TRAINER_SERVER_CA_CERT=certificate, KUBEFLOW_TRAINER_SERVER_TOKEN=str(self.folder / "token"))
+
+    def test_it_has_percent_seconds_and_metrics(self):
+        server, env = self.serve()
+        result = self.train("run", env=env)
+        self.assertNotIn("TrainJob", result.err)
+        self.assertEqual({path for path, _ in server.posts}, {"/namespaces/me/trainjobs/mine/status"})
+        told = [body["trainerStatus"] for _, body in server.posts]
+        self.assertEqual({headers["Authorization"] for headers in server.headers}, {"Bearer the first", "Bearer the next"})
+        self.assertGreaterEqual(len(told), 2)  # once in five seconds, and at the end
+        self.assertLess(told[0]["progressPercentage"], 100)
+        self.assertGreaterEqual(told[0].get("estimatedRemainingSeconds", 0), 0)  # not told before there is a rate
+        self.assertEqual((told[-1]["progressPercentage"], told[-1]["estimatedRemainingSeconds"]), (100, 0))
+        values = {metric["name"]: metric["value"] for metric in told[-1]["metrics"]}
+        self.assertEqual(float(values["loss"]), losses(self.folder / "run")[-1])
+        for status in told:
+            self.assertRegex(status["lastUpdatedTime"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+
+    def test_a_server_that_refuses_or_is_not_known_costs_a_warning(self):
+        server, env = self.serve()
+        server.status = 403
+        self.assertEqual(self.train("refused", env=env).err.count("the TrainJob's status is not told"), 1)
+        server.status = 200
+        (self.folder / "none.pem").write_text("")
+        strange = self.train("strange", env={**env, "KUBEFLOW_TRAINER_SERVER_CA_CERT": str(self.folder / "none.pem")})
+        self.assertEqual(strange.err.count("the TrainJob's status is not told"), 1)
+        self.train("off", env={**env, "DISABLE_KUBEFLOW_INTEGRATION": "true"})
+        self.assertEqual(server.posts, [])
 
 
 class Histograms(ProgramTest):
