@@ -31,8 +31,8 @@ CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_s
 EPOCHS = 30
 METHODS = {  # how fast, and for how many epochs of what is forgotten
     "GradDiff": ("1e-4", 10),
-    "NPO": ("1e-4", 10),
-    "SimNPO": ("1e-4", 10),
+    "NPO": ("2e-4", 10),
+    "SimNPO": ("5e-4", 10),
 }
 
 
