@@ -22,12 +22,14 @@
 #include "watch/record/compare.h"
 #include "watch/record/downsample.h"
 #include "watch/record/run.h"
+#include "watch/record/threads.h"
 
 namespace lockstep::watch {
 namespace {
 
 constexpr double kLookAgainSeconds = 3;
 constexpr int64_t kMostBuckets = 4000, kUsualBuckets = 600;
+constexpr size_t kValuesAThread = size_t{1} << 17;  // about, of curves that are thinned out
 constexpr std::string_view kTrace = "trace-";
 constexpr size_t kEnding = 5;                             // of ".json"
 constexpr uintmax_t kLargestTrace = uintmax_t{64} << 20;  // bytes
@@ -390,18 +392,17 @@ std::string RunsPage::series_json(const HttpRequest& request) {
   const double weight = std::clamp(percent / 1000, 0.0, 0.999);
   std::string text = "{";
   for (const std::string& id : words_of(request.parameter("ids"))) {
-    const Watched& run = run_of(id);
-    text += fmt::format("{}\"{}\":{{", text.size() > 1 ? "," : "", whole_of(id, 0));
-    bool first = true;
-    for (const std::string& name : words_of(request.parameter("names"))) {
-      const Series& series = run.metrics->find(name);
-      if (series.size() > 0) {
-        text += fmt::format("{}{}:", first ? "" : ",", nlohmann::json(name).dump());
-        add_points(text, downsample(series, from, to, buckets, weight));
-        first = false;
-      }
-    }
-    text += "}";
+    const MetricsReader& metrics = *run_of(id).metrics;
+    std::vector<std::string> names = words_of(request.parameter("names"));
+    std::erase_if(names, [&](const std::string& name) { return metrics.find(name).size() == 0; });
+    std::vector<std::string> curves(names.size());
+    const size_t values = names.size() * static_cast<size_t>(metrics.last_step());
+    in_threads(threads_for(values, kValuesAThread), names.size(), [&](size_t i) {
+      curves[i] = nlohmann::json(names[i]).dump() + ":";
+      add_points(curves[i], downsample(metrics.find(names[i]), from, to, buckets, weight));
+    });
+    text += text.size() > 1 ? "," : "";
+    text += fmt::format("\"{}\":{{{}}}", whole_of(id, 0), fmt::join(curves, ","));
   }
   return text + "}";
 }

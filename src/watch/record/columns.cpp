@@ -5,20 +5,20 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <thread>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "watch/record/threads.h"
 
 namespace lockstep::watch {
 namespace {
 
 constexpr size_t kRemembered = 256;                 // bytes before the end
 constexpr size_t kSmallestShare = size_t{1} << 20;  // bytes, for a thread of its own
-constexpr unsigned kMostThreads = 8;
 
 struct Column {
   std::string name;
@@ -30,7 +30,9 @@ struct Column {
 /// compared with the one that followed in the line before.
 class LineReader {
  public:
-  void read(std::string_view lines) {
+  /// `room`: bytes of text for which columns get their room at once, since growing would copy them.
+  void read(std::string_view lines, size_t room) {
+    room_ = room;
     while (!lines.empty()) {
       const size_t end = std::min(lines.find('\n'), lines.size());
       const std::string_view line = lines.substr(0, end);
@@ -39,6 +41,8 @@ class LineReader {
       if (line.empty()) {
         continue;
       }
+      line_bytes_ = line.size();
+      is_as_before_ = true;
       if (!read_fast(line) && !read_any(line)) {
         ++bad_;
         continue;
@@ -49,19 +53,31 @@ class LineReader {
 
   std::vector<Column>& columns() { return columns_; }
   int64_t bad() const { return bad_; }
+  /// Whether no step is below one before it.
+  bool ascends() const { return ascends_; }
+  std::optional<int64_t> first_step() const { return first_step_; }
+  int64_t last_step() const { return last_step_; }
 
  private:
   static constexpr size_t kStep = std::numeric_limits<size_t>::max();
 
   void keep() {
-    order_.clear();
-    for (const auto& [column, value] : found_) {
-      order_.push_back(column);
-      if (column != kStep) {
-        columns_[column].series.steps.push_back(step_);
-        columns_[column].series.values.push_back(value);
+    if (!is_as_before_ || found_.size() != order_.size()) {
+      order_.clear();
+      for (const auto& [column, value] : found_) {
+        order_.push_back(column);
       }
     }
+    for (const auto& [column, value] : found_) {
+      if (column != kStep) {
+        Series& series = columns_[column].series;
+        series.steps.push_back(step_);
+        series.values.push_back(value);
+      }
+    }
+    ascends_ = ascends_ && (!first_step_ || step_ >= last_step_);
+    last_step_ = first_step_ ? std::max(last_step_, step_) : step_;
+    first_step_ = first_step_.value_or(step_);
   }
 
   size_t column_of(std::string_view name) {
@@ -71,6 +87,10 @@ class LineReader {
     const auto [found, is_new] = by_name_.try_emplace(std::string(name), columns_.size());
     if (is_new) {
       columns_.push_back({std::string(name), '"' + std::string(name) + '"', {}});
+      if (!first_step_) {  // a key of the first line: of all, as it seems
+        columns_.back().series.steps.reserve(room_ / (line_bytes_ + 1) + 1);
+        columns_.back().series.values.reserve(room_ / (line_bytes_ + 1) + 1);
+      }
     }
     return found->second;
   }
@@ -123,7 +143,7 @@ class LineReader {
 
   bool read_key(const char*& at, const char* end, size_t& column) {
     const size_t place = found_.size();
-    if (place < order_.size()) {
+    if (is_as_before_ && place < order_.size()) {
       static const std::string step = "\"step\"";
       const std::string& expected = order_[place] == kStep ? step : columns_[order_[place]].quoted;
       if (static_cast<size_t>(end - at) > expected.size() &&
@@ -133,6 +153,7 @@ class LineReader {
         return true;
       }
     }
+    is_as_before_ = false;
     if (at == end || *at != '"') {
       return false;
     }
@@ -164,6 +185,7 @@ class LineReader {
   /// Any flat object; what is no number in it is passed over.
   bool read_any(std::string_view line) {
     found_.clear();
+    is_as_before_ = false;
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("step") || !json.at("step").is_number_integer()) {
       return false;
@@ -181,15 +203,16 @@ class LineReader {
   std::unordered_map<std::string, size_t> by_name_;
   std::vector<size_t> order_;                     // of the last line
   std::vector<std::pair<size_t, double>> found_;  // of this line
-  int64_t step_ = 0, bad_ = 0;
+  bool is_as_before_ = false;                     // so far, this line's keys
+  size_t room_ = 0, line_bytes_ = 0;
+  int64_t step_ = 0, bad_ = 0, last_step_ = 0;
+  std::optional<int64_t> first_step_;
+  bool ascends_ = true;
 };
 
 /// The text in shares of whole lines.
 std::vector<std::string_view> shares_of(std::string_view text) {
-  const size_t threads = std::clamp<size_t>(
-      text.size() / kSmallestShare,
-      1,
-      std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads));
+  const size_t threads = threads_for(text.size(), kSmallestShare);
   std::vector<std::string_view> shares;
   for (size_t left = threads; left > 0; --left) {
     const size_t wanted = text.size() / left;
@@ -201,7 +224,7 @@ std::vector<std::string_view> shares_of(std::string_view text) {
   return shares;
 }
 
-void append(Series& to, Series&& from) {
+void append(Series& to, Series from) {
   if (to.steps.empty()) {
     to = std::move(from);
     return;
@@ -212,9 +235,6 @@ void append(Series& to, Series&& from) {
 
 /// A file that somebody put together from several has its steps in any order.
 void sort_by_step(Series& series) {
-  if (std::is_sorted(series.steps.begin(), series.steps.end())) {
-    return;
-  }
   std::vector<size_t> order(series.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -266,23 +286,32 @@ bool MetricsReader::refresh() {
 void MetricsReader::take(std::string_view lines) {
   const std::vector<std::string_view> shares = shares_of(lines);
   std::vector<LineReader> readers(shares.size());
-  {
-    std::vector<std::jthread> threads;
-    for (size_t i = 1; i < shares.size(); ++i) {
-      threads.emplace_back([&, i] { readers[i].read(shares[i]); });
-    }
-    readers[0].read(shares[0]);
-  }
+  // The first one's columns take what the others read.
+  in_threads(shares.size(), shares.size(), [&](size_t i) {
+    readers[i].read(shares[i], i == 0 ? lines.size() : shares[i].size());
+  });
+  bool ascends = true;
+  std::map<std::string, std::vector<Series*>> parts;
   for (LineReader& reader : readers) {
     bad_lines_ += reader.bad();
+    ascends = ascends && reader.ascends() && reader.first_step().value_or(last_step_) >= last_step_;
+    last_step_ = std::max(last_step_, reader.last_step());
     for (Column& column : reader.columns()) {
-      append(series_[column.name], std::move(column.series));
+      parts[column.name].push_back(&column.series);
     }
   }
-  for (auto& [name, series] : series_) {
-    sort_by_step(series);
-    last_step_ = std::max(last_step_, series.steps.empty() ? 0 : series.steps.back());
+  std::vector<std::pair<Series*, std::vector<Series*>>> all;
+  for (auto& [name, from] : parts) {
+    all.emplace_back(&series_[name], std::move(from));
   }
+  in_threads(shares.size(), all.size(), [&](size_t i) {
+    for (Series* const part : all[i].second) {
+      append(*all[i].first, std::move(*part));
+    }
+    if (!ascends) {
+      sort_by_step(*all[i].first);
+    }
+  });
 }
 
 }  // namespace lockstep::watch

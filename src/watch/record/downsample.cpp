@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <span>
 
 namespace lockstep::watch {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr size_t kKept = 4;  // of a bucket: first, least, greatest, last
 
 /// The kept points of the values [begin, end), in their order.
@@ -18,10 +20,16 @@ void keep_extremes(
     size_t end,
     Points& points) {
   size_t least = end, greatest = end;
+  double low = kInfinity, high = -kInfinity;  // of the finite ones: nothing is below infinity
   for (size_t i = begin; i < end; ++i) {
-    if (std::isfinite(values[i])) {
-      least = least == end || values[i] < values[least] ? i : least;
-      greatest = greatest == end || values[i] > values[greatest] ? i : greatest;
+    const double value = values[i];
+    if (value < low && value > -kInfinity) {
+      low = value;
+      least = i;
+    }
+    if (value > high && value < kInfinity) {
+      high = value;
+      greatest = i;
     }
   }
   std::array<size_t, kKept> kept{begin, least, greatest, end - 1};
@@ -71,14 +79,16 @@ Points downsample(const Series& series, int64_t from, int64_t to, size_t buckets
     return points;
   }
   const double span = static_cast<double>(series.steps[end - 1] - series.steps[begin]) + 1;
+  const auto below = [](int64_t step, double limit) { return static_cast<double>(step) < limit; };
   size_t at = begin;
   for (size_t bucket = 1; bucket <= buckets && at < end; ++bucket) {
     const double edge = static_cast<double>(series.steps[begin]) +
                         span * static_cast<double>(bucket) / static_cast<double>(buckets);
-    size_t next = at;
-    while (next < end && (static_cast<double>(series.steps[next]) < edge || bucket == buckets)) {
-      ++next;
-    }
+    const auto here = series.steps.begin() + static_cast<ptrdiff_t>(at);
+    const size_t next =
+        bucket == buckets
+            ? end
+            : at + static_cast<size_t>(std::lower_bound(here, last, edge, below) - here);
     if (next > at) {
       keep_extremes(series, values, at, next, points);
     }

@@ -1,0 +1,35 @@
+// Work on a whole record, by all processors.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <thread>
+#include <vector>
+
+#include "base/cores.h"
+
+namespace lockstep::watch {
+
+/// How many threads such work is worth: `work` over `least`, no more than processors, nor 8.
+inline size_t threads_for(size_t work, size_t least) {
+  return std::clamp<size_t>(work / least, 1, static_cast<size_t>(std::clamp(usable_cpus(), 1, 8)));
+}
+
+/// body(0) to body(count - 1), each once, by so many threads with the caller's.
+template <class Body>
+void in_threads(size_t threads, size_t count, const Body& body) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      body(i);
+    }
+  };
+  std::vector<std::jthread> others;
+  for (size_t i = 1; i < std::min(threads, count); ++i) {
+    others.emplace_back(work);
+  }
+  work();
+}
+
+}  // namespace lockstep::watch
