@@ -39,7 +39,9 @@ const FamilyCase kFamilies[] = {
     {"t5", kOddT5},
     {"mixtral", kOddMixtral},
     {"qwen3_moe", kOddQwen3Moe},
+    {"qwen2_moe", kOddQwen2Moe},
     {"olmoe", kOddOlmoe},
+    {"gpt_oss", kOddGptOss},
     {"gemma",
      R"({"model_type": "gemma", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 6,
@@ -94,6 +96,12 @@ const FamilyCase kFamilies[] = {
      R"({"model_type": "glm4", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8,
         "pad_token_id": 3, "attention_dropout": 0.1, "initializer_range": 0.15})"},
+    // Its own names, queries, keys and values in one product with a bias.
+    {"chatglm",
+     R"({"model_type": "chatglm", "padded_vocab_size": 97, "hidden_size": 20, "ffn_hidden_size": 31,
+        "num_layers": 3, "num_attention_heads": 6, "multi_query_attention": true,
+        "multi_query_group_num": 3, "kv_channels": 8, "add_qkv_bias": true, "attention_dropout": 0.1,
+        "hidden_dropout": 0.1, "initializer_range": 0.1})"},
     // Encoders: a bias of the tied head, whose rows ranks have unequal numbers of; dropout
     // everywhere; norms behind sums.
     {"bert",
