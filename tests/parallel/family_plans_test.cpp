@@ -114,10 +114,11 @@ const FamilyCase kFamilies[] = {
         "num_hidden_layers": 3, "num_attention_heads": 3, "max_position_embeddings": 26,
         "type_vocab_size": 1, "pad_token_id": 5, "classifier_dropout": 0.3,
         "initializer_range": 0.1})"},
-    // No segments, no dropout of what attention gives.
+    // No segments, no dropout of what attention gives, a head of its own.
     {"distilbert",
      R"({"model_type": "distilbert", "vocab_size": 97, "dim": 24, "hidden_dim": 31, "n_layers": 3,
-        "n_heads": 6, "max_position_embeddings": 24, "initializer_range": 0.1})"},
+        "n_heads": 6, "max_position_embeddings": 24, "tie_word_embeddings": false,
+        "initializer_range": 0.1})"},
 };
 
 /// Those of one stack: no encoder beside a decoder.

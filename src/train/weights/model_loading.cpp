@@ -97,7 +97,8 @@ class FolderWeights {
     }
     wanted_ = model::parameters_by_name(wanted);
     const std::string head = model::head_name(wanted);  // "": it has no parameters
-    if (!head.empty() && !is_stored(wanted_.at(head))) {
+    const bool is_masked = source.config.bidirectional && !wanted.head.classifies();
+    if (!is_masked && !head.empty() && !is_stored(wanted_.at(head))) {
       if (!wanted.head.classifies()) {
         throw Error(
             ErrorKind::kConfig,
@@ -105,7 +106,7 @@ class FolderWeights {
             "use the model that it was made from");
       }
       log_info("{} holds no classifier of these classes: it begins at random", source.name);
-    } else if (source.config.bidirectional && !wanted.head.classifies()) {
+    } else if (is_masked) {
       for (const model::LayerSpec& layer : model::head_layers(wanted)) {
         if (!is_stored(layer.weight())) {
           log_warning("{} holds no {}: it begins at random", source.name, layer.prefix);
