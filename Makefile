@@ -1,7 +1,7 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
 .PHONY: help quickstart setup build install wheel deb docs picture page-pictures clean
 .PHONY: test test-long test-engines test-gpu test-processors sanitizers soak flips fuzz hangs hosts checks parity unlearn-demo
-.PHONY: bench bench-adapters bench-agents bench-classification bench-launch bench-monitor bench-ops bench-parallel bench-preference bench-tokenizers bench-unlearning
+.PHONY: bench bench-adapters bench-agents bench-classification bench-families bench-launch bench-monitor bench-ops bench-parallel bench-preference bench-tokenizers bench-unlearning
 .PHONY: plan-validation plan-machine
 
 LIBTORCH ?=
@@ -49,6 +49,7 @@ help:
 	@echo "make bench-monitor         what watching a run costs (BENCH='--pairs 20 --steps 40'; BENCH=--open: how soon the page of a long run is there)"
 	@echo "make bench-tokenizers      MB/s beside tiktoken and Hugging Face's tokenizers"
 	@echo "make bench-classification  a small classifier beside Hugging Face's Trainer: accuracy, samples/s, memory (BENCH='--rows 500 --repeats 1')"
+	@echo "make bench-families        Qwen3, BERT and a mixture of experts beside Hugging Face's Trainer; Muon beside AdamW (BENCH='--models qwen3 --repeats 1')"
 	@echo "make bench-preference      DPO beside TRL: tokens/s, memory (BENCH='--pairs 64 --repeats 1')"
 	@echo "make bench-unlearning      TOFU's suite beside a loop of transformers (DATA=folder: TOFU's files; BENCH='--rows 20 --repeats 1')"
 	@echo "make bench-parallel        tensor, context and pipeline parallelism beside data parallelism (BENCH='--types float32 --repeats 1')"
@@ -203,6 +204,10 @@ bench-classification: build
 	@test -n "$(DATA)" || { echo "there is no shared/data here or one folder up: give DATA=FOLDER with sst2/ and banking77/"; exit 2; }
 	@tools/setup.sh peers
 	@python3 bench/classification.py --program $(BUILD)/lockstep --data $(DATA) $(BENCH)
+
+bench-families: build
+	@tools/setup.sh peers
+	@python3 bench/families.py --program $(BUILD)/lockstep $(BENCH)
 
 bench-preference: build
 	@tools/setup.sh peers

@@ -191,14 +191,16 @@ class Lockstep:
 
 
 class Peer:
+    script, more = None, ()  # another script than the kind's; further words for it
+
     def __init__(self, kind, machine):
         self.kind, self.machine = kind, machine
 
     def run(self, model, dtype, steps, warm, out, save=False, resume=False, more=0):
-        script = "loop.py" if self.kind in ("ddp", "fsdp2") else "trainer.py"
+        script = self.script or ("loop.py" if self.kind in ("ddp", "fsdp2") else "trainer.py")
         command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", RANKS,
                    HERE / "peers" / script, "--kind", self.kind, "--out", out, "--steps", steps, "--more", more, "--warm", warm,
-                   "--length", LENGTH, "--batch", BATCH]
+                   "--length", LENGTH, "--batch", BATCH, *self.more]
         for key, value in model.items():
             command += [f"--{key}", value]
         command += [f"--{name}" for name, on in

@@ -34,10 +34,6 @@ add_test(NAME program.flips COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/te
 set_tests_properties(program.soak program.hosts program.flips PROPERTIES TIMEOUT 900 LABELS long
   ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 
-# Runs in an object store, killed at many more of their requests, and what takes long of it.
-add_test(NAME program.stores_kills COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/program/test_stores.py Kills LostConnections TwoRuns Resuming)
-set_tests_properties(program.stores_kills PROPERTIES TIMEOUT 900 LABELS long
-  ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1;LOCKSTEP_KILLS=24")
 # make unlearn-demo, on rows that are made up and learned once: what it ends with is not looked at.
 add_test(NAME program.unlearn_demo
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/unlearn_demo.py $<TARGET_FILE:lockstep> ${CMAKE_BINARY_DIR}/unlearn-demo --epochs 1)

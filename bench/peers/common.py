@@ -12,10 +12,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 def arguments():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--layers", type=int, required=True)
-    parser.add_argument("--width", type=int, required=True)
-    parser.add_argument("--heads", type=int, required=True)
-    parser.add_argument("--vocabulary", type=int, required=True)
+    for size in ("layers", "width", "heads", "vocabulary"):
+        parser.add_argument(f"--{size}", type=int, help="of a GPT-2")
+    parser.add_argument("--config", type=pathlib.Path, help="a config.json instead")
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=20)

@@ -156,13 +156,18 @@ void Checkpoint::read(const Piece& piece) const {
       piece.begin,
       piece.begin + flat.numel(),
       [&](int64_t local, int64_t whole, int64_t count) {
-        files.read(piece.name, whole, flat.narrow(0, local - piece.begin, count));
+        files.read(
+            piece.stored_name(),
+            piece.stored_offset() + whole,
+            flat.narrow(0, local - piece.begin, count));
       });
 }
 
 void Checkpoint::read(std::span<const Piece> pieces) const {
   for (const Piece& piece : pieces) {
-    check(std::vector<ExpectedTensor>{{piece.file_group, piece.name, piece.shape}}, Extra::kAllow);
+    check(
+        std::vector<ExpectedTensor>{{piece.file_group, piece.stored_name(), piece.stored_shape()}},
+        Extra::kAllow);
     read(piece);
   }
 }

@@ -29,6 +29,7 @@ bool all_digits(std::string_view text) {
 bool ignored_buffer(std::string_view name) {
   for (const std::string_view suffix :
        {".rotary_emb.inv_freq",
+        "rotary_pos_emb.inv_freq",
         ".attention.bias",
         ".attention.masked_bias",
         "embeddings.position_ids"}) {

@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "base/error.h"
+#include "checkpoint/pieces.h"
 #include "checkpoint/safetensors.h"
 
 namespace lockstep::checkpoint {
@@ -63,13 +64,6 @@ class TensorFiles {
   ErrorKind kind_;
   std::vector<SafetensorsFile> files_;
   std::unordered_map<std::string, Place> index_;
-};
-
-/// Where a tensor lies in one that holds several: its elements follow the one at `offset`.
-struct StackedTensor {
-  std::string name;
-  std::vector<int64_t> shape;  // of the whole
-  int64_t offset = 0;
 };
 
 /// A tensor that a model needs. `aliases` are the other names under which a file may hold it: a

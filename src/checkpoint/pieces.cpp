@@ -25,6 +25,8 @@ struct HeldRange {
   mesh::Cut cut;
   int64_t begin, end;
   size_t rank;
+  std::vector<int64_t> shape;  // of the tensor that is cut, which may be one of several in a stack
+  int64_t offset;              // of that
 };
 
 /// What the ranks said of one tensor.
@@ -87,9 +89,13 @@ void add_piece(
         fmt::format("{} has the impossible shape {}", shown(entry.name), shape_text(entry.shape)));
     return;
   }
-  const auto cut = piece.size() > 6 ? parse_cut(piece[6], entry.shape) : mesh::Cut{};
-  const int64_t elements = cut ? cut->elements(entry.shape) : 0;
-  if (!cut || begin < 0 || begin > elements || count > elements - begin) {
+  const auto shape = piece[6].get<std::vector<int64_t>>();
+  const auto offset = piece[7].get<int64_t>();
+  const auto cut = piece.size() > 8 ? parse_cut(piece[8], shape) : mesh::Cut{};
+  const int64_t elements = cut ? cut->elements(shape) : 0;
+  const int64_t last = offset + mesh::Cut{}.elements(shape);
+  if (!cut || begin < 0 || begin > elements || count > elements - begin || offset < 0 ||
+      last > entry.elements()) {
     problems.push_back(fmt::format(
         "rank {} has {} of {}, whose shape is {}",
         rank,
@@ -116,7 +122,7 @@ void add_piece(
     return;
   }
   if (count > 0) {
-    tensor.held.push_back({*cut, begin, begin + count, rank});
+    tensor.held.push_back({*cut, begin, begin + count, rank, shape, offset});
   }
 }
 
@@ -127,11 +133,11 @@ void check_coverage(const Described& tensor, std::vector<std::string>& problems)
   for (const HeldRange& held : tensor.held) {
     mesh::visit_runs(
         held.cut,
-        tensor.entry.shape,
+        held.shape,
         held.begin,
         held.end,
         [&](int64_t /*local*/, int64_t begin, int64_t count) {
-          runs.push_back({begin, begin + count, held.rank});
+          runs.push_back({held.offset + begin, held.offset + begin + count, held.rank});
         });
   }
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
@@ -185,7 +191,14 @@ std::string describe_pieces(std::span<const Piece> pieces) {
               dtype_name(dtype)));
     }
     all.push_back(
-        {piece.file_group, piece.name, static_cast<int>(dtype), piece.shape, piece.begin, count});
+        {piece.file_group,
+         piece.stored_name(),
+         static_cast<int>(dtype),
+         piece.stored_shape(),
+         piece.begin,
+         count,
+         piece.shape,
+         piece.stored_offset()});
     if (!piece.cut.is_whole()) {
       all.back().push_back(describe_cut(piece.cut));
     }

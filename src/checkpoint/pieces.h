@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,13 @@
 #include "mesh/cut.h"
 
 namespace lockstep::checkpoint {
+
+/// Where a tensor lies in one that holds several: its elements follow the one at `offset`.
+struct StackedTensor {
+  std::string name;
+  std::vector<int64_t> shape;  // of the whole
+  int64_t offset = 0;
+};
 
 /// Elements [begin, begin + data.numel()) of a tensor, in C order of its global shape; where the
 /// tensor is cut, of that part of it.
@@ -25,6 +33,12 @@ struct Piece {
   at::Tensor
       data;  // contiguous, of any shape and device; none or zero elements: this rank has none of it
   mesh::Cut cut = {};  // the part that `begin` counts in: the whole, unless it says otherwise
+  std::optional<StackedTensor> stack = {};  // the files' tensor that it is a part of, if any
+
+  /// The tensor of the files, and where this one's first element is in it.
+  const std::string& stored_name() const { return stack ? stack->name : name; }
+  const std::vector<int64_t>& stored_shape() const { return stack ? stack->shape : shape; }
+  int64_t stored_offset() const { return stack ? stack->offset : 0; }
 };
 
 /// A tensor of the checkpoint, from the pieces of all ranks.

@@ -110,12 +110,15 @@ void Save::write(std::span<const Piece> pieces) {
     std::vector<std::pair<FilePlan::Place, const Piece*>> order;
     for (const Piece& piece : pieces) {
       if (piece.data.defined() && piece.data.numel() > 0) {
-        order.emplace_back(plan_.places.at({piece.file_group, piece.name}), &piece);
+        order.emplace_back(plan_.places.at({piece.file_group, piece.stored_name()}), &piece);
       }
     }
     std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.first.file, a.first.offset, a.second->begin) <
-             std::tie(b.first.file, b.first.offset, b.second->begin);
+      const auto place = [](const auto& at) {
+        return std::make_tuple(
+            at.first.file, at.first.offset, at.second->stored_offset(), at.second->begin);
+      };
+      return place(a) < place(b);
     });
     for (size_t i = 0; i < order.size();) {
       const size_t number = order[i].first.file;
@@ -148,7 +151,7 @@ void Save::write_piece(const Piece& piece, File& file, uint64_t offset) {
         [&](int64_t local, int64_t whole, int64_t run) {
           disk_.write(
               file,
-              offset + static_cast<uint64_t>(whole * width),
+              offset + static_cast<uint64_t>((piece.stored_offset() + whole) * width),
               {bytes + (local - first) * width, static_cast<size_t>(run * width)});
         });
   }

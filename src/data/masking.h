@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "text/tokenizer.h"
+
 namespace lockstep::data {
 
 struct Masking {
@@ -15,6 +17,9 @@ struct Masking {
   int64_t mask = 0;                 // the mask's token
   int64_t vocabulary = 0;           // any token is one of [0, vocabulary)
   std::vector<bool> specials = {};  // [vocabulary]: tokens that are never picked
+  /// [vocabulary]: tokens that are picked with the one before them, where it is a text's too;
+  /// empty: each is picked by itself.
+  std::vector<bool> continuing = {};
   uint64_t seed = 0;
 
   /// Hides tokens of a row, and gives labels to those alone: kIgnored for all others, and for those
@@ -22,5 +27,10 @@ struct Masking {
   /// sampler's stream) and on the token's place in the row alone.
   void apply(int64_t sample, std::span<int64_t> ids, std::span<int64_t> labels) const;
 };
+
+/// [vocabulary]: the tokens that begin no word, by how the vocabulary marks them: WordPiece those
+/// that go on ("##ing"), others those that begin one (a space, as a byte or as a mark). Error
+/// (kConfig): it marks neither.
+std::vector<bool> continuing_tokens(const text::Tokenizer& tokenizer);
 
 }  // namespace lockstep::data

@@ -45,7 +45,8 @@ std::vector<std::string> last_parts(
   std::vector<std::string> names;
   for (const LayerSpec& layer : layers) {
     std::string name = last_part(layer.prefix);
-    if (takes(layer) && std::find(names.begin(), names.end(), name) == names.end()) {
+    if (takes(layer) && !layer.is_in_stack() &&
+        std::find(names.begin(), names.end(), name) == names.end()) {
       names.push_back(std::move(name));
     }
   }
@@ -180,6 +181,13 @@ class Resolver {
 
   void check_kind(const LayerSpec& layer) const {
     const std::string what = "lora.target_modules: " + layer.prefix;
+    if (layer.is_in_stack()) {
+      refuse(
+          what +
+              " is one tensor with the other experts of its layer, and no module that could have "
+              "an adapter of its own",
+          fmt::format("name some of {}", fmt::join(last_parts(layers_, is_linear), ", ")));
+    }
     if (!is_linear(layer) && !is_table(layer) && !layer.is_looked_up()) {
       refuse(
           what +
@@ -220,7 +228,8 @@ class Resolver {
     if (const auto found = ranks_of_file_.find(layer.prefix); found != ranks_of_file_.end()) {
       adapter.rank = found->second;
     }
-    if (adapter.rank > std::min(in, out) && is_new_) {
+    // One number, as a shared expert's weight is, has the others' rank, as in PEFT.
+    if (adapter.rank > std::min(in, out) && std::min(in, out) > 1 && is_new_) {
       refuse(
           fmt::format(
               "lora.r: a rank of {} is more than {} has, which is {} x {}",
@@ -367,6 +376,14 @@ class Resolver {
   }
 
   void train(const LayerSpec& layer) {
+    if (layer.is_in_stack()) {
+      refuse(
+          fmt::format(
+              "lora.modules_to_save: experts such as {} are in one tensor, which adapters' files "
+              "do not hold",
+              layer.prefix),
+          "name other modules");
+    }
     for (const ParameterSpec& parameter : layer.parameters) {
       result_.trained.insert(parameter.name);
     }
@@ -376,6 +393,12 @@ class Resolver {
     const LoraConfig::Bias bias = config().bias;
     for (const LayerSpec& layer : layers_) {
       const bool has_adapter = result_.of_layers.count(layer.prefix) > 0;
+      if (layer.is_in_stack() && bias == LoraConfig::Bias::kAll) {
+        refuse(
+            "lora.bias=all: the biases of experts are in one tensor, which adapters' files do not "
+            "hold",
+            "give lora_only or none");
+      }
       if (bias == LoraConfig::Bias::kAll || (bias == LoraConfig::Bias::kLoraOnly && has_adapter)) {
         for (const ParameterSpec& parameter : layer.parameters) {
           if (parameter.name.ends_with(".bias")) {

@@ -35,6 +35,8 @@ enum class Dim {
   kWidth,        // inside of the MLP
   kExperts,      // a number for each expert of a mixture
   kExpertWidth,  // inside of one expert
+  kSharedWidth,  // inside of the expert that all tokens go through
+  kGatePairs,    // the same, number by number: of the gate and of what it is multiplied with
   kGatedWidth,   // the same twice: of the gate, then of what it is multiplied with
   kVocabulary,
   kClasses,
@@ -49,7 +51,8 @@ enum class Dim {
 struct PlaceInStack {
   std::string name;
   std::vector<int64_t> shape;
-  int64_t offset = 0;  // of its first element; the others follow
+  int64_t offset = 0;       // of its first element; the others follow
+  bool is_written = false;  // files are written so; else with a tensor for each
 };
 
 struct ParameterSpec {
@@ -62,7 +65,7 @@ struct ParameterSpec {
   int64_t unit = 0;     // 0: the embedding; from 1 on, the blocks; behind them the head
   std::vector<Dim> dims = {};                // as many as `shape` has
   std::vector<std::string> aliases = {};     // other names under which files hold it
-  std::optional<PlaceInStack> stacked = {};  // how some files hold it instead
+  std::optional<PlaceInStack> stacked = {};  // how files hold it instead, some or all
 
   int64_t elements() const;
   /// Whether it maps one hidden state to another: a matrix that is neither an embedding nor a head.
@@ -78,7 +81,8 @@ enum class LayerKind {
   kExactRmsNorm,      // rounds once, behind the product with its weight
   kRmsNormAroundOne,  // the same, and multiplies by 1 + its weight
   kLinear,
-  kRouter,  // scores of a mixture's experts
+  kRouter,          // scores of a mixture's experts
+  kAttentionSinks,  // a score for each query head that no key has
   kHead,
   kHeadBias,  // of an encoder's head: of the tokens' logits, or of the classes'
 };
@@ -95,10 +99,13 @@ struct LayerSpec {
   bool in_first = false;      // its weight is [in, out]
   bool reads_source = false;  // its input is what the encoder gives, and not its block's own stream
   int64_t expert = -1;        // of the block's mixture that it belongs to; -1: to none
+  bool is_shared = false;     // of the expert of a mixture that every token goes through
 
   /// The first parameter. The others, if any, are biases.
   const ParameterSpec& weight() const { return parameters.front(); }
   int64_t elements() const;
+  /// Whether its files hold it in one tensor with others, and so no module of that name.
+  bool is_in_stack() const { return weight().stacked && weight().stacked->is_written; }
   /// Whether rows of the weight are looked up.
   bool is_looked_up() const {
     return kind == LayerKind::kTokenEmbedding || kind == LayerKind::kPositionEmbedding;

@@ -20,9 +20,12 @@ struct FamilyKeys {
   std::string_view name;          // model_type
   std::string_view architecture;  // of the model with a language-modelling head
   // The keys of its config.json, and what stands for a missing one.
+  const char* vocab_size = "vocab_size";
   const char* hidden_size = "hidden_size";
   const char* layers = "num_hidden_layers";
   const char* heads = "num_attention_heads";
+  const char* kv_heads = "num_key_value_heads";
+  const char* head_dim = "head_dim";
   const char* max_positions = "max_position_embeddings";
   const char* intermediate_size = "intermediate_size";
   const char* activation = "hidden_act";
@@ -70,7 +73,9 @@ FamilyKeys qwen3_family();
 FamilyKeys t5_family();
 FamilyKeys mixtral_family();
 FamilyKeys qwen3_moe_family();
+FamilyKeys qwen2_moe_family();
 FamilyKeys olmoe_family();
+FamilyKeys gpt_oss_family();
 FamilyKeys gemma_family();
 FamilyKeys gemma2_family();
 FamilyKeys gemma3_family();
@@ -81,6 +86,7 @@ FamilyKeys olmo2_family();
 FamilyKeys olmo3_family();
 FamilyKeys glm_family();
 FamilyKeys glm4_family();
+FamilyKeys chatglm_family();
 FamilyKeys bert_family();
 FamilyKeys roberta_family();
 FamilyKeys distilbert_family();

@@ -163,6 +163,25 @@ PresetTable olmo_and_glm() {
   constexpr const char* kTinyGlm =
       R"(, "num_key_value_heads": 2, "head_dim": 48, "pad_token_id": null, "eos_token_id": 0,
 "tie_word_embeddings": true)";
+  const auto chatglm = [](int64_t vocabulary,
+                          int64_t width,
+                          int64_t inner,
+                          int64_t layers,
+                          int64_t heads,
+                          int64_t head_dim,
+                          const char* more) {
+    return fmt::format(
+        R"({{"model_type": "chatglm", "padded_vocab_size": {}, "hidden_size": {}, "ffn_hidden_size": {}, "num_layers": {},
+"num_attention_heads": {}, "kv_channels": {}, "multi_query_attention": true, "multi_query_group_num": 2,
+"add_qkv_bias": true, "seq_length": 8192, "attention_dropout": 0, "hidden_dropout": 0, {}}})",
+        vocabulary,
+        width,
+        inner,
+        layers,
+        heads,
+        head_dim,
+        more);
+  };
   return {
       {"olmo2-tiny", text_of({"olmo2", 4096, 192, 512, 5, 6, 512, kTinyGrouped})},
       {"olmo2-1b", text_of({"olmo2", 100352, 2048, 8192, 16, 16, 4096, kOlmo2})},
@@ -173,8 +192,29 @@ PresetTable olmo_and_glm() {
       {"glm-tiny", text_of({"glm", 4096, 192, 512, 5, 4, 512, kTinyGlm})},
       {"glm-4-9b", text_of({"glm", 151552, 4096, 13696, 40, 32, 131072, ""})},
       {"glm4-tiny", text_of({"glm4", 4096, 192, 512, 5, 4, 512, kTinyGlm})},
+      {"chatglm-tiny",
+       chatglm(4096, 192, 512, 5, 4, 48, R"("eos_token_id": 0, "tie_word_embeddings": true)")},
+      {"chatglm3-6b", chatglm(65024, 4096, 13696, 28, 32, 128, R"("eos_token_id": 2)")},
       {"glm-4-9b-0414",
        text_of({"glm4", 151552, 4096, 13696, 40, 32, 32768, R"(, "rms_norm_eps": 1e-05)"})},
+  };
+}
+
+PresetTable gpt_oss() {
+  constexpr const char* kTiny =
+      R"(, "num_key_value_heads": 2, "head_dim": 32, "num_local_experts": 8, "num_experts_per_tok": 2,
+"sliding_window": 128, "bos_token_id": 0, "eos_token_id": 0, "tie_word_embeddings": true,
+"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0})";
+  constexpr const char* kTokens =
+      R"("bos_token_id": 199998, "eos_token_id": 200002, "pad_token_id": 199999)";
+  const auto published = [&](int64_t layers, int64_t experts) {
+    const std::string more = fmt::format(R"(, "num_local_experts": {}, {})", experts, kTokens);
+    return text_of({"gpt_oss", 201088, 2880, 2880, layers, 64, 131072, more.c_str()});
+  };
+  return {
+      {"gpt-oss-tiny", text_of({"gpt_oss", 4096, 192, 128, 5, 6, 512, kTiny})},
+      {"gpt-oss-20b", published(24, 32)},
+      {"gpt-oss-120b", published(36, 128)},
   };
 }
 
@@ -218,7 +258,7 @@ PresetTable encoders() {
 
 PresetTable further_presets() {
   PresetTable all = gemma();
-  for (PresetTable more : {phi(), neo(), olmo_and_glm(), encoders()}) {
+  for (PresetTable more : {phi(), neo(), olmo_and_glm(), gpt_oss(), encoders()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;

@@ -65,6 +65,19 @@ LayerSpec& LayerList::router(const std::string& prefix) {
   return table(LayerKind::kRouter, "router", prefix, experts(), hidden());
 }
 
+void LayerList::router_bias() {
+  add_vector(layers_.back(), ".bias", experts(), Initialization::Kind::kNormal);
+  layers_.back().parameters.back().init.deviation = config_.initializer_range;
+}
+
+LayerSpec& LayerList::attention_sinks(const std::string& prefix) {
+  LayerSpec& layer = add(LayerKind::kAttentionSinks, "attention", prefix);
+  add_vector(layer, ".sinks", heads(), Initialization::Kind::kNormal);
+  set_deviation(layer, config_.initializer_range);
+  layer.parameters.front().decays = true;  // transformers' Trainer goes by the name
+  return layer;
+}
+
 LayerSpec& LayerList::rms_norm(
     std::string_view role, const std::string& prefix, Extent over, LayerKind kind) {
   LayerSpec& layer = add(kind, role, prefix);

@@ -27,6 +27,7 @@ class LayerList {
   Extent hidden() const { return {Dim::kHidden, config_.hidden_size}; }
   Extent queries() const { return {Dim::kQueries, config_.heads * config_.head_dim}; }
   Extent key_values() const { return {Dim::kKeyValues, config_.kv_heads * config_.head_dim}; }
+  Extent heads() const { return {Dim::kHeads, config_.heads}; }
   Extent head_dim() const { return {Dim::kHeadDim, config_.head_dim}; }
   /// Tokens, or classes.
   Extent head_rows() const {
@@ -39,6 +40,8 @@ class LayerList {
   Extent width() const { return {Dim::kWidth, config_.intermediate_size}; }
   Extent experts() const { return {Dim::kExperts, config_.experts.count}; }
   Extent expert_width() const { return {Dim::kExpertWidth, config_.experts.width}; }
+  Extent shared_width() const { return {Dim::kSharedWidth, config_.experts.shared_width}; }
+  Extent gate_pairs() const { return {Dim::kGatePairs, 2 * config_.experts.width}; }
   Extent gated_width() const { return {Dim::kGatedWidth, 2 * config_.intermediate_size}; }
 
   enum class Bias : bool { kNone, kZeros };
@@ -50,6 +53,9 @@ class LayerList {
       std::string_view role, const std::string& prefix, Extent in, Extent out, Bias bias);
   /// A row of hidden numbers for each expert.
   LayerSpec& router(const std::string& prefix);
+  /// A number for each expert that is drawn as the rows are, in the layer that was added last.
+  void router_bias();
+  LayerSpec& attention_sinks(const std::string& prefix);
   /// `kind`: kRmsNorm, or one of those that round otherwise.
   LayerSpec& rms_norm(
       std::string_view role,

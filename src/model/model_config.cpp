@@ -27,7 +27,7 @@ void write_changes(json& object, const ModelConfig& before, const ModelConfig& n
       object[key] = new_value;
     }
   };
-  write("vocab_size", before.vocab_size, now.vocab_size);
+  write(keys.vocab_size, before.vocab_size, now.vocab_size);
   write(keys.max_positions, before.max_positions, now.max_positions);
   write("tie_word_embeddings", before.tie_word_embeddings, now.tie_word_embeddings);
   write("initializer_range", before.initializer_range, now.initializer_range);
@@ -83,11 +83,11 @@ bool same_structure(const ModelConfig& a, const ModelConfig& b) {
          a.sliding_windows == b.sliding_windows && a.scale_attention == b.scale_attention &&
          a.scale_attention_by_inverse_layer == b.scale_attention_by_inverse_layer &&
          a.query_scalar == b.query_scalar && a.score_cap == b.score_cap &&
-         a.logit_cap == b.logit_cap && a.embedding_scale == b.embedding_scale &&
-         a.parallel_residual == b.parallel_residual && a.rope == b.rope &&
-         a.window_rope == b.window_rope && a.query_key_value_limit == b.query_key_value_limit &&
-         a.experts == b.experts && a.token_types == b.token_types &&
-         a.first_position == b.first_position;
+         a.logit_cap == b.logit_cap && a.attention_sinks == b.attention_sinks &&
+         a.embedding_scale == b.embedding_scale && a.parallel_residual == b.parallel_residual &&
+         a.rope == b.rope && a.window_rope == b.window_rope &&
+         a.query_key_value_limit == b.query_key_value_limit && a.experts == b.experts &&
+         a.token_types == b.token_types && a.first_position == b.first_position;
 }
 
 }  // namespace

@@ -24,7 +24,9 @@ enum class Family {
   kT5,
   kMixtral,
   kQwen3Moe,
+  kQwen2Moe,
   kOlmoe,
+  kGptOss,
   kGemma,
   kGemma2,
   kGemma3,
@@ -35,6 +37,7 @@ enum class Family {
   kOlmo3,
   kGlm,
   kGlm4,
+  kChatGlm,
   kBert,
   kRoberta,
   kDistilBert,
@@ -93,6 +96,12 @@ struct Experts {
   double balance_loss = 0;     // router_aux_loss_coef
   bool wants_balance = false;  // output_router_logits: transformers adds that loss
   std::vector<int64_t> dense_layers = {};  // those that have an MLP instead
+  /// Inside of an expert that every token goes through, times the sigmoid of a number that it has
+  /// for the token; 0: there is none.
+  int64_t shared_width = 0;
+  // gpt-oss: an expert's gate g, cut to at most the limit, and what it multiplies u, cut to it in
+  // either direction, become (u + 1) g sigmoid(slope g). 0: no limit, and a plain gate.
+  double gate_limit = 0, gate_slope = 1;
   bool operator==(const Experts&) const = default;
 };
 
@@ -131,6 +140,7 @@ struct ModelConfig {
   std::optional<double> query_scalar;             // what stands in the root in place of head_dim
   bool scale_attention_by_inverse_layer = false;  // and by 1 / (layer + 1)
   bool upcast_attention = false;  // scores in float32 whatever the type of the weights
+  bool attention_sinks = false;   // a learned score of each head that no key has
   // Scores, and the logits of tokens, become cap * tanh(x / cap) (Gemma 2, 2024, section 2); 0:
   // not.
   double score_cap = 0, logit_cap = 0;

@@ -147,7 +147,7 @@ const char* given(const ConfigReader& reader, const char* own, const char* commo
 }
 
 void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& config) {
-  config.vocab_size = reader.integer("vocab_size", keys.default_vocab_size, 1, kMostVocabulary);
+  config.vocab_size = reader.integer(keys.vocab_size, keys.default_vocab_size, 1, kMostVocabulary);
   config.hidden_size = reader.integer(
       given(reader, keys.hidden_size, "hidden_size"), keys.default_hidden_size, 1, kMostWidth);
   config.layers = reader.integer(
@@ -165,7 +165,7 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
       1,
       kMostPositions);
   config.kv_heads = config.heads;
-  const char* kv = "num_key_value_heads";
+  const char* kv = keys.kv_heads;
   if (keys.groups_queries) {
     // A missing key is the family's default; an explicit null is as many as heads.
     const bool is_default = !reader.object().contains(kv) && keys.default_kv_heads > 0;
@@ -190,7 +190,7 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
   }
   int64_t head_dim = keys.default_head_dim;  // 0: follows from the others
   if (keys.groups_queries) {
-    head_dim = reader.optional_integer("head_dim", 1, kMostWidth).value_or(head_dim);
+    head_dim = reader.optional_integer(keys.head_dim, 1, kMostWidth).value_or(head_dim);
   }
   config.head_dim =
       head_dim > 0 ? head_dim : std::max<int64_t>(config.hidden_size / config.heads, 1);

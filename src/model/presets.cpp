@@ -129,6 +129,9 @@ constexpr const char* kTinyMixtral =
 constexpr const char* kTinyQwen3Moe =
     R"(, "rms_norm_eps": 1e-06, "bos_token_id": 0, "eos_token_id": 0, "head_dim": 48, "num_experts": 8,
 "num_experts_per_tok": 2, "norm_topk_prob": true, "moe_intermediate_size": 128)";
+constexpr const char* kTinyQwen2Moe =
+    R"(, "rms_norm_eps": 1e-06, "bos_token_id": 0, "eos_token_id": 0, "num_experts": 8, "num_experts_per_tok": 2,
+"moe_intermediate_size": 128, "shared_expert_intermediate_size": 128)";
 constexpr const char* kTinyOlmoe =
     R"(, "rms_norm_eps": 1e-05, "pad_token_id": null, "eos_token_id": 0, "num_experts": 8,
 "num_experts_per_tok": 2)";
@@ -213,6 +216,10 @@ PresetTable first_presets() {
             1e6,
             false,
             kQwen3MoeTokens + std::string(R"("moe_intermediate_size": 1536)")})},
+      {"qwen2-moe-tiny",
+       rotary({"qwen2_moe", 4096, 192, 512, 5, 6, 2, 512, 1e4, true, kTinyQwen2Moe})},
+      {"qwen1.5-moe-a2.7b",
+       rotary({"qwen2_moe", 151936, 2048, 5632, 24, 16, 16, 8192, 1e6, false, ""})},
       {"olmoe-tiny", rotary({"olmoe", 4096, 192, 128, 5, 6, 6, 512, 1e4, true, kTinyOlmoe})},
       {"olmoe-1b-7b",
        rotary({"olmoe", 50304, 2048, 1024, 16, 16, 16, 4096, 1e4, false, kOlmoeTokens})},

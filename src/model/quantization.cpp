@@ -53,6 +53,9 @@ std::optional<Quantization> parse_quantization(ConfigReader& reader) {
   }
   ConfigReader own(object, std::string(kKey) + ".", reader.problems());
   const std::string method = own.text("quant_method", "bitsandbytes");
+  if (method == "mxfp4" && reader.text("model_type", "") == "gpt_oss") {
+    return std::nullopt;  // its experts are unpacked where they are read
+  }
   if (method != "bitsandbytes") {
     own.problem("quant_method", fmt::format("\"{}\" is not supported; bitsandbytes is", method));
     return std::nullopt;

@@ -33,7 +33,8 @@ std::optional<Quantization::Type> quantization_type(std::string_view name);
 std::string_view name_of(Quantization::Type type);
 
 /// The quantization_config of a config.json, which may be missing. What is not bitsandbytes', or
-/// keeps weights of 16 bits, is a problem of the reader.
+/// keeps weights of 16 bits, is a problem of the reader; but gpt-oss's own is none, whose weights
+/// are unpacked where they are read.
 std::optional<Quantization> parse_quantization(ConfigReader& reader);
 /// It, with all keys that transformers writes.
 nlohmann::ordered_json to_json(const Quantization& quantization, const ModelConfig& model);

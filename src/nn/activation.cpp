@@ -39,10 +39,13 @@ at::Tensor activate(model::Activation activation, const at::Tensor& x) {
   return x;
 }
 
-at::Tensor activate_gate(
-    model::Activation activation, const at::Tensor& gate, const at::Tensor& up) {
-  return activation == model::Activation::kSilu ? ops::swiglu(gate, up)
-                                                : activate(activation, gate) * up;
+at::Tensor activate_gate(const Gate& form, const at::Tensor& gate, const at::Tensor& up) {
+  if (form.limit > 0) {
+    const at::Tensor most = gate.clamp_max(form.limit);
+    return (up.clamp(-form.limit, form.limit) + 1) * (most * at::sigmoid(form.slope * most));
+  }
+  return form.activation == model::Activation::kSilu ? ops::swiglu(gate, up)
+                                                     : activate(form.activation, gate) * up;
 }
 
 }  // namespace lockstep::nn

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "nn/activation.h"
 #include "nn/forward_context.h"
 #include "ops/products.h"
 
@@ -33,12 +32,16 @@ SortedRows sort_by_expert(const Tensor& chosen, int64_t experts) {
 
 void Router::visit_parameters(const ParameterFunction& function) {
   function({"weight", weight});
+  function({"bias", bias});
 }
 
 Routing Router::forward(const Tensor& x) const {
   Routing routing;
   Routed& routed = routing.routed;
   routed.logits = ops::matrix_products(x, weight.t());  // [N, E]
+  if (bias.defined()) {
+    routed.logits = routed.logits + bias;
+  }
   routed.probabilities = at::softmax(routed.logits, -1, at::kFloat);
   // A stable sort, and not the largest k, whose order among equals nothing defines.
   routed.experts = routed.probabilities.detach()
@@ -56,23 +59,39 @@ Tensor ExpertExchange::forward(const ExpertRows& rows, const ExpertFunction& exp
   return experts(rows);
 }
 
+GateAndUp::GateAndUp(const Tensor& pairs)
+    : gate(pairs.slice(-1, 0, std::nullopt, 2)),
+      up(pairs.slice(-1, 1, std::nullopt, 2)) {}
+
 ExpertMlp::ExpertMlp(const model::ModelConfig& config, const UnitLayers& layers, int64_t layer)
-    : activation_(config.activation),
+    : gate_(config),
       layer_(layer),
       mixture_layers_(config.layers - std::ssize(config.experts.dense_layers)),
       router_(std::make_shared<Router>(config.experts)),
       exchange_(std::make_shared<ExpertExchange>()),
       output_(std::make_shared<Junction>()),
       experts_(static_cast<size_t>(config.experts.count)),
+      shared_{
+          nullptr,
+          layers.linear("shared_gate"),
+          layers.linear("shared_up"),
+          layers.linear("shared_down")},
+      shared_weight_(layers.linear("shared_weight")),
       router_name_(layers.name("router")),
       exchange_name_(layers.name("expert_exchange")),
       output_name_(layers.name("mlp_output")),
+      shared_names_{
+          layers.name("shared_gate"),
+          layers.name("shared_up"),
+          layers.name("shared_down"),
+          layers.name("shared_weight")},
       expert_names_(experts_.size()) {
   for (size_t i = 0; i < experts_.size(); ++i) {
     const auto make = [&](const char* role) {
       expert_names_[i].push_back(layers.name(role, static_cast<int64_t>(i)));
-      return std::make_shared<Linear>(WeightLayout::kOutIn);
+      return layers.linear(role);
     };
+    experts_[i].gate_up = make("expert_gate_up");
     experts_[i].gate = make("expert_gate");
     experts_[i].up = make("expert_up");
     experts_[i].down = make("expert_down");
@@ -94,8 +113,16 @@ Tensor ExpertMlp::forward(const Tensor& x, const ForwardContext& context) const 
   const Tensor outputs = made.index_select(0, sorted.places)
                              .view({flat.size(0), -1, flat.size(1)})
                              .to(weights.scalar_type());  // [N, k, C]
-  const Tensor sum = at::bmm(weights.unsqueeze(1), outputs).squeeze(1);
+  Tensor sum = at::bmm(weights.unsqueeze(1), outputs).squeeze(1);
+  if (shared_.down != nullptr) {
+    sum = sum + shared(x, context).flatten(0, 1);
+  }
   return output_->forward(sum.to(x.scalar_type()).view_as(x));
+}
+
+Tensor ExpertMlp::shared(const Tensor& x, const ForwardContext& context) const {
+  return at::sigmoid(shared_weight_->forward(x, context)) *
+         shared_.down->forward(activated(shared_, x, context), context);
 }
 
 Tensor ExpertMlp::token_numbers(int64_t length, const ForwardContext& context) const {
@@ -118,13 +145,20 @@ Tensor ExpertMlp::run(const ExpertRows& rows, const ForwardContext& context) con
       continue;
     }
     const auto run_in = [&](const ForwardContext& pass) {
-      const Tensor inner = activate_gate(
-          activation_, expert.gate->forward(inputs[i], pass), expert.up->forward(inputs[i], pass));
-      return expert.down->forward(inner, pass);
+      return expert.down->forward(activated(expert, inputs[i], pass), pass);
     };
     outputs.push_back(run_in(tokens.empty() ? context : context.of_tokens(tokens[i])));
   }
   return at::cat(outputs).squeeze(1);
+}
+
+Tensor ExpertMlp::activated(
+    const Expert& expert, const Tensor& x, const ForwardContext& context) const {
+  if (expert.gate_up != nullptr) {
+    const GateAndUp both(expert.gate_up->forward(x, context));
+    return activate_gate(gate_, both.gate, both.up);
+  }
+  return activate_gate(gate_, expert.gate->forward(x, context), expert.up->forward(x, context));
 }
 
 void ExpertMlp::visit_slots(const SlotFunction& visit) {
@@ -132,11 +166,19 @@ void ExpertMlp::visit_slots(const SlotFunction& visit) {
   visit(exchange_name_, exchange_);
   for (size_t i = 0; i < experts_.size(); ++i) {
     Expert& expert = experts_[i];
-    if (expert.down != nullptr) {
-      visit(expert_names_[i][0], expert.gate);
-      visit(expert_names_[i][1], expert.up);
-      visit(expert_names_[i][2], expert.down);
+    size_t role = 0;
+    for (auto* linear : {&expert.gate_up, &expert.gate, &expert.up, &expert.down}) {
+      if (*linear != nullptr) {
+        visit(expert_names_[i][role], *linear);
+      }
+      ++role;
     }
+  }
+  if (shared_.down != nullptr) {
+    visit(shared_names_[0], shared_.gate);
+    visit(shared_names_[1], shared_.up);
+    visit(shared_names_[2], shared_.down);
+    visit(shared_names_[3], shared_weight_);
   }
   visit(output_name_, output_);
 }

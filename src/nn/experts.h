@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/model_config.h"
+#include "nn/activation.h"
 #include "nn/layers.h"
 #include "nn/routing.h"
 #include "nn/slots.h"
@@ -22,11 +23,13 @@ struct Routing {
   Tensor weights;  // [N, k] float32: what their outputs are multiplied by
 };
 
-/// p = softmax(x W^T) in float32, the k largest of each token, divided by their sum if so asked.
+/// p = softmax(x W^T + b) in float32, the k largest of each token, divided by their sum if so
+/// asked.
 struct Router : Layer {
   explicit Router(const model::Experts& experts) : experts(experts) {}
   model::Experts experts;
   Tensor weight;  // [E, C]
+  Tensor bias;    // [E]; undefined: none
   void visit_parameters(const ParameterFunction& function) override;
   /// x [N, C]
   virtual Routing forward(const Tensor& x) const;
@@ -52,12 +55,20 @@ struct ExpertExchange {
   virtual Tensor forward(const ExpertRows& rows, const ExpertFunction& experts) const;
 };
 
-/// One expert's linears; null: another rank has it.
+/// One expert's linears, gate and up in one product (number by number) or in two; null: another
+/// rank has it.
 struct Expert {
-  std::shared_ptr<Linear> gate, up, down;
+  std::shared_ptr<Linear> gate_up, gate, up, down;
 };
 
-/// y = sum over the k experts e of w_e down_e(act(gate_e x) * up_e x).
+/// Gate and up of [..., 2 F] that has them number by number.
+struct GateAndUp {
+  explicit GateAndUp(const Tensor& pairs);
+  Tensor gate, up;
+};
+
+/// y = sum over the k experts e of w_e down_e(act(gate_e x) * up_e x), and where there is an expert
+/// that every token goes through, sigmoid(v x) times what it gives.
 class ExpertMlp {
  public:
   /// Of the block's description, whose layers these are.
@@ -71,17 +82,24 @@ class ExpertMlp {
   /// An expert is called without rows too: its parameters' gradients are then zeros, and every rank
   /// has made the same calls.
   Tensor run(const ExpertRows& rows, const ForwardContext& context) const;
+  /// Of the expert that every token goes through: [B, T, C] -> [B, T, C]
+  Tensor shared(const Tensor& x, const ForwardContext& context) const;
+  /// What goes down.
+  Tensor activated(const Expert& expert, const Tensor& x, const ForwardContext& context) const;
   /// [N], of the pass's tokens; undefined where nothing is drawn for them.
   Tensor token_numbers(int64_t length, const ForwardContext& context) const;
 
-  model::Activation activation_;
+  Gate gate_;
   int64_t layer_, mixture_layers_;  // of the whole model
   std::shared_ptr<Router> router_;
   std::shared_ptr<ExpertExchange> exchange_;
   std::shared_ptr<Junction> output_;
   std::vector<Expert> experts_;
+  Expert shared_;  // null: the model has none
+  std::shared_ptr<Linear> shared_weight_;
   SlotName router_name_, exchange_name_, output_name_;
-  std::vector<std::vector<SlotName>> expert_names_;  // gate, up, down
+  std::vector<SlotName> shared_names_;               // gate, up, down, weight
+  std::vector<std::vector<SlotName>> expert_names_;  // gate and up, gate, up, down
 };
 
 }  // namespace lockstep::nn

@@ -42,6 +42,10 @@ void PositionEmbedding::visit_parameters(const ParameterFunction& function) {
   }
 }
 
+void Attention::visit_parameters(const ParameterFunction& function) {
+  function({"sinks", sinks});
+}
+
 void RelativePositionTable::visit_parameters(const ParameterFunction& function) {
   function({"weight", weight});
 }
@@ -117,6 +121,7 @@ Tensor Attention::forward(
   options.cap = cap;
   options.window = window;
   options.upcast = upcast;
+  options.sinks = sinks;
   options.document_starts = context.inputs().document_starts;
   if (context.training() && dropout > 0) {
     options.dropout = dropout;

@@ -109,8 +109,9 @@ struct PositionEmbedding : Layer {
   Tensor rows_from(int64_t first, int64_t count) const;
 };
 
-/// The attention itself, between the projections. It has no parameters.
-struct Attention {
+/// The attention itself, between the projections.
+struct Attention : Layer {
+  Tensor sinks;        // [H], of the heads here: ops::AttentionOptions. Undefined: none
   bool causal = true;  // else a query sees every key of its document
   double scale = 1;
   double cap = 0;       // of the scores: ops::AttentionOptions
@@ -122,7 +123,7 @@ struct Attention {
   int64_t first_head =
       0;  // where a rank holds some of the heads: the first query head that it holds
   int64_t total_heads = 0;  // of the whole layer; 0: those given
-  virtual ~Attention() = default;
+  void visit_parameters(const ParameterFunction& function) override;
   /// query [B, H, T, D]; key and value [B, Hkv, T, D], H a multiple of Hkv; positions rotated
   /// already. Returns [B, T, H D]. With a cache in the context, key and value are appended to it
   /// and all of it is attended to.

@@ -1,6 +1,7 @@
 #include "ops/attention.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -44,6 +45,7 @@ struct Options {
   bool upcast, causal;
   Tensor starts;  // of documents; [B, T], or undefined
   Tensor ends;    // likewise, where it is not causal
+  Tensor sinks;   // [H], or undefined
 };
 
 /// A run of rows and of queries: what tiled attention makes at a time. It sees the keys
@@ -126,6 +128,7 @@ struct Parts {
 struct Softmax {
   Tensor probabilities;  // [n, g, keys], in the type of the query
   Tensor slope;          // likewise: of the capped scores by those before; undefined without a cap
+  Tensor of_sinks;       // [rows H, queries]: what sinks take; undefined without
 };
 
 /// cap * tanh(scale * scores / cap), in float32.
@@ -135,7 +138,7 @@ Softmax capped(Tensor scores, const Options& options) {
   }
   scores.mul_(options.scale / options.cap).tanh_();
   Tensor slope = scores.square().neg_().add_(1);
-  return {scores.mul_(options.cap), slope};
+  return {scores.mul_(options.cap), slope, {}};
 }
 
 Softmax softmax_of(
@@ -147,7 +150,7 @@ Softmax softmax_of(
     k = k.to(at::kFloat);
   }
   const bool has_cap = options.cap > 0;
-  Softmax result{matrix_products(q, k.transpose(1, 2)), {}};
+  Softmax result{matrix_products(q, k.transpose(1, 2)), {}, {}};
   if (has_cap) {
     result = capped(result.probabilities, options);
   }
@@ -159,16 +162,17 @@ Softmax softmax_of(
                      tile.first_key
                : Tensor();
   };
-  softmax_visible(
+  const Tensor of_sinks = softmax_visible(
       by_query,
       has_cap ? 1 : options.scale,
       {past + tile.query + 1 - tile.first_key,
        options.window,
        in_tile(options.starts),
        in_tile(options.ends),
-       !options.causal && !options.ends.defined()});
+       !options.causal && !options.ends.defined(),
+       options.sinks});
   const auto type = query.scalar_type();
-  return {result.probabilities.to(type), has_cap ? result.slope.to(type) : Tensor()};
+  return {result.probabilities.to(type), has_cap ? result.slope.to(type) : Tensor(), of_sinks};
 }
 
 /// Dropout of a tile's probabilities, or of their gradient.
@@ -220,13 +224,19 @@ torch::autograd::tensor_list tiled_backward(
   const auto sums = key.options().dtype(is_low ? at::kFloat : query.scalar_type());
   const Tensor dkey = at::zeros(key.sizes(), sums), dvalue = at::zeros(key.sizes(), sums);
   Tensor dquery = at::empty(query.sizes(), query.options());
+  Tensor dsinks = options.sinks.defined() ? at::zeros({query.size(1)}, sums) : Tensor();
   for (const Tile& tile : tiles_of(query, key, options)) {
     const Parts parts{tile, query.size(1), key.size(1)};
-    const auto [seen, slope] = softmax_of(parts, query, k, options);
+    const auto [seen, slope, of_sinks] = softmax_of(parts, query, k, options);
     const auto drop = [&](const Tensor& x) { return dropped(parts, x, options, row_keys); };
     const Tensor dout_tile = parts.queries(dout);  // [n, g, D]
     parts.keys(dvalue).add_(matrix_products(drop(seen).transpose(1, 2), dout_tile));
     Tensor dscores = drop(matrix_products(dout_tile, parts.keys(v).transpose(1, 2)));
+    if (dsinks.defined()) {
+      const Tensor mean = parts.by_query(dscores.to(dsinks.scalar_type()) * seen).sum(-1);
+      dsinks.sub_(
+          (of_sinks * mean).view({-1, query.size(1), tile.queries}).sum(at::IntArrayRef({0, 2})));
+    }
     softmax_visible_backward(dscores, seen, options.scale);
     if (slope.defined()) {
       dscores.mul_(slope);
@@ -237,7 +247,7 @@ torch::autograd::tensor_list tiled_backward(
         .copy_(matrix_products(dscores, parts.keys(k))
                    .view({tile.rows, query.size(1), tile.queries, -1}));
   }
-  return {dquery, dkey.to(key.scalar_type()), dvalue.to(key.scalar_type())};
+  return {dquery, dkey.to(key.scalar_type()), dvalue.to(key.scalar_type()), dsinks};
 }
 
 Tensor ends_of(const Tensor& starts, bool causal) {
@@ -259,7 +269,8 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
       int64_t total_heads,
       bool upcast,
       bool causal,
-      const std::optional<Tensor>& documents) {
+      const std::optional<Tensor>& documents,
+      const std::optional<Tensor>& sinks) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const Tensor starts = documents.value_or(Tensor());
     const Options options{
@@ -272,8 +283,9 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
         upcast,
         causal,
         starts,
-        ends_of(starts, causal)};
-    context->save_for_backward({query, key, value});
+        ends_of(starts, causal),
+        sinks.value_or(Tensor())};
+    context->save_for_backward({query, key, value, options.sinks});
     auto& saved = context->saved_data;
     saved["keys"] = keys;
     saved["scale"] = scale;
@@ -292,6 +304,7 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     auto& data = context->saved_data;
+    const auto saved = context->get_saved_variables();
     const Options options{
         data["scale"].toDouble(),
         data["cap"].toDouble(),
@@ -302,32 +315,37 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
         data["upcast"].toBool(),
         data["causal"].toBool(),
         data["starts"].toTensor(),
-        ends_of(data["starts"].toTensor(), data["causal"].toBool())};
-    const auto saved = context->get_saved_variables();
+        ends_of(data["starts"].toTensor(), data["causal"].toBool()),
+        saved[3]};
     auto results = tiled_backward(
         gradients[0], saved[0], saved[1], saved[2], data["keys"].toTensor(), options);
+    const Tensor of_sinks = std::exchange(results.back(), Tensor());
     results.resize(13);
+    results.push_back(of_sinks.defined() ? of_sinks.to(saved[3].scalar_type()) : Tensor());
     return results;
   }
 };
 
 void check_attention(
-    const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& starts) {
+    const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
+  const Tensor &starts = options.document_starts, &sinks = options.sinks;
   const bool fits =
       query.dim() == 4 && key.dim() == 4 && key.sizes() == value.sizes() &&
       query.size(0) == key.size(0) && query.size(3) == key.size(3) && key.size(1) > 0 &&
       query.size(1) % key.size(1) == 0 && query.size(2) <= key.size(2) &&
       (!starts.defined() || (starts.sizes() == at::IntArrayRef{query.size(0), query.size(2)} &&
-                             starts.scalar_type() == at::kLong && query.size(2) == key.size(2)));
+                             starts.scalar_type() == at::kLong && query.size(2) == key.size(2))) &&
+      (!sinks.defined() || sinks.sizes() == at::IntArrayRef{query.size(1)});
   if (!fits) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "attention of queries {}, keys {}, values {}, starts of documents {}",
+            "attention of queries {}, keys {}, values {}, starts of documents {}, sinks {}",
             fmt::join(query.sizes(), "x"),
             fmt::join(key.sizes(), "x"),
             fmt::join(value.sizes(), "x"),
-            starts.defined() ? fmt::format("{}", fmt::join(starts.sizes(), "x")) : "none"));
+            starts.defined() ? fmt::format("{}", fmt::join(starts.sizes(), "x")) : "none",
+            sinks.defined() ? fmt::format("{}", fmt::join(sinks.sizes(), "x")) : "none"));
   }
 }
 
@@ -402,7 +420,7 @@ Tensor fused_attention(
 
 Tensor tiled_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  check_attention(query, key, value, options.document_starts);
+  check_attention(query, key, value, options);
   const Tensor keys =
       options.dropout > 0 ? options.dropout_keys : at::zeros({query.size(0)}, at::kLong);
   if (!keys.defined() || keys.numel() != query.size(0)) {
@@ -421,12 +439,13 @@ Tensor tiled_attention(
       options.total_heads,
       options.upcast,
       options.causal,
-      if_defined(options.document_starts));
+      if_defined(options.document_starts),
+      if_defined(options.sinks));
 }
 
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  check_attention(query, key, value, options.document_starts);
+  check_attention(query, key, value, options);
   if (has_vector_attention(query, key, options)) {
     return vector_attention(query, key, value, options);
   }
@@ -439,7 +458,8 @@ Tensor attention(
       has_host_loops(query) && query.size(2) > 1 &&
       (type == at::kBFloat16 || is_windowed(options.window, key.size(2)) ||
        options.document_starts.defined());
-  return options.dropout > 0 || options.cap > 0 || upcast || tiles_are_faster
+  return options.dropout > 0 || options.cap > 0 || upcast || options.sinks.defined() ||
+                 tiles_are_faster
              ? tiled_attention(query, key, value, options)
              : fused_attention(query, key, value, options);
 }

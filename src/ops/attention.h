@@ -19,6 +19,10 @@ struct AttentionOptions {
                              // section 2); 0: they stay
   int64_t window = 0;        // key j is seen by query i where i - window < j <= i; 0: every j <= i
   bool upcast = false;       // scores in float32, whatever the type
+  Tensor sinks = {};         // [H]: a score of each query head, beside those of its keys and not
+                             // scaled, that takes its share of the softmax and gives nothing
+                             // (gpt-oss, 2025; after Xiao et al., "Efficient Streaming Language
+                             // Models with Attention Sinks", 2023). Undefined: none
   double dropout = 0;        // of the probabilities
   Tensor dropout_keys = {};  // [B] int64 on the CPU, where dropout > 0: see ops/dropout.h. The
                              // element is (head, query, key)
@@ -43,7 +47,7 @@ inline std::optional<Tensor> if_defined(const Tensor& x) {
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 
-/// ATen's fused kernel. Takes neither dropout nor upcast nor a cap.
+/// ATen's fused kernel. Takes neither dropout nor upcast nor a cap nor sinks.
 Tensor fused_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 

@@ -256,4 +256,25 @@ AttentionPartGradients attention_part_backward(
   return {dq, dk, dv};
 }
 
+namespace {
+
+/// [H, 1], to stand beside log_sum.
+Tensor column(const Tensor& sinks, const Tensor& log_sum) {
+  return sinks.detach().to(log_sum.scalar_type()).unsqueeze(1);
+}
+
+}  // namespace
+
+void add_sinks(const AttentionPart& whole, const Tensor& sinks) {
+  const Tensor all = at::logaddexp(whole.log_sum, column(sinks, whole.log_sum));
+  whole.out.mul_((whole.log_sum - all).exp_().unsqueeze(3));
+  whole.log_sum.copy_(all);
+}
+
+Tensor sinks_gradient(const Tensor& out_gradient, const AttentionPart& whole, const Tensor& sinks) {
+  const Tensor share = (column(sinks, whole.log_sum) - whole.log_sum).exp_();  // [B, H, T]
+  const Tensor dot = (out_gradient.to(share.scalar_type()) * whole.out).sum(3);
+  return (share * dot).sum(at::IntArrayRef({0, 2})).neg_().to(sinks.scalar_type());
+}
+
 }  // namespace lockstep::ops

@@ -60,4 +60,10 @@ AttentionPartGradients attention_part_backward(
     int64_t window = 0,
     const Tensor& document_starts = {});
 
+/// Puts sinks [H] (AttentionOptions) beside all the keys of a whole, which is written to: its
+/// log_sum is then over them too, and attention_part_backward takes it as it is.
+void add_sinks(const AttentionPart& whole, const Tensor& sinks);
+/// Their gradient, of such a whole: each takes the share e^(sink - log_sum) of a query's weights.
+Tensor sinks_gradient(const Tensor& out_gradient, const AttentionPart& whole, const Tensor& sinks);
+
 }  // namespace lockstep::ops

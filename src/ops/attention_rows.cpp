@@ -1,6 +1,7 @@
 #include "ops/attention_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -20,7 +21,13 @@ using vector::kLanes;
 template <class T>
 struct SoftmaxRow {
   LOCKSTEP_INLINE static void run(
-      T* scores, int64_t first, int64_t last, int64_t keys, float scale, float* scratch) {
+      T* scores,
+      int64_t first,
+      int64_t last,
+      int64_t keys,
+      float scale,
+      float* scratch,
+      float* sink) {  // its score, which becomes its probability; null: none
     const int64_t count = last - first, whole = count / kLanes * kLanes, rest = count - whole;
     T* seen = scores + first;
     constexpr float kLowest = -3.4e38F;
@@ -37,7 +44,10 @@ struct SoftmaxRow {
       vector::store(scratch + i, value);
       most = value <= most ? most : value;  // a NaN stays
     }
-    const float peak = vector::maximum(most);
+    float peak = vector::maximum(most);
+    if (sink != nullptr) {
+      peak = *sink > peak ? *sink : peak;
+    }
     Floats total{};
     for (int64_t i = 0; i < whole; i += kLanes) {
       const Floats e = vector::exponential(vector::load(scratch + i) - peak);
@@ -50,7 +60,15 @@ struct SoftmaxRow {
       vector::store_some(scratch + whole, e, rest);
       total += e;
     }
-    const float inverse = 1 / vector::sum(total);
+    float sum = vector::sum(total);
+    if (sink != nullptr) {
+      *sink = std::exp(*sink - peak);
+      sum += *sink;
+    }
+    const float inverse = 1 / sum;
+    if (sink != nullptr) {
+      *sink *= inverse;
+    }
     for (int64_t i = 0; i < first; ++i) {
       scores[i] = T{};
     }
@@ -65,6 +83,16 @@ struct SoftmaxRow {
     }
   }
 };
+
+/// [n, queries], in memory of its own: of each row of scores; undefined where there are no sinks.
+Tensor sinks_of_rows(const Tensor& sinks, const Tensor& scores, at::ScalarType type) {
+  return sinks.defined() ? sinks.detach()
+                               .to(type)
+                               .repeat({scores.size(0) / sinks.size(0)})
+                               .unsqueeze(1)
+                               .repeat({1, scores.size(1)})
+                         : Tensor();
+}
 
 template <class T>
 struct BackwardRow {
@@ -88,7 +116,7 @@ struct BackwardRow {
 };
 
 template <class T>
-void softmax_on_cpu(Tensor& scores, double scale, const Visible& visible) {
+Tensor softmax_on_cpu(Tensor& scores, double scale, const Visible& visible) {
   const int64_t queries = scores.size(1), keys = scores.size(2);
   auto* data = static_cast<T*>(scores.mutable_data_ptr());
   const int64_t grain = std::max<int64_t>(1, 8192 / keys);
@@ -97,6 +125,8 @@ void softmax_on_cpu(Tensor& scores, double scale, const Visible& visible) {
   const int64_t heads = starts == nullptr ? 1 : scores.size(0) / kept.size(0);
   const Tensor kept_ends = visible.ends.defined() ? visible.ends.contiguous() : Tensor();
   const int64_t* ends = kept_ends.defined() ? kept_ends.const_data_ptr<int64_t>() : nullptr;
+  const Tensor of_sinks = sinks_of_rows(visible.sinks, scores, at::kFloat);
+  float* sinks = of_sinks.defined() ? of_sinks.mutable_data_ptr<float>() : nullptr;
   at::parallel_for(0, scores.size(0) * queries, grain, [&](int64_t begin, int64_t end) {
     std::vector<float> scratch(static_cast<size_t>(keys + kLanes));
     for (int64_t row = begin; row < end; ++row) {
@@ -114,9 +144,16 @@ void softmax_on_cpu(Tensor& scores, double scale, const Visible& visible) {
         first = std::max(first, starts[place]);
       }
       vector::dispatch<SoftmaxRow<T>>(
-          data + row * keys, first, last, keys, static_cast<float>(scale), scratch.data());
+          data + row * keys,
+          first,
+          last,
+          keys,
+          static_cast<float>(scale),
+          scratch.data(),
+          sinks == nullptr ? sinks : sinks + row);
     }
   });
+  return of_sinks;
 }
 
 template <class T>
@@ -135,7 +172,7 @@ void backward_on_cpu(Tensor& gradient, const Tensor& probabilities, double scale
 
 }  // namespace
 
-void softmax_visible(Tensor& scores, double scale, const Visible& visible) {
+Tensor softmax_visible(Tensor& scores, double scale, const Visible& visible) {
   if (has_vector_loops(scores)) {
     return scores.scalar_type() == at::kFloat
                ? softmax_on_cpu<float>(scores, scale, visible)
@@ -161,7 +198,14 @@ void softmax_visible(Tensor& scores, double scale, const Visible& visible) {
   const auto high = scores.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor masked =
       (scores.to(high) * scale).masked_fill(hidden, -std::numeric_limits<float>::infinity());
-  scores.copy_(at::softmax(masked, -1));
+  const Tensor sinks = sinks_of_rows(visible.sinks, scores, high);
+  if (!sinks.defined()) {
+    scores.copy_(at::softmax(masked, -1));
+    return {};
+  }
+  const Tensor all = at::softmax(at::cat({masked, sinks.unsqueeze(-1)}, -1), -1);
+  scores.copy_(all.narrow(-1, 0, scores.size(2)));
+  return all.select(-1, scores.size(2)).contiguous();
 }
 
 void softmax_visible_backward(Tensor& gradient, const Tensor& probabilities, double scale) {

@@ -19,11 +19,13 @@ struct Visible {
   Tensor starts = {};  // [rows, queries] int64, n a multiple of rows, in keys of the tile; or none
   Tensor ends = {};    // likewise, in place of `last`: where keys behind a query are seen too
   bool sees_all = false;  // the same without documents: every key
+  Tensor sinks = {};      // [H], n a multiple: the score of a key more, of the head n % H; or none
 };
 
 /// scores [n, queries, keys], contiguous, become softmax(scale * scores) over the keys that are
-/// seen, zero elsewhere. In float32 inside, whatever the type.
-void softmax_visible(Tensor& scores, double scale, const Visible& visible);
+/// seen, zero elsewhere. In float32 inside, whatever the type. Returns the probability of the
+/// sinks, [n, queries] in float32 (float64 of float64), where there are any.
+Tensor softmax_visible(Tensor& scores, double scale, const Visible& visible);
 
 /// The gradient of the scores from that of the probabilities, which it overwrites:
 /// scale * p * (g - sum(g p)).

@@ -21,12 +21,17 @@ struct VectorAttention : torch::autograd::Function<VectorAttention> {
       double scale,
       int64_t window,
       bool causal,
-      const std::optional<Tensor>& documents) {
+      const std::optional<Tensor>& documents,
+      const std::optional<Tensor>& sinks) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const Tensor starts = documents.value_or(Tensor());
     const AttentionPart whole =
         attention_part(query, key, value, scale, sees(causal), window, starts);
-    context->save_for_backward({query, key, value, whole.out, whole.log_sum});
+    if (sinks) {
+      add_sinks(whole, *sinks);
+    }
+    context->save_for_backward(
+        {query, key, value, whole.out, whole.log_sum, sinks.value_or(Tensor())});
     context->saved_data["scale"] = scale;
     context->saved_data["window"] = window;
     context->saved_data["causal"] = causal;
@@ -38,9 +43,11 @@ struct VectorAttention : torch::autograd::Function<VectorAttention> {
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto saved = context->get_saved_variables();
+    const AttentionPart whole{saved[3], saved[4]};
+    const Tensor& sinks = saved[5];
     const AttentionPartGradients made = attention_part_backward(
         gradients[0],
-        {saved[3], saved[4]},
+        whole,
         saved[0],
         saved[1],
         saved[2],
@@ -48,15 +55,21 @@ struct VectorAttention : torch::autograd::Function<VectorAttention> {
         sees(context->saved_data["causal"].toBool()),
         context->saved_data["window"].toInt(),
         context->saved_data["starts"].toTensor());
-    return {made.query, made.key, made.value, Tensor(), Tensor(), Tensor(), Tensor()};
+    torch::autograd::tensor_list result{made.query, made.key, made.value};
+    result.resize(8);
+    if (sinks.defined()) {
+      result.back() = sinks_gradient(gradients[0], whole, sinks);
+    }
+    return result;
   }
 };
 
 }  // namespace
 
 bool has_vector_attention(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
-  return options.dropout == 0 && options.cap == 0 && query.numel() > 0 && query.size(2) > 1 &&
-         query.size(2) == key.size(2) && has_attention_loops(query, key);
+  const bool sinks_by_documents = options.sinks.defined() && options.document_starts.defined();
+  return options.dropout == 0 && options.cap == 0 && !sinks_by_documents && query.numel() > 0 &&
+         query.size(2) > 1 && query.size(2) == key.size(2) && has_attention_loops(query, key);
 }
 
 Tensor vector_attention(
@@ -68,7 +81,8 @@ Tensor vector_attention(
       options.scale,
       options.window,
       options.causal,
-      if_defined(options.document_starts));
+      if_defined(options.document_starts),
+      if_defined(options.sinks));
 }
 
 }  // namespace lockstep::ops

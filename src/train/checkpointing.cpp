@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -30,6 +32,7 @@
 #include "train/tasks/classifier_notes.h"
 #include "train/weights/adapter_base.h"
 #include "train/weights/adapters.h"
+#include "train/weights/stacks.h"
 
 namespace lockstep::train {
 namespace {
@@ -50,15 +53,26 @@ void add_untouched(const Job& job, const World& world, std::vector<checkpoint::P
       const model::ParameterSpec& parameter = job.untouched->parameters[i];
       const at::Tensor whole = at::empty(parameter.shape, at::dtype(type));
       job.untouched->fill(parameter.name, {parameter.shape, {}}, 0, whole);
-      pieces.push_back({"model", parameter.name, type, parameter.shape, 0, whole});
+      pieces.push_back(
+          {"model", parameter.name, type, parameter.shape, 0, whole, {}, written_stack(parameter)});
     }
   }
+}
+
+using Stacks = std::map<std::string, checkpoint::StackedTensor>;
+
+/// Where the files of a group hold a tensor of the state with others.
+std::optional<checkpoint::StackedTensor> stack_of(
+    const Stacks& stacks, const std::string& group, const std::string& name) {
+  const auto found = group == "model" ? stacks.find(name) : stacks.end();
+  return found == stacks.end() ? std::nullopt : std::optional(found->second);
 }
 
 /// What this rank writes: of each slice, the elements that it owns.
 std::vector<checkpoint::Piece> owned_pieces(
     const Job& job, bool with_optimizer, const World& world) {
   std::vector<checkpoint::Piece> pieces;
+  const Stacks stacks = written_stacks(saved_config(job));
   job.model->visit_state([&](const parallel::StateSlice& slice) {
     if (slice.file_group != "model" && !with_optimizer) {
       return;
@@ -74,7 +88,8 @@ std::vector<checkpoint::Piece> owned_pieces(
            slice.shape,
            slice.begin + slice.owned_begin,
            slice.transient ? owned.clone() : owned,
-           slice.cut});
+           slice.cut,
+           stack_of(stacks, saved.file_group, name)});
     }
   });
   if (job.untouched) {
@@ -218,6 +233,7 @@ void read_state(Job& job, const std::string& text, const std::string& source, co
 std::vector<checkpoint::ExpectedTensor> expected_tensors(
     const Job& job, bool with_optimizer, World& world) {
   nlohmann::json own = nlohmann::json::array();
+  const Stacks stacks = written_stacks(saved_config(job));
   job.model->visit_state([&](const parallel::StateSlice& slice) {
     if (slice.file_group != "model" && !with_optimizer) {
       return;
@@ -225,10 +241,11 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
     const at::ScalarType type = slice.data.scalar_type();
     const SavedNames saved = saved_names(job.adapters.get(), slice.file_group, slice.name);
     for (const std::string& name : saved.names) {
+      const auto stack = stack_of(stacks, saved.file_group, name);
       own.push_back(
           {saved.file_group,
-           name,
-           slice.shape,
+           stack ? stack->name : name,
+           stack ? stack->shape : slice.shape,
            at::isFloatingType(type) ? -1 : static_cast<int>(type)});
     }
   });
@@ -257,6 +274,7 @@ void read_slices(
       expected_tensors(job, with_optimizer, world),
       job.untouched ? checkpoint::Checkpoint::Extra::kAllow
                     : checkpoint::Checkpoint::Extra::kRefuse);
+  const Stacks stacks = written_stacks(saved_config(job));
   job.model->visit_state([&](const parallel::StateSlice& slice) {
     const SavedNames saved = saved_names(job.adapters.get(), slice.file_group, slice.name);
     if ((slice.file_group == "model" || with_optimizer) && !saved.names.empty()) {
@@ -267,7 +285,8 @@ void read_slices(
            slice.shape,
            slice.begin,
            slice.data,
-           slice.cut});
+           slice.cut,
+           stack_of(stacks, saved.file_group, saved.names.front())});
     }
   });
   job.model->state_changed();

@@ -13,6 +13,7 @@
 #include "train/weights/model_loading.h"
 #include "train/weights/packed_folder.h"
 #include "train/weights/quantization.h"
+#include "train/weights/stacks.h"
 
 namespace lockstep::train {
 namespace {
@@ -105,7 +106,14 @@ MergedModel merge_adapter(
     for (const model::ParameterSpec& parameter : layer.parameters) {
       const at::Tensor values = weights.values(layer, parameter).to(result.type);
       result.weights.push_back(
-          {"model", parameter.name, result.type, parameter.shape, 0, values.flatten(), {}});
+          {"model",
+           parameter.name,
+           result.type,
+           parameter.shape,
+           0,
+           values.flatten(),
+           {},
+           written_stack(parameter)});
     }
   }
   return result;
@@ -127,6 +135,15 @@ void pack(MergedModel& model, model::Quantization quantization) {
     if (found == layers.end()) {
       pieces.push_back(std::move(piece));
       continue;
+    }
+    if (piece.stack) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "{} is one tensor with the other experts of its layer, which bitsandbytes does not "
+              "pack",
+              piece.name),
+          "leave them out with quantization.skip_modules='[experts]', or export without packing");
     }
     const at::Tensor values = piece.data.view(piece.shape);
     const ops::PackedMatrix matrix =

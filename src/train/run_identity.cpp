@@ -159,6 +159,7 @@ nlohmann::ordered_json identity_of(const Job& job) {
     settings["data.mlm_probability"] = job.config.data.mlm_probability;
     settings["data.mask_replace_prob"] = job.config.data.mask_replace_prob;
     settings["data.random_replace_prob"] = job.config.data.random_replace_prob;
+    settings["data.whole_word_mask"] = job.config.data.whole_word_mask;
   }
   nlohmann::ordered_json identity{
       {"data",

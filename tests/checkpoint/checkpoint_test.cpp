@@ -110,6 +110,59 @@ TEST(Checkpoint, DealsTensorsIntoFilesAndConvertsTypes) {
   EXPECT_EQ(ModelFolder(folder.path() / "checkpoint-1").files().names().size(), 3U);
 }
 
+/// Two matrices of a stack: rank 0 has the columns 0 to 2 of the first, rank 1 the others; the
+/// second is rank 1's.
+TEST(Checkpoint, WritesAndReadsTensorsThatLieInOne) {
+  const TemporaryFolder folder;
+  const at::Tensor stack = at::arange(24, at::kFloat).view({2, 3, 4});
+  const auto pieces_of = [&](int64_t rank, const auto& data) {
+    const mesh::Range columns = rank == 0 ? mesh::Range{0, 3} : mesh::Range{3, 4};
+    const mesh::Cut cut{1, {columns}};
+    const auto place = [](int64_t offset) { return StackedTensor{"w", {2, 3, 4}, offset}; };
+    std::vector<Piece> pieces{
+        {"model",
+         "w.0",
+         at::kFloat,
+         {3, 4},
+         0,
+         data(stack[0].slice(1, columns.begin, columns.end)),
+         cut,
+         place(0)}};
+    if (rank == 1) {
+      pieces.push_back({"model", "w.1", at::kFloat, {3, 4}, 0, data(stack[1]), {}, place(12)});
+    }
+    return pieces;
+  };
+  comm::run_ranks(2, [&](comm::Communicator& communicator) {
+    const auto dense = [](const at::Tensor& x) { return x.contiguous(); };
+    save_checkpoint(
+        folder.path() / "checkpoint-1",
+        pieces_of(communicator.rank(), dense),
+        "{}",
+        {},
+        communicator);
+    const auto checkpoint = Checkpoint::open(folder.path() / "checkpoint-1", communicator);
+    EXPECT_EQ(checkpoint.group("model").names(), std::vector<std::string>{"w"});
+    EXPECT_TRUE(checkpoint.group("model").read_whole("w").equal(stack));
+    const auto empty = [](const at::Tensor& x) { return at::zeros(x.sizes()); };
+    const auto read = pieces_of(communicator.rank(), empty);
+    checkpoint.read(read);
+    const auto wanted = pieces_of(communicator.rank(), dense);
+    for (size_t i = 0; i < read.size(); ++i) {
+      EXPECT_TRUE(read[i].data.equal(wanted[i].data)) << read[i].name;
+    }
+  });
+  expect_error(
+      ErrorKind::kInternal, {"elements 12 to 23 of \"w\" [2, 3, 4] come from no rank"}, [&] {
+        comm::run_ranks(2, [&](comm::Communicator& communicator) {
+          auto pieces =
+              pieces_of(communicator.rank(), [](const at::Tensor& x) { return x.contiguous(); });
+          pieces.resize(1);
+          save_checkpoint(folder.path() / "checkpoint-2", pieces, "{}", {}, communicator);
+        });
+      });
+}
+
 TEST(Checkpoint, RefusesPiecesThatAreNotTheWholeOnce) {
   const TemporaryFolder folder;
   const auto save = [&](const std::function<std::vector<Piece>(int64_t)>& pieces) {

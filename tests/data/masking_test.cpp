@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "data/sequences.h"
+#include "text/tokenizer.h"
 
 namespace lockstep::data {
 namespace masking_test {
@@ -81,6 +83,58 @@ TEST(Masking, HangsOnTheSeedTheSampleAndThePlaceAlone) {
   begin = masked(masking(), 5, begin);
   EXPECT_TRUE(std::equal(begin.ids.begin(), begin.ids.end(), row.ids.begin()));
   EXPECT_TRUE(std::equal(begin.labels.begin(), begin.labels.end(), row.labels.begin()));
+}
+
+TEST(Masking, PicksTheTokensOfAWordTogether) {
+  Masking words = masking();
+  words.probability = 0.3;
+  words.continuing.assign(1000, false);
+  words.continuing[50] = words.continuing[51] = true;
+  // 60 50 51 | 60 | special 50 | no label, 51 | 61 50
+  const Row plain{
+      {1, 60, 50, 51, 60, 2, 50, 60, 51, 61, 50, 2},
+      {1, 60, 50, 51, 60, 2, 50, kIgnored, 51, 61, 50, 2}};
+  const std::vector<std::vector<size_t>> groups{{1, 2, 3}, {4}, {6}, {8}, {9, 10}};
+  std::vector<int64_t> picked(groups.size());
+  constexpr int64_t kSamples = 4000;
+  for (int64_t sample = 0; sample < kSamples; ++sample) {
+    const Row row = masked(words, sample, plain);
+    for (size_t group = 0; group < groups.size(); ++group) {
+      const bool is_picked = row.labels[groups[group].front()] != kIgnored;
+      picked[group] += is_picked ? 1 : 0;
+      for (const size_t place : groups[group]) {
+        ASSERT_EQ(row.labels[place], is_picked ? plain.ids[place] : kIgnored) << sample;
+      }
+    }
+    for (const size_t place : {0, 5, 7, 11}) {
+      ASSERT_EQ(row.labels[place], kIgnored) << sample;
+    }
+  }
+  for (const int64_t count : picked) {
+    EXPECT_NEAR(static_cast<double>(count) / kSamples, 0.3, 0.04);
+  }
+}
+
+TEST(Masking, WordsAreMarkedByTheVocabulary) {
+  const auto continuing = [](const std::string& vocabulary) {
+    const std::string json =
+        R"({"version": "1.0", "added_tokens": [], "model": {"type": "WordPiece", "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": )";
+    return continuing_tokens(
+        *text::Tokenizer::parse({"a test", {{"tokenizer.json", json + vocabulary + "}}"}}}));
+  };
+  EXPECT_EQ(
+      continuing(R"({"[UNK]": 0, "play": 1, "##ing": 2, "##": 3})"),
+      (std::vector<bool>{false, false, true, false}));
+  EXPECT_EQ(
+      continuing(R"({"[UNK]": 0, "\u0120play": 1, "ing": 2, "\u010a": 3, "\u2581x": 4})"),
+      (std::vector<bool>{true, false, true, false, false}));
+  try {
+    (void)continuing(R"({"[UNK]": 0, "play": 1})");
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+  }
 }
 
 TEST(Masking, HidesEveryTokenWhereItIsAskedTo) {

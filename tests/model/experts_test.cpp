@@ -41,6 +41,71 @@ TEST(Experts, DefaultsAreThoseOfTheFamilies) {
   EXPECT_EQ(olmoe.eos_token_ids, std::vector<int64_t>{50279});
 }
 
+TEST(Experts, OneOfQwen2IsForAllTokens) {
+  const ModelConfig config = parsed(R"("model_type": "qwen2_moe", "mlp_only_layers": [1])");
+  EXPECT_EQ(config.experts, (Experts{60, 4, 1408, false, 0.001, false, {1}, 5632}));
+  EXPECT_TRUE(config.qkv_bias);
+  EXPECT_FALSE(config.attention_out_bias || config.head_norms);
+  const auto all = parameters_by_name(config);
+  EXPECT_TRUE(all.contains("model.layers.0.mlp.shared_expert.down_proj.weight"));
+  EXPECT_EQ(
+      all.at("model.layers.0.mlp.shared_expert_gate.weight").shape,
+      (std::vector<int64_t>{1, 2048}));
+  EXPECT_FALSE(all.contains("model.layers.1.mlp.shared_expert_gate.weight"));
+  const ModelConfig slides = parsed(
+      R"("model_type": "qwen2_moe", "num_hidden_layers": 4, "use_sliding_window": true, "sliding_window": 9,
+         "max_window_layers": 3)");
+  EXPECT_EQ(slides.sliding_windows, (std::vector<int64_t>{9, 0, 9, 0}));
+  expect_problem(
+      R"("model_type": "qwen2_moe", "num_hidden_layers": 1, "layer_types": ["sliding_attention"])",
+      "use_sliding_window");
+}
+
+TEST(Experts, GptOssIsReadAsItsFilesAre) {
+  const ModelConfig config = parsed(R"("model_type": "gpt_oss")");
+  EXPECT_EQ(config.experts, (Experts{128, 4, 2880, true, 0.001, false, {}, 0, 7, 1.702}));
+  EXPECT_TRUE(config.qkv_bias && config.attention_out_bias && config.attention_sinks);
+  EXPECT_EQ(config.sliding_windows[0], 128);
+  EXPECT_EQ(config.sliding_windows[1], 0);
+  EXPECT_EQ(config.rope.type, RopeType::kYarn);
+  EXPECT_EQ(config.rope.factor, 32);
+  EXPECT_EQ(config.rope.original_max_positions, 4096);
+  EXPECT_EQ(config.rope.theta, 1.5e5);
+  // Published: 116.8 and 20.9 billion.
+  EXPECT_EQ(parameter_count(config), 116829156672);
+  EXPECT_EQ(
+      parameter_count(
+          parsed(R"("model_type": "gpt_oss", "num_hidden_layers": 24, "num_local_experts": 32)")),
+      20914757184);
+  EXPECT_EQ(
+      parsed(R"("model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"})")
+          .quantization,
+      std::nullopt);
+  expect_problem(
+      R"("model_type": "mixtral", "quantization_config": {"quant_method": "mxfp4"})", "mxfp4");
+  expect_problem(R"("model_type": "gpt_oss", "hidden_act": "gelu")", "hidden_act");
+  expect_problem(R"("model_type": "gpt_oss", "swiglu_limit": 0)", "swiglu_limit");
+}
+
+TEST(Experts, OfGptOssLieInStacksOfTheirLayer) {
+  const ModelConfig config = parsed(
+      R"("model_type": "gpt_oss", "hidden_size": 6, "intermediate_size": 5, "num_attention_heads": 2, "head_dim": 4,
+         "num_key_value_heads": 1, "num_hidden_layers": 2, "num_local_experts": 3, "num_experts_per_tok": 2)");
+  const auto all = parameters_by_name(config);
+  const ParameterSpec& gates = all.at("model.layers.1.mlp.experts.2.gate_up_proj.weight");
+  EXPECT_EQ(gates.shape, (std::vector<int64_t>{6, 10}));
+  EXPECT_EQ(gates.stacked->name, "model.layers.1.mlp.experts.gate_up_proj");
+  EXPECT_EQ(gates.stacked->shape, (std::vector<int64_t>{3, 6, 10}));
+  EXPECT_EQ(gates.stacked->offset, 120);
+  const ParameterSpec& bias = all.at("model.layers.0.mlp.experts.1.down_proj.bias");
+  EXPECT_EQ(bias.stacked->name, "model.layers.0.mlp.experts.down_proj_bias");
+  EXPECT_EQ(bias.stacked->offset, 6);
+  EXPECT_FALSE(bias.decays);
+  EXPECT_EQ(all.at("model.layers.0.self_attn.sinks").shape, std::vector<int64_t>{2});
+  EXPECT_TRUE(all.at("model.layers.0.self_attn.sinks").decays);
+  EXPECT_EQ(all.at("model.layers.0.mlp.router.bias").shape, std::vector<int64_t>{3});
+}
+
 TEST(Experts, EitherNameOfTheirNumberIsRead) {
   for (const char* key : {"num_experts", "num_local_experts"}) {
     for (const char* family : {"mixtral", "qwen3_moe", "olmoe"}) {

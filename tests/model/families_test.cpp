@@ -43,14 +43,20 @@ std::vector<std::string> roles_of(const ModelConfig& config) {
 /// Counts that the publishers give.
 TEST(Families, PresetsHaveThePublishedNumbersOfParameters) {
   const std::vector<std::pair<const char*, int64_t>> published = {
-      {"gemma-2b", 2506172416},     {"gemma-7b", 8537680896},     {"gemma2-2b", 2614341888},
-      {"gemma2-9b", 9241705984},    {"gemma2-27b", 27227128320},  {"gemma3-270m", 268098176},
-      {"gemma3-1b", 999885952},     {"phi3-mini-4k", 3821079552}, {"phi4", 14659507200},
-      {"pythia-70m", 70426624},     {"pythia-160m", 162322944},   {"pythia-410m", 405334016},
-      {"pythia-1b", 1011781632},    {"pythia-1.4b", 1414647808},  {"pythia-2.8b", 2775208960},
-      {"pythia-6.9b", 6857302016},  {"pythia-12b", 11846072320},  {"gpt-neo-125m", 125198592},
-      {"gpt-neo-1.3b", 1315575808}, {"olmo2-7b", 7298617344},     {"glm-4-9b", 9399951360},
-      {"bert-base", 109514298},     {"roberta-base", 124697433},  {"distilbert-base", 66985530},
+      {"gemma-2b", 2506172416},       {"gemma-7b", 8537680896},
+      {"gemma2-2b", 2614341888},      {"gemma2-9b", 9241705984},
+      {"gemma2-27b", 27227128320},    {"gemma3-270m", 268098176},
+      {"gemma3-1b", 999885952},       {"phi3-mini-4k", 3821079552},
+      {"phi4", 14659507200},          {"pythia-70m", 70426624},
+      {"pythia-160m", 162322944},     {"pythia-410m", 405334016},
+      {"pythia-1b", 1011781632},      {"pythia-1.4b", 1414647808},
+      {"pythia-2.8b", 2775208960},    {"pythia-6.9b", 6857302016},
+      {"pythia-12b", 11846072320},    {"gpt-neo-125m", 125198592},
+      {"gpt-neo-1.3b", 1315575808},   {"olmo2-7b", 7298617344},
+      {"glm-4-9b", 9399951360},       {"qwen1.5-moe-a2.7b", 14315784192},
+      {"chatglm3-6b", 6243584000},    {"gpt-oss-20b", 20914757184},
+      {"gpt-oss-120b", 116829156672}, {"bert-base", 109514298},
+      {"roberta-base", 124697433},    {"distilbert-base", 66985530},
   };
   for (const auto& [name, count] : published) {
     EXPECT_EQ(parameter_count(preset(name)), count) << name;
@@ -227,6 +233,42 @@ TEST(Families, GlmTurnsNeighboursOfHalfAHead) {
   const auto roles = roles_of(parsed("glm4"));
   EXPECT_EQ(roles.back(), "mlp_out_norm");
   EXPECT_EQ(roles.size(), roles_of(glm).size() + 2);
+}
+
+TEST(Families, ChatGlmHasNamesOfItsOwn) {
+  const ModelConfig config = parsed(
+      "chatglm",
+      R"("padded_vocab_size": 100, "num_layers": 3, "num_attention_heads": 8, "kv_channels": 16, "rope_ratio": 500,
+         "ffn_hidden_size": 40, "multi_query_attention": true, "multi_query_group_num": 2, "add_qkv_bias": true,
+         "seq_length": 131072, "hidden_size": 64)");
+  EXPECT_EQ(config.vocab_size, 100);
+  EXPECT_EQ(config.layers, 3);
+  EXPECT_EQ(config.kv_heads, 2);
+  EXPECT_EQ(config.head_dim, 16);
+  EXPECT_EQ(config.intermediate_size, 40);
+  EXPECT_EQ(config.max_positions, 131072);
+  EXPECT_EQ(config.rope.theta, 5e6);
+  EXPECT_TRUE(config.rope.in_pairs);
+  EXPECT_EQ(
+      roles_of(config),
+      (std::vector<std::string>{
+          "attention_norm",
+          "query_key_value",
+          "attention_out",
+          "mlp_norm",
+          "mlp_gate_up",
+          "mlp_down"}));
+  EXPECT_EQ(
+      parse_json(to_json(with_vocabulary(config, 128), "float32"), "c").at("padded_vocab_size"),
+      128);
+  EXPECT_EQ(parsed("chatglm").kv_heads, 32);  // without multi_query_attention
+  EXPECT_THAT(problems_of("chatglm", R"("add_bias_linear": true)"), HasSubstr("add_bias_linear"));
+  EXPECT_THAT(problems_of("chatglm", R"("rmsnorm": false)"), HasSubstr("rmsnorm"));
+  EXPECT_THAT(problems_of("chatglm", R"("pre_seq_len": 128)"), HasSubstr("pre_seq_len"));
+  EXPECT_THAT(problems_of("chatglm", R"("kv_channels": 6)"), HasSubstr("kv_channels"));
+  EXPECT_THAT(
+      problems_of("chatglm", R"("rope_ratio": 50, "_name_or_path": "THUDM/chatglm2-6b-32k")"),
+      HasSubstr("convert the folder to glm"));
 }
 
 /// What is saved is what was read, with the architecture and the type.

@@ -344,8 +344,7 @@ TEST(Slots, EveryRoleIsVisitedAndASwapTakesEffect) {
     }
     EXPECT_EQ(slot.as<Norm>() != nullptr, name.role.ends_with("norm")) << name.role;
     EXPECT_EQ(slot.as<Junction>() != nullptr, name.role.ends_with("input")) << name.role;
-    const bool has_none =
-        name.role == "attention" || name.role.ends_with("dropout") || name.role.ends_with("input");
+    const bool has_none = name.role.ends_with("dropout") || name.role.ends_with("input");
     EXPECT_EQ(slot.layer() == nullptr, has_none) << name.role;
   });
   EXPECT_GT((model->logits(inputs) - before).abs().max().item<double>(), 1e-3);

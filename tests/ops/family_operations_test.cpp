@@ -129,5 +129,69 @@ TEST(CappedAttention, ValuesAndGradients) {
   }
 }
 
+/// A key more, whose score is the sink's and whose value is nothing.
+at::Tensor attend_with_sinks(const Inputs& in, const AttentionOptions& options) {
+  const int64_t groups = in[0].size(1) / in[1].size(1);
+  const at::Tensor key = in[1].repeat_interleave(groups, 1),
+                   value = in[2].repeat_interleave(groups, 1);
+  const at::Tensor scores = at::matmul(in[0], key.transpose(2, 3)) * options.scale;
+  const at::Tensor hidden =
+      visible_keys(in[0].size(2), key.size(2), options.window, at::kCPU, options.document_starts)
+          .logical_not();
+  const at::Tensor sinks = in[3].view({1, -1, 1, 1}).expand({in[0].size(0), -1, in[0].size(2), 1});
+  const at::Tensor all =
+      at::softmax(at::cat({scores.masked_fill(hidden, -INFINITY), sinks}, -1), -1);
+  return at::matmul(all.narrow(-1, 0, key.size(2)), value);
+}
+
+TEST(AttentionSinks, ValuesAndGradients) {
+  struct Case {
+    int64_t heads, kv_heads, queries, keys, window;
+    bool documents = false;
+  };
+  for (const Case& c : std::vector<Case>{
+           {4, 4, 7, 7, 0},
+           {4, 2, 9, 9, 4},
+           {3, 1, 130, 130, 33},
+           {6, 2, 65, 65, 0},
+           {2, 2, 3, 9, 0},
+           {4, 2, 1, 9, 4},
+           {4, 2, 6, 6, 0, true}}) {
+    AttentionOptions options;
+    options.scale = 0.31;
+    options.window = c.window;
+    if (c.documents) {
+      options.document_starts =
+          at::tensor({0, 0, 2, 2, 2, 5, 0, 0, 0, 0, 4, 4}, at::kLong).view({2, 6});
+    }
+    const Inputs inputs = {
+        random({2, c.heads, c.queries, 8}),
+        random({2, c.kv_heads, c.keys, 8}, 2),
+        random({2, c.kv_heads, c.keys, 8}, 3),
+        random({c.heads}, 4) * 2};
+    const auto what = fmt::format("{} heads, {} queries, window {}", c.heads, c.queries, c.window);
+    const auto with_sinks = [&](const Inputs& in) {
+      AttentionOptions of_these = options;
+      of_these.sinks = in[3];
+      return of_these;
+    };
+    const auto exact = [&](const Inputs& in) { return attend_with_sinks(in, options); };
+    // A sink's gradient is a sum over what the rounded weights of all rows give.
+    constexpr double kLow = 2e-2;
+    expect_close(
+        [&](const Inputs& in) { return attention(in[0], in[1], in[2], with_sinks(in)); },
+        exact,
+        inputs,
+        what,
+        kLow);
+    expect_close(
+        [&](const Inputs& in) { return tiled_attention(in[0], in[1], in[2], with_sinks(in)); },
+        exact,
+        inputs,
+        "tiled " + what,
+        kLow);
+  }
+}
+
 }  // namespace family_operations_test
 }  // namespace lockstep::ops

@@ -73,6 +73,44 @@ TEST(ExpertPlans, OlmoeNormsOfAllHeadsOverTensorRanks) {
       });
 }
 
+/// What every token goes through, beside experts that are spread.
+TEST(ExpertPlans, Qwen2WithASharedExpert) {
+  expect_table(
+      kOddQwen2Moe,
+      {
+          {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
+          {{.data = 4}, 1, {.zero_stage = 1, .expert_ranks = 4}},
+          {{.tensor = 4}, 1, {.recompute = {kFull}}},
+          {{.tensor = 3}, 2, {.recompute = {kSelective}, .sequence_sharding = kShards}},
+          {{.data = 2, .tensor = 2}, 1, {.expert_ranks = 2, .sequence_sharding = kShards}},
+          {{.context = 2}, 2, {.expert_ranks = 2}},
+          {{.pipeline = 2, .tensor = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+      });
+}
+
+/// Sinks in the fused loops and, with dropout, in the plain ones.
+TEST(ExpertPlans, GptOssSinksAndBiases) {
+  expect_table(
+      kOddGptOss,
+      {
+          {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
+          {{.tensor = 4}, 1, {.recompute = {kSelective}}},
+          {{.tensor = 3}, 2, {.recompute = {kFull}, .sequence_sharding = kShards}},
+          {{.context = 2}, 1, {.expert_ranks = 2, .recompute = {kFull}}},
+          {{.pipeline = 2, .data = 2}, 2, {.expert_ranks = 2, .pipeline = {.schedule = "zb-h1"}}},
+      });
+  const std::string plain = kOddGptOss;
+  const std::string dropping = plain.substr(0, plain.size() - 1) + R"(, "attention_dropout": 0.1})";
+  const std::vector<PlanCase> plans{
+      {{.tensor = 2}, 1, {.recompute = {kSelective}}},
+      {{.context = 3}, 2},
+      {{.context = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}},
+      {{.context = 3}, 1, {.context_attention = ContextAttention::kUlysses}},
+  };
+  expect_table(dropping.c_str(), plans);
+  expect_table(dropping.c_str(), plans, nullptr, plan_documents);
+}
+
 /// Rows of several documents go to experts as any tokens do.
 TEST(ExpertPlans, DocumentsInARow) {
   expect_table(

@@ -44,7 +44,9 @@ const FamilyCase kFamilies[] = {
     {"t5", kOddT5},
     {"mixtral", kOddMixtral},
     {"qwen3_moe", kOddQwen3Moe},
+    {"qwen2_moe", kOddQwen2Moe},
     {"olmoe", kOddOlmoe},
+    {"gpt_oss", kOddGptOss},
     {"gemma",
      R"({"model_type": "gemma", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 6,
@@ -99,6 +101,12 @@ const FamilyCase kFamilies[] = {
      R"({"model_type": "glm4", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8,
         "pad_token_id": 3, "attention_dropout": 0.1, "initializer_range": 0.15})"},
+    // Its own names, queries, keys and values in one product with a bias.
+    {"chatglm",
+     R"({"model_type": "chatglm", "padded_vocab_size": 97, "hidden_size": 20, "ffn_hidden_size": 31,
+        "num_layers": 3, "num_attention_heads": 6, "multi_query_attention": true,
+        "multi_query_group_num": 3, "kv_channels": 8, "add_qkv_bias": true, "attention_dropout": 0.1,
+        "hidden_dropout": 0.1, "initializer_range": 0.1})"},
     // Encoders: a bias of the tied head, whose rows ranks have unequal numbers of; dropout
     // everywhere; norms behind sums.
     {"bert",
@@ -111,16 +119,17 @@ const FamilyCase kFamilies[] = {
         "num_hidden_layers": 3, "num_attention_heads": 3, "max_position_embeddings": 26,
         "type_vocab_size": 1, "pad_token_id": 5, "classifier_dropout": 0.3,
         "initializer_range": 0.1})"},
-    // No segments, no dropout of what attention gives.
+    // No segments, no dropout of what attention gives, a head of its own.
     {"distilbert",
      R"({"model_type": "distilbert", "vocab_size": 97, "dim": 24, "hidden_dim": 31, "n_layers": 3,
-        "n_heads": 6, "max_position_embeddings": 24, "initializer_range": 0.1})"},
+        "n_heads": 6, "max_position_embeddings": 24, "tie_word_embeddings": false,
+        "initializer_range": 0.1})"},
 };
 
 /// One of each kind of block, for `make test`; the others are as much like one of these as families
 /// get, and make its long tests.
 constexpr std::string_view kKinds[] = {
-    "gpt2", "llama", "t5", "qwen3_moe", "gemma2", "phi3", "gpt_neox", "bert"};
+    "gpt2", "llama", "t5", "qwen3_moe", "gemma2", "phi3", "gpt_neox", "gpt_oss", "bert"};
 
 std::vector<FamilyCase> families(
     bool of_kinds, const std::function<bool(const FamilyCase&)>& wanted = nullptr) {

@@ -63,6 +63,21 @@ inline const char* const kOddQwen3Moe =
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
         "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 11, "mlp_only_layers": [1],
         "tie_word_embeddings": true, "attention_dropout": 0.1, "initializer_range": 0.15})";
+/// Four experts and one for all tokens, whose width no number of ranks divides; biases; a layer
+/// with an MLP.
+inline const char* const kOddQwen2Moe =
+    R"({"model_type": "qwen2_moe", "vocab_size": 97, "hidden_size": 18, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
+        "head_dim": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 11,
+        "shared_expert_intermediate_size": 17, "mlp_only_layers": [0], "attention_dropout": 0.1,
+        "initializer_range": 0.2})";
+/// Five experts with biases, gate and up in pairs that are cut to a limit; sinks; a window in the
+/// first and the last layer.
+inline const char* const kOddGptOss =
+    R"({"model_type": "gpt_oss", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 11,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
+        "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 4, "swiglu_limit": 0.2,
+        "initializer_range": 0.1})";
 /// Seven experts, one for a token, so that some get none; norms of all queries and of all keys, and
 /// a limit of both and of the values; fewer key-value heads than some plans have ranks.
 inline const char* const kOddOlmoe =

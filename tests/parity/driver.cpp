@@ -23,6 +23,7 @@
 #include "nn/language_model.h"
 #include "train/weights/adapters.h"
 #include "train/weights/model_loading.h"
+#include "train/weights/stacks.h"
 
 namespace lockstep {
 namespace {
@@ -99,11 +100,19 @@ void save(
   fs::create_directories(folder);
   Tensors saved;
   Tensors held = parameters_of(model);
+  const auto stacks = adapters == nullptr ? train::written_stacks(config)
+                                          : std::map<std::string, checkpoint::StackedTensor>{};
   if (adapters == nullptr) {
     model.visit_parameters(
         [&](const std::string& name, Tensor& parameter) { held[name] = parameter; });
   }
   for (const auto& [name, parameter] : held) {
+    if (const auto found = stacks.find(name); found != stacks.end()) {
+      const auto& [stack, shape, offset] = found->second;
+      Tensor& whole = saved.try_emplace(stack, at::zeros(shape, parameter.options())).first->second;
+      whole.view({-1}).narrow(0, offset, parameter.numel()).copy_(parameter.detach().flatten());
+      continue;
+    }
     for (const std::string& file_name : train::saved_names(adapters, "model", name).names) {
       saved[file_name] = parameter.detach();
     }

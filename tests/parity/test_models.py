@@ -31,8 +31,12 @@ QWEN2 = dict(LLAMA, model_type="qwen2")
 QWEN3 = dict(LLAMA, model_type="qwen3", head_dim=10)
 MIXTRAL = dict(LLAMA, model_type="mixtral", intermediate_size=20, num_local_experts=4, num_experts_per_tok=2)
 QWEN3_MOE = dict(LLAMA, model_type="qwen3_moe", head_dim=10, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=14)
+QWEN2_MOE = dict({key: value for key, value in QWEN3_MOE.items() if key != "head_dim"}, model_type="qwen2_moe",
+                 shared_expert_intermediate_size=18)
 OLMOE = {key: value for key, value in LLAMA.items() if key != "head_dim"} | dict(
     model_type="olmoe", intermediate_size=14, num_experts=6, num_experts_per_tok=2, pad_token_id=None)
+GPT_OSS = dict(LLAMA, model_type="gpt_oss", head_dim=10, intermediate_size=14, num_local_experts=5, num_experts_per_tok=2,
+               sliding_window=6, swiglu_limit=0.4)
 SHORT = dict(LLAMA, max_position_embeddings=16)  # sequences are longer than the positions that were trained
 
 
@@ -187,18 +191,32 @@ CASES = {
     "t5-three-layers-one": dict(T5_V1_1, num_layers=3, num_decoder_layers=1, feed_forward_proj="gated-silu", d_model=20),
     "t5-far": dict(T5, relative_attention_num_buckets=32, relative_attention_max_distance=18, feed_forward_proj="gelu_new"),
     "t5-bfloat16": T5,
+    "qwen2_moe": QWEN2_MOE,
+    "qwen2_moe-windows-normalized": dict(QWEN2_MOE, qkv_bias=False, norm_topk_prob=True, use_sliding_window=True, sliding_window=6,
+                                         num_hidden_layers=3, mlp_only_layers=[1], tie_word_embeddings=True),
+    "qwen2_moe-bfloat16": QWEN2_MOE,
+    "gpt-oss": GPT_OSS,
+    "gpt-oss-plain": dict(GPT_OSS, attention_bias=False, num_hidden_layers=3, num_key_value_heads=4, swiglu_alpha=1.1,
+                          swiglu_limit=7.0, num_experts_per_tok=5, tie_word_embeddings=True, hidden_size=30,
+                          rope_parameters=dict(rope_type="default", rope_theta=700.0)),
+    "gpt-oss-one-layer-yarn": dict(rope(GPT_OSS, rope_type="yarn", factor=4.0, original_max_position_embeddings=16,
+                                        truncate=False), num_hidden_layers=1, layer_types=["full_attention"]),
+    "gpt-oss-bfloat16": dict(GPT_OSS, swiglu_limit=7.0),  # near a limit the gradient jumps, where either rounds
     "bert": BERT,
     "bert-one-layer-three-segments": dict(BERT, num_hidden_layers=1, type_vocab_size=3, hidden_act="relu", vocab_size=53,
-                                          layer_norm_eps=1e-5),
+                                          layer_norm_eps=1e-5, tie_word_embeddings=False),
     "bert-old-names": BERT,
     "bert-bfloat16": BERT,
     "roberta": ROBERTA,
-    "roberta-activation": dict(ROBERTA, hidden_act="gelu_new", num_hidden_layers=3, num_attention_heads=1),
+    "roberta-activation": dict(ROBERTA, hidden_act="gelu_new", num_hidden_layers=3, num_attention_heads=1,
+                               tie_word_embeddings=False),
     "distilbert": DISTILBERT,
-    "distilbert-one-layer-padded-elsewhere": dict(DISTILBERT, n_layers=1, pad_token_id=11, activation="relu", n_heads=1),
+    "distilbert-one-layer-padded-elsewhere": dict(DISTILBERT, n_layers=1, pad_token_id=11, activation="relu", n_heads=1,
+                                                  tie_word_embeddings=False),
 }
 SOURCE_LENGTH = 27
-MIXTURES = ("mixtral", "qwen3_moe", "olmoe")
+MIXTURES = ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "gpt-oss")
+UNTIED_BIASES = {"cls.predictions.bias", "lm_head.bias"}  # parameters of theirs that nothing reads
 KEY_BIASES = ("key.bias", "k_lin.bias")
 ENCODERS = ("bert", "roberta", "distilbert")
 SHARDED = {"roberta", "gpt2", "llama", "mistral-window", "qwen2", "phi3", "gpt-neox", "t5", "mixtral"}
@@ -250,7 +268,7 @@ def old_names(tensors):
 def computed_by(name):
     """Which of their forms takes what the case has: float32 scores, caps; their grouped products of experts need sizes
     in multiples of 16 bytes."""
-    is_eager = name == "gpt2-upcast" or name.startswith(("gemma2", "gpt-neo-")) or name == "gpt-neo"
+    is_eager = name == "gpt2-upcast" or name.startswith(("gemma2", "gpt-neo-", "gpt-oss")) or name == "gpt-neo"
     experts = {"experts_implementation": "eager"} if name.startswith(MIXTURES) else {}
     return {"attn_implementation": "eager" if is_eager else "sdpa", **experts}
 
@@ -280,6 +298,8 @@ def make_case(folder, name, settings):
         for key, value in model.named_parameters():
             if key.endswith("bias"):
                 value.normal_(0, 0.1)
+            elif key.endswith("sinks"):
+                value.normal_(0, 1)
             if name.startswith(RANDOM_NORMS) and value.dim() == 1 and key.endswith("weight"):
                 value.add_(torch.randn_like(value), alpha=0.2)
             elif key.endswith(("q_norm.weight", "k_norm.weight")):
@@ -379,6 +399,10 @@ def by_expert(name, tensors):
     result = {}
     for key, value in tensors.items():
         module, found, fused = key.partition(".mlp.experts.")
+        if found and name.startswith("gpt-oss"):  # files hold the stacks, and we what is of one expert
+            part, kind = (fused.removesuffix("_bias"), "bias") if fused.endswith("_bias") else (fused, "weight")
+            result |= {f"{module}.mlp.experts.{expert}.{part}.{kind}": tensor for expert, tensor in enumerate(value)}
+            continue
         if not found:
             result[key.replace(".mlp.gate.", ".block_sparse_moe.gate.") if name.startswith("mixtral") else key] = value
             continue
@@ -398,7 +422,8 @@ def test_logits_and_gradients(case):
     real = given.get("attention_mask", torch.ones_like(given["ids"])).bool()
     check_close("logits", ours["logits"][real], logits.detach()[real], name)
     assert abs(ours["loss"].item() - loss.item()) <= (1e-2 if is_low(name) else 1e-5) * loss.item()
-    gradients = by_expert(name, {file_name(key, name): value.grad for key, value in model.named_parameters()})
+    gradients = by_expert(name, {file_name(key, name): value.grad for key, value in model.named_parameters()
+                                 if key not in UNTIED_BIASES or value.grad is not None})
     for key in [key for key in gradients if name.startswith(ENCODERS) and key.endswith(KEY_BIASES)]:
         assert gradients.pop(key).abs().max() <= (1e-1 if is_low(name) else 1e-5)  # rounding, which we leave out
     assert {key[len("grad."):] for key in ours if key.startswith("grad.")} == set(gradients)
@@ -455,7 +480,8 @@ def test_saved_folder_opens(case):
     name, folder, given, ours = case
     model, info = kind(name).from_pretrained(
         folder / "saved", output_loading_info=True, **computed_by(name))
-    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
+    unread = UNTIED_BIASES if CASES[name].get("tie_word_embeddings") is False else set()
+    assert not info["missing_keys"] - unread and not info["unexpected_keys"] and not info["mismatched_keys"], info
     assert model.dtype == (torch.bfloat16 if is_low(name) else torch.float32)
     original = open_model(folder / "model", name)
     with torch.no_grad():
@@ -464,3 +490,81 @@ def test_saved_folder_opens(case):
         assert torch.equal(ours, theirs)
     settings = json.loads((folder / "saved" / "config.json").read_text())
     assert {key: settings[key] for key in CASES[name]} == CASES[name]
+
+
+def test_packed_experts_are_read(tmp_path):
+    """A folder in MXFP4 against the same numbers unpacked, by transformers."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+    settings = dict(GPT_OSS, hidden_size=64, intermediate_size=32)
+    make_case(tmp_path, "gpt-oss-packed", settings)
+    plain, packed = load_file(tmp_path / "model/model.safetensors"), {}
+    for name in [name for name in plain if name.endswith(("gate_up_proj", "down_proj"))]:
+        experts, inputs, outputs = plain[name].shape
+        blocks = torch.randint(0, 256, (experts, outputs, inputs // 32, 16), dtype=torch.uint8)
+        scales = torch.randint(120, 126, (experts, outputs, inputs // 32), dtype=torch.uint8)
+        packed |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+        plain[name] = convert_moe_packed_tensors(blocks.clone(), scales.clone(), dtype=torch.float32).contiguous()
+    save_file({**{name: value for name, value in plain.items() if f"{name}_blocks" not in packed}, **packed},
+              tmp_path / "model/model.safetensors", {"format": "pt"})
+    (tmp_path / "model/config.json").write_text(json.dumps(settings | {"quantization_config": {"quant_method": "mxfp4"}}))
+    subprocess.run([DRIVER, tmp_path], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    saved = load_file(tmp_path / "saved/model.safetensors")
+    assert saved.keys() == plain.keys()
+    assert all(torch.equal(saved[name], value) for name, value in plain.items())
+    assert "quantization_config" not in json.loads((tmp_path / "saved/config.json").read_text())
+    given, ours = load_file(tmp_path / "input.safetensors"), load_file(tmp_path / "output.safetensors")
+    logits = open_model(tmp_path / "saved", "gpt-oss")(given["ids"]).logits
+    check_close("logits", ours["logits"], logits.detach(), "gpt-oss-packed")
+
+
+CHATGLM_NAMES = {"model.embed_tokens": "embedding.word_embeddings", "model.norm": "encoder.final_layernorm",
+                 "lm_head": "output_layer", "model.layers": "encoder.layers", "self_attn.o_proj": "self_attention.dense",
+                 "mlp.gate_up_proj": "mlp.dense_h_to_4h", "mlp.down_proj": "mlp.dense_4h_to_h"}
+
+
+def as_chatglm(tensors):
+    """GLM's tensors under ChatGLM's names, queries, keys and values in one."""
+    result = {}
+    for key, value in tensors.items():
+        if ".q_proj." in key:
+            value = torch.cat([tensors[key.replace("q_proj", part)] for part in ("q_proj", "k_proj", "v_proj")])
+            key = key.replace("self_attn.q_proj", "self_attention.query_key_value")
+        elif ".k_proj." in key or ".v_proj." in key:
+            continue
+        for theirs, ours in CHATGLM_NAMES.items():
+            key = key.replace(theirs, ours)
+        result["transformer." + key] = value
+    return result
+
+
+@pytest.mark.parametrize("ratio", [1, 50])
+def test_chatglm_folders_are_glm(tmp_path, ratio):
+    """A folder under ChatGLM's own names against transformers' GLM with the same numbers."""
+    settings = {key: value for key, value in GLM.items() if key != "pad_token_id"} | dict(
+        attention_bias=True, rms_norm_eps=1e-5, rope_theta=1e4 * ratio, partial_rotary_factor=0.5, pad_token_id=None)
+    make_case(tmp_path, "glm-as-chatglm", settings)
+    model = open_model(tmp_path / "model", "glm")
+    inv_freq = {"transformer.rotary_pos_emb.inv_freq": torch.ones(3)}
+    save_file({key: value.clone() for key, value in (as_chatglm(model.state_dict()) | inv_freq).items()},
+              tmp_path / "model/model.safetensors", {"format": "pt"})
+    (tmp_path / "model/config.json").write_text(json.dumps(dict(
+        model_type="chatglm", padded_vocab_size=settings["vocab_size"], hidden_size=settings["hidden_size"],
+        ffn_hidden_size=settings["intermediate_size"], num_layers=settings["num_hidden_layers"],
+        num_attention_heads=settings["num_attention_heads"], multi_query_attention=True,
+        multi_query_group_num=settings["num_key_value_heads"], kv_channels=settings["head_dim"], add_qkv_bias=True,
+        layernorm_epsilon=1e-5, rope_ratio=ratio, attention_dropout=0.0, hidden_dropout=0.0, eos_token_id=None)))
+    result = subprocess.run([DRIVER, tmp_path], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert result.returncode == 0 and "warning" not in result.stderr.lower(), result.stderr
+    given, ours = load_file(tmp_path / "input.safetensors"), load_file(tmp_path / "output.safetensors")
+    logits, loss = summed_loss(model, given["ids"], given["labels"])
+    loss.backward()
+    check_close("logits", ours["logits"], logits.detach(), "chatglm")
+    gradients = as_chatglm({key: value.grad for key, value in model.named_parameters()})
+    assert {key.removeprefix("grad.") for key in ours if key.startswith("grad.")} == gradients.keys()
+    for key, value in gradients.items():
+        check_close(key, ours["grad." + key], value, "chatglm")
+    theirs = model.generate(given["prompt"][None], attention_mask=torch.ones(1, 7, dtype=torch.long), do_sample=False,
+                            max_new_tokens=NEW_TOKENS, pad_token_id=0)
+    assert ours["generated"].tolist() == theirs[0, 7:].tolist()
+    saved = load_file(tmp_path / "saved/model.safetensors")
+    assert saved.keys() | inv_freq.keys() == load_file(tmp_path / "model/model.safetensors").keys()

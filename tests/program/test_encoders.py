@@ -76,6 +76,18 @@ class Encoders(ProgramTest):
             2, "train", "model.path=bert", "data.train=corpus/train.txt", "data.mlm_probability=1.5", "output_dir=no")
         self.assertIn("data.mlm_probability", failed.err)
 
+    def test_the_tokens_of_a_word_are_hidden_together(self):
+        # Most words of this vocabulary are a letter and those that go on with it.
+        write_folder(self.folder / "letters", BERT, word_pieces((self.folder / "corpus" / "train.txt").read_text(), words=9))
+        words = ["data.whole_word_mask=true"]
+        self.train_masked("letters-one", "per_device_train_batch_size=6", *words, family="letters", steps=3)
+        self.train_masked("letters-two", "per_device_train_batch_size=3", "parallel.zero_stage=1", *words, family="letters",
+                          ranks=2, steps=3)
+        self.assert_close(losses(self.folder / "letters-two"), losses(self.folder / "letters-one"), 2e-5)
+        by_tokens, by_words = self.evaluate("letters-one"), self.evaluate("letters-one", *words)
+        self.assertNotEqual(by_words["eval_tokens"], by_tokens["eval_tokens"])
+        self.assertAlmostEqual(by_words["eval_tokens"] / by_tokens["eval_tokens"], 1, delta=0.3)
+
     def classify(self, family, output, *more, ranks=1, steps=8):
         return self.run_ok(
             "train", "--nproc", ranks, f"model.path={family}", "task.type=sequence_classification",
@@ -138,7 +150,7 @@ class Encoders(ProgramTest):
                 failed = self.run_fails(
                     2, "train", "data.train=corpus/train.txt", "output_dir=no", "use_cpu=true", "max_steps=1", *words)
                 self.assertIn(told, failed.err)
-        for key, value in (("is_decoder", True), ("position_embedding_type", "relative_key"), ("tie_word_embeddings", False)):
+        for key, value in (("is_decoder", True), ("position_embedding_type", "relative_key")):
             folder = pathlib.Path(self.folder / f"odd-{key}.json")
             folder.write_text(json.dumps({**BERT, "vocab_size": 90, key: value}))
             failed = self.run_fails(4, "train", f"model.path={folder}", "tokenizer.path=bert", "data.train=corpus/train.txt",

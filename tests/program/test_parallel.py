@@ -7,6 +7,9 @@ from harness import CONFIG, ProgramTest, long, losses
 
 # Three heads, a vocabulary and a width that two ranks do not divide.
 ODD = dict(CONFIG, n_embd=36, n_head=3, n_inner=53)
+OSS = {"model_type": "gpt_oss", "vocab_size": CONFIG["vocab_size"], "hidden_size": 24, "intermediate_size": 11, "num_hidden_layers": 2,
+       "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6, "num_local_experts": 3, "num_experts_per_tok": 2,
+       "sliding_window": 7, "swiglu_limit": 0.5, "bos_token_id": 0, "eos_token_id": 0}
 
 
 class Parallel(ProgramTest):
@@ -42,6 +45,34 @@ class Parallel(ProgramTest):
             self.run_ok(*resumed)
             self.assert_close(
                 losses(self.folder / (name + "-resumed"))[-4:], losses(self.folder / "whole")[-4:], 1e-5)
+
+    @long
+    def test_experts_in_one_tensor_go_from_plan_to_plan(self):
+        # gpt-oss: each rank writes its experts, or its part of each, into the tensors of their layer.
+        (self.folder / "oss.json").write_text(json.dumps(OSS))
+        batch = ("model.path=oss.json", "per_device_train_batch_size=2", "save_steps=4")
+        self.train("oss", "model.path=oss.json", "per_device_train_batch_size=4", "save_steps=4", steps=8)
+        shapes = self.tensors("oss")
+        self.assertEqual(shapes["model.layers.0.mlp.experts.gate_up_proj"], [3, 24, 22])
+        self.assertEqual(shapes["model.layers.1.mlp.experts.down_proj_bias"], [3, 24])
+        self.assertEqual(shapes["model.layers.0.self_attn.sinks"], [4])
+        for name, ranks, plan in (("oss-experts", 2, ["parallel.expert=2", "parallel.zero_stage=1"]),
+                                  ("oss-tensor", 4, ["parallel.tensor=2", "parallel.expert=2"])):
+            self.train(name, *batch, *plan, ranks=ranks, steps=8)
+            self.assert_close(losses(self.folder / name), losses(self.folder / "oss"), 1e-5)
+            self.assertEqual(self.tensors(name), shapes)
+            resumed = self.train_arguments(
+                name + "-resumed", "model.path=oss.json", "per_device_train_batch_size=4",
+                f"resume_from_checkpoint={name}/checkpoint-4", steps=8)
+            self.run_ok(*resumed)
+            self.assert_close(losses(self.folder / (name + "-resumed"))[-4:], losses(self.folder / "oss")[-4:], 1e-5)
+        self.run_ok("generate", "--model", "oss-tensor", "--prompt", "The ", "--device-map", "cpu")
+
+    def tensors(self, name):
+        """The shapes of what is saved, by name."""
+        with (self.folder / name / "model.safetensors").open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        return {key: value["shape"] for key, value in header.items() if key != "__metadata__"}
 
     @long
     def test_eval_and_generate_run_on_shared_layers(self):

@@ -10,11 +10,9 @@ import subprocess
 import threading
 import unittest
 
-from harness import CONFIG, ProgramTest, lockstep, losses, self_signed, start, wait_for
+from harness import CONFIG, ProgramTest, lockstep, long, losses, self_signed, start, wait_for
 from stores import SECRET, Proxy, Refusing, Server, free_port, python_with_moto, store_environment
 
-KILLS = int(os.environ.get("LOCKSTEP_KILLS", "2"))
-long = unittest.skipIf(KILLS < 10, "LOCKSTEP_KILLS=24 runs it: it takes long")
 
 
 def digest(data):
@@ -161,25 +159,32 @@ class Resuming(Stores):
 
 class Kills(Stores):
     def test_killed_at_requests_of_saves(self):
+        self.kill_at_each_of(2)
+
+    @long
+    def test_killed_at_many_requests_of_saves(self):
+        self.kill_at_each_of(24)
+
+    def kill_at_each_of(self, kills):
         """With each: the newest that counts loads, and the run that goes on is the undisturbed one."""
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         seen = []
         proxy.judge = lambda method, path: seen.append((method, path))
-        self.kill_at(proxy, "counted", None)
+        self.kill_at(proxy, f"counted-{kills}", None)
         writes = [i for i, (method, _) in enumerate(seen) if method != "GET" and method != "HEAD"]
         self.assertGreater(len(writes), 20)
-        places = [writes[len(writes) * (2 * i + 1) // (2 * KILLS)] for i in range(KILLS)]
+        places = [writes[len(writes) * (2 * i + 1) // (2 * kills)] for i in range(kills)]
         for number, place in enumerate(places):
             with self.subTest(place=seen[place]):
-                self.kill_at(proxy, f"killed-{number}", place)
-                told = self.train_there(f"killed-{number}", "save_steps=1", "resume_from_checkpoint=true", cache="two")
+                self.kill_at(proxy, f"killed-{kills}-{number}", place)
+                told = self.train_there(f"killed-{kills}-{number}", "save_steps=1", "resume_from_checkpoint=true", cache="two")
                 self.assertNotIn("passed over", told.err)
-                self.assert_same_run(f"killed-{number}", self.local_run(), 4)
+                self.assert_same_run(f"killed-{kills}-{number}", self.local_run(), 4)
                 # Nothing is left of saves that were cut off.
                 for step in range(1, 5):
-                    folders = {k.split("/")[2] for k in self.server.keys(f"killed-{number}/checkpoint-{step}/")}
-                    self.assertEqual(len(folders), len(self.files_of(f"killed-{number}", step)))
+                    folders = {k.split("/")[2] for k in self.server.keys(f"killed-{kills}-{number}/checkpoint-{step}/")}
+                    self.assertEqual(len(folders), len(self.files_of(f"killed-{kills}-{number}", step)))
 
     def kill_at(self, proxy, output, place):
         """A run of four steps that is killed when it makes its request `place`, counted from 0."""
@@ -250,7 +255,6 @@ class LostConnections(Stores):
         self.assertNotIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
         self.server.ask("PUT", "large.txt", data + b"And again.\n")
         self.assertIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
-
 
     @long
     def test_files_of_many_parts_outlive_them(self):

@@ -76,9 +76,10 @@ void describe_encoder_block(LayerList& list, const std::string& place, const Blo
   bert_norm(list, "mlp_sum_norm", place + names.mlp_norm);
 }
 
-/// Of masked language modelling: a linear and a norm, and the bias of the tied product.
+/// Of masked language modelling: a linear, a norm, the product with the tokens, and where files
+/// have that one's bias where it is tied.
 struct MaskedHeadNames {
-  const char *dense, *norm, *bias;
+  const char *dense, *norm, *decoder, *bias;
 };
 
 void describe_encoder_head(
@@ -99,8 +100,11 @@ void describe_encoder_head(
     return;
   }
   bert_norm(list, "head_norm", masked.norm);
-  LayerSpec& bias = list.head_bias(masked.bias);
-  bias.parameters.front().aliases.push_back(std::string(masked.bias) + ".decoder.bias");
+  list.head(masked.decoder);
+  const bool is_tied = list.config().ties_head();
+  LayerSpec& bias = list.head_bias(is_tied ? masked.bias : masked.decoder);
+  bias.parameters.front().aliases.push_back(
+      std::string(is_tied ? masked.decoder : masked.bias) + ".bias");
 }
 
 constexpr BlockNames kBertBlock = {
@@ -146,21 +150,24 @@ void distilbert_block(LayerList& list, int64_t block) {
 void bert_head(LayerList& list) {
   describe_encoder_head(
       list,
-      {"cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions"},
+      {"cls.predictions.transform.dense",
+       "cls.predictions.transform.LayerNorm",
+       "cls.predictions.decoder",
+       "cls.predictions"},
       "bert.pooler.dense",
       "classifier");
 }
 void roberta_head(LayerList& list) {
   describe_encoder_head(
       list,
-      {"lm_head.dense", "lm_head.layer_norm", "lm_head"},
+      {"lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head"},
       "classifier.dense",
       "classifier.out_proj");
 }
 void distilbert_head(LayerList& list) {
   describe_encoder_head(
       list,
-      {"vocab_transform", "vocab_layer_norm", "vocab_projector"},
+      {"vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector"},
       "pre_classifier",
       "classifier");
 }
@@ -168,11 +175,6 @@ void distilbert_head(LayerList& list) {
 void parse_encoder(ConfigReader& reader, ModelConfig& config) {
   config.bidirectional = true;
   config.qkv_bias = config.attention_out_bias = config.mlp_bias = true;
-  if (!config.tie_word_embeddings) {
-    reader.problem(
-        "tie_word_embeddings",
-        "false is not supported: the head of masked language modelling reads the embedding");
-  }
   if (reader.boolean("is_decoder", false)) {
     reader.problem("is_decoder", "true is not supported: only the encoder is");
   }

@@ -1,5 +1,6 @@
-// Mixtures of experts in Llama's form: Mixtral (Jiang et al., 2024), Qwen3's (Yang et al., 2025)
-// and OLMoE (Muennighoff et al., 2024), which differ by names and options.
+// Mixtures of experts in Llama's form: Mixtral (Jiang et al., 2024), Qwen2's (Yang et al., 2024,
+// with an expert that every token goes through), Qwen3's (2025) and OLMoE (Muennighoff et al.,
+// 2024), which differ by names and options.
 #include "model/families/experts.h"
 
 #include <string>
@@ -8,6 +9,7 @@
 #include "model/family.h"
 #include "model/parse_experts.h"
 #include "model/parse_rope.h"
+#include "model/parse_windows.h"
 
 namespace lockstep::model {
 namespace {
@@ -35,6 +37,38 @@ void add_expert(
   LayerSpec& layer = list.linear(role, prefix, out, in, LayerList::Bias::kNone);
   layer.expert = expert;
   layer.parameters.front().stacked = std::move(place);
+}
+
+void describe_shared_expert(LayerList& list, const std::string& prefix) {
+  const auto add = [&](const char* role, const std::string& name, Extent out, Extent in) {
+    list.linear(role, name, out, in, LayerList::Bias::kNone).is_shared = true;
+  };
+  add("shared_gate", prefix + ".gate_proj", list.shared_width(), list.hidden());
+  add("shared_up", prefix + ".up_proj", list.shared_width(), list.hidden());
+  add("shared_down", prefix + ".down_proj", list.hidden(), list.shared_width());
+  add("shared_weight", prefix + "_gate", {Dim::kExperts, 1}, list.hidden());
+}
+
+void parse_qwen2_moe_windows(ConfigReader& reader, ModelConfig& config) {
+  const bool may_slide = reader.boolean("use_sliding_window", false);
+  const int64_t last = reader.integer("max_window_layers", 28, 0, int64_t{1} << 31);
+  const auto types = parse_layer_types(reader, config);
+  const char* key = "sliding_window";
+  const int64_t window = reader.object().contains(key)
+                             ? reader.optional_integer(key, 1, int64_t{1} << 31).value_or(0)
+                             : 4096;
+  config.sliding_windows.assign(static_cast<size_t>(config.layers), 0);
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto i = static_cast<size_t>(layer);
+    const bool slides = types.empty() ? may_slide && layer % 2 == 0 && layer < last
+                                      : types[i] == "sliding_attention";
+    if (slides && (!may_slide || window == 0)) {
+      reader.problem(
+          "layer_types", "\"sliding_attention\" needs use_sliding_window and sliding_window");
+      return;
+    }
+    config.sliding_windows[i] = slides ? window : 0;
+  }
 }
 
 void parse_mixtral_rotary(ConfigReader& reader, ModelConfig& config) {
@@ -84,6 +118,9 @@ void describe_experts(LayerList& list, int64_t block) {
         width,
         {stack + "down_proj", {count, hidden.size, width.size}, expert * matrix});
   }
+  if (config.experts.shared_width > 0) {
+    describe_shared_expert(list, layer + "mlp.shared_expert");
+  }
 }
 
 FamilyKeys mixtral_family() {
@@ -110,6 +147,22 @@ FamilyKeys qwen3_moe_family() {
   keys.default_intermediate_size = 6144;
   keys.reads = {"num_local_experts", "num_experts"};
   keys.parse_options = parse_mixture;
+  return keys;
+}
+
+FamilyKeys qwen2_moe_family() {
+  FamilyKeys keys = qwen2_family();
+  keys.family = Family::kQwen2Moe;
+  keys.name = "qwen2_moe";
+  keys.architecture = "Qwen2MoeForCausalLM";
+  keys.default_hidden_size = 2048;
+  keys.default_layers = 24;
+  keys.default_heads = 16;
+  keys.default_kv_heads = 16;
+  keys.default_intermediate_size = 5632;
+  keys.reads = {"num_local_experts", "num_experts"};
+  keys.parse_options = parse_mixture;
+  keys.parse_windows = parse_qwen2_moe_windows;
   return keys;
 }
 

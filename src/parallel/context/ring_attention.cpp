@@ -1,12 +1,14 @@
 #include "parallel/context/ring_attention.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
+#include "ops/attention.h"
 #include "ops/attention_part.h"
 #include "parallel/context/attention_block.h"
 #include "parallel/context/ring.h"
@@ -192,14 +194,19 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       const Tensor& query,
       const Tensor& key,
       const Tensor& value,
+      const std::optional<Tensor>& sinks,
       const c10::intrusive_ptr<AttentionRing>& ring) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const Tensor pair = at::stack({key, value});
     const bool by_parts = goes_by_parts(*ring, query, key);
     const Found found =
         by_parts ? forward_by_parts(*ring, query, pair) : forward_by_tiles(*ring, query, pair);
+    if (sinks) {
+      ops::add_sinks({found.out, found.log_sum}, *sinks);
+    }
     const Tensor out = found.out.to(query.scalar_type());
-    context->save_for_backward({query, pair, by_parts ? out : found.out, found.log_sum});
+    context->save_for_backward(
+        {query, pair, by_parts ? out : found.out, found.log_sum, sinks.value_or(Tensor())});
     context->saved_data["ring"] = c10::IValue::make_capsule(ring);
     context->saved_data["by_parts"] = by_parts;
     return out;
@@ -211,7 +218,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
     const auto ring =
         c10::static_intrusive_pointer_cast<AttentionRing>(context->saved_data["ring"].toCapsule());
     const auto saved = context->get_saved_variables();
-    const Tensor &query = saved[0], &pair = saved[1];
+    const Tensor &query = saved[0], &pair = saved[1], &sinks = saved[4];
     const Found found{saved[2], saved[3]};
     const Tensor dout = gradients[0].contiguous();
     const Gradients made = context->saved_data["by_parts"].toBool()
@@ -219,7 +226,11 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
                                : backward_by_tiles(*ring, dout, found, query, pair);
     const auto type = pair.scalar_type();
     return {
-        made.query.to(query.scalar_type()), made.pair[0].to(type), made.pair[1].to(type), Tensor()};
+        made.query.to(query.scalar_type()),
+        made.pair[0].to(type),
+        made.pair[1].to(type),
+        sinks.defined() ? ops::sinks_gradient(dout, {found.out, found.log_sum}, sinks) : Tensor(),
+        Tensor()};
   }
 };
 
@@ -256,7 +267,9 @@ Tensor RingAttention::forward(
     options.first_head = first_head;
     options.total_heads = total_heads;
   }
-  return RingFunction::apply(query, key, value, ring).transpose(1, 2).flatten(2);  // [B, L, H D]
+  return RingFunction::apply(query, key, value, ops::if_defined(sinks), ring)
+      .transpose(1, 2)
+      .flatten(2);  // [B, L, H D]
 }
 
 }  // namespace lockstep::parallel

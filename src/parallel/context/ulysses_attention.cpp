@@ -85,6 +85,9 @@ Tensor UlyssesAttention::forward(
   nn::Attention of_my_heads = *this;
   of_my_heads.first_head = first_head + group->rank() * (heads / ranks);
   of_my_heads.total_heads = total_heads > 0 ? total_heads : heads;
+  if (sinks.defined()) {
+    of_my_heads.sinks = sinks.narrow(0, group->rank() * (heads / ranks), heads / ranks);
+  }
   const Tensor out = of_my_heads.nn::Attention::forward(
       turned(query), turned(key), turned(value), context);  // [B, T, H/n D]
   const Tensor padded = at::constant_pad_nd(out, {0, 0, 0, whole - real})

@@ -8,6 +8,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "nn/activation.h"
+#include "nn/experts.h"
 #include "parallel/autograd/passage.h"
 
 namespace lockstep::parallel {
@@ -63,14 +64,23 @@ struct RememberingLinear final : WrappedLinear {
   }
 };
 
-/// Of gate and up in one product.
+/// Of gate and up in one product, one behind the other or number by number.
 struct RememberingGatedLinear final : WrappedLinear {
-  using WrappedLinear::WrappedLinear;
+  RememberingGatedLinear(
+      std::shared_ptr<nn::Linear> inner, std::shared_ptr<ActivationInput> input, bool is_in_pairs)
+      : WrappedLinear(std::move(inner), std::move(input)),
+        is_in_pairs(is_in_pairs) {}
+  bool is_in_pairs;
   Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override {
     Tensor y = inner->forward(x, context);
     if (at::GradMode::is_enabled() && y.requires_grad()) {
-      const auto both = y.detach().chunk(2, -1);
-      *input = {.up = both[1], .gate = both[0]};
+      if (is_in_pairs) {
+        const nn::GateAndUp both(y.detach());
+        *input = {.up = both.up, .gate = both.gate};
+      } else {
+        const auto both = y.detach().chunk(2, -1);
+        *input = {.up = both[1], .gate = both[0]};
+      }
     }
     return y;
   }
@@ -81,10 +91,10 @@ struct DroppingLinear final : WrappedLinear {
   DroppingLinear(
       std::shared_ptr<nn::Linear> inner,
       std::shared_ptr<ActivationInput> input,
-      model::Activation activation)
+      const nn::Gate& gate)
       : WrappedLinear(std::move(inner), std::move(input)),
-        activation(activation) {}
-  model::Activation activation;
+        gate(gate) {}
+  nn::Gate gate;
   Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override {
     Tensor y = inner->forward(x, context);
     const ActivationInput read = std::exchange(*input, {});
@@ -93,9 +103,9 @@ struct DroppingLinear final : WrappedLinear {
     if (!at::GradMode::is_enabled() || !y.requires_grad() || !is_own) {
       return y;
     }
-    return drop_until_backward(x, y, [read, activation = activation] {
-      return read.gate.defined() ? nn::activate(activation, read.gate) * read.up
-                                 : nn::activate(activation, read.up);
+    return drop_until_backward(x, y, [read, gate = gate] {
+      return read.gate.defined() ? nn::activate_gate(gate, read.gate, read.up)
+                                 : nn::activate(gate.activation, read.up);
     });
   }
 };
@@ -104,25 +114,27 @@ struct DroppingLinear final : WrappedLinear {
 
 void drop_activation_outputs(nn::LanguageModel& model, int64_t every) {
   std::map<int64_t, std::shared_ptr<ActivationInput>> inputs;  // by layer
-  model.visit_slots(
-      nn::each<nn::Linear>([&](const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
-        if (name.layer < 0 || name.layer % every != 0) {
-          return;
-        }
-        auto& input = inputs[name.layer];
-        if (input == nullptr) {
-          input = std::make_shared<ActivationInput>();
-        }
-        if (name.role == "mlp_up" || name.role == "expert_up") {
-          slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::up);
-        } else if (name.role == "mlp_gate_up") {
-          slot = std::make_shared<RememberingGatedLinear>(slot, input);
-        } else if (name.role == "mlp_gate" || name.role == "expert_gate") {
-          slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::gate);
-        } else if (name.role == "mlp_down" || name.role == "expert_down") {
-          slot = std::make_shared<DroppingLinear>(slot, input, model.config().activation);
-        }
-      }));
+  model.visit_slots(nn::each<nn::Linear>([&](const nn::SlotName& name,
+                                             std::shared_ptr<nn::Linear>& slot) {
+    if (name.layer < 0 || name.layer % every != 0) {
+      return;
+    }
+    auto& input = inputs[name.layer];
+    if (input == nullptr) {
+      input = std::make_shared<ActivationInput>();
+    }
+    if (name.role == "mlp_up" || name.role == "expert_up") {
+      slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::up);
+    } else if (name.role == "mlp_gate_up" || name.role == "expert_gate_up") {
+      slot = std::make_shared<RememberingGatedLinear>(slot, input, name.role == "expert_gate_up");
+    } else if (name.role == "mlp_gate" || name.role == "expert_gate") {
+      slot = std::make_shared<RememberingLinear>(slot, input, &ActivationInput::gate);
+    } else if (name.role == "mlp_down") {
+      slot = std::make_shared<DroppingLinear>(slot, input, model.config().activation);
+    } else if (name.role == "expert_down") {
+      slot = std::make_shared<DroppingLinear>(slot, input, nn::Gate(model.config()));
+    }
+  }));
 }
 
 }  // namespace lockstep::parallel

@@ -19,6 +19,16 @@ void ShardedToAllLinear::visit_parameters(const nn::ParameterFunction& function)
   function({"bias", bias});
 }
 
+Tensor PartOfSumLinear::forward(const Tensor& x, const nn::ForwardContext& context) const {
+  const Tensor y = Linear::forward(x, context);
+  return bias.defined() ? y + bias / ranks : y;
+}
+
+void PartOfSumLinear::visit_parameters(const nn::ParameterFunction& function) {
+  Linear::visit_parameters(function);
+  function({"bias", bias});
+}
+
 VocabularyParallelEmbedding::VocabularyParallelEmbedding(
     const nn::TokenEmbedding& plain, Region region, mesh::Range rows, int64_t vocabulary)
     : TokenEmbedding(plain),

@@ -49,6 +49,18 @@ struct ShardedToAllLinear final : nn::Linear {
   void visit_parameters(const nn::ParameterFunction& function) override;
 };
 
+/// The same where the parts are added up further on: each rank adds its share of the bias.
+struct PartOfSumLinear final : nn::Linear {
+  PartOfSumLinear(const nn::Linear& plain, int ranks)
+      : Linear(plain),
+        ranks(ranks),
+        bias(product_->take_bias()) {}
+  int ranks;
+  Tensor bias;
+  Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override;
+  void visit_parameters(const nn::ParameterFunction& function) override;
+};
+
 /// An RMS norm over the heads of all ranks, of which each has its own: what goes in is [..., this
 /// rank's heads x D]. Every rank of the group must call: the ranks exchange one number a row in the
 /// forward pass and one in the backward pass. `copies` ranks hold the same heads as this one.

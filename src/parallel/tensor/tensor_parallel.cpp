@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <type_traits>
 
 #include <ATen/ATen.h>
 
@@ -56,6 +57,9 @@ void check_sizes(const model::ModelConfig& config, int ranks) {
   }
   if (config.experts.count > 0) {
     check(config.experts.width, "numbers in the width of an expert");
+    if (config.experts.shared_width > 0) {
+      check(config.experts.shared_width, "numbers in the width of its shared expert");
+    }
   }
   check(config.vocab_size, "tokens in its vocabulary");
   if (!problems.empty()) {
@@ -122,7 +126,7 @@ class Swap final {
     slot = entrance;
   }
   void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot);
-  void expert_linear(const nn::SlotName& name, nn::Linear& linear);
+  void expert_linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot);
   static void cut_input_dropout(const model::LayerSpec& spec, nn::Product& product, Range part);
   void router(const nn::SlotName& name, std::shared_ptr<nn::Router>& slot) {
     // Every rank routes alike, and has a part of what the choice does to the outputs.
@@ -140,9 +144,12 @@ class Swap final {
     hold_whole(name, *slot, sharers_between_regions());
   }
   template <class Kind>
-  void attention(const nn::SlotName& /*name*/, std::shared_ptr<Kind>& slot) {
+  void attention(const nn::SlotName& name, std::shared_ptr<Kind>& slot) {
     slot->first_head = heads_.queries.begin;
     slot->total_heads = config_.heads;
+    if constexpr (std::is_base_of_v<nn::Layer, Kind>) {
+      cut(name, *slot, *cut_of(Dim::kHeads, 0));
+    }
   }
   void relative_positions(
       const nn::SlotName& name, std::shared_ptr<nn::RelativePositionTable>& slot) {
@@ -264,6 +271,14 @@ std::optional<Cut> Swap::cut_of(Dim dim, int at) const {
     case Dim::kWidth:
       part.ranges = {width()};
       break;
+    case Dim::kGatePairs: {
+      const Range pairs = mesh::split_evenly(config_.experts.width, ranks(), rank());
+      part.ranges = {{2 * pairs.begin, 2 * pairs.end}};
+      break;
+    }
+    case Dim::kSharedWidth:
+      part.ranges = {mesh::split_evenly(config_.experts.shared_width, ranks(), rank())};
+      break;
     case Dim::kExpertWidth:
       part.ranges = {mesh::split_evenly(config_.experts.width, ranks(), rank())};
       break;
@@ -288,8 +303,8 @@ std::optional<Cut> Swap::cut_of(Dim dim, int at) const {
 /// one whose inputs are cut takes.
 void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   const model::LayerSpec& spec = layer(name);
-  if (spec.expert >= 0) {
-    expert_linear(name, *slot);
+  if (spec.expert >= 0 || spec.is_shared) {
+    expert_linear(name, slot);
     return;
   }
   if (std::optional<Cut> inputs = cut_of(spec.in, 0)) {
@@ -316,17 +331,25 @@ void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
 }
 
 /// The same within an expert: what its ranks' parts give is added up behind the sum over experts.
-void Swap::expert_linear(const nn::SlotName& name, nn::Linear& linear) {
+void Swap::expert_linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   const model::LayerSpec& spec = layer(name);
-  nn::Product& product = *linear.product();
+  nn::Product& product = *slot->product();
   if (std::optional<Cut> inputs = cut_of(spec.in, 0)) {
     product.set_sum_over_inputs(
         [group = region_.group](const Tensor& part) { return group->sum(part); });
+    const auto part = std::make_shared<PartOfSumLinear>(*slot, ranks());
+    slot = part;
     cut_input_dropout(spec, product, inputs->ranges.front());
     cut_product(name, product, std::move(*inputs), &nn::Parameter::in);
+    replace(name, {"bias", part->bias}, {}, &region_.group->communicator());
     return;
   }
-  cut_product(name, product, *cut_of(spec.out, 0), &nn::Parameter::out);
+  std::optional<Cut> outputs = cut_of(spec.out, 0);
+  if (!outputs) {  // what weighs the parts of a shared expert: each rank has a part of its gradient
+    hold_whole(name, *slot, &region_.group->communicator());
+    return;
+  }
+  cut_product(name, product, std::move(*outputs), &nn::Parameter::out);
 }
 
 void Swap::cut_input_dropout(const model::LayerSpec& spec, nn::Product& product, Range part) {

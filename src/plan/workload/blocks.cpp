@@ -26,9 +26,10 @@ const BlockParts& parts_of(BlockKind kind) {
 }
 
 double inner_width(const model::ModelConfig& model, BlockKind kind) {
-  const int64_t width = kind == BlockKind::kSparseDecoder
-                            ? model.experts.per_token * model.experts.width
-                            : model.intermediate_size;
+  const int64_t width =
+      kind == BlockKind::kSparseDecoder
+          ? model.experts.per_token * model.experts.width + model.experts.shared_width
+          : model.intermediate_size;
   return static_cast<double>(width);
 }
 

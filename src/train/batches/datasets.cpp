@@ -311,6 +311,8 @@ std::optional<data::Masking> masking_of(
       .mask = *tokenizer.mask(),
       .vocabulary = tokenizer.vocabulary_size(),
       .specials = {},
+      .continuing =
+          section.whole_word_mask ? data::continuing_tokens(tokenizer) : std::vector<bool>{},
       .seed = static_cast<uint64_t>(config.training.data_seed.value_or(config.training.seed))};
   for (int64_t id = 0; id < masking.vocabulary; ++id) {
     masking.specials.push_back(tokenizer.is_special(static_cast<int32_t>(id)));

@@ -19,6 +19,7 @@
 #include "nn/initialize.h"
 #include "nn/low_rank.h"
 #include "objects/store.h"
+#include "train/weights/mxfp4_experts.h"
 #include "train/weights/packed_folder.h"
 #include "train/weights/quantization.h"
 
@@ -54,10 +55,11 @@ bool is_of_other_head(const std::string& name) {
 std::vector<checkpoint::WantedTensor> wanted_tensors(
     const model::ModelConfig& source,
     const std::vector<model::ParameterSpec>& parameters,
-    const PackedFolder* packed) {
+    const PackedFolder* packed,
+    const Mxfp4Experts& experts) {
   std::vector<checkpoint::WantedTensor> wanted;
   for (const model::ParameterSpec& spec : parameters) {
-    if (packed == nullptr || !packed->holds(spec.name)) {
+    if ((packed == nullptr || !packed->holds(spec.name)) && !experts.holds(spec.name)) {
       wanted.push_back({spec.name, spec.shape, spec.aliases});
       wanted.back().is_optional = source.bidirectional && is_of_head(spec, source);
       if (const auto& stack = spec.stacked) {
@@ -80,10 +82,11 @@ class FolderWeights {
       packed.emplace(source);
     }
     const std::vector<model::ParameterSpec> asked = parameters_of_folder(source.config, wanted);
-    for (const std::string& extra :
-         files_.match(wanted_tensors(source.config, asked, packed ? &*packed : nullptr))) {
+    experts_.emplace(files_, asked);
+    for (const std::string& extra : files_.match(
+             wanted_tensors(source.config, asked, packed ? &*packed : nullptr, *experts_))) {
       const bool is_known = source.config.bidirectional && is_of_other_head(extra);
-      if (!is_known && (!packed || !packed->owns(extra))) {
+      if (!is_known && (!packed || !packed->owns(extra)) && !experts_->owns(extra)) {
         log_warning(
             "{} holds a tensor that the model does not have: {}", source.folder.string(), extra);
       }
@@ -96,7 +99,8 @@ class FolderWeights {
     }
     wanted_ = model::parameters_by_name(wanted);
     const std::string head = model::head_name(wanted);  // "": it has no parameters
-    if (!head.empty() && !is_stored(wanted_.at(head))) {
+    const bool is_masked = source.config.bidirectional && !wanted.head.classifies();
+    if (!is_masked && !head.empty() && !is_stored(wanted_.at(head))) {
       if (!wanted.head.classifies()) {
         throw Error(
             ErrorKind::kConfig,
@@ -104,7 +108,7 @@ class FolderWeights {
             "use the model that it was made from");
       }
       log_info("{} holds no classifier of these classes: it begins at random", source.name);
-    } else if (source.config.bidirectional && !wanted.head.classifies()) {
+    } else if (is_masked) {
       for (const model::LayerSpec& layer : model::head_layers(wanted)) {
         if (!is_stored(layer.weight())) {
           log_warning("{} holds no {}: it begins at random", source.name, layer.prefix);
@@ -133,6 +137,8 @@ class FolderWeights {
             nn::fill_initial(run, spec, seed_, whole);
           } else if (grows) {
             run.copy_(grown.view({-1}).narrow(0, whole, count));
+          } else if (experts_->holds(name)) {
+            experts_->read(files_, name, whole, run);
           } else {
             files_.read(name, whole, run);
           }
@@ -160,6 +166,7 @@ class FolderWeights {
   }
 
   checkpoint::ModelFolder files_;
+  std::optional<Mxfp4Experts> experts_;
   int64_t old_vocabulary_;
   uint64_t seed_;
   std::map<std::string, int64_t> stored_elements_;

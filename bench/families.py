@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Models of today beside Hugging Face's Trainer on two CPU ranks of this machine: Qwen3, BERT (hidden tokens) and a Qwen3 mixture of 8 experts, each
+with 4 layers of 256 in bfloat16; and ours beside ours: Muon's step beside AdamW's, experts spread over two ranks beside experts on each.
+
+    python3 bench/families.py --program build/release/lockstep [--models qwen3,bert,qwen3_moe] [--types bfloat16] [--repeats 3] [--steps 12] [--warm 4]
+        [--width 256] [--layers 4] [--length 256] [--vocabulary 8192] [--python .deps/peers/bin/python]
+
+Sides take turns, each held to two cores, one thread a rank; figures are medians. What is hoped for is in the last column: tokens/s beside the Trainer's,
+memory of a rank at most 0.45 of its; a step of Muon at most 1.15 of AdamW's, spread experts at least 0.9 of the tokens/s of those on each rank.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+
+import run
+from run import Failed, HERE, Lockstep, Machine, Peer
+
+ENCODERS = HERE.parent / "tests" / "program"
+GOALS = {"qwen3": 2.5, "bert": 2.5, "qwen3_moe": 3.0}  # with AMX; 2 without, but for the mixture
+MEMORY, MUON, SPREAD = 0.45, 1.15, 0.9
+
+
+def settings_of(name, a):
+    width, heads = a.width, max(a.width // 64, 1)
+    sizes = {"vocab_size": a.vocabulary, "hidden_size": width, "num_hidden_layers": a.layers, "num_attention_heads": heads,
+             "max_position_embeddings": a.length, "intermediate_size": 3 * width}
+    rotary = {**sizes, "num_key_value_heads": max(heads // 2, 1), "head_dim": 64, "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0}
+    return {
+        "qwen3": {**rotary, "model_type": "qwen3"},
+        "bert": {**sizes, "model_type": "bert", "intermediate_size": 4 * width, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+                 "pad_token_id": 0},
+        "qwen3_moe": {**rotary, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": width,
+                      "norm_topk_prob": True},
+    }[name]
+
+
+class Ours(Lockstep):
+    """The trainer as run.py measures it, with a model of another family."""
+
+    def __init__(self, program, folder, machine, name, config, settings=()):
+        super().__init__(program, folder, machine, settings)
+        self.file = folder / f"{name}.json"
+        self.file.write_text(json.dumps(config))
+        if config["model_type"] == "bert":
+            sys.path.insert(0, str(ENCODERS))
+            from encoders import word_pieces
+            tokenizer = folder / "tokenizer"
+            for file in tokenizer.iterdir():
+                file.unlink()
+            (tokenizer / "tokenizer.json").write_text(json.dumps(word_pieces((folder / "sample" / "train.txt").read_text())))
+            (tokenizer / "tokenizer_config.json").write_text(json.dumps({"mask_token": "[MASK]", "pad_token": "[PAD]", "cls_token": "[CLS]",
+                                                                         "sep_token": "[SEP]", "unk_token": "[UNK]"}))
+
+    def config(self, model):
+        return self.file
+
+
+class Theirs(Peer):
+    script = "family.py"
+
+    def __init__(self, machine, file):
+        super().__init__("family", machine)
+        self.more = ("--config", file)
+
+
+def measure(sides, a, dtype):
+    """Of each side the median of its figures; the sides take turns."""
+    results = {name: [] for name in sides}
+    for _ in range(a.repeats):
+        for name, side in sides.items():
+            with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as out:
+                try:
+                    results[name].append(side.run({}, dtype, a.steps, a.warm, pathlib.Path(out)))
+                except Failed as error:
+                    sys.exit(f"{name} failed:\n{error}")
+    return {name: {key: statistics.median(each[key] for each in runs) for key in runs[0]} for name, runs in results.items()}
+
+
+def line(name, figures, verdict=""):
+    print(f"  {name:<34} {figures['tokens_per_s']:>9,.0f} tokens/s {figures['processor_ms']:>8,.0f} ms of processors a 1,000 tokens "
+          f"{figures['peak_bytes'] / 2**20:>6,.0f} MiB  {verdict}", flush=True)
+
+
+def beside_trainer(name, a, dtype, program, folder, machine):
+    config = settings_of(name, a)
+    ours = Ours(program, folder, machine, name, config)
+    found = measure({"Lockstep": ours, "Trainer": Theirs(machine, ours.file)}, a, dtype)
+    speed = found["Lockstep"]["tokens_per_s"] / found["Trainer"]["tokens_per_s"]
+    memory = found["Lockstep"]["peak_bytes"] / found["Trainer"]["peak_bytes"]
+    line("Lockstep", found["Lockstep"], f"{speed:.2f} x (hoped for {GOALS[name]}), memory {memory:.2f} ({MEMORY})")
+    line("Hugging Face Trainer", found["Trainer"])
+
+
+def beside_ours(name, a, dtype, program, folder, machine):
+    config = settings_of(name, a)
+    plain, other = {"qwen3": ("AdamW", "Muon"), "qwen3_moe": ("experts on each rank", "experts spread over two ranks")}[name]
+    more = {"qwen3": ["optim=muon"], "qwen3_moe": ["parallel.expert=2"]}[name]
+    found = measure({plain: Ours(program, folder, machine, name, config), other: Ours(program, folder, machine, name, config, more)}, a, dtype)
+    speed = found[other]["tokens_per_s"] / found[plain]["tokens_per_s"]
+    line(plain, found[plain])
+    line(other, found[other], f"a step {1 / speed:.2f} x (at most {MUON})" if name == "qwen3" else f"{speed:.2f} x (at least {SPREAD})")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", type=pathlib.Path, required=True)
+    parser.add_argument("--models", default=",".join(GOALS))
+    parser.add_argument("--types", default="bfloat16")
+    for name, default in (("repeats", 3), ("steps", 12), ("warm", 4), ("width", 256), ("layers", 4), ("length", run.LENGTH), ("vocabulary", 8192)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--python", type=pathlib.Path, default=run.PYTHON)
+    a = parser.parse_args()
+    # Not resolved: what a virtual environment's python is a link to is not in it.
+    run.LENGTH, run.PYTHON = a.length, a.python.absolute()
+    machine, program = Machine(), a.program.absolute()
+    print(f"load average {os.getloadavg()[0]:.1f}; {run.RANKS} ranks of {run.BATCH} sequences of {a.length}, {a.layers} layers of {a.width}")
+    for name in a.models.split(","):
+        for dtype in a.types.split(","):
+            with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as scratch:
+                folder = pathlib.Path(scratch)
+                print(f"\n{name}, {dtype}")
+                beside_trainer(name, a, dtype, program, folder, machine)
+                if name != "bert":
+                    beside_ours(name, a, dtype, program, folder, machine)
+    print(f"\nload average {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
