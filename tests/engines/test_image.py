@@ -58,13 +58,14 @@ class Container(ProgramTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.state = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-docker-"))
-        cls.addClassCleanup(shutil.rmtree, cls.state, ignore_errors=True)
+        cls.addClassCleanup(subprocess.run, ["rm", "-rf", cls.state], check=False)
+        cls.addClassCleanup(subprocess.run, ["umount", "--lazy", cls.state / "exec/netns/default"], check=False, capture_output=True)
         socket = f"unix://{cls.state}/socket"
         cls.log = open(cls.state / "log", "wb")
         cls.addClassCleanup(cls.log.close)
         daemon = subprocess.Popen(
             ["dockerd", "--data-root", cls.state / "data", "--exec-root", cls.state / "exec", "--pidfile", cls.state / "pid",
-             "--host", socket, "--bridge=none", "--iptables=false", "--ip6tables=false", "--storage-driver=vfs"],
+             "--host", socket, "--bridge=none", "--iptables=false", "--ip6tables=false"],
             stdout=cls.log, stderr=cls.log)
         cls.addClassCleanup(daemon.wait)
         cls.addClassCleanup(daemon.terminate)
