@@ -1,9 +1,11 @@
 """The Debian package, installed by the steps of deploy/Dockerfile in a fresh Debian, trains there as an ordinary user.
 
-No Docker daemon is needed: the steps run in a chroot that debootstrap makes. What a daemon alone does (layers, the
-network of a container) is not tested. Needs root, debootstrap and a Debian mirror, else it is skipped.
+Where Docker's daemon is installed (Debian's docker.io), it builds the image and runs it; else, and besides, the steps run in
+a chroot. Debian is what debootstrap makes: no registry is asked. Needs root, debootstrap and a Debian mirror, else it is skipped.
 """
 
+import atexit
+import functools
 import json
 import os
 import pathlib
@@ -16,7 +18,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
-from harness import CONFIG, PROGRAM, SOURCE, ProgramTest  # noqa: E402
+from harness import CONFIG, PROGRAM, SOURCE, ProgramTest, wait_for  # noqa: E402
 
 BUILD = pathlib.Path(PROGRAM).parent
 OBSTACLE = (
@@ -37,6 +39,83 @@ def run(*command, **options):
     return done.stdout
 
 
+@functools.cache
+def debian():
+    """A folder with a small Debian."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-debian-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o755)
+    run("debootstrap", "--variant=minbase", "bookworm", folder)
+    return folder
+
+
+@unittest.skipIf(OBSTACLE, OBSTACLE)
+@unittest.skipIf(shutil.which("dockerd") is None or shutil.which("docker") is None, "Docker is not installed")
+class Container(ProgramTest):
+    """The image, built and run by a daemon of this test's own: no bridge, no rules of the host's firewall."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.state = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-docker-"))
+        cls.addClassCleanup(subprocess.run, ["rm", "-rf", cls.state], check=False)
+        cls.addClassCleanup(subprocess.run, ["umount", "--lazy", cls.state / "exec/netns/default"], check=False, capture_output=True)
+        socket = f"unix://{cls.state}/socket"
+        cls.log = open(cls.state / "log", "wb")
+        cls.addClassCleanup(cls.log.close)
+        daemon = subprocess.Popen(
+            ["dockerd", "--data-root", cls.state / "data", "--exec-root", cls.state / "exec", "--pidfile", cls.state / "pid",
+             "--host", socket, "--bridge=none", "--iptables=false", "--ip6tables=false"],
+            stdout=cls.log, stderr=cls.log)
+        cls.addClassCleanup(daemon.wait)
+        cls.addClassCleanup(daemon.terminate)
+        cls.env = {**os.environ, "DOCKER_HOST": socket, "DOCKER_BUILDKIT": "0"}
+        try:
+            wait_for(lambda: daemon.poll() is not None or
+                     subprocess.run(["docker", "info"], env=cls.env, capture_output=True).returncode == 0)
+            assert daemon.poll() is None, "it ended"
+        except AssertionError as error:
+            raise unittest.SkipTest(f"dockerd does not start here ({error}): {(cls.state / 'log').read_text()[-300:]}")
+        with subprocess.Popen(["tar", "-C", debian(), "-c", "."], stdout=subprocess.PIPE) as packed:
+            cls.docker("import", "--change", "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "-", "debian:bookworm-slim", stdin=packed.stdout)
+        (cls.folder / "dist").mkdir()
+        run(sys.executable, SOURCE / "tools/make_deb.py", BUILD, "--output", cls.folder / "dist")
+        cls.docker("build", "--network=host", "-f", SOURCE / "deploy/Dockerfile", "-t", "lockstep:1", cls.folder / "dist")
+
+    @classmethod
+    def docker(cls, *words, **options):
+        return run("docker", *words, env=cls.env, **options)
+
+    def test_it_trains_on_a_read_only_root_without_a_network(self):
+        work = self.folder / "work"
+        work.mkdir()
+        work.chmod(0o777)
+        for name in ("corpus", "tokenizer"):
+            shutil.copytree(self.folder / name, work / name)
+        (work / "model.json").write_text(json.dumps(CONFIG))
+        self.folder.chmod(0o755)
+        box = ["--read-only", "--tmpfs", "/tmp", "--network=none", "-v", f"{work}:/work"]
+        words = [word for word in self.train_arguments("run", steps=100000) if word not in ("--nproc", 1)]
+        self.docker("run", "-d", "--name", "it", "--health-interval=1s", "--health-start-period=0s", *box, "lockstep:1",
+                    "launch", "--nproc-per-node", "2", *words)
+
+        def told(form):
+            return self.docker("inspect", "--format", form, "it").strip()
+
+        wait_for(lambda: told("{{.State.Health.Status}}") == "healthy" or told("{{.State.Running}}") == "false", 120)
+        wait_for(lambda: (work / "run" / "metrics.jsonl").exists() or told("{{.State.Running}}") == "false", 120)
+        logs = subprocess.run(["docker", "logs", "it"], env=self.env, capture_output=True, text=True)
+        self.assertEqual(told("{{.State.Running}} {{.State.Health.Status}}"), "true healthy", logs.stdout + logs.stderr)
+        self.docker("stop", "--time", "120", "it")  # SIGTERM to process 1: it saves, and says so
+        self.assertEqual(told("{{.State.ExitCode}}"), "75")
+        self.assertEqual((work / "run").stat().st_uid, 1000)
+        last = next((work / "run").glob("checkpoint-*")).name
+        # Any user, as OpenShift gives one.
+        text = self.docker("run", "--rm", "--user", "12345:0", *box, "lockstep:1",
+                           "generate", "--model", f"run/{last}", "--prompt", "Once", "--max-new-tokens", "4")
+        self.assertTrue(text.startswith("Once"), text)
+
+
 @unittest.skipIf(OBSTACLE, OBSTACLE)
 class Image(ProgramTest):
     @classmethod
@@ -44,7 +123,6 @@ class Image(ProgramTest):
         super().setUpClass()
         cls.root = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-image-"))
         cls.addClassCleanup(shutil.rmtree, cls.root, ignore_errors=True)
-        cls.root.chmod(0o755)
         run(sys.executable, SOURCE / "tools/make_deb.py", BUILD, "--output", cls.folder)
         cls.variables, cls.settings = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, {}
         for word, rest in steps_of((SOURCE / "deploy/Dockerfile").read_text()):
@@ -53,7 +131,7 @@ class Image(ProgramTest):
     @classmethod
     def do_from(cls, image):
         assert image == "debian:bookworm-slim", image
-        run("debootstrap", "--variant=minbase", "bookworm", cls.root)
+        run("cp", "-a", f"{debian()}/.", cls.root)
 
     @classmethod
     def do_copy(cls, words):

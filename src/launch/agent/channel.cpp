@@ -36,11 +36,17 @@ void Channel::close(const std::string& reason) {
   }
 }
 
-void Channel::send(const nlohmann::json& message) {
+Channel::Line Channel::line_of(const nlohmann::json& message) {
+  return std::make_shared<const std::string>(
+      message.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + '\n');
+}
+
+void Channel::send_line(const Line& line) {
   if (socket_) {
-    const std::string line = message.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-    outgoing_ += sending_ ? sending_->seal(line) : line;
-    outgoing_ += '\n';
+    outgoing_.push_back(
+        sending_ ? std::make_shared<const std::string>(
+                       sending_->seal(line->substr(0, line->size() - 1)) + '\n')
+                 : line);
     write_some();
   }
 }
@@ -52,17 +58,23 @@ void Channel::seal(const std::string& sending_key, const std::string& receiving_
 
 void Channel::write_some() {
   while (!outgoing_.empty()) {
-    const ssize_t size =
-        ::send(socket_.get(), outgoing_.data(), outgoing_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const std::string& line = *outgoing_.front();
+    const ssize_t size = ::send(
+        socket_.get(), line.data() + sent_, line.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size < 0) {
       // A broken connection is seen by reading, from the loop: closing here would surprise the
       // caller of send().
       if (errno != EAGAIN && errno != EINTR) {
         outgoing_.clear();
+        sent_ = 0;
       }
       break;
     }
-    outgoing_.erase(0, static_cast<size_t>(size));
+    sent_ += static_cast<size_t>(size);
+    if (sent_ == line.size()) {
+      outgoing_.pop_front();
+      sent_ = 0;
+    }
   }
   loop_.want_write(socket_.get(), !outgoing_.empty());
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -29,8 +31,12 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
+  /// A message as it is sent: of one for thousands there is one, however slow some of them are.
+  using Line = std::shared_ptr<const std::string>;
+  static Line line_of(const nlohmann::json& message);
   /// Nothing where the channel is closed.
-  void send(const nlohmann::json& message);
+  void send(const nlohmann::json& message) { send_line(line_of(message)); }
+  void send_line(const Line& line);
   /// Lines may be long from now on: the other end has proved who it is.
   void trust() { limit_ = kLongestLine; }
   /// From the next line on, each way: what is sent carries the seal of one key, and what comes
@@ -57,7 +63,9 @@ class Channel {
   OnClosed on_closed_;
   size_t limit_ = kLongestGreeting;
   std::optional<LineSeal> sending_, receiving_;
-  std::string incoming_, outgoing_;
+  std::string incoming_;
+  std::deque<Line> outgoing_;
+  size_t sent_ = 0;  // of the first of these
   std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
 };
 

@@ -167,9 +167,10 @@ std::set<std::string> Coordinator::State::addresses_of_members() const {
 }
 
 void Coordinator::State::tell_round(const json& message) {
+  const Channel::Line line = Channel::line_of(message);
   for (Guest& guest : guests_) {
     if (guest.in_round()) {
-      guest.channel->send(message);
+      guest.channel->send_line(line);
     }
   }
 }

@@ -15,6 +15,9 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -97,6 +100,53 @@ std::pair<std::string, int> end_of_connection(const std::string& text) {
   char name[INET6_ADDRSTRLEN] = "";
   ::inet_ntop(digits == 8 ? AF_INET : AF_INET6, words.data(), name, sizeof name);
   return {without_mapping(name), static_cast<int>(std::strtol(&text[digits + 1], nullptr, 16))};
+}
+
+void put_end(const sockaddr_storage& end, __be32 (&address)[4], __be16& port) {
+  if (end.ss_family == AF_INET) {
+    const auto& of = reinterpret_cast<const sockaddr_in&>(end);
+    address[0] = of.sin_addr.s_addr;
+    port = of.sin_port;
+  } else {
+    const auto& of = reinterpret_cast<const sockaddr_in6&>(end);
+    std::memcpy(address, &of.sin6_addr, sizeof address);
+    port = of.sin6_port;
+  }
+}
+
+// Whose the end `from` of a connection to `to` is, asked of the kernel: among thousands of
+// connections its table in /proc takes milliseconds to read. Nothing where it does not say.
+std::optional<unsigned> asked_user(const sockaddr_storage& from, const sockaddr_storage& to) {
+  const Socket asking(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  struct {
+    nlmsghdr header;
+    inet_diag_req_v2 question;
+  } request{};
+  request.header.nlmsg_len = sizeof request;
+  request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  request.header.nlmsg_flags = NLM_F_REQUEST;
+  request.question.sdiag_family = static_cast<__u8>(from.ss_family);
+  request.question.sdiag_protocol = IPPROTO_TCP;
+  inet_diag_sockid& id = request.question.id;
+  put_end(from, id.idiag_src, id.idiag_sport);
+  put_end(to, id.idiag_dst, id.idiag_dport);
+  id.idiag_cookie[0] = id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  const timeval patience{1, 0};
+  ::setsockopt(asking.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  alignas(nlmsghdr) std::array<char, 8192> answer{};
+  if (::send(asking.get(), &request, sizeof request, 0) < 0 ||
+      ::recv(asking.get(), answer.data(), answer.size(), 0) <
+          static_cast<ssize_t>(NLMSG_LENGTH(sizeof(inet_diag_msg)))) {
+    return std::nullopt;
+  }
+  nlmsghdr header{};
+  inet_diag_msg said{};
+  std::memcpy(&header, answer.data(), sizeof header);
+  std::memcpy(&said, answer.data() + NLMSG_HDRLEN, sizeof said);
+  // A socket that listens there is another one. One that no process holds has no inode.
+  const bool is_it = header.nlmsg_type == SOCK_DIAG_BY_FAMILY && said.idiag_inode != 0 &&
+                     said.id.idiag_sport == id.idiag_sport && said.id.idiag_dport == id.idiag_dport;
+  return is_it ? std::optional<unsigned>(said.idiag_uid) : std::nullopt;
 }
 
 // The inodes of the sockets that listen on `port`, from /proc/net/tcp: "sl local remote st ...
@@ -278,10 +328,15 @@ bool is_from_own_user(const Socket& socket) {
 }
 
 std::optional<unsigned> peer_user(const Socket& socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
+  sockaddr_storage address{}, own_end{};
+  socklen_t size = sizeof address, own_size = sizeof own_end;
   if (::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
     return std::nullopt;
+  }
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own_end), &own_size) == 0) {
+    if (const auto user = asked_user(address, own_end)) {
+      return user;
+    }
   }
   const std::pair<std::string, int> peer(peer_address(socket), port_of(address)),
       own(own_address(socket), bound_port(socket));
