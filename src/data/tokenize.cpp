@@ -215,32 +215,38 @@ std::vector<EncodedRow> encode_first(
     const Encoder& encoder,
     int64_t skip,
     int64_t count) {
+  constexpr size_t kSearched = size_t{1} << 26;  // bytes of one document, for the end of it
   std::vector<EncodedRow> rows;
   int64_t passed = 0;
   TextCutting cutting;
   cutting.documents = options.text_documents;
   cutting.parts = encoder.pieces;
+  std::vector<Document> documents;
   for (const InputFile& input : inputs) {
     const DocumentSource source = open_documents(input, options, cutting);
     Record record;
-    while (std::ssize(rows) < count && source.records->next(record)) {
-      const Encoded encoded = encode_job({source.parse, {std::exchange(record, {})}, 0}, encoder);
-      size_t at = 0, hidden_at = 0;
-      for (const Encoded::Part& part : encoded.parts) {
-        const auto begin = encoded.ids.begin() + static_cast<std::ptrdiff_t>(at);
-        const auto hidden = encoded.hidden.begin() + static_cast<std::ptrdiff_t>(hidden_at);
-        const auto size = static_cast<std::ptrdiff_t>(part.count);
-        at += part.count;
-        hidden_at += part.is_chat ? part.count : 0;
-        if (!part.begins || passed++ < skip || std::ssize(rows) == count) {
+    size_t searched = 0;
+    while (std::ssize(rows) < count && searched < kSearched && source.records->next(record)) {
+      searched = record.begins ? 0 : searched + record.text.size();
+      if (!record.begins) {
+        continue;
+      }
+      documents.clear();
+      source.parse(std::exchange(record, {}), documents);
+      for (const Document& document : documents) {
+        const bool is_empty = !document.learned && document.text.empty() && document.prompt.empty();
+        if (is_empty || passed++ < skip || std::ssize(rows) == count) {
           continue;
         }
-        EncodedRow row{{begin, begin + size}, std::vector<uint8_t>(part.count, 0)};
-        std::fill_n(row.hidden.begin(), part.prompt_tokens, 1);
-        if (part.is_chat) {
-          row.hidden.assign(hidden, hidden + size);
+        Encoded encoded;
+        encode_document(document, encoder, encoded);
+        for (const Encoded::Part& part : encoded.parts) {  // one, if any
+          rows.push_back({std::move(encoded.ids), std::vector<uint8_t>(part.count, 0)});
+          std::fill_n(rows.back().hidden.begin(), part.prompt_tokens, 1);
+          if (part.is_chat) {
+            rows.back().hidden = std::move(encoded.hidden);
+          }
         }
-        rows.push_back(std::move(row));
       }
     }
   }

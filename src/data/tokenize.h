@@ -28,7 +28,8 @@ struct EncodedRow {
 };
 
 /// The first `count` documents behind `skip` of them, and nothing of the files behind these.
-/// Documents of plain text are cut off after a part (data/records.h).
+/// Documents of plain text are cut off after a part (data/records.h), and what is behind one of
+/// many megabytes is not looked for. What is skipped is not encoded.
 std::vector<EncodedRow> encode_first(
     std::span<const InputFile> inputs,
     const DataOptions& options,

@@ -211,5 +211,29 @@ TEST(Chat, ATokenThatIsLearnedInPartIsLearned) {
   EXPECT_TRUE(encode_first(inputs, options, pairs, 1, 9).empty());
 }
 
+TEST(Chat, OfTextsOnlyWhatIsShownIsEncoded) {
+  const TemporaryFolder folder;
+  DataOptions options = options_of(folder);
+  options.prompt = Prompt::kNone;
+  const std::string part(kTextPart / 4, 'a');
+  const auto path = write(
+      folder,
+      "long.txt",
+      part + "\n" + part + "\n" + part + "\n" + part + "\n" + part + "\n" + part);
+  const auto next = write(folder, "next.txt", "b");
+  size_t bytes = 0;
+  Encoder counting = byte_encoder();
+  counting.encode = [&bytes, plain = counting.encode](std::string_view text) {
+    bytes += text.size();
+    return plain(text);
+  };
+  const std::vector<InputFile> inputs{{path, Format::kText}, {next, Format::kText}};
+  EXPECT_EQ(encode_first(inputs, options, counting, 0, 9).size(), 2U);
+  EXPECT_LE(bytes, 2 * kTextPart);
+  bytes = 0;
+  EXPECT_EQ(encode_first(inputs, options, counting, 1, 9).size(), 1U);
+  EXPECT_EQ(bytes, 1U);
+}
+
 }  // namespace chat_test
 }  // namespace lockstep::data
