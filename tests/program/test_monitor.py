@@ -26,6 +26,7 @@ from harness import (
     long,
     losses,
     metrics,
+    ranks_of,
     start,
     wait_for,
 )
@@ -352,6 +353,31 @@ class Page(ProgramTest):
             os.kill(places[rank]["process"], signal.SIGKILL)
             page.wait_for(f"/{told}/.test({end}.textContent) && {end}.className === 'bad'", seconds=5)
             page.wait_for("!document.querySelector('[data-part=\"live-0\"]')?.checkVisibility()")
+
+    @NEEDS_BROWSER
+    @long
+    def test_events_are_told(self):
+        train = self.train_arguments(
+            "eventful", "fp16=true", "precision.loss_scale.initial_power=22", "checkpoint.compare_replicas=5", "save_steps=10", steps=60)
+        at = train.index("--nproc")
+        job = start("launch", "--nproc-per-node=2", "--max-restarts=1", "train", *train[1:at], *train[at + 2:], cwd=self.folder)
+        run = self.folder / "eventful"
+        wait_for(lambda: (run / "checkpoint-20").exists())
+        os.kill(ranks_of("output_dir=eventful")[1], signal.SIGKILL)
+        _, err = job.communicate(timeout=120)
+        self.assertEqual(job.returncode, 0, err)
+        self.assertTrue(events(run, "overflow"))
+        self.assertEqual([e["round"] for e in events(run, "began")], [0, 1])
+        self.assertTrue({5, 15} <= {e["step"] for e in events(run, "compared replicas")})
+        page = self.open("eventful")
+        told = page.value("[...document.querySelectorAll('[data-part=events-0] tbody tr')].map(row => [...row.children].slice(1).map(cell => cell.textContent))")
+        for name, text in (("began", "one rank|data 2"), ("overflow", "not finite"), ("saved", "^checkpoint-20: training waited"), ("compared replicas", "the same bits"),
+                           ("restarted", "2 ranks on"), ("finished", "")):
+            self.assertTrue([row for row in told if row[1] == name and re.search(text, row[2])], (name, told))
+        marks = page.value("[...document.querySelectorAll('[data-chart=\"loss+eval_loss\"] path title')].map(title => title.textContent)")
+        for name in ("overflow", "saved: checkpoint-20", "restarted"):
+            self.assertTrue([mark for mark in marks if re.search(rf"^eventful, step \d+: {name}", mark)], (name, marks))
+        self.assertEqual(page.complaints, [])
 
     @NEEDS_BROWSER
     @long

@@ -6,6 +6,7 @@ const FIRST = ["loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share
 const HIDDEN = new Set(["epoch", "tokens", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second"]);
 // Events that are no marks of a chart.
 const QUIET = new Set(["best", "samples", "memory", "forecast", "time", "compared replicas"]);
+const MOST_TOLD = 6;  // lines whose last values stand below a chart
 const MOST_EVENTS = 300;  // in a run's table: the last ones
 const WIDTH = 640, HEIGHT = 260, LEFT = 62, RIGHT = 8, TOP = 8, BOTTOM = 24;
 const SVG = "http://www.w3.org/2000/svg";
@@ -183,10 +184,10 @@ function marks(svg, x, xs) {
       if (event.step < xs[0] || event.step > xs[1] || QUIET.has(event.event)) continue;
       const at = x(Math.max(event.step, xs[0])), y = HEIGHT - BOTTOM;
       const shape = event.event === "saved" ? `M${at} ${y}l-3 -6h6z` : `M${at} ${y}v-${HEIGHT - TOP - BOTTOM}`;
-      const what = [event.event, event.act, event.checkpoint].filter(Boolean).join(" ");
+      const what = `${eventName(event)}: ${eventText(event)}`;
       svg.append(element("svg:path", {
         d: shape, fill: event.event === "saved" ? colorOf(run.id) : "none", stroke: colorOf(run.id), opacity: 0.6, "stroke-dasharray": "2 3",
-      }, element("svg:title", {}, `${nameOf(run)}: ${what}, step ${event.step}`)));
+      }, element("svg:title", {}, `${nameOf(run)}, step ${event.step}: ${what}`)));
     }
   }
 }
@@ -207,7 +208,7 @@ function drawInto(card) {
     card.legend.textContent = state.logy && lines.length ? "nothing above 0" : "no values in these steps";
     return;
   }
-  card.legend.textContent = "";
+  if (!card.read) tellLast(card, lines);
   svg.setAttribute("aria-label", describeChart(card.names, lines));
   const xs = [Math.max(state.from, state.logx ? 1 : 0), Math.max(state.to ?? lastStep(), state.from + 1)];
   const x = scaleOf(...xs, LEFT, WIDTH - RIGHT, state.logx), y = scaleOf(...ys, HEIGHT - BOTTOM, TOP, state.logy);
@@ -245,15 +246,26 @@ function place(card, event) {
   return Math.min(WIDTH - RIGHT, Math.max(LEFT, (event.clientX - box.left) / box.width * WIDTH));
 }
 
+const lineName = (card, line) => `${nameOf(line.run)}${card.names.length > 1 ? " " + line.name : ""}`;
+
+// What a chart says while nobody reads it; a screen reader has the same in the picture's label, and is not told again.
+function tellLast(card, lines) {
+  card.read = false;
+  card.legend.setAttribute("aria-live", "off");
+  card.legend.textContent = lines.length > MOST_TOLD ? "" : lines.map((line) => `${lineName(card, line)} ${short(line.values.at(-1))}`).join("   ");
+}
+
 function tell(card, at) {
   if (!card.hair) return;
+  card.read = true;
+  card.legend.setAttribute("aria-live", "polite");
   const step = card.x.back(at);
   card.hair.setAttribute("x1", at);
   card.hair.setAttribute("x2", at);
   card.hair.setAttribute("opacity", 0.5);
   card.legend.textContent = linesOf(card.names).map((line) => {
     const i = nearest(line.steps, step);
-    return `${nameOf(line.run)}${card.names.length > 1 ? " " + line.name : ""}: ${short(line.values[i])} at ${line.steps[i]}`;
+    return `${lineName(card, line)}: ${short(line.values[i])} at ${line.steps[i]}`;
   }).join("   ");
 }
 
@@ -284,7 +296,9 @@ function listen(card) {
     card.step = steps[nearest(steps, Math.min(high, Math.max(low, wanted)))];
     tell(card, Math.min(WIDTH - RIGHT, Math.max(LEFT, card.x(card.step))));
   });
-  card.svg.addEventListener("pointerleave", () => { begin = null; });
+  const leave = () => { begin = null; card.hair?.setAttribute("opacity", 0); tellLast(card, linesOf(card.names)); };
+  card.svg.addEventListener("pointerleave", leave);
+  card.svg.addEventListener("blur", leave);
   card.svg.addEventListener("dblclick", () => zoom(0, null));
 }
 
@@ -318,7 +332,7 @@ function cardOf(names) {
   const key = names.join("+");
   if (cards.has(key)) return cards.get(key);
   const svg = element("svg:svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": names.join(" and "), tabindex: 0});
-  const card = {names, svg, legend: element("p", {"aria-live": "polite"})};
+  const card = {names, svg, legend: element("p")};
   card.box = element("article", {class: "chart", "data-chart": key},
     element("div", {}, element("h2", {}, names.join(" and ")), element("span", {},
       element("button", {type: "button", onclick: () => save(`${key}.svg`, "image/svg+xml", svgText(card))}, "SVG"), " ",
@@ -341,12 +355,37 @@ function drawCharts() {
 
 function tableOf(titles, rows) {
   return element("table", {}, element("thead", {}, element("tr", {}, ...titles.map((t) => element("th", {scope: "col"}, t)))),
-    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell)))))));
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell instanceof Node ? cell : String(cell)))))));
+}
+
+// What an event says; of others their fields are told.
+const TELL = {
+  began: (e) => `${e.model} in ${e.precision}, ${e.plan}, ${e.ranks} rank${e.ranks === 1 ? "" : "s"} on ${e.host}, ${e.sequences_a_step} sequences a step`,
+  saved: (e) => `${e.checkpoint}: training waited ${short(e.waited_s)} s${e.in_background ? ", the rest is written in the background" : ""}`,
+  best: (e) => `${e.metric} ${short(e.value)}`,
+  overflow: () => "the step was left out: its gradients were not finite in float16",
+  spike: (e) => `gradient norm ${short(e.grad_norm)}: 99% of those before are at most ${short(e.quantile_99)}`,
+  "slow rank": (e) => e.rank === null ? "none any more" : `rank ${e.rank}, ${short(e.factor)} times, by its ${e.by}`,
+  "compared replicas": (e) => `the same bits everywhere (${short(e.seconds)} s)`,
+  "computed twice": (e) => e.differed ? `with another gradient norm the second time: ${short(e.first_grad_norm)}, then ${short(e.grad_norm)}` : "with the same gradient both times",
+  memory: (e) => `rank ${e.rank}: ${bytes(e.bytes)}`,
+  forecast: (e) => `${bytes(e.bytes)} of ${bytes(e.room)}`,
+  samples: (e) => e.samples.map((s) => s.prompt + s.text).join(" | "),
+  failed: (e) => e.error,
+  stopped: (e) => `by ${e.by}`,
+};
+const BAD = new Set(["failed", "overflow", "spike", "computed twice", "restarted"]);
+
+const eventName = (e) => e.event === "began" && (e.step > 0 || e.round > 0) ? "restarted" : e.event;
+
+function eventText(event) {
+  const {time, step, event: name, in_steps_s, ...rest} = event;
+  return TELL[name] ? TELL[name](event) : Object.entries(rest).map(([k, v]) => `${k}: ${typeof v === "object" ? JSON.stringify(v) : typeof v === "number" ? short(v) : v}`).join(", ");
 }
 
 function eventRow(event) {
-  const {time, step, event: name, in_steps_s, ...rest} = event;
-  return [new Date(time * 1000).toLocaleString(), step, name, Object.entries(rest).map(([k, v]) => `${k}: ${typeof v === "object" ? JSON.stringify(v) : v}`).join(", ")];
+  const name = eventName(event), bad = BAD.has(name) || (name === "slow rank" && event.rank !== null);
+  return [new Date(event.time * 1000).toLocaleString(), event.step, bad ? element("span", {class: "bad"}, name) : name, eventText(event)];
 }
 
 // A part that a reader opened stays open when it is drawn again.
