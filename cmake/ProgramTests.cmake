@@ -7,22 +7,17 @@ foreach(file IN LISTS program_tests)
   string(REPLACE test_ program. name ${name})
   set(names ${name})
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${run_file} short ${file})
-  file(STRINGS ${file} marks REGEX "^ *@long$")
+  file(STRINGS ${file} marks REGEX "^ *@long( |$)")
   if(marks)
     list(APPEND names ${name}.long)
     add_test(NAME ${name}.long COMMAND ${Python3_EXECUTABLE} ${run_file} long ${file})
     set_tests_properties(${name}.long PROPERTIES LABELS long)
   endif()
-  set_tests_properties(${names} PROPERTIES TIMEOUT 900
+  # They take longer than others, so they begin first: none is waited for alone at the end.
+  set_tests_properties(${names} PROPERTIES TIMEOUT 900 COST 100
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 set_tests_properties(program.gpu PROPERTIES LABELS gpu)
-# The longest begin first, so that none is waited for alone at the end.
-set(cost 100)
-foreach(name docs predict parallel pipeline zero classification preference unlearning t5 launch resume plans)
-  set_tests_properties(program.${name} PROPERTIES COST ${cost})
-  math(EXPR cost "${cost} - 5")
-endforeach()
 foreach(name classification parallel pipeline plans predict preference ranks resume t5 unlearning use zero)  # they compare numbers
   set_tests_properties(program.${name} PROPERTIES LABELS processor)
 endforeach()

@@ -261,7 +261,7 @@ TEST(Supervisor, RunsSixtyFourWorkers) {
 // Each adds itself to a key of the store, and waits until all have.
 TEST(Supervisor, RunsSixtyFourWorkersThatMeet) {
   constexpr const char* kMeet = R"(
-import os, socket, struct
+import os, socket, struct, sys
 def text(t): return struct.pack('<Q', len(t)) + t
 store = socket.create_connection((os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])))
 store.sendall(b'\0' + struct.pack('<I', 0x3C85F7CE))
@@ -270,7 +270,7 @@ if struct.unpack('<q', store.recv(8, socket.MSG_WAITALL))[0] == int(os.environ['
     store.sendall(b'\1' + text(b'all') + text(b'1'))
 store.sendall(b'\6' + struct.pack('<Q', 1) + text(b'all'))
 assert store.recv(1) == b'\0'
-print('rank', os.environ['RANK'], 'met all')
+sys.stdout.write('rank ' + os.environ['RANK'] + ' met all\n')  # at once, which print() is not
 )";
   const Ran ran = testing::run(testing::part("supervise", {"64", "python3", "-c", kMeet}));
   EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import PROGRAM, SOURCE, environment, losses
+from harness import PROGRAM, SOURCE, environment, long, losses
 
 BUILD = pathlib.Path(PROGRAM).parent
 PAGE = SOURCE / "docs" / "library.md"
@@ -19,6 +19,7 @@ def run(*command, **more):
         env=environment(), **more)
 
 
+@long  # a project of its own is compiled
 class Library(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -111,6 +111,7 @@ class WholeRun(Stores):
         told = self.run_fails(2, "export", "--model", "s3://work/run", "--output", "s3://work/exported", "--gguf", "f16", env=env)
         self.assertIn("is no folder of this machine", told.err)
 
+    @long
     def test_rows_and_columns_are_read_from_there(self):
         rows = [{"text": f"Line {i} of a text that is told in rows."} for i in range(400)]
         lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -141,11 +142,13 @@ class Resuming(Stores):
         self.assertEqual(losses(folder), losses(self.folder / "local"))
 
     @long
+    @long
     def test_a_checkpoint_is_named(self):
         self.train_there("named", "save_steps=1", steps=3)
         self.train_there("other", "save_steps=1", "resume_from_checkpoint=s3://work/named/checkpoint-2", cache="two")
         self.assert_same_run("other", self.local_run(), 4)
 
+    @long
     def test_a_damaged_one_is_passed_over(self):
         self.train_there("hurt", "save_steps=1", steps=3)
         key = next(key for key in self.server.keys("hurt/checkpoint-3/") if key.endswith("model.safetensors"))
@@ -212,6 +215,7 @@ class Kills(Stores):
 
 
 class LostConnections(Stores):
+    @long
     def test_a_run_outlives_them(self):
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
@@ -229,6 +233,7 @@ class LostConnections(Stores):
         self.assertGreater(count[0], 20)
         self.assert_same_run("lossy", self.local_run(), 4)
 
+    @long
     def test_a_fetch_goes_on_where_it_was(self):
         data = ("All that is told is told once more.\n" * 700000).encode()  # of several reads
         self.server.ask("PUT", "large.txt", data)
@@ -280,6 +285,7 @@ class LostConnections(Stores):
 
 
 class TwoRuns(Stores):
+    @long
     def test_of_two_that_take_a_place_at_once_one_has_it(self):
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
@@ -310,6 +316,7 @@ class TwoRuns(Stores):
         holds = self.server.keys("both/.lockstep/")
         self.assertEqual(len(holds), 1, holds)
 
+    @long
     def test_the_second_is_refused_while_the_first_lives(self):
         process = start(
             *self.train_arguments("s3://work/busy", "save_steps=1000", steps=100000),
@@ -382,6 +389,7 @@ class BadInput(Stores):
         self.refused(3, "there is no bucket wrong", output_dir="s3://wrong/run")
         self.refused(3, "s3://work/corpus/train.txt", "AWS_ENDPOINT_URL", env=self.env("bad", free_port()))
 
+    @long
     def test_a_server_whose_certificate_nobody_knows(self):
         certificate, key = self_signed(self.folder)
         server = Server(certificate=certificate, key=key)
