@@ -71,19 +71,25 @@ std::vector<StoredHold> read_holds(const Location& run, const std::vector<Object
 
 /// Of checkpoint-<step>/FOLDER/manifest.json: it, read. Nothing of other names, and of one that is
 /// removed meanwhile or is no manifest.
-std::optional<StoredCheckpoint> read_committed(const Location& run, const Object& object) {
+std::optional<StoredCheckpoint> read_committed(
+    const Location& run, const Object& object, KnownManifests& known) {
   const std::filesystem::path name = objects::name_below(run, object);
   const auto step = checkpoint_step(*name.begin());
   if (!step || name.filename() != kManifestName || std::distance(name.begin(), name.end()) != 3) {
     return std::nullopt;
   }
+  if (const auto read = known.find(name.parent_path().string()); read != known.end()) {
+    return read->second;
+  }
   try {
     const std::string text = Store::of(run).read_text(object);
-    return StoredCheckpoint{
+    const StoredCheckpoint committed{
         *step,
         parse_manifest(text, run.below(name.string()).text()).sequence,
         name.parent_path().filename().string(),
         text};
+    known.emplace(committed.name(), committed);
+    return committed;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kCheckpoint ||
         !Store::of(run).find({run.scheme, run.bucket, object.key})) {
@@ -139,14 +145,14 @@ std::vector<StoredCheckpoint> StoredState::committed() const {
   return counted;
 }
 
-StoredState look_at(const Location& run) {
+StoredState look_at(const Location& run, KnownManifests& known) {
   StoredState state;
   state.objects = Store::of(run).list(run);
   std::vector<Object> holds;
   for (const Object& object : state.objects) {
     if (object.key.starts_with(run.below(kHolds).key + "/")) {
       holds.push_back(object);
-    } else if (auto committed = read_committed(run, object)) {
+    } else if (auto committed = read_committed(run, object, known)) {
       state.checkpoints.push_back(std::move(*committed));
     }
   }
@@ -174,7 +180,8 @@ std::filesystem::path fetch_model(const std::string& text, bool whole) {
     const auto step = checkpoint_step(location.key);
     Location run = location;
     run.key = step ? location.key.substr(0, slash == std::string::npos ? 0 : slash) : location.key;
-    for (const StoredCheckpoint& each : look_at(run).committed()) {
+    KnownManifests read;
+    for (const StoredCheckpoint& each : look_at(run, read).committed()) {
       if (!step || each.step == *step) {
         return objects::fetch_folder(each.place(run), wanted);
       }

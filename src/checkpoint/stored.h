@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -54,7 +55,10 @@ struct StoredState {
   /// Those that count.
   std::vector<StoredCheckpoint> committed() const;
 };
-StoredState look_at(const objects::Location& run);
+/// Committed checkpoints by name: a manifest that was read is not read again, for none is written
+/// anew.
+using KnownManifests = std::map<std::string, StoredCheckpoint>;
+StoredState look_at(const objects::Location& run, KnownManifests& known);
 /// The holds alone, the highest first.
 std::vector<StoredHold> holds_of(const objects::Location& run);
 

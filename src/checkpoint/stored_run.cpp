@@ -160,7 +160,7 @@ std::optional<StoredState> StoredRun::try_to_take() {
   hold_.inherited.reset();
   store.write(hold_.place(place_), hold_.text());
   // From here on, who had the place commits nothing more, and what it has committed is found.
-  StoredState found = look_at(place_);
+  StoredState found = look_at(place_, known_);
   const bool is_alone =
       std::none_of(found.holds.begin(), found.holds.end(), [&](const auto& other) {
         return other.token != hold_.token && other.number >= hold_.number;
@@ -306,7 +306,7 @@ void StoredRun::check() const {
 }
 
 void StoredRun::remove_leftovers() {
-  const StoredState state = look_at(place_);
+  const StoredState state = look_at(place_, known_);
   check();  // after the look: nothing in it is a successor's
   std::set<std::string> counted, going;
   for (const StoredCheckpoint& each : state.committed()) {
@@ -362,7 +362,7 @@ void StoredRun::commit(int64_t step, const std::string& name, Manifest manifest)
   Store::of(place_).write(
       StoredCheckpoint{step, sequence_, name, ""}.place(place_).below(kManifestName),
       manifest_json(manifest));
-  const StoredState state = look_at(place_);
+  const StoredState state = look_at(place_, known_);
   check();  // taken meanwhile, it may or may not count: nothing older is removed for it
   for (const StoredCheckpoint& each : state.committed()) {
     if (each.step == step && each.folder != name) {
@@ -391,7 +391,7 @@ void StoredRun::rotate(std::optional<int64_t> limit, std::span<const int64_t> ke
     return;
   }
   try {
-    const StoredState state = look_at(place_);
+    const StoredState state = look_at(place_, known_);
     check();
     std::map<std::string, uint64_t> sizes;
     for (const objects::Object& object : state.objects) {
@@ -440,12 +440,11 @@ void StoredRun::publish_files() {
   }
 }
 
-std::vector<StoredCheckpoint> StoredRun::agree_on_committed(
-    comm::Communicator& communicator) const {
+std::vector<StoredCheckpoint> StoredRun::agree_on_committed(comm::Communicator& communicator) {
   nlohmann::json all = nlohmann::json::array();
   together(communicator, ErrorKind::kCheckpoint, [&] {
     if (communicator.rank() == 0) {
-      for (const StoredCheckpoint& each : look_at(place_).committed()) {
+      for (const StoredCheckpoint& each : look_at(place_, known_).committed()) {
         all.push_back({each.step, each.sequence, each.folder, each.manifest});
       }
     }

@@ -73,12 +73,13 @@ class StoredRun {
   void commit(int64_t step, const std::string& name, Manifest manifest);
   void remove(const StoredCheckpoint& stored);
   std::filesystem::path bring(const StoredCheckpoint& stored, comm::Communicator& communicator);
-  std::vector<StoredCheckpoint> agree_on_committed(comm::Communicator& communicator) const;
+  std::vector<StoredCheckpoint> agree_on_committed(comm::Communicator& communicator);
 
   objects::Location place_;
   std::filesystem::path work_;
   StoredHold hold_;       // rank 0's
   int64_t sequence_ = 0;  // the highest in the store; rank 0's
+  KnownManifests known_;  // rank 0's
   std::map<std::string, std::pair<uint64_t, int64_t>> published_;  // size and time, by name
   mutable std::mutex mutex_;                                       // of hold_
   std::condition_variable ended_;

@@ -25,7 +25,7 @@ constexpr const char* kPartial = ".partial";
 /// An open file that this process alone writes to, as long as it lives.
 class LockedFile {
  public:
-  explicit LockedFile(const fs::path& path) : path_(path) {
+  explicit LockedFile(const fs::path& path) {
     descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     struct flock range{};
     range.l_type = F_WRLCK;
@@ -46,7 +46,6 @@ class LockedFile {
   LockedFile& operator=(const LockedFile&) = delete;
 
  private:
-  fs::path path_;
   int descriptor_ = -1;
 };
 

@@ -48,8 +48,8 @@ class Upload {
 
 /// A bucket. What was written is seen by every reader and every listing from then on, and an object
 /// is replaced whole or not at all: these stores promise so. Thread-safe. Every failure is an Error
-/// (environment; `kind` where one is given) that names the place and what to do. A request that was
-/// cut off is tried again a few times, by the library.
+/// (environment) that names the place and what to do. A request that was cut off is tried again a
+/// few times, by the library.
 class Store {
  public:
   /// Opened once a bucket and process. Error (environment): the library is not there.

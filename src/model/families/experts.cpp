@@ -71,6 +71,44 @@ void parse_qwen2_moe_windows(ConfigReader& reader, ModelConfig& config) {
   }
 }
 
+void parse_mixtral(ConfigReader& reader, ModelConfig& config) {
+  if (reader.boolean("attention_bias", false)) {
+    reader.problem("attention_bias", "true is not supported by mixtral");
+  }
+  parse_mixture(
+      reader,
+      config,
+      {.count = 8,
+       .per_token = 2,
+       .count_key = "num_local_experts",
+       .other_count_key = "num_experts",
+       .always_normalizes = true});
+}
+
+void parse_qwen2_moe(ConfigReader& reader, ModelConfig& config) {
+  config.qkv_bias = reader.boolean("qkv_bias", true);
+  config.experts.shared_width =
+      reader.integer("shared_expert_intermediate_size", 5632, 1, kMostExpertWidth);
+  parse_mixture(reader, config, {.count = 60, .per_token = 4, .width = 1408, .may_be_dense = true});
+}
+
+void parse_qwen3_moe(ConfigReader& reader, ModelConfig& config) {
+  config.head_norms = true;
+  parse_attention_bias(reader, config);
+  parse_mixture(reader, config, {.count = 128, .per_token = 8, .width = 768, .may_be_dense = true});
+}
+
+void parse_olmoe(ConfigReader& reader, ModelConfig& config) {
+  constexpr double kMostLimit = 1e30;
+  config.head_norms = true;
+  parse_attention_bias(reader, config);
+  config.query_key_value_limit = reader.optional_number("clip_qkv", 0, kMostLimit).value_or(0);
+  if (reader.has("clip_qkv") && config.query_key_value_limit == 0) {
+    reader.problem("clip_qkv", "0 would make every query, key and value zero");
+  }
+  parse_mixture(reader, config, {.count = 64, .per_token = 8, .balance_loss = 0.01});
+}
+
 void parse_mixtral_rotary(ConfigReader& reader, ModelConfig& config) {
   config.rope = parse_rope(reader, config, {.theta = 1e6});
 }
@@ -130,7 +168,7 @@ FamilyKeys mixtral_family() {
   keys.architecture = "MixtralForCausalLM";
   keys.default_norm_eps = 1e-5;
   keys.reads = {"num_local_experts", "num_experts"};
-  keys.parse_options = parse_mixture;
+  keys.parse_options = parse_mixtral;
   keys.parse_rotary = parse_mixtral_rotary;
   return keys;
 }
@@ -146,7 +184,7 @@ FamilyKeys qwen3_moe_family() {
   keys.default_head_dim = 0;
   keys.default_intermediate_size = 6144;
   keys.reads = {"num_local_experts", "num_experts"};
-  keys.parse_options = parse_mixture;
+  keys.parse_options = parse_qwen3_moe;
   return keys;
 }
 
@@ -161,7 +199,7 @@ FamilyKeys qwen2_moe_family() {
   keys.default_kv_heads = 16;
   keys.default_intermediate_size = 5632;
   keys.reads = {"num_local_experts", "num_experts"};
-  keys.parse_options = parse_mixture;
+  keys.parse_options = parse_qwen2_moe;
   keys.parse_windows = parse_qwen2_moe_windows;
   return keys;
 }
@@ -181,7 +219,7 @@ FamilyKeys olmoe_family() {
   keys.default_bos = -1;
   keys.default_eos = 50279;
   keys.reads = {"num_local_experts", "num_experts", "clip_qkv"};
-  keys.parse_options = parse_mixture;
+  keys.parse_options = parse_olmoe;
   return keys;
 }
 

@@ -67,6 +67,26 @@ void gpt_oss_head(LayerList& list) {
   list.head("lm_head");
 }
 
+void parse_gpt_oss(ConfigReader& reader, ModelConfig& config) {
+  constexpr double kMost = 1e6;
+  config.attention_sinks = true;
+  parse_attention_bias(reader, config, true);
+  config.experts.gate_limit = reader.number("swiglu_limit", 7, 1e-6, kMost);
+  config.experts.gate_slope = reader.number("swiglu_alpha", 1.702, -kMost, kMost);
+  if (config.activation != Activation::kSilu) {
+    reader.problem("hidden_act", "transformers passes over it in gpt_oss: set it to \"silu\"");
+  }
+  // The softmax of the chosen experts' logits is that of all divided by their sum.
+  parse_mixture(
+      reader,
+      config,
+      {.count = 128,
+       .per_token = 4,
+       .count_key = "num_local_experts",
+       .other_count_key = "num_experts",
+       .always_normalizes = true});
+}
+
 void parse_gpt_oss_windows(ConfigReader& reader, ModelConfig& config) {
   parse_windows_by_type(reader, config, 128, 2);
 }
@@ -102,7 +122,7 @@ FamilyKeys gpt_oss_family() {
   keys.describe_block = gpt_oss_block;
   keys.describe_head = gpt_oss_head;
   keys.reads = {"num_local_experts", "num_experts"};
-  keys.parse_options = parse_mixture;
+  keys.parse_options = parse_gpt_oss;
   keys.parse_windows = parse_gpt_oss_windows;
   keys.parse_rotary = parse_gpt_oss_rotary;
   return keys;
