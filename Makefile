@@ -89,7 +89,7 @@ unlearn-demo: build
 
 test test-long: $(BUILD)/.flags
 	@$(COMPILE)
-	@python3 tools/run_tests.py $(BUILD) $(if $(AGAIN),--again) -j $$(( ($(JOBS) * 3 + 1) / 2 )) $(if $(TESTS),-R '$(TESTS)') $(if $(filter test-long,$@),-L long)
+	@python3 tools/run_tests.py $(BUILD) $(if $(AGAIN),--again) --cores $(JOBS) $(if $(TESTS),-R '$(TESTS)') $(if $(filter test-long,$@),-L long)
 
 test-gpu: $(BUILD)/.flags
 	@$(COMPILE)

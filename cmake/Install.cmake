@@ -15,7 +15,6 @@ target_compile_features(lockstep_archive INTERFACE cxx_std_20)
 target_link_libraries(lockstep_archive INTERFACE $<INSTALL_INTERFACE:lockstep::dependencies>)
 
 # The public headers (cmake/public_headers.txt) and what they include, with includes as a user of the prefix has them.
-find_package(Python3 REQUIRED COMPONENTS Interpreter)
 file(GLOB_RECURSE all_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.h)
 set(header_folder ${CMAKE_BINARY_DIR}/include)
 set(header_tool ${CMAKE_SOURCE_DIR}/tools/public_headers.py)

@@ -1,14 +1,17 @@
-# lockstep_module(NAME [TORCH] [OPTIMIZE -O1|-O3] [DEPENDS modules...] [TESTS modules...]
-#   [APART suites...])
-#   the library lockstep_NAME from src/NAME/**.cpp, and the test program NAME_test from tests/NAME/*_test.cpp. A suite is a
-#   test of CTest's where the module uses libtorch, but for the long ones that are named APART, and else each test is one.
+# lockstep_module(NAME [TORCH] [OPTIMIZE -O1|-O3] [DEPENDS modules...] [TESTS modules...])
+#   the library lockstep_NAME from src/NAME/**.cpp, and the test program NAME_test from tests/NAME/*_test.cpp. A file is a
+#   test of CTest's where the module uses libtorch, and else each test is one.
 # lockstep_program(FOLDER PROGRAM [TORCH] [OPTIMIZE ...] [DEPENDS modules...])
 #   the same, and the program from src/FOLDER/main.cpp.
 include(GoogleTest)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 # Modules whose tests compute what a processor's instructions and threads round: CTest's label `processor`, which
 # tools/test_processors.sh runs under several of both.
 set(lockstep_processor_tests comm ops nn optim parallel library)
+# Modules whose tests wait for clocks and processes rather than compute: one of CTest's slots each, and others two, so that
+# tools/run_tests.py can run one of these beside those that keep the cores busy.
+set(lockstep_waiting_tests launch comm checkpoint)
 
 set(lockstep_united_bytes 300000)
 set(lockstep_united_bytes_with_torch 220000)
@@ -59,7 +62,7 @@ function(lockstep_unite target limit)
 endfunction()
 
 function(lockstep_library name)
-  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS;TESTS;APART" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS;TESTS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/src/${name}/main.cpp)
   if(NOT sources)
@@ -92,7 +95,7 @@ function(lockstep_library name)
 endfunction()
 
 function(lockstep_tests name)
-  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS;TESTS;APART" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "OPTIMIZE" "DEPENDS;TESTS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp)
   if(NOT sources)
     return()
@@ -110,21 +113,23 @@ function(lockstep_tests name)
   else()
     lockstep_unite(${name}_test ${lockstep_united_bytes} ${sources})
   endif()
+  set(slots 2)
+  if(name IN_LIST lockstep_waiting_tests)
+    set(slots 1)
+  endif()
   if(NOT arg_TORCH)
     gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}.
       # One variable each: of a list it would take the first alone, and lose what follows.
-      PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_NUM_THREADS=1 ENVIRONMENT_MODIFICATION TORCH_FR_BUFFER_SIZE=set:0)
+      PROPERTIES TIMEOUT 300 PROCESSORS ${slots} ENVIRONMENT OMP_NUM_THREADS=1 ENVIRONMENT_MODIFICATION TORCH_FR_BUFFER_SIZE=set:0)
     return()
   endif()
   set(list ${CMAKE_BINARY_DIR}/${name}_suites.cmake)
-  string(REPLACE ";" "," apart "${arg_APART}")
   set(label "")
   if(name IN_LIST lockstep_processor_tests)
     set(label processor)
   endif()
   add_custom_command(TARGET ${name}_test POST_BUILD VERBATIM
-    COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:${name}_test> -DPREFIX=${name}. -DOUTPUT=${list} -DAPART=${apart} -DLABEL=${label}
-            -P ${CMAKE_SOURCE_DIR}/cmake/ListSuites.cmake)
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/list_tests.py $<TARGET_FILE:${name}_test> ${name}. ${list} ${slots} ${label})
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}_tests.cmake CONTENT
     "if(EXISTS ${list})\n  include(${list})\nelse()\n  add_test(${name}_test_NOT_BUILT ${name}_test_NOT_BUILT)\nendif()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_BINARY_DIR}/${name}_tests.cmake)

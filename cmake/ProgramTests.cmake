@@ -1,5 +1,4 @@
 # Tests of the program as users run it: one Python file (standard library only) a subject, and its long ones by themselves.
-find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(run_file ${CMAKE_SOURCE_DIR}/tests/program/run.py)
 file(GLOB program_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/program/test_*.py)
 foreach(file IN LISTS program_tests)
@@ -14,9 +13,10 @@ foreach(file IN LISTS program_tests)
     set_tests_properties(${name}.long PROPERTIES LABELS long)
   endif()
   # They take longer than others, so they begin first: none is waited for alone at the end.
-  set_tests_properties(${names} PROPERTIES TIMEOUT 900 COST 100
+  set_tests_properties(${names} PROPERTIES TIMEOUT 900 PROCESSORS 2 COST 100
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+set_tests_properties(program.stores PROPERTIES COST 120)  # the longest
 set_tests_properties(program.gpu PROPERTIES LABELS gpu)
 foreach(name classification parallel pipeline plans predict preference ranks resume t5 unlearning use zero)  # they compare numbers
   set_tests_properties(program.${name} PROPERTIES LABELS processor)

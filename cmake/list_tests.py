@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Writes the tests of a GoogleTest program for CTest, one a file of tests: a program on libtorch takes a fifth of a second
+of a core to start. A parameterized suite's instance that is named Long is by itself, labelled `long`: no part of `make test`.
+
+  cmake/list_tests.py PROGRAM PREFIX OUTPUT SLOTS [LABEL]
+"""
+
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+
+def listed(program):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "tests.json")
+        subprocess.run([program, "--gtest_list_tests", f"--gtest_output=json:{path}"], stdout=subprocess.DEVNULL, check=True)
+        return json.loads(path.read_text())["testsuites"]
+
+
+def main():
+    program, prefix, output, slots, label = (*sys.argv[1:], "")[:5]
+    files = collections.defaultdict(dict)  # of each file and label: the tests' names, in their order
+    for suite in listed(program):
+        wanted = "long" if suite["name"].startswith("Long/") else label
+        places = {test["name"]: pathlib.Path(test["file"]).stem.removesuffix("_test") for test in suite["testsuite"]}
+        whole = len(set(places.values())) == 1
+        for test, place in places.items():
+            files[place, wanted][f"{suite['name']}.{'*' if whole else test}"] = None
+    cost = 150 if slots == "2" else 50  # those that compute begin first, and others beside them
+    with open(output, "w", encoding="utf-8") as script:
+        for (place, wanted), names in sorted(files.items()):
+            name = prefix + place + (".long" if wanted == "long" else "")
+            script.write(
+                f"add_test([==[{name}]==] [==[{program}]==] [==[--gtest_filter={':'.join(names)}]==] --gtest_brief=1)\n"
+                f"set_tests_properties([==[{name}]==] PROPERTIES TIMEOUT 600 COST {cost} PROCESSORS {slots} LABELS [==[{wanted}]==]\n"
+                "  ENVIRONMENT [==[TORCH_FR_BUFFER_SIZE=0;OMP_NUM_THREADS=1]==])\n")
+
+
+if __name__ == "__main__":
+    main()
