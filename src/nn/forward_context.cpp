@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "model/rope.h"
 #include "nn/key_value_cache.h"
+#include "ops/host_copies.h"
 
 namespace lockstep::nn {
 
@@ -122,7 +123,7 @@ const Rotary& ForwardContext::rotary(at::Device device, int64_t layer) const {
     reach = inputs_.whole_length > 0 ? inputs_.whole_length : given.max().item<int64_t>() + 1;
   }
   const auto table = model::rope_frequencies(config_, rope, reach);
-  const Tensor frequencies = at::tensor(table.frequencies, at::kFloat).to(device);
+  const Tensor frequencies = ops::to_device(at::tensor(table.frequencies, at::kFloat), device);
   const Tensor positions =
       given.defined() ? given.to(floats) : at::arange(first_, first_ + length_, floats);
   const Tensor angles = positions.unsqueeze(-1) * frequencies;  // [T, d] or [B, T, d]

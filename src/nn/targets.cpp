@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/host_copies.h"
+
 namespace lockstep::nn {
 namespace {
 
@@ -14,7 +16,7 @@ Targets counted(Tensor tokens, Targets targets = {}) {
 }  // namespace
 
 Targets Targets::to(c10::Device device) const {
-  const auto moved = [&](const Tensor& x) { return x.defined() ? x.to(device) : x; };
+  const auto moved = [&](const Tensor& x) { return x.defined() ? ops::to_device(x, device) : x; };
   return {
       moved(tokens),
       moved(prompts),

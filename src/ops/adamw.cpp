@@ -11,6 +11,7 @@
 #include "ops/cpu/adamw_kernel.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/cuda_loops.h"
+#include "ops/host_copies.h"
 
 namespace lockstep::ops {
 namespace {
@@ -161,11 +162,7 @@ void adamw_step(const AdamWBuffers& buffers, const AdamWStep& step) {
   check(buffers);
   check(step);
   if (!has_host_loops(buffers.parameter)) {
-    at::Tensor numbers = adamw_numbers(step);
-    if (buffers.parameter.is_cuda()) {
-      numbers = numbers.pin_memory();  // else the host would wait for the copy
-    }
-    adamw_step_by(buffers, numbers.to(buffers.parameter.device(), /*non_blocking=*/true));
+    adamw_step_by(buffers, to_device(adamw_numbers(step), buffers.parameter.device()));
   } else if (buffers.parameter.numel() > 0) {
     run_kernel(factors_of(step), buffers);
   }

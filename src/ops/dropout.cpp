@@ -13,6 +13,7 @@
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
 #include "ops/cuda_loops.h"
+#include "ops/host_copies.h"
 
 namespace lockstep::ops {
 namespace {
@@ -152,9 +153,8 @@ bool has_cuda_dropout(const Tensor& x) {
 
 Tensor drop_by_cuda(const Tensor& x, Rate rate, const Tensor& keys, const Runs& runs) {
   const Tensor from = x.contiguous(), to = at::empty_like(from);
-  // By way of pinned memory, so that the host does not wait.
-  const Tensor there = keys.pin_memory().to(x.device(), /*non_blocking=*/true);
-  cuda_loops().dropout(from, to, there, runs.place(), rate.threshold, rate.scale);
+  cuda_loops().dropout(
+      from, to, to_device(keys, x.device()), runs.place(), rate.threshold, rate.scale);
   return to;
 }
 
@@ -264,10 +264,6 @@ Tensor dropout_by_tensors(
     }
     return out;
   }
-  // By way of pinned memory, so that the host does not wait.
-  const auto beside = [&](const Tensor& on_host) {
-    return (x.is_cuda() ? on_host.pin_memory() : on_host).to(x.device(), /*non_blocking=*/true);
-  };
   const Runs runs(x.sizes(), region);
   const int64_t rows = x.size(0), per_row = x.numel() / rows / runs.length();
   // The global element of each element of a row: the start of its run, and its place in the run.
@@ -276,12 +272,12 @@ Tensor dropout_by_tensors(
     starts.push_back(static_cast<int64_t>(runs.start(i).second));
   }
   const auto longs = at::TensorOptions().dtype(at::kLong);
-  const Tensor element = beside(at::tensor(starts, longs)).unsqueeze(1) +
+  const Tensor element = to_device(at::tensor(starts, longs), x.device()).unsqueeze(1) +
                          at::arange(runs.length(), longs.device(x.device()));  // [runs, length]
   const Tensor counter =
       mix(shifted(element.flatten(), 1) + static_cast<int64_t>(0x9e3779b97f4a7c15ULL));
-  const Tensor word =
-      mix(at::bitwise_xor(counter, beside(keys).unsqueeze(1)));  // [B, elements of a row]
+  const Tensor word = mix(at::bitwise_xor(
+      counter, to_device(keys, x.device()).unsqueeze(1)));  // [B, elements of a row]
   const Tensor is_odd = at::bitwise_and(element.flatten(), 1).to(at::kBool);
   const Tensor half =
       at::where(is_odd, shifted(word, 32), at::bitwise_and(word, int64_t{0xffffffff}));

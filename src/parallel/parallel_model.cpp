@@ -8,6 +8,7 @@
 #include <ATen/ops/cat.h>
 
 #include "nn/low_rank.h"
+#include "ops/host_copies.h"
 #include "optim/gradient_norm.h"
 #include "parallel/gradients.h"
 
@@ -124,7 +125,7 @@ Tensor ParallelModel::accumulate(
 
 StepResult ParallelModel::judge(const Tensor& sums, const objective::Counts& step) {
   gradient_factor_ = 1.0 / step.divisor() / scale_;
-  const Tensor numbers = sums.to(at::kCPU);
+  const Tensor numbers = ops::to_host(sums);
   const auto* number = numbers.const_data_ptr<double>();
   StepResult result;
   result.experts = experts_;

@@ -5,16 +5,13 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
 
+#include "ops/host_copies.h"
+
 namespace lockstep::train {
 namespace {
 
 at::Tensor rows_of(const std::vector<int64_t>& values, int64_t rows) {
   return at::tensor(values, at::kLong).view({rows, -1});
-}
-
-// To a GPU by way of pinned memory, so that the host does not wait.
-at::Tensor moved(const at::Tensor& tensor, c10::Device device) {
-  return device.is_cpu() ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
 }
 
 nn::RowKind kind_of(data::RowRole role) {
@@ -92,7 +89,7 @@ nn::ForwardInputs to_device(const nn::ForwardInputs& inputs, c10::Device device)
         &there.token_types,
         &there.source,
         &there.source_mask}) {
-    *tensor = tensor->defined() ? moved(*tensor, device) : *tensor;
+    *tensor = tensor->defined() ? ops::to_device(*tensor, device) : *tensor;
   }
   return there;
 }

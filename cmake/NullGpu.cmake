@@ -1,0 +1,45 @@
+# The null GPU: NVIDIA's libraries as far as libtorch and ours call them, which keep their rules and compute nothing, so that
+# what is for GPUs runs where there are none (docs/gpu.md). tests/program/test_null_gpu.py loads them before the program's
+# own; nothing else does, and they are not installed.
+find_path(CUDNN_HEADERS cudnn.h HINTS ${libtorch_wheel}/nvidia/cudnn/include ${CUDA_HEADERS})
+if(NOT CUDNN_HEADERS)
+  message(STATUS "no null GPU: no headers of cuDNN")
+  return()
+endif()
+set(folder ${CMAKE_BINARY_DIR}/null_gpu)
+file(MAKE_DIRECTORY ${folder})
+file(GLOB null_gpu_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/null_gpu/*.cpp)
+add_library(null_gpu_meaning OBJECT ${null_gpu_sources})
+target_link_libraries(null_gpu_meaning PRIVATE lockstep_compiler)
+target_include_directories(null_gpu_meaning PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+target_include_directories(null_gpu_meaning SYSTEM PRIVATE ${CUDA_HEADERS} ${NCCL_HEADERS} ${CUDNN_HEADERS})
+lockstep_optimize(null_gpu_meaning -O1)
+
+# All other entries end the process with their names.
+set(stubs ${folder}/stubs.S)
+add_custom_command(OUTPUT ${stubs} VERBATIM COMMAND_EXPAND_LISTS
+  DEPENDS ${CMAKE_SOURCE_DIR}/tests/null_gpu/stubs.py null_gpu_meaning $<TARGET_OBJECTS:null_gpu_meaning>
+  COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/null_gpu/stubs.py ${LIBTORCH} ${stubs} $<TARGET_OBJECTS:null_gpu_meaning>)
+add_custom_command(OUTPUT ${folder}/stubs.o DEPENDS ${stubs} VERBATIM
+  COMMAND ${CMAKE_CXX_COMPILER} -c ${stubs} -o ${folder}/stubs.o)
+add_library(null_gpu SHARED ${folder}/stubs.o $<TARGET_OBJECTS:null_gpu_meaning>)
+set_target_properties(null_gpu PROPERTIES LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${folder})
+target_link_libraries(null_gpu PRIVATE lockstep_compiler ${CMAKE_DL_LIBS} Threads::Threads)
+
+# What libtorch looks for by name is empty: the entries are found in the library above.
+set(empty ${folder}/empty.c)
+file(CONFIGURE OUTPUT ${empty} CONTENT "")
+set(named "")
+foreach(name libcudart.so.13 libcuda.so.1 libcublas.so.13 libcublasLt.so.13 libcudnn.so.9 libcusparse.so.12 libcusparseLt.so.0
+             libcufft.so.12 libcurand.so.10 libcufile.so.0 libnccl.so.2 libnvrtc.so.13 libnvshmem_host.so.3)
+  set(version ${name})
+  if(name MATCHES nvshmem)
+    set(version NVSHMEM)
+  endif()
+  file(CONFIGURE OUTPUT ${folder}/${name}.map CONTENT "${version} { };\n")
+  add_custom_command(OUTPUT ${folder}/${name} DEPENDS null_gpu ${folder}/${name}.map VERBATIM
+    COMMAND ${CMAKE_CXX_COMPILER} -x c ${empty} -shared -Wl,-soname,${name} -Wl,--version-script=${folder}/${name}.map
+      -Wl,--no-as-needed -L${folder} -lnull_gpu -Wl,-rpath,$ORIGIN -o ${folder}/${name})
+  list(APPEND named ${folder}/${name})
+endforeach()
+add_custom_target(null_gpu_libraries ALL DEPENDS ${named})

@@ -1,0 +1,530 @@
+// NCCL between processes: communicators are files that the ranks map. A rank says there what its
+// device has come to, and goes on once all others have come to the same; what differs is broken().
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include <fcntl.h>
+#include <nccl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "null_gpu/machine.h"
+#include "null_gpu/report.h"
+
+namespace null_gpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kRanks = 16, kFrames = 24, kSlots = 2;
+
+/// What a rank's device has come to.
+struct Post {
+  std::atomic<uint64_t> number;  // from 1; written last
+  char what[24];
+  uint64_t count;
+  int type, operation, root;
+  uint64_t frames[kFrames];  // within the program
+};
+struct Shared {
+  std::atomic<int> joined[kRanks];
+  Post collectives[kRanks][kSlots];
+  Post sends[kRanks][kRanks][kSlots], receives[kRanks][kRanks][kSlots];  // from, to
+  size_t content_bytes[kRanks][kRanks][kSlots];  // of what is sent; 0: the device's own
+  char contents[kRanks][kRanks][kSlots][kMostRemembered];
+};
+
+struct Part {
+  const char* what = "";
+  uint64_t count = 0;
+  int type = 0, operation = 0, root = 0;
+  int from = -1, to = -1;  // of a message
+  void* memory = nullptr;
+  uint64_t number = 0;
+  Site at{};
+};
+
+size_t bytes_of(const Part& part) {
+  switch (part.type) {
+    case ncclInt8:
+    case ncclUint8:
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2:
+      return part.count;
+    case ncclFloat16:
+    case ncclBfloat16:
+      return 2 * part.count;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64:
+      return 8 * part.count;
+    default:
+      return 4 * part.count;
+  }
+}
+
+struct Communicator {
+  Shared* shared = nullptr;
+  std::string name;
+  int rank = 0, size = 0, device = 0;
+  bool is_aborted = false;
+  uint64_t collectives = 0;
+  uint64_t sends[kRanks] = {}, receives[kRanks] = {};
+  uint64_t enqueued = 0, finished = 0;  // one after the other, whatever their streams
+};
+Communicator& of(ncclComm_t handle) {
+  return *reinterpret_cast<Communicator*>(handle);
+}
+
+std::string told(const Part& part, int rank) {
+  std::string text = "rank " + std::to_string(rank) + ": " + part.what;
+  if (part.from >= 0) {
+    text += " from " + std::to_string(part.from) + " to " + std::to_string(part.to);
+  }
+  text += ", " + std::to_string(part.count) + " of type " + std::to_string(part.type);
+  text += ", operation " + std::to_string(part.operation) + ", root " + std::to_string(part.root);
+  return text + told_within_program(part.at) + "\n";
+}
+Part part_of(const Post& post) {
+  Part part{"", post.count, post.type, post.operation, post.root};
+  part.what = post.what;
+  for (const uint64_t frame : post.frames) {
+    if (frame != 0) {
+      part.at.push_back(frame);
+    }
+  }
+  return part;
+}
+
+void put(Post& post, const Part& part) {
+  std::snprintf(post.what, sizeof post.what, "%s", part.what);
+  post.count = part.count;
+  post.type = part.type;
+  post.operation = part.operation;
+  post.root = part.root;
+  for (int i = 0; i < kFrames; ++i) {
+    post.frames[i] = static_cast<size_t>(i) < part.at.size() ? part.at[static_cast<size_t>(i)] : 0;
+  }
+  post.number.store(part.number, std::memory_order_release);
+}
+
+/// What one communicator does on one stream: a collective, or messages that go together.
+class Together final : public Exchange {
+ public:
+  Together(Communicator& communicator, std::vector<Part> parts)
+      : communicator_(communicator),
+        parts_(std::move(parts)) {
+    turn_ = communicator_.enqueued++;
+    for (Part& part : parts_) {
+      part.number = 1 + (part.from < 0                     ? communicator_.collectives++
+                         : part.from == communicator_.rank ? communicator_.sends[part.to]++
+                                                           : communicator_.receives[part.from]++);
+    }
+  }
+
+  std::shared_ptr<Exchange> again() override {
+    return std::make_shared<Together>(communicator_, parts_);
+  }
+
+  bool is_done() override {
+    if (communicator_.is_aborted) {
+      return true;
+    }
+    if (communicator_.finished != turn_) {
+      return false;
+    }
+    if (begin_ == Clock::time_point{}) {
+      begin_ = Clock::now();
+    }
+    for (; posted_ < parts_.size(); ++posted_) {
+      // Slots are free again once all others have seen what lay there: who is two ahead waits.
+      send_content(parts_[posted_]);
+      put(own_post(parts_[posted_]), parts_[posted_]);
+    }
+    while (!parts_.empty() && is_met(parts_.back())) {
+      parts_done_.push_back(parts_.back());
+      parts_.pop_back();
+      posted_ = parts_.size();
+    }
+    if (parts_.empty()) {
+      parts_ = std::move(parts_done_);
+      ++communicator_.finished;
+      return true;
+    }
+    static const auto patience = std::chrono::seconds(number_setting("PATIENCE", 60));
+    if (Clock::now() - begin_ > patience) {
+      broken(
+          "nobody comes to what this rank waits for",
+          told(parts_.back(), communicator_.rank) + absent(parts_.back()));
+    }
+    return false;
+  }
+
+ private:
+  Post& own_post(const Part& part) {
+    Shared& shared = *communicator_.shared;
+    const uint64_t slot = part.number % kSlots;
+    if (part.from < 0) {
+      return shared.collectives[communicator_.rank][slot];
+    }
+    return (
+        part.from == communicator_.rank ? shared.sends : shared.receives)[part.from][part.to][slot];
+  }
+
+  void send_content(const Part& part) {
+    if (part.from != communicator_.rank) {
+      return;
+    }
+    const std::vector<char> content = remembered(part.memory, bytes_of(part));
+    const uint64_t slot = part.number % kSlots;
+    communicator_.shared->content_bytes[part.from][part.to][slot] = content.size();
+    std::copy(
+        content.begin(), content.end(), communicator_.shared->contents[part.from][part.to][slot]);
+  }
+
+  void receive_content(const Part& part) {
+    const uint64_t slot = part.number % kSlots;
+    forget(part.memory, bytes_of(part));
+    if (communicator_.shared->content_bytes[part.from][part.to][slot] == bytes_of(part)) {
+      remember(
+          part.memory, bytes_of(part), communicator_.shared->contents[part.from][part.to][slot]);
+    }
+  }
+
+  void compare(const Part& part, const Post& other, int rank) {
+    const bool is_message = part.from >= 0;
+    if (part.count != other.count || part.type != other.type ||
+        (!is_message && (std::strcmp(part.what, other.what) != 0 ||
+                         part.operation != other.operation || part.root != other.root))) {
+      broken(
+          "ranks do different things together",
+          told(part, communicator_.rank) + told(part_of(other), rank));
+    }
+  }
+
+  bool is_met(const Part& part) {
+    Shared& shared = *communicator_.shared;
+    const uint64_t slot = part.number % kSlots;
+    if (part.from >= 0) {
+      const bool is_sender = part.from == communicator_.rank;
+      const int peer = is_sender ? part.to : part.from;
+      const Post& other = (is_sender ? shared.receives : shared.sends)[part.from][part.to][slot];
+      const uint64_t number = other.number.load(std::memory_order_acquire);
+      if (number == part.number) {
+        compare(part, other, peer);
+      }
+      if (number >= part.number && !is_sender) {
+        receive_content(part);
+      }
+      return number >= part.number;
+    }
+    for (int rank = 0; rank < communicator_.size; ++rank) {
+      const Post& other = shared.collectives[rank][slot];
+      const uint64_t number = other.number.load(std::memory_order_acquire);
+      if (number < part.number) {
+        return false;
+      }
+      if (number == part.number) {
+        compare(part, other, rank);
+      }
+    }
+    return true;
+  }
+
+  /// Who is not there, and what that rank was last at.
+  std::string absent(const Part& part) {
+    Shared& shared = *communicator_.shared;
+    std::string text = "communicator " + communicator_.name + "\n";
+    for (int rank = 0; rank < communicator_.size; ++rank) {
+      const Post* last = &shared.collectives[rank][0];
+      for (int i = 1; i < kSlots; ++i) {
+        const Post& other = shared.collectives[rank][i];
+        last = other.number.load() > last->number.load() ? &other : last;
+      }
+      if (part.from < 0 ? last->number.load() < part.number
+                        : rank != communicator_.rank && (rank == part.from || rank == part.to)) {
+        text += "not there, and last at: " + told(part_of(*last), rank);
+      }
+    }
+    return text;
+  }
+
+  Communicator& communicator_;
+  std::vector<Part> parts_, parts_done_;
+  size_t posted_ = 0;
+  uint64_t turn_ = 0;
+  Clock::time_point begin_;
+};
+
+/// What a thread has begun with ncclGroupStart() and not ended.
+struct Group {
+  int depth = 0;
+  std::vector<std::pair<std::pair<Communicator*, Stream*>, std::vector<Part>>> parts;
+};
+Group& group() {
+  thread_local Group group;
+  return group;
+}
+
+void flush() {
+  for (auto& [where, parts] : group().parts) {
+    Operation operation{Operation::Kind::kExchange};
+    operation.exchange = std::make_shared<Together>(*where.first, std::move(parts));
+    add_work(*where.second, nullptr);
+    add(*where.second, std::move(operation));
+  }
+  group().parts.clear();
+}
+
+ncclResult_t together(
+    ncclComm_t handle, cudaStream_t stream_handle, Part part, const void* memory) {
+  const std::unique_lock lock(mutex());
+  Communicator& communicator = of(handle);
+  Stream& stream = stream_of(stream_handle);
+  if (stream.device != communicator.device || current_device() != communicator.device) {
+    broken(std::string(part.what) + " on a device that is not its communicator's");
+  }
+  const Range* const range = range_of(memory);
+  if (part.count > 0 && (range == nullptr || range->kind == Kind::kPinned)) {
+    broken(std::string(part.what) + " of memory that is not a device's");
+  }
+  count(part.what);
+  count_kernel(part.what);
+  part.memory = const_cast<void*>(memory);
+  part.at = within_program(site());
+  const std::pair key{&communicator, &stream};
+  auto& parts = group().parts;
+  auto found =
+      std::find_if(parts.begin(), parts.end(), [&](const auto& each) { return each.first == key; });
+  if (found == parts.end() || part.from < 0) {
+    parts.push_back({key, {std::move(part)}});
+  } else {
+    found->second.push_back(std::move(part));
+  }
+  if (group().depth == 0) {
+    flush();
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t join(ncclComm_t* result, int size, const std::string& name, int rank) {
+  if (size > kRanks || rank < 0 || rank >= size) {
+    return ncclInvalidArgument;
+  }
+  const std::string path = folder() + "/communicator-" + name;
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT, 0666);
+  if (file < 0 || ::ftruncate(file, sizeof(Shared)) != 0) {
+    return ncclSystemError;
+  }
+  void* const memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  auto* const communicator = new Communicator;
+  communicator->shared = static_cast<Shared*>(memory);
+  communicator->name = name;
+  communicator->rank = rank;
+  communicator->size = size;
+  communicator->device = current_device();
+  if (communicator->shared->joined[rank].exchange(1) != 0) {
+    broken("a rank joins a communicator twice");
+  }
+  // As NCCL does it, the call lasts until all are there.
+  const auto end = Clock::now() + std::chrono::seconds(number_setting("PATIENCE", 60));
+  for (int other = 0; other < size;) {
+    if (communicator->shared->joined[other].load() != 0) {
+      ++other;
+    } else if (Clock::now() > end) {
+      broken(
+          "rank " + std::to_string(other) + " does not come to a communicator that rank " +
+          std::to_string(rank) + " joins");
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  *result = reinterpret_cast<ncclComm_t>(communicator);
+  count("communicators");
+  if (size > 1) {
+    go_on_alone();
+  }
+  return ncclSuccess;
+}
+
+std::string name_of(const ncclUniqueId& id) {
+  char text[33];
+  for (int i = 0; i < 16; ++i) {
+    std::snprintf(text + 2 * i, 3, "%02x", static_cast<unsigned char>(id.internal[i]));
+  }
+  return text;
+}
+
+}  // namespace
+}  // namespace null_gpu
+
+using namespace null_gpu;
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclSuccess ? "no error" : "an error of the null GPU's NCCL";
+}
+const char* ncclGetLastError(ncclComm_t) {
+  return "";
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  std::memset(id, 0, sizeof *id);
+  return ::getrandom(id->internal, 16, 0) == 16 ? ncclSuccess : ncclSystemError;
+}
+ncclResult_t ncclCommInitRank(ncclComm_t* result, int size, ncclUniqueId id, int rank) {
+  return join(result, size, name_of(id), rank);
+}
+ncclResult_t ncclCommInitRankConfig(
+    ncclComm_t* result, int size, ncclUniqueId id, int rank, ncclConfig_t*) {
+  return join(result, size, name_of(id), rank);
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t) {
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  std::unique_lock lock(mutex());
+  wait_for(
+      lock, [&] { return of(handle).finished == of(handle).enqueued || of(handle).is_aborted; });
+  return ncclSuccess;  // graphs may still name it
+}
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  const std::unique_lock lock(mutex());
+  of(handle).is_aborted = true;
+  count("communicators_aborted");
+  return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
+  *error = ncclSuccess;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommCount(const ncclComm_t handle, int* size) {
+  *size = of(handle).size;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommUserRank(const ncclComm_t handle, int* rank) {
+  *rank = of(handle).rank;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommRegister(const ncclComm_t, void*, size_t, void** handle) {
+  *handle = nullptr;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t, void*) {
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() {
+  ++group().depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (--group().depth == 0) {
+    const std::unique_lock lock(mutex());
+    flush();
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(
+    const void* from,
+    void*,
+    size_t count,
+    ncclDataType_t type,
+    ncclRedOp_t operation,
+    ncclComm_t communicator,
+    cudaStream_t stream) {
+  return together(communicator, stream, {"ncclAllReduce", count, type, operation}, from);
+}
+ncclResult_t ncclReduce(
+    const void* from,
+    void*,
+    size_t count,
+    ncclDataType_t type,
+    ncclRedOp_t operation,
+    int root,
+    ncclComm_t communicator,
+    cudaStream_t stream) {
+  return together(communicator, stream, {"ncclReduce", count, type, operation, root}, from);
+}
+ncclResult_t ncclBroadcast(
+    const void*,
+    void* to,
+    size_t count,
+    ncclDataType_t type,
+    int root,
+    ncclComm_t communicator,
+    cudaStream_t stream) {
+  return together(communicator, stream, {"ncclBroadcast", count, type, 0, root}, to);
+}
+ncclResult_t ncclBcast(
+    void* memory,
+    size_t count,
+    ncclDataType_t type,
+    int root,
+    ncclComm_t communicator,
+    cudaStream_t stream) {
+  return together(communicator, stream, {"ncclBroadcast", count, type, 0, root}, memory);
+}
+ncclResult_t ncclReduceScatter(
+    const void* from,
+    void*,
+    size_t count,
+    ncclDataType_t type,
+    ncclRedOp_t operation,
+    ncclComm_t communicator,
+    cudaStream_t stream) {
+  return together(communicator, stream, {"ncclReduceScatter", count, type, operation}, from);
+}
+ncclResult_t ncclAllGather(
+    const void* from,
+    void*,
+    size_t count,
+    ncclDataType_t type,
+    ncclComm_t communicator,
+    cudaStream_t stream) {
+  return together(communicator, stream, {"ncclAllGather", count, type}, from);
+}
+ncclResult_t ncclAlltoAll(
+    const void* from,
+    void*,
+    size_t count,
+    ncclDataType_t type,
+    ncclComm_t communicator,
+    cudaStream_t stream) {
+  return together(communicator, stream, {"ncclAlltoAll", count, type}, from);
+}
+ncclResult_t ncclSend(
+    const void* from,
+    size_t count,
+    ncclDataType_t type,
+    int peer,
+    ncclComm_t communicator,
+    cudaStream_t stream) {
+  const int own = of(communicator).rank;
+  return together(communicator, stream, {"ncclSend", count, type, 0, 0, own, peer}, from);
+}
+ncclResult_t ncclRecv(
+    void* to,
+    size_t count,
+    ncclDataType_t type,
+    int peer,
+    ncclComm_t communicator,
+    cudaStream_t stream) {
+  const int own = of(communicator).rank;
+  return together(communicator, stream, {"ncclRecv", count, type, 0, 0, peer, own}, to);
+}
+
+}  // extern "C"
