@@ -210,6 +210,34 @@ std::string describe_pieces(std::span<const Piece> pieces) {
   }
 }
 
+std::vector<Piece> parse_pieces(
+    const std::string& description,
+    const std::function<at::Tensor(int64_t elements, at::ScalarType type)>& data_of) {
+  std::vector<Piece> pieces;
+  try {
+    for (const json& text : json::parse(description)) {
+      Piece piece;
+      piece.file_group = text.at(0);
+      piece.name = text.at(1);
+      const std::optional<at::ScalarType> type = scalar_type(text.at(2).get<FileDtype>());
+      piece.dtype = type.value();
+      piece.shape = text.at(6).get<std::vector<int64_t>>();
+      piece.begin = text.at(4);
+      piece.data = data_of(text.at(5), piece.dtype);
+      piece.stack = StackedTensor{piece.name, text.at(3), text.at(7)};
+      if (text.size() > 8) {
+        piece.cut = parse_cut(text.at(8), piece.shape).value();
+      }
+      pieces.push_back(std::move(piece));
+    }
+  } catch (const json::exception& error) {
+    throw Error(ErrorKind::kCheckpoint, fmt::format("no description of pieces: {}", error.what()));
+  } catch (const std::bad_optional_access&) {
+    throw Error(ErrorKind::kCheckpoint, "no description of pieces");
+  }
+  return pieces;
+}
+
 std::vector<GlobalTensor> combine_pieces(std::span<const std::string> descriptions) {
   std::map<Key, Described> tensors;
   std::vector<std::string> problems;

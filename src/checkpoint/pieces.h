@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,6 +51,13 @@ struct GlobalTensor {
 /// This rank's pieces as text, without their data, for `combine_pieces`. Throws (internal) for a
 /// piece that is not contiguous or whose type has no place in a file.
 std::string describe_pieces(std::span<const Piece> pieces);
+
+/// The pieces of describe_pieces, their types those of the files, without their data: what
+/// `data_of` gives of a number of elements and a type. Throws (checkpoint) for a text that is not
+/// of that.
+std::vector<Piece> parse_pieces(
+    const std::string& description,
+    const std::function<at::Tensor(int64_t elements, at::ScalarType type)>& data_of);
 
 /// The checkpoint's tensors, sorted by group and name, from what every rank described (in rank
 /// order): the same on every rank, whatever rank holds what. Throws (internal), all problems at

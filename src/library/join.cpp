@@ -34,7 +34,12 @@ train::World join(const JoinOptions& options) {
   begin_pulse(world_options.rendezvous.rank, world_options.rendezvous.size);
   train::World world = train::join_world(world_options);
   if (identity) {
-    world.round = {identity->job, identity->round, identity->first_world_size, identity->term};
+    world.round = {
+        identity->job,
+        identity->round,
+        identity->first_world_size,
+        identity->term,
+        identity->group_rank};
   }
   return world;
 }

@@ -1,5 +1,6 @@
 #include "monitor/trainer_state.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -125,6 +126,20 @@ std::string history_line(const Record& record) {
   json line = results_json(record);
   line["step"] = record.step;
   return line.dump();
+}
+
+std::vector<std::string> history_until(const std::filesystem::path& metrics, int64_t step) {
+  const MappedFile file(metrics);
+  std::vector<std::string> lines;
+  for (std::string_view rest = file.text(); !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    const json record = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (record.is_object() && record.value("step", step + 1) <= step) {
+      lines.push_back(record.dump());
+    }
+  }
+  return lines;
 }
 
 void write_results(

@@ -41,6 +41,9 @@ TrainerState read_trainer_state(const std::filesystem::path& path);
 /// The line of a record in log_history: {"epoch": .., "step": .., ...}, keys sorted.
 std::string history_line(const Record& record);
 
+/// The lines of log_history from a metrics.jsonl, up to that step; a torn last line is left out.
+std::vector<std::string> history_until(const std::filesystem::path& metrics, int64_t step);
+
 /// Writes `<split>_results.json` (indent 4, keys sorted: "epoch" and the record's values) into
 /// `folder`, and merges the same into all_results.json there. `split`: "train", "eval", "test".
 void write_results(

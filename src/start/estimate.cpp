@@ -67,6 +67,7 @@ nlohmann::json as_json(const plan::Memory& m) {
       {"buckets", m.buckets},
       {"fragmentation", m.fragmentation},
       {"context", m.context},
+      {"kept", m.kept},
       {"host", m.host},
       {"nvme", m.nvme},
       {"total", m.total()}};

@@ -38,7 +38,6 @@ namespace lockstep::train {
 namespace {
 
 constexpr int kStateFormat = 1;
-constexpr std::string_view kTrainerState = "trainer_state.json";
 
 /// The model as it is saved.
 const model::ModelConfig& saved_config(const Job& job) {
@@ -68,36 +67,6 @@ std::optional<checkpoint::StackedTensor> stack_of(
   return found == stacks.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// What this rank writes: of each slice, the elements that it owns.
-std::vector<checkpoint::Piece> owned_pieces(
-    const Job& job, bool with_optimizer, const World& world) {
-  std::vector<checkpoint::Piece> pieces;
-  const Stacks stacks = written_stacks(saved_config(job));
-  job.model->visit_state([&](const parallel::StateSlice& slice) {
-    if (slice.file_group != "model" && !with_optimizer) {
-      return;
-    }
-    const at::Tensor owned =
-        slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin);
-    const SavedNames saved = saved_names(job.adapters.get(), slice.file_group, slice.name);
-    for (const std::string& name : saved.names) {
-      pieces.push_back(
-          {saved.file_group,
-           name,
-           slice.data.scalar_type(),
-           slice.shape,
-           slice.begin + slice.owned_begin,
-           slice.transient ? owned.clone() : owned,
-           slice.cut,
-           stack_of(stacks, saved.file_group, name)});
-    }
-  });
-  if (job.untouched) {
-    add_untouched(job, world, pieces);
-  }
-  return pieces;
-}
-
 nlohmann::ordered_json generation_config(const model::ModelConfig& config) {
   nlohmann::ordered_json json{{"_from_model_config", true}};
   if (config.bos_token_id) {
@@ -122,75 +91,6 @@ ClassifierNotes classifier_notes(const Job& job) {
     notes.generative = job.config.generative;
   }
   return notes;
-}
-
-/// What makes the weights a model folder, or an adapter's.
-checkpoint::SmallFiles model_files(const Job& job) {
-  const model::ModelConfig& config = saved_config(job);
-  checkpoint::SmallFiles files;
-  if (job.adapters == nullptr) {
-    files = model_folder_files(config, compute_type(job.config.training), job.tokenizer.get());
-  } else {
-    files = job.tokenizer->files();
-    files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
-    if (!job.adapters->base_hash.empty()) {
-      files[std::string(kBaseName)] = base_json(job.adapters->base_hash);
-    }
-  }
-  if (job.written_labels) {
-    files[kClassifierNotes] = to_json(classifier_notes(job), job.written_labels->labels);
-  }
-  if (config.head.classifies()) {
-    if (job.adapters != nullptr) {
-      files[std::string(kLabelsName)] = labels_json(config.head);
-    }
-    files[kClassifierNotes] = to_json(classifier_notes(job), config.head.labels);
-  }
-  return files;
-}
-
-std::string state_json(const Job& job, const World& world) {
-  const Progress& progress = job.progress;
-  nlohmann::ordered_json state{
-      {"format", kStateFormat},
-      {"step", progress.step},
-      {"tokens", progress.tokens},
-      {"epoch", progress.epoch},
-      {"seed", job.config.training.seed},
-      {"sampler",
-       {{"seed", progress.sampler.seed},
-        {"epoch", progress.sampler.epoch},
-        {"position", progress.sampler.position}}},
-      {"optimizer",
-       {{"name", job.config.training.optim}, {"steps", job.model->optimizer().steps()}}},
-      {"scheduler", job.schedule->state()},
-      {"versions", {{"libtorch", TORCH_VERSION}}},
-      {"ranks", world.size()},
-      {"identity", identity_of(job)},
-      {"configuration", job.resolved}};
-  if (job.config.training.fp16) {
-    const parallel::LossScale::State scale = job.model->loss_scale().state();
-    state["loss_scale"] = {
-        {"value", scale.value},
-        {"steps_since_overflow", scale.steps_since_overflow},
-        {"overflows_left", scale.overflows_left}};
-  }
-  if (!job.rate_acts.empty()) {
-    state["acts"] = acts_json(job);
-  }
-  if (!world.round.job.empty()) {
-    state["job"] = world.round.job;
-  }
-  if (job.best.metric) {
-    state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
-  }
-  if (job.best.no_better > 0) {
-    state["evaluations_no_better"] = job.best.no_better;
-  }
-  if (job.kept_weight) {
-    state["kept_weight"] = job.kept_weight->value();
-  }
-  return state.dump(2) + "\n";
 }
 
 void read_state(Job& job, const std::string& text, const std::string& source, const World& world) {
@@ -356,6 +256,35 @@ std::optional<std::filesystem::path> find_checkpoint_to_resume(const Job& job, W
                                    : std::filesystem::path(asked);
 }
 
+int64_t owned_bytes(const Job& job, bool with_optimizer) {
+  int64_t bytes = 0;
+  job.model->visit_state([&](const parallel::StateSlice& slice) {
+    const bool is_saved =
+        !saved_names(job.adapters.get(), slice.file_group, slice.name).names.empty();
+    if (is_saved && (slice.file_group == "model" || with_optimizer)) {
+      bytes +=
+          (slice.owned_end - slice.owned_begin) * static_cast<int64_t>(slice.data.element_size());
+    }
+  });
+  return bytes;
+}
+
+bool has_room(int64_t bytes, World& world) {
+  const int64_t room = monitor::available_memory();
+  const bool fits = room <= 0 || bytes * world.local_size < room / 2;
+  const auto answers = comm::gather_strings(world.communicator, fits ? "fits" : "");
+  return std::find(answers.begin(), answers.end(), "") == answers.end();
+}
+
+comm::Communicator group_beside_training(World& world, const std::string& name) {
+  std::vector<int> all(static_cast<size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  comm::GroupOptions options = world.group;
+  options.device = c10::Device(c10::kCPU);
+  options.explains_waits = false;
+  return comm::split(world.communicator, all, name, options);
+}
+
 std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world) {
   const config::TrainingSection& training = job.config.training;
   const bool saves_before_the_end =
@@ -364,20 +293,9 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world) {
   if (!job.config.checkpoint.async || !saves_before_the_end) {
     return nullptr;
   }
-  int64_t bytes = 0;
-  job.model->visit_state([&](const parallel::StateSlice& slice) {
-    const bool is_saved =
-        !saved_names(job.adapters.get(), slice.file_group, slice.name).names.empty();
-    if (is_saved && (slice.file_group == "model" || !training.save_only_model)) {
-      bytes +=
-          (slice.owned_end - slice.owned_begin) * static_cast<int64_t>(slice.data.element_size());
-    }
-  });
+  const int64_t bytes = owned_bytes(job, !training.save_only_model);
   // A run does not end for want of memory because its checkpoints are to be written faster.
-  const int64_t room = monitor::available_memory();
-  const bool fits = room <= 0 || bytes * world.local_size < room / 2;
-  const auto answers = comm::gather_strings(world.communicator, fits ? "fits" : "");
-  if (std::find(answers.begin(), answers.end(), "") != answers.end()) {
+  if (!has_room(bytes, world)) {
     if (world.is_first()) {
       log_warning(
           "training waits for its checkpoints: there is no memory for a copy of {} a rank",
@@ -386,19 +304,133 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world) {
     return nullptr;
   }
   job.snapshot_bytes = bytes;
-  std::vector<int> all(static_cast<size_t>(world.size()));
-  std::iota(all.begin(), all.end(), 0);
-  comm::GroupOptions options = world.group;
-  options.device = c10::Device(c10::kCPU);
-  options.explains_waits = false;
-  return std::make_unique<checkpoint::AsyncSaver>(
-      comm::split(world.communicator, all, "checkpoint", options));
+  return std::make_unique<checkpoint::AsyncSaver>(group_beside_training(world, "checkpoint"));
 }
 
 void wait_for_save(Job& job) {
   if (job.saver != nullptr) {
     job.saver->wait();
   }
+}
+
+std::vector<checkpoint::Piece> owned_pieces(
+    const Job& job, bool with_optimizer, const World& world) {
+  std::vector<checkpoint::Piece> pieces;
+  const Stacks stacks = written_stacks(saved_config(job));
+  job.model->visit_state([&](const parallel::StateSlice& slice) {
+    if (slice.file_group != "model" && !with_optimizer) {
+      return;
+    }
+    const at::Tensor owned =
+        slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin);
+    const SavedNames saved = saved_names(job.adapters.get(), slice.file_group, slice.name);
+    for (const std::string& name : saved.names) {
+      pieces.push_back(
+          {saved.file_group,
+           name,
+           slice.data.scalar_type(),
+           slice.shape,
+           slice.begin + slice.owned_begin,
+           slice.transient ? owned.clone() : owned,
+           slice.cut,
+           stack_of(stacks, saved.file_group, name)});
+    }
+  });
+  if (job.untouched) {
+    add_untouched(job, world, pieces);
+  }
+  return pieces;
+}
+
+checkpoint::SmallFiles model_files(const Job& job) {
+  const model::ModelConfig& config = saved_config(job);
+  checkpoint::SmallFiles files;
+  if (job.adapters == nullptr) {
+    files = model_folder_files(config, compute_type(job.config.training), job.tokenizer.get());
+  } else {
+    files = job.tokenizer->files();
+    files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
+    if (!job.adapters->base_hash.empty()) {
+      files[std::string(kBaseName)] = base_json(job.adapters->base_hash);
+    }
+  }
+  if (job.written_labels) {
+    files[kClassifierNotes] = to_json(classifier_notes(job), job.written_labels->labels);
+  }
+  if (config.head.classifies()) {
+    if (job.adapters != nullptr) {
+      files[std::string(kLabelsName)] = labels_json(config.head);
+    }
+    files[kClassifierNotes] = to_json(classifier_notes(job), config.head.labels);
+  }
+  return files;
+}
+
+std::string state_json(const Job& job, const World& world) {
+  const Progress& progress = job.progress;
+  nlohmann::ordered_json state{
+      {"format", kStateFormat},
+      {"step", progress.step},
+      {"tokens", progress.tokens},
+      {"epoch", progress.epoch},
+      {"seed", job.config.training.seed},
+      {"sampler",
+       {{"seed", progress.sampler.seed},
+        {"epoch", progress.sampler.epoch},
+        {"position", progress.sampler.position}}},
+      {"optimizer",
+       {{"name", job.config.training.optim}, {"steps", job.model->optimizer().steps()}}},
+      {"scheduler", job.schedule->state()},
+      {"versions", {{"libtorch", TORCH_VERSION}}},
+      {"ranks", world.size()},
+      {"identity", identity_of(job)},
+      {"configuration", job.resolved}};
+  if (job.config.training.fp16) {
+    const parallel::LossScale::State scale = job.model->loss_scale().state();
+    state["loss_scale"] = {
+        {"value", scale.value},
+        {"steps_since_overflow", scale.steps_since_overflow},
+        {"overflows_left", scale.overflows_left}};
+  }
+  if (!job.rate_acts.empty()) {
+    state["acts"] = acts_json(job);
+  }
+  if (!world.round.job.empty()) {
+    state["job"] = world.round.job;
+  }
+  if (job.best.metric) {
+    state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
+  }
+  if (job.best.no_better > 0) {
+    state["evaluations_no_better"] = job.best.no_better;
+  }
+  if (job.kept_weight) {
+    state["kept_weight"] = job.kept_weight->value();
+  }
+  return state.dump(2) + "\n";
+}
+
+std::function<void()> rotation(const Job& job, const World& world) {
+  const config::TrainingSection& training = job.config.training;
+  std::vector<int64_t> keep;
+  if (training.load_best_model_at_end && job.best.metric) {
+    keep.push_back(job.best.step);
+  }
+  return [first = world.is_first(),
+          stored = job.stored.get(),
+          output = training.output_dir,
+          limit = training.save_total_limit,
+          keep = std::move(keep)] {
+    if (first && stored != nullptr) {
+      stored->rotate(limit, keep);
+    } else if (first && limit) {
+      std::vector<std::filesystem::path> folders;
+      std::ranges::transform(keep, std::back_inserter(folders), [&](int64_t step) {
+        return checkpoint_folder(output, step);
+      });
+      checkpoint::rotate_checkpoints(output, *limit, folders);
+    }
+  };
 }
 
 void save_training_state(Job& job, World& world, bool goes_on) {
@@ -415,25 +447,7 @@ void save_training_state(Job& job, World& world, bool goes_on) {
     files[std::string(kTrainerState)] = monitor::to_json(job.monitor->state());
     files["config.yaml"] = job.resolved;
   }
-  std::vector<int64_t> keep;
-  if (training.load_best_model_at_end && job.best.metric) {
-    keep.push_back(job.best.step);
-  }
-  const auto rotate = [first = world.is_first(),
-                       stored = job.stored.get(),
-                       output = training.output_dir,
-                       limit = training.save_total_limit,
-                       keep = std::move(keep)] {
-    if (first && stored != nullptr) {
-      stored->rotate(limit, keep);
-    } else if (first && limit) {
-      std::vector<std::filesystem::path> folders;
-      std::ranges::transform(keep, std::back_inserter(folders), [&](int64_t step) {
-        return checkpoint_folder(output, step);
-      });
-      checkpoint::rotate_checkpoints(output, *limit, folders);
-    }
-  };
+  const std::function<void()> rotate = rotation(job, world);
   const checkpoint::SaveOptions options{.hold = job.hold.get(), .stored = job.stored.get()};
   const std::string state = state_json(job, world);
   wait_for_save(job);

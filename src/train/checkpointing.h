@@ -3,11 +3,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "comm/communicator.h"
 #include "monitor/trainer_state.h"
 #include "train/job.h"
 
@@ -25,6 +29,25 @@ void take_output(Job& job, World& world);
 /// checkpoint of output_dir; nothing where there is none yet. In a later round of a job, the latest
 /// good one that the job wrote comes before all. Every rank must call.
 std::optional<std::filesystem::path> find_checkpoint_to_resume(const Job& job, World& world);
+
+inline constexpr std::string_view kTrainerState = "trainer_state.json";
+
+/// What this rank writes: of each slice, the elements that it owns.
+std::vector<checkpoint::Piece> owned_pieces(
+    const Job& job, bool with_optimizer, const World& world);
+/// Their bytes.
+int64_t owned_bytes(const Job& job, bool with_optimizer);
+/// What makes the weights a model folder, or an adapter's.
+checkpoint::SmallFiles model_files(const Job& job);
+/// state.json.
+std::string state_json(const Job& job, const World& world);
+/// Removes checkpoints beyond save_total_limit, on rank 0.
+std::function<void()> rotation(const Job& job, const World& world);
+
+/// Whether each machine has memory for so many bytes a rank. Every rank must call.
+bool has_room(int64_t bytes, World& world);
+/// All ranks, for a thread that runs beside training. Every rank must call.
+comm::Communicator group_beside_training(World& world, const std::string& name);
 
 /// The saver of a run that saves before its end, unless checkpoint.async=false or memory is short.
 /// Every rank must call.

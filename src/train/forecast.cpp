@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/kept_memory.h"
 #include "base/log.h"
 #include "config/core/cache_folder.h"
 #include "config/core/unsupported_keys.h"
@@ -123,7 +124,8 @@ Forecast predict(
       cluster.groups.front().devices_per_node = world.size();
     }
     if (available > 0) {
-      device.memory_bytes = resident + available / std::max(world.local_size, 1);
+      device.memory_bytes = resident + available / std::max(world.local_size, 1) +
+                            static_cast<double>(kept_bytes(kept_memory()));
     }
   }
   plan::Job usual = job;
@@ -148,7 +150,7 @@ Forecast predict(
       {"activations", memory.activations + memory.working + memory.logits},
       {"gathered", memory.gathered},
       {"buffers", memory.buckets},
-      {"other", memory.fragmentation + memory.context}};
+      {"other", memory.fragmentation + memory.context + memory.kept}};
   forecast.room = plan::usable_bytes(cluster.slowest().device);
   if (memory.least() > forecast.room) {
     if (misfit == Misfit::kRefuse) {

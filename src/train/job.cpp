@@ -16,6 +16,7 @@
 #include "train/checkpointing.h"
 #include "train/job_answers.h"
 #include "train/judgement/judgement_files.h"
+#include "train/kept_steps.h"
 #include "train/plan.h"
 #include "train/samples.h"
 #include "train/start_monitor.h"
@@ -388,7 +389,7 @@ std::unique_ptr<Job> open_job(
 void build_job(Job& job, World& world) {
   const config::Config& config = job.config;
   const config::TrainingSection& training = config.training;
-  const auto resume_from = find_checkpoint_to_resume(job, world);
+  auto resume_from = find_checkpoint_to_resume(job, world);
   const parallel::ModelSpec spec = model_spec(job.source, model_request(job, world));
   check_trainable(spec.config.quantization, spec.adapters != nullptr);
   job.adapters = spec.adapters;
@@ -427,6 +428,7 @@ void build_job(Job& job, World& world) {
   job.schedule = optim::make_schedule(schedule);
 
   std::optional<monitor::TrainerState> history;
+  resume_from = recover_kept_step(job, resume_from, world);
   if (resume_from) {
     history = restore_training_state(job, *resume_from, world);
   }
@@ -435,6 +437,7 @@ void build_job(Job& job, World& world) {
       data::Sampler(options, job.progress.sampler),
       training.dataloader_prefetch_factor.value_or(kDefaultPrefetch));
   job.saver = make_saver(job, world);
+  job.kept = make_kept_state(job, world);
   describe(job, world);
   start_monitor(job, world, std::move(history));
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/async_saver.h"
+#include "checkpoint/kept_state.h"
 #include "checkpoint/output_hold.h"
 #include "checkpoint/stored_run.h"
 #include "config/core/config.h"
@@ -90,6 +91,7 @@ struct Job {
   std::unique_ptr<monitor::Monitor> monitor;      // rank 0's; null on the others
   std::unique_ptr<checkpoint::AsyncSaver> saver;  // null: saves are waited for
   int64_t snapshot_bytes = 0;                     // of host memory, that it copies a state to
+  std::unique_ptr<checkpoint::KeptState> kept;    // null: steps are not kept in memory
   int64_t global_batch = 0;                       // sequences of a step, all ranks
   double flops_per_token = 0;
   Progress progress;

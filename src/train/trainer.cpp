@@ -32,6 +32,7 @@
 #include "train/histograms.h"
 #include "train/job.h"
 #include "train/job_answers.h"
+#include "train/kept_steps.h"
 #include "train/live_page.h"
 #include "train/machine/out_of_memory.h"
 #include "train/machine/trace.h"
@@ -398,6 +399,7 @@ int Trainer::one_step() {
       ended - began, for_data, for_ranks, parallel::fullest_of(job_.model->memory().phases()));
   follow_kept_loss(job_, result_, epoch_ends, world_);
   const std::optional<Spikes::Spike> spike = guard_.observe(result_);
+  wait_for_kept_step(job_);  // what is reported is lost at most with the step after it
   report(counts, batch, began);
   histograms_.tell();
   tell_of_overflow(job_, result_);
@@ -432,6 +434,9 @@ int Trainer::one_step() {
     time_.add(TimeAccount::Use::kComparing, seconds_now() - comparing);
     tell_of_comparison(job_, seconds_now() - comparing);
   }
+  const double keeping = seconds_now();
+  keep_step(job_, world_);
+  time_.add(TimeAccount::Use::kSaving, seconds_now() - keeping);
   steering_.publish();
   steering_.end_step(saves);
   stopped_by_ = counts.acts.stop ? "lockstep ctl" : "a signal";

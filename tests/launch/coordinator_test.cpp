@@ -108,7 +108,7 @@ struct Host {
   explicit Host(int nodes, int restarts = 0) {
     LaunchPlan plan;
     plan.min_nodes = plan.max_nodes = nodes;
-    plan.max_restarts = restarts;
+    plan.restarts.most = restarts;
     plan.run_id = "job";
     plan.meeting.secret = kSecret;
     plan.meeting.heartbeat_timeout = std::chrono::seconds(60);

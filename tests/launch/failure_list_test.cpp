@@ -115,6 +115,26 @@ TEST(Repetition, KnowsWhatComesAgain) {
   EXPECT_FALSE(Repetition().expected({}));
 }
 
+TEST(Restarts, AreCountedInAWindowOrForTheWholeJob) {
+  using std::chrono::seconds;
+  const Restarts::Clock::time_point begin{seconds(1'000'000)};
+  Restarts restarts;
+  const RestartLimit hourly{2, seconds(3600)}, ever{2};
+  for (const int64_t at : {0, 10, 3601, 3610}) {
+    EXPECT_TRUE(restarts.may_be_one_more(hourly, begin + seconds(at))) << at;
+    restarts.add(begin + seconds(at));
+  }
+  EXPECT_FALSE(restarts.may_be_one_more(hourly, begin + seconds(7200)));
+  EXPECT_TRUE(restarts.may_be_one_more(hourly, begin + seconds(7201)));
+  EXPECT_FALSE(restarts.may_be_one_more(ever, begin + seconds(1'000'000)));
+  EXPECT_FALSE(restarts.may_be_one_more({}, begin + seconds(1'000'000)));
+  // As the next host gets them, whose clock is another.
+  const Restarts told = Restarts::from_json(restarts.to_json(begin + seconds(7200)), begin);
+  EXPECT_EQ(told.count(), 4);
+  EXPECT_FALSE(told.may_be_one_more(hourly, begin));
+  EXPECT_TRUE(told.may_be_one_more(hourly, begin + seconds(1)));
+}
+
 TEST(Progress, EndsAJobThatGetsNoFurther) {
   using Steps = std::vector<std::optional<int64_t>>;
   const auto ended_after = [](const Steps& steps) {

@@ -177,6 +177,16 @@ TEST(Launch, RestartsAndKeepsTheLogsOfEveryAttempt) {
   const Ran gave_up = launch({"--max-restarts=1", "--no-python", "sh", "-c", "echo run; exit 3"});
   EXPECT_EQ(gave_up.output, "run\nrun\n");
   EXPECT_EQ(gave_up.status.shell_code(), 1);
+  // Each fails more than a second after the last one.
+  const Ran in_a_window = launch(
+      {"--max-restarts=1",
+       "--restart-window=1",
+       "--no-python",
+       "sh",
+       "-c",
+       "echo run; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || { sleep 1.1; exit 3; }"});
+  EXPECT_EQ(in_a_window.output, "run\nrun\nrun\n") << in_a_window.error_output;
+  EXPECT_EQ(in_a_window.status.shell_code(), 0);
 }
 
 TEST(Launch, TellsWhatARecordedWorkerSaid) {

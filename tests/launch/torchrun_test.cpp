@@ -35,7 +35,8 @@ TEST(Torchrun, ReadsBothSpellingsPrefixesAndValues) {
            {"--nproc", "3", "--max-r", "2", "x.py", "--nnodes", "9"}}) {
     const LaunchPlan plan = plan_torchrun(arguments, {{"PYTHON_EXEC", "/usr/bin/py"}});
     EXPECT_EQ(plan.workers, 3);
-    EXPECT_EQ(plan.max_restarts, 2);
+    EXPECT_EQ(plan.restarts.most, 2);
+    EXPECT_EQ(plan.restarts.window.count(), 0);
     EXPECT_EQ(plan.max_nodes, 1);
     EXPECT_THAT(plan.argv, ElementsAre("/usr/bin/py", "-u", "x.py", "--nnodes", "9"));
   }
@@ -49,7 +50,7 @@ TEST(Torchrun, TakesDefaultsFromPetVariables) {
       {"PYTHON_EXEC", "py"}};
   const LaunchPlan plan = plan_torchrun({"--max-restarts", "1", "pkg.main"}, environment);
   EXPECT_EQ(plan.workers, 4);
-  EXPECT_EQ(plan.max_restarts, 1);
+  EXPECT_EQ(plan.restarts.most, 1);
   EXPECT_THAT(plan.argv, ElementsAre("py", "-u", "-m", "pkg.main"));
 }
 
@@ -114,6 +115,7 @@ TEST(Torchrun, TellsAllProblemsAtOnce) {
        "0",
        "--max-restarts",
        "-1",
+       "--restart-window=-3600",
        "--nproc-per-noed=3",
        "--start-method=thread",
        "--rdzv-conf",
@@ -125,6 +127,7 @@ TEST(Torchrun, TellsAllProblemsAtOnce) {
        {"--nnodes 3:2",
         "--nproc-per-node 0",
         "--max-restarts -1",
+        "--restart-window -3600",
         "no option --nproc-per-noed. Did you mean 'nproc-per-node'?",
         "--start-method thread",
         "Did you mean 'join_timeout'?",

@@ -62,6 +62,7 @@ TEST(Combinations, AreFiniteAndAddUp) {
             m.gathered,
             m.buckets,
             m.fragmentation,
+            m.kept,
             m.host,
             m.nvme}) {
         ASSERT_TRUE(std::isfinite(bytes) && bytes >= 0) << plan_line(job);

@@ -107,6 +107,26 @@ TEST(Memory, ReplicasShareWithinTheirGroupsAlone) {
   EXPECT_GT(groups.optimizer, 3 * all.optimizer);
 }
 
+TEST(Memory, StatesKeptForARestartAreEachRanksShare) {
+  Job job = gpt2_job();
+  job.mesh.data = 4;
+  const Memory none = estimate_memory(job)[0].peak;
+  job.kept_states = 2;
+  const auto state = static_cast<double>(model::parameter_count(job.model)) *
+                     (job.software.weight_bytes + job.software.optimizer_bytes);
+  for (const int stage : {0, 1, 3}) {
+    job.zero_stage = stage;
+    EXPECT_NEAR(estimate_memory(job)[0].peak.host, 2 * state / 4, 1e-6 * state);
+  }
+  job.zero_stage = 0;
+  EXPECT_DOUBLE_EQ(estimate_memory(job)[0].peak.total(), none.total());
+  job.software.device_is_host = true;
+  const Memory kept = estimate_memory(job)[0].peak;
+  EXPECT_EQ(kept.host, 0);
+  EXPECT_NEAR(kept.kept, 2 * state / 4, 1e-6 * state);
+  EXPECT_GT(kept.total(), kept.kept);
+}
+
 TEST(Memory, OnACpuHostMemoryIsTheDevices) {
   Job job = gpt2_job();
   job.software.device_is_host = true;

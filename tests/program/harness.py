@@ -10,6 +10,7 @@ import pathlib
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -74,6 +75,18 @@ def wait_for(condition, seconds=60):
             return found
         time.sleep(0.02)
     raise AssertionError("waited in vain")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def listens(port):
+    """Whether a socket of this machine listens on the port."""
+    rows = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
 def self_signed(folder):

@@ -4,7 +4,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import unittest
 
@@ -12,6 +11,8 @@ from harness import (
     PROGRAM,
     ProgramTest,
     environment,
+    free_port,
+    listens,
     long,
     losses,
     metrics,
@@ -20,18 +21,6 @@ from harness import (
     start,
     wait_for,
 )
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def listens(port):
-    """Whether a socket of this machine listens on the port."""
-    rows = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
-    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
 def parent_of(pid):

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/kept_memory.h"
 #include "base/log.h"
 #include "launch/agent/health_check.h"
 #include "launch/agent/log_folder.h"
@@ -70,6 +71,9 @@ class Agent {
     if (plan.watch_stdin) {
       watch_stdin();
     }
+    if (plan.restarts.most > 0) {
+      memory_.resize(static_cast<size_t>(plan.workers));
+    }
   }
 
   int run();
@@ -92,6 +96,7 @@ class Agent {
   Health health_;
   std::optional<HealthCheck> health_check_;
   std::vector<std::filesystem::path> step_files_;  // of the round
+  std::vector<KeptMemory> memory_;  // a worker's each, where workers may be started again
 };
 
 void Agent::watch_stdin() {
@@ -163,7 +168,7 @@ WorkerSpec Agent::worker(const Round& round, const Environment& common, int loca
   identity.master_address = round.master_address;
   identity.master_port = round.master_port;
   identity.restart_count = round.restarts;
-  identity.max_restarts = plan_.max_restarts;
+  identity.max_restarts = plan_.restarts.most;
   identity.run_id = plan_.run_id;
   identity.round = round.number;
   identity.job = round.job.id;
@@ -205,6 +210,11 @@ WorkerSpec Agent::worker(const Round& round, const Environment& common, int loca
     spec.pulse_file = spec.error_file.parent_path() / "step";
     environment[kStepFileVariable] = spec.pulse_file.string();
     step_files_.push_back(spec.pulse_file);
+  }
+  environment.erase(kKeptMemoryVariable);  // likewise
+  if (index < memory_.size() && memory_[index].descriptor() >= 0) {
+    spec.process.handed_on = memory_[index].descriptor();
+    environment[kKeptMemoryVariable] = std::to_string(spec.process.handed_on);
   }
   spec.process.environment = flatten(environment);
   spec.process.inherit_stdin = local_rank == 0 && !plan_.watch_stdin;
@@ -312,9 +322,13 @@ int Agent::run() {
     }
     tell(verdict);
     log_info(
-        "the workers are started again (restart {} of {})",
+        "the workers are started again (restart {}{} {}{})",
         round->restarts + (verdict.failures.empty() && verdict.reason.empty() ? 0 : 1),
-        plan_.max_restarts);
+        plan_.restarts.window.count() == 0 ? " of" : ", at most",
+        plan_.restarts.most,
+        plan_.restarts.window.count() == 0
+            ? ""
+            : fmt::format(" in {} s", plan_.restarts.window.count()));
   }
 }
 

@@ -282,13 +282,15 @@ void Coordinator::State::settle() {
   }
   const bool failed = end_ == AttemptEnd::kFailed;
   const bool again =
-      failed && heritage_.restarts < plan_.max_restarts && !repeats() && !is_in_vain();
+      failed && heritage_.restarts.may_be_one_more(plan_.restarts) && !repeats() && !is_in_vain();
   const bool goes_on = !stuck_ && (failed ? again : made_room_ && end_ == AttemptEnd::kSucceeded);
   if (!goes_on) {
     end_job(end_, exit_code_);
     return;
   }
-  heritage_.restarts += failed ? 1 : 0;
+  if (failed) {
+    heritage_.restarts.add();
+  }
   phase_ = Phase::kGathering;
   gathering_since_ = enough_since_ = Clock::now();
   rules_.last_call = std::min(rules_.last_call, kLastCallAgain);

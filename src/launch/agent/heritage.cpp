@@ -40,7 +40,7 @@ json to_json(const Heritage& heritage) {
         {"started", heritage.job.started},
         {"first_world_size", heritage.job.first_world_size}}},
       {"rounds", heritage.rounds},
-      {"restarts", heritage.restarts},
+      {"restarts", heritage.restarts.to_json()},
       {"progress", heritage.progress.to_json()},
       {"hosts", std::move(hosts)},
       {"heirs", heritage.heirs}};
@@ -54,7 +54,7 @@ Heritage heritage_from_json(const json& object) try {
       job.at("started").get<int64_t>(),
       count_at(job, "first_world_size")};
   heritage.rounds = count_at(object, "rounds");
-  heritage.restarts = count_at(object, "restarts");
+  heritage.restarts = Restarts::from_json(object.at("restarts"));
   heritage.progress = Progress::from_json(object.at("progress"));
   for (const json& host : object.at("hosts")) {
     heritage.hosts.push_back(place_from_json(host));

@@ -8,6 +8,7 @@
 
 #include "launch/agent/meeting.h"
 #include "launch/workers/failure_list.h"
+#include "launch/workers/restarts.h"
 
 namespace lockstep::launch {
 
@@ -20,7 +21,8 @@ struct HostPlace {
 /// Told with each round, and taken over by the next host.
 struct Heritage {
   JobIdentity job;
-  int rounds = 0, restarts = 0;  // begun so far
+  int rounds = 0;  // begun so far
+  Restarts restarts;
   Progress progress;
   std::vector<HostPlace> hosts;  // of the job until now; the last one hosts it
   int heirs = 0;                 // of the last round, that may host the job after this host

@@ -6,6 +6,7 @@
 #include "launch/system/job_store.h"
 #include "launch/system/secret.h"
 #include "launch/workers/failure_list.h"
+#include "launch/workers/restarts.h"
 
 namespace lockstep::launch {
 namespace {
@@ -20,7 +21,7 @@ class Alone : public Meeting {
     }
     Round round;
     round.number = rounds_++;
-    round.restarts = round.number;
+    round.restarts = restarts_.count();
     round.world_size = plan_.workers;
     round.job = job_;
     round.job.first_world_size = plan_.workers;
@@ -38,8 +39,8 @@ class Alone : public Meeting {
     verdict.end = result.end;
     verdict.failures = result.failures;
     verdict.exit_code = result.exit_code;
-    bool again =
-        result.end == AttemptEnd::kFailed && !result.stuck && rounds_ <= plan_.max_restarts;
+    bool again = result.end == AttemptEnd::kFailed && !result.stuck &&
+                 restarts_.may_be_one_more(plan_.restarts);
     if (again && repetition_.expected(result.failures)) {
       log_info("the workers are not started again: they would fail in the same way");
       again = false;
@@ -47,6 +48,9 @@ class Alone : public Meeting {
     if (again && progress_.in_vain(result.step, cause_of(result.failures, "a worker failed"))) {
       verdict.reason = "the workers are not started again: " + progress_.told();
       again = false;
+    }
+    if (again) {
+      restarts_.add();
     }
     verdict.next = again ? Verdict::Next::kAgain : Verdict::Next::kEnd;
     return verdict;
@@ -57,6 +61,7 @@ class Alone : public Meeting {
   const LaunchPlan& plan_;
   const JobIdentity job_ = JobIdentity::draw();
   int rounds_ = 0;
+  Restarts restarts_;
   Repetition repetition_;
   Progress progress_;
   std::optional<JobStore> store_;

@@ -310,7 +310,7 @@ void Remote::take_round(const json& message) {
   take_roster(message);
   Round round;
   round.number = message.at("round").get<int>();
-  round.restarts = heritage_->restarts;
+  round.restarts = heritage_->restarts.count();
   round.job = heritage_->job;
   round.term = heritage_->term();
   round.master_address = message.at("store").at("address").get<std::string>();
@@ -389,7 +389,7 @@ Verdict Remote::lost_host() const {
 // From here on this node hosts the job, which has lost a round with its host.
 void Remote::host_as_heir(const AttemptResult& result) {
   Heritage before = *heritage_;
-  ++before.restarts;
+  before.restarts.add();
   before.progress.in_vain(result.step, host_lost());
   Socket at_endpoint;
   try {
@@ -409,7 +409,8 @@ void Remote::host_as_heir(const AttemptResult& result) {
 // Once the host is lost, or has said that it hosts no more: the first of its heirs that answers,
 // this node itself where it is that one. False where there is none, or the job may not start again.
 bool Remote::follow_heir(const AttemptResult& result) {
-  const bool may_go_on = moved_ || (heritage_ && heritage_->restarts < plan_.max_restarts);
+  const bool may_go_on =
+      moved_ || (heritage_ && heritage_->restarts.may_be_one_more(plan_.restarts));
   if (!may_go_on || result.stuck || guard_.signal()) {
     return false;
   }

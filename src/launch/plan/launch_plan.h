@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "launch/plan/std_spec.h"
+#include "launch/workers/restarts.h"
 #include "launch/workers/worker_environment.h"
 
 namespace lockstep::launch {
@@ -52,7 +53,7 @@ struct LaunchPlan {
   int workers = 1;  // on this node
   std::string role = "default", run_id = "none";
   MeetingPoint meeting;
-  int max_restarts = 0;
+  RestartLimit restarts;
   LogPlan log;
   std::vector<int> signals;
   std::optional<std::chrono::milliseconds>

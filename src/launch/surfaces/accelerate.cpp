@@ -319,7 +319,7 @@ AccelerateRequest plan_accelerate(
   plan_accelerate_meeting(options, plan);
   plan_secret(options, environment, plan.meeting);
   plan.role = options.text("role");
-  plan.max_restarts = static_cast<int>(options.integer("max-restarts", 0));
+  plan.restarts.most = static_cast<int>(options.integer("max-restarts", 0));
   plan.log.folder = options.text("log-dir");
   plan.log.tee = StdSpec::parse(options.text("tee"), "tee");
   plan.signals = signals_for(options, "SIGTERM,SIGINT,SIGHUP,SIGQUIT");

@@ -149,7 +149,7 @@ void plan_elasticity(Options& options, int node, LaunchPlan& plan) {
   const int most = static_cast<int>(options.integer("max-elastic-nodes", -1));
   plan.min_nodes = least > 0 ? least : 1;
   plan.max_nodes = most > 0 ? most : plan.max_nodes;
-  plan.max_restarts = kRestarts;
+  plan.restarts.most = kRestarts;
   plan.meeting.kind = MeetingPoint::Kind::kDynamic;
   plan.meeting.is_host = node == 0;
   plan.meeting.node_rank = -1;

@@ -27,6 +27,10 @@ constexpr OptionSpec kTorchrunOptions[] = {
     {"rdzv-insecure", kFlag, "", "meet without a secret: whoever reaches the address may join"},
     {"standalone", kFlag, "", "one node, a free port, a random id"},
     {"max-restarts", kValue, "0", "how often the workers are started again after a failure"},
+    {"restart-window",
+     kValue,
+     "0",
+     "seconds in which --max-restarts counts; 0: it counts for the whole job"},
     {"monitor-interval", kValue, "0.1", "accepted; a worker's end is seen at once"},
     {"start-method",
      kValue,
@@ -272,7 +276,8 @@ LaunchPlan plan_torchrun(
   plan.workers = workers_for(options, options.text("nproc-per-node"), environment);
   plan.run_id = options.text("rdzv-id");
   plan.role = options.text("role");
-  plan.max_restarts = static_cast<int>(options.integer("max-restarts", 0));
+  plan.restarts.most = static_cast<int>(options.integer("max-restarts", 0));
+  plan.restarts.window = std::chrono::seconds(options.integer("restart-window", 0));
   if (options.seconds("monitor-interval", 0) <= 0) {
     options.problem("--monitor-interval must be more than 0");
   }

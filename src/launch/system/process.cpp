@@ -54,6 +54,7 @@ struct ChildPlan {
   pid_t parent;
   int input, output, error_output, failure;
   const cpu_set_t* cpus;
+  int handed_on;
 };
 
 // Runs after the fork: system calls only, since another thread may have held a lock at it.
@@ -71,6 +72,9 @@ void prepare(const ChildPlan& plan) {
   }
   ::dup2(plan.output, STDOUT_FILENO);
   ::dup2(plan.error_output, STDERR_FILENO);
+  if (plan.handed_on >= 0) {
+    ::fcntl(plan.handed_on, F_SETFD, 0);
+  }
   for (int signal = 1; signal < NSIG; ++signal) {
     ::signal(signal, SIG_DFL);
   }
@@ -163,7 +167,8 @@ Process Process::start(const ProcessSpec& spec) {
       output.write,
       error_output.write,
       failure.write,
-      spec.cpus.empty() ? nullptr : &cpus};
+      spec.cpus.empty() ? nullptr : &cpus,
+      spec.handed_on};
   std::fflush(nullptr);  // or a copy of this process would write it again
   const pid_t pid = ::fork();
   if (pid == 0) {

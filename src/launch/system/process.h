@@ -38,6 +38,7 @@ struct ProcessSpec {
   bool inherit_stdin = false;            // else /dev/null, or
   int input = -1;                        // this descriptor, which stays the caller's
   std::vector<int> cpus;                 // the CPUs that it is bound to; empty: not bound
+  int handed_on = -1;                    // a descriptor that the child has by the same number
 };
 
 /// A running child. Move-only. The destructor closes the descriptors and takes a dead child from

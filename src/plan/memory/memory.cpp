@@ -11,7 +11,7 @@ namespace lockstep::plan {
 
 double Memory::total() const {
   return parameters + gradients + optimizer + activations + working + logits + gathered + buckets +
-         fragmentation + context;
+         fragmentation + context + kept;
 }
 
 double usable_bytes(const Device& device) {
@@ -142,6 +142,10 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
   }
   memory.parameters += held(parameters, 3) * job.reference_bytes;
   offload_states(job, memory);
+  // Each element of the state is kept by one rank, whatever the stage.
+  const double kept = job.kept_states * trained / (job.mesh.data * job.mesh.context) *
+                      (software.weight_bytes + software.optimizer_bytes);
+  (software.device_is_host ? memory.kept : memory.host) += kept;
   if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {
     // Under a pipeline the stage's units stay gathered, and its gradients whole, until the step
     // ends.

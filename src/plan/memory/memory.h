@@ -21,6 +21,7 @@ struct Memory {
   double buckets = 0;      // of communication
   double fragmentation = 0;
   double context = 0;  // of the driver, the libraries and the communicators
+  double kept = 0;     // copies of the state for a restart (checkpoint.replicas), on CPUs
   double host = 0;     // not on the device
   double nvme = 0;     // in files
 

@@ -21,7 +21,7 @@ struct Kind {
   const char* name;
   double Memory::* bytes;
 };
-constexpr std::array<Kind, 10> kKinds{{
+constexpr std::array<Kind, 11> kKinds{{
     {"parameters", &Memory::parameters},
     {"gradients", &Memory::gradients},
     {"optimizer: masters and moments", &Memory::optimizer},
@@ -32,6 +32,7 @@ constexpr std::array<Kind, 10> kKinds{{
     {"communication buckets", &Memory::buckets},
     {"fragments of the allocator", &Memory::fragmentation},
     {"driver, libraries, communicators", &Memory::context},
+    {"states kept for a restart", &Memory::kept},
 }};
 
 std::string table(const std::vector<MemoryColumn>& columns) {

@@ -179,6 +179,9 @@ Job planned_job(
   const bool files =
       parallel.offload_param.device == "nvme" || parallel.offload_optimizer.device == "nvme";
   job.offload_to = files ? OffloadTo::kNvme : OffloadTo::kHost;
+  if (config.checkpoint.replicas > 0) {  // the last two, and as many of a neighbour's
+    job.kept_states = job.mesh.ranks() > devices_per_node ? 4 : 2;
+  }
   const bool half = config.training.bf16 || config.training.fp16;
   job.precision = half ? Precision::kMixed16 : Precision::kFloat32;
   job.software = our_software(model, job.precision);

@@ -157,6 +157,7 @@ struct Job {
                                // packed; what else is frozen has the type that is computed in
   double reference_bytes = 0;  // of a parameter of a second model that is only read, under the same
                                // plan; 0: none is held
+  int kept_states = 0;         // copies of a rank's share of the state, in host memory
   Precision precision = Precision::kMixed16;
   Software software;
   std::vector<int64_t> split;  // blocks of each stage; empty: split_layers decides

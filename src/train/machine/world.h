@@ -30,6 +30,7 @@ struct JobRound {
   int number = 0;       // above 0: the workers were started again
   int first_ranks = 0;  // of round 0, for which the batch was configured; 0: as many as now
   int term = 0;         // how many hosts the job had before
+  int node = 0;         // of this rank, in this round: each launcher is one
 };
 
 struct World {

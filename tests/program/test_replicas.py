@@ -1,0 +1,134 @@
+"""`checkpoint.replicas=1`: states in memory that outlives the ranks, so that a lost rank or machine costs the step under way."""
+
+import json
+import os
+import re
+import signal
+import unittest
+
+from harness import ProgramTest, free_port, listens, long, losses, metrics, processes_of, ranks_of, start, wait_for
+
+
+class Replicas(ProgramTest):
+    STEPS = 40
+
+    def launch(self, options, output, *more):
+        """No checkpoint is written but of what is kept in memory."""
+        train = self.train_arguments(
+            output, "checkpoint.replicas=1", "save_strategy=no", *more, steps=self.STEPS)
+        at = train.index("--nproc")
+        return start("launch", "--max-restarts=9", *options, "train", *train[1:at], *train[at + 2:], cwd=self.folder)
+
+    def step(self, output):
+        return ([line["step"] for line in metrics(self.folder / output) if "loss" in line] or [0])[-1]
+
+    def reached(self, output, step):
+        wait_for(lambda: self.step(output) >= step, seconds=120)
+
+    def finish(self, process):
+        _, err = process.communicate(timeout=240)
+        self.assertEqual(process.returncode, 0, err)
+        return err
+
+    def check(self, output, err, times):
+        """Each resumption is from the last step that was told, or, if a rank was lost before it had kept that, from the one before."""
+        told, resumed = 0, []
+        for line in err.splitlines():
+            if match := re.search(r"\bstep +(\d+)/", line):
+                told = int(match[1])
+            if match := re.search(r"resuming \S+ after step (\d+)", line):
+                resumed.append((told, int(match[1])))
+        self.assertEqual(len(resumed), times, err)
+        for told, step in resumed:
+            self.assertGreater(told, 0, err)
+            self.assertGreaterEqual(step, told - 1, err)
+        self.assertEqual([line["step"] for line in metrics(self.folder / output) if "loss" in line], list(range(1, self.STEPS + 1)))
+        wait_for(lambda: not processes_of(f"output_dir={output}"))
+
+    def undisturbed(self, name, *more, ranks):
+        self.train(name, *more, "save_strategy=no", ranks=ranks, steps=self.STEPS)
+        return losses(self.folder / name)
+
+    def lose_ranks(self, name, *words, ranks, rank):
+        """A rank is killed twice: the losses are to the bit those of a run from which none was lost."""
+        job = self.launch([f"--nproc-per-node={ranks}"], name, *words)
+        for step in (8, 20):
+            self.reached(name, step)
+            os.kill(ranks_of(f"output_dir={name}")[rank], signal.SIGKILL)
+        self.check(name, self.finish(job), times=2)
+        self.assertEqual(losses(self.folder / name), self.undisturbed(f"{name}-whole", *words, ranks=ranks))
+
+    def test_a_lost_rank_costs_the_step_under_way(self):
+        self.lose_ranks("zero-2", "per_device_train_batch_size=2", "parallel.zero_stage=2", ranks=3, rank=1)
+        newest = max((self.folder / "zero-2").glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]))
+        told = json.loads((newest / "trainer_state.json").read_text())
+        self.assertEqual([line["step"] for line in told["log_history"]], list(range(1, int(newest.name.partition("-")[2]) + 1)))
+
+    @long
+    def test_under_every_strategy(self):
+        plans = {
+            "zero-0": (3, []), "zero-1": (2, ["parallel.zero_stage=1"]), "zero-3": (3, ["parallel.zero_stage=3"]),
+            "pipeline": (2, ["parallel.pipeline=2", "gradient_accumulation_steps=2"]), "tensor": (2, ["parallel.tensor=2"]),
+            "three": (4, ["parallel.pipeline=2", "parallel.tensor=2", "gradient_accumulation_steps=2", "bf16=true"]),
+            "muon": (2, ["optim=muon", "parallel.zero_stage=1"]), "half": (2, ["fp16=true", "parallel.zero_stage=2"])}
+        for name, (ranks, words) in plans.items():
+            with self.subTest(name):
+                self.lose_ranks(name, "per_device_train_batch_size=2", *words, ranks=ranks, rank=ranks - 1)
+
+    def machines(self, output, workers, *words):
+        """One launcher each stands for a machine: its memory is gone with it. The first hosts the job."""
+        port, agents = free_port(), []
+        for count in workers:
+            agents.append(self.launch(
+                [f"--nnodes=1:{len(workers)}", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
+                 "--rdzv-conf=last_call_timeout=600", f"--nproc-per-node={count}"], output, *words))
+            wait_for(lambda: listens(int(port)))
+        return agents
+
+    def lose_machine(self, name, workers, lost, *words):
+        agents = self.machines(name, workers, *words)
+        self.reached(name, 8)
+        agents[lost].kill()
+        agents[lost].communicate(timeout=60)
+        left = [agent for number, agent in enumerate(agents) if number != lost]
+        said = [self.finish(agent) for agent in left]
+        # Who has rank 0 tells the steps; the host may have been it.
+        both = next(text for text in said if "resuming" in text)
+        self.assertIn("was kept in memory", both)
+        if lost != 0:
+            self.check(name, both, times=1)
+        ranks = sum(workers)
+        whole = self.undisturbed(f"{name}-whole", *words, ranks=ranks)
+        self.assert_close(losses(self.folder / name), whole, 1e-5)
+
+    def test_a_lost_machine_costs_the_step_under_way(self):
+        self.lose_machine("machine", [2, 1], 1, "per_device_train_batch_size=2", "parallel.zero_stage=3")
+
+    @long
+    def test_any_of_the_machines_may_be_lost(self):
+        self.lose_machine("host", [2, 1], 0, "per_device_train_batch_size=2", "parallel.zero_stage=1")
+        self.lose_machine("middle", [1, 3, 1], 1, "per_device_train_batch_size=2")
+        self.lose_machine("last", [1, 1, 1], 2, "per_device_train_batch_size=2", "parallel.zero_stage=2")
+
+    def test_what_is_kept_every_fourth_step_comes_before_an_older_checkpoint(self):
+        name = "fourth"
+        job = self.launch(
+            ["--nproc-per-node=2"], name, "checkpoint.replica_steps=4", "save_strategy=steps", "save_steps=6", "save_total_limit=1")
+        self.reached(name, 10)
+        os.kill(ranks_of(f"output_dir={name}")[0], signal.SIGKILL)
+        err = self.finish(job)
+        resumed = int(re.search(r"resuming \S+ after step (\d+)", err)[1])
+        self.assertTrue(resumed % 4 == 0 or resumed % 6 == 0, err)
+        self.assertGreaterEqual(resumed, 8)
+        self.assertEqual([line["step"] for line in metrics(self.folder / name) if "loss" in line], list(range(1, self.STEPS + 1)))
+
+    def test_without_a_launcher_that_holds_memory_it_says_so(self):
+        done = self.train("alone", "checkpoint.replicas=1", steps=2)
+        self.assertIn("checkpoint.replicas=1 keeps nothing: no launcher holds memory for it", done.err)
+        failed = self.run_fails(2, *self.train_arguments("two", "checkpoint.replicas=2", "checkpoint.replica_steps=0"))
+        self.assertIn("checkpoint.replicas", failed.err)
+        self.assertIn("checkpoint.replica_steps", failed.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
