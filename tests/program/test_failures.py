@@ -76,6 +76,10 @@ class Failures(ProgramTest):
         self.assertEqual(process.returncode, 128 + signal.SIGBUS, err)
         self.assertRegex(err, r"\.tokens was cut off while it was read")
 
+    def test_a_folder_for_temporary_files_that_is_not_there(self):
+        failed = self.run_fails(3, *self.train_arguments("no-tmp", ranks=2), env=environment(TMPDIR=str(self.folder / "nowhere")))
+        self.assertIn("set TMPDIR to a folder that can be written", failed.err)
+
     def test_bad_input_is_told_at_once(self):
         cases = [
             (2, ["learning_rat=1"], ["learning_rat", "learning_rate"]),
