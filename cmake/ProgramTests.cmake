@@ -23,7 +23,7 @@ foreach(name classification parallel pipeline plans predict preference ranks res
 endforeach()
 
 # Faults done to a run, one of each kind, hosts lost, and flipped bits (make soak, hosts, flips: as many as are asked for).
-add_test(NAME program.soak COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/soak.py --faults 16 --seed 1)
+add_test(NAME program.soak COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/soak.py --faults 18 --seed 1)
 add_test(NAME program.hosts COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/hosts.py --losses 4 --seed 1)
 add_test(NAME program.flips COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/flips.py --trials 3 --seed 1)
 set_tests_properties(program.soak program.hosts program.flips PROPERTIES TIMEOUT 900 LABELS long

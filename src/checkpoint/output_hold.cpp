@@ -149,7 +149,7 @@ void OutputHold::lock(const RunIdentity& run) {
   text_ = to_text({own_host(), run.job, token_, ::getpid(), run.round, run.term});
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (descriptor_ < 0) {
-    const int opened = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    const int opened = ::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (opened < 0) {
       throw system_error(ErrorKind::kEnvironment, "open", file_);
     }
@@ -195,7 +195,8 @@ void OutputHold::take_over() {
   // A lock cannot be taken away; the file that it is on can.
   fs::path fresh = file_;
   fresh += "." + token_;
-  const int opened = ::open(fresh.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int opened =
+      ::open(fresh.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (opened < 0) {
     throw system_error(ErrorKind::kEnvironment, "open", fresh);
   }

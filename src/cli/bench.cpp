@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/temporary_folder.h"
 #include "cli/bench_sides.h"
 #include "cli/world.h"
 #include "monitor/progress.h"
@@ -79,8 +80,7 @@ int run_side(const Words& words) {
 std::vector<BenchFigures> measure(
     const Words& words, const Side& side, std::vector<std::string> arguments) {
   const std::filesystem::path result =
-      std::filesystem::temp_directory_path() /
-      fmt::format("lockstep-bench-{}-{}.json", ::getpid(), side.name);
+      temporary_folder() / fmt::format("lockstep-bench-{}-{}.json", ::getpid(), side.name);
   arguments.insert(arguments.end(), {"--side", side.name, "--result", result.string()});
   const int code = start_ranks("bench", arguments, side.workers, side.environment);
   if (code != 0) {

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/temporary_folder.h"
 #include "cli/bandwidth.h"
 #include "launch/doctor/checkup.h"
 #include "launch/plan/devices.h"
@@ -60,7 +61,7 @@ int run_rank(const launch::WorkerIdentity& identity, const std::string& output) 
 
 // Alone: this program again, as ranks of a job of its own.
 void run_ranks(int ranks, std::vector<Finding>& findings) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+  std::string pattern = (temporary_folder() / "lockstep-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) {
     throw system_error(ErrorKind::kEnvironment, "make", pattern);
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/begin_process.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "cli/commands.h"
@@ -35,6 +36,7 @@ int run(const std::vector<std::string>& words) {
 }  // namespace lockstep::cli
 
 int main(int count, char** words) {
+  lockstep::begin_process();
   const int code = lockstep::cli::run({words + 1, words + count});
   lockstep::cli::leave(code);
 }

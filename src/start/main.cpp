@@ -10,6 +10,7 @@
 
 #include <unistd.h>
 
+#include "base/begin_process.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
@@ -73,6 +74,7 @@ int run(char** words, const std::vector<std::string>& all) {
 }  // namespace lockstep::start
 
 int main(int count, char** words) {
+  lockstep::begin_process();
   const std::vector<std::string> all(words, words + count);
   const std::vector<std::string> of_link = lockstep::launch::arguments_of_link(all);
   return lockstep::launch::record(count, words, [&](int, char**) {

@@ -1,11 +1,12 @@
 #include "train/stop_signal.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <csignal>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lockstep::train {
 namespace {
@@ -28,11 +29,13 @@ void on_signal(int signal) {
   }
 }
 
-/// Two signals with a handler of ours, for as long as some rank of this process wants it.
+/// Signals with a handler of ours, for as long as some rank of this process wants it.
 class Handlers {
  public:
-  using Signals = std::array<int, 2>;
-  Handlers(Signals signals, void (*handler)(int)) : signals_(signals), handler_(handler) {}
+  Handlers(std::vector<int> signals, void (*handler)(int))
+      : signals_(std::move(signals)),
+        handler_(handler),
+        old_(signals_.size()) {}
 
   /// Whether it is the first that does.
   bool take() {
@@ -46,6 +49,9 @@ class Handlers {
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < signals_.size(); ++i) {
       sigaction(signals_[i], &action, &old_[i]);
+      if (signals_[i] == SIGHUP && old_[i].sa_handler == SIG_IGN) {  // nohup
+        sigaction(signals_[i], &old_[i], nullptr);
+      }
     }
     return true;
   }
@@ -59,15 +65,15 @@ class Handlers {
   }
 
  private:
-  const Signals signals_;
+  const std::vector<int> signals_;
   void (*const handler_)(int);
   std::mutex mutex_;
   int users_ = 0;
-  std::array<struct sigaction, 2> old_{};
+  std::vector<struct sigaction> old_;
 };
 
 Handlers& stop_handlers() {
-  static Handlers handlers({SIGTERM, SIGINT}, on_signal);
+  static Handlers handlers({SIGTERM, SIGINT, SIGHUP}, on_signal);
   return handlers;
 }
 

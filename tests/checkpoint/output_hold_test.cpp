@@ -53,6 +53,14 @@ TEST_F(Hold, ASecondRunIsRefusedWithTheNameOfTheFirst) {
   EXPECT_NE(take({}), nullptr);
 }
 
+TEST_F(Hold, ALinkOfItsNameIsNotFollowed) {
+  const fs::path other = folder_.path() / "other";
+  write_file_atomically(other, "precious");
+  fs::create_symlink(other, folder_.path() / OutputHold::kFile);
+  expect_error(ErrorKind::kEnvironment, {OutputHold::kFile}, [&] { take({"one", 0}); });
+  EXPECT_EQ(read_file(other), "precious");
+}
+
 TEST_F(Hold, AllRanksAreRefusedAndHaveOneToken) {
   comm::run_ranks(3, [&](comm::Communicator& communicator) {
     const auto hold = OutputHold::take(folder_.path(), {"job/.. 1", 2}, communicator);

@@ -2,11 +2,13 @@
 
 import json
 import os
+import resource
 import signal
+import subprocess
 import time
 import unittest
 
-from harness import ProgramTest, losses, processes_of, ranks_of, start, wait_for
+from harness import PROGRAM, ProgramTest, environment, losses, processes_of, ranks_of, start, wait_for
 
 
 class Failures(ProgramTest):
@@ -39,6 +41,31 @@ class Failures(ProgramTest):
         self.assertIn("training goes on without metrics", result.err)
         self.assertTrue((self.folder / "full" / "model.safetensors").exists())
 
+    def test_streams_that_are_closed_or_go_away_end_nothing(self):
+        for ranks in (1, 2):
+            words = [PROGRAM, *map(str, self.train_arguments(f"closed-{ranks}", ranks=ranks, steps=4))]
+            done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words], cwd=self.folder, env=environment(), timeout=120)
+            self.assertEqual(done.returncode, 0)
+            self.assertEqual(len(losses(self.folder / f"closed-{ranks}")), 4)
+        words = [PROGRAM, *map(str, self.train_arguments("head", ranks=2, steps=60))]
+        reader = subprocess.Popen(words, cwd=self.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        reader.stdout.readline()
+        reader.stdout.close()
+        self.assertEqual(reader.wait(timeout=120), 0)
+        self.assertEqual(len(losses(self.folder / "head")), 60)
+
+    def test_a_limit_of_the_size_of_files_is_an_error_that_names_one(self):
+        for ranks in (1, 2):
+            result = self.limited(f"limit-{ranks}", ranks)
+            self.assertEqual(result.returncode, 4, result.stderr)
+            self.assertRegex(result.stderr, r"checkpoint-4\S*: File too large")
+
+    def limited(self, name, ranks):
+        return subprocess.run(
+            [PROGRAM, *map(str, self.train_arguments(name, "save_steps=4", ranks=ranks, steps=8))], cwd=self.folder, env=environment(),
+            capture_output=True, text=True, timeout=120,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (350_000, 350_000)))
+
     def test_a_token_file_that_is_cut_off_is_named(self):
         process = start(
             *self.train_arguments("cut", "data.cache_dir=cut-cache", ranks=2, steps=100000), cwd=self.folder)
@@ -48,6 +75,10 @@ class Failures(ProgramTest):
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 128 + signal.SIGBUS, err)
         self.assertRegex(err, r"\.tokens was cut off while it was read")
+
+    def test_a_folder_for_temporary_files_that_is_not_there(self):
+        failed = self.run_fails(3, *self.train_arguments("no-tmp", ranks=2), env=environment(TMPDIR=str(self.folder / "nowhere")))
+        self.assertIn("set TMPDIR to a folder that can be written", failed.err)
 
     def test_bad_input_is_told_at_once(self):
         cases = [

@@ -37,6 +37,23 @@ class SaveSignals(ProgramTest):
             "stopped", "resume_from_checkpoint=true", ranks=2, steps=step + 1))
         self.assertIn(f"after step {step}", result.err)
 
+    def test_a_terminal_that_goes_away_saves_and_stops_unless_nohup_asked_otherwise(self):
+        for ranks in (1, 2):
+            name = f"hung-up-{ranks}"
+            process = self.begin(name, ranks=ranks)
+            process.send_signal(signal.SIGHUP)
+            _, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 75, err)
+            self.assertTrue(self.checkpoints(name))
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            try:
+                process = self.begin(f"nohup-{ranks}", ranks=ranks)
+            finally:
+                signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            process.send_signal(signal.SIGHUP)
+            _, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, err)
+
     def test_the_configuration_says_which_does_what(self):
         process = self.begin("ignored", "checkpoint.on_usr1=ignore", "checkpoint.on_usr2=save")
         process.send_signal(signal.SIGUSR1)

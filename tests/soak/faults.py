@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 
+import flips
 from harness import PROGRAM, environment, wait_for
 
 GOES_ON = "goes on"          # no process may end
@@ -152,8 +153,18 @@ def descriptors(job, random):
     return RESTARTS
 
 
+def flip(job, random):
+    """A bit flips in a rank's memory, in rows of a table that no batch reads: only a comparison of replicas can see it."""
+    return _overwrite(job, random, lambda old: bytes([old[0] ^ 1 << random.randrange(8)]) + old[1:], used=False)
+
+
+def nan(job, random):
+    """A number in a rank's memory that each batch reads becomes NaN."""
+    return _overwrite(job, random, lambda old: b"\0\0\xc0\x7f", used=True)
+
+
 KINDS = [kill, kill_all, stop, stop_launcher, kill_launcher, kill_keeper, full_disk, failing_disk, slow_disk, slow_links, clock_jump, cut,
-         second_writer, strangers, descriptors]
+         second_writer, strangers, descriptors, flip, nan]
 
 
 def _with(job, random, field, value):
@@ -162,6 +173,27 @@ def _with(job, random, field, value):
     with job.world.during(**{field: value}):
         time.sleep(random.uniform(0.5, 3))
     return GOES_ON
+
+
+def _overwrite(job, random, change, used):
+    """Another value for one number of the positions' table, in one of the places where a rank has it: found within a few saves, or
+    nobody reads that place any more."""
+    table = flips.table_of_positions(job.checkpoints()[0])
+    untrained = len(table) // 2
+    pid = job.some_rank(random)
+    try:
+        place = random.choice(flips.places_of(pid, table[untrained:])) - untrained
+        place += 4 * random.randrange(untrained // 4) + (0 if used else untrained)
+        with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(place)
+            old = memory.read(4)
+            memory.seek(place)
+            memory.write(change(old))
+    except (OSError, IndexError):
+        return None  # the rank, or the place, is gone
+    last = job.step() + 15
+    wait_for(lambda: pid not in job.ranks().values() or job.step() > last, 60)
+    return GOES_ON if pid in job.ranks().values() else RESTARTS
 
 
 def _pause(pid, random):

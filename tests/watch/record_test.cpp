@@ -269,6 +269,9 @@ TEST_F(Record, ComparisonsNameWhatDiffers) {
   EXPECT_EQ(found.common_losses, 2);
   const std::string text = comparison_text(found);
   EXPECT_NE(text.find("the first that differs is that of step 2"), std::string::npos) << text;
+  add("b/events.jsonl",
+      "{\"time\": 1, \"step\": 1, \"event\": \"saved\"}\n");  // it has lost its first line
+  EXPECT_EQ(compare_runs(path("a"), path("b"), 10).data.size(), 1U);
   const Comparison same = compare_runs(path("a"), path("a"), 10);
   EXPECT_FALSE(same.first_other_loss);
   EXPECT_EQ(to_json(same).at("configuration").size(), 0U);

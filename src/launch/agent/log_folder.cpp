@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -49,7 +50,7 @@ std::string fill_prefix(const std::string& text, const LogFolder::Place& place) 
 LogFolder::LogFolder(const LogPlan& plan, const std::string& run_id) : plan_(plan) {
   fs::path base = plan.folder;
   if (base.empty()) {
-    temporary_ = make_unique((fs::temp_directory_path() / "torchelastic_XXXXXX").string());
+    temporary_ = make_unique((temporary_folder() / "torchelastic_XXXXXX").string());
     base = temporary_;
   } else {
     create_folders(base, ErrorKind::kEnvironment);

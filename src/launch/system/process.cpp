@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/begin_process.h"
 #include "base/error.h"
 #include "base/format.h"
 
@@ -111,6 +112,7 @@ void close_on_exec() {
     ::putenv(::strdup(entry.c_str()));
   }
   close_on_exec();
+  begin_process();
   const int code = spec.body();
   std::fflush(nullptr);
   ::_exit(code);

@@ -39,13 +39,30 @@ std::string make_tag() {
   return outer != nullptr && *outer != '\0' ? fmt::format("{}/{}", outer, own) : own;
 }
 
+bool is_ignored(int signal) {
+  struct sigaction action{};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// What came while it was blocked would end this process once it is not.
+void forget_pending(int signal) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  const timespec at_once{};
+  while (::sigtimedwait(&one, nullptr, &at_once) == signal) {
+  }
+}
+
 }  // namespace
 
 Guard::Guard(std::vector<int> signals) : tag_(make_tag()) {
   sigset_t mask;
   sigemptyset(&mask);
   for (const int signal : signals) {
-    sigaddset(&mask, signal);
+    if (signal != SIGHUP || !is_ignored(signal)) {  // else it was started by nohup
+      sigaddset(&mask, signal);
+    }
   }
   for (const int signal : {SIGUSR1, SIGUSR2}) {
     if (sigismember(&mask, signal) == 0) {
@@ -72,6 +89,9 @@ Guard::~Guard() {
   keeper_.reset();
   loop_.forget(signal_descriptor_);
   ::close(signal_descriptor_);
+  if (sigismember(&old_mask_, SIGPIPE) == 0) {
+    forget_pending(SIGPIPE);
+  }
   ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
 }
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/pulse.h"
+#include "base/temporary_folder.h"
 #include "launch/system/job_store.h"
 #include "launch/workers/attempt.h"
 
@@ -24,7 +25,7 @@ constexpr std::chrono::milliseconds kLastWords{60000};
 class ErrorFolder {
  public:
   ErrorFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+    std::string pattern = (temporary_folder() / "lockstep-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) {
       throw Error(
           ErrorKind::kEnvironment,

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/temporary_folder.h"
 #include "launch/system/descendants.h"
 #include "launch/system/process.h"
 #include "launch/system/secret.h"
@@ -54,8 +55,7 @@ std::optional<TimerRequest> parse_timer_request(std::string_view line) {
 Watchdog::Watchdog(EventLoop& loop, const std::string& path)
     : loop_(loop),
       path_(
-          path.empty() ? std::filesystem::temp_directory_path() /
-                             ("watchdog_timer_" + random_hex().substr(0, 16))
+          path.empty() ? temporary_folder() / ("watchdog_timer_" + random_hex().substr(0, 16))
                        : std::filesystem::path(path)) {
   std::error_code ignored;
   if (std::filesystem::is_fifo(path_, ignored)) {

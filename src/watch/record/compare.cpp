@@ -35,11 +35,11 @@ std::string shortened(std::string text) {
   return text;
 }
 
-/// The last "began" of a run's record; null where it has none.
+/// The last "began" of a run's record; an empty object where it has none.
 nlohmann::json beginning_of(const RunSummary& run) {
-  nlohmann::json found;
+  nlohmann::json found = nlohmann::json::object();
   for (Event& event : read_events(run.folder)) {
-    if (event.name == "began") {
+    if (event.name == "began" && event.fields.is_object()) {
       found = std::move(event.fields);
     }
   }
