@@ -35,9 +35,9 @@ std::string shortened(std::string text) {
   return text;
 }
 
-/// The last "began" of a run's record; null where it has none.
+/// The last "began" of a run's record; an empty object where it has none.
 nlohmann::json beginning_of(const RunSummary& run) {
-  nlohmann::json found;
+  nlohmann::json found = nlohmann::json::object();
   for (Event& event : read_events(run.folder)) {
     if (event.name == "began") {
       found = std::move(event.fields);
@@ -205,9 +205,11 @@ Comparison compare_runs(
 std::string comparison_text(const Comparison& comparison) {
   std::string text = fmt::format(
       "A: {}\nB: {}\n", comparison.first.folder.string(), comparison.second.folder.string());
-  text += section("configuration", comparison.configuration, "the same");
-  text += section("data", comparison.data, "the same");
-  text += section("program", comparison.program, "the same");
+  const bool is_recorded = comparison.first.began && comparison.second.began;
+  const char* const alike = is_recorded ? "the same" : "not recorded";
+  text += section("configuration", comparison.configuration, alike);
+  text += section("data", comparison.data, alike);
+  text += section("program", comparison.program, alike);
   text += section("curves", comparison.curves, "the same");
   if (comparison.common_losses == 0) {
     return text + "no step's loss was logged by both\n";
