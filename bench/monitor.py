@@ -16,7 +16,7 @@ beside  the ratio of the times a step, and of the processor time, of pairs of ru
 Exits with 1 where a figure is above the target: that of within, or the whole interval of beside.
 
 --heartbeats tells what the ranks' heartbeats cost (what each rank does and waits for, and the looks at its sockets), which have no switch:
-their share of the samples of `perf record` over a run.
+their share of the samples of `perf record` over a run; and that of the threads which report beside training.
 
 --open makes the record of a run of so many steps and metrics, and tells how long `lockstep monitor` takes from its start until it has
 answered what its page asks first (all curves), and a Chromium, if there is one, from the address to the curves drawn: at first of
@@ -50,8 +50,9 @@ import long_run  # noqa: E402
 
 TARGET = 0.003
 OPEN_TARGET = 1.0  # seconds
-HEARTBEATS_TARGET = 0.001
-HEARTBEATS = re.compile(r"lockstep::(Pulse|begin_phase|pulse\b)|lockstep-links")  # symbols, and the thread that looks at sockets
+# Symbols, and threads by their names.
+SAMPLES = {"heartbeats": re.compile(r"lockstep::(Pulse|begin_phase|pulse\b)|lockstep-links"), "threads that report": re.compile(r"lockstep-(send|ctl)")}
+TARGETS = {"heartbeats": 0.001, "threads that report": TARGET}
 FIRST_STEPS = 5  # that set things up
 OFF = ["logging_strategy=no", "report_to=none", "monitor.control=false", "monitor.progress=none"]
 ON = ["logging_strategy=steps", "logging_steps=1", "report_to=[tensorboard,wandb]", "monitor.control=true", "monitor.progress=plain"]
@@ -147,16 +148,17 @@ def cost(arguments, lockstep, scratch):
 def heartbeats(arguments, lockstep, scratch):
     if not shutil.which("perf"):
         sys.exit("there is no perf here (Debian: linux-perf)")
-    data = pathlib.Path(scratch) / "perf.data"
-    shares = []
+    collector, data, missed = Collector(), pathlib.Path(scratch) / "perf.data", False
     for words in ([], ["ddp_backend=gloo"]):
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
-            train(lockstep, MODELS[arguments.model], arguments.steps, [*ON, *words], pathlib.Path(folder),
-                  before=["perf", "record", "-q", "-F", "4999", "-o", data])
-        told = subprocess.run(["perf", "script", "-i", data, "-F", "comm,sym"], capture_output=True, text=True, check=True).stdout.splitlines()
-        shares.append(sum(1 for line in told if HEARTBEATS.search(line)) / len(told))
-        print(f"heartbeats, {words[0] if words else 'ranks that share memory'}: {shares[-1]:.4%} of {len(told)} samples (target {HEARTBEATS_TARGET:.1%})")
-    return max(shares) > HEARTBEATS_TARGET
+            train(lockstep, MODELS[arguments.model], arguments.steps, [*ON, f"monitor.otlp=http://127.0.0.1:{collector.server_port}", *words],
+                  pathlib.Path(folder), before=["perf", "record", "-q", "-F", "4999", "-o", data])
+        told = subprocess.run(["perf", "script", "-i", data, "-F", "comm,ip,sym"], capture_output=True, text=True, check=True).stdout.splitlines()
+        share = {name: sum(1 for line in told if pattern.search(line)) / len(told) for name, pattern in SAMPLES.items()}
+        print(f"{words[0] if words else 'ranks that share memory'}, of {len(told)} samples: "
+              + ", ".join(f"{name} {share[name]:.4%} (target {TARGETS[name]:.1%})" for name in SAMPLES), flush=True)
+        missed = missed or any(share[name] > TARGETS[name] for name in SAMPLES)
+    return missed
 
 
 def ask(address, path, token):

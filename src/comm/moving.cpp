@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A look costs about a fifth of a microsecond a socket: less than a thousandth of a processor.
-constexpr std::chrono::microseconds kLook{50'000}, kLookASocket{500};
+constexpr std::chrono::microseconds kLook{100'000}, kLookASocket{500};
 
 std::atomic<int64_t>& nanoseconds_moving() {
   static std::atomic<int64_t> nanoseconds = 0;
