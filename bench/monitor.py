@@ -15,8 +15,12 @@ beside  the ratio of the times a step, and of the processor time, of pairs of ru
 
 Exits with 1 where a figure is above the target: that of within, or the whole interval of beside.
 
+--heartbeats tells what the ranks' heartbeats cost (what each rank does and waits for, and the looks at its sockets), which have no switch:
+their share of the samples of `perf record` over a run; and that of the threads which report beside training.
+
 --open makes the record of a run of so many steps and metrics, and tells how long `lockstep monitor` takes from its start until it has
-answered what its page asks first (all curves), and a Chromium, if there is one, from the address to the curves drawn.
+answered what its page asks first (all curves), and a Chromium, if there is one, from the address to the curves drawn: at first of
+every so many-th step, then of all.
 """
 
 import argparse
@@ -27,7 +31,9 @@ import math
 import os
 import pathlib
 import random
+import re
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -44,6 +50,9 @@ import long_run  # noqa: E402
 
 TARGET = 0.003
 OPEN_TARGET = 1.0  # seconds
+# Symbols, and threads by their names.
+SAMPLES = {"heartbeats": re.compile(r"lockstep::(Pulse|begin_phase|pulse\b)|lockstep-links"), "threads that report": re.compile(r"lockstep-(send|ctl)")}
+TARGETS = {"heartbeats": 0.001, "threads that report": TARGET}
 FIRST_STEPS = 5  # that set things up
 OFF = ["logging_strategy=no", "report_to=none", "monitor.control=false", "monitor.progress=none"]
 ON = ["logging_strategy=steps", "logging_steps=1", "report_to=[tensorboard,wandb]", "monitor.control=true", "monitor.progress=plain"]
@@ -79,20 +88,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def train(lockstep, model, steps, words, folder):
+def train(lockstep, model, steps, words, folder, before=()):
     """Seconds a step, by the clock and of processors."""
     command = [
-        lockstep.program, "train", "--nproc", RANKS, f"model.path={lockstep.config(model)}",
+        *before, lockstep.program, "train", "--nproc", RANKS, f"model.path={lockstep.config(model)}",
         f"tokenizer.path={lockstep.folder}/tokenizer", f"data.train={lockstep.folder}/sample/train.txt",
         f"data.sequence_length={LENGTH}", f"data.cache_dir={lockstep.folder}/cache", f"output_dir={folder}/run", f"max_steps={steps}",
         f"per_device_train_batch_size={BATCH}", "learning_rate=1e-4", "use_cpu=true", "monitor.peak_tflops=1", "save_strategy=no", *words]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = lockstep.machine.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     text = process.communicate()[1]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if process.returncode != 0:
         sys.exit(f"{' '.join(words)} failed:\n{text[-3000:]}")
-    processors = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    processors = after.ru_utime + after.ru_stime - began.ru_utime - began.ru_stime
     return json.loads((folder / "run" / "train_results.json").read_text())["train_runtime"] / steps, processors / steps
 
 
@@ -136,6 +145,22 @@ def cost(arguments, lockstep, scratch):
     return missed
 
 
+def heartbeats(arguments, lockstep, scratch):
+    if not shutil.which("perf"):
+        sys.exit("there is no perf here (Debian: linux-perf)")
+    collector, data, missed = Collector(), pathlib.Path(scratch) / "perf.data", False
+    for words in ([], ["ddp_backend=gloo"]):
+        with tempfile.TemporaryDirectory(dir=scratch) as folder:
+            train(lockstep, MODELS[arguments.model], arguments.steps, [*ON, f"monitor.otlp=http://127.0.0.1:{collector.server_port}", *words],
+                  pathlib.Path(folder), before=["perf", "record", "-q", "-F", "4999", "-o", data])
+        told = subprocess.run(["perf", "script", "-i", data, "-F", "comm,ip,sym"], capture_output=True, text=True, check=True).stdout.splitlines()
+        share = {name: sum(1 for line in told if pattern.search(line)) / len(told) for name, pattern in SAMPLES.items()}
+        print(f"{words[0] if words else 'ranks that share memory'}, of {len(told)} samples: "
+              + ", ".join(f"{name} {share[name]:.4%} (target {TARGETS[name]:.1%})" for name in SAMPLES), flush=True)
+        missed = missed or any(share[name] > TARGETS[name] for name in SAMPLES)
+    return missed
+
+
 def ask(address, path, token):
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=600)
     connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
@@ -149,7 +174,7 @@ def opening(arguments, scratch):
     run = pathlib.Path(scratch) / "long"
     long_run.write(run, arguments.long, arguments.metrics)
     print(f"{arguments.long} steps of {arguments.metrics} metrics: {(run / 'metrics.jsonl').stat().st_size >> 20} MiB; load average {os.getloadavg()[0]:.1f}")
-    answered, drawn = [], []
+    answered, whole, drawn, redrawn = [], [], [], []
     for _ in range(arguments.times):
         begin = time.monotonic()
         server = subprocess.Popen([arguments.program, "monitor", run], stdout=subprocess.PIPE, text=True)
@@ -158,9 +183,14 @@ def opening(arguments, scratch):
         runs = json.loads(ask(address, "/api/runs", token))
         series = ask(address, f"/api/series?ids=0&names={','.join(runs[0]['metrics'])}&points=640", token)
         answered.append(time.monotonic() - begin)
+        while json.loads(ask(address, "/api/runs", token))[0]["partial"]:
+            time.sleep(0.02)
+        series = ask(address, f"/api/series?ids=0&names={','.join(runs[0]['metrics'])}&points=640", token)
+        whole.append(time.monotonic() - begin)
         server.terminate()
         server.wait()
-    print(f"answered after {statistics.median(answered):.2f} s (median of {len(answered)}, {len(series) >> 10} KiB of curves; target {OPEN_TARGET} s)")
+    print(f"answered after {statistics.median(answered):.2f} s, of all steps after {statistics.median(whole):.2f} s "
+          f"(medians of {len(answered)}, {len(series) >> 10} KiB of curves; target {OPEN_TARGET} s)")
     if browser.find():
         page = browser.Browser(browser.find())
         for _ in range(arguments.times):
@@ -171,10 +201,13 @@ def opening(arguments, scratch):
             page.call("Page.navigate", url=address)
             page.wait_for("document.body && document.body.dataset.ready", seconds=120)
             drawn.append(time.monotonic() - begin)
+            page.wait_for("!document.getElementById('state').textContent.startsWith('reading')", seconds=120)
+            redrawn.append(time.monotonic() - begin)
             server.terminate()
             server.wait()
         page.close()
-        print(f"drawn by Chromium after {statistics.median(drawn):.2f} s (median of {len(drawn)}; target {OPEN_TARGET} s)")
+        print(f"drawn by Chromium after {statistics.median(drawn):.2f} s, of all steps after {statistics.median(redrawn):.2f} s "
+              f"(medians of {len(drawn)}; target {OPEN_TARGET} s)")
     return statistics.median(drawn or answered) > OPEN_TARGET
 
 
@@ -184,6 +217,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--model", choices=MODELS, default="small")
+    parser.add_argument("--heartbeats", action="store_true")
     parser.add_argument("--open", action="store_true")
     parser.add_argument("--long", type=int, default=1000000)
     parser.add_argument("--metrics", type=int, default=20)
@@ -193,7 +227,8 @@ def main():
         if arguments.open:
             missed = opening(arguments, scratch)
         else:
-            missed = cost(arguments, Lockstep(arguments.program, pathlib.Path(scratch), Machine()), scratch)
+            measure = heartbeats if arguments.heartbeats else cost
+            missed = measure(arguments, Lockstep(arguments.program, pathlib.Path(scratch), Machine()), scratch)
     sys.exit(1 if missed else 0)
 
 

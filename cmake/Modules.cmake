@@ -19,7 +19,7 @@ lockstep_rooms(plan workload machines ours:workload memory:workload,machines cos
 lockstep_module(data OPTIMIZE -O1 DEPENDS base text jinja objects)
 lockstep_module(monitor OPTIMIZE -O1 DEPENDS base)
 target_compile_definitions(lockstep_monitor PRIVATE LOCKSTEP_VERSION="${PROJECT_VERSION}")
-lockstep_module(watch OPTIMIZE -O1 DEPENDS base config monitor)
+lockstep_module(watch DEPENDS base config monitor)
 include(Page)
 lockstep_rooms(watch record control page:record)
 lockstep_module(metrics OPTIMIZE -O1 DEPENDS base)

@@ -26,7 +26,9 @@ endforeach()
 add_test(NAME program.soak COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/soak.py --faults 18 --seed 1)
 add_test(NAME program.hosts COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/hosts.py --losses 4 --seed 1)
 add_test(NAME program.flips COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/flips.py --trials 3 --seed 1)
-set_tests_properties(program.soak program.hosts program.flips PROPERTIES TIMEOUT 900 LABELS long
+# Ranks that are slow in one way each have to be named with it.
+add_test(NAME program.slow_ranks COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/slow_ranks.py)
+set_tests_properties(program.soak program.hosts program.flips program.slow_ranks PROPERTIES TIMEOUT 900 LABELS long
   ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 
 # make unlearn-demo, on rows that are made up and learned once: what it ends with is not looked at.

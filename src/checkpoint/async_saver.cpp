@@ -1,9 +1,11 @@
 #include "checkpoint/async_saver.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/ATen.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace lockstep::checkpoint {
@@ -52,6 +54,7 @@ void AsyncSaver::save(
                          state = std::move(state),
                          files = std::move(files),
                          then = std::move(then)] {
+    const double began = seconds_now(), waited = communicator_.seconds_waited();
     try {
       save_checkpoint(folder, copies_, state, files, communicator_, options);
       if (then) {
@@ -61,6 +64,7 @@ void AsyncSaver::save(
       failure_ = std::current_exception();
       failed_ = true;
     }
+    own_ = seconds_now() - began - (communicator_.seconds_waited() - waited);
   });
 }
 
@@ -86,7 +90,9 @@ void AsyncSaver::snapshot(std::span<const Piece> pieces) {
 void AsyncSaver::wait() {
   const Held held(held_);
   if (thread_.joinable()) {
+    const double began = seconds_now();
     thread_.join();
+    held_for_others_ += std::max(0.0, seconds_now() - began - own_);
   }
   failed_ = false;
   if (failure_ != nullptr) {

@@ -50,6 +50,8 @@ class AsyncSaver {
 
   /// How long the training thread has been held by save() and wait().
   double seconds_held() const { return held_.count(); }
+  /// Of these, those that it was held for other ranks' writing, not its own.
+  double seconds_held_for_others() const { return held_for_others_; }
 
  private:
   void snapshot(std::span<const Piece> pieces);
@@ -60,6 +62,8 @@ class AsyncSaver {
   std::exception_ptr failure_;
   std::atomic<bool> failed_ = false;
   std::chrono::duration<double> held_{0};
+  double held_for_others_ = 0;
+  double own_ = 0;  // seconds of the save under way that this rank worked on it; of thread_
 };
 
 }  // namespace lockstep::checkpoint

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "comm/moving.h"
 #include "comm/shared_memory.h"
 
 namespace lockstep::comm {
@@ -30,7 +31,10 @@ c10::intrusive_ptr<c10d::Backend> join_gloo(
   } else {
     gloo->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
   }
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, gloo);
+  c10::intrusive_ptr<c10d::Backend> group;
+  watch_sockets_of(
+      [&] { group = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, gloo); });
+  return group;
 }
 
 void set_host_backend(

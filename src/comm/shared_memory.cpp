@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/format.h"
+#include "comm/moving.h"
 #include "comm/shared_parts.h"
 
 namespace lockstep::comm {
@@ -123,7 +125,9 @@ void SharedMemoryBackend::go_on(uint64_t lost) {
     bool done = false;
     try {
       operation->announce(*board_);
+      const double began = seconds_now();
       done = operation->go_on(*board_);
+      add_seconds_moving(seconds_now() - began);
       if (line && !done) {
         held_up.push_back(*line);
       }

@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include <pthread.h>
+
 #include "data/row_lengths.h"
 
 namespace lockstep::data {
@@ -201,6 +203,7 @@ Loader::~Loader() {
 }
 
 void Loader::run() {
+  ::pthread_setname_np(::pthread_self(), "lockstep-data");  // for those who look at threads
   try {
     while (true) {
       StepDraws draws = sampler_.next();

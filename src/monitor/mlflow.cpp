@@ -22,24 +22,8 @@ using Json = nlohmann::json;
 constexpr size_t kMostMetrics = 1000, kMostParameters = 100;
 constexpr size_t kLongestParameter = 6000;
 
-int64_t milliseconds(double seconds) {
-  return static_cast<int64_t>(std::floor(seconds * 1000));
-}
-
 std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-/// Letters, digits and "_-. :/" are what a name may have.
-std::string plain_name(std::string name) {
-  std::ranges::replace_if(
-      name,
-      [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) == 0 &&
-               std::string_view("_-. :/").find(c) == std::string_view::npos;
-      },
-      '_');
-  return name;
 }
 
 /// NaN and infinity as protobuf's JSON has them.
@@ -53,31 +37,58 @@ Json metric_value(double value) {
 Json entries_of(const std::map<std::string, std::string>& values) {
   Json entries = Json::array();
   for (const auto& [key, value] : values) {
-    entries.push_back({{"key", plain_name(key)}, {"value", value.substr(0, kLongestParameter)}});
+    entries.push_back({{"key", mlflow_name(key)}, {"value", value}});
   }
   return entries;
 }
 
 /// Of a run's beginning, for the outbox.
 std::string beginning(const MlflowOptions& options) {
+  return dump(
+      {{"begin",
+        {{"experiment", options.experiment},
+         {"name", options.name},
+         {"start_time", mlflow_time(options.start_time)},
+         {"tags", entries_of(options.tags)},
+         {"params", entries_of(mlflow_parameters(options))}}}});
+}
+
+}  // namespace
+
+int64_t mlflow_time(double seconds) {
+  return static_cast<int64_t>(std::floor(seconds * 1000));
+}
+
+std::string mlflow_name(std::string name) {
+  std::ranges::replace_if(
+      name,
+      [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) == 0 &&
+               std::string_view("_-. :/").find(c) == std::string_view::npos;
+      },
+      '_');
+  return name;
+}
+
+std::map<std::string, std::string> mlflow_parameters(const MlflowOptions& options) {
   std::map<std::string, std::string> parameters;
   if (!options.configuration_json.empty()) {
     visit_leaves(
         parse_json(options.configuration_json, "the configuration"),
         [&](const std::string& name, const Json& leaf) {
-          parameters[name] = leaf.is_string() ? leaf.get<std::string>() : dump(leaf);
+          const std::string text = leaf.is_string() ? leaf.get<std::string>() : dump(leaf);
+          parameters[mlflow_name(name)] = text.substr(0, kLongestParameter);
         });
   }
-  return dump(
-      {{"begin",
-        {{"experiment", options.experiment},
-         {"name", options.name},
-         {"start_time", milliseconds(options.start_time)},
-         {"tags", entries_of(options.tags)},
-         {"params", entries_of(parameters)}}}});
+  return parameters;
 }
 
-}  // namespace
+std::optional<std::string> mlflow_end(std::string_view event) {
+  const std::map<std::string_view, const char*> ends{
+      {"finished", "FINISHED"}, {"failed", "FAILED"}, {"stopped", "KILLED"}};
+  const auto end = ends.find(event);
+  return end == ends.end() ? std::nullopt : std::optional<std::string>(end->second);
+}
 
 const std::vector<const char*>& mlflow_variables() {
   static const std::vector<const char*> names{
@@ -102,14 +113,23 @@ MlflowOptions mlflow_options_from_environment(
   set("MLFLOW_TRACKING_USERNAME", options.user);
   set("MLFLOW_TRACKING_PASSWORD", options.password);
   set("MLFLOW_EXPERIMENT_NAME", options.experiment);
-  if (!is_http_address(options.address)) {
-    throw Error(
-        ErrorKind::kConfig,
-        options.address.empty()
-            ? "training.report_to has mlflow, but MLFLOW_TRACKING_URI names no server"
-            : "MLFLOW_TRACKING_URI is no address of a tracking server (http:// or https://)",
-        "start one with `mlflow server`, and set MLFLOW_TRACKING_URI=http://HOST:5000; folders "
-        "and databases are the server's to write");
+  if (const std::string& address = options.address; !is_http_address(address)) {
+    // As MLflow's own client: what is no address of another kind is a folder.
+    const std::string file = "file:";
+    const std::string path = address.starts_with(file) ? address.substr(file.size()) : address;
+    const bool has_host = path.starts_with("//") && !path.starts_with("///");
+    if (path.empty() || has_host || path.find("://") != std::string::npos ||
+        path.starts_with("databricks")) {
+      throw Error(
+          ErrorKind::kConfig,
+          path.empty()
+              ? "training.report_to has mlflow, but MLFLOW_TRACKING_URI names neither a server nor "
+                "a folder"
+              : fmt::format("MLFLOW_TRACKING_URI={} is neither a server nor a folder", address),
+          "start `mlflow server`, which keeps databases, and set "
+          "MLFLOW_TRACKING_URI=http://HOST:5000; or name a folder of runs: ./mlruns");
+    }
+    options.store = path.starts_with("///") ? path.substr(2) : path;
   }
   while (options.address.ends_with('/')) {
     options.address.pop_back();
@@ -258,9 +278,9 @@ void MlflowRun::log(const Record& record) {
   Json metrics = Json::array();
   const auto add = [&](const std::string& name, double value) {
     metrics.push_back(
-        {{"key", plain_name(tracker_name(name))},
+        {{"key", mlflow_name(tracker_name(name))},
          {"value", metric_value(value)},
-         {"timestamp", milliseconds(record.wall_time)},
+         {"timestamp", mlflow_time(record.wall_time)},
          {"step", record.step}});
   };
   add("epoch", record.epoch);
@@ -271,10 +291,8 @@ void MlflowRun::log(const Record& record) {
 }
 
 void MlflowRun::log_event(std::string_view name, double wall_time) {
-  const std::map<std::string_view, const char*> ends{
-      {"finished", "FINISHED"}, {"failed", "FAILED"}, {"stopped", "KILLED"}};
-  if (const auto end = ends.find(name); end != ends.end()) {
-    outbox_.add(dump({{"end", {{"status", end->second}, {"end_time", milliseconds(wall_time)}}}}));
+  if (const auto end = mlflow_end(name)) {
+    outbox_.add(dump({{"end", {{"status", *end}, {"end_time", mlflow_time(wall_time)}}}}));
   }
 }
 

@@ -1,11 +1,13 @@
-// MLflow's tracking server, over its REST API (2.0).
+// MLflow: its tracking server, over the REST API (2.0); folders of runs are mlflow_folder.h's.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -22,6 +24,7 @@ namespace lockstep::monitor {
 struct MlflowOptions {
   std::filesystem::path folder{};  // the run's, which keeps mlflow.json and the outbox
   std::string address{};           // http:// or https://
+  std::filesystem::path store{};   // or a folder of runs: "mlruns", "file:///data/mlruns"
   std::string token{}, user{}, password{};
   std::string experiment{};
   std::string name{};  // empty: MLflow draws one
@@ -30,12 +33,21 @@ struct MlflowOptions {
   double start_time = 0;             // seconds since 1970
 };
 
-/// What the environment has set over `options`. Throws Error(kConfig) where it names no server, or
-/// MLFLOW_TAGS is no object of texts.
+/// What the environment has set over `options`. Throws Error(kConfig) where it names neither a
+/// server nor a folder, or MLFLOW_TAGS is no object of texts.
 MlflowOptions mlflow_options_from_environment(
     MlflowOptions options, const std::map<std::string, std::string>& environment);
 /// The variables that it asks for.
 const std::vector<const char*>& mlflow_variables();
+
+/// A name as MLflow takes it.
+std::string mlflow_name(std::string name);
+/// The leaves of the configuration by name.
+std::map<std::string, std::string> mlflow_parameters(const MlflowOptions& options);
+/// "FINISHED", "FAILED", "KILLED" for an event that ends a run; else nothing.
+std::optional<std::string> mlflow_end(std::string_view event);
+/// Milliseconds since 1970.
+int64_t mlflow_time(double seconds);
 
 /// Sends the outbox's lines. For one thread, but for cancel().
 class MlflowSender {

@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include <pthread.h>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -89,6 +91,7 @@ void Outbox::forget(uint64_t bytes) {
 }
 
 void Outbox::run() {
+  ::pthread_setname_np(::pthread_self(), "lockstep-send");
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (sent_ == end_) {

@@ -1,6 +1,7 @@
 #include "monitor/rank_file.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <string>
 
@@ -27,6 +28,24 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+/// What a rank has above the median of those of its kind.
+std::vector<double> excess_of(const std::vector<double>& values, const std::vector<int>& kinds) {
+  const auto kind = [&](size_t rank) { return kinds.empty() ? 0 : kinds.at(rank); };
+  std::map<int, std::vector<double>> alike;
+  for (size_t rank = 0; rank < values.size(); ++rank) {
+    alike[kind(rank)].push_back(values[rank]);
+  }
+  std::map<int, double> usual;
+  for (auto& [of, all] : alike) {
+    usual[of] = median(std::move(all));
+  }
+  std::vector<double> excess;
+  for (size_t rank = 0; rank < values.size(); ++rank) {
+    excess.push_back(values[rank] - usual.at(kind(rank)));
+  }
+  return excess;
+}
+
 }  // namespace
 
 std::optional<SlowRank> slow_rank(const RankShares& shares) {
@@ -34,17 +53,39 @@ std::optional<SlowRank> slow_rank(const RankShares& shares) {
   if (ranks < 2) {
     return std::nullopt;
   }
-  std::vector<double> busy;
+  std::vector<double> compute, moving;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    busy.push_back(std::max(0.0, shares.step_s[rank] - shares.communication_wait_s[rank]));
+    const double waits = shares.communication_wait_s[rank];
+    compute.push_back(std::max(0.0, shares.step_s[rank] - waits - shares.data_wait_s[rank]));
+    moving.push_back(std::min(shares.moving_s[rank], waits));  // what nothing else hid
   }
-  const auto slowest = static_cast<size_t>(std::ranges::max_element(busy) - busy.begin());
-  const double usual = median(busy), more = busy[slowest] - usual;
-  if (usual <= 0 || busy[slowest] < kSlow * usual) {
-    return std::nullopt;
+  const std::array parts{compute, shares.data_wait_s, shares.checkpoint_s, moving};  // as By
+  std::array<std::vector<double>, parts.size()> excess;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    excess[part] = excess_of(parts[part], part == 0 ? shares.stages : std::vector<int>());
   }
-  const double for_data = shares.data_wait_s[slowest] - median(shares.data_wait_s);
-  return SlowRank{slowest, busy[slowest] / usual, for_data > more / 2};
+  std::optional<SlowRank> slowest;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    double takes = 0, more = 0;
+    size_t most = 0;
+    for (size_t part = 0; part < parts.size(); ++part) {
+      takes += parts[part][rank];
+      more += excess[part][rank];
+      most = excess[part][rank] > excess[most][rank] ? part : most;
+    }
+    const double factor = takes > more ? takes / (takes - more) : 1;
+    if (factor >= (slowest ? slowest->factor : kSlow)) {
+      slowest = {rank, factor, static_cast<SlowRank::By>(most)};
+    }
+  }
+  return slowest;
+}
+
+std::string_view name_of(SlowRank::By by) {
+  return by == SlowRank::By::kData         ? "data"
+         : by == SlowRank::By::kCheckpoint ? "checkpoint"
+         : by == SlowRank::By::kCompute    ? "compute"
+                                           : "communication";
 }
 
 std::string slow_text(const RankShares& shares) {
@@ -53,14 +94,14 @@ std::string slow_text(const RankShares& shares) {
   }
   const auto slow = slow_rank(shares);
   if (!slow) {
-    return fmt::format("no rank is slower than {} times the median", kSlow);
+    return fmt::format("no rank is slower than {} times what is usual", kSlow);
   }
   return fmt::format(
-      "rank {} is slow: without waiting for others a step takes {:.2f} times the median there, by "
-      "its {}",
+      "rank {} is slow by its {}: without waiting for others a step takes {:.2f} times what is "
+      "usual",
       slow->rank,
-      slow->factor,
-      slow->by_data ? "data" : "own work");
+      name_of(slow->by),
+      slow->factor);
 }
 
 void merge_shares(RankShares& first, const RankShares& second) {
@@ -69,8 +110,7 @@ void merge_shares(RankShares& first, const RankShares& second) {
     return;
   }
   const auto a = static_cast<double>(first.steps), b = static_cast<double>(second.steps);
-  for (const auto list :
-       {&RankShares::step_s, &RankShares::data_wait_s, &RankShares::communication_wait_s}) {
+  for (const auto& [name, list] : kRankMeans) {
     for (size_t i = 0; i < (first.*list).size(); ++i) {
       (first.*list)[i] = ((first.*list)[i] * a + (second.*list)[i] * b) / (a + b);
     }
@@ -87,15 +127,15 @@ RankFile::RankFile(const std::filesystem::path& folder, int64_t after)
       end_(file_.size()) {}
 
 void RankFile::log(const RankShares& shares) {
-  const std::string line = fmt::format(
-      "{{\"step\": {}, \"steps\": {}, \"step_s\": {}, \"data_wait_s\": {}, "
-      "\"communication_wait_s\": {}, \"memory_bytes\": {}}}\n",
-      shares.step,
-      shares.steps,
-      list_of(shares.step_s),
-      list_of(shares.data_wait_s),
-      list_of(shares.communication_wait_s),
-      list_of(shares.memory_bytes));
+  std::string line = fmt::format("{{\"step\": {}, \"steps\": {}", shares.step, shares.steps);
+  for (const auto& [name, list] : kRankMeans) {
+    line += fmt::format(", \"{}\": {}", name, list_of(shares.*list));
+  }
+  line += fmt::format(", \"memory_bytes\": {}", list_of(shares.memory_bytes));
+  if (!shares.stages.empty()) {
+    line += fmt::format(", \"stages\": [{}]", fmt::join(shares.stages, ", "));
+  }
+  line += "}\n";
   file_.write_at(end_, std::as_bytes(std::span(line)));
   end_ += line.size();
 }

@@ -1,6 +1,7 @@
 // ranks.jsonl: what each rank's steps went into, one JSON object a line.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -20,29 +21,52 @@ struct RankShares {
   int64_t step = 0;   // the last of them
   int64_t steps = 0;  // how many
   std::vector<double> step_s, data_wait_s, communication_wait_s;
-  std::vector<double> memory_bytes;  // the most at any moment of these
+  std::vector<double> checkpoint_s;    // beside the step, in saving: its own work, not the others'
+  std::vector<double> moving_s;        // what its own part of communication takes: comm/moving.h
+  std::vector<double> memory_bytes{};  // the most at any moment of these
+  std::vector<int> stages{};           // of a pipeline; empty: all ranks have the same work
 };
 
 /// A rank that the others wait for.
 struct SlowRank {
+  enum class By { kCompute, kData, kCheckpoint, kCommunication };
   size_t rank = 0;
-  double factor = 1;     // of the median: what a step takes without waiting for other ranks
-  bool by_data = false;  // most of what it takes longer is waiting for data, else its own work
+  double factor = 1;
+  By by = By::kCompute;  // most of what it takes longer
 };
-/// Nothing where no rank takes 1.2 times the median, or there is one rank.
+/// The one whose steps and saves, without waiting for other ranks, take the largest multiple of
+/// what is usual; nothing where that is less than 1.2, or there is one rank. Usual is the median of
+/// each part: of compute that of the ranks of its stage, since stages may have unlike work (one
+/// without others has nobody to be compared with), of all else that of all ranks.
 std::optional<SlowRank> slow_rank(const RankShares& shares);
-/// "rank 3 is slow: without waiting for others a step takes 1.92 times the median there, by its
-/// data"; or that none is. Empty for one rank.
+/// "data", "checkpoint", "communication", "compute".
+std::string_view name_of(SlowRank::By by);
+/// "rank 3 is slow by its data: without waiting for others a step takes 1.92 times what is usual";
+/// or that none is. Empty for one rank.
 std::string slow_text(const RankShares& shares);
 /// Adds the second to the first, as means over the steps of both.
 void merge_shares(RankShares& first, const RankShares& second);
+
+/// The lists of RankShares that are means, by their names in the file.
+struct RankMean {
+  const char* name;
+  std::vector<double> RankShares::* values;
+};
+inline constexpr std::array<RankMean, 5> kRankMeans = {{
+    {"step_s", &RankShares::step_s},
+    {"data_wait_s", &RankShares::data_wait_s},
+    {"communication_wait_s", &RankShares::communication_wait_s},
+    {"checkpoint_s", &RankShares::checkpoint_s},
+    {"moving_s", &RankShares::moving_s},
+}};
 
 class RankFile {
  public:
   /// Of `folder`; what lies there after step `after` is cut. Throws as open_lines_after().
   RankFile(const std::filesystem::path& folder, int64_t after);
   /// {"step": .., "steps": .., "step_s": [..], "data_wait_s": [..], "communication_wait_s": [..],
-  /// "memory_bytes": [..]}, with one write. Throws Error(kCheckpoint).
+  /// "checkpoint_s": [..], "moving_s": [..], "memory_bytes": [..]}, of a pipeline "stages": [..]
+  /// too, with one write. Throws Error(kCheckpoint).
   void log(const RankShares& shares);
 
  private:

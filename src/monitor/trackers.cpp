@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "monitor/mlflow.h"
+#include "monitor/mlflow_folder.h"
 #include "monitor/monitor.h"
 #include "monitor/spans.h"
 #include "monitor/tensorboard.h"
@@ -165,7 +166,11 @@ std::vector<std::unique_ptr<MetricsSink>> make_trackers(
          .configuration_json = options.configuration_json,
          .start_time = wall_time},
         environment);
-    sinks.push_back(std::make_unique<MlflowRun>(mlflow, resumed));
+    if (mlflow.store.empty()) {
+      sinks.push_back(std::make_unique<MlflowRun>(mlflow, resumed));
+    } else {
+      sinks.push_back(std::make_unique<MlflowFolder>(mlflow, resumed));
+    }
   }
   if (auto status =
           TrainJobStatus::of_environment(environment_of(options, train_job_variables()))) {
@@ -176,8 +181,15 @@ std::vector<std::unique_ptr<MetricsSink>> make_trackers(
 
 bool send_what_is_kept(const std::filesystem::path& folder, const std::string& otlp) {
   const bool mlflow = send_kept(mlflow_outbox(folder), "MLflow", [&] {
-    return MlflowSender(mlflow_options_from_environment(
-        {.folder = folder}, environment_of({}, mlflow_variables())));
+    const MlflowOptions mlflow =
+        mlflow_options_from_environment({.folder = folder}, environment_of({}, mlflow_variables()));
+    if (!mlflow.store.empty()) {
+      throw Error(
+          ErrorKind::kConfig,
+          "what was kept is for a tracking server, and MLFLOW_TRACKING_URI names a folder",
+          "set MLFLOW_TRACKING_URI=http://HOST:5000");
+    }
+    return MlflowSender(mlflow);
   });
   const bool spans = otlp.empty() || send_kept(spans_outbox(folder), "OpenTelemetry", [&] {
                        return SpanSender(otlp, folder.lexically_normal().string());

@@ -54,6 +54,14 @@ std::string clock_of(double time) {
 
 std::string event_text(const watch::Event& event) {
   std::string text = fmt::format("{} step {} {}", clock_of(event.time), event.step, event.name);
+  if (event.name == "slow rank") {
+    const double factor = event.fields.value("factor", 0.0);
+    text += factor > 0 ? fmt::format(
+                             " {}, {:.2f} times, by its",
+                             event.fields.value("rank", nlohmann::json()).dump(),
+                             factor)
+                       : ": none any more";
+  }
   for (const char* const key : {"act", "checkpoint", "by", "error", "metric", "value", "plan"}) {
     if (const auto found = event.fields.find(key); found != event.fields.end()) {
       text += " " + (found->is_string() ? found->get<std::string>() : found->dump());
@@ -137,7 +145,7 @@ RunScreen::RunScreen(const std::filesystem::path& folder)
       ranks_(folder / monitor::kRanksName) {}
 
 void RunScreen::refresh(double now, const std::string& live) {
-  metrics_.refresh();
+  metrics_.look();
   ranks_.refresh();
   summary_ = watch::summarize(folder_, now);
   events_ = watch::read_events(folder_);
@@ -218,10 +226,10 @@ std::vector<std::string> RunScreen::rank_lines(size_t width) const {
 
 std::vector<std::string> RunScreen::lines(size_t width, size_t height, size_t metric) const {
   std::string head = fmt::format(
-      "{}  step {}/{}  {}",
+      "{}  step {}{}  {}",
       folder_.string(),
       summary_.step,
-      summary_.total_steps,
+      summary_.total_steps > 0 ? fmt::format("/{}", summary_.total_steps) : "",
       end_text(summary_));
   if (summary_.seconds_left) {
     head += fmt::format("  {} left", monitor::format_duration(*summary_.seconds_left));

@@ -21,12 +21,21 @@ double total_of(const std::array<double, parallel::kMemoryKinds>& memory) {
 
 }  // namespace
 
+RankTimes::RankTimes(const parallel::Axes& axes) {
+  const auto& mesh = axes.mesh();
+  for (int rank = 0; rank < mesh.ranks() && mesh.pipeline > 1; ++rank) {
+    stages_.push_back(mesh.coordinate(rank).pipeline);
+  }
+}
+
 void RankTimes::end_step(
-    double seconds, double for_data, double for_ranks, const parallel::MemoryByKind& fullest) {
-  last_[0] = seconds;
-  last_[1] = for_data;
-  last_[2] = for_ranks;
-  std::ranges::copy(parallel::values_of(fullest), last_.begin() + 3);
+    double seconds,
+    double for_data,
+    double for_ranks,
+    double moving,
+    const parallel::MemoryByKind& fullest) {
+  last_ = {seconds, for_data, for_ranks, moving, 0};
+  std::ranges::copy(parallel::values_of(fullest), last_.begin() + kTimes);
 }
 
 void RankTimes::take(int rank, int ranks, int64_t step, std::span<const double, kNumbers> numbers) {
@@ -34,16 +43,19 @@ void RankTimes::take(int rank, int ranks, int64_t step, std::span<const double, 
     return;  // it has ended no step yet
   }
   const auto place = static_cast<size_t>(rank), count = static_cast<size_t>(ranks);
-  for (std::vector<double>* const each :
-       {&sums_.step_s, &sums_.data_wait_s, &sums_.communication_wait_s, &sums_.memory_bytes}) {
-    each->resize(count);
+  for (const auto& [name, list] : monitor::kRankMeans) {
+    (sums_.*list).resize(count);
   }
+  sums_.memory_bytes.resize(count);
+  sums_.stages = stages_;
   memory_.resize(count);
   sums_.step_s[place] += numbers[0];
   sums_.data_wait_s[place] += numbers[1];
   sums_.communication_wait_s[place] += numbers[2];
+  sums_.moving_s[place] += numbers[3];
+  sums_.checkpoint_s[place] += numbers[4];
   std::array<double, parallel::kMemoryKinds> memory{};
-  std::ranges::copy(numbers.subspan<3>(), memory.begin());
+  std::ranges::copy(numbers.subspan<kTimes>(), memory.begin());
   sums_.memory_bytes[place] = std::max(sums_.memory_bytes[place], total_of(memory));
   if (total_of(memory) >= total_of(memory_[place])) {
     memory_[place] = memory;
@@ -92,15 +104,14 @@ void RankTimes::judge(monitor::Monitor& monitor) {
         "slow rank",
         slow
             ? nlohmann::
-                  ordered_json{{"rank", slow->rank}, {"factor", slow->factor}, {"by", slow->by_data ? "data" : "own work"}}
+                  ordered_json{{"rank", slow->rank}, {"factor", slow->factor}, {"by", monitor::name_of(slow->by)}}
             : nlohmann::ordered_json{{"rank", nullptr}});
   }
 }
 
 void RankTimes::tell_sums(monitor::Monitor& monitor) {
-  for (std::vector<double>* const each :
-       {&sums_.step_s, &sums_.data_wait_s, &sums_.communication_wait_s}) {
-    for (double& sum : *each) {
+  for (const auto& [name, list] : monitor::kRankMeans) {
+    for (double& sum : sums_.*list) {
       sum /= static_cast<double>(sums_.steps);
     }
   }

@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "monitor/monitor.h"
 #include "parallel/memory_account.h"
+#include "parallel/ranks/axes.h"
 
 namespace lockstep::train {
 
@@ -18,12 +19,23 @@ namespace lockstep::train {
 /// between two logged steps.
 class RankTimes {
  public:
-  /// Seconds of the step, of waiting for data and for other ranks, and the memory by kind.
-  static constexpr int64_t kNumbers = 3 + static_cast<int64_t>(parallel::kMemoryKinds);
+  /// Seconds of the step, of waiting for data and for other ranks, of its own part of
+  /// communication (comm/moving.h), and of saving after it; the memory by kind.
+  static constexpr int64_t kTimes = 5;
+  static constexpr int64_t kNumbers = kTimes + static_cast<int64_t>(parallel::kMemoryKinds);
+
+  /// `axes`: of the run, whose ranks of one stage are compared with each other.
+  explicit RankTimes(const parallel::Axes& axes);
 
   /// This rank has ended a step.
   void end_step(
-      double seconds, double for_data, double for_ranks, const parallel::MemoryByKind& fullest);
+      double seconds,
+      double for_data,
+      double for_ranks,
+      double moving,
+      const parallel::MemoryByKind& fullest);
+  /// It has saved after this step, and was at that so long itself.
+  void end_save(double seconds) { last_[4] += seconds; }
   /// Of the step that ended last; zeros before the first.
   const std::array<double, kNumbers>& numbers() const { return last_; }
 
@@ -42,6 +54,7 @@ class RankTimes {
   void judge(monitor::Monitor& monitor);
 
   std::array<double, kNumbers> last_{};
+  std::vector<int> stages_;  // of each rank; empty: there is one
   monitor::RankShares sums_;
   monitor::RankShares judged_;  // of the lines since it was last judged who is slow
   std::optional<size_t> slow_;  // the rank that was told of

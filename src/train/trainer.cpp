@@ -20,6 +20,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/pulse.h"
+#include "comm/moving.h"
 #include "data/loader.h"
 #include "monitor/memory.h"
 #include "monitor/monitor.h"
@@ -106,6 +107,7 @@ class Trainer {
         traced_step_(std::min(job.progress.step + kTracedStep, job.length.total_steps)),
         last_step_(
             last_step > 0 ? std::min(last_step, job.length.total_steps) : job.length.total_steps),
+        rank_times_(*job.axes),
         histograms_(job, world),
         save_signals_(save_signals),
         steering_(job, world) {
@@ -212,10 +214,10 @@ class Trainer {
   double save_seconds_ = 0;  // that this rank did not train
   int64_t saves_ = 0;
   parallel::StepResult result_;
-  double data_waited_ = 0, communication_waited_ = 0;  // before this step
-  std::vector<double> step_seconds_;                   // rank 0's
-  double peak_memory_ = 0;                             // bytes, of the rank that uses most
-  int64_t peak_here_ = 0;                              // bytes, of this rank
+  double data_waited_ = 0, communication_waited_ = 0, moved_ = 0;  // before this step
+  std::vector<double> step_seconds_;                               // rank 0's
+  double peak_memory_ = 0;  // bytes, of the rank that uses most
+  int64_t peak_here_ = 0;   // bytes, of this rank
 };
 
 std::filesystem::path Trainer::next_trace() {
@@ -329,6 +331,7 @@ int Trainer::one_step() {
   const double began = seconds_now();
   data_waited_ = job_.loader->waited_seconds();
   communication_waited_ = job_.axes->seconds_waited();
+  moved_ = comm::seconds_moving();
   if (on_step_) {
     on_step_(job_.progress.step + 1);
   }
@@ -395,8 +398,9 @@ int Trainer::one_step() {
   const double for_ranks = job_.axes->seconds_waited() - communication_waited_;
   time_.add(TimeAccount::Use::kSteps, ended - began);
   time_.add_waits(for_data, for_ranks);
-  rank_times_.end_step(
-      ended - began, for_data, for_ranks, parallel::fullest_of(job_.model->memory().phases()));
+  const parallel::MemoryByKind fullest = parallel::fullest_of(job_.model->memory().phases());
+  const double moved = comm::seconds_moving() - moved_;
+  rank_times_.end_step(ended - began, for_data, for_ranks, moved, fullest);
   follow_kept_loss(job_, result_, epoch_ends, world_);
   const std::optional<Spikes::Spike> spike = guard_.observe(result_);
   wait_for_kept_step(job_);  // what is reported is lost at most with the step after it
@@ -503,10 +507,14 @@ void Trainer::save(bool goes_on) {
   if (job_.monitor != nullptr) {
     job_.monitor->activity(fmt::format("saving checkpoint-{}", job_.progress.step));
   }
-  const double began = seconds_now();
+  const auto for_others = [&] {
+    return job_.axes->seconds_waited() + (job_.saver ? job_.saver->seconds_held_for_others() : 0);
+  };
+  const double began = seconds_now(), waited = for_others();
   begin_phase(fmt::format("saving checkpoint-{}", job_.progress.step));
   save_training_state(job_, world_, goes_on);
   const double seconds = seconds_now() - began;
+  rank_times_.end_save(seconds - (for_others() - waited));
   save_seconds_ += seconds;
   time_.add(TimeAccount::Use::kSaving, seconds);
   ++saves_;

@@ -12,34 +12,85 @@ RankShares of(std::vector<double> step, std::vector<double> data, std::vector<do
       .step_s = std::move(step),
       .data_wait_s = std::move(data),
       .communication_wait_s = std::move(ranks),
+      .checkpoint_s = {0, 0, 0},
+      .moving_s = {0, 0, 0},
       .memory_bytes = {1, 2, 3}};
 }
 
 TEST(SlowRank, IsTheOneThatTheOthersWaitFor) {
-  // All steps are as long: the others wait for rank 2, which computes twice as long.
+  // All steps take the same, since each waits for the slowest.
   const auto slow = slow_rank(of({4, 4, 4}, {0, 0, 0}, {2, 2, 0}));
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->rank, 2U);
   EXPECT_EQ(slow->factor, 2);
-  EXPECT_FALSE(slow->by_data);
   EXPECT_EQ(
       slow_text(of({4, 4, 4}, {0, 0, 0}, {2, 2, 0})),
-      "rank 2 is slow: without waiting for others a step takes 2.00 times the median there, by its "
-      "own work");
+      "rank 2 is slow by its compute: without waiting for others a step takes 2.00 times what is "
+      "usual");
 }
 
 TEST(SlowRank, IsToldByWhatItTakesLonger) {
   const auto hungry = slow_rank(of({4, 4, 4}, {1.5, 0, 0}, {0, 2, 2}));
   ASSERT_TRUE(hungry);
   EXPECT_EQ(hungry->rank, 0U);
-  EXPECT_TRUE(hungry->by_data);
+  EXPECT_EQ(name_of(hungry->by), "data");
+  RankShares saving = of({4, 4, 4}, {0.1, 0, 0}, {0.5, 0.5, 0.5});
+  saving.checkpoint_s = {0.2, 3, 0.2};
+  const auto disk = slow_rank(saving);
+  ASSERT_TRUE(disk);
+  EXPECT_EQ(disk->rank, 1U);
+  EXPECT_NEAR(disk->factor, 6.5 / 3.7, 1e-9);
+  EXPECT_EQ(name_of(disk->by), "checkpoint");
+}
+
+TEST(SlowRank, IsSlowInCommunicationByItsOwnPartOfIt) {
+  RankShares shares = of({4, 4, 4}, {0, 0, 0}, {3, 3, 3});
+  EXPECT_FALSE(slow_rank(shares));  // whose waits are all for others
+  shares.moving_s = {0.1, 0.1, 2.1};
+  const auto slow = slow_rank(shares);
+  ASSERT_TRUE(slow);
+  EXPECT_EQ(slow->rank, 2U);
+  EXPECT_NEAR(slow->factor, 3.1 / 1.1, 1e-9);
+  EXPECT_EQ(name_of(slow->by), "communication");
+  // What was on its way while it computed held nobody up.
+  shares = of({4, 4, 4}, {0, 0, 0}, {0.1, 0.1, 0.1});
+  shares.moving_s = {0.1, 0.1, 3.1};
+  EXPECT_FALSE(slow_rank(shares));
+}
+
+TEST(SlowRank, IsComparedWithTheRanksOfItsStage) {
+  // A first stage with twice the work: neither it nor its ranks are slow.
+  RankShares shares = {
+      .step_s = {4, 4, 4, 4},
+      .data_wait_s = {0, 0, 0, 0},
+      .communication_wait_s = {0, 0, 2, 2},
+      .checkpoint_s = {0, 0, 0, 0},
+      .moving_s = {0, 0, 0, 0},
+      .stages = {0, 0, 1, 1}};
+  EXPECT_FALSE(slow_rank(shares));
+  shares.stages = {};
+  EXPECT_TRUE(slow_rank(shares));
+  // The second of the stage with less work, though it does less than the first stage's.
+  shares.stages = {0, 0, 1, 1, 0, 1};
+  shares.step_s = {4, 4, 4, 4, 4, 4};
+  shares.communication_wait_s = {0, 0, 2, 0.5, 0, 2};
+  shares.data_wait_s = shares.checkpoint_s = shares.moving_s = {0, 0, 0, 0, 0, 0};
+  const auto slow = slow_rank(shares);
+  ASSERT_TRUE(slow);
+  EXPECT_EQ(slow->rank, 3U);
+  EXPECT_EQ(slow->factor, 1.75);
+  // Of stages of one rank each, waiting for data is compared with all.
+  shares = of({4, 4, 4}, {0, 2, 0}, {0, 0, 3});
+  shares.stages = {0, 1, 2};
+  EXPECT_EQ(slow_rank(shares)->rank, 1U);
+  EXPECT_EQ(name_of(slow_rank(shares)->by), "data");
 }
 
 TEST(SlowRank, IsNoneAmongEquals) {
   EXPECT_FALSE(slow_rank(of({4, 4, 4}, {0, 0, 0}, {1, 1.2, 1.3})));
   EXPECT_EQ(
       slow_text(of({4, 4, 4}, {0, 0, 0}, {1, 1.2, 1.3})),
-      "no rank is slower than 1.2 times the median");
+      "no rank is slower than 1.2 times what is usual");
   EXPECT_FALSE(slow_rank(of({4}, {0}, {0})));
   EXPECT_EQ(slow_text(of({4}, {0}, {0})), "");
   EXPECT_EQ(slow_text({}), "");

@@ -244,6 +244,8 @@ TEST(WandbRun, TellsEachRankInARunOfItsOwn) {
        .step_s = {1, 2},
        .data_wait_s = {0, 0},
        .communication_wait_s = {0, 0},
+       .checkpoint_s = {0, 0},
+       .moving_s = {0, 0},
        .memory_bytes = {8, 9}},
       1010);
   run.finish();

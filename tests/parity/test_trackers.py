@@ -93,6 +93,31 @@ def test_tensorboard_reads_histograms_of_every_plan(folder, plan):
             numpy.testing.assert_allclose([counted.min, counted.max], [gradient.min(), gradient.max()], rtol=1e-2, atol=1e-5)
 
 
+def expect_run_in_mlflow(address, run):
+    client = mlflow.MlflowClient(tracking_uri=address)
+    shown, = client.search_runs([client.get_experiment_by_name("stories: short").experiment_id])
+    assert shown.info.status == RunStatus.to_string(RunStatus.FINISHED) and shown.info.end_time >= shown.info.start_time
+    assert shown.info.run_name == "first" and shown.data.tags["team"] == "a"
+    assert shown.data.params["training.learning_rate"] == "0.25" and shown.data.params["training.max_steps"] == "3"
+    lines = metrics(run)
+    for key, name in (("train/loss", "loss"), ("eval/loss", "eval_loss"), ("train/tokens", "tokens")):
+        history = {m.step: m.value for m in client.get_metric_history(shown.info.run_id, key)}
+        assert history == {line["step"]: line[name] for line in lines if name in line}
+
+
+def test_mlflow_reads_a_folder_of_runs(folder, monkeypatch):
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # its newer versions ask for it
+    address = f"file://{folder}/mlruns"
+    # An experiment that MLflow made itself is gone on with.
+    mlflow.MlflowClient(tracking_uri=address).create_experiment("stories: short")
+    train(folder, "kept", "report_to=mlflow", "run_name=first", MLFLOW_TRACKING_URI=address, MLFLOW_EXPERIMENT_NAME="stories: short",
+          MLFLOW_TAGS='{"team": "a"}')
+    expect_run_in_mlflow(address, folder / "kept")
+    train(folder, "more", "report_to=mlflow", "run_name=first", MLFLOW_TRACKING_URI=address, MLFLOW_EXPERIMENT_NAME="made by us, \u00fc: 2")
+    client = mlflow.MlflowClient(tracking_uri=address)
+    assert len(client.search_runs([client.get_experiment_by_name("made by us, \u00fc: 2").experiment_id])) == 1
+
+
 def test_mlflow_shows_a_run(folder):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -113,18 +138,10 @@ def test_mlflow_shows_a_run(folder):
         while not answers():
             assert time.monotonic() < limit and server.poll() is None
             time.sleep(0.5)
-        train(folder, "told", "report_to=mlflow", "run_name=first", MLFLOW_TRACKING_URI=address, MLFLOW_EXPERIMENT_NAME="stories",
+        train(folder, "told", "report_to=mlflow", "run_name=first", MLFLOW_TRACKING_URI=address, MLFLOW_EXPERIMENT_NAME="stories: short",
               MLFLOW_TAGS='{"team": "a"}')
         assert not (folder / "told" / "mlflow-outbox.jsonl").exists()
-        client = mlflow.MlflowClient(tracking_uri=address)
-        shown, = client.search_runs([client.get_experiment_by_name("stories").experiment_id])
-        assert shown.info.status == RunStatus.to_string(RunStatus.FINISHED)
-        assert shown.info.run_name == "first" and shown.data.tags["team"] == "a"
-        assert shown.data.params["training.learning_rate"] == "0.25" and shown.data.params["training.max_steps"] == "3"
-        lines = metrics(folder / "told")
-        for key, name in (("train/loss", "loss"), ("eval/loss", "eval_loss"), ("train/tokens", "tokens")):
-            history = {m.step: m.value for m in client.get_metric_history(shown.info.run_id, key)}
-            assert history == {line["step"]: line[name] for line in lines if name in line}
+        expect_run_in_mlflow(address, folder / "told")
     finally:
         os.killpg(server.pid, 15)
         server.wait()

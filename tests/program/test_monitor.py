@@ -305,7 +305,7 @@ class Page(ProgramTest):
         self.assertIn("stacks of rank 1", text)
         times = wait_for(lambda: (lambda t: t if t["steps"] else None)(json.loads(self.get(address, "/api/ranks?id=0", **cookie)[2])))
         self.assertEqual((times["ranks"], len(times["step_s"]), len(times["step_s"][0])), (2, 2, len(times["steps"])))
-        slow = r"(rank [01] is slow: .* \d\.\d\d times the median|no rank is slower)"
+        slow = r"(rank [01] is slow by its \w+: .* \d\.\d\d times what is usual|no rank is slower)"
         self.assertRegex(times["slow"], slow)
         self.assertRegex(self.run_ok("monitor", "--text", "--once", "live").out, rf"until step \d+: {slow}")
         self.assertEqual(self.get(address, "/api/trace?id=0&step=3", **cookie)[0], 404)
@@ -413,6 +413,7 @@ class Page(ProgramTest):
         self.assertEqual(plain.count("L"), 39)
         self.assertIn("training.seed", page.value("document.querySelector('[data-part=difference]').textContent"))
         self.assertIn("command line: max_steps=40", page.value("document.querySelector('[data-part=configuration-0]').textContent"))
+        self.assertRegex(page.value("document.querySelector('[data-chart=\"loss+eval_loss\"] p').textContent"), r"^page/one loss [\d.]+, page/one eval_loss [\d.]+, page/two loss")
         page.key("l")  # a logarithmic axis
         page.wait_for(f"{path} !== {json.dumps(plain)}")
         page.key("l")
@@ -450,6 +451,8 @@ class Page(ProgramTest):
         page.wait_for("document.querySelectorAll('[data-ranks=\"0\"] rect.heat').length > 30")
         ranks = "document.querySelector('[data-ranks=\"0\"]')"
         self.assertIn("One day", page.value(f"{ranks}.textContent"))
+        self.assertTrue(page.value("[...document.querySelectorAll('[data-chart] svg text')].every("
+                                   "text => text.getBoundingClientRect().right <= text.closest('svg').getBoundingClientRect().right + 0.5)"))
         self.assertEqual(page.value(f"{ranks}.querySelectorAll('tbody svg.shares').length"), 2 + 14)  # ranks; kinds, twice
         timeline = f"{ranks}.querySelectorAll('[data-part=timeline-0] svg rect')"
         page.wait_for(f"{timeline}.length === 2 * 16")  # 4 micro-batches there and back on 2 ranks; as many foreseen

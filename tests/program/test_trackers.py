@@ -157,10 +157,26 @@ class Mlflow(ProgramTest):
         self.run_fails(6, *arguments, env=env)
         self.assertEqual(server.of("runs/update")[-1]["status"], "FAILED")
 
-    def test_what_names_no_server_is_refused_before_training(self):
-        for address in ({}, {"MLFLOW_TRACKING_URI": "file:///tmp/mlruns"}):
+    def test_what_names_neither_server_nor_folder_is_refused_before_training(self):
+        for address in ({}, {"MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}, {"MLFLOW_TRACKING_URI": "file://elsewhere/mlruns"}, {"MLFLOW_TRACKING_URI": "databricks"}):
             result = self.run_fails(2, *self.train_arguments("refused", "report_to=mlflow"), env=environment(**address))
             self.assertIn("mlflow server", result.err)
+
+    def test_a_folder_of_runs_has_them_too(self):
+        env = environment(MLFLOW_TRACKING_URI="mlruns", MLFLOW_EXPERIMENT_NAME="it's \u00fcbel", USER="a")
+        train = self.train_arguments("kept", "report_to=mlflow", "save_steps=5", steps=5)
+        self.run_ok(*train, env=env)
+        self.run_ok(*self.train_arguments("kept", "report_to=mlflow", "resume_from_checkpoint=true", steps=8), env=env)
+        self.run_ok(*self.train_arguments("other", "report_to=mlflow", steps=2), env=env)
+        experiment, = (path for path in (self.folder / "mlruns").iterdir())
+        runs = {(path / "tags" / "mlflow.runName").read_text(): path for path in experiment.iterdir() if path.is_dir()}
+        self.assertEqual(sorted(runs), ["kept", "other"])
+        lines = (runs["kept"] / "metrics" / "train" / "loss").read_text().splitlines()
+        self.assertEqual([(float(value), int(step)) for _, value, step in map(str.split, lines)],
+                         [(line["loss"], line["step"]) for line in metrics(self.folder / "kept") if "loss" in line])
+        self.assertIn("status: 3\n", (runs["kept"] / "meta.yaml").read_text())
+        result = self.run_fails(2, *self.train_arguments("barred", "report_to=mlflow"), env={**env, "MLFLOW_TRACKING_URI": "kept/config.yaml/mlruns"})
+        self.assertIn("kept/config.yaml/mlruns", result.err)
 
 
 class OpenTelemetry(ProgramTest):

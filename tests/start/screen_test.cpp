@@ -50,7 +50,9 @@ TEST(RunScreen, FillsEveryTerminalExactly) {
     std::ofstream events(folder.path() / "events.jsonl");
     events << "{\"time\": 5, \"step\": 0, \"event\": \"began\", \"steps\": 100, \"plan\": \"data "
               "20\"}\n{\"time\": 6, \"step\": 50, \"event\": \"failed\", \"error\": "
-              "\"\\u001b[31mred\"}\n";
+              "\"\\u001b[31mred\"}\n{\"time\": 7, \"step\": 51, \"event\": \"slow rank\", "
+              "\"rank\": 7, "
+              "\"factor\": 1.5, \"by\": \"data\"}\n";
     std::ofstream ranks(folder.path() / "ranks.jsonl");
     std::string list = "[1";
     for (int rank = 1; rank < 20; ++rank) {
@@ -85,6 +87,7 @@ TEST(RunScreen, FillsEveryTerminalExactly) {
   EXPECT_NE(whole.find("rank 0"), std::string::npos) << whole;
   EXPECT_NE(whole.find("more lines"), std::string::npos) << whole;
   EXPECT_NE(whole.find("failed"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("slow rank 7, 1.50 times, by its data"), std::string::npos) << whole;
 }
 
 TEST(RunScreen, AFolderWithoutMetricsSaysSo) {

@@ -12,7 +12,7 @@ namespace lockstep::watch {
 namespace rank_times_test {
 
 monitor::RankShares shares(int64_t step, double first, double second) {
-  return {step, 1, {first, second}, {0.1, 0.2}, {0, 0}, {10.0 * first, 1}};
+  return {step, 1, {first, second}, {0.1, 0.2}, {0, 0}, {0, 0.3}, {0, 0}, {10.0 * first, 1}, {}};
 }
 
 TEST(RankTimes, ReadsWhatTheFileOfRanksWritesWhileItGrows) {
@@ -29,6 +29,7 @@ TEST(RankTimes, ReadsWhatTheFileOfRanksWritesWhileItGrows) {
   EXPECT_EQ(json["steps"], (std::vector<int>{2, 4}));
   EXPECT_EQ(json["step_s"], (std::vector<std::vector<double>>{{1.5, 3}, {2.5, 2}}));
   EXPECT_EQ(json["data_wait_s"][1][0], 0.2);
+  EXPECT_EQ(json["checkpoint_s"][1][1], 0.3);
   EXPECT_EQ(json["memory_bytes"][0][1], 30);
 }
 

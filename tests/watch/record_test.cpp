@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
+#include <random>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -66,6 +70,67 @@ TEST_F(Record, LinesThatAreNoneArePassedOver) {
   EXPECT_EQ(reader.bad_lines(), 4);
 }
 
+TEST_F(Record, NumbersAreThoseOfTheirText) {
+  std::vector<std::string> texts{
+      "0",
+      "-0.0",
+      "7",
+      "12345678",
+      "123456789.12345678",
+      "9007199254740992",
+      "9007199254740993.0",
+      "1234567890123456789",
+      "12345678901234567890.5",
+      "0.00000000000000000000000000001",
+      "0.1234567812345678",
+      "5e-324",
+      "1.7976931348623157e+308",
+      "-1E5",
+      "null"};
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    const double value = std::bit_cast<double>(random());
+    if (std::isfinite(value)) {
+      texts.push_back(fmt::format("{}", value));
+    }
+    const double usual = static_cast<double>(random()) / 1e16 - 900;
+    texts.push_back(fmt::format("{}", usual));
+    texts.push_back(fmt::format("{:.{}f}", usual, i % 24));
+  }
+  std::string lines;
+  for (const std::string& text : texts) {
+    lines += fmt::format("{{\"step\": 1, \"loss\": {}}}\n", text);
+  }
+  add("m", lines);
+  MetricsReader reader(path("m"));
+  reader.refresh();
+  const Series& read = reader.find("loss");
+  ASSERT_EQ(read.size(), texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const double value = texts[i] == "null" ? std::nan("") : std::strtod(texts[i].c_str(), nullptr);
+    ASSERT_EQ(std::bit_cast<uint64_t>(read.values[i]), std::bit_cast<uint64_t>(value)) << texts[i];
+  }
+  for (const char* text : {"1.", ".5", "-", "1.5.5", "1 2", "", "nul"}) {
+    put("m", fmt::format("{{\"step\": 1, \"loss\": {}}}\n", text));
+    MetricsReader bad(path("m"));
+    bad.refresh();
+    EXPECT_EQ(bad.bad_lines(), 1) << text;
+  }
+}
+
+TEST_F(Record, LinesOfManyFormsAreReadByThem) {
+  std::string lines;
+  for (int step = 0; step < 100; ++step) {
+    lines += fmt::format("{{\"step\": {}, \"m{}\": {}, \"loss\": 1.5}}\n", step, step % 13, step);
+  }
+  add("m", lines);
+  MetricsReader reader(path("m"));
+  reader.refresh();
+  EXPECT_EQ(reader.find("m3").values, (std::vector<double>{3, 16, 29, 42, 55, 68, 81, 94}));
+  EXPECT_EQ(reader.find("loss").size(), 100U);
+  EXPECT_EQ(reader.bad_lines(), 0);
+}
+
 TEST_F(Record, AFileIsReadOnWhileItIsWritten) {
   MetricsReader reader(path("m"));
   EXPECT_FALSE(reader.refresh());  // not there yet
@@ -112,6 +177,47 @@ TEST_F(Record, LargeFilesAreReadInSharesInTheirOrder) {
   }
   EXPECT_EQ(reader.find("eval_loss").steps.back(), 60000);
   EXPECT_EQ(reader.find("tokens").values.back(), 120000);
+}
+
+TEST_F(Record, OfALongFileAPartIsThereAtOnce) {
+  std::string text;
+  for (int step = 1; step <= 60000; ++step) {
+    text += fmt::format("{{\"step\": {}, \"loss\": {}.5}}\n", step, step);
+  }
+  add("m", text + "{\"step\": 60001, \"lo");
+  MetricsReader reader(path("m"), /*long_from=*/1000);
+  EXPECT_TRUE(reader.look());
+  ASSERT_TRUE(reader.is_partial());
+  const Series& some = reader.find("loss");
+  EXPECT_GE(some.size(), 1000U);
+  EXPECT_LE(some.size(), 4001U);
+  EXPECT_EQ(some.steps.front(), 1);
+  EXPECT_EQ(some.steps.back(), 60000);
+  EXPECT_TRUE(std::is_sorted(some.steps.begin(), some.steps.end()));
+  EXPECT_EQ(reader.last_step(), 60000);
+  EXPECT_EQ(some.values[7], static_cast<double>(some.steps[7]) + 0.5);
+  while (reader.is_partial()) {
+    reader.look();
+  }
+  EXPECT_EQ(reader.find("loss").size(), 60000U);
+  EXPECT_EQ(reader.bad_lines(), 0);
+  add("m", "ss\": 1.5}\n");
+  EXPECT_TRUE(reader.look());
+  EXPECT_EQ(reader.find("loss").steps.back(), 60001);
+  // Who wants all waits for it.
+  MetricsReader whole(path("m"), /*long_from=*/1000);
+  whole.look();
+  whole.refresh();
+  EXPECT_EQ(whole.find("loss").size(), 60001U);
+  // A file of one line, and one of none.
+  put("one", "{\"step\": 1, \"loss\": 2.5}\n");
+  MetricsReader one(path("one"), /*long_from=*/1);
+  one.look();
+  EXPECT_EQ(one.find("loss").size(), 1U);
+  put("none", "{\"step\": 1, \"loss\"");
+  MetricsReader none(path("none"), /*long_from=*/1);
+  none.look();
+  EXPECT_EQ(none.find("loss").size(), 0U);
 }
 
 TEST_F(Record, StepsThatWerePutTogetherInAnyOrderAreSorted) {
@@ -201,6 +307,16 @@ TEST_F(Record, EventsAreThoseOfTheRunThatBeganLast) {
   EXPECT_TRUE(read_events(path("elsewhere")).empty());
 }
 
+TEST_F(Record, AConfigurationTellsWhatWasSetWhileTheRunWentOn) {
+  add("run/config.yaml", "training:\n  learning_rate: 0.001\n  seed: 3\n");
+  add("run/events.jsonl",
+      "{\"step\": 0, \"event\": \"began\"}\n{\"step\": 5, \"event\": \"act\", \"act\": \"save\"}\n"
+      "{\"step\": 57, \"event\": \"act\", \"act\": \"set\", \"learning_rate\": 0.01}\n");
+  const auto values = configuration_of(path("run"));
+  EXPECT_EQ(values.at("training.learning_rate"), "0.001, 0.01 after step 57");
+  EXPECT_EQ(values.at("training.seed"), "3");
+}
+
 TEST_F(Record, ASummaryTellsHowARunEnded) {
   const std::string began =
       "{\"time\": 100, \"step\": 0, \"event\": \"began\", \"round\": 0, \"model\": \"m\", "
@@ -243,6 +359,14 @@ TEST_F(Record, GoodputCountsStepsThatWereKept) {
       "{\"time\": 60, \"step\": 4, \"event\": \"began\", \"round\": 1, \"steps\": 10}\n"
       "{\"time\": 100, \"step\": 10, \"event\": \"finished\", \"in_steps_s\": 24}\n");
   EXPECT_DOUBLE_EQ(summarize(folder_.path(), 500).goodput.value(), (16 + 24) / 100.0);
+}
+
+TEST_F(Record, RunsWithoutARecordAreComparedByTheirCurves) {
+  add("a/metrics.jsonl", "{\"step\": 1, \"loss\": 2.5}\n");
+  add("b/metrics.jsonl", "no line\n");
+  const std::string text = comparison_text(compare_runs(path("a"), path("b"), 1000));
+  EXPECT_NE(text.find("data: not recorded"), std::string::npos) << text;
+  EXPECT_NE(text.find("no step's loss was logged by both"), std::string::npos) << text;
 }
 
 TEST_F(Record, ComparisonsNameWhatDiffers) {

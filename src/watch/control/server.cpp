@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -219,6 +220,7 @@ std::vector<Asked> ControlServer::take() {
 }
 
 void ControlServer::listen() {
+  ::pthread_setname_np(::pthread_self(), "lockstep-ctl");
   for (;;) {
     std::array<pollfd, 2> watched{pollfd{listener_, POLLIN, 0}, pollfd{wake_, POLLIN, 0}};
     if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) {

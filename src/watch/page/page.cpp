@@ -236,7 +236,7 @@ RunsPage::Watched& RunsPage::run_of(const std::string& id) {
     throw no_such_run();
   }
   Watched& run = runs_[static_cast<size_t>(place)];
-  run.metrics->refresh();
+  run.metrics->look();
   return run;
 }
 
@@ -333,12 +333,13 @@ std::string RunsPage::runs_json() {
     if (!is_run(runs_[id].folder)) {
       continue;  // it was moved away
     }
-    runs_[id].metrics->refresh();
+    runs_[id].metrics->look();
     nlohmann::ordered_json run = to_json(summarize(runs_[id].folder, wall_now()));
     run["id"] = id;
     run["name"] = runs_[id].folder.lexically_normal().string();
     run["last_step"] = runs_[id].metrics->last_step();
     run["bad_lines"] = runs_[id].metrics->bad_lines();
+    run["partial"] = runs_[id].metrics->is_partial();
     run["version"] = version_of(runs_[id].folder, run.at("end"));
     run["metrics"] = nlohmann::ordered_json::array();
     for (const auto& [name, series] : runs_[id].metrics->series()) {
@@ -408,6 +409,7 @@ std::string RunsPage::series_json(const HttpRequest& request) {
 }
 
 std::string RunsPage::table_csv(Watched& run) const {
+  run.metrics->refresh();
   const auto& all = run.metrics->series();
   std::map<int64_t, std::vector<std::string>> rows;  // by step
   std::string text = "step";
@@ -439,7 +441,7 @@ std::string RunsPage::prometheus() {
     if (!is_run(run.folder)) {
       continue;
     }
-    run.metrics->refresh();
+    run.metrics->look();
     const RunSummary summary = summarize(run.folder, wall_now());
     const std::string label =
         fmt::format("{{run=\"{}\"}}", label_text(run.folder.lexically_normal().string()));

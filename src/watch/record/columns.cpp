@@ -1,9 +1,14 @@
 #include "watch/record/columns.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <charconv>
+#include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
@@ -18,16 +23,134 @@ namespace lockstep::watch {
 namespace {
 
 constexpr size_t kRemembered = 256;                 // bytes before the end
+constexpr size_t kSome = 4000;                      // lines of a long file that are shown at first
 constexpr size_t kSmallestShare = size_t{1} << 20;  // bytes, for a thread of its own
 
 struct Column {
   std::string name;
-  std::string quoted;  // "\"loss\""
   Series series;
 };
 
-/// Reads lines into columns. Lines of one kind have their keys in one order, so each key is first
-/// compared with the one that followed in the line before.
+constexpr int kMostDigits = 19;  // of a uint64_t
+
+/// 1 / 10^n as value * 2^-exponent, cut off after 64 bits.
+struct Tenth {
+  uint64_t value;
+  int exponent;
+};
+constexpr std::array<Tenth, kMostDigits + 1> kTenths = [] {
+  std::array<Tenth, kMostDigits + 1> tenths{};
+  unsigned __int128 ten = 1;
+  for (Tenth& tenth : tenths) {
+    const int bits = std::bit_width(static_cast<uint64_t>(ten) - 1);
+    tenth = {
+        static_cast<uint64_t>(((static_cast<unsigned __int128>(1) << (63 + bits)) - 1) / ten),
+        63 + bits};
+    ten *= 10;
+  }
+  return tenths;
+}();
+
+/// number / 10^fraction, rounded to the nearest; nothing where 64 bits do not tell which that is.
+std::optional<double> quotient(uint64_t number, int fraction) {
+  if (number == 0 || fraction == 0) {
+    return static_cast<double>(number);
+  }
+  const Tenth& tenth = kTenths.at(static_cast<size_t>(fraction));
+  const int zeros = std::countl_zero(number);
+  const auto product = static_cast<unsigned __int128>(number << zeros) * tenth.value;
+  const int more = (product >> 127) == 0 ? 1 : 0;
+  const auto bits = static_cast<uint64_t>(product >> (64 - more));  // too small by less than 4
+  const uint64_t rest = bits & 0x7FF;                               // below a double's 53
+  if (rest + 4 >= 0x400 && rest <= 0x400) {
+    return std::nullopt;
+  }
+  const double whole = static_cast<double>((bits >> 11) + (rest > 0x400 ? 1 : 0));
+  const int exponent = 64 + 11 - more - zeros - tenth.exponent;
+  return whole * std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
+}
+
+bool is_digit(char letter) {
+  return letter >= '0' && letter <= '9';
+}
+
+/// Eight digits at once; false, and nothing read, where one of them is none.
+bool read_eight(const char* at, uint64_t& number) {
+  static_assert(std::endian::native == std::endian::little);
+  uint64_t text = 0;
+  std::memcpy(&text, at, sizeof(text));
+  // A letter is a digit where its upper half is 3, and is so still with 6 more.
+  constexpr uint64_t upper = 0xF0F0F0F0F0F0F0F0, sixes = 0x0606060606060606;
+  if (((text & upper) | (((text + sixes) & upper) >> 4)) != 0x3333333333333333) {
+    return false;
+  }
+  text = (text & 0x0F0F0F0F0F0F0F0F) * 2561 >> 8;             // 10 * 256 + 1: pairs
+  text = (text & 0x00FF00FF00FF00FF) * 6553601 >> 16;         // 100 * 65536 + 1
+  text = (text & 0x0000FFFF0000FFFF) * 42949672960001 >> 32;  // 10000 * 2^32 + 1
+  number = number * 100'000'000 + text;
+  return true;
+}
+
+/// A decimal without an exponent. False for what is none, has more digits, or does not round
+/// easily: then nothing is read.
+bool read_plain(const char*& at, const char* end, double& value) {
+  const char* here = at;
+  const bool is_negative = here < end && *here == '-';
+  here += is_negative ? 1 : 0;
+  uint64_t number = 0;
+  const auto read_digits = [&] {
+    const char* const begin = here;
+    for (; here < end && is_digit(*here); ++here) {
+      number = number * 10 + static_cast<uint64_t>(*here - '0');
+    }
+    return here - begin;
+  };
+  const ptrdiff_t whole = read_digits();
+  ptrdiff_t fraction = 0;
+  if (here < end && *here == '.') {
+    ++here;
+    while (end - here >= 8 && read_eight(here, number)) {
+      here += 8;
+      fraction += 8;
+    }
+    fraction += read_digits();
+    if (fraction == 0) {
+      return false;
+    }
+  }
+  if (whole == 0 || whole + fraction > kMostDigits ||
+      (here < end && (*here == 'e' || *here == 'E'))) {
+    return false;
+  }
+  const auto size = quotient(number, static_cast<int>(fraction));
+  if (size) {
+    value = is_negative ? -*size : *size;
+    at = here;
+  }
+  return size.has_value();
+}
+
+/// A number of JSON, or null, which is NaN.
+bool read_number(const char*& at, const char* end, double& value) {
+  if (read_plain(at, end, value)) {
+    return true;
+  }
+  if (end - at >= 4 && std::string_view(at, 4) == "null") {
+    at += 4;
+    value = std::nan("");
+    return true;
+  }
+  const auto [rest, problem] = std::from_chars(at, end, value);
+  // JSON has no "inf", "nan", ".5" and "5.", which from_chars knows.
+  if (problem != std::errc() || !is_digit(at[*at == '-' ? 1 : 0]) || !is_digit(rest[-1])) {
+    return false;
+  }
+  at = rest;
+  return true;
+}
+
+/// Reads lines into columns. Lines of one kind have the same text between their numbers, so a line
+/// is read by the forms of those before it.
 class LineReader {
  public:
   /// `room`: bytes of text for which columns get their room at once, since growing would copy them.
@@ -37,17 +160,15 @@ class LineReader {
       const size_t end = std::min(lines.find('\n'), lines.size());
       const std::string_view line = lines.substr(0, end);
       lines.remove_prefix(std::min(end + 1, lines.size()));
-      found_.clear();
       if (line.empty()) {
         continue;
       }
       line_bytes_ = line.size();
-      is_as_before_ = true;
-      if (!read_fast(line) && !read_any(line)) {
+      if (read_as_before(line) || learn(line) || read_any(line)) {
+        keep();
+      } else {
         ++bad_;
-        continue;
       }
-      keep();
     }
   }
 
@@ -60,20 +181,20 @@ class LineReader {
 
  private:
   static constexpr size_t kStep = std::numeric_limits<size_t>::max();
+  static constexpr size_t kMostForms = 8;
+
+  /// What lies before a number: "{\"step\": ", ", \"loss\": ".
+  struct Part {
+    std::string text;
+    size_t column;
+  };
+  using Form = std::vector<Part>;
 
   void keep() {
-    if (!is_as_before_ || found_.size() != order_.size()) {
-      order_.clear();
-      for (const auto& [column, value] : found_) {
-        order_.push_back(column);
-      }
-    }
     for (const auto& [column, value] : found_) {
-      if (column != kStep) {
-        Series& series = columns_[column].series;
-        series.steps.push_back(step_);
-        series.values.push_back(value);
-      }
+      Series& series = columns_[column].series;
+      series.steps.push_back(step_);
+      series.values.push_back(value);
     }
     ascends_ = ascends_ && (!first_step_ || step_ >= last_step_);
     last_step_ = first_step_ ? std::max(last_step_, step_) : step_;
@@ -86,106 +207,108 @@ class LineReader {
     }
     const auto [found, is_new] = by_name_.try_emplace(std::string(name), columns_.size());
     if (is_new) {
-      columns_.push_back({std::string(name), '"' + std::string(name) + '"', {}});
+      columns_.push_back({std::string(name), {}});
       if (!first_step_) {  // a key of the first line: of all, as it seems
-        columns_.back().series.steps.reserve(room_ / (line_bytes_ + 1) + 1);
-        columns_.back().series.values.reserve(room_ / (line_bytes_ + 1) + 1);
+        const size_t lines = room_ / (line_bytes_ + 1) + 1;
+        columns_.back().series.steps.reserve(lines);
+        columns_.back().series.values.reserve(lines);
       }
     }
     return found->second;
   }
 
-  /// The line as our own monitor writes it; false where it is otherwise.
-  bool read_fast(std::string_view line) {
-    const char* at = line.data();
-    const char* const end = at + line.size();
-    const auto skip = [&](char letter) {
-      while (at < end && *at == ' ') {
-        ++at;
-      }
-      if (at == end || *at != letter) {
-        return false;
-      }
-      ++at;
-      return true;
-    };
-    const auto skip_spaces = [&] {
-      while (at < end && *at == ' ') {
-        ++at;
-      }
-    };
-    bool has_step = false;
-    if (!skip('{')) {
-      return false;
-    }
-    do {
-      skip_spaces();
-      size_t column = 0;
-      if (!read_key(at, end, column) || !skip(':')) {
-        return false;
-      }
-      skip_spaces();
-      double value = 0;
-      if (column == kStep) {
-        has_step = true;
-        const auto [rest, problem] = std::from_chars(at, end, step_);
-        if (problem != std::errc() || (rest < end && (*rest == '.' || *rest == 'e'))) {
-          return false;
-        }
-        at = rest;
-      } else if (!read_number(at, end, value)) {
-        return false;
-      }
-      found_.emplace_back(column, value);
-    } while (skip(','));
-    return skip('}') && has_step && at == end;
-  }
-
-  bool read_key(const char*& at, const char* end, size_t& column) {
-    const size_t place = found_.size();
-    if (is_as_before_ && place < order_.size()) {
-      static const std::string step = "\"step\"";
-      const std::string& expected = order_[place] == kStep ? step : columns_[order_[place]].quoted;
-      if (static_cast<size_t>(end - at) > expected.size() &&
-          std::equal(expected.begin(), expected.end(), at)) {
-        at += expected.size();
-        column = order_[place];
-        return true;
-      }
-    }
-    is_as_before_ = false;
-    if (at == end || *at != '"') {
-      return false;
-    }
-    const char* const begin = at + 1;
-    const char* const close = std::find(begin, end, '"');
-    if (close == end || std::find(begin, close, '\\') != close) {
-      return false;
-    }
-    column = column_of({begin, static_cast<size_t>(close - begin)});
-    at = close + 1;
-    return true;
-  }
-
-  static bool read_number(const char*& at, const char* end, double& value) {
-    if (end - at >= 4 && std::string_view(at, 4) == "null") {
-      at += 4;
-      value = std::nan("");
-      return true;
-    }
-    const auto [rest, problem] = std::from_chars(at, end, value);
-    // JSON has no "inf" and no "nan", which from_chars knows.
-    if (problem != std::errc() || rest[-1] < '0' || rest[-1] > '9') {
+  bool read_step(const char*& at, const char* end) {
+    const auto [rest, problem] = std::from_chars(at, end, step_);
+    if (problem != std::errc() || (rest < end && (*rest == '.' || *rest == 'e'))) {
       return false;
     }
     at = rest;
     return true;
   }
 
+  /// A number of the line, before which its part was.
+  bool take(size_t column, const char*& at, const char* end) {
+    if (column == kStep) {
+      return read_step(at, end);
+    }
+    double value = 0;
+    if (!read_number(at, end, value)) {
+      return false;
+    }
+    found_.emplace_back(column, value);
+    return true;
+  }
+
+  bool read_as(const Form& form, std::string_view line) {
+    found_.clear();
+    const char* at = line.data();
+    const char* const end = at + line.size();
+    for (const Part& part : form) {
+      const size_t size = part.text.size();
+      if (static_cast<size_t>(end - at) <= size || std::memcmp(at, part.text.data(), size) != 0) {
+        return false;
+      }
+      at += size;
+      if (!take(part.column, at, end)) {
+        return false;
+      }
+    }
+    return end - at == 1 && *at == '}';
+  }
+
+  bool read_as_before(std::string_view line) {
+    for (size_t tried = 0; tried < forms_.size(); ++tried) {
+      if (read_as(forms_[form_], line)) {
+        return true;
+      }
+      form_ = (form_ + 1) % forms_.size();
+    }
+    return false;
+  }
+
+  /// Reads a flat line of numbers whatever its keys, and keeps its form; false for any other.
+  bool learn(std::string_view line) {
+    found_.clear();
+    Form form;
+    bool has_step = false;
+    const char* at = line.data();
+    const char* const end = at + line.size();
+    while (at < end && *at != '}') {
+      const char* const begin = at;
+      const auto skip = [&](char letter) {
+        at = std::find_if(at, end, [](char c) { return c != ' '; });
+        return at < end && *at++ == letter;
+      };
+      if (!skip(form.empty() ? '{' : ',') || !skip('"')) {
+        return false;
+      }
+      const std::string_view name(at, static_cast<size_t>(std::find(at, end, '"') - at));
+      at += name.size();
+      if (name.find('\\') != std::string_view::npos || !skip('"') || !skip(':')) {
+        return false;
+      }
+      at = std::find_if(at, end, [](char c) { return c != ' '; });
+      form.push_back({{begin, at}, column_of(name)});
+      has_step = has_step || form.back().column == kStep;
+      if (!take(form.back().column, at, end)) {
+        return false;
+      }
+    }
+    if (!has_step || end - at != 1) {
+      return false;
+    }
+    if (forms_.size() < kMostForms) {
+      forms_.push_back(std::move(form));
+      form_ = forms_.size() - 1;
+    } else {
+      forms_[form_] = std::move(form);
+    }
+    return true;
+  }
+
   /// Any flat object; what is no number in it is passed over.
   bool read_any(std::string_view line) {
     found_.clear();
-    is_as_before_ = false;
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("step") || !json.at("step").is_number_integer()) {
       return false;
@@ -201,9 +324,9 @@ class LineReader {
 
   std::vector<Column> columns_;
   std::unordered_map<std::string, size_t> by_name_;
-  std::vector<size_t> order_;                     // of the last line
+  std::vector<Form> forms_;
+  size_t form_ = 0;                               // the one by which a line was read last
   std::vector<std::pair<size_t, double>> found_;  // of this line
-  bool is_as_before_ = false;                     // so far, this line's keys
   size_t room_ = 0, line_bytes_ = 0;
   int64_t step_ = 0, bad_ = 0, last_step_ = 0;
   std::optional<int64_t> first_step_;
@@ -260,7 +383,49 @@ bool MetricsReader::goes_on(std::string_view text) const {
   return text.size() >= end_ && text.substr(0, end_).ends_with(last_);
 }
 
+bool MetricsReader::look() {
+  using namespace std::chrono_literals;
+  if (is_partial() && whole_.wait_for(0s) != std::future_status::ready) {
+    return false;
+  }
+  std::error_code none;
+  if (is_partial() || end_ > 0 || std::filesystem::file_size(path_, none) < long_from_ || none) {
+    return refresh();
+  }
+  take_some();
+  whole_ = std::async(std::launch::async, [path = path_] {
+    auto reader = std::make_unique<MetricsReader>(path);
+    reader->refresh();
+    return reader;
+  });
+  return true;
+}
+
+void MetricsReader::take_some() {
+  const MappedFile file(path_);
+  const std::string_view text = file.text().substr(0, file.text().rfind('\n') + 1);
+  std::string lines;
+  size_t end = 0;
+  const auto add_line = [&](size_t begin) {
+    if (begin >= end && begin < text.size()) {
+      end = text.find('\n', begin) + 1;
+      lines += text.substr(begin, end - begin);
+    }
+  };
+  add_line(0);
+  for (size_t i = 1; i < kSome; ++i) {
+    add_line(text.find('\n', text.size() / kSome * i) + 1);
+  }
+  add_line(text.substr(0, std::max<size_t>(text.size(), 1) - 1).rfind('\n') + 1);
+  take(lines);
+}
+
 bool MetricsReader::refresh() {
+  if (is_partial()) {
+    *this = std::move(*whole_.get());
+    refresh();
+    return true;
+  }
   std::error_code none;
   const auto size = std::filesystem::file_size(path_, none);
   const MappedFile file = none || size == 0 ? MappedFile() : MappedFile(path_);

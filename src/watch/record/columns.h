@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,14 +23,24 @@ struct Series {
 /// What a metrics.jsonl holds so far.
 class MetricsReader {
  public:
-  /// A file that is not there yet is an empty one.
-  explicit MetricsReader(std::filesystem::path path) : path_(std::move(path)) {}
+  static constexpr uintmax_t kLong = uintmax_t{64} << 20;  // bytes
+
+  /// A file that is not there yet is an empty one. `long_from`: bytes from which look() does not
+  /// read all at once.
+  explicit MetricsReader(std::filesystem::path path, uintmax_t long_from = kLong)
+      : path_(std::move(path)),
+        long_from_(long_from) {}
 
   /// Reads the whole lines that were added since the last call; all anew where the file was cut or
   /// made anew meanwhile (a resume cuts it). A last line without a newline waits for its end; lines
   /// that are no flat JSON object with an integer "step" are counted and passed over. Returns
   /// whether anything changed. Throws Error (data) where the file cannot be read.
   bool refresh();
+  /// refresh(), but a long file that was not read yet is read by a thread, and until that has ended
+  /// the series hold every so many-th line of it, and the last. Never takes long.
+  bool look();
+  /// Whether the series hold a part of the lines alone.
+  bool is_partial() const { return whole_.valid(); }
 
   /// By name; "step" itself is none.
   const std::map<std::string, Series>& series() const { return series_; }
@@ -41,8 +53,11 @@ class MetricsReader {
  private:
   bool goes_on(std::string_view text) const;
   void take(std::string_view lines);
+  void take_some();
 
   std::filesystem::path path_;
+  uintmax_t long_from_;
+  std::future<std::unique_ptr<MetricsReader>> whole_;  // while series_ is of a part
   std::map<std::string, Series> series_;
   int64_t bad_lines_ = 0, last_step_ = 0;
   size_t end_ = 0;    // bytes taken

@@ -205,9 +205,11 @@ Comparison compare_runs(
 std::string comparison_text(const Comparison& comparison) {
   std::string text = fmt::format(
       "A: {}\nB: {}\n", comparison.first.folder.string(), comparison.second.folder.string());
-  text += section("configuration", comparison.configuration, "the same");
-  text += section("data", comparison.data, "the same");
-  text += section("program", comparison.program, "the same");
+  const bool is_recorded = comparison.first.began && comparison.second.began;
+  const char* const alike = is_recorded ? "the same" : "not recorded";
+  text += section("configuration", comparison.configuration, alike);
+  text += section("data", comparison.data, alike);
+  text += section("program", comparison.program, alike);
   text += section("curves", comparison.curves, "the same");
   if (comparison.common_losses == 0) {
     return text + "no step's loss was logged by both\n";

@@ -1,7 +1,6 @@
 #include "watch/record/rank_times.h"
 
 #include <algorithm>
-#include <array>
 
 #include <nlohmann/json.hpp>
 
@@ -15,18 +14,8 @@ namespace {
 using monitor::RankShares;
 
 constexpr size_t kEndKept = 64;
-constexpr size_t kLately = 16;  // lines
-
-struct Measure {
-  const char* name;
-  std::vector<double> RankShares::* values;
-};
-constexpr std::array<Measure, 4> kMeasures = {{
-    {"step_s", &RankShares::step_s},
-    {"data_wait_s", &RankShares::data_wait_s},
-    {"communication_wait_s", &RankShares::communication_wait_s},
-    {"memory_bytes", &RankShares::memory_bytes},
-}};
+constexpr size_t kLately = 16;        // lines at least, and
+constexpr int64_t kLatelySteps = 50;  // steps
 
 /// Nothing of a line that is none, or whose lists are of other lengths.
 bool read_shares(std::string_view text, RankShares& shares) {
@@ -40,15 +29,31 @@ bool read_shares(std::string_view text, RankShares& shares) {
   shares.steps = steps != json.end() && steps->is_number_integer()
                      ? std::max<int64_t>(1, steps->get<int64_t>())
                      : 1;
-  size_t ranks = 0;
-  for (const Measure& measure : kMeasures) {
-    const auto values = json.find(measure.name);
+  const auto read = [&](const char* name, std::vector<double>& into) {
+    const auto values = json.find(name);
     if (values == json.end() || !values->is_array() || values->empty() ||
-        !std::ranges::all_of(*values, is_number) || (ranks != 0 && values->size() != ranks)) {
+        !std::ranges::all_of(*values, is_number)) {
       return false;
     }
-    ranks = values->size();
-    shares.*measure.values = values->get<std::vector<double>>();
+    into = values->get<std::vector<double>>();
+    return into.size() == json["step_s"].size();
+  };
+  const auto is_new = [](std::string_view name) {  // older records are without
+    return name == "checkpoint_s" || name == "moving_s";
+  };
+  if (!json.contains("step_s") || !read("memory_bytes", shares.memory_bytes)) {
+    return false;
+  }
+  for (const auto& [name, list] : monitor::kRankMeans) {
+    if (is_new(name) && !json.contains(name)) {
+      (shares.*list).resize(shares.memory_bytes.size());
+    } else if (!read(name, shares.*list)) {
+      return false;
+    }
+  }
+  std::vector<double> stages;
+  if (json.contains("stages") && read("stages", stages)) {
+    shares.stages.assign(stages.begin(), stages.end());
   }
   return true;
 }
@@ -108,8 +113,12 @@ void RankTimes::take(std::string_view line) {
 
 RankShares RankTimes::lately() const {
   RankShares whole;
-  for (size_t i = lines_.size() - std::min(lines_.size(), kLately); i < lines_.size(); ++i) {
-    monitor::merge_shares(whole, lines_[i]);
+  size_t first = lines_.size();
+  for (int64_t steps = 0; first > 0 && (lines_.size() - first < kLately || steps < kLatelySteps);) {
+    steps += lines_[--first].steps;
+  }
+  for (; first < lines_.size(); ++first) {
+    monitor::merge_shares(whole, lines_[first]);
   }
   return whole;
 }
@@ -121,17 +130,21 @@ std::string RankTimes::json() const {
     text += fmt::format("{}{}", i == 0 ? "" : ",", lines_[i].step);
   }
   text += "]";
-  for (const Measure& measure : kMeasures) {
-    text += fmt::format(",\"{}\":[", measure.name);
+  const auto add = [&](const char* name, std::vector<double> RankShares::* list) {
+    text += fmt::format(",\"{}\":[", name);
     for (size_t rank = 0; rank < ranks; ++rank) {
       text += rank == 0 ? "[" : ",[";
       for (size_t i = 0; i < lines_.size(); ++i) {
-        text += (i == 0 ? "" : ",") + monitor::number_text((lines_[i].*measure.values)[rank]);
+        text += (i == 0 ? "" : ",") + monitor::number_text((lines_[i].*list)[rank]);
       }
       text += "]";
     }
     text += "]";
+  };
+  for (const auto& [name, list] : monitor::kRankMeans) {
+    add(name, list);
   }
+  add("memory_bytes", &RankShares::memory_bytes);
   return text + fmt::format(",\"slow\":{}}}", nlohmann::json(monitor::slow_text(lately())).dump());
 }
 

@@ -274,6 +274,12 @@ std::map<std::string, std::string> configuration_of(const fs::path& folder) {
   if (fs::exists(path)) {
     flatten(config::read_config_file(path), "", values);
   }
+  for (const Event& event : read_events(folder)) {
+    if (event.name == "act" && text_at(event.fields, "act", "") == "set") {
+      values["training.learning_rate"] += fmt::format(
+          ", {} after step {}", number_at(event.fields, "learning_rate").value_or(0), event.step);
+    }
+  }
   return values;
 }
 

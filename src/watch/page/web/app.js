@@ -10,7 +10,7 @@ const MOST_TOLD = 6;  // lines whose last values stand below a chart
 const MOST_EVENTS = 300;  // in a run's table: the last ones
 const WIDTH = 640, HEIGHT = 260, LEFT = 62, RIGHT = 8, TOP = 8, BOTTOM = 24;
 const SVG = "http://www.w3.org/2000/svg";
-const REFRESH_MS = 2000;
+const REFRESH_MS = 2000, PARTIAL_MS = 300;  // the latter while a long record is read
 
 const state = {
   runs: [], shown: new Set(), known: new Set(), series: {}, details: {}, from: 0, to: null, smooth: 0, logy: false, logx: false,
@@ -171,7 +171,8 @@ function axes(svg, x, y, xs, ys) {
     svg.append(text({x: LEFT - 5, y: y(value) + 4}, "end", short(value)));
   }
   for (const value of ticks(...xs, state.logx)) {
-    svg.append(text({x: x(value), y: HEIGHT - 7}, "middle", short(value)));
+    const told = short(value), half = 3.5 * told.length;  // of its width, about: the last one stays within the picture
+    svg.append(text({x: Math.min(x(value), WIDTH - half), y: HEIGHT - 7}, "middle", told));
   }
   svg.append(element("svg:rect", {x: LEFT, y: TOP, width: WIDTH - LEFT - RIGHT, height: HEIGHT - TOP - BOTTOM, fill: "none", stroke: "currentColor", opacity: 0.3}));
 }
@@ -252,7 +253,7 @@ const lineName = (card, line) => `${nameOf(line.run)}${card.names.length > 1 ? "
 function tellLast(card, lines) {
   card.read = false;
   card.legend.setAttribute("aria-live", "off");
-  card.legend.textContent = lines.length > MOST_TOLD ? "" : lines.map((line) => `${lineName(card, line)} ${short(line.values.at(-1))}`).join("   ");
+  card.legend.textContent = lines.length > MOST_TOLD ? "" : lines.map((line) => `${lineName(card, line)} ${short(line.values.at(-1))}`).join(", ");
 }
 
 function tell(card, at) {
@@ -266,7 +267,7 @@ function tell(card, at) {
   card.legend.textContent = linesOf(card.names).map((line) => {
     const i = nearest(line.steps, step);
     return `${lineName(card, line)}: ${short(line.values[i])} at ${line.steps[i]}`;
-  }).join("   ");
+  }).join(", ");
 }
 
 function listen(card) {
@@ -476,8 +477,10 @@ async function draw() {
       drawnDetails = key;
       await drawDetails();
     }
-    const going = runs.filter((run) => run.running);
-    $("state").textContent = going.length ? `${going.length} running` : `${runs.length} runs, none running`;
+    const going = runs.filter((run) => run.running), partial = shown.filter((run) => run.partial);
+    $("state").textContent = partial.length ? `reading all of ${nameOf(partial[0])}: until then every so many-th step is shown`
+      : going.length ? `${going.length} running` : `${runs.length} runs, none running`;
+    if (partial.length) setTimeout(refresh, PARTIAL_MS);
     document.body.dataset.ready = String(++drawings);
   } catch (error) {
     $("state").textContent = `the server does not answer: ${error.message}`;

@@ -9,6 +9,8 @@ const VIEWS = {
   step_s: {title: "whole step", unit: "s", of: (t, r, i) => t.step_s[r][i]},
   data: {title: "share of waiting for data", unit: "%", of: (t, r, i) => 100 * t.data_wait_s[r][i] / (t.step_s[r][i] || 1)},
   communication: {title: "share of waiting for other ranks", unit: "%", of: (t, r, i) => 100 * t.communication_wait_s[r][i] / (t.step_s[r][i] || 1)},
+  checkpoint: {title: "own saving, a step", unit: "s", of: (t, r, i) => t.checkpoint_s[r][i]},
+  moving: {title: "own part of communication, a step", unit: "s", of: (t, r, i) => t.moving_s[r][i]},
   memory: {title: "most memory of tensors", unit: "B", of: (t, r, i) => t.memory_bytes[r][i]},
 };
 const rankCards = new Map();  // by run's id
@@ -122,7 +124,7 @@ function samplesList(id, events) {
   const told = events.filter((event) => event.event === "samples");
   if (!told.length) return null;
   const entry = (event) => element("div", {class: "sample"}, element("h4", {}, `step ${event.step}`),
-    ...event.samples.map((s) => element("p", {}, element("b", {}, s.prompt), s.text)));
+    ...event.samples.map((s) => element("p", {}, element("b", {}, s.prompt), s.text.trimEnd().replace(/\n\s*\n/g, "\n"))));
   const older = told.slice(0, -1).reverse().slice(0, 100);
   const parts = [element("h3", {}, "samples"), entry(told.at(-1))];
   if (older.length) parts.push(part(`samples-${id}`, `${older.length} earlier`, element("div", {}, ...older.map(entry))));
