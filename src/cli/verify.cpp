@@ -136,6 +136,9 @@ parallel::VerifyOptions options_of(
                        ? config.data.sequence_length
                        : std::min(spec.config.max_positions, kVerifiedLength);
   options.seed = static_cast<uint64_t>(config.training.seed);
+  options.are_packed = (train::trains_on_answers(config.task) || train::unlearns(config.task) ||
+                        spec.config.head.classifies()) &&
+                       train::packs_rows(config, spec.config);
   if (train::trains_on_answers(config.task)) {
     options.rows_at_once = train::rows_of_sequence(config);
     options.are_rewarded = train::trains_rewards(config.task);

@@ -331,9 +331,9 @@ void validate_task(const Config& config, Checker& check) {
   const auto is_typed = [&](const char* key) {
     return check.origin(key).source == Origin::Source::kCommandLine;
   };
-  if (asked && is_typed("data.packing") && config.data.packing != "none" &&
-      config.data.packing != "auto") {
-    check.fail("data.packing", "a classifier reads each row by itself", "leave it out");
+  if (asked && is_typed("data.packing") && config.data.packing == "concatenate") {
+    check.fail(
+        "data.packing", "rows that are cut anywhere lose their labels", "use documents or none");
   }
   if (asked && is_typed("data.long_documents") && config.data.long_documents == "split") {
     check.fail(

@@ -124,8 +124,9 @@ void check_rows(const Config& config, Checker& check) {
   const auto is_typed = [&](const char* key) {
     return check.origin(key).source == Origin::Source::kCommandLine;
   };
-  if (is_typed("data.packing") && config.data.packing != "none" && config.data.packing != "auto") {
-    check.fail("data.packing", "an answer is a row by itself", "leave it out");
+  if (is_typed("data.packing") && config.data.packing == "concatenate") {
+    check.fail(
+        "data.packing", "rows that are cut anywhere lose their answers", "use documents or none");
   }
   if (config.data.prompt != "none" && is_typed("data.prompt")) {
     check.fail("data.prompt", "not used with answers", "leave it out");

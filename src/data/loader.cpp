@@ -33,18 +33,38 @@ void add_document_starts(
     const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
   const auto length = static_cast<size_t>(batch.length);
   batch.document_starts.assign(static_cast<size_t>(batch.rows) * length, 0);
-  for (size_t row = 0; row < draws.size(); ++row) {
+  for (size_t row = 0; row < draws.size() && view.has_documents(); ++row) {
+    view.read_document_starts(
+        draws[row].sequence, std::span(batch.document_starts).subspan(row * length, length));
+  }
+  for (size_t i = 0; i < batch.places.size(); ++i) {
+    std::fill_n(
+        batch.document_starts.begin() + static_cast<std::ptrdiff_t>(batch.begin(i)),
+        view.tokens(draws[i].sequence),
+        batch.places[i].begin);
+  }
+  for (size_t row = 0; row < batch.row_tokens.size() && !draws.empty(); ++row) {
     const auto starts = std::span(batch.document_starts).subspan(row * length, length);
-    const int64_t tokens = view.tokens(draws[row].sequence);
-    if (view.has_documents()) {
-      view.read_document_starts(draws[row].sequence, starts);
-    }
-    std::fill(starts.begin() + tokens, starts.end(), tokens);
+    std::fill(starts.begin() + batch.row_tokens[row], starts.end(), batch.row_tokens[row]);
   }
 }
 
-/// Gives each row a class at its last token and no token a label. What padding is, is asked of the
-/// ids alone: a text that ends in the padding's token is read before it, as Hugging Face's
+/// Whose document each token is.
+void add_documents(const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
+  batch.documents.assign(batch.ids.size(), 0);
+  for (size_t i = 0; i < batch.places.size(); ++i) {
+    const DocumentPlace place = batch.places[i];
+    const bool is_last = place.begin + view.tokens(draws[i].sequence) ==
+                         batch.row_tokens[static_cast<size_t>(place.row)];
+    std::fill_n(
+        batch.documents.begin() + static_cast<std::ptrdiff_t>(batch.begin(i)),
+        is_last ? batch.length - place.begin : view.tokens(draws[i].sequence),
+        static_cast<int64_t>(i));
+  }
+}
+
+/// Gives each document a class at its last token and no token a label. What padding is, is asked of
+/// the ids alone: a text that ends in the padding's token is read before it, as Hugging Face's
 /// classifiers do.
 void add_classes(
     const SequenceView& view,
@@ -52,24 +72,25 @@ void add_classes(
     const std::function<int64_t(int64_t sequence)>& class_of,
     MicroBatch& batch) {
   const int64_t pad = view.dataset().pad();
+  const size_t documents = std::max<size_t>(1, draws.size());
   batch.labels.assign(batch.labels.size(), kIgnored);
-  batch.classes.assign(static_cast<size_t>(batch.rows), kIgnored);
-  batch.positions.assign(static_cast<size_t>(batch.rows), 0);
+  batch.classes.assign(documents, kIgnored);
+  batch.positions.assign(documents, 0);
   const size_t outputs = view.outputs().empty() ? 0 : view.outputs().size() / view.classes().size();
-  batch.outputs.assign(static_cast<size_t>(batch.rows) * outputs, 0.0F);
-  for (size_t row = 0; row < draws.size(); ++row) {
-    const int64_t sequence = draws[row].sequence;
-    batch.classes[row] = class_of(sequence);
+  batch.outputs.assign(documents * outputs, 0.0F);
+  for (size_t i = 0; i < draws.size(); ++i) {
+    const int64_t sequence = draws[i].sequence;
+    batch.classes[i] = class_of(sequence);
     std::copy_n(
         view.outputs().begin() +
             static_cast<std::ptrdiff_t>(static_cast<size_t>(sequence) * outputs),
         outputs,
-        batch.outputs.begin() + static_cast<std::ptrdiff_t>(row * outputs));
-    for (int64_t at = view.encoder() ? 0 : batch.length - 1; at > 0 && batch.positions[row] == 0;
+        batch.outputs.begin() + static_cast<std::ptrdiff_t>(i * outputs));
+    for (int64_t at = view.encoder() ? 0 : view.tokens(sequence) - 1;
+         at > 0 && batch.positions[i] == 0;
          --at) {
-      const bool is_padding =
-          batch.ids[row * static_cast<size_t>(batch.length) + static_cast<size_t>(at)] == pad;
-      batch.positions[row] = is_padding ? 0 : at;
+      const bool is_padding = batch.ids[batch.begin(i) + static_cast<size_t>(at)] == pad;
+      batch.positions[i] = is_padding ? 0 : at;
     }
   }
 }
@@ -77,25 +98,21 @@ void add_classes(
 /// What an encoder is told of rows.
 void add_encoder_inputs(
     const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
-  const auto length = static_cast<size_t>(batch.length);
   batch.are_masked = view.encoder()->masking.has_value();
   batch.token_types.assign(view.encoder()->tells_segments ? batch.ids.size() : 0, 0);
-  for (size_t row = 0; row < draws.size(); ++row) {
-    const auto tokens = static_cast<size_t>(batch.row_tokens[row]);
+  for (size_t i = 0; i < draws.size(); ++i) {
+    const auto tokens = static_cast<size_t>(view.tokens(draws[i].sequence));
     if (batch.are_masked) {
       view.encoder()->masking->apply(
-          draws[row].sample,
-          std::span(batch.ids).subspan(row * length, tokens),
-          std::span(batch.labels).subspan(row * length, tokens));
+          draws[i].sample,
+          std::span(batch.ids).subspan(batch.begin(i), tokens),
+          std::span(batch.labels).subspan(batch.begin(i), tokens));
     }
     const auto first = static_cast<size_t>(
-        view.encoder()->tells_segments ? view.prompt_tokens(draws[row].sequence) : 0);
+        view.encoder()->tells_segments ? view.prompt_tokens(draws[i].sequence) : 0);
     if (first > 0 && first < tokens) {
-      const auto types = std::span(batch.token_types).subspan(row * length, length);
-      std::fill(
-          types.begin() + static_cast<std::ptrdiff_t>(first),
-          types.begin() + static_cast<std::ptrdiff_t>(tokens),
-          1);
+      const auto types = std::span(batch.token_types).subspan(batch.begin(i), tokens);
+      std::fill(types.begin() + static_cast<std::ptrdiff_t>(first), types.end(), 1);
     }
   }
 }
@@ -120,20 +137,56 @@ void add_answers(const SequenceView& view, const std::vector<Draw>& rows, MicroB
   if (answers.are_rewarded) {
     add_classes(view, rows, [](int64_t /*row*/) { return 0; }, batch);
   }
-  batch.roles.assign(static_cast<size_t>(batch.rows), RowRole::kPlain);
-  batch.groups.assign(static_cast<size_t>(batch.rows), 0);
-  batch.lengths.assign(static_cast<size_t>(batch.rows), 0);
-  batch.prompts.assign(answers.learns_prompts ? static_cast<size_t>(batch.rows) : 0, 0);
-  for (size_t row = 0; row < rows.size(); ++row) {
-    const int64_t sequence = rows[row].sequence;
-    batch.roles[row] = answers.roles[static_cast<size_t>(sequence)];
-    batch.groups[row] = static_cast<int64_t>(row) / answers.at_once;
-    batch.lengths[row] = view.tokens(sequence);
-    if (answers.learns_prompts && batch.roles[row] == RowRole::kChosen) {
-      const size_t begin = row * static_cast<size_t>(batch.length);
-      batch.prompts[row] = view.prompt_tokens(sequence);
-      std::copy_n(batch.ids.begin() + begin, batch.prompts[row], batch.labels.begin() + begin);
+  const size_t documents = std::max<size_t>(1, rows.size());
+  batch.roles.assign(documents, RowRole::kPlain);
+  batch.groups.assign(documents, 0);
+  batch.lengths.assign(documents, 0);
+  batch.prompts.assign(answers.learns_prompts ? documents : 0, 0);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t sequence = rows[i].sequence;
+    batch.roles[i] = answers.roles[static_cast<size_t>(sequence)];
+    batch.groups[i] = static_cast<int64_t>(i) / answers.at_once;
+    batch.lengths[i] = view.tokens(sequence);
+    if (answers.learns_prompts && batch.roles[i] == RowRole::kChosen) {
+      const auto begin = static_cast<std::ptrdiff_t>(batch.begin(i));
+      batch.prompts[i] = view.prompt_tokens(sequence);
+      std::copy_n(batch.ids.begin() + begin, batch.prompts[i], batch.labels.begin() + begin);
     }
+  }
+}
+
+/// Lays out the documents that are drawn, and reads them.
+void read_rows(const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
+  std::vector<int64_t> tokens;
+  for (const Draw& draw : draws) {
+    tokens.push_back(view.tokens(draw.sequence));
+  }
+  PackedRows packed =
+      view.is_packed() ? pack_rows(tokens, view.length()) : rows_of_one(tokens, view.length());
+  batch.rows = packed.rows;
+  batch.length = packed.length;
+  const auto rows = static_cast<size_t>(batch.rows);
+  const size_t cells = rows * static_cast<size_t>(batch.length);
+  batch.ids.assign(cells, view.dataset().pad());
+  batch.labels.assign(cells, kIgnored);
+  batch.samples.assign(rows, 0);
+  batch.row_tokens.assign(rows, 0);
+  batch.places = view.is_packed() ? packed.places : std::vector<DocumentPlace>{};
+  for (size_t i = 0; i < draws.size(); ++i) {
+    const DocumentPlace place = packed.places[i];
+    const auto row = static_cast<size_t>(place.row);
+    const auto room = static_cast<size_t>(batch.length - place.begin);
+    view.read(
+        draws[i].sequence,
+        std::span(batch.ids).subspan(batch.begin(i), room),
+        std::span(batch.labels).subspan(batch.begin(i), room));
+    if (place.begin == 0) {
+      batch.samples[row] = draws[i].sample;
+    }
+    if (view.is_packed()) {
+      batch.document_samples.push_back(draws[i].sample);
+    }
+    batch.row_tokens[row] += tokens[i];
   }
 }
 
@@ -143,32 +196,14 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
   const std::vector<Draw> draws = rows_of(view, drawn);
   MicroBatch batch;
   batch.draws = drawn;
-  batch.rows = std::max<int64_t>(1, static_cast<int64_t>(draws.size()));
-  batch.length = 2;
-  for (const Draw& draw : draws) {
-    batch.length = std::max(batch.length, view.tokens(draw.sequence));
-  }
-  batch.length = padded_length(batch.length, view.length());
-  const auto length = static_cast<size_t>(batch.length);
-  const size_t cells = static_cast<size_t>(batch.rows) * length;
-  batch.ids.assign(cells, view.dataset().pad());
-  batch.labels.assign(cells, kIgnored);
-  batch.samples.assign(static_cast<size_t>(batch.rows), 0);
-  batch.row_tokens.assign(static_cast<size_t>(batch.rows), 0);
-  for (size_t row = 0; row < draws.size(); ++row) {
-    view.read(
-        draws[row].sequence,
-        std::span(batch.ids).subspan(row * length, length),
-        std::span(batch.labels).subspan(row * length, length));
-    batch.samples[row] = draws[row].sample;
-    batch.row_tokens[row] = view.tokens(draws[row].sequence);
-  }
+  read_rows(view, draws, batch);
   const bool is_padded =
-      std::any_of(batch.row_tokens.begin(), batch.row_tokens.end(), [&](int64_t tokens) {
-        return tokens < batch.length;
-      });
-  if (view.has_documents() || (view.encoder() && is_padded)) {
+      std::ranges::any_of(batch.row_tokens, [&](int64_t tokens) { return tokens < batch.length; });
+  if (view.has_documents() || view.is_packed() || (view.encoder() && is_padded)) {
     add_document_starts(view, draws, batch);
+  }
+  if (view.is_packed()) {
+    add_documents(view, draws, batch);
   }
   if (view.encoder()) {
     add_encoder_inputs(view, draws, batch);
@@ -182,6 +217,9 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
   }
   if (view.has_roles()) {
     add_answers(view, draws, batch);
+  }
+  for (size_t i = 0; i < batch.places.size(); ++i) {
+    batch.labels[batch.begin(i)] = kIgnored;  // the document before it says nothing of it
   }
   return batch;
 }

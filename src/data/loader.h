@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "data/packed_rows.h"
 #include "data/sampler.h"
 #include "data/sequences.h"
 
@@ -18,9 +19,18 @@ namespace lockstep::data {
 
 /// Rows for one forward and backward pass, row-major [rows, length]. Short rows are padded at the
 /// end with labels of kIgnored. `length` is the longest row's, at least 2, rounded up
-/// (data/row_lengths.h).
+/// (data/row_lengths.h). Where the view is packed, a row of the view is a document of one of these
+/// rows, which may hold several, and what is said below to be of documents is in the order of the
+/// draws; else a document is a row.
 struct MicroBatch {
   int64_t rows = 0, length = 0;
+  /// Of a packed view: where the documents lie. Else empty.
+  std::vector<DocumentPlace> places;
+  /// Likewise: the documents' numbers in the sampler's endless stream.
+  std::vector<int64_t> document_samples;
+  /// Likewise [rows, length]: the number of the document that each token is of; padding is its
+  /// row's last one's.
+  std::vector<int64_t> documents;
   std::vector<int64_t> ids, labels;  // rows * length
   /// Of rows that hold several documents: [rows, length], where in its row the document of each
   /// token begins; padding is a document by itself. Else empty.
@@ -33,21 +43,29 @@ struct MicroBatch {
   /// (at least 1). Else 0, and empty.
   int64_t source_length = 0;
   std::vector<int64_t> source, source_tokens;
-  /// Of rows with classes, and of answers that are rewarded: [rows], each row's class, kIgnored for
-  /// none, and the position of its last token that is no padding (0 where all are), or of an
-  /// encoder of its first. Then no token has a label. Else empty.
+  /// Of rows with classes, and of answers that are rewarded: [documents], each one's class,
+  /// kIgnored for none, and the position in it of its last token that is no padding (0 where all
+  /// are), or of an encoder of its first. Then no token has a label. Else empty.
   std::vector<int64_t> classes, positions;
-  std::vector<float> outputs;  // [rows, K] of rows that have outputs instead; else empty
-  /// Of answers: [rows], what each is (kPlain where nothing was drawn), and which are judged
+  std::vector<float> outputs;  // [documents, K] of rows that have outputs instead; else empty
+  /// Of answers: [documents], what each is (kPlain where nothing was drawn), and which are judged
   /// together, by numbers from 0. Else empty.
   std::vector<RowRole> roles;
   std::vector<int64_t> groups;
   std::vector<int64_t> lengths;  // likewise: tokens of each, padding left out
-  /// Of answers whose prompts are learned: [rows], tokens before the answer. Else empty.
+  /// Of answers whose prompts are learned: [documents], tokens before the answer. Else empty.
   std::vector<int64_t> prompts;
   std::vector<int64_t> row_tokens;  // [rows]: tokens of each, padding left out
   std::vector<Draw> draws;          // what was drawn; of answers, groups of rows
-  std::vector<int64_t> samples;     // rows: numbers of the sampler's endless stream
+  std::vector<int64_t> samples;     // [rows]: numbers of the sampler's endless stream, of packed
+                                    // rows their first documents'
+
+  /// Where in ids a document begins.
+  size_t begin(size_t document) const {
+    return places.empty()
+               ? document * static_cast<size_t>(length)
+               : static_cast<size_t>(places[document].row * length + places[document].begin);
+  }
 };
 
 struct StepBatch {

@@ -18,9 +18,13 @@ struct RowLengths {
 };
 
 struct PaddedLengths {
-  RowLengths expected;  // as a micro-batch is padded on average
-  RowLengths longest;   // as one with the longest rows is
+  RowLengths
+      expected;  // as a micro-batch is padded on average; of a packed view a row's share of it
+  RowLengths longest;  // as one with the longest rows is
 };
+
+/// The share of `view`'s micro-batches of `rows` rows that is padding.
+double padding_of(const SequenceView& view, int64_t rows);
 
 /// Of micro-batches of `rows` rows, drawn at random. Looks at 4,096 rows at most, evenly spaced.
 PaddedLengths padded_lengths(const SequenceView& view, int64_t rows);

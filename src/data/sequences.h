@@ -85,6 +85,9 @@ class SequenceView {
   /// The same rows for an encoder.
   void set_encoder(EncoderRows rows) { encoder_ = std::move(rows); }
   const std::optional<EncoderRows>& encoder() const { return encoder_; }
+  /// The same rows, of which a micro-batch puts several in one where they fit (data/packed_rows.h).
+  void set_packed(bool packed) { is_packed_ = packed; }
+  bool is_packed() const { return is_packed_; }
 
   /// What is drawn: rows, or of answers groups of them.
   int64_t size() const {
@@ -104,8 +107,8 @@ class SequenceView {
   /// Tokens of its source; 0 where rows are no pairs.
   int64_t source_tokens(int64_t index) const;
   bool has_sources() const { return packing_ == Packing::kPairs; }
-  Packing packing() const { return packing_; }
-  /// Whether a row holds documents that do not see each other.
+  Packing packing() const { return is_packed_ ? Packing::kDocuments : packing_; }
+  /// Whether a row of the view holds documents that do not see each other.
   bool has_documents() const { return packing_ == Packing::kDocuments; }
   /// Of such a row: for each of its tokens, where in the row its document begins. `starts` is at
   /// least tokens(index) long.
@@ -160,6 +163,7 @@ class SequenceView {
   std::vector<int64_t> classes_;  // [size_], or none
   std::vector<float> outputs_;    // [size_, K], or none
   std::optional<EncoderRows> encoder_;
+  bool is_packed_ = false;
   AnswerRows answers_;               // roles: [size_], or none
   std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
   Bins bins_;                        // of kDocuments

@@ -142,28 +142,33 @@ Tensor ForwardContext::dropout_keys(int64_t site) const {
     throw Error(
         ErrorKind::kInternal, "dropout needs the number of each row's sample, int64 on the CPU");
   }
-  const Tensor numbers = samples.contiguous();
-  const auto* number = numbers.const_data_ptr<int64_t>();
-  Tensor keys = at::empty({samples.numel()}, at::kLong);
+  const Tensor& of_tokens = inputs_.token_samples;
+  Tensor keys = (of_tokens.defined() ? of_tokens : samples).clone(at::MemoryFormat::Contiguous);
   auto* key = keys.mutable_data_ptr<int64_t>();
   const uint64_t of_step = derive_key(inputs_.seed, static_cast<uint64_t>(inputs_.step));
-  for (int64_t row = 0; row < samples.numel(); ++row) {
-    const uint64_t of_sample = derive_key(of_step, static_cast<uint64_t>(number[row]));
-    key[row] = static_cast<int64_t>(derive_key(of_sample, static_cast<uint64_t>(site)));
+  for (int64_t i = 0; i < keys.numel(); i += of_tokens.defined() ? 2 : 1) {
+    const uint64_t of_sample = derive_key(of_step, static_cast<uint64_t>(key[i]));
+    key[i] = static_cast<int64_t>(derive_key(of_sample, static_cast<uint64_t>(site)));
   }
   return keys;
 }
 
 Tensor ForwardContext::token_numbers(const Tensor& places) const {
-  const Tensor samples = inputs_.samples.contiguous();
-  Tensor numbers = at::empty({samples.numel(), places.numel()}, at::kLong);
+  const Tensor& of_tokens = inputs_.token_samples;
+  const int64_t rows = inputs_.samples.numel();
+  const Tensor samples = of_tokens.defined()
+                             ? of_tokens.index_select(1, places.clamp_max(of_tokens.size(1) - 1))
+                             : at::stack(
+                                   {inputs_.samples.unsqueeze(1).expand({rows, places.numel()}),
+                                    places.unsqueeze(0).expand({rows, places.numel()})},
+                                   2);  // [B, T, 2]
+  Tensor numbers = at::empty({rows, places.numel()}, at::kLong);
   auto number = numbers.accessor<int64_t, 2>();
-  const auto* sample = samples.const_data_ptr<int64_t>();
-  const auto* place = places.const_data_ptr<int64_t>();
+  const auto sample = samples.accessor<int64_t, 3>();
   for (int64_t row = 0; row < numbers.size(0); ++row) {
     for (int64_t t = 0; t < numbers.size(1); ++t) {
-      number[row][t] = static_cast<int64_t>(
-          derive_key(static_cast<uint64_t>(sample[row]), static_cast<uint64_t>(place[t])));
+      number[row][t] = static_cast<int64_t>(derive_key(
+          static_cast<uint64_t>(sample[row][t][0]), static_cast<uint64_t>(sample[row][t][1])));
     }
   }
   return numbers;
@@ -173,6 +178,7 @@ ForwardContext ForwardContext::of_tokens(const Tensor& numbers) const {
   ForwardContext rows = *this;
   rows.inputs_.ids = at::zeros({numbers.numel(), 1}, at::kLong);
   rows.inputs_.samples = numbers;
+  rows.inputs_.token_samples = Tensor();
   return rows;
 }
 

@@ -38,8 +38,11 @@ struct ForwardInputs {
   Tensor source_positions;  // [S] int64, where `source` is a part: where its tokens stand
   int64_t whole_source_length = 0;  // likewise: of the whole source
   Tensor samples;  // [B] int64, CPU: each row's number in the sampler's stream; needed for dropout
-  uint64_t seed = 0;      // of dropout
-  int64_t step = 0;       // likewise
+  Tensor token_samples;  // [B, T, 2] int64, CPU, of rows of several documents that are samples
+                         // each: of each token its document's number, and its place there. Of the
+                         // whole rows, where ids are a part of them. Undefined: a row is one sample
+  uint64_t seed = 0;     // of dropout
+  int64_t step = 0;      // likewise
   bool training = false;  // dropout acts
   Tensor token_types;  // [B, T] int64, of encoders: the segment of each token; undefined: 0. Where
                        // ids are a part of the rows, so is it
@@ -102,7 +105,8 @@ class ForwardContext {
   /// source's tokens; kCausal: of the ids', those in the cache included. Where this rank holds a
   /// part of the sequence, the queries are its own, and the keys the whole sequence's.
   const Tensor& relative_buckets(Visibility visibility, at::Device device) const;
-  /// The dropout keys of the rows, [B] int64 on the CPU: of (seed, step, sample, site).
+  /// The dropout keys of the rows, [B] int64 on the CPU: of (seed, step, sample, site). Where
+  /// documents are samples, [B, T, 2]: of each token its document's key, and its place there.
   Tensor dropout_keys(int64_t site) const;
   /// Of this pass's tokens: a number for each, [B, T] int64 on the CPU, by its sample and its place
   /// in the sequence, `places` [T] int64.

@@ -168,7 +168,7 @@ Tensor Dropout::apply(const Tensor& x, const Tensor& keys) const {
 }
 
 Tensor Dropout::masked(const Tensor& x, const Tensor& keys) const {
-  return ops::dropout(x, probability, keys);
+  return ops::dropout_of_tokens(x, probability, keys);
 }
 
 ops::TokenLossOptions Head::loss_options(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 
@@ -39,9 +40,12 @@ struct Distributions {
 struct Targets {
   Tensor tokens;  // [B, T] int64, in step with the ids: what each position predicts (a token, or a
                   // class); kIgnoredTarget: nothing. Where ids are a part of the sequence, so is it
-  Tensor prompts;  // [B, T] bool, likewise: targets that are of a row's prompt, whose log p is
-                   // summed apart from its answer's; undefined: none
-  // Of whole rows, whatever part of them is here:
+  Tensor prompts;    // [B, T] bool, likewise: targets that are of a row's prompt, whose log p is
+                     // summed apart from its answer's; undefined: none
+  Tensor documents;  // [B, T] int64, likewise, of rows that hold several documents which are judged
+                     // one by one: the number of the document that each token is of, from 0 on.
+                     // Undefined: a row is one document
+  // Of whole rows, or of documents ([N] for [B]), whatever part of them is here:
   Tensor counts;         // [B] float64: the targets of each, those of prompts left out
   Tensor prompt_counts;  // [B] float64: those of prompts; undefined with `prompts`
   Tensor kinds;          // [B] int64, RowKind; undefined: all are plain
@@ -57,6 +61,15 @@ struct Targets {
   Distributions distributions;
 
   bool defined() const { return tokens.defined(); }
+  /// What is judged: B, or N documents.
+  int64_t rows() const { return counts.size(0); }
+  /// float64 [B] or [N], of any type [B, T]: the sum of each row's, or document's.
+  Tensor sums(const Tensor& of_tokens) const;
+  /// [B, T], or what is broadcast to it, of [B] or [N]: each token has what its row has.
+  Tensor to_tokens(const Tensor& of_rows) const;
+  /// Of each row, or document, the place of the first target that is here, int64 [B] or [N],
+  /// counted over all rows (0 where none is), and whether none is, bool.
+  std::pair<Tensor, Tensor> first_targets() const;
   Targets to(c10::Device device) const;
   /// The same rows, of which nothing is predicted or counted: all are plain.
   Targets ignored() const;
@@ -68,6 +81,9 @@ using Scores = ops::TokenScores;
 /// Of language modelling: each position predicts the label behind it. Labels [B, T] int64 are in
 /// step with the ids; those of kIgnoredTarget, and each row's first, are not predicted.
 Targets next_tokens(const Tensor& labels);
+/// The same of `documents` (Targets::documents), the first label of each of which is
+/// kIgnoredTarget.
+Targets next_tokens_of_documents(const Tensor& labels, const Tensor& documents);
 /// The same, and the positions [B, T] bool are to have the distributions of a reference instead,
 /// which Reference::refer brings.
 Targets with_distributions(Targets targets, const Tensor& positions);
@@ -83,7 +99,7 @@ Targets with_level(Targets targets, const Tensor& positions);
 /// brings as distributions.states.
 Targets with_states(Targets targets);
 /// The same where labels [B, T] hold prompts too, which `are_prompts` [B, T] bool says.
-Targets next_tokens(const Tensor& labels, const Tensor& are_prompts);
+Targets next_tokens(const Tensor& labels, const Tensor& are_prompts, const Tensor& documents = {});
 /// Of masked language modelling: each position predicts its own label [B, T] int64, kIgnoredTarget:
 /// nothing.
 Targets own_tokens(const Tensor& labels);
@@ -91,5 +107,8 @@ Targets own_tokens(const Tensor& labels);
 /// encoder its first), predicts the row's class [B] int64; kIgnoredTarget: the row has none.
 /// `length` is T. Rows with `outputs` have class 0, or none.
 Targets classes_at(const Tensor& positions, const Tensor& classes, int64_t length);
+/// The same of `documents` [B, T] (Targets::documents): positions [N] are counted over all rows.
+Targets document_classes_at(
+    const Tensor& positions, const Tensor& classes, const Tensor& documents);
 
 }  // namespace lockstep::nn

@@ -21,7 +21,10 @@ class ClassCrossEntropy final : public Objective {
   Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& /*step*/) const override {
     if (needs() == Needs::kClassScores) {
-      return measure_smoothed(scores.log_likelihoods, targets.tokens.amax(1));
+      const auto [place, is_missing] = targets.first_targets();
+      const Tensor classes = targets.tokens.flatten().index_select(0, place);
+      return measure_smoothed(
+          scores.log_likelihoods, classes.masked_fill(is_missing, ops::kIgnoredTarget));
     }
     const Tensor weights = weights_of(targets.tokens);
     const Tensor likelihoods = scores.log_likelihoods.to(at::kDouble);

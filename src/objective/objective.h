@@ -70,7 +70,8 @@ class Objective {
   virtual Needs needs() const = 0;
   /// Of a micro-batch. Reads the targets, which are best on the CPU.
   virtual Counts counts(const nn::Targets& targets) const = 0;
-  /// The objective itself. Log-likelihoods are those of tokens [B, T] (kNothing, kTokenScores),
+  /// The objective itself. A row is a document, where rows hold several that are judged one by one
+  /// (nn::Targets::documents). Log-likelihoods are those of tokens [B, T] (kNothing, kTokenScores),
   /// the logits of rows, float32 [B, K] (kClassScores, kRowLogits), else float64 of whole rows,
   /// [B], or [B, 2] where targets.prompts are told apart (the answer's, the prompt's), and
   /// `likeliest` undefined. (kNextToken: of each row the likeliest token,

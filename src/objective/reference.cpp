@@ -12,21 +12,38 @@
 namespace lockstep::objective {
 namespace {
 
+/// A row's ids, or a document's, and what they predict.
+struct RowTokens {
+  std::vector<int64_t> ids, targets;
+};
+
+std::vector<RowTokens> tokens_of(const nn::ForwardInputs& inputs) {
+  const auto flat = [](const Tensor& of_tokens) { return of_tokens.cpu().flatten().contiguous(); };
+  const Tensor ids = flat(inputs.ids), targets = flat(inputs.targets.tokens);
+  const Tensor numbers = flat(
+      inputs.targets.to_tokens(at::arange(inputs.targets.rows(), inputs.targets.tokens.options()))
+          .expand_as(inputs.targets.tokens));
+  std::vector<RowTokens> rows(static_cast<size_t>(inputs.targets.rows()));
+  for (int64_t i = 0; i < ids.numel(); ++i) {
+    RowTokens& row = rows[static_cast<size_t>(numbers.const_data_ptr<int64_t>()[i])];
+    row.ids.push_back(ids.const_data_ptr<int64_t>()[i]);
+    row.targets.push_back(targets.const_data_ptr<int64_t>()[i]);
+  }
+  return rows;
+}
+
 /// What a row's score depends on, as far as its last target: padding behind it does not count.
 std::vector<std::string> hashes_of(const nn::ForwardInputs& inputs) {
-  const Tensor ids = inputs.ids.cpu().contiguous();
-  const Tensor tokens = inputs.targets.tokens.cpu().contiguous();
   std::vector<std::string> hashes;
-  for (int64_t row = 0; row < ids.size(0); ++row) {
-    const auto* id = ids.const_data_ptr<int64_t>() + row * ids.size(1);
-    const auto* token = tokens.const_data_ptr<int64_t>() + row * ids.size(1);
-    auto count = static_cast<size_t>(ids.size(1));
-    while (count > 0 && token[count - 1] == ops::kIgnoredTarget) {
+  for (const RowTokens& tokens : tokens_of(inputs)) {
+    const int64_t row = std::ssize(hashes);
+    auto count = tokens.targets.size();
+    while (count > 0 && tokens.targets[count - 1] == ops::kIgnoredTarget) {
       --count;
     }
     Hasher hasher;
-    hasher.update(std::as_bytes(std::span(id, count)));
-    hasher.update(std::as_bytes(std::span(token, count)));
+    hasher.update(std::as_bytes(std::span(tokens.ids).first(count)));
+    hasher.update(std::as_bytes(std::span(tokens.targets).first(count)));
     if (inputs.source.defined()) {
       const Tensor source = inputs.source[row], mask = inputs.source_mask;
       const Tensor read = (mask.defined() ? source.masked_select(mask[row]) : source).cpu();

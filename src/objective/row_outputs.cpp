@@ -18,7 +18,8 @@ class OutputLoss : public Objective {
   Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& /*step*/) const override {
     const Tensor wanted = needed(targets.outputs, "outputs").to(at::kDouble);
-    const Tensor is_here = targets.tokens.ne(ops::kIgnoredTarget).any(1, true).to(at::kDouble);
+    const Tensor is_here =
+        targets.first_targets().second.logical_not().unsqueeze(1).to(at::kDouble);
     const Tensor losses = losses_of(scores.log_likelihoods.to(at::kDouble), wanted);
     return at::stack(
         {(losses * is_here).sum(), is_here.sum() * static_cast<double>(wanted.size(1))});

@@ -57,31 +57,30 @@ struct HeadPass {
     const Weighing weighing = objective.weigh({logits, {}}, targets, step);
     return {(logits * weighing.weights).sum().neg(), weighing.sums};
   }
-  /// The logits at each row's target, 0 where it is not here: float32 [B, K]. Products are float32
+  /// The logits at each row's target, 0 where it is not here: float32 [N, K]. Products are float32
   /// whatever the type of the weights.
   Tensor class_logits(const Tensor& hidden, const Tensor& vocabulary) const {
     const auto [state, is_missing] = states_at_targets(hidden);
-    const Tensor logits = at::linear(state.squeeze(1).to(at::kFloat), vocabulary.to(at::kFloat));
+    const Tensor logits = at::linear(state.to(at::kFloat), vocabulary.to(at::kFloat));
     return logits.masked_fill(is_missing, 0);
   }
-  /// The likeliest token at each row's target, float64 [B], the same on all ranks that have a part
+  /// The likeliest token at each row's target, float64 [N], the same on all ranks that have a part
   /// of the rows.
   Tensor next_tokens(const Tensor& hidden, const Tensor& vocabulary) const {
     const auto [state, is_missing] = states_at_targets(hidden);
-    Tensor tokens = model.head->logits(state, vocabulary).argmax(-1).to(at::kDouble);  // [B, 1]
+    Tensor tokens = model.head->logits(state.unsqueeze(1), vocabulary).argmax(-1).to(at::kDouble);
     tokens = tokens.masked_fill(is_missing, 0).squeeze(1);
     if (parts.sum) {
       parts.sum(tokens);
     }
     return tokens;
   }
-  /// The states of rows at their targets, [B, 1, C], and which rows' are not here, bool [B, 1].
+  /// The states of rows at their targets, [N, C], and which rows' are not here, bool [N, 1].
   std::pair<Tensor, Tensor> states_at_targets(const Tensor& hidden) const {
-    const Tensor is_here = targets.tokens.ne(ops::kIgnoredTarget);            // [B, T]
-    const Tensor position = is_here.to(at::kInt).argmax(1).view({-1, 1, 1});  // 0: none is here
+    const auto [place, is_missing] = targets.first_targets();
     return {
-        hidden.gather(1, position.to(hidden.device()).expand({-1, 1, hidden.size(2)})),
-        is_here.any(1, true).logical_not().to(hidden.device())};
+        hidden.flatten(0, 1).index_select(0, place.to(hidden.device())),
+        is_missing.unsqueeze(1).to(hidden.device())};
   }
   /// Of rows that are judged together, wherever they are read; those that are not here have no
   /// gradient here.
@@ -111,15 +110,14 @@ struct HeadPass {
     }
     return weighing;
   }
-  /// float64 [B], or [B, 2] where prompts are told apart: the answer's, the prompt's.
+  /// float64 [N], or [N, 2] where prompts are told apart: the answer's, the prompt's.
   Tensor sums_of_rows(const Tensor& tokens) const {
     if (!targets.prompts.defined()) {
-      return tokens.sum(1, false, at::kDouble);
+      return targets.sums(tokens);
     }
-    const auto sum = [&](const Tensor& part) { return part.sum(1, false, at::kDouble); };
     return at::stack(
-        {sum(tokens.masked_fill(targets.prompts, 0)),
-         sum(tokens.masked_fill(targets.prompts.logical_not(), 0))},
+        {targets.sums(tokens.masked_fill(targets.prompts, 0)),
+         targets.sums(tokens.masked_fill(targets.prompts.logical_not(), 0))},
         1);
   }
   Weighing weigh_rows(const Tensor& rows) const {
@@ -128,11 +126,12 @@ struct HeadPass {
       return weighing;
     }
     // Of each of the row's tokens.
+    const Tensor& of_rows = weighing.weights;
     weighing.weights = targets.prompts.defined() ? at::where(
                                                        targets.prompts,
-                                                       weighing.weights.narrow(1, 1, 1),
-                                                       weighing.weights.narrow(1, 0, 1))
-                                                 : weighing.weights.unsqueeze(1);
+                                                       targets.to_tokens(of_rows.select(1, 1)),
+                                                       targets.to_tokens(of_rows.select(1, 0)))
+                                                 : targets.to_tokens(of_rows);
     return weighing;
   }
   Tensor loss(const Tensor& hidden, const Tensor& vocabulary, const Tensor& weights) const {

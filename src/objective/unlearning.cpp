@@ -28,7 +28,7 @@ class Unlearning : public Objective {
     const bool are_tokens = values.dim() == 2;
     const auto rows_of = [&](nn::RowKind kind) {
       const Tensor rows = of_kind(targets, kind);
-      return are_tokens ? rows.unsqueeze(1) : rows;
+      return are_tokens ? targets.to_tokens(rows) : rows;
     };
     const bool by_step = options_.means == Means::kOfStep;
     const Tensor forget = rows_of(nn::RowKind::kForget);
@@ -38,7 +38,7 @@ class Unlearning : public Objective {
     const Tensor retain = rows_of(nn::RowKind::kRetain);
     const Tensor kept = retain * kept_losses(values, targets);
     Tensor weights = kept_weights(targets);
-    weights = are_tokens ? weights.unsqueeze(1) : weights;
+    weights = are_tokens ? targets.to_tokens(weights) : weights;
     const Tensor are_here = targets.tokens.ne(ops::kIgnoredTarget);
     const Tensor count = forget * (are_tokens ? are_here : counted(targets));
     const Tensor kept_count = retain * (are_tokens ? are_here : kept_counted(targets));

@@ -182,12 +182,11 @@ Tensor dropped(
     return scores;
   }
   const Tile& tile = parts.tile;
-  const int64_t heads = options.total_heads > 0 ? options.total_heads : parts.heads;
-  return ops::dropout(
+  return dropout_of_probabilities(
              parts.by_head(scores),
              options.dropout,
              keys.narrow(0, tile.row, tile.rows),
-             probabilities_region(options.first_head, tile.query, tile.first_key, heads))
+             {options.first_head, tile.query, tile.first_key, options.total_heads})
       .view(scores.sizes());
 }
 
@@ -423,7 +422,7 @@ Tensor tiled_attention(
   check_attention(query, key, value, options);
   const Tensor keys =
       options.dropout > 0 ? options.dropout_keys : at::zeros({query.size(0)}, at::kLong);
-  if (!keys.defined() || keys.numel() != query.size(0)) {
+  if (!keys.defined() || keys.size(0) != query.size(0)) {
     throw Error(ErrorKind::kInternal, "attention with dropout needs a key for each row");
   }
   return TiledAttention::apply(

@@ -24,8 +24,8 @@ struct AttentionOptions {
                              // (gpt-oss, 2025; after Xiao et al., "Efficient Streaming Language
                              // Models with Attention Sinks", 2023). Undefined: none
   double dropout = 0;        // of the probabilities
-  Tensor dropout_keys = {};  // [B] int64 on the CPU, where dropout > 0: see ops/dropout.h. The
-                             // element is (head, query, key)
+  Tensor dropout_keys = {};  // where dropout > 0: of the rows or of their tokens, see
+                             // ops/dropout.h. The element is (head, query, key)
   int64_t first_head = 0,
           total_heads = 0;  // for dropout, where query holds a part of the heads; 0 heads: all
   /// [B, T] int64, on the query's device: where in its row the document of each token begins, which

@@ -54,12 +54,11 @@ Tensor biased_attention_dropout(
   if (options.dropout == 0) {
     return probabilities;
   }
-  const int64_t heads = options.total_heads > 0 ? options.total_heads : probabilities.size(1);
-  return dropout(
+  return dropout_of_probabilities(
       probabilities,
       options.dropout,
       options.dropout_keys,
-      probabilities_region(options.first_head, first_query, first_key, heads));
+      {options.first_head, first_query, first_key, options.total_heads});
 }
 
 }  // namespace lockstep::ops

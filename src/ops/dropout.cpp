@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -21,6 +22,8 @@ namespace {
 using vector::Floats;
 using vector::Longs;
 using vector::Words;
+
+constexpr int64_t kPositions = int64_t{1} << 24;  // more than any sequence has
 
 /// The threshold of the 32 bits, and what kept elements are multiplied by.
 struct Rate {
@@ -144,9 +147,9 @@ class Runs {
   int64_t last_ = 1, length_ = 1;
 };
 
-bool has_cuda_dropout(const Tensor& x) {
+bool has_cuda_dropout(const Tensor& x, bool has_firsts) {
   const auto type = x.scalar_type();
-  return x.is_cuda() && cuda_loops().dropout != nullptr && x.numel() > 0 &&
+  return x.is_cuda() && cuda_loops().dropout != nullptr && !has_firsts && x.numel() > 0 &&
          x.dim() <= DropoutPlace::kMostDims + 1 &&
          (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
@@ -159,30 +162,37 @@ Tensor drop_by_cuda(const Tensor& x, Rate rate, const Tensor& keys, const Runs& 
 }
 
 template <class T>
-void drop_on_cpu(const Tensor& from, Tensor& to, Rate rate, const Tensor& keys, const Runs& runs) {
+void drop_on_cpu(
+    const Tensor& from,
+    Tensor& to,
+    Rate rate,
+    const Tensor& keys,
+    const Tensor& firsts,
+    const Runs& runs) {
   const auto* in = static_cast<const T*>(from.const_data_ptr());
   auto* out = static_cast<T*>(to.mutable_data_ptr());
   const auto* row_keys = keys.const_data_ptr<int64_t>();
+  const auto* row_firsts = firsts.defined() ? firsts.const_data_ptr<int64_t>() : nullptr;
   constexpr int64_t kGrain = 16384;
   at::parallel_for(0, from.numel(), kGrain, [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const int64_t index = begin / runs.length(), skipped = begin % runs.length();
-      const int64_t count = std::min(runs.length() - skipped, end - begin);
-      const auto [row, first] = runs.start(index);
+      const auto [row, start] = runs.start(index);
+      const uint64_t first = start + static_cast<uint64_t>(skipped) +
+                             (row_firsts != nullptr ? static_cast<uint64_t>(row_firsts[row]) : 0);
+      int64_t count = std::min(runs.length() - skipped, end - begin);
+      if (const uint64_t before_0 = 0 - first; before_0 < static_cast<uint64_t>(count)) {
+        count = before_0 > 0 ? static_cast<int64_t>(before_0) : count;
+      }
       vector::dispatch<Run<T>>(
-          in + begin,
-          out + begin,
-          count,
-          static_cast<uint64_t>(row_keys[row]),
-          first + static_cast<uint64_t>(skipped),
-          rate);
+          in + begin, out + begin, count, static_cast<uint64_t>(row_keys[row]), first, rate);
       begin += count;
     }
   });
 }
 
 Tensor drop(const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
-  if (has_cuda_dropout(x)) {
+  if (has_cuda_dropout(x, region.first.defined())) {
     return drop_by_cuda(x, rate_of(probability), keys, Runs(x.sizes(), region));
   }
   const bool has_kernel =
@@ -198,9 +208,9 @@ Tensor drop(const Tensor& x, double probability, const Tensor& keys, const Dropo
   const Runs runs(from.sizes(), region);
   const Rate rate = rate_of(probability);
   if (x.scalar_type() == at::kFloat) {
-    drop_on_cpu<float>(from, to, rate, keys, runs);
+    drop_on_cpu<float>(from, to, rate, keys, region.first, runs);
   } else {
-    drop_on_cpu<vector::Bfloat16>(from, to, rate, keys, runs);
+    drop_on_cpu<vector::Bfloat16>(from, to, rate, keys, region.first, runs);
   }
   return to;
 }
@@ -212,25 +222,38 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
       double probability,
       const Tensor& keys,
       const std::vector<int64_t>& begin,
-      const std::vector<int64_t>& whole) {
+      const std::vector<int64_t>& whole,
+      const std::optional<Tensor>& first) {
     context->saved_data["probability"] = probability;
     context->saved_data["keys"] = keys;
     context->saved_data["begin"] = begin;
     context->saved_data["whole"] = whole;
-    return drop(x, probability, keys, {begin, whole});
+    context->saved_data["first"] = first;
+    return drop(x, probability, keys, {begin, whole, first.value_or(Tensor())});
   }
   static torch::autograd::tensor_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
     auto& saved = context->saved_data;
-    const DropoutRegion region{saved["begin"].toIntVector(), saved["whole"].toIntVector()};
+    const DropoutRegion region{
+        saved["begin"].toIntVector(),
+        saved["whole"].toIntVector(),
+        saved["first"].toOptional<Tensor>().value_or(Tensor())};
     return {
         drop(gradient[0], saved["probability"].toDouble(), saved["keys"].toTensor(), region),
+        Tensor(),
         Tensor(),
         Tensor(),
         Tensor(),
         Tensor()};
   }
 };
+
+/// Of whole rows or of tokens, from a position on; what is behind the last one is padding.
+Tensor keys_from(const Tensor& keys, int64_t first, int64_t count) {
+  const int64_t missing = std::max<int64_t>(first + count - keys.size(1), 0);
+  return (missing > 0 ? at::constant_pad_nd(keys, {0, 0, 0, missing}) : keys)
+      .narrow(1, first, count);
+}
 
 /// Shifts without the sign: int64 stands for uint64.
 Tensor shifted(const Tensor& x, int64_t bits) {
@@ -260,7 +283,12 @@ Tensor dropout_by_tensors(
       const int64_t count = std::min(most, x.size(0) - row);
       out.narrow(0, row, count)
           .copy_(dropout_by_tensors(
-              x.narrow(0, row, count), probability, keys.narrow(0, row, count), region));
+              x.narrow(0, row, count),
+              probability,
+              keys.narrow(0, row, count),
+              {region.begin,
+               region.whole,
+               region.first.defined() ? region.first.narrow(0, row, count) : Tensor()}));
     }
     return out;
   }
@@ -272,13 +300,16 @@ Tensor dropout_by_tensors(
     starts.push_back(static_cast<int64_t>(runs.start(i).second));
   }
   const auto longs = at::TensorOptions().dtype(at::kLong);
-  const Tensor element = to_device(at::tensor(starts, longs), x.device()).unsqueeze(1) +
-                         at::arange(runs.length(), longs.device(x.device()));  // [runs, length]
-  const Tensor counter =
-      mix(shifted(element.flatten(), 1) + static_cast<int64_t>(0x9e3779b97f4a7c15ULL));
+  Tensor element = (to_device(at::tensor(starts, longs), x.device()).unsqueeze(1) +
+                    at::arange(runs.length(), longs.device(x.device())))
+                       .flatten();  // [elements of a row], or [B, ...] where rows begin elsewhere
+  if (region.first.defined()) {
+    element = element + to_device(region.first, x.device()).unsqueeze(1);
+  }
+  const Tensor counter = mix(shifted(element, 1) + static_cast<int64_t>(0x9e3779b97f4a7c15ULL));
   const Tensor word = mix(at::bitwise_xor(
       counter, to_device(keys, x.device()).unsqueeze(1)));  // [B, elements of a row]
-  const Tensor is_odd = at::bitwise_and(element.flatten(), 1).to(at::kBool);
+  const Tensor is_odd = at::bitwise_and(element, 1).to(at::kBool);
   const Tensor half =
       at::where(is_odd, shifted(word, 32), at::bitwise_and(word, int64_t{0xffffffff}));
   const Rate rate = rate_of(probability);
@@ -291,7 +322,6 @@ Tensor dropout_by_tensors(
 
 DropoutRegion probabilities_region(
     int64_t first_head, int64_t first_query, int64_t first_key, int64_t total_heads) {
-  constexpr int64_t kPositions = int64_t{1} << 24;  // more than any sequence has
   return {{first_head, first_query, first_key}, {total_heads, kPositions, kPositions}};
 }
 
@@ -311,7 +341,52 @@ Tensor dropout(
             "dropout needs one int64 key on the CPU for each of {} rows",
             x.dim() > 0 ? x.size(0) : 0));
   }
-  return DropoutFunction::apply(x, probability, keys, region.begin, region.whole);
+  return DropoutFunction::apply(
+      x,
+      probability,
+      keys,
+      region.begin,
+      region.whole,
+      region.first.defined() ? std::optional(region.first) : std::nullopt);
+}
+
+Tensor dropout_of_tokens(
+    const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
+  if (!are_of_tokens(keys)) {
+    return dropout(x, probability, keys, region);
+  }
+  const int64_t position = region.begin.empty() ? 0 : region.begin[0];
+  const int64_t column = region.begin.empty() ? 0 : region.begin[1];
+  const int64_t columns = region.whole.empty() ? x.size(2) : region.whole[1];
+  const Tensor own = keys_from(keys, position, x.size(1));
+  return dropout(
+             x.flatten(0, 1),
+             probability,
+             own.select(2, 0).flatten().contiguous(),
+             {{column}, {columns}, own.select(2, 1).flatten() * columns})
+      .view(x.sizes());
+}
+
+Tensor dropout_of_probabilities(
+    const Tensor& x, double probability, const Tensor& keys, const ProbabilitiesPlace& place) {
+  const int64_t heads = place.heads > 0 ? place.heads : x.size(1);
+  if (!are_of_tokens(keys)) {
+    return dropout(
+        x, probability, keys, probabilities_region(place.head, place.query, place.key, heads));
+  }
+  const Tensor own = keys_from(keys, place.query, x.size(2));  // [B, T, 2]
+  const Tensor in_document = own.select(2, 1).unsqueeze(1);    // [B, 1, T]
+  const Tensor start =
+      at::arange(place.query, place.query + x.size(2), keys.options()) - in_document;
+  const Tensor head =
+      at::arange(place.head, place.head + x.size(1), keys.options()).view({1, -1, 1});
+  const Tensor first = (head * kPositions + in_document) * kPositions + place.key - start;
+  return dropout(
+             x.flatten(0, 2),
+             probability,
+             own.select(2, 0).unsqueeze(1).expand_as(first).flatten().contiguous(),
+             {{0}, {x.size(3)}, first.flatten()})
+      .view(x.sizes());
 }
 
 }  // namespace lockstep::ops

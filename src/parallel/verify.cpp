@@ -113,6 +113,30 @@ void cut_documents(uint64_t key, int64_t first_row, Tensor& labels, nn::ForwardI
   inputs.positions = places - starts;
 }
 
+/// Rows of `inputs` that are judged one by one become documents of one row.
+void stand_in_one_row(nn::ForwardInputs& inputs) {
+  const int64_t rows = inputs.ids.size(0), length = inputs.ids.size(1);
+  const Tensor number = at::arange(rows, at::kLong).repeat_interleave(length).unsqueeze(0);
+  const Tensor place = at::arange(length, at::kLong).repeat({rows}).unsqueeze(0);
+  nn::Targets& targets = inputs.targets;
+  for (Tensor* of_tokens :
+       {&inputs.ids,
+        &inputs.token_types,
+        &targets.tokens,
+        &targets.prompts,
+        &targets.distributions.positions,
+        &targets.distributions.lowered,
+        &targets.distributions.level}) {
+    *of_tokens = of_tokens->defined() ? of_tokens->reshape({1, -1}) : *of_tokens;
+  }
+  const c10::Device device = inputs.ids.device();
+  targets.documents = number.to(device);
+  inputs.positions = place.to(device);
+  inputs.document_starts = (number * length).to(device);
+  inputs.token_samples = at::stack({inputs.samples.index({number}), place}, 2);
+  inputs.samples = inputs.samples.narrow(0, 0, 1);
+}
+
 /// Rows of the batch of a step. Every fifth label or so does not count, so that ranks have unequal
 /// numbers of targets.
 nn::ForwardInputs rows_of_step(
@@ -166,6 +190,9 @@ nn::ForwardInputs rows_of_step(
   inputs.seed = options.seed;
   inputs.step = step;
   inputs.training = true;
+  if (options.are_packed && rows.size() > 0) {
+    stand_in_one_row(inputs);
+  }
   return inputs;
 }
 

@@ -25,6 +25,7 @@ struct VerifyOptions {
   bool are_rewarded = false;    // one class is read at each row's last token
   bool learns_prompts = false;  // the prompts of chosen rows are targets, told apart
   bool has_documents = false;   // rows hold several documents, which do not see each other
+  bool are_packed = false;      // rows that are judged one by one stand in one, a micro-batch's
   bool forgets = false;         // rows are to be forgotten, an alternate (of 3), and to be kept
   /// What the task does to rows before they are counted; empty: nothing.
   std::function<void(nn::ForwardInputs& rows)> mark = nullptr;

@@ -377,6 +377,9 @@ std::unique_ptr<Job> open_job(
   const int64_t length = sequence_length_of(config, job->source.config);
   check_plan(config.parallel, length);
   open_data(*job, length, world);
+  if (world.is_first()) {
+    tell_packed_rows(job->datasets, training.per_device_train_batch_size);
+  }
   check(*job);
   if (measures_unlearning(config)) {
     check_measuring(config, job->source.config, job->tokenizer);

@@ -115,7 +115,7 @@ class Trainer {
       const std::string obstacle = config_.replay_spikes ? "training.replay_spikes is on"
                                    : world.ranks_are_threads && world.device.is_cuda()
                                        ? "ranks are threads of one process"
-                                   : job.datasets.train->has_documents()
+                                   : job.datasets.train->packing() == data::Packing::kDocuments
                                        ? "rows hold documents of other lengths in every step"
                                        : parallel::CapturedTraining::obstacle(*job.model);
       captures_ = obstacle.empty();

@@ -83,8 +83,8 @@ TEST(Validate, TasksAndTheirLabels) {
   EXPECT_EQ(with({"task.labels=[no,yes]"}), "");
   EXPECT_THAT(with({"task.labels=[no]"}), HasSubstr("one label alone"));
   EXPECT_THAT(with({"task.labels=[no,yes,no]"}), HasSubstr("\"no\" stands there twice"));
-  EXPECT_THAT(with({"data.packing=true"}), HasSubstr("each row by itself"));
-  EXPECT_THAT(with({"data.packing=documents"}), HasSubstr("each row by itself"));
+  EXPECT_THAT(with({"data.packing=true"}), HasSubstr("cut anywhere lose their labels"));
+  EXPECT_EQ(with({"data.packing=documents"}), "");
   EXPECT_EQ(with({"data.packing=none"}), "");
   EXPECT_THAT(with({"data.prompt=alpaca"}), HasSubstr("not used with sequence_classification"));
   EXPECT_EQ(with({"task.class_weights=balanced"}), "");
@@ -122,7 +122,7 @@ TEST(Validate, PreferencesAndTheirLosses) {
   EXPECT_THAT(
       with({"preference.simpo_gamma=1"}),
       AllOf(HasSubstr("not used with preference.objective=dpo"), HasSubstr("simpo, cpo")));
-  EXPECT_THAT(with({"data.packing=true"}), HasSubstr("a row by itself"));
+  EXPECT_THAT(with({"data.packing=true"}), HasSubstr("cut anywhere lose their answers"));
   EXPECT_THAT(
       with({"preference.center_rewards_coefficient=1"}), HasSubstr("task.type=reward_model"));
   EXPECT_THAT(

@@ -58,6 +58,43 @@ TEST(Dropout, APartDrawsTheWholesMask) {
       dropout(x.narrow(0, 1, 1), 0.4, keys.narrow(0, 1, 1).clone()), whole.narrow(0, 1, 1)));
 }
 
+/// Two documents of 5 and 4 tokens in a row draw what each draws in a row of its own: activations,
+/// of which a part may be here, and probabilities, whichever keys and queries are here.
+TEST(Dropout, DocumentsOfARowDrawTheirOwnMasks) {
+  const Tensor keys = keys_of({7, -8});
+  const Tensor document = keys_of({0, 0, 0, 0, 0, 1, 1, 1, 1});
+  const Tensor place = keys_of({0, 1, 2, 3, 4, 0, 1, 2, 3});
+  const Tensor of_tokens = at::stack({keys.index({document}), place}, 1).unsqueeze(0);  // [1, 9, 2]
+  const Tensor x = random({1, 9, 7});
+  const Tensor wanted = at::cat(
+      {dropout(x.narrow(1, 0, 5), 0.4, keys_of({7})),
+       dropout(x.narrow(1, 5, 4), 0.4, keys_of({-8}))},
+      1);
+  EXPECT_TRUE(at::equal(dropout_of_tokens(x, 0.4, of_tokens), wanted));
+  EXPECT_TRUE(at::equal(
+      dropout_of_tokens(
+          x.narrow(1, 3, 4).narrow(2, 2, 3).contiguous(), 0.4, of_tokens, {{3, 2}, {9, 7}}),
+      wanted.narrow(1, 3, 4).narrow(2, 2, 3)));
+
+  const Tensor seen = at::ones({1, 3, 9, 9});
+  const auto mask_of = [&](int64_t key, int64_t tokens) {
+    return dropout_of_probabilities(at::ones({1, 3, tokens, tokens}), 0.4, keys_of({key}), {});
+  };
+  const Tensor found = dropout_of_probabilities(seen, 0.4, of_tokens, {});
+  EXPECT_TRUE(at::equal(found.narrow(2, 0, 5).narrow(3, 0, 5), mask_of(7, 5)));
+  EXPECT_TRUE(at::equal(found.narrow(2, 5, 4).narrow(3, 5, 4), mask_of(-8, 4)));
+  const Tensor part = dropout_of_probabilities(
+      at::ones({1, 2, 4, 3}), 0.4, of_tokens, {.head = 1, .query = 4, .key = 5, .heads = 3});
+  EXPECT_TRUE(
+      at::equal(part.narrow(2, 1, 3), found.narrow(1, 1, 2).narrow(2, 5, 3).narrow(3, 5, 3)));
+  // By tensors too, as another device draws.
+  const Tensor firsts = keys_of({-3, 5, 1LL << 40}), three = keys_of({1, 2, 3});
+  const Tensor y = random({3, 9});
+  EXPECT_TRUE(at::equal(
+      dropout(y, 0.4, three, {{0}, {9}, firsts}),
+      dropout_by_tensors(y, 0.4, three, {{0}, {9}, firsts})));
+}
+
 TEST(Dropout, GradientHasTheSameMask) {
   const Tensor x = at::ones({2, 40}).set_requires_grad(true);
   const Tensor y = dropout(x, 0.5, keys_of({1, 2}));

@@ -333,21 +333,23 @@ inline std::string plan_name(const PlanCase& plan) {
   return name;
 }
 
-/// Two steps and an evaluation under each plan, against one rank.
+/// Two steps and an evaluation under each plan, against one rank, which may have its rows laid out
+/// otherwise.
 inline void expect_table(
     const std::string& json,
     const std::vector<PlanCase>& table,
     const std::function<void(ModelSpec&)>& vary = nullptr,
     const RowMaker& rows_of = plan_inputs,
-    const ReferenceMaker& reference_of = nullptr) {
+    const ReferenceMaker& reference_of = nullptr,
+    const RowMaker& rows_under_plans = nullptr) {
   constexpr int64_t kSteps = 2;
-  const auto train = [&](const PlanCase& plan) {
-    return train_under(plan, json, kSteps, kPlanLength, vary, rows_of, reference_of);
+  const auto train = [&](const PlanCase& plan, const RowMaker& rows) {
+    return train_under(plan, json, kSteps, kPlanLength, vary, rows, reference_of);
   };
-  const Trained one = train({});
+  const Trained one = train({}, rows_of);
   for (PlanCase plan : table) {
     plan.plan.sequence_length = kPlanLength;
-    expect_equal(train(plan), one, plan_name(plan));
+    expect_equal(train(plan, rows_under_plans ? rows_under_plans : rows_of), one, plan_name(plan));
   }
 }
 

@@ -44,7 +44,9 @@ class Classification(ProgramTest):
             "both": (4, "per_device_train_batch_size=6", "gradient_accumulation_steps=2", "parallel.tensor=2",
                      "parallel.pipeline=2"),
             "context": (2, "per_device_train_batch_size=12", "parallel.context=2"),
+            "unpacked": (1, "per_device_train_batch_size=12", "data.packing=none"),
         }
+        self.assertRegex(one.err, r"(\d+\.\d)% of the tokens are padding, of rows of one (\d+\.\d)%")
         wanted = lines(self.folder / "one" / "predictions.jsonl")
         self.assertEqual(len(wanted), 41)
         self.assertEqual(one.out, (self.folder / "one" / "classification_report.txt").read_text())

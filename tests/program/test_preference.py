@@ -60,6 +60,7 @@ class Preference(ProgramTest):
             "two": (2, "per_device_train_batch_size=3", "parallel.zero_stage=3"),
             "both": (2, "per_device_train_batch_size=3", "gradient_accumulation_steps=2", "parallel.pipeline=2"),
             "context": (2, "per_device_train_batch_size=6", "parallel.context=2"),
+            "unpacked": (1, "per_device_train_batch_size=6", "data.packing=none"),
         }
         for name, (ranks, *words) in plans.items():
             with self.subTest(plan=name):
@@ -75,7 +76,8 @@ class Preference(ProgramTest):
         self.tune("kto_two", *words, "per_device_train_batch_size=2", "gradient_accumulation_steps=2", ranks=2, **options)
         self.tune("kto_tensor", *words, "per_device_train_batch_size=4", "gradient_accumulation_steps=2", "parallel.tensor=2",
                   ranks=2, cache="cache_tensor", **options)
-        for name in ("kto_two", "kto_tensor"):
+        self.tune("kto_unpacked", *words, "per_device_train_batch_size=8", "data.packing=none", **options)
+        for name in ("kto_two", "kto_tensor", "kto_unpacked"):
             self.assert_alike(name, "kto", ["loss", "grad_norm", "kl", "rewards/chosen", "logps/rejected"])
 
     def test_no_reference_is_scored_where_none_is_read(self):

@@ -56,7 +56,9 @@ class Unlearning(ProgramTest):
         self.unlearn("undial", "UNDIAL", "per_device_train_batch_size=4", *kl)
         self.unlearn("undial_two", "UNDIAL", "per_device_train_batch_size=1", "gradient_accumulation_steps=2",
                      "parallel.zero_stage=2", *kl, ranks=2)
-        self.assert_alike("undial_two", "undial")
+        self.unlearn("undial_unpacked", "UNDIAL", "per_device_train_batch_size=4", "data.packing=none", *kl)
+        for name in ("undial_two", "undial_unpacked"):
+            self.assert_alike(name, "undial")
 
     @long
     def test_every_method_runs(self):

@@ -55,5 +55,45 @@ TEST(Datasets, DocumentsAreRefusedWhereTheyWouldNotBeThoseByThemselves) {
   }
 }
 
+bool packs(const char* asked, const std::string& json, auto&& change) {
+  config::Config config;
+  config.data.packing = asked;
+  change(config);
+  return packs_rows(config, model::parse_model_config(json, "a test"));
+}
+
+TEST(Datasets, RowsThatAreJudgedOneByOneShareRowsWhereTheyCan) {
+  const std::string llama = std::string(kLlama) + "}";
+  const auto nothing = [](config::Config&) {};
+  EXPECT_TRUE(packs("auto", llama, nothing));
+  EXPECT_TRUE(packs("documents", llama, nothing));
+  EXPECT_FALSE(packs("none", llama, nothing));
+  const auto unlearns = [](const char* method, const char* compatibility) {
+    return [=](config::Config& config) {
+      config.task.type = "unlearning";
+      config.unlearning.method = method;
+      config.unlearning.compatibility = compatibility;
+    };
+  };
+  EXPECT_TRUE(packs("auto", llama, unlearns("NPO", "fixed")));
+  const auto expect_alone = [](const std::string& json, auto&& change, const char* why) {
+    EXPECT_FALSE(packs("auto", json, change)) << why;
+    try {
+      packs("documents", json, change);
+      ADD_FAILURE() << why;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.message(), HasSubstr(why));
+      EXPECT_THAT(error.remedy(), HasSubstr("data.packing=none"));
+    }
+  };
+  expect_alone(kT5, nothing, "an encoder and a decoder");
+  expect_alone(llama, unlearns("NPO", "upstream"), "padding is learned");
+  expect_alone(llama, unlearns("RMU", "fixed"), "RMU compares states");
+  expect_alone(
+      llama,
+      [](config::Config& config) { config.training.router_aux_loss = "sequence"; },
+      "the experts' balance of each row");
+}
+
 }  // namespace datasets_test
 }  // namespace lockstep::train

@@ -127,12 +127,11 @@ Tensor dropped(const Tensor& x, const BlockPlace& place, const BlockOptions& opt
   if (options.dropout == 0) {
     return x;
   }
-  const int64_t heads = options.total_heads > 0 ? options.total_heads : x.size(1);
-  return ops::dropout(
+  return ops::dropout_of_probabilities(
       x.contiguous(),
       options.dropout,
       options.dropout_keys,
-      ops::probabilities_region(options.first_head, place.first_query, place.first_key, heads));
+      {options.first_head, place.first_query, place.first_key, options.total_heads});
 }
 
 /// [B, H, T, S] x [B, Hkv, S, D] -> [B, H, T, D], in the type of the sums.

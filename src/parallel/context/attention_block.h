@@ -24,7 +24,7 @@ struct BlockOptions {
   int64_t window = 0;  // key j is seen by query i where i - window < j <= i; 0: every j <= i
   bool upcast = false;
   double dropout = 0;
-  Tensor dropout_keys;                                        // [B] int64, where dropout > 0
+  Tensor dropout_keys;  // where dropout > 0: of rows, or of their tokens (ops/dropout.h)
   int64_t first_head = 0, total_heads = 0, whole_length = 0;  // of the dropout's elements
   /// [B, whole_length]: the first key that each token of the sequence sees, where a row holds
   /// several documents; undefined: 0.

@@ -199,7 +199,7 @@ std::vector<Tensor> Pipeline::of_all_stages(
     at::ScalarType type) {
   std::vector<int64_t> rows;
   for (const nn::ForwardInputs& inputs : batches) {
-    rows.push_back(inputs.ids.size(0));
+    rows.push_back(inputs.targets.rows());
   }
   std::vector<int64_t> shape{std::accumulate(rows.begin(), rows.end(), int64_t{0})};
   shape.insert(shape.end(), row.begin(), row.end());

@@ -13,7 +13,7 @@ at::Tensor PartDropout::masked(const at::Tensor& x, const at::Tensor& keys) cons
   std::vector<at::Tensor> parts;
   for (const PositionRun& run : part.runs(x.size(1))) {
     const bool is_all = run.count == x.size(1);
-    parts.push_back(ops::dropout(
+    parts.push_back(ops::dropout_of_tokens(
         is_all ? x : x.narrow(1, run.local, run.count).contiguous(),
         probability,
         keys,

@@ -115,7 +115,8 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
          {&targets.distributions.positions,
           &targets.distributions.lowered,
           &targets.distributions.level,
-          &targets.prompts}) {
+          &targets.prompts,
+          &targets.documents}) {
       if (of_positions->defined()) {
         *of_positions = select(at::constant_pad_nd(*of_positions, {0, padding}, 0), runs);
       }

@@ -12,10 +12,13 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "config/core/cache_folder.h"
+#include "config/core/unlearning.h"
+#include "config/tasks.h"
 #include "data/chat.h"
 #include "data/encoder.h"
 #include "data/inputs.h"
 #include "data/prepare.h"
+#include "data/row_lengths.h"
 #include "data/token_dataset.h"
 #include "model/rope.h"
 #include "train/machine/world.h"
@@ -104,6 +107,24 @@ void tell_packing(const Datasets& sets, std::string_view long_documents) {
   tell("data.test", sets.test);
 }
 
+/// Why a model cannot read several documents in a row; empty: it can.
+std::string_view obstacle_to_packing(const model::ModelConfig& model) {
+  return model::rope_depends_on_length(model)
+             ? "the model's rotary positions depend on the length of a sequence, which would be "
+               "that of all its documents"
+         : model.is_encoder_decoder() ? "an encoder and a decoder read a document at a time"
+                                      : "";
+}
+
+void refuse_packing(std::string_view obstacle) {
+  if (!obstacle.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("data.packing=documents: {}", obstacle),
+        "use data.packing=none");
+  }
+}
+
 }  // namespace
 
 std::vector<config::MixtureSource> sources_of(const config::DataSection& section) {
@@ -165,16 +186,8 @@ std::string source_key(const config::MixtureSource& source) {
 data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model) {
   const bool asked = section.packing == "documents";
   const bool depends_on_length = model::rope_depends_on_length(model);
-  if (asked && (model.is_encoder_decoder() || depends_on_length)) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format(
-            "data.packing=documents: {}",
-            depends_on_length
-                ? "the model's rotary positions depend on the length of a sequence, which would be "
-                  "that of all its documents"
-                : "an encoder and a decoder read a document at a time"),
-        "use data.packing=none");
+  if (asked) {
+    refuse_packing(obstacle_to_packing(model));
   }
   if (model.is_encoder_decoder()) {
     return data::Packing::kPairs;
@@ -185,6 +198,34 @@ data::Packing packing_of(const config::DataSection& section, const model::ModelC
   const bool end_to_end =
       section.packing == "concatenate" || (section.packing == "auto" && section.prompt == "none");
   return end_to_end ? data::Packing::kConcatenated : data::Packing::kPerDocument;
+}
+
+bool packs_rows(const config::Config& config, const model::ModelConfig& model) {
+  std::string_view obstacle = obstacle_to_packing(model);
+  if (config.training.router_aux_loss == "sequence") {
+    obstacle = "training.router_aux_loss=sequence takes the experts' balance of each row";
+  } else if (config::unlearns(config.task) && config.unlearning.compatibility == "upstream") {
+    obstacle = "with unlearning.compatibility=upstream padding is learned too";
+  } else if (config::unlearns(config.task) && config::method_of(config.unlearning).steers) {
+    obstacle = "unlearning.method=RMU compares states of rows of one";
+  }
+  if (config.data.packing == "documents") {
+    refuse_packing(obstacle);
+  }
+  return obstacle.empty() && config.data.packing != "none";
+}
+
+void tell_packed_rows(const Datasets& sets, int64_t draws) {
+  if (sets.train != nullptr && sets.train->is_packed()) {
+    const int64_t rows = draws * sets.train->rows_at_once();
+    data::SequenceView alone = *sets.train;
+    alone.set_packed(false);
+    log_info(
+        "data.train: several of a micro-batch's rows stand in one, and none sees another: {:.1f}% "
+        "of the tokens are padding, of rows of one {:.1f}% (data.packing=none)",
+        100 * data::padding_of(*sets.train, rows),
+        100 * data::padding_of(alone, rows));
+  }
 }
 
 data::Packing packing_of_prompts(const model::ModelConfig& model) {

@@ -53,6 +53,14 @@ std::shared_ptr<const data::ChatTemplate> chat_template_of(
 /// several of them in one.
 data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model);
 
+/// Whether a micro-batch puts several rows that are judged one by one (a classifier's, answers) in
+/// one, none of which sees another: where data.packing does not say, where the model can read them
+/// so. Error (kConfig): it cannot, and is asked to.
+bool packs_rows(const config::Config& config, const model::ModelConfig& model);
+
+/// Logs what of the micro-batches of packed rows, of so many draws, is padding.
+void tell_packed_rows(const Datasets& sets, int64_t draws);
+
 /// How prompts and their answers become rows, where data.packing does not say: several in one where
 /// the model can read them so.
 data::Packing packing_of_prompts(const model::ModelConfig& model);

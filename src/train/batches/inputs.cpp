@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/index.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include "ops/host_copies.h"
 
@@ -22,20 +25,39 @@ nn::RowKind kind_of(data::RowRole role) {
                                             : nn::RowKind::kPlain;
 }
 
+/// Of each document of packed rows; else undefined.
+at::Tensor documents_of(const data::MicroBatch& batch) {
+  return batch.documents.empty() ? at::Tensor() : rows_of(batch.documents, batch.rows);
+}
+
 nn::Targets classes_of(const data::MicroBatch& batch) {
-  return nn::classes_at(
-      at::tensor(batch.positions, at::kLong), at::tensor(batch.classes, at::kLong), batch.length);
+  const at::Tensor classes = at::tensor(batch.classes, at::kLong);
+  if (batch.places.empty()) {
+    return nn::classes_at(at::tensor(batch.positions, at::kLong), classes, batch.length);
+  }
+  std::vector<int64_t> places = batch.positions;
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i] += static_cast<int64_t>(batch.begin(i));
+  }
+  return nn::document_classes_at(at::tensor(places, at::kLong), classes, documents_of(batch));
+}
+
+/// The tokens that are of a document's prompt: [rows, length].
+at::Tensor prompts_of(const data::MicroBatch& batch) {
+  at::Tensor are_prompts = at::zeros({batch.rows * batch.length}, at::kBool);
+  for (size_t i = 0; i < batch.prompts.size(); ++i) {
+    are_prompts.narrow(0, static_cast<int64_t>(batch.begin(i)), batch.prompts[i]).fill_(true);
+  }
+  return are_prompts.view({batch.rows, batch.length});
 }
 
 /// Of answers: what they are, and which belong together.
 nn::Targets targets_of_answers(const data::MicroBatch& batch) {
-  const at::Tensor labels = rows_of(batch.labels, batch.rows);
-  nn::Targets targets =
-      !batch.classes.empty() ? classes_of(batch)
-      : batch.prompts.empty()
-          ? nn::next_tokens(labels)
-          : nn::next_tokens(
-                labels, at::arange(batch.length, at::kLong).lt(rows_of(batch.prompts, batch.rows)));
+  const at::Tensor labels = rows_of(batch.labels, batch.rows), documents = documents_of(batch);
+  nn::Targets targets = !batch.classes.empty() ? classes_of(batch)
+                        : batch.prompts.empty()
+                            ? nn::next_tokens_of_documents(labels, documents)
+                            : nn::next_tokens(labels, prompts_of(batch), documents);
   std::vector<int64_t> kinds;
   for (const data::RowRole role : batch.roles) {
     kinds.push_back(static_cast<int64_t>(kind_of(role)));
@@ -55,7 +77,8 @@ nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
                    : batch.classes.empty() ? nn::next_tokens(rows_of(batch.labels, batch.rows))
                                            : classes_of(batch);
   if (!batch.outputs.empty()) {
-    inputs.targets.outputs = at::tensor(batch.outputs, at::kFloat).view({batch.rows, -1});
+    inputs.targets.outputs =
+        at::tensor(batch.outputs, at::kFloat).view({std::ssize(batch.classes), -1});
   }
   inputs.samples = at::tensor(batch.samples, at::kLong);
   if (std::ranges::any_of(
@@ -66,6 +89,11 @@ nn::ForwardInputs to_inputs(const data::MicroBatch& batch) {
   if (!batch.document_starts.empty()) {
     inputs.document_starts = rows_of(batch.document_starts, batch.rows);
     inputs.positions = at::arange(batch.length, at::kLong) - inputs.document_starts;
+  }
+  if (!batch.document_samples.empty()) {
+    const at::Tensor of_documents = at::tensor(batch.document_samples, at::kLong);
+    inputs.token_samples =
+        at::stack({of_documents.index({documents_of(batch)}), inputs.positions}, 2);
   }
   if (!batch.token_types.empty()) {
     inputs.token_types = rows_of(batch.token_types, batch.rows);

@@ -430,6 +430,7 @@ ClassifierData open_classifier_data(
       *model::parse_problem_type(json.at("problem").get<std::string>())};
   result.weights = json.at("weights").get<std::vector<double>>();
   result.pad = json.at("pad");
+  const bool packs = packs_rows(config, model);
   const bool tells_segments = model.token_types > 1 && tokenizer->row_template().tells_segments;
   const auto open = [&](size_t i) -> std::shared_ptr<const data::SequenceView> {
     const nlohmann::json& set = json.at("sets").at(i);
@@ -445,6 +446,7 @@ ClassifierData open_classifier_data(
     if (model.bidirectional) {
       rows->set_encoder({.tells_segments = tells_segments});
     }
+    rows->set_packed(packs);
     return rows;
   };
   const std::vector<config::MixtureSource> sources = sources_of(config.data);

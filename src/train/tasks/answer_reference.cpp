@@ -124,7 +124,7 @@ void set_baseline(std::span<nn::ForwardInputs> inputs, const at::Tensor& gains) 
   const double count = gains[1].item<double>();
   const double mean = count > 0 ? gains[0].item<double>() / count : 0;
   for (nn::ForwardInputs& rows : inputs) {
-    rows.targets.baseline = at::full({rows.ids.size(0)}, std::max(mean, 0.0), at::kDouble);
+    rows.targets.baseline = at::full({rows.targets.rows()}, std::max(mean, 0.0), at::kDouble);
   }
 }
 
@@ -132,7 +132,7 @@ void set_baseline(std::span<nn::ForwardInputs> inputs, const at::Tensor& gains) 
 void refer_rows(
     objective::StoredScores& scores, nn::ForwardInputs& inputs, const data::MicroBatch& batch) {
   if (batch.draws.empty()) {
-    inputs.targets.reference = at::zeros({inputs.ids.size(0)}, at::kDouble);
+    inputs.targets.reference = at::zeros({inputs.targets.rows()}, at::kDouble);
   } else {
     scores.refer({&inputs, 1});
   }

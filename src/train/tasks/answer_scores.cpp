@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -11,9 +12,11 @@
 
 #include "base/error.h"
 #include "comm/communicator.h"
+#include "data/packed_rows.h"
 #include "data/raw_label.h"
 #include "data/sequences.h"
 #include "nn/generate.h"
+#include "train/batches/datasets.h"
 
 namespace lockstep::train {
 namespace {
@@ -30,6 +33,10 @@ std::string without_all(std::string text, const std::string& part) {
     text.erase(at, part.size());
   }
   return text;
+}
+
+int64_t tokens_of(const data::EncodedAnswer& row) {
+  return std::ssize(row.prompt) + std::ssize(row.answer);
 }
 
 /// The ids of rows [begin, end), and labels of their answers, filled up on the right: [B, T] each.
@@ -124,23 +131,55 @@ std::vector<std::string> AnswerReader::on_all_ranks(
 }
 
 std::vector<AnswerScore> AnswerReader::score_batch(
-    const std::vector<data::EncodedAnswer>& rows, int64_t begin, int64_t end) const {
-  const auto [ids, labels] = padded(rows, begin, end);
-  const int64_t length = ids.size(1);
+    std::span<const data::EncodedAnswer* const> rows) const {
+  constexpr int64_t kMostTokens = 1024;  // of a row that holds several
+  std::vector<int64_t> tokens;
+  for (const data::EncodedAnswer* row : rows) {
+    tokens.push_back(std::max<int64_t>(1, tokens_of(*row)));
+  }
+  const bool packs = packing_of_prompts(model_.config()) == data::Packing::kDocuments;
+  const data::PackedRows laid_out =
+      packs ? data::pack_rows(tokens, kMostTokens) : data::rows_of_one(tokens, kMostTokens);
   nn::ForwardInputs inputs;
-  inputs.ids = ids.to(device_);
+  inputs.ids = at::zeros({laid_out.rows, laid_out.length}, at::kLong);
+  const at::Tensor labels = at::full_like(inputs.ids, data::kIgnored);
+  const at::Tensor places = at::arange(laid_out.length, at::kLong);
+  const at::Tensor starts = places.repeat({laid_out.rows, 1});  // padding sees itself alone
+  auto id = inputs.ids.accessor<int64_t, 2>(), label = labels.accessor<int64_t, 2>(),
+       start = starts.accessor<int64_t, 2>();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto [row, begin] = laid_out.places[i];
+    const auto& [prompt, answer] = *rows[i];
+    int64_t at = begin;
+    for (const int32_t token : prompt) {
+      start[row][at] = begin;
+      id[row][at++] = token;
+    }
+    for (const int32_t token : answer) {
+      start[row][at] = begin;
+      label[row][at] = at == begin ? data::kIgnored : token;
+      id[row][at++] = token;
+    }
+  }
+  if (packs) {
+    inputs.document_starts = starts.to(device_);
+    inputs.positions = (places - starts).to(device_);
+  }
+  inputs.ids = inputs.ids.to(device_);
   inputs.targets = nn::next_tokens(labels).to(device_);
   const nn::Scores scores = model_.scores(inputs);
   const at::Tensor values = scores.log_likelihoods.to(at::kCPU, at::kDouble).contiguous();
-  const at::Tensor right = scores.likeliest.to(at::kCPU).contiguous();
-  const at::Tensor targets = nn::next_tokens(labels).tokens;
+  const at::Tensor right = scores.likeliest.to(at::kCPU, at::kBool).contiguous();
+  const auto value = values.accessor<double, 2>();
+  const auto is_right = right.accessor<bool, 2>();
   std::vector<AnswerScore> result;
-  for (int64_t row = 0; row < end - begin; ++row) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto [row, begin] = laid_out.places[i];
     AnswerScore& score = result.emplace_back();
-    for (int64_t at = 0; at < length; ++at) {
-      if (targets[row][at].item<int64_t>() != data::kIgnored) {
-        score.log_likelihoods.push_back(values[row][at].item<double>());
-        score.likeliest.push_back(right[row][at].item<bool>());
+    for (int64_t at = begin; at + 1 < begin + tokens[i]; ++at) {
+      if (label[row][at + 1] != data::kIgnored) {
+        score.log_likelihoods.push_back(value[row][at]);
+        score.likeliest.push_back(is_right[row][at]);
       }
     }
   }
@@ -149,17 +188,28 @@ std::vector<AnswerScore> AnswerReader::score_batch(
 
 std::vector<AnswerScore> AnswerReader::score(const std::vector<data::EncodedAnswer>& rows) {
   const at::NoGradGuard no_gradient;
+  // Rows of like length are scored together.
+  std::vector<const data::EncodedAnswer*> order;
+  for (const data::EncodedAnswer& row : rows) {
+    order.push_back(&row);
+  }
+  std::ranges::stable_sort(
+      order, {}, [](const data::EncodedAnswer* row) { return tokens_of(*row); });
   const auto batches = on_all_ranks(std::ssize(rows), [&](int64_t begin, int64_t end) {
     auto json = nlohmann::json::array();
-    for (const AnswerScore& score : score_batch(rows, begin, end)) {
+    const std::span some =
+        std::span(order).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    for (const AnswerScore& score : score_batch(some)) {
       json.push_back({score.log_likelihoods, score.likeliest});
     }
     return json.dump();
   });
-  std::vector<AnswerScore> all;
+  std::vector<AnswerScore> all(rows.size());
+  size_t at = 0;
   for (const std::string& batch : batches) {
     for (const nlohmann::json& row : nlohmann::json::parse(batch)) {
-      all.push_back({row[0].get<std::vector<double>>(), row[1].get<std::vector<bool>>()});
+      all[static_cast<size_t>(order[at++] - rows.data())] = {
+          row[0].get<std::vector<double>>(), row[1].get<std::vector<bool>>()};
     }
   }
   return all;

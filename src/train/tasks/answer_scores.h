@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,8 +73,7 @@ class AnswerReader {
   /// returns, JSON of one value a row.
   std::vector<std::string> on_all_ranks(
       int64_t rows, const std::function<std::string(int64_t begin, int64_t end)>& compute);
-  std::vector<AnswerScore> score_batch(
-      const std::vector<data::EncodedAnswer>& rows, int64_t begin, int64_t end) const;
+  std::vector<AnswerScore> score_batch(std::span<const data::EncodedAnswer* const> rows) const;
 
   const nn::LanguageModel& model_;
   parallel::Axes& axes_;

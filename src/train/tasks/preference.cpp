@@ -291,6 +291,7 @@ AnswerSets open_preference_data(
     return json.dump();
   });
   const auto json = nlohmann::json::parse(answer);
+  const bool packs = packs_rows(config, model);
   const auto open = [&](size_t set, const char* kind) -> std::shared_ptr<const data::SequenceView> {
     const std::string path = json.at(set).at(kind);
     if (path.empty()) {
@@ -303,8 +304,10 @@ AnswerSets open_preference_data(
     for (const int role : json.at(set).at("roles")) {
       answers.roles.push_back(static_cast<data::RowRole>(role));
     }
-    return std::make_shared<const data::SequenceView>(
+    auto rows = std::make_shared<data::SequenceView>(
         data::TokenDataset::open(path), sequence_length, std::move(answers));
+    rows->set_packed(packs);
+    return rows;
   };
   return {
       {open(0, "rows"), open(1, "rows"), open(2, "rows")},

@@ -251,6 +251,11 @@ at::Tensor within_rows(
   if (padding) {
     lengths = lengths.max() * are;
   }
+  if (inputs.targets.documents.defined()) {  // what is no padding is of a document
+    const at::Tensor& real = inputs.real_tokens;
+    const at::Tensor of_kind = inputs.targets.to_tokens(are);
+    return real.defined() ? of_kind.logical_and(real) : of_kind;
+  }
   return at::arange(inputs.ids.size(1)).lt(lengths.unsqueeze(1));
 }
 
@@ -434,10 +439,16 @@ UnlearningRows open_unlearning_data(
   data::AnswerRows scored;
   scored.roles.assign(
       drawn.roles.begin(), drawn.roles.end() - static_cast<std::ptrdiff_t>(parts.retain));
+  const bool packs = packs_rows(config, model);
+  const auto view_of = [&](data::AnswerRows answers) {
+    auto view = std::make_shared<data::SequenceView>(dataset, sequence_length, std::move(answers));
+    view->set_packed(packs);
+    return view;
+  };
   UnlearningRows rows;
-  rows.train = std::make_shared<data::SequenceView>(dataset, sequence_length, std::move(drawn));
+  rows.train = view_of(std::move(drawn));
   if (needs_row_scores(section)) {
-    rows.scored = std::make_shared<data::SequenceView>(dataset, sequence_length, std::move(scored));
+    rows.scored = view_of(std::move(scored));
   }
   return rows;
 }
@@ -451,7 +462,7 @@ void mark_level(nn::Targets& targets, bool is_upstream) {
   if (is_upstream) {
     positions = at::constant_pad_nd(positions.narrow(1, 0, positions.size(1) - 1), {1, 0}, false);
   }
-  const at::Tensor forget = of_kind(targets, nn::RowKind::kForget).unsqueeze(1);
+  const at::Tensor forget = targets.to_tokens(of_kind(targets, nn::RowKind::kForget));
   targets = nn::with_level(std::move(targets), positions.logical_and(forget));
 }
 
