@@ -5,9 +5,9 @@
 
 Each pretended node says what an agent says (src/launch/agent/coordinator.h): it joins, is ready, has checked the others, runs
 its workers, and ends. Told are the seconds from the first connection to when all are welcome, to the start of the workers
-(the barrier), and from the first end to the last verdict; and the lines and bytes of the coordinator's connection to one
-node. What is not pretended is that every node also tries every other before the start: node 0 alone does, so that the network's
-part (n - 1 connections a node, all at once) is told for it.
+(the barrier), and from the first end to the last verdict; the lines and bytes of the coordinator's connection to one node; and the
+memory of the process that hosts the coordinator, at its largest before the end. What is not pretended is that every node also tries others before
+the start: node 0 alone does, so that the network's part is told for it.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import sys
 import time
 
 PROTOCOL = 3
+LONG = 4096  # bytes of a line that is that of a round
 
 
 def free_port():
@@ -30,37 +31,80 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Node:
-    """A pretended agent."""
+def peak_memory(process):
+    """In MB, of a process that lives."""
+    with open(f"/proc/{process}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1000
+
+
+class Node(asyncio.Protocol):
+    """A pretended agent. A round is told to all in the same words, of megabytes: node 1 reads it, and the others compare theirs with it
+    as it comes, so that this process holds it once."""
 
     def __init__(self, job, rank):
         self.job, self.rank = job, rank
         self.lines = self.bytes = self.sent = 0
-        self.reader = self.writer = None
+        self.transport, self.begun, self.same = None, b"", 0
+        self.heard = asyncio.Queue()
+
+    def connection_lost(self, error):
+        self.heard.put_nowait(None)
+
+    def data_received(self, data):
+        self.bytes += len(data)
+        while data:
+            if self.same:  # bytes of the round that have come
+                count = min(len(data), len(self.job.round) - self.same)
+                if self.job.round[self.same : self.same + count] != data[:count]:
+                    raise RuntimeError(f"node {self.rank} is told another round than node 1")
+                self.same, data = self.same + count, data[count:]
+                if self.same == len(self.job.round):
+                    self.same = 0
+                    self.take(self.job.round_message)
+                continue
+            line, newline, data = data.partition(b"\n")
+            self.begun += line + newline
+            if newline:
+                line, self.begun = self.begun, b""
+                self.take(self.job.understood(line))
+            elif self.rank != 1 and len(self.begun) > LONG:
+                self.await_round()
+
+    def await_round(self):
+        if self.job.round is None:
+            self.transport.pause_reading()
+            self.job.waiting.append(self)
+        else:
+            begun, self.begun, self.same = self.begun, b"", len(self.begun)
+            if not self.job.round.startswith(begun):
+                raise RuntimeError(f"node {self.rank} is told another round than node 1")
+
+    def resume(self):
+        self.await_round()
+        self.transport.resume_reading()
+
+    def take(self, message):
+        self.lines += 1
+        if "beat" not in message:
+            self.heard.put_nowait(message)
 
     def say(self, **message):
-        self.writer.write(json.dumps(message).encode() + b"\n")
+        self.transport.write(json.dumps(message).encode() + b"\n")
         self.sent += 1
 
     async def hear(self, *wanted):
         """The next message that is not a sign of life."""
-        while True:
-            line = await self.reader.readline()
-            if not line:
-                raise RuntimeError(f"node {self.rank}: the coordinator went away")
-            self.lines += 1
-            self.bytes += len(line)
-            message = self.job.understood(line)
-            if "beat" in message:
-                continue
-            if not any(word in message for word in wanted):
-                raise RuntimeError(f"node {self.rank} was told {line[:200]} and waits for {wanted}")
-            return message
+        message = await self.heard.get()
+        if message is None:
+            raise ConnectionError(f"node {self.rank}: the coordinator went away")
+        if not any(word in message for word in wanted):
+            raise RuntimeError(f"node {self.rank} was told {str(message)[:200]} and waits for {wanted}")
+        return message
 
     async def join(self):
         while True:  # the host may come later
             try:
-                self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.job.port, limit=8 << 20)
+                self.transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self.job.port)
                 break
             except OSError:
                 await asyncio.sleep(0.05)
@@ -89,7 +133,7 @@ class Node:
         await self.hear("end")
         self.job.mark("verdict")
         beating.cancel()
-        self.writer.close()
+        self.transport.close()
 
     async def beat(self):
         while True:
@@ -104,18 +148,25 @@ class Job:
         self.nodes, self.port, self.run_id = nodes, free_port(), "bench"
         self.program, self.token, self.probe_port, self.probes = program, "a" * 32, 0, 0
         self.times = {}
-        self.last = b"", None
+        self.round = self.round_message = None
+        self.waiting = []
         self.everybody = asyncio.Event()
+        self.host, self.host_memory = None, 0
 
     def understood(self, line):
-        """A round is told to all in the same words: read once."""
-        if line != self.last[0]:
-            self.last = line, json.loads(line)
-        return self.last[1]
+        if line == self.round:
+            return self.round_message
+        message = json.loads(line)
+        if "round" in message and self.round is None:
+            self.round, self.round_message = line, message
+            for node in self.waiting:
+                node.resume()
+        return message
 
     def mark(self, point):
         self.times.setdefault(point, []).append(time.monotonic())
         if point == "started" and len(self.times[point]) == self.nodes - 1:
+            self.host_memory = peak_memory(self.host.pid)
             self.everybody.set()
 
     async def all_started(self):
@@ -131,7 +182,7 @@ class Job:
         listener = await asyncio.start_server(self.answer_probe, "127.0.0.1", 0, backlog=4096)
         self.probe_port = listener.sockets[0].getsockname()[1]
         began = time.monotonic()
-        host = subprocess.Popen(
+        self.host = host = subprocess.Popen(
             [self.program, "launch", "--nnodes", str(self.nodes), "--node-rank", "0", "--master-addr", "127.0.0.1", "--master-port",
              str(self.port), "--rdzv-id", self.run_id, "--rdzv-conf", "heartbeat_timeout=60", "--no-python", "true"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -165,6 +216,7 @@ def measure(program, count):
         "sent": statistics.median(node.sent for node in nodes),
         "kilobytes": statistics.median(node.bytes for node in nodes) / 1000,
         "probes": job.probes,
+        "memory": job.host_memory,
     }
 
 
@@ -176,11 +228,11 @@ def main():
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
     print("| nodes | all welcome | workers start | from the first end to the last verdict | all of it | lines to a node | from it | kB to a node | "
-          "probes of node 0 |\n|---|---|---|---|---|---|---|---|---|")
+          "nodes that node 0 tried | memory of the host |\n|---|---|---|---|---|---|---|---|---|---|")
     for count in map(int, options.nodes.split(",")):
         seen = measure(options.program, count)
         print("| {nodes:,} | {welcome_s:.2f} s | {barrier_s:.2f} s | {end_s:.2f} s | {all_s:.2f} s | {lines:.0f} | {sent:.0f} | {kilobytes:.1f} | "
-              "{probes:,} |".format(**seen), flush=True)
+              "{probes:,} | {memory:.0f} MB |".format(**seen), flush=True)
     return 0
 
 

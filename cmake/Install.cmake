@@ -49,6 +49,8 @@ install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_folder
 install(FILES ${CMAKE_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_BINARY_DIR}/lockstepConfigVersion.cmake
   DESTINATION ${package_folder})
 install(DIRECTORY ${header_folder}/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/deploy/kubernetes ${CMAKE_SOURCE_DIR}/deploy/slurm ${CMAKE_SOURCE_DIR}/deploy/ray
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/deploy FILES_MATCHING PATTERN "*.yaml" PATTERN "*.sbatch" PATTERN "driver.py")
 if(TARGET lockstep)
   install(TARGETS lockstep lockstep-core)
 endif()

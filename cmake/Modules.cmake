@@ -63,6 +63,7 @@ lockstep_rooms(train machine gguf batches:machine weights:machine tasks:machine,
   top:machine,gguf,batches,weights,tasks,judgement)
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
 lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base config text model plan data monitor watch launch)
+include(RayDriver)
 # The terminal of `lockstep monitor --tui`. Its header's names stay in the one file that includes it.
 foreach(name ncursesw tinfo)
   find_library(library_${name} NAMES lib${name}.a ${name} REQUIRED)

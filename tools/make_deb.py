@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 from elf import Elf
-from make_wheel import ROOT, cache_of, relocate, version_of
+from make_wheel import ROOT, cache_of, is_elf, relocate, version_of
 
 PREFIX = pathlib.Path("usr/lib/lockstep")
 # What a Debian system has by the packages that the control file names.
@@ -83,11 +83,11 @@ def programs_of(build, scratch, cuda):
     (scratch / "lib" / "liblockstep.a").unlink()
     if not cuda:
         (scratch / "lib" / "liblockstep_cuda.so").unlink(missing_ok=True)
-    return sorted(path for path in scratch.rglob("*") if path.is_file())
+    return sorted(path for path in scratch.rglob("*") if path.is_file() and is_elf(path))
 
 
 def fill(tree, own, libraries, site, arrow):
-    """Puts everything at its place below `tree`; returns the files."""
+    """Puts everything at its place below `tree`; returns the programs and libraries."""
     folder = tree / PREFIX
     (folder).mkdir(parents=True)
     shutil.move(own, folder / "lockstep")
@@ -105,7 +105,7 @@ def fill(tree, own, libraries, site, arrow):
     papers.mkdir(parents=True)
     for name in ("README.md", "CHANGELOG.md"):
         shutil.copy(ROOT / name, papers / name)
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in folder.rglob("*") if path.is_file() and is_elf(path))
 
 
 def make(build, output, cuda=False, plan=False):

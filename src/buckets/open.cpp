@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <arrow/filesystem/azurefs.h>
@@ -23,6 +24,7 @@ namespace fs = arrow::fs;
 
 constexpr int64_t kAttempts = 6;
 constexpr double kConnectSeconds = 5, kRequestSeconds = 30;
+constexpr double kGoogleSeconds = 60;  // of all tries of a request; the default is 15 minutes
 /// Parts that are sent at once: an upload takes this much memory, and a little.
 constexpr size_t kBytesUnderWay = 64 << 20;
 
@@ -60,6 +62,16 @@ std::string certificates() {
   return "";
 }
 
+/// "https" and "host:port" of "https://host:port/".
+std::pair<std::string, std::string> split_endpoint(std::string text, const char* usual_scheme) {
+  while (text.ends_with('/')) {
+    text.pop_back();
+  }
+  const size_t colon = text.find("://");
+  return colon == std::string::npos ? std::pair(std::string(usual_scheme), text)
+                                    : std::pair(text.substr(0, colon), text.substr(colon + 3));
+}
+
 arrow::Result<std::shared_ptr<fs::FileSystem>> open_s3() {
   static const arrow::Status ready = [] {
     fs::S3GlobalOptions options = fs::S3GlobalOptions::Defaults();
@@ -76,12 +88,7 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_s3() {
   std::string endpoint = variable("AWS_ENDPOINT_URL_S3");
   endpoint = endpoint.empty() ? variable("AWS_ENDPOINT_URL") : endpoint;
   if (!endpoint.empty()) {
-    const size_t colon = endpoint.find("://");
-    options.scheme = colon == std::string::npos ? "https" : endpoint.substr(0, colon);
-    options.endpoint_override = colon == std::string::npos ? endpoint : endpoint.substr(colon + 3);
-    while (options.endpoint_override.ends_with('/')) {
-      options.endpoint_override.pop_back();
-    }
+    std::tie(options.scheme, options.endpoint_override) = split_endpoint(endpoint, "https");
   }
   options.region = variable("AWS_REGION");
   options.region = options.region.empty() ? variable("AWS_DEFAULT_REGION") : options.region;
@@ -93,6 +100,17 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_s3() {
   options.allow_delayed_open = true;  // small objects are one request
   options.retry_strategy = fs::S3RetryStrategy::GetAwsStandardRetryStrategy(kAttempts);
   return fs::S3FileSystem::Make(options);
+}
+
+arrow::Result<std::shared_ptr<fs::FileSystem>> open_google() {
+  const std::string emulator = variable("STORAGE_EMULATOR_HOST");
+  fs::GcsOptions options =
+      emulator.empty() ? fs::GcsOptions::Defaults() : fs::GcsOptions::Anonymous();
+  if (!emulator.empty()) {
+    std::tie(options.scheme, options.endpoint_override) = split_endpoint(emulator, "http");
+  }
+  options.retry_limit_seconds = kGoogleSeconds;
+  return fs::GcsFileSystem::Make(options);
 }
 
 arrow::Result<std::shared_ptr<fs::FileSystem>> open_azure() {
@@ -118,7 +136,7 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_file_system(const std::strin
   if (scheme == "s3") {
     return open_s3();
   }
-  return scheme == "az" ? open_azure() : fs::GcsFileSystem::Make(fs::GcsOptions::Defaults());
+  return scheme == "az" ? open_azure() : open_google();
 }
 
 class ArrowUpload final : public objects::RawUpload {
@@ -245,7 +263,12 @@ class ArrowBucket final : public objects::RawStore {
       return "";
     }
     const arrow::Status status = system_->DeleteDir(path_of(prefix));
-    return status.ok() ? "" : text_of(status);
+    if (status.ok()) {
+      return "";
+    }
+    // Where nothing but its objects made it a folder there is no mark of it to be removed at last.
+    const auto after = system_->GetFileInfo(path_of(prefix));
+    return after.ok() && after->type() == fs::FileType::NotFound ? "" : text_of(status);
   }
 
  private:

@@ -1,11 +1,18 @@
 #include "start/submit.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <optional>
 
+#include <unistd.h>
+
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "config/print.h"
 #include "config/resolve.h"
 #include "plan/machines/cluster.h"
@@ -17,6 +24,7 @@
 namespace lockstep::start {
 namespace {
 
+constexpr std::string_view kSend = "--send";
 constexpr double kGibibyte = 1024.0 * 1024 * 1024;
 constexpr double kHostOfRank = 4 * kGibibyte;  // programs, data and a checkpoint's pieces
 constexpr double kSpare = 1.25;                // of host memory over what is predicted
@@ -31,6 +39,7 @@ config::ResolveOptions submit_options() {
   options.required = {"training.output_dir", "data.train"};
   options.flags = {
       {"on", Kind::kValue, "The engine: slurm, kubernetes, ray or ssh"},
+      {"send", Kind::kSwitch, "Write the file to submit-NAME.* here and run the engine's command"},
       {"nodes", Kind::kValue, "Machines; else as few as the ranks need"},
       {"ranks-per-node", Kind::kValue, "Ranks on each machine, a GPU each; else as --gpu has them"},
       {"gpu", Kind::kValue, "The device that the run is planned for (h100-80gb)"},
@@ -50,7 +59,7 @@ std::vector<std::string> with_config_option(const std::vector<std::string>& argu
     const bool is_file = (word.ends_with(".yaml") || word.ends_with(".yml")) &&
                          word.find('=') == std::string::npos && !word.starts_with("-");
     const bool is_value = !words.empty() && words.back().starts_with("-") &&
-                          words.back().find('=') == std::string::npos;
+                          words.back() != kSend && words.back().find('=') == std::string::npos;
     if (is_file && !is_value) {
       words.emplace_back("-c");
     }
@@ -70,7 +79,7 @@ std::vector<std::string> training_words(
     });
     if (!is_ours) {
       kept.push_back(words[i]);
-    } else if (name.size() == words[i].size()) {
+    } else if (name.size() == words[i].size() && name != kSend) {
       ++i;  // its value is the next word
     }
   }
@@ -171,6 +180,29 @@ void plan_resources(const config::Resolution& resolution, Submission& run) {
       run.on_gpus ? " on " + device.name : " of host memory");
 }
 
+/// Writes the file and becomes the engine's command.
+[[noreturn]] void send(const Engine& engine, const Submission& run, const std::string& text) {
+  std::string file = fmt::format("submit-{}{}", run.name, engine.extension);
+  write_file_atomically(file, text, ErrorKind::kEnvironment);
+  std::vector<char*> command;
+  for (const char* word : engine.command) {
+    if (word != nullptr) {
+      command.push_back(const_cast<char*>(word));
+    }
+  }
+  command.push_back(file.data());
+  log_info(
+      "{} {}", fmt::join(std::vector<std::string>(command.begin(), command.end() - 1), " "), file);
+  command.push_back(nullptr);
+  std::fflush(nullptr);
+  ::execvp(command[0], command.data());
+  throw Error(
+      ErrorKind::kEnvironment,
+      fmt::format("cannot run {}: {}", command[0], std::strerror(errno)),
+      fmt::format(
+          "{} is written: send it from a machine of the cluster that has {}", file, command[0]));
+}
+
 }  // namespace
 
 int run_submit(std::vector<std::string> arguments) {
@@ -180,7 +212,7 @@ int run_submit(std::vector<std::string> arguments) {
   if (resolution.help) {
     fmt::print(
         "usage: lockstep submit --on {} job.yaml [key=value...]\n"
-        "Prints the file that the engine is given; nothing is sent.\n\n{}",
+        "Prints the file that the engine is given; --send gives it.\n\n{}",
         fmt::join(engine_names(), "|"),
         config::help(options));
     return 0;
@@ -192,6 +224,7 @@ int run_submit(std::vector<std::string> arguments) {
         "lockstep submit: for which engine?",
         fmt::format("give --on {}", fmt::join(engine_names(), "|")));
   }
+  const Engine& found = find_engine(*engine);
   Submission run;
   run.name = resolution.value("name").value_or(run.name);
   check_name(run.name);
@@ -200,7 +233,11 @@ int run_submit(std::vector<std::string> arguments) {
   run.hosts = split_hosts(resolution.value("hosts").value_or(""));
   run.training = training_words(words, options.flags);
   plan_resources(resolution, run);
-  fmt::print("{}", submission_file(*engine, run));
+  const std::string text = found.file(run);
+  if (resolution.has("send")) {
+    send(found, run, text);
+  }
+  fmt::print("{}", text);
   return 0;
 }
 

@@ -1,16 +1,18 @@
 // `lockstep submit`: the file in which a cluster's engine is told of a run, from the configuration.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep::start {
 
-/// Prints the engine's file; nothing is sent anywhere. The exit code. Throws (config) where the
-/// run does not fit the devices, or options are missing; (config, data) of the configuration.
+/// Prints the engine's file, and nothing is sent anywhere; with --send it is written to the current
+/// folder, and this process becomes the engine's own command. The exit code. Throws (config) where
+/// the run does not fit the devices, or options are missing; (config, data) of the configuration;
+/// (environment) where the engine's command is not here.
 int run_submit(std::vector<std::string> arguments);
 
 /// What an engine has to know of a run.
@@ -28,8 +30,18 @@ struct Submission {
   std::string predicted = {};           // a line of what the planner says
 };
 
-/// The engines' names, and the file of one. Error (config) for another name.
-std::span<const std::string_view> engine_names();
-std::string submission_file(std::string_view engine, const Submission& submission);
+/// What starts a run on a cluster.
+struct Engine {
+  std::string_view name;
+  std::string_view extension;                  // of its file: ".sbatch"
+  std::array<const char*, 8> command;          // what sends it, the file's name behind it
+  std::string (*file)(const Submission& run);  // its text
+};
+std::vector<std::string> engine_names();
+/// Error (config) for another name.
+const Engine& find_engine(std::string_view name);
+
+/// deploy/ray/driver.py.
+std::string_view ray_driver();
 
 }  // namespace lockstep::start

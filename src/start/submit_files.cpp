@@ -10,8 +10,6 @@
 namespace lockstep::start {
 namespace {
 
-constexpr std::string_view kEngines[] = {"slurm", "kubernetes", "ray", "ssh"};
-
 std::vector<std::string> launched(const Submission& run) {
   std::vector<std::string> words{"train"};
   words.insert(words.end(), run.training.begin(), run.training.end());
@@ -81,7 +79,7 @@ std::string kubernetes_file(const Submission& run) {
   }
   return fmt::format(
       R"(# {}
-# kubectl create -f THIS_FILE; the runtime is deploy/kubernetes/runtime.yaml
+# kubectl create -f THIS_FILE; once before that, apply deploy/kubernetes/runtime.yaml (installed: in share/lockstep)
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata:
@@ -117,19 +115,22 @@ std::string ray_file(const Submission& run) {
   if (run.on_gpus) {
     resources["GPU"] = run.ranks_per_node;
   }
+  const std::string_view driver = ray_driver();
   return fmt::format(
       R"(# {}
-# ray job submit --working-dir . -- python THIS_FILE; deploy/ray/driver.py is beside it
-from driver import train
+# ray job submit --working-dir . -- python THIS_FILE
+{}
 
-train(
-    nodes={},
-    ranks_per_node={},
-    resources={},
-    arguments={},
-)
+if __name__ == "__main__":
+    sys.exit(train(
+        nodes={},
+        ranks_per_node={},
+        resources={},
+        arguments={},
+    ))
 )",
       run.predicted,
+      driver.substr(0, driver.find("\n\nif __name__")),
       run.nodes,
       run.ranks_per_node,
       resources.dump(),
@@ -164,31 +165,36 @@ exec lockstep launch --hostfile {} --launcher ssh \
       for_shell(launched(run)));
 }
 
+constexpr Engine kEngines[] = {
+    {"slurm", ".sbatch", {"sbatch"}, slurm_file},
+    {"kubernetes", ".yaml", {"kubectl", "create", "-f"}, kubernetes_file},
+    {"ray", ".py", {"ray", "job", "submit", "--working-dir", ".", "--", "python"}, ray_file},
+    {"ssh", ".sh", {"bash"}, ssh_file},
+};
+
 }  // namespace
 
-std::span<const std::string_view> engine_names() {
-  return kEngines;
+std::vector<std::string> engine_names() {
+  std::vector<std::string> names;
+  for (const Engine& engine : kEngines) {
+    names.emplace_back(engine.name);
+  }
+  return names;
 }
 
-std::string submission_file(std::string_view engine, const Submission& submission) {
-  if (engine == "slurm") {
-    return slurm_file(submission);
+const Engine& find_engine(std::string_view name) {
+  for (const Engine& engine : kEngines) {
+    if (engine.name == name) {
+      return engine;
+    }
   }
-  if (engine == "kubernetes") {
-    return kubernetes_file(submission);
-  }
-  if (engine == "ray") {
-    return ray_file(submission);
-  }
-  if (engine == "ssh") {
-    return ssh_file(submission);
-  }
-  const std::vector<std::string> names(std::begin(kEngines), std::end(kEngines));
   throw Error(
       ErrorKind::kConfig,
       fmt::format(
-          "--on {}: there is no such engine.{}", engine, did_you_mean(std::string(engine), names)),
-      fmt::format("one of {}", fmt::join(names, ", ")));
+          "--on {}: there is no such engine.{}",
+          name,
+          did_you_mean(std::string(name), engine_names())),
+      fmt::format("one of {}", fmt::join(engine_names(), ", ")));
 }
 
 }  // namespace lockstep::start

@@ -32,7 +32,12 @@ def lose_a_node():  # with all that runs on it; then another comes
     cluster.remove_node(node, allow_graceful=False)
     print("lost", len(lost), flush=True)
     cluster.add_node(num_cpus=1, include_dashboard=False, object_store_memory=80 * 2**20)
-run = threading.Thread(target=lambda: print("code", driver.train(2, 1, {"CPU": 1}, sys.argv[3:], tries=3)))
+def drive():
+    if sys.argv[3].endswith(".py"):  # as `ray job submit` runs it
+        print("code", subprocess.run([sys.executable, sys.argv[3]], env={**os.environ, "RAY_ADDRESS": cluster.address}).returncode)
+    else:
+        print("code", driver.train(2, 1, {"CPU": 1}, sys.argv[3:], tries=3))
+run = threading.Thread(target=drive)
 run.start()
 if sys.argv[2]:
     while not pathlib.Path(sys.argv[2]).exists() and run.is_alive():
@@ -68,6 +73,14 @@ class Ray(ProgramTest):
         text = self.drive(*self.words("two", rows=2))
         self.assertIn("code 0", text)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)
+
+    def test_what_submit_prints(self):
+        words = self.words("printed", rows=2)[1:]
+        printed = self.run_ok("submit", "--on", "ray", "--nodes", "2", "--ranks-per-node", "1", "--cpus", "1", *words).out
+        (self.folder / "printed.py").write_text(printed)
+        self.run_ok(*self.words("alone"))
+        self.assertIn("code 0", self.drive(self.folder / "printed.py"))
+        self.assert_close(losses(self.folder / "alone"), losses(self.folder / "printed"), 1e-5)
 
     def test_a_node_is_lost_and_the_run_goes_on_with_another(self):
         long = ("max_steps=300", "save_steps=20", "save_total_limit=2")

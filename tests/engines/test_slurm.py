@@ -39,11 +39,13 @@ class Slurm(ProgramTest):
 
     def submit(self, *words, **variables):
         """sbatch, as a user whose PATH has the program; returns the job's number."""
-        environment = {
+        text = self.cluster.run("sbatch", "--parsable", *words, cwd=self.folder, env=self.environment(**variables))
+        return text.strip().split(";")[0]
+
+    def environment(self, **variables):
+        return {
             **self.cluster.environment, "PATH": f"{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}", "HOME": str(self.folder),
             "OMP_NUM_THREADS": "1", **variables}
-        text = self.cluster.run("sbatch", "--parsable", *words, cwd=self.folder, env=environment)
-        return text.strip().split(";")[0]
 
     def log(self, number):
         found = list(self.folder.glob(f"*-{number}.log"))
@@ -68,6 +70,21 @@ class Slurm(ProgramTest):
         self.assert_ended(number, 0)
         self.assert_close(losses(self.folder / "two"), self.one, 1e-5)
         self.assertIn("task 0 of 2 on node 0 of 2, meeting at n1:", self.log(number))
+
+    def test_what_submit_sends(self):
+        told = self.run_ok(
+            "submit", "--send", "--on", "slurm", "--nodes", "2", "--ranks-per-node", "1", "--cpus", "1", "--time", "5", "--name", "sent",
+            "job.yaml", "output_dir=sent", env=self.environment())
+        self.assertRegex(told.out, "Submitted batch job [0-9]+")
+        number = told.out.split()[-1]
+        self.assert_ended(number, 0)
+        self.assert_close(losses(self.folder / "sent"), self.one, 1e-5)
+
+    def test_requeued_by_hand_it_saves_and_goes_on(self):
+        number = self.submit(DEPLOY / "many_nodes.sbatch", "job.yaml", "output_dir=by-hand", *LONG, RANKS_PER_NODE="1")
+        self.wait_for_step("by-hand", number)
+        self.cluster.run("scontrol", "requeue", number)
+        self.requeued(number, "by-hand")
 
     def test_a_launcher_under_srun_wants_no_flag(self):
         """One task a rank: each task of srun becomes that rank."""

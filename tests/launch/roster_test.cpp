@@ -1,5 +1,8 @@
 #include "launch/agent/roster.h"
 
+#include <algorithm>
+#include <set>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -61,6 +64,31 @@ TEST(Roster, NoTwoPartsOfTheHeirsAreBothMostOfThem) {
   for (int heirs = 1; heirs < 10; ++heirs) {
     EXPECT_GT(2 * quorum(heirs), heirs);
     EXPECT_LE(quorum(heirs), heirs);
+  }
+}
+
+TEST(Roster, EachNodeTriesAllOrAsManyAsAnyOther) {
+  for (const size_t count :
+       {size_t{1}, size_t{2}, size_t{257}, size_t{258}, size_t{263}, size_t{8192}}) {
+    std::vector<NodeInfo> nodes;
+    for (size_t i = 0; i < count; ++i) {
+      nodes.push_back(node(static_cast<int64_t>(i), "a", 1));
+    }
+    const size_t wanted = std::min(count - 1, kMostTried);
+    std::vector<size_t> times(count);
+    for (size_t index = 0; index < count; ++index) {
+      const std::vector<int64_t> tried = ids(tried_by(nodes, index));
+      const std::set<int64_t> different(tried.begin(), tried.end());
+      ASSERT_EQ(different.size(), wanted) << index << " of " << count;
+      ASSERT_EQ(different.count(static_cast<int64_t>(index)), 0U);
+      if (count > 1) {
+        ASSERT_EQ(tried.front(), static_cast<int64_t>((index + 1) % count));
+      }
+      for (const int64_t id : tried) {
+        ++times[static_cast<size_t>(id)];
+      }
+    }
+    EXPECT_EQ(times, std::vector<size_t>(count, wanted)) << count;
   }
 }
 

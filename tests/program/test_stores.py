@@ -10,8 +10,8 @@ import subprocess
 import threading
 import unittest
 
-from harness import CONFIG, ProgramTest, lockstep, long, losses, self_signed, start, wait_for
-from stores import SECRET, Proxy, Refusing, Server, free_port, python_with_moto, store_environment
+from harness import CONFIG, ProgramTest, environment, lockstep, long, losses, self_signed, start, wait_for
+from stores import SECRET, GoogleServer, Proxy, Refusing, Server, free_port, python_with_moto, store_environment
 
 
 
@@ -141,7 +141,6 @@ class Resuming(Stores):
         (folder / "metrics.jsonl").write_bytes(self.server.ask("GET", "again/metrics.jsonl"))
         self.assertEqual(losses(folder), losses(self.folder / "local"))
 
-    @long
     @long
     def test_a_checkpoint_is_named(self):
         self.train_there("named", "save_steps=1", steps=3)
@@ -369,6 +368,31 @@ class TwoRuns(Stores):
         self.assertIn("after step 3", told.err)
         self.assert_same_run("late", self.local_run(), 4)
         self.assertEqual(self.server.keys("late/checkpoint-2/"), [])
+
+
+class Google(ProgramTest):
+    def test_data_model_and_output_in_gs(self):
+        server = GoogleServer()
+        self.addCleanup(server.stop)
+        env = environment(STORAGE_EMULATOR_HOST=server.address, XDG_CACHE_HOME=str(self.folder / "google"))
+        for name in ("corpus", "tokenizer"):
+            server.put_folder(self.folder / name, name)
+        words = ("tokenizer.path=gs://work/tokenizer", "data.train=gs://work/corpus/tr*.txt", "save_steps=1", "save_total_limit=2")
+        self.run_ok(*self.train_arguments("gs://work/run", *words, steps=2), env=env)
+        env["XDG_CACHE_HOME"] = str(self.folder / "elsewhere")  # another machine goes on
+        self.run_ok(*self.train_arguments("gs://work/run", *words, "resume_from_checkpoint=true", steps=4), env=env)
+        self.train("on-disk", "save_steps=1", steps=4)
+        keys = server.keys("run/")
+        self.assertEqual({key.split("/")[1] for key in keys if "/checkpoint-" in key}, {"checkpoint-3", "checkpoint-4"})
+        for name in ("model.safetensors", "config.json"):
+            self.assertEqual(digest(server.get(f"run/{name}")), digest((self.folder / "on-disk" / name).read_bytes()))
+        key = next(key for key in keys if "/checkpoint-4/" in key and key.endswith("manifest.json"))
+        self.assertIn("run/metrics.jsonl", keys)
+        wrote = self.run_ok("generate", "--model", "gs://work/run", "--prompt", "Once", "--max-new-tokens", "4", env=env)
+        here = self.run_ok("generate", "--model", "on-disk", "--prompt", "Once", "--max-new-tokens", "4")
+        self.assertEqual(wrote.out, here.out, key)
+        told = self.run_fails(3, "generate", "--model", "gs://missing/run", "--prompt", "Once", env=env)
+        self.assertIn("there is no bucket missing", told.err)
 
 
 class BadInput(Stores):

@@ -86,6 +86,7 @@ class Wheel(ProgramTest):
                     seen = base64.urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest()).rstrip(b"=").decode()
                     self.assertEqual(digest, "sha256=" + seen, name)
             text = archive.read(record.replace("RECORD", "METADATA")).decode()
+        self.assertIn("lockstep/share/lockstep/deploy/kubernetes/runtime.yaml", told)
         self.assertIn(f"Requires-Dist: torch=={make_wheel.torch_version(LIBTORCH)}\n", text)
 
     def test_a_search_path_that_does_not_fit_is_refused(self):

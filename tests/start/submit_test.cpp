@@ -143,7 +143,8 @@ TEST_F(Submit, SizesOfParallelGiveTheNodes) {
 TEST_F(Submit, RayGetsADriver) {
   const std::string text = printed({"--on=ray", "--nodes=2", "--ranks-per-node=1", job()});
   EXPECT_EQ(checked("python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())'", text), "");
-  EXPECT_THAT(text, HasSubstr("nodes=2,\n    ranks_per_node=1,\n"));
+  EXPECT_THAT(
+      text, HasSubstr("    sys.exit(train(\n        nodes=2,\n        ranks_per_node=1,\n"));
   EXPECT_THAT(text, HasSubstr(R"(resources={"CPU":12,"GPU":1},)"));
 }
 

@@ -22,7 +22,7 @@ class Channel {
  public:
   using OnMessage = std::function<void(const nlohmann::json&)>;
   using OnClosed = std::function<void(const std::string& reason)>;
-  static constexpr size_t kLongestLine = size_t{4} << 20, kLongestGreeting = size_t{16} << 10;
+  static constexpr size_t kLongestLine = size_t{16} << 20, kLongestGreeting = size_t{16} << 10;
 
   /// `socket` is connected. on_closed is called once, from the loop; the channel may be destroyed
   /// only after the handler has returned.

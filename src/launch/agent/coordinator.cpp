@@ -1,5 +1,6 @@
 #include "launch/agent/coordinator.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <sys/socket.h>
@@ -21,8 +22,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kTick{250}, kBeat{1000}, kGreeting{10000}, kFarewell{5000};
 constexpr milliseconds kRefusal{1000};  // for reading why, before the connection is closed
 // Connections of those who have not proved the secret give way to newer ones, so that they cannot
-// lock agents out.
-constexpr size_t kMostGuests = 4096, kMostStrangers = 1024;
+// lock agents out: above so many, or the nodes of the job, which may all come at once.
+constexpr size_t kMostGuests = 16384, kMostStrangers = 1024;
 
 milliseconds since(Clock::time_point begin) {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
@@ -137,7 +138,7 @@ void Coordinator::State::make_room_for_a_stranger() {
       ++strangers;
     }
   }
-  if (strangers >= kMostStrangers) {
+  if (strangers >= std::max(kMostStrangers, static_cast<size_t>(rules_.most))) {
     oldest->channel->close("others wait");
   }
 }

@@ -102,7 +102,7 @@ class Remote : public Meeting {
   bool follow_heir(const AttemptResult& result);
   void host_as_heir(const AttemptResult& result);
   void hear(const json& message);
-  void take_roster(const json& message);
+  std::vector<NodeInfo> take_roster(const json& message);
   void take_round(const json& message);
   void take_verdict(const json& message);
   void beat();
@@ -297,17 +297,18 @@ void Remote::hear(const json& message) {
 }
 
 // Who is in a round, and what another node needs to host the job.
-void Remote::take_roster(const json& message) {
+std::vector<NodeInfo> Remote::take_roster(const json& message) {
   std::vector<NodeInfo> nodes;
   for (const json& entry : message.at(message.contains("roster") ? "roster" : "nodes")) {
     nodes.push_back(node_from_json(entry));
   }
   heritage_ = heritage_from_json(message.at("heritage"));
   heirs_ = heirs(nodes);
+  return nodes;
 }
 
 void Remote::take_round(const json& message) {
-  take_roster(message);
+  const std::vector<NodeInfo> nodes = take_roster(message);
   Round round;
   round.number = message.at("round").get<int>();
   round.restarts = heritage_->restarts.count();
@@ -315,25 +316,20 @@ void Remote::take_round(const json& message) {
   round.term = heritage_->term();
   round.master_address = message.at("store").at("address").get<std::string>();
   round.master_port = message.at("store").at("port").get<int>();
-  std::vector<NodeInfo> others;
-  int index = 0, ranks = 0;
-  for (const json& entry : message.at("nodes")) {
-    const NodeInfo node = node_from_json(entry);
+  round.nodes = round.world_size = 0;
+  for (const NodeInfo& node : nodes) {
     if (node.id == self_.id) {
-      round.node = index;
-      round.first_rank = ranks;
-    } else {
-      others.push_back(node);
+      round.node = round.nodes;
+      round.first_rank = round.world_size;
     }
-    ranks += node.workers;
-    ++index;
+    round.world_size += node.workers;
+    ++round.nodes;
   }
-  round.nodes = index;
-  round.world_size = ranks;
   round_ = round;
   // Together they take less than the silence after which this node would be given up.
   const auto begin = Clock::now();
-  std::vector<std::string> problems = probe_nodes(self_, others, kProbe);
+  std::vector<std::string> problems =
+      probe_nodes(self_, tried_by(nodes, static_cast<size_t>(round.node)), kProbe);
   const auto taken = std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
   const std::string problem = probe_store(
       self_, round.master_address, round.master_port, std::max(kLeastProbe, kProbe - taken));

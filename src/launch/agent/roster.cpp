@@ -90,6 +90,18 @@ void order_nodes(std::vector<NodeInfo>& nodes) {
   });
 }
 
+std::vector<NodeInfo> tried_by(const std::vector<NodeInfo>& nodes, size_t index) {
+  const size_t others = nodes.empty() ? 0 : nodes.size() - 1;
+  const size_t count = std::min(others, kMostTried);
+  const size_t near = count < others ? count / 2 : count;
+  std::vector<NodeInfo> tried;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t far = i < near ? 0 : (i - near) * (others - near) / (count - near);
+    tried.push_back(nodes[(index + 1 + std::min(i, near) + far) % nodes.size()]);
+  }
+  return tried;
+}
+
 Gathering gathering(
     const GatheringRules& rules,
     int ready,

@@ -40,6 +40,12 @@ int quorum(int heirs);
 /// pid, id).
 void order_nodes(std::vector<NodeInfo>& nodes);
 
+/// Which of the nodes of a round the one at `index` tries to reach before workers start: all, and
+/// of more than kMostTried those that follow it and others at even distances, so that each is tried
+/// by as many. All at once would be the square of the nodes in connections.
+constexpr size_t kMostTried = 256;
+std::vector<NodeInfo> tried_by(const std::vector<NodeInfo>& nodes, size_t index);
+
 /// When a round of `ready` nodes may begin.
 struct GatheringRules {
   int least = 1, most = 1;
