@@ -464,6 +464,11 @@ void save_training_state(Job& job, World& world, bool goes_on) {
   });
 }
 
+double seconds_for_others(const Job& job) {
+  return job.axes->seconds_waited() +
+         (job.saver != nullptr ? job.saver->seconds_held_for_others() : 0);
+}
+
 monitor::TrainerState restore_training_state(
     Job& job, const std::filesystem::path& folder, World& world) {
   const checkpoint::Checkpoint from = open(job, folder, world);

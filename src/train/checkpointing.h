@@ -57,6 +57,9 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world);
 /// background where training goes on and there is a saver. Waits for the save before. Every rank
 /// must call; each writes what it holds.
 void save_training_state(Job& job, World& world, bool goes_on);
+
+/// Seconds that this rank waited for others since the job began, in communication and in saves.
+double seconds_for_others(const Job& job);
 /// Throws what a save in the background failed of.
 void wait_for_save(Job& job);
 

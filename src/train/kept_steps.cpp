@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -92,16 +93,18 @@ void wait_for_kept_step(Job& job) {
   }
 }
 
-void keep_step(Job& job, World& world) {
+double keep_step(Job& job, World& world) {
   if (job.kept == nullptr || job.progress.step % job.config.checkpoint.replica_steps != 0) {
-    return;
+    return 0;
   }
+  const double began = seconds_now();
   begin_phase("keeping the state in memory");
   const Averages averages(*job.model);
   job.kept->keep(
       job.progress.step,
       owned_pieces(job, /*with_optimizer=*/true, world),
       world.is_first() ? about_step(job, world) : "");
+  return seconds_now() - began;
 }
 
 std::optional<std::filesystem::path> recover_kept_step(

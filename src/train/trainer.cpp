@@ -438,9 +438,7 @@ int Trainer::one_step() {
     time_.add(TimeAccount::Use::kComparing, seconds_now() - comparing);
     tell_of_comparison(job_, seconds_now() - comparing);
   }
-  const double keeping = seconds_now();
-  keep_step(job_, world_);
-  time_.add(TimeAccount::Use::kSaving, seconds_now() - keeping);
+  time_.add(TimeAccount::Use::kSaving, keep_step(job_, world_));
   steering_.publish();
   steering_.end_step(saves);
   stopped_by_ = counts.acts.stop ? "lockstep ctl" : "a signal";
@@ -507,14 +505,11 @@ void Trainer::save(bool goes_on) {
   if (job_.monitor != nullptr) {
     job_.monitor->activity(fmt::format("saving checkpoint-{}", job_.progress.step));
   }
-  const auto for_others = [&] {
-    return job_.axes->seconds_waited() + (job_.saver ? job_.saver->seconds_held_for_others() : 0);
-  };
-  const double began = seconds_now(), waited = for_others();
+  const double began = seconds_now(), waited = seconds_for_others(job_);
   begin_phase(fmt::format("saving checkpoint-{}", job_.progress.step));
   save_training_state(job_, world_, goes_on);
   const double seconds = seconds_now() - began;
-  rank_times_.end_save(seconds - (for_others() - waited));
+  rank_times_.end_save(seconds - (seconds_for_others(job_) - waited));
   save_seconds_ += seconds;
   time_.add(TimeAccount::Use::kSaving, seconds);
   ++saves_;
