@@ -10,7 +10,7 @@ from harness import ProgramTest, free_port, listens, long, losses, metrics, proc
 
 
 class Replicas(ProgramTest):
-    STEPS = 40
+    STEPS = 120  # enough that no run ends before its rank is killed, whatever runs beside it
 
     def launch(self, options, output, *more):
         """No checkpoint is written but of what is kept in memory."""
@@ -56,7 +56,7 @@ class Replicas(ProgramTest):
         job = self.launch([f"--nproc-per-node={ranks}"], name, *words)
         for step in (8, 20):
             self.reached(name, step)
-            os.kill(ranks_of(f"output_dir={name}")[rank], signal.SIGKILL)
+            os.kill(wait_for(lambda: ranks_of(f"output_dir={name}").get(rank)), signal.SIGKILL)
         self.check(name, self.finish(job), times=2)
         self.assertEqual(losses(self.folder / name), self.undisturbed(f"{name}-whole", *words, ranks=ranks))
 
