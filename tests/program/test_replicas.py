@@ -54,8 +54,8 @@ class Replicas(ProgramTest):
     def lose_ranks(self, name, *words, ranks, rank):
         """A rank is killed twice: the losses are to the bit those of a run from which none was lost."""
         job = self.launch([f"--nproc-per-node={ranks}"], name, *words)
-        for step in (8, 20):
-            self.reached(name, step)
+        for more in (8, 12):
+            self.reached(name, self.step(name) + more)  # the second time by the ranks that were started again
             os.kill(wait_for(lambda: ranks_of(f"output_dir={name}").get(rank)), signal.SIGKILL)
         self.check(name, self.finish(job), times=2)
         self.assertEqual(losses(self.folder / name), self.undisturbed(f"{name}-whole", *words, ranks=ranks))
