@@ -14,8 +14,8 @@ namespace lockstep::train {
 /// call, once the job is what it was.
 std::unique_ptr<checkpoint::KeptState> make_kept_state(Job& job, World& world);
 
-/// Keeps the state as it is, between two steps, if it is due; returns the seconds that this rank did
-/// not train. Every rank must call.
+/// Keeps the state as it is, between two steps, if it is due; returns the seconds that this rank
+/// did not train. Every rank must call.
 double keep_step(Job& job, World& world);
 
 /// Waits until the neighbour has the copy that is under way, if any. Every rank must call.
