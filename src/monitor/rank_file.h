@@ -47,7 +47,8 @@ std::string slow_text(const RankShares& shares);
 /// Adds the second to the first, as means over the steps of both.
 void merge_shares(RankShares& first, const RankShares& second);
 
-/// The lists of RankShares that are means, by their names in the file.
+/// The lists of RankShares that are means, by their names in the file: the order of what a rank
+/// tells of a step, too.
 struct RankMean {
   const char* name;
   std::vector<double> RankShares::* values;

@@ -181,6 +181,8 @@ void drop_on_cpu(
       const uint64_t first = start + static_cast<uint64_t>(skipped) +
                              (row_firsts != nullptr ? static_cast<uint64_t>(row_firsts[row]) : 0);
       int64_t count = std::min(runs.length() - skipped, end - begin);
+      // Keys before the query's document have numbers below 0, that is close to 2^64: a run ends
+      // where they do, for a kernel counts on.
       if (const uint64_t before_0 = 0 - first; before_0 < static_cast<uint64_t>(count)) {
         count = before_0 > 0 ? static_cast<int64_t>(before_0) : count;
       }

@@ -119,7 +119,9 @@ std::optional<std::filesystem::path> recover_kept_step(
     if (error.kind() != ErrorKind::kCheckpoint) {
       throw;
     }
-    log_warning("what was kept in memory is damaged: {}", error.message());
+    if (world.is_first()) {
+      log_warning("what was kept in memory is damaged: {}", error.message());
+    }
   }
   const std::filesystem::path output = job.config.training.output_dir;
   const bool is_own = found && found->parent_path() == output;

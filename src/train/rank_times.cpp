@@ -13,7 +13,9 @@ namespace {
 
 constexpr size_t kRanksAStep = 16;  // whose numbers a line may have for each step that it tells of
 constexpr int64_t kJudgedSteps = 50;  // over which a rank has to be slow
-constexpr double kGrown = 1.02;       // memory that is worth another event
+constexpr size_t kSaving = 3;         // its place in monitor::kRankMeans
+static_assert(monitor::kRankMeans.at(kSaving).values == &monitor::RankShares::checkpoint_s);
+constexpr double kGrown = 1.02;  // memory that is worth another event
 
 double total_of(const std::array<double, parallel::kMemoryKinds>& memory) {
   return std::accumulate(memory.begin(), memory.end(), 0.0);
@@ -34,8 +36,12 @@ void RankTimes::end_step(
     double for_ranks,
     double moving,
     const parallel::MemoryByKind& fullest) {
-  last_ = {seconds, for_data, for_ranks, moving, 0};
+  last_ = {seconds, for_data, for_ranks, 0, moving};
   std::ranges::copy(parallel::values_of(fullest), last_.begin() + kTimes);
+}
+
+void RankTimes::end_save(double seconds) {
+  last_.at(kSaving) += seconds;
 }
 
 void RankTimes::take(int rank, int ranks, int64_t step, std::span<const double, kNumbers> numbers) {
@@ -43,17 +49,14 @@ void RankTimes::take(int rank, int ranks, int64_t step, std::span<const double, 
     return;  // it has ended no step yet
   }
   const auto place = static_cast<size_t>(rank), count = static_cast<size_t>(ranks);
-  for (const auto& [name, list] : monitor::kRankMeans) {
-    (sums_.*list).resize(count);
+  for (size_t i = 0; i < monitor::kRankMeans.size(); ++i) {
+    std::vector<double>& sums = sums_.*monitor::kRankMeans.at(i).values;
+    sums.resize(count);
+    sums[place] += numbers[i];
   }
   sums_.memory_bytes.resize(count);
   sums_.stages = stages_;
   memory_.resize(count);
-  sums_.step_s[place] += numbers[0];
-  sums_.data_wait_s[place] += numbers[1];
-  sums_.communication_wait_s[place] += numbers[2];
-  sums_.moving_s[place] += numbers[3];
-  sums_.checkpoint_s[place] += numbers[4];
   std::array<double, parallel::kMemoryKinds> memory{};
   std::ranges::copy(numbers.subspan<kTimes>(), memory.begin());
   sums_.memory_bytes[place] = std::max(sums_.memory_bytes[place], total_of(memory));

@@ -19,15 +19,14 @@ namespace lockstep::train {
 /// between two logged steps.
 class RankTimes {
  public:
-  /// Seconds of the step, of waiting for data and for other ranks, of its own part of
-  /// communication (comm/moving.h), and of saving after it; the memory by kind.
-  static constexpr int64_t kTimes = 5;
+  /// The seconds of monitor::kRankMeans, in their order; then the memory by kind.
+  static constexpr int64_t kTimes = std::ssize(monitor::kRankMeans);
   static constexpr int64_t kNumbers = kTimes + static_cast<int64_t>(parallel::kMemoryKinds);
 
   /// `axes`: of the run, whose ranks of one stage are compared with each other.
   explicit RankTimes(const parallel::Axes& axes);
 
-  /// This rank has ended a step.
+  /// This rank has ended a step, whose times these are; `moving`: of its own part of communication.
   void end_step(
       double seconds,
       double for_data,
@@ -35,7 +34,7 @@ class RankTimes {
       double moving,
       const parallel::MemoryByKind& fullest);
   /// It has saved after this step, and was at that so long itself.
-  void end_save(double seconds) { last_[4] += seconds; }
+  void end_save(double seconds);
   /// Of the step that ended last; zeros before the first.
   const std::array<double, kNumbers>& numbers() const { return last_; }
 

@@ -15,7 +15,7 @@ import unittest
 import urllib.parse
 import urllib.request
 
-from harness import SOURCE, environment
+from harness import SOURCE, environment, free_port
 
 REQUEST = re.compile(rb"(GET|PUT|POST|DELETE|HEAD) (\S+) HTTP/1.1\r\n")
 SECRET = "SecretThatNobodyMaySee"
@@ -29,12 +29,6 @@ def python_with_moto():
             if subprocess.run([python, "-c", "import moto.server"], capture_output=True).returncode == 0:
                 return python
     raise unittest.SkipTest("no S3 server to test with: `tools/setup.sh parity` installs moto")
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 class Refusing:

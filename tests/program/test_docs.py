@@ -11,12 +11,11 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import unittest
 
-from harness import CONFIG, PROGRAM, SOURCE, environment, lockstep, long
+from harness import CONFIG, PROGRAM, SOURCE, environment, free_port, lockstep, long
 
 FRONT = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md"]
 PAGES = [*FRONT, *sorted((SOURCE / "docs").glob("*.md"))]
@@ -32,12 +31,6 @@ exec sh -c "$3"
 def commands_of(page):
     blocks = re.findall(r"^```sh( machines)?\n(.*?)^```", page.read_text(), re.M | re.S)
     return [on_two_machines(text) if machines else text for machines, text in blocks]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def on_two_machines(text):

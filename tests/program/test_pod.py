@@ -6,13 +6,12 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import unittest
 import urllib.request
 
-from harness import PROGRAM, ProgramTest, losses, metrics, wait_for
+from harness import PROGRAM, ProgramTest, free_port, losses, metrics, wait_for
 
 OBSTACLE = (
     "only root can make pods" if os.geteuid() != 0
@@ -48,12 +47,6 @@ libc = ctypes.CDLL(None, use_errno=True)
 assert libc.syscall(425, 1, None) == -1 and ctypes.get_errno() == errno.EPERM
 os.execv(sys.argv[1], sys.argv[1:])
 """
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 @unittest.skipIf(OBSTACLE, OBSTACLE)
@@ -98,7 +91,7 @@ class Pod(ProgramTest):
             "launch", *self.words("kubeflow", 2, "parallel.zero_stage=1", "parallel.offload_optimizer.device=nvme",
                                   "parallel.offload_optimizer.path=state"),
             PET_NNODES="2", PET_NPROC_PER_NODE="1", PET_NODE_RANK=str(rank), PET_MASTER_ADDR="mine-node-0-0.mine",
-            PET_MASTER_PORT=port) for rank in (1, 0)]
+            PET_MASTER_PORT=str(port)) for rank in (1, 0)]
         for pod in pods:
             self.end(pod)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "kubeflow"), 1e-5)
@@ -119,7 +112,7 @@ class Pod(ProgramTest):
         pods = [self.start_pod(
             "launch", "--nnodes=2", "--nproc-per-node=1", f"--node-rank={rank}", "--master-addr=mine-node-0-0.mine",
             f"--master-port={port}", *self.words("pytorchjob", 2), RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost",
-            MASTER_PORT=port, PYTHONUNBUFFERED="0") for rank in (1, 0)]
+            MASTER_PORT=str(port), PYTHONUNBUFFERED="0") for rank in (1, 0)]
         for pod in pods:
             self.end(pod)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "pytorchjob"), 1e-5)
@@ -127,7 +120,7 @@ class Pod(ProgramTest):
     def test_the_first_process_saves_when_the_pod_is_told_to_end(self):
         port = free_port()
         pod = self.start_pod("launch", "--nproc-per-node=2", *self.words("ended", 2, "max_steps=100000", "logging_steps=10"),
-                             PET_LOCAL_ADDR="127.0.0.1", TORCHELASTIC_HEALTH_CHECK_PORT=port)
+                             PET_LOCAL_ADDR="127.0.0.1", TORCHELASTIC_HEALTH_CHECK_PORT=str(port))
         wait_for(lambda: metrics(self.folder / "ended"))
         self.assertEqual(self.ask(port, "/readyz"), "workers run\n")
         told = json.loads(self.ask(port, "/healthz?steps=10000"))

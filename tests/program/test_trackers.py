@@ -3,13 +3,12 @@
 import http.server
 import json
 import signal
-import socket
 import ssl
 import threading
 import unittest
 import urllib.parse
 
-from harness import ProgramTest, environment, lockstep, losses, metrics, self_signed, start, wait_for
+from harness import ProgramTest, environment, free_port, lockstep, losses, metrics, self_signed, start, wait_for
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -69,12 +68,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         self.server.posts.append((self.path, body))
         self.reply(200, self.server.answer(self.path, body))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Mlflow(ProgramTest):

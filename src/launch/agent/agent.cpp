@@ -322,13 +322,9 @@ int Agent::run() {
     }
     tell(verdict);
     log_info(
-        "the workers are started again (restart {}{} {}{})",
+        "the workers are started again (restart {} {})",
         round->restarts + (verdict.failures.empty() && verdict.reason.empty() ? 0 : 1),
-        plan_.restarts.window.count() == 0 ? " of" : ", at most",
-        plan_.restarts.most,
-        plan_.restarts.window.count() == 0
-            ? ""
-            : fmt::format(" in {} s", plan_.restarts.window.count()));
+        plan_.restarts.text());
   }
 }
 

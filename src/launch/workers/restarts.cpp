@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/format.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -11,6 +13,11 @@ namespace {
 constexpr size_t kRemembered = 10000;
 
 }  // namespace
+
+std::string RestartLimit::text() const {
+  return window.count() == 0 ? fmt::format("of {}", most)
+                             : fmt::format("of at most {} in {} s", most, window.count());
+}
 
 bool Restarts::may_be_one_more(const RestartLimit& limit, Clock::time_point now) const {
   const auto counted = limit.window.count() == 0

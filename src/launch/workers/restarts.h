@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <deque>
+#include <string>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -14,6 +15,9 @@ namespace lockstep::launch {
 struct RestartLimit {
   int most = 0;
   std::chrono::seconds window{0};
+
+  /// "of 3", or "of at most 3 in 3600 s".
+  std::string text() const;
 };
 
 class Restarts {

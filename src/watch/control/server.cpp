@@ -37,7 +37,10 @@ class SocketName {
   explicit SocketName(const std::filesystem::path& folder)
       : folder_(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
     if (folder_ < 0) {
-      throw system_error(ErrorKind::kEnvironment, "open the folder", folder);
+      throw Error(
+          ErrorKind::kEnvironment,
+          fmt::format("cannot open the folder {}: {}", folder.string(), std::strerror(errno)),
+          "give the output_dir of a run");
     }
     address_.sun_family = AF_UNIX;
     const std::string name = fmt::format("/proc/self/fd/{}/{}", folder_, kControlName);

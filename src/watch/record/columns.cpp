@@ -1,8 +1,6 @@
 #include "watch/record/columns.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -31,110 +29,12 @@ struct Column {
   Series series;
 };
 
-constexpr int kMostDigits = 19;  // of a uint64_t
-
-/// 1 / 10^n as value * 2^-exponent, cut off after 64 bits.
-struct Tenth {
-  uint64_t value;
-  int exponent;
-};
-constexpr std::array<Tenth, kMostDigits + 1> kTenths = [] {
-  std::array<Tenth, kMostDigits + 1> tenths{};
-  unsigned __int128 ten = 1;
-  for (Tenth& tenth : tenths) {
-    const int bits = std::bit_width(static_cast<uint64_t>(ten) - 1);
-    tenth = {
-        static_cast<uint64_t>(((static_cast<unsigned __int128>(1) << (63 + bits)) - 1) / ten),
-        63 + bits};
-    ten *= 10;
-  }
-  return tenths;
-}();
-
-/// number / 10^fraction, rounded to the nearest; nothing where 64 bits do not tell which that is.
-std::optional<double> quotient(uint64_t number, int fraction) {
-  if (number == 0 || fraction == 0) {
-    return static_cast<double>(number);
-  }
-  const Tenth& tenth = kTenths.at(static_cast<size_t>(fraction));
-  const int zeros = std::countl_zero(number);
-  const auto product = static_cast<unsigned __int128>(number << zeros) * tenth.value;
-  const int more = (product >> 127) == 0 ? 1 : 0;
-  const auto bits = static_cast<uint64_t>(product >> (64 - more));  // too small by less than 4
-  const uint64_t rest = bits & 0x7FF;                               // below a double's 53
-  if (rest + 4 >= 0x400 && rest <= 0x400) {
-    return std::nullopt;
-  }
-  const double whole = static_cast<double>((bits >> 11) + (rest > 0x400 ? 1 : 0));
-  const int exponent = 64 + 11 - more - zeros - tenth.exponent;
-  return whole * std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
-}
-
 bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
-/// Eight digits at once; false, and nothing read, where one of them is none.
-bool read_eight(const char* at, uint64_t& number) {
-  static_assert(std::endian::native == std::endian::little);
-  uint64_t text = 0;
-  std::memcpy(&text, at, sizeof(text));
-  // A letter is a digit where its upper half is 3, and is so still with 6 more.
-  constexpr uint64_t upper = 0xF0F0F0F0F0F0F0F0, sixes = 0x0606060606060606;
-  if (((text & upper) | (((text + sixes) & upper) >> 4)) != 0x3333333333333333) {
-    return false;
-  }
-  text = (text & 0x0F0F0F0F0F0F0F0F) * 2561 >> 8;             // 10 * 256 + 1: pairs
-  text = (text & 0x00FF00FF00FF00FF) * 6553601 >> 16;         // 100 * 65536 + 1
-  text = (text & 0x0000FFFF0000FFFF) * 42949672960001 >> 32;  // 10000 * 2^32 + 1
-  number = number * 100'000'000 + text;
-  return true;
-}
-
-/// A decimal without an exponent. False for what is none, has more digits, or does not round
-/// easily: then nothing is read.
-bool read_plain(const char*& at, const char* end, double& value) {
-  const char* here = at;
-  const bool is_negative = here < end && *here == '-';
-  here += is_negative ? 1 : 0;
-  uint64_t number = 0;
-  const auto read_digits = [&] {
-    const char* const begin = here;
-    for (; here < end && is_digit(*here); ++here) {
-      number = number * 10 + static_cast<uint64_t>(*here - '0');
-    }
-    return here - begin;
-  };
-  const ptrdiff_t whole = read_digits();
-  ptrdiff_t fraction = 0;
-  if (here < end && *here == '.') {
-    ++here;
-    while (end - here >= 8 && read_eight(here, number)) {
-      here += 8;
-      fraction += 8;
-    }
-    fraction += read_digits();
-    if (fraction == 0) {
-      return false;
-    }
-  }
-  if (whole == 0 || whole + fraction > kMostDigits ||
-      (here < end && (*here == 'e' || *here == 'E'))) {
-    return false;
-  }
-  const auto size = quotient(number, static_cast<int>(fraction));
-  if (size) {
-    value = is_negative ? -*size : *size;
-    at = here;
-  }
-  return size.has_value();
-}
-
 /// A number of JSON, or null, which is NaN.
 bool read_number(const char*& at, const char* end, double& value) {
-  if (read_plain(at, end, value)) {
-    return true;
-  }
   if (end - at >= 4 && std::string_view(at, 4) == "null") {
     at += 4;
     value = std::nan("");
