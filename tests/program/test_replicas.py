@@ -10,7 +10,7 @@ from harness import ProgramTest, free_port, listens, long, losses, metrics, proc
 
 
 class Replicas(ProgramTest):
-    STEPS = 120  # enough that no run ends before its rank is killed, whatever runs beside it
+    STEPS = 80  # enough that no run ends before its rank is killed, whatever runs beside it
 
     def launch(self, options, output, *more):
         """No checkpoint is written but of what is kept in memory."""
