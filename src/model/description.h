@@ -60,9 +60,10 @@ struct ParameterSpec {
   std::vector<int64_t>
       shape;  // as in the file: GPT-2's matrices are [in, out], all others [out, in]
   Initialization init;
-  bool decays = false;  // weight decay applies (matrices and embeddings; not norms, not biases)
-  bool learns = true;   // else its gradient is zero whatever it reads, and it stays as it is
-  int64_t unit = 0;     // 0: the embedding; from 1 on, the blocks; behind them the head
+  bool decays = false;      // weight decay applies (matrices and embeddings; not norms, not biases)
+  bool learns = true;       // else its gradient is zero whatever it reads, and it stays as it is
+  bool is_float32 = false;  // whatever the type of the model's others
+  int64_t unit = 0;         // 0: the embedding; from 1 on, the blocks; behind them the head
   std::vector<Dim> dims = {};                // as many as `shape` has
   std::vector<std::string> aliases = {};     // other names under which files hold it
   std::optional<PlaceInStack> stacked = {};  // how files hold it instead, some or all

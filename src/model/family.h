@@ -87,6 +87,7 @@ FamilyKeys olmo3_family();
 FamilyKeys glm_family();
 FamilyKeys glm4_family();
 FamilyKeys chatglm_family();
+FamilyKeys glm4_moe_family();
 FamilyKeys bert_family();
 FamilyKeys roberta_family();
 FamilyKeys distilbert_family();

@@ -218,6 +218,30 @@ PresetTable gpt_oss() {
   };
 }
 
+PresetTable glm4_moe() {
+  constexpr const char* kTiny =
+      R"(, "num_key_value_heads": 2, "head_dim": 48, "n_routed_experts": 8, "n_group": 2, "topk_group": 1,
+"num_experts_per_tok": 2, "moe_intermediate_size": 96, "pad_token_id": null, "eos_token_id": 0,
+"tie_word_embeddings": true)";
+  constexpr const char* kPublished =
+      R"(, "num_key_value_heads": 8, "head_dim": 128, "attention_bias": true, "rope_theta": 1000000.0,
+"partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05, "num_experts_per_tok": 8, "n_shared_experts": 1,
+"norm_topk_prob": true, "pad_token_id": 151329, "eos_token_id": [151329, 151336, 151338], )";
+  const std::string large =
+      kPublished +
+      std::string(R"("use_qk_norm": true, "n_routed_experts": 160, "moe_intermediate_size": 1536,
+"first_k_dense_replace": 3, "routed_scaling_factor": 2.5)");
+  const std::string air =
+      kPublished +
+      std::string(R"("use_qk_norm": false, "n_routed_experts": 128, "moe_intermediate_size": 1408,
+"first_k_dense_replace": 1, "routed_scaling_factor": 1.0)");
+  return {
+      {"glm4-moe-tiny", text_of({"glm4_moe", 4096, 192, 384, 5, 4, 512, kTiny})},
+      {"glm-4.5", text_of({"glm4_moe", 151552, 5120, 12288, 92, 96, 131072, large.c_str()})},
+      {"glm-4.5-air", text_of({"glm4_moe", 151552, 4096, 10944, 46, 96, 131072, air.c_str()})},
+  };
+}
+
 PresetTable encoders() {
   constexpr const char* kSegments = R"(, "type_vocab_size": 2)";
   constexpr const char* kQuiet =
@@ -258,7 +282,7 @@ PresetTable encoders() {
 
 PresetTable further_presets() {
   PresetTable all = gemma();
-  for (PresetTable more : {phi(), neo(), olmo_and_glm(), gpt_oss(), encoders()}) {
+  for (PresetTable more : {phi(), neo(), olmo_and_glm(), gpt_oss(), glm4_moe(), encoders()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;

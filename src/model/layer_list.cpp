@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/format.h"
+
 namespace lockstep::model {
 
 LayerList::LayerList(const ModelConfig& config, int64_t block, int64_t unit)
@@ -68,6 +70,14 @@ LayerSpec& LayerList::router(const std::string& prefix) {
 void LayerList::router_bias() {
   add_vector(layers_.back(), ".bias", experts(), Initialization::Kind::kNormal);
   layers_.back().parameters.back().init.deviation = config_.initializer_range;
+}
+
+void LayerList::score_correction(const char* name) {
+  const std::string place = fmt::format(".{}", name);
+  add_vector(layers_.back(), place.c_str(), experts(), Initialization::Kind::kZeros);
+  ParameterSpec& correction = layers_.back().parameters.back();
+  correction.learns = false;
+  correction.is_float32 = true;
 }
 
 LayerSpec& LayerList::attention_sinks(const std::string& prefix) {

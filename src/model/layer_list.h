@@ -55,6 +55,9 @@ class LayerList {
   LayerSpec& router(const std::string& prefix);
   /// A number for each expert that is drawn as the rows are, in the layer that was added last.
   void router_bias();
+  /// A number for each expert, in the layer that was added last, a router's: added to its scores
+  /// where they are compared, and there alone. It begins at zero and does not learn.
+  void score_correction(const char* name);
   LayerSpec& attention_sinks(const std::string& prefix);
   /// `kind`: kRmsNorm, or one of those that round otherwise.
   LayerSpec& rms_norm(

@@ -38,6 +38,7 @@ enum class Family {
   kGlm,
   kGlm4,
   kChatGlm,
+  kGlm4Moe,
   kBert,
   kRoberta,
   kDistilBert,
@@ -85,9 +86,15 @@ struct RelativePositions {
   bool operator==(const RelativePositions&) const = default;
 };
 
+/// What a router makes of its logits: the scores by which a token's experts are chosen and weighed.
+enum class RouterScores {
+  kSoftmax,  // over all experts
+  kSigmoid,  // of each by itself
+};
+
 /// A mixture of experts in place of the MLP of a block: small gated MLPs, of which each token goes
 /// through a few (Shazeer et al., "Outrageously Large Neural Networks", 2017; Fedus et al., "Switch
-/// Transformers", 2021, section 2). A router's softmax over all experts gives their weights.
+/// Transformers", 2021, section 2). A router's scores give their weights.
 struct Experts {
   int64_t count = 0;           // 0: the model has none
   int64_t per_token = 0;       // the likeliest, that a token goes through; at most `count`
@@ -96,12 +103,18 @@ struct Experts {
   double balance_loss = 0;     // router_aux_loss_coef
   bool wants_balance = false;  // output_router_logits: transformers adds that loss
   std::vector<int64_t> dense_layers = {};  // those that have an MLP instead
-  /// Inside of an expert that every token goes through, times the sigmoid of a number that it has
-  /// for the token; 0: there is none.
-  int64_t shared_width = 0;
+  int64_t shared_width = 0;  // inside of an expert that every token goes through; 0: there is none
   // gpt-oss: an expert's gate g, cut to at most the limit, and what it multiplies u, cut to it in
   // either direction, become (u + 1) g sigmoid(slope g). 0: no limit, and a plain gate.
   double gate_limit = 0, gate_slope = 1;
+  // GLM-4.5's routers, which are DeepSeek-V3's (DeepSeek-AI, 2024, section 2.1.2): scores are
+  // compared with a correction added that no gradient trains, and experts only chosen from the
+  // groups (neighbours, as many in each) whose two best add up to the most.
+  RouterScores scores = RouterScores::kSoftmax;
+  bool corrects_scores = false;
+  int64_t groups = 1, groups_per_token = 1;
+  double weight_factor = 1;   // of the chosen experts' weights
+  bool weighs_shared = true;  // what the shared expert gives, by the sigmoid of a product; else 1
   bool operator==(const Experts&) const = default;
 };
 

@@ -50,7 +50,7 @@ void parse_mixture(ConfigReader& reader, ModelConfig& config, const MixtureForm&
   experts.width = form.width > 0
                       ? reader.integer("moe_intermediate_size", form.width, 1, kMostExpertWidth)
                       : config.intermediate_size;
-  experts.normalizes = form.always_normalizes || reader.boolean("norm_topk_prob", false);
+  experts.normalizes = form.always_normalizes || reader.boolean("norm_topk_prob", form.normalizes);
   experts.balance_loss = reader.number("router_aux_loss_coef", form.balance_loss, 0, 1e6);
   experts.wants_balance = reader.boolean("output_router_logits", false);
   if (form.may_be_dense) {

@@ -19,6 +19,7 @@ struct MixtureForm {
   const char *count_key = "num_experts", *other_count_key = "num_local_experts";
   bool may_be_dense = false;       // some layers, or all, may have an MLP instead
   bool always_normalizes = false;  // else norm_topk_prob says so
+  bool normalizes = false;         // where that is missing
 };
 
 /// Experts, and how tokens choose them. The sizes are known. Where there are none (a dense model

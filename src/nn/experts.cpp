@@ -1,5 +1,8 @@
 #include "nn/experts.h"
 
+#include <limits>
+#include <tuple>
+
 #include <ATen/ATen.h>
 
 #include "nn/forward_context.h"
@@ -7,6 +10,8 @@
 
 namespace lockstep::nn {
 namespace {
+
+constexpr double kLeastSum = 1e-20;  // of a token's sigmoids: transformers adds it
 
 /// Rows of tokens in the order of the experts that they go to.
 struct SortedRows {
@@ -33,26 +38,52 @@ SortedRows sort_by_expert(const Tensor& chosen, int64_t experts) {
 void Router::visit_parameters(const ParameterFunction& function) {
   function({"weight", weight});
   function({"bias", bias});
+  function({"e_score_correction_bias", correction});
 }
 
 Routing Router::forward(const Tensor& x) const {
+  const bool is_sigmoid = experts.scores == model::RouterScores::kSigmoid;
   Routing routing;
   Routed& routed = routing.routed;
-  routed.logits = ops::matrix_products(x, weight.t());  // [N, E]
+  // As transformers has it: with sigmoids the product is of float32 numbers too.
+  routed.logits = is_sigmoid ? ops::matrix_products(x.to(at::kFloat), weight.to(at::kFloat).t())
+                             : ops::matrix_products(x, weight.t());  // [N, E]
   if (bias.defined()) {
     routed.logits = routed.logits + bias;
   }
-  routed.probabilities = at::softmax(routed.logits, -1, at::kFloat);
-  // A stable sort, and not the largest k, whose order among equals nothing defines.
-  routed.experts = routed.probabilities.detach()
-                       .argsort(/*stable=*/true, -1, /*descending=*/true)
-                       .narrow(-1, 0, experts.per_token)
-                       .contiguous();
-  routing.weights = routed.probabilities.gather(-1, routed.experts);
+  const Tensor scores =
+      is_sigmoid ? at::sigmoid(routed.logits) : at::softmax(routed.logits, -1, at::kFloat);
+  routed.probabilities = is_sigmoid ? scores / scores.sum(-1, /*keepdim=*/true) : scores;
+  routed.experts = chosen(correction.defined() ? scores.detach() + correction : scores.detach());
+  routing.weights = scores.gather(-1, routed.experts);
   if (experts.normalizes) {
-    routing.weights = routing.weights / routing.weights.sum(-1, /*keepdim=*/true);
+    const Tensor sum = routing.weights.sum(-1, /*keepdim=*/true);
+    routing.weights = routing.weights / (is_sigmoid ? sum + kLeastSum : sum);
+  }
+  if (experts.weight_factor != 1) {
+    routing.weights = routing.weights * experts.weight_factor;
   }
   return routing;
+}
+
+Tensor Router::chosen(const Tensor& scores) const {
+  // A stable sort, and not the largest k, whose order among equals nothing defines.
+  const auto best = [](const Tensor& values, int64_t count) {
+    return values.argsort(/*stable=*/true, -1, /*descending=*/true)
+        .narrow(-1, 0, count)
+        .contiguous();
+  };
+  if (experts.groups_per_token == experts.groups) {
+    return best(scores, experts.per_token);
+  }
+  const Tensor grouped = scores.unflatten(-1, {experts.groups, -1});  // [N, groups, E / groups]
+  const Tensor groups = best(std::get<0>(grouped.topk(2)).sum(-1), experts.groups_per_token);
+  const Tensor left_out =
+      at::ones({scores.size(0), experts.groups}, scores.options().dtype(at::kBool))
+          .scatter(1, groups, false);
+  const Tensor left =
+      grouped.masked_fill(left_out.unsqueeze(-1), -std::numeric_limits<double>::infinity());
+  return best(left.flatten(1), experts.per_token);
 }
 
 Tensor ExpertExchange::forward(const ExpertRows& rows, const ExpertFunction& experts) const {
@@ -121,8 +152,8 @@ Tensor ExpertMlp::forward(const Tensor& x, const ForwardContext& context) const 
 }
 
 Tensor ExpertMlp::shared(const Tensor& x, const ForwardContext& context) const {
-  return at::sigmoid(shared_weight_->forward(x, context)) *
-         shared_.down->forward(activated(shared_, x, context), context);
+  const Tensor y = shared_.down->forward(activated(shared_, x, context), context);
+  return shared_weight_ == nullptr ? y : at::sigmoid(shared_weight_->forward(x, context)) * y;
 }
 
 Tensor ExpertMlp::token_numbers(int64_t length, const ForwardContext& context) const {
@@ -178,7 +209,9 @@ void ExpertMlp::visit_slots(const SlotFunction& visit) {
     visit(shared_names_[0], shared_.gate);
     visit(shared_names_[1], shared_.up);
     visit(shared_names_[2], shared_.down);
-    visit(shared_names_[3], shared_weight_);
+    if (shared_weight_ != nullptr) {
+      visit(shared_names_[3], shared_weight_);
+    }
   }
   visit(output_name_, output_);
 }

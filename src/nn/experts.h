@@ -23,16 +23,22 @@ struct Routing {
   Tensor weights;  // [N, k] float32: what their outputs are multiplied by
 };
 
-/// p = softmax(x W^T + b) in float32, the k largest of each token, divided by their sum if so
-/// asked.
+/// p = softmax(x W^T + b) or sigmoid(x W^T + b), in float32; the k largest of each token, where so
+/// asked with a correction added for the choice and within groups (model::Experts), divided by
+/// their sum, and multiplied by a factor.
 struct Router : Layer {
   explicit Router(const model::Experts& experts) : experts(experts) {}
   model::Experts experts;
-  Tensor weight;  // [E, C]
-  Tensor bias;    // [E]; undefined: none
+  Tensor weight;      // [E, C]
+  Tensor bias;        // [E]; undefined: none
+  Tensor correction;  // [E] float32, which no gradient reaches; undefined: none
   void visit_parameters(const ParameterFunction& function) override;
   /// x [N, C]
   virtual Routing forward(const Tensor& x) const;
+
+ private:
+  /// [N, k] int64: the best by these scores [N, E].
+  Tensor chosen(const Tensor& scores) const;
 };
 
 /// Rows that are sorted by expert.
@@ -68,7 +74,7 @@ struct GateAndUp {
 };
 
 /// y = sum over the k experts e of w_e down_e(act(gate_e x) * up_e x), and where there is an expert
-/// that every token goes through, sigmoid(v x) times what it gives.
+/// that every token goes through, what it gives, in some families times sigmoid(v x).
 class ExpertMlp {
  public:
   /// Of the block's description, whose layers these are.
@@ -95,8 +101,8 @@ class ExpertMlp {
   std::shared_ptr<ExpertExchange> exchange_;
   std::shared_ptr<Junction> output_;
   std::vector<Expert> experts_;
-  Expert shared_;  // null: the model has none
-  std::shared_ptr<Linear> shared_weight_;
+  Expert shared_;                          // null: the model has none
+  std::shared_ptr<Linear> shared_weight_;  // null: it has none
   SlotName router_name_, exchange_name_, output_name_;
   std::vector<SlotName> shared_names_;               // gate, up, down, weight
   std::vector<std::vector<SlotName>> expert_names_;  // gate and up, gate, up, down

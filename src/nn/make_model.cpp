@@ -11,7 +11,8 @@ namespace {
 
 Tensor allocate(const model::ParameterSpec& spec, at::TensorOptions options) {
   try {
-    return at::empty(spec.shape, options).set_requires_grad(spec.learns);
+    return at::empty(spec.shape, spec.is_float32 ? options.dtype(at::kFloat) : options)
+        .set_requires_grad(spec.learns);
   } catch (const c10::Error& error) {
     throw Error(
         ErrorKind::kOutOfMemory,
@@ -19,7 +20,7 @@ Tensor allocate(const model::ParameterSpec& spec, at::TensorOptions options) {
             "cannot allocate {} ({}, {}) on {}: {}",
             spec.name,
             fmt::join(spec.shape, "x"),
-            c10::toString(c10::typeMetaToScalarType(options.dtype())),
+            spec.is_float32 ? "Float" : c10::toString(c10::typeMetaToScalarType(options.dtype())),
             options.device().str(),
             error.what_without_backtrace()),
         "use a smaller model, or a smaller type");

@@ -106,6 +106,65 @@ TEST(Experts, OfGptOssLieInStacksOfTheirLayer) {
   EXPECT_EQ(all.at("model.layers.0.mlp.router.bias").shape, std::vector<int64_t>{3});
 }
 
+TEST(Experts, Glm45ChoosesWithinGroupsAndByCorrectedSigmoids) {
+  const ModelConfig plain = parsed(R"("model_type": "glm4_moe", "head_dim": 128)");
+  Experts wanted{128, 8, 1408, true, 1e-4, false, {0}, 1408};
+  wanted.scores = RouterScores::kSigmoid;
+  wanted.corrects_scores = true;
+  wanted.weighs_shared = false;
+  EXPECT_EQ(plain.experts, wanted);
+  EXPECT_EQ(plain.rope.partial_rotary_factor, 0.5);
+  EXPECT_FALSE(plain.rope.in_pairs);
+  EXPECT_FALSE(plain.qkv_bias || plain.attention_out_bias || plain.head_norms);
+  const ModelConfig config = parsed(
+      R"("model_type": "glm4_moe", "hidden_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2,
+         "n_routed_experts": 12, "n_group": 4, "topk_group": 3, "num_experts_per_tok": 9,
+         "moe_intermediate_size": 10, "n_shared_experts": 3, "first_k_dense_replace": 2, "num_hidden_layers": 3,
+         "norm_topk_prob": false, "routed_scaling_factor": 2.5, "use_qk_norm": true, "attention_bias": true,
+         "output_router_logits": true, "num_nextn_predict_layers": 1)");
+  EXPECT_EQ(config.experts.dense_layers, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(config.experts.shared_width, 30);
+  EXPECT_EQ(config.experts.groups, 4);
+  EXPECT_EQ(config.experts.groups_per_token, 3);
+  EXPECT_EQ(config.experts.weight_factor, 2.5);
+  EXPECT_FALSE(config.experts.normalizes || config.experts.wants_balance);
+  EXPECT_TRUE(config.head_norms && config.qkv_bias && !config.attention_out_bias);
+  const auto all = parameters_by_name(config);
+  EXPECT_TRUE(all.contains("model.layers.1.mlp.gate_proj.weight"));
+  EXPECT_EQ(
+      all.at("model.layers.2.mlp.shared_experts.down_proj.weight").shape,
+      (std::vector<int64_t>{24, 30}));
+  EXPECT_FALSE(all.contains("model.layers.2.mlp.shared_experts_gate.weight"));
+  const ParameterSpec& correction = all.at("model.layers.2.mlp.gate.e_score_correction_bias");
+  EXPECT_EQ(correction.shape, std::vector<int64_t>{12});
+  EXPECT_TRUE(correction.is_float32 && !correction.learns && !correction.decays);
+  EXPECT_EQ(
+      all.at("model.layers.2.mlp.experts.11.up_proj.weight").stacked->name,
+      "model.layers.2.mlp.experts.gate_up_proj");
+  EXPECT_EQ(
+      parsed(
+          R"("model_type": "glm4_moe", "head_dim": 8, "num_hidden_layers": 2, "first_k_dense_replace": 2)")
+          .experts,
+      Experts{});
+}
+
+TEST(Experts, GroupsThatGlm45CannotChooseFromAreRefused) {
+  const auto refused = [](const char* keys, const char* part) {
+    expect_problem(std::string(R"("model_type": "glm4_moe", "head_dim": 128, )") + keys, part);
+  };
+  refused(R"("n_group": 3)", "n_group");
+  refused(R"("n_group": 128)", "groups of two experts or more");
+  refused(R"("n_group": 4, "topk_group": 5)", "is 5 and there are 4 groups");
+  refused(R"("n_group": 32, "topk_group": 1)", "1 groups have 4 experts");
+  refused(R"("routed_scaling_factor": 0)", "routed_scaling_factor");
+  refused(R"("n_shared_experts": 0)", "n_shared_experts");
+  refused(R"("decoder_sparse_step": 2)", "first_k_dense_replace");
+  refused(R"("mlp_only_layers": [1])", "first_k_dense_replace");
+  refused(R"("scoring_func": "softmax")", "scoring_func");
+  expect_problem(R"("model_type": "deepseek_v3")", "is not supported");
+  expect_problem(R"("model_type": "qwen3_moe", "n_routed_experts": 8)", "n_routed_experts");
+}
+
 TEST(Experts, EitherNameOfTheirNumberIsRead) {
   for (const char* key : {"num_experts", "num_local_experts"}) {
     for (const char* family : {"mixtral", "qwen3_moe", "olmoe"}) {
@@ -165,13 +224,15 @@ struct Sizes {
 };
 
 /// The published sizes: 46.7 billion parameters of which 12.9 are active, 30.5 and 3.3, 235 and 22,
-/// 6.9 and 1.3.
+/// 6.9 and 1.3, 355 and 32 (with a layer that predicts further tokens), 106 and 12.
 TEST(Experts, PresetsHaveThePublishedSizes) {
   for (const Sizes& sizes :
        {Sizes{"mixtral-8x7b", 46'702'792'704, 12.75e9},
         Sizes{"qwen3-30b-a3b", 30'532'122'624, 3.04e9},
         Sizes{"qwen3-235b-a22b", 235'093'634'560, 21.6e9},
-        Sizes{"olmoe-1b-7b", 6'919'161'856, 1.18e9}}) {
+        Sizes{"olmoe-1b-7b", 6'919'161'856, 1.18e9},
+        Sizes{"glm-4.5", 352'797'829'760, 32.8e9},
+        Sizes{"glm-4.5-air", 106'852'245'504, 12.8e9}}) {
     const ModelConfig config = preset(sizes.preset);
     EXPECT_EQ(parameter_count(config), sizes.parameters) << sizes.preset;
     const TokenOperations operations = operations_per_token(config, 1);

@@ -139,6 +139,78 @@ TEST(Experts, WeightsAreLeftAsTheSoftmaxGaveThemWhereSoAsked) {
   numbers::expect_values(router.forward(x).weights.sum(1), at::ones({9}), "normalized");
 }
 
+/// The experts of a token and their weights, by going through its groups and experts one by one.
+std::map<int64_t, float> plain_choice(
+    const model::Experts& experts, const Tensor& scores, const Tensor& correction) {
+  const int64_t size = experts.count / experts.groups;
+  const auto corrected = [&](int64_t expert) {
+    return (scores[expert] + correction[expert]).item<float>();
+  };
+  std::vector<std::pair<float, int64_t>> groups, order;
+  for (int64_t group = 0; group < experts.groups; ++group) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < size; ++i) {
+      values.push_back(corrected(group * size + i));
+    }
+    std::sort(values.rbegin(), values.rend());
+    groups.emplace_back(-(values[0] + values[1]), group);
+  }
+  std::sort(groups.begin(), groups.end());
+  for (int64_t i = 0; i < experts.groups_per_token; ++i) {
+    for (int64_t j = 0; j < size; ++j) {
+      const int64_t expert = groups[static_cast<size_t>(i)].second * size + j;
+      order.emplace_back(-corrected(expert), expert);
+    }
+  }
+  std::sort(order.begin(), order.end());
+  std::map<int64_t, float> chosen;
+  float sum = 0;
+  for (int64_t i = 0; i < experts.per_token; ++i) {
+    const int64_t expert = order[static_cast<size_t>(i)].second;
+    chosen[expert] = scores[expert].item<float>();
+    sum += chosen[expert];
+  }
+  for (auto& [expert, weight] : chosen) {
+    weight *= static_cast<float>(experts.weight_factor) / (experts.normalizes ? sum : 1);
+  }
+  return chosen;
+}
+
+TEST(Experts, OfGroupsAreChosenByCorrectedSigmoidsAndWeighedByPlainOnes) {
+  model::Experts experts{.count = 12, .per_token = 3, .width = 5};
+  experts.scores = model::RouterScores::kSigmoid;
+  experts.groups = 4;
+  experts.weight_factor = 2.5;
+  const Tensor x = drawn({40, 12});
+  for (const int64_t groups : {1, 2, 4}) {
+    for (const bool normalizes : {false, true}) {
+      experts.groups_per_token = groups;
+      experts.normalizes = normalizes;
+      Router router(experts);
+      router.weight = drawn({12, 12}) * 0.5;
+      // So low that all corrected scores of some tokens are negative.
+      router.correction = drawn({12}) * 0.3 - 0.7;
+      const Routing routing = router.forward(x);
+      const Tensor scores = at::sigmoid(x.matmul(router.weight.t()));
+      for (int64_t token = 0; token < x.size(0); ++token) {
+        const auto wanted = plain_choice(experts, scores[token], router.correction);
+        std::map<int64_t, float> found;
+        for (int64_t i = 0; i < experts.per_token; ++i) {
+          found[routing.routed.experts[token][i].item<int64_t>()] =
+              routing.weights[token][i].item<float>();
+        }
+        ASSERT_EQ(found.size(), wanted.size());
+        for (const auto& [expert, weight] : wanted) {
+          ASSERT_TRUE(found.contains(expert)) << groups << " groups, token " << token;
+          EXPECT_NEAR(found[expert], weight, 1e-5);
+        }
+      }
+      numbers::expect_values(
+          routing.routed.probabilities.sum(1), at::ones({40}), "what a balance is taken of");
+    }
+  }
+}
+
 TEST(Experts, OfEqualsTheLowerIsTaken) {
   Mixture mixture(kMixture);
   Router router(mixture.config.experts);

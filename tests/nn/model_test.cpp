@@ -59,7 +59,7 @@ TEST_P(EveryFamily, HasTheParametersOfItsDescription) {
     ASSERT_LT(i, specs.size());
     EXPECT_EQ(name, specs[i].name);
     EXPECT_EQ(parameter.sizes(), at::IntArrayRef(specs[i].shape));
-    EXPECT_EQ(parameter.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(parameter.scalar_type(), specs[i].is_float32 ? at::kFloat : at::kBFloat16);
     EXPECT_EQ(parameter.requires_grad(), specs[i].learns);
     ++i;
   });

@@ -88,6 +88,20 @@ TEST(ExpertPlans, Qwen2WithASharedExpert) {
       });
 }
 
+/// Groups, corrected scores, and a shared expert that nothing weighs.
+TEST(ExpertPlans, Glm45ChoosesWithinGroups) {
+  expect_table(
+      kOddGlm4Moe,
+      {
+          {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
+          {{.data = 4}, 1, {.zero_stage = 1, .expert_ranks = 4}},
+          {{.tensor = 4}, 1, {.recompute = {kFull}}},
+          {{.data = 2, .tensor = 2}, 1, {.expert_ranks = 2, .sequence_sharding = kShards}},
+          {{.context = 2}, 2, {.expert_ranks = 2, .recompute = {kSelective}}},
+          {{.pipeline = 2, .tensor = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+      });
+}
+
 /// Sinks in the fused loops and, with dropout, in the plain ones.
 TEST(ExpertPlans, GptOssSinksAndBiases) {
   expect_table(

@@ -46,6 +46,7 @@ const FamilyCase kFamilies[] = {
     {"qwen3_moe", kOddQwen3Moe},
     {"qwen2_moe", kOddQwen2Moe},
     {"olmoe", kOddOlmoe},
+    {"glm4_moe", kOddGlm4Moe},
     {"gpt_oss", kOddGptOss},
     {"gemma",
      R"({"model_type": "gemma", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,

@@ -78,6 +78,15 @@ inline const char* const kOddGptOss =
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
         "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 4, "swiglu_limit": 0.2,
         "initializer_range": 0.1})";
+/// Six experts in three groups, two of which a token may go to, scores that are corrected, and an
+/// expert for all tokens whose weight is 1; a layer with an MLP before them; norms of heads, of
+/// which the first half is rotated.
+inline const char* const kOddGlm4Moe =
+    R"({"model_type": "glm4_moe", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8,
+        "n_routed_experts": 6, "n_group": 3, "topk_group": 2, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 11, "routed_scaling_factor": 1.5, "use_qk_norm": true,
+        "attention_bias": true, "attention_dropout": 0.1, "initializer_range": 0.15})";
 /// Seven experts, one for a token, so that some get none; norms of all queries and of all keys, and
 /// a limit of both and of the values; fewer key-value heads than some plans have ranks.
 inline const char* const kOddOlmoe =
@@ -98,6 +107,18 @@ inline const char* const kOddT5Gated =
         "num_layers": 1, "num_decoder_layers": 3, "num_heads": 3, "dropout_rate": 0.1,
         "relative_attention_num_buckets": 8, "relative_attention_max_distance": 11,
         "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false, "initializer_factor": 0.4})";
+
+/// Initial values, of which none is zero that is no gradient's: a correction of routers' scores
+/// would begin at zero.
+inline ModelSpec::Fill plan_fill(const model::ModelConfig& config) {
+  auto specs = model::parameters_by_name(config);
+  for (auto& [name, spec] : specs) {
+    if (name.ends_with("e_score_correction_bias")) {
+      spec.init = {model::Initialization::Kind::kNormal, 0.2, -1};
+    }
+  }
+  return fill_at_random(std::move(specs), 3);
+}
 
 struct PlanCase {
   mesh::Mesh mesh = {};
@@ -225,7 +246,7 @@ inline Trained train_under(
     options.accumulation_steps = plan.accumulation;
     options.bucket_megabytes = 0.01;
     options.max_gradient_norm = 0.5;
-    ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
+    ModelSpec spec{config, at::kFloat, at::kCPU, plan_fill(config)};
     if (vary) {
       vary(spec);
     }

@@ -35,6 +35,8 @@ QWEN2_MOE = dict({key: value for key, value in QWEN3_MOE.items() if key != "head
                  shared_expert_intermediate_size=18)
 OLMOE = {key: value for key, value in LLAMA.items() if key != "head_dim"} | dict(
     model_type="olmoe", intermediate_size=14, num_experts=6, num_experts_per_tok=2, pad_token_id=None)
+GLM4_MOE = dict(LLAMA, model_type="glm4_moe", num_hidden_layers=3, n_routed_experts=6, num_experts_per_tok=2,
+                moe_intermediate_size=14)
 GPT_OSS = dict(LLAMA, model_type="gpt_oss", head_dim=10, intermediate_size=14, num_local_experts=5, num_experts_per_tok=2,
                sliding_window=6, swiglu_limit=0.4)
 SHORT = dict(LLAMA, max_position_embeddings=16)  # sequences are longer than the positions that were trained
@@ -195,6 +197,12 @@ CASES = {
     "qwen2_moe-windows-normalized": dict(QWEN2_MOE, qkv_bias=False, norm_topk_prob=True, use_sliding_window=True, sliding_window=6,
                                          num_hidden_layers=3, mlp_only_layers=[1], tie_word_embeddings=True),
     "qwen2_moe-bfloat16": QWEN2_MOE,
+    "glm4_moe": dict(GLM4_MOE, n_group=3, topk_group=2, routed_scaling_factor=2.5, use_qk_norm=True, attention_bias=True),
+    "glm4_moe-plain-tied": dict(GLM4_MOE, head_dim=12, norm_topk_prob=False, n_shared_experts=2, first_k_dense_replace=2,
+                                tie_word_embeddings=True, pad_token_id=5, num_experts_per_tok=3,
+                                rope_parameters=dict(rope_type="default", rope_theta=700.0, partial_rotary_factor=0.5)),
+    "glm4_moe-fused": dict(GLM4_MOE, first_k_dense_replace=0, num_hidden_layers=1),
+    "glm4_moe-bfloat16": dict(GLM4_MOE, n_group=2, topk_group=1),
     "gpt-oss": GPT_OSS,
     "gpt-oss-plain": dict(GPT_OSS, attention_bias=False, num_hidden_layers=3, num_key_value_heads=4, swiglu_alpha=1.1,
                           swiglu_limit=7.0, num_experts_per_tok=5, tie_word_embeddings=True, hidden_size=30,
@@ -215,7 +223,7 @@ CASES = {
                                                   tie_word_embeddings=False),
 }
 SOURCE_LENGTH = 27
-MIXTURES = ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "gpt-oss")
+MIXTURES = ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "gpt-oss")
 UNTIED_BIASES = {"cls.predictions.bias", "lm_head.bias"}  # parameters of theirs that nothing reads
 KEY_BIASES = ("key.bias", "k_lin.bias")
 ENCODERS = ("bert", "roberta", "distilbert")
@@ -283,6 +291,15 @@ def file_name(key, name):
     return key.replace("lm_head", "embed_out") if name.startswith("gpt-neox") else key
 
 
+def lowered(model):
+    """In bfloat16, but for what transformers keeps in float32."""
+    kept = {key: value.clone() for key, value in model.named_buffers() if key.endswith("e_score_correction_bias")}
+    model = model.bfloat16()
+    for key, value in kept.items():
+        model.get_submodule(key.rpartition(".")[0]).e_score_correction_bias = value
+    return model
+
+
 def make_case(folder, name, settings):
     """A model folder with random weights, and the driver's inputs. The config.json is the text of `settings`."""
     torch.manual_seed(sum(map(ord, name)))
@@ -304,8 +321,11 @@ def make_case(folder, name, settings):
                 value.add_(torch.randn_like(value), alpha=0.2)
             elif key.endswith(("q_norm.weight", "k_norm.weight")):
                 value.normal_(1, 0.2)
+        for key, value in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):  # other experts are chosen than the scores say
+                value.normal_(0, 0.2)
     if is_low(name):
-        model = model.bfloat16()
+        model = lowered(model)
     if name in BARE:
         save_file({key.removeprefix("transformer."): value for key, value in model.state_dict().items()
                    if key != "lm_head.weight"}, model_folder / "model.safetensors", {"format": "pt"})

@@ -23,9 +23,14 @@ std::map<std::string, at::Tensor> values_of(nn::LanguageModel& model) {
   return values;
 }
 
-void save(nn::LanguageModel& model, const std::filesystem::path& folder) {
+void save(
+    nn::LanguageModel& model,
+    const std::filesystem::path& folder,
+    const std::map<std::string, at::Tensor>& beside = {}) {
   std::vector<checkpoint::Piece> pieces;
-  for (const auto& [name, value] : values_of(model)) {
+  auto values = values_of(model);
+  values.insert(beside.begin(), beside.end());
+  for (const auto& [name, value] : values) {
     checkpoint::Piece piece;
     piece.file_group = "model";
     piece.name = name;
@@ -70,6 +75,35 @@ TEST(ModelLoading, AClassifierBeginsOnALanguageModelsBody) {
       EXPECT_THROW(load_model(saved, {}), Error);
     }
   }
+}
+
+/// GLM-4.5's folders hold one more layer; the correction of scores is float32 in any model.
+TEST(ModelLoading, LayersThatPredictFurtherTokensArePassedOver) {
+  const TemporaryFolder folder;
+  const auto config = model::parse_model_config(
+      R"({"model_type": "glm4_moe", "vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 2,
+          "num_attention_heads": 2, "num_key_value_heads": 1, "n_routed_experts": 4, "intermediate_size": 6,
+          "num_experts_per_tok": 2, "moe_intermediate_size": 3})",
+      "test");
+  const auto model = nn::small_model(config);
+  const std::string name = "model.layers.1.mlp.gate.e_score_correction_bias";
+  const at::Tensor exact = at::tensor({5.001F, 5.002F, -1.0001F, 0.3F});
+  values_of(*model).at(name).copy_(exact);
+  const auto warnings_of = [&](const char* further) {
+    const auto path = folder.path() / further;
+    save(*model, path, {{further, at::ones({3})}});
+    ModelRequest request;
+    request.dtype = at::kBFloat16;
+    testing::internal::CaptureStderr();
+    const auto loaded = load_model(model::find_model(path.string()), request);
+    EXPECT_TRUE(values_of(*loaded).at(name).equal(exact));
+    EXPECT_EQ(values_of(*loaded).at("lm_head.weight").scalar_type(), at::kBFloat16);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string told = warnings_of("model.layers.2.eh_proj.weight");
+  EXPECT_NE(told.find("predict further tokens"), std::string::npos) << told;
+  EXPECT_EQ(told.find("does not have"), std::string::npos) << told;
+  EXPECT_NE(warnings_of("model.layers.1.eh_proj.weight").find("does not have"), std::string::npos);
 }
 
 }  // namespace model_loading_test

@@ -1,6 +1,6 @@
 // Mixtures of experts in Llama's form: Mixtral (Jiang et al., 2024), Qwen2's (Yang et al., 2024,
 // with an expert that every token goes through), Qwen3's (2025) and OLMoE (Muennighoff et al.,
-// 2024), which differ by names and options.
+// 2024), which differ by names and options; GLM-4.5's (glm4_moe.cpp) has these layers too.
 #include "model/families/experts.h"
 
 #include <string>
@@ -46,7 +46,9 @@ void describe_shared_expert(LayerList& list, const std::string& prefix) {
   add("shared_gate", prefix + ".gate_proj", list.shared_width(), list.hidden());
   add("shared_up", prefix + ".up_proj", list.shared_width(), list.hidden());
   add("shared_down", prefix + ".down_proj", list.hidden(), list.shared_width());
-  add("shared_weight", prefix + "_gate", {Dim::kExperts, 1}, list.hidden());
+  if (list.config().experts.weighs_shared) {
+    add("shared_weight", prefix + "_gate", {Dim::kExperts, 1}, list.hidden());
+  }
 }
 
 void parse_qwen2_moe_windows(ConfigReader& reader, ModelConfig& config) {
@@ -123,6 +125,9 @@ void describe_experts(LayerList& list, int64_t block) {
   if (config.family == Family::kMixtral) {
     router.parameters.front().aliases.push_back(layer + "mlp.gate.weight");
   }
+  if (config.experts.corrects_scores) {
+    list.score_correction("e_score_correction_bias");
+  }
   const Extent hidden = list.hidden(), width = list.expert_width();
   const int64_t count = config.experts.count, matrix = hidden.size * width.size;
   const std::string stack = layer + "mlp.experts.";
@@ -157,7 +162,9 @@ void describe_experts(LayerList& list, int64_t block) {
         {stack + "down_proj", {count, hidden.size, width.size}, expert * matrix});
   }
   if (config.experts.shared_width > 0) {
-    describe_shared_expert(list, layer + "mlp.shared_expert");
+    describe_shared_expert(
+        list,
+        layer + (config.family == Family::kGlm4Moe ? "mlp.shared_experts" : "mlp.shared_expert"));
   }
 }
 

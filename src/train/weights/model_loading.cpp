@@ -1,10 +1,13 @@
 #include "train/weights/model_loading.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -51,6 +54,17 @@ bool is_of_other_head(const std::string& name) {
          });
 }
 
+/// Tensors of layers behind the model's, which predict further tokens (DeepSeek-AI, "DeepSeek-V3",
+/// 2024, section 2.2): of GLM-4.5, whose blocks are counted on.
+bool predicts_further_tokens(const std::string& name, const model::ModelConfig& config) {
+  constexpr std::string_view kLayers = "model.layers.";
+  int64_t layer = -1;
+  const char* const end = name.data() + name.size();
+  return config.family == model::Family::kGlm4Moe && name.starts_with(kLayers) &&
+         std::from_chars(name.data() + kLayers.size(), end, layer).ec == std::errc() &&
+         layer >= config.layers;
+}
+
 /// What a folder is asked for, but for packed weights.
 std::vector<checkpoint::WantedTensor> wanted_tensors(
     const model::ModelConfig& source,
@@ -83,13 +97,23 @@ class FolderWeights {
     }
     const std::vector<model::ParameterSpec> asked = parameters_of_folder(source.config, wanted);
     experts_.emplace(files_, asked);
+    bool has_further_layers = false;
     for (const std::string& extra : files_.match(
              wanted_tensors(source.config, asked, packed ? &*packed : nullptr, *experts_))) {
-      const bool is_known = source.config.bidirectional && is_of_other_head(extra);
+      const bool is_further = predicts_further_tokens(extra, source.config);
+      has_further_layers = has_further_layers || is_further;
+      const bool is_known = is_further || (source.config.bidirectional && is_of_other_head(extra));
       if (!is_known && (!packed || !packed->owns(extra)) && !experts_->owns(extra)) {
         log_warning(
             "{} holds a tensor that the model does not have: {}", source.folder.string(), extra);
       }
+    }
+    if (has_further_layers) {
+      log_info(
+          "{} holds layers behind the model's {}, which predict further tokens: they are neither "
+          "trained nor saved",
+          source.name,
+          source.config.layers);
     }
     for (const model::ParameterSpec& spec : asked) {
       if (!source.config.bidirectional || !is_of_head(spec, source.config) ||
