@@ -67,6 +67,9 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       "at least 0");
   check.require(
       finite_from_0(training.router_z_loss_coef), "training.router_z_loss_coef", "at least 0");
+  const double capacity = training.expert_capacity_factor.value_or(1);
+  check.require(
+      std::isfinite(capacity) && capacity > 0, "training.expert_capacity_factor", "above 0");
   if (training.router_aux_loss_coef &&
       (training.router_aux_loss.empty() || training.router_aux_loss == "none")) {
     check.fail(

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "nn/expert_capacity.h"
 #include "nn/forward_context.h"
 #include "ops/products.h"
 
@@ -15,22 +16,31 @@ constexpr double kLeastSum = 1e-20;  // of a token's sigmoids: transformers adds
 
 /// Rows of tokens in the order of the experts that they go to.
 struct SortedRows {
-  Tensor tokens;                // [N k] int64: the token of each row
-  Tensor places;                // [N k] int64: where the row of each choice of each token is
+  Tensor tokens;                // [R] int64: the token of each row
+  Tensor choices;               // [R] int64: which of the N k choices it is
   std::vector<int64_t> counts;  // of each expert
 };
 
-SortedRows sort_by_expert(const Tensor& chosen, int64_t experts) {
-  const Tensor flat = chosen.flatten();  // [N k]
-  const Tensor order = flat.argsort(/*stable=*/true);
-  Tensor places = at::empty_like(order);
-  places.scatter_(0, order, at::arange(order.numel(), order.options()));
-  const Tensor counts = at::bincount(flat, {}, experts).to(at::kCPU);
+/// `kept` [N, k] bool: the choices that have a row; undefined: all, R = N k.
+SortedRows sort_by_expert(const Tensor& chosen, const Tensor& kept, int64_t experts) {
+  const Tensor flat =
+      (kept.defined() ? chosen.masked_fill(kept.logical_not(), experts) : chosen).flatten();
+  const Tensor counts = at::bincount(flat, {}, experts + 1).to(at::kCPU);
   const auto* count = counts.const_data_ptr<int64_t>();
+  const Tensor order =
+      flat.argsort(/*stable=*/true).narrow(0, 0, flat.numel() - count[experts]);  // without those
   return {
-      at::floor_divide(order, chosen.size(1)),
-      places,
-      std::vector<int64_t>(count, count + experts)};
+      at::floor_divide(order, chosen.size(1)), order, std::vector<int64_t>(count, count + experts)};
+}
+
+/// What came of the rows, by choice: [choices, C], zeros of those that have no row.
+Tensor by_choice(const Tensor& made, const SortedRows& sorted, int64_t choices) {
+  if (sorted.choices.numel() < choices) {
+    return at::zeros({choices, made.size(1)}, made.options()).index_copy(0, sorted.choices, made);
+  }
+  Tensor places = at::empty_like(sorted.choices);
+  places.scatter_(0, sorted.choices, at::arange(choices, places.options()));
+  return made.index_select(0, places);
 }
 
 }  // namespace
@@ -86,8 +96,13 @@ Tensor Router::chosen(const Tensor& scores) const {
   return best(left.flatten(1), experts.per_token);
 }
 
-Tensor ExpertExchange::forward(const ExpertRows& rows, const ExpertFunction& experts) const {
-  return experts(rows);
+Exchanged ExpertExchange::forward(
+    const ExpertRows& rows, const ExpertFunction& experts, const BesideFunction& beside) const {
+  return {experts(rows), beside ? beside() : Tensor()};
+}
+
+Tensor ExpertExchange::places_of(int64_t length) const {
+  return places ? places(length) : at::arange(length, at::kLong);
 }
 
 GateAndUp::GateAndUp(const Tensor& pairs)
@@ -134,21 +149,38 @@ Tensor ExpertMlp::forward(const Tensor& x, const ForwardContext& context) const 
   const Routing routing = router_->forward(flat);
   const Tensor weights =
       with_router_terms(routing.weights, routing.routed, context, layer_, mixture_layers_);
-  const SortedRows sorted = sort_by_expert(routing.routed.experts, std::ssize(experts_));
+  const Tensor& chosen = routing.routed.experts;
+  const SortedRows sorted =
+      sort_by_expert(chosen, kept(chosen, x.size(1), context), std::ssize(experts_));
   const Tensor numbers = token_numbers(x.size(1), context);
-  const Tensor made = exchange_->forward(
+  const bool is_shared = shared_.down != nullptr;
+  const Exchanged made = exchange_->forward(
       {flat.index_select(0, sorted.tokens),
        sorted.counts,
        numbers.defined() ? numbers.index_select(0, sorted.tokens.to(at::kCPU)) : Tensor()},
-      [&](const ExpertRows& rows) { return run(rows, context); });
-  const Tensor outputs = made.index_select(0, sorted.places)
+      [&](const ExpertRows& rows) { return run(rows, context); },
+      is_shared ? [&] { return shared(x, context); } : BesideFunction());
+  const Tensor outputs = by_choice(made.rows, sorted, chosen.numel())
                              .view({flat.size(0), -1, flat.size(1)})
                              .to(weights.scalar_type());  // [N, k, C]
   Tensor sum = at::bmm(weights.unsqueeze(1), outputs).squeeze(1);
-  if (shared_.down != nullptr) {
-    sum = sum + shared(x, context).flatten(0, 1);
+  if (is_shared) {
+    sum = sum + made.beside.flatten(0, 1);
   }
   return output_->forward(sum.to(x.scalar_type()).view_as(x));
+}
+
+Tensor ExpertMlp::kept(const Tensor& chosen, int64_t length, const ForwardContext& context) const {
+  const auto capacity = context.inputs().expert_capacity;
+  if (capacity == nullptr) {
+    return {};
+  }
+  const WithinCapacity within = within_capacity(
+      *capacity, chosen, std::ssize(experts_), exchange_->places_of(length), context);
+  if (const auto log = context.inputs().routing_log) {
+    log->layers.at(layer_).dropped = within.dropped;
+  }
+  return within.kept;
 }
 
 Tensor ExpertMlp::shared(const Tensor& x, const ForwardContext& context) const {
@@ -160,9 +192,7 @@ Tensor ExpertMlp::token_numbers(int64_t length, const ForwardContext& context) c
   if (!context.training() || !exchange_->experts_drop) {
     return {};
   }
-  return context
-      .token_numbers(exchange_->places ? exchange_->places(length) : at::arange(length, at::kLong))
-      .flatten();
+  return context.token_numbers(exchange_->places_of(length)).flatten();
 }
 
 Tensor ExpertMlp::run(const ExpertRows& rows, const ForwardContext& context) const {

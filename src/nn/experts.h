@@ -1,6 +1,6 @@
 // A mixture of experts instead of a block's MLP (Shazeer et al., "Outrageously Large Neural
-// Networks", 2017). No token is dropped and there is no capacity: tokens are sorted by their
-// experts, each of which makes one product over the rows that came to it.
+// Networks", 2017). Tokens are sorted by their experts, each of which makes one product over the
+// rows that came to it: all of them, or those that it has room for (nn/expert_capacity.h).
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,15 @@ struct ExpertRows {
 /// What experts make of rows -> [R, C].
 using ExpertFunction = std::function<Tensor(const ExpertRows& rows)>;
 
+/// What has nothing to do with the rows, and may be made while they are on their way.
+using BesideFunction = std::function<Tensor()>;
+
+/// What came of rows, and of what was made beside them.
+struct Exchanged {
+  Tensor rows;    // [R, C]
+  Tensor beside;  // undefined: there was nothing
+};
+
 /// Between a block's tokens and its experts. The default has all experts here; whoever spreads them
 /// over ranks sends rows there and back. It has no parameters.
 struct ExpertExchange {
@@ -58,7 +67,11 @@ struct ExpertExchange {
   /// The places in the whole sequence of the T positions that are here, [T] int64; null: 0, 1, ...
   std::function<Tensor(int64_t length)> places;
   virtual ~ExpertExchange() = default;
-  virtual Tensor forward(const ExpertRows& rows, const ExpertFunction& experts) const;
+  /// `beside` null: there is nothing.
+  virtual Exchanged forward(
+      const ExpertRows& rows, const ExpertFunction& experts, const BesideFunction& beside) const;
+  /// The places of the positions that are here, [T].
+  Tensor places_of(int64_t length) const;
 };
 
 /// One expert's linears, gate and up in one product (number by number) or in two; null: another
@@ -94,6 +107,8 @@ class ExpertMlp {
   Tensor activated(const Expert& expert, const Tensor& x, const ForwardContext& context) const;
   /// [N], of the pass's tokens; undefined where nothing is drawn for them.
   Tensor token_numbers(int64_t length, const ForwardContext& context) const;
+  /// [N, k] bool, of the experts that tokens chose: which have room; undefined: all.
+  Tensor kept(const Tensor& chosen, int64_t length, const ForwardContext& context) const;
 
   Gate gate_;
   int64_t layer_, mixture_layers_;  // of the whole model

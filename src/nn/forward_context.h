@@ -17,6 +17,7 @@
 namespace lockstep::nn {
 
 class KeyValueCache;
+struct ExpertCapacity;
 struct RouterTerms;
 struct RoutingLog;
 
@@ -57,6 +58,8 @@ struct ForwardInputs {
   Tensor real_tokens;
   std::shared_ptr<const RouterTerms> router_terms;  // of mixtures (nn/routing.h); null: none
   std::shared_ptr<RoutingLog> routing_log;          // likewise, to write to; null: nobody asks
+  std::shared_ptr<const ExpertCapacity> expert_capacity;  // likewise (nn/expert_capacity.h); null:
+                                                          // no token is dropped
   int64_t whole_length = 0;  // of the sequence, where ids are a part of it, or are padded; 0: T
   /// Made by the first of the passes that share them, which are of the same positions; null: each
   /// makes its own.

@@ -98,11 +98,14 @@ Tensor RoutingLog::mean_chosen() const {
 std::map<int64_t, Tensor> RoutingLog::sums(Balance balance) const {
   std::map<int64_t, Tensor> result;
   for (const auto& [layer, entry] : layers) {
-    Tensor terms = at::zeros({2}, entry.counts.options());
+    Tensor terms = at::zeros({3}, entry.counts.options());
     if (entry.z.defined()) {
       const Tensor chosen = balance == Balance::kBatch ? mean_chosen().unsqueeze(0) : entry.chosen;
       terms[0] = (chosen * entry.probabilities).sum() * entry.counts.size(0);
       terms[1] = entry.z;
+    }
+    if (entry.dropped.defined()) {
+      terms[2] = entry.dropped;
     }
     result.emplace(layer, at::cat({entry.counts, terms}));
   }
@@ -125,7 +128,7 @@ Tensor with_router_terms(
   const Groups groups =
       groups_of(context, has_terms ? terms->balance : Balance::kBatch, routed.probabilities);
   const Tensor counts = choices(groups, routed.experts, experts);
-  RoutingLog::Entry entry{counts.sum(0), {}, {}, {}};
+  RoutingLog::Entry entry{counts.sum(0), {}, {}, {}, {}};
   if (!has_terms) {
     log->layers[layer] = std::move(entry);
     return weights;

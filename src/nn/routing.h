@@ -45,14 +45,15 @@ struct RoutingLog {
     Tensor chosen;         // [G, E] float64: f
     Tensor probabilities;  // [G, E] float64: P, of this rank's tokens alone
     Tensor z;              // float64 scalar: the sum over G of the z-loss, likewise
+    Tensor dropped;        // with a capacity, float64 scalar: the choices that found no room
   };
   std::map<int64_t, Entry> layers;
 
   /// kBatch's f, [E]: the mean over the layers.
   Tensor mean_chosen() const;
-  /// Float64 [E + 2] of each of these layers: the counts, and of what is here the sums over rows of
-  /// the balance and of the z-loss. (kBatch: the layers' balances add up to L times the pass's, L
-  /// being how many there are.)
+  /// Float64 [E + 3] of each of these layers: the counts, of what is here the sums over rows of
+  /// the balance and of the z-loss, and the choices that were dropped. (kBatch: the layers'
+  /// balances add up to L times the pass's, L being how many there are.)
   std::map<int64_t, Tensor> sums(Balance balance) const;
 };
 

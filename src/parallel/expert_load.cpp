@@ -6,11 +6,12 @@
 
 namespace lockstep::parallel {
 
-ExpertLoads::ExpertLoads(const model::ModelConfig& config, const RouterLosses& losses, Axes& axes)
+ExpertLoads::ExpertLoads(const model::ModelConfig& config, const Plan& plan, Axes& axes)
     : axes_(axes),
       experts_(config.experts.count),
       layers_(config.layers),
       mixture_layers_(config.layers - std::ssize(config.experts.dense_layers)) {
+  const RouterLosses& losses = plan.router_losses;
   terms_.balance = losses.balance;
   terms_.z_coefficient = losses.z_coefficient;
   if (losses.balance != nn::Balance::kNone) {
@@ -22,6 +23,10 @@ ExpertLoads::ExpertLoads(const model::ModelConfig& config, const RouterLosses& l
       sequence.all_reduce(counts).wait();
     };
   }
+  if (plan.expert_capacity_factor > 0) {
+    capacity_ = std::make_shared<nn::ExpertCapacity>(
+        nn::ExpertCapacity{plan.expert_capacity_factor, terms_.sum_over_sequence});
+  }
 }
 
 std::vector<nn::ForwardInputs> ExpertLoads::open(
@@ -32,6 +37,7 @@ std::vector<nn::ForwardInputs> ExpertLoads::open(
   }
   for (nn::ForwardInputs& inputs : opened) {
     inputs.routing_log = std::make_shared<nn::RoutingLog>();
+    inputs.expert_capacity = capacity_;
     if (!inputs.real_tokens.defined()) {
       inputs.real_tokens = at::ones_like(inputs.ids, at::kBool);
     }
@@ -65,7 +71,7 @@ std::optional<ExpertLoad> ExpertLoads::close(std::span<const nn::ForwardInputs> 
   if (!is_mixture()) {
     return std::nullopt;
   }
-  Tensor sums = at::zeros({layers_, experts_ + 2}, at::kDouble);
+  Tensor sums = at::zeros({layers_, experts_ + 3}, at::kDouble);
   for (const nn::ForwardInputs& inputs : micro_batches) {
     for (const auto& [layer, row] : inputs.routing_log->sums(terms_.balance)) {
       sums[layer].add_(row.to(at::kCPU));
@@ -80,6 +86,7 @@ std::optional<ExpertLoad> ExpertLoads::close(std::span<const nn::ForwardInputs> 
     const Tensor shares = counts.index({routed}) / all.index({routed});
     load.most = shares.max().item<double>();
     load.least = shares.min().item<double>();
+    load.dropped = (sums.select(1, experts_ + 2).sum() / all.sum()).item<double>();
   }
   const Tensor terms =
       sums.narrow(1, experts_, 2).sum(0) / (groups_ * static_cast<double>(mixture_layers_));

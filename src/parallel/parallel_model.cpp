@@ -70,7 +70,7 @@ ParallelModel::ParallelModel(
       optimizer_bytes_(optimizer_.bytes_on(device_)),
       memory_(device_, [this] { return held(); }),
       loss_scale_(is_half_ ? LossScale(plan.loss_scale) : LossScale()),
-      expert_loads_(stages_.front().model->config(), plan.router_losses, axes) {
+      expert_loads_(stages_.front().model->config(), plan, axes) {
   visit_engines([this](DataParallel& engine) {
     engine.set_at_work([this](Pass pass) {
       memory_.look(pass == Pass::kForward ? MemoryPhase::kForward : MemoryPhase::kBackward);

@@ -46,6 +46,7 @@ struct Plan {
   int64_t persistence_threshold = 0;           // stage 3: smaller parameters stay whole
   double bucket_megabytes = 25;
   RouterLosses router_losses = {};
+  double expert_capacity_factor = 0;  // nn::ExpertCapacity; 0: no token is dropped
   /// So many neighbours among the ranks that hold the same parameters spread a mixture's experts
   /// among them; a divisor of their number.
   int expert_ranks = 1;

@@ -383,6 +383,7 @@ Verification verify(
   plain.optimizer = plan.optimizer;
   plain.max_gradient_norm = plan.max_gradient_norm;
   plain.router_losses = plan.router_losses;
+  plain.expert_capacity_factor = plan.expert_capacity_factor;
   const bool leads = world.rank() == 0;
   const auto model = parallelize(spec, plan, axes);
   const auto one = leads ? parallelize(spec, plain, own) : nullptr;

@@ -29,13 +29,27 @@ void check_mixture(const config::Config& config, const model::ModelConfig& model
   const model::Experts& experts = model.experts;
   if (experts.count == 0) {
     const bool asks = !training.router_aux_loss.empty() && training.router_aux_loss != "none";
-    if (asks || training.router_z_loss_coef > 0) {
+    if (asks || training.router_z_loss_coef > 0 || training.expert_capacity_factor) {
       refuse(
           fmt::format(
               "training.{} is set, and the model has no experts",
-              asks ? "router_aux_loss" : "router_z_loss_coef"),
+              asks                              ? "router_aux_loss"
+              : training.router_z_loss_coef > 0 ? "router_z_loss_coef"
+                                                : "expert_capacity_factor"),
           "leave it out, or train a mixture of experts");
     }
+  } else if (
+      training.expert_capacity_factor.value_or(0) * static_cast<double>(experts.per_token) >=
+      static_cast<double>(experts.count)) {
+    refuse(
+        fmt::format(
+            "training.expert_capacity_factor={} drops nothing: with {} of {} experts a token, each "
+            "has room for all from {:.4g} on",
+            *training.expert_capacity_factor,
+            experts.per_token,
+            experts.count,
+            static_cast<double>(experts.count) / static_cast<double>(experts.per_token)),
+        "leave it out, which is faster, or give less");
   } else if (experts.wants_balance && training.router_aux_loss.empty()) {
     refuse(
         fmt::format(
@@ -137,6 +151,7 @@ parallel::Plan plan_of(const config::Config& config) {
                                                   : nn::Balance::kNone,
       training.router_aux_loss_coef,
       training.router_z_loss_coef};
+  plan.expert_capacity_factor = training.expert_capacity_factor.value_or(0);
   plan.bucket_megabytes = training.ddp_bucket_cap_mb;
   plan.find_unused_parameters = training.ddp_find_unused_parameters;
   plan.accumulation_steps = training.gradient_accumulation_steps;

@@ -134,6 +134,9 @@ std::vector<std::pair<std::string, double>> step_metrics(
     const config::TrainingSection& training = job.config.training;
     metrics.emplace_back("expert_load_most", result.experts->most);
     metrics.emplace_back("expert_load_least", result.experts->least);
+    if (training.expert_capacity_factor) {
+      metrics.emplace_back("expert_dropped", result.experts->dropped);
+    }
     if (!training.router_aux_loss.empty() && training.router_aux_loss != "none") {
       metrics.emplace_back("router_aux_loss", result.experts->balance);
     }

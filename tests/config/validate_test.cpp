@@ -37,6 +37,8 @@ TEST(Validate, RangesAreToldWithTheValueAndItsOrigin) {
       {"parallel.expert=0", "at least 1"},
       {"router_aux_loss=rows", "sequence"},
       {"router_z_loss_coef=-1", "at least 0"},
+      {"expert_capacity_factor=0", "above 0"},
+      {"expert_capacity_factor=inf", "above 0"},
       {"router_aux_loss_coef=0.1", "is only used with a loss of the experts' balance"},
       {"monitor.peak_tflops=0", "above 0"},
       {"report_to=[wandbb]", "Did you mean 'wandb'?"},

@@ -1,8 +1,13 @@
 // A mixture of experts against the sum over its experts, written out token by token.
 #include "nn/experts.h"
 
+#include <cmath>
+#include <map>
+#include <tuple>
+
 #include <gtest/gtest.h>
 
+#include "nn/expert_capacity.h"
 #include "nn/testing.h"
 #include "numbers.h"
 
@@ -301,6 +306,85 @@ TEST(Experts, TermsOfTheirRouterAreAddedToTheGradient) {
         1.5 * (0.7 * sums[5].item<double>() + 0.2 * sums[6].item<double>()),
         value.item<double>(),
         "the terms");
+  }
+}
+
+/// Which choices experts have room for, token by token: `documents` [B, T] number them.
+Tensor plain_kept(
+    const Tensor& chosen,
+    const Tensor& documents,
+    const Tensor& real,
+    double factor,
+    int64_t count) {
+  const int64_t rows = documents.size(0), length = documents.size(1), per_token = chosen.size(1);
+  Tensor kept = at::zeros_like(chosen, at::kBool);
+  std::map<std::pair<int64_t, int64_t>, int64_t> sizes;
+  std::map<std::tuple<int64_t, int64_t, int64_t>, int64_t> taken;
+  const auto visit = [&](auto function) {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t t = 0; t < length; ++t) {
+        if (real[row][t].item<bool>()) {
+          function(row, t, documents[row][t].item<int64_t>());
+        }
+      }
+    }
+  };
+  visit([&](int64_t row, int64_t /*t*/, int64_t document) { ++sizes[{row, document}]; });
+  visit([&](int64_t row, int64_t t, int64_t document) {
+    const auto tokens = static_cast<double>(sizes[{row, document}] * per_token);
+    const double room = std::max(1.0, std::ceil(factor * tokens / static_cast<double>(count)));
+    for (int64_t i = 0; i < per_token; ++i) {
+      const int64_t expert = chosen[row * length + t][i].item<int64_t>();
+      int64_t& before = taken[{row, document, expert}];
+      kept[row * length + t][i] = static_cast<double>(before) < room;
+      ++before;
+    }
+  });
+  return kept;
+}
+
+TEST(Experts, TakeTheFirstOfADocumentThatTheyHaveRoomFor) {
+  Mixture mixture(kMixture);
+  constexpr int64_t kRows = 3, kLength = 20;
+  const Tensor x = drawn({kRows, kLength, 12});
+  ForwardInputs inputs;
+  inputs.ids = at::zeros({kRows, kLength}, at::kLong);
+  inputs.real_tokens = at::arange(kLength).lt(at::tensor({20, 13, 0}).unsqueeze(1));
+  // The first row is two documents, the second with its padding three.
+  inputs.document_starts = at::zeros({kRows, kLength}, at::kLong);
+  inputs.document_starts[0].slice(0, 9).fill_(9);
+  inputs.document_starts[1].slice(0, 2).fill_(2);
+  inputs.document_starts[1].slice(0, 13).fill_(13);
+  inputs.positions = at::arange(kLength) - inputs.document_starts;
+  const Tensor flat = x.flatten(0, 1);
+  const Tensor weights = plain_weights(mixture, x).flatten(0, 1);  // [N, E]
+  const Tensor chosen = std::get<1>(weights.topk(2, -1));
+  for (const double factor : {0.1, 0.5, 1.0, 2.5}) {
+    const auto capacity = std::make_shared<ExpertCapacity>(ExpertCapacity{factor});
+    const auto log = std::make_shared<RoutingLog>();
+    const Tensor kept = plain_kept(chosen, inputs.document_starts, inputs.real_tokens, factor, 5);
+    const Tensor of_experts = at::zeros({flat.size(0), 5}).scatter(1, chosen, kept.to(at::kFloat));
+    const auto ours = gradients_of(mixture, x, [&](const Tensor& in) {
+      ForwardInputs given = inputs;
+      given.expert_capacity = capacity;
+      given.routing_log = log;
+      return mixture.experts.forward(in, ForwardContext(mixture.config, given));
+    });
+    const auto plain = gradients_of(mixture, x, [&](const Tensor& in) {
+      const Tensor all = plain_weights(mixture, in) * of_experts.view({kRows, kLength, 5});
+      Tensor y = at::zeros_like(in);
+      for (int64_t expert = 0; expert < 5; ++expert) {
+        const Tensor inner = at::silu(in.matmul(mixture.matrix(expert, "w1").t())) *
+                             in.matmul(mixture.matrix(expert, "w3").t());
+        y = y +
+            all.select(-1, expert).unsqueeze(-1) * inner.matmul(mixture.matrix(expert, "w2").t());
+      }
+      return y;
+    });
+    numbers::expect_gradients(ours, plain, "factor " + std::to_string(factor));
+    const double wanted = 2 * 33 - kept.sum().item<double>();
+    EXPECT_EQ(log->sums(Balance::kNone).at(0)[7].item<double>(), wanted) << factor;
+    EXPECT_EQ(wanted == 0, factor == 2.5) << factor;
   }
 }
 

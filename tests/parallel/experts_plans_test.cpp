@@ -253,5 +253,42 @@ TEST(ExpertPlans, RouterLosses) {
   }
 }
 
+/// What experts have no room for is dropped alike: of rows, of rows with padding, of documents.
+TEST(ExpertPlans, ExpertCapacity) {
+  const auto compare = [](const char* json, double factor, const RowMaker& rows, auto plans) {
+    const auto train = [&](PlanCase plan) {
+      plan.plan.expert_capacity_factor = factor;
+      plan.plan.router_losses = {nn::Balance::kRows, 0.3, 0.05};
+      plan.plan.sequence_length = kPlanLength;
+      return train_under(plan, json, 2, kPlanLength, nullptr, rows);
+    };
+    const Trained one = train({});
+    EXPECT_GT(one.loads[0]->dropped, 0.05);
+    EXPECT_LT(one.loads[0]->dropped, 0.8);
+    for (const PlanCase& plan : plans) {
+      expect_equal(train(plan), one, plan_name(plan));
+    }
+  };
+  const std::vector<PlanCase> plans{
+      {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
+      {{.context = 2}, 1, {.expert_ranks = 2, .recompute = {kFull}}},
+      {{.pipeline = 2, .tensor = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+      {{.context = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}},
+  };
+  compare(kOddMixtral, 0.8, plan_inputs, plans);
+  compare(kOddGlm4Moe, 1, padded_rows, plans);
+  compare(kOddQwen2Moe, 0.6, plan_documents, plans);
+}
+
+/// In a pass that does not train nothing is dropped: an evaluation is that of the whole model.
+TEST(ExpertPlans, AnEvaluationHasNoCapacity) {
+  const auto evaluated = [](double factor) {
+    PlanCase plan;
+    plan.plan.expert_capacity_factor = factor;
+    return train_under(plan, kOddMixtral, 0).sums.back();
+  };
+  EXPECT_TRUE(evaluated(0.2).equal(evaluated(0)));
+}
+
 }  // namespace experts_plans_test
 }  // namespace lockstep::parallel

@@ -318,6 +318,7 @@ inline void expect_equal(const Trained& found, const Trained& one, const std::st
     if (const auto& load = one.loads[step]) {
       EXPECT_DOUBLE_EQ(found.loads[step]->most, load->most) << name;
       EXPECT_DOUBLE_EQ(found.loads[step]->least, load->least) << name;
+      EXPECT_DOUBLE_EQ(found.loads[step]->dropped, load->dropped) << name;
       EXPECT_NEAR(found.loads[step]->balance, load->balance, numbers::kRule) << name;
       EXPECT_NEAR(found.loads[step]->z, load->z, numbers::kRule * (1 + load->z)) << name;
     }

@@ -50,8 +50,12 @@ class Parallel(ProgramTest):
     def test_experts_in_one_tensor_go_from_plan_to_plan(self):
         # gpt-oss: each rank writes its experts, or its part of each, into the tensors of their layer.
         (self.folder / "oss.json").write_text(json.dumps(OSS))
-        batch = ("model.path=oss.json", "per_device_train_batch_size=2", "save_steps=4")
-        self.train("oss", "model.path=oss.json", "per_device_train_batch_size=4", "save_steps=4", steps=8)
+        # What experts have no room for is dropped, the same under each plan.
+        model = ("model.path=oss.json", "expert_capacity_factor=0.9")
+        batch = (*model, "per_device_train_batch_size=2", "save_steps=4")
+        self.train("oss", *model, "per_device_train_batch_size=4", "save_steps=4", steps=8)
+        steps = [json.loads(line) for line in (self.folder / "oss" / "metrics.jsonl").read_text().splitlines()]
+        self.assertTrue(all(0 < step["expert_dropped"] < 0.7 for step in steps if "loss" in step), steps)
         shapes = self.tensors("oss")
         self.assertEqual(shapes["model.layers.0.mlp.experts.gate_up_proj"], [3, 24, 22])
         self.assertEqual(shapes["model.layers.1.mlp.experts.down_proj_bias"], [3, 24])
@@ -62,7 +66,7 @@ class Parallel(ProgramTest):
             self.assert_close(losses(self.folder / name), losses(self.folder / "oss"), 1e-5)
             self.assertEqual(self.tensors(name), shapes)
             resumed = self.train_arguments(
-                name + "-resumed", "model.path=oss.json", "per_device_train_batch_size=4",
+                name + "-resumed", *model, "per_device_train_batch_size=4",
                 f"resume_from_checkpoint={name}/checkpoint-4", steps=8)
             self.run_ok(*resumed)
             self.assert_close(losses(self.folder / (name + "-resumed"))[-4:], losses(self.folder / "oss")[-4:], 1e-5)

@@ -40,6 +40,18 @@ TEST(Mixture, LossesOfRoutersAreRefusedWhereThereAreNone) {
       refusal(config, dense), "training.router_z_loss_coef is set, and the model has no experts");
 }
 
+TEST(Mixture, ACapacityThatDropsNothingOrHasNoExpertsIsRefused) {
+  config::Config config;
+  config.training.expert_capacity_factor = 1.25;
+  EXPECT_EQ(refusal(config, mixture()), "");
+  EXPECT_EQ(plan_of(config).expert_capacity_factor, 1.25);
+  EXPECT_EQ(
+      refusal(config, model::preset("llama-tiny")),
+      "training.expert_capacity_factor is set, and the model has no experts");
+  config.training.expert_capacity_factor = 1.5;  // two of three experts
+  EXPECT_NE(refusal(config, mixture()).find("drops nothing"), std::string::npos);
+}
+
 TEST(Mixture, WhatTransformersWouldAddIsToBeChosen) {
   config::Config config;
   const model::ModelConfig asks =

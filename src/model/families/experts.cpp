@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "base/format.h"
 #include "model/family.h"
 #include "model/parse_experts.h"

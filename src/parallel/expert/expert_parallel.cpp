@@ -20,13 +20,21 @@ struct SpreadExperts final : nn::ExpertExchange {
       : ExpertExchange(plain),
         group(&group) {}
   comm::Communicator* group;
-  Tensor forward(const nn::ExpertRows& rows, const nn::ExpertFunction& experts) const override {
+  nn::Exchanged forward(
+      const nn::ExpertRows& rows,
+      const nn::ExpertFunction& experts,
+      const nn::BesideFunction& beside) const override {
     const RowRoute route(rows.counts, *group);
-    nn::ExpertRows here{route.there(rows.values), route.own_counts(), {}};
+    nn::ExpertRows here{{}, route.own_counts(), {}};
     if (rows.tokens.defined()) {
       here.tokens = route.there(rows.tokens.unsqueeze(1)).squeeze(1);
     }
-    return route.back(experts(here));
+    const auto arrived = route.start(rows.values);
+    nn::Exchanged made;
+    made.beside = beside ? beside() : Tensor();
+    here.values = arrived();
+    made.rows = route.back(experts(here));
+    return made;
   }
 };
 

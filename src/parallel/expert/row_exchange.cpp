@@ -16,66 +16,97 @@ using comm::P2p;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// A run of rows for each rank; those of this rank stay where they are.
-Tensor send_rows(
-    const Tensor& rows,
-    const std::vector<int64_t>& sent,
-    const std::vector<int64_t>& received,
-    comm::Communicator& group) {
-  const Tensor in = rows.contiguous();
-  const int64_t all = std::accumulate(received.begin(), received.end(), int64_t{0});
-  Tensor out = at::empty({all, in.size(1)}, in.options());
+/// A way of rows between ranks, and what is on it now: in the forward pass rows, in the backward
+/// pass gradients.
+struct RowWay : torch::CustomClassHolder {
+  std::vector<int64_t> sent, received;
+  comm::Communicator* group = nullptr;
+
+  /// A run of rows for each rank, those of this rank stay where they are -> what will be whole when
+  /// finish() has returned it.
+  Tensor start(const Tensor& rows, bool is_back);
+  Tensor finish();
+
+ private:
+  Tensor in_, out_;  // of which messages are parts
+  comm::Pending pending_;
+};
+
+Tensor RowWay::start(const Tensor& rows, bool is_back) {
+  const std::vector<int64_t>& leave = is_back ? received : sent;
+  const std::vector<int64_t>& come = is_back ? sent : received;
+  in_ = rows.contiguous();
+  const int64_t all = std::accumulate(come.begin(), come.end(), int64_t{0});
+  out_ = at::empty({all, in_.size(1)}, in_.options());
   std::vector<P2p> transfers;
   int64_t from = 0, to = 0;
-  for (int rank = 0; rank < group.size(); ++rank) {
+  for (int rank = 0; rank < group->size(); ++rank) {
     const auto i = static_cast<size_t>(rank);
-    const Tensor leaving = in.narrow(0, from, sent[i]), coming = out.narrow(0, to, received[i]);
-    if (rank == group.rank()) {
+    const Tensor leaving = in_.narrow(0, from, leave[i]), coming = out_.narrow(0, to, come[i]);
+    if (rank == group->rank()) {
       coming.copy_(leaving);
     } else {
-      if (sent[i] > 0) {
+      if (leave[i] > 0) {
         transfers.push_back({P2p::Direction::kSend, leaving, rank});
       }
-      if (received[i] > 0) {
+      if (come[i] > 0) {
         transfers.push_back({P2p::Direction::kReceive, coming, rank});
       }
     }
-    from += sent[i];
-    to += received[i];
+    from += leave[i];
+    to += come[i];
   }
-  group.exchange(transfers).wait();
-  return out;
+  pending_ = group->exchange(transfers);
+  return out_;
 }
 
-struct Way : torch::CustomClassHolder {
-  std::vector<int64_t> sent, received;
-  comm::Communicator* group = nullptr;
+Tensor RowWay::finish() {
+  pending_.wait();
+  in_ = {};
+  return std::exchange(out_, {});
+}
+
+c10::intrusive_ptr<RowWay> way_of(AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<RowWay>(context->saved_data["way"].toCapsule());
+}
+
+/// The first half of a way, and the last one of the gradient's way back: between the halves
+/// autograd runs what was recorded between them. What the halves hand each other is not to be read:
+/// in the forward pass rows that are yet to come, in the backward pass a gradient that has been
+/// sent.
+struct StartRows : torch::autograd::Function<StartRows> {
+  static Tensor forward(
+      AutogradContext* context, const Tensor& rows, const c10::intrusive_ptr<RowWay>& way) {
+    context->saved_data["way"] = c10::IValue::make_capsule(way);
+    return way->start(rows, /*is_back=*/false);
+  }
+  static tensor_list backward(AutogradContext* context, tensor_list /*sent*/) {
+    return {way_of(context)->finish(), Tensor()};
+  }
 };
 
-/// Its backward pass is the way back.
-struct SendRows : torch::autograd::Function<SendRows> {
+struct FinishRows : torch::autograd::Function<FinishRows> {
   static Tensor forward(
-      AutogradContext* context, const Tensor& rows, const c10::intrusive_ptr<Way>& way) {
+      AutogradContext* context, const Tensor& coming, const c10::intrusive_ptr<RowWay>& way) {
     context->saved_data["way"] = c10::IValue::make_capsule(way);
-    return send_rows(rows, way->sent, way->received, *way->group);
+    (void)way->finish();
+    return coming.view_as(coming);
   }
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
-    const auto way =
-        c10::static_intrusive_pointer_cast<Way>(context->saved_data["way"].toCapsule());
-    return {send_rows(gradients[0], way->received, way->sent, *way->group), Tensor()};
+    (void)way_of(context)->start(gradients[0], /*is_back=*/true);
+    return {gradients[0], Tensor()};
   }
 };
 
-Tensor send(
-    const Tensor& rows,
+c10::intrusive_ptr<RowWay> make_way(
     const std::vector<int64_t>& sent,
     const std::vector<int64_t>& received,
     comm::Communicator& group) {
-  auto way = c10::make_intrusive<Way>();
+  auto way = c10::make_intrusive<RowWay>();
   way->sent = sent;
   way->received = received;
   way->group = &group;
-  return SendRows::apply(rows, way);
+  return way;
 }
 
 /// [ranks, E] int64 on the CPU: every rank's rows for every expert.
@@ -120,12 +151,17 @@ RowRoute::RowRoute(const std::vector<int64_t>& counts, comm::Communicator& group
   by_rank_ = by_expert_.argsort();
 }
 
-Tensor RowRoute::there(const Tensor& rows) const {
-  return send(rows, sent_, received_, *group_).index_select(0, by_expert_.to(rows.device()));
+std::function<Tensor()> RowRoute::start(const Tensor& rows) const {
+  const auto way = make_way(sent_, received_, *group_);
+  return [way, coming = StartRows::apply(rows, way), order = by_expert_.to(rows.device())] {
+    return FinishRows::apply(coming, way).index_select(0, order);
+  };
 }
 
 Tensor RowRoute::back(const Tensor& rows) const {
-  return send(rows.index_select(0, by_rank_.to(rows.device())), received_, sent_, *group_);
+  const auto way = make_way(received_, sent_, *group_);
+  const Tensor sorted = rows.index_select(0, by_rank_.to(rows.device()));
+  return FinishRows::apply(StartRows::apply(sorted, way), way);
 }
 
 }  // namespace lockstep::parallel

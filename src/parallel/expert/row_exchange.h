@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +24,10 @@ class RowRoute {
   /// This rank's rows [R, C], sorted by expert -> those of all ranks for the experts that are here,
   /// sorted by expert, and of one expert by rank. Every rank must call, here and in the backward
   /// pass.
-  Tensor there(const Tensor& rows) const;
+  Tensor there(const Tensor& rows) const { return start(rows)(); }
+  /// The same in halves, the other one to be called once: what is computed between them is computed
+  /// while rows are on their way, and in the backward pass while their gradients are.
+  std::function<Tensor()> start(const Tensor& rows) const;
   /// What the experts here made of these, in that order -> of this rank's rows. Likewise.
   Tensor back(const Tensor& rows) const;
   /// The rows of there() for each of all experts: zero for those of other ranks.

@@ -205,8 +205,8 @@ class BlockPass {
     times_.input += 2 * ring + node_.wait_seconds(times_.input + times_.weight);
   }
 
-  // There and back in the forward pass, and the gradients in the backward pass. Nothing hides them:
-  // the experts wait for their rows, and the block for what comes of these.
+  // There and back in the forward pass, and the gradients in the backward pass. The experts wait
+  // for their rows, and the block for what comes of these; what a shared expert hides is left out.
   void exchange_tokens() {
     const double members = job_.expert_ranks;
     const double per_node = std::max(1.0, std::floor(node_.devices_per_node / job_.mesh.tensor));
