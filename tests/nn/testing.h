@@ -70,7 +70,7 @@ inline constexpr const char* kSmallModels[] = {
         "num_attention_heads": 4, "num_key_value_heads": 2, "num_experts": 3, "num_experts_per_tok": 2,
         "moe_intermediate_size": 12, "shared_expert_intermediate_size": 18, "initializer_range": 0.1})",
     R"({"model_type": "glm4_moe", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10, "n_routed_experts": 6, "n_group": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "n_routed_experts": 6, "n_group": 3,
         "topk_group": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 12, "n_shared_experts": 2,
         "routed_scaling_factor": 1.5, "use_qk_norm": true, "attention_bias": true, "initializer_range": 0.1})",
     R"({"model_type": "olmoe", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 2,
