@@ -117,7 +117,7 @@ TEST(Experts, Glm45ChoosesWithinGroupsAndByCorrectedSigmoids) {
   EXPECT_FALSE(plain.rope.in_pairs);
   EXPECT_FALSE(plain.qkv_bias || plain.attention_out_bias || plain.head_norms);
   const ModelConfig config = parsed(
-      R"("model_type": "glm4_moe", "hidden_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2,
+      R"("model_type": "glm4_moe", "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2,
          "n_routed_experts": 12, "n_group": 4, "topk_group": 3, "num_experts_per_tok": 9,
          "moe_intermediate_size": 10, "n_shared_experts": 3, "first_k_dense_replace": 2, "num_hidden_layers": 3,
          "norm_topk_prob": false, "routed_scaling_factor": 2.5, "use_qk_norm": true, "attention_bias": true,
@@ -133,7 +133,7 @@ TEST(Experts, Glm45ChoosesWithinGroupsAndByCorrectedSigmoids) {
   EXPECT_TRUE(all.contains("model.layers.1.mlp.gate_proj.weight"));
   EXPECT_EQ(
       all.at("model.layers.2.mlp.shared_experts.down_proj.weight").shape,
-      (std::vector<int64_t>{24, 30}));
+      (std::vector<int64_t>{32, 30}));
   EXPECT_FALSE(all.contains("model.layers.2.mlp.shared_experts_gate.weight"));
   const ParameterSpec& correction = all.at("model.layers.2.mlp.gate.e_score_correction_bias");
   EXPECT_EQ(correction.shape, std::vector<int64_t>{12});
@@ -231,8 +231,8 @@ TEST(Experts, PresetsHaveThePublishedSizes) {
         Sizes{"qwen3-30b-a3b", 30'532'122'624, 3.04e9},
         Sizes{"qwen3-235b-a22b", 235'093'634'560, 21.6e9},
         Sizes{"olmoe-1b-7b", 6'919'161'856, 1.18e9},
-        Sizes{"glm-4.5", 352'797'829'760, 32.8e9},
-        Sizes{"glm-4.5-air", 106'852'245'504, 12.8e9}}) {
+        Sizes{"glm-4.5", 352'797'829'024, 32.8e9},
+        Sizes{"glm-4.5-air", 106'852'251'264, 12.8e9}}) {
     const ModelConfig config = preset(sizes.preset);
     EXPECT_EQ(parameter_count(config), sizes.parameters) << sizes.preset;
     const TokenOperations operations = operations_per_token(config, 1);
