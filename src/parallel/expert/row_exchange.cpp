@@ -62,8 +62,8 @@ Tensor RowWay::start(const Tensor& rows, bool is_back) {
 
 Tensor RowWay::finish() {
   pending_.wait();
-  in_ = {};
-  return std::exchange(out_, {});
+  in_.reset();
+  return std::exchange(out_, Tensor());
 }
 
 c10::intrusive_ptr<RowWay> way_of(AutogradContext* context) {
