@@ -17,6 +17,7 @@
 #include "monitor/memory.h"
 #include "plan/machine.h"
 #include "plan/simulate.h"
+#include "start/parse.h"
 #include "train/machine/machine.h"
 
 namespace lockstep::cli {
@@ -122,20 +123,13 @@ int run_calibrate(std::vector<std::string> arguments) {
   app.add_option("--write", options.write, "The file to write, instead of the usual one");
   app.add_option("--seconds", options.seconds, "Time for each measurement")
       ->capture_default_str()
-      ->check(CLI::Range(1e-3, 60.0));
-  const std::vector<std::string> given = arguments;
-  try {
-    std::reverse(arguments.begin(), arguments.end());
-    app.parse(std::move(arguments));
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+      ->check(start::between(1e-3, 60));
+  if (start::parse(app, arguments) == start::Parsed::kHelpShown) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::kConfig, error.what(), "`lockstep calibrate --help`");
   }
   RankOptions ranks;
   ranks.command = "calibrate";
-  ranks.arguments = given;
+  ranks.arguments = std::move(arguments);
   ranks.ranks = options.ranks.value_or(1);
   ranks.use_cpu = true;
   return run_ranks(ranks, [&](train::World& world) { return measure(options, world); });

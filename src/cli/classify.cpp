@@ -93,13 +93,13 @@ ClassifiedRows classify_rows(
       false,
       notes};
   const model::ProblemType problem = result.data.head.problem;
-  if (!notes.generative && problem != source.config.head.problem) {
+  if (!notes.generative && problem != classifier.head.problem) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
             "{} was trained for {}, and {} is asked for",
             source.name,
-            model::name_of(source.config.head.problem),
+            model::name_of(classifier.head.problem),
             model::name_of(problem)),
         "leave task.problem_type out");
   }

@@ -118,16 +118,21 @@ int evaluate_classifier(const config::Resolution& resolution, train::World& worl
   if (const auto folder = resolution.value("output")) {
     train::write_judgement(*folder, judgement, answered);
   }
-  nlohmann::ordered_json report{{"eval_loss", judgement.loss}};
+  nlohmann::ordered_json report = nlohmann::ordered_json::object();
+  const bool has_labels = judgement.rows > 0;  // else nothing is known of the answers
+  if (has_labels) {
+    report["eval_loss"] = judgement.loss;
+  }
   for (const auto& [name, value] : judgement.metrics) {
     report["eval_" + name] = value;
   }
   report["eval_samples"] = judgement.rows;
   report["eval_runtime"] = rows.classified.seconds;
   if (resolution.has("json")) {
-    const bool has_labels = judgement.report.has_value();
-    report[has_labels ? "classification_report" : "regression_report"] =
-        train::report_json(judgement, head);
+    if (has_labels) {
+      report[judgement.report ? "classification_report" : "regression_report"] =
+          train::report_json(judgement, head);
+    }
     if (!judgement.confusion.empty()) {
       report["confusion_matrix"] = judgement.confusion;
     }
@@ -137,7 +142,9 @@ int evaluate_classifier(const config::Resolution& resolution, train::World& worl
   for (const auto& [name, value] : report.items()) {
     fmt::print("{:<26} {}\n", name, value.dump());
   }
-  fmt::print("\n{}", train::report_text(judgement, head));
+  if (has_labels) {
+    fmt::print("\n{}", train::report_text(judgement, head));
+  }
   return 0;
 }
 

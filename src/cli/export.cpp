@@ -72,6 +72,14 @@ std::shared_ptr<const text::Tokenizer> find_tokenizer(
 /// Error where the output would be written over the model, or is no name of what is written.
 void check_output(const ExportRequest& request, const model::ModelSource& base) {
   std::error_code ignored;
+  for (const std::string& adapter : request.adapters.folders) {
+    if (std::filesystem::equivalent(request.output, adapter, ignored)) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format("--output {} is the adapter itself", request.output),
+          "give another folder: a model beside an adapter would be loaded with it, twice");
+    }
+  }
   if (std::filesystem::equivalent(request.output, base.folder, ignored)) {
     throw Error(
         ErrorKind::kConfig,
@@ -94,6 +102,7 @@ int run_export(std::vector<std::string> arguments) {
     return 0;
   }
   const model::ModelSource base = train::find_source(request.model, "");
+  check_output(request, base);
   const auto adapter = train::saved_adapters(request.adapters);
   const auto quantization = train::quantization_of(request.quantization);
   if (!adapter && !quantization && request.gguf.empty()) {
@@ -102,7 +111,6 @@ int run_export(std::vector<std::string> arguments) {
         "there is nothing to do",
         "give --adapter FOLDER --merge, --bits 4 or --gguf f16");
   }
-  check_output(request, base);
   const std::filesystem::path folder = !adapter                 ? std::filesystem::path()
                                        : adapter->parts.empty() ? adapter->folder
                                                                 : adapter->parts.front().folder;

@@ -57,11 +57,11 @@ start::Parsed read_request(std::vector<std::string> arguments, Request& request)
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option(
          "--temperature", request.options.temperature, "0, the default, takes the likeliest")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(start::between(0, 1e6));
   app.add_option("--top-k,--top_k", request.options.top_k, "Sample among the k likeliest; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option("--top-p,--top_p", request.options.top_p, "Sample among the fewest that reach p")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(start::between(0, 1));
   app.add_option("--seed", request.options.seed, "Of the sampling");
   app.add_option("--dtype", request.dtype, "Of the weights")
       ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
@@ -183,6 +183,12 @@ int run_generate(std::vector<std::string> arguments) {
   Request request;
   if (read_request(arguments, request) == start::Parsed::kHelpShown) {
     return 0;
+  }
+  if (request.options.top_p == 0) {
+    throw Error(
+        ErrorKind::kConfig,
+        "--top-p is 0, of which no token is left",
+        "--temperature 0, or --top-k 1, takes the likeliest");
   }
   if (request.prompt == "-" && request.tensor > 1) {
     throw Error(

@@ -149,6 +149,10 @@ bool compare(const fs::path& run, const fs::path& again, int64_t from, bool same
 }  // namespace
 
 int run_replay(std::vector<std::string> arguments) {
+  if (!arguments.empty() && (arguments.front() == "--help" || arguments.front() == "-h")) {
+    fmt::print("{}", config::help(replay_options()));
+    return 0;
+  }
   if (arguments.empty() || arguments.front().starts_with("-")) {
     throw usage("replay wants the folder of a checkpoint first");
   }

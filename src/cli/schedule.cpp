@@ -123,14 +123,14 @@ int run_schedule(std::vector<std::string> arguments) {
   if (start::parse(app, std::move(arguments)) == start::Parsed::kHelpShown) {
     return 0;
   }
-  for (const double time :
-       {options.times[0],
-        options.times[1],
-        options.times[2],
-        options.message + 1,
-        options.rehearsal_ms + 1}) {
+  for (const double time : options.times) {
     if (!(time > 0 && time < 1e12)) {
-      throw Error(ErrorKind::kConfig, "--times, --message and --rehearse take positive times");
+      throw Error(ErrorKind::kConfig, "--times takes three times above 0");
+    }
+  }
+  for (const double time : {options.message, options.rehearsal_ms}) {
+    if (!(time >= 0 && time < 1e12)) {
+      throw Error(ErrorKind::kConfig, "--message and --rehearse take times of at least 0");
     }
   }
   const schedule::Schedule schedule = schedule_of(options);

@@ -92,7 +92,7 @@ int is_cancelled(
 /// A URL's scheme, host and port: what else it has may be secret.
 std::string host_of_url(const std::string& url) {
   const size_t begin = url.find("://");
-  const size_t end = url.find('/', begin == std::string::npos ? 0 : begin + 3);
+  const size_t end = url.find_first_of("/?#", begin == std::string::npos ? 0 : begin + 3);
   const std::string host = url.substr(0, end);
   const size_t at = host.rfind('@');
   return at == std::string::npos ? host : host.substr(0, begin + 3) + host.substr(at + 1);

@@ -67,7 +67,14 @@ std::string mlflow_name(std::string name) {
                std::string_view("_-. :/").find(c) == std::string_view::npos;
       },
       '_');
-  return name;
+  // Its stores keep a name as a path, which must be the only one to its place and within theirs.
+  const std::filesystem::path path(name);
+  if (path.is_absolute() || path.lexically_normal().string() != name || name.starts_with("..") ||
+      name.ends_with('/') || name == ".") {
+    std::ranges::replace(name, '/', '_');
+    name = name.starts_with('.') ? "_" + name : name;
+  }
+  return name.empty() ? "_" : name;
 }
 
 std::map<std::string, std::string> mlflow_parameters(const MlflowOptions& options) {
@@ -138,13 +145,14 @@ MlflowOptions mlflow_options_from_environment(
   set("MLFLOW_TAGS", tags);
   if (!tags.empty()) {
     const Json values = parse_json(tags, "MLFLOW_TAGS", ErrorKind::kConfig);
+    const auto is_text = [](const Json& value) { return value.is_string(); };
+    if (!values.is_object() || !std::all_of(values.begin(), values.end(), is_text)) {
+      throw Error(
+          ErrorKind::kConfig,
+          "MLFLOW_TAGS is no JSON object of texts",
+          R"(write it as {"team": "speech"})");
+    }
     for (const auto& [key, value] : values.items()) {
-      if (!values.is_object() || !value.is_string()) {
-        throw Error(
-            ErrorKind::kConfig,
-            "MLFLOW_TAGS is no JSON object of texts",
-            R"(write it as {"team": "speech"})");
-      }
       options.tags[key] = value.get<std::string>();
     }
   }
@@ -168,7 +176,8 @@ MlflowSender::MlflowSender(const MlflowOptions& options)
   }
 }
 
-nlohmann::json MlflowSender::ask(const std::string& path, const std::string& body) {
+nlohmann::json MlflowSender::ask(
+    const std::string& path, const std::string& body, Missing missing) {
   const HttpReply reply = client_.send(address_ + "/api/2.0/mlflow/" + path, body);
   Json answer = Json::parse(reply.body, nullptr, /*allow_exceptions=*/false);
   const bool is_object = answer.is_object();
@@ -176,7 +185,8 @@ nlohmann::json MlflowSender::ask(const std::string& path, const std::string& bod
     return answer;
   }
   const std::string code = is_object ? answer.value("error_code", "") : "";
-  if (code == "RESOURCE_DOES_NOT_EXIST" || code == "RESOURCE_ALREADY_EXISTS") {
+  if (missing == Missing::kTold &&
+      (code == "RESOURCE_DOES_NOT_EXIST" || code == "RESOURCE_ALREADY_EXISTS")) {
     return {{"error_code", code}};
   }
   // Its own trouble, and what a proxy says while it starts, pass; a wrong request stays wrong.
@@ -192,9 +202,9 @@ nlohmann::json MlflowSender::ask(const std::string& path, const std::string& bod
 
 std::string MlflowSender::experiment_id(const std::string& name) {
   const std::string asked = "experiments/get-by-name?experiment_name=" + client_.escaped(name);
-  Json found = ask(asked, "");
+  Json found = ask(asked, "", Missing::kTold);
   if (found.contains("error_code")) {
-    const Json made = ask("experiments/create", dump({{"name", name}}));
+    const Json made = ask("experiments/create", dump({{"name", name}}), Missing::kTold);
     if (!made.contains("error_code")) {
       return made.at("experiment_id").get<std::string>();
     }
@@ -204,6 +214,12 @@ std::string MlflowSender::experiment_id(const std::string& name) {
 }
 
 void MlflowSender::begin(const nlohmann::json& run) {
+  if (!run_id_.empty()) {
+    const std::string goes_on = dump({{"run_id", run_id_}, {"status", "RUNNING"}});
+    if (ask("runs/update", goes_on, Missing::kTold).contains("error_code")) {
+      run_id_.clear();  // it is not there, or on another server: what follows goes into a new one
+    }
+  }
   if (run_id_.empty()) {
     Json request{
         {"experiment_id", experiment_id(run.at("experiment"))},
@@ -215,9 +231,11 @@ void MlflowSender::begin(const nlohmann::json& run) {
     const Json made = ask("runs/create", dump(request));
     run_id_ = made.at("run").at("info").at("run_id").get<std::string>();
     write_file_atomically(run_file_, dump({{"run_id", run_id_}}) + "\n");
+    lacks_parameters_ = true;
+  }
+  if (lacks_parameters_) {
     log_batch("params", run.at("params"));
-  } else {
-    ask("runs/update", dump({{"run_id", run_id_}, {"status", "RUNNING"}}));
+    lacks_parameters_ = false;
   }
 }
 

@@ -40,7 +40,7 @@ MlflowOptions mlflow_options_from_environment(
 /// The variables that it asks for.
 const std::vector<const char*>& mlflow_variables();
 
-/// A name as MLflow takes it.
+/// A name as MLflow takes it: of letters, digits and "_-. :/", and a path that stays where it is.
 std::string mlflow_name(std::string name);
 /// The leaves of the configuration by name.
 std::map<std::string, std::string> mlflow_parameters(const MlflowOptions& options);
@@ -58,7 +58,11 @@ class MlflowSender {
   void cancel() { client_.cancel(); }
 
  private:
-  nlohmann::json ask(const std::string& path, const std::string& body);
+  /// What an answer is that something is not there, or there already.
+  enum class Missing { kError, kTold };
+  /// Told: {"error_code": ..}.
+  nlohmann::json ask(
+      const std::string& path, const std::string& body, Missing missing = Missing::kError);
   std::string experiment_id(const std::string& name);
   void begin(const nlohmann::json& run);
   void log_batch(const char* kind, const nlohmann::json& entries);
@@ -66,6 +70,7 @@ class MlflowSender {
 
   std::filesystem::path run_file_;  // mlflow.json: {"run_id": ..}
   std::string address_, run_id_;
+  bool lacks_parameters_ = false;  // the run was made, and has not got them
   HttpClient client_;
 };
 

@@ -70,7 +70,7 @@ std::string status_text(const json& status) {
       status.value("epoch", 0.0),
       status.value("ranks", 1));
   for (const char* const name : {"loss", "learning_rate", "tokens_per_s"}) {
-    if (status.contains(name)) {
+    if (status.contains(name) && status.at(name).is_number()) {  // a loss may be none
       text += fmt::format("{} {:.6g}\n", name, status.at(name).get<double>());
     }
   }

@@ -6,8 +6,19 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "config/core/scalar.h"
 
 namespace lockstep::start {
+
+CLI::Validator between(double low, double high) {
+  const auto problem = [low, high](const std::string& word) {
+    const auto value = config::to_double(word);
+    return value && *value >= low && *value <= high
+               ? std::string()
+               : fmt::format("{} is no number from {:g} to {:g}", word, low, high);
+  };
+  return {problem, fmt::format("FLOAT in [{:g} - {:g}]", low, high)};
+}
 
 Parsed parse(CLI::App& app, std::vector<std::string> arguments) {
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <iostream>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -95,23 +96,26 @@ std::string node_names(const plan::Cluster& cluster) {
 // with a number or, for the first that is left, without. Nothing where there is no such node.
 std::optional<int> find_node(
     const std::string& text, const plan::Cluster& cluster, const std::set<int>& gone) {
-  const size_t digits = text.find_first_of("0123456789");
-  const std::string name = text.substr(0, digits);
-  const int number = digits == std::string::npos ? -1 : whole_number(text.substr(digits));
-  int before = 0;   // nodes of all groups so far
-  int of_name = 0;  // and of those that are called so
+  // What is behind a name, where that may end in digits itself.
+  const auto number_behind = [&](const std::string& name) {
+    return text.starts_with(name) ? whole_number(text.substr(name.size())) : -1;
+  };
+  int before = 0;                      // nodes of all groups so far
+  std::map<std::string, int> of_name;  // and of those that are called so
   for (const plan::NodeGroup& group : cluster.groups) {
     for (int node = 0; group.name == text && node < group.nodes; ++node) {
       if (gone.count(before + node) == 0) {
         return before + node;
       }
     }
-    if (group.name == name || name == "node") {
-      if (number >= of_name && number < of_name + group.nodes) {
-        return before + number - of_name;
+    int& own = of_name[group.name];
+    for (const auto& [number, first] :
+         {std::pair(number_behind(group.name), own), std::pair(number_behind("node"), before)}) {
+      if (number >= first && number < first + group.nodes) {
+        return before + number - first;
       }
-      of_name += group.nodes;
     }
+    own += group.nodes;
     before += group.nodes;
   }
   return std::nullopt;

@@ -27,10 +27,13 @@ config::ResolveOptions train_options() {
   return options;
 }
 
-std::optional<int> begin_train(const std::vector<std::string>& arguments) {
-  const config::ResolveOptions options = train_options();
+namespace {
+
+std::optional<int> begin(const std::vector<std::string>& arguments, const char* command) {
+  config::ResolveOptions options = train_options();
   const config::Resolution resolution = config::resolve(arguments, options);
   if (resolution.help) {
+    options.command = command;
     fmt::print("{}", config::help(options));
     return 0;
   }
@@ -46,10 +49,16 @@ std::optional<int> begin_train(const std::vector<std::string>& arguments) {
   return std::nullopt;
 }
 
+}  // namespace
+
+std::optional<int> begin_train(const std::vector<std::string>& arguments) {
+  return begin(arguments, "train");
+}
+
 std::optional<int> begin_unlearn(const std::vector<std::string>& arguments) {
   std::vector<std::string> all = arguments;
   all.emplace_back("task.type=unlearning");
-  return begin_train(all);
+  return begin(all, "unlearn");
 }
 
 void warn(const std::vector<std::string>& warnings) {

@@ -1,6 +1,7 @@
 #include "train/checkpointing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -116,7 +117,8 @@ void read_state(Job& job, const std::string& text, const std::string& source, co
       job.model->loss_scale().set_state(
           {scale.at("value"), scale.at("steps_since_overflow"), scale.at("overflows_left")});
     }
-    if (state.contains("best")) {
+    // An infinite one, which JSON has not, stands as null where it was written.
+    if (state.contains("best") && !state.at("best").at("metric").is_null()) {
       job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
     }
     job.best.no_better = state.value("evaluations_no_better", int64_t{0});
@@ -398,7 +400,7 @@ std::string state_json(const Job& job, const World& world) {
   if (!world.round.job.empty()) {
     state["job"] = world.round.job;
   }
-  if (job.best.metric) {
+  if (job.best.metric && std::isfinite(*job.best.metric)) {  // any other is better
     state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
   }
   if (job.best.no_better > 0) {

@@ -99,7 +99,9 @@ bool StopSignal::requested() const {
 }
 
 SaveSignals::SaveSignals(const config::CheckpointSection& section) : section_(section) {
-  save_handlers().take();
+  if (save_handlers().take()) {
+    usr1_came = usr2_came = false;
+  }
 }
 
 SaveSignals::~SaveSignals() {

@@ -162,6 +162,50 @@ class Adapters(ProgramTest):
             "predict", "--model", "base", "--adapter", "labels", "--text", "It is light.", "use_cpu=true").out)
         self.assertIn("praise", json.dumps(answer))
 
+    @long
+    def test_numbers_and_several_labels_are_an_adapters_own_problem(self):
+        """The model beside it is a language model, which has no problem of its own."""
+        texts = [line for line in (self.folder / "corpus" / "train.txt").read_text().splitlines() if line][:40]
+        (self.folder / "numbers.jsonl").write_text("".join(
+            json.dumps({"text": text, "label": len(text) / 100}) + "\n" for text in texts))
+        (self.folder / "several.jsonl").write_text("".join(
+            json.dumps({"text": text, "label": [name for name in ("the", "and", "he") if name in text]}) + "\n" for text in texts))
+        for name, problem in (("numbers", "regression"), ("several", "multi_label_classification")):
+            self.train(name, "model.path=base", "task.type=sequence_classification", f"task.problem_type={problem}",
+                       f"data.train={name}.jsonl", f"data.validation={name}.jsonl", "lora.r=2", steps=2)
+            report = json.loads(self.run_ok(
+                "eval", "--model", "base", "--adapter", name, "--data", f"{name}.jsonl", "--json", "use_cpu=true").out)
+            self.assertEqual(report["eval_samples"], 40)
+            self.assertIn("eval_mse" if name == "numbers" else "eval_hamming_loss", report)
+            lines = self.run_ok("predict", "--model", "base", "--adapter", name, "--input", f"{name}.jsonl", "use_cpu=true").out.splitlines()
+            prediction = json.loads(lines[0])["prediction"]
+            self.assertIsInstance(prediction, float if name == "numbers" else list)
+        (self.folder / "single.jsonl").write_text("".join(json.dumps({"text": text, "label": "the"}) + "\n" for text in texts))
+        other = self.run_fails(2, "eval", "--model", "base", "--adapter", "several", "--data", "single.jsonl",
+                               "task.problem_type=single_label_classification", "use_cpu=true")
+        self.assertIn("was trained for multi_label_classification", other.err)
+
+    @long
+    def test_rows_without_labels_are_answered_and_not_judged(self):
+        rows = ["data.train=corpus/labelled.csv", "data.validation=corpus/labelled_validation.csv"]
+        self.train("answers", "model.path=base", "task.type=sequence_classification", *rows, "lora.r=2", steps=1)
+        (self.folder / "hidden.jsonl").write_text("".join(json.dumps({"text": text, "label": -1}) + "\n" for text in ("It is light.", "Is it?")))
+        words = ["eval", "--model", "base", "--adapter", "answers", "data.test=hidden.jsonl", "--output", "hidden", "use_cpu=true"]
+        told = self.run_ok(*words).out
+        self.assertRegex(told, r"eval_samples +0\n")
+        self.assertNotIn("eval_loss", told)
+        self.assertNotIn("mse", told)
+        self.assertEqual(json.loads(self.run_ok(*words, "--json").out)["eval_samples"], 0)
+        self.assertEqual(len((self.folder / "hidden" / "predictions.jsonl").read_text().splitlines()), 2)
+        self.assertFalse((self.folder / "hidden" / "report.html").exists())
+
+    @long
+    def test_the_adapters_folder_is_not_written_over(self):
+        before = sorted(path.name for path in (self.folder / "run").iterdir())
+        told = self.run_fails(2, "export", "--model", "base", "--adapter", "run", "--merge", "--output", "run").err
+        self.assertIn("is the adapter itself", told)
+        self.assertEqual(sorted(path.name for path in (self.folder / "run").iterdir()), before)
+
     def test_what_does_not_fit_is_told_before_training(self):
         for words, told in (
             (["lora.target_modules=[c_atn]"], "Did you mean 'c_attn'?"),

@@ -9,6 +9,16 @@ from harness import ProgramTest, long, losses, metrics, processes_of, start, wai
 
 
 class Resume(ProgramTest):
+    @long
+    def test_an_evaluation_that_is_infinite_is_no_best_that_ends_the_next_attempt(self):
+        words = ["learning_rate=1000", "warmup_steps=0", "lr_scheduler_type=constant", "eval_strategy=steps", "eval_steps=1",
+                 "save_steps=1", "metric_for_best_model=perplexity"]
+        self.train("endless", *words, steps=2)
+        evaluated = [line["eval_perplexity"] for line in metrics(self.folder / "endless") if "eval_perplexity" in line]
+        self.assertEqual(evaluated, [None, None])  # infinite, which JSON has not
+        self.train("endless", *words, "resume_from_checkpoint=true", steps=3)
+        self.assertEqual(len(losses(self.folder / "endless")), 3)
+
     def test_on_the_same_ranks_to_the_bit_and_on_others_closely(self):
         for precision, exact in (("bf16=false", 1e-5), ("bf16=true", 2e-2)):
             label = precision.replace("=", "-")

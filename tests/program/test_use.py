@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from harness import ProgramTest, lockstep
+from harness import ProgramTest, lockstep, long
 
 
 class Use(ProgramTest):
@@ -59,6 +59,30 @@ class Use(ProgramTest):
         self.assertEqual(self.run_ok(*sampled, 1).out, self.run_ok(*sampled, 1).out)
         self.assertNotEqual(self.run_ok(*sampled, 1).out, self.run_ok(*sampled, 2).out)
         self.assertEqual(self.run_ok(*words[:-1], 0).out, "Once upon a\n")
+
+    def test_a_prompt_comes_through_a_pipe(self):
+        words = ["generate", "--model", "run", "--max-new-tokens", 3, "--prompt"]
+        piped = self.run_ok(*words, "-", stdin="Once upon\na".encode())
+        self.assertTrue(piped.out.startswith("Once upon\na"), piped)
+        self.assertEqual(piped.out, self.run_ok(*words, "Once upon\na").out)
+
+    @long
+    def test_a_text_that_holds_nothing_is_told(self):
+        (self.folder / "empty.txt").write_text("")
+        (self.folder / "blank.txt").write_text("\n")
+        told = self.run_fails(4, "eval", "--model", "run", "--data", "empty.txt", "use_cpu=true").err
+        self.assertIn("empty.txt", told)
+        report = json.loads(self.run_ok("eval", "--model", "run", "--data", "blank.txt", "--json", "use_cpu=true").out)
+        self.assertEqual(report["eval_samples"], 1)
+
+    @long
+    def test_one_token_at_a_time_whatever_is_asked(self):
+        """What takes the likeliest token takes it by each of its words."""
+        words = ["generate", "--model", "run", "--prompt", "Once upon a", "--max-new-tokens", 8]
+        greedy = self.run_ok(*words).out
+        for more in (["--temperature", 0], ["--temperature", 2, "--top-k", 1], ["--temperature", 2, "--top-p", 1e-9],
+                     ["--dtype", "float32"], ["--device-map", "cpu"], ["--tensor", 2, "--device-map", "cpu"]):
+            self.assertEqual(self.run_ok(*words, *more).out, greedy, more)
 
     def test_bad_use_is_told(self):
         self.assertIn("--help", self.run_fails(2, "generate", "--model", "run").err)

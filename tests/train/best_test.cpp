@@ -79,5 +79,42 @@ TEST(BestRule, StopsAfterItsPatience) {
   EXPECT_TRUE(rule.stops(best));
 }
 
+/// Weighted by nothing but the order: an exact name goes before the last words of another.
+TEST(BestRule, AnExactNameGoesFirst) {
+  const std::vector<std::string> metrics{"f1_macro", "f1", "accuracy", "balanced_accuracy"};
+  EXPECT_EQ(find_metric("f1", metrics), "f1");
+  EXPECT_EQ(find_metric("accuracy", metrics), "accuracy");
+  EXPECT_EQ(find_metric("eval_eval_accuracy", metrics), "");
+  EXPECT_EQ(find_metric("", metrics), "");
+  EXPECT_EQ(find_metric("eval_", metrics), "");
+  EXPECT_EQ(find_metric("loss", {}), "loss");
+  EXPECT_EQ(find_metric("f1", {}), "");
+}
+
+TEST(BestRule, AMetricThatIsNeverANumberStopsAfterItsPatience) {
+  const BestRule rule = rule_of("f1", 2);
+  Best best;
+  EXPECT_FALSE(rule.observe(best, NAN, 1));
+  EXPECT_FALSE(rule.stops(best));
+  EXPECT_FALSE(rule.observe(best, NAN, 2));
+  EXPECT_TRUE(rule.stops(best));
+  EXPECT_FALSE(best.metric);
+  EXPECT_TRUE(rule.observe(best, 0.1, 3));
+  EXPECT_FALSE(rule.stops(best));
+}
+
+/// A run that is resumed has the best of before in its checkpoint, and goes on counting.
+TEST(BestRule, GoesOnFromWhatACheckpointKept) {
+  const BestRule rule = rule_of("loss", 3);
+  Best best{.metric = 1.0, .step = 7, .no_better = 2};
+  EXPECT_FALSE(rule.stops(best));
+  EXPECT_FALSE(rule.observe(best, 1.0, 8));
+  EXPECT_TRUE(rule.stops(best));
+  EXPECT_EQ(best.step, 7);
+  EXPECT_TRUE(rule.observe(best, -INFINITY, 9));
+  EXPECT_FALSE(rule.observe(best, -INFINITY, 10));
+  EXPECT_EQ(best.step, 9);
+}
+
 }  // namespace best_test
 }  // namespace lockstep::train

@@ -1,10 +1,12 @@
 #include "train/forecast.h"
 
 #include <fstream>
+#include <set>
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "parallel/memory_account.h"
 #include "temporary_folder.h"
 #include "train/machine/warm_up.h"
 
@@ -82,6 +84,49 @@ TEST(Forecast, RefusesWhatWillNotFitUnlessForced) {
   ForecastOptions run = refuse;
   run.misfit = Misfit::kRun;
   EXPECT_GT(make_forecast(config, model::preset("gpt2-xl"), world, run)->bytes, 1e9);
+}
+
+TEST(Forecast, OfAStepOrTwoComparesWithWhatThereIs) {
+  Forecast forecast;
+  forecast.speed = Forecast::Speed{.step_seconds = 2, .basis = "a file"};
+  forecast.bytes = 100e6;
+  EXPECT_NE(compare(forecast, {4}, 100e6).find("measured 4 s (-50.0%)"), std::string::npos);
+  EXPECT_NE(compare(forecast, {8, 1}, 100e6).find("measured 8 s"), std::string::npos);
+  EXPECT_NE(compare(forecast, {8, 1, 4}, 100e6).find("measured 4 s"), std::string::npos);
+  EXPECT_NE(compare(forecast, {8, 1}, 100e6).find("(+0.0%)"), std::string::npos);
+}
+
+/// Its memory by kind is all of it, by the names of the run's record.
+TEST(Forecast, TheKindsAreTheWhole) {
+  const TemporaryFolder folder;
+  World world{.store = {}, .communicator = comm::Communicator::alone()};
+  const auto forecast = make_forecast(
+      small_config(), model::preset("gpt2-tiny"), world, {.cluster = cluster_of(folder, 80)});
+  double sum = 0;
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : forecast->kinds) {
+    EXPECT_GE(bytes, 0) << name;
+    sum += bytes;
+    names.push_back(name);
+  }
+  EXPECT_NEAR(sum, forecast->bytes, 1e-6 * forecast->bytes);
+  const auto recorded = parallel::memory_kind_names();
+  EXPECT_EQ(
+      std::set<std::string>(names.begin(), names.end()),
+      std::set<std::string>(recorded.begin(), recorded.end()));
+  EXPECT_LE(forecast->speed->roofline_seconds, forecast->speed->step_seconds);
+}
+
+TEST(Forecast, AClusterFileThatIsNoneIsAnErrorOnEveryRank) {
+  const TemporaryFolder folder;
+  World world{.store = {}, .communicator = comm::Communicator::alone()};
+  EXPECT_THROW(
+      make_forecast(
+          small_config(),
+          model::preset("gpt2-tiny"),
+          world,
+          {.cluster = folder.path() / "none.yaml"}),
+      Error);
 }
 
 }  // namespace forecast_test

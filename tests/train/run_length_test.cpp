@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace lockstep::train {
 namespace run_length_test {
 
@@ -39,6 +41,74 @@ TEST(RunLength, TellsWhatIsDue) {
   EXPECT_TRUE(is_due("epoch", 3, 7, true));
   EXPECT_FALSE(is_due("epoch", 3, 6, false));
   EXPECT_FALSE(is_due("no", 1, 1, true));
+}
+
+TEST(RunLength, AWholeNumberOfStepsIsNoShare) {
+  config::TrainingSection training;
+  training.max_steps = 100;
+  training.logging_steps = 1;    // every step, and not all of them
+  training.save_steps = 2.9;     // a whole number, as the Trainer takes it
+  training.eval_steps = 1000.0;  // never within the run
+  const RunLength length = run_length(training, 10);
+  EXPECT_EQ(length.logging_steps, 1);
+  EXPECT_EQ(length.save_steps, 2);
+  EXPECT_EQ(length.eval_steps, 1000);
+}
+
+TEST(RunLength, LessThanAnEpochIsAStepAtLeast) {
+  config::TrainingSection training;
+  training.num_train_epochs = 0.01;
+  EXPECT_EQ(run_length(training, 7).total_steps, 1);
+  EXPECT_NEAR(run_length(training, 7).epochs, 1.0 / 7, 1e-12);
+  training.max_steps = 0;  // not given
+  EXPECT_EQ(run_length(training, 7).total_steps, 1);
+  training.max_steps = -1;
+  training.num_train_epochs = 3;
+  EXPECT_EQ(run_length(training, 1).total_steps, 3);
+}
+
+/// Two sources of 10 sequences, of which the first is read once at most; 4 a step, 5 steps an
+/// epoch.
+data::SamplerOptions mixture(std::optional<int64_t> first, std::optional<int64_t> second) {
+  data::SamplerOptions options;
+  options.sequences = 20;
+  options.global_batch = 4;
+  options.sources = {{10, 1, first}, {10, 1, second}};
+  return options;
+}
+
+std::string problem_of(const data::SamplerOptions& options, int64_t steps) {
+  RunLength length;
+  length.total_steps = steps;
+  try {
+    check_sources(options, length);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CheckSources, AsManyDrawsAsTheSourcesAllow) {
+  EXPECT_EQ(problem_of(mixture(1, 1), 5), "");
+  EXPECT_NE(problem_of(mixture(1, 1), 6).find("draws 24 sequences"), std::string::npos);
+  EXPECT_NE(problem_of(mixture(1, 1), 6).find("allow 20"), std::string::npos);
+  EXPECT_NE(problem_of(mixture(1, 1), 6).find("max_steps=5"), std::string::npos);
+  EXPECT_EQ(problem_of(mixture(1, 2), 7), "");
+  EXPECT_NE(problem_of(mixture(1, 2), 8), "");
+  EXPECT_EQ(problem_of(mixture(1, std::nullopt), 1000000), "");
+  data::SamplerOptions plain = mixture(1, 1);
+  plain.sources.clear();
+  EXPECT_EQ(problem_of(plain, 1000000), "") << "no mixture";
+}
+
+/// The last step of an epoch is a short one: 3 epochs of 7 sequences are 21 draws in 6 steps of 4.
+TEST(CheckSources, ShortLastStepsDrawLess) {
+  data::SamplerOptions options = mixture(3, 3);
+  options.sequences = 7;
+  options.sources = {{4, 1, 3}, {3, 1, 3}};
+  EXPECT_EQ(problem_of(options, 6), "");
+  EXPECT_NE(problem_of(options, 7), "");
 }
 
 }  // namespace run_length_test

@@ -72,5 +72,43 @@ TEST(Spikes, WhatIsNoNumberAndConstantsAreNone) {
   }
 }
 
+TEST(Spikes, LookingKeepsNothing) {
+  Spikes spikes;
+  for (int step = 0; step < 100; ++step) {
+    spikes.observe(1 + 0.01 * (step % 10));
+  }
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_TRUE(spikes.look(100)) << i;
+  }
+  EXPECT_TRUE(spikes.observe(100));
+}
+
+/// The fiftieth value is the first that is looked at, with 50 before it.
+TEST(Spikes, BeginAtTheFewestThatAreEnough) {
+  Spikes spikes;
+  for (size_t step = 0; step < Spikes::kFewest; ++step) {
+    EXPECT_FALSE(spikes.look(1e9)) << step;
+    spikes.observe(1 + 0.01 * static_cast<double>(step % 10));
+  }
+  EXPECT_TRUE(spikes.look(1e9));
+}
+
+/// What is both over three times the quantile and far from the median: neither alone is enough.
+TEST(Spikes, LongTailsAreNotSpikes) {
+  Spikes wide;
+  for (int step = 0; step < 200; ++step) {
+    wide.observe(step % 20 == 0 ? 10 : 1);  // median 1, quantile 10
+  }
+  EXPECT_FALSE(wide.look(45)) << "less than five times as far above the median as the quantile";
+  EXPECT_TRUE(wide.look(47));
+  Spikes narrow;
+  for (int step = 0; step < 200; ++step) {
+    narrow.observe(1 + 1e-6 * (step % 10));
+  }
+  EXPECT_FALSE(narrow.look(2.9)) << "no three times the quantile";
+  EXPECT_TRUE(narrow.look(3.1));
+  EXPECT_FALSE(narrow.look(-100)) << "below is no spike";
+}
+
 }  // namespace spikes_test
 }  // namespace lockstep::train

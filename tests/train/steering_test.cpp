@@ -1,12 +1,16 @@
 #include "train/steering.h"
 
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <limits>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "temporary_folder.h"
+#include "watch/record/run.h"
 
 namespace lockstep::train {
 namespace steering_test {
@@ -85,6 +89,161 @@ TEST(Steering, ACheckpointKeepsWhatWasSetUnlessTheConfigurationIsAnother) {
   other.schedule = optim::make_schedule(other.schedule_options);
   restore_acts(other, kept, world);
   EXPECT_EQ(other.schedule->learning_rate(50), 0.7);
+}
+
+/// A run that listens in its folder, and who asks it: each waits in a thread of its own.
+struct Steered {
+  TemporaryFolder folder;
+  World world{.store = {}, .communicator = comm::Communicator::alone()};
+  Job job;
+
+  explicit Steered(bool listens = true) {
+    prepare(job, "constant");
+    job.config.training.output_dir = folder.path().string();
+    job.config.monitor.control = listens;
+    job.length.total_steps = 100;
+    job.progress.step = 7;
+    job.monitor = std::make_unique<monitor::Monitor>(
+        monitor::MonitorOptions{
+            .output_dir = folder.path(), .progress = monitor::Progress::Style::kSilent},
+        std::nullopt);
+  }
+  nlohmann::json ask(const nlohmann::ordered_json& request) const {
+    return watch::ask_run(folder.path(), request);
+  }
+  std::vector<nlohmann::json> acts() const {
+    std::vector<nlohmann::json> found;
+    for (const watch::Event& event : watch::read_events(folder.path())) {
+      if (event.name == "act") {
+        found.push_back(event.fields);
+      }
+    }
+    return found;
+  }
+};
+
+TEST(Steering, StatusIsWhatWasPublishedLast) {
+  Steered run;
+  Steering steering(run.job, run.world);
+  EXPECT_EQ(run.ask({{"act", "status"}}).at("step"), 7);
+  EXPECT_EQ(run.ask({{"act", "status"}}).at("steps"), 100);
+  EXPECT_FALSE(run.ask({{"act", "status"}}).contains("loss")) << "no step yet";
+  run.job.progress.step = 8;
+  run.job.monitor->step({.step = 8, .loss = 2.5, .learning_rate = 0.1, .step_s = 1});
+  steering.publish();
+  EXPECT_EQ(run.ask({{"act", "status"}}).at("step"), 8);
+  EXPECT_EQ(run.ask({{"act", "status"}}).at("loss"), 2.5);
+  EXPECT_EQ(run.ask({{"act", "status"}}).at("ranks"), 1);
+}
+
+/// Asks, does what was asked between two steps, and gives the answer.
+nlohmann::json ask_and_step(
+    Steered& run, Steering& steering, const nlohmann::ordered_json& request, bool saved = true) {
+  std::future<nlohmann::json> answer =
+      std::async(std::launch::async, [&] { return run.ask(request); });
+  Acts acts;  // none, where it is refused at once
+  while (acts.numbers() == Acts{}.numbers() &&
+         answer.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+    acts = steering.take();
+  }
+  steering.begin_step(acts);
+  ++run.job.progress.step;
+  steering.end_step(saved);
+  return answer.get();
+}
+
+TEST(Steering, ActsAreAnsweredBehindTheStepAndRecorded) {
+  Steered run;
+  Steering steering(run.job, run.world);
+  EXPECT_EQ(steering.take().numbers(), Acts{}.numbers());
+  EXPECT_EQ(ask_and_step(run, steering, {{"act", "save"}}).at("text"), "saved checkpoint-8");
+  EXPECT_EQ(ask_and_step(run, steering, {{"act", "save"}}, false).at("ok"), false);
+  EXPECT_EQ(
+      ask_and_step(run, steering, {{"act", "stop"}}).at("text"), "saved checkpoint-10 and stopped");
+  EXPECT_EQ(
+      ask_and_step(run, steering, {{"act", "log"}, {"level", "info"}}).at("text"), "since step 11");
+  EXPECT_EQ(ask_and_step(run, steering, {{"act", "trace"}, {"steps", 3}}).at("ok"), true);
+  EXPECT_EQ(
+      ask_and_step(run, steering, {{"act", "set"}, {"learning_rate", 0.25}, {"force", true}})
+          .at("text"),
+      "learning_rate=0.25 from step 13 on");
+  EXPECT_EQ(run.job.schedule->learning_rate(50), 0.25);
+  ASSERT_EQ(run.job.rate_acts.size(), 1U);
+  EXPECT_EQ(run.job.rate_acts[0].step, 12);
+  EXPECT_EQ(run.job.rate_acts[0].configured, 0.1);
+  std::vector<std::string> names;
+  for (const nlohmann::json& act : run.acts()) {
+    names.push_back(act.at("act"));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"save", "save", "stop", "log", "trace", "set"}));
+  EXPECT_EQ(run.acts().back().at("learning_rate"), 0.25);
+  EXPECT_EQ(run.acts().back().at("step"), 12);
+}
+
+TEST(Steering, WhatARunCannotDoIsRefusedWithWhatItTakes) {
+  Steered run;
+  Steering steering(run.job, run.world);
+  const auto refused = [&](const nlohmann::ordered_json& request) {
+    const nlohmann::json answer = ask_and_step(run, steering, request);
+    EXPECT_EQ(answer.at("ok"), false) << request;
+    return answer.at("text").get<std::string>();
+  };
+  EXPECT_NE(refused({{"act", "eval"}}).find("data.validation=FILE"), std::string::npos);
+  EXPECT_NE(refused({{"act", "set"}, {"learning_rate", 0.5}}).find("--force"), std::string::npos);
+  EXPECT_NE(refused({{"act", "trace"}, {"steps", 0}}).find("1 to 100"), std::string::npos);
+  EXPECT_NE(refused({{"act", "log"}, {"level", "loud"}}).find("debug, info"), std::string::npos);
+  run.job.config.task.type = "unlearning";
+  EXPECT_NE(refused({{"act", "eval"}}).find("unlearning.data_dir"), std::string::npos);
+  EXPECT_TRUE(run.acts().empty());
+  EXPECT_EQ(run.job.schedule->learning_rate(50), 0.1);
+}
+
+TEST(Steering, ARunThatMayNotListenRunsAllTheSame) {
+  Steered run(/*listens=*/false);
+  Steering steering(run.job, run.world);
+  EXPECT_FALSE(std::filesystem::exists(run.folder.path() / watch::kControlName));
+  EXPECT_EQ(steering.take().numbers(), Acts{}.numbers());
+  steering.publish();
+  Steered elsewhere;
+  elsewhere.job.config.training.output_dir = (elsewhere.folder.path() / "none").string();
+  ::testing::internal::CaptureStderr();
+  Steering deaf(elsewhere.job, elsewhere.world);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("cannot be steered"), std::string::npos);
+  EXPECT_EQ(deaf.take().numbers(), Acts{}.numbers());
+}
+
+/// The run was killed at step 60; its last checkpoint is of step 50. It is steered again as it was.
+TEST(Steering, AResumedRunActsAgainAtTheSameSteps) {
+  Steered run;
+  const auto set = [&](int64_t step, double rate, double configured) {
+    run.job.monitor->step({.step = step, .step_s = 1});
+    run.job.monitor->event(
+        "act",
+        {{"act", "set"}, {"step", step}, {"learning_rate", rate}, {"configured", configured}});
+  };
+  set(40, 0.4, 0.1);  // the checkpoint has it
+  set(50, 0.5, 0.1);
+  run.job.monitor->event("act", {{"act", "save"}});
+  set(57, 0.7, 0.1);
+  set(58, 0.8, 0.3);  // of another configuration
+  Steered resumed;
+  resumed.job.config.training.output_dir = run.folder.path().string();
+  resumed.job.progress.step = 50;
+  read_acts_to_come(resumed.job, resumed.world);
+  ASSERT_EQ(resumed.job.acts_to_come.size(), 2U);
+  resumed.job.config.monitor.control = false;
+  Steering steering(resumed.job, resumed.world);
+  const auto rate_at = [&](int64_t step) {
+    resumed.job.progress.step = step;
+    steering.begin_step({});
+    return resumed.job.schedule->learning_rate(step);
+  };
+  EXPECT_EQ(rate_at(50), 0.5);
+  EXPECT_EQ(rate_at(56), 0.5);
+  EXPECT_EQ(rate_at(57), 0.7);
+  EXPECT_EQ(rate_at(58), 0.7);
+  EXPECT_EQ(resumed.job.rate_acts.size(), 2U);
+  EXPECT_TRUE(resumed.job.acts_to_come.empty());
 }
 
 }  // namespace steering_test

@@ -2,6 +2,7 @@
 #include "train/stop_signal.h"
 
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 
 #include <gtest/gtest.h>
@@ -34,6 +35,73 @@ TEST(StopSignal, TheFirstRankToEndLeavesTheOthersTheirSignals) {
   EXPECT_FALSE(StopSignal().requested());
   std::signal(SIGTERM, terminate);
   std::signal(SIGUSR1, user);
+}
+
+/// The user closes the terminal: the run saves and stops. Under nohup it was told to go on.
+TEST(StopSignal, AHangUpIsARequestToStopUnlessNohupSaidOtherwise) {
+  const auto before = std::signal(SIGHUP, SIG_DFL);
+  {
+    const StopSignal stop;
+    std::raise(SIGHUP);
+    EXPECT_TRUE(stop.requested());
+  }
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const StopSignal stop;
+    EXPECT_TRUE(is_ignored(SIGHUP));
+    std::raise(SIGHUP);
+    EXPECT_FALSE(stop.requested());
+  }
+  EXPECT_TRUE(is_ignored(SIGHUP));
+  std::signal(SIGHUP, before);
+}
+
+TEST(StopSignal, ASecondInterruptEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        const StopSignal stop;
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+        std::_Exit(0);
+      },
+      ::testing::KilledBySignal(SIGINT),
+      "");
+}
+
+/// A scheduler sends SIGTERM more than once, and waits.
+TEST(StopSignal, ASecondTerminationDoesNot) {
+  const StopSignal stop;
+  std::raise(SIGTERM);
+  std::raise(SIGTERM);
+  EXPECT_TRUE(stop.requested());
+}
+
+TEST(SaveSignals, TheMostThatWasAskedForIsTaken) {
+  config::CheckpointSection section;
+  section.on_usr1 = "save";
+  section.on_usr2 = "save_and_stop";
+  SaveSignals signals(section);
+  EXPECT_EQ(signals.take(), SaveSignals::Asked::kNothing);
+  std::raise(SIGUSR2);
+  std::raise(SIGUSR1);
+  EXPECT_EQ(signals.take(), SaveSignals::Asked::kSaveAndStop);
+  EXPECT_EQ(signals.take(), SaveSignals::Asked::kNothing);
+  section.on_usr1 = "ignore";
+  std::raise(SIGUSR1);
+  EXPECT_EQ(signals.take(), SaveSignals::Asked::kNothing);
+  section.on_usr1 = "save";
+  EXPECT_EQ(signals.take(), SaveSignals::Asked::kNothing) << "what was ignored does not come later";
+}
+
+/// A program may train twice: what the first run did not come to is not the second's.
+TEST(SaveSignals, ARunDoesNotTakeWhatAnEarlierOneWasAsked) {
+  const config::CheckpointSection section;
+  {
+    const SaveSignals earlier(section);
+    std::raise(SIGUSR1);
+  }
+  SaveSignals signals(section);
+  EXPECT_EQ(signals.take(), SaveSignals::Asked::kNothing);
 }
 
 }  // namespace stop_signal_test

@@ -36,5 +36,16 @@ TEST(TimeAccount, TheProcessBeganWhenTheKernelSaysSo) {
   EXPECT_GE(later - before, 0.02);
 }
 
+TEST(TimeAccount, LeavesOutWhatTookNoTimeAndCountsNothingBelowZero) {
+  TimeAccount account;
+  account.add(TimeAccount::Use::kSteps, 12);
+  EXPECT_EQ(account.goodput(10), 1);  // clocks of two kinds may differ by a little
+  EXPECT_EQ(
+      account.text(10),
+      "goodput 100.0%: of 10 s, 12 s went into steps (0 s of them waiting for data, 0 s for other "
+      "ranks), 0 s into the rest");
+  EXPECT_EQ(account.goodput(-1), 0);
+}
+
 }  // namespace time_account_test
 }  // namespace lockstep::train

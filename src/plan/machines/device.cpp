@@ -158,7 +158,7 @@ std::vector<Sheet> sheets() {
        "NVIDIA V100 data sheet (SXM2); a hybrid cube mesh of six links a device, one or two of "
        "them between a pair; one 100 Gb/s port a node"},
       {"v100-32gb",
-       {"v10032gbdgx2", "v100sxm332gb", "v10032gb"},
+       {"v10032gbdgx2", "v100sxm332gb"},
        125,
        0,
        15.7,
@@ -228,7 +228,7 @@ std::vector<Sheet> sheets() {
        8,
        "NVIDIA L40S data sheet; PCIe 4.0 x16"},
       {"titan-rtx",
-       {"titanrtx"},
+       {},
        130.5,
        0,
        16.3,

@@ -310,6 +310,10 @@ void write_judgement(
     const Answered& answered,
     const std::vector<std::string>& history) {
   create_folders(folder);
+  if (judgement.rows == 0) {  // nothing was judged: the answers are all that there is
+    write_answers(folder, answered);
+    return;
+  }
   const auto write = [&](const char* name, const std::string& text) {
     write_file_atomically(folder / name, text);
   };

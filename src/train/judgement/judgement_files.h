@@ -35,7 +35,8 @@ std::string predict_results(const Answered& answered);
 void write_answers(
     const std::filesystem::path& folder, const Answered& answered, const std::string& suffix = "");
 
-/// Into `folder`: predictions.jsonl, predict_results.txt, top_losses.jsonl, report.html and, of
+/// Into `folder`, of rows some of which have a label (of others write_answers' files alone):
+/// predictions.jsonl, predict_results.txt, top_losses.jsonl, report.html and, of
 /// labels, classification_report.txt and .json; of one label each confusion_matrix.csv and .svg,
 /// most_confused.csv and calibration.csv; of several multilabel_confusion.csv; of numbers
 /// regression_report.json. `history` are the lines of a run's log_history, for its curves.

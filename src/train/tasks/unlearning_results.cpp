@@ -17,10 +17,12 @@ constexpr const char* kModelKey = "model_hash";
 
 std::vector<double> truth_ratios_of(const json& results) {
   std::vector<double> ratios;
-  if (!results.is_object() || !results.contains("forget_truth_ratio")) {
+  // A summary has a number in the place of the rows.
+  const json::json_pointer place("/forget_truth_ratio/value_by_index");
+  if (!results.is_object() || !results.contains(place)) {
     return ratios;
   }
-  for (const auto& [index, value] : results["forget_truth_ratio"]["value_by_index"].items()) {
+  for (const auto& [index, value] : results.at(place).items()) {
     if (value.is_object() && value.contains("score") && value["score"].is_number()) {
       ratios.push_back(value["score"]);
     }
@@ -71,8 +73,10 @@ void write_unlearning_results(
   write_file_atomically(folder / results_file(section), results.dump(kIndent), ErrorKind::kRun);
   json summary = json::object();
   for (const std::string& metric : config::metrics_of(section)) {
-    if (results.contains(metric) && results[metric]["agg_value"].is_number()) {
-      summary[metric] = results[metric]["agg_value"];
+    const auto found = results.find(metric);
+    if (found != results.end() && found->contains("agg_value") &&
+        found->at("agg_value").is_number()) {
+      summary[metric] = found->at("agg_value");
     }
   }
   const char* name = section.benchmark == "muse" ? "MUSE_SUMMARY.json" : "TOFU_SUMMARY.json";

@@ -30,7 +30,7 @@ std::string to_json(const RankPlace& place) {
 
 RankPlace place_from_json(const std::string& line) {
   try {
-    const nlohmann::json object = parse_json(line, "a rank's place");
+    const nlohmann::json object = parse_json(line, "a rank's place", ErrorKind::kEnvironment);
     return {
         object.at("rank"),
         object.at("host"),
