@@ -137,7 +137,8 @@ const Callable& Value::callable() const {
     return **value;
   }
   if (is_undefined()) {
-    fail(fmt::format("'{}' is undefined, and is called", undefined_name()));
+    const bool is_told = undefined_name().find("' has no ") != std::string::npos;
+    fail(fmt::format("'{}'{}, and is called", undefined_name(), is_told ? "" : " is undefined"));
   }
   fail(fmt::format("{} is {}, and is called", shown(*this), type_name(*this)));
 }
