@@ -230,7 +230,13 @@ TEST(Limits, OfUnlearning) {
       {"unlearning.delta", "nan", "must be a number", "-1", method("SimNPO")},
       {"unlearning.steering_coeff", "-1", "must be at least 0", "0", method("RMU")},
       {"unlearning.max_new_tokens", "0", "must be at least 1", "1", method("NPO")},
-      {"unlearning.ignore_first_n_answer_tokens", "-1", "must be at least 0", "0", method("WGA")},
+      {"unlearning.beta1", "-1", "must be at least 0", "0", method("SatImp")},
+      {"unlearning.beta2", "-1", "must be at least 0", "0", method("SatImp")},
+      {"unlearning.ignore_first_n_answer_tokens",
+       "-1",
+       "must be at least 0",
+       "0",
+       {"task.type=unlearning", "unlearning.method=CEU", "unlearning.forget=f.jsonl"}},
       {"unlearning.reference_batch_size", "0", "must be at least 1", "1", method("NPO")},
   };
   for (const Limit& limit : limits) {
