@@ -298,8 +298,10 @@ std::string Evaluator::call_macro(
 Value Evaluator::name_of(const Expression& expression) {
   const Value* found = scope_->find(expression.name);
   if (found == nullptr && macros_ > 0 &&
-      (expression.name == "varargs" || expression.name == "kwargs" || expression.name == "caller")) {
-    fail(fmt::format("'{}' of a macro is not supported: name the macro's arguments", expression.name));
+      (expression.name == "varargs" || expression.name == "kwargs" ||
+       expression.name == "caller")) {
+    fail(fmt::format(
+        "'{}' of a macro is not supported: name the macro's arguments", expression.name));
   }
   return found != nullptr ? *found : global_function(expression.name);
 }

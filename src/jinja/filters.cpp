@@ -1,4 +1,6 @@
 // Filters, by Jinja's names.
+#include "jinja/filters.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -7,7 +9,6 @@
 
 #include "base/format.h"
 #include "jinja/builtins.h"
-#include "jinja/filters.h"
 #include "jinja/python_characters.h"
 #include "text/unicode/utf8.h"
 
@@ -39,11 +40,11 @@ Value to_json_filter(const Value& value, Given arguments) {
     constexpr int64_t kWidest = 32;
     style.has_lines = true;
     style.between_items = ",";
-    style.indent = indent->is_string()
-                       ? indent->string()
-                       : std::string(
-                             static_cast<size_t>(std::clamp<int64_t>(indent->integer(), 0, kWidest)),
-                             ' ');
+    style.indent =
+        indent->is_string()
+            ? indent->string()
+            : std::string(
+                  static_cast<size_t>(std::clamp<int64_t>(indent->integer(), 0, kWidest)), ' ');
   }
   if (const Value* separators = optional(arguments, 2, "separators")) {
     const std::vector<Value> both = iterate(*separators);
@@ -434,9 +435,8 @@ const std::map<std::string, KnownFilter>& filters() {
       {"capitalize", {[](const Value& v, Given) { return Value(capitalized(to_text(v))); }}},
       {"title", {[](const Value& v, Given) { return Value(titled(to_text(v))); }}},
       {"replace", {replace, 3, {"old", "new", "count"}}},
-      {"abs",
-       {[](const Value& v, Given) {
-         return v.is_float()         ? Value(std::abs(v.number()))
+      {"abs", {[](const Value& v, Given) {
+         return v.is_float()       ? Value(std::abs(v.number()))
                 : v.integer() >= 0 ? Value(v.integer())
                                    : arithmetic("-", int64_t{0}, v);
        }}},
@@ -468,8 +468,22 @@ const std::map<std::string, KnownFilter>& filters() {
 /// Whether a filter makes of a text marked as safe what it makes of any: others would mark theirs.
 bool takes_marked(const std::string& name) {
   static const std::set<std::string> all{
-      "safe", "escape", "e", "string", "length", "count", "tojson", "default", "d", "replace",
-      "list", "int", "float", "wordcount", "first", "last"};
+      "safe",
+      "escape",
+      "e",
+      "string",
+      "length",
+      "count",
+      "tojson",
+      "default",
+      "d",
+      "replace",
+      "list",
+      "int",
+      "float",
+      "wordcount",
+      "first",
+      "last"};
   return all.contains(name);
 }
 

@@ -23,7 +23,9 @@ std::optional<std::string> plain_number(const std::string& text) {
   for (size_t at = 0; at < points.size(); ++at) {
     char32_t c = points[at];
     if (c == '_') {
-      const auto is_digit = [](char32_t d) { return d < 0x80 && std::isalnum(static_cast<int>(d)) != 0; };
+      const auto is_digit = [](char32_t d) {
+        return d < 0x80 && std::isalnum(static_cast<int>(d)) != 0;
+      };
       if (!is_digit(before) || at + 1 == points.size() || !is_digit(points[at + 1])) {
         return std::nullopt;
       }
@@ -86,11 +88,13 @@ std::optional<double> float_in(std::string text) {
     return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   });
   const bool is_word = word == "inf" || word == "infinity" || word == "nan";
-  if (!is_word && (text.empty() || text.find_first_not_of("0123456789.eE+-") != std::string::npos)) {
+  if (!is_word &&
+      (text.empty() || text.find_first_not_of("0123456789.eE+-") != std::string::npos)) {
     return std::nullopt;
   }
   char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);  // infinite where it is too large, as there
+  const double number =
+      std::strtod(text.c_str(), &end);  // infinite where it is too large, as there
   if (end != text.c_str() + text.size() || text[0] == '-' || text[0] == '+') {
     return std::nullopt;
   }
@@ -125,7 +129,8 @@ const Value* optional(const Arguments& arguments, size_t position, const char* n
   return value == nullptr || value->is_none() ? nullptr : value;
 }
 
-std::string text_or(const Arguments& arguments, size_t position, const char* name, const char* otherwise) {
+std::string text_or(
+    const Arguments& arguments, size_t position, const char* name, const char* otherwise) {
   const Value* value = optional(arguments, position, name);
   return value == nullptr ? otherwise : to_text(*value);
 }

@@ -258,7 +258,9 @@ class Lexer {
     const auto [at, error] = std::from_chars(digits.data(), last, number, base);
     if (digits.empty() || digits.size() > kMostDigits || at != last || error != std::errc()) {
       fail(fmt::format(
-          "line {}: {} is not a number, or too large a one", line_, source_.substr(at_, end - at_)));
+          "line {}: {} is not a number, or too large a one",
+          line_,
+          source_.substr(at_, end - at_)));
     }
     add(TokenKind::kInteger, std::to_string(number));
     advance(end - at_);
@@ -272,16 +274,16 @@ class Lexer {
     size_t end = at_;
     const auto digits = [&] {
       while (end < source_.size() &&
-             (is_digit(source_[end]) ||
-              (source_[end] == '_' && is_digit(source_[end - 1]) && end + 1 < source_.size() &&
-               is_digit(source_[end + 1])))) {
+             (is_digit(source_[end]) || (source_[end] == '_' && is_digit(source_[end - 1]) &&
+                                         end + 1 < source_.size() && is_digit(source_[end + 1])))) {
         ++end;
       }
     };
     digits();
     bool is_float = false;
     const bool is_attribute = at_ > 0 && source_[at_ - 1] == '.';  // x.0.1
-    if (!is_attribute && end + 1 < source_.size() && source_[end] == '.' && is_digit(source_[end + 1])) {
+    if (!is_attribute && end + 1 < source_.size() && source_[end] == '.' &&
+        is_digit(source_[end + 1])) {
       is_float = true;
       ++end;
       digits();

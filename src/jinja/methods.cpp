@@ -102,8 +102,7 @@ Value split_lines(const std::string& text, bool keeps_ends) {
 /// The part of a text that the second and third argument of find() and its like give, in code
 /// points; `is_beyond`: it begins behind the end, where not even an empty text is found.
 struct Part {
-  Part(const std::string& text, const Arguments& arguments)
-      : points(text::to_code_points(text)) {
+  Part(const std::string& text, const Arguments& arguments) : points(text::to_code_points(text)) {
     const int64_t size = std::ssize(points);
     const auto place = [&](size_t position, int64_t otherwise) {
       const bool is_given =
@@ -196,7 +195,8 @@ bool is_all(const std::string& text, const Is& is) {
 /// str.isdigit() of one character.
 bool is_python_digit(char32_t c) {
   if (c >= 0x80 && !is_decimal(c) && is_number(c)) {
-    fail(fmt::format("isdigit: whether U+{:04X} is a digit is not known here", static_cast<uint32_t>(c)));
+    fail(fmt::format(
+        "isdigit: whether U+{:04X} is a digit is not known here", static_cast<uint32_t>(c)));
   }
   return is_decimal(c);
 }

@@ -150,7 +150,8 @@ std::vector<int64_t> slice_positions(
   return positions;
 }
 
-/// What `safe` or `escape` made, with another value: Jinja would escape the other, which is refused.
+/// What `safe` or `escape` made, with another value: Jinja would escape the other, which is
+/// refused.
 Value with_marked(const std::string& op, const Value& a, const Value& b) {
   const Value& other = a.is_marked() ? b : a;
   if (op != "+" || !other.is_string()) {
@@ -284,8 +285,19 @@ Value attribute_of(const Value& value, const std::string& name) {
     fail(fmt::format("attributes of functions are not supported: '{}'", name));
   }
   static const std::set<std::string> kOfNumbers{
-      "real", "imag", "conjugate", "numerator", "denominator", "bit_length", "bit_count",
-      "to_bytes", "from_bytes", "as_integer_ratio", "is_integer", "hex", "fromhex"};
+      "real",
+      "imag",
+      "conjugate",
+      "numerator",
+      "denominator",
+      "bit_length",
+      "bit_count",
+      "to_bytes",
+      "from_bytes",
+      "as_integer_ratio",
+      "is_integer",
+      "hex",
+      "fromhex"};
   if (value.is_number() && kOfNumbers.contains(name)) {
     fail(fmt::format("attributes of numbers are not supported: '{}'", name));
   }

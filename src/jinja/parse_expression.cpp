@@ -385,7 +385,8 @@ std::vector<NamedExpression> ExpressionParser::arguments() {
                               : std::any_of(all.begin(), last, [&](const NamedExpression& other) {
                                   return other.name == argument.name;
                                 })) {
-      tokens_.fail_here("an argument with a name of its own, as those behind a named one have to be,");
+      tokens_.fail_here(
+          "an argument with a name of its own, as those behind a named one have to be,");
     }
     argument.value = expression();
     if (!tokens_.is_operator(")")) {

@@ -100,7 +100,8 @@ class StatementParser {
     if (name == "break" || name == "continue") {
       if (loops_ == 0) {
         fail(fmt::format(
-            "line {}: {{% {} %}} stands in no loop, or in a set, filter or macro block inside of one",
+            "line {}: {{% {} %}} stands in no loop, or in a set, filter or macro block inside of "
+            "one",
             token.line,
             name));
       }

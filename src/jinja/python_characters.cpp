@@ -17,8 +17,8 @@ namespace {
 using text::CodePointRanges;
 
 bool is_in(const CodePointRanges& ranges, char32_t c) {
-  const auto after = std::upper_bound(
-      ranges.begin(), ranges.end(), c, [](char32_t point, const auto& run) {
+  const auto after =
+      std::upper_bound(ranges.begin(), ranges.end(), c, [](char32_t point, const auto& run) {
         return point < run.first;
       });
   return after != ranges.begin() && c <= std::prev(after)->second;
@@ -184,9 +184,9 @@ bool is_all_of_case(std::string_view text, bool (*is)(char32_t), bool (*is_other
 }  // namespace
 
 bool is_space(char32_t c) {
-  return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
+  return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
 }
 
 bool ends_line(char32_t c) {

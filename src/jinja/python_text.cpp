@@ -54,7 +54,8 @@ std::string repr_of(const Value& value, int depth);
 std::string repr_of_list(const List& list, int depth) {
   if (!list.is_written()) {
     fail(fmt::format(
-        "a {} is not written as a text: write | list behind it", type_name(Value(make_list({}, list.kind)))));
+        "a {} is not written as a text: write | list behind it",
+        type_name(Value(make_list({}, list.kind)))));
   }
   const bool is_tuple = list.kind == ListKind::kTuple;
   std::string out(1, is_tuple ? '(' : '[');

@@ -34,7 +34,8 @@ std::string shown(const Value& value) {
     return "what stands here";
   }
   const std::string text = to_repr(value);
-  return text.size() <= kMost ? text : text::to_utf8(text::to_code_points(text).substr(0, kMost)) + "...";
+  return text.size() <= kMost ? text
+                              : text::to_utf8(text::to_code_points(text).substr(0, kMost)) + "...";
 }
 
 }  // namespace
@@ -182,9 +183,8 @@ bool is_true(const Value& value) {
   if (value.is_number()) {
     return value.number() != 0;
   }
-  return value.is_string()                               ? !value.string().empty()
-         : value.is_list()                               ? value.list().kind == ListKind::kOnce ||
-                                           !value.list().items.empty()
+  return value.is_string() ? !value.string().empty()
+         : value.is_list() ? value.list().kind == ListKind::kOnce || !value.list().items.empty()
          : value.is_dict() && !value.dict().is_namespace ? !value.dict().entries.empty()
                                                          : true;
 }
