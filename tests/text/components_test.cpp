@@ -104,7 +104,8 @@ json map_of_a(uint32_t place, const std::string& replacements) {
   return {{"type", "Precompiled"}, {"precompiled_charsmap", base64(bytes + replacements)}};
 }
 
-/// Metaspace's "first" asks whether a text still begins where the user's did: as Hugging Face counts.
+/// Metaspace's "first" asks whether a text still begins where the user's did: as Hugging Face
+/// counts.
 TEST(Normalizers, TellWhetherATextBeginsWhereItDid) {
   const auto begins = [](const json& description, const std::string& text) {
     NormalizedText result{text, true};
