@@ -244,6 +244,26 @@ TEST(Expressions, WhatJinjaRefusesIsRefused) {
   }
 }
 
+TEST(Expressions, TakeVariablesOfAnyOrigin) {
+  const auto rendered = [](std::string_view source, const Json& value) {
+    return Template(source, "a test").render({{"v", value}}).text;
+  };
+  // A text that is not UTF-8, cut in the middle of a character.
+  const std::string broken = "a\xff\xe4\xb8";
+  EXPECT_EQ(rendered("{{ v | upper }}{{ v | length }}", broken), "A\uFFFD\uFFFD3");
+  EXPECT_EQ(
+      rendered("{{ v }}", Json::object({{broken, broken}})), "{'a\uFFFD\uFFFD': 'a\uFFFD\uFFFD'}");
+  EXPECT_EQ(rendered("{{ v }}", uint64_t{9223372036854775807U}), "9223372036854775807");
+  EXPECT_EQ(rendered("{{ v }}", INT64_MIN), "-9223372036854775808");
+  EXPECT_EQ(rendered("{{ v }} {{ v | tojson }}", 1e100), "1e+100 1e+100");
+  try {
+    rendered("{{ v }}", uint64_t{9223372036854775808U});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("9223372036854775808 is too large for a template"));
+  }
+}
+
 TEST(Expressions, AreBounded) {
   EXPECT_THAT(error_of("{{ [1] | batch(999999999, 0) | list }}"), HasSubstr("100000 items"));
   // A range that ends where 64 bits do.
