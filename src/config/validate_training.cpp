@@ -260,11 +260,17 @@ void validate_schedule(
     }
   }
   if (type == "warmup_stable_decay" && arguments.num_decay_steps.value_or(-1) < 0) {
-    check.fail(prefix + "num_decay_steps", "warmup_stable_decay needs a number of steps from 0");
+    check.fail(
+        prefix + "num_decay_steps",
+        "warmup_stable_decay needs a number of steps from 0",
+        fmt::format("give {}num_decay_steps=100, or as many as the decay is to take", prefix));
   }
   if (type == "cosine_with_min_lr" &&
       arguments.min_lr.has_value() == arguments.min_lr_rate.has_value()) {
-    check.fail(prefix + "min_lr", "cosine_with_min_lr needs one of min_lr and min_lr_rate");
+    check.fail(
+        prefix + "min_lr",
+        "cosine_with_min_lr needs one of min_lr and min_lr_rate",
+        fmt::format("give {}min_lr_rate=0.1, a share of training.learning_rate", prefix));
   }
   if (type == "reduce_lr_on_plateau" && training.eval_strategy == "no") {
     check.fail(
@@ -278,7 +284,8 @@ void validate_schedule(
         fmt::format(
             "{} is not below learning_rate {}",
             arguments.lr_end.value_or(1e-7),
-            training.learning_rate));
+            training.learning_rate),
+        "raise training.learning_rate, or give a smaller lr_end");
   }
   check.require(arguments.timescale.value_or(1) >= 1, prefix + "timescale", "at least 1");
   if (arguments.factor) {

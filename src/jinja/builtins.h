@@ -30,10 +30,7 @@ Value slice_of(const Value& value, const Value& from, const Value& to, const Val
 /// range, namespace, dict, raise_exception, strftime_now; undefined: there is none.
 Value global_function(const std::string& name);
 
-/// Texts as Python's methods make them; white space and case as ASCII and Latin have them.
-std::string strip(std::string_view text, std::string_view characters, bool left, bool right);
-std::string in_case(std::string_view text, bool upper);
-std::string capitalized(std::string_view text);
+/// str.replace(): `most` below 0: all of them.
 std::string replaced(
     const std::string& text, const std::string& from, const std::string& to, int64_t most);
 

@@ -16,7 +16,7 @@ using Kind = Expression::Kind;
 /// `loop` in a pass of a for.
 Value loop_of(const std::vector<Value>& items, size_t at, int64_t depth) {
   auto loop = std::make_shared<Dict>();
-  loop->is_namespace = true;
+  loop->is_namespace = loop->is_loop = true;
   const int64_t index = static_cast<int64_t>(at), size = std::ssize(items);
   loop->entries = {
       {"index", index + 1},
@@ -139,13 +139,18 @@ Evaluator::Flow Evaluator::run_statement(const Statement& statement) {
         write(to_text(evaluate(*statement.expression)));
         return Flow::kNext;
       });
-    case Of::kWith:
+    case Of::kWith: {
+      std::vector<Value> values;  // of the scope around it: none of them sees another
+      for (const NamedExpression& variable : statement.parameters) {
+        values.push_back(evaluate(*variable.value));
+      }
       return in_scope(scope_, [&] {
-        for (const NamedExpression& variable : statement.parameters) {
-          scope_->set(variable.name, evaluate(*variable.value));
+        for (size_t i = 0; i < values.size(); ++i) {
+          scope_->set(statement.parameters[i].name, values[i]);
         }
         return run_block(statement.body);
       });
+    }
     case Of::kGenerated: {
       const size_t begin = out_.size();
       const Flow flow = run_block(statement.body);
@@ -175,9 +180,7 @@ Evaluator::Flow Evaluator::run_for(const Statement& statement) {
       return !keeps;
     });
   }
-  if (items.empty()) {
-    return run_block(statement.otherwise);
-  }
+  bool any_whole = false;  // whether a pass came to its end, without which `else` is run
   for (size_t at = 0; at < items.size(); ++at) {
     count_step();
     const Flow flow = in_scope(scope_, [&] {
@@ -185,11 +188,12 @@ Evaluator::Flow Evaluator::run_for(const Statement& statement) {
       scope_->set("loop", loop_of(items, at, 1));
       return run_block(statement.body);
     });
+    any_whole = any_whole || flow == Flow::kNext;
     if (flow == Flow::kBreak) {
       break;
     }
   }
-  return Flow::kNext;
+  return any_whole ? Flow::kNext : run_block(statement.otherwise);
 }
 
 void Evaluator::assign(const std::vector<std::string>& targets, const Value& value) {
@@ -201,7 +205,8 @@ void Evaluator::assign(const std::vector<std::string>& targets, const Value& val
     }
     const std::string name = targets[0].substr(0, dot);
     const Value* space = scope_->find(name);
-    if (space == nullptr || !space->is_dict() || !space->dict().is_namespace) {
+    if (space == nullptr || !space->is_dict() || !space->dict().is_namespace ||
+        space->dict().is_loop) {
       fail(fmt::format("'{}' is no namespace, whose attributes alone may be set", name));
     }
     space->dict().set(targets[0].substr(dot + 1), value);
@@ -221,7 +226,11 @@ void Evaluator::run_set(const Statement& statement) {
     assign(statement.targets, evaluate(*statement.expression));
     return;
   }
-  Value text = written_by(statement.body);
+  Value text;
+  in_scope(scope_, [&] {
+    text = written_by(statement.body);
+    return Flow::kNext;
+  });
   if (statement.condition != nullptr) {  // {% set x | filter %}
     in_scope(scope_, [&] {
       scope_->set(std::string(kBody), text);
@@ -252,6 +261,13 @@ std::string Evaluator::call_macro(
       fail(fmt::format("the macro {} takes no argument {}", macro.name, name));
     }
   }
+  for (size_t i = 0; i < std::min(arguments.values.size(), macro.parameters.size()); ++i) {
+    for (const auto& [name, value] : arguments.named) {
+      if (name == macro.parameters[i].name) {
+        fail(fmt::format("the macro {} is given its argument {} twice", macro.name, name));
+      }
+    }
+  }
   if (arguments.values.size() > macro.parameters.size()) {
     fail(fmt::format(
         "the macro {} takes {} arguments, and {} are given",
@@ -260,6 +276,7 @@ std::string Evaluator::call_macro(
         arguments.values.size()));
   }
   std::string text;
+  ++macros_;
   in_scope(std::move(around), [&] {
     for (size_t i = 0; i < macro.parameters.size(); ++i) {
       const NamedExpression& parameter = macro.parameters[i];
@@ -273,12 +290,19 @@ std::string Evaluator::call_macro(
     text = written_by(macro.body);
     return Flow::kNext;
   });
+  --macros_;
   line_ = called_from;
   return text;
 }
 
 Value Evaluator::name_of(const Expression& expression) {
   const Value* found = scope_->find(expression.name);
+  if (found == nullptr && macros_ > 0 &&
+      (expression.name == "varargs" || expression.name == "kwargs" ||
+       expression.name == "caller")) {
+    fail(fmt::format(
+        "'{}' of a macro is not supported: name the macro's arguments", expression.name));
+  }
   return found != nullptr ? *found : global_function(expression.name);
 }
 
@@ -356,7 +380,7 @@ Value Evaluator::evaluate_parts(const Expression& e) {
   for (size_t i = 0; i < e.parts.size(); ++i) {
     items.push_back(part(i));
   }
-  return make_list(std::move(items), e.kind == Kind::kTuple);
+  return make_list(std::move(items), e.kind == Kind::kTuple ? ListKind::kTuple : ListKind::kList);
 }
 
 Value Evaluator::evaluate_compare(const Expression& expression) {
@@ -375,6 +399,7 @@ Value Evaluator::evaluate_dict(const Expression& expression) {
   auto dict = std::make_shared<Dict>();
   for (size_t i = 0; i + 1 < expression.parts.size(); i += 2) {
     const Value key = evaluate(*expression.parts[i]);
+    check_key(key);
     dict->set(key, evaluate(*expression.parts[i + 1]));
   }
   return dict;

@@ -61,7 +61,7 @@ class Evaluator {
   std::vector<TextSpan> generated_;
   bool is_inside_ = false;  // of a macro or a set: what is written stands elsewhere
   int64_t line_ = 1, steps_ = 0;
-  int depth_ = 0;
+  int depth_ = 0, macros_ = 0;
 };
 
 }  // namespace lockstep::jinja

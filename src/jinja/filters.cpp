@@ -1,11 +1,15 @@
 // Filters, by Jinja's names.
+#include "jinja/filters.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/format.h"
 #include "jinja/builtins.h"
+#include "jinja/python_characters.h"
 #include "text/unicode/utf8.h"
 
 namespace lockstep::jinja {
@@ -13,21 +17,7 @@ namespace {
 
 using Given = const Arguments&;
 using Filter = Value (*)(const Value&, Given);
-
-const Value* optional(Given arguments, size_t position, const char* name) {
-  const Value* value = arguments.find(position, name);
-  return value == nullptr || value->is_none() ? nullptr : value;
-}
-
-std::string text_or(Given arguments, size_t position, const char* name, const char* otherwise) {
-  const Value* value = optional(arguments, position, name);
-  return value == nullptr ? otherwise : to_text(*value);
-}
-
-bool flag(Given arguments, size_t position, const char* name, bool otherwise) {
-  const Value* value = optional(arguments, position, name);
-  return value == nullptr ? otherwise : is_true(*value);
-}
+constexpr size_t kAnyNumber = 1000;
 
 /// "a.b" and "0" of an item, as `attribute=` means them.
 Value path_of(Value value, const std::string& path) {
@@ -43,33 +33,46 @@ Value path_of(Value value, const std::string& path) {
 }
 
 Value to_json_filter(const Value& value, Given arguments) {
-  arguments.check("tojson", 4, {"ensure_ascii", "indent", "separators", "sort_keys"});
-  const Value* indent = arguments.find(9, "indent");
-  if (indent == nullptr && !arguments.values.empty()) {
-    indent = arguments.find(arguments.values.size() > 1 ? 1 : 0, "indent");
+  JsonStyle style;
+  style.ensures_ascii = flag(arguments, 0, "ensure_ascii", false);
+  style.sorts_keys = flag(arguments, 3, "sort_keys", false);
+  if (const Value* indent = optional(arguments, 1, "indent")) {
+    constexpr int64_t kWidest = 32;
+    style.has_lines = true;
+    style.between_items = ",";
+    style.indent =
+        indent->is_string()
+            ? indent->string()
+            : std::string(
+                  static_cast<size_t>(std::clamp<int64_t>(indent->integer(), 0, kWidest)), ' ');
   }
-  if (arguments.find(2, "separators") != nullptr) {
-    fail("tojson takes no separators here");
+  if (const Value* separators = optional(arguments, 2, "separators")) {
+    const std::vector<Value> both = iterate(*separators);
+    if (both.size() != 2) {
+      fail("tojson: separators are two texts, between items and behind keys");
+    }
+    style.between_items = both[0].string();
+    style.behind_key = both[1].string();
   }
-  const bool is_given = indent != nullptr && indent->is_integer() && !indent->is_bool();
-  return to_json(value, is_given ? indent->integer() : -1, flag(arguments, 3, "sort_keys", false));
+  return to_json(value, style);
 }
 
 Value trim(const Value& value, Given arguments) {
   const Value* characters = optional(arguments, 0, "chars");
-  return strip(
-      to_text(value),
-      characters == nullptr ? " \t\n\r\v\f" : std::string_view(characters->string()),
-      true,
-      true);
+  const std::string text = to_text(value);
+  return characters == nullptr ? strip(text, true, true)
+                               : strip(text, characters->string(), true, true);
 }
 
 Value length(const Value& value, Given) {
   if (value.is_string()) {
     return static_cast<int64_t>(text::count_code_points(value.string()));
   }
-  if (value.is_dict()) {
-    return std::ssize(value.dict().entries);
+  if (value.is_list() && value.list().kind == ListKind::kOnce) {
+    fail("what a filter makes has no length: write | list behind the filter");
+  }
+  if (value.is_dict() && value.dict().is_loop) {
+    return *value.dict().find("length");
   }
   return std::ssize(iterate(value));
 }
@@ -88,45 +91,11 @@ Value join(const Value& value, Given arguments) {
 }
 
 Value first_or_last(const Value& value, bool last) {
+  if (last && value.is_list() && value.list().kind == ListKind::kOnce) {
+    fail("what a filter makes has no last item: write | list behind the filter");
+  }
   const std::vector<Value> items = iterate(value);
   return items.empty() ? Value(Undefined{"no first item"}) : last ? items.back() : items.front();
-}
-
-Value to_integer(const Value& value, Given arguments) {
-  const Value* otherwise = arguments.find(0, "default");
-  if (value.is_number()) {
-    return value.is_float() ? static_cast<int64_t>(value.number()) : value.integer();
-  }
-  try {
-    size_t used = 0;
-    const std::string text =
-        value.is_string() ? strip(value.string(), " \t\n\r", true, true) : std::string();
-    const double number = std::stod(text, &used);
-    if (used == text.size() && std::abs(number) < 9e15) {
-      return static_cast<int64_t>(number);
-    }
-  } catch (const std::exception&) {
-    // not a number
-  }
-  return otherwise == nullptr ? Value(int64_t{0}) : *otherwise;
-}
-
-Value to_float(const Value& value, Given arguments) {
-  const Value* otherwise = arguments.find(0, "default");
-  if (value.is_number()) {
-    return value.number();
-  }
-  try {
-    size_t used = 0;
-    const std::string text = value.is_string() ? value.string() : std::string();
-    const double number = std::stod(text, &used);
-    if (used == text.size()) {
-      return number;
-    }
-  } catch (const std::exception&) {
-    // not a number
-  }
-  return otherwise == nullptr ? Value(0.0) : *otherwise;
 }
 
 Value otherwise(const Value& value, Given arguments) {
@@ -139,16 +108,19 @@ Value otherwise(const Value& value, Given arguments) {
 Value items_of(const Value& value, Given) {
   std::vector<Value> items;
   if (!value.is_undefined()) {
+    if (!value.is_dict() || value.dict().is_namespace) {
+      fail(fmt::format("items: a dict is needed, and a {} is given", type_name(value)));
+    }
     for (const auto& [key, entry] : value.dict().entries) {
-      items.push_back(make_list({key, entry}, /*is_tuple=*/true));
+      items.push_back(make_list({key, entry}, ListKind::kTuple));
     }
   }
-  return make_list(std::move(items));
+  return make_list(std::move(items), ListKind::kOnce);
 }
 
-/// What sort compares: texts without case, unless that counts.
+/// What sort, unique, min and max compare: texts without case, unless that counts.
 Value sort_key(const Value& value, bool case_sensitive) {
-  return value.is_string() && !case_sensitive ? Value(in_case(value.string(), false)) : value;
+  return value.is_string() && !case_sensitive ? Value(lower_case(value.string())) : value;
 }
 
 std::vector<Value> sorted_by(
@@ -162,16 +134,35 @@ std::vector<Value> sorted_by(
 Value sort(const Value& value, Given arguments) {
   const bool case_sensitive = flag(arguments, 1, "case_sensitive", false);
   const Value* attribute = optional(arguments, 2, "attribute");
+  std::vector<std::string> paths;
+  if (attribute != nullptr) {
+    const std::string all = to_text(*attribute);
+    for (size_t at = 0; at <= all.size();) {
+      const size_t end = std::min(all.find(',', at), all.size());
+      paths.push_back(all.substr(at, end - at));
+      at = end + 1;
+    }
+  }
   const auto key = [&](const Value& item) {
-    return sort_key(
-        attribute == nullptr ? item : path_of(item, to_text(*attribute)), case_sensitive);
+    if (paths.empty()) {
+      return sort_key(item, case_sensitive);
+    }
+    std::vector<Value> keys;
+    for (const std::string& path : paths) {
+      keys.push_back(sort_key(path_of(item, path), case_sensitive));
+    }
+    return make_list(std::move(keys));
   };
   return make_list(sorted_by(iterate(value), key, flag(arguments, 0, "reverse", false)));
 }
 
 Value dict_sort(const Value& value, Given arguments) {
   const bool case_sensitive = flag(arguments, 0, "case_sensitive", false);
-  const size_t which = text_or(arguments, 1, "by", "key") == "value" ? 1 : 0;
+  const std::string by = text_or(arguments, 1, "by", "key");
+  if (by != "key" && by != "value") {
+    fail(fmt::format("dictsort: by is '{}', and has to be 'key' or 'value'", by));
+  }
+  const size_t which = by == "value" ? 1 : 0;
   const auto key = [&](const Value& pair) {
     return sort_key(pair.list().items.at(which), case_sensitive);
   };
@@ -192,31 +183,22 @@ Value unique(const Value& value, Given arguments) {
       kept.push_back(item);
     }
   }
-  return make_list(std::move(kept));
+  return make_list(std::move(kept), ListKind::kOnce);
 }
 
 Value reversed(const Value& value, Given) {
+  check_defined(value);
   std::vector<Value> items = iterate(value);
   std::reverse(items.begin(), items.end());
   if (!value.is_string()) {
-    return make_list(std::move(items));
+    const bool was_once = value.is_list() && value.list().kind == ListKind::kOnce;
+    return make_list(std::move(items), was_once ? ListKind::kList : ListKind::kOnce);
   }
   std::string text;
   for (const Value& item : items) {
     text += item.string();
   }
   return text;
-}
-
-Value rounded(const Value& value, Given arguments) {
-  const Value* digits = optional(arguments, 0, "precision");
-  const std::string method = text_or(arguments, 1, "method", "common");
-  const double scale = std::pow(10.0, digits == nullptr ? 0 : digits->integer());
-  const double x = value.number() * scale;
-  const double whole = method == "ceil"    ? std::ceil(x)
-                       : method == "floor" ? std::floor(x)
-                                           : std::nearbyint(x);
-  return whole / scale;
 }
 
 Value indent(const Value& value, Given arguments) {
@@ -229,14 +211,16 @@ Value indent(const Value& value, Given arguments) {
                 static_cast<size_t>(
                     width == nullptr ? 4 : std::clamp<int64_t>(width->integer(), 0, 1000)),
                 ' ');
-  const std::string& text = value.string();
+  // Lines as str.splitlines() has them, joined by \n; one more behind the text, so that its own end
+  // of line is kept.
   std::string out = first ? by : "";
-  for (size_t at = 0; at < text.size(); ++at) {
-    out += text[at];
-    const bool next_is_blank = at + 1 >= text.size() || text[at + 1] == '\n';
-    if (text[at] == '\n' && (blank || !next_is_blank)) {
-      out += by;
-    }
+  const Arguments none;
+  const std::vector<Value> lines =
+      iterate((*find_method(Value(value.string() + "\n"), "splitlines")).callable()(none));
+  for (size_t at = 0; at < lines.size(); ++at) {
+    const std::string& line = lines[at].string();
+    out += at == 0 ? "" : "\n" + (blank || !line.empty() ? by : "");
+    out += line;
   }
   return out;
 }
@@ -263,28 +247,31 @@ Value select(const Value& value, Given arguments, bool by_attribute, bool wanted
       kept.push_back(item);
     }
   }
-  return make_list(std::move(kept));
+  return make_list(std::move(kept), ListKind::kOnce);
 }
 
 Value map(const Value& value, Given arguments) {
   const Value* attribute = optional(arguments, 99, "attribute");
   const Value* instead = arguments.find(99, "default");
   std::vector<Value> made;
+  if (arguments.values.empty() == (attribute == nullptr)) {
+    fail("map needs a filter, or attribute= and no filter");
+  }
+  if (attribute != nullptr) {
+    arguments.check("map", 0, {"attribute", "default"});
+  }
   for (const Value& item : iterate(value)) {
     if (attribute != nullptr) {
       Value found = path_of(item, to_text(*attribute));
       made.push_back(found.is_undefined() && instead != nullptr ? *instead : std::move(found));
       continue;
     }
-    if (arguments.values.empty()) {
-      fail("map needs a filter or attribute=");
-    }
     Arguments rest;
     rest.values.assign(arguments.values.begin() + 1, arguments.values.end());
     rest.named = arguments.named;
     made.push_back(apply_filter(arguments.values[0].string(), item, rest));
   }
-  return make_list(std::move(made));
+  return make_list(std::move(made), ListKind::kOnce);
 }
 
 Value sum(const Value& value, Given arguments) {
@@ -298,19 +285,30 @@ Value sum(const Value& value, Given arguments) {
   return total;
 }
 
-Value extreme(const Value& value, bool largest) {
+Value extreme(const Value& value, Given arguments, bool largest) {
+  const bool case_sensitive = flag(arguments, 0, "case_sensitive", false);
+  const Value* attribute = optional(arguments, 1, "attribute");
   const std::vector<Value> items = iterate(value);
-  const auto by_key = [](const Value& a, const Value& b) {
-    return less(sort_key(a, false), sort_key(b, false));
+  const auto key = [&](const Value& item) {
+    Value found = attribute == nullptr ? item : path_of(item, to_text(*attribute));
+    return sort_key(found, case_sensitive);
   };
   if (items.empty()) {
     return Undefined{"the extreme of nothing"};
   }
-  return largest ? *std::max_element(items.begin(), items.end(), by_key)
-                 : *std::min_element(items.begin(), items.end(), by_key);
+  const Value* best = &items.front();
+  for (const Value& item : items) {
+    if (largest ? less(key(*best), key(item)) : less(key(item), key(*best))) {
+      best = &item;
+    }
+  }
+  return *best;
 }
 
 Value escaped(const Value& value, Given) {
+  if (value.is_marked()) {
+    return value;
+  }
   std::string out;
   for (const char c : to_text(value)) {
     out += c == '&'    ? "&amp;"
@@ -320,7 +318,48 @@ Value escaped(const Value& value, Given) {
            : c == '\'' ? "&#39;"
                        : std::string(1, c);
   }
+  return Value::marked(std::move(out));
+}
+
+/// attr: an attribute, never an item of a dict.
+Value attribute(const Value& value, Given arguments) {
+  const std::string name = text_or(arguments, 0, "name", "");
+  if (value.is_dict() && value.dict().is_namespace) {
+    return attribute_of(value, name);
+  }
+  return find_method(value, name).value_or(Value(Undefined{name}));
+}
+
+/// title: words begin behind white space and - ( { [ <, otherwise than str.title() has it.
+std::string titled(const std::string& text) {
+  std::string out, word;
+  const auto add_word = [&] {
+    const size_t first = word.empty() ? 0 : text::code_point_length(word.front());
+    out += upper_case(word.substr(0, first)) + lower_case(word.substr(first));
+    word.clear();
+  };
+  for (const char32_t c : text::to_code_points(text)) {
+    if (is_space(c) || std::u32string_view(U"-({[<").find(c) != std::u32string_view::npos) {
+      add_word();
+      text::append_code_point(out, c);
+    } else {
+      text::append_code_point(word, c);
+    }
+  }
+  add_word();
   return out;
+}
+
+/// Runs of what regular expressions call \w.
+int64_t count_words(const std::string& text) {
+  int64_t words = 0;
+  bool inside = false;
+  for (const char32_t c : text::to_code_points(text)) {
+    const bool is_in_word = c == '_' || is_letter(c) || is_number(c);
+    words += is_in_word && !inside ? 1 : 0;
+    inside = is_in_word;
+  }
+  return words;
 }
 
 Value replace(const Value& value, Given arguments) {
@@ -338,6 +377,9 @@ Value batch(const Value& value, Given arguments) {
   if (size == nullptr || size->integer() < 1) {
     fail("batch needs a number of at least 1");
   }
+  if (size->integer() > kMostItems) {
+    fail(fmt::format("batch: lists of more than {} items", kMostItems));
+  }
   std::vector<Value> lines, line;
   for (const Value& item : iterate(value)) {
     if (std::ssize(line) == size->integer()) {
@@ -352,65 +394,97 @@ Value batch(const Value& value, Given arguments) {
   if (!line.empty()) {
     lines.push_back(make_list(std::move(line)));
   }
-  return make_list(std::move(lines));
+  return make_list(std::move(lines), ListKind::kOnce);
 }
 
-const std::map<std::string, Filter>& filters() {
-  static const std::map<std::string, Filter> all{
-      {"tojson", to_json_filter},
-      {"trim", trim},
-      {"length", length},
-      {"count", length},
-      {"join", join},
-      {"first", [](const Value& v, Given) { return first_or_last(v, false); }},
-      {"last", [](const Value& v, Given) { return first_or_last(v, true); }},
-      {"list", [](const Value& v, Given) { return make_list(iterate(v)); }},
-      {"int", to_integer},
-      {"float", to_float},
-      {"string", [](const Value& v, Given) { return Value(to_text(v)); }},
-      {"safe", [](const Value& v, Given) { return v; }},
-      {"default", otherwise},
-      {"d", otherwise},
-      {"items", items_of},
-      {"dictsort", dict_sort},
-      {"sort", sort},
-      {"unique", unique},
-      {"reverse", reversed},
-      {"round", rounded},
-      {"indent", indent},
-      {"upper", [](const Value& v, Given) { return Value(in_case(to_text(v), true)); }},
-      {"lower", [](const Value& v, Given) { return Value(in_case(to_text(v), false)); }},
-      {"capitalize", [](const Value& v, Given) { return Value(capitalized(to_text(v))); }},
-      {"title",
-       [](const Value& v, Given) {
-         return find_method(Value(to_text(v)), "title")->callable()({});
-       }},
-      {"replace", replace},
-      {"abs",
-       [](const Value& v, Given) {
-         return v.is_float() ? Value(std::abs(v.number())) : Value(std::abs(v.integer()));
-       }},
-      {"attr",
-       [](const Value& v, Given a) {
-         return find_method(v, text_or(a, 0, "name", "")).value_or(Value(Undefined{"attr"}));
-       }},
-      {"batch", batch},
-      {"wordcount",
-       [](const Value& v, Given) {
-         return Value(std::ssize(iterate(find_method(Value(to_text(v)), "split")->callable()({}))));
-       }},
-      {"selectattr", [](const Value& v, Given a) { return select(v, a, true, true); }},
-      {"rejectattr", [](const Value& v, Given a) { return select(v, a, true, false); }},
-      {"select", [](const Value& v, Given a) { return select(v, a, false, true); }},
-      {"reject", [](const Value& v, Given a) { return select(v, a, false, false); }},
-      {"map", map},
-      {"sum", sum},
-      {"min", [](const Value& v, Given) { return extreme(v, false); }},
-      {"max", [](const Value& v, Given) { return extreme(v, true); }},
-      {"escape", escaped},
-      {"e", escaped},
+/// A filter, the most arguments that it takes, and their names in order.
+struct KnownFilter {
+  Filter run;
+  size_t most = 0;
+  std::vector<const char*> names = {};
+  bool any_names = false;
+};
+
+const std::map<std::string, KnownFilter>& filters() {
+  static const KnownFilter to_length{length}, instead{otherwise, 2, {"default_value", "boolean"}},
+      to_escaped{escaped};
+  static const std::map<std::string, KnownFilter> all{
+      {"tojson", {to_json_filter, 4, {"ensure_ascii", "indent", "separators", "sort_keys"}}},
+      {"trim", {trim, 1, {"chars"}}},
+      {"length", to_length},
+      {"count", to_length},
+      {"join", {join, 2, {"d", "attribute"}}},
+      {"first", {[](const Value& v, Given) { return first_or_last(v, false); }}},
+      {"last", {[](const Value& v, Given) { return first_or_last(v, true); }}},
+      {"list", {[](const Value& v, Given) { return make_list(iterate(v)); }}},
+      {"int", {to_integer, 2, {"default", "base"}}},
+      {"float", {to_float, 1, {"default"}}},
+      {"string", {[](const Value& v, Given) { return v.is_marked() ? v : Value(to_text(v)); }}},
+      {"safe", {[](const Value& v, Given) { return Value::marked(to_text(v)); }}},
+      {"default", instead},
+      {"d", instead},
+      {"items", {items_of}},
+      {"dictsort", {dict_sort, 3, {"case_sensitive", "by", "reverse"}}},
+      {"sort", {sort, 3, {"reverse", "case_sensitive", "attribute"}}},
+      {"unique", {unique, 2, {"case_sensitive", "attribute"}}},
+      {"reverse", {reversed}},
+      {"round", {rounded, 2, {"precision", "method"}}},
+      {"indent", {indent, 3, {"width", "first", "blank"}}},
+      {"upper", {[](const Value& v, Given) { return Value(upper_case(to_text(v))); }}},
+      {"lower", {[](const Value& v, Given) { return Value(lower_case(to_text(v))); }}},
+      {"capitalize", {[](const Value& v, Given) { return Value(capitalized(to_text(v))); }}},
+      {"title", {[](const Value& v, Given) { return Value(titled(to_text(v))); }}},
+      {"replace", {replace, 3, {"old", "new", "count"}}},
+      {"abs", {[](const Value& v, Given) {
+         return v.is_float()       ? Value(std::abs(v.number()))
+                : v.integer() >= 0 ? Value(v.integer())
+                                   : arithmetic("-", int64_t{0}, v);
+       }}},
+      {"attr", {attribute, 1, {"name"}}},
+      {"batch", {batch, 2, {"linecount", "fill_with"}}},
+      {"wordcount", {[](const Value& v, Given) { return Value(count_words(to_text(v))); }}},
+      {"selectattr",
+       {[](const Value& v, Given a) { return select(v, a, true, true); }, kAnyNumber}},
+      {"rejectattr",
+       {[](const Value& v, Given a) { return select(v, a, true, false); }, kAnyNumber}},
+      {"select", {[](const Value& v, Given a) { return select(v, a, false, true); }, kAnyNumber}},
+      {"reject", {[](const Value& v, Given a) { return select(v, a, false, false); }, kAnyNumber}},
+      {"map", {map, kAnyNumber, {}, /*any_names=*/true}},
+      {"sum", {sum, 2, {"attribute", "start"}}},
+      {"min",
+       {[](const Value& v, Given a) { return extreme(v, a, false); },
+        2,
+        {"case_sensitive", "attribute"}}},
+      {"max",
+       {[](const Value& v, Given a) { return extreme(v, a, true); },
+        2,
+        {"case_sensitive", "attribute"}}},
+      {"escape", to_escaped},
+      {"e", to_escaped},
   };
   return all;
+}
+
+/// Whether a filter makes of a text marked as safe what it makes of any: others would mark theirs.
+bool takes_marked(const std::string& name) {
+  static const std::set<std::string> all{
+      "safe",
+      "escape",
+      "e",
+      "string",
+      "length",
+      "count",
+      "tojson",
+      "default",
+      "d",
+      "replace",
+      "list",
+      "int",
+      "float",
+      "wordcount",
+      "first",
+      "last"};
+  return all.contains(name);
 }
 
 }  // namespace
@@ -420,7 +494,15 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
   if (found == filters().end()) {
     fail(fmt::format("there is no filter '{}'", name));
   }
-  return found->second(value, arguments);
+  const KnownFilter& filter = found->second;
+  arguments.check(name, filter.most, filter.names, filter.any_names);
+  if (value.is_marked() && !takes_marked(name)) {
+    fail(fmt::format(
+        "a text marked as safe has no filter {} here: leave out | safe, as nothing is escaped in a "
+        "chat",
+        name));
+  }
+  return filter.run(value, arguments);
 }
 
 }  // namespace lockstep::jinja

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <optional>
+#include <charconv>
 
 #include "base/format.h"
+#include "jinja/python_characters.h"
 #include "jinja/value.h"
 #include "text/unicode/utf8.h"
 
@@ -18,6 +19,28 @@ bool is_name_start(char c) {
 }
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
+}
+
+/// The end of `text` without the white space that it ends with; `to_line`: of its last line alone,
+/// and nothing where that is not all white space.
+size_t without_space_at_end(std::string_view text, bool to_line) {
+  size_t end = text.size();
+  while (end > 0 && !(to_line && text[end - 1] == '\n')) {
+    const char* const before = text::previous_code_point(text.data(), text.data() + end);
+    if (!is_space(text::code_point_at(before))) {
+      break;
+    }
+    end = static_cast<size_t>(before - text.data());
+  }
+  return end;
+}
+
+size_t space_at_start(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size() && is_space(text::code_point_at(text.data() + at))) {
+    at += text::code_point_length(text[at]);
+  }
+  return at;
 }
 
 class Lexer {
@@ -72,15 +95,9 @@ class Lexer {
       return text;
     }
     if (sign == '-') {
-      while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) {
-        text.pop_back();
-      }
+      text.resize(without_space_at_end(text, false));
     } else if (sign != '+' && source_[tag + 1] != '{') {  // lstrip_blocks
-      size_t begin = text.size();
-      while (begin > 0 && std::isspace(static_cast<unsigned char>(text[begin - 1])) != 0 &&
-             text[begin - 1] != '\n') {
-        --begin;
-      }
+      const size_t begin = without_space_at_end(text, true);
       if (begin > 0 ? text[begin - 1] == '\n' : is_first_) {
         text.resize(begin);
       }
@@ -90,10 +107,7 @@ class Lexer {
 
   void add_text(std::string text) {
     if (strip_next_) {
-      const auto begin = std::find_if(text.begin(), text.end(), [](char c) {
-        return std::isspace(static_cast<unsigned char>(c)) == 0;
-      });
-      text.erase(text.begin(), begin);
+      text.erase(0, space_at_start(text));
     } else if (drop_newline_ && text.starts_with('\n')) {
       text.erase(0, 1);
     }
@@ -145,7 +159,7 @@ class Lexer {
 
   bool read_tag_end(bool is_output) {
     const std::string_view end = is_output ? "}}" : "%}";
-    const bool signs = looking_at("-") || looking_at("+");
+    const bool signs = looking_at("-") || (looking_at("+") && !is_output);
     if (!rest().substr(signs ? 1 : 0).starts_with(end)) {
       return false;
     }
@@ -170,10 +184,12 @@ class Lexer {
       return false;
     }
     advance(name + 3 + close + (after[close] == '-' ? 3 : 2));
-    close_tag(after[close] == '-', false, false);
+    close_tag(after[close] == '-', /*keeps=*/true, false);
     for (size_t tag = source_.find("{%", at_); tag != std::string_view::npos;
          tag = source_.find("{%", tag + 2)) {
-      const size_t sign = tag + 2 < source_.size() && source_[tag + 2] == '-' ? 1 : 0;
+      const bool has_sign =
+          tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+');
+      const size_t sign = has_sign ? 1 : 0;
       const std::string_view inside = source_.substr(tag + 2 + sign);
       const size_t word = inside.find_first_not_of(" \t\r\n");
       const size_t end = source_.find("%}", tag);
@@ -181,9 +197,9 @@ class Lexer {
           end != std::string_view::npos) {
         std::string text(source_.substr(at_, tag - at_));
         add_text(trimmed_before_tag(std::move(text), tag));
-        const bool strips = source_[end - 1] == '-';
+        const char last = source_[end - 1];
         advance(end + 2 - at_);
-        close_tag(strips, false, false);
+        close_tag(last == '-', last == '+', false);
         return true;
       }
     }
@@ -203,7 +219,14 @@ class Lexer {
       while (end < source_.size() && (is_name_start(source_[end]) || is_digit(source_[end]))) {
         ++end;
       }
-      add(TokenKind::kName, std::string(source_.substr(at_, end - at_)));
+      std::string name(source_.substr(at_, end - at_));
+      for (const char32_t point : text::to_code_points(name)) {
+        if (point != '_' && !is_letter(point) && !is_number(point)) {
+          fail(fmt::format(
+              "line {}: U+{:04X} is not expected in a tag", line_, static_cast<uint32_t>(point)));
+        }
+      }
+      add(TokenKind::kName, std::move(name));
       advance(end - at_);
     } else if (is_digit(c)) {
       read_number();
@@ -214,21 +237,58 @@ class Lexer {
     }
   }
 
+  /// 0x1F, 0b11, 0o17; false: no such number stands here.
+  bool read_based_number() {
+    constexpr size_t kMostDigits = 15;  // of base 16, in 64 bits
+    const char mark = at_ + 1 < source_.size() ? source_[at_ + 1] : ' ';
+    const int base = mark == 'x' || mark == 'X'   ? 16
+                     : mark == 'o' || mark == 'O' ? 8
+                     : mark == 'b' || mark == 'B' ? 2
+                                                  : 0;
+    if (source_[at_] != '0' || base == 0) {
+      return false;
+    }
+    size_t end = at_ + 2;
+    while (end < source_.size() && std::isalnum(static_cast<unsigned char>(source_[end])) != 0) {
+      ++end;
+    }
+    const std::string_view digits = source_.substr(at_ + 2, end - at_ - 2);
+    int64_t number = 0;
+    const char* const last = digits.data() + digits.size();
+    const auto [at, error] = std::from_chars(digits.data(), last, number, base);
+    if (digits.empty() || digits.size() > kMostDigits || at != last || error != std::errc()) {
+      fail(fmt::format(
+          "line {}: {} is not a number, or too large a one",
+          line_,
+          source_.substr(at_, end - at_)));
+    }
+    add(TokenKind::kInteger, std::to_string(number));
+    advance(end - at_);
+    return true;
+  }
+
   void read_number() {
+    if (read_based_number()) {
+      return;
+    }
     size_t end = at_;
     const auto digits = [&] {
-      while (end < source_.size() && (is_digit(source_[end]) || source_[end] == '_')) {
+      while (end < source_.size() &&
+             (is_digit(source_[end]) || (source_[end] == '_' && is_digit(source_[end - 1]) &&
+                                         end + 1 < source_.size() && is_digit(source_[end + 1])))) {
         ++end;
       }
     };
     digits();
     bool is_float = false;
-    if (end + 1 < source_.size() && source_[end] == '.' && is_digit(source_[end + 1])) {
+    const bool is_attribute = at_ > 0 && source_[at_ - 1] == '.';  // x.0.1
+    if (!is_attribute && end + 1 < source_.size() && source_[end] == '.' &&
+        is_digit(source_[end + 1])) {
       is_float = true;
       ++end;
       digits();
     }
-    if (end < source_.size() && (source_[end] == 'e' || source_[end] == 'E')) {
+    if (!is_attribute && end < source_.size() && (source_[end] == 'e' || source_[end] == 'E')) {
       const size_t sign =
           end + 1 < source_.size() && (source_[end + 1] == '+' || source_[end + 1] == '-') ? 1 : 0;
       if (end + 1 + sign < source_.size() && is_digit(source_[end + 1 + sign])) {
@@ -239,6 +299,9 @@ class Lexer {
     }
     std::string text(source_.substr(at_, end - at_));
     std::erase(text, '_');
+    if (!is_float && text[0] == '0' && text.find_first_not_of('0') != std::string::npos) {
+      fail(fmt::format("line {}: the number {} begins with 0", line_, text));
+    }
     add(is_float ? TokenKind::kFloat : TokenKind::kInteger, std::move(text));
     advance(end - at_);
   }
@@ -284,16 +347,34 @@ class Lexer {
     if (c == '\n') {
       return 1;
     }
+    if (c >= '0' && c <= '7') {
+      size_t count = 0;
+      uint32_t point = 0;
+      for (; count < 3 && at + count < source_.size() && source_[at + count] >= '0' &&
+             source_[at + count] <= '7';
+           ++count) {
+        point = point * 8 + static_cast<uint32_t>(source_[at + count] - '0');
+      }
+      text::append_code_point(text, point);
+      return count;
+    }
     const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    const std::string number(source_.substr(at + 1, digits));
-    const bool is_hex = digits > 0 && number.size() == digits &&
-                        number.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
-    if (!is_hex) {
+    if (digits == 0 && c != 'N') {
       text += {'\\', c};
       return 1;
     }
-    const unsigned long point = std::stoul(number, nullptr, 16);
-    text::append_code_point(text, point <= 0x10FFFF ? static_cast<char32_t>(point) : 0xFFFD);
+    const std::string number(source_.substr(at + 1, digits));
+    const bool is_hex = digits > 0 && number.size() == digits &&
+                        number.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+    const unsigned long point = is_hex ? std::stoul(number, nullptr, 16) : 0;
+    if (!is_hex || point > 0x10FFFF || (point >= 0xD800 && point < 0xE000)) {
+      fail(fmt::format(
+          "line {}: \\{}{} is no escape of a character here: write it, or \\uXXXX",
+          line_,
+          c,
+          text::replace_invalid_utf8(number)));
+    }
+    text::append_code_point(text, static_cast<char32_t>(point));
     return 1 + digits;
   }
 

@@ -1,74 +1,64 @@
 // Python's methods of strings and dicts, as far as they change nothing, and functions.
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <ctime>
 #include <map>
 
 #include "base/format.h"
 #include "jinja/builtins.h"
+#include "jinja/python_characters.h"
 #include "text/unicode/utf8.h"
 
 namespace lockstep::jinja {
 namespace {
 
-constexpr std::string_view kSpaces = " \t\n\r\v\f\x1c\x1d\x1e\x1f";
-
-/// Latin-1, Greek and Cyrillic letters, whose cases lie a fixed distance apart.
-char32_t cased(char32_t c, bool upper) {
-  struct Run {
-    char32_t first, last;  // of the upper case
-    char32_t distance;
+/// At runs of white space, as split() and rsplit() without a separator do; `most` below 0: at all.
+Value split_at_spaces(const std::string& text, int64_t most, bool from_right) {
+  std::u32string points = text::to_code_points(text);
+  if (from_right) {
+    std::reverse(points.begin(), points.end());
+  }
+  const auto next = [&](size_t at, bool space) {
+    while (at < points.size() && is_space(points[at]) != space) {
+      ++at;
+    }
+    return at;
   };
-  static constexpr std::array<Run, 6> kRuns{
-      {{'A', 'Z', 32},
-       {0xC0, 0xD6, 32},
-       {0xD8, 0xDE, 32},
-       {0x391, 0x3A9, 32},
-       {0x410, 0x42F, 32},
-       {0x400, 0x40F, 80}}};
-  for (const Run& run : kRuns) {
-    if (!upper && c >= run.first && c <= run.last) {
-      return c + run.distance;
+  std::vector<Value> parts;
+  const auto add = [&](size_t begin, size_t end) {
+    std::u32string part = points.substr(begin, end - begin);
+    if (from_right) {
+      std::reverse(part.begin(), part.end());
     }
-    if (upper && c >= run.first + run.distance && c <= run.last + run.distance) {
-      return c - run.distance;
+    parts.emplace_back(text::to_utf8(part));
+  };
+  for (size_t at = next(0, false); at < points.size();) {
+    if (std::ssize(parts) == most) {
+      add(at, points.size());
+      break;
     }
+    const size_t end = next(at, true);
+    add(at, end);
+    at = next(end, false);
   }
-  return c;
-}
-
-std::string titled(std::string_view text) {
-  std::string out;
-  bool begins = true;
-  for (const char32_t c : text::to_code_points(text)) {
-    text::append_code_point(out, cased(c, begins));
-    begins = c < 0x80 && std::isalpha(static_cast<int>(c)) == 0;
+  if (from_right) {
+    std::reverse(parts.begin(), parts.end());
   }
-  return out;
+  return make_list(std::move(parts));
 }
 
 Value split(const std::string& text, const Arguments& arguments, bool from_right) {
-  arguments.check("split", 2, {"sep", "maxsplit"});
   const Value* given = arguments.find(0, "sep");
   const Value* limit = arguments.find(1, "maxsplit");
   int64_t left = limit == nullptr ? -1 : limit->integer();
-  std::vector<Value> parts;
   if (given == nullptr || given->is_none()) {
-    if (left >= 0) {
-      fail("split at white space takes no maxsplit here");
-    }
-    for (size_t at = text.find_first_not_of(kSpaces); at != std::string::npos;) {
-      const size_t end = std::min(text.find_first_of(kSpaces, at), text.size());
-      parts.emplace_back(text.substr(at, end - at));
-      at = text.find_first_not_of(kSpaces, end);
-    }
-    return make_list(std::move(parts));
+    return split_at_spaces(text, left < 0 ? -1 : left, from_right);
   }
   const std::string& by = given->string();
   if (by.empty()) {
     fail("split by an empty separator");
   }
+  std::vector<Value> parts;
   size_t begin = 0, end = text.size();
   while (left != 0) {
     const size_t found =
@@ -93,21 +83,60 @@ Value split(const std::string& text, const Arguments& arguments, bool from_right
   return make_list(std::move(parts));
 }
 
-Value split_lines(const std::string& text) {
+Value split_lines(const std::string& text, bool keeps_ends) {
+  const std::u32string points = text::to_code_points(text);
   std::vector<Value> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find_first_of("\r\n", at), text.size());
-    lines.emplace_back(text.substr(at, end - at));
-    at = end + (text.substr(std::min(end, text.size()), 2) == "\r\n" ? 2 : 1);
+  for (size_t at = 0; at < points.size();) {
+    size_t end = at;
+    while (end < points.size() && !ends_line(points[end])) {
+      ++end;
+    }
+    const bool is_pair = points.substr(end, 2) == U"\r\n";
+    const size_t next = std::min(end + (is_pair ? 2 : 1), points.size());
+    lines.emplace_back(text::to_utf8(points.substr(at, (keeps_ends ? next : end) - at)));
+    at = next;
   }
   return make_list(std::move(lines));
 }
 
-bool has_end(const std::string& text, const Value& ends, bool at_start) {
+/// The part of a text that the second and third argument of find() and its like give, in code
+/// points; `is_beyond`: it begins behind the end, where not even an empty text is found.
+struct Part {
+  Part(const std::string& text, const Arguments& arguments) : points(text::to_code_points(text)) {
+    const int64_t size = std::ssize(points);
+    const auto place = [&](size_t position, int64_t otherwise) {
+      const bool is_given =
+          position < arguments.values.size() && !arguments.values[position].is_none();
+      const int64_t at = is_given ? arguments.values[position].integer() : otherwise;
+      return at < 0 ? std::max<int64_t>(at + size, 0) : at;
+    };
+    const int64_t from = place(1, 0), to = std::min(place(2, size), size);
+    is_beyond = from > size || from > to;
+    begin = static_cast<size_t>(std::min(from, size));
+    points = points.substr(begin, static_cast<size_t>(std::max<int64_t>(to - from, 0)));
+  }
+  std::u32string points;
+  size_t begin = 0;
+  bool is_beyond = false;
+};
+
+const Value& needed(const Arguments& arguments, size_t position, const char* name) {
+  const Value* value = arguments.find(position, name);
+  if (value == nullptr) {
+    fail(fmt::format("an argument is missing: {}", name));
+  }
+  return *value;
+}
+
+bool has_end(const std::string& text, const Arguments& arguments, bool at_start) {
+  const Value& ends = needed(arguments, 0, at_start ? "prefix" : "suffix");
+  const Part part(text, arguments);
   const auto fits = [&](const Value& end) {
-    return at_start ? text.starts_with(end.string()) : text.ends_with(end.string());
+    const std::u32string points = text::to_code_points(end.string());
+    return !part.is_beyond &&
+           (at_start ? part.points.starts_with(points) : part.points.ends_with(points));
   };
-  if (ends.is_list()) {
+  if (ends.is_list() && ends.list().kind == ListKind::kTuple) {
     const auto& all = ends.list().items;
     return std::any_of(all.begin(), all.end(), fits);
   }
@@ -115,20 +144,32 @@ bool has_end(const std::string& text, const Value& ends, bool at_start) {
 }
 
 /// The place of a part, counted in code points; -1: none.
-int64_t find_in(const std::string& text, const std::string& part, bool last) {
-  const size_t found = last ? text.rfind(part) : text.find(part);
-  return found == std::string::npos ? -1
-                                    : static_cast<int64_t>(text::count_code_points(
-                                          std::string_view(text).substr(0, found)));
+int64_t find_in(const std::string& text, const Arguments& arguments, bool last) {
+  const std::u32string sought = text::to_code_points(needed(arguments, 0, "sub").string());
+  const Part part(text, arguments);
+  const size_t found = part.is_beyond ? std::u32string::npos
+                       : last         ? part.points.rfind(sought)
+                                      : part.points.find(sought);
+  return found == std::u32string::npos ? -1 : static_cast<int64_t>(found + part.begin);
 }
 
-int64_t count_in(const std::string& text, const std::string& part) {
-  if (part.empty()) {
-    return static_cast<int64_t>(text::count_code_points(text)) + 1;
+int64_t index_in(const std::string& text, const Arguments& arguments, bool last) {
+  const int64_t at = find_in(text, arguments, last);
+  if (at < 0) {
+    fail("a part that is asked for is not in the text");
+  }
+  return at;
+}
+
+int64_t count_in(const std::string& text, const Arguments& arguments) {
+  const std::u32string sought = text::to_code_points(needed(arguments, 0, "sub").string());
+  const Part part(text, arguments);
+  if (sought.empty()) {
+    return part.is_beyond ? 0 : std::ssize(part.points) + 1;
   }
   int64_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos;
-       at = text.find(part, at + part.size())) {
+  for (size_t at = part.points.find(sought); at != std::u32string::npos;
+       at = part.points.find(sought, at + sought.size())) {
     ++count;
   }
   return count;
@@ -144,137 +185,194 @@ std::string joined(const std::string& between, const Value& parts) {
   return out;
 }
 
-bool all_bytes(const std::string& text, int (*is)(int)) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return is(static_cast<unsigned char>(c)) != 0;
-  });
+/// Whether a text is not empty, and `is` holds of each character.
+template <class Is>
+bool is_all(const std::string& text, const Is& is) {
+  const std::u32string points = text::to_code_points(text);
+  return !points.empty() && std::all_of(points.begin(), points.end(), is);
 }
 
-/// Whether a text has letters with cases, and all of them in this one.
-bool is_all_in_case(const std::string& text, bool upper) {
-  return text == in_case(text, upper) && text != in_case(text, !upper);
+/// str.isdigit() of one character.
+bool is_python_digit(char32_t c) {
+  if (c >= 0x80 && !is_decimal(c) && is_number(c)) {
+    fail(fmt::format(
+        "isdigit: whether U+{:04X} is a digit is not known here", static_cast<uint32_t>(c)));
+  }
+  return is_decimal(c);
 }
 
-Value throw_missing_part() {
-  fail("a part that is asked for is not in the text");
-}
-
-Value partition(const std::string& text, const std::string& by) {
-  const size_t at = by.empty() ? std::string::npos : text.find(by);
+Value partition(const std::string& text, const std::string& by, bool last) {
+  if (by.empty()) {
+    fail("partition by an empty separator");
+  }
+  const size_t at = last ? text.rfind(by) : text.find(by);
   std::vector<Value> parts{text, "", ""};
   if (at != std::string::npos) {
     parts = {text.substr(0, at), by, text.substr(at + by.size())};
+  } else if (last) {
+    std::swap(parts[0], parts[2]);
   }
-  return make_list(std::move(parts), /*is_tuple=*/true);
+  return make_list(std::move(parts), ListKind::kTuple);
 }
-
-const Value& needed(const Arguments& arguments, size_t position, const char* name) {
-  const Value* value = arguments.find(position, name);
-  if (value == nullptr) {
-    fail(fmt::format("an argument is missing: {}", name));
-  }
-  return *value;
-}
-
-using StringMethod = Value (*)(const std::string&, const Arguments&);
 
 Value stripped(const std::string& text, const Arguments& arguments, bool left, bool right) {
   const Value* characters = arguments.find(0, "chars");
-  const bool any = characters == nullptr || characters->is_none();
-  return strip(text, any ? kSpaces : std::string_view(characters->string()), left, right);
+  return characters == nullptr || characters->is_none()
+             ? strip(text, left, right)
+             : strip(text, characters->string(), left, right);
 }
+
+/// A method, the most arguments that it takes, and the one of them that may be named.
+struct StringMethod {
+  using Run = Value (*)(const std::string&, const Arguments&);
+  size_t most;
+  Run run;
+  std::vector<const char*> names = {};
+};
 
 const std::map<std::string, StringMethod>& string_methods() {
   using Text = const std::string&;
   using Given = const Arguments&;
   static const std::map<std::string, StringMethod> methods{
-      {"strip", [](Text s, Given a) { return stripped(s, a, true, true); }},
-      {"lstrip", [](Text s, Given a) { return stripped(s, a, true, false); }},
-      {"rstrip", [](Text s, Given a) { return stripped(s, a, false, true); }},
-      {"upper", [](Text s, Given) { return Value(in_case(s, true)); }},
-      {"lower", [](Text s, Given) { return Value(in_case(s, false)); }},
-      {"title", [](Text s, Given) { return Value(titled(s)); }},
-      {"capitalize", [](Text s, Given) { return Value(capitalized(s)); }},
-      {"split", [](Text s, Given a) { return split(s, a, false); }},
-      {"rsplit", [](Text s, Given a) { return split(s, a, true); }},
-      {"splitlines", [](Text s, Given) { return split_lines(s); }},
-      {"startswith",
-       [](Text s, Given a) { return Value(has_end(s, needed(a, 0, "prefix"), true)); }},
-      {"endswith",
-       [](Text s, Given a) { return Value(has_end(s, needed(a, 0, "suffix"), false)); }},
+      {"strip", {1, [](Text s, Given a) { return stripped(s, a, true, true); }}},
+      {"lstrip", {1, [](Text s, Given a) { return stripped(s, a, true, false); }}},
+      {"rstrip", {1, [](Text s, Given a) { return stripped(s, a, false, true); }}},
+      {"upper", {0, [](Text s, Given) { return Value(upper_case(s)); }}},
+      {"lower", {0, [](Text s, Given) { return Value(lower_case(s)); }}},
+      {"title", {0, [](Text s, Given) { return Value(title_case(s)); }}},
+      {"capitalize", {0, [](Text s, Given) { return Value(capitalized(s)); }}},
+      {"split", {2, [](Text s, Given a) { return split(s, a, false); }, {"sep", "maxsplit"}}},
+      {"rsplit", {2, [](Text s, Given a) { return split(s, a, true); }, {"sep", "maxsplit"}}},
+      {"splitlines",
+       {1,
+        [](Text s, Given a) {
+          const Value* keeps = a.find(0, "keepends");
+          return split_lines(s, keeps != nullptr && is_true(*keeps));
+        },
+        {"keepends"}}},
+      {"startswith", {3, [](Text s, Given a) { return Value(has_end(s, a, true)); }}},
+      {"endswith", {3, [](Text s, Given a) { return Value(has_end(s, a, false)); }}},
       {"replace",
-       [](Text s, Given a) {
-         const Value* most = a.find(2, "count");
-         return Value(replaced(
-             s,
-             needed(a, 0, "old").string(),
-             needed(a, 1, "new").string(),
-             most == nullptr ? -1 : most->integer()));
-       }},
-      {"find",
-       [](Text s, Given a) { return Value(find_in(s, needed(a, 0, "sub").string(), false)); }},
-      {"rfind",
-       [](Text s, Given a) { return Value(find_in(s, needed(a, 0, "sub").string(), true)); }},
-      {"count", [](Text s, Given a) { return Value(count_in(s, needed(a, 0, "sub").string())); }},
-      {"join", [](Text s, Given a) { return Value(joined(s, needed(a, 0, "iterable"))); }},
-      {"index",
-       [](Text s, Given a) {
-         const int64_t at = find_in(s, needed(a, 0, "sub").string(), false);
-         return at < 0 ? throw_missing_part() : Value(at);
-       }},
-      {"partition", [](Text s, Given a) { return partition(s, needed(a, 0, "sep").string()); }},
-      {"isalnum", [](Text s, Given) { return Value(all_bytes(s, std::isalnum)); }},
-      {"isupper", [](Text s, Given) { return Value(is_all_in_case(s, true)); }},
-      {"islower", [](Text s, Given) { return Value(is_all_in_case(s, false)); }},
-      {"isdigit", [](Text s, Given) { return Value(all_bytes(s, std::isdigit)); }},
-      {"isalpha", [](Text s, Given) { return Value(all_bytes(s, std::isalpha)); }},
-      {"isspace", [](Text s, Given) { return Value(all_bytes(s, std::isspace)); }},
+       {3,
+        [](Text s, Given a) {
+          const Value* most = a.find(2, "count");
+          return Value(replaced(
+              s,
+              needed(a, 0, "old").string(),
+              needed(a, 1, "new").string(),
+              most == nullptr ? -1 : most->integer()));
+        }}},
+      {"find", {3, [](Text s, Given a) { return Value(find_in(s, a, false)); }}},
+      {"rfind", {3, [](Text s, Given a) { return Value(find_in(s, a, true)); }}},
+      {"index", {3, [](Text s, Given a) { return Value(index_in(s, a, false)); }}},
+      {"rindex", {3, [](Text s, Given a) { return Value(index_in(s, a, true)); }}},
+      {"count", {3, [](Text s, Given a) { return Value(count_in(s, a)); }}},
+      {"join", {1, [](Text s, Given a) { return Value(joined(s, needed(a, 0, "iterable"))); }}},
+      {"partition",
+       {1, [](Text s, Given a) { return partition(s, needed(a, 0, "sep").string(), false); }}},
+      {"rpartition",
+       {1, [](Text s, Given a) { return partition(s, needed(a, 0, "sep").string(), true); }}},
+      {"isalnum",
+       {0,
+        [](Text s, Given) {
+          return Value(is_all(s, [](char32_t c) { return is_letter(c) || is_number(c); }));
+        }}},
+      {"isupper", {0, [](Text s, Given) { return Value(is_all_upper_case(s)); }}},
+      {"islower", {0, [](Text s, Given) { return Value(is_all_lower_case(s)); }}},
+      {"isdigit", {0, [](Text s, Given) { return Value(is_all(s, is_python_digit)); }}},
+      {"isdecimal", {0, [](Text s, Given) { return Value(is_all(s, is_decimal)); }}},
+      {"isalpha", {0, [](Text s, Given) { return Value(is_all(s, is_letter)); }}},
+      {"isspace", {0, [](Text s, Given) { return Value(is_all(s, is_space)); }}},
+      {"isascii",
+       {0,
+        [](Text s, Given) {
+          return Value(s.empty() || is_all(s, [](char32_t c) { return c < 0x80; }));
+        }}},
       {"removeprefix",
-       [](Text s, Given a) {
-         const std::string& end = needed(a, 0, "prefix").string();
-         return Value(s.starts_with(end) ? s.substr(end.size()) : s);
-       }},
+       {1,
+        [](Text s, Given a) {
+          const std::string& end = needed(a, 0, "prefix").string();
+          return Value(s.starts_with(end) ? s.substr(end.size()) : s);
+        }}},
       {"removesuffix",
-       [](Text s, Given a) {
-         const std::string& end = needed(a, 0, "suffix").string();
-         return Value(s.ends_with(end) ? s.substr(0, s.size() - end.size()) : s);
-       }},
+       {1,
+        [](Text s, Given a) {
+          const std::string& end = needed(a, 0, "suffix").string();
+          return Value(s.ends_with(end) ? s.substr(0, s.size() - end.size()) : s);
+        }}},
   };
   return methods;
 }
 
 std::optional<Value> dict_method(const Value& value, const std::string& name) {
   if (name == "items") {
-    return make_callable([value](const Arguments&) {
+    return make_callable([value](const Arguments& arguments) {
+      arguments.check("items", 0, {});
       std::vector<Value> items;
       for (const auto& [key, entry] : value.dict().entries) {
-        items.push_back(make_list({key, entry}, /*is_tuple=*/true));
+        items.push_back(make_list({key, entry}, ListKind::kTuple));
       }
-      return make_list(std::move(items));
+      return make_list(std::move(items), ListKind::kView);
     });
   }
   if (name == "keys" || name == "values") {
-    return make_callable([value, keys = name == "keys"](const Arguments&) {
+    return make_callable([value, keys = name == "keys"](const Arguments& arguments) {
+      arguments.check(keys ? "keys" : "values", 0, {});
       std::vector<Value> items;
       for (const auto& [key, entry] : value.dict().entries) {
         items.push_back(keys ? key : entry);
       }
-      return make_list(std::move(items));
+      return make_list(std::move(items), ListKind::kView);
     });
   }
   if (name == "get") {
     return make_callable([value](const Arguments& arguments) {
+      arguments.check("get", 2, {});
+      check_key(needed(arguments, 0, "key"));
       const Value* found = value.dict().find(needed(arguments, 0, "key"));
       const Value* otherwise = arguments.find(1, "default");
       return found != nullptr ? *found : otherwise != nullptr ? *otherwise : Value(None{});
     });
   }
+  if (name == "copy") {  // nothing changes a value, so that it is as good
+    return make_callable([value](const Arguments& arguments) {
+      arguments.check("copy", 0, {});
+      return value;
+    });
+  }
   return std::nullopt;
+}
+
+std::optional<Value> list_method(const Value& value, const std::string& name) {
+  const ListKind kind = value.list().kind;
+  if (name == "copy" && kind == ListKind::kList) {
+    return make_callable([value](const Arguments& arguments) {
+      arguments.check("copy", 0, {});
+      return value;
+    });
+  }
+  if ((name != "index" && name != "count") || !value.list().has_places()) {
+    return std::nullopt;
+  }
+  return make_callable([value, counts = name == "count"](const Arguments& arguments) {
+    arguments.check(counts ? "count" : "index", 1, {});
+    const Value& one = needed(arguments, 0, "value");
+    const std::vector<Value>& items = value.list().items;
+    const auto is_one = [&](const Value& item) { return equal(item, one); };
+    if (counts) {
+      return Value(static_cast<int64_t>(std::count_if(items.begin(), items.end(), is_one)));
+    }
+    const auto found = std::find_if(items.begin(), items.end(), is_one);
+    if (found == items.end()) {
+      fail("an item that index() is asked for is not in the list");
+    }
+    return Value(static_cast<int64_t>(found - items.begin()));
+  });
 }
 
 Value make_range(const Arguments& arguments) {
   arguments.check("range", 3, {});
-  const auto given = [&](size_t i) { return arguments.values.at(i).integer(); };
+  const auto given = [&](size_t i) { return arguments.values[i].integer(); };
   const size_t count = arguments.values.size();
   if (count == 0) {
     fail("range takes a number");
@@ -285,21 +383,34 @@ Value make_range(const Arguments& arguments) {
     fail("range's step is 0");
   }
   std::vector<Value> items;
-  for (int64_t i = first; step > 0 ? i < last : i > last; i += step) {
+  for (int64_t i = first; step > 0 ? i < last : i > last;) {
     if (std::ssize(items) == kMostItems) {
       fail(fmt::format("a range of more than {} numbers", kMostItems));
     }
     items.emplace_back(i);
+    if (__builtin_add_overflow(i, step, &i)) {
+      break;
+    }
   }
-  return make_list(std::move(items));
+  return make_list(std::move(items), ListKind::kRange);
 }
 
 Value make_entries(const Arguments& arguments, bool is_namespace) {
   auto dict = std::make_shared<Dict>();
   dict->is_namespace = is_namespace;
+  arguments.check(is_namespace ? "namespace" : "dict", 1, {}, /*any_names=*/true);
   for (const Value& other : arguments.values) {
-    for (const auto& [key, value] : other.dict().entries) {
-      dict->set(key, value);
+    if (other.is_dict() && !other.dict().is_namespace) {
+      dict->entries = other.dict().entries;
+      continue;
+    }
+    for (const Value& pair : iterate(other)) {
+      const std::vector<Value> parts = iterate(pair);
+      if (parts.size() != 2) {
+        fail(fmt::format("dict is made of pairs, and one of them has {} items", parts.size()));
+      }
+      check_key(parts[0]);
+      dict->set(parts[0], parts[1]);
     }
   }
   for (const auto& [name, value] : arguments.named) {
@@ -320,44 +431,26 @@ Value time_as(const Arguments& arguments) {
 
 }  // namespace
 
-std::string strip(std::string_view text, std::string_view characters, bool left, bool right) {
-  const auto is_one = [&](char32_t c) {
-    return text::to_code_points(characters).find(c) != std::u32string::npos;
-  };
-  std::u32string points = text::to_code_points(text);
-  if (right) {
-    while (!points.empty() && is_one(points.back())) {
-      points.pop_back();
-    }
-  }
-  size_t begin = 0;
-  while (left && begin < points.size() && is_one(points[begin])) {
-    ++begin;
-  }
-  return text::to_utf8(std::u32string_view(points).substr(begin));
-}
-
-std::string in_case(std::string_view text, bool upper) {
-  std::string out;
-  for (const char32_t c : text::to_code_points(text)) {
-    text::append_code_point(out, cased(c, upper));
-  }
-  return out;
-}
-
-std::string capitalized(std::string_view text) {
-  if (text.empty()) {
-    return "";
-  }
-  const size_t first = text::code_point_length(text.front());
-  return in_case(text.substr(0, first), true) + in_case(text.substr(first), false);
-}
-
 std::string replaced(
     const std::string& text, const std::string& from, const std::string& to, int64_t most) {
   std::string out;
   size_t at = 0;
-  while (most != 0 && !from.empty()) {
+  if (from.empty()) {  // before each character, and at the end
+    for (; most != 0; --most) {
+      out += to;
+      if (at >= text.size()) {
+        break;
+      }
+      const size_t length = text::code_point_length(text[at]);
+      out += text.substr(at, length);
+      at = std::min(at + length, text.size());
+      if (std::ssize(out) > kMostBytes) {
+        fail("a text of more than 256 MiB");
+      }
+    }
+    return out + text.substr(at);
+  }
+  while (most != 0) {
     const size_t found = text.find(from, at);
     if (found == std::string::npos) {
       break;
@@ -373,7 +466,7 @@ std::string replaced(
 }
 
 std::optional<Value> find_method(const Value& value, const std::string& name) {
-  static const std::array<const char*, 13> kChanging{
+  static const std::array<const char*, 12> kChanging{
       "append",
       "extend",
       "insert",
@@ -385,7 +478,6 @@ std::optional<Value> find_method(const Value& value, const std::string& name) {
       "sort",
       "reverse",
       "setdefault",
-      "copy",
       "fromkeys"};
   const bool changes = std::find(kChanging.begin(), kChanging.end(), name) != kChanging.end();
   if (changes && (value.is_list() || (value.is_dict() && !value.dict().is_namespace &&
@@ -395,10 +487,21 @@ std::optional<Value> find_method(const Value& value, const std::string& name) {
   if (value.is_string()) {
     const auto method = string_methods().find(name);
     if (method != string_methods().end()) {
-      return make_callable([text = value.string(), run = method->second](const Arguments& given) {
-        return run(text, given);
+      if (value.is_marked() && !name.starts_with("is") && !name.ends_with("swith") &&
+          !name.ends_with("find") && !name.ends_with("index") && name != "count") {
+        fail(fmt::format(
+            "a text marked as safe has no method {} here: leave out | safe, as nothing is escaped "
+            "in a chat",
+            name));
+      }
+      return make_callable([text = value.string(), &method = *method](const Arguments& given) {
+        given.check(method.first, method.second.most, method.second.names);
+        return method.second.run(text, given);
       });
     }
+  }
+  if (value.is_list()) {
+    return list_method(value, name);
   }
   return value.is_dict() && !value.dict().is_namespace ? dict_method(value, name) : std::nullopt;
 }
@@ -414,8 +517,12 @@ Value global_function(const std::string& name) {
   }
   if (name == "raise_exception") {
     return make_callable([](const Arguments& arguments) -> Value {
+      arguments.check("raise_exception", 1, {"message"});
       fail(to_text(needed(arguments, 0, "message")));
     });
+  }
+  if (name == "joiner" || name == "cycler" || name == "lipsum" || name == "self") {
+    fail(fmt::format("'{}' is not supported", name));
   }
   return name == "strftime_now" ? make_callable(time_as) : Value(Undefined{name});
 }

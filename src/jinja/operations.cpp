@@ -1,6 +1,7 @@
 // What operators do.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/format.h"
 #include "jinja/builtins.h"
@@ -18,6 +19,35 @@ int64_t floor_of(int64_t a, int64_t b) {
   return whole - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
+/// Python's a ** b: an error where it would be infinite or no real number.
+double power(double a, double b) {
+  if (a == 0 && b < 0) {
+    fail("a division by zero: 0 to a negative power");
+  }
+  const double result = std::pow(a, b);
+  if (std::isfinite(a) && std::isfinite(b) && !std::isfinite(result)) {
+    fail(fmt::format("{} ** {} is too large, or not a real number", a, b));
+  }
+  return result;
+}
+
+/// Python's a // b, or a % b, whose sign is that of `b`.
+double floored(double a, double b, bool wants_remainder) {
+  double rest = std::fmod(a, b), whole = (a - rest) / b;
+  if (rest != 0 && (b < 0) != (rest < 0)) {
+    rest += b;
+    whole -= 1;
+  }
+  if (wants_remainder) {
+    return rest == 0 ? std::copysign(0.0, b) : rest;
+  }
+  if (whole == 0) {
+    return std::copysign(0.0, a / b);
+  }
+  const double floor = std::floor(whole);
+  return whole - floor > 0.5 ? floor + 1 : floor;
+}
+
 Value of_integers(const std::string& op, int64_t a, int64_t b) {
   int64_t result = 0;
   bool overflows = false;
@@ -29,11 +59,13 @@ Value of_integers(const std::string& op, int64_t a, int64_t b) {
     overflows = __builtin_mul_overflow(a, b, &result);
   } else if (op == "**" && b >= 0) {
     result = 1;
-    for (int64_t i = 0; i < b && !overflows && (result != 0 && (a != 1 || i == 0)); ++i) {
+    // Of 0, 1 and -1 two more factors change nothing; of others 64 are too many.
+    const int64_t times = a >= -1 && a <= 1 ? std::min(b, 2 - b % 2) : b;
+    for (int64_t i = 0; i < times && !overflows; ++i) {
       overflows = __builtin_mul_overflow(result, a, &result);
     }
   } else if (op == "**") {
-    return std::pow(static_cast<double>(a), static_cast<double>(b));
+    return power(static_cast<double>(a), static_cast<double>(b));
   } else if (b == 0) {
     fail("a division by zero");
   } else if (op == "/") {
@@ -60,12 +92,12 @@ Value of_floats(const std::string& op, double a, double b) {
     return a * b;
   }
   if (op == "**") {
-    return std::pow(a, b);
+    return power(a, b);
   }
   if (b == 0) {
     fail("a division by zero");
   }
-  return op == "/" ? a / b : op == "//" ? std::floor(a / b) : a - std::floor(a / b) * b;
+  return op == "/" ? a / b : floored(a, b, op == "%");
 }
 
 /// A text or a list several times.
@@ -90,7 +122,7 @@ Value repeated(const Value& value, int64_t times) {
   for (int64_t i = 0; i < times; ++i) {
     items.insert(items.end(), list.items.begin(), list.items.end());
   }
-  return make_list(std::move(items), list.is_tuple);
+  return make_list(std::move(items), list.kind);
 }
 
 /// Positions that a slice takes of `size`, as Python's slice.indices.
@@ -106,7 +138,7 @@ std::vector<int64_t> slice_positions(
     if (!is_given(x)) {
       return otherwise;
     }
-    const int64_t at = x.integer();
+    const int64_t at = std::clamp(x.integer(), -kMostBytes - 1, kMostBytes + 1);
     return std::clamp(at < 0 ? at + size : at, lowest, highest);
   };
   std::vector<int64_t> positions;
@@ -116,6 +148,24 @@ std::vector<int64_t> slice_positions(
     positions.push_back(at);
   }
   return positions;
+}
+
+/// What `safe` or `escape` made, with another value: Jinja would escape the other, which is
+/// refused.
+Value with_marked(const std::string& op, const Value& a, const Value& b) {
+  const Value& other = a.is_marked() ? b : a;
+  if (op != "+" || !other.is_string()) {
+    fail(fmt::format(
+        "a text marked as safe has no operator {} here: leave out | safe, as nothing is escaped in "
+        "a chat",
+        op));
+  }
+  if (!other.is_marked() && other.string().find_first_of("&<>'\"") != std::string::npos) {
+    fail(
+        "a text is added to one marked as safe, and Jinja would escape its & < > ' \": leave out | "
+        "safe, as nothing else is escaped in a chat");
+  }
+  return Value::marked(a.string() + b.string());
 }
 
 }  // namespace
@@ -135,22 +185,35 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) {
     return of_floats(op, a.number(), b.number());
   }
+  if (a.is_marked() || b.is_marked()) {
+    return with_marked(op, a, b);
+  }
   if (op == "+" && a.is_string() && b.is_string()) {
+    if (std::ssize(a.string()) + std::ssize(b.string()) > kMostBytes) {
+      fail("a text of more than 256 MiB");
+    }
     return a.string() + b.string();
   }
-  if (op == "+" && a.is_list() && b.is_list() && a.list().is_tuple == b.list().is_tuple) {
+  if (op == "+" && a.is_list() && b.is_list() && a.list().is_written() &&
+      a.list().kind == b.list().kind) {
     std::vector<Value> items = a.list().items;
     items.insert(items.end(), b.list().items.begin(), b.list().items.end());
     if (std::ssize(items) > kMostItems) {
       fail(fmt::format("a list of more than {} items", kMostItems));
     }
-    return make_list(std::move(items), a.list().is_tuple);
+    return make_list(std::move(items), a.list().kind);
   }
-  if (op == "*" && (a.is_string() || a.is_list()) && b.is_integer()) {
+  const auto can_repeat = [](const Value& value) {
+    return value.is_string() || (value.is_list() && value.list().is_written());
+  };
+  if (op == "*" && can_repeat(a) && b.is_integer()) {
     return repeated(a, b.integer());
   }
-  if (op == "*" && a.is_integer() && (b.is_string() || b.is_list())) {
+  if (op == "*" && a.is_integer() && can_repeat(b)) {
     return repeated(b, a.integer());
+  }
+  if (op == "%" && a.is_string()) {
+    fail("formatting by % is not supported: join the parts with ~");
   }
   fail_operands(op, a, b);
 }
@@ -168,6 +231,9 @@ bool compare(const std::string& op, const Value& a, const Value& b) {
     }
     return contains(b, a) == (op == "in");
   }
+  if (a.is_number() && b.is_number() && (std::isnan(a.number()) || std::isnan(b.number()))) {
+    return false;
+  }
   const bool swaps = op == ">" || op == "<=";
   const bool found = swaps ? less(b, a) : less(a, b);
   return op == "<" || op == ">" ? found : !found;
@@ -176,6 +242,16 @@ bool compare(const std::string& op, const Value& a, const Value& b) {
 Value slice_of(const Value& value, const Value& from, const Value& to, const Value& step) {
   if (value.is_undefined()) {
     fail(fmt::format("'{}' is undefined", value.undefined_name()));
+  }
+  const auto is_place = [](const Value& x) {
+    return x.is_undefined() || x.is_none() || x.is_integer();
+  };
+  const bool has_places = value.is_string() || (value.is_list() && value.list().has_places());
+  if (value.is_list() && value.list().kind == ListKind::kOnce) {
+    fail("what a filter makes has no places: write | list behind the filter");
+  }
+  if (!has_places || !is_place(from) || !is_place(to) || !is_place(step)) {
+    return Undefined{fmt::format("{} object' has no element 'of such a slice", type_name(value))};
   }
   const std::vector<Value> items = iterate(value);
   const auto positions = slice_positions(std::ssize(items), from, to, step);
@@ -190,7 +266,7 @@ Value slice_of(const Value& value, const Value& from, const Value& to, const Val
   for (const int64_t at : positions) {
     taken.push_back(items[static_cast<size_t>(at)]);
   }
-  return make_list(std::move(taken), value.list().is_tuple);
+  return make_list(std::move(taken), value.list().kind);
 }
 
 Value attribute_of(const Value& value, const std::string& name) {
@@ -204,6 +280,26 @@ Value attribute_of(const Value& value, const std::string& name) {
     if (const Value* found = value.dict().find(name)) {
       return *found;
     }
+  }
+  if (value.is_callable()) {
+    fail(fmt::format("attributes of functions are not supported: '{}'", name));
+  }
+  static const std::set<std::string> kOfNumbers{
+      "real",
+      "imag",
+      "conjugate",
+      "numerator",
+      "denominator",
+      "bit_length",
+      "bit_count",
+      "to_bytes",
+      "from_bytes",
+      "as_integer_ratio",
+      "is_integer",
+      "hex",
+      "fromhex"};
+  if (value.is_number() && kOfNumbers.contains(name)) {
+    fail(fmt::format("attributes of numbers are not supported: '{}'", name));
   }
   if (name.starts_with('_')) {  // Python's insides, which a sandbox does not show
     fail(fmt::format("access to attribute '{}' of '{}' object is unsafe", name, type_name(value)));
@@ -219,7 +315,8 @@ Value item_of(const Value& value, const Value& key) {
     if (const Value* found = value.dict().find(key)) {
       return *found;
     }
-  } else if ((value.is_list() || value.is_string()) && key.is_integer()) {
+  } else if (
+      (value.is_string() || (value.is_list() && value.list().has_places())) && key.is_integer()) {
     const std::vector<Value> items = iterate(value);
     const int64_t size = std::ssize(items), at = key.integer();
     const int64_t place = at < 0 ? at + size : at;
@@ -228,6 +325,9 @@ Value item_of(const Value& value, const Value& key) {
     }
   }
   if (key.is_string()) {
+    if (value.is_callable()) {
+      fail(fmt::format("attributes of functions are not supported: '{}'", key.string()));
+    }
     if (auto method = find_method(value, key.string())) {
       return *method;
     }

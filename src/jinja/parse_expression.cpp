@@ -380,6 +380,14 @@ std::vector<NamedExpression> ExpressionParser::arguments() {
       argument.name = tokens_.next().text;
       tokens_.next();
     }
+    const auto last = all.end() - 1;
+    if (argument.name.empty() ? all.size() > 1 && !std::prev(last)->name.empty()
+                              : std::any_of(all.begin(), last, [&](const NamedExpression& other) {
+                                  return other.name == argument.name;
+                                })) {
+      tokens_.fail_here(
+          "an argument with a name of its own, as those behind a named one have to be,");
+    }
     argument.value = expression();
     if (!tokens_.is_operator(")")) {
       tokens_.expect_operator(",");
@@ -426,6 +434,9 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr inner) {
       token.kind == TokenKind::kFloat || tokens_.is_operator("[") || tokens_.is_operator("{") ||
       (token.kind == TokenKind::kName && token.text != "else" && token.text != "or" &&
        token.text != "and" && token.text != "is" && token.text != "if" && token.text != "not");
+  if (tokens_.is_name("is")) {
+    tokens_.fail_here("no second test behind the first: write ( ) around that one,");
+  }
   if (tokens_.is_operator("(")) {
     made->arguments = arguments();
   } else if (is_value) {

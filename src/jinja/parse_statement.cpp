@@ -1,4 +1,5 @@
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -88,7 +89,7 @@ class StatementParser {
       body->kind = Expression::Kind::kName;
       body->name = kBody;
       made.expression = expressions_.filters(std::move(body), /*starts_with_name=*/true);
-      return with_body(std::move(made), "endfilter");
+      return with_own_body(std::move(made), "endfilter");
     }
     if (name == "with") {
       return with_block(token);
@@ -97,6 +98,13 @@ class StatementParser {
       return with_body(make_statement(Statement::Kind::kGenerated, token), "endgeneration");
     }
     if (name == "break" || name == "continue") {
+      if (loops_ == 0) {
+        fail(fmt::format(
+            "line {}: {{% {} %}} stands in no loop, or in a set, filter or macro block inside of "
+            "one",
+            token.line,
+            name));
+      }
       end_of_tag();
       return make_statement(
           name == "break" ? Statement::Kind::kBreak : Statement::Kind::kContinue, token);
@@ -108,6 +116,14 @@ class StatementParser {
     end_of_tag();
     made.body = until({end});
     end_of_tag();
+    return made;
+  }
+
+  /// A body that is written elsewhere, which no break or continue can leave.
+  Statement with_own_body(Statement made, std::string_view end) {
+    const int loops = std::exchange(loops_, 0);
+    made = with_body(std::move(made), end);
+    loops_ = loops;
     return made;
   }
 
@@ -128,10 +144,16 @@ class StatementParser {
     return made;
   }
 
-  std::vector<std::string> targets() {
+  /// Names that are set; `loop` is none in a loop.
+  std::vector<std::string> targets(bool in_loop) {
+    static const std::set<std::string> kConstants{"true", "false", "none", "True", "False", "None"};
     std::vector<std::string> names;
     const bool closes = tokens_.take_operator("(");
     do {
+      const Token& token = tokens_.peek();
+      if (kConstants.contains(token.text) || (in_loop && token.text == "loop")) {
+        fail(fmt::format("line {}: '{}' cannot be set", token.line, token.text));
+      }
       names.push_back(tokens_.expect_any_name("a name"));
     } while (tokens_.take_operator(","));
     if (closes) {
@@ -142,7 +164,7 @@ class StatementParser {
 
   Statement for_block(const Token& token) {
     Statement made = make_statement(Statement::Kind::kFor, token);
-    made.targets = targets();
+    made.targets = targets(/*in_loop=*/true);
     if (!tokens_.take_name("in")) {
       tokens_.fail_here("in");
     }
@@ -154,7 +176,9 @@ class StatementParser {
       fail(fmt::format("line {}: recursive loops are not supported", token.line));
     }
     end_of_tag();
+    ++loops_;
     made.body = until({"else", "endfor"});
+    --loops_;
     if (ended_by_ == "else") {
       end_of_tag();
       made.otherwise = until({"endfor"});
@@ -165,7 +189,7 @@ class StatementParser {
 
   Statement set_block(const Token& token) {
     Statement made = make_statement(Statement::Kind::kSet, token);
-    made.targets = targets();
+    made.targets = targets(loops_ > 0 && tokens_.peek(1).text != ".");
     if (tokens_.take_operator(".")) {
       made.targets.back() += "." + tokens_.expect_any_name("an attribute");
     }
@@ -180,7 +204,7 @@ class StatementParser {
       body->name = kBody;
       made.condition = expressions_.filters(std::move(body), /*starts_with_name=*/true);
     }
-    return with_body(std::move(made), "endset");
+    return with_own_body(std::move(made), "endset");
   }
 
   std::vector<NamedExpression> parameters() {
@@ -203,7 +227,25 @@ class StatementParser {
     Statement made = make_statement(Statement::Kind::kMacro, token);
     made.name = tokens_.expect_any_name("the name of a macro");
     made.parameters = parameters();
-    return with_body(std::move(made), "endmacro");
+    check_parameters(made);
+    return with_own_body(std::move(made), "endmacro");
+  }
+
+  static void check_parameters(const Statement& macro) {
+    for (size_t i = 0; i < macro.parameters.size(); ++i) {
+      const NamedExpression& one = macro.parameters[i];
+      for (size_t before = 0; before < i; ++before) {
+        if (macro.parameters[before].name == one.name) {
+          fail(fmt::format("line {}: the macro has two parameters {}", macro.line, one.name));
+        }
+      }
+      if (i > 0 && one.value == nullptr && macro.parameters[i - 1].value != nullptr) {
+        fail(fmt::format(
+            "line {}: the macro's parameter {} needs a default, as the one before it has one",
+            macro.line,
+            one.name));
+      }
+    }
   }
 
   Statement with_block(const Token& token) {
@@ -223,7 +265,7 @@ class StatementParser {
   TokenReader tokens_;
   ExpressionParser expressions_;
   std::string ended_by_;
-  int depth_ = 0;
+  int depth_ = 0, loops_ = 0;
 };
 
 }  // namespace

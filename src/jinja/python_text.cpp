@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "jinja/python_characters.h"
 #include "jinja/value.h"
 #include "text/unicode/utf8.h"
 
@@ -27,19 +28,22 @@ std::string quoted(const std::string& text) {
   const bool has_single = text.find('\'') != std::string::npos;
   const char quote = has_single && text.find('"') == std::string::npos ? '"' : '\'';
   std::string out(1, quote);
-  for (const char c : text) {
-    if (c == quote || c == '\\') {
-      out += {'\\', c};
+  for (const char32_t c : text::to_code_points(text)) {
+    const auto number = static_cast<uint32_t>(c);
+    if (c == static_cast<char32_t>(quote) || c == '\\') {
+      out += {'\\', static_cast<char>(c)};
     } else if (c == '\n') {
       out += "\\n";
     } else if (c == '\r') {
       out += "\\r";
     } else if (c == '\t') {
       out += "\\t";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else if (is_printable(c)) {
+      text::append_code_point(out, c);
     } else {
-      out += c;
+      out += number < 0x100     ? fmt::format("\\x{:02x}", number)
+             : number < 0x10000 ? fmt::format("\\u{:04x}", number)
+                                : fmt::format("\\U{:08x}", number);
     }
   }
   return out + quote;
@@ -48,11 +52,17 @@ std::string quoted(const std::string& text) {
 std::string repr_of(const Value& value, int depth);
 
 std::string repr_of_list(const List& list, int depth) {
-  std::string out(1, list.is_tuple ? '(' : '[');
+  if (!list.is_written()) {
+    fail(fmt::format(
+        "a {} is not written as a text: write | list behind it",
+        type_name(Value(make_list({}, list.kind)))));
+  }
+  const bool is_tuple = list.kind == ListKind::kTuple;
+  std::string out(1, is_tuple ? '(' : '[');
   for (size_t i = 0; i < list.items.size(); ++i) {
     out += (i > 0 ? ", " : "") + repr_of(list.items[i], depth + 1);
   }
-  return out + (list.is_tuple ? (list.items.size() == 1 ? ",)" : ")") : "]");
+  return out + (is_tuple ? (list.items.size() == 1 ? ",)" : ")") : "]");
 }
 
 std::string repr_of(const Value& value, int depth) {
@@ -60,12 +70,18 @@ std::string repr_of(const Value& value, int depth) {
     fail(fmt::format("a value is nested deeper than {}", kDeepest));
   }
   if (value.is_string()) {
-    return quoted(value.string());
+    return value.is_marked() ? "Markup(" + quoted(value.string()) + ")" : quoted(value.string());
   }
   if (value.is_list()) {
     return repr_of_list(value.list(), depth);
   }
   if (value.is_dict()) {
+    if (value.dict().is_loop) {
+      return fmt::format(
+          "<LoopContext {}/{}>",
+          to_text(*value.dict().find("index")),
+          to_text(*value.dict().find("length")));
+    }
     std::string out = value.dict().is_namespace ? "<Namespace {" : "{";
     for (const auto& [key, entry] : value.dict().entries) {
       out += (out.back() == '{' ? "" : ", ") + repr_of(key, depth + 1) + ": " +
@@ -79,9 +95,10 @@ std::string repr_of(const Value& value, int depth) {
   return to_text(value);
 }
 
-std::string json_string(const std::string& text) {
+/// Code points beyond ASCII as \u escapes, of UTF-16, where `ensures_ascii`.
+std::string json_string(const std::string& text, bool ensures_ascii) {
   std::string out = "\"";
-  for (const char c : text) {
+  for (const char32_t c : text::to_code_points(text)) {
     switch (c) {
       case '"':
         out += "\\\"";
@@ -105,9 +122,14 @@ std::string json_string(const std::string& text) {
         out += "\\f";
         break;
       default:
-        out += static_cast<unsigned char>(c) < 0x20
-                   ? fmt::format("\\u{:04x}", static_cast<unsigned char>(c))
-                   : std::string(1, c);
+        if (c < 0x20 || (ensures_ascii && c > 0x7e && c < 0x10000)) {
+          out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
+        } else if (ensures_ascii && c >= 0x10000) {
+          const uint32_t rest = static_cast<uint32_t>(c) - 0x10000;
+          out += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10), 0xDC00 + (rest & 0x3FF));
+        } else {
+          text::append_code_point(out, c);
+        }
     }
   }
   return out + '"';
@@ -115,14 +137,14 @@ std::string json_string(const std::string& text) {
 
 class JsonWriter {
  public:
-  JsonWriter(int64_t indent, bool sort_keys) : indent_(indent), sort_keys_(sort_keys) {}
+  explicit JsonWriter(const JsonStyle& style) : style_(style) {}
 
   std::string write(const Value& value, int depth = 0) const {
     if (depth > kDeepest) {
       fail(fmt::format("a value is nested deeper than {}", kDeepest));
     }
     if (value.is_string()) {
-      return json_string(value.string());
+      return json_string(value.string(), style_.ensures_ascii);
     }
     if (value.is_none()) {
       return "null";
@@ -137,7 +159,7 @@ class JsonWriter {
       return to_text(value);
     }
     std::vector<std::string> parts;
-    if (value.is_list()) {
+    if (value.is_list() && value.list().is_written()) {
       for (const Value& item : value.list().items) {
         parts.push_back(write(item, depth + 1));
       }
@@ -147,15 +169,19 @@ class JsonWriter {
       fail(fmt::format("tojson cannot write {}", type_name(value)));
     }
     auto entries = value.dict().entries;
-    if (sort_keys_) {
+    if (style_.sorts_keys) {
       std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
         return less(a.first, b.first);
       });
     }
     for (const auto& [key, entry] : entries) {
-      const std::string name =
-          key.is_string() ? json_string(key.string()) : '"' + write(key, depth + 1) + '"';
-      parts.push_back(name + ": " + write(entry, depth + 1));
+      if (key.is_list()) {
+        fail(fmt::format("tojson: {} is no key, but a {}", to_repr(key), type_name(key)));
+      }
+      const std::string written = write(key, depth + 1);
+      parts.push_back(
+          (key.is_string() ? written : '"' + written + '"') + style_.behind_key +
+          write(entry, depth + 1));
     }
     return wrapped('{', parts, '}', depth);
   }
@@ -163,18 +189,22 @@ class JsonWriter {
  private:
   std::string wrapped(
       char open, const std::vector<std::string>& parts, char close, int depth) const {
-    if (indent_ < 0 || parts.empty()) {
-      return fmt::format("{}{}{}", open, fmt::join(parts, ", "), close);
+    if (!style_.has_lines || parts.empty()) {
+      return fmt::format("{}{}{}", open, fmt::join(parts, style_.between_items), close);
     }
     const auto line = [&](int at) {
-      return "\n" + std::string(static_cast<size_t>(indent_ * at), ' ');
+      std::string all = "\n";
+      for (int i = 0; i < at; ++i) {
+        all += style_.indent;
+      }
+      return all;
     };
-    return open + line(depth + 1) + fmt::format("{}", fmt::join(parts, "," + line(depth + 1))) +
+    return open + line(depth + 1) +
+           fmt::format("{}", fmt::join(parts, style_.between_items + line(depth + 1))) +
            line(depth) + close;
   }
 
-  int64_t indent_;
-  bool sort_keys_;
+  const JsonStyle& style_;
 };
 
 }  // namespace
@@ -198,15 +228,18 @@ std::string to_text(const Value& value) {
   if (value.is_float()) {
     return text_of_float(value.number());
   }
-  return value.is_callable() ? "<function>" : repr_of(value, 0);
+  if (value.is_callable()) {
+    fail("a function is not written as a text: call it, with ()");
+  }
+  return repr_of(value, 0);
 }
 
 std::string to_repr(const Value& value) {
   return repr_of(value, 0);
 }
 
-std::string to_json(const Value& value, int64_t indent, bool sort_keys) {
-  return JsonWriter(std::min<int64_t>(indent, 32), sort_keys).write(value);
+std::string to_json(const Value& value, const JsonStyle& style) {
+  return JsonWriter(style).write(value);
 }
 
 }  // namespace lockstep::jinja

@@ -1,6 +1,7 @@
 #include "jinja/template.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// What is not UTF-8 as U+FFFD: all that comes after counts on it.
+std::string valid_text(const std::string& text) {
+  return text::valid_utf8_prefix(text) == text.size() ? text : text::replace_invalid_utf8(text);
+}
+
 Value value_of(const Json& json) {
   if (json.is_null()) {
     return None{};
@@ -22,15 +28,20 @@ Value value_of(const Json& json) {
     return json.get<bool>();
   }
   if (json.is_number_float() || json.is_number_unsigned()) {
-    const auto number = json.get<double>();
-    return json.is_number_unsigned() && number < 9.2e18 ? Value(json.get<int64_t>())
-                                                        : Value(number);
+    if (json.is_number_unsigned()) {
+      const auto number = json.get<uint64_t>();
+      if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+        fail(fmt::format("{} is too large for a template: write it as a text", number));
+      }
+      return static_cast<int64_t>(number);
+    }
+    return json.get<double>();
   }
   if (json.is_number_integer()) {
     return json.get<int64_t>();
   }
   if (json.is_string()) {
-    return json.get<std::string>();
+    return valid_text(json.get_ref<const std::string&>());
   }
   if (json.is_array()) {
     std::vector<Value> items;
@@ -41,7 +52,7 @@ Value value_of(const Json& json) {
   }
   auto dict = std::make_shared<Dict>();
   for (const auto& [key, item] : json.items()) {
-    dict->entries.emplace_back(key, value_of(item));
+    dict->entries.emplace_back(valid_text(key), value_of(item));
   }
   return dict;
 }
@@ -72,11 +83,11 @@ Template::Template(std::string_view source, std::string place) : place_(std::mov
 
 Rendering Template::render(const nlohmann::ordered_json& variables) const {
   const auto globals = std::make_shared<Scope>();
-  for (const auto& [name, value] : variables.items()) {
-    globals->set(name, value_of(value));
-  }
   Evaluator evaluator(globals);
   try {
+    for (const auto& [name, value] : variables.items()) {
+      globals->set(name, value_of(value));
+    }
     return evaluator.run(*block_);
   } catch (const Error& error) {
     throw Error(

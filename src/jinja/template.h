@@ -25,8 +25,9 @@ struct Rendering {
 
 /// Immutable and thread-safe. Text for text what transformers' apply_chat_template renders
 /// (trim_blocks, lstrip_blocks, loop controls, tojson, raise_exception, strftime_now). Nothing
-/// outside can be reached, values cannot be changed, and steps, sizes and depths have bounds. Not
-/// there: include, import, extends, call, recursive loops, formatting by %.
+/// outside can be reached, values cannot be changed, and steps, sizes and depths have bounds. What
+/// is not there is an error, never another text: include, import, extends, call, recursive loops,
+/// formatting by %, integers beyond 64 bits, filters that no chat template uses.
 class Template {
  public:
   /// Error (kData) with `place` and the line.

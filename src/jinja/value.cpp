@@ -9,8 +9,45 @@
 
 namespace lockstep::jinja {
 
+namespace {
+
+std::string_view name_of(ListKind kind) {
+  switch (kind) {
+    case ListKind::kList:
+      return "list";
+    case ListKind::kTuple:
+      return "tuple";
+    case ListKind::kRange:
+      return "range";
+    case ListKind::kView:
+      return "view of a dict";
+    case ListKind::kOnce:
+      break;
+  }
+  return "generator";
+}
+
+/// A value in a message: its beginning, where it can be written.
+std::string shown(const Value& value) {
+  constexpr size_t kMost = 60;
+  if (value.is_callable() || (value.is_list() && !value.list().is_written())) {
+    return "what stands here";
+  }
+  const std::string text = to_repr(value);
+  return text.size() <= kMost ? text
+                              : text::to_utf8(text::to_code_points(text).substr(0, kMost)) + "...";
+}
+
+}  // namespace
+
 void fail(std::string message) {
   throw Error(ErrorKind::kData, std::move(message));
+}
+
+Value Value::marked(std::string text) {
+  Value made(std::move(text));
+  made.is_marked_ = true;
+  return made;
 }
 
 const Value* Dict::find(const Value& key) const {
@@ -42,13 +79,20 @@ const Value* Arguments::find(size_t position, std::string_view name) const {
 }
 
 void Arguments::check(
-    std::string_view callee, size_t most, std::initializer_list<const char*> names) const {
+    std::string_view callee,
+    size_t most,
+    const std::vector<const char*>& names,
+    bool any_names) const {
   if (values.size() > most) {
     fail(fmt::format("{} takes {} arguments, and {} are given", callee, most, values.size()));
   }
   for (const auto& [name, value] : named) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end() && !any_names) {
       fail(fmt::format("{} takes no argument {}", callee, name));
+    }
+    if (found != names.end() && found - names.begin() < std::ssize(values)) {
+      fail(fmt::format("{} is given its argument {} twice", callee, name));
     }
   }
 }
@@ -60,7 +104,7 @@ int64_t Value::integer() const {
   if (const auto* value = std::get_if<int64_t>(&data_)) {
     return *value;
   }
-  fail(fmt::format("{} is {}, and an integer is needed", to_repr(*this), type_name(*this)));
+  fail(fmt::format("{} is {}, and an integer is needed", shown(*this), type_name(*this)));
 }
 
 double Value::number() const {
@@ -72,21 +116,21 @@ const std::string& Value::string() const {
   if (const auto* value = std::get_if<std::string>(&data_)) {
     return *value;
   }
-  fail(fmt::format("{} is {}, and a string is needed", to_repr(*this), type_name(*this)));
+  fail(fmt::format("{} is {}, and a string is needed", shown(*this), type_name(*this)));
 }
 
 const List& Value::list() const {
   if (const auto* value = std::get_if<std::shared_ptr<List>>(&data_)) {
     return **value;
   }
-  fail(fmt::format("{} is {}, and a list is needed", to_repr(*this), type_name(*this)));
+  fail(fmt::format("{} is {}, and a list is needed", shown(*this), type_name(*this)));
 }
 
 Dict& Value::dict() const {
   if (const auto* value = std::get_if<std::shared_ptr<Dict>>(&data_)) {
     return **value;
   }
-  fail(fmt::format("{} is {}, and a dict is needed", to_repr(*this), type_name(*this)));
+  fail(fmt::format("{} is {}, and a dict is needed", shown(*this), type_name(*this)));
 }
 
 const Callable& Value::callable() const {
@@ -94,17 +138,20 @@ const Callable& Value::callable() const {
     return **value;
   }
   if (is_undefined()) {
-    fail(fmt::format("'{}' is undefined, and is called", undefined_name()));
+    const bool is_told = undefined_name().find("' has no ") != std::string::npos;
+    fail(fmt::format("'{}'{}, and is called", undefined_name(), is_told ? "" : " is undefined"));
   }
-  fail(fmt::format("{} is {}, and is called", to_repr(*this), type_name(*this)));
+  fail(fmt::format("{} is {}, and is called", shown(*this), type_name(*this)));
 }
 
-Value make_list(std::vector<Value> items, bool is_tuple) {
-  return std::make_shared<List>(List{std::move(items), is_tuple});
+Value make_list(std::vector<Value> items, ListKind kind) {
+  return std::make_shared<List>(List{std::move(items), kind});
 }
 
 Value make_dict(std::vector<std::pair<Value, Value>> entries) {
-  return std::make_shared<Dict>(Dict{std::move(entries), false});
+  auto dict = std::make_shared<Dict>();
+  dict->entries = std::move(entries);
+  return dict;
 }
 
 Value make_callable(Callable function) {
@@ -118,9 +165,15 @@ std::string_view type_name(const Value& value) {
          : value.is_integer() ? "int"
          : value.is_float()   ? "float"
          : value.is_string()  ? "str"
-         : value.is_list()    ? (value.list().is_tuple ? "tuple" : "list")
+         : value.is_list()    ? name_of(value.list().kind)
          : value.is_dict()    ? "dict"
                               : "function";
+}
+
+void check_key(const Value& key) {
+  if (key.is_dict() || (key.is_list() && key.list().kind == ListKind::kList)) {
+    fail(fmt::format("{} is {}, which is no key of a dict", shown(key), type_name(key)));
+  }
 }
 
 bool is_true(const Value& value) {
@@ -130,8 +183,8 @@ bool is_true(const Value& value) {
   if (value.is_number()) {
     return value.number() != 0;
   }
-  return value.is_string()                               ? !value.string().empty()
-         : value.is_list()                               ? !value.list().items.empty()
+  return value.is_string() ? !value.string().empty()
+         : value.is_list() ? value.list().kind == ListKind::kOnce || !value.list().items.empty()
          : value.is_dict() && !value.dict().is_namespace ? !value.dict().entries.empty()
                                                          : true;
 }
@@ -148,11 +201,20 @@ bool equal(const Value& a, const Value& b) {
   }
   if (a.is_list() && b.is_list()) {
     const List &x = a.list(), &y = b.list();
-    return x.is_tuple == y.is_tuple &&
+    if (x.kind == ListKind::kView && y.kind == ListKind::kView) {
+      fail("views of dicts are not compared here: write | list behind both");
+    }
+    if (x.kind == ListKind::kOnce || y.kind == ListKind::kOnce) {
+      return &x == &y;
+    }
+    return x.kind == y.kind &&
            std::equal(x.items.begin(), x.items.end(), y.items.begin(), y.items.end(), equal);
   }
   if (a.is_dict() && b.is_dict()) {
     const Dict &x = a.dict(), &y = b.dict();
+    if (x.is_namespace || y.is_namespace) {
+      return &x == &y;
+    }
     return x.entries.size() == y.entries.size() &&
            std::all_of(x.entries.begin(), x.entries.end(), [&](const auto& entry) {
              const Value* other = y.find(entry.first);
@@ -172,9 +234,10 @@ bool less(const Value& a, const Value& b) {
   if (a.is_string() && b.is_string()) {
     return a.string() < b.string();  // UTF-8 sorts as code points do
   }
-  if (a.is_list() && b.is_list()) {
+  if (a.is_list() && b.is_list() && a.list().is_written() && a.list().kind == b.list().kind) {
     const auto &x = a.list().items, &y = b.list().items;
-    return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end(), less);
+    const auto [p, q] = std::mismatch(x.begin(), x.end(), y.begin(), y.end(), equal);
+    return p == x.end() || q == y.end() ? x.size() < y.size() : less(*p, *q);
   }
   fail(fmt::format("{} and {} have no order", type_name(a), type_name(b)));
 }
@@ -183,7 +246,8 @@ bool contains(const Value& all, const Value& one) {
   if (all.is_string()) {
     return all.string().find(one.string()) != std::string::npos;
   }
-  if (all.is_dict()) {
+  if (all.is_dict() && !all.dict().is_namespace) {
+    check_key(one);
     return all.dict().find(one) != nullptr;
   }
   const std::vector<Value> items = iterate(all);
@@ -193,7 +257,14 @@ bool contains(const Value& all, const Value& one) {
 
 std::vector<Value> iterate(const Value& value) {
   if (value.is_list()) {
-    return value.list().items;
+    const List& list = value.list();
+    if (list.is_spent) {
+      fail(
+          "what a filter makes is read a second time, when Jinja finds nothing in it: write | list "
+          "behind the filter");
+    }
+    list.is_spent = list.kind == ListKind::kOnce;
+    return list.items;
   }
   std::vector<Value> items;
   if (value.is_dict() && !value.dict().is_namespace) {
@@ -206,7 +277,7 @@ std::vector<Value> iterate(const Value& value) {
       items.emplace_back(text.substr(at, text::code_point_length(text[at])));
     }
   } else if (!value.is_undefined()) {
-    fail(fmt::format("{} is {}, and has no items", to_repr(value), type_name(value)));
+    fail(fmt::format("{} is {}, and has no items", shown(value), type_name(value)));
   }
   return items;
 }

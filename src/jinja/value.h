@@ -14,15 +14,26 @@ namespace lockstep::jinja {
 
 class Value;
 
-/// A list, or a tuple, which prints otherwise.
+/// What a list is in Python, by which it prints, compares and is counted.
+enum class ListKind : uint8_t {
+  kList,
+  kTuple,
+  kRange,  // of range()
+  kView,   // keys(), values() and items() of a dict: no item has a place
+  kOnce,   // what filters make while it is read: read once, always true, has no length
+};
 struct List {
   std::vector<Value> items;
-  bool is_tuple = false;
+  ListKind kind = ListKind::kList;
+  mutable bool is_spent = false;  // kOnce, and read
+  bool is_written() const { return kind == ListKind::kList || kind == ListKind::kTuple; }
+  bool has_places() const { return is_written() || kind == ListKind::kRange; }
 };
-/// In the order in which keys came. `is_namespace`: its entries may be set.
+/// In the order in which keys came. `is_namespace`: an object with attributes, which may be set
+/// unless it is a loop.
 struct Dict {
   std::vector<std::pair<Value, Value>> entries;
-  bool is_namespace = false;
+  bool is_namespace = false, is_loop = false;
   const Value* find(const Value& key) const;
   void set(const Value& key, Value value);
 };
@@ -33,7 +44,11 @@ struct Arguments {
   /// The value by position or name; null: not given.
   const Value* find(size_t position, std::string_view name) const;
   /// Error where more were given than `most`, or by other names.
-  void check(std::string_view callee, size_t most, std::initializer_list<const char*> names) const;
+  void check(
+      std::string_view callee,
+      size_t most,
+      const std::vector<const char*>& names,
+      bool any_names = false) const;
 };
 using Callable = std::function<Value(const Arguments&)>;
 
@@ -79,6 +94,9 @@ class Value {
   Dict& dict() const;
   const Callable& callable() const;
   const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
+  /// A text that `safe` or `escape` made: others that are added to it are escaped.
+  static Value marked(std::string text);
+  bool is_marked() const { return is_marked_; }
 
  private:
   std::variant<
@@ -92,27 +110,36 @@ class Value {
       std::shared_ptr<Dict>,
       std::shared_ptr<Callable>>
       data_;
+  bool is_marked_ = false;
 };
 
-Value make_list(std::vector<Value> items, bool is_tuple = false);
+Value make_list(std::vector<Value> items, ListKind kind = ListKind::kList);
 Value make_dict(std::vector<std::pair<Value, Value>> entries);
 Value make_callable(Callable function);
 
 /// Python's names of types: "str", "int", "NoneType".
 std::string_view type_name(const Value& value);
+/// Error (kData) of what Python takes for no key: lists and dicts.
+void check_key(const Value& key);
 bool is_true(const Value& value);
 bool equal(const Value& a, const Value& b);
 /// a < b of numbers, strings and lists. Error (kData) of others.
 bool less(const Value& a, const Value& b);
 /// `in`: an item of a list, a key of a dict, a part of a string.
 bool contains(const Value& all, const Value& one);
-/// What `for` goes over: items, keys, characters. Error (kData) where it cannot.
+/// What `for` goes over: items, keys, characters. Error (kData) where it cannot, and the second
+/// time of what is read once, where Jinja would find nothing.
 std::vector<Value> iterate(const Value& value);
 /// str() and repr().
 std::string to_text(const Value& value);
 std::string to_repr(const Value& value);
-/// json.dumps(ensure_ascii=False); `indent` below 0: on one line.
-std::string to_json(const Value& value, int64_t indent, bool sort_keys);
+/// As json.dumps takes them.
+struct JsonStyle {
+  bool ensures_ascii = false, sorts_keys = false, has_lines = false;
+  std::string indent;  // of a level, with lines
+  std::string between_items = ", ", behind_key = ": ";
+};
+std::string to_json(const Value& value, const JsonStyle& style);
 
 /// Throws an Error (kData).
 [[noreturn]] void fail(std::string message);

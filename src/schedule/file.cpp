@@ -101,7 +101,8 @@ void place_stages(Schedule& schedule, const std::string& source) {
             source,
             count,
             schedule.stages,
-            schedule.micro_batches));
+            schedule.micro_batches),
+        "look for a number that is too large: stages and micro-batches count from 0");
   }
   schedule.rank_of_stage.assign(schedule.stages, -1);
   for (int rank = 0; rank < schedule.ranks; ++rank) {
@@ -116,7 +117,10 @@ void place_stages(Schedule& schedule, const std::string& source) {
 
 Schedule parse_schedule(std::string_view text, const std::string& source) {
   if (text.size() > kMaxBytes) {
-    throw Error(ErrorKind::kConfig, fmt::format("{} has {} bytes, too many", source, text.size()));
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} has {} bytes, too many", source, text.size()),
+        "a schedule has at most 256 MiB: fewer micro-batches, or a schedule by name");
   }
   Schedule schedule;
   schedule.kind = Kind::kFile;
@@ -161,7 +165,8 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} claims memory for {} ranks and has {}", source, held.size(), schedule.ranks));
+            "{} claims memory for {} ranks and has {}", source, held.size(), schedule.ranks),
+        "give held: a number for each line of actions, or leave it out");
   }
   const bool claimed = !held.empty();
   schedule.held_limit =

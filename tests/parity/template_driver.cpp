@@ -1,4 +1,5 @@
 // Renders chat templates for the parity tests: reads lines {"template": FILE, "variables": {...}},
+// or {"source": TEXT, "variables": {...}},
 // writes lines {"text": ..., "generated": [[begin, end], ...]}, bytes, or {"error": ...}.
 #include <iostream>
 #include <map>
@@ -17,8 +18,12 @@ using Json = nlohmann::ordered_json;
 
 Json rendered(const Json& request) {
   static std::map<std::string, jinja::Template> templates;
-  const auto name = request.at("template").get<std::string>();
   try {
+    if (request.contains("source")) {
+      const jinja::Template source(request.at("source").get<std::string>(), "here");
+      return {{"text", source.render(request.at("variables")).text}};
+    }
+    const auto name = request.at("template").get<std::string>();
     if (templates.count(name) == 0) {
       templates.emplace(name, jinja::Template(read_file(name, ErrorKind::kData), name));
     }

@@ -104,6 +104,31 @@ json map_of_a(uint32_t place, const std::string& replacements) {
   return {{"type", "Precompiled"}, {"precompiled_charsmap", base64(bytes + replacements)}};
 }
 
+/// Metaspace's "first" asks whether a text still begins where the user's did: as Hugging Face
+/// counts.
+TEST(Normalizers, TellWhetherATextBeginsWhereItDid) {
+  const auto begins = [](const json& description, const std::string& text) {
+    NormalizedText result{text, true};
+    make_normalizer(Field(description, "t"))->normalize(result);
+    return result.at_start;
+  };
+  const auto replace = [](const std::string& pattern, const std::string& content) {
+    return json{{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}};
+  };
+  EXPECT_TRUE(begins(replace("x", "yy"), "xa"));
+  EXPECT_TRUE(begins(replace("\u00e9", "e"), "\u00e9a"));
+  EXPECT_TRUE(begins(replace("x+", "y"), "axx"));
+  EXPECT_TRUE(begins(replace("^", "y"), "a"));
+  EXPECT_FALSE(begins(replace("x", ""), "xa"));
+  EXPECT_FALSE(begins(replace("x+", "y"), "xxa"));
+  EXPECT_FALSE(begins(replace("x+", "yyy"), "xxa"));
+  const json strip{{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  EXPECT_TRUE(begins(strip, "a "));
+  EXPECT_FALSE(begins(strip, "\u3000a"));
+  EXPECT_TRUE(begins({{"type", "StripAccents"}}, "a\u0301"));
+  EXPECT_FALSE(begins({{"type", "StripAccents"}}, "\u0301a"));
+}
+
 TEST(Normalizers, MakeNoHalfCharacters) {
   const std::string replacements("\u00e9\0\U0001F600\0", 8);
   EXPECT_EQ(normalized(map_of_a(0, replacements), "aA"), "a\u00e9");

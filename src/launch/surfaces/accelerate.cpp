@@ -144,7 +144,9 @@ void check_options(Options& options) {
         "vm",
         "env",
         "aws-access-key-id",
-        "aws-secret-access-key"}) {
+        "aws-secret-access-key",
+        "main-training-function",
+        "downcast-bf16"}) {
     if (options.given(name)) {
       options.problem(
           fmt::format("--{} is not supported here: this launcher starts CPU and GPU jobs", name));
@@ -161,6 +163,12 @@ void check_options(Options& options) {
   }
   if (options.flag("module") && options.flag("no-python")) {
     options.problem("--module and --no-python exclude each other");
+  }
+  if (options.seconds("monitor-interval", 0) <= 0) {
+    options.problem("--monitor-interval must be more than 0");
+  }
+  if (!options.text("num-cpu-threads-per-process").empty()) {
+    options.integer("num-cpu-threads-per-process", 1);
   }
 }
 
@@ -207,6 +215,7 @@ void plan_accelerate_meeting(Options& options, LaunchPlan& plan) {
       options.set("main-process-port") && !options.text("main-process-port").empty();
   const int port =
       has_port ? static_cast<int>(options.integer("main-process-port", 0)) : kDefaultPort;
+  apply_rendezvous_conf(options, options.text("rdzv-conf"), meeting);
   if (plan.max_nodes == 1) {
     if (has_port && port != 0) {
       try {
@@ -218,7 +227,6 @@ void plan_accelerate_meeting(Options& options, LaunchPlan& plan) {
     }
     return;
   }
-  apply_rendezvous_conf(options, options.text("rdzv-conf"), meeting);
   meeting.host = options.text("main-process-ip");
   meeting.port = port;
   meeting.node_rank = static_cast<int>(options.integer("machine-rank", 0));

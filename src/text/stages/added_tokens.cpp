@@ -147,13 +147,16 @@ void AddedTokens::split(
       continue;
     }
     // Stripping may run into the token before, and a later token may begin in what was stripped: as
-    // in Hugging Face's tokenizers, what was taken to the left is not taken again, what was to the
-    // right is.
+    // in Hugging Face's tokenizers, a token that strips to its left begins where that one ends, and
+    // is none where nothing is left of it; others take again what was stripped.
     size_t begin = match->begin;
-    if (token.strip_left && begin > done) {
-      begin = space_before(text, done, begin);
+    if (token.strip_left) {
+      begin = begin > done ? space_before(text, done, begin) : done;
     }
     const size_t end = token.strip_right ? space_after(text, match->end) : match->end;
+    if (begin >= end) {
+      continue;
+    }
     if (done < begin) {
       segments.push_back({text.substr(done, begin - done), std::nullopt});
     }

@@ -53,9 +53,12 @@ class ReplaceNormalizer final : public Normalizer {
       return;
     }
     const std::vector<Match> matches = matcher_(text.text);
-    if (content_.empty() && !matches.empty() && matches[0].is_match &&
-        matches[0].end > matches[0].begin) {
-      text.at_start = false;
+    if (!matches.empty() && matches[0].is_match && matches[0].end > matches[0].begin) {
+      // What is put in place of several characters counts as from where the last of them was, as in
+      // Hugging Face's library.
+      const size_t first = code_point_length(text.text[matches[0].begin]);
+      const bool is_one = matches[0].end == matches[0].begin + first;
+      text.at_start = text.at_start && is_one && !content_.empty();
     }
     std::string replaced;
     replaced.reserve(text.text.size());
