@@ -168,7 +168,7 @@ class RowsInStep {
       for (const Row& row : going_) {
         next = std::min(next, length_of(row));
       }
-      const Tensor chosen = at::argmax(logits_of(read, next), 1).to(at::kCPU).contiguous();
+      const Tensor chosen = likeliest_behind(read, next);
       read = next;
       take(chosen, read);
     }
@@ -183,8 +183,8 @@ class RowsInStep {
   };
   static int64_t length_of(const Row& row) { return std::ssize(row.ids); }
 
-  /// Reads the tokens [begin, end) of each row.
-  Tensor logits_of(int64_t begin, int64_t end) {
+  /// Reads the tokens [begin, end) of each row: the likeliest ones behind them, int64 [rows].
+  Tensor likeliest_behind(int64_t begin, int64_t end) {
     ForwardInputs inputs;
     inputs.cache = &cache_;
     inputs.ids = at::empty({std::ssize(going_), end - begin}, at::kLong);
@@ -195,10 +195,12 @@ class RowsInStep {
       }
     }
     const Tensor logits = model_.last_logits(inputs);
-    if (at::isnan(logits).any().item<bool>()) {
+    const Tensor chosen = at::argmax(logits, 1);
+    // A NaN counts as the largest: it is found where they are.
+    if (at::isnan(logits.gather(1, chosen.unsqueeze(1))).any().item<bool>()) {
       throw_diverged();
     }
-    return logits;
+    return chosen.to(at::kCPU).contiguous();
   }
   /// The next tokens of the rows that have been read whole; those that are done leave the cache.
   void take(const Tensor& chosen, int64_t read) {

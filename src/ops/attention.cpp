@@ -16,6 +16,7 @@
 #include "ops/attention_vector.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/dropout.h"
+#include "ops/one_query.h"
 #include "ops/products.h"
 
 namespace lockstep::ops {
@@ -493,20 +494,6 @@ bool is_one_query(const Tensor& query, const AttentionOptions& options) {
          !options.sinks.defined();
 }
 
-/// The query heads of a key-value head together, so that keys and values are read where they lie:
-/// ATen's kernel takes a copy of them for each query head.
-Tensor one_query_attention(
-    const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  const int64_t rows = query.size(0), heads = key.size(1), size = query.size(3);
-  const int64_t seen = is_windowed(options.window, key.size(2)) ? options.window : key.size(2);
-  const auto part = [&](const Tensor& x) {  // [B Hkv, S, D]
-    return x.narrow(2, x.size(2) - seen, seen).reshape({rows * heads, seen, size});
-  };
-  const Tensor q = query.reshape({rows * heads, query.size(1) / heads, size});
-  const Tensor scores = at::bmm(q, part(key).transpose(1, 2)).mul_(options.scale);
-  return at::bmm(at::softmax(scores, -1), part(value)).view({rows, query.size(1), 1, size});
-}
-
 }  // namespace
 
 Tensor attention(
@@ -519,7 +506,10 @@ Tensor attention(
     return vector_attention(query, key, value, options);
   }
   if (is_one_query(query, options)) {
-    return one_query_attention(query, key, value, options);
+    const int64_t keys = key.size(2);
+    const int64_t seen = is_windowed(options.window, keys) ? options.window : keys;
+    return one_query_attention(
+        query, key.narrow(2, keys - seen, seen), value.narrow(2, keys - seen, seen), options.scale);
   }
   const auto type = query.scalar_type();
   const bool upcast = options.upcast && type != at::kFloat && type != at::kDouble;

@@ -153,18 +153,24 @@ TEST(TreeAttention, WhatItDoesNotTakeIsAnError) {
 
 TEST(OneQuery, SeesTheKeysOfItsHeadWhereTheyLie) {
   const at::NoGradGuard no_gradient;
-  const Tensor query = random({3, 6, 1, 10});
-  // Parts of a cache that has room for more.
-  const Tensor key = random({5, 2, 30, 10}, 2).narrow(0, 0, 3).narrow(2, 3, 19);
-  const Tensor value = random({5, 2, 30, 10}, 3).narrow(0, 0, 3).narrow(2, 3, 19);
-  for (const int64_t window : {0, 4, 19, 50}) {
-    AttentionOptions options;
-    options.scale = 0.4;
-    options.window = window;
-    EXPECT_LT(
-        error(attention(query, key, value, options), tiled_attention(query, key, value, options)),
-        3e-6)
-        << window;
+  for (const int64_t size : {10, 16, 72}) {
+    for (const auto type : {at::kFloat, at::kDouble}) {
+      // Parts of a cache that has room for more.
+      const auto cached = [&](uint64_t seed) {
+        return random({5, 2, 60, size}, seed).to(type).narrow(0, 0, 3).narrow(2, 3, 35);
+      };
+      const Tensor query = random({3, 6, 1, size}).to(type), key = cached(2), value = cached(3);
+      for (const int64_t window : {0, 1, 4, 16, 50}) {
+        AttentionOptions options;
+        options.scale = 0.4;
+        options.window = window;
+        EXPECT_LT(
+            error(
+                attention(query, key, value, options), tiled_attention(query, key, value, options)),
+            3e-6)
+            << window << " of " << size;
+      }
+    }
   }
 }
 
