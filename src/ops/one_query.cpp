@@ -28,6 +28,8 @@ struct QueriesOfAHead {
 };
 
 struct AttendToRows {
+  static constexpr int64_t kAtOnce = 4;  // vectors of a value: it is read from its begin to its end
+
   LOCKSTEP_INLINE static float dot(const float* a, const float* b, int64_t size) {
     Floats sum{};
     int64_t i = 0;
@@ -71,19 +73,26 @@ struct AttendToRows {
       float* const weights = scores + i * of.keys;
       const float inverse = exponentials(weights, of.keys);
       float* const out = of.out + i * of.size;
-      for (int64_t at = 0; at < of.size; at += kLanes) {
-        const int64_t count = std::min(kLanes, of.size - at);
-        Floats even{}, odd{};
-        int64_t key = 0;
-        for (; key + 1 < of.keys; key += 2) {
+      int64_t at = 0;
+      for (; at + kAtOnce * kLanes <= of.size; at += kAtOnce * kLanes) {
+        Floats sums[kAtOnce] = {};
+        for (int64_t key = 0; key < of.keys; ++key) {
           const float* const value = values.data + key * values.stride + at;
-          even += vector::load_up_to(value, count) * weights[key];
-          odd += vector::load_up_to(value + values.stride, count) * weights[key + 1];
+          for (int64_t part = 0; part < kAtOnce; ++part) {
+            sums[part] += vector::load(value + part * kLanes) * weights[key];
+          }
         }
-        if (key < of.keys) {
-          even += vector::load_up_to(values.data + key * values.stride + at, count) * weights[key];
+        for (int64_t part = 0; part < kAtOnce; ++part) {
+          vector::store(out + at + part * kLanes, sums[part] * inverse);
         }
-        vector::store_up_to(out + at, (even + odd) * inverse, count);
+      }
+      for (; at < of.size; at += kLanes) {
+        const int64_t count = std::min(kLanes, of.size - at);
+        Floats sum{};
+        for (int64_t key = 0; key < of.keys; ++key) {
+          sum += vector::load_up_to(values.data + key * values.stride + at, count) * weights[key];
+        }
+        vector::store_up_to(out + at, sum * inverse, count);
       }
     }
   }
