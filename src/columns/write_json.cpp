@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 #include <arrow/array/array_binary.h>
 #include <arrow/array/array_dict.h>
@@ -17,6 +18,31 @@ namespace lockstep::columns {
 namespace {
 
 using arrow::Type;
+
+/// How many bytes stand before the first that JSON has otherwise: a quote, a backslash, a control
+/// character. Eight at a time: texts are most of what is written.
+size_t plain_bytes(std::string_view text) {
+  constexpr uint64_t kOnes = 0x0101010101010101U, kHigh = 0x8080808080808080U;
+  const auto below = [](uint64_t bytes, uint64_t limit) {  // the high bit of each byte below it
+    return (bytes - kOnes * limit) & ~bytes & kHigh;
+  };
+  size_t at = 0;
+  for (; at + sizeof(uint64_t) <= text.size(); at += sizeof(uint64_t)) {
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, text.data() + at, sizeof(bytes));
+    if ((below(bytes, ' ') | below(bytes ^ (kOnes * '"'), 1) | below(bytes ^ (kOnes * '\\'), 1)) !=
+        0) {
+      break;
+    }
+  }
+  for (; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (byte < ' ' || byte == '"' || byte == '\\') {
+      break;
+    }
+  }
+  return at;
+}
 
 template <class Number>
 void write_number(Number value, std::string& out) {
@@ -195,15 +221,20 @@ bool is_writable(const arrow::DataType& type) {
 void write_json_string(std::string_view text, std::string& out) {
   static constexpr std::string_view kDigits = "0123456789abcdef";
   out += '"';
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
+  while (true) {
+    const size_t plain = plain_bytes(text);
+    out.append(text, 0, plain);
+    if (plain == text.size()) {
+      break;
+    }
+    const char c = text[plain];
     if (c == '"' || c == '\\') {
       out += {'\\', c};
-    } else if (byte < 0x20) {
-      out += {'\\', 'u', '0', '0', kDigits[byte >> 4], kDigits[byte & 15]};
     } else {
-      out += c;
+      const auto byte = static_cast<unsigned char>(c);
+      out += {'\\', 'u', '0', '0', kDigits[byte >> 4], kDigits[byte & 15]};
     }
+    text.remove_prefix(plain + 1);
   }
   out += '"';
 }

@@ -1,5 +1,6 @@
 #include "nn/forward_context.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -27,6 +28,14 @@ Tensor relative_position_buckets(
       exact + (at::log(far.clamp_min(1).to(at::kFloat) / exact) / range * steps).to(at::kLong);
   const Tensor bucket = at::where(far < exact, far, large.clamp_max(buckets - 1));
   return both ? bucket + (distance > 0).to(at::kLong) * buckets : bucket;
+}
+
+bool takes_trees(const model::ModelConfig& config) {
+  const bool is_plain =
+      config.score_cap == 0 && !config.attention_sinks && !config.upcast_attention &&
+      std::ranges::all_of(config.sliding_windows, [](int64_t w) { return w == 0; });
+  return is_plain && !config.bidirectional && !config.is_encoder_decoder() &&
+         !model::rope_depends_on_length(config);
 }
 
 ForwardContext::ForwardContext(const model::ModelConfig& config, ForwardInputs inputs)
@@ -59,6 +68,15 @@ ForwardContext::ForwardContext(const model::ModelConfig& config, ForwardInputs i
 
 void ForwardContext::check_documents() const {
   const Tensor& starts = inputs_.document_starts;
+  const Tensor& until = inputs_.seen_until;
+  if (until.defined() && (!starts.defined() || until.sizes() != inputs_.ids.sizes() ||
+                          until.sizes() != starts.sizes() || until.scalar_type() != at::kLong ||
+                          !takes_trees(config_))) {
+    throw Error(
+        ErrorKind::kInternal,
+        "rows of trees need int64 seen_until of the shape of the ids, starts of documents, and a "
+        "decoder whose attention has neither windows nor caps nor sinks");
+  }
   if (!starts.defined()) {
     return;
   }

@@ -53,6 +53,11 @@ struct ForwardInputs {
   /// the whole rows, where `ids` are a part of them. Undefined: a row is one document. Of decoders
   /// alone, and without a cache.
   Tensor document_starts;
+  /// [B, T] int64, of rows whose documents are trees of texts that begin alike: where in its row
+  /// the last token that sees each token ends (ops::AttentionOptions::seen_until); `positions` are
+  /// then those of each text. Of whole rows, and models that takes_trees() of. Undefined: every
+  /// document is one text.
+  Tensor seen_until;
   /// [B, T] bool: the tokens that are no padding; undefined: all. Of mixtures of experts alone,
   /// whose balance is that of these. Where ids are a part of the rows, so is it.
   Tensor real_tokens;
@@ -67,6 +72,10 @@ struct ForwardInputs {
   KeyValueCache* cache =
       nullptr;  // keys and values of the tokens before `ids`; those of `ids` are appended
 };
+
+/// Whether rows may hold trees of texts that begin alike: of decoders whose attention knows no
+/// distances but by rotary positions that do not depend on a sequence's length.
+bool takes_trees(const model::ModelConfig& config);
 
 /// The site of a dropout, for its key: of its slot's role and layer, so that a model may have any
 /// number of them and no two draw the same mask.

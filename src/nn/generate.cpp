@@ -168,7 +168,7 @@ class RowsInStep {
       for (const Row& row : going_) {
         next = std::min(next, length_of(row));
       }
-      const Tensor chosen = at::argmax(logits_of(read, next), 1).to(at::kCPU);
+      const Tensor chosen = likeliest_behind(read, next);
       read = next;
       take(chosen, read);
     }
@@ -183,8 +183,8 @@ class RowsInStep {
   };
   static int64_t length_of(const Row& row) { return std::ssize(row.ids); }
 
-  /// Reads the tokens [begin, end) of each row.
-  Tensor logits_of(int64_t begin, int64_t end) {
+  /// Reads the tokens [begin, end) of each row: the likeliest ones behind them, int64 [rows].
+  Tensor likeliest_behind(int64_t begin, int64_t end) {
     ForwardInputs inputs;
     inputs.cache = &cache_;
     inputs.ids = at::empty({std::ssize(going_), end - begin}, at::kLong);
@@ -195,38 +195,54 @@ class RowsInStep {
       }
     }
     const Tensor logits = model_.last_logits(inputs);
-    if (at::isnan(logits).any().item<bool>()) {
+    const Tensor chosen = at::argmax(logits, 1);
+    // A NaN counts as the largest: it is found where they are.
+    if (at::isnan(logits.gather(1, chosen.unsqueeze(1))).any().item<bool>()) {
       throw_diverged();
     }
-    return logits;
+    return chosen.to(at::kCPU).contiguous();
   }
   /// The next tokens of the rows that have been read whole; those that are done leave the cache.
   void take(const Tensor& chosen, int64_t read) {
-    std::vector<Row> going;
-    std::vector<int64_t> kept;
-    for (int64_t at = 0; at < std::ssize(going_); ++at) {
-      Row& row = going_[static_cast<size_t>(at)];
-      if (length_of(row) == read) {
-        const int64_t id = chosen[at].item<int64_t>();
-        Generated& result = results_[row.number];
-        result.ids.push_back(id);
-        row.ids.push_back(id);
-        --row.left;
-        if (std::ranges::find(stop_tokens_, id) != stop_tokens_.end()) {
-          result.reason = StopReason::kStopToken;
-          continue;
-        }
-        if (row.left == 0) {
-          continue;
-        }
+    const auto* id = chosen.const_data_ptr<int64_t>();
+    std::vector<bool> goes_on;
+    for (size_t at = 0; at < going_.size(); ++at) {
+      goes_on.push_back(length_of(going_[at]) != read || goes_on_with(going_[at], id[at]));
+    }
+    close_up(goes_on);
+  }
+  bool goes_on_with(Row& row, int64_t id) {
+    Generated& result = results_[row.number];
+    result.ids.push_back(id);
+    row.ids.push_back(id);
+    --row.left;
+    if (std::ranges::find(stop_tokens_, id) != stop_tokens_.end()) {
+      result.reason = StopReason::kStopToken;
+      return false;
+    }
+    return row.left > 0;
+  }
+  /// The last rows that go on take the places of those that do not.
+  void close_up(const std::vector<bool>& goes_on) {
+    const auto kept = static_cast<size_t>(std::ranges::count(goes_on, true));
+    if (kept == going_.size()) {
+      return;
+    }
+    std::vector<int64_t> from, to;
+    size_t last = going_.size();
+    for (size_t at = 0; at < kept; ++at) {
+      if (!goes_on[at]) {
+        do {
+          --last;
+        } while (!goes_on[last]);
+        going_[at] = std::move(going_[last]);
+        from.push_back(static_cast<int64_t>(last));
+        to.push_back(static_cast<int64_t>(at));
       }
-      kept.push_back(at);
-      going.push_back(std::move(row));
     }
-    if (going.size() < going_.size() && !going.empty()) {
-      cache_.keep_rows(at::tensor(kept, at::kLong));
-    }
-    going_ = std::move(going);
+    going_.resize(kept);
+    cache_.move_rows(
+        at::tensor(from, at::kLong), at::tensor(to, at::kLong), static_cast<int64_t>(kept));
   }
 
   const LanguageModel& model_;

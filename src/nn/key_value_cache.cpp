@@ -70,6 +70,21 @@ void KeyValueCache::keep_rows(const Tensor& rows) {
   }
 }
 
+void KeyValueCache::move_rows(const Tensor& from, const Tensor& to, int64_t kept) {
+  const at::NoGradGuard no_gradient;
+  for (Entry& entry : entries_) {
+    for (Tensor* const each : {&entry.keys, &entry.values}) {
+      if (each->defined()) {
+        const Tensor used = each->narrow(2, entry.begin, entry.end - entry.begin);
+        if (from.numel() > 0) {
+          used.index_copy_(0, to.to(each->device()), used.index_select(0, from.to(each->device())));
+        }
+        *each = each->narrow(0, 0, kept);
+      }
+    }
+  }
+}
+
 int64_t KeyValueCache::bytes() const {
   int64_t total = 0;
   for (const Entry& entry : entries_) {

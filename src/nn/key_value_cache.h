@@ -33,6 +33,10 @@ class KeyValueCache {
   void advance(int64_t tokens) { length_ += tokens; }
   /// Keeps the rows [N] int64 of the batch, in that order, and forgets the others.
   void keep_rows(const Tensor& rows);
+  /// Keeps the first `kept` rows of the batch, after the rows `from` have been copied to the rows
+  /// `to`, int64 [N] each, none of which is the same. So who has no further use for some rows moves
+  /// few of the others. Of decoders alone.
+  void move_rows(const Tensor& from, const Tensor& to, int64_t kept);
   /// The bytes that it holds.
   int64_t bytes() const;
 

@@ -123,6 +123,7 @@ Tensor Attention::forward(
   options.upcast = upcast;
   options.sinks = sinks;
   options.document_starts = context.inputs().document_starts;
+  options.seen_until = context.inputs().seen_until;
   if (context.training() && dropout > 0) {
     options.dropout = dropout;
     options.dropout_keys = context.dropout_keys(site);

@@ -6,14 +6,17 @@
 
 #include <ATen/ATen.h>
 #include <ATen/SDPBackend.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/attention_part.h"
 #include "ops/attention_rows.h"
 #include "ops/attention_vector.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/dropout.h"
+#include "ops/one_query.h"
 #include "ops/products.h"
 
 namespace lockstep::ops {
@@ -325,6 +328,15 @@ struct TiledAttention : torch::autograd::Function<TiledAttention> {
   }
 };
 
+bool fits_as_trees(const AttentionOptions& options) {
+  const Tensor& until = options.seen_until;
+  return !until.defined() ||
+         (options.document_starts.defined() && until.scalar_type() == at::kLong &&
+          until.sizes() == options.document_starts.sizes() && options.causal &&
+          options.window == 0 && options.cap == 0 && options.dropout == 0 && !options.upcast &&
+          !options.sinks.defined());
+}
+
 void check_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   const Tensor &starts = options.document_starts, &sinks = options.sinks;
@@ -334,6 +346,7 @@ void check_attention(
       query.size(1) % key.size(1) == 0 && query.size(2) <= key.size(2) &&
       (!starts.defined() || (starts.sizes() == at::IntArrayRef{query.size(0), query.size(2)} &&
                              starts.scalar_type() == at::kLong && query.size(2) == key.size(2))) &&
+      fits_as_trees(options) &&
       (!sinks.defined() || sinks.sizes() == at::IntArrayRef{query.size(1)});
   if (!fits) {
     throw Error(
@@ -355,7 +368,8 @@ Tensor visible_keys(
     int64_t keys,
     int64_t window,
     at::Device device,
-    const Tensor& document_starts) {
+    const Tensor& document_starts,
+    const Tensor& seen_until) {
   const auto options = at::TensorOptions().dtype(at::kLong).device(device);
   const Tensor query = at::arange(keys - queries, keys, options).unsqueeze(1);
   const Tensor key = at::arange(keys, options);
@@ -363,9 +377,14 @@ Tensor visible_keys(
   if (window > 0) {
     seen = seen.logical_and(key > query - window);
   }
-  return document_starts.defined()
-             ? (key >= document_starts.unsqueeze(2)).logical_and(seen).unsqueeze(1)
-             : seen;
+  if (!document_starts.defined()) {
+    return seen;
+  }
+  seen = (key >= document_starts.unsqueeze(2)).logical_and(seen);  // [B, T, S]
+  if (seen_until.defined()) {
+    seen = seen.logical_and(query < seen_until.unsqueeze(1));
+  }
+  return seen.unsqueeze(1);
 }
 
 Tensor ends_of_documents(const Tensor& starts) {
@@ -398,8 +417,10 @@ Tensor fused_attention(
           ? length > 1 && (length != keys || is_windowed(options.window, keys) || starts.defined())
           : starts.defined();
   if (needs_mask) {
-    mask = options.causal ? visible_keys(length, keys, options.window, query.device(), starts)
-                          : visible_both_ways(starts);
+    mask =
+        options.causal
+            ? visible_keys(length, keys, options.window, query.device(), starts, options.seen_until)
+            : visible_both_ways(starts);
   }
   const bool causal = options.causal && length > 1 && !needs_mask;
   const bool in_groups =
@@ -442,11 +463,53 @@ Tensor tiled_attention(
       if_defined(options.sinks));
 }
 
+namespace {
+
+/// Of texts that begin alike.
+Tensor tree_attention(
+    const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
+  const bool needs_gradient =
+      at::GradMode::is_enabled() &&
+      (query.requires_grad() || key.requires_grad() || value.requires_grad());
+  if (needs_gradient || !has_vector_attention(query, key, options)) {
+    return fused_attention(query, key, value, options);
+  }
+  return attention_part(
+             query,
+             key,
+             value,
+             options.scale,
+             PartSees::kEarlier,
+             /*window=*/0,
+             options.document_starts,
+             options.seen_until)
+      .out;
+}
+
+/// Whether it is generation's: one query of each head, with all keys or a window of them.
+bool is_one_query(const Tensor& query, const AttentionOptions& options) {
+  const auto type = query.scalar_type();
+  return query.size(2) == 1 && has_host_loops(query) && !at::GradMode::is_enabled() &&
+         (type == at::kFloat || type == at::kDouble) && options.dropout == 0 && options.cap == 0 &&
+         !options.sinks.defined();
+}
+
+}  // namespace
+
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   check_attention(query, key, value, options);
+  if (options.seen_until.defined()) {
+    return tree_attention(query, key, value, options);
+  }
   if (has_vector_attention(query, key, options)) {
     return vector_attention(query, key, value, options);
+  }
+  if (is_one_query(query, options)) {
+    const int64_t keys = key.size(2);
+    const int64_t seen = is_windowed(options.window, keys) ? options.window : keys;
+    return one_query_attention(
+        query, key.narrow(2, keys - seen, seen), value.narrow(2, keys - seen, seen), options.scale);
   }
   const auto type = query.scalar_type();
   const bool upcast = options.upcast && type != at::kFloat && type != at::kDouble;

@@ -32,6 +32,11 @@ struct AttentionOptions {
   /// is the first key that its query sees; as many queries as keys. They ascend in a row.
   /// Undefined: a row is one document.
   Tensor document_starts = {};
+  /// [B, T] int64, likewise, with document_starts: of texts that begin alike and lie as a tree,
+  /// each token before those that follow it: key j of a document is seen by its queries [j,
+  /// seen_until[j]) alone. Causal, without window, cap, sinks, dropout and upcast; a gradient is
+  /// ATen's. Undefined: by all of them behind it.
+  Tensor seen_until = {};
 };
 
 /// What an autograd function may be given for a tensor that is not there.
@@ -56,13 +61,15 @@ Tensor fused_attention(
 Tensor tiled_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 
-/// [T, S] bool: which keys each query sees; [B, 1, T, S] with `document_starts` [B, T].
+/// [T, S] bool: which keys each query sees; [B, 1, T, S] with `document_starts` [B, T], with which
+/// `seen_until` may be.
 Tensor visible_keys(
     int64_t queries,
     int64_t keys,
     int64_t window,
     at::Device device,
-    const Tensor& document_starts = {});
+    const Tensor& document_starts = {},
+    const Tensor& seen_until = {});
 
 /// [B, T] int64: where the document of each token ends, from where each begins.
 Tensor ends_of_documents(const Tensor& starts);

@@ -117,6 +117,9 @@ class OneDocument {
     arrays.out = moved(arrays.out, arrays.out_at);
     // Of all heads of a document before those of the next one.
     arrays.log_sum += heads_ * (document_.row * whole_ + document_.begin);
+    if (arrays.seen_until != nullptr) {
+      arrays.seen_until += document_.row * whole_ + document_.begin;
+    }
     return arrays;
   }
   kernel::AttentionBackward operator()(kernel::AttentionBackward arrays) const {
@@ -177,6 +180,14 @@ void over_heads(
       });
 }
 
+/// As the loops read it: in places of each token's document; they read a panel at a time.
+Tensor seen_in_documents(const Tensor& seen_until, const Tensor& starts) {
+  constexpr int64_t kPanel = 64;
+  const Tensor result = at::zeros({seen_until.numel() + kPanel}, at::kInt);
+  result.narrow(0, 0, seen_until.numel()).copy_((seen_until - starts).flatten());
+  return result;
+}
+
 /// Where flash attention is taken, no caller has windows or documents.
 void require_plain(int64_t window, const Tensor& starts) {
   if (window > 0 || starts.defined()) {
@@ -203,7 +214,8 @@ AttentionPart attention_part(
     double scale,
     PartSees sees,
     int64_t window,
-    const Tensor& document_starts) {
+    const Tensor& document_starts,
+    const Tensor& seen_until) {
   if (!has_attention_loops(query, key)) {
     require_plain(window, document_starts);
     return flash_part(query, key, value, scale, sees);
@@ -214,7 +226,12 @@ AttentionPart attention_part(
       at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat))};
   const kernel::AttentionLoops& loops = *loops_for(q);
   const kernel::AttentionSizes sizes = sizes_of(q, k, scale, sees, window);
-  const kernel::AttentionForward arrays = forward_of(q, k, v, part.out, part.log_sum);
+  kernel::AttentionForward arrays = forward_of(q, k, v, part.out, part.log_sum);
+  Tensor seen;
+  if (seen_until.defined()) {
+    seen = seen_in_documents(seen_until, document_starts);
+    arrays.seen_until = seen.const_data_ptr<int32_t>();
+  }
   over_heads(loops, sizes, arrays, q, document_starts, loops.forward);
   return part;
 }

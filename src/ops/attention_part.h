@@ -37,8 +37,9 @@ bool has_attention_part(const Tensor& query, const Tensor& key);
 /// query [B, H, T, D], key and value [B, Hkv, S, D], H a multiple of Hkv, none of them empty;
 /// scores are float32. A window, of kEarlier and loops alone, hides keys as AttentionOptions has
 /// it; so do the starts of documents, which cost nothing: each document is a sequence of its own,
-/// and log_sum is then laid out by documents, for attention_part_backward alone. No gradient of its
-/// own.
+/// and log_sum is then laid out by documents, for attention_part_backward alone. `seen_until`, with
+/// these starts and without a window, as there; attention_part_backward does not know it. No
+/// gradient of its own.
 AttentionPart attention_part(
     const Tensor& query,
     const Tensor& key,
@@ -46,7 +47,8 @@ AttentionPart attention_part(
     double scale,
     PartSees sees,
     int64_t window = 0,
-    const Tensor& document_starts = {});
+    const Tensor& document_starts = {},
+    const Tensor& seen_until = {});
 
 /// The gradients that a part adds: `whole` is the output of all parts together, and its log_sum.
 AttentionPartGradients attention_part_backward(

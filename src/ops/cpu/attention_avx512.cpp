@@ -15,6 +15,16 @@ inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first) {
   return hidden <= 0 ? earlier : static_cast<__mmask16>(earlier & ~first_lanes(hidden));
 }
 
+/// Likewise, where queries from `until[i]` on do not see key i.
+inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first, const int32_t* until) {
+  const __mmask16 seen = seen_keys(position, window, first);
+  return until == nullptr ? seen
+                          : _mm512_mask_cmpgt_epi32_mask(
+                                seen,
+                                _mm512_loadu_si512(until + first),
+                                _mm512_set1_epi32(static_cast<int>(position)));
+}
+
 template <class Machine>
 struct Attention {
   using Value = typename Machine::Value;
@@ -266,14 +276,14 @@ struct Attention {
       const int64_t position = last_seen(s, start + r);
       __m512 most = all(-__builtin_inff());
       for (int64_t k = from * kPanel; k < until * kPanel; k += kLanes) {
-        const __mmask16 seen = seen_keys(position, s.window, k);
+        const __mmask16 seen = seen_keys(position, s.window, k, f.seen_until);
         most = _mm512_mask_max_ps(most, seen, _mm512_loadu_ps(score + k), most);
       }
       const float top = _mm512_reduce_max_ps(_mm512_mul_ps(most, all(s.scale)));
       __m512 total = _mm512_setzero_ps();
       for (int64_t k = from * kPanel; k < until * kPanel; k += kLanes) {
         __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(score + k), all(s.scale), all(top)));
-        e = _mm512_maskz_mov_ps(seen_keys(position, s.window, k), e);
+        e = _mm512_maskz_mov_ps(seen_keys(position, s.window, k, f.seen_until), e);
         total = _mm512_add_ps(total, e);
         store(t.weights + r * t.keys + k, e);
       }

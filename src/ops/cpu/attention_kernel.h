@@ -29,6 +29,9 @@ struct AttentionForward {
   HeadStrides query_at, key_at, value_at, out_at;
   void* out = nullptr;
   float* log_sum = nullptr;  // [batch, heads, length]: of the exponentials of each query's scores
+  // [keys, rounded up to 64]: key j is seen by the queries [j, seen_until[j]) alone. Null: by all
+  // behind it. Of one batch, without a window.
+  const int32_t* seen_until = nullptr;
 };
 
 struct AttentionBackward {

@@ -109,11 +109,10 @@ LOCKSTEP_INLINE void store_up_to(T* to, const Floats& value, int64_t count) {
 
 LOCKSTEP_INLINE float sum(const Floats& value) {
   Floats half = value;
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (int64_t i = 0; i < width; ++i) {
-      half[i] += half[i + width];
-    }
-  }
+  half += __builtin_shufflevector(half, half, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  half += __builtin_shufflevector(half, half, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3);
+  half += __builtin_shufflevector(half, half, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1);
+  half += __builtin_shufflevector(half, half, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0);
   return half[0];
 }
 LOCKSTEP_INLINE float maximum(const Floats& value) {

@@ -12,14 +12,14 @@
 
 #include "base/error.h"
 #include "comm/communicator.h"
-#include "data/packed_rows.h"
 #include "data/raw_label.h"
 #include "data/sequences.h"
 #include "nn/generate.h"
-#include "train/batches/datasets.h"
 
 namespace lockstep::train {
 namespace {
+
+constexpr int64_t kRoundBatches = 4;  // in which rows are written
 
 std::string stripped(const std::string& text) {
   return data::trimmed(text).value_or("");
@@ -33,10 +33,6 @@ std::string without_all(std::string text, const std::string& part) {
     text.erase(at, part.size());
   }
   return text;
-}
-
-int64_t tokens_of(const data::EncodedAnswer& row) {
-  return std::ssize(row.prompt) + std::ssize(row.answer);
 }
 
 /// The ids of rows [begin, end), and labels of their answers, filled up on the right: [B, T] each.
@@ -87,13 +83,6 @@ std::string clean_up_tokenization(std::string text) {
   return text;
 }
 
-double AnswerScore::loss() const {
-  return log_likelihoods.empty()
-             ? 0
-             : -std::accumulate(log_likelihoods.begin(), log_likelihoods.end(), 0.0) /
-                   static_cast<double>(log_likelihoods.size());
-}
-
 AnswerReader::AnswerReader(
     const nn::LanguageModel& model,
     parallel::Axes& axes,
@@ -109,13 +98,11 @@ AnswerReader::AnswerReader(
       progress_(std::move(progress)) {}
 
 std::vector<std::string> AnswerReader::on_all_ranks(
-    int64_t rows, const std::function<std::string(int64_t begin, int64_t end)>& compute) {
+    int64_t batches, const std::function<std::string(int64_t batch)>& compute) {
   comm::Communicator& data = axes_.along(mesh::Axis::kData);
-  const int64_t batches = (rows + batch_size_ - 1) / batch_size_;
   auto mine = nlohmann::json::object();
   for (int64_t batch = data.rank(); batch < batches; batch += data.size()) {
-    const int64_t begin = batch * batch_size_, end = std::min(rows, begin + batch_size_);
-    mine[std::to_string(batch)] = compute(begin, end);
+    mine[std::to_string(batch)] = compute(batch);
     if (progress_) {
       progress_(batch + 1, batches);
     }
@@ -130,89 +117,71 @@ std::vector<std::string> AnswerReader::on_all_ranks(
   return all;
 }
 
-std::vector<AnswerScore> AnswerReader::score_batch(
-    std::span<const data::EncodedAnswer* const> rows) const {
-  constexpr int64_t kMostTokens = 1024;  // of a row that holds several
-  std::vector<int64_t> tokens;
-  for (const data::EncodedAnswer* row : rows) {
-    tokens.push_back(std::max<int64_t>(1, tokens_of(*row)));
-  }
-  const bool packs = packing_of_prompts(model_.config()) == data::Packing::kDocuments;
-  const data::PackedRows laid_out =
-      packs ? data::pack_rows(tokens, kMostTokens) : data::rows_of_one(tokens, kMostTokens);
-  nn::ForwardInputs inputs;
-  inputs.ids = at::zeros({laid_out.rows, laid_out.length}, at::kLong);
-  const at::Tensor labels = at::full_like(inputs.ids, data::kIgnored);
-  const at::Tensor places = at::arange(laid_out.length, at::kLong);
-  const at::Tensor starts = places.repeat({laid_out.rows, 1});  // padding sees itself alone
-  auto id = inputs.ids.accessor<int64_t, 2>(), label = labels.accessor<int64_t, 2>(),
-       start = starts.accessor<int64_t, 2>();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const auto [row, begin] = laid_out.places[i];
-    const auto& [prompt, answer] = *rows[i];
-    int64_t at = begin;
-    for (const int32_t token : prompt) {
-      start[row][at] = begin;
-      id[row][at++] = token;
-    }
-    for (const int32_t token : answer) {
-      start[row][at] = begin;
-      label[row][at] = at == begin ? data::kIgnored : token;
-      id[row][at++] = token;
-    }
-  }
-  if (packs) {
-    inputs.document_starts = starts.to(device_);
-    inputs.positions = (places - starts).to(device_);
-  }
-  inputs.ids = inputs.ids.to(device_);
-  inputs.targets = nn::next_tokens(labels).to(device_);
-  const nn::Scores scores = model_.scores(inputs);
-  const at::Tensor values = scores.log_likelihoods.to(at::kCPU, at::kDouble).contiguous();
-  const at::Tensor right = scores.likeliest.to(at::kCPU, at::kBool).contiguous();
-  const auto value = values.accessor<double, 2>();
-  const auto is_right = right.accessor<bool, 2>();
-  std::vector<AnswerScore> result;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const auto [row, begin] = laid_out.places[i];
-    AnswerScore& score = result.emplace_back();
-    for (int64_t at = begin; at + 1 < begin + tokens[i]; ++at) {
-      if (label[row][at + 1] != data::kIgnored) {
-        score.log_likelihoods.push_back(value[row][at]);
-        score.likeliest.push_back(is_right[row][at]);
-      }
-    }
-  }
-  return result;
+std::vector<std::string> AnswerReader::on_all_ranks(
+    int64_t rows,
+    int64_t rows_at_once,
+    const std::function<std::string(int64_t begin, int64_t end)>& compute) {
+  return on_all_ranks((rows + rows_at_once - 1) / rows_at_once, [&](int64_t batch) {
+    return compute(batch * rows_at_once, std::min(rows, (batch + 1) * rows_at_once));
+  });
 }
 
 std::vector<AnswerScore> AnswerReader::score(const std::vector<data::EncodedAnswer>& rows) {
-  const at::NoGradGuard no_gradient;
-  // Rows of like length are scored together.
-  std::vector<const data::EncodedAnswer*> order;
-  for (const data::EncodedAnswer& row : rows) {
-    order.push_back(&row);
+  std::vector<data::JudgedText> texts;
+  for (const auto& [prompt, answer] : rows) {
+    data::JudgedText& text = texts.emplace_back();
+    text.ids.assign(prompt.begin(), prompt.end());
+    text.ids.insert(text.ids.end(), answer.begin(), answer.end());
+    text.begin = prompt.size();
   }
-  std::ranges::stable_sort(
-      order, {}, [](const data::EncodedAnswer* row) { return tokens_of(*row); });
-  const auto batches = on_all_ranks(std::ssize(rows), [&](int64_t begin, int64_t end) {
+  const std::vector<std::vector<size_t>> groups = groups_to_read(model_, texts);
+  std::vector<size_t> ends;  // of batches, in groups
+  int64_t read = 0;          // rows of the last one
+  for (size_t group = 0; group < groups.size(); ++group) {
+    if (ends.empty() || read >= batch_size_) {
+      ends.push_back(group);
+      read = 0;
+    }
+    ends.back() = group + 1;
+    read += std::ssize(groups[group]);
+  }
+  const auto groups_of = [&](size_t batch) {
+    const size_t begin = batch == 0 ? 0 : ends[batch - 1];
+    return std::span(groups).subspan(begin, ends[batch] - begin);
+  };
+  const auto batches = on_all_ranks(std::ssize(ends), [&](int64_t batch) {
     auto json = nlohmann::json::array();
-    const std::span some =
-        std::span(order).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-    for (const AnswerScore& score : score_batch(some)) {
+    for (const AnswerScore& score :
+         score_trees(model_, texts, groups_of(static_cast<size_t>(batch)), device_)) {
       json.push_back({score.log_likelihoods, score.likeliest});
     }
     return json.dump();
   });
   std::vector<AnswerScore> all(rows.size());
-  size_t at = 0;
-  for (const std::string& batch : batches) {
-    for (const nlohmann::json& row : nlohmann::json::parse(batch)) {
-      all[static_cast<size_t>(order[at++] - rows.data())] = {
-          row[0].get<std::vector<double>>(), row[1].get<std::vector<bool>>()};
+  for (size_t batch = 0; batch < batches.size(); ++batch) {
+    const nlohmann::json scores = nlohmann::json::parse(batches[batch]);
+    size_t at = 0;
+    for (const std::vector<size_t>& group : groups_of(batch)) {
+      for (const size_t row : group) {
+        const nlohmann::json& score = scores.at(at++);
+        all[row] = {score[0].get<std::vector<double>>(), score[1].get<std::vector<bool>>()};
+      }
     }
   }
   return all;
+}
+
+int64_t AnswerReader::rows_written_at_once(int64_t max_new_tokens) const {
+  constexpr int64_t kCacheBytes = int64_t{256} << 20;  // of keys and values
+  constexpr int64_t kBytes = 2 * static_cast<int64_t>(sizeof(float));
+  constexpr int64_t kPrompt = 64;
+  const model::ModelConfig& model = model_.config();
+  const int64_t of_token = kBytes * model.layers * model.kv_heads * model.head_dim;
+  return std::max(batch_size_, kCacheBytes / (of_token * (kPrompt + max_new_tokens)));
+}
+
+int64_t AnswerReader::rows_of_a_round(int64_t max_new_tokens) const {
+  return kRoundBatches * rows_written_at_once(max_new_tokens);
 }
 
 std::vector<WrittenAnswer> AnswerReader::write(
@@ -224,6 +193,11 @@ std::vector<WrittenAnswer> AnswerReader::write(
   const auto decode = [&](std::vector<int32_t> ids) {
     return clean_up_tokenization(tokenizer_->decode(ids, text::DecodedSpecials::kSkip));
   };
+  // A pass costs little more with more rows; and several ranks are to have something to do.
+  const int64_t at_once = std::clamp(
+      (std::ssize(rows) + kRoundBatches - 1) / kRoundBatches,
+      batch_size_,
+      rows_written_at_once(max_new_tokens));
   // Rows of like length are written together.
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), 0);
@@ -261,7 +235,7 @@ std::vector<WrittenAnswer> AnswerReader::write(
     }
     return json.dump();
   };
-  const auto batches = on_all_ranks(std::ssize(rows), write_batch);
+  const auto batches = on_all_ranks(std::ssize(rows), at_once, write_batch);
   std::vector<WrittenAnswer> all(rows.size());
   size_t at = 0;
   for (const std::string& batch : batches) {
@@ -276,7 +250,7 @@ std::vector<std::vector<double>> AnswerReader::standard_scores(
     const std::vector<data::EncodedAnswer>& rows) {
   const at::NoGradGuard no_gradient;
   constexpr double kLeast = 1e-6;  // of a variance
-  const auto batches = on_all_ranks(std::ssize(rows), [&](int64_t begin, int64_t end) {
+  const auto batches = on_all_ranks(std::ssize(rows), batch_size_, [&](int64_t begin, int64_t end) {
     auto json = nlohmann::json::array();
     for (int64_t row = begin; row < end; ++row) {  // one by one: all logits are kept
       const auto [ids, labels] = padded(rows, row, row + 1);
@@ -339,7 +313,7 @@ std::vector<double> AnswerReader::gradient_norms(const std::vector<data::Encoded
     }
     return sum / static_cast<double>(parameters.size());
   };
-  const auto batches = on_all_ranks(std::ssize(rows), [&](int64_t begin, int64_t end) {
+  const auto batches = on_all_ranks(std::ssize(rows), batch_size_, [&](int64_t begin, int64_t end) {
     auto json = nlohmann::json::array();
     for (int64_t row = begin; row < end; ++row) {
       json.push_back(norm_of(row));

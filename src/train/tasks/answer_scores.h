@@ -15,16 +15,9 @@
 #include "nn/language_model.h"
 #include "parallel/ranks/axes.h"
 #include "text/tokenizer.h"
+#include "train/tasks/text_scores.h"
 
 namespace lockstep::train {
-
-/// Of an answer's tokens, in their order.
-struct AnswerScore {
-  std::vector<double> log_likelihoods;
-  std::vector<bool> likeliest;  // that each was
-  /// The mean of -log p; 0 of no tokens.
-  double loss() const;
-};
 
 /// A question, and it with the answer that is right.
 struct AskedQuestion {
@@ -51,8 +44,12 @@ class AnswerReader {
       c10::Device device,
       Progress progress = nullptr);
 
-  /// Of each row, the same on every rank, whatever their number: batches are of fixed rows.
+  /// Of each row, the same on every rank, whatever their number: batches are of fixed rows. What
+  /// answers of a question share is computed once (text_scores.h), so rows are best given together.
   std::vector<AnswerScore> score(const std::vector<data::EncodedAnswer>& rows);
+  /// So many rows write() takes best, where each may get so many new tokens: the same whatever the
+  /// number of ranks.
+  int64_t rows_of_a_round(int64_t max_new_tokens) const;
   /// Greedily, until one of `stop_tokens`, as far as the model's positions go: rows of like length
   /// together, the same text as each alone but where two tokens are as likely.
   /// What follows one of `stop_words` is left out.
@@ -69,11 +66,16 @@ class AnswerReader {
   std::vector<double> gradient_norms(const std::vector<data::EncodedAnswer>& rows);
 
  private:
-  /// Calls `compute` with the rows [begin, end) of each batch whose turn it is, and gathers what it
-  /// returns, JSON of one value a row.
+  /// Calls `compute` with each batch whose turn it is, and gathers what it returns, JSON.
   std::vector<std::string> on_all_ranks(
-      int64_t rows, const std::function<std::string(int64_t begin, int64_t end)>& compute);
-  std::vector<AnswerScore> score_batch(std::span<const data::EncodedAnswer* const> rows) const;
+      int64_t batches, const std::function<std::string(int64_t batch)>& compute);
+  /// Likewise with the rows [begin, end) of batches of so many; JSON of one value a row.
+  std::vector<std::string> on_all_ranks(
+      int64_t rows,
+      int64_t rows_at_once,
+      const std::function<std::string(int64_t begin, int64_t end)>& compute);
+  /// The most rows that are written together: a token of each is read in one pass.
+  int64_t rows_written_at_once(int64_t max_new_tokens) const;
 
   const nn::LanguageModel& model_;
   parallel::Axes& axes_;

@@ -7,14 +7,15 @@
 #include <ATen/ops/tensor.h>
 
 #include "nn/continuations.h"
+#include "train/tasks/text_scores.h"
 
 namespace lockstep::train {
 namespace {
 
 using nn::TokenIds;
 
-/// Of a pass by the model itself, in which each row has a copy of its prompt's keys and values.
-constexpr int64_t kPositionsAtOnce = 16384;
+/// Of a pass by the model itself.
+constexpr size_t kPositionsAtOnce = 16384;
 
 std::vector<TokenIds> prompts_of(const nn::ForwardInputs& inputs) {
   const at::Tensor ids = inputs.ids.to(at::kCPU).contiguous();
@@ -208,6 +209,40 @@ std::vector<at::Tensor> greedy(
   return result;
 }
 
+/// Float64 [B, K]. A prompt and all labels behind it are a tree, which the model reads at once.
+at::Tensor likelihoods_by_trees(
+    const PromptReader& reader, const WrittenLabels& labels, const std::vector<TokenIds>& prompts) {
+  const auto count = labels.ids.size();
+  size_t of_labels = 0;
+  for (const TokenIds& label : labels.ids) {
+    of_labels += label.size();
+  }
+  std::vector<double> sums;
+  std::vector<data::JudgedText> texts;
+  std::vector<std::vector<size_t>> trees;
+  size_t tokens = 0;  // of the trees, at most
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    std::vector<size_t>& tree = trees.emplace_back();
+    for (const TokenIds& label : labels.ids) {
+      tree.push_back(texts.size());
+      texts.push_back({prompts[i], prompts[i].size()});
+      data::JudgedText& text = texts.back();
+      text.ids.insert(text.ids.end(), label.begin(), label.end());
+    }
+    tokens += prompts[i].size() + of_labels;
+    const bool is_last = i + 1 == prompts.size();
+    if (is_last || tokens + prompts[i + 1].size() + of_labels > kPositionsAtOnce) {
+      for (const AnswerScore& score : score_trees(*reader.cacheable, texts, trees, reader.device)) {
+        sums.push_back(score.log_likelihood());
+      }
+      texts.clear();
+      trees.clear();
+      tokens = 0;
+    }
+  }
+  return at::tensor(sums, at::kDouble).view({-1, static_cast<int64_t>(count)});
+}
+
 /// Float64 [B, K] of each batch.
 std::vector<at::Tensor> likelihoods(
     const PromptReader& reader,
@@ -215,11 +250,16 @@ std::vector<at::Tensor> likelihoods(
     const std::vector<std::vector<TokenIds>>& prompts) {
   std::vector<at::Tensor> result;
   if (reader.cacheable != nullptr) {
+    const bool as_trees = nn::takes_trees(reader.cacheable->config());
     for (const std::vector<TokenIds>& batch : prompts) {
+      if (as_trees) {
+        result.push_back(likelihoods_by_trees(reader, labels, batch));
+        continue;
+      }
       const auto longest = std::ranges::max_element(batch, {}, &TokenIds::size)->size();
       result.push_back(
           nn::Continuations(*reader.cacheable, batch, reader.device)
-              .log_likelihoods(labels.ids, kPositionsAtOnce / static_cast<int64_t>(longest)));
+              .log_likelihoods(labels.ids, static_cast<int64_t>(kPositionsAtOnce / longest)));
     }
     return result;
   }

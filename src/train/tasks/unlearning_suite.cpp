@@ -77,23 +77,26 @@ UnlearningSuite::UnlearningSuite(
   // What is missing is told before anything is computed.
   const std::string forget = questions_.forgotten();
   for (const std::string& metric : config::metrics_of(section_)) {
-    (void)questions_(forget, "answer");
+    need(forget, "answer");
     if (metric.ends_with("_knowmem_ROUGE")) {
-      (void)questions_(questions_.knowledge_of(metric), "answer");
+      need(questions_.knowledge_of(metric), "answer");
     } else if (metric == "forget_truth_ratio" || metric == "forget_quality") {
-      (void)questions_(forget, kParaphrased);
-      (void)questions_(forget, kPerturbed);
+      need(forget, kParaphrased);
+      need(forget, kPerturbed);
     } else if (metric == "model_utility") {
-      (void)questions_("retain_perturbed", kParaphrased);
+      need("retain_perturbed", kParaphrased);
       for (const char* name :
            {"retain_perturbed", "real_authors_perturbed", "world_facts_perturbed"}) {
-        (void)questions_(name, kPerturbed);
-        (void)questions_(name, "answer");
+        need(name, kPerturbed);
+        need(name, "answer");
+        written_together_.insert(name);
       }
     } else if (metric == "privleak" || metric.starts_with("mia_")) {
       for (const std::string& set : questions_.attacked()) {
-        (void)questions_(set, "answer");
+        need(set, "answer");
       }
+    } else if (metric == "forget_Q_A_ROUGE") {
+      written_together_.insert(forget);
     }
   }
   if (section_.retain_logs_path) {
@@ -104,13 +107,33 @@ UnlearningSuite::UnlearningSuite(
   }
 }
 
+void UnlearningSuite::need(const std::string& name, const std::string& answer_key) {
+  (void)questions_(name, answer_key);
+  needed_[name].insert(answer_key);
+}
+
+/// All answers of a set that metrics need are scored at once: they share their questions.
 const std::vector<AnswerScore>& UnlearningSuite::scores(
     const std::string& name, const std::string& answer_key) {
-  std::vector<AnswerScore>& scored = scores_[name + "/" + answer_key];
-  if (scored.empty()) {
-    scored = reader_->score(questions_(name, answer_key).encoded);
+  const auto found = scores_.find(name + "/" + answer_key);
+  if (found != scores_.end()) {
+    return found->second;
   }
-  return scored;
+  std::set<std::string> keys = needed_[name];
+  keys.insert(answer_key);
+  std::vector<data::EncodedAnswer> rows;
+  for (const std::string& key : keys) {
+    const std::vector<data::EncodedAnswer>& of_key = questions_(name, key).encoded;
+    rows.insert(rows.end(), of_key.begin(), of_key.end());
+  }
+  const std::vector<AnswerScore> scored = reader_->score(rows);
+  auto next = scored.begin();
+  for (const std::string& key : keys) {
+    const std::ptrdiff_t count = std::ssize(questions_(name, key).encoded);
+    scores_[name + "/" + key].assign(next, next + count);
+    next += count;
+  }
+  return scores_.at(name + "/" + answer_key);
 }
 
 std::vector<std::vector<double>> UnlearningSuite::losses(
@@ -154,18 +177,16 @@ json UnlearningSuite::probabilities(const std::string& name, const std::string& 
   return {{"agg_value", mean_of_numbers(means)}, {"value_by_index", rows}};
 }
 
-json UnlearningSuite::rouges(const std::string& name) {
-  constexpr int64_t kKnown = 32, kVerbatim = 128;  // tokens of an answer, in MUSE
+std::vector<AskedQuestion> UnlearningSuite::asked(const std::string& name) {
   const UnlearningQuestions::Dataset& set = questions_(name, "answer");
-  const bool is_text = name.starts_with("verbmem/"), is_known = name.starts_with("knowmem/");
   const data::Encoder& encoder = questions_.encoder();
   const int64_t length = questions_.length();
-  std::vector<AskedQuestion> asked;
+  std::vector<AskedQuestion> all;
   for (const data::Question& row : set.questions.rows) {
     const std::string& answer = row.answers.front();
-    AskedQuestion& each = asked.emplace_back();
-    if (is_text) {
-      const data::EncodedAnswer& text = set.encoded[asked.size() - 1];
+    AskedQuestion& each = all.emplace_back();
+    if (name.starts_with("verbmem/")) {
+      const data::EncodedAnswer& text = set.encoded[all.size() - 1];
       each = {data::encode_completion(row.question, "", "", encoder, 0).prompt, text.answer};
       continue;
     }
@@ -175,24 +196,57 @@ json UnlearningSuite::rouges(const std::string& name) {
     each.whole = whole.prompt;
     each.whole.insert(each.whole.end(), whole.answer.begin(), whole.answer.end());
   }
+  return all;
+}
+
+/// Sets that are asked alike are written together, as far as their rows fit in one round of passes.
+const std::vector<WrittenAnswer>& UnlearningSuite::written(const std::string& name) {
+  constexpr int64_t kKnown = 32, kVerbatim = 128;  // tokens of an answer, in MUSE
+  const auto found = written_.find(name);
+  if (found != written_.end()) {
+    return found->second;
+  }
+  const bool is_text = name.starts_with("verbmem/"), is_known = name.starts_with("knowmem/");
   const int64_t most = std::min(
       section_.max_new_tokens,
       is_known  ? kKnown
       : is_text ? kVerbatim
                 : section_.max_new_tokens);
-  const std::vector<WrittenAnswer> written = reader_->write(
-      asked,
+  std::vector<AskedQuestion> rows = asked(name);
+  std::vector<std::pair<std::string, std::ptrdiff_t>> sets{{name, std::ssize(rows)}};
+  for (const std::string& other :
+       questions_.is_muse() ? std::set<std::string>() : written_together_) {
+    if (other == name || written_.contains(other)) {
+      continue;
+    }
+    const std::vector<AskedQuestion> more = asked(other);
+    if (std::ssize(rows) + std::ssize(more) <= reader_->rows_of_a_round(most)) {
+      rows.insert(rows.end(), more.begin(), more.end());
+      sets.emplace_back(other, std::ssize(more));
+    }
+  }
+  const std::vector<WrittenAnswer> answers = reader_->write(
+      rows,
       most,
       stop_tokens_,
       is_known ? std::vector<std::string>{"\n\n", "\nQuestion", "Question:"}
                : std::vector<std::string>{});
+  auto next = answers.begin();
+  for (const auto& [set, count] : sets) {
+    written_[set].assign(next, next + count);
+    next += count;
+  }
+  return written_.at(name);
+}
+
+json UnlearningSuite::rouges(const std::string& name) {
   json rows = json::object();
   std::vector<double> recalls;
-  for (size_t row = 0; row < written.size(); ++row) {
-    const WrittenAnswer& answer = written[row];
+  for (const WrittenAnswer& answer : written(name)) {
     const metrics::Rouge found = metrics::rouge(answer.ground_truth, answer.generation);
+    const std::string row = std::to_string(recalls.size());
     recalls.push_back(questions_.is_muse() ? found.rougeL_f1 : found.rougeL_recall);
-    rows[std::to_string(row)] = {
+    rows[row] = {
         {"rouge1_recall", found.rouge1_recall},
         {"rougeL_f1", found.rougeL_f1},
         {"rougeL_recall", found.rougeL_recall},

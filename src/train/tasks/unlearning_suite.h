@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,14 @@ class UnlearningSuite {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  /// Reads a set's answers of that field, which some metric needs.
+  void need(const std::string& name, const std::string& answer_key);
   const std::vector<AnswerScore>& scores(const std::string& name, const std::string& answer_key);
   /// [row][answer]
   std::vector<std::vector<double>> losses(const std::string& name, const std::string& answer_key);
 
+  std::vector<AskedQuestion> asked(const std::string& name);
+  const std::vector<WrittenAnswer>& written(const std::string& name);
   nlohmann::json make(const std::string& name, nlohmann::json& results);
   nlohmann::json probabilities(const std::string& name, const std::string& answer_key);
   nlohmann::json rouges(const std::string& name);
@@ -62,8 +67,11 @@ class UnlearningSuite {
   std::vector<int64_t> stop_tokens_;
   AnswerReader* reader_;
   UnlearningQuestions questions_;
+  std::map<std::string, std::set<std::string>> needed_;  // fields of answers, by set
   std::map<std::string, std::vector<AnswerScore>>
-      scores_;  // by set, and by the field of the answer
+      scores_;                              // by set, and by the field of the answer
+  std::set<std::string> written_together_;  // sets that are asked alike, and will be
+  std::map<std::string, std::vector<WrittenAnswer>> written_;  // by set
   RetainedResults retained_;
   std::map<std::string, std::vector<double>> reference_losses_;  // of sets that attacks tell apart
   std::vector<std::string> warnings_;
