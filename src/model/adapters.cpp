@@ -2,22 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "model/adapter_names.h"
 #include "model/family.h"
 #include "model/lora_targets.h"
 
 namespace lockstep::model {
 namespace {
-
-constexpr const char* kPrefix = "base_model.model.";
-constexpr std::string_view kMagnitudes = ".lora_magnitude_vector";
-constexpr std::string_view kRows = ".token_adapter.trainable_tokens_delta";
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kConfig, what, remedy);
@@ -63,7 +59,8 @@ class Resolver {
       : model_(model),
         is_new_(origin == AdapterOrigin::kNew),
         ranks_of_file_(ranks),
-        layers_(describe(model)) {
+        layers_(describe(model)),
+        stacks_(embeddings_of_stacks(model)) {
     result_.config = std::move(config);
     if (const auto head = tied_head(model)) {
       tied_head_ = head->prefix;
@@ -161,7 +158,7 @@ class Resolver {
     const PatternTable ranks("lora.rank_pattern", config().rank_pattern);
     const PatternTable alphas("lora.alpha_pattern", config().alpha_pattern);
     for (const LayerSpec& layer : layers_) {
-      if (!targets.contains(layer.prefix)) {
+      if (!targets.contains(layer.prefix) || is_bias_of_head(layer)) {
         continue;
       }
       check_kind(layer);
@@ -174,9 +171,35 @@ class Resolver {
         result_.of_layers.at(with_adapter.prefix).of_tied_head = is_tied;
       }
     }
+    for (const LayerSpec& table : stacks_) {
+      if (targets.contains(table.prefix)) {
+        check_stack(table);
+        add_adapter(table, ranks.find(table.prefix), alphas.find(table.prefix));
+      }
+    }
     check_targets();
     check_patterns("lora.rank_pattern", config().rank_pattern, used_ranks_);
     check_patterns("lora.alpha_pattern", config().alpha_pattern, used_alphas_);
+  }
+
+  /// Files hold the two as one module.
+  bool is_bias_of_head(const LayerSpec& layer) const {
+    return layer.kind == LayerKind::kHeadBias &&
+           std::any_of(layers_.begin(), layers_.end(), [&](const LayerSpec& other) {
+             return other.kind == LayerKind::kHead && other.prefix == layer.prefix;
+           });
+  }
+
+  void check_stack(const LayerSpec& table) const {
+    if (config().ensure_weight_tying || !config().trainable_tokens.empty()) {
+      refuse(
+          fmt::format(
+              "lora.target_modules: {} would have an adapter of its own, and {} is given",
+              table.prefix,
+              config().ensure_weight_tying ? "lora.ensure_weight_tying"
+                                           : "lora.trainable_token_indices"),
+          "leave one of them out");
+    }
   }
 
   void check_kind(const LayerSpec& layer) const {
@@ -197,17 +220,21 @@ class Resolver {
               "name some of {}, or train it whole with lora.modules_to_save",
               fmt::join(last_parts(layers_, is_linear), ", ")));
     }
-    if (layer.kind == LayerKind::kHead && model_.bidirectional) {
-      refuse(
-          what + " is an encoder's head, and only that of a decoder can have an adapter",
-          "leave it out, or train it whole with lora.modules_to_save");
-    }
     if (layer.kind == LayerKind::kTokenEmbedding && model_.is_encoder_decoder()) {
       refuse(
           what +
-              " is the embedding of an encoder and of a decoder: PEFT puts an adapter beside a "
-              "third name of it, which neither reads",
-          "leave it out, or train it whole with lora.modules_to_save");
+              " is a name of the embedding that neither the encoder nor the decoder reads: an "
+              "adapter of PEFT's does nothing there",
+          "name embed_tokens: the encoder's and the decoder's embedding then have one each");
+    }
+    if (layer.kind == LayerKind::kHead && model_.bidirectional &&
+        config().bias != LoraConfig::Bias::kNone) {
+      refuse(
+          what +
+              " is an encoder's head, whose bias has two names, and lora.bias would have it "
+              "trained "
+              "beside the adapter",
+          "leave lora.bias out, or the head");
     }
     if (is_table(layer) && model_.ties_head() && config().ensure_weight_tying &&
         config().use_dora) {
@@ -232,7 +259,8 @@ class Resolver {
     if (adapter.rank > std::min(in, out) && std::min(in, out) > 1 && is_new_) {
       refuse(
           fmt::format(
-              "lora.r: a rank of {} is more than {} has, which is {} x {}",
+              "{}: a rank of {} is more than {} has, which is {} x {}",
+              rank.value ? "lora.rank_pattern" : "lora.r",
               adapter.rank,
               layer.prefix,
               out,
@@ -247,7 +275,7 @@ class Resolver {
     adapter.decomposes = config().use_dora;
     if (adapter.decomposes) {
       adapter.parameters.push_back(
-          {.name = layer.prefix + std::string(kMagnitudes),
+          {.name = layer.prefix + std::string(kMagnitudesEnd),
            .shape = {out},
            .init = {Initialization::Kind::kOnes, 0, -1},  // and then from the values of the others
            .decays = true,
@@ -312,10 +340,9 @@ class Resolver {
     const std::vector<std::string>& names = result_.config.target_modules.names;
     const bool has_none = result_.of_layers.empty();
     for (const std::string& name : names) {
-      const bool is_there =
-          std::any_of(layers_.begin(), layers_.end(), [&](const LayerSpec& layer) {
-            return is_listed(layer.prefix, {name});
-          });
+      const auto is_it = [&](const LayerSpec& layer) { return is_listed(layer.prefix, {name}); };
+      const bool is_there = std::any_of(layers_.begin(), layers_.end(), is_it) ||
+                            std::any_of(stacks_.begin(), stacks_.end(), is_it);
       if (!is_there && (is_new_ || has_none)) {
         const std::vector<std::string> candidates = last_parts(layers_, is_linear);
         refuse(
@@ -327,14 +354,23 @@ class Resolver {
                 "the linears are {}, all-linear takes them all", fmt::join(candidates, ", ")));
       }
     }
+    const auto linear = std::find_if(layers_.begin(), layers_.end(), is_linear);
+    if (has_none && !result_.config.target_modules.pattern.empty()) {
+      refuse(
+          fmt::format(
+              "lora.target_modules: '{}' matches the whole name of no module that may have an "
+              "adapter",
+              result_.config.target_modules.pattern),
+          fmt::format(
+              "a linear is called {}; others end in {}",
+              linear->prefix,
+              fmt::join(last_parts(layers_, is_linear), ", ")));
+    }
     if (has_none) {
       refuse(
-          result_.config.target_modules.pattern.empty()
-              ? "lora: no module has an adapter: all are excluded"
-              : fmt::format(
-                    "lora.target_modules: '{}' matches the whole name of no module",
-                    result_.config.target_modules.pattern),
-          fmt::format("a module is called {}", layers_[layers_.size() / 2].prefix));
+          "lora: no module has an adapter: all are excluded",
+          "leave out lora.exclude_modules, lora.modules_to_save or lora.layers_to_transform, or "
+          "name other targets");
     }
   }
 
@@ -487,7 +523,7 @@ class Resolver {
     adapter.tokens = tokens;
     adapter.of_tied_head = model_.ties_head();
     adapter.parameters.push_back(
-        {.name = layer.prefix + std::string(kRows),
+        {.name = layer.prefix + std::string(kRowsEnd),
          .shape = {std::ssize(tokens), weight.shape[1]},
          .init = weight.init,  // and then the table's own
          .decays = true,
@@ -509,7 +545,9 @@ class Resolver {
     for (const auto& [name, parameter] : adapter_parameters(result_)) {
       result_.file_names[name] = {peft_name(name)};
     }
-    for (const LayerSpec& layer : layers_) {
+    std::vector<LayerSpec> layers = layers_;
+    layers.insert(layers.end(), stacks_.begin(), stacks_.end());
+    for (const LayerSpec& layer : layers) {
       const auto found = result_.of_layers.find(layer.prefix);
       if (!is_table(layer) || found == result_.of_layers.end() || found->second.rank == 0) {
         continue;
@@ -530,8 +568,9 @@ class Resolver {
   bool is_new_;
   const std::map<std::string, int64_t>& ranks_of_file_;
   std::vector<LayerSpec> layers_;
-  std::string tied_head_;             // its prefix, and it is the last of the layers; "": none
-  std::set<std::string> classifier_;  // modules to save that nobody asked for
+  const std::vector<LayerSpec> stacks_;  // names of an encoder-decoder's embedding
+  std::string tied_head_;                // its prefix, and it is the last of the layers; "": none
+  std::set<std::string> classifier_;     // modules to save that nobody asked for
   std::set<size_t> used_ranks_, used_alphas_;
   Adapters result_;
 };
@@ -544,42 +583,6 @@ Adapters resolve_adapters(
     AdapterOrigin origin,
     const std::map<std::string, int64_t>& ranks) {
   return Resolver(std::move(config), model, origin, ranks).run();
-}
-
-std::string peft_name(const std::string& name) {
-  return kPrefix + name;
-}
-
-std::optional<std::string> layer_of_magnitudes(const std::string& parameter) {
-  return parameter.ends_with(kMagnitudes)
-             ? std::optional(parameter.substr(0, parameter.size() - kMagnitudes.size()))
-             : std::nullopt;
-}
-
-std::optional<std::string> layer_of_rows(const std::string& parameter) {
-  return parameter.ends_with(kRows)
-             ? std::optional(parameter.substr(0, parameter.size() - kRows.size()))
-             : std::nullopt;
-}
-
-int64_t trained_count(const Adapters& adapters, const ModelConfig& model) {
-  std::map<std::string, ParameterSpec> parameters = parameters_by_name(model);
-  parameters.merge(adapter_parameters(adapters));
-  int64_t count = 0;
-  for (const auto& [name, names] : adapters.file_names) {
-    count += parameters.at(name).elements();
-  }
-  return count;
-}
-
-std::map<std::string, ParameterSpec> adapter_parameters(const Adapters& adapters) {
-  std::map<std::string, ParameterSpec> result;
-  for (const auto& [prefix, adapter] : adapters.of_layers) {
-    for (const ParameterSpec& parameter : adapter.parameters) {
-      result.emplace(parameter.name, parameter);
-    }
-  }
-  return result;
 }
 
 }  // namespace lockstep::model

@@ -134,8 +134,8 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
     const double linears = linear_parameters(job.model, blocks) / job.mesh.tensor;
     memory.parameters += held(linears, 3) * job.frozen_bytes +
                          (held(parameters, 3) - held(linears, 3)) * job.compute_bytes();
-    if (job.frozen_bytes < 2) {
-      // The matrix that computes, in 16 bits.
+    if (job.frozen_bytes < 2 && !software.device_is_host) {
+      // The matrix that computes, in 16 bits; on a CPU some of it, in a cache.
       memory.working += 2.0 * static_cast<double>(job.model.hidden_size) *
                         static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
     }
@@ -234,6 +234,18 @@ void add_moment(const Job& job, const RankShare& share, StageMemory& stage) {
   memory.buckets = moment.buckets;
 }
 
+// Where blocks are made anew their tensors are allocated among those that stay: in the range that
+// tensors of all sizes share (ops/host_memory.h) a place of about the widest is lost, as measured.
+double lost_places(const Job& job, const BlockCounts& blocks) {
+  if (!job.software.device_is_host || job.recompute == Recompute::kNone) {
+    return 0;
+  }
+  return largest_of_blocks(blocks, [&](BlockKind kind) {
+    return job.micro_tokens(parts_of(kind).stream) * inner_width(job.model, kind) /
+           job.mesh.tensor * job.compute_bytes();
+  });
+}
+
 double buckets(const Job& job, double parameters) {
   const double gradients = parameters * job.reduce_bytes();
   if (job.mesh.ranks() == 1) {
@@ -278,8 +290,9 @@ std::vector<StageMemory> estimate_memory(const Job& job) {
       add_activations(job, share, stage);
       memory.buckets = buckets(job, parameters);
     }
-    memory.fragmentation = job.software.fragmentation *
-                           (memory.activations + memory.working + memory.logits + memory.gathered);
+    memory.fragmentation = job.software.fragmentation * (memory.activations + memory.working +
+                                                         memory.logits + memory.gathered) +
+                           lost_places(job, blocks[rank]);
     memory.context = job.software.context_bytes;
     stages.push_back(stage);
   }
