@@ -1,8 +1,12 @@
 #include "nn/experts.h"
 
+#include <iterator>
+#include <numeric>
+
 #include <ATen/ATen.h>
 
 #include "nn/forward_context.h"
+#include "ops/host_copies.h"
 #include "ops/products.h"
 
 namespace lockstep::nn {
@@ -20,12 +24,19 @@ SortedRows sort_by_expert(const Tensor& chosen, int64_t experts) {
   const Tensor order = flat.argsort(/*stable=*/true);
   Tensor places = at::empty_like(order);
   places.scatter_(0, order, at::arange(order.numel(), order.options()));
-  const Tensor counts = at::bincount(flat, {}, experts).to(at::kCPU);
+  // One wait of the host for a layer, where at::bincount makes three.
+  const Tensor counts = ops::to_host(
+      at::zeros({experts}, flat.options()).scatter_add_(0, flat, at::ones_like(flat)));
   const auto* count = counts.const_data_ptr<int64_t>();
-  return {
+  SortedRows sorted{
       at::floor_divide(order, chosen.size(1)),
       places,
       std::vector<int64_t>(count, count + experts)};
+  // The last has what the others have not: rows are split by counts, and have to be all.
+  const int64_t others =
+      std::accumulate(sorted.counts.begin(), std::prev(sorted.counts.end()), int64_t{0});
+  sorted.counts.back() = flat.numel() - others;
+  return sorted;
 }
 
 }  // namespace

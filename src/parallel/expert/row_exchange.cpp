@@ -8,6 +8,7 @@
 #include <torch/custom_class.h>
 
 #include "mesh/cut.h"
+#include "ops/host_copies.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -121,11 +122,11 @@ RowRoute::RowRoute(const std::vector<int64_t>& counts, comm::Communicator& group
 }
 
 Tensor RowRoute::there(const Tensor& rows) const {
-  return send(rows, sent_, received_, *group_).index_select(0, by_expert_.to(rows.device()));
+  return send(rows, sent_, received_, *group_).index_select(0, ops::to_device(by_expert_, rows.device()));
 }
 
 Tensor RowRoute::back(const Tensor& rows) const {
-  return send(rows.index_select(0, by_rank_.to(rows.device())), received_, sent_, *group_);
+  return send(rows.index_select(0, ops::to_device(by_rank_, rows.device())), received_, sent_, *group_);
 }
 
 }  // namespace lockstep::parallel
