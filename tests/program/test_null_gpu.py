@@ -48,7 +48,7 @@ PLANS = {
 }
 # What the host has to have before it can go on, beside the step's sums: each unit's gradients, which it updates; how many
 # rows each expert of a layer gets, of every micro-batch.
-MORE_WAITS = {"offload-parameters": LLAMA["num_hidden_layers"] + 1, "expert": LLAMA["num_hidden_layers"] - 1}
+MORE_WAITS = {"offload-parameters": LLAMA["num_hidden_layers"] + 1, "expert": LLAMA["num_hidden_layers"]}
 WIDE = {  # on 8 devices
     "tensor": ["parallel.tensor=8"],
     "sequence": ["parallel.tensor=4", "parallel.sequence_parallel=true"],
