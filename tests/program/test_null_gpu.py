@@ -11,7 +11,7 @@ import unittest
 
 from encoders import BERT, DISTILBERT, ROBERTA, byte_pieces, word_pieces, write_folder
 from harness import PROGRAM, SOURCE, ProgramTest, environment, lockstep, long
-from test_t5 import write_pairs
+from test_t5 import T5, write_pairs
 
 sys.path.insert(0, str(SOURCE / "tests" / "null_gpu"))
 import pretend  # noqa: E402
@@ -24,6 +24,7 @@ LLAMA = {
 }
 MIXTRAL = dict(LLAMA, model_type="mixtral", num_local_experts=8, num_experts_per_tok=2)
 
+PAIRS = ["data.validation=null", "data.prompt=pairs", "data.instruction_field=source", "data.output_field=target"]
 ENCODERS = {"bert": BERT, "distilbert": DISTILBERT, "roberta": ROBERTA}
 
 # Kind of plan -> its words.
@@ -135,6 +136,19 @@ class NullGpu(ProgramTest):
         report, = pretend.read_reports(self.folder / "found")
         self.assertGreater(report["counts"]["launches"], 100)
 
+    def test_graphs_replay_on_all_ranks_or_on_none(self):
+        # Rows of two lengths: in some steps the ranks' shapes differ. NCCL's calls of a replay meet those of replays alone.
+        (self.folder / "t5.json").write_text(json.dumps(dict(T5, dropout_rate=0.0)))
+        rows = [" ".join("abc" if i % 5 else "abcdefgh") for i in range(64)]
+        (self.folder / "lengths.jsonl").write_text("".join(json.dumps({"source": row, "target": row}) + "\n" for row in rows))
+        ranks = self.on_gpus(
+            "graphs", "model.path=t5.json", "bf16=true", "parallel.cuda_graphs=auto", "per_device_train_batch_size=1", *PAIRS,
+            "data.train=lengths.jsonl", gpus=2, steps=16)
+        replays = [rank["counts"].get("graph_launches", 0) for rank in ranks]
+        self.assertEqual(replays[0], replays[1])
+        self.assertGreater(replays[0], 0)
+        self.assertLess(replays[0], 16 - 3)  # fewer than the steps after the warm-up: some were not alike
+
     @long
     def test_every_kind_of_plan_on_2_and_8(self):
         for name, words in PLANS.items():
@@ -161,8 +175,7 @@ class NullGpu(ProgramTest):
             else:
                 (self.folder / f"{family}.json").write_text(json.dumps(config))
             if family == "t5":
-                words += ["data.train=pairs.jsonl", "data.validation=null", "data.prompt=pairs", "data.instruction_field=source",
-                          "data.output_field=target"]
+                words += ["data.train=pairs.jsonl", *PAIRS]
             for gpus, plan in ((1, []), (2, ["parallel.tensor=2"]),
                                (8, ["parallel.pipeline=2", "parallel.tensor=2", "parallel.zero_stage=1",
                                     "gradient_accumulation_steps=2"])):
