@@ -24,7 +24,7 @@ SortedRows sort_by_expert(const Tensor& chosen, int64_t experts) {
   const Tensor order = flat.argsort(/*stable=*/true);
   Tensor places = at::empty_like(order);
   places.scatter_(0, order, at::arange(order.numel(), order.options()));
-  // One wait of the host for a layer, where at::bincount makes three.
+  // The host waits once, for the counts: at::bincount would wait by itself before.
   const Tensor counts = ops::to_host(
       at::zeros({experts}, flat.options()).scatter_add_(0, flat, at::ones_like(flat)));
   const auto* count = counts.const_data_ptr<int64_t>();
