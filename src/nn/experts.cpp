@@ -1,12 +1,15 @@
 #include "nn/experts.h"
 
+#include <iterator>
 #include <limits>
+#include <numeric>
 #include <tuple>
 
 #include <ATen/ATen.h>
 
 #include "nn/expert_capacity.h"
 #include "nn/forward_context.h"
+#include "ops/host_copies.h"
 #include "ops/products.h"
 
 namespace lockstep::nn {
@@ -25,12 +28,19 @@ struct SortedRows {
 SortedRows sort_by_expert(const Tensor& chosen, const Tensor& kept, int64_t experts) {
   const Tensor flat =
       (kept.defined() ? chosen.masked_fill(kept.logical_not(), experts) : chosen).flatten();
-  const Tensor counts = at::bincount(flat, {}, experts + 1).to(at::kCPU);
+  // The host waits once, for the counts: at::bincount would wait by itself before.
+  const Tensor counts = ops::to_host(
+      at::zeros({experts + 1}, flat.options()).scatter_add_(0, flat, at::ones_like(flat)));
   const auto* count = counts.const_data_ptr<int64_t>();
   const Tensor order =
       flat.argsort(/*stable=*/true).narrow(0, 0, flat.numel() - count[experts]);  // without those
-  return {
+  SortedRows sorted{
       at::floor_divide(order, chosen.size(1)), order, std::vector<int64_t>(count, count + experts)};
+  // The last has what the others have not: rows are split by counts, and have to be all.
+  const int64_t others =
+      std::accumulate(sorted.counts.begin(), std::prev(sorted.counts.end()), int64_t{0});
+  sorted.counts.back() = order.numel() - others;
+  return sorted;
 }
 
 /// What came of the rows, by choice: [choices, C], zeros of those that have no row.

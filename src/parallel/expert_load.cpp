@@ -4,6 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/host_copies.h"
+
 namespace lockstep::parallel {
 
 ExpertLoads::ExpertLoads(const model::ModelConfig& config, const Plan& plan, Axes& axes)
@@ -72,9 +74,18 @@ std::optional<ExpertLoad> ExpertLoads::close(std::span<const nn::ForwardInputs> 
     return std::nullopt;
   }
   Tensor sums = at::zeros({layers_, experts_ + 3}, at::kDouble);
+  std::vector<int64_t> layers;
+  std::vector<Tensor> rows;
   for (const nn::ForwardInputs& inputs : micro_batches) {
     for (const auto& [layer, row] : inputs.routing_log->sums(terms_.balance)) {
-      sums[layer].add_(row.to(at::kCPU));
+      layers.push_back(layer);
+      rows.push_back(row);
+    }
+  }
+  if (!rows.empty()) {  // all by one wait
+    const Tensor here = ops::to_host(at::stack(rows));
+    for (size_t i = 0; i < layers.size(); ++i) {
+      sums[layers[i]].add_(here[static_cast<int64_t>(i)]);
     }
   }
   axes_.gradients().all_reduce(sums).wait();

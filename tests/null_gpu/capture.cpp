@@ -1,6 +1,7 @@
 // Stream captures: what a capture forbids is refused as CUDA refuses it, and spoils the capture.
 #include "null_gpu/capture.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -42,6 +43,17 @@ std::map<unsigned long long, Capture*>& captures() {
 cudaStreamCaptureMode& thread_mode() {
   thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   return mode;
+}
+
+/// How many nodes lie before the end of the last that is work: records and waits are none to CUDA.
+size_t work_until(const std::vector<Node>& nodes) {
+  const auto is_work = [](const Node& node) {
+    using Kind = Operation::Kind;
+    return !node.operation || (node.operation->kind != Kind::kRecord &&
+                               node.operation->kind != Kind::kWait);
+  };
+  const auto last = std::find_if(nodes.rbegin(), nodes.rend(), is_work);
+  return static_cast<size_t>(nodes.rend() - last);
 }
 
 void add_node(Stream& stream, Node node) {
@@ -160,8 +172,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* result) {
   auto graph = std::make_unique<Graph>();
   bool is_joined = true;
   for (auto& [branch, nodes] : capture->nodes) {
-    is_joined &=
-        branch == &stream || nodes.empty() || capture->progress[&stream][branch] >= nodes.size();
+    is_joined &= branch == &stream || capture->progress[&stream][branch] >= work_until(nodes);
     branch->capture = nullptr;
     graph->size += nodes.size();
     graph->branches.push_back(std::move(nodes));

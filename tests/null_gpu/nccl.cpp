@@ -29,6 +29,7 @@ struct Post {
   char what[24];
   uint64_t count;
   int type, operation, root;
+  bool is_replayed;
   uint64_t frames[kFrames];  // within the program
 };
 struct Shared {
@@ -44,6 +45,7 @@ struct Part {
   uint64_t count = 0;
   int type = 0, operation = 0, root = 0;
   int from = -1, to = -1;  // of a message
+  bool is_replayed = false;  // by a graph
   void* memory = nullptr;
   uint64_t number = 0;
   Site at{};
@@ -88,11 +90,13 @@ std::string told(const Part& part, int rank) {
   }
   text += ", " + std::to_string(part.count) + " of type " + std::to_string(part.type);
   text += ", operation " + std::to_string(part.operation) + ", root " + std::to_string(part.root);
+  text += part.is_replayed ? ", by a graph" : "";
   return text + told_within_program(part.at) + "\n";
 }
 Part part_of(const Post& post) {
   Part part{"", post.count, post.type, post.operation, post.root};
   part.what = post.what;
+  part.is_replayed = post.is_replayed;
   for (const uint64_t frame : post.frames) {
     if (frame != 0) {
       part.at.push_back(frame);
@@ -107,6 +111,7 @@ void put(Post& post, const Part& part) {
   post.type = part.type;
   post.operation = part.operation;
   post.root = part.root;
+  post.is_replayed = part.is_replayed;
   for (int i = 0; i < kFrames; ++i) {
     post.frames[i] = static_cast<size_t>(i) < part.at.size() ? part.at[static_cast<size_t>(i)] : 0;
   }
@@ -116,9 +121,13 @@ void put(Post& post, const Part& part) {
 /// What one communicator does on one stream: a collective, or messages that go together.
 class Together final : public Exchange {
  public:
-  Together(Communicator& communicator, std::vector<Part> parts)
+  /// What is captured has no turn: each replay takes one.
+  Together(Communicator& communicator, std::vector<Part> parts, bool is_captured = false)
       : communicator_(communicator),
         parts_(std::move(parts)) {
+    if (is_captured) {
+      return;
+    }
     turn_ = communicator_.enqueued++;
     for (Part& part : parts_) {
       part.number = 1 + (part.from < 0                     ? communicator_.collectives++
@@ -128,7 +137,11 @@ class Together final : public Exchange {
   }
 
   std::shared_ptr<Exchange> again() override {
-    return std::make_shared<Together>(communicator_, parts_);
+    std::vector<Part> parts = parts_;
+    for (Part& part : parts) {
+      part.is_replayed = true;
+    }
+    return std::make_shared<Together>(communicator_, std::move(parts));
   }
 
   bool is_done() override {
@@ -198,6 +211,11 @@ class Together final : public Exchange {
 
   void compare(const Part& part, const Post& other, int rank) {
     const bool is_message = part.from >= 0;
+    if (part.is_replayed != other.is_replayed) {
+      broken(
+          "one rank replays a graph, and another launches by itself",
+          told(part, communicator_.rank) + told(part_of(other), rank));
+    }
     if (part.count != other.count || part.type != other.type ||
         (!is_message && (std::strcmp(part.what, other.what) != 0 ||
                          part.operation != other.operation || part.root != other.root))) {
@@ -274,7 +292,8 @@ Group& group() {
 void flush() {
   for (auto& [where, parts] : group().parts) {
     Operation operation{Operation::Kind::kExchange};
-    operation.exchange = std::make_shared<Together>(*where.first, std::move(parts));
+    operation.exchange = std::make_shared<Together>(
+        *where.first, std::move(parts), where.second->capture != nullptr);
     add_work(*where.second, nullptr);
     add(*where.second, std::move(operation));
   }

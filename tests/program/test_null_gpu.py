@@ -1,50 +1,114 @@
-"""The main job on GPUs that keep CUDA's rules and compute nothing (docs/gpu.md): what it calls, how often, and whether it
-ends. The libraries come from build/release/null_gpu, and are built where nvcc is; skips where they are not."""
+"""The main job on GPUs that keep CUDA's rules and compute nothing (tests/null_gpu/README.md): what it calls, how often, and
+whether it ends. The libraries come from build/release/null_gpu, and are built where nvcc is; skips where they are not."""
 
 import collections
 import json
 import pathlib
+import re
+import subprocess
+import sys
 import unittest
 
-from harness import PROGRAM, ProgramTest, environment, long, lockstep
+from encoders import BERT, DISTILBERT, ROBERTA, byte_pieces, word_pieces, write_folder
+from harness import PROGRAM, SOURCE, ProgramTest, environment, lockstep, long
+from test_t5 import T5, write_pairs
+
+sys.path.insert(0, str(SOURCE / "tests" / "null_gpu"))
+import pretend  # noqa: E402
 
 LIBRARIES = pathlib.Path(PROGRAM).resolve().parent / "null_gpu"
 
+LLAMA = {
+    "model_type": "llama", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
+    "num_attention_heads": 8, "num_key_value_heads": 8, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0,
+}
+MIXTRAL = dict(LLAMA, model_type="mixtral", num_local_experts=8, num_experts_per_tok=2)
 
-def libraries():
-    """The one with all entries first; those that libtorch looks for by name after it."""
-    return sorted(LIBRARIES.glob("lib*.so*"), key=lambda path: path.name != "libnull_gpu.so")
+PAIRS = ["data.validation=null", "data.prompt=pairs", "data.instruction_field=source", "data.output_field=target"]
+ENCODERS = {"bert": BERT, "distilbert": DISTILBERT, "roberta": ROBERTA}
+
+# Kind of plan -> its words.
+PLANS = {
+    "zero-0": ["parallel.zero_stage=0"],
+    "zero-1": ["parallel.zero_stage=1"],
+    "zero-2": ["parallel.zero_stage=2"],
+    "zero-3": ["parallel.zero_stage=3"],
+    "offload-optimizer": ["parallel.zero_stage=2", "parallel.offload_optimizer.device=cpu"],
+    "offload-parameters": ["parallel.zero_stage=3", "parallel.offload_param.device=cpu", "parallel.offload_optimizer.device=cpu"],
+    "tensor": ["parallel.tensor=2"],
+    "sequence": ["parallel.tensor=2", "parallel.sequence_parallel=true"],
+    "ring": ["parallel.context=2"],
+    "ulysses": ["parallel.context=2", "parallel.context_attention=ulysses"],
+    "gpipe": ["parallel.pipeline=2", "parallel.schedule=gpipe", "gradient_accumulation_steps=4"],
+    "1f1b": ["parallel.pipeline=2", "parallel.schedule=1f1b", "gradient_accumulation_steps=4"],
+    "interleaved": ["parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.virtual_stages=2",
+                    "gradient_accumulation_steps=4"],
+    "zb-h1": ["parallel.pipeline=2", "parallel.schedule=zb-h1", "gradient_accumulation_steps=4"],
+    "zb-v": ["parallel.pipeline=2", "parallel.schedule=zb-v", "gradient_accumulation_steps=4"],
+    "expert": ["model.path=mixtral.json", "parallel.expert=2", "parallel.zero_stage=1"],
+}
+# What the host has to have before it can go on, beside the step's sums: each unit's gradients, which it updates; how many
+# rows each expert of a layer gets, of every micro-batch.
+MORE_WAITS = {"offload-parameters": LLAMA["num_hidden_layers"] + 1, "expert": LLAMA["num_hidden_layers"]}
+WIDE = {  # on 8 devices
+    "tensor": ["parallel.tensor=8"],
+    "sequence": ["parallel.tensor=4", "parallel.sequence_parallel=true"],
+    "ring": ["parallel.context=4"],
+    "ulysses": ["parallel.context=8", "parallel.context_attention=ulysses"],
+    "expert": ["model.path=mixtral.json", "parallel.expert=4", "parallel.zero_stage=1"],
+    "mixed": ["parallel.pipeline=2", "parallel.tensor=2", "parallel.zero_stage=1", "gradient_accumulation_steps=2"],
+}
 
 
-@unittest.skipUnless(libraries(), f"no null GPU in {LIBRARIES}: it is built where nvcc and the headers of CUDA are")
+def families():
+    """Name -> config.json, of the table that every plan is tested with on CPUs; with the vocabulary of the tests' tokenizer."""
+    folder = SOURCE / "tests" / "parallel"
+    text = (folder / "plans.h").read_text() + (folder / "family_plans_test.cpp").read_text()
+    found = {}
+    for body in re.findall(r'R"\((\{"model_type".*?\})\)"', text, re.DOTALL):
+        config = json.loads(body)
+        config.update({"padded_vocab_size" if "padded_vocab_size" in config else "vocab_size": 512})
+        config.update({name: 64 for name in ("max_position_embeddings", "n_positions") if name in config})
+        if config["model_type"] not in ENCODERS:  # which have tokenizers of their own
+            found.setdefault(config["model_type"], config)
+    return {**found, **ENCODERS}
+
+
+@unittest.skipUnless(pretend.libraries(LIBRARIES), f"no null GPU in {LIBRARIES}: it is built where nvcc and the headers of CUDA are")
 class NullGpu(ProgramTest):
-    def on_gpus(self, name, *more, gpus=1, steps=2, ranks=None, code=0, **variables):
-        """Reports of all ranks of a run on so many GPUs of 80 GB."""
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        (cls.folder / "llama.json").write_text(json.dumps(LLAMA))
+        (cls.folder / "mixtral.json").write_text(json.dumps(MIXTRAL))
+
+    def on_gpus(self, name, *more, gpus=1, steps=2, ranks=None, code=0, memory_gb=80, **variables):
+        """Reports of all ranks of a run on so many GPUs; where it ends well, no call was refused."""
         reports = self.folder / f"{name}.reports"
         result = lockstep(
             *self.train_arguments(name, *more, "use_cpu=false", ranks=ranks or gpus, steps=steps), cwd=self.folder,
-            env=environment(
-                LD_PRELOAD=":".join(map(str, libraries())), NULL_GPU_FOLDER=str(reports), NULL_GPU_DEVICES=str(gpus), **variables))
+            env=environment(**pretend.variables(LIBRARIES, reports, gpus, memory_gb), **variables))
         self.assertEqual(result.code, code, result)
         self.told = result.err
-        return [json.loads(path.read_text()) for path in sorted(reports.glob("report-*.json"))]
+        found = pretend.read_reports(reports)
+        for report in found if code == 0 else []:
+            self.assertEqual(report["refused"], [], result)
+        return found
 
     def each_step(self, name, *more, gpus=1, first=3, last=5):
         """What each rank does in a step: of a longer run what a shorter one has not, by the step."""
         short, whole = (self.on_gpus(f"{name}-{steps}", *more, gpus=gpus, steps=steps) for steps in (first, last))
         self.assertEqual(len(whole), gpus)
-        for report in short + whole:
-            self.assertEqual(report["refused"], [])
         return [
             {key: collections.Counter({name: (count - before[key].get(name, 0)) / (last - first)
                                        for name, count in after[key].items()})
              for key in ("counts", "kernels", "waits")}
             for before, after in zip(short, whole)]
 
-    def check_step(self, step, name):
-        """The host waits at most twice, and no copy is of pageable memory."""
+    def check_step(self, step, name, more=0):
+        """The host waits at most twice, and `more` times; no copy is of pageable memory."""
         waits = {where: count for where, count in step["waits"].items() if count > 0}
-        self.assertLessEqual(step["counts"]["waits"], 2, f"{name}: {waits}")
+        self.assertLessEqual(step["counts"]["waits"], 2 + more, f"{name}: {waits}")
         self.assertEqual(step["counts"]["pageable_copies"], 0, f"{name}: {waits}")
 
     def test_a_step_waits_at_most_twice_and_copies_what_is_pinned(self):
@@ -53,6 +117,71 @@ class NullGpu(ProgramTest):
         adamw = sum(count for name, count in step["kernels"].items() if "adamw_kernel" in name)
         self.assertEqual(adamw, 1)
         self.assertEqual(sum(count for name, count in step["kernels"].items() if "dropout_kernel" in name), 16)
+
+    def test_main_plans_run_to_their_end(self):
+        for name in ("zero-3", "1f1b", "ring"):
+            self.on_gpus(name, "model.path=llama.json", "bf16=true", *PLANS[name], gpus=2, steps=1)
+        ranks = self.on_gpus("mixed", "model.path=llama.json", "bf16=true", *WIDE["mixed"], gpus=8, steps=1)
+        self.assertEqual(len(ranks), 8)
+        for rank in ranks:  # of the tensor, data and pipeline axes
+            self.assertGreater(rank["counts"]["ncclAllReduce"], 0)
+            self.assertGreater(rank["counts"].get("ncclSend", 0) + rank["counts"].get("ncclRecv", 0), 0)
+
+    def test_any_command_runs_by_the_script(self):
+        command = [sys.executable, SOURCE / "tests/null_gpu/pretend.py", 2, "--build", LIBRARIES.parent, "--reports", "found", "--",
+                   "lockstep", *self.train_arguments("by-script", "use_cpu=false", ranks=1, steps=1)]
+        done = subprocess.run(list(map(str, command)), cwd=self.folder, env=environment(), capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"rank +kernels +waits.*\n +0 +\d{3,}")
+        report, = pretend.read_reports(self.folder / "found")
+        self.assertGreater(report["counts"]["launches"], 100)
+
+    def test_graphs_replay_on_all_ranks_or_on_none(self):
+        # Rows of two lengths: in some steps the ranks' shapes differ. NCCL's calls of a replay meet those of replays alone.
+        (self.folder / "t5.json").write_text(json.dumps(dict(T5, dropout_rate=0.0)))
+        rows = [" ".join("abc" if i % 5 else "abcdefgh") for i in range(64)]
+        (self.folder / "lengths.jsonl").write_text("".join(json.dumps({"source": row, "target": row}) + "\n" for row in rows))
+        ranks = self.on_gpus(
+            "graphs", "model.path=t5.json", "bf16=true", "parallel.cuda_graphs=auto", "per_device_train_batch_size=1", *PAIRS,
+            "data.train=lengths.jsonl", gpus=2, steps=16)
+        replays = [rank["counts"].get("graph_launches", 0) for rank in ranks]
+        self.assertEqual(replays[0], replays[1])
+        self.assertGreater(replays[0], 0)
+        self.assertLess(replays[0], 16 - 3)  # fewer than the steps after the warm-up: some were not alike
+
+    @long
+    def test_every_kind_of_plan_on_2_and_8(self):
+        for name, words in PLANS.items():
+            with self.subTest(name, gpus=2):
+                for step in self.each_step(name, "model.path=llama.json", "bf16=true", *words, gpus=2, first=2, last=3):
+                    self.check_step(step, name, MORE_WAITS.get(name, 0))
+        for name, words in {**PLANS, **WIDE}.items():
+            with self.subTest(name, gpus=8):
+                ranks = self.on_gpus(f"{name}-on-8", "model.path=llama.json", "bf16=true", *words, gpus=8, steps=1)
+                self.assertEqual(len(ranks), 8)
+
+    @long
+    def test_every_family_on_1_2_and_8(self):
+        write_pairs(self.folder / "pairs.jsonl", 80, 1)
+        of_words = word_pieces((self.folder / "corpus" / "train.txt").read_text())
+        of_bytes = byte_pieces(json.loads((self.folder / "tokenizer" / "tokenizer.json").read_text()))
+        found = families()
+        self.assertGreater(len(found), 20)
+        for family, config in found.items():
+            words = [f"model.path={family}.json"]
+            if family in ENCODERS:
+                write_folder(self.folder / family, config, of_bytes if family == "roberta" else of_words)
+                words = [f"model.path={family}", "tokenizer.path=null"]
+            else:
+                (self.folder / f"{family}.json").write_text(json.dumps(config))
+            if family == "t5":
+                words += ["data.train=pairs.jsonl", *PAIRS]
+            for gpus, plan in ((1, []), (2, ["parallel.tensor=2"]),
+                               (8, ["parallel.pipeline=2", "parallel.tensor=2", "parallel.zero_stage=1",
+                                    "gradient_accumulation_steps=2"])):
+                with self.subTest(family, gpus=gpus):
+                    ranks = self.on_gpus(f"{family}-on-{gpus}", *words, "bf16=true", *plan, gpus=gpus, steps=1)
+                    self.assertEqual(len(ranks), gpus)
 
 
 if __name__ == "__main__":

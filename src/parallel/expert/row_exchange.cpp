@@ -8,6 +8,7 @@
 #include <torch/custom_class.h>
 
 #include "mesh/cut.h"
+#include "ops/host_copies.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -153,14 +154,16 @@ RowRoute::RowRoute(const std::vector<int64_t>& counts, comm::Communicator& group
 
 std::function<Tensor()> RowRoute::start(const Tensor& rows) const {
   const auto way = make_way(sent_, received_, *group_);
-  return [way, coming = StartRows::apply(rows, way), order = by_expert_.to(rows.device())] {
+  return [way,
+          coming = StartRows::apply(rows, way),
+          order = ops::to_device(by_expert_, rows.device())] {
     return FinishRows::apply(coming, way).index_select(0, order);
   };
 }
 
 Tensor RowRoute::back(const Tensor& rows) const {
   const auto way = make_way(received_, sent_, *group_);
-  const Tensor sorted = rows.index_select(0, by_rank_.to(rows.device()));
+  const Tensor sorted = rows.index_select(0, ops::to_device(by_rank_, rows.device()));
   return FinishRows::apply(StartRows::apply(sorted, way), way);
 }
 
