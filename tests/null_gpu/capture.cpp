@@ -49,8 +49,8 @@ cudaStreamCaptureMode& thread_mode() {
 size_t work_until(const std::vector<Node>& nodes) {
   const auto is_work = [](const Node& node) {
     using Kind = Operation::Kind;
-    return !node.operation || (node.operation->kind != Kind::kRecord &&
-                               node.operation->kind != Kind::kWait);
+    return !node.operation ||
+           (node.operation->kind != Kind::kRecord && node.operation->kind != Kind::kWait);
   };
   const auto last = std::find_if(nodes.rbegin(), nodes.rend(), is_work);
   return static_cast<size_t>(nodes.rend() - last);

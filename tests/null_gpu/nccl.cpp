@@ -44,7 +44,7 @@ struct Part {
   const char* what = "";
   uint64_t count = 0;
   int type = 0, operation = 0, root = 0;
-  int from = -1, to = -1;  // of a message
+  int from = -1, to = -1;    // of a message
   bool is_replayed = false;  // by a graph
   void* memory = nullptr;
   uint64_t number = 0;

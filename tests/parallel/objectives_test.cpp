@@ -21,10 +21,13 @@ std::vector<PlanCase> plans_of_classifiers() {
   return table;
 }
 
-TEST(PlanTable, Classifier) {
-  for (const char* json : {kOddGpt2, kOddLlama}) {
-    expect_table(with_five_layers(json), plans_of_classifiers(), classifying(), classified);
-  }
+/// What runs on a family and on another: the second among the long tests.
+class ObjectivePlans : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(OfLlama, ObjectivePlans, ::testing::Values(kOddLlama));
+INSTANTIATE_TEST_SUITE_P(Long, ObjectivePlans, ::testing::Values(kOddGpt2));
+
+TEST_P(ObjectivePlans, Classifier) {
+  expect_table(with_five_layers(GetParam()), plans_of_classifiers(), classifying(), classified);
 }
 
 TEST(PlanTable, LanguageSmoothed) {
@@ -52,130 +55,126 @@ TEST(PlanTable, Numbers) {
 }
 
 /// The logits of rows of several lengths, and of one without a class, under every plan.
-TEST(PlanTable, ClassScores) {
-  for (const char* json : {kOddGpt2, kOddLlama}) {
-    const model::ModelConfig config = model::with_head(
-        model::parse_model_config(with_five_layers(json), "a test"),
-        {model::HeadSpec::Kind::kClassifier, {"bad", "so so", "good"}});
-    const ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};
-    const auto rows = [&](int64_t parts, int64_t part) {
-      nn::ForwardInputs inputs =
-          classified(config, 0, mesh::split_evenly(kPlanRows, parts, part), kPlanLength);
-      const Tensor first = at::arange(kPlanRows).narrow(
-          0, mesh::split_evenly(kPlanRows, parts, part).begin, inputs.ids.size(0));
-      const Tensor positions = kPlanLength - 1 - (first * 3).remainder(kPlanLength);
-      inputs.targets = nn::classes_at(positions, at::zeros_like(first), kPlanLength);
-      inputs.training = false;
-      return std::pair(inputs, positions);
-    };
-    const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
-    nn::initialize(*plain, 3);
-    const auto [whole, positions] = rows(1, 0);
-    const at::NoGradGuard no_gradient;
-    const Tensor logits = plain->logits(whole);  // [B, T, 3]
-    const Tensor wanted =
-        logits.gather(1, positions.view({-1, 1, 1}).expand({-1, 1, 3})).squeeze(1);
-    std::vector<PlanCase> table = plans();
-    table.push_back({{.tensor = 4}, 2});
-    for (PlanCase plan : table) {
-      plan.plan.sequence_length = kPlanLength;
-      comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-        Axes axes(world, plan.mesh);
-        const auto model = parallelize(spec, plan.plan, axes);
-        const nn::ForwardInputs own = rows(plan.mesh.data, axes.coordinate().data).first;
-        const mesh::Range part =
-            mesh::split_evenly(kPlanRows, plan.mesh.data, axes.coordinate().data);
-        numbers::expect_values(
-            model->class_scores({&own, 1}).front(),
-            wanted.narrow(0, part.begin, part.size()),
-            plan_name(plan));
-      });
-    }
+TEST_P(ObjectivePlans, ClassScores) {
+  const model::ModelConfig config = model::with_head(
+      model::parse_model_config(with_five_layers(GetParam()), "a test"),
+      {model::HeadSpec::Kind::kClassifier, {"bad", "so so", "good"}});
+  const ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};
+  const auto rows = [&](int64_t parts, int64_t part) {
+    nn::ForwardInputs inputs =
+        classified(config, 0, mesh::split_evenly(kPlanRows, parts, part), kPlanLength);
+    const Tensor first = at::arange(kPlanRows).narrow(
+        0, mesh::split_evenly(kPlanRows, parts, part).begin, inputs.ids.size(0));
+    const Tensor positions = kPlanLength - 1 - (first * 3).remainder(kPlanLength);
+    inputs.targets = nn::classes_at(positions, at::zeros_like(first), kPlanLength);
+    inputs.training = false;
+    return std::pair(inputs, positions);
+  };
+  const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
+  nn::initialize(*plain, 3);
+  const auto [whole, positions] = rows(1, 0);
+  const at::NoGradGuard no_gradient;
+  const Tensor logits = plain->logits(whole);  // [B, T, 3]
+  const Tensor wanted = logits.gather(1, positions.view({-1, 1, 1}).expand({-1, 1, 3})).squeeze(1);
+  std::vector<PlanCase> table = plans();
+  table.push_back({{.tensor = 4}, 2});
+  for (PlanCase plan : table) {
+    plan.plan.sequence_length = kPlanLength;
+    comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
+      Axes axes(world, plan.mesh);
+      const auto model = parallelize(spec, plan.plan, axes);
+      const nn::ForwardInputs own = rows(plan.mesh.data, axes.coordinate().data).first;
+      const mesh::Range part =
+          mesh::split_evenly(kPlanRows, plan.mesh.data, axes.coordinate().data);
+      numbers::expect_values(
+          model->class_scores({&own, 1}).front(),
+          wanted.narrow(0, part.begin, part.size()),
+          plan_name(plan));
+    });
   }
 }
 
 /// What labels written behind prompts are chosen by, and samples: the log-likelihoods of texts, and
 /// the likeliest token behind each prompt, under every plan; where a plan lets the prompts be read
 /// once, so.
-TEST(PlanTable, TextsBehindPrompts) {
+TEST_P(ObjectivePlans, TextsBehindPrompts) {
   const std::vector<nn::TokenIds> texts{{3, 5}, {3, 6, 2, 1}, {7}};
-  for (const char* json : {kOddGpt2, kOddLlama}) {
-    const model::ModelConfig config = model::parse_model_config(with_five_layers(json), "a test");
-    const ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};
-    const auto prompts_of = [&](int64_t parts, int64_t part) {
-      const Tensor ids = plan_inputs(config, 0, {0, kPlanRows}, kPlanLength).ids;
-      const mesh::Range range = mesh::split_evenly(kPlanRows, parts, part);
-      std::vector<nn::TokenIds> prompts;
-      for (int64_t row = range.begin; row < range.end; ++row) {
-        const auto* const first = ids.const_data_ptr<int64_t>() + row * kPlanLength;
-        prompts.emplace_back(first, first + kPlanLength - 2 * row);
-      }
-      return prompts;
-    };
-    const auto rows_of = [&](const std::vector<nn::TokenIds>& prompts) {
-      std::vector<nn::TokenIds> rows;
-      std::vector<size_t> begins;
-      for (const nn::TokenIds& prompt : prompts) {
-        for (const nn::TokenIds& text : texts) {
-          rows.push_back(prompt);
-          rows.back().insert(rows.back().end(), text.begin(), text.end());
-          begins.push_back(prompt.size());
-        }
-      }
-      return nn::predicted_from(rows, begins);
-    };
-    // The last token of each prompt predicts: which one it is told is no matter.
-    const auto asked = [](std::vector<nn::TokenIds> prompts) {
-      std::vector<size_t> begins;
-      for (nn::TokenIds& prompt : prompts) {
+  const model::ModelConfig config =
+      model::parse_model_config(with_five_layers(GetParam()), "a test");
+  const ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};
+  const auto prompts_of = [&](int64_t parts, int64_t part) {
+    const Tensor ids = plan_inputs(config, 0, {0, kPlanRows}, kPlanLength).ids;
+    const mesh::Range range = mesh::split_evenly(kPlanRows, parts, part);
+    std::vector<nn::TokenIds> prompts;
+    for (int64_t row = range.begin; row < range.end; ++row) {
+      const auto* const first = ids.const_data_ptr<int64_t>() + row * kPlanLength;
+      prompts.emplace_back(first, first + kPlanLength - 2 * row);
+    }
+    return prompts;
+  };
+  const auto rows_of = [&](const std::vector<nn::TokenIds>& prompts) {
+    std::vector<nn::TokenIds> rows;
+    std::vector<size_t> begins;
+    for (const nn::TokenIds& prompt : prompts) {
+      for (const nn::TokenIds& text : texts) {
+        rows.push_back(prompt);
+        rows.back().insert(rows.back().end(), text.begin(), text.end());
         begins.push_back(prompt.size());
-        prompt.push_back(0);
       }
-      return nn::predicted_from(prompts, begins);
-    };
-    const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
-    nn::initialize(*plain, 3);
-    const at::NoGradGuard no_gradient;
-    const std::vector<nn::TokenIds> all = prompts_of(1, 0);
-    const Tensor wanted = plain->scores(rows_of(all)).log_likelihoods.sum(1, false, at::kDouble);
-    std::vector<double> next;
-    for (const nn::TokenIds& prompt : all) {
-      nn::ForwardInputs alone;
-      alone.ids = at::tensor(prompt, at::kLong).unsqueeze(0);
-      next.push_back(plain->last_logits(alone).argmax(-1).item().toDouble());
     }
-    int64_t cached = 0;
-    for (PlanCase plan : plans()) {
-      plan.plan.sequence_length = kPlanLength;
-      const bool is_cached = plan.mesh.pipeline == 1 && plan.mesh.context == 1 &&
-                             plan.plan.zero_stage < 3 &&
-                             plan.plan.sequence_sharding == SequenceSharding::kNone;
-      cached += is_cached ? 1 : 0;
-      comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-        Axes axes(world, plan.mesh);
-        const auto model = parallelize(spec, plan.plan, axes);
-        const int64_t parts = plan.mesh.data, part = axes.coordinate().data;
-        const std::vector<nn::TokenIds> own = prompts_of(parts, part);
-        const mesh::Range range = mesh::split_evenly(kPlanRows, parts, part);
-        const auto count = std::ssize(texts);
-        const Tensor here = wanted.narrow(0, range.begin * count, range.size() * count);
-        const nn::ForwardInputs rows = rows_of(own), last = asked(own);
-        numbers::expect_values(model->row_scores({&rows, 1}).front(), here, plan_name(plan));
-        const Tensor tokens = model->next_tokens({&last, 1}).front();
-        for (int64_t i = 0; i < range.size(); ++i) {
-          EXPECT_EQ(tokens[i].item<double>(), next[static_cast<size_t>(range.begin + i)])
-              << plan_name(plan);
-        }
-        ASSERT_EQ(model->cacheable() != nullptr, is_cached) << plan_name(plan);
-        if (is_cached) {
-          const nn::Continuations continuations(*model->cacheable(), own, at::kCPU);
-          numbers::expect_values(
-              continuations.log_likelihoods(texts, 4).view({-1}), here, plan_name(plan));
-        }
-      });
+    return nn::predicted_from(rows, begins);
+  };
+  // The last token of each prompt predicts: which one it is told is no matter.
+  const auto asked = [](std::vector<nn::TokenIds> prompts) {
+    std::vector<size_t> begins;
+    for (nn::TokenIds& prompt : prompts) {
+      begins.push_back(prompt.size());
+      prompt.push_back(0);
     }
-    EXPECT_GE(cached, 3);
+    return nn::predicted_from(prompts, begins);
+  };
+  const auto plain = nn::make_model(config, at::kFloat, at::kCPU);
+  nn::initialize(*plain, 3);
+  const at::NoGradGuard no_gradient;
+  const std::vector<nn::TokenIds> all = prompts_of(1, 0);
+  const Tensor wanted = plain->scores(rows_of(all)).log_likelihoods.sum(1, false, at::kDouble);
+  std::vector<double> next;
+  for (const nn::TokenIds& prompt : all) {
+    nn::ForwardInputs alone;
+    alone.ids = at::tensor(prompt, at::kLong).unsqueeze(0);
+    next.push_back(plain->last_logits(alone).argmax(-1).item().toDouble());
   }
+  int64_t cached = 0;
+  for (PlanCase plan : plans()) {
+    plan.plan.sequence_length = kPlanLength;
+    const bool is_cached = plan.mesh.pipeline == 1 && plan.mesh.context == 1 &&
+                           plan.plan.zero_stage < 3 &&
+                           plan.plan.sequence_sharding == SequenceSharding::kNone;
+    cached += is_cached ? 1 : 0;
+    comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
+      Axes axes(world, plan.mesh);
+      const auto model = parallelize(spec, plan.plan, axes);
+      const int64_t parts = plan.mesh.data, part = axes.coordinate().data;
+      const std::vector<nn::TokenIds> own = prompts_of(parts, part);
+      const mesh::Range range = mesh::split_evenly(kPlanRows, parts, part);
+      const auto count = std::ssize(texts);
+      const Tensor here = wanted.narrow(0, range.begin * count, range.size() * count);
+      const nn::ForwardInputs rows = rows_of(own), last = asked(own);
+      numbers::expect_values(model->row_scores({&rows, 1}).front(), here, plan_name(plan));
+      const Tensor tokens = model->next_tokens({&last, 1}).front();
+      for (int64_t i = 0; i < range.size(); ++i) {
+        EXPECT_EQ(tokens[i].item<double>(), next[static_cast<size_t>(range.begin + i)])
+            << plan_name(plan);
+      }
+      ASSERT_EQ(model->cacheable() != nullptr, is_cached) << plan_name(plan);
+      if (is_cached) {
+        const nn::Continuations continuations(*model->cacheable(), own, at::kCPU);
+        numbers::expect_values(
+            continuations.log_likelihoods(texts, 4).view({-1}), here, plan_name(plan));
+      }
+    });
+  }
+  EXPECT_GE(cached, 3);
 }
 
 /// The likeliest token behind a part of each row, of a decoder that reads a source, as samples of
@@ -252,10 +251,9 @@ TEST(PlanTable, Rewards) {
   expect_table(with_five_layers(kOddLlama), table, reward, rewarded_pairs);
 }
 
-TEST(PlanTable, Preference) {
+TEST_P(ObjectivePlans, Preference) {
   const auto objective = objective::direct_preference({.beta = 0.2});
-  expect_table(with_five_layers(kOddGpt2), plans(), trained_for(objective), pairs);
-  expect_table(with_five_layers(kOddLlama), plans(), trained_for(objective), pairs);
+  expect_table(with_five_layers(GetParam()), plans(), trained_for(objective), pairs);
 }
 
 /// The scores of all rows before training, by one pass under each plan, kept for its steps: however
@@ -336,13 +334,19 @@ TEST(PlanTable, AdaptersOffAreTheirReference) {
   }
 }
 
-TEST(PlanTable, Unlearning) {
-  for (const auto& objective :
-       {objective::gradient_difference({.gamma = 0.5, .alpha = 2}),
-        objective::weighted_ascent({.alpha = 0.5, .beta = 0.3}),
-        objective::negative_preference({.alpha = 0.7, .beta = 0.2})}) {
-    expect_table(with_five_layers(kOddLlama), plans(), trained_for(objective), forgotten_and_kept);
-  }
+class UnlearningPlans : public ::testing::TestWithParam<objective::ObjectivePointer (*)()> {};
+INSTANTIATE_TEST_SUITE_P(OfNpo, UnlearningPlans, ::testing::Values(+[] {
+                           return objective::negative_preference({.alpha = 0.7, .beta = 0.2});
+                         }));
+INSTANTIATE_TEST_SUITE_P(
+    Long,
+    UnlearningPlans,
+    ::testing::Values(
+        +[] { return objective::gradient_difference({.gamma = 0.5, .alpha = 2}); },
+        +[] { return objective::weighted_ascent({.alpha = 0.5, .beta = 0.3}); }));
+
+TEST_P(UnlearningPlans, EqualOneRank) {
+  expect_table(with_five_layers(kOddLlama), plans(), trained_for(GetParam()()), forgotten_and_kept);
 }
 
 TEST(PlanTable, UnlearningByTokensAndAlternates) {
@@ -359,16 +363,14 @@ TEST(PlanTable, UnlearningByTokensAndAlternates) {
       alternates);
 }
 
-TEST(PlanTable, DivergenceFromAFrozenModel) {
-  for (const char* json : {kOddGpt2, kOddLlama}) {
-    const auto objective = objective::negative_preference({.alpha = 0.7, .beta = 0.2});
-    expect_table(
-        with_five_layers(json),
-        plans(),
-        trained_for(objective),
-        forgotten_and_compared,
-        frozen_model);
-  }
+TEST_P(ObjectivePlans, DivergenceFromAFrozenModel) {
+  const auto objective = objective::negative_preference({.alpha = 0.7, .beta = 0.2});
+  expect_table(
+      with_five_layers(GetParam()),
+      plans(),
+      trained_for(objective),
+      forgotten_and_compared,
+      frozen_model);
 }
 
 TEST(PlanTable, LoweredDistributionsOfAFrozenModel) {
@@ -389,27 +391,23 @@ nn::ForwardInputs levelled_and_compared(
   return inputs;
 }
 
-TEST(PlanTable, LevelLogits) {
+TEST_P(ObjectivePlans, LevelLogits) {
   const auto objective = objective::level_distribution({.gamma = 0.3, .retain_bound = 0.7});
-  expect_table(with_five_layers(kOddLlama), plans(), trained_for(objective), levelled);
-  for (const char* json : {kOddGpt2, kOddLlama}) {
-    expect_table(
-        with_five_layers(json),
-        few_plans(),
-        trained_for(objective),
-        levelled_and_compared,
-        frozen_model);
-  }
+  expect_table(with_five_layers(GetParam()), plans(), trained_for(objective), levelled);
+  expect_table(
+      with_five_layers(GetParam()),
+      few_plans(),
+      trained_for(objective),
+      levelled_and_compared,
+      frozen_model);
 }
 
-TEST(PlanTable, StatesAtALayer) {
-  for (const char* json : {kOddGpt2, kOddLlama}) {
-    std::vector<PlanCase> table = plans();
-    table.push_back({{.pipeline = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}});
-    table.push_back({{.pipeline = 4}, 2});
-    const auto vary = ending_at_a_layer(objective::Means::kOfStep);
-    expect_table(with_five_layers(json), table, vary, steered, steering);
-  }
+TEST_P(ObjectivePlans, StatesAtALayer) {
+  std::vector<PlanCase> table = plans();
+  table.push_back({{.pipeline = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}});
+  table.push_back({{.pipeline = 4}, 2});
+  const auto vary = ending_at_a_layer(objective::Means::kOfStep);
+  expect_table(with_five_layers(GetParam()), table, vary, steered, steering);
 }
 
 /// What is trained begins at the third layer: of some stages nothing is.
