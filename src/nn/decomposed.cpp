@@ -4,26 +4,127 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 
 namespace lockstep::nn {
 namespace {
 
-/// Of the rows of W + s B A, or of a part of their columns.
-Tensor squares_of_rows(const Tensor& matrix, const Tensor& a, const Tensor& b, double scale) {
-  return at::addmm(
-             matrix.detach().to(at::kFloat),
-             b.detach().to(at::kFloat),
-             a.detach().to(at::kFloat),
-             1,
-             scale)
-      .square()
-      .sum(1);
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+/// Some rows of W, [count, in].
+using MatrixRows = std::function<Tensor(int64_t first, int64_t count)>;
+
+/// Of the rows of W + s B A, or of a part of their columns, in float32; some rows at a time.
+Tensor squares_of_rows(const MatrixRows& matrix, const Tensor& a, const Tensor& b, double scale) {
+  const Tensor squares = at::empty({b.size(0)}, b.options().dtype(at::kFloat));
+  const Tensor inner = a.detach().to(at::kFloat);
+  over_row_parts(b.size(0), 2 * a.size(1), b.device(), [&](int64_t first, int64_t count) {
+    const Tensor outer = b.detach().narrow(0, first, count).to(at::kFloat);
+    const Tensor w = matrix(first, count).to(at::kFloat);
+    squares.narrow(0, first, count).copy_(at::addmm(w, outer, inner, 1, scale).square_().sum(1));
+  });
+  return squares;
 }
+
+/// What the backward pass needs beside tensors that are parameters or results; it travels in a
+/// capsule.
+struct DecomposedBeside : torch::CustomClassHolder {
+  LowRankFactors factors;  // without A and B
+  Tensor drawn;
+  Tensor norms;  // n, constants
+};
+
+/// u, whose rows k multiplies, from row `first` on, in A's type: what the base gave for what the
+/// factors read, and what these add.
+Tensor directions(
+    const Tensor& base, int64_t first, const Tensor& rows, const LowRankFactors& factors) {
+  const Tensor part = base.narrow(0, first, rows.size(0)).to(factors.b.scalar_type());
+  return at::addmm(part, factors.inner(rows), factors.b.detach().t());
+}
+
+/// y of the class's comment as one node of autograd. It keeps x, and what the base gave for what
+/// the factors read, each in its own type.
+struct Decompose : torch::autograd::Function<Decompose> {
+  static Tensor forward(
+      AutogradContext* context,
+      const Tensor& plain,
+      const Tensor& of_dropped,
+      const Tensor& x,
+      const Tensor& a,
+      const Tensor& b,
+      const Tensor& magnitudes,
+      const Tensor& bias,
+      c10::intrusive_ptr<DecomposedBeside> beside) {
+    const bool drops = of_dropped.defined();
+    context->save_for_backward({drops ? of_dropped : plain, x, a, b, magnitudes});
+    context->saved_data["beside"] = c10::IValue::make_capsule(beside);
+    LowRankFactors factors = beside->factors;
+    factors.a = a;
+    factors.b = b;
+    const Tensor k = magnitudes / beside->norms;
+    const Tensor y = at::empty_like(plain, at::MemoryFormat::Contiguous);
+    const Tensor from = as_rows(plain), base = drops ? as_rows(of_dropped) : from, to = as_rows(y);
+    RowParts(factors, x, beside->drawn).visit([&](int64_t first, const Tensor& rows) {
+      Tensor part = directions(base, first, rows, factors).mul_(k);
+      if (drops) {
+        part.add_(from.narrow(0, first, rows.size(0))).sub_(base.narrow(0, first, rows.size(0)));
+      }
+      if (bias.defined()) {
+        part.add_(bias);
+      }
+      to.narrow(0, first, rows.size(0)).copy_(part);
+    });
+    return y;
+  }
+
+  static tensor_list backward(AutogradContext* context, tensor_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto beside = c10::static_intrusive_pointer_cast<DecomposedBeside>(
+        context->saved_data["beside"].toCapsule());
+    LowRankFactors factors = beside->factors;
+    const Tensor base = as_rows(saved[0]), &x = saved[1], k = saved[4].detach() / beside->norms;
+    factors.a = saved[2];
+    factors.b = saved[3];
+    const bool drops = beside->drawn.defined();
+    const auto needs = [&](size_t input) { return context->needs_input_grad(input); };
+    LowRankGradients made(
+        factors, {needs(2), needs(3), needs(4)}, x.sizes(), x.scalar_type(), beside->drawn);
+    const Tensor of_base =
+        needs(drops ? 1 : 0) ? at::empty(saved[0].sizes(), saved[0].options()) : Tensor();
+    const Tensor of_magnitudes = needs(5) ? at::zeros_like(k) : Tensor();
+    const Tensor dy = as_rows(gradients[0]);
+    RowParts(factors, x, beside->drawn).visit([&](int64_t first, const Tensor& rows) {
+      const int64_t count = rows.size(0);
+      const Tensor g = dy.narrow(0, first, count).to(k.scalar_type()), scaled = g * k;
+      made.add(first, scaled, rows);
+      if (of_base.defined()) {
+        as_rows(of_base).narrow(0, first, count).copy_(drops ? scaled - g : scaled);
+      }
+      if (of_magnitudes.defined()) {
+        of_magnitudes.add_(directions(base, first, rows, factors).mul_(g).sum(0));
+      }
+    });
+    tensor_list result(8);
+    result[0] = drops ? gradients[0] : of_base;
+    result[1] = drops ? of_base : Tensor();
+    result[2] = made.of_x();
+    result[3] = made.of_a();
+    result[4] = made.of_b();
+    result[5] = of_magnitudes.defined() ? of_magnitudes / beside->norms : Tensor();
+    result[6] = needs(6) ? dy.sum(0) : Tensor();
+    return result;
+  }
+};
 
 }  // namespace
 
 Tensor row_norms(const Tensor& matrix, const Tensor& a, const Tensor& b, double scale) {
-  return squares_of_rows(matrix, a, b, scale).sqrt();
+  const Tensor w = matrix.detach();
+  return squares_of_rows(
+             [&](int64_t first, int64_t count) { return w.narrow(0, first, count); }, a, b, scale)
+      .sqrt();
 }
 
 DecomposedProduct::DecomposedProduct(
@@ -48,7 +149,11 @@ const Tensor& DecomposedProduct::norms() const {
       return;
     }
     const at::NoGradGuard no_grad;
-    const Tensor squares = squares_of_rows(base_->matrix(), factors_.a, factors_.b, factors_.scale);
+    const Tensor squares = squares_of_rows(
+        [&](int64_t first, int64_t count) { return base_->matrix_rows(first, count); },
+        factors_.a,
+        factors_.b,
+        factors_.scale);
     norms_ = (sum_over_inputs_ ? sum_over_inputs_(squares) : squares).sqrt();
     norms_version_ = version;
   });
@@ -64,44 +169,79 @@ Tensor DecomposedProduct::forward(const Tensor& x, const Tensor& drawn) const {
   if (!factors_.are_on) {
     return bias_.defined() ? plain + bias_ : plain;
   }
-  const Tensor k = magnitudes_ / norms();
-  const Tensor added = factors_.added(factors_.rows_of(x, drawn));
-  Tensor y = drawn.defined() ? plain + (k - 1) * base_->forward(dropped(x, drawn), {}) + k * added
-                             : k * (plain + added);
-  if (bias_.defined()) {
-    y = y + bias_;
-  }
-  return y.to(x.scalar_type());
+  auto beside = c10::make_intrusive<DecomposedBeside>();
+  beside->factors = {.scale = factors_.scale, .dropout = factors_.dropout, .a = {}, .b = {}};
+  beside->drawn = drawn;
+  beside->norms = norms();
+  return Decompose::apply(
+      plain,
+      drawn.defined() ? base_->forward(dropped(x, drawn), {}) : Tensor(),
+      x,
+      factors_.a,
+      factors_.b,
+      magnitudes_,
+      bias_,
+      beside);
 }
 
 Tensor DecomposedProduct::input_gradient(const Tensor& y_gradient, const Tensor& drawn) const {
-  const Tensor k = magnitudes_.detach() / norms(), dy = y_gradient.to(k.scalar_type());
-  const auto type = y_gradient.scalar_type();
-  const Tensor added = factors_.input_gradient(k * dy);
+  const Tensor k = magnitudes_.detach() / norms();
+  const Tensor dy = as_rows(y_gradient);
+  const Tensor of_products = at::empty_like(y_gradient, at::MemoryFormat::Contiguous);
+  over_row_parts(dy.size(0), 2 * dy.size(1), dy.device(), [&](int64_t first, int64_t count) {
+    const Tensor part = dy.narrow(0, first, count).to(k.scalar_type());
+    as_rows(of_products).narrow(0, first, count).copy_(part * (drawn.defined() ? k - 1 : k));
+  });
+  const Tensor of_base = base_->input_gradient(of_products, {});
+  LowRankGradients made(
+      factors_,
+      {.x = true},
+      of_base.sizes(),
+      drawn.defined() ? k.scalar_type() : of_base.scalar_type(),
+      /*drawn=*/{},
+      of_base);
+  over_row_parts(
+      dy.size(0), dy.size(1) + of_base.size(-1), dy.device(), [&](int64_t first, int64_t count) {
+        made.add(first, dy.narrow(0, first, count).to(k.scalar_type()) * k, {});
+      });
   if (!drawn.defined()) {
-    return (base_->input_gradient((k * dy).to(type), {}) + added).to(type);
+    return made.of_x();
   }
-  const Tensor of_dropped = base_->input_gradient(((k - 1) * dy).to(type), {}) + added;
-  return (base_->input_gradient(y_gradient, {}) + factors_.dropout->apply(of_dropped, drawn))
-      .to(type);
+  return (base_->input_gradient(y_gradient, {}) + factors_.dropout->apply(made.of_x(), drawn))
+      .to(y_gradient.scalar_type());
 }
 
 void DecomposedProduct::accumulate_weight_gradients(
     const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const {
-  const Tensor k = magnitudes_.detach() / norms(), dy = y_gradient.to(k.scalar_type());
-  const Tensor rows = factors_.rows_of(x, drawn);
+  const Tensor k = magnitudes_.detach() / norms();
   if (bias_.defined() && bias_.requires_grad()) {
     accumulate_gradient(bias_, y_gradient.flatten(0, -2).sum(0));
   }
   if (base_->is_trained()) {
-    const Tensor of_dropped = ((k - 1) * dy).to(y_gradient.scalar_type());
+    const Tensor of_dropped =
+        ((k - 1) * y_gradient.to(k.scalar_type())).to(y_gradient.scalar_type());
     base_->accumulate_weight_gradients(y_gradient, x, {});
     base_->accumulate_weight_gradients(of_dropped, dropped(x, drawn), {});
   }
-  factors_.accumulate_weight_gradients(k * dy, rows);
-  if (magnitudes_.requires_grad()) {
-    const Tensor directions = base_->forward(dropped(x, drawn), {}) + factors_.added(rows);
-    accumulate_gradient(magnitudes_, (dy * directions).flatten(0, -2).sum(0) / norms());
+  const bool has_magnitudes = magnitudes_.requires_grad();
+  const Tensor base = has_magnitudes ? as_rows(base_->forward(dropped(x, drawn), {})) : Tensor();
+  const Tensor of_magnitudes = at::zeros_like(k), dy = as_rows(y_gradient);
+  LowRankGradients made(
+      factors_,
+      {.x = false, .a = factors_.a.requires_grad(), .b = factors_.b.requires_grad()},
+      x.sizes(),
+      x.scalar_type(),
+      drawn);
+  RowParts(factors_, x, drawn).visit([&](int64_t first, const Tensor& rows) {
+    const Tensor g = dy.narrow(0, first, rows.size(0)).to(k.scalar_type());
+    made.add(first, g * k, rows);
+    if (has_magnitudes) {
+      of_magnitudes.add_(directions(base, first, rows, factors_).mul_(g).sum(0));
+    }
+  });
+  made.accumulate();
+  if (has_magnitudes) {
+    accumulate_gradient(magnitudes_, of_magnitudes / norms());
   }
 }
 

@@ -1,65 +1,75 @@
 #include "nn/low_rank.h"
 
-#include <optional>
 #include <string>
 #include <utility>
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 
 #include "base/counter_random.h"
 #include "nn/decomposed.h"
 #include "nn/experts.h"
 #include "nn/table_adapter.h"
-#include "ops/linear.h"
 
 namespace lockstep::nn {
 namespace {
 
-constexpr auto kOutIn = WeightLayout::kOutIn;
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
 
-Tensor times_factor(const Tensor& x, const Tensor& factor) {
-  return ops::linear(x, factor, std::nullopt, kOutIn);
-}
+/// What the backward pass needs beside tensors; it travels in a capsule.
+struct Beside : torch::CustomClassHolder {
+  LowRankFactors factors;  // without A and B
+  Tensor drawn;
+};
 
-Tensor gradient_of(const Tensor& y_gradient, const Tensor& x) {
-  return ops::linear_weight_gradients(y_gradient, x, kOutIn, ops::BiasGradient::kNone).weight;
-}
+/// y + s B A dropout(x) as one node of autograd, which keeps x alone, in its own type.
+struct AddLowRank : torch::autograd::Function<AddLowRank> {
+  static Tensor forward(
+      AutogradContext* context,
+      const Tensor& y,
+      const Tensor& x,
+      const Tensor& a,
+      const Tensor& b,
+      c10::intrusive_ptr<Beside> beside) {
+    context->save_for_backward({x, a, b});
+    context->saved_data["beside"] = c10::IValue::make_capsule(beside);
+    LowRankFactors factors = beside->factors;
+    factors.a = a;
+    factors.b = b;
+    const Tensor added = at::empty_like(y, at::MemoryFormat::Contiguous);
+    const Tensor from = as_rows(y), to = as_rows(added);
+    RowParts(factors, x, beside->drawn).visit([&](int64_t first, const Tensor& rows) {
+      const int64_t count = rows.size(0);
+      const Tensor base = from.narrow(0, first, count).to(a.scalar_type());
+      to.narrow(0, first, count).copy_(at::addmm(base, factors.inner(rows), b.t()));
+    });
+    return added;
+  }
+  static tensor_list backward(AutogradContext* context, tensor_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto beside =
+        c10::static_intrusive_pointer_cast<Beside>(context->saved_data["beside"].toCapsule());
+    LowRankFactors factors = beside->factors;
+    const Tensor& x = saved[0];
+    factors.a = saved[1];
+    factors.b = saved[2];
+    LowRankGradients made(
+        factors,
+        {context->needs_input_grad(1), context->needs_input_grad(2), context->needs_input_grad(3)},
+        x.sizes(),
+        x.scalar_type(),
+        beside->drawn);
+    const Tensor dy = as_rows(gradients[0]);
+    RowParts(factors, x, beside->drawn).visit([&](int64_t first, const Tensor& rows) {
+      made.add(first, dy.narrow(0, first, rows.size(0)).to(factors.b.scalar_type()), rows);
+    });
+    return {gradients[0], made.of_x(), made.of_a(), made.of_b(), Tensor()};
+  }
+};
 
 }  // namespace
-
-Tensor LowRankFactors::rows_of(const Tensor& x, const Tensor& drawn) const {
-  return dropout->apply(x.to(a.scalar_type()), drawn);
-}
-
-Tensor LowRankFactors::added(const Tensor& rows) const {
-  return times_factor(times_factor(rows, a) * scale, b);
-}
-
-Tensor LowRankFactors::inner_gradient(const Tensor& gradient) const {
-  return ops::linear_input_gradient(gradient, b.detach(), kOutIn) * scale;
-}
-
-Tensor LowRankFactors::input_gradient(const Tensor& gradient) const {
-  return ops::linear_input_gradient(inner_gradient(gradient), a.detach(), kOutIn);
-}
-
-void LowRankFactors::accumulate_weight_gradients(const Tensor& gradient, const Tensor& rows) const {
-  if (a.requires_grad()) {
-    accumulate_gradient(a, gradient_of(inner_gradient(gradient), rows));
-  }
-  if (b.requires_grad()) {
-    accumulate_gradient(b, gradient_of(gradient, times_factor(rows, a.detach()) * scale));
-  }
-}
-
-bool LowRankFactors::are_trained() const {
-  return a.requires_grad() || b.requires_grad();
-}
-
-void LowRankFactors::visit(const ParameterFunction& function) {
-  function({"lora_A.weight", a, -1, 1});
-  function({"lora_B.weight", b, 0, -1});
-}
 
 LowRankProduct::LowRankProduct(
     std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout)
@@ -75,13 +85,22 @@ Tensor LowRankProduct::forward(const Tensor& x, const Tensor& drawn) const {
   if (!factors_.are_on) {
     return y;
   }
-  return (y + factors_.added(factors_.rows_of(x, drawn))).to(y.scalar_type());
+  auto beside = c10::make_intrusive<Beside>();
+  beside->factors = {.scale = factors_.scale, .dropout = factors_.dropout, .a = {}, .b = {}};
+  beside->drawn = drawn;
+  return AddLowRank::apply(y, x, factors_.a, factors_.b, beside);
 }
 
 Tensor LowRankProduct::input_gradient(const Tensor& y_gradient, const Tensor& drawn) const {
-  const Tensor x_gradient = base_->input_gradient(y_gradient, {});
-  const Tensor added = factors_.input_gradient(y_gradient.to(factors_.b.scalar_type()));
-  return (x_gradient + factors_.dropout->apply(added, drawn)).to(x_gradient.scalar_type());
+  const Tensor of_base = base_->input_gradient(y_gradient, {});
+  LowRankGradients made(
+      factors_, {.x = true}, of_base.sizes(), of_base.scalar_type(), drawn, of_base);
+  const Tensor dy = as_rows(y_gradient);
+  over_row_parts(
+      dy.size(0), dy.size(1) + of_base.size(-1), dy.device(), [&](int64_t first, int64_t count) {
+        made.add(first, dy.narrow(0, first, count).to(factors_.b.scalar_type()), {});
+      });
+  return made.of_x();
 }
 
 void LowRankProduct::accumulate_weight_gradients(
@@ -89,8 +108,17 @@ void LowRankProduct::accumulate_weight_gradients(
   if (base_->is_trained()) {
     base_->accumulate_weight_gradients(y_gradient, x, {});
   }
-  factors_.accumulate_weight_gradients(
-      y_gradient.to(factors_.b.scalar_type()), factors_.rows_of(x, drawn));
+  LowRankGradients made(
+      factors_,
+      {.x = false, .a = factors_.a.requires_grad(), .b = factors_.b.requires_grad()},
+      x.sizes(),
+      x.scalar_type(),
+      drawn);
+  const Tensor dy = as_rows(y_gradient);
+  RowParts(factors_, x, drawn).visit([&](int64_t first, const Tensor& rows) {
+    made.add(first, dy.narrow(0, first, rows.size(0)).to(factors_.b.scalar_type()), rows);
+  });
+  made.accumulate();
 }
 
 void LowRankProduct::visit_parameters(const ParameterFunction& function) {

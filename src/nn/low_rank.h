@@ -6,30 +6,10 @@
 
 #include "model/adapters.h"
 #include "nn/language_model.h"
+#include "nn/low_rank_factors.h"
 #include "nn/product.h"
 
 namespace lockstep::nn {
-
-/// What every adapter of a linear is made of: A [r, in] and B [out, r], leaves of a type of their
-/// own, in which all of it is computed, and dropout of A's input. The gradients are no autograd.
-struct LowRankFactors {
-  double scale = 1;  // s
-  std::shared_ptr<Dropout> dropout;
-  Tensor a, b;
-  bool are_on = true;  // else they stand beside the base for nothing
-
-  /// What A reads: x in A's type, under the mask.
-  Tensor rows_of(const Tensor& x, const Tensor& drawn) const;
-  /// s B A rows.
-  Tensor added(const Tensor& rows) const;
-  /// The gradients of what A gives and of the rows, from that of added().
-  Tensor inner_gradient(const Tensor& gradient) const;
-  Tensor input_gradient(const Tensor& gradient) const;
-  void accumulate_weight_gradients(const Tensor& gradient, const Tensor& rows) const;
-  bool are_trained() const;
-  /// lora_A.weight and lora_B.weight.
-  void visit(const ParameterFunction& function);
-};
 
 /// y = base(x) + s B A dropout(x), equation 3 there, beside any other product: added in the wider
 /// of the two types, and rounded once to the base's.

@@ -80,9 +80,9 @@ Tensor PackedProduct::take_bias() {
   return std::exchange(bias_, Tensor());
 }
 
-Tensor PackedProduct::matrix() const {
+Tensor PackedProduct::matrix_rows(int64_t first, int64_t count) const {
   return ops::unpack(
-      *part_, bytes_, {0, part_->row_count()}, {0, part_->columns.size()}, at::kFloat);
+      *part_, bytes_, {first, first + count}, {0, part_->columns.size()}, at::kFloat);
 }
 
 void pack_linears(LanguageModel& model, const Packing& packing) {

@@ -26,7 +26,7 @@ class PackedProduct final : public Product {
   bool is_trained() const override { return bias_.defined() && bias_.requires_grad(); }
   void visit_parameters(const ParameterFunction& function) override;
   Tensor take_bias() override;
-  Tensor matrix() const override;
+  Tensor matrix_rows(int64_t first, int64_t count) const override;
 
  private:
   std::shared_ptr<ops::PackedPart> part_;

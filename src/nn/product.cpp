@@ -103,8 +103,9 @@ Tensor DenseProduct::take_bias() {
   return std::exchange(bias_, Tensor());
 }
 
-Tensor DenseProduct::matrix() const {
-  return layout_ == WeightLayout::kOutIn ? weight_.detach() : weight_.detach().t();
+Tensor DenseProduct::matrix_rows(int64_t first, int64_t count) const {
+  const Tensor weight = weight_.detach();
+  return (layout_ == WeightLayout::kOutIn ? weight : weight.t()).narrow(0, first, count);
 }
 
 void accumulate_gradient(const Tensor& parameter, Tensor gradient) {

@@ -55,9 +55,9 @@ class Product {
   /// Whether any parameter is trained. Where none is, nobody needs to keep x.
   virtual bool is_trained() const = 0;
   virtual void visit_parameters(const ParameterFunction& function) = 0;
-  /// W of what is here, [out, in], of any floating type: a view, or made for this call; no
-  /// autograd. Undefined: it is not one matrix.
-  virtual Tensor matrix() const { return {}; }
+  /// Rows of W of what is here, [count, in] of [out, in], of any floating type: a view, or made for
+  /// this call; no autograd. Undefined: it is not one matrix.
+  virtual Tensor matrix_rows(int64_t /*first*/, int64_t /*count*/) const { return {}; }
   /// Hands the bias to a layer that adds it elsewhere; undefined where there is none.
   virtual Tensor take_bias() { return {}; }
   /// The dropout of its input, in whose place a strategy puts that of a part of the input; null:
@@ -82,7 +82,7 @@ class DenseProduct final : public Product {
   bool is_trained() const override;
   void visit_parameters(const ParameterFunction& function) override;
   Tensor take_bias() override;
-  Tensor matrix() const override;
+  Tensor matrix_rows(int64_t first, int64_t count) const override;
 
  private:
   WeightLayout layout_;

@@ -119,7 +119,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       const Tensor& weight,
       const std::optional<Tensor>& bias,
       WeightLayout layout) {
-    context->save_for_backward({x, weight});
+    // A frozen weight's gradient is not asked for, and x is of that alone.
+    context->save_for_backward({weight.requires_grad() ? x : Tensor(), weight});
     context->saved_data["layout"] = static_cast<int64_t>(layout);
     context->saved_data["has_bias"] = bias.has_value();
     return product_of(x, weight, bias.value_or(Tensor()), layout);

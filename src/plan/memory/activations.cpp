@@ -131,6 +131,19 @@ double exchanged(const Job& job, double tokens) {
          (is_packed ? of(job.model.heads) + 2 * of(keys) : 0);
 }
 
+// Numbers that adapters keep in a block. Those of low rank need what the linears read, which is
+// counted with these; what they add is made anew. With sizes of rows the products' results are
+// kept.
+double kept_by_adapters(const Job& job, BlockKind kind) {
+  if (job.adapter_rank == 0 || !job.adapters_decompose) {
+    return 0;
+  }
+  const LinearSizes& linears = sizes_of(job.model).linears_of(kind);
+  return job.micro_tokens(parts_of(kind).stream) *
+             (linears.cut_outputs / job.mesh.tensor + linears.whole_outputs) +
+         job.micro_tokens(Stream::kSource) * linears.source_outputs / job.mesh.tensor;
+}
+
 }  // namespace
 
 double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
@@ -168,6 +181,7 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
   // What norms of heads are made of.
   heads += model.head_norms ? tokens * (queries + keys) : 0;
   heads += static_cast<double>(parts.attentions) * exchanged(job, tokens);
+  heads += kept_by_adapters(job, kind);
   if (kind == BlockKind::kSparseDecoder) {  // what experts are given and give, sorted and as it was
     heads += tokens * static_cast<double>(3 * model.experts.per_token) * hidden;
   }

@@ -134,8 +134,8 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
     const double linears = linear_parameters(job.model, blocks) / job.mesh.tensor;
     memory.parameters += held(linears, 3) * job.frozen_bytes +
                          (held(parameters, 3) - held(linears, 3)) * job.compute_bytes();
-    if (job.frozen_bytes < 2) {
-      // The matrix that computes, in 16 bits.
+    if (job.frozen_bytes < 2 && !software.device_is_host) {
+      // The matrix that computes, in 16 bits; on a CPU some of it, in a cache.
       memory.working += 2.0 * static_cast<double>(job.model.hidden_size) *
                         static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
     }

@@ -107,7 +107,8 @@ double head_bytes(const Job& job) {
   }
   // The rows that have a target, and their gradient; what the last norm gave.
   const double streams = 3 * job.micro_tokens() * hidden * width;
-  return bytes + runs.sum + streams + head_gradient(job);
+  const double sum = job.adapter_rank > 0 ? 0 : runs.sum;  // a frozen table has no gradient
+  return bytes + sum + streams + head_gradient(job);
 }
 
 Moment head_moment(const Job& job, double kept) {
@@ -133,14 +134,21 @@ double block_temporaries(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes(), hidden = hidden_of(job);
   const double tokens = job.micro_tokens(parts_of(kind).stream);
   const double mlp = inner_width(job.model, kind) / job.mesh.tensor;
-  const double matrix = hidden * mlp * width;
+  // Adapters take their rows a part at a time: a cache's size in float32, of these and of results.
+  constexpr double kParts = 2.0 * (2 << 20);
+  const bool is_frozen = job.adapter_rank > 0;
+  const double matrix = is_frozen ? kParts : hidden * mlp * width;
   // The gradient of the last product's input, and of the gate and what it gates, whose product is
   // free by then.
   const double gates = job.model.gated_mlp ? 2 * tokens * mlp * width : 0;
   // Or the gradient of the weight, one side of its product laid out anew.
-  const double laid_out =
-      job.software.lays_out ? tokens * (job.model.gated_mlp ? hidden : mlp) * width : 0;
-  return tokens * hidden * width + std::max(gates, tokens * mlp * width + laid_out + matrix);
+  const double laid_out = job.software.lays_out && !is_frozen
+                              ? tokens * (job.model.gated_mlp ? hidden : mlp) * width
+                              : 0;
+  // Under a mask the gradient of all rows that an adapter reads, before and after it, in float32.
+  const double masked = is_frozen && job.adapters_drop ? tokens * mlp * 2 * 4 : 0;
+  return tokens * hidden * width +
+         std::max(gates, tokens * mlp * width + masked + laid_out + matrix);
 }
 
 /// Stage 2: the buffer that fills when `blocks_left` are to come, and the one on its way.

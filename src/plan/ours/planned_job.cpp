@@ -201,6 +201,8 @@ Job planned_job(
   }
   if (config.lora != config::LoraSection{}) {  // of those of the blocks' linears, an upper bound
     job.adapter_rank = config.lora.r.value_or(model::LoraConfig{}.r);
+    job.adapters_decompose = config.lora.use_dora.value_or(false);
+    job.adapters_drop = config.lora.lora_dropout.value_or(0) > 0;
     job.frozen_bytes = half ? 2 : 4;
     if (const auto packed = packed_as(model, config.quantization)) {
       job.frozen_bytes = packed_bytes(packed->bits, packed->double_quant, packed->block_size);

@@ -153,6 +153,8 @@ struct Job {
   double activations_away = 0;  // share of the activations that wait in host memory
   int64_t adapter_rank =
       0;  // LoRA (Hu et al., 2021) on every matrix of the blocks; 0: all is trained
+  bool adapters_decompose = false;  // DoRA (Liu et al., 2024)
+  bool adapters_drop = false;       // and they have dropout of what they read
   double frozen_bytes = 2;     // of a frozen weight of the blocks' linears: 2, or less where it is
                                // packed; what else is frozen has the type that is computed in
   double reference_bytes = 0;  // of a parameter of a second model that is only read, under the same

@@ -49,6 +49,12 @@ LinearSizes linears_of(
       const bool is_active = layer.expert < model.experts.per_token;  // as many of them as any
       sizes.active += layer.reads_source || !is_active ? 0 : elements;
       sizes.sides += static_cast<double>(weight.shape[0] + weight.shape[1]);
+      const size_t of_outputs = layer.has_inputs_first() ? 1 : 0;
+      const auto outputs = static_cast<double>(is_active ? weight.shape[of_outputs] : 0);
+      const bool is_cut = weight.dims[of_outputs] != model::Dim::kHidden;
+      (layer.reads_source ? sizes.source_outputs
+       : is_cut           ? sizes.cut_outputs
+                          : sizes.whole_outputs) += outputs;
     }
   }
   return sizes;

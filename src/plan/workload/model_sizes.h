@@ -31,6 +31,9 @@ struct LinearSizes {
   double of_source = 0;  // elements of those that multiply what the encoder gives
   double sides = 0;  // inputs and outputs together, of all of them: a low-rank product of rank r
                      // beside each has r times as many parameters
+  // Outputs that a token has of all of them: those that tensor parallelism cuts, those of the
+  // hidden size, and of what the encoder gives.
+  double cut_outputs = 0, whole_outputs = 0, source_outputs = 0;
 };
 
 struct ModelSizes {

@@ -1,0 +1,128 @@
+#include "nn/low_rank_factors.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "nn/layers.h"
+
+namespace lockstep::nn {
+namespace {
+
+constexpr int64_t kLeastRows = 64;
+constexpr int64_t kCacheBytes = int64_t{2} << 20;     // of a CPU's core
+constexpr int64_t kDeviceBytes = int64_t{128} << 20;  // elsewhere, where small products are slow
+
+}  // namespace
+
+void over_row_parts(
+    int64_t rows,
+    int64_t numbers,
+    c10::Device device,
+    const std::function<void(int64_t first, int64_t count)>& function) {
+  const int64_t bytes = device.is_cpu() ? kCacheBytes * at::get_num_threads() : kDeviceBytes;
+  const int64_t fit = bytes / std::max<int64_t>(1, numbers * 4) / kLeastRows * kLeastRows;
+  const int64_t each = std::max(kLeastRows, fit);
+  for (int64_t first = 0; first < rows; first += each) {
+    function(first, std::min(each, rows - first));
+  }
+}
+
+Tensor as_rows(const Tensor& x) {
+  const int64_t rows = c10::multiply_integers(x.sizes().slice(0, static_cast<size_t>(x.dim() - 1)));
+  return x.reshape({rows, x.size(-1)});  // a width of 0 leaves -1 open
+}
+
+Tensor LowRankFactors::rows_of(const Tensor& x, const Tensor& drawn) const {
+  return dropout->apply(x.to(a.scalar_type()), drawn);
+}
+
+Tensor LowRankFactors::inner(const Tensor& rows) const {
+  return at::mm(rows, a.detach().t()).mul_(scale);
+}
+
+bool LowRankFactors::are_trained() const {
+  return a.requires_grad() || b.requires_grad();
+}
+
+void LowRankFactors::visit(const ParameterFunction& function) {
+  function({"lora_A.weight", a, -1, 1});
+  function({"lora_B.weight", b, 0, -1});
+}
+
+RowParts::RowParts(const LowRankFactors& factors, const Tensor& x, const Tensor& drawn)
+    : factors_(factors),
+      rows_(as_rows(drawn.defined() ? factors.rows_of(x, drawn) : x)) {}
+
+void RowParts::visit(const std::function<void(int64_t first, const Tensor& rows)>& function) const {
+  const int64_t numbers = factors_.a.size(1) + factors_.b.size(0);
+  over_row_parts(rows_.size(0), numbers, rows_.device(), [&](int64_t first, int64_t count) {
+    function(first, rows_.narrow(0, first, count).to(factors_.a.scalar_type()));
+  });
+}
+
+LowRankGradients::LowRankGradients(
+    const LowRankFactors& factors,
+    Wanted wanted,
+    at::IntArrayRef x_sizes,
+    at::ScalarType x_type,
+    const Tensor& drawn,
+    const Tensor& onto)
+    : factors_(factors),
+      wanted_(wanted),
+      x_type_(x_type),
+      drawn_(drawn),
+      onto_(onto) {
+  const Tensor a = factors.a.detach(), b = factors.b.detach();
+  if (wanted.x) {
+    // Under a mask it is rounded after that.
+    const auto type = drawn.defined() ? a.scalar_type() : x_type;
+    x_ = at::empty(x_sizes, a.options().dtype(type));
+  }
+  a_ = wanted.a ? at::zeros_like(a) : Tensor();
+  b_ = wanted.b ? at::zeros_like(b) : Tensor();
+}
+
+void LowRankGradients::add(int64_t first, const Tensor& gradient, const Tensor& rows) {
+  const int64_t count = gradient.size(0);
+  if (wanted_.b) {
+    b_.addmm_(gradient.t(), factors_.inner(rows));
+  }
+  if (!wanted_.x && !wanted_.a) {
+    return;
+  }
+  const Tensor of_inner = at::mm(gradient, factors_.b.detach()).mul_(factors_.scale);
+  if (wanted_.a) {
+    a_.addmm_(of_inner.t(), rows);
+  }
+  if (wanted_.x) {
+    const Tensor a = factors_.a.detach();
+    const bool adds = onto_.defined() && !drawn_.defined();
+    as_rows(x_)
+        .narrow(0, first, count)
+        .copy_(
+            adds
+                ? at::addmm(as_rows(onto_).narrow(0, first, count).to(a.scalar_type()), of_inner, a)
+                : at::mm(of_inner, a));
+  }
+}
+
+void LowRankGradients::accumulate() const {
+  if (a_.defined()) {
+    accumulate_gradient(factors_.a, a_);
+  }
+  if (b_.defined()) {
+    accumulate_gradient(factors_.b, b_);
+  }
+}
+
+Tensor LowRankGradients::of_x() const {
+  if (!x_.defined() || !drawn_.defined()) {
+    return x_;
+  }
+  const Tensor masked = factors_.dropout->apply(x_, drawn_);
+  return (onto_.defined() ? masked + onto_ : masked).to(x_type_);
+}
+
+}  // namespace lockstep::nn
