@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart setup build install wheel deb docs picture page-pictures clean
+.PHONY: help quickstart setup build install wheel deb docs picture adapters-picture page-pictures clean
 .PHONY: test test-long test-engines test-gpu test-processors sanitizers soak flips fuzz hangs hosts checks parity unlearn-demo
 .PHONY: bench bench-adapters bench-agents bench-classification bench-families bench-launch bench-monitor bench-ops bench-parallel bench-preference bench-tokenizers bench-unlearning
 .PHONY: plan-validation plan-machine
@@ -26,6 +26,7 @@ help:
 	@echo "make deb                   a Debian package with the libtorch that it needs, into build/dist"
 	@echo "make docs                  the guides with a search and the reference of the headers, into build/docs; llms.txt"
 	@echo "make picture               the README's picture, of the quick start on this machine"
+	@echo "make adapters-picture      that of docs/adapters.md: LoRA and QLoRA beside training all weights, on this machine"
 	@echo "make page-pictures         the pictures of docs/monitor.md, by a Chromium"
 	@echo "make test                  set up, build, and run the tests that need no GPU (TESTS=name: those whose name has it)"
 	@echo "make test-long             the tests that take longer: every family under every plan, each guide's commands, lost hosts"
@@ -193,6 +194,10 @@ docs:
 # The README's picture, of a run on this machine.
 picture: quickstart
 	@python3 tools/draw_run.py quickstart/run docs/quick_start.svg --title "make quickstart: GPT-2 of 3 million parameters, $$(nproc) cores ($$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1 | tr -s ' '))"
+
+# That of docs/adapters.md: three small runs of fine-tuning on this machine.
+adapters-picture: build
+	@tools/adapters_demo.sh $(BUILD)/lockstep docs/adapters.svg
 
 # Those of docs/monitor.md, of two small runs on this machine.
 page-pictures: build

@@ -161,7 +161,7 @@ class Resolver {
     const PatternTable ranks("lora.rank_pattern", config().rank_pattern);
     const PatternTable alphas("lora.alpha_pattern", config().alpha_pattern);
     for (const LayerSpec& layer : layers_) {
-      if (!targets.contains(layer.prefix)) {
+      if (!targets.contains(layer.prefix) || is_bias_of_head(layer)) {
         continue;
       }
       check_kind(layer);
@@ -177,6 +177,14 @@ class Resolver {
     check_targets();
     check_patterns("lora.rank_pattern", config().rank_pattern, used_ranks_);
     check_patterns("lora.alpha_pattern", config().alpha_pattern, used_alphas_);
+  }
+
+  /// Files hold the two as one module.
+  bool is_bias_of_head(const LayerSpec& layer) const {
+    return layer.kind == LayerKind::kHeadBias &&
+           std::any_of(layers_.begin(), layers_.end(), [&](const LayerSpec& other) {
+             return other.kind == LayerKind::kHead && other.prefix == layer.prefix;
+           });
   }
 
   void check_kind(const LayerSpec& layer) const {
@@ -197,17 +205,21 @@ class Resolver {
               "name some of {}, or train it whole with lora.modules_to_save",
               fmt::join(last_parts(layers_, is_linear), ", ")));
     }
-    if (layer.kind == LayerKind::kHead && model_.bidirectional) {
-      refuse(
-          what + " is an encoder's head, and only that of a decoder can have an adapter",
-          "leave it out, or train it whole with lora.modules_to_save");
-    }
     if (layer.kind == LayerKind::kTokenEmbedding && model_.is_encoder_decoder()) {
       refuse(
           what +
               " is the embedding of an encoder and of a decoder: PEFT puts an adapter beside a "
               "third name of it, which neither reads",
           "leave it out, or train it whole with lora.modules_to_save");
+    }
+    if (layer.kind == LayerKind::kHead && model_.bidirectional &&
+        config().bias != LoraConfig::Bias::kNone) {
+      refuse(
+          what +
+              " is an encoder's head, whose bias has two names, and lora.bias would have it "
+              "trained "
+              "beside the adapter",
+          "leave lora.bias out, or the head");
     }
     if (is_table(layer) && model_.ties_head() && config().ensure_weight_tying &&
         config().use_dora) {

@@ -87,7 +87,9 @@ at::Tensor MergedWeights::values(
     const model::LayerSpec& layer, const model::ParameterSpec& parameter) const {
   const at::NoGradGuard no_gradient;
   at::Tensor values = values_of(spec_, parameter);
-  if (spec_.adapters != nullptr && parameter.name == layer.weight().name) {
+  const bool is_weight =
+      parameter.name == layer.weight().name && layer.kind != model::LayerKind::kHeadBias;
+  if (spec_.adapters != nullptr && is_weight) {
     const auto found = spec_.adapters->of_layers.find(layer.prefix);
     if (found != spec_.adapters->of_layers.end()) {
       merge(spec_, layer, found->second, values);

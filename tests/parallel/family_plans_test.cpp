@@ -110,10 +110,7 @@ const FamilyCase kFamilies[] = {
         "hidden_dropout": 0.1, "initializer_range": 0.1})"},
     // Encoders: a bias of the tied head, whose rows ranks have unequal numbers of; dropout
     // everywhere; norms behind sums.
-    {"bert",
-     R"({"model_type": "bert", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
-        "num_hidden_layers": 3, "num_attention_heads": 5, "max_position_embeddings": 24,
-        "type_vocab_size": 3, "initializer_range": 0.2})"},
+    {"bert", kOddBert},
     // Positions begin behind that of padding.
     {"roberta",
      R"({"model_type": "roberta", "vocab_size": 97, "hidden_size": 24, "intermediate_size": 31,
@@ -121,10 +118,7 @@ const FamilyCase kFamilies[] = {
         "type_vocab_size": 1, "pad_token_id": 5, "classifier_dropout": 0.3,
         "initializer_range": 0.1})"},
     // No segments, no dropout of what attention gives, a head of its own.
-    {"distilbert",
-     R"({"model_type": "distilbert", "vocab_size": 97, "dim": 24, "hidden_dim": 31, "n_layers": 3,
-        "n_heads": 6, "max_position_embeddings": 24, "tie_word_embeddings": false,
-        "initializer_range": 0.1})"},
+    {"distilbert", kOddDistilBert},
 };
 
 /// One of each kind of block, for `make test`; the others are as much like one of these as families

@@ -98,6 +98,16 @@ TEST(PlanTable, RowsOfSomeTokens) {
   expect_adapters(kOddT5, {"q"}, rows({{"", {1, 100}}}), plans_of_tables(Recompute::kFull));
 }
 
+/// A head that is tied, one that is not and has its bias under the same name; both have a column
+/// for it.
+TEST(PlanTable, AdaptersOfAnEncodersHead) {
+  const auto plans = plans_of_tables(Recompute::kFull);
+  expect_adapters(kOddBert, {"query", "decoder"}, {}, plans);
+  expect_adapters(kOddBert, {"decoder", "word_embeddings"}, tied(), plans);
+  expect_adapters(kOddDistilBert, {"vocab_projector", "q_lin"}, {}, plans);
+  expect_adapters(kOddDistilBert, {"vocab_projector"}, dora(), plans);
+}
+
 TEST(PlanTable, AdaptersOfAnEncoderDecodersHead) {
   expect_adapters(kOddT5, {"v", "lm_head"}, {}, plans_of_tables(Recompute::kFull));
 }

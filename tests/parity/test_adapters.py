@@ -14,7 +14,7 @@ import torch
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, BitsAndBytesConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, BitsAndBytesConfig
 
 PROGRAM = pathlib.Path(os.environ.get("LOCKSTEP_PROGRAM", "build/release/lockstep")).resolve()
 DRIVER = PROGRAM.parent / "parity_driver"
@@ -32,6 +32,11 @@ TIED_QWEN2 = dict(QWEN2, tie_word_embeddings=True)
 T5 = dict(model_type="t5", vocab_size=89, d_model=24, d_kv=6, d_ff=44, num_layers=2, num_decoder_layers=2, num_heads=3,
           relative_attention_num_buckets=8, relative_attention_max_distance=20, dropout_rate=0.0, initializer_factor=0.7,
           feed_forward_proj="relu", pad_token_id=0, eos_token_id=0, decoder_start_token_id=0, is_encoder_decoder=True)
+
+BERT = dict(model_type="bert", vocab_size=97, hidden_size=24, intermediate_size=44, num_hidden_layers=2, num_attention_heads=3,
+            max_position_embeddings=40, initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=0)
+DISTILBERT = dict(model_type="distilbert", vocab_size=97, dim=24, hidden_dim=44, n_layers=2, n_heads=4, max_position_embeddings=40,
+                  initializer_range=0.2, dropout=0.0, attention_dropout=0.0, pad_token_id=0, tie_word_embeddings=False)
 
 # Its loops for CPUs read rows of 32 or 96 weights as garbage (docs/adapters.md).
 WIDE_LLAMA = dict(LLAMA, hidden_size=64, intermediate_size=128, head_dim=16)
@@ -61,6 +66,10 @@ CASES = {
     "qwen2-tied-embedding": (TIED_QWEN2, dict(r=4, target_modules=["embed_tokens", "q_proj"])),
     "qwen2-one-of-both": (TIED_QWEN2, dict(r=4, target_modules=["embed_tokens", "v_proj"], ensure_weight_tying=True)),
     "t5-head": (T5, dict(r=3, task_type="SEQ_2_SEQ_LM", target_modules=["q", "lm_head"])),
+    "bert-tied-head": (BERT, dict(r=4, task_type=None, target_modules=["query", "decoder"], lora_alpha=6)),
+    "bert-embedding": (BERT, dict(r=3, task_type=None, target_modules=["word_embeddings", "transform.dense"])),
+    "distilbert-head": (DISTILBERT, dict(r=3, task_type=None, target_modules=["vocab_projector", "q_lin"])),
+    "distilbert-head-dora": (DISTILBERT, dict(r=3, task_type=None, target_modules=["vocab_projector"], use_dora=True)),
     "llama-rows": (LLAMA, dict(r=4, trainable_token_indices=[3, 96, 0])),
     "llama-rows-of-both": (LLAMA, dict(r=4, trainable_token_indices={"embed_tokens": [7, 90], "lm_head": [96, 1, 50]})),
     "gpt2-rows": (GPT2, dict(r=3, trainable_token_indices=[100, 4, 52])),
@@ -86,8 +95,12 @@ def has_encoder(name):
     return name.startswith("t5")
 
 
+def is_encoder(name):
+    return name.startswith(("bert", "distilbert"))
+
+
 def kind(name):
-    return AutoModelForSeq2SeqLM if has_encoder(name) else AutoModelForCausalLM
+    return AutoModelForSeq2SeqLM if has_encoder(name) else AutoModelForMaskedLM if is_encoder(name) else AutoModelForCausalLM
 
 
 def pack(folder, opener, how):
@@ -129,6 +142,10 @@ def make_case(folder, name):
     if has_encoder(name):
         given |= {"source": torch.randint(0, vocabulary, (3, 19)), "source_mask": torch.ones(3, 19, dtype=torch.long),
                   "sources": torch.randint(0, vocabulary, (STEPS, 2, 13))}
+    if is_encoder(name):
+        given["ids"].clamp_(min=1)  # 0 is padding, which no text has
+        given["batches"].clamp_(min=1)
+        given |= {"attention_mask": torch.ones(3, 21, dtype=torch.long), "token_type_ids": torch.zeros(3, 21, dtype=torch.long)}
     save_file({**given, "labels": given["ids"].clone()}, folder / "input.safetensors")
 
 
@@ -161,6 +178,8 @@ def logits_of(model, ids, source=None):
 
 def summed_loss(model, ids, source=None):
     logits = logits_of(model, ids, source)
+    if model.config.model_type in ("bert", "distilbert"):
+        return logits, torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten(), reduction="sum")
     return logits, torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
 
 
@@ -201,7 +220,8 @@ def test_twenty_steps(case):
     losses = []
     for step, batch in enumerate(given["batches"]):
         source = given["sources"][step] if "sources" in given else None
-        loss = summed_loss(model, batch, source)[1] / (batch.shape[0] * (batch.shape[1] - 1))
+        targets = batch.shape[0] * (batch.shape[1] - (0 if is_encoder(name) else 1))
+        loss = summed_loss(model, batch, source)[1] / targets
         losses.append(loss.item())
         loss.backward()
         optimizer.step()

@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from harness import ProgramTest, environment
+from harness import ProgramTest, environment, long
 
 UNEQUAL = """nodes:
   - {name: fast, count: 2, devices: 4, device: h100-80gb, network_gb_s: 25}
@@ -59,6 +59,40 @@ class Predict(ProgramTest):
                            "per_device_train_batch_size=48", "data.sequence_length=32", "output_dir=wider",
                            "save_strategy=no")
         self.assert_memory_is_near(done.out + done.err)
+
+    def memory_with_adapters(self, *words, width=384, rows=96):
+        """How far the prediction is off, as a share of what was measured, of a run with adapters on all linears."""
+        base = f"base-{width}"
+        if not (self.folder / base).exists():
+            config = {"model_type": "llama", "hidden_size": width, "intermediate_size": 8 * width // 3, "num_hidden_layers": 4,
+                      "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64, "vocab_size": 512}
+            (self.folder / "base.json").write_text(json.dumps(config))
+            self.run_ok("train", "--model", "base.json", *self.data(), "use_cpu=true", "max_steps=1", "learning_rate=0",
+                        "per_device_train_batch_size=1", "data.sequence_length=32", f"output_dir={base}", "bf16=true")
+        done = self.run_ok("train", "--model", base, *self.data(), "use_cpu=true", "max_steps=2", "data.sequence_length=32",
+                           f"per_device_train_batch_size={rows}", f"output_dir=adapted-{len(list(self.folder.iterdir()))}", "save_strategy=no",
+                           "lora.r=16", "lora.target_modules=all-linear", *words)
+        found = re.search(r"predicted ([\d.]+) MiB a rank, measured ([\d.]+) MiB", done.out + done.err)
+        predicted, measured = float(found[1]), float(found[2])
+        return predicted / measured - 1, f"{words}: predicted {predicted} MiB, measured {measured} MiB"
+
+    def test_memory_is_predicted_of_adapters(self):
+        off, told = self.memory_with_adapters("bf16=true")
+        self.assertLess(abs(off), 0.03, told)
+
+    @long
+    def test_memory_is_predicted_of_every_kind_of_adapter(self):
+        """Within 3%: what is kept for the backward pass, beside weights of any type, kept and made anew."""
+        four = ("quantization.bits=4", "quantization.double_quant=true")
+        for words in ((), ("bf16=true", "lora.use_dora=true"), ("lora.use_dora=true",), ("bf16=true", "lora.lora_dropout=0.1"),
+                      ("bf16=true", "lora.use_dora=true", "lora.lora_dropout=0.1"), ("bf16=true", *four), four,
+                      ("bf16=true", "quantization.bits=8", "lora.use_dora=true"), ("bf16=true", "gradient_checkpointing=true"),
+                      ("bf16=true", "gradient_checkpointing=true", "lora.use_dora=true", *four),
+                      ("bf16=true", "parallel.recompute=selective"),
+                      ("bf16=true", "gradient_checkpointing=true", "lora.lora_dropout=0.1", *four)):
+            with self.subTest(words):
+                off, told = self.memory_with_adapters(*words)
+                self.assertLess(abs(off), 0.03, told)
 
     def test_what_will_not_fit_is_refused_before_it_starts(self):
         self.write_model("huge.json", 8192, 96)

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# LoRA and QLoRA against training all weights, on the sample task: a small model learns the stories of `lockstep sample`, then instructions
+# with answers, three times from the same weights. Draws the losses of the three (docs/adapters.md).
+#   tools/adapters_demo.sh PROGRAM OUTPUT.svg
+set -euo pipefail
+program=$(realpath "$1")
+picture=$(realpath "$2")
+cd "$(dirname "$0")/.."
+work=adapters-demo
+ranks=${DEMO_RANKS:-2}
+lockstep() {
+  printf '\n$ lockstep %s\n' "$*" >&2
+  "$program" "$@"
+}
+
+rm -rf "$work"
+mkdir -p "$work"
+lockstep sample --output $work/sample
+cat $work/sample/train.txt $work/sample/instructions.jsonl > $work/text.txt
+lockstep tokenizer train --files $work/text.txt --vocab-size 900 --output $work/tokenizer
+lockstep train --nproc "$ranks" model.preset=gpt2-tiny tokenizer.path=$work/tokenizer data.train=$work/sample/train.txt data.sequence_length=128 \
+  output_dir=$work/base max_steps="${DEMO_BASE_STEPS:-300}" per_device_train_batch_size=8 learning_rate=1.5e-3 warmup_steps=20 \
+  lr_scheduler_type=cosine logging_steps=50 save_strategy=no bf16=true
+
+# Each at the rate that suits it: low-rank factors take about ten times that of whole weights.
+tune() { # NAME RATE KEYS...
+  local name=$1 rate=$2
+  shift 2
+  lockstep train --nproc "$ranks" model.path=$work/base data.train=$work/sample/instructions.jsonl data.prompt=alpaca data.sequence_length=128 \
+    data.validation=$work/sample/instructions_validation.jsonl output_dir="$work/$name" max_steps="${DEMO_STEPS:-300}" \
+    per_device_train_batch_size=8 learning_rate="$rate" warmup_steps=10 lr_scheduler_type=cosine logging_steps=10 \
+    eval_strategy=steps eval_steps=100 save_strategy=no bf16=true "$@"
+}
+lora="lora.r=16 lora.lora_alpha=32 lora.target_modules=all-linear"
+tune all-weights 5e-4
+tune lora 3e-3 $lora
+tune qlora-nf4 3e-3 $lora quantization.bits=4 quantization.type=nf4 quantization.double_quant=true
+
+python3 tools/draw_run.py $work/all-weights $work/lora $work/qlora-nf4 "$picture" \
+  --title "instructions of lockstep sample, after its stories: all weights, rank 16 on all linears, the same beside 4 bits"
