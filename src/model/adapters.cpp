@@ -63,7 +63,8 @@ class Resolver {
       : model_(model),
         is_new_(origin == AdapterOrigin::kNew),
         ranks_of_file_(ranks),
-        layers_(describe(model)) {
+        layers_(describe(model)),
+        stacks_(embeddings_of_stacks(model)) {
     result_.config = std::move(config);
     if (const auto head = tied_head(model)) {
       tied_head_ = head->prefix;
@@ -174,6 +175,12 @@ class Resolver {
         result_.of_layers.at(with_adapter.prefix).of_tied_head = is_tied;
       }
     }
+    for (const LayerSpec& table : stacks_) {
+      if (targets.contains(table.prefix)) {
+        check_stack(table);
+        add_adapter(table, ranks.find(table.prefix), alphas.find(table.prefix));
+      }
+    }
     check_targets();
     check_patterns("lora.rank_pattern", config().rank_pattern, used_ranks_);
     check_patterns("lora.alpha_pattern", config().alpha_pattern, used_alphas_);
@@ -185,6 +192,18 @@ class Resolver {
            std::any_of(layers_.begin(), layers_.end(), [&](const LayerSpec& other) {
              return other.kind == LayerKind::kHead && other.prefix == layer.prefix;
            });
+  }
+
+  void check_stack(const LayerSpec& table) const {
+    if (config().ensure_weight_tying || !config().trainable_tokens.empty()) {
+      refuse(
+          fmt::format(
+              "lora.target_modules: {} would have an adapter of its own, and {} is given",
+              table.prefix,
+              config().ensure_weight_tying ? "lora.ensure_weight_tying"
+                                           : "lora.trainable_token_indices"),
+          "leave one of them out");
+    }
   }
 
   void check_kind(const LayerSpec& layer) const {
@@ -208,9 +227,9 @@ class Resolver {
     if (layer.kind == LayerKind::kTokenEmbedding && model_.is_encoder_decoder()) {
       refuse(
           what +
-              " is the embedding of an encoder and of a decoder: PEFT puts an adapter beside a "
-              "third name of it, which neither reads",
-          "leave it out, or train it whole with lora.modules_to_save");
+              " is a name of the embedding that neither the encoder nor the decoder reads: an "
+              "adapter of PEFT's does nothing there",
+          "name embed_tokens: the encoder's and the decoder's embedding then have one each");
     }
     if (layer.kind == LayerKind::kHead && model_.bidirectional &&
         config().bias != LoraConfig::Bias::kNone) {
@@ -324,10 +343,9 @@ class Resolver {
     const std::vector<std::string>& names = result_.config.target_modules.names;
     const bool has_none = result_.of_layers.empty();
     for (const std::string& name : names) {
-      const bool is_there =
-          std::any_of(layers_.begin(), layers_.end(), [&](const LayerSpec& layer) {
-            return is_listed(layer.prefix, {name});
-          });
+      const auto is_it = [&](const LayerSpec& layer) { return is_listed(layer.prefix, {name}); };
+      const bool is_there = std::any_of(layers_.begin(), layers_.end(), is_it) ||
+                            std::any_of(stacks_.begin(), stacks_.end(), is_it);
       if (!is_there && (is_new_ || has_none)) {
         const std::vector<std::string> candidates = last_parts(layers_, is_linear);
         refuse(
@@ -521,7 +539,9 @@ class Resolver {
     for (const auto& [name, parameter] : adapter_parameters(result_)) {
       result_.file_names[name] = {peft_name(name)};
     }
-    for (const LayerSpec& layer : layers_) {
+    std::vector<LayerSpec> layers = layers_;
+    layers.insert(layers.end(), stacks_.begin(), stacks_.end());
+    for (const LayerSpec& layer : layers) {
       const auto found = result_.of_layers.find(layer.prefix);
       if (!is_table(layer) || found == result_.of_layers.end() || found->second.rank == 0) {
         continue;
@@ -542,8 +562,9 @@ class Resolver {
   bool is_new_;
   const std::map<std::string, int64_t>& ranks_of_file_;
   std::vector<LayerSpec> layers_;
-  std::string tied_head_;             // its prefix, and it is the last of the layers; "": none
-  std::set<std::string> classifier_;  // modules to save that nobody asked for
+  const std::vector<LayerSpec> stacks_;  // names of an encoder-decoder's embedding
+  std::string tied_head_;                // its prefix, and it is the last of the layers; "": none
+  std::set<std::string> classifier_;     // modules to save that nobody asked for
   std::set<size_t> used_ranks_, used_alphas_;
   Adapters result_;
 };
@@ -572,26 +593,6 @@ std::optional<std::string> layer_of_rows(const std::string& parameter) {
   return parameter.ends_with(kRows)
              ? std::optional(parameter.substr(0, parameter.size() - kRows.size()))
              : std::nullopt;
-}
-
-int64_t trained_count(const Adapters& adapters, const ModelConfig& model) {
-  std::map<std::string, ParameterSpec> parameters = parameters_by_name(model);
-  parameters.merge(adapter_parameters(adapters));
-  int64_t count = 0;
-  for (const auto& [name, names] : adapters.file_names) {
-    count += parameters.at(name).elements();
-  }
-  return count;
-}
-
-std::map<std::string, ParameterSpec> adapter_parameters(const Adapters& adapters) {
-  std::map<std::string, ParameterSpec> result;
-  for (const auto& [prefix, adapter] : adapters.of_layers) {
-    for (const ParameterSpec& parameter : adapter.parameters) {
-      result.emplace(parameter.name, parameter);
-    }
-  }
-  return result;
 }
 
 }  // namespace lockstep::model

@@ -94,6 +94,18 @@ std::optional<LayerSpec> tied_head(const ModelConfig& config) {
   return std::nullopt;
 }
 
+std::vector<LayerSpec> embeddings_of_stacks(const ModelConfig& config) {
+  std::vector<LayerSpec> result;
+  if (config.is_encoder_decoder()) {
+    const LayerSpec shared = embedding_layers(config).front();
+    for (const char* stack : {"encoder", "decoder"}) {
+      result.push_back(shared);
+      result.back().prefix = std::string(stack) + ".embed_tokens";
+    }
+  }
+  return result;
+}
+
 std::vector<ParameterSpec> parameters_of(const ModelConfig& config) {
   std::vector<ParameterSpec> result;
   for (LayerSpec& layer : describe(config)) {

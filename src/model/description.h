@@ -125,6 +125,9 @@ std::vector<LayerSpec> describe(const ModelConfig& config);
 /// Of a tied head what it is by its own name, with the embedding for its weight; of another
 /// nothing.
 std::optional<LayerSpec> tied_head(const ModelConfig& config);
+/// An encoder-decoder's embedding as its encoder and its decoder call it, in this order: two
+/// modules with one weight. Of another model none.
+std::vector<LayerSpec> embeddings_of_stacks(const ModelConfig& config);
 
 /// Every parameter once, in the order of use; and by name.
 std::vector<ParameterSpec> parameters_of(const ModelConfig& config);

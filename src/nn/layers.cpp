@@ -78,12 +78,30 @@ Tensor TokenEmbedding::rows_of(const Tensor& ids) const {
   return adapter == nullptr ? found : adapter->look_up(weight, found, places, padding_row);
 }
 
-Tensors TokenEmbedding::forward_each(const Tensors& ids) const {
+Tensors TokenEmbedding::rows_of_each(
+    const Tensors& ids, const std::vector<const TableAdapter*>& adapters) const {
   std::vector<int64_t> lengths;
   for (const Tensor& sequence : ids) {
     lengths.push_back(sequence.size(1));
   }
-  return forward(at::cat(ids, 1)).split_with_sizes(lengths, 1);
+  Tensors parts = rows_of(at::cat(ids, 1)).split_with_sizes(lengths, 1);
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    if (adapters[i] != nullptr) {
+      parts[i] = adapters[i]->look_up(weight, parts[i], ids[i].to(weight.device()), padding_row);
+    }
+  }
+  return parts;
+}
+
+Tensors TokenEmbedding::forward_each(
+    const Tensors& ids, const std::vector<const TableAdapter*>& adapters) const {
+  return rows_of_each(ids, adapters);
+}
+
+void SequenceTokens::visit_parameters(const ParameterFunction& function) {
+  if (adapter != nullptr) {
+    adapter->visit(function);
+  }
 }
 
 Tensor PositionEmbedding::forward(const Tensor& positions, int64_t first, int64_t length) const {

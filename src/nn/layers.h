@@ -87,13 +87,22 @@ struct TokenEmbedding : Layer {
   /// ids [B, T] int64 -> [B, T, C]
   virtual Tensor forward(const Tensor& ids) const { return rows_of(ids); }
   /// Of several sequences [B, T_i] by one look-up, so that the weight's gradient is made once ->
-  /// [B, T_i, C] each
-  virtual Tensors forward_each(const Tensors& ids) const;
+  /// [B, T_i, C] each. Beside it each may have an adapter of its own: one for each, or none.
+  virtual Tensors forward_each(
+      const Tensors& ids, const std::vector<const TableAdapter*>& adapters = {}) const;
   void visit_parameters(const ParameterFunction& function) override;
 
  protected:
   /// Of ids that are all here, with the adapter.
   Tensor rows_of(const Tensor& ids) const;
+  /// The same of several sequences, with adapters of their own.
+  Tensors rows_of_each(const Tensors& ids, const std::vector<const TableAdapter*>& adapters) const;
+};
+
+/// What stands beside the table for one of the sequences that it is read for.
+struct SequenceTokens : Layer {
+  std::shared_ptr<TableAdapter> adapter;  // null: nothing
+  void visit_parameters(const ParameterFunction& function) override;
 };
 
 struct PositionEmbedding : Layer {

@@ -198,6 +198,8 @@ void put_adapters(LanguageModel& model, const model::Adapters& adapters) {
         return;  // this part has the table for its head alone
       }
       (*tokens)->adapter = adapted_table(adapter, name.prefix, /*of_embedding=*/true);
+    } else if (const auto* sequence = slot.as<SequenceTokens>()) {
+      (*sequence)->adapter = adapted_table(adapter, name.prefix, /*of_embedding=*/true);
     } else if (const auto* positions = slot.as<PositionEmbedding>()) {
       (*positions)->adapter = adapted_table(adapter, name.prefix, /*of_embedding=*/true);
     } else if (const auto* head = slot.as<Head>()) {
@@ -241,6 +243,8 @@ void set_adapters(LanguageModel& model, bool are_on) {
       (*linear)->product()->set_adapted(are_on);
     } else if (const auto* tokens = slot.as<TokenEmbedding>()) {
       set((*tokens)->adapter);
+    } else if (const auto* sequence = slot.as<SequenceTokens>()) {
+      set((*sequence)->adapter);
     } else if (const auto* positions = slot.as<PositionEmbedding>()) {
       set((*positions)->adapter);
     } else if (const auto* head = slot.as<Head>()) {

@@ -21,8 +21,9 @@ namespace lockstep::nn {
 /// and mlp_up, mlp_down, or router, expert_exchange, expert_gate_up or expert_gate and expert_up,
 /// and expert_down of each expert, shared_gate, shared_up, shared_down and shared_weight,
 /// mlp_output (a junction, where the experts' outputs are added up); mlp_out_norm, mlp_dropout;
-/// final_norm, head_input (a junction), head. An encoder-decoder also has source_positions and
-/// target_positions (its tables), target_embedding_dropout, final_dropout; in a block of its
+/// final_norm, head_input (a junction), head. An encoder-decoder also has source_tokens and
+/// target_tokens (what stands beside the table for either), source_positions and target_positions
+/// (its tables), target_embedding_dropout, final_dropout; in a block of its
 /// decoder cross_norm, cross_input, cross_query, cross_key, cross_value, cross_attention,
 /// cross_attention_out, cross_dropout; mlp_inner_dropout; in the last block of its encoder
 /// encoder_norm, encoder_output (a junction) and encoder_dropout.

@@ -265,6 +265,8 @@ class T5 final : public LanguageModel {
     if (part.embedding) {
       target_positions_ = std::make_shared<RelativePositionTable>();
       source_positions_ = std::make_shared<RelativePositionTable>();
+      source_tokens_ = std::make_shared<SequenceTokens>();
+      target_tokens_ = std::make_shared<SequenceTokens>();
       target_dropout_ = make_dropout(config.embedding_dropout, "target_embedding_dropout", -1);
     }
     if (part.head) {
@@ -279,10 +281,13 @@ class T5 final : public LanguageModel {
     streams.target_positions = target_positions_->forward();
     streams.source_positions = source_positions_->forward();
     if (!context.encodes()) {
-      streams.target = target_dropout_->forward(tokens->forward(inputs.ids), context);
+      const Tensors found = tokens->forward_each({inputs.ids}, {target_tokens_->adapter.get()});
+      streams.target = target_dropout_->forward(found[0], context);
       return streams.tensors();
     }
-    const Tensors parts = tokens->forward_each({inputs.source, inputs.ids});
+    const Tensors parts = tokens->forward_each(
+        {inputs.source, inputs.ids},
+        {source_tokens_->adapter.get(), target_tokens_->adapter.get()});
     streams.source = embedding_dropout->forward(parts[0], context);
     streams.target = target_dropout_->forward(parts[1], context);
     return streams.tensors();
@@ -294,6 +299,8 @@ class T5 final : public LanguageModel {
   }
   void visit_embedding(const SlotFunction& visit) override {
     const UnitLayers& layers = embedding_layers_;
+    visit({"source_tokens", -1, "encoder.embed_tokens"}, source_tokens_);
+    visit({"target_tokens", -1, "decoder.embed_tokens"}, target_tokens_);
     visit(layers.name("source_positions"), source_positions_);
     visit(layers.name("target_positions"), target_positions_);
     visit(layers.name("embedding_dropout"), embedding_dropout);
@@ -307,6 +314,7 @@ class T5 final : public LanguageModel {
   }
 
  private:
+  std::shared_ptr<SequenceTokens> source_tokens_, target_tokens_;
   std::shared_ptr<RelativePositionTable> target_positions_, source_positions_;
   std::shared_ptr<Dropout> target_dropout_, final_dropout_;
 };

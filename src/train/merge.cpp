@@ -47,8 +47,22 @@ void merge(
 
 /// One weight cannot be what the embedding is with an adapter of its own, and the head too.
 void check_tied(const parallel::ModelSpec& spec) {
+  if (spec.adapters == nullptr) {
+    return;
+  }
+  for (const model::LayerSpec& table : model::embeddings_of_stacks(spec.config)) {
+    if (spec.adapters->of_layers.count(table.prefix) > 0) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "the adapter has one for {} by itself, and the model's encoder and decoder have one "
+              "embedding: merged into it, it would be the other's too",
+              table.prefix),
+          "use it beside the model (--adapter)");
+    }
+  }
   const auto head = model::tied_head(spec.config);
-  if (spec.adapters == nullptr || !spec.config.ties_head()) {
+  if (!spec.config.ties_head()) {
     return;
   }
   for (const auto& [layer, adapter] : spec.adapters->of_layers) {

@@ -108,6 +108,13 @@ TEST(PlanTable, AdaptersOfAnEncodersHead) {
   expect_adapters(kOddDistilBert, {"vocab_projector"}, dora(), plans);
 }
 
+/// One table, read by two stacks that have an adapter each.
+TEST(PlanTable, AdaptersOfAnEncoderDecodersEmbedding) {
+  const auto plans = plans_of_tables(Recompute::kFull);
+  expect_adapters(kOddT5, {"q", "embed_tokens", "lm_head"}, {}, plans);
+  expect_adapters(kOddT5Gated, {"decoder.embed_tokens"}, dora(), plans);
+}
+
 TEST(PlanTable, AdaptersOfAnEncoderDecodersHead) {
   expect_adapters(kOddT5, {"v", "lm_head"}, {}, plans_of_tables(Recompute::kFull));
 }

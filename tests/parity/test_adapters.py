@@ -66,6 +66,8 @@ CASES = {
     "qwen2-tied-embedding": (TIED_QWEN2, dict(r=4, target_modules=["embed_tokens", "q_proj"])),
     "qwen2-one-of-both": (TIED_QWEN2, dict(r=4, target_modules=["embed_tokens", "v_proj"], ensure_weight_tying=True)),
     "t5-head": (T5, dict(r=3, task_type="SEQ_2_SEQ_LM", target_modules=["q", "lm_head"])),
+    "t5-embedding": (T5, dict(r=3, task_type="SEQ_2_SEQ_LM", target_modules=["v", "embed_tokens"])),
+    "t5-embedding-dora": (T5, dict(r=4, task_type="SEQ_2_SEQ_LM", target_modules=["embed_tokens"], use_dora=True)),
     "bert-tied-head": (BERT, dict(r=4, task_type=None, target_modules=["query", "decoder"], lora_alpha=6)),
     "bert-embedding": (BERT, dict(r=3, task_type=None, target_modules=["word_embeddings", "transform.dense"])),
     "distilbert-head": (DISTILBERT, dict(r=3, task_type=None, target_modules=["vocab_projector", "q_lin"])),

@@ -76,9 +76,16 @@ std::vector<ParameterUnit> units_of(
   }
   if (model.part().embedding) {
     // Tables are not read again; a norm and factors beside them are.
-    units.front().backward_reads_parameters =
-        model.config().bidirectional || model.tokens->adapter != nullptr ||
-        (model.positions != nullptr && model.positions->adapter != nullptr);
+    bool has_adapters = false;
+    model.visit_slots([&](const nn::SlotName& /*name*/, const nn::Slot& slot) {
+      const auto* tokens = slot.as<nn::TokenEmbedding>();
+      const auto* sequence = slot.as<nn::SequenceTokens>();
+      const auto* positions = slot.as<nn::PositionEmbedding>();
+      has_adapters = has_adapters || (tokens != nullptr && (*tokens)->adapter != nullptr) ||
+                     (sequence != nullptr && (*sequence)->adapter != nullptr) ||
+                     (positions != nullptr && (*positions)->adapter != nullptr);
+    });
+    units.front().backward_reads_parameters = model.config().bidirectional || has_adapters;
     if (model.part().head && model.config().ties_head()) {
       units.back().also_uses.push_back(0);
     }

@@ -40,7 +40,8 @@ VocabularyParallelEmbedding::VocabularyParallelEmbedding(
   gradient_form = ops::EmbeddingGradient::kTable;
 }
 
-Tensor VocabularyParallelEmbedding::look_up(const Tensor& ids) const {
+VocabularyParallelEmbedding::Places VocabularyParallelEmbedding::places_of(
+    const Tensor& ids) const {
   if (ids.device().is_cpu()) {
     const auto [least, most] = at::aminmax(ids);
     for (const int64_t id : {least.item<int64_t>(), most.item<int64_t>()}) {
@@ -54,22 +55,25 @@ Tensor VocabularyParallelEmbedding::look_up(const Tensor& ids) const {
   }
   const Tensor local = ids.to(weight.device()) - rows.begin;  // [B, T]
   const Tensor elsewhere = (local < 0).logical_or(local >= rows.size());
-  const Tensor found = rows_of(local.masked_fill(elsewhere, 0));  // [B, T, C]
-  return found.masked_fill(elsewhere.unsqueeze(-1), 0);
+  return {local.masked_fill(elsewhere, 0), elsewhere.unsqueeze(-1)};
 }
 
 Tensor VocabularyParallelEmbedding::forward(const Tensor& ids) const {
-  return region.leave(look_up(ids));
+  const Places places = places_of(ids);
+  return region.leave(rows_of(places.local).masked_fill(places.elsewhere, 0));
 }
 
-nn::Tensors VocabularyParallelEmbedding::forward_each(const nn::Tensors& ids) const {
-  std::vector<int64_t> lengths;
+nn::Tensors VocabularyParallelEmbedding::forward_each(
+    const nn::Tensors& ids, const std::vector<const nn::TableAdapter*>& adapters) const {
+  nn::Tensors local, elsewhere;
   for (const Tensor& sequence : ids) {
-    lengths.push_back(sequence.size(1));
+    Places places = places_of(sequence);
+    local.push_back(std::move(places.local));
+    elsewhere.push_back(std::move(places.elsewhere));
   }
-  nn::Tensors parts = look_up(at::cat(ids, 1)).split_with_sizes(lengths, 1);
-  for (Tensor& part : parts) {
-    part = region.leave(part);
+  nn::Tensors parts = rows_of_each(local, adapters);  // [B, T_i, C]
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i] = region.leave(parts[i].masked_fill(elsewhere[i], 0));
   }
   return parts;
 }

@@ -94,11 +94,15 @@ struct VocabularyParallelEmbedding final : nn::TokenEmbedding {
   int64_t vocabulary;
   Tensor forward(const Tensor& ids) const override;
   /// Each is shared out by itself (sequence parallelism).
-  nn::Tensors forward_each(const nn::Tensors& ids) const override;
+  nn::Tensors forward_each(
+      const nn::Tensors& ids, const std::vector<const nn::TableAdapter*>& adapters) const override;
 
  private:
-  /// The rank's rows, zeros for the others' tokens: [B, T] -> [B, T, C].
-  Tensor look_up(const Tensor& ids) const;
+  /// The places of ids [B, T] among the rank's rows, and which are other ranks' (whose place is 0).
+  struct Places {
+    Tensor local, elsewhere;
+  };
+  Places places_of(const Tensor& ids) const;
 };
 
 /// The rank's part of the sequence of the positions' rows (sequence parallelism).

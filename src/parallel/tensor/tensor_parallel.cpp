@@ -87,6 +87,7 @@ class Swap final {
     try_kind(&Swap::linear);
     try_kind(&Swap::router);
     try_kind(&Swap::tokens);
+    try_kind(&Swap::sequence_tokens);
     try_kind(&Swap::positions);
     try_kind(&Swap::attention<nn::Attention>);
     try_kind(&Swap::attention<nn::BiasedAttention>);
@@ -135,6 +136,9 @@ class Swap final {
   void tokens(const nn::SlotName& name, std::shared_ptr<nn::TokenEmbedding>& slot) {
     slot = std::make_shared<VocabularyParallelEmbedding>(
         *slot, region_, vocabulary(), config_.vocab_size);
+    cut_table(name, *slot, &nn::Parameter::in);
+  }
+  void sequence_tokens(const nn::SlotName& name, std::shared_ptr<nn::SequenceTokens>& slot) {
     cut_table(name, *slot, &nn::Parameter::in);
   }
   void positions(const nn::SlotName& name, std::shared_ptr<nn::PositionEmbedding>& slot) {

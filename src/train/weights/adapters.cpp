@@ -91,6 +91,9 @@ class AdaptedFill {
     if (const auto head = model::tied_head(config)) {
       layers.push_back(*head);
     }
+    for (model::LayerSpec& table : model::embeddings_of_stacks(config)) {
+      layers.push_back(std::move(table));
+    }
     for (model::LayerSpec& layer : layers) {
       std::string prefix = layer.prefix;
       layers_.emplace(std::move(prefix), std::move(layer));
