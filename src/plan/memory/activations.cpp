@@ -138,9 +138,11 @@ double kept_by_adapters(const Job& job, BlockKind kind) {
   if (job.adapter_rank == 0 || !job.adapters_decompose) {
     return 0;
   }
+  // Tensor ranks put off the weights' gradients of what they cut by outputs, and make those results
+  // anew too.
   const LinearSizes& linears = sizes_of(job.model).linears_of(kind);
-  return job.micro_tokens(parts_of(kind).stream) *
-             (linears.cut_outputs / job.mesh.tensor + linears.whole_outputs) +
+  const double cut = job.mesh.tensor > 1 ? 0 : linears.cut_outputs;
+  return job.micro_tokens(parts_of(kind).stream) * (cut + linears.whole_outputs) +
          job.micro_tokens(Stream::kSource) * linears.source_outputs / job.mesh.tensor;
 }
 
