@@ -38,14 +38,7 @@ struct AddLowRank : torch::autograd::Function<AddLowRank> {
     LowRankFactors factors = beside->factors;
     factors.a = a;
     factors.b = b;
-    const Tensor added = at::empty_like(y, at::MemoryFormat::Contiguous);
-    const Tensor from = as_rows(y), to = as_rows(added);
-    RowParts(factors, x, beside->drawn).visit([&](int64_t first, const Tensor& rows) {
-      const int64_t count = rows.size(0);
-      const Tensor base = from.narrow(0, first, count).to(a.scalar_type());
-      to.narrow(0, first, count).copy_(at::addmm(base, factors.inner(rows), b.t()));
-    });
-    return added;
+    return factors.add_to(y, x, beside->drawn);
   }
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
     const auto saved = context->get_saved_variables();
@@ -61,10 +54,7 @@ struct AddLowRank : torch::autograd::Function<AddLowRank> {
         x.sizes(),
         x.scalar_type(),
         beside->drawn);
-    const Tensor dy = as_rows(gradients[0]);
-    RowParts(factors, x, beside->drawn).visit([&](int64_t first, const Tensor& rows) {
-      made.add(first, dy.narrow(0, first, rows.size(0)).to(factors.b.scalar_type()), rows);
-    });
+    made.add_all(gradients[0], x);
     return {gradients[0], made.of_x(), made.of_a(), made.of_b(), Tensor()};
   }
 };
@@ -95,11 +85,7 @@ Tensor LowRankProduct::input_gradient(const Tensor& y_gradient, const Tensor& dr
   const Tensor of_base = base_->input_gradient(y_gradient, {});
   LowRankGradients made(
       factors_, {.x = true}, of_base.sizes(), of_base.scalar_type(), drawn, of_base);
-  const Tensor dy = as_rows(y_gradient);
-  over_row_parts(
-      dy.size(0), dy.size(1) + of_base.size(-1), dy.device(), [&](int64_t first, int64_t count) {
-        made.add(first, dy.narrow(0, first, count).to(factors_.b.scalar_type()), {});
-      });
+  made.add_all(y_gradient, {});
   return made.of_x();
 }
 
@@ -114,10 +100,7 @@ void LowRankProduct::accumulate_weight_gradients(
       x.sizes(),
       x.scalar_type(),
       drawn);
-  const Tensor dy = as_rows(y_gradient);
-  RowParts(factors_, x, drawn).visit([&](int64_t first, const Tensor& rows) {
-    made.add(first, dy.narrow(0, first, rows.size(0)).to(factors_.b.scalar_type()), rows);
-  });
+  made.add_all(y_gradient, x);
   made.accumulate();
 }
 

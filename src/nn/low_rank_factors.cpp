@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "nn/layers.h"
+#include "ops/linear.h"
 
 namespace lockstep::nn {
 namespace {
@@ -13,6 +14,11 @@ namespace {
 constexpr int64_t kLeastRows = 64;
 constexpr int64_t kCacheBytes = int64_t{2} << 20;     // of a CPU's core
 constexpr int64_t kDeviceBytes = int64_t{128} << 20;  // elsewhere, where small products are slow
+
+/// Whether products of these with the factors need no rows in float32.
+bool multiplies_whole(const LowRankFactors& factors, const Tensor& rows, const Tensor& drawn) {
+  return !drawn.defined() && factors.a.scalar_type() == at::kFloat && ops::multiplies_factors(rows);
+}
 
 }  // namespace
 
@@ -40,6 +46,25 @@ Tensor LowRankFactors::rows_of(const Tensor& x, const Tensor& drawn) const {
 
 Tensor LowRankFactors::inner(const Tensor& rows) const {
   return at::mm(rows, a.detach().t()).mul_(scale);
+}
+
+Tensor LowRankFactors::add_to(const Tensor& y, const Tensor& x, const Tensor& drawn) const {
+  const Tensor from = as_rows(y), rows = as_rows(x);
+  if (multiplies_whole(*this, from, drawn) && multiplies_whole(*this, rows, drawn)) {
+    const Tensor result = y.clone(at::MemoryFormat::Contiguous);
+    ops::write_factor_product(
+        as_rows(result),
+        ops::times_factor(rows, a.detach()).mul_(scale),
+        b.detach().t(),
+        ops::Into::kAdded);
+    return result;
+  }
+  const Tensor result = at::empty_like(y, at::MemoryFormat::Contiguous), to = as_rows(result);
+  RowParts(*this, x, drawn).visit([&](int64_t first, const Tensor& part) {
+    const Tensor base = from.narrow(0, first, part.size(0)).to(b.scalar_type());
+    to.narrow(0, first, part.size(0)).copy_(at::addmm(base, inner(part), b.detach().t()));
+  });
+  return result;
 }
 
 bool LowRankFactors::are_trained() const {
@@ -82,6 +107,50 @@ LowRankGradients::LowRankGradients(
   }
   a_ = wanted.a ? at::zeros_like(a) : Tensor();
   b_ = wanted.b ? at::zeros_like(b) : Tensor();
+}
+
+void LowRankGradients::add_all(const Tensor& gradient, const Tensor& x) {
+  const Tensor dy = as_rows(gradient), rows = x.defined() ? as_rows(x) : x;
+  const bool has_rows = !rows.defined() || multiplies_whole(factors_, rows, drawn_);
+  if (has_rows && multiplies_whole(factors_, dy, drawn_) && x_type_ == at::kBFloat16) {
+    add_products(dy, rows);
+    return;
+  }
+  const auto part = [&](int64_t first, int64_t count) {
+    return dy.narrow(0, first, count).to(factors_.b.scalar_type());
+  };
+  if (x.defined()) {
+    RowParts(factors_, x, drawn_).visit([&](int64_t first, const Tensor& some) {
+      add(first, part(first, some.size(0)), some);
+    });
+    return;
+  }
+  over_row_parts(
+      dy.size(0), dy.size(1) + factors_.a.size(1), dy.device(), [&](int64_t first, int64_t count) {
+        add(first, part(first, count), {});
+      });
+}
+
+void LowRankGradients::add_products(const Tensor& gradient, const Tensor& x) {
+  const Tensor a = factors_.a.detach(), b = factors_.b.detach();
+  if (wanted_.b) {
+    const Tensor inner = ops::times_factor(x, a).mul_(factors_.scale);
+    b_.copy_(ops::factor_times(inner, gradient).t());
+  }
+  if (!wanted_.x && !wanted_.a) {
+    return;
+  }
+  const Tensor of_inner = ops::times_factor(gradient, b.t()).mul_(factors_.scale);
+  if (wanted_.a) {
+    a_.copy_(ops::factor_times(of_inner, x));
+  }
+  if (wanted_.x) {
+    if (onto_.defined()) {
+      x_.copy_(onto_);
+    }
+    ops::write_factor_product(
+        as_rows(x_), of_inner, a, onto_.defined() ? ops::Into::kAdded : ops::Into::kNew);
+  }
 }
 
 void LowRankGradients::add(int64_t first, const Tensor& gradient, const Tensor& rows) {

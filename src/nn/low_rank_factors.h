@@ -23,8 +23,10 @@ struct LowRankFactors {
 
   /// What A reads: x in A's type, under the mask.
   Tensor rows_of(const Tensor& x, const Tensor& drawn) const;
-  /// s A rows: [n, in] -> [n, r]
+  /// s A rows: [n, in] in A's type -> [n, r]
   Tensor inner(const Tensor& rows) const;
+  /// y + s B A dropout(x), rounded once to y's type: y [..., out], x [..., in].
+  Tensor add_to(const Tensor& y, const Tensor& x, const Tensor& drawn) const;
   bool are_trained() const;
   /// lora_A.weight and lora_B.weight.
   void visit(const ParameterFunction& function);
@@ -58,8 +60,10 @@ class LowRankGradients {
       at::ScalarType x_type,
       const Tensor& drawn,
       const Tensor& onto = {});
-  /// `gradient` [n, out] and `rows` [n, in] in A's type, from row `first` on; `rows` may be
-  /// undefined where x alone is wanted.
+  /// Of all rows: the gradient [..., out] and x [..., in], in their own types; x may be undefined
+  /// where its gradient alone is wanted.
+  void add_all(const Tensor& gradient, const Tensor& x);
+  /// Of some: `gradient` [n, out] and `rows` [n, in] in A's type, from row `first` on.
   void add(int64_t first, const Tensor& gradient, const Tensor& rows);
   /// Adds those of A and B to the parameters', with the hooks that autograd would call.
   void accumulate() const;
@@ -69,6 +73,9 @@ class LowRankGradients {
   const Tensor& of_b() const { return b_; }
 
  private:
+  /// Whole, without float32 of their length (ops/linear.h).
+  void add_products(const Tensor& gradient, const Tensor& x);
+
   const LowRankFactors& factors_;
   Wanted wanted_;
   at::ScalarType x_type_;

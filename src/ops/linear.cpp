@@ -62,6 +62,25 @@ void run(const kernel::MatrixProduct& product) {
 void run(const kernel::MatrixProduct&) {}
 #endif
 
+/// left x right, both contiguous and of two dims, without a result.
+kernel::MatrixProduct operands_of(
+    const Tensor& left, Depth left_depth, const Tensor& right, Depth right_depth) {
+  kernel::MatrixProduct product;
+  product.rows = left.size(left_depth == Depth::kAlongRows ? 0 : 1);
+  product.depth = left.size(left_depth == Depth::kAlongRows ? 1 : 0);
+  product.columns = right.size(right_depth == Depth::kAlongRows ? 0 : 1);
+  product.left = operand(left, left_depth);
+  product.right = operand(right, right_depth);
+  return product;
+}
+
+void run_into(kernel::MatrixProduct product, const Tensor& result, kernel::Sums sums) {
+  product.result = result.data_ptr();
+  product.result_stride = result.stride(0);
+  product.sums = sums;
+  run(product);
+}
+
 /// left x right (+ bias), both contiguous and of two dims.
 Tensor multiply(
     const Tensor& left,
@@ -71,21 +90,20 @@ Tensor multiply(
     const Tensor& bias = Tensor(),
     float* left_sums = nullptr,
     float* right_sums = nullptr) {
-  kernel::MatrixProduct product;
-  product.rows = left.size(left_depth == Depth::kAlongRows ? 0 : 1);
-  product.depth = left.size(left_depth == Depth::kAlongRows ? 1 : 0);
-  product.columns = right.size(right_depth == Depth::kAlongRows ? 0 : 1);
-  product.left = operand(left, left_depth);
-  product.right = operand(right, right_depth);
+  kernel::MatrixProduct product = operands_of(left, left_depth, right, right_depth);
   product.bias = bias.defined() ? bias.const_data_ptr() : nullptr;
   product.left_sums = left_sums;
   product.right_sums = right_sums;
   const Tensor result = at::empty({product.rows, product.columns}, left.options());
-  product.result = result.data_ptr();
-  product.result_stride = product.columns;
-  run(product);
+  run_into(product, result, kernel::Sums::kRounded);
   return result;
 }
+
+/// What bfloat16 has of float32 numbers, and what it has of the rest.
+struct Parts {
+  explicit Parts(const Tensor& x) : high(x.to(at::kBFloat16)), low((x - high).to(at::kBFloat16)) {}
+  Tensor high, low;
+};
 
 Tensor out_in(const Tensor& weight, WeightLayout layout) {
   return layout == WeightLayout::kOutIn ? weight : weight.t();
@@ -188,6 +206,43 @@ LinearGradients linear_weight_gradients(
           ? multiply(dy, Depth::kAcrossRows, rows, Depth::kAcrossRows, {}, of_gradient, nullptr)
           : multiply(rows, Depth::kAcrossRows, dy, Depth::kAcrossRows, {}, nullptr, of_gradient);
   return {weight, sums.defined() ? sums.to(dy.scalar_type()) : Tensor()};
+}
+
+bool multiplies_factors(const Tensor& rows) {
+  return rows.dim() == 2 && rows.is_contiguous() && has_kernel(rows, rows);
+}
+
+Tensor times_factor(const Tensor& rows, const Tensor& factor) {
+  const Parts parts(factor);
+  const int64_t r = factor.size(0);
+  const Tensor both = at::cat({parts.high, parts.low}, 0);  // [2 r, k]
+  const Tensor result = at::empty({rows.size(0), 2 * r}, factor.options());
+  run_into(
+      operands_of(rows, Depth::kAlongRows, both, Depth::kAlongRows), result, kernel::Sums::kKept);
+  return result.narrow(1, 0, r) + result.narrow(1, r, r);
+}
+
+Tensor factor_times(const Tensor& left, const Tensor& rows) {
+  const Parts parts(left);
+  const int64_t r = left.size(1);
+  const Tensor both = at::cat({parts.high, parts.low}, 1);  // [n, 2 r]
+  const Tensor result = at::empty({2 * r, rows.size(1)}, left.options());
+  run_into(
+      operands_of(both, Depth::kAcrossRows, rows, Depth::kAcrossRows), result, kernel::Sums::kKept);
+  return result.narrow(0, 0, r) + result.narrow(0, r, r);
+}
+
+void write_factor_product(
+    const Tensor& result, const Tensor& left, const Tensor& right, Into into) {
+  const Parts of_left(left), of_right(right);
+  run_into(
+      operands_of(
+          at::cat({of_left.high, of_left.high, of_left.low}, 1),
+          Depth::kAlongRows,
+          at::cat({of_right.high, of_right.low, of_right.high}, 0),
+          Depth::kAcrossRows),
+      result,
+      into == Into::kAdded ? kernel::Sums::kAddedAndRounded : kernel::Sums::kRounded);
 }
 
 }  // namespace lockstep::ops

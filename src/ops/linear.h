@@ -33,4 +33,19 @@ enum class BiasGradient { kNone, kMade };
 LinearGradients linear_weight_gradients(
     const Tensor& y_gradient, const Tensor& x, WeightLayout layout, BiasGradient bias);
 
+// Products of long rows in bfloat16 with the factors of an adapter, which are float32: with AMX, on
+// a CPU. A factor counts as the sum of two bfloat16 numbers, with 16 bits of its fraction; sums are
+// float32. No autograd.
+
+/// Whether these take rows [n, k].
+bool multiplies_factors(const Tensor& rows);
+/// rows [n, k] x factor^T [r, k] -> [n, r] float32
+Tensor times_factor(const Tensor& rows, const Tensor& factor);
+/// left^T [n, r] x rows [n, k] -> [r, k] float32
+Tensor factor_times(const Tensor& left, const Tensor& rows);
+/// left [n, r] x right [r, k], both float32, into `result` [n, k], bfloat16, or added to it:
+/// rounded once.
+enum class Into { kNew, kAdded };
+void write_factor_product(const Tensor& result, const Tensor& left, const Tensor& right, Into into);
+
 }  // namespace lockstep::ops

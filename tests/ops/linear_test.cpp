@@ -116,6 +116,39 @@ TEST(Linear, ThreadsDoNotChangeABit) {
   }
 }
 
+/// The factors count with 16 bits of their fraction, and what is rounded is so once.
+TEST(Linear, ProductsWithFactorsInFloat32) {
+  struct Sizes {
+    int64_t rows, width, rank;
+  };
+  for (const auto& [rows, width, rank] :
+       {Sizes{32, 32, 16}, Sizes{45, 77, 3}, Sizes{130, 1100, 64}, Sizes{64, 33, 1}}) {
+    const Tensor x = random({rows, width}).to(at::kBFloat16);
+    if (!multiplies_factors(x)) {
+      GTEST_SKIP() << "this processor has no AMX";
+    }
+    const std::string what = fmt::format("{} x {}, rank {}", rows, width, rank);
+    const Tensor a = random({rank, width}, 2).to(at::kFloat);
+    const Tensor left = random({rows, rank}, 3).to(at::kFloat);
+    const Tensor wide = x.to(at::kDouble), wide_left = left.to(at::kDouble);
+    constexpr double kBits = 1.0 / (1 << 14);  // sums of many
+    EXPECT_LT(error(times_factor(x, a), wide.matmul(a.to(at::kDouble).t())), kBits) << what;
+    EXPECT_LT(error(times_factor(x, a.t().contiguous().t()), times_factor(x, a)), 1e-9) << what;
+    EXPECT_LT(error(factor_times(left, x), wide_left.t().matmul(wide)), kBits) << what;
+    const Tensor expected = wide_left.matmul(a.to(at::kDouble));
+    for (const Into into : {Into::kNew, Into::kAdded}) {
+      const bool is_added = into == Into::kAdded;
+      const Tensor result = is_added ? x.clone() : at::full_like(x, NAN);
+      write_factor_product(result, left, a, into);
+      const Tensor exact = is_added ? expected + wide : expected;
+      // Half a bit of bfloat16, and a little.
+      const Tensor off = (result.to(at::kDouble) - exact).abs();
+      EXPECT_TRUE((off <= exact.abs() * 0x1.1p-9 + exact.abs().max() * kBits).all().item<bool>())
+          << what;
+    }
+  }
+}
+
 TEST(Linear, NanAndInfinityArrive) {
   Tensor x = random({64, 64}).to(at::kBFloat16);
   x[5][7] = NAN;

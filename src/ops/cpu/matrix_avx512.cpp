@@ -280,8 +280,24 @@ bool is_streamed(const MatrixProduct& p, const uint16_t* to, int64_t count) {
          reinterpret_cast<uintptr_t>(to) % 64 == 0;
 }
 
+/// Puts 32 x 32 sums into a result of float32.
+void put_kept(const MatrixProduct& p, int64_t row_block, int64_t column_block, const float* sums) {
+  const int64_t first = column_block * kBlock, count = p.columns - first;
+  const int64_t rows = least(kBlock, p.rows - row_block * kBlock);
+  auto* to = static_cast<float*>(p.result) + row_block * kBlock * p.result_stride + first;
+  for (int64_t i = 0; i < rows; ++i, sums += kBlock, to += p.result_stride) {
+    for (int64_t g = 0; g < 2 && g * kLanes < count; ++g) {
+      store(to + g * kLanes, _mm512_loadu_ps(sums + g * kLanes), count - g * kLanes);
+    }
+  }
+}
+
 /// Rounds 32 x 32 sums into the result.
 void put(const MatrixProduct& p, int64_t row_block, int64_t column_block, const float* sums) {
+  if (p.sums == Sums::kKept) {
+    put_kept(p, row_block, column_block, sums);
+    return;
+  }
   const int64_t first = column_block * kBlock, count = p.columns - first;
   __m512 bias[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   if (p.bias != nullptr) {
@@ -293,11 +309,17 @@ void put(const MatrixProduct& p, int64_t row_block, int64_t column_block, const 
   auto* to = static_cast<uint16_t*>(p.result) + row_block * kBlock * p.result_stride + first;
   const __mmask32 kept =
       count >= kBlock ? ~__mmask32{0} : static_cast<__mmask32>((1ULL << count) - 1);
+  const bool is_added = p.sums == Sums::kAddedAndRounded;
   for (int64_t i = 0; i < rows; ++i, sums += kBlock, to += p.result_stride) {
+    if (is_added) {
+      const auto* old = reinterpret_cast<const Half*>(to);
+      bias[0] = load(old, count);
+      bias[1] = count > kLanes ? load(old + kLanes, count - kLanes) : _mm512_setzero_ps();
+    }
     const auto rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
         _mm512_add_ps(_mm512_loadu_ps(sums + kLanes), bias[1]),
         _mm512_add_ps(_mm512_loadu_ps(sums), bias[0])));
-    if (is_streamed(p, to, count)) {
+    if (!is_added && is_streamed(p, to, count)) {
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded);
     } else {
       _mm512_mask_storeu_epi16(to, kept, rounded);

@@ -19,13 +19,18 @@ struct Operand {
   Depth depth = Depth::kAlongRows;
 };
 
+/// What becomes of the sums: rounded to bfloat16; added to what the result holds, and then rounded
+/// to it; or float32 as they are.
+enum class Sums { kRounded, kAddedAndRounded, kKept };
+
 /// result [rows, columns] = left x right (+ bias), summed in float32, rounded once.
 struct MatrixProduct {
   int64_t rows = 0, columns = 0, depth = 0;
   Operand left;                // [rows, depth] along rows, [depth, rows] across
   Operand right;               // [columns, depth] along rows, [depth, columns] across
   const void* bias = nullptr;  // [columns], bfloat16
-  void* result = nullptr;      // bfloat16
+  void* result = nullptr;      // bfloat16, or float32 where the sums are kept
+  Sums sums = Sums::kRounded;
   int64_t result_stride = 0;
   // Sums over the depth, in float32, where not null; the side must lie across rows.
   float* left_sums = nullptr;   // [rows]
