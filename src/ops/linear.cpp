@@ -100,8 +100,10 @@ Tensor multiply(
 }
 
 /// What bfloat16 has of float32 numbers, and what it has of the rest.
-struct Parts {
-  explicit Parts(const Tensor& x) : high(x.to(at::kBFloat16)), low((x - high).to(at::kBFloat16)) {}
+struct TwoHalves {
+  explicit TwoHalves(const Tensor& x)
+      : high(x.to(at::kBFloat16)),
+        low((x - high).to(at::kBFloat16)) {}
   Tensor high, low;
 };
 
@@ -213,7 +215,7 @@ bool multiplies_factors(const Tensor& rows) {
 }
 
 Tensor times_factor(const Tensor& rows, const Tensor& factor) {
-  const Parts parts(factor);
+  const TwoHalves parts(factor);
   const int64_t r = factor.size(0);
   const Tensor both = at::cat({parts.high, parts.low}, 0);  // [2 r, k]
   const Tensor result = at::empty({rows.size(0), 2 * r}, factor.options());
@@ -223,7 +225,7 @@ Tensor times_factor(const Tensor& rows, const Tensor& factor) {
 }
 
 Tensor factor_times(const Tensor& left, const Tensor& rows) {
-  const Parts parts(left);
+  const TwoHalves parts(left);
   const int64_t r = left.size(1);
   const Tensor both = at::cat({parts.high, parts.low}, 1);  // [n, 2 r]
   const Tensor result = at::empty({2 * r, rows.size(1)}, left.options());
@@ -234,7 +236,7 @@ Tensor factor_times(const Tensor& left, const Tensor& rows) {
 
 void write_factor_product(
     const Tensor& result, const Tensor& left, const Tensor& right, Into into) {
-  const Parts of_left(left), of_right(right);
+  const TwoHalves of_left(left), of_right(right);
   run_into(
       operands_of(
           at::cat({of_left.high, of_left.high, of_left.low}, 1),
