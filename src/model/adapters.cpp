@@ -263,7 +263,8 @@ class Resolver {
     if (adapter.rank > std::min(in, out) && std::min(in, out) > 1 && is_new_) {
       refuse(
           fmt::format(
-              "lora.r: a rank of {} is more than {} has, which is {} x {}",
+              "{}: a rank of {} is more than {} has, which is {} x {}",
+              rank.value ? "lora.rank_pattern" : "lora.r",
               adapter.rank,
               layer.prefix,
               out,
@@ -357,14 +358,23 @@ class Resolver {
                 "the linears are {}, all-linear takes them all", fmt::join(candidates, ", ")));
       }
     }
+    const auto linear = std::find_if(layers_.begin(), layers_.end(), is_linear);
+    if (has_none && !result_.config.target_modules.pattern.empty()) {
+      refuse(
+          fmt::format(
+              "lora.target_modules: '{}' matches the whole name of no module that may have an "
+              "adapter",
+              result_.config.target_modules.pattern),
+          fmt::format(
+              "a linear is called {}; others end in {}",
+              linear->prefix,
+              fmt::join(last_parts(layers_, is_linear), ", ")));
+    }
     if (has_none) {
       refuse(
-          result_.config.target_modules.pattern.empty()
-              ? "lora: no module has an adapter: all are excluded"
-              : fmt::format(
-                    "lora.target_modules: '{}' matches the whole name of no module",
-                    result_.config.target_modules.pattern),
-          fmt::format("a module is called {}", layers_[layers_.size() / 2].prefix));
+          "lora: no module has an adapter: lora.exclude_modules or lora.modules_to_save name all "
+          "targets, or lora.layers_to_transform other layers",
+          "leave these out, or name other targets");
     }
   }
 

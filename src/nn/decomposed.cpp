@@ -1,5 +1,6 @@
 #include "nn/decomposed.h"
 
+#include <optional>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -50,29 +51,30 @@ struct Decompose : torch::autograd::Function<Decompose> {
   static Tensor forward(
       AutogradContext* context,
       const Tensor& plain,
-      const Tensor& of_dropped,
       const Tensor& x,
       const Tensor& a,
       const Tensor& b,
       const Tensor& magnitudes,
-      const Tensor& bias,
+      const std::optional<Tensor>& of_dropped,
+      const std::optional<Tensor>& bias,
       c10::intrusive_ptr<DecomposedBeside> beside) {
-    const bool drops = of_dropped.defined();
-    context->save_for_backward({drops ? of_dropped : plain, x, a, b, magnitudes});
+    const bool drops = of_dropped.has_value();
+    context->save_for_backward({drops ? *of_dropped : plain, x, a, b, magnitudes});
+    context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["beside"] = c10::IValue::make_capsule(beside);
     LowRankFactors factors = beside->factors;
     factors.a = a;
     factors.b = b;
     const Tensor k = magnitudes / beside->norms;
     const Tensor y = at::empty_like(plain, at::MemoryFormat::Contiguous);
-    const Tensor from = as_rows(plain), base = drops ? as_rows(of_dropped) : from, to = as_rows(y);
+    const Tensor from = as_rows(plain), base = drops ? as_rows(*of_dropped) : from, to = as_rows(y);
     RowParts(factors, x, beside->drawn).visit([&](int64_t first, const Tensor& rows) {
       Tensor part = directions(base, first, rows, factors).mul_(k);
       if (drops) {
         part.add_(from.narrow(0, first, rows.size(0))).sub_(base.narrow(0, first, rows.size(0)));
       }
-      if (bias.defined()) {
-        part.add_(bias);
+      if (bias) {
+        part.add_(*bias);
       }
       to.narrow(0, first, rows.size(0)).copy_(part);
     });
@@ -88,12 +90,14 @@ struct Decompose : torch::autograd::Function<Decompose> {
     factors.a = saved[2];
     factors.b = saved[3];
     const bool drops = beside->drawn.defined();
+    // Inputs that are not given are not counted.
+    const size_t dropped = 5, bias = drops ? 6 : 5;
     const auto needs = [&](size_t input) { return context->needs_input_grad(input); };
     LowRankGradients made(
-        factors, {needs(2), needs(3), needs(4)}, x.sizes(), x.scalar_type(), beside->drawn);
+        factors, {needs(1), needs(2), needs(3)}, x.sizes(), x.scalar_type(), beside->drawn);
     const Tensor of_base =
-        needs(drops ? 1 : 0) ? at::empty(saved[0].sizes(), saved[0].options()) : Tensor();
-    const Tensor of_magnitudes = needs(5) ? at::zeros_like(k) : Tensor();
+        needs(drops ? dropped : 0) ? at::empty(saved[0].sizes(), saved[0].options()) : Tensor();
+    const Tensor of_magnitudes = needs(4) ? at::zeros_like(k) : Tensor();
     const Tensor dy = as_rows(gradients[0]);
     RowParts(factors, x, beside->drawn).visit([&](int64_t first, const Tensor& rows) {
       const int64_t count = rows.size(0);
@@ -108,12 +112,14 @@ struct Decompose : torch::autograd::Function<Decompose> {
     });
     tensor_list result(8);
     result[0] = drops ? gradients[0] : of_base;
-    result[1] = drops ? of_base : Tensor();
-    result[2] = made.of_x();
-    result[3] = made.of_a();
-    result[4] = made.of_b();
-    result[5] = of_magnitudes.defined() ? of_magnitudes / beside->norms : Tensor();
-    result[6] = needs(6) ? dy.sum(0) : Tensor();
+    result[1] = made.of_x();
+    result[2] = made.of_a();
+    result[3] = made.of_b();
+    result[4] = of_magnitudes.defined() ? of_magnitudes / beside->norms : Tensor();
+    result[5] = drops ? of_base : Tensor();
+    if (context->saved_data["has_bias"].toBool() && needs(bias)) {
+      result[6] = dy.sum(0);
+    }
     return result;
   }
 };
@@ -175,12 +181,12 @@ Tensor DecomposedProduct::forward(const Tensor& x, const Tensor& drawn) const {
   beside->norms = norms();
   return Decompose::apply(
       plain,
-      drawn.defined() ? base_->forward(dropped(x, drawn), {}) : Tensor(),
       x,
       factors_.a,
       factors_.b,
       magnitudes_,
-      bias_,
+      drawn.defined() ? std::optional(base_->forward(dropped(x, drawn), {})) : std::nullopt,
+      bias_.defined() ? std::optional(bias_) : std::nullopt,
       beside);
 }
 
