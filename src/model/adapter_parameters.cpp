@@ -1,10 +1,28 @@
-// What adapters train, counted.
+// What adapters train: its names, and how much it is.
 #include <map>
+#include <optional>
 #include <string>
 
+#include "model/adapter_names.h"
 #include "model/adapters.h"
 
 namespace lockstep::model {
+
+std::string peft_name(const std::string& name) {
+  return "base_model.model." + name;
+}
+
+std::optional<std::string> layer_of_magnitudes(const std::string& parameter) {
+  return parameter.ends_with(kMagnitudesEnd)
+             ? std::optional(parameter.substr(0, parameter.size() - kMagnitudesEnd.size()))
+             : std::nullopt;
+}
+
+std::optional<std::string> layer_of_rows(const std::string& parameter) {
+  return parameter.ends_with(kRowsEnd)
+             ? std::optional(parameter.substr(0, parameter.size() - kRowsEnd.size()))
+             : std::nullopt;
+}
 
 int64_t trained_count(const Adapters& adapters, const ModelConfig& model) {
   std::map<std::string, ParameterSpec> parameters = parameters_by_name(model);

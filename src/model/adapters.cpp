@@ -2,22 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "model/adapter_names.h"
 #include "model/family.h"
 #include "model/lora_targets.h"
 
 namespace lockstep::model {
 namespace {
-
-constexpr const char* kPrefix = "base_model.model.";
-constexpr std::string_view kMagnitudes = ".lora_magnitude_vector";
-constexpr std::string_view kRows = ".token_adapter.trainable_tokens_delta";
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::kConfig, what, remedy);
@@ -279,7 +275,7 @@ class Resolver {
     adapter.decomposes = config().use_dora;
     if (adapter.decomposes) {
       adapter.parameters.push_back(
-          {.name = layer.prefix + std::string(kMagnitudes),
+          {.name = layer.prefix + std::string(kMagnitudesEnd),
            .shape = {out},
            .init = {Initialization::Kind::kOnes, 0, -1},  // and then from the values of the others
            .decays = true,
@@ -372,9 +368,9 @@ class Resolver {
     }
     if (has_none) {
       refuse(
-          "lora: no module has an adapter: lora.exclude_modules or lora.modules_to_save name all "
-          "targets, or lora.layers_to_transform other layers",
-          "leave these out, or name other targets");
+          "lora: no module has an adapter: all are excluded",
+          "leave out lora.exclude_modules, lora.modules_to_save or lora.layers_to_transform, or "
+          "name other targets");
     }
   }
 
@@ -527,7 +523,7 @@ class Resolver {
     adapter.tokens = tokens;
     adapter.of_tied_head = model_.ties_head();
     adapter.parameters.push_back(
-        {.name = layer.prefix + std::string(kRows),
+        {.name = layer.prefix + std::string(kRowsEnd),
          .shape = {std::ssize(tokens), weight.shape[1]},
          .init = weight.init,  // and then the table's own
          .decays = true,
@@ -587,22 +583,6 @@ Adapters resolve_adapters(
     AdapterOrigin origin,
     const std::map<std::string, int64_t>& ranks) {
   return Resolver(std::move(config), model, origin, ranks).run();
-}
-
-std::string peft_name(const std::string& name) {
-  return kPrefix + name;
-}
-
-std::optional<std::string> layer_of_magnitudes(const std::string& parameter) {
-  return parameter.ends_with(kMagnitudes)
-             ? std::optional(parameter.substr(0, parameter.size() - kMagnitudes.size()))
-             : std::nullopt;
-}
-
-std::optional<std::string> layer_of_rows(const std::string& parameter) {
-  return parameter.ends_with(kRows)
-             ? std::optional(parameter.substr(0, parameter.size() - kRows.size()))
-             : std::nullopt;
 }
 
 }  // namespace lockstep::model
