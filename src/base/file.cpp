@@ -75,6 +75,15 @@ MappedFile::~MappedFile() {
   }
 }
 
+void forget_pages(std::span<const std::byte> bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(bytes.data() + bytes.size()) / page * page;
+  if (begin < end) {
+    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // a hint
+  }
+}
+
 File::File(const std::filesystem::path& path, Mode mode, ErrorKind kind)
     : path_(path),
       kind_(kind) {

@@ -33,6 +33,10 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+/// Lets whole pages of a MappedFile's bytes, which were read, leave the memory of the process; who
+/// reads them again has them again.
+void forget_pages(std::span<const std::byte> bytes);
+
 /// An open file, read and written by offset. Move-only; closed by the destructor.
 class File {
  public:

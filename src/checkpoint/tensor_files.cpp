@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "checkpoint/model_folder.h"
@@ -172,6 +173,7 @@ void TensorFiles::read(const std::string& name, int64_t begin, const at::Tensor&
   if (reinterpret_cast<uintptr_t>(source) % width == 0) {
     // The mapping is read-only; copy_ does not write to its source.
     flat.copy_(at::from_blob(const_cast<std::byte*>(source), {count}, at::dtype(*type)));
+    forget_pages({source, static_cast<size_t>(count) * width});
     return;
   }
   const at::Tensor buffer = at::empty({std::min(count, kCopyElements)}, at::dtype(*type));
@@ -183,6 +185,7 @@ void TensorFiles::read(const std::string& name, int64_t begin, const at::Tensor&
         static_cast<size_t>(part) * width);
     flat.narrow(0, at, part).copy_(buffer.narrow(0, 0, part));
   }
+  forget_pages({source, static_cast<size_t>(count) * width});
 }
 
 at::Tensor TensorFiles::read_whole(const std::string& name) const {

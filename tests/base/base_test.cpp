@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -63,6 +64,33 @@ TEST(File, MapsAnEmptyFileAndNamesAMissingOne) {
     EXPECT_NE(error.message().find("No such file"), std::string::npos);
   }
   EXPECT_THROW(MappedFile{folder.path()}, Error);
+}
+
+/// Pages of files in the memory of this process.
+int64_t pages_of_files() {
+  int64_t all = 0, resident = 0, shared = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident >> shared;
+  return shared;
+}
+
+TEST(File, PagesThatWereReadAreForgottenAndReadAgain) {
+  const TemporaryFolder folder;
+  constexpr size_t kPage = 4096, kPages = 1024;
+  write_file_atomically(folder.path() / "large", std::string(kPages * kPage, 'x'));
+  const MappedFile file(folder.path() / "large");
+  const auto sum = [&] {
+    size_t found = 0;
+    for (size_t at = 0; at < file.size(); at += kPage) {
+      found += file.text()[at] == 'x' ? 1 : 0;
+    }
+    return found;
+  };
+  const int64_t before = pages_of_files();
+  EXPECT_EQ(sum(), kPages);
+  EXPECT_GT(pages_of_files(), before + static_cast<int64_t>(kPages) / 2);
+  forget_pages(file.bytes().subspan(1));  // but for the first
+  EXPECT_LT(pages_of_files(), before + static_cast<int64_t>(kPages) / 2);
+  EXPECT_EQ(sum(), kPages);
 }
 
 char first_of_a_cut_file(const std::filesystem::path& path) {

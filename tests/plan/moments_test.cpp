@@ -171,8 +171,8 @@ TEST(Moments, AdaptersHaveNoGradientOfTheHead) {
   job.zero_stage = 2;
   const double all = largest(estimate_memory(job)).peak.logits;
   job.adapter_rank = 8;
-  const double table = 50257.0 * 256 * 2;
-  EXPECT_NEAR(largest(estimate_memory(job)).peak.logits, all - table, 1);
+  const double table = 50257.0 * 256;  // in 16 bits, and over several runs summed in 32
+  EXPECT_NEAR(largest(estimate_memory(job)).peak.logits, all - table * (2 + 4), 1);
 }
 
 }  // namespace moments_test

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "model/description.h"
@@ -226,9 +227,11 @@ ops::PackedMatrix PackedFolder::read(const std::string& weight) const {
   const auto codes = files.bytes(linear.stored);
   const bool is_8_bits = linear.format.kind == PackedKind::kInt8;
   matrix.codes = at::from_blob(
-      const_cast<std::byte*>(codes.data()),
-      {std::ssize(codes)},
-      at::dtype(is_8_bits ? at::kChar : at::kByte));
+                     const_cast<std::byte*>(codes.data()),
+                     {std::ssize(codes)},
+                     at::dtype(is_8_bits ? at::kChar : at::kByte))
+                     .clone();
+  forget_pages(codes);
   if (is_8_bits) {
     matrix.codes = matrix.codes.view({linear.out, linear.in});
     matrix.scales =
