@@ -112,7 +112,7 @@ struct Decompose : torch::autograd::Function<Decompose> {
     });
     tensor_list result(8);
     result[0] = drops ? gradients[0] : of_base;
-    result[1] = made.of_x();
+    result[1] = made.take_x();
     result[2] = made.of_a();
     result[3] = made.of_b();
     result[4] = of_magnitudes.defined() ? of_magnitudes / beside->norms : Tensor();
@@ -211,9 +211,9 @@ Tensor DecomposedProduct::input_gradient(const Tensor& y_gradient, const Tensor&
         made.add(first, dy.narrow(0, first, count).to(k.scalar_type()) * k, {});
       });
   if (!drawn.defined()) {
-    return made.of_x();
+    return made.take_x();
   }
-  return (base_->input_gradient(y_gradient, {}) + factors_.dropout->apply(made.of_x(), drawn))
+  return (base_->input_gradient(y_gradient, {}) + factors_.dropout->apply(made.take_x(), drawn))
       .to(y_gradient.scalar_type());
 }
 

@@ -55,7 +55,7 @@ struct AddLowRank : torch::autograd::Function<AddLowRank> {
         x.scalar_type(),
         beside->drawn);
     made.add_all(gradients[0], x);
-    return {gradients[0], made.of_x(), made.of_a(), made.of_b(), Tensor()};
+    return {gradients[0], made.take_x(), made.of_a(), made.of_b(), Tensor()};
   }
 };
 
@@ -86,7 +86,7 @@ Tensor LowRankProduct::input_gradient(const Tensor& y_gradient, const Tensor& dr
   LowRankGradients made(
       factors_, {.x = true}, of_base.sizes(), of_base.scalar_type(), drawn, of_base);
   made.add_all(y_gradient, {});
-  return made.of_x();
+  return made.take_x();
 }
 
 void LowRankProduct::accumulate_weight_gradients(

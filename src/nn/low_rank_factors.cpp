@@ -1,6 +1,7 @@
 #include "nn/low_rank_factors.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -186,12 +187,16 @@ void LowRankGradients::accumulate() const {
   }
 }
 
-Tensor LowRankGradients::of_x() const {
+Tensor LowRankGradients::take_x() {
   if (!x_.defined() || !drawn_.defined()) {
-    return x_;
+    return std::exchange(x_, Tensor());
   }
-  const Tensor masked = factors_.dropout->apply(x_, drawn_);
-  return (onto_.defined() ? masked + onto_ : masked).to(x_type_);
+  // Never more than two of its size in float32 at once.
+  x_ = factors_.dropout->apply(x_, drawn_);
+  if (onto_.defined()) {
+    x_.add_(onto_);
+  }
+  return std::exchange(x_, Tensor()).to(x_type_);
 }
 
 }  // namespace lockstep::nn

@@ -68,7 +68,7 @@ class LowRankGradients {
   /// Adds those of A and B to the parameters', with the hooks that autograd would call.
   void accumulate() const;
   // Undefined where not wanted.
-  Tensor of_x() const;
+  Tensor take_x();
   const Tensor& of_a() const { return a_; }
   const Tensor& of_b() const { return b_; }
 

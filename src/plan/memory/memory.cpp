@@ -234,6 +234,18 @@ void add_moment(const Job& job, const RankShare& share, StageMemory& stage) {
   memory.buckets = moment.buckets;
 }
 
+// Where blocks are made anew their tensors are allocated among those that stay: in the range that
+// tensors of all sizes share (ops/host_memory.h) a place of about the widest is lost, as measured.
+double lost_places(const Job& job, const BlockCounts& blocks) {
+  if (!job.software.device_is_host || job.recompute == Recompute::kNone) {
+    return 0;
+  }
+  return largest_of_blocks(blocks, [&](BlockKind kind) {
+    return job.micro_tokens(parts_of(kind).stream) * inner_width(job.model, kind) /
+           job.mesh.tensor * job.compute_bytes();
+  });
+}
+
 double buckets(const Job& job, double parameters) {
   const double gradients = parameters * job.reduce_bytes();
   if (job.mesh.ranks() == 1) {
@@ -278,8 +290,9 @@ std::vector<StageMemory> estimate_memory(const Job& job) {
       add_activations(job, share, stage);
       memory.buckets = buckets(job, parameters);
     }
-    memory.fragmentation = job.software.fragmentation *
-                           (memory.activations + memory.working + memory.logits + memory.gathered);
+    memory.fragmentation = job.software.fragmentation * (memory.activations + memory.working +
+                                                         memory.logits + memory.gathered) +
+                           lost_places(job, blocks[rank]);
     memory.context = job.software.context_bytes;
     stages.push_back(stage);
   }
