@@ -67,9 +67,11 @@ Job gpt2(const Shape& shape, Precision precision = Precision::kMixed16) {
   return job_of(gpt2_of(shape), shape, precision);
 }
 
+/// `counted` are bytes of tensors, without places that are lost among them.
 void expect_fullest(Job job, int64_t micro_batches, double counted) {
   job.global_batch = job.micro_batch * job.mesh.data * micro_batches;
-  const double predicted = largest(estimate_memory(job)).peak.total() / kMiB;
+  const Memory peak = largest(estimate_memory(job)).peak;
+  const double predicted = (peak.total() - peak.fragmentation) / kMiB;
   EXPECT_NEAR(predicted, counted, 0.02 * counted);
 }
 
@@ -164,6 +166,25 @@ TEST(Moments, AnUpdateThatCopiesItsUnitsCounts) {
   job.software.optimizer_bytes = 8;  // moments without masters
   job.software.update_copy = 4;
   expect_fullest(job, 1, 478.7);
+}
+
+TEST(Moments, WithRecomputationAPlaceOfTheWidestTensorIsLost) {
+  Job job = gpt2(kDeep);
+  EXPECT_EQ(largest(estimate_memory(job)).peak.fragmentation, 0);
+  job.recompute = Recompute::kFull;
+  EXPECT_EQ(largest(estimate_memory(job)).peak.fragmentation, 8.0 * 256 * 4 * 256 * 2);
+}
+
+/// What stands beside the linears keeps what they read, which is counted; with sizes of rows what
+/// they give too: queries, keys and values, the attention's and the MLP's of both sides.
+TEST(Moments, DecomposedAdaptersKeepWhatTheLinearsGive) {
+  Job job = gpt2(kDeep);
+  const double all = largest(estimate_memory(job)).peak.activations;
+  job.adapter_rank = 8;
+  EXPECT_EQ(largest(estimate_memory(job)).peak.activations, all);
+  job.adapters_decompose = true;
+  const double outputs = 256.0 * (3 + 1 + 4 + 1), tokens = 8.0 * 256;
+  EXPECT_NEAR(largest(estimate_memory(job)).peak.activations, all + 12 * tokens * outputs * 2, 1);
 }
 
 TEST(Moments, AdaptersHaveNoGradientOfTheHead) {
