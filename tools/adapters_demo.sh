@@ -19,7 +19,7 @@ lockstep sample --output $work/sample
 cat $work/sample/train.txt $work/sample/instructions.jsonl > $work/text.txt
 lockstep tokenizer train --files $work/text.txt --vocab-size 900 --output $work/tokenizer
 lockstep train --nproc "$ranks" model.preset=gpt2-tiny tokenizer.path=$work/tokenizer data.train=$work/sample/train.txt data.sequence_length=128 \
-  output_dir=$work/base max_steps="${DEMO_BASE_STEPS:-300}" per_device_train_batch_size=8 learning_rate=1.5e-3 warmup_steps=20 \
+  output_dir=$work/base max_steps="${DEMO_BASE_STEPS:-250}" per_device_train_batch_size=8 learning_rate=1.5e-3 warmup_steps=20 \
   lr_scheduler_type=cosine logging_steps=50 save_strategy=no bf16=true
 
 # Each at the rate that suits it: low-rank factors take about ten times that of whole weights.
@@ -27,7 +27,7 @@ tune() { # NAME RATE KEYS...
   local name=$1 rate=$2
   shift 2
   lockstep train --nproc "$ranks" model.path=$work/base data.train=$work/sample/instructions.jsonl data.prompt=alpaca data.sequence_length=128 \
-    data.validation=$work/sample/instructions_validation.jsonl output_dir="$work/$name" max_steps="${DEMO_STEPS:-300}" \
+    data.validation=$work/sample/instructions_validation.jsonl output_dir="$work/$name" max_steps="${DEMO_STEPS:-200}" \
     per_device_train_batch_size=8 learning_rate="$rate" warmup_steps=10 lr_scheduler_type=cosine logging_steps=10 \
     eval_strategy=steps eval_steps=100 save_strategy=no bf16=true "$@"
 }
