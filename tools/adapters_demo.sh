@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# LoRA and QLoRA against training all weights, on the sample task: a small model learns the stories of `lockstep sample`, then instructions
-# with answers, three times from the same weights. Draws the losses of the three (docs/adapters.md).
+# LoRA and QLoRA against training all weights, on the sample task: a small model learns from the texts of `lockstep sample`, stories and
+# instructions alike, then to answer what it is asked in Alpaca's form, three times from the same weights. Draws the losses of the three
+# (docs/adapters.md).
 #   tools/adapters_demo.sh PROGRAM OUTPUT.svg
 set -euo pipefail
 program=$(realpath "$1")
@@ -16,10 +17,17 @@ lockstep() {
 rm -rf "$work"
 mkdir -p "$work"
 lockstep sample --output $work/sample
-cat $work/sample/train.txt $work/sample/instructions.jsonl > $work/text.txt
+python3 - $work/sample >> $work/text.txt <<'END'
+import json, pathlib, sys
+sample = pathlib.Path(sys.argv[1])
+print(sample.joinpath("train.txt").read_text())
+for line in sample.joinpath("instructions.jsonl").read_text().splitlines():
+    record = json.loads(line)
+    print(" ".join(record[key] for key in ("instruction", "input", "output") if record.get(key)) + "\n")
+END
 lockstep tokenizer train --files $work/text.txt --vocab-size 900 --output $work/tokenizer
-lockstep train --nproc "$ranks" model.preset=gpt2-tiny tokenizer.path=$work/tokenizer data.train=$work/sample/train.txt data.sequence_length=128 \
-  output_dir=$work/base max_steps="${DEMO_BASE_STEPS:-300}" per_device_train_batch_size=8 learning_rate=1.5e-3 warmup_steps=20 \
+lockstep train --nproc "$ranks" model.preset=gpt2-tiny tokenizer.path=$work/tokenizer data.train=$work/text.txt data.sequence_length=128 \
+  output_dir=$work/base max_steps="${DEMO_BASE_STEPS:-500}" per_device_train_batch_size=8 learning_rate=1.5e-3 warmup_steps=20 \
   lr_scheduler_type=cosine logging_steps=50 save_strategy=no bf16=true
 
 # Each at the rate that suits it: low-rank factors take about ten times that of whole weights.
@@ -37,4 +45,4 @@ tune lora 3e-3 $lora
 tune qlora-nf4 3e-3 $lora quantization.bits=4 quantization.type=nf4 quantization.double_quant=true
 
 python3 tools/draw_run.py $work/all-weights $work/lora $work/qlora-nf4 "$picture" \
-  --title "instructions of lockstep sample, after its stories: all weights, rank 16 on all linears, the same beside 4 bits"
+  --title "answers to the sample's instructions: all weights, rank 16 on all linears, the same beside 4 bits"

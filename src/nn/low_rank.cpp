@@ -20,11 +20,54 @@ using torch::autograd::tensor_list;
 
 /// What the backward pass needs beside tensors; it travels in a capsule.
 struct Beside : torch::CustomClassHolder {
+  std::shared_ptr<const Product> base;
   LowRankFactors factors;  // without A and B
   Tensor drawn;
 };
 
-/// y + s B A dropout(x) as one node of autograd, which keeps x alone, in its own type.
+/// base(x) + s B A dropout(x) as one node of autograd, which keeps x alone, in its own type. The
+/// base is frozen: its gradient of x is where the factors' is added.
+struct MultiplyBoth : torch::autograd::Function<MultiplyBoth> {
+  static Tensor forward(
+      AutogradContext* context,
+      const Tensor& x,
+      const Tensor& a,
+      const Tensor& b,
+      c10::intrusive_ptr<Beside> beside) {
+    context->save_for_backward({x, a, b});
+    context->saved_data["beside"] = c10::IValue::make_capsule(beside);
+    LowRankFactors factors = beside->factors;
+    factors.a = a;
+    factors.b = b;
+    return factors.add_to(beside->base->forward(x, {}), x, beside->drawn);
+  }
+  static tensor_list backward(AutogradContext* context, tensor_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto beside =
+        c10::static_intrusive_pointer_cast<Beside>(context->saved_data["beside"].toCapsule());
+    LowRankFactors factors = beside->factors;
+    const Tensor& x = saved[0];
+    factors.a = saved[1];
+    factors.b = saved[2];
+    const bool of_x = context->needs_input_grad(0), drops = beside->drawn.defined();
+    const auto of_base = [&] { return beside->base->input_gradient(gradients[0], {}); };
+    LowRankGradients made(
+        factors,
+        {of_x, context->needs_input_grad(1), context->needs_input_grad(2)},
+        x.sizes(),
+        x.scalar_type(),
+        beside->drawn,
+        of_x && !drops ? of_base() : Tensor());
+    made.add_all(gradients[0], x);
+    Tensor x_gradient = made.take_x();
+    if (of_x && drops) {  // now that what is in float32 under the mask is gone
+      x_gradient.add_(of_base());
+    }
+    return {x_gradient, made.of_a(), made.of_b(), Tensor()};
+  }
+};
+
+/// y + s B A dropout(x), likewise: beside a base of which something is trained.
 struct AddLowRank : torch::autograd::Function<AddLowRank> {
   static Tensor forward(
       AutogradContext* context,
@@ -38,7 +81,7 @@ struct AddLowRank : torch::autograd::Function<AddLowRank> {
     LowRankFactors factors = beside->factors;
     factors.a = a;
     factors.b = b;
-    return factors.add_to(y, x, beside->drawn);
+    return factors.add_to(y.clone(), x, beside->drawn);
   }
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
     const auto saved = context->get_saved_variables();
@@ -71,14 +114,16 @@ Tensor LowRankProduct::draw(const ForwardContext& context) const {
 }
 
 Tensor LowRankProduct::forward(const Tensor& x, const Tensor& drawn) const {
-  const Tensor y = base_->forward(x, {});
   if (!factors_.are_on) {
-    return y;
+    return base_->forward(x, {});
   }
   auto beside = c10::make_intrusive<Beside>();
+  beside->base = base_;
   beside->factors = {.scale = factors_.scale, .dropout = factors_.dropout, .a = {}, .b = {}};
   beside->drawn = drawn;
-  return AddLowRank::apply(y, x, factors_.a, factors_.b, beside);
+  return base_->is_trained()
+             ? AddLowRank::apply(base_->forward(x, {}), x, factors_.a, factors_.b, beside)
+             : MultiplyBoth::apply(x, factors_.a, factors_.b, beside);
 }
 
 Tensor LowRankProduct::input_gradient(const Tensor& y_gradient, const Tensor& drawn) const {

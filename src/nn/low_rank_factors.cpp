@@ -49,23 +49,19 @@ Tensor LowRankFactors::inner(const Tensor& rows) const {
   return at::mm(rows, a.detach().t()).mul_(scale);
 }
 
-Tensor LowRankFactors::add_to(const Tensor& y, const Tensor& x, const Tensor& drawn) const {
-  const Tensor from = as_rows(y), rows = as_rows(x);
-  if (multiplies_whole(*this, from, drawn) && multiplies_whole(*this, rows, drawn)) {
-    const Tensor result = y.clone(at::MemoryFormat::Contiguous);
+Tensor LowRankFactors::add_to(Tensor y, const Tensor& x, const Tensor& drawn) const {
+  y = y.contiguous();
+  const Tensor to = as_rows(y), rows = as_rows(x);
+  if (multiplies_whole(*this, to, drawn) && multiplies_whole(*this, rows, drawn)) {
     ops::write_factor_product(
-        as_rows(result),
-        ops::times_factor(rows, a.detach()).mul_(scale),
-        b.detach().t(),
-        ops::Into::kAdded);
-    return result;
+        to, ops::times_factor(rows, a.detach()).mul_(scale), b.detach().t(), ops::Into::kAdded);
+    return y;
   }
-  const Tensor result = at::empty_like(y, at::MemoryFormat::Contiguous), to = as_rows(result);
   RowParts(*this, x, drawn).visit([&](int64_t first, const Tensor& part) {
-    const Tensor base = from.narrow(0, first, part.size(0)).to(b.scalar_type());
-    to.narrow(0, first, part.size(0)).copy_(at::addmm(base, inner(part), b.detach().t()));
+    const Tensor some = to.narrow(0, first, part.size(0));
+    some.copy_(at::addmm(some.to(b.scalar_type()), inner(part), b.detach().t()));
   });
-  return result;
+  return y;
 }
 
 bool LowRankFactors::are_trained() const {
@@ -104,7 +100,8 @@ LowRankGradients::LowRankGradients(
   if (wanted.x) {
     // Under a mask it is rounded after that.
     const auto type = drawn.defined() ? a.scalar_type() : x_type;
-    x_ = at::empty(x_sizes, a.options().dtype(type));
+    const bool is_there = onto.defined() && !drawn.defined() && onto.scalar_type() == type;
+    x_ = is_there ? onto.contiguous() : at::empty(x_sizes, a.options().dtype(type));
   }
   a_ = wanted.a ? at::zeros_like(a) : Tensor();
   b_ = wanted.b ? at::zeros_like(b) : Tensor();
@@ -146,7 +143,7 @@ void LowRankGradients::add_products(const Tensor& gradient, const Tensor& x) {
     a_.copy_(ops::factor_times(of_inner, x));
   }
   if (wanted_.x) {
-    if (onto_.defined()) {
+    if (onto_.defined() && !x_.is_same(onto_)) {
       x_.copy_(onto_);
     }
     ops::write_factor_product(

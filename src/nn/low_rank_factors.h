@@ -25,8 +25,9 @@ struct LowRankFactors {
   Tensor rows_of(const Tensor& x, const Tensor& drawn) const;
   /// s A rows: [n, in] in A's type -> [n, r]
   Tensor inner(const Tensor& rows) const;
-  /// y + s B A dropout(x), rounded once to y's type: y [..., out], x [..., in].
-  Tensor add_to(const Tensor& y, const Tensor& x, const Tensor& drawn) const;
+  /// y + s B A dropout(x), rounded once to y's type: y [..., out], x [..., in]. It may be made in
+  /// the place of y, which is nobody else's.
+  Tensor add_to(Tensor y, const Tensor& x, const Tensor& drawn) const;
   bool are_trained() const;
   /// lora_A.weight and lora_B.weight.
   void visit(const ParameterFunction& function);
@@ -49,7 +50,7 @@ class RowParts {
 class LowRankGradients {
  public:
   /// What is wanted; x in `x_type`, of `x_sizes`. `onto`: of these sizes, what is added to the
-  /// gradient of x before that is rounded; undefined: nothing.
+  /// gradient of x before that is rounded, and nobody else's; undefined: nothing.
   struct Wanted {
     bool x = false, a = false, b = false;
   };

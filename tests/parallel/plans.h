@@ -108,6 +108,16 @@ inline const char* const kOddT5Gated =
         "relative_attention_num_buckets": 8, "relative_attention_max_distance": 11,
         "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false, "initializer_factor": 0.4})";
 
+/// Encoders: a bias of the tied head; one that is not tied, and no segments.
+inline const char* const kOddBert =
+    R"({"model_type": "bert", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
+        "num_hidden_layers": 3, "num_attention_heads": 5, "max_position_embeddings": 24,
+        "type_vocab_size": 3, "initializer_range": 0.2})";
+inline const char* const kOddDistilBert =
+    R"({"model_type": "distilbert", "vocab_size": 97, "dim": 24, "hidden_dim": 31, "n_layers": 3,
+        "n_heads": 6, "max_position_embeddings": 24, "tie_word_embeddings": false,
+        "initializer_range": 0.1})";
+
 /// Initial values, of which none is zero that is no gradient's: a correction of routers' scores
 /// would begin at zero.
 inline ModelSpec::Fill plan_fill(const model::ModelConfig& config) {

@@ -101,7 +101,10 @@ TEST(PlanTable, RowsOfSomeTokens) {
 /// A head that is tied, one that is not and has its bias under the same name; both have a column
 /// for it.
 TEST(PlanTable, AdaptersOfAnEncodersHead) {
-  const auto plans = plans_of_tables(Recompute::kFull);
+  std::vector<PlanCase> plans = plans_of_tables(Recompute::kFull);
+  std::erase_if(plans, [](const PlanCase& plan) {  // whose four stages are more than the layers
+    return plan.plan.pipeline.schedule == "zb-v";
+  });
   expect_adapters(kOddBert, {"query", "decoder"}, {}, plans);
   expect_adapters(kOddBert, {"decoder", "word_embeddings"}, tied(), plans);
   expect_adapters(kOddDistilBert, {"vocab_projector", "q_lin"}, {}, plans);
