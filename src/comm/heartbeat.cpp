@@ -67,8 +67,10 @@ Heartbeat::~Heartbeat() {
     store_->set(heart_of(rank_), to_bytes(kFarewell));
   } catch (const std::exception&) {  // the store is gone, and with it who would have read this
   }
-  const std::scoped_lock lock(lost().mutex);
-  lost().who.clear();
+  if (told_) {  // else it is another's word, in a process of several
+    const std::scoped_lock lock(lost().mutex);
+    lost().who.clear();
+  }
 }
 
 void Heartbeat::run() {

@@ -1,7 +1,10 @@
 #include "model/description.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "model/family.h"
@@ -132,6 +135,17 @@ int64_t parameter_count(const ModelConfig& config) {
     sum += layer.elements();
   }
   return sum;
+}
+
+bool is_of_further_layers(const std::string& name, const ModelConfig& config) {
+  const char* const prefix = keys_of(config.family).further_layers;
+  if (prefix == nullptr || !name.starts_with(prefix)) {
+    return false;
+  }
+  int64_t layer = -1;
+  const char* const number = name.data() + std::string_view(prefix).size();
+  return std::from_chars(number, name.data() + name.size(), layer).ec == std::errc() &&
+         layer >= config.layers;
 }
 
 std::string embedding_name(const ModelConfig& config) {

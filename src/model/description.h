@@ -135,6 +135,10 @@ std::map<std::string, ParameterSpec> parameters_by_name(const ModelConfig& confi
 /// The number of parameters, tied ones once.
 int64_t parameter_count(const ModelConfig& config);
 
+/// Whether a tensor of a folder is of a layer behind the model's, which is neither read nor
+/// written.
+bool is_of_further_layers(const std::string& name, const ModelConfig& config);
+
 /// "model.embed_tokens.weight"
 std::string embedding_name(const ModelConfig& config);
 /// "lm_head.weight", "score.weight", or the embedding's if tied

@@ -55,6 +55,9 @@ struct FamilyKeys {
   bool groups_queries = true;  // fewer key-value heads than queries, and head_dim
   bool rotates = true;         // rotary positions
   bool pads_embedding = true;  // pad_token_id is a row that look-ups do not train
+  /// What stands before the number of a layer in folders that hold more of them than the model has,
+  /// which predict further tokens (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.2); null: none do.
+  const char* further_layers = nullptr;
   /// Keys that change the mathematics in other families (parse_config.cpp) and that it reads.
   std::vector<const char*> reads = {};
   /// Its options; windows by layer, in place of the common ones; rotary positions likewise. Null:

@@ -29,17 +29,20 @@ struct Job {
   std::vector<std::unique_ptr<Heartbeat>> ranks;
 
   Store connect() const { return join_store({.port = host.port(), .rank = 1, .size = 2}); }
-  void start(int rank, int size) {
-    ranks.push_back(std::make_unique<Heartbeat>(connect(), rank, size, kQuick, [this] { ++told; }));
+  void start(int rank, int size, Heartbeat::Options options = kQuick) {
+    ranks.push_back(
+        std::make_unique<Heartbeat>(connect(), rank, size, options, [this] { ++told; }));
   }
 };
 
 TEST(Heartbeat, AFailureIsHeardByAll) {
+  // Who connects slowly is not to be taken for lost before the third fails.
+  constexpr Heartbeat::Options kPatient{milliseconds(5), std::chrono::minutes(1)};
   Job job;
-  job.start(0, 3);
-  job.start(1, 3);
+  job.start(0, 3, kPatient);
+  job.start(1, 3, kPatient);
   try {
-    const Heartbeat third(job.connect(), 2, 3, kQuick, [] {});
+    const Heartbeat third(job.connect(), 2, 3, kPatient, [] {});
     throw std::runtime_error("this rank fails");
   } catch (const std::runtime_error&) {
   }

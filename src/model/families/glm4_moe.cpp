@@ -113,6 +113,7 @@ FamilyKeys glm4_moe_family() {
   keys.default_norm_eps = 1e-5;
   keys.default_bos = -1;
   keys.default_eos = -1;
+  keys.further_layers = "model.layers.";
   keys.reads = {"n_routed_experts", "num_local_experts", "use_qk_norm"};
   keys.parse_options = parse_glm4_moe;
   keys.parse_rotary = parse_glm4_moe_rotary;

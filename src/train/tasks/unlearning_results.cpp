@@ -17,7 +17,7 @@ constexpr const char* kModelKey = "model_hash";
 
 std::vector<double> truth_ratios_of(const json& results) {
   std::vector<double> ratios;
-  // A summary has a number in the place of the rows.
+  // A summary has a number instead of the rows.
   const json::json_pointer place("/forget_truth_ratio/value_by_index");
   if (!results.is_object() || !results.contains(place)) {
     return ratios;

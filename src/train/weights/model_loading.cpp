@@ -1,13 +1,10 @@
 #include "train/weights/model_loading.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
-#include <string_view>
-#include <system_error>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -54,17 +51,6 @@ bool is_of_other_head(const std::string& name) {
          });
 }
 
-/// Tensors of layers behind the model's, which predict further tokens (DeepSeek-AI, "DeepSeek-V3",
-/// 2024, section 2.2): of GLM-4.5, whose blocks are counted on.
-bool predicts_further_tokens(const std::string& name, const model::ModelConfig& config) {
-  constexpr std::string_view kLayers = "model.layers.";
-  int64_t layer = -1;
-  const char* const end = name.data() + name.size();
-  return config.family == model::Family::kGlm4Moe && name.starts_with(kLayers) &&
-         std::from_chars(name.data() + kLayers.size(), end, layer).ec == std::errc() &&
-         layer >= config.layers;
-}
-
 /// What a folder is asked for, but for packed weights.
 std::vector<checkpoint::WantedTensor> wanted_tensors(
     const model::ModelConfig& source,
@@ -100,7 +86,7 @@ class FolderWeights {
     bool has_further_layers = false;
     for (const std::string& extra : files_.match(
              wanted_tensors(source.config, asked, packed ? &*packed : nullptr, *experts_))) {
-      const bool is_further = predicts_further_tokens(extra, source.config);
+      const bool is_further = model::is_of_further_layers(extra, source.config);
       has_further_layers = has_further_layers || is_further;
       const bool is_known = is_further || (source.config.bidirectional && is_of_other_head(extra));
       if (!is_known && (!packed || !packed->owns(extra)) && !experts_->owns(extra)) {
