@@ -17,6 +17,10 @@ using testing::HasSubstr;
 /// The config of a family with keys, or what is wrong with them.
 std::pair<ModelConfig, std::string> parse(std::string_view family, json keys) {
   keys["model_type"] = std::string(family);
+  if (family == "glm4_moe") {
+    keys.emplace(
+        "head_dim", 128);  // its class's own sizes make heads of 42, half of which cannot turn
+  }
   try {
     ModelConfig config = parse_model_config(keys.dump(), "x/config.json");
     config.json.clear();
