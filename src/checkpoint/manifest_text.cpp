@@ -17,10 +17,6 @@ constexpr std::string_view kFormat = "lockstep-checkpoint";
 constexpr std::string_view kHash = "XXH3-128";
 constexpr int kVersion = 1;
 
-uint64_t chunks_of(uint64_t size) {
-  return size / kChunkBytes + (size % kChunkBytes != 0 ? 1 : 0);
-}
-
 bool is_hash(const json& text) {
   return text.is_string() && text.get_ref<const std::string&>().size() == 32;
 }

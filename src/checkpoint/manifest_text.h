@@ -12,6 +12,9 @@ namespace lockstep::checkpoint {
 inline constexpr std::string_view kManifestName = "manifest.json";
 /// Fixed, so that hashes can be dealt over any number of ranks.
 inline constexpr uint64_t kChunkBytes = 16ULL << 20;
+inline uint64_t chunks_of(uint64_t size) {
+  return size / kChunkBytes + (size % kChunkBytes != 0 ? 1 : 0);
+}
 
 struct FileRecord {
   uint64_t size = 0;
