@@ -24,7 +24,6 @@
 #include "data/loader.h"
 #include "monitor/memory.h"
 #include "monitor/monitor.h"
-#include "ops/checked_products.h"
 #include "optim/schedule.h"
 #include "parallel/captured_training.h"
 #include "parallel/parallel_model.h"
@@ -112,13 +111,6 @@ class Trainer {
         histograms_(job, world),
         save_signals_(save_signals),
         steering_(job, world) {
-    if (config_.check_products && !world.device.is_cpu()) {
-      throw Error(
-          ErrorKind::kConfig,
-          "training.check_products is on, and products on a GPU are not checked: train with "
-          "use_cpu=true, or take training.replay_spikes=true");
-    }
-    ops::check_products(config_.check_products);
     if (job.config.parallel.cuda_graphs == "auto") {
       const std::string obstacle = config_.replay_spikes ? "training.replay_spikes is on"
                                    : world.ranks_are_threads && world.device.is_cuda()

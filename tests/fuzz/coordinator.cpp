@@ -1,6 +1,8 @@
 // A coordinator on a real socket: strangers who say anything are told nothing but the challenge and
 // a refusal, and no round has them; a member who has proved the secret and then says anything ends
 // no process.
+#include "launch/agent/coordinator.h"
+
 #include <array>
 #include <chrono>
 #include <memory>
@@ -12,7 +14,6 @@
 
 #include "base/json.h"
 #include "fuzz/helpers.h"
-#include "launch/agent/coordinator.h"
 #include "launch/agent/handshake.h"
 
 namespace lockstep::fuzz {
