@@ -1,7 +1,7 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
 .PHONY: help quickstart setup build install wheel deb docs picture adapters-picture page-pictures clean
 .PHONY: test test-long test-engines test-gpu test-processors sanitizers soak flips fuzz hangs hosts checks parity unlearn-demo
-.PHONY: bench bench-adapters bench-agents bench-classification bench-families bench-launch bench-monitor bench-ops bench-parallel bench-preference bench-tokenizers bench-unlearning
+.PHONY: bench bench-adapters bench-agents bench-classification bench-families bench-keeping bench-launch bench-monitor bench-ops bench-parallel bench-preference bench-tokenizers bench-unlearning
 .PHONY: plan-validation plan-machine
 
 LIBTORCH ?=
@@ -36,7 +36,7 @@ help:
 	@echo "make hosts LOSSES=50       the machine that hosts a job is lost, again and again: the others go on (needs root)"
 	@echo "make soak FAULTS=1200      that many faults done to a run: it has to be the undisturbed one in the end (SEED=n)"
 	@echo "make flips TRIALS=100       that many bits flipped in a rank's memory, in what other ranks hold too: each is to be found"
-	@echo "make fuzz HOURS=4          what reads bytes of unknown origin, under libFuzzer, ASan and UBSan (PARSERS=yaml,http)"
+	@echo "make fuzz HOURS=4          what reads bytes of unknown origin, under libFuzzer, ASan and UBSan (PARSERS=yaml,http; WILD=1: beginning with files of other packages as well)"
 	@echo "make sanitizers            the modules without libtorch under ASan, UBSan and TSan, and every input of the fuzzer's again"
 	@echo "make test-engines          SLURM, MPI, Ray and the image of deploy/Dockerfile, each where it is installed"
 	@echo "make checks                format, includes, file sizes, and each public header by itself"
@@ -51,6 +51,7 @@ help:
 	@echo "make bench-tokenizers      MB/s beside tiktoken and Hugging Face's tokenizers"
 	@echo "make bench-classification  a small classifier beside Hugging Face's Trainer: accuracy, samples/s, memory (BENCH='--rows 500 --repeats 1')"
 	@echo "make bench-families        Qwen3, BERT and a mixture of experts beside Hugging Face's Trainer; Muon beside AdamW (BENCH='--models qwen3 --repeats 1')"
+	@echo "make bench-keeping         saves beside the disk; what a save every step, copies in memory and checked products cost a step"
 	@echo "make bench-preference      DPO beside TRL: tokens/s, memory (BENCH='--pairs 64 --repeats 1')"
 	@echo "make bench-unlearning      TOFU's suite beside a loop of transformers (DATA=folder: TOFU's files; BENCH='--rows 20 --repeats 1')"
 	@echo "make bench-parallel        tensor, context and pipeline parallelism beside data parallelism (BENCH='--types float32 --repeats 1')"
@@ -122,7 +123,7 @@ HOURS ?= 0
 SECONDS ?= 20
 fuzz: $(FUZZ)/.configured
 	@python3 tools/build.py $(FUZZ) -j $(JOBS) fuzz_parsers
-	@python3 tools/fuzz.py $(FUZZ) -j $(JOBS) $(if $(filter-out 0,$(HOURS)),--hours $(HOURS),--seconds $(SECONDS)) $(if $(PARSERS),--parsers $(PARSERS))
+	@python3 tools/fuzz.py $(FUZZ) -j $(JOBS) $(if $(filter-out 0,$(HOURS)),--hours $(HOURS),--seconds $(SECONDS)) $(if $(PARSERS),--parsers $(PARSERS)) $(if $(SEED),--seed $(SEED)) $(if $(WILD),--wild)
 
 sanitizers: setup
 	@for kind in address:asan thread:tsan; do \
@@ -209,6 +210,10 @@ bench-classification: build
 	@test -n "$(DATA)" || { echo "there is no shared/data here or one folder up: give DATA=FOLDER with sst2/ and banking77/"; exit 2; }
 	@tools/setup.sh peers
 	@python3 bench/classification.py --program $(BUILD)/lockstep --data $(DATA) $(BENCH)
+
+# What saves, copies in memory and checked products cost.
+bench-keeping: build
+	@python3 bench/keeping.py --program $(BUILD)/lockstep $(BENCH)
 
 bench-families: build
 	@tools/setup.sh peers

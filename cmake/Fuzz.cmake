@@ -4,16 +4,18 @@
 if(LOCKSTEP_SANITIZE MATCHES "^(fuzzer|address)$")
   # The strict reader of safetensors needs a header of libtorch's, and nothing of its libraries.
   set(fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz.cpp
-    ${CMAKE_SOURCE_DIR}/tests/fuzz/parsers.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/safetensors.cpp
+    ${CMAKE_SOURCE_DIR}/tests/fuzz/parsers.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/files.cpp
+    ${CMAKE_SOURCE_DIR}/tests/fuzz/coordinator.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/safetensors.cpp
     ${CMAKE_SOURCE_DIR}/src/checkpoint/safetensors_parse.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/dtypes.cpp
-    ${CMAKE_SOURCE_DIR}/src/checkpoint/text.cpp)
+    ${CMAKE_SOURCE_DIR}/src/checkpoint/text.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/manifest_text.cpp
+    ${CMAKE_SOURCE_DIR}/src/checkpoint/shard_index.cpp)
   if(LOCKSTEP_SANITIZE STREQUAL "address")
     list(APPEND fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.cpp)
   endif()
   add_executable(fuzz_parsers EXCLUDE_FROM_ALL ${fuzz_sources})
   target_include_directories(fuzz_parsers PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(fuzz_parsers PRIVATE lockstep_config lockstep_data lockstep_jinja lockstep_launch lockstep_model
-    lockstep_text lockstep_watch)
+    lockstep_monitor lockstep_plan lockstep_schedule lockstep_text lockstep_watch)
   if(LOCKSTEP_SANITIZE STREQUAL "fuzzer")
     target_link_options(fuzz_parsers PRIVATE -fsanitize=fuzzer)
   endif()

@@ -4,6 +4,8 @@
   tools/fuzz.py BUILD                       replay every seed and every input that ever found a defect, nothing else
   tools/fuzz.py BUILD --seconds 20          and then 20 s each
   tools/fuzz.py BUILD --hours 4             and then 4 hours shared by all
+  tools/fuzz.py BUILD --inputs 10000000     and then so many each
+  tools/fuzz.py BUILD --wild ...            beginning with files of other packages as well, their tests' among them
   tools/fuzz.py BUILD --parsers yaml,http   those alone
   tools/fuzz.py BUILD --input FILE --parsers yaml    one input
 
@@ -29,8 +31,8 @@ SLOW = {"regex": "-timeout=60", "tokenizer": "-timeout=60"}
 
 
 class Fuzzer:
-    def __init__(self, build):
-        self.build = build.resolve()
+    def __init__(self, build, is_wild=False, seed=0):
+        self.build, self.is_wild, self.seed = build.resolve(), is_wild, seed
         self.program = self.build / "fuzz_parsers"
         self.environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=0:abort_on_error=0:max_allocation_size_mb=256",
                             "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -58,14 +60,17 @@ class Fuzzer:
         for kind, inputs in (("seed", seeds.SEEDS.get(parser, [])), ("found", seeds.FOUND.get(parser, []))):
             for i, text in enumerate(inputs):
                 (folder / f"{kind}-{i}").write_bytes(text)
+        for i, text in enumerate(seeds.wild(parser) if self.is_wild else []):
+            (folder / f"wild-{i}").write_bytes(text)
         return folder
 
-    def fuzz(self, parser, seconds):
+    def fuzz(self, parser, seconds, inputs=0):
         folder = self.corpus(parser)
-        given = sorted(p for p in folder.iterdir() if p.name.startswith(("seed-", "found-")))
+        given = sorted(p for p in folder.iterdir() if p.name.startswith(("seed-", "found-", "wild-")))
         code, executed, covered, text = self.run(parser, *map(str, given)) if given else (0, 0, 0, "")
-        if code == 0 and seconds > 0:
-            code, executed, covered, text = self.run(parser, f"-max_total_time={seconds}", str(folder))
+        if code == 0 and (seconds > 0 or inputs > 0):
+            code, executed, covered, text = self.run(parser, f"-max_total_time={seconds}", f"-runs={inputs or -1}",
+                                                     f"-seed={self.seed}", str(folder))
         return parser, code, executed or len(given), covered, text
 
 
@@ -74,11 +79,14 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--hours", type=float, default=0)
+    parser.add_argument("--inputs", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn; 0: another each time")
+    parser.add_argument("--wild", action="store_true")
     parser.add_argument("--parsers", default="")
     parser.add_argument("--input", type=pathlib.Path)
     parser.add_argument("-j", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    fuzzer = Fuzzer(options.build)
+    fuzzer = Fuzzer(options.build, options.wild, options.seed)
     known = fuzzer.names()
     names = options.parsers.split(",") if options.parsers else known
     unknown = sorted(set(names) - set(known))
@@ -94,7 +102,7 @@ def main():
     seconds = options.seconds or int(options.hours * 3600 * options.j / len(names))
     failed, inputs = [], 0
     with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
-        for name, code, executed, covered, text in pool.map(lambda each: fuzzer.fuzz(each, seconds), names):
+        for name, code, executed, covered, text in pool.map(lambda each: fuzzer.fuzz(each, seconds, options.inputs), names):
             inputs += executed
             print(f"{name:16} {executed:12,} inputs {covered:7,} edges  {'a defect' if code else 'sound'}", flush=True)
             if code:

@@ -13,82 +13,8 @@
 #include "checkpoint/together.h"
 
 namespace lockstep::checkpoint {
-namespace {
 
 using json = nlohmann::json;
-
-constexpr std::string_view kFormat = "lockstep-checkpoint";
-constexpr std::string_view kHash = "XXH3-128";
-constexpr int kVersion = 1;
-
-uint64_t chunks_of(uint64_t size) {
-  return size / kChunkBytes + (size % kChunkBytes != 0 ? 1 : 0);
-}
-
-bool is_hash(const json& text) {
-  return text.is_string() && text.get_ref<const std::string&>().size() == 32;
-}
-
-}  // namespace
-
-std::string manifest_json(const Manifest& manifest) {
-  nlohmann::ordered_json root{
-      {"format", kFormat},
-      {"version", kVersion},
-      {"sequence", manifest.sequence},
-      {"hash", kHash},
-      {"chunk_bytes", kChunkBytes},
-      {"files", nlohmann::ordered_json::object()}};
-  for (const auto& [name, record] : manifest.files) {
-    root["files"][name] = {{"size", record.size}, {"chunks", record.chunks}};
-  }
-  return root.dump(1) + "\n";
-}
-
-Manifest parse_manifest(std::string_view text, std::string_view source) {
-  const json root = parse_json(text, source, ErrorKind::kCheckpoint);
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorKind::kCheckpoint, fmt::format("{} is no manifest: {}", source, what));
-  };
-  const auto need = [&](const json& object, const char* key) -> const json& {
-    if (!object.is_object() || !object.contains(key)) {
-      fail(fmt::format("it lacks \"{}\"", key));
-    }
-    return object.at(key);
-  };
-  if (need(root, "format") != kFormat) {
-    fail("its format is not \"lockstep-checkpoint\"");
-  }
-  if (need(root, "version") != kVersion || need(root, "hash") != kHash ||
-      need(root, "chunk_bytes") != kChunkBytes) {
-    fail("it is of another version of this format; use the program that wrote it, or a newer one");
-  }
-  Manifest manifest;
-  const json& sequence = need(root, "sequence");
-  if (!sequence.is_number_unsigned() || sequence.get<uint64_t>() > (1ULL << 62)) {
-    fail("its sequence is no number");
-  }
-  manifest.sequence = sequence.get<int64_t>();
-  const json& files = need(root, "files");
-  if (!files.is_object()) {
-    fail("its files are no object");
-  }
-  for (const auto& [name, entry] : files.items()) {
-    const json& size = need(entry, "size");
-    const json& chunks = need(entry, "chunks");
-    if (!plain_file_name(name)) {
-      fail(fmt::format("{} is not the name of a file of the same folder", shown(name)));
-    }
-    if (!size.is_number_unsigned() || !chunks.is_array() ||
-        chunks.size() != chunks_of(size.get<uint64_t>()) ||
-        !std::all_of(chunks.begin(), chunks.end(), is_hash)) {
-      fail(fmt::format("size and chunks of {} do not go together", shown(name)));
-    }
-    manifest.files[name] = {size.get<uint64_t>(), chunks.get<std::vector<std::string>>()};
-  }
-  return manifest;
-}
-
 Manifest read_manifest(const std::filesystem::path& folder) {
   const auto path = folder / kManifestName;
   std::error_code ignored;

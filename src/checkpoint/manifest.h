@@ -2,37 +2,18 @@
 // without one was never committed, and a folder that differs from its own is damaged.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/manifest_text.h"
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
 
 namespace lockstep::checkpoint {
 
-inline constexpr std::string_view kManifestName = "manifest.json";
-/// Fixed, so that hashes can be dealt over any number of ranks.
-inline constexpr uint64_t kChunkBytes = 16ULL << 20;
-
-struct FileRecord {
-  uint64_t size = 0;
-  std::vector<std::string> chunks;  // XXH3-128 of each 16 MiB, 32 hex digits
-};
-
-struct Manifest {
-  /// Higher than that of every checkpoint that stood beside it when it was saved: the newest has
-  /// the highest.
-  int64_t sequence = 0;
-  std::map<std::string, FileRecord> files;  // by base name
-};
-
-std::string manifest_json(const Manifest& manifest);
-/// Throws (checkpoint) with `source` where the text is no manifest.
-Manifest parse_manifest(std::string_view text, std::string_view source);
 /// Of a folder; a missing one is told as a checkpoint that was never committed.
 Manifest read_manifest(const std::filesystem::path& folder);
 

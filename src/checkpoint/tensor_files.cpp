@@ -1,15 +1,15 @@
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 #include <utility>
 
 #include <ATen/ATen.h>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/format.h"
-#include "base/json.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/shard_index.h"
 #include "checkpoint/text.h"
 
 namespace lockstep::checkpoint {
@@ -50,32 +50,22 @@ TensorFiles::TensorFiles(std::filesystem::path folder, std::string group, ErrorK
 }
 
 void TensorFiles::open_index(const std::filesystem::path& index) {
-  const nlohmann::json root = read_json(index, kind_);
-  const auto fail = [&](const std::string& what) {
-    throw Error(kind_, fmt::format("{}: {}", index.string(), what), "copy or download it again");
-  };
-  if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object()) {
-    fail("it has no object \"weight_map\"");
-  }
-  const nlohmann::json& map = root["weight_map"];
+  const std::map<std::string, std::string> map = read_shard_index(index, kind_);
   std::set<std::string> file_names;
-  for (const auto& [name, file] : map.items()) {
-    if (!file.is_string() || !plain_file_name(file.get_ref<const std::string&>())) {
-      fail(fmt::format(
-          "tensor {} is said to stand in {}, which is not the name of a file of the same folder",
-          shown(name),
-          file.is_string() ? shown(file.get_ref<const std::string&>()) : "no text"));
-    }
-    file_names.insert(file.get<std::string>());
+  for (const auto& [name, file] : map) {
+    file_names.insert(file);
   }
   for (const std::string& name : file_names) {
     add_file(folder_ / name);
   }
-  for (const auto& [name, file] : map.items()) {
+  for (const auto& [name, wanted] : map) {
     const auto found = index_.find(name);
-    const auto& wanted = file.get_ref<const std::string&>();
     if (found == index_.end() || files_[found->second.file].path().filename() != wanted) {
-      fail(fmt::format("tensor {} does not stand in {}", shown(name), shown(wanted)));
+      throw Error(
+          kind_,
+          fmt::format(
+              "{}: tensor {} does not stand in {}", index.string(), shown(name), shown(wanted)),
+          "copy or download it again");
     }
   }
 }

@@ -143,6 +143,34 @@ int open_memory(int process, const std::string& said, size_t bytes) {
   return sound ? descriptor : -1;
 }
 
+/// The memory behind a descriptor, mapped once for all ranks that are threads of this process: what
+/// looks at memory by address (ThreadSanitizer) then sees what they say to each other. Null where
+/// it cannot be mapped.
+std::shared_ptr<void> mapped_once(int descriptor, size_t bytes) {
+  using Key = std::pair<dev_t, ino_t>;
+  static auto* const mutex = new std::mutex;  // never destroyed, as those of RanksHere
+  static auto* const all = new std::map<Key, std::weak_ptr<void>>;
+  struct stat status{};
+  if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
+    return nullptr;
+  }
+  const Key key{status.st_dev, status.st_ino};
+  const std::scoped_lock lock(*mutex);
+  if (const auto found = all->find(key); found != all->end()) {
+    if (auto memory = found->second.lock()) {
+      return memory;
+    }
+  }
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (memory == MAP_FAILED) {
+    return nullptr;
+  }
+  std::erase_if(*all, [](const auto& each) { return each.second.expired(); });
+  std::shared_ptr<void> made(memory, [bytes](void* at) { ::munmap(at, bytes); });
+  (*all)[key] = made;
+  return made;
+}
+
 long futex(
     const std::atomic<uint32_t>& word,
     int operation,
@@ -228,14 +256,11 @@ std::unique_ptr<SharedBoard> SharedBoard::join(const Store& store, int rank, int
 }
 
 bool SharedBoard::map(int descriptor) {
-  if (descriptor < 0) {
+  memory_ = mapped_once(descriptor, bytes_);
+  if (memory_ == nullptr) {
     return false;
   }
-  void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (memory == MAP_FAILED) {
-    return false;
-  }
-  places_ = static_cast<Place*>(memory);  // all zero: what is on it begins as that
+  places_ = static_cast<Place*>(memory_.get());  // all zero: what is on it begins as that
   static const uint64_t probe = kProbe;
   places_[rank_].probe = &probe;
   for (const int process : processes_) {
@@ -270,7 +295,6 @@ SharedBoard::~SharedBoard() {
     while (mine.readers != 0) {
       std::this_thread::yield();
     }
-    ::munmap(places_, bytes_);
   }
   for (const int descriptor : process_descriptors_) {
     if (descriptor >= 0) {

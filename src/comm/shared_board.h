@@ -99,7 +99,8 @@ class SharedBoard {
   bool can_read_peers() const;
 
   int rank_, size_;
-  Place* places_ = nullptr;  // one a rank, mapped
+  std::shared_ptr<void> memory_;  // mapped
+  Place* places_ = nullptr;       // one a rank, in it
   size_t bytes_ = 0;
   uint64_t offered_ = 0;
   bool full_ = false;                     // an offer found no room since begin_offers

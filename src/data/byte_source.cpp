@@ -23,6 +23,9 @@ namespace fs = std::filesystem;
 constexpr size_t kReadBlock = size_t{1} << 18;
 constexpr std::string_view kGzipMagic("\x1f\x8b", 2);
 constexpr std::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
+// What compressed data may come to: gzip cannot make more than 1,032 bytes of one, zstd can, and
+// text does not shrink so far.
+constexpr uint64_t kMostFromOne = 1000, kMostFromAny = uint64_t{64} << 20;
 constexpr std::string_view kReplaceRemedy =
     "the file is damaged or was cut off while it was copied: fetch it again";
 
@@ -63,6 +66,22 @@ class Compressed : public ByteSource {
 
  protected:
   std::span<char> refill() { return std::span(block_).first(file_->read(block_)); }
+  /// Counts what was decompressed, so that a small file does not fill the disk.
+  size_t counted(size_t count) {
+    made_ += count;
+    if (made_ > kMostFromAny + kMostFromOne * file_->size()) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format(
+              "{}: its {} data come to more than {} times its {} bytes",
+              file_->path().string(),
+              kind_,
+              kMostFromOne,
+              file_->size()),
+          "look at it: text does not shrink so far. If it is meant, decompress it first");
+    }
+    return count;
+  }
   [[noreturn]] void fail(std::string_view what) const {
     throw Error(
         ErrorKind::kData,
@@ -80,6 +99,7 @@ class Compressed : public ByteSource {
   std::unique_ptr<PlainFile> file_;
   std::string kind_;
   std::vector<char> block_;
+  uint64_t made_ = 0;
 };
 
 class GzipFile final : public Compressed {
@@ -113,7 +133,7 @@ class GzipFile final : public Compressed {
       }
       step();
     }
-    return out.size() - stream_.avail_out;
+    return counted(out.size() - stream_.avail_out);
   }
 
  private:
@@ -162,7 +182,7 @@ class ZstdFile final : public Compressed {
       inside_ = result != 0;
       more_ = inside_ && output.pos == output.size;  // more may come without further input
     }
-    return output.pos;
+    return counted(output.pos);
   }
 
  private:

@@ -1,12 +1,14 @@
 #include "ops/host_memory.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <list>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
 #include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -69,6 +71,7 @@ class KeptMemory final : public c10::Allocator {
       count(bytes_of_small(small));
       return {small, small, &KeptMemory::free_small, c10::Device(c10::kCPU)};
     }
+    TORCH_CHECK(bytes <= size_t{PTRDIFF_MAX}, "no tensor has ", bytes, " bytes");
     const size_t size = (bytes + kPage - 1) / kPage * kPage;
     void* data = take(size);
     count(static_cast<int64_t>(size));

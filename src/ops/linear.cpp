@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/checked_products.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/machine.h"
@@ -96,6 +97,12 @@ Tensor multiply(
   product.right_sums = right_sums;
   const Tensor result = at::empty({product.rows, product.columns}, left.options());
   run_into(product, result, kernel::Sums::kRounded);
+  check_product(
+      result,
+      left_depth == Depth::kAlongRows ? left : left.t(),
+      right_depth == Depth::kAlongRows ? right.t() : right,
+      bias,
+      [&] { run_into(product, result, kernel::Sums::kRounded); });
   return result;
 }
 
@@ -171,7 +178,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 Tensor linear(
     const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, WeightLayout layout) {
-  const bool is_ours = has_kernel(x, weight) || !multiplies(x.device(), x.scalar_type());
+  const bool is_ours = has_kernel(x, weight) || !multiplies(x.device(), x.scalar_type()) ||
+                       (checks_products() && x.device().is_cpu());
   if (!is_ours || (bias && bias->scalar_type() != x.scalar_type())) {
     return at::linear(x, out_in(weight, layout), bias);
   }

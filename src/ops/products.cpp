@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "base/processor.h"
+#include "ops/checked_products.h"
 
 namespace lockstep::ops {
 namespace {
@@ -44,6 +45,18 @@ void multiply_parts(
   }
 }
 
+void multiply_into(
+    const Tensor& result, const Tensor& left, const Tensor& right, const Tensor& bias) {
+  Tensor written = result;
+  if (are_widened(left, right)) {
+    multiply_parts(result, left, right, bias);
+  } else if (bias.defined()) {
+    at::addmm_out(written, bias, left, right);
+  } else {
+    at::mm_out(written, left, right);
+  }
+}
+
 }  // namespace
 
 bool multiplies(c10::Device device, at::ScalarType type) {
@@ -59,21 +72,20 @@ bool multiplies(c10::Device device, at::ScalarType type) {
 }
 
 Tensor matrix_product(const Tensor& left, const Tensor& right, const Tensor& bias) {
+  Tensor result;
   if (!are_widened(left, right)) {
-    return bias.defined() ? at::addmm(bias, left, right) : at::mm(left, right);
+    result = bias.defined() ? at::addmm(bias, left, right) : at::mm(left, right);
+  } else {
+    result = at::empty({left.size(0), right.size(1)}, left.options());
+    multiply_parts(result, left, right, bias);
   }
-  const Tensor result = at::empty({left.size(0), right.size(1)}, left.options());
-  multiply_parts(result, left, right, bias);
+  check_product(result, left, right, bias, [&] { multiply_into(result, left, right, bias); });
   return result;
 }
 
 void write_matrix_product(const Tensor& result, const Tensor& left, const Tensor& right) {
-  if (are_widened(left, right)) {
-    multiply_parts(result, left, right, {});
-    return;
-  }
-  Tensor written = result;
-  at::mm_out(written, left, right);
+  multiply_into(result, left, right, {});
+  check_product(result, left, right, {}, [&] { multiply_into(result, left, right, {}); });
 }
 
 Tensor matrix_products(const Tensor& left, const Tensor& right) {

@@ -1,6 +1,7 @@
 // The token loss by ATen's products, on any device.
 #include <ATen/ATen.h>
 
+#include "ops/checked_products.h"
 #include "ops/products.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
@@ -56,7 +57,7 @@ void add_weight_gradient(
   } else if (!sum.sum.defined()) {
     sum.sum = sum.room(weight);
     write_matrix_product(sum.sum, logits_gradient.t(), hidden);
-  } else if (is_small) {
+  } else if (is_small || checks_products()) {
     sum.sum.add_(matrix_product(logits_gradient.t(), hidden));
   } else {
     sum.sum.addmm_(logits_gradient.t(), hidden);

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "ops/checked_products.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/loss_head_kernel.h"
@@ -187,13 +188,16 @@ class VectorHeadRun final : public TokenLossRun {
 }  // namespace
 
 bool has_vector_run(const Tensor& hidden) {
-  return head_loops_for(hidden) != nullptr;
+  // These loops keep no product whose sums could be looked at.
+  return head_loops_for(hidden) != nullptr && !checks_products();
 }
 
 std::unique_ptr<TokenLossRun> make_vector_run(const RunInputs& inputs) {
   const auto* loops = head_loops_for(inputs.hidden);
   const bool is_empty = inputs.hidden.numel() == 0 || inputs.weight.numel() == 0;
-  return loops == nullptr || is_empty ? nullptr : std::make_unique<VectorHeadRun>(*loops, inputs);
+  return !has_vector_run(inputs.hidden) || is_empty
+             ? nullptr
+             : std::make_unique<VectorHeadRun>(*loops, inputs);
 }
 
 }  // namespace lockstep::ops

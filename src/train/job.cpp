@@ -20,6 +20,7 @@
 #include "train/plan.h"
 #include "train/samples.h"
 #include "train/start_monitor.h"
+#include "train/step_guard.h"
 #include "train/tasks/classifier_task.h"
 #include "train/tasks/preference.h"
 #include "train/tasks/unlearning.h"
@@ -368,6 +369,7 @@ std::unique_ptr<Job> open_job(
   job->resolved = resolved;
   const config::TrainingSection& training = job->config.training;
   set_up_libtorch(training);
+  guard_products(training.check_products, world.device);
   job->source = find_source(config.model.path, config.model.preset);
   job->tokenizer = load_tokenizer(config.tokenizer.path, job->source, config.data.chat_template);
   if (job->source.kind == model::ModelSource::Kind::kPreset) {

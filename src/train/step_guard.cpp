@@ -6,8 +6,19 @@
 #include <ATen/ops/full.h>
 
 #include "base/error.h"
+#include "ops/checked_products.h"
 
 namespace lockstep::train {
+
+void guard_products(bool wanted, c10::Device device) {
+  if (wanted && !device.is_cpu()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "training.check_products is on, and products on a GPU are not checked",
+        "train with use_cpu=true, or take training.replay_spikes=true in its place");
+  }
+  ops::check_products(wanted);
+}
 
 bool StepGuard::is_odd(const parallel::StepResult& result) const {
   return !result.overflowed && (norms_.look(result.gradient_norm) || losses_.look(result.loss));

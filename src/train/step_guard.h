@@ -5,11 +5,16 @@
 #include <functional>
 #include <optional>
 
+#include <c10/core/Device.h>
+
 #include "comm/communicator.h"
 #include "parallel/parallel_model.h"
 #include "train/spikes.h"
 
 namespace lockstep::train {
+
+/// Has products checked from now on if `wanted` (training.check_products). Error (config) on a GPU.
+void guard_products(bool wanted, c10::Device device);
 
 /// What is kept of a step, and what came of the look at it.
 struct GuardedStep {

@@ -73,6 +73,22 @@ TEST(ByteSource, TellsDataThatIsCutOffAnywhere) {
   }
 }
 
+TEST(ByteSource, ASmallFileThatFillsADiskIsRefused) {
+  const TemporaryFolder folder;
+  const std::string most(size_t{96} << 20, 'a');  // zstd makes 3 kB of it, gzip 98
+  const auto zst = write(folder, "bomb.zst", zstd(most));
+  expect_parts(
+      error_of([&] {
+        const auto source = open_bytes(zst);
+        std::string block(size_t{1} << 20, '\0');
+        while (source->read(block) > 0) {
+        }
+      }),
+      {"bomb.zst", "more than 1000 times", "decompress it first"});
+  const std::string much(size_t{60} << 20, 'a');  // of any file so much may come
+  EXPECT_EQ(read_all(write(folder, "a.zst", zstd(much)), size_t{1} << 20).size(), much.size());
+}
+
 TEST(ByteSource, TellsDamageAndWhatIsNotText) {
   const TemporaryFolder folder;
   std::string damaged = gzip(noise(5000));

@@ -1,6 +1,8 @@
 // The entrance of libFuzzer, and of replaying: the variable LOCKSTEP_FUZZ_PARSER names the parser.
 //
 //   LOCKSTEP_FUZZ_PARSER=yaml fuzz_parsers CORPUS -max_total_time=20      (tools/fuzz.py does it)
+//
+// With LOCKSTEP_FUZZ_TELL it says of each input whether it was taken (tools/fuzz_differential.py).
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -36,14 +38,22 @@ const lockstep::fuzz::Parser& chosen() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const bool tells = std::getenv("LOCKSTEP_FUZZ_TELL") != nullptr;
   lockstep::set_log_level(lockstep::LogLevel::kError);
+  bool is_taken = true;
+  std::string why;
   try {
     chosen().read({reinterpret_cast<const char*>(data), size});
   } catch (const lockstep::Error& error) {
+    is_taken = false;
+    why = error.message().substr(0, error.message().find('\n'));
     if (error.kind() == lockstep::ErrorKind::kInternal) {
       std::fprintf(stderr, "an internal error: %s\n", error.what());
       std::abort();
     }
+  }
+  if (tells) {
+    std::fprintf(stderr, "told %zu %s %s\n", size, is_taken ? "taken" : "refused", why.c_str());
   }
   return 0;
 }

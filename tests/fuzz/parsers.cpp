@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,7 +10,6 @@
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -25,6 +22,7 @@
 #include "config/hydra/override.h"
 #include "config/resolve.h"
 #include "data/records.h"
+#include "fuzz/helpers.h"
 #include "jinja/template.h"
 #include "launch/agent/health_check.h"
 #include "launch/agent/heritage.h"
@@ -47,60 +45,8 @@
 namespace lockstep::fuzz {
 namespace {
 
-using Bytes = std::string_view;
-namespace fs = std::filesystem;
-
-/// What must hold of a result.
-void check(bool holds, const char* what) {
-  if (!holds) {
-    std::fprintf(stderr, "does not hold: %s\n", what);
-    std::abort();
-  }
-}
-
-/// A folder in memory, empty but for what is put there; removed at the end.
-const fs::path& scratch() {
-  struct Folder {
-    Folder() {
-      std::string pattern = "/dev/shm/lockstep-fuzz-XXXXXX";
-      check(::mkdtemp(pattern.data()) != nullptr, "a folder in /dev/shm");
-      path = pattern;
-      fs::current_path(path);
-    }
-    ~Folder() {
-      std::error_code none;
-      fs::remove_all(path, none);
-    }
-    fs::path path;
-  };
-  static const Folder folder;
-  return folder.path;
-}
-
-fs::path file_of(Bytes bytes, const std::string& name) {
-  const fs::path path = scratch() / name;
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary)
-      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  return path;
-}
-
-/// The first line, and what follows it.
-std::pair<Bytes, Bytes> first_and_rest(Bytes bytes) {
-  const size_t end = bytes.find('\n');
-  return end == Bytes::npos ? std::pair(bytes, Bytes())
-                            : std::pair(bytes.substr(0, end), bytes.substr(end + 1));
-}
-
-std::vector<std::string> lines_of(Bytes bytes) {
-  std::vector<std::string> lines;
-  while (!bytes.empty()) {
-    const auto [line, rest] = first_and_rest(bytes);
-    lines.emplace_back(line);
-    bytes = rest;
-  }
-  return lines;
-}
+/// Between two files of one input.
+constexpr Bytes kBetween = "\n====\n";
 
 void read_yaml(Bytes bytes) {
   (void)config::parse_yaml(bytes, "f.yaml");
@@ -183,12 +129,9 @@ void read_tokenizer(Bytes bytes) {
 
 /// vocab.json, a line "====", merges.txt.
 void read_tokenizer_pair(Bytes bytes) {
-  constexpr Bytes kBetween = "\n====\n";
-  const size_t at = std::min(bytes.find(kBetween), bytes.size());
-  const Bytes rest = bytes.substr(std::min(at + kBetween.size(), bytes.size()));
+  const auto [vocabulary, merges] = before_and_behind(bytes, kBetween);
   use(*text::Tokenizer::parse(
-      {"folder",
-       {{"vocab.json", std::string(bytes.substr(0, at))}, {"merges.txt", std::string(rest)}}}));
+      {"folder", {{"vocab.json", std::string(vocabulary)}, {"merges.txt", std::string(merges)}}}));
 }
 
 void read_regex(Bytes bytes) {
@@ -365,11 +308,9 @@ void read_control_request(Bytes bytes) {
 
 /// The record of a run that was copied from elsewhere: metrics, and after a line "====", events.
 void read_run_record(Bytes bytes) {
-  constexpr Bytes kBetween = "\n====\n";
-  const size_t at = std::min(bytes.find(kBetween), bytes.size());
-  file_of(bytes.substr(0, at), "run/metrics.jsonl");
-  const fs::path events =
-      file_of(bytes.substr(std::min(at + kBetween.size(), bytes.size())), "run/events.jsonl");
+  const auto [metrics, told] = before_and_behind(bytes, kBetween);
+  file_of(metrics, "run/metrics.jsonl");
+  const fs::path events = file_of(told, "run/events.jsonl");
   const watch::RunSummary run = watch::summarize(events.parent_path(), 1e9);
   (void)watch::end_text(run);
 }
@@ -431,6 +372,17 @@ constexpr std::array kParsers{
     Parser{"pulse", read_pulse_page},
     Parser{"safetensors", read_safetensors},
     Parser{"terminal", read_terminal_text},
+    Parser{"manifest", read_manifest_text},
+    Parser{"shards", read_shards},
+    Parser{"compressed", read_compressed},
+    Parser{"token_file", read_token_file},
+    Parser{"unicode", read_unicode},
+    Parser{"schedule", read_schedule_file},
+    Parser{"cluster", read_cluster_file},
+    Parser{"trainer_state", read_trainer_state_file},
+    Parser{"timer", read_timer_request},
+    Parser{"strangers", read_strangers},
+    Parser{"member", read_member},
 };
 
 }  // namespace

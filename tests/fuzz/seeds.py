@@ -1,9 +1,12 @@
 """What the fuzzer begins with: for each parser (tests/fuzz/parsers.cpp) a few inputs that it takes, words that it knows,
 and, below, every input that has ever found a defect. tools/fuzz.py writes them as files."""
 
+import gzip
 import json
 import pathlib
 import struct
+import sys
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -47,6 +50,26 @@ def store(*messages):
 
 def text(value):
     return struct.pack("<Q", len(value)) + value
+
+
+def token_file(token_bytes, tokens, documents, vocabulary, flags, contents):
+    """What the fuzzer makes a token file of: the header's fields after its magic number, and what follows the header."""
+    return struct.pack("<IIQQQQQ", 1, token_bytes, tokens, documents, vocabulary, 0, flags) + contents
+
+
+def manifest(**files):
+    return json.dumps({"format": "lockstep-checkpoint", "version": 1, "sequence": 3, "hash": "XXH3-128", "chunk_bytes": 16 << 20,
+                       "files": {name: {"size": size, "chunks": chunks} for name, (size, chunks) in files.items()}}).encode()
+
+
+HEX = "0123456789abcdef" * 2
+NODE = {"id": 0, "host": "n1", "address": "10.0.0.1", "pid": 3, "workers": 1, "node_rank": -1, "probe_port": 4, "probe_token": "x",
+        "host_port": 4001, "hosts": False}
+
+
+def said(*messages):
+    return b"\n".join(str(guest).encode() + (json.dumps(message).encode() if not isinstance(message, bytes) else message)
+                      for guest, message in messages)
 
 
 SEEDS = {
@@ -130,6 +153,32 @@ SEEDS = {
         safetensors({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                      "b": {"dtype": "BF16", "shape": [1, 3], "data_offsets": [8, 14]}}, b"\x01" * 14),
         safetensors({}), safetensors({"a": {"dtype": "I64", "shape": [0], "data_offsets": [0, 0]}}), safetensors(b'{"a":1}'), b"\xff" * 8],
+    "manifest": [manifest(), manifest(**{"model.safetensors": (5, [HEX]), "state.json": (0, []), "o-1": (1 << 25, [HEX, HEX])})],
+    "shards": [json.dumps({"metadata": {"total_size": 4}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "x"}}).encode(),
+               b'{"weight_map": {"a": "../x"}}'],
+    "compressed": [gzip.compress(b"hello " * 50, mtime=0), gzip.compress(b"a", mtime=0) + gzip.compress(b"b", mtime=0), b"plain\ntext",
+                   bytes.fromhex("28b52ffd24 0b 590000 68656c6c6f20776f726c64".replace(" ", "")), b"BZh9", b"PK\x03\x04", b"\xfd7zXZ\x00",
+                   b"\x1f\x8b\x08\x1c" + bytes(6) + b"\x02\x00xyname\x00comment\x00" + zlib.compress(b"q")[2:-4] + bytes(8)],
+    "token_file": [
+        token_file(2, 4, 2, 9, 0, struct.pack("<4H2Q", 1, 2, 3, 8, 2, 4)),
+        token_file(4, 3, 1, 70000, 3, struct.pack("<4I3Q", 1, 69999, 3, 0, 3, 2, 5)), token_file(2, 0, 0, 9, 0, b"")],
+    "unicode": ["a\u0301e\u0323\u0301 \uac00\u1100\u1161 \ufb01\u01c4 \U0001F468\u200d\U0001F469\u200d\U0001F467 \u0130\u03a3".encode(), b"\xff\x80a\xc3",
+                "\U0001F1E9\U0001F1EA\U0001F1EB \u0915\u094d\u0937 \r\n \u1e9b\u0323".encode()],
+    "schedule": [b"0F0, 0F1, 0B0, 0B1\n1F0 1B0 1F1 1B1\n", b"# c\n0F0 0I0 0W0\n1F0 1I0 1W0\nheld: 1 1\n"],
+    "cluster": [b"nodes:\n  - {count: 1, devices: 4, device: h100-80gb}\n  - {count: 1, devices: 4, device: v100-32gb, peer_gb_s: 40}\n",
+                b"nodes: [{count: 2, devices: 8, device: a100-80gb, network_gb_s: 25}]\n"],
+    "trainer_state": [json.dumps({"epoch": 1.5, "global_step": 3, "max_steps": 6, "logging_steps": 1, "best_metric": None, "best_model_checkpoint": "x",
+                                  "log_history": [{"epoch": 0.5, "step": 1, "loss": 5.5}], "total_flos": 1e10}).encode()],
+    "timer": [b'{"pid": 5, "scope_id": "a", "expiration_time": 1.5e9, "signal": 9}'],
+    "strangers": [
+        said((0, {"ready": 1}), (0, {"ending": 1, "exit_code": 3, "signal": 9, "failures": ["{}"]})),
+        said((0, {"join": "job", "nonce": "x", "proof": HEX + HEX, "node": NODE}), (0, {"ready": 1})),
+        said((0, {"join": "job", "nonce": "x", "proof": "", "node": NODE}), (1, {"checked": 0, "problems": ["x"]}), (1, {"beat": 1})),
+        said((0, b"{"), (1, {"moved": {"address": "10.0.0.9", "port": 4}, "term": 5, "job": "", "command": ""}), (2, b"\xff"))],
+    "member": [
+        b'{"ready":1}\n{"checked":0,"problems":[]}\n{"ending":1,"end":"failed","failures":[]}\n{"ended":1,"end":"failed","exit_code":1,"failures":[]}',
+        b'{"ready":1}\n{"checked":0,"problems":["p"]}\n{"ready":1}', b'{"beat":1}\n{"moved":{"address":"10.0.0.9","port":4},"term":5,"job":"","command":""}',
+        b'{"ready":1}\n{"checked":0,"problems":[]}\n{"ended":1,"end":"succeeded","exit_code":0,"failures":[],"step":4}\n{"ready":1}'],
     "terminal": ["\x1b[31mred\x1b]0;title\x07 \u202e é".encode(), b"\xff\xfe\x80a\tb"],
 }
 
@@ -142,3 +191,23 @@ FOUND = {
     # A normalizer's table without a trie: memcpy to a null pointer.
     "tokenizer": [tokenizer(UNIGRAM, normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="})],
 }
+
+# Files of other packages that are of a parser's form: what they test themselves with, and what they ship (--wild of tools/fuzz.py).
+WILD = {
+    "yaml": ("**/*.yaml", "**/*.yml"), "json": ("**/*.json",), "json_comments": ("**/*.json",), "csv": ("**/*.csv",), "tsv": ("**/*.tsv", "**/*.csv"),
+    "jsonl": ("**/*.jsonl", "**/*.ndjson"), "text": ("**/*.txt",), "template": ("**/*.jinja", "**/*.j2", "**/*.jinja2"), "compressed": ("**/*.gz", "**/*.zst"),
+    "unicode": ("**/*.txt", "**/*.rst"), "safetensors": ("**/*.safetensors",), "tokenizer": ("**/tokenizer.json",), "regex": (),
+}
+MOST_WILD = 400  # of one form
+
+
+def wild(parser, folders=None):
+    """Files of Python's packages here and of Python's own tests, of at most 16 KB, each once; the smallest first."""
+    folders = folders or [pathlib.Path(path) for path in [*sys.path, *ROOT.glob(".deps/*/lib/python3*/site-packages")] if "python3" in str(path)]
+    found = {}
+    for folder in folders:
+        for pattern in WILD.get(parser, ()):
+            for path in folder.glob(pattern):
+                if path.is_file() and 0 < path.stat().st_size <= 16384:
+                    found.setdefault(path.read_bytes(), None)
+    return sorted(found, key=len)[:MOST_WILD]

@@ -2,6 +2,7 @@
 #include "ops/host_memory.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <thread>
 
@@ -28,6 +29,11 @@ TEST(HostMemory, FreeMemoryIsGivenAgainToTensorsOfOtherSizes) {
   }
   EXPECT_EQ(bytes(2'100'000).numel(), 2'100'000);
   EXPECT_LE(host_memory().mapped - mapped, 2);
+}
+
+TEST(HostMemory, NoSizeIsRoundedUpToASmallOne) {
+  keep_host_memory();
+  EXPECT_THROW(c10::GetCPUAllocator()->allocate(SIZE_MAX - 100), c10::Error);
 }
 
 TEST(HostMemory, HoldsNoMoreThanWasInUseAtOnce) {

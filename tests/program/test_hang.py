@@ -4,15 +4,18 @@ LOCKSTEP_HANG_TRIALS=200: so many stops instead of a few (`make hangs` runs that
 """
 
 import os
+import pathlib
 import random
 import re
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
 from harness import (
     PROGRAM,
+    SOURCE,
     ProgramTest,
     environment,
     long,
@@ -23,6 +26,10 @@ from harness import (
     wait_for,
 )
 
+sys.path.insert(0, str(SOURCE / "tests" / "null_gpu"))
+import pretend  # noqa: E402
+
+NULL_GPU = pathlib.Path(PROGRAM).resolve().parent / "null_gpu"
 TRIALS = int(os.environ.get("LOCKSTEP_HANG_TRIALS", "6"))
 LIMIT = 2.0  # seconds without progress, in place of 30
 
@@ -96,8 +103,13 @@ class Hang(ProgramTest):
             (4, "pipeline", ("parallel.pipeline=2", "gradient_accumulation_steps=2")), (5, "odd", ()),
             (6, "gloo-six", ("ddp_backend=gloo",)), (8, "zero", ("parallel.zero_stage=2",)),
         ]
+        if pretend.libraries(NULL_GPU):  # over c10d's own backend of NCCL, on GPUs that are pretended
+            plans += [(3, "nccl", ("use_cpu=false",)), (4, "nccl-zero", ("use_cpu=false", "parallel.zero_stage=2")),
+                      (4, "nccl-tensor", ("use_cpu=false", "parallel.tensor=2"))]
+        chosen = os.environ.get("LOCKSTEP_HANG_PLANS", "")
         right, seconds = 0, []
-        runs = [plans[i] for i in (0, 3)] if TRIALS < 16 else plans
+        runs = ([plan for plan in plans if re.search(chosen, plan[1])] if chosen else
+                [plans[i] for i in (0, 3)] if TRIALS < 16 else plans)
         for index, (ranks, name, more) in enumerate(runs):
             trials = TRIALS // len(runs) + (1 if index < TRIALS % len(runs) else 0)
             found, waited = self.stop_in_turn(name, ranks, trials, more)
@@ -114,8 +126,9 @@ class Hang(ProgramTest):
         with Stderr(self.folder, name) as said:
             arguments = self.train_arguments(
                 name, f"hang_report={LIMIT}", "save_strategy=no", "eval_strategy=no", *more, ranks=ranks, steps=10**7)
+            on_gpus = pretend.variables(NULL_GPU, self.folder / f"{name}.gpus", ranks) if "use_cpu=false" in more else {}
             process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdout=subprocess.DEVNULL,
-                                       stderr=said.file, env=environment())
+                                       stderr=said.file, env=environment(**on_gpus))
             try:
                 wait_for(lambda: len(losses(self.folder / name)) >= 5, 120)
                 processes = ranks_of(f"output_dir={name}")

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from harness import ProgramTest, metrics
+from harness import ProgramTest, losses, metrics
 
 
 class Replay(ProgramTest):
@@ -69,6 +69,15 @@ class Replay(ProgramTest):
             self.assertGreater(event["grad_norm"], 3 * event["quantile_99"])
             self.assertRegex(result.err, rf"step {event['step']}: the gradient's norm of .*lockstep replay calm/checkpoint-STEP")
         self.assertLess(len(told), 20)
+
+
+class Products(ProgramTest):
+    def test_checked_products_leave_a_run_as_it_is(self):
+        for name, words in (("float32", []), ("bfloat16", ["bf16=true"])):
+            self.train(name, *words, steps=5)
+            done = self.train(f"{name}-checked", "training.check_products=true", *words, steps=5)
+            self.assertNotIn("adds up", done.err)
+            self.assert_close(losses(self.folder / name), losses(self.folder / f"{name}-checked"), 1e-5 if not words else 2e-3)
 
 
 if __name__ == "__main__":

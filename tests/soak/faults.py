@@ -31,13 +31,13 @@ def kill_all(job, random):
 
 
 def stop(job, random):
-    """A rank stands still for half a second to three."""
-    _pause(job.some_rank(random), random)
+    """A rank stands still for half a second to a minute, mostly for seconds: its launcher names it, and it goes on."""
+    _pause(job, job.some_rank(random), 0.5 * 120 ** random.random())
     return GOES_ON
 
 
 def stop_launcher(job, random):
-    _pause(job.process.pid, random)
+    _pause(job, job.process.pid, random.uniform(0.5, 3))
     return GOES_ON
 
 
@@ -196,12 +196,13 @@ def _overwrite(job, random, change, used):
     return GOES_ON if pid in job.ranks().values() else RESTARTS
 
 
-def _pause(pid, random):
+def _pause(job, pid, seconds):
     os.kill(pid, signal.SIGSTOP)
     try:
-        time.sleep(random.uniform(0.5, 3))
+        time.sleep(seconds)
     finally:
         os.kill(pid, signal.SIGCONT)
+        job.fault_over = time.monotonic()  # what it takes from here on is told
 
 
 def _name(pid):

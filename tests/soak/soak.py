@@ -48,6 +48,7 @@ class Job(ProgramTest):
         self.own_disk = mounted.returncode == 0
         self.world = World(folder, self.output)
         self.processes, self.starts = {}, 0
+        self.fault_over = 0.0  # when a rank that stood still went on
         self.is_kept, self.unkept_folders = True, 0  # what a keeper removes after a launcher that is killed
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -196,6 +197,7 @@ class Soak:
             wait_for(lambda: len(job.ranks()) == sum(job.agents), STALL)
             old, said, began = set(job.ranks().values()), job.said(), time.monotonic()
             comes = fault(job, self.random)
+            began = max(began, job.fault_over)
             if comes is None:
                 self.told["passed over"] += 1
                 continue

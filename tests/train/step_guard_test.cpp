@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/threads.h"
+#include "ops/checked_products.h"
 
 namespace lockstep::train {
 namespace step_guard_test {
@@ -48,6 +49,15 @@ struct Trial {
 };
 
 const double kNone = std::numeric_limits<double>::quiet_NaN();
+
+TEST(StepGuard, ProductsAreCheckedOnCpusAlone) {
+  guard_products(true, at::kCPU);
+  EXPECT_TRUE(ops::checks_products());
+  guard_products(false, at::Device(at::kCUDA, 0));
+  EXPECT_FALSE(ops::checks_products());
+  EXPECT_THROW(guard_products(true, at::Device(at::kCUDA, 0)), Error);
+  EXPECT_FALSE(ops::checks_products());
+}
 
 TEST(StepGuard, TakesTheSecondResultOfAStepThatWasComputedWrong) {
   comm::run_ranks(3, [](comm::Communicator& world) {

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""What it costs to keep a run safe: saves beside the disk, a save every step, a copy in memory, products that are checked.
+
+  python3 bench/keeping.py --program build/release/lockstep [--steps 30] [--repeats 3] [--model small] [--parts saves,every,replicas,products]
+
+Two ranks on the processor, GPT-2 in bfloat16 as in bench/run.py. Sides take turns; of each, the time of a step is that of the whole
+run but for its first steps (a save that holds up one in ten counts), and what is told is the median over the repeats.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import run as bench
+
+WARM = 5
+SIDES = {
+    "plain": [],
+    "every": ["save_strategy=steps", "save_steps=1", "save_total_limit=2"],
+    "replicas": ["checkpoint.replicas=1"],
+    "products": ["training.check_products=true"],
+}
+
+
+def step_seconds(arguments, lockstep, model, side, folder):
+    """Of a run of so many steps under a launcher that may start it again, as replicas want it."""
+    out = folder / "run"
+    shutil.rmtree(out, ignore_errors=True)
+    words = [
+        f"model.path={lockstep.config(model)}", f"tokenizer.path={folder}/tokenizer", f"data.train={folder}/sample/train.txt",
+        f"data.sequence_length={bench.LENGTH}", f"data.cache_dir={folder}/cache", f"output_dir={out}", f"max_steps={arguments.steps}",
+        f"per_device_train_batch_size={bench.BATCH}", "learning_rate=1e-4", "logging_steps=1", "bf16=true", "monitor.progress=plain",
+        "use_cpu=true", *(["save_strategy=no"] if side != "every" else []), *SIDES[side]]
+    process = subprocess.Popen(
+        [arguments.program, "launch", f"--nproc-per-node={bench.RANKS}", "--max-restarts=1", "train", *words],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    arrivals, said = {}, []
+    for line in process.stderr:
+        said.append(line)
+        if "step " in line and "/" in line:
+            words = line[line.index("step ") + 5:].split("/")[0].split()
+            if words and words[0].isdigit():
+                arrivals[int(words[0])] = time.monotonic()
+    if process.wait() != 0:
+        sys.exit("".join(said[-20:]))
+    return (arrivals[arguments.steps] - arrivals[WARM]) / (arguments.steps - WARM)
+
+
+def read_seconds(folder):
+    """To read all of it from the disk: the system is asked to forget it first."""
+    files = [path for path in folder.iterdir() if path.is_file()]
+    for path in files:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    begin = time.monotonic()
+    for path in files:
+        with path.open("rb", buffering=0) as file:
+            while file.read(1 << 24):
+                pass
+    return time.monotonic() - begin
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", type=pathlib.Path, default=bench.HERE.parent / "build" / "release" / "lockstep")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--model", default="small", choices=sorted(bench.MODELS))
+    parser.add_argument("--parts", default="saves,every,replicas,products")
+    arguments = parser.parse_args()
+    arguments.program = arguments.program.resolve()
+    model, parts = bench.MODELS[arguments.model], arguments.parts.split(",")
+    print(f"GPT-2 of {model['layers']} layers, width {model['width']}, vocabulary {model['vocabulary']:,}, bfloat16; "
+          f"{bench.RANKS} ranks; load average {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory(prefix="lockstep-keeping-", dir=os.environ.get("TMPDIR")) as scratch:
+        folder = pathlib.Path(scratch)
+        lockstep = bench.Lockstep(arguments.program, folder, bench.Machine())
+        sides = ["plain", *[part for part in parts if part in SIDES]]
+        times = {side: [] for side in sides}
+        for _ in range(arguments.repeats if len(sides) > 1 else 0):
+            for side in sides:
+                times[side].append(step_seconds(arguments, lockstep, model, side, folder))
+        for side in sides if len(sides) > 1 else []:
+            seconds = statistics.median(times[side])
+            more = statistics.median(there / here - 1 for here, there in zip(times["plain"], times[side]))
+            print(f"  {side:9} {seconds * 1000:7.1f} ms a step{'' if side == 'plain' else f', {more * 100:+.1f}%'}   "
+                  f"({', '.join(f'{value * 1000:.0f}' for value in times[side])})", flush=True)
+        saves = []
+        for _ in range(arguments.repeats if "saves" in parts else 0):
+            saved = lockstep.run(model, "bfloat16", 3, 1, folder, save=True)
+            checkpoint = folder / "run" / "checkpoint-3"
+            saves.append((saved["save_s"], saved["disk_s"], saved["checkpoint_bytes"], read_seconds(checkpoint)))
+        for save, disk, size, read in saves:
+            print(f"  a save of {size / 2**20:,.0f} MiB, hashed: {save:.2f} s; as many bytes plainly: {disk:.2f} s ({disk / save:.2f} of the disk); "
+                  f"to read them: {read:.2f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+// NAME.safetensors.index.json: which tensor stands in which file of the folder. Without libtorch.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "base/error.h"
+
+namespace lockstep::checkpoint {
+
+/// Tensor -> base name of its file. Error of `kind`: it is no index, or names a file elsewhere.
+std::map<std::string, std::string> read_shard_index(
+    const std::filesystem::path& index, ErrorKind kind);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,88 @@
+// What parsers of the fuzzer share: what has to hold, and files in memory.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+namespace lockstep::fuzz {
+
+using Bytes = std::string_view;
+namespace fs = std::filesystem;
+
+/// What must hold of a result.
+inline void check(bool holds, const char* what) {
+  if (!holds) {
+    std::fprintf(stderr, "does not hold: %s\n", what);
+    std::abort();
+  }
+}
+
+/// A folder in memory, empty but for what is put there; removed at the end.
+inline const fs::path& scratch() {
+  struct Folder {
+    Folder() {
+      std::string pattern = "/dev/shm/lockstep-fuzz-XXXXXX";
+      check(::mkdtemp(pattern.data()) != nullptr, "a folder in /dev/shm");
+      path = pattern;
+      fs::current_path(path);
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    ~Folder() {
+      std::error_code none;
+      fs::remove_all(path, none);
+    }
+    fs::path path;
+  };
+  static const Folder folder;
+  return folder.path;
+}
+
+inline fs::path file_of(Bytes bytes, const std::string& name) {
+  const fs::path path = scratch() / name;
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return path;
+}
+
+/// What stands before `between`, and what behind it.
+inline std::pair<Bytes, Bytes> before_and_behind(Bytes bytes, Bytes between) {
+  const size_t at = bytes.find(between);
+  return at == Bytes::npos ? std::pair(bytes, Bytes())
+                           : std::pair(bytes.substr(0, at), bytes.substr(at + between.size()));
+}
+
+inline std::vector<std::string> lines_of(Bytes bytes) {
+  std::vector<std::string> lines;
+  while (!bytes.empty()) {
+    const auto [line, rest] = before_and_behind(bytes, "\n");
+    lines.emplace_back(line);
+    bytes = rest;
+  }
+  return lines;
+}
+
+// tests/fuzz/coordinator.cpp
+void read_strangers(Bytes bytes);
+void read_member(Bytes bytes);
+// tests/fuzz/files.cpp
+void read_manifest_text(Bytes bytes);
+void read_shards(Bytes bytes);
+void read_compressed(Bytes bytes);
+void read_token_file(Bytes bytes);
+void read_unicode(Bytes bytes);
+void read_schedule_file(Bytes bytes);
+void read_cluster_file(Bytes bytes);
+void read_trainer_state_file(Bytes bytes);
+void read_timer_request(Bytes bytes);
+
+}  // namespace lockstep::fuzz
