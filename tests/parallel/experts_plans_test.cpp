@@ -158,13 +158,38 @@ TEST(ExpertPlans, ExpertsSpreadOverRanks) {
       });
 }
 
+/// The same in two halves: every form of weight gradients, a shared expert, layers without one.
+TEST(ExpertPlans, HalvesOfTheTokens) {
+  expect_table(
+      with_five_layers(kOddMixtral),
+      {
+          {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2, .expert_halves = true}},
+          {{.context = 2}, 1, {.expert_ranks = 2, .expert_halves = true, .recompute = {kFull}}},
+          {{.data = 2, .tensor = 2},
+           2,
+           {.expert_ranks = 2, .expert_halves = true, .sequence_sharding = kShards}},
+          {{.pipeline = 2, .data = 2},
+           2,
+           {.expert_ranks = 2, .expert_halves = true, .pipeline = {.schedule = "zb-h1"}}},
+      });
+  expect_table(
+      kOddQwen2Moe,
+      {{{.data = 4}, 1, {.zero_stage = 1, .expert_ranks = 4, .expert_halves = true}},
+       {{.context = 2}, 2, {.expert_ranks = 2, .expert_halves = true}}});
+  expect_table(
+      kOddGptOss,
+      {{{.data = 2}, 2, {.expert_ranks = 2, .expert_halves = true, .recompute = {kSelective}}}});
+}
+
 /// One expert for a token, so that ranks send nothing to some others; a layer with an MLP; a stage
 /// without a mixture.
 TEST(ExpertPlans, RanksWithoutTokensAndStagesWithoutExperts) {
   expect_table(
       kOddOlmoe,
       {{{.data = 4}, 1, {.zero_stage = 1, .expert_ranks = 4}},
-       {{.data = 2, .context = 2, .tensor = 2}, 1, {.zero_stage = 3, .expert_ranks = 4}}});
+       {{.data = 2, .context = 2, .tensor = 2},
+        1,
+        {.zero_stage = 3, .expert_ranks = 4, .expert_halves = true}}});
   expect_table(
       kOddQwen3Moe,
       {{{.data = 3}, 1, {.zero_stage = 3, .expert_ranks = 3}},
@@ -177,7 +202,7 @@ TEST(ExpertPlans, AdaptersAndPackedWeights) {
       {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
       {{.tensor = 3}, 1, {.recompute = {kFull}, .sequence_sharding = kShards}},
       {{.data = 2, .tensor = 2}, 1, {.zero_stage = 1, .expert_ranks = 2}},
-      {{.context = 2}, 2, {.expert_ranks = 2}},
+      {{.context = 2}, 2, {.expert_ranks = 2, .expert_halves = true}},
       {{.pipeline = 2, .data = 2}, 2, {.expert_ranks = 2, .pipeline = {.schedule = "zb-h1"}}},
   };
   for (const bool decomposes : {false, true}) {
@@ -271,7 +296,7 @@ TEST(ExpertPlans, ExpertCapacity) {
   };
   const std::vector<PlanCase> plans{
       {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
-      {{.context = 2}, 1, {.expert_ranks = 2, .recompute = {kFull}}},
+      {{.context = 2}, 1, {.expert_ranks = 2, .expert_halves = true, .recompute = {kFull}}},
       {{.pipeline = 2, .tensor = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
       {{.context = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}},
   };
