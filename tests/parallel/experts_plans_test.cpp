@@ -196,6 +196,31 @@ TEST(ExpertPlans, RanksWithoutTokensAndStagesWithoutExperts) {
        {{.pipeline = 3, .data = 2}, 2, {.zero_stage = 1, .expert_ranks = 2}}});
 }
 
+/// Ranks whose experts get no token, and one that gets them all.
+TEST(ExpertPlans, AllTokensToTheSameExperts) {
+  const auto crowd = [](ModelSpec& spec) {
+    spec.fill = [fill = spec.fill](
+                    const std::string& name,
+                    const ShardedParameter& parameter,
+                    int64_t begin,
+                    const Tensor& values) {
+      fill(name, parameter, begin, values);
+      if (name.ends_with("mlp.router.bias")) {
+        values.copy_(at::arange(begin, begin + values.numel()).lt(2).mul(30));
+      }
+    };
+  };
+  expect_table(
+      kOddGptOss,
+      {{{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
+       {{.data = 4}, 1, {.zero_stage = 1, .expert_ranks = 4, .expert_halves = true}},
+       {{.context = 2, .tensor = 2}, 1, {.expert_ranks = 2, .sequence_sharding = kShards}}},
+      crowd);
+  PlanCase alone;
+  alone.plan.router_losses = {nn::Balance::kRows, 0, 0};
+  EXPECT_EQ(train_under(alone, kOddGptOss, 1, kPlanLength, crowd).loads[0]->most, 0.5);
+}
+
 /// Low-rank factors, decomposed ones too, beside all linears of experts that are frozen, or packed.
 TEST(ExpertPlans, AdaptersAndPackedWeights) {
   const std::vector<PlanCase> plans{

@@ -58,12 +58,12 @@ CASES = {
     "qwen3_moe": dict(EXPERTS, model_type="qwen3_moe", moe_intermediate_size=32, norm_topk_prob=True),
     "olmoe": {key: value for key, value in EXPERTS.items() if key != "head_dim"} | dict(model_type="olmoe", pad_token_id=1),
 }
-GLM = dict(EXPERTS, model_type="glm4_moe", moe_intermediate_size=32, n_routed_experts=8, first_k_dense_replace=1, n_shared_experts=2,
+GLM = dict(LLAMA, model_type="glm4_moe", num_experts_per_tok=2, num_key_value_heads=4, moe_intermediate_size=32, n_routed_experts=8, first_k_dense_replace=1, n_shared_experts=2,
            n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=1.5, partial_rotary_factor=0.5, attention_bias=True,
            use_qk_norm=True, num_hidden_layers=3, num_nextn_predict_layers=0)
-OSS = dict(EXPERTS, model_type="gpt_oss", num_local_experts=6, sliding_window=6, intermediate_size=64, num_hidden_layers=3)
+OSS = dict(LLAMA, model_type="gpt_oss", num_experts_per_tok=2, num_local_experts=6, num_key_value_heads=4, sliding_window=6, intermediate_size=64, num_hidden_layers=3)
 CASES |= {
-    "qwen2_moe": dict(EXPERTS, model_type="qwen2_moe", moe_intermediate_size=32, shared_expert_intermediate_size=48),
+    "qwen2_moe": dict(EXPERTS, model_type="qwen2_moe", num_experts_per_tok=3, moe_intermediate_size=32, shared_expert_intermediate_size=48),
     "qwen2_moe-tied": dict(EXPERTS, model_type="qwen2_moe", moe_intermediate_size=32, shared_expert_intermediate_size=32, tie_word_embeddings=True),
     "glm4_moe": GLM,
     "glm4_moe-groups": dict(GLM, n_group=4, topk_group=2, norm_topk_prob=False, use_qk_norm=False, attention_bias=False),
