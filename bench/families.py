@@ -98,12 +98,15 @@ def beside_trainer(name, a, dtype, program, folder, machine):
 
 def beside_ours(name, a, dtype, program, folder, machine):
     config = settings_of(name, a)
-    plain, other = {"qwen3": ("AdamW", "Muon"), "qwen3_moe": ("experts on each rank", "experts spread over two ranks")}[name]
-    more = {"qwen3": ["optim=muon"], "qwen3_moe": ["parallel.expert=2"]}[name]
-    found = measure({plain: Ours(program, folder, machine, name, config), other: Ours(program, folder, machine, name, config, more)}, a, dtype)
-    speed = found[other]["tokens_per_s"] / found[plain]["tokens_per_s"]
-    line(plain, found[plain])
-    line(other, found[other], f"a step {1 / speed:.2f} x (at most {MUON})" if name == "qwen3" else f"{speed:.2f} x (at least {SPREAD})")
+    sides = {"qwen3": {"AdamW": [], "Muon": ["optim=muon"]},
+             "qwen3_moe": {"experts on each rank": [], "experts spread over two ranks": ["parallel.expert=2"],
+                           "the same, in halves": ["parallel.expert=2", "parallel.expert_halves=true"]}}[name]
+    found = measure({side: Ours(program, folder, machine, name, config, more) for side, more in sides.items()}, a, dtype)
+    plain = found.pop(next(iter(sides)))
+    line(next(iter(sides)), plain)
+    for side, figures in found.items():
+        speed = figures["tokens_per_s"] / plain["tokens_per_s"]
+        line(side, figures, f"a step {1 / speed:.2f} x (at most {MUON})" if name == "qwen3" else f"{speed:.2f} x (at least {SPREAD})")
 
 
 def main():

@@ -19,6 +19,7 @@ COLUMNS = [  # the column's name, the program of tests, the suite, the test
     ("sequence", "parallel_test", "FamilyPlans", "Sequence"),
     ("context", "parallel_test", "FamilyPlans", "Context"),
     ("pipeline", "parallel_test", "FamilyPlans", "Pipeline"),
+    ("expert", "parallel_test", "FamilyOfExperts", "Spread"),
     ("ZeRO", "parallel_test", "FamilyPlans", "Zero"),
     ("LoRA", "parallel_test", "FamilyPlans", "LowRank"),
     ("4-bit", "parallel_test", "FamilyPlans", "FourBit"),

@@ -33,11 +33,12 @@ std::string error_text(std::optional<double> error) {
 
 std::string plan_text(const Job& job) {
   std::string text = fmt::format(
-      "d{} t{} p{} c{} zero{} {} micro {}",
+      "d{} t{} p{} c{}{} zero{} {} micro {}",
       job.mesh.data,
       job.mesh.tensor,
       job.mesh.pipeline,
       job.mesh.context,
+      job.expert_ranks > 1 ? fmt::format(" e{}", job.expert_ranks) : "",
       job.zero_stage,
       recompute_name(job.recompute),
       job.micro_batch);
@@ -95,9 +96,14 @@ class Judge {
     print("{} {}", met ? "met   " : "MISSED", text);
   }
 
-  static bool tested(const Comparison& c) { return !c.lent && c.prepared.contradiction.empty(); }
+  static bool tested(const Comparison& c) {
+    return !c.lent && c.prepared.contradiction.empty() && !c.prepared.is_mixture;
+  }
 
-  static void collect(const Comparison& c, Source& source) {
+  void collect(const Comparison& c, Source& source) {
+    if (c.prepared.is_mixture && c.time_error()) {
+      mixtures_.push_back(std::abs(*c.time_error()));
+    }
     if (!tested(c)) {
       return;
     }
@@ -199,6 +205,15 @@ class Judge {
       auto& all = source.lent ? lenders : others;
       all.insert(all.end(), source.time.begin(), source.time.end());
     }
+    if (!mixtures_.empty()) {
+      json_["median_step_time_error_mixtures"] = median(mixtures_);
+      print(
+          "       step time of mixtures of experts, to which nothing is fitted: median error "
+          "{:.1f}% "
+          "of {}",
+          100 * median(mixtures_),
+          mixtures_.size());
+    }
     json_["median_step_time_error_sources_that_lent"] = median(lenders);
     json_["median_step_time_error_other_sources"] = median(others);
     judge_all("sources that lent", lenders, kTimeWithin);
@@ -233,6 +248,9 @@ class Judge {
             source.memory.size());
       }
       for (const Comparison* c : source.all) {
+        if (c->prepared.is_mixture) {
+          continue;
+        }
         wrong_fit += c->measured_fits && !*c->measured_fits && c->fits ? 1 : 0;
         wrong_out += c->measured_fits && *c->measured_fits && !c->fits ? 1 : 0;
       }
@@ -341,6 +359,7 @@ class Judge {
 
   const Validation& validation_;
   std::map<std::string, Source> sources_;
+  std::vector<double> mixtures_;  // absolute errors of step times
   Verdict verdict_;
   nlohmann::json json_;
   int rows_ = 0;

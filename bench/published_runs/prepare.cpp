@@ -1,5 +1,6 @@
 // How a published row becomes a job.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -114,6 +115,22 @@ double likely_heads(int64_t hidden, int64_t tensor) {
   return best > 0 ? static_cast<double>(best) : std::max(1.0, std::floor(usual + 0.5));
 }
 
+// Mixtures that rows name without their sizes. DeepSeek-V3's attention is none of ours.
+std::optional<model::ModelConfig> named_mixture(const Run& run) {
+  constexpr std::array<std::pair<const char*, const char*>, 3> kNames{{
+      {"qwen330ba3b", "qwen3-30b-a3b"},
+      {"qwen3235ba22b", "qwen3-235b-a22b"},
+      {"gptoss120b", "gpt-oss-120b"},
+  }};
+  const std::string name = plain_name(run.cell("model"));
+  for (const auto& [part, preset] : kNames) {
+    if (mentions(name, part)) {
+      return model::preset(preset);
+    }
+  }
+  return std::nullopt;
+}
+
 void fill_model(const Run& run, model::ModelConfig& model) {
   const auto count = [&](const char* column, double fallback) {
     return static_cast<int64_t>(std::llround(run.number(column).value_or(fallback)));
@@ -206,6 +223,9 @@ bool counts_recomputation(const Run& run) {
 }
 
 std::string why_not(const Run& run) {
+  if (named_mixture(run)) {
+    return run.number("n_gpus") && run.number("global_batch") ? "" : "no devices or global batch";
+  }
   if (!run.number("layers") || !run.number("hidden")) {
     return "no layers or hidden size";
   }
@@ -335,8 +355,14 @@ Prepared prepare(const Run& run) {
     result.network_bandwidth = 6.25e9;  // four 100 Gb/s Omni-Path ports a node of eight
   }
   Job& job = result.job;
-  fill_model(run, job.model);
+  if (const auto mixture = named_mixture(run)) {
+    job.model = *mixture;
+    result.is_mixture = true;
+  } else {
+    fill_model(run, job.model);
+  }
   fill_mesh(run, job);
+  job.expert_ranks = static_cast<int>(std::clamp(run.number("ep").value_or(1), 1.0, 1e6));
   const bool llama3 = mentions(run.cell("model"), "Llama-3");
   job.sequence = static_cast<int64_t>(run.number("seq").value_or(llama3 ? 8192 : 2048));
   job.model.max_positions = job.sequence;

@@ -55,6 +55,7 @@ struct Prepared {
       0;  // of the machine, where it is known to differ from the device's usual
   std::string published_schedule;  // as the row has it
   std::string system, model;
+  bool is_mixture = false;       // of experts: told, and neither fitted to nor judged
   bool fixed_recompute = false;  // the row tells it; else what fits is taken
   std::string conditions;        // of the machine, where runs under others are not to be compared
   double slowdown = 1;           // of the machine under them

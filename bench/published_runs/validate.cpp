@@ -118,7 +118,7 @@ std::vector<bool> lent_to_calibration(const std::vector<Run>& runs) {
   std::map<std::string, int> seen;
   for (size_t i = 0; i < runs.size(); ++i) {
     const Prepared prepared = prepare(runs[i]);
-    if (!prepared.skipped.empty() || !prepared.contradiction.empty() ||
+    if (!prepared.skipped.empty() || !prepared.contradiction.empty() || prepared.is_mixture ||
         !measured_seconds(runs[i], prepared.job)) {
       continue;
     }

@@ -17,29 +17,58 @@ namespace {
 
 constexpr double kLeastSum = 1e-20;  // of a token's sigmoids: transformers adds it
 
-/// Rows of tokens in the order of the experts that they go to.
+/// Rows of a run of n of the tokens, in the order of the experts that they go to.
 struct SortedRows {
-  Tensor tokens;                // [R] int64: the token of each row
-  Tensor choices;               // [R] int64: which of the N k choices it is
+  int64_t begin, length;        // the run
+  Tensor tokens;                // [R] int64: the token of each row, in the run
+  Tensor choices;               // [R] int64: which of the n k choices it is
   std::vector<int64_t> counts;  // of each expert
+
+  /// The run's part of what has a row for each token.
+  Tensor of(const Tensor& tensor) const {
+    return length == tensor.size(0) ? tensor : tensor.narrow(0, begin, length);
+  }
 };
 
-/// `kept` [N, k] bool: the choices that have a row; undefined: all, R = N k.
-SortedRows sort_by_expert(const Tensor& chosen, const Tensor& kept, int64_t experts) {
-  const Tensor flat =
-      (kept.defined() ? chosen.masked_fill(kept.logical_not(), experts) : chosen).flatten();
-  // The host waits once, for the counts: at::bincount would wait by itself before.
-  const Tensor counts = ops::to_host(
-      at::zeros({experts + 1}, flat.options()).scatter_add_(0, flat, at::ones_like(flat)));
+SortedRows sort_by_expert(const Tensor& chosen, int64_t begin, const Tensor& counts) {
   const auto* count = counts.const_data_ptr<int64_t>();
+  const int64_t experts = counts.numel() - 1;
   const Tensor order =
-      flat.argsort(/*stable=*/true).narrow(0, 0, flat.numel() - count[experts]);  // without those
+      chosen.flatten()
+          .argsort(/*stable=*/true)
+          .narrow(0, 0, chosen.numel() - count[experts]);  // without those that have no row
   SortedRows sorted{
-      at::floor_divide(order, chosen.size(1)), order, std::vector<int64_t>(count, count + experts)};
+      begin,
+      chosen.size(0),
+      at::floor_divide(order, chosen.size(1)),
+      order,
+      std::vector<int64_t>(count, count + experts)};
   // The last has what the others have not: rows are split by counts, and have to be all.
   const int64_t others =
       std::accumulate(sorted.counts.begin(), std::prev(sorted.counts.end()), int64_t{0});
   sorted.counts.back() = order.numel() - others;
+  return sorted;
+}
+
+/// `kept` [N, k] bool: the choices that have a row; undefined: all, R = n k.
+std::vector<SortedRows> sort_by_expert(
+    const Tensor& chosen, const Tensor& kept, int64_t experts, int64_t parts) {
+  const Tensor all = kept.defined() ? chosen.masked_fill(kept.logical_not(), experts) : chosen;
+  const auto begin = [&](int64_t part) { return all.size(0) * part / parts; };
+  std::vector<Tensor> runs, counts;
+  for (int64_t part = 0; part < parts; ++part) {
+    runs.push_back(all.narrow(0, begin(part), begin(part + 1) - begin(part)));
+    const Tensor flat = runs.back().flatten();
+    counts.push_back(
+        at::zeros({experts + 1}, flat.options()).scatter_add_(0, flat, at::ones_like(flat)));
+  }
+  // The host waits once, for the counts: at::bincount would wait by itself before.
+  const Tensor on_host = ops::to_host(at::stack(counts));
+  std::vector<SortedRows> sorted;
+  for (int64_t part = 0; part < parts; ++part) {
+    sorted.push_back(
+        sort_by_expert(runs[static_cast<size_t>(part)], begin(part), on_host.select(0, part)));
+  }
   return sorted;
 }
 
@@ -107,8 +136,15 @@ Tensor Router::chosen(const Tensor& scores) const {
 }
 
 Exchanged ExpertExchange::forward(
-    const ExpertRows& rows, const ExpertFunction& experts, const BesideFunction& beside) const {
-  return {experts(rows), beside ? beside() : Tensor()};
+    const std::vector<ExpertRows>& parts,
+    const ExpertFunction& experts,
+    const BesideFunction& beside) const {
+  Exchanged made;
+  for (const ExpertRows& rows : parts) {
+    made.rows.emplace_back([of_rows = experts(rows)] { return of_rows; });
+  }
+  made.beside = beside ? beside() : Tensor();
+  return made;
 }
 
 Tensor ExpertExchange::places_of(int64_t length) const {
@@ -160,20 +196,31 @@ Tensor ExpertMlp::forward(const Tensor& x, const ForwardContext& context) const 
   const Tensor weights =
       with_router_terms(routing.weights, routing.routed, context, layer_, mixture_layers_);
   const Tensor& chosen = routing.routed.experts;
-  const SortedRows sorted =
-      sort_by_expert(chosen, kept(chosen, x.size(1), context), std::ssize(experts_));
+  const std::vector<SortedRows> parts = sort_by_expert(
+      chosen, kept(chosen, x.size(1), context), std::ssize(experts_), exchange_->parts);
   const Tensor numbers = token_numbers(x.size(1), context);
+  std::vector<ExpertRows> rows;
+  for (const SortedRows& part : parts) {
+    rows.push_back(
+        {part.of(flat).index_select(0, part.tokens),
+         part.counts,
+         numbers.defined() ? part.of(numbers).index_select(0, part.tokens.to(at::kCPU))
+                           : Tensor()});
+  }
   const bool is_shared = shared_.down != nullptr;
   const Exchanged made = exchange_->forward(
-      {flat.index_select(0, sorted.tokens),
-       sorted.counts,
-       numbers.defined() ? numbers.index_select(0, sorted.tokens.to(at::kCPU)) : Tensor()},
-      [&](const ExpertRows& rows) { return run(rows, context); },
+      rows,
+      [&](const ExpertRows& part) { return run(part, context); },
       is_shared ? [&] { return shared(x, context); } : BesideFunction());
-  const Tensor outputs = by_choice(made.rows, sorted, chosen.numel())
-                             .view({flat.size(0), -1, flat.size(1)})
-                             .to(weights.scalar_type());  // [N, k, C]
-  Tensor sum = at::bmm(weights.unsqueeze(1), outputs).squeeze(1);
+  std::vector<Tensor> sums;  // [n, C]
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const int64_t length = parts[i].length, per_token = chosen.size(1);
+    const Tensor outputs = by_choice(made.rows[i](), parts[i], length * per_token)
+                               .view({length, per_token, flat.size(1)})
+                               .to(weights.scalar_type());
+    sums.push_back(at::bmm(parts[i].of(weights).unsqueeze(1), outputs).squeeze(1));
+  }
+  Tensor sum = sums.size() == 1 ? sums.front() : at::cat(sums);
   if (is_shared) {
     sum = sum + made.beside.flatten(0, 1);
   }

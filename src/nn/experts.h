@@ -56,7 +56,9 @@ using BesideFunction = std::function<Tensor()>;
 
 /// What came of rows, and of what was made beside them.
 struct Exchanged {
-  Tensor rows;    // [R, C]
+  /// Of each part [R, C], to be called once, in this order: what is computed between the calls is
+  /// computed while the rest is on its way, and in the backward pass while its gradients are.
+  std::vector<std::function<Tensor()>> rows;
   Tensor beside;  // undefined: there was nothing
 };
 
@@ -64,12 +66,16 @@ struct Exchanged {
 /// over ranks sends rows there and back. It has no parameters.
 struct ExpertExchange {
   bool experts_drop = false;  // experts have dropouts in training
+  /// Into so many runs of tokens a pass is cut; the first of them may be empty.
+  int64_t parts = 1;
   /// The places in the whole sequence of the T positions that are here, [T] int64; null: 0, 1, ...
   std::function<Tensor(int64_t length)> places;
   virtual ~ExpertExchange() = default;
   /// `beside` null: there is nothing.
   virtual Exchanged forward(
-      const ExpertRows& rows, const ExpertFunction& experts, const BesideFunction& beside) const;
+      const std::vector<ExpertRows>& parts,
+      const ExpertFunction& experts,
+      const BesideFunction& beside) const;
   /// The places of the positions that are here, [T].
   Tensor places_of(int64_t length) const;
 };

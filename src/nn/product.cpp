@@ -1,6 +1,7 @@
 #include "nn/product.h"
 
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -12,6 +13,9 @@
 
 namespace lockstep::nn {
 namespace {
+
+thread_local bool holds_gradients = false;
+thread_local std::unordered_map<const c10::TensorImpl*, Tensor> held_gradients;
 
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
@@ -110,12 +114,29 @@ Tensor DenseProduct::matrix_rows(int64_t first, int64_t count) const {
 
 void accumulate_gradient(const Tensor& parameter, Tensor gradient) {
   const at::NoGradGuard no_grad;
+  const auto held = held_gradients.find(parameter.unsafeGetTensorImpl());
+  if (held != held_gradients.end()) {
+    gradient = held->second + gradient;
+    held_gradients.erase(held);
+  }
+  if (holds_gradients) {
+    held_gradients.emplace(parameter.unsafeGetTensorImpl(), std::move(gradient));
+    return;
+  }
   tensor_list gradients{std::move(gradient)};
   // Hooks of a tensor are called by autograd's engine; those after the accumulation by the node.
   for (const auto& hook : torch::autograd::impl::hooks(parameter)) {
     gradients = (*hook)(gradients);
   }
   (*torch::autograd::impl::grad_accumulator(parameter))(std::move(gradients));
+}
+
+void hold_gradients(const std::function<void()>& work) {
+  struct Holding {
+    bool before = std::exchange(holds_gradients, true);
+    ~Holding() { holds_gradients = before; }
+  } holding;
+  work();
 }
 
 }  // namespace lockstep::nn

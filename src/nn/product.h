@@ -103,5 +103,8 @@ Tensor multiply_in_halves(
 
 /// Adds `gradient` to the parameter's, with the hooks that autograd would call.
 void accumulate_gradient(const Tensor& parameter, Tensor gradient);
+/// While `work` runs, this thread's accumulate_gradient keeps what it is given: it is added to what
+/// the parameter gets next, and hooks see the sum.
+void hold_gradients(const std::function<void()>& work);
 
 }  // namespace lockstep::nn

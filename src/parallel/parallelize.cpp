@@ -113,7 +113,7 @@ std::function<optim::UpdateRule(const std::string&)> rules_of(
 struct Training {
   Training(const Plan& plan, Axes& axes)
       : groups(make_shard_groups(axes, plan.zero_stage > 0 ? plan.shard_ranks : 0)),
-        experts(make_expert_groups(axes, plan.expert_ranks)),
+        experts(make_expert_groups(axes, plan.expert_ranks, plan.expert_halves)),
         optimizer(optim::make_optimizer(plan.optimizer), plan.offload_optimizer) {}
   ShardGroups groups;
   ExpertGroups experts;
@@ -282,7 +282,7 @@ std::unique_ptr<ParallelModel> parallelize(
 
 std::unique_ptr<EvaluationModel> evaluation_model(
     const ModelSpec& spec, const Plan& plan, Axes& axes) {
-  const ExpertGroups experts = make_expert_groups(axes, plan.expert_ranks);
+  const ExpertGroups experts = make_expert_groups(axes, plan.expert_ranks, plan.expert_halves);
   std::vector<ShardedModel> stages = split_pipeline(spec, plan, axes);
   for (ShardedModel& stage : stages) {
     cut(stage, spec, plan, axes, experts);
@@ -297,7 +297,7 @@ std::unique_ptr<EvaluationModel> evaluation_model(
 
 ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes) {
   ShardedModel whole{nn::make_model(spec.config, spec.dtype, at::kMeta)};
-  cut(whole, spec, plan, axes, make_expert_groups(axes, plan.expert_ranks));
+  cut(whole, spec, plan, axes, make_expert_groups(axes, plan.expert_ranks, plan.expert_halves));
   whole.make_values(spec.device);
   return whole;
 }

@@ -50,6 +50,9 @@ struct Plan {
   /// So many neighbours among the ranks that hold the same parameters spread a mixture's experts
   /// among them; a divisor of their number.
   int expert_ranks = 1;
+  /// Tokens go to spread experts in two halves, of which one computes while the other is on its
+  /// way.
+  bool expert_halves = false;
   /// Of gradients on the wire; none: that in which they are accumulated.
   std::optional<at::ScalarType> reduce_type{};
   bool find_unused_parameters = false;

@@ -39,11 +39,8 @@ std::vector<std::string> save_gguf(
     gguf::FileType type,
     const text::Tokenizer* tokenizer) {
   const model::ModelConfig& config = weights.config();
-  std::vector<std::string> notes;
   gguf::Metadata metadata = gguf::model_metadata(config);
-  if (std::string note = gguf::note_of_windows(config); !note.empty()) {
-    notes.push_back(std::move(note));
-  }
+  std::vector<std::string> notes = gguf::notes_of(config);
   const std::vector<gguf::Tensor> tensors = gguf::tensors_of(config, type, notes);
   metadata.insert(
       metadata.begin() + 1,

@@ -68,6 +68,11 @@ void check_mixture(const config::Config& config, const model::ModelConfig& model
         experts.count == 0 ? "leave parallel.expert 1 for this model"
                            : fmt::format("give parallel.expert at most {}", experts.count));
   }
+  if (config.parallel.expert_halves && config.parallel.expert == 1) {
+    refuse(
+        "parallel.expert_halves is set, and parallel.expert is 1: no token is sent to an expert",
+        "leave it out, or spread the experts of a mixture by parallel.expert");
+  }
 }
 
 namespace {
@@ -145,6 +150,7 @@ parallel::Plan plan_of(const config::Config& config) {
                         : section.recompute == "selective" ? parallel::Recompute::kSelective
                                                            : parallel::Recompute::kNone;
   plan.expert_ranks = static_cast<int>(section.expert);
+  plan.expert_halves = section.expert_halves;
   plan.router_losses = {
       training.router_aux_loss == "sequence"      ? nn::Balance::kRows
       : training.router_aux_loss == "micro_batch" ? nn::Balance::kBatch

@@ -107,6 +107,39 @@ TEST(Deferral, CallsTheProductThatStandsThere) {
   }
 }
 
+/// As experts are, which get the tokens in halves.
+TEST(Deferral, CallsOfOnePassGiveOneGradient) {
+  torch::manual_seed(1);
+  nn::Linear linear(make_dense());
+  Tensor weight;
+  linear.product()->visit_parameters([&](const nn::Parameter& parameter) {
+    if (parameter.name == "weight") {
+      weight = parameter.value;
+    }
+  });
+  const std::vector<Tensor> parts{
+      torch::randn({3, kIn}).requires_grad_(),
+      torch::randn({0, kIn}).requires_grad_(),
+      torch::randn({2, kIn}).requires_grad_()};
+  linear.forward(at::cat(parts), context()).square().sum().backward();
+  const Tensor wanted = weight.grad().clone();
+  weight.mutable_grad().reset();
+  const auto queue = std::make_shared<DeferredQueue>();
+  defer_weight_gradients(linear, queue);
+  Tensor sum = torch::zeros({});
+  for (const Tensor& part : parts) {
+    sum = sum + linear.forward(part, context()).square().sum();
+  }
+  sum.backward();
+  int hooks = 0;
+  weight.register_hook([&](const Tensor& /*gradient*/) { ++hooks; });
+  const DeferredWork work = queue->take();
+  ASSERT_EQ(work.size(), 1U);
+  work.front()();
+  EXPECT_EQ(hooks, 1);
+  EXPECT_TRUE(torch::allclose(weight.grad(), wanted, 1e-5, 1e-5));
+}
+
 TEST(Deferral, TheLastQueueGetsTheWork) {
   nn::Linear linear(make_dense());
   const auto first = std::make_shared<DeferredQueue>(), last = std::make_shared<DeferredQueue>();

@@ -1,6 +1,7 @@
 // What spread experts send, against the formula, and what is computed meanwhile.
 #include <gtest/gtest.h>
 
+#include "mesh/cut.h"
 #include "parallel/plans.h"
 
 namespace lockstep::parallel {
@@ -43,11 +44,12 @@ TEST(ExpertBytes, AreOfTheTokensForOtherRanksFourTimes) {
           "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
           "num_local_experts": 4, "num_experts_per_tok": 4})",
       "a test");
-  for (const int n : {2, 4}) {
-    comm::run_ranks(n, [&](comm::Communicator& world) {
+  for (const auto& [n, halves] : {std::pair(2, false), {4, false}, {2, true}}) {
+    comm::run_ranks(n, [&, n = n, halves = halves](comm::Communicator& world) {
       Axes axes(world, {.data = n});
       Plan plan;
       plan.expert_ranks = n;
+      plan.expert_halves = halves;
       const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
       const auto model = parallelize(spec, plan, axes);
       int64_t sent = 0, exchanges = 0;
@@ -63,7 +65,7 @@ TEST(ExpertBytes, AreOfTheTokensForOtherRanksFourTimes) {
       (void)model->forward_backward(inputs, 100);
       forget_watches(axes);
       const int64_t hidden = kPlanRows * kPlanLength * kWidth * 4;
-      EXPECT_EQ(exchanges, 4 * kLayers);
+      EXPECT_EQ(exchanges, (halves ? 8 : 4) * kLayers);
       EXPECT_EQ(sent, 4 * kLayers * kExperts * hidden * (n - 1) / n);
     });
   }
@@ -71,56 +73,95 @@ TEST(ExpertBytes, AreOfTheTokensForOtherRanksFourTimes) {
 
 /// A linear that tells when it runs, and when its output's gradient has come.
 struct ToldLinear final : nn::Linear {
-  ToldLinear(const nn::Linear& plain, std::vector<std::string>& events)
+  ToldLinear(const nn::Linear& plain, std::string name, std::vector<std::string>& events)
       : Linear(plain),
+        name(std::move(name)),
         events(&events) {}
+  std::string name;
   std::vector<std::string>* events;
   Tensor forward(const Tensor& x, const nn::ForwardContext& context) const override {
-    events->emplace_back("shared");
+    events->push_back(name);
     const Tensor y = Linear::forward(x, context);
     if (y.requires_grad()) {
-      y.register_hook([told = events](const Tensor&) { told->emplace_back("shared gradient"); });
+      y.register_hook(
+          [told = events, what = name](const Tensor&) { told->push_back("d " + what); });
     }
     return y;
   }
 };
 
-/// In each of the two mixtures; of the way back nothing is hidden.
+/// What this rank sends, waits for and computes in a step: "start", "end", and by their names
+/// layers of these roles, of the rank's first expert.
+std::vector<std::string> events_of_a_step(
+    const char* json,
+    bool halves,
+    const std::map<std::string, std::string>& names,
+    comm::Communicator& world) {
+  const model::ModelConfig config = model::parse_model_config(json, "a test");
+  Axes axes(world, {.data = world.size()});
+  std::vector<std::string> events;
+  Plan plan;
+  plan.expert_ranks = world.size();
+  plan.expert_halves = halves;
+  const int64_t own = mesh::split_evenly(config.experts.count, world.size(), world.rank()).begin;
+  ModelSpec spec{config, at::kFloat, at::kCPU, plan_fill(config)};
+  spec.adapt = [&](nn::LanguageModel& model) {
+    model.visit_slots(
+        nn::each<nn::Linear>([&](const nn::SlotName& name, std::shared_ptr<nn::Linear>& linear) {
+          const int64_t expert = model.layers.at(name.prefix).expert;
+          if (const auto found = names.find(name.role);
+              found != names.end() && (expert < 0 || expert == own)) {
+            linear = std::make_shared<ToldLinear>(*linear, found->second, events);
+          }
+        }));
+  };
+  const auto model = parallelize(spec, plan, axes);
+  watch_exchanges(
+      axes,
+      [&](const comm::Call&) { events.emplace_back("start"); },
+      [&] { events.emplace_back("end"); });
+  const std::vector<nn::ForwardInputs> inputs{plan_inputs(config, 0, {0, kPlanRows}, kPlanLength)};
+  (void)model->forward_backward(inputs, 100);
+  forget_watches(axes);
+  return events;
+}
+
+/// Of each of two mixtures.
+std::vector<std::string> twice(
+    const std::vector<std::string>& forward, const std::vector<std::string>& backward) {
+  std::vector<std::string> all;
+  for (const auto& pass : {forward, forward, backward, backward}) {
+    all.insert(all.end(), pass.begin(), pass.end());
+  }
+  return all;
+}
+
+/// Of the way back nothing is hidden.
 TEST(ExpertOverlap, TheSharedExpertComputesWhileTokensAreSent) {
   for (const char* json : {kOddQwen2Moe, kOddGlm4Moe}) {
-    const model::ModelConfig config = model::parse_model_config(json, "a test");
     comm::run_ranks(2, [&](comm::Communicator& world) {
-      Axes axes(world, {.data = 2});
-      std::vector<std::string> events;
-      Plan plan;
-      plan.expert_ranks = 2;
-      ModelSpec spec{config, at::kFloat, at::kCPU, plan_fill(config)};
-      spec.adapt = [&](nn::LanguageModel& model) {
-        model.visit_slots(nn::each<nn::Linear>(
-            [&](const nn::SlotName& name, std::shared_ptr<nn::Linear>& linear) {
-              if (name.role == "shared_gate") {
-                linear = std::make_shared<ToldLinear>(*linear, events);
-              }
-            }));
-      };
-      const auto model = parallelize(spec, plan, axes);
-      watch_exchanges(
-          axes,
-          [&](const comm::Call&) { events.emplace_back("start"); },
-          [&] { events.emplace_back("end"); });
-      const std::vector<nn::ForwardInputs> inputs{
-          plan_inputs(config, 0, {0, kPlanRows}, kPlanLength)};
-      (void)model->forward_backward(inputs, 100);
-      forget_watches(axes);
-      const std::vector<std::string> forward{"start", "shared", "end", "start", "end"};
-      const std::vector<std::string> backward{"start", "end", "start", "shared gradient", "end"};
-      std::vector<std::string> wanted;
-      for (const auto& pass : {forward, forward, backward, backward}) {
-        wanted.insert(wanted.end(), pass.begin(), pass.end());
-      }
-      EXPECT_EQ(events, wanted);
+      EXPECT_EQ(
+          events_of_a_step(json, false, {{"shared_gate", "shared"}}, world),
+          twice(
+              {"start", "shared", "end", "start", "end"},
+              {"start", "end", "start", "d shared", "end"}));
     });
   }
+}
+
+/// The first half computes while the second comes, the second while the first goes back.
+TEST(ExpertOverlap, OneHalfComputesWhileTheOtherIsOnItsWay) {
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    const std::map<std::string, std::string> names{
+        {"shared_gate", "shared"}, {"expert_down", "expert"}};
+    // clang-format off
+    EXPECT_EQ(
+        events_of_a_step(kOddGlm4Moe, true, names, world),
+        twice(
+            {"start", "start", "shared", "end", "expert", "start", "end", "expert", "start", "end", "end"},
+            {"start", "start", "end", "d expert", "start", "end", "d expert", "start", "d shared", "end", "end"}));
+    // clang-format on
+  });
 }
 
 }  // namespace expert_exchange_test

@@ -158,17 +158,67 @@ TEST(ExpertPlans, ExpertsSpreadOverRanks) {
       });
 }
 
+/// The same in two halves: every form of weight gradients, a shared expert, layers without one.
+TEST(ExpertPlans, HalvesOfTheTokens) {
+  expect_table(
+      with_five_layers(kOddMixtral),
+      {
+          {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2, .expert_halves = true}},
+          {{.context = 2}, 1, {.expert_ranks = 2, .expert_halves = true, .recompute = {kFull}}},
+          {{.data = 2, .tensor = 2},
+           2,
+           {.expert_ranks = 2, .expert_halves = true, .sequence_sharding = kShards}},
+          {{.pipeline = 2, .data = 2},
+           2,
+           {.expert_ranks = 2, .expert_halves = true, .pipeline = {.schedule = "zb-h1"}}},
+      });
+  expect_table(
+      kOddQwen2Moe,
+      {{{.data = 4}, 1, {.zero_stage = 1, .expert_ranks = 4, .expert_halves = true}},
+       {{.context = 2}, 2, {.expert_ranks = 2, .expert_halves = true}}});
+  expect_table(
+      kOddGptOss,
+      {{{.data = 2}, 2, {.expert_ranks = 2, .expert_halves = true, .recompute = {kSelective}}}});
+}
+
 /// One expert for a token, so that ranks send nothing to some others; a layer with an MLP; a stage
 /// without a mixture.
 TEST(ExpertPlans, RanksWithoutTokensAndStagesWithoutExperts) {
   expect_table(
       kOddOlmoe,
       {{{.data = 4}, 1, {.zero_stage = 1, .expert_ranks = 4}},
-       {{.data = 2, .context = 2, .tensor = 2}, 1, {.zero_stage = 3, .expert_ranks = 4}}});
+       {{.data = 2, .context = 2, .tensor = 2},
+        1,
+        {.zero_stage = 3, .expert_ranks = 4, .expert_halves = true}}});
   expect_table(
       kOddQwen3Moe,
       {{{.data = 3}, 1, {.zero_stage = 3, .expert_ranks = 3}},
        {{.pipeline = 3, .data = 2}, 2, {.zero_stage = 1, .expert_ranks = 2}}});
+}
+
+/// Ranks whose experts get no token, and one that gets them all.
+TEST(ExpertPlans, AllTokensToTheSameExperts) {
+  const auto crowd = [](ModelSpec& spec) {
+    spec.fill = [fill = spec.fill](
+                    const std::string& name,
+                    const ShardedParameter& parameter,
+                    int64_t begin,
+                    const Tensor& values) {
+      fill(name, parameter, begin, values);
+      if (name.ends_with("mlp.router.bias")) {
+        values.copy_(at::arange(begin, begin + values.numel()).lt(2).mul(30));
+      }
+    };
+  };
+  expect_table(
+      kOddGptOss,
+      {{{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
+       {{.data = 4}, 1, {.zero_stage = 1, .expert_ranks = 4, .expert_halves = true}},
+       {{.context = 2, .tensor = 2}, 1, {.expert_ranks = 2, .sequence_sharding = kShards}}},
+      crowd);
+  PlanCase alone;
+  alone.plan.router_losses = {nn::Balance::kRows, 0, 0};
+  EXPECT_EQ(train_under(alone, kOddGptOss, 1, kPlanLength, crowd).loads[0]->most, 0.5);
 }
 
 /// Low-rank factors, decomposed ones too, beside all linears of experts that are frozen, or packed.
@@ -177,7 +227,7 @@ TEST(ExpertPlans, AdaptersAndPackedWeights) {
       {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
       {{.tensor = 3}, 1, {.recompute = {kFull}, .sequence_sharding = kShards}},
       {{.data = 2, .tensor = 2}, 1, {.zero_stage = 1, .expert_ranks = 2}},
-      {{.context = 2}, 2, {.expert_ranks = 2}},
+      {{.context = 2}, 2, {.expert_ranks = 2, .expert_halves = true}},
       {{.pipeline = 2, .data = 2}, 2, {.expert_ranks = 2, .pipeline = {.schedule = "zb-h1"}}},
   };
   for (const bool decomposes : {false, true}) {
@@ -271,7 +321,7 @@ TEST(ExpertPlans, ExpertCapacity) {
   };
   const std::vector<PlanCase> plans{
       {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
-      {{.context = 2}, 1, {.expert_ranks = 2, .recompute = {kFull}}},
+      {{.context = 2}, 1, {.expert_ranks = 2, .expert_halves = true, .recompute = {kFull}}},
       {{.pipeline = 2, .tensor = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
       {{.context = 2, .tensor = 2}, 1, {.sequence_sharding = kShards}},
   };

@@ -143,6 +143,10 @@ bool is_one_stack(const FamilyCase& family) {
   return family.name != std::string_view("t5");
 }
 
+bool is_mixture(const FamilyCase& family) {
+  return model::parse_model_config(family.json, "a test").experts.count > 0;
+}
+
 /// Heads can be exchanged for parts of the sequence among three ranks.
 bool has_three_heads(const FamilyCase& family) {
   return is_one_stack(family) && model::parse_model_config(family.json, "a test").heads % 3 == 0;
@@ -273,6 +277,20 @@ TEST_P(FamilyOfOneStack, Documents) {
       {{{.context = 3}, 2}, {{.pipeline = 2, .tensor = 2}, 2, {.sequence_sharding = kShards}}},
       nullptr,
       plan_documents);
+}
+
+/// Mixtures, whose experts ranks of data and context share.
+class FamilyOfExperts : public FamilyPlans {};
+INSTANTIATE_TEST_SUITE_P(
+    Parallel, FamilyOfExperts, ::testing::ValuesIn(families(true, is_mixture)), name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Long, FamilyOfExperts, ::testing::ValuesIn(families(false, is_mixture)), name_of);
+
+TEST_P(FamilyOfExperts, Spread) {
+  expect(
+      {{{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
+       {{.data = 3}, 1, {.zero_stage = 1, .expert_ranks = 3, .expert_halves = true}},
+       {{.context = 2, .tensor = 2}, 1, {.expert_ranks = 2, .sequence_sharding = kShards}}});
 }
 
 /// Heads exchanged for parts of the sequence.

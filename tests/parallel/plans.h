@@ -362,6 +362,9 @@ inline std::string plan_name(const PlanCase& plan) {
   if (plan.plan.sequence_sharding == SequenceSharding::kShards) {
     name += ", sequence";
   }
+  if (plan.plan.expert_halves) {
+    name += ", halves";
+  }
   return name;
 }
 

@@ -58,6 +58,20 @@ CASES = {
     "qwen3_moe": dict(EXPERTS, model_type="qwen3_moe", moe_intermediate_size=32, norm_topk_prob=True),
     "olmoe": {key: value for key, value in EXPERTS.items() if key != "head_dim"} | dict(model_type="olmoe", pad_token_id=1),
 }
+GLM = dict(LLAMA, model_type="glm4_moe", num_experts_per_tok=2, num_key_value_heads=4, moe_intermediate_size=32, n_routed_experts=8, first_k_dense_replace=1, n_shared_experts=2,
+           n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=1.5, partial_rotary_factor=0.5, attention_bias=True,
+           use_qk_norm=True, num_hidden_layers=3, num_nextn_predict_layers=0)
+OSS = dict(LLAMA, model_type="gpt_oss", num_experts_per_tok=2, num_local_experts=6, num_key_value_heads=4, sliding_window=6, intermediate_size=64, num_hidden_layers=3)
+CASES |= {
+    "qwen2_moe": dict(EXPERTS, model_type="qwen2_moe", num_experts_per_tok=3, moe_intermediate_size=32, shared_expert_intermediate_size=48),
+    "qwen2_moe-tied": dict(EXPERTS, model_type="qwen2_moe", moe_intermediate_size=32, shared_expert_intermediate_size=32, tie_word_embeddings=True),
+    "glm4_moe": GLM,
+    "glm4_moe-groups": dict(GLM, n_group=4, topk_group=2, norm_topk_prob=False, use_qk_norm=False, attention_bias=False),
+    "gpt_oss": dict(OSS, rope_parameters=dict(rope_type="default", rope_theta=5000.0)),
+    # llama.cpp rounds the bounds of its ramp: 3.05 and 8.3 of 16 here.
+    "gpt_oss-yarn": dict(OSS, head_dim=32, rope_parameters=dict(rope_type="yarn", rope_theta=5000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0,
+                                                                original_max_position_embeddings=64, truncate=True)),
+}
 TEXTS = ["Once upon a time, there's 12345 of them.", " two  spaces\n\nand lines\t!", "Grüße, 東京 ✓ and naïve ﬁsh", "a", "I'LL don't\r\n x=1;"]
 
 
@@ -93,8 +107,8 @@ def make_model(folder, settings, tokenizer=None):
     (folder / "config.json").write_text(json.dumps(settings))
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).eval()
     with torch.no_grad():
-        for key, value in model.named_parameters():
-            if value.dim() == 1:
+        for key, value in [*model.named_parameters(), *model.named_buffers()]:
+            if "rotary" not in key and (value.dim() == 1 or key.endswith("_bias")):
                 value.add_(torch.randn_like(value) * 0.1)
     model.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(settings))

@@ -56,11 +56,12 @@ class Parallel(ProgramTest):
         self.train("oss", *model, "per_device_train_batch_size=4", "save_steps=4", steps=8)
         steps = [json.loads(line) for line in (self.folder / "oss" / "metrics.jsonl").read_text().splitlines()]
         self.assertTrue(all(0 < step["expert_dropped"] < 0.7 for step in steps if "loss" in step), steps)
+        self.assertTrue(all(step["expert_load_least"] <= 1 / 3 <= step["expert_load_most"] for step in steps if "loss" in step), steps)
         shapes = self.tensors("oss")
         self.assertEqual(shapes["model.layers.0.mlp.experts.gate_up_proj"], [3, 24, 22])
         self.assertEqual(shapes["model.layers.1.mlp.experts.down_proj_bias"], [3, 24])
         self.assertEqual(shapes["model.layers.0.self_attn.sinks"], [4])
-        for name, ranks, plan in (("oss-experts", 2, ["parallel.expert=2", "parallel.zero_stage=1"]),
+        for name, ranks, plan in (("oss-experts", 2, ["parallel.expert=2", "parallel.zero_stage=1", "parallel.expert_halves=true"]),
                                   ("oss-tensor", 4, ["parallel.tensor=2", "parallel.expert=2"])):
             self.train(name, *batch, *plan, ranks=ranks, steps=8)
             self.assert_close(losses(self.folder / name), losses(self.folder / "oss"), 1e-5)

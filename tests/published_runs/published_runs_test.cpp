@@ -114,6 +114,21 @@ TEST(Validate, JudgesRowsOfSystemsNeverSeen) {
       << verdict.text;
 }
 
+TEST(Validate, MixturesThatAreNamedAreToldAndNotJudged) {
+  const auto runs = runs_of(
+      "Abacus,,Qwen3_30B_a3B,,,,,,,,4096,512,4,1,1,8,1,8,,,,H100,8,bf16,tokens_per_s_per_gpu,"
+      "10000,tokens/s\n");
+  const Prepared prepared = prepare(runs[0]);
+  EXPECT_EQ(prepared.skipped, "");
+  EXPECT_TRUE(prepared.is_mixture);
+  EXPECT_EQ(prepared.job.expert_ranks, 8);
+  EXPECT_EQ(prepared.job.model.experts.count, 128);
+  const auto json = nlohmann::json::parse(judge(validate(runs)).json);
+  EXPECT_GT(json["median_step_time_error_mixtures"], 0);
+  EXPECT_FALSE(json.contains("sources")) << json;
+  EXPECT_EQ(lent_to_calibration(runs), std::vector<bool>{false});
+}
+
 TEST(Validate, DocumentedContradictionsAndConditionsAreNotJudgedTogether) {
   const std::string config = ",,GPT 181B,,72,14336,64,,,250000,2048,";
   const std::string rest = ",,,,1F1B,full,A100-80GB (Jean Zay),384,fp16,iter_time,";

@@ -14,6 +14,7 @@ namespace lockstep::train::gguf {
 namespace gguf_test {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr const char* kLlama =
@@ -51,7 +52,51 @@ TEST(Gguf, WhatLlamaCppWouldComputeOtherwiseIsRefused) {
       refusal(llama_with([](ModelConfig& config) { config.rope.partial_rotary_factor = 0.5; })),
       HasSubstr("another part of a head"));
   const auto windowed = llama_with([](ModelConfig& config) { config.sliding_windows = {7, 7}; });
-  EXPECT_THAT(note_of_windows(windowed), HasSubstr("beyond 7 positions"));
+  EXPECT_THAT(notes_of(windowed), ElementsAre(HasSubstr("beyond 7 positions")));
+}
+
+model::ModelConfig preset_with(
+    const char* name, const std::function<void(model::ModelConfig& config)>& change) {
+  model::ModelConfig config = model::preset(name);
+  change(config);
+  return config;
+}
+
+TEST(Gguf, MixturesThatLlamaCppHasOtherwiseAreRefused) {
+  using model::ModelConfig;
+  const auto plain = [](ModelConfig&) {};
+  EXPECT_EQ(refusal(preset_with("glm4-moe-tiny", plain)), "glm4moe");
+  EXPECT_EQ(refusal(preset_with("qwen2-moe-tiny", plain)), "qwen2moe");
+  EXPECT_EQ(refusal(preset_with("gpt-oss-tiny", plain)), "gpt-oss");
+  EXPECT_THAT(
+      refusal(preset_with("glm4-moe-tiny", [](ModelConfig& config) { config.experts = {}; })),
+      HasSubstr("it has no experts"));
+  EXPECT_THAT(
+      refusal(preset_with(
+          "qwen2-moe-tiny",
+          [](ModelConfig& config) {
+            config.experts.normalizes = true;
+            config.experts.dense_layers = {0};
+            config.head_dim *= 2;
+          })),
+      AllOf(
+          HasSubstr("norm_topk_prob"),
+          HasSubstr("some of its layers have no experts"),
+          HasSubstr("as wide as hidden_size")));
+  EXPECT_THAT(
+      refusal(preset_with(
+          "gpt-oss-tiny",
+          [](ModelConfig& config) {
+            config.qkv_bias = false;
+            config.experts.gate_limit = 5;
+            config.sliding_windows.assign(config.sliding_windows.size(), 8);
+          })),
+      AllOf(
+          HasSubstr("attention_bias is false"),
+          HasSubstr("swiglu_limit"),
+          HasSubstr("sliding windows are others")));
+  // OpenAI's own files say so.
+  EXPECT_THAT(notes_of(model::preset("gpt-oss-20b")), ElementsAre(HasSubstr("yarn's ramp")));
 }
 
 std::map<std::string, std::string> types_of(const model::ModelConfig& config, FileType type) {

@@ -72,13 +72,25 @@ TEST(Mixture, ExpertsAreSpreadOverAsManyRanksAtMost) {
   EXPECT_NE(refusal(config, model::preset("gpt2-tiny")), "");
 }
 
+TEST(Mixture, HalvesAreOfTokensThatAreSent) {
+  config::Config config;
+  config.parallel.expert_halves = true;
+  EXPECT_EQ(
+      refusal(config, mixture()),
+      "parallel.expert_halves is set, and parallel.expert is 1: no token is sent to an expert");
+  config.parallel.expert = 2;
+  EXPECT_EQ(refusal(config, mixture()), "");
+}
+
 TEST(Mixture, KeysBecomeThePlan) {
   config::Config config;
   config.training.router_aux_loss = "micro_batch";
   config.training.router_aux_loss_coef = 0.5;
   config.parallel.expert = 2;
+  config.parallel.expert_halves = true;
   const parallel::Plan plan = plan_of(config);
   EXPECT_EQ(plan.expert_ranks, 2);
+  EXPECT_TRUE(plan.expert_halves);
   EXPECT_EQ(plan.router_losses.balance, nn::Balance::kBatch);
   EXPECT_EQ(plan.router_losses.balance_coefficient, 0.5);
 }

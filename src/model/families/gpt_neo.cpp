@@ -87,9 +87,27 @@ std::vector<bool> parse_local_layers(ConfigReader& reader, int64_t layers) {
   return local;
 }
 
+/// attention_layers, a list of kinds: transformers goes by it, and by attention_types where it is
+/// missing. It has to say the same.
+void check_listed_layers(ConfigReader& reader, const std::vector<bool>& local) {
+  const char* key = "attention_layers";
+  const nlohmann::json listed = reader.has(key) ? reader.object().at(key) : nlohmann::json();
+  nlohmann::json made = nlohmann::json::array();
+  for (const bool is_local : local) {
+    made.push_back(is_local ? "local" : "global");
+  }
+  if (!listed.is_null() && listed != made) {
+    reader.problem(
+        key, fmt::format("{} is not what attention_types makes of the layers", shown(listed)));
+  }
+}
+
 void parse_gpt_neo_windows(ConfigReader& reader, ModelConfig& config) {
   const int64_t window = reader.integer("window_size", 256, 1, int64_t{1} << 31);
   const std::vector<bool> local = parse_local_layers(reader, config.layers);
+  if (!local.empty()) {
+    check_listed_layers(reader, local);
+  }
   config.sliding_windows.assign(static_cast<size_t>(config.layers), 0);
   for (size_t layer = 0; layer < local.size(); ++layer) {
     config.sliding_windows[layer] = local[layer] ? window : 0;

@@ -17,9 +17,10 @@ class DeferredProduct final : public nn::Product {
     if (!x.requires_grad() || !at::GradMode::is_enabled()) {
       return product_->forward(x, drawn);
     }
-    return nn::multiply_in_halves(product_, x, drawn, [queue = queue_](std::function<void()> work) {
-      queue->push(std::move(work));
-    });
+    return nn::multiply_in_halves(
+        product_, x, drawn, [queue = queue_, product = product_.get()](std::function<void()> work) {
+          queue->push(product, std::move(work));
+        });
   }
   Tensor input_gradient(const Tensor& y_gradient, const Tensor& drawn) const override {
     return product_->input_gradient(y_gradient, drawn);
@@ -45,6 +46,24 @@ class DeferredProduct final : public nn::Product {
 };
 
 }  // namespace
+
+void DeferredQueue::push(const nn::Product* product, std::function<void()> work) {
+  const auto [place, is_first] = places_.emplace(product, work_.size());
+  if (is_first) {
+    work_.push_back(std::move(work));
+    return;
+  }
+  std::function<void()>& all = work_[place->second];
+  all = [before = std::move(all), last = std::move(work)] {
+    nn::hold_gradients(before);
+    last();
+  };
+}
+
+DeferredWork DeferredQueue::take() {
+  places_.clear();
+  return std::exchange(work_, {});
+}
 
 void defer_weight_gradients(nn::Linear& linear, const std::shared_ptr<DeferredQueue>& queue) {
   linear.product() = std::make_shared<DeferredProduct>(linear.product(), queue);

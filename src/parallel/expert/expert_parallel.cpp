@@ -16,27 +16,46 @@ namespace {
 
 /// Experts that are spread over the ranks of a group.
 struct SpreadExperts final : nn::ExpertExchange {
-  SpreadExperts(const nn::ExpertExchange& plain, comm::Communicator& group)
+  SpreadExperts(const nn::ExpertExchange& plain, comm::Communicator& group, bool in_halves)
       : ExpertExchange(plain),
-        group(&group) {}
+        group(&group) {
+    parts = in_halves ? 2 : 1;
+  }
   comm::Communicator* group;
   nn::Exchanged forward(
-      const nn::ExpertRows& rows,
+      const std::vector<nn::ExpertRows>& parts,
       const nn::ExpertFunction& experts,
-      const nn::BesideFunction& beside) const override {
-    const RowRoute route(rows.counts, *group);
-    nn::ExpertRows here{{}, route.own_counts(), {}};
-    if (rows.tokens.defined()) {
-      here.tokens = route.there(rows.tokens.unsqueeze(1)).squeeze(1);
-    }
-    const auto arrived = route.start(rows.values);
-    nn::Exchanged made;
-    made.beside = beside ? beside() : Tensor();
-    here.values = arrived();
-    made.rows = route.back(experts(here));
-    return made;
-  }
+      const nn::BesideFunction& beside) const override;
 };
+
+/// All parts leave at once; each is computed while those behind it come and those before it go
+/// back.
+nn::Exchanged SpreadExperts::forward(
+    const std::vector<nn::ExpertRows>& parts,
+    const nn::ExpertFunction& experts,
+    const nn::BesideFunction& beside) const {
+  std::vector<std::vector<int64_t>> counts;
+  for (const nn::ExpertRows& rows : parts) {
+    counts.push_back(rows.counts);
+  }
+  const std::vector<RowRoute> routes = make_routes(counts, *group);
+  std::vector<nn::ExpertRows> here;
+  std::vector<std::function<Tensor()>> arrived;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    here.push_back({{}, routes[i].own_counts(), {}});
+    if (parts[i].tokens.defined()) {
+      here[i].tokens = routes[i].there(parts[i].tokens.unsqueeze(1)).squeeze(1);
+    }
+    arrived.push_back(routes[i].start(parts[i].values));
+  }
+  nn::Exchanged made;
+  made.beside = beside ? beside() : Tensor();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    here[i].values = arrived[i]();
+    made.rows.push_back(routes[i].start_back(experts(here[i])));
+  }
+  return made;
+}
 
 [[noreturn]] void throw_too_many_ranks(int64_t experts, int ranks) {
   throw Error(
@@ -50,7 +69,7 @@ struct SpreadExperts final : nn::ExpertExchange {
 
 }  // namespace
 
-ExpertGroups make_expert_groups(Axes& axes, int ranks) {
+ExpertGroups make_expert_groups(Axes& axes, int ranks, bool in_halves) {
   comm::Communicator& all = axes.gradients();
   if (ranks == 1) {
     return {};
@@ -71,7 +90,7 @@ ExpertGroups make_expert_groups(Axes& axes, int ranks) {
     holders.push_back(rank);
   }
   comm::Communicator& spread = axes.split(all, exchange, "experts");
-  return {&spread, &axes.split(all, holders, "holders of experts")};
+  return {&spread, &axes.split(all, holders, "holders of experts"), in_halves};
 }
 
 void apply_expert_parallel(nn::LanguageModel& model, const ExpertGroups& groups) {
@@ -86,7 +105,7 @@ void apply_expert_parallel(nn::LanguageModel& model, const ExpertGroups& groups)
   const mesh::Range own = mesh::split_evenly(experts, group.size(), group.rank());
   model.visit_slots([&](const nn::SlotName& name, const nn::Slot& slot) {
     if (auto* exchange = slot.as<nn::ExpertExchange>()) {
-      *exchange = std::make_shared<SpreadExperts>(**exchange, group);
+      *exchange = std::make_shared<SpreadExperts>(**exchange, group, groups.in_halves);
     } else if (auto* linear = slot.as<nn::Linear>()) {
       const int64_t expert = model.layers.at(name.prefix).expert;
       if (expert >= 0 && (expert < own.begin || expert >= own.end)) {

@@ -15,12 +15,13 @@ namespace lockstep::parallel {
 struct ExpertGroups {
   comm::Communicator* exchange = nullptr;  // neighbours that hold all experts between them
   comm::Communicator* holders = nullptr;   // those that hold the same experts as this one
+  bool in_halves = false;  // of the tokens: one computes while the other is on its way
   bool are_spread() const { return exchange != nullptr && exchange->size() > 1; }
 };
 
 /// Groups of `ranks` neighbours; 1: nothing is spread. Every rank must call; `axes` owns the
 /// groups. Error (config) where the number does not divide that of the ranks.
-ExpertGroups make_expert_groups(Axes& axes, int ranks);
+ExpertGroups make_expert_groups(Axes& axes, int ranks, bool in_halves);
 
 /// Leaves this rank its experts of every mixture (the first E % n ranks hold one more), and sends
 /// rows of tokens to those of the others. After tensor parallelism. Every rank must call. Error

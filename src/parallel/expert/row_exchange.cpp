@@ -22,6 +22,7 @@ using torch::autograd::tensor_list;
 struct RowWay : torch::CustomClassHolder {
   std::vector<int64_t> sent, received;
   comm::Communicator* group = nullptr;
+  int tag = 0;
 
   /// A run of rows for each rank, those of this rank stay where they are -> what will be whole when
   /// finish() has returned it.
@@ -48,10 +49,10 @@ Tensor RowWay::start(const Tensor& rows, bool is_back) {
       coming.copy_(leaving);
     } else {
       if (leave[i] > 0) {
-        transfers.push_back({P2p::Direction::kSend, leaving, rank});
+        transfers.push_back({P2p::Direction::kSend, leaving, rank, tag});
       }
       if (come[i] > 0) {
-        transfers.push_back({P2p::Direction::kReceive, coming, rank});
+        transfers.push_back({P2p::Direction::kReceive, coming, rank, tag});
       }
     }
     from += leave[i];
@@ -102,38 +103,32 @@ struct FinishRows : torch::autograd::Function<FinishRows> {
 c10::intrusive_ptr<RowWay> make_way(
     const std::vector<int64_t>& sent,
     const std::vector<int64_t>& received,
-    comm::Communicator& group) {
+    comm::Communicator& group,
+    int tag) {
   auto way = c10::make_intrusive<RowWay>();
   way->sent = sent;
   way->received = received;
   way->group = &group;
+  way->tag = tag;
   return way;
-}
-
-/// [ranks, E] int64 on the CPU: every rank's rows for every expert.
-Tensor gather_counts(const std::vector<int64_t>& counts, comm::Communicator& group) {
-  const Tensor own = at::tensor(counts, at::kLong);
-  Tensor all = at::empty({group.size(), own.numel()}, at::kLong);
-  group.all_gather(all, own).wait();
-  return all;
 }
 
 }  // namespace
 
-RowRoute::RowRoute(const std::vector<int64_t>& counts, comm::Communicator& group)
+RowRoute::RowRoute(const Tensor& counts, comm::Communicator& group, int number)
     : group_(&group),
-      own_counts_(counts.size(), 0) {
-  const Tensor all = gather_counts(counts, group);
-  const auto count = all.accessor<int64_t, 2>();
+      number_(number),
+      own_counts_(static_cast<size_t>(counts.size(1)), 0) {
+  const auto count = counts.accessor<int64_t, 2>();
   const int64_t ranks = group.size();
-  const auto experts = std::ssize(counts);
+  const int64_t experts = counts.size(1);
+  const int64_t* leaving = count[group.rank()].data();
   const mesh::Range own = mesh::split_evenly(experts, ranks, group.rank());
   std::vector<std::vector<int64_t>> places(static_cast<size_t>(experts));  // as they are received
   int64_t place = 0;
   for (int64_t rank = 0; rank < ranks; ++rank) {
     const mesh::Range theirs = mesh::split_evenly(experts, ranks, rank);
-    sent_.push_back(
-        std::accumulate(counts.begin() + theirs.begin, counts.begin() + theirs.end, int64_t{0}));
+    sent_.push_back(std::accumulate(leaving + theirs.begin, leaving + theirs.end, int64_t{0}));
     const int64_t first = place;
     for (int64_t expert = own.begin; expert < own.end; ++expert) {
       const auto i = static_cast<size_t>(expert);
@@ -153,7 +148,7 @@ RowRoute::RowRoute(const std::vector<int64_t>& counts, comm::Communicator& group
 }
 
 std::function<Tensor()> RowRoute::start(const Tensor& rows) const {
-  const auto way = make_way(sent_, received_, *group_);
+  const auto way = make_way(sent_, received_, *group_, number_);
   return [way,
           coming = StartRows::apply(rows, way),
           order = ops::to_device(by_expert_, rows.device())] {
@@ -161,10 +156,26 @@ std::function<Tensor()> RowRoute::start(const Tensor& rows) const {
   };
 }
 
-Tensor RowRoute::back(const Tensor& rows) const {
-  const auto way = make_way(received_, sent_, *group_);
+std::function<Tensor()> RowRoute::start_back(const Tensor& rows) const {
+  const auto way = make_way(received_, sent_, *group_, number_);
   const Tensor sorted = rows.index_select(0, ops::to_device(by_rank_, rows.device()));
-  return FinishRows::apply(StartRows::apply(sorted, way), way);
+  return [way, coming = StartRows::apply(sorted, way)] { return FinishRows::apply(coming, way); };
+}
+
+std::vector<RowRoute> make_routes(
+    const std::vector<std::vector<int64_t>>& counts, comm::Communicator& group) {
+  std::vector<Tensor> of_parts;
+  for (const std::vector<int64_t>& part : counts) {
+    of_parts.push_back(at::tensor(part, at::kLong));
+  }
+  const Tensor own = at::stack(of_parts);  // [parts, E]
+  Tensor all = at::empty({group.size(), own.size(0), own.size(1)}, at::kLong);
+  group.all_gather(all, own).wait();
+  std::vector<RowRoute> routes;
+  for (int64_t part = 0; part < own.size(0); ++part) {
+    routes.emplace_back(all.select(1, part), group, static_cast<int>(part));
+  }
+  return routes;
 }
 
 }  // namespace lockstep::parallel

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 
@@ -25,6 +26,9 @@ struct Architecture {
   bool has_further_biases = false;  // and of the other linears
   int window_pattern = 0;           // each layer of so many but the last has a window; 0: none has
   int wide_layers = 0;              // with so many, scores are scaled by hidden_size / heads
+  bool has_part_rotated = false;    // the first part of a head may be rotated, and the rest not
+  bool needs_biases = false;        // of the attention's linears
+  bool needs_head = false;          // a tensor of its own, even where the model ties it
 };
 constexpr std::array kArchitectures{
     Architecture{Family::kGpt2, "gpt2", true, true},
@@ -34,10 +38,31 @@ constexpr std::array kArchitectures{
     Architecture{Family::kQwen2, "qwen2", true},
     Architecture{Family::kQwen3, "qwen3"},
     Architecture{Family::kQwen3Moe, "qwen3moe"},
+    Architecture{
+        .family = Family::kQwen2Moe, .name = "qwen2moe", .has_biases = true, .needs_head = true},
     Architecture{Family::kOlmoe, "olmoe"},
     Architecture{Family::kOlmo2, "olmo2"},
     Architecture{Family::kPhi3, "phi3"},
-    Architecture{Family::kGptNeoX, "gptneox", true, true},
+    Architecture{
+        .family = Family::kGlm4Moe,
+        .name = "glm4moe",
+        .has_biases = true,
+        .has_part_rotated = true},
+    Architecture{
+        .family = Family::kGptOss,
+        .name = "gpt-oss",
+        .has_biases = true,
+        .has_further_biases = true,
+        .window_pattern = 2,
+        .needs_biases = true,
+        .needs_head = true},
+    Architecture{
+        .family = Family::kGptNeoX,
+        .name = "gptneox",
+        .has_biases = true,
+        .has_further_biases = true,
+        .has_part_rotated = true,
+        .needs_biases = true},
     Architecture{Family::kGemma, "gemma"},
     Architecture{Family::kGemma2, "gemma2", false, false, 2, 46},
     Architecture{Family::kGemma3, "gemma3", false, false, 6, 62},
@@ -49,6 +74,10 @@ const Architecture* find(const ModelConfig& config) {
         return architecture.family == config.family;
       });
   return found == kArchitectures.end() ? nullptr : &*found;
+}
+
+bool is_any_of(Family family, std::initializer_list<Family> families) {
+  return std::find(families.begin(), families.end(), family) != families.end();
 }
 
 bool is_llama(const Architecture& architecture) {
@@ -79,23 +108,60 @@ double score_scalar(const Architecture& architecture, const ModelConfig& config)
 }
 
 /// Of a Yarn that says no more than its factor.
-bool is_plain_yarn(const Rope& rope) {
-  return rope.beta_fast == 32 && rope.beta_slow == 1 && rope.truncate && !rope.attention_factor &&
-         !rope.mscale && !rope.mscale_all_dim;
+bool is_plain_yarn(const Rope& rope, bool truncates) {
+  return rope.beta_fast == 32 && rope.beta_slow == 1 && (rope.truncate || !truncates) &&
+         !rope.attention_factor && !rope.mscale && !rope.mscale_all_dim;
 }
 
 void check_rope(
     const Architecture& architecture, const Rope& rope, std::vector<std::string>& problems) {
-  const bool is_known = rope.type == RopeType::kNone || rope.type == RopeType::kDefault ||
-                        rope.type == RopeType::kLinear ||
-                        (rope.type == RopeType::kLlama3 && is_llama(architecture)) ||
-                        (rope.type == RopeType::kYarn && is_plain_yarn(rope));
+  const bool is_known =
+      rope.type == RopeType::kNone || rope.type == RopeType::kDefault ||
+      rope.type == RopeType::kLinear ||
+      (rope.type == RopeType::kLlama3 && is_llama(architecture)) ||
+      (rope.type == RopeType::kYarn && is_plain_yarn(rope, architecture.family != Family::kGptOss));
   if (!is_known) {
     problems.emplace_back("its rotary positions are of a rope_type that cannot be written");
   }
-  if (rope.in_pairs ||
-      (rope.partial_rotary_factor != 1 && architecture.family != Family::kGptNeoX)) {
+  if (rope.in_pairs || (rope.partial_rotary_factor != 1 && !architecture.has_part_rotated)) {
     problems.emplace_back("its rotary positions turn another part of a head");
+  }
+}
+
+void check_experts(
+    const Architecture& architecture,
+    const ModelConfig& config,
+    std::vector<std::string>& problems) {
+  const model::Experts& experts = config.experts;
+  const Family family = architecture.family;
+  const bool is_mixture = is_any_of(
+      family,
+      {Family::kMixtral,
+       Family::kQwen3Moe,
+       Family::kQwen2Moe,
+       Family::kOlmoe,
+       Family::kGlm4Moe,
+       Family::kGptOss});
+  if (!is_mixture) {
+    return;
+  }
+  if (experts.count == 0) {
+    problems.emplace_back("it has no experts");
+    return;
+  }
+  // Only GLM-4.5's file says it; of the others some do and some do not.
+  const bool normalizes = !is_any_of(family, {Family::kOlmoe, Family::kQwen2Moe});
+  if (family != Family::kGlm4Moe && experts.normalizes != normalizes) {
+    problems.emplace_back("norm_topk_prob is another");
+  }
+  if (family != Family::kGlm4Moe && !experts.dense_layers.empty()) {
+    problems.emplace_back("some of its layers have no experts");
+  }
+  if (family == Family::kGptOss && (experts.gate_limit != 7 || experts.gate_slope != 1.702)) {
+    problems.emplace_back("swiglu_limit is not 7 or swiglu_alpha is not 1.702");
+  }
+  if (family == Family::kQwen2Moe && config.heads * config.head_dim != config.hidden_size) {
+    problems.emplace_back("its heads are not as wide as hidden_size together");
   }
 }
 
@@ -116,7 +182,7 @@ std::vector<std::string> problems_of(const Architecture& architecture, const Mod
   need(
       architecture.has_further_biases || !(config.attention_out_bias || config.mlp_bias),
       "its linears have biases");
-  need(config.family != Family::kGptNeoX || config.qkv_bias, "attention_bias is false");
+  need(!architecture.needs_biases || config.qkv_bias, "attention_bias is false");
   need(
       config.scale_attention && !config.scale_attention_by_inverse_layer,
       "it scales attention's scores otherwise");
@@ -127,11 +193,7 @@ std::vector<std::string> problems_of(const Architecture& architecture, const Mod
   need(
       architecture.window_pattern == 0 || has_its_windows(architecture, config),
       "its layers with sliding windows are others");
-  need(config.experts.dense_layers.empty(), "some of its layers have no experts");
-  need(
-      config.experts.count == 0 ||
-          config.experts.normalizes == (architecture.family != Family::kOlmoe),
-      "norm_topk_prob is another");
+  check_experts(architecture, config, problems);
   check_rope(architecture, config.rope, problems);
   return problems;
 }
@@ -187,11 +249,31 @@ void add_rope(const std::string& prefix, const ModelConfig& config, Metadata& me
   }
 }
 
-void add_experts(const std::string& prefix, const model::Experts& experts, Metadata& metadata) {
-  if (experts.count > 0) {
-    metadata.emplace_back(prefix + "expert_count", size(experts.count));
-    metadata.emplace_back(prefix + "expert_used_count", size(experts.per_token));
-    metadata.emplace_back(prefix + "expert_feed_forward_length", size(experts.width));
+void add_experts(const std::string& prefix, const ModelConfig& config, Metadata& metadata) {
+  const model::Experts& experts = config.experts;
+  if (experts.count == 0) {
+    return;
+  }
+  const auto add = [&](const char* key, Value value) {
+    metadata.emplace_back(prefix + key, std::move(value));
+  };
+  add("expert_count", size(experts.count));
+  add("expert_used_count", size(experts.per_token));
+  add("expert_feed_forward_length", size(experts.width));
+  if (config.family == Family::kQwen2Moe) {
+    add("expert_shared_feed_forward_length", size(experts.shared_width));
+  }
+  if (config.family == Family::kGlm4Moe) {
+    constexpr uint32_t kSigmoid = 2;
+    add("expert_shared_count", size(experts.shared_width / experts.width));
+    add("leading_dense_block_count", size(std::ssize(experts.dense_layers)));
+    add("expert_gating_func", kSigmoid);
+    add("expert_weights_scale", static_cast<float>(experts.weight_factor));
+    add("expert_weights_norm", experts.normalizes);
+    if (experts.groups > 1) {
+      add("expert_group_count", size(experts.groups));
+      add("expert_group_used_count", size(experts.groups_per_token));
+    }
   }
 }
 
@@ -201,17 +283,28 @@ std::string architecture_of(const ModelConfig& config) {
   return checked(config).name;
 }
 
-std::string note_of_windows(const ModelConfig& config) {
+std::vector<std::string> notes_of(const ModelConfig& config) {
+  const Architecture& architecture = checked(config);
   const auto window =
       std::max_element(config.sliding_windows.begin(), config.sliding_windows.end());
-  const bool differs =
-      window != config.sliding_windows.end() && *window > 0 && checked(config).window_pattern == 0;
-  return differs ? fmt::format(
-                       "GGUF has no sliding window for {}: beyond {} positions llama.cpp sees "
-                       "further than the model",
-                       model::family_name(config.family),
-                       *window)
-                 : "";
+  std::vector<std::string> notes;
+  if (window != config.sliding_windows.end() && *window > 0 && architecture.window_pattern == 0) {
+    notes.push_back(fmt::format(
+        "GGUF has no sliding window for {}: beyond {} positions llama.cpp sees further than the "
+        "model",
+        model::family_name(config.family),
+        *window));
+  }
+  if (config.rope.type == RopeType::kYarn && !config.rope.truncate) {
+    notes.emplace_back(
+        "llama.cpp rounds the bounds of yarn's ramp (truncate: true), which the model does not: "
+        "its rotary angles are slightly others");
+  }
+  return notes;
+}
+
+bool writes_tied_head(const ModelConfig& config) {
+  return config.ties_head() && checked(config).needs_head;
 }
 
 bool turns_neighbours(const std::string& architecture) {
@@ -240,7 +333,7 @@ Metadata model_metadata(const ModelConfig& config) {
            (is_layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"),
        static_cast<float>(config.norm_eps)}};
   add_rope(prefix, config, metadata);
-  add_experts(prefix, config.experts, metadata);
+  add_experts(prefix, config, metadata);
   if (architecture.window_pattern > 0 || config.family == Family::kPhi3) {
     const auto window =
         std::max_element(config.sliding_windows.begin(), config.sliding_windows.end());

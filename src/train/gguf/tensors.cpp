@@ -54,13 +54,36 @@ const std::map<std::string_view, std::string_view>& names() {
       {"expert_gate", "ffn_gate_exps"},
       {"expert_up", "ffn_up_exps"},
       {"expert_down", "ffn_down_exps"},
+      {"shared_gate", "ffn_gate_shexp"},
+      {"shared_up", "ffn_up_shexp"},
+      {"shared_down", "ffn_down_shexp"},
+      {"shared_weight", "ffn_gate_inp_shexp"},
   };
   return kNames;
 }
 
+/// What follows the number of the block.
+std::string name_of(
+    const LayerSpec& layer, const ParameterSpec& parameter, const ModelConfig& config) {
+  if (layer.kind == LayerKind::kAttentionSinks) {
+    return "attn_sinks.weight";
+  }
+  if (layer.role == "head") {
+    return "output.weight";  // a tied one's is named as the embedding's
+  }
+  const std::string own = parameter.name.substr(layer.prefix.size());  // ".weight"
+  if (own == ".e_score_correction_bias") {
+    return "exp_probs_b.bias";
+  }
+  // Though nothing comes between attention and the sum that this norm is of.
+  const bool is_behind = layer.role == "mlp_norm" && (config.family == model::Family::kGlm4Moe ||
+                                                      config.family == model::Family::kGptOss);
+  return std::string(is_behind ? "post_attention_norm" : names().at(layer.role)) + own;
+}
+
 bool is_matrix(const LayerSpec& layer) {
-  return layer.kind == LayerKind::kLinear || layer.kind == LayerKind::kTokenEmbedding ||
-         layer.kind == LayerKind::kHead;
+  return (layer.kind == LayerKind::kLinear && layer.role != "shared_weight") ||
+         layer.kind == LayerKind::kTokenEmbedding || layer.kind == LayerKind::kHead;
 }
 
 /// Which blocks get more bits: the first and last eighth, and every third between them.
@@ -95,8 +118,8 @@ std::optional<GgufType> type_of_attention(
 /// Before the width is looked at.
 GgufType wanted_type(const LayerSpec& layer, const ModelConfig& config, FileType file) {
   const std::string_view role = layer.role;
-  const bool is_fine = (role == "value" || role == "mlp_down" || role == "expert_down") &&
-                       is_fine_block(layer.block, config.layers);
+  const bool is_fine =
+      (role == "value" || role.ends_with("_down")) && is_fine_block(layer.block, config.layers);
   if (file == FileType::kQ4_0 || file == FileType::kQ4_K_M) {
     if (const auto type = type_of_attention(layer, config, file, is_fine)) {
       return *type;
@@ -188,26 +211,49 @@ class TensorList {
   /// `experts` are the layers of one role in a block: one, or all of its experts'.
   void add(const std::vector<LayerSpec>& experts) {
     const LayerSpec& first = experts.front();
-    for (size_t i = 0; i < first.parameters.size(); ++i) {
-      const ParameterSpec& parameter = first.parameters[i];
-      TensorInfo info;
-      info.name = (first.block < 0 ? "" : fmt::format("blk.{}.", first.block)) +
-                  std::string(names().at(first.role)) + parameter.name.substr(first.prefix.size());
-      info.shape = parameter.shape;
-      if (first.in_first && i == 0) {
-        std::reverse(info.shape.begin(), info.shape.end());
+    if (first.role != "expert_gate_up") {
+      add(experts, Part::kWhole);
+      return;
+    }
+    std::vector<LayerSpec> halves = experts;
+    for (const auto& [role, part] :
+         {std::pair("expert_gate", Part::kEven), std::pair("expert_up", Part::kOdd)}) {
+      for (LayerSpec& layer : halves) {
+        layer.role = role;
       }
-      info.type = i == 0 && is_matrix(first) ? fitting_type(first, info) : GgufType::kF32;
-      if (first.expert >= 0) {
-        info.shape.insert(info.shape.begin(), std::ssize(experts));
-      }
-      tensors.push_back({std::move(info), numbers_of(experts, i)});
+      add(halves, part);
     }
   }
 
   std::vector<Tensor> tensors;
 
  private:
+  /// Of what goes out of a layer: gpt-oss has gate and up number by number.
+  enum class Part { kWhole, kEven, kOdd };
+
+  void add(const std::vector<LayerSpec>& experts, Part part) {
+    const LayerSpec& first = experts.front();
+    for (size_t i = 0; i < first.parameters.size(); ++i) {
+      const ParameterSpec& parameter = first.parameters[i];
+      TensorInfo info;
+      info.name = (first.block < 0 ? "" : fmt::format("blk.{}.", first.block)) +
+                  name_of(first, parameter, config_);
+      info.shape =
+          first.role == "shared_weight" ? std::vector{parameter.elements()} : parameter.shape;
+      if (first.in_first && i == 0) {
+        std::reverse(info.shape.begin(), info.shape.end());
+      }
+      if (part != Part::kWhole) {
+        info.shape.front() /= 2;
+      }
+      info.type = i == 0 && is_matrix(first) ? fitting_type(first, info) : GgufType::kF32;
+      if (first.expert >= 0) {
+        info.shape.insert(info.shape.begin(), std::ssize(experts));
+      }
+      tensors.push_back({std::move(info), numbers_of(experts, i, part)});
+    }
+  }
+
   GgufType fitting_type(const LayerSpec& layer, const TensorInfo& info) {
     const GgufType wanted = wanted_type(layer, config_, file_);
     const int64_t width = info.shape.back();
@@ -231,12 +277,17 @@ class TensorList {
   }
 
   std::function<at::Tensor(const Values&)> numbers_of(
-      const std::vector<LayerSpec>& experts, size_t parameter) const {
-    return [experts, parameter, config = &config_, turns = turns_neighbours_](
+      const std::vector<LayerSpec>& experts, size_t parameter, Part part) const {
+    return [experts, parameter, part, config = &config_, turns = turns_neighbours_](
                const Values& values) {
       std::vector<at::Tensor> parts;
       for (const LayerSpec& layer : experts) {
-        parts.push_back(arrange(layer, *config, turns, values(layer, layer.parameters[parameter])));
+        const at::Tensor whole =
+            arrange(layer, *config, turns, values(layer, layer.parameters[parameter]));
+        parts.push_back(
+            part == Part::kWhole
+                ? whole
+                : whole.slice(0, part == Part::kOdd ? 1 : 0, std::nullopt, 2).contiguous());
       }
       return parts.size() == 1 ? parts.front() : at::stack(parts);
     };
@@ -280,6 +331,9 @@ std::vector<Tensor> tensors_of(
     if (std::ssize(all) == config.experts.count) {
       list.add(all);
     }
+  }
+  if (writes_tied_head(config)) {
+    list.add({*model::tied_head(config)});
   }
   if (config.rope.type == model::RopeType::kLlama3) {
     list.tensors.push_back(rope_factors(config));
