@@ -1,6 +1,7 @@
 // The entry of liblockstep_buckets.so: object stores by Arrow's file systems.
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -37,6 +38,16 @@ std::string text_of(const arrow::Status& status) {
     c = c == '\n' ? ' ' : c;
   }
   return text.substr(0, 400);
+}
+
+/// Microsoft's client throws where an answer is not what it should be, and Arrow lets that through.
+template <class Work>
+std::string guarded(const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return std::string("its answer is not understood: ") + error.what();
+  }
 }
 
 std::string variable(const char* name) {
@@ -142,7 +153,10 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_azure() {
     set_azure_endpoint(endpoint, options);
   }
   const std::string key = variable("AZURE_STORAGE_KEY");
-  const std::string token = variable("AZURE_STORAGE_SAS_TOKEN");
+  std::string token = variable("AZURE_STORAGE_SAS_TOKEN");
+  if (!token.empty() && !token.starts_with('?')) {
+    token.insert(0, "?");  // it becomes a part of the address as it is
+  }
   ARROW_RETURN_NOT_OK(
       !key.empty()     ? options.ConfigureAccountKeyCredential(key)
       : !token.empty() ? options.ConfigureSASCredential(token)
@@ -206,8 +220,11 @@ class Replacement final : public objects::RawUpload {
         beside_path_(std::move(beside_path)),
         path_(std::move(path)) {}
   ~Replacement() override {
-    beside_.reset();
-    (void)system_->DeleteFile(beside_path_);
+    guarded([&] {
+      beside_.reset();
+      const arrow::Status status = system_->DeleteFile(beside_path_);
+      return status.ok() ? "" : text_of(status);
+    });
   }
 
   std::string append(const void* bytes, size_t count) override {
@@ -365,6 +382,38 @@ class ArrowBucket final : public objects::RawStore {
   bool empties_first_;
 };
 
+class GuardedBucket final : public objects::RawStore {
+ public:
+  explicit GuardedBucket(ArrowBucket bucket) : bucket_(std::move(bucket)) {}
+
+  std::string list(
+      const std::string& prefix,
+      bool deep,
+      std::vector<objects::Object>& objects,
+      bool& found) override {
+    return guarded([&] { return bucket_.list(prefix, deep, objects, found); });
+  }
+  std::string find(const std::string& key, objects::Object& object, bool& found) override {
+    return guarded([&] { return bucket_.find(key, object, found); });
+  }
+  std::string read(
+      const objects::Object& object, uint64_t offset, void* bytes, size_t count) override {
+    return guarded([&] { return bucket_.read(object, offset, bytes, count); });
+  }
+  std::string upload(const std::string& key, std::unique_ptr<objects::RawUpload>& upload) override {
+    return guarded([&] { return bucket_.upload(key, upload); });
+  }
+  std::string remove(const std::string& key) override {
+    return guarded([&] { return bucket_.remove(key); });
+  }
+  std::string remove_below(const std::string& prefix) override {
+    return guarded([&] { return bucket_.remove_below(prefix); });
+  }
+
+ private:
+  ArrowBucket bucket_;
+};
+
 }  // namespace
 }  // namespace lockstep::buckets
 
@@ -375,6 +424,6 @@ extern "C" lockstep::objects::RawStore* lockstep_open_bucket(
     problem = lockstep::buckets::text_of(system.status());
     return nullptr;
   }
-  return new lockstep::buckets::ArrowBucket(
-      std::move(*system), bucket, std::string(scheme) == "az");
+  return new lockstep::buckets::GuardedBucket(
+      lockstep::buckets::ArrowBucket(std::move(*system), bucket, std::string(scheme) == "az"));
 }

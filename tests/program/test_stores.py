@@ -461,6 +461,14 @@ class Azure(ProgramTest):
                 self.assertEqual(digest(self.server.blobs[f"{output}/model.safetensors"]["data"]),
                                  digest((self.folder / "undisturbed" / "model.safetensors").read_bytes()))
 
+    @long
+    def test_a_run_outlives_lost_connections(self):
+        self.server.judge = lambda method, path: len(self.server.asked) % 9
+        self.run_ok(*self.words("lossy", steps=3), env=self.env("lossy"))
+        self.train("on-a-disk", "save_steps=1", steps=3)
+        self.assertEqual(digest(self.server.blobs["lossy/model.safetensors"]["data"]),
+                         digest((self.folder / "on-a-disk" / "model.safetensors").read_bytes()))
+
     def test_each_is_told_with_what_to_do(self):
         def refused(code, place, *words, **keys):
             told = self.run_fails(code, *self.train_arguments("run", f"data.train={place}"), env=self.env("bad", **keys))
