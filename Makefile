@@ -47,7 +47,7 @@ help:
 	@echo "make bench-launch          the overhead of launching beside torchrun, accelerate and deepspeed (BENCH_LAUNCH=...)"
 	@echo "make bench-adapters        LoRA and NF4 beside Trainer with PEFT and bitsandbytes (BENCH='--steps 4 --warm 1 --repeats 1')"
 	@echo "make bench-agents          how long up to 1,024 nodes take to meet, all but one pretended"
-	@echo "make bench-monitor         what watching a run costs (BENCH='--pairs 20 --steps 40'; BENCH=--open: how soon the page of a long run is there; --heartbeats: what they cost)"
+	@echo "make bench-monitor         what watching a run costs (BENCH='--runs --pairs 20 --steps 40': by pairs of runs; BENCH=--open: how soon the page of a long run is there; --heartbeats: what they cost)"
 	@echo "make bench-tokenizers      MB/s beside tiktoken and Hugging Face's tokenizers"
 	@echo "make bench-classification  a small classifier beside Hugging Face's Trainer: accuracy, samples/s, memory (BENCH='--rows 500 --repeats 1')"
 	@echo "make bench-families        Qwen3, BERT and a mixture of experts beside Hugging Face's Trainer; Muon beside AdamW (BENCH='--models qwen3 --repeats 1')"

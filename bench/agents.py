@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """How long many nodes take to meet: the real coordinator and agent of node 0, and all others pretended by this process.
 
-    bench/agents.py --program build/release/lockstep [--nodes 16,128,1024]
+    bench/agents.py --program build/release/lockstep [--nodes 16,128,1024] [--secret]
 
 Each pretended node says what an agent says (src/launch/agent/coordinator.h): it joins, is ready, has checked the others, runs
 its workers, and ends. Told are the seconds from the first connection to when all are welcome, to the start of the workers
 (the barrier), and from the first end to the last verdict; the lines and bytes of the coordinator's connection to one node; and the
 memory of the process that hosts the coordinator, at its largest before the end. What is not pretended is that every node also tries others before
-the start: node 0 alone does, so that the network's part is told for it.
+the start: node 0 alone does, so that the network's part is told for it. With --secret all prove that they know one, and every line is
+sealed, and its seal checked.
 """
 
 import argparse
 import asyncio
+import hashlib
+import hmac
 import json
 import os
 import resource
@@ -19,10 +22,17 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
-PROTOCOL = 3
+PROTOCOL = 4
 LONG = 4096  # bytes of a line that is that of a round
+SEAL = 65  # bytes before a sealed line: digits, and a space
+SECRET = b"a secret that all of them know"
+
+
+def sealed_with(key, count, digest):
+    return hmac.digest(key, f"{count}|{digest}".encode(), "sha256").hex().encode() + b" "
 
 
 def free_port():
@@ -46,6 +56,9 @@ class Node(asyncio.Protocol):
         self.lines = self.bytes = self.sent = 0
         self.transport, self.begun, self.same = None, b"", 0
         self.heard = asyncio.Queue()
+        self.keys = None  # of what it says, and of what it is told, once that is sealed
+        self.said = self.told = 0  # sealed lines
+        self.seal = b""  # of the line that is coming
 
     def connection_lost(self, error):
         self.heard.put_nowait(None)
@@ -53,6 +66,10 @@ class Node(asyncio.Protocol):
     def data_received(self, data):
         self.bytes += len(data)
         while data:
+            if self.keys and len(self.seal) < SEAL:
+                count = SEAL - len(self.seal)
+                self.seal, data = self.seal + data[:count], data[count:]
+                continue
             if self.same:  # bytes of the round that have come
                 count = min(len(data), len(self.job.round) - self.same)
                 if self.job.round[self.same : self.same + count] != data[:count]:
@@ -60,15 +77,24 @@ class Node(asyncio.Protocol):
                 self.same, data = self.same + count, data[count:]
                 if self.same == len(self.job.round):
                     self.same = 0
+                    self.check_seal(self.job.round_digest)
                     self.take(self.job.round_message)
                 continue
             line, newline, data = data.partition(b"\n")
             self.begun += line + newline
             if newline:
                 line, self.begun = self.begun, b""
+                if self.keys:
+                    self.check_seal(self.job.round_digest if line == self.job.round else hashlib.sha256(line[:-1]).hexdigest())
                 self.take(self.job.understood(line))
             elif self.rank != 1 and len(self.begun) > LONG:
                 self.await_round()
+
+    def check_seal(self, digest):
+        if self.keys:
+            if self.seal != sealed_with(self.keys[1], self.told, digest):
+                raise RuntimeError(f"node {self.rank} is told what is not sealed")
+            self.told, self.seal = self.told + 1, b""
 
     def await_round(self):
         if self.job.round is None:
@@ -85,11 +111,17 @@ class Node(asyncio.Protocol):
 
     def take(self, message):
         self.lines += 1
+        if "welcome" in message and self.job.secret:
+            self.keys = self.on_welcome()  # from the next line on
         if "beat" not in message:
             self.heard.put_nowait(message)
 
     def say(self, **message):
-        self.transport.write(json.dumps(message).encode() + b"\n")
+        line = json.dumps(message).encode()
+        if self.keys:
+            line = sealed_with(self.keys[0], self.said, hashlib.sha256(line).hexdigest()) + line
+            self.said += 1
+        self.transport.write(line + b"\n")
         self.sent += 1
 
     async def hear(self, *wanted):
@@ -111,10 +143,19 @@ class Node(asyncio.Protocol):
         self.job.mark("connected")
         greeting = await self.hear("lockstep")
         assert greeting["lockstep"] == PROTOCOL, greeting
-        self.say(join=self.job.run_id, nonce="0" * 32, proof="", node={
+        node = {
             "id": 0, "host": f"node{self.rank}", "address": "127.0.0.1", "pid": os.getpid(), "workers": 1, "node_rank": self.rank,
-            "probe_port": self.job.probe_port, "probe_token": self.job.token, "host_port": 0, "hosts": False})
-        await self.hear("welcome")
+            "probe_port": self.job.probe_port, "probe_token": self.job.token, "host_port": 0, "hosts": False}
+
+        def prove(what, side):
+            words = json.dumps(node, sort_keys=True, separators=(",", ":"))
+            text = f"lockstep|{what}|{side}|{greeting['challenge']}|{'0' * 32}|{self.job.run_id}|{words}"
+            return hmac.digest(SECRET, text.encode(), "sha256").hex()
+
+        self.on_welcome = lambda: [prove("key", side).encode() for side in ("agent", "host")]
+        self.say(join=self.job.run_id, nonce="0" * 32, proof=prove("proof", "agent") if self.job.secret else "", node=node)
+        welcome = await self.hear("welcome")
+        assert not self.job.secret or welcome["proof"] == prove("proof", "host")
 
     async def take_part(self):
         await self.join()
@@ -144,7 +185,8 @@ class Node(asyncio.Protocol):
 class Job:
     """The run, and the times at which the first and the last node came to each point."""
 
-    def __init__(self, program, nodes):
+    def __init__(self, program, nodes, secret):
+        self.secret, self.round_digest = secret, ""
         self.nodes, self.port, self.run_id = nodes, free_port(), "bench"
         self.program, self.token, self.probe_port, self.probes = program, "a" * 32, 0, 0
         self.times = {}
@@ -158,7 +200,7 @@ class Job:
             return self.round_message
         message = json.loads(line)
         if "round" in message and self.round is None:
-            self.round, self.round_message = line, message
+            self.round, self.round_message, self.round_digest = line, message, hashlib.sha256(line[:-1]).hexdigest()
             for node in self.waiting:
                 node.resume()
         return message
@@ -178,14 +220,28 @@ class Job:
         await writer.drain()
         writer.close()
 
+    async def listening(self):
+        """Until the coordinator can be connected to: it has read its secret by then."""
+        while self.host.poll() is None:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                return writer.close()
+            except OSError:
+                await asyncio.sleep(0.01)
+
     async def run(self):
         listener = await asyncio.start_server(self.answer_probe, "127.0.0.1", 0, backlog=4096)
         self.probe_port = listener.sockets[0].getsockname()[1]
         began = time.monotonic()
-        self.host = host = subprocess.Popen(
-            [self.program, "launch", "--nnodes", str(self.nodes), "--node-rank", "0", "--master-addr", "127.0.0.1", "--master-port",
-             str(self.port), "--rdzv-id", self.run_id, "--rdzv-conf", "heartbeat_timeout=60", "--no-python", "true"],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(SECRET)
+            file.flush()
+            self.host = host = subprocess.Popen(
+                [self.program, "launch", "--nnodes", str(self.nodes), "--node-rank", "0", "--master-addr", "127.0.0.1", "--master-port",
+                 str(self.port), "--rdzv-id", self.run_id, "--rdzv-conf", "heartbeat_timeout=60",
+                 *(["--rdzv-secret-file", file.name] if self.secret else []), "--no-python", "true"],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            await self.listening()
         nodes = [Node(self, rank) for rank in range(1, self.nodes)]
         try:
             await asyncio.wait_for(asyncio.gather(*(node.take_part() for node in nodes)), 240)
@@ -199,9 +255,9 @@ class Job:
         return began, nodes
 
 
-def measure(program, count):
+def measure(program, count, secret):
     async def body():
-        job = Job(program, count)
+        job = Job(program, count, secret)
         began, nodes = await job.run()
         return job, began, nodes
     job, began, nodes = asyncio.run(body())
@@ -224,13 +280,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
     parser.add_argument("--nodes", default="16,128,1024")
+    parser.add_argument("--secret", action="store_true")
     options = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
     print("| nodes | all welcome | workers start | from the first end to the last verdict | all of it | lines to a node | from it | kB to a node | "
           "nodes that node 0 tried | memory of the host |\n|---|---|---|---|---|---|---|---|---|---|")
     for count in map(int, options.nodes.split(",")):
-        seen = measure(options.program, count)
+        seen = measure(options.program, count, options.secret)
         print("| {nodes:,} | {welcome_s:.2f} s | {barrier_s:.2f} s | {end_s:.2f} s | {all_s:.2f} s | {lines:.0f} | {sent:.0f} | {kilobytes:.1f} | "
               "{probes:,} | {memory:.0f} MB |".format(**seen), flush=True)
     return 0

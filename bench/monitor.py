@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 """What watching a run costs, and how soon the page of a long run is there.
 
-    python3 bench/monitor.py --program build/release/lockstep [--pairs 20] [--steps 40] [--model small]
+    python3 bench/monitor.py --program build/release/lockstep [--seconds 200] [--model small]
+    python3 bench/monitor.py --program build/release/lockstep --runs [--pairs 20] [--steps 40]
     python3 bench/monitor.py --program build/release/lockstep --open [--long 1000000] [--metrics 20]
 
 On is every step logged, with TensorBoard, W&B, spans for a collector that answers, the socket of `lockstep ctl` and the progress
-lines; off is none of these. Two figures, for each sees what the other does not:
+lines; off is none of these. Three figures, for each sees what the others do not:
+
+blocks  the ratio of the times a step within one run, in which logging is switched on and off (`lockstep ctl RUN set logging_steps=N`) in
+        blocks of 3 s, the two kinds in turns, as ABBA: what trackers and lines take, beside the step too. Blocks that follow each other
+        differ far less than runs do. Spans and the socket, which have no switch, are on in both.
 
 within  the share of a step that rank 0 spends in reporting it, by the spans of the runs that are on: to microseconds, whatever else
         the machine does; but not what trackers' threads take from the step beside it.
-beside  the ratio of the times a step, and of the processor time, of pairs of runs, on against off, in turns the one and the other
+beside  (--runs) the ratio of the times a step, and of the processor time, of pairs of runs, on against off, in turns the one and the other
         first: all of it, but runs differ by more than the target from each other. So the mean of the middle half of the pairs is told
         with the interval in which 90% of resampled sets of pairs have theirs; it shows the target only where the interval is below it.
 
-Exits with 1 where a figure is above the target: that of within, or the whole interval of beside.
+Exits with 1 where a figure is above the target: that of within, or the whole interval of another.
 
 --heartbeats tells what the ranks' heartbeats cost (what each rank does and waits for, and the looks at its sockets), which have no switch:
 their share of the samples of `perf record` over a run; and that of the threads which report beside training.
@@ -34,6 +39,8 @@ import random
 import re
 import resource
 import shutil
+import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -54,6 +61,8 @@ OPEN_TARGET = 1.0  # seconds
 SAMPLES = {"heartbeats": re.compile(r"lockstep::(Pulse|begin_phase|pulse\b)|lockstep-links"), "threads that report": re.compile(r"lockstep-(send|ctl)")}
 TARGETS = {"heartbeats": 0.001, "threads that report": TARGET}
 FIRST_STEPS = 5  # that set things up
+BLOCK = 3.0  # seconds
+NEVER = 1 << 30  # steps between two lines
 OFF = ["logging_strategy=no", "report_to=none", "monitor.control=false", "monitor.progress=none"]
 ON = ["logging_strategy=steps", "logging_steps=1", "report_to=[tensorboard,wandb]", "monitor.control=true", "monitor.progress=plain"]
 
@@ -63,7 +72,7 @@ class Collector(http.server.ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.steps = []
+        self.steps, self.begins = [], {}
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def reporting_share(self):
@@ -79,6 +88,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"]
         for step in spans:
             ends = [int(span["endTimeUnixNano"]) for span in spans if span.get("parentSpanId") == step["spanId"]]
+            if step["name"] == "step":
+                number = next(a["value"]["intValue"] for a in step["attributes"] if a["key"] == "lockstep.step")
+                self.server.begins[int(number)] = int(step["startTimeUnixNano"])
             if step["name"] == "step" and ends:
                 self.server.steps.append((int(step["startTimeUnixNano"]), max(ends)))
         self.send_response(200)
@@ -88,13 +100,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def train(lockstep, model, steps, words, folder, before=()):
-    """Seconds a step, by the clock and of processors."""
-    command = [
-        *before, lockstep.program, "train", "--nproc", RANKS, f"model.path={lockstep.config(model)}",
+def command_of(lockstep, model, steps, words, folder):
+    return [
+        lockstep.program, "train", "--nproc", RANKS, f"model.path={lockstep.config(model)}",
         f"tokenizer.path={lockstep.folder}/tokenizer", f"data.train={lockstep.folder}/sample/train.txt",
         f"data.sequence_length={LENGTH}", f"data.cache_dir={lockstep.folder}/cache", f"output_dir={folder}/run", f"max_steps={steps}",
         f"per_device_train_batch_size={BATCH}", "learning_rate=1e-4", "use_cpu=true", "monitor.peak_tflops=1", "save_strategy=no", *words]
+
+
+def train(lockstep, model, steps, words, folder, before=()):
+    """Seconds a step, by the clock and of processors."""
+    command = [*before, *command_of(lockstep, model, steps, words, folder)]
     began = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = lockstep.machine.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     text = process.communicate()[1]
@@ -118,6 +134,67 @@ def ratio_of(logs):
     return [math.exp(x) for x in (middle(logs), again[200], again[3799])]
 
 
+def ask_run(folder, **request):
+    """What the run answers at its socket (src/watch/control/server.h)."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(60)
+        client.connect(str(folder / ".lockstep-control"))
+        client.sendall(json.dumps(request).encode() + b"\n")
+        with client.makefile() as answer:
+            return json.loads(answer.readline())
+
+
+def seconds_of(begins, first, end):
+    """The mean of a step's time from `first` to before `end`, the slowest and the fastest twentieth left out."""
+    times = sorted((begins[step + 1] - begins[step]) / 1e9 for step in range(first, end) if step in begins and step + 1 in begins)
+    cut = len(times) // 20
+    return statistics.fmean(times[cut : len(times) - cut])
+
+
+def blocks(arguments, lockstep, scratch):
+    collector, folder = Collector(), pathlib.Path(scratch)
+    words = [*ON, f"monitor.otlp=http://127.0.0.1:{collector.server_port}"]
+    print(f"load average {os.getloadavg()[0]:.1f}")
+    process = lockstep.machine.start(command_of(lockstep, MODELS[arguments.model], 10**6, words, folder), stdout=subprocess.DEVNULL,
+                                     stderr=(folder / "log").open("w"))
+    switched = []  # (the first step, whether it logs)
+    try:
+        while len(collector.begins) < FIRST_STEPS:
+            if process.poll() is not None:
+                sys.exit(f"the run ended:\n{(folder / 'log').read_text()[-3000:]}")
+            time.sleep(0.1)
+        ends = time.monotonic() + arguments.seconds
+        while time.monotonic() < ends:
+            is_on = len(switched) % 4 in (0, 3)
+            told = ask_run(folder / "run", act="set", logging_steps=1 if is_on else NEVER)
+            assert told["ok"], told
+            switched.append((int(told["text"].rpartition(" ")[2]), is_on))
+            time.sleep(BLOCK)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    took = []
+    for (first, is_on), (end, _) in zip(switched, switched[1:]):
+        took.append((is_on, seconds_of(collector.begins, first + 1, end - 1)))
+    pairs = [(one, other) for one, other in zip(took[::2], took[1::2])]
+    logs = [math.log(dict(pair)[True] / dict(pair)[False]) for pair in pairs]
+    steps = switched[-1][0] - switched[0][0]
+    print(f"blocks: {len(pairs)} pairs of {BLOCK:.0f} s, {steps} steps of {statistics.median(s for on, s in took if on) * 1e3:.2f} ms on, "
+          f"{statistics.median(s for on, s in took if not on) * 1e3:.2f} ms off (medians)")
+    ratio, low, high = ratio_of(logs)
+    print(f"blocks: time on against off {ratio:.4f} ({low:.4f} to {high:.4f}; target {1 + TARGET}): {verdict_of(low, high)}")
+    logged = {collector.begins.get(step) for (first, is_on), (end, _) in zip(switched, switched[1:]) if is_on for step in range(first, end)}
+    collector.steps = [step for step in collector.steps if step[0] in logged]
+    share = collector.reporting_share()
+    print(f"within: {share:.4%} of a step that is logged (target {TARGET:.1%})")
+    print(f"load average {os.getloadavg()[0]:.1f}")
+    return low > 1 + TARGET or share > TARGET
+
+
+def verdict_of(low, high):
+    return "held" if high <= 1 + TARGET else "missed" if low > 1 + TARGET else "not resolved: more of them, or an idle machine"
+
+
 def cost(arguments, lockstep, scratch):
     collector = Collector()
     sides = {"on": [*ON, f"monitor.otlp=http://127.0.0.1:{collector.server_port}"], "off": OFF}
@@ -138,8 +215,7 @@ def cost(arguments, lockstep, scratch):
     missed = share > TARGET
     for name, logs in (("time", wall), ("processor time", processors)):
         ratio, low, high = ratio_of(logs)
-        verdict = "held" if high <= 1 + TARGET else "missed" if low > 1 + TARGET else "not resolved: more pairs, or an idle machine"
-        print(f"beside: {name} on against off {ratio:.4f} ({low:.4f} to {high:.4f}, {len(logs)} pairs; target {1 + TARGET}): {verdict}")
+        print(f"beside: {name} on against off {ratio:.4f} ({low:.4f} to {high:.4f}, {len(logs)} pairs; target {1 + TARGET}): {verdict_of(low, high)}")
         missed = missed or (name == "time" and low > 1 + TARGET)
     print(f"load average {os.getloadavg()[0]:.1f}")
     return missed
@@ -214,6 +290,8 @@ def opening(arguments, scratch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=lambda path: pathlib.Path(path).resolve(), required=True)
+    parser.add_argument("--seconds", type=float, default=200)
+    parser.add_argument("--runs", action="store_true")
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--model", choices=MODELS, default="small")
@@ -227,7 +305,7 @@ def main():
         if arguments.open:
             missed = opening(arguments, scratch)
         else:
-            measure = heartbeats if arguments.heartbeats else cost
+            measure = heartbeats if arguments.heartbeats else cost if arguments.runs else blocks
             missed = measure(arguments, Lockstep(arguments.program, pathlib.Path(scratch), Machine()), scratch)
     sys.exit(1 if missed else 0)
 

@@ -36,12 +36,14 @@ add_test(NAME program.unlearn_demo
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/unlearn_demo.py $<TARGET_FILE:lockstep> ${CMAKE_BINARY_DIR}/unlearn-demo --epochs 1)
 set_tests_properties(program.unlearn_demo PROPERTIES TIMEOUT 300 LABELS long)
 
-# The engines of clusters, and the image: minutes, and what Debian has of them (make test-engines).
+# The engines of clusters, and the image: minutes, and what is installed of them (make test-engines); Ray in the
+# environment of `tools/setup.sh engines`, or in this Python.
 file(GLOB engine_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/engines/test_*.py)
 foreach(file IN LISTS engine_tests)
   get_filename_component(name ${file} NAME_WE)
   string(REPLACE test_ "" name ${name})
-  add_test(NAME engines.${name} COMMAND ${Python3_EXECUTABLE} ${file})
+  add_test(NAME engines.${name} COMMAND sh -c
+    "own=${CMAKE_SOURCE_DIR}/.deps/engines/bin/python; [ -x $own ] || own=${Python3_EXECUTABLE}; exec $own ${file}")
   set_tests_properties(engines.${name} PROPERTIES TIMEOUT 900 LABELS engines RUN_SERIAL ON
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 endforeach()

@@ -8,6 +8,7 @@
 #   tools/setup.sh fuzz     also Clang, for what is fuzzed
 #   tools/setup.sh tokenizers   also the Python environment of the tokenizers that ours is measured beside
 #   tools/setup.sh browser  also Chromium, for the tests of the page of runs; where it cannot be had, it says so
+#   tools/setup.sh engines  also SLURM, Charliecloud, two MPIs, Prometheus (none of them started), Ray and the schemas of Kubeflow and Grafana
 #   tools/setup.sh peers    also the Python environment of the peers that the benchmarks measure
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,7 +37,7 @@ install_packages() {
   fi
   echo "setup: installing Debian packages: ${missing[*]}"
   "${sudo[@]}" apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq "${missing[@]}" >/dev/null
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL="${RUNLEVEL:-}" apt-get install -y -qq "${missing[@]}" >/dev/null
 }
 
 # A wheel is unpacked into a folder of its own name, and the folder renamed when whole: a set-up that was
@@ -103,6 +104,11 @@ install_peers() {
   touch "$stamp"
 }
 
+install_engines() {
+  environment engines engines-1 "Ray, and the schemas of Kubeflow and Grafana," ray==2.60.0 kubeflow-trainer-api==2.3.0 kubeflow-training==1.9.4 \
+    'grafana-foundation-sdk==1769699998!10.1.0' pyyaml==6.0.4
+}
+
 install_tokenizers() {
   environment tokenizers tokenizers-1 "the tokenizers of the benchmark" tiktoken==0.14.0 tokenizers==0.23.3
 }
@@ -140,6 +146,10 @@ install_browser() {
 }
 
 [ "${1:-}" = docs ] && packages+=(doxygen)
+if [ "${1:-}" = engines ]; then
+  packages+=(slurm-wlm munge charliecloud openmpi-bin mpich debootstrap prometheus)
+  export RUNLEVEL=1  # the tests start what they need themselves
+fi
 [ "${1:-}" = fuzz ] && packages+=(clang-14)
 install_packages
 if [ -z "${LIBTORCH:-}" ]; then
@@ -157,8 +167,9 @@ case "${1:-}" in
   parity) install_parity; install_wandb; install_gcs ;;
   peers) install_peers ;;
   tokenizers) install_tokenizers ;;
+  engines) install_engines ;;
   style) install_style ;;
   browser) install_browser ;;
   docs | fuzz | "") ;;
-  *) echo "setup: unknown part '$1': parity, peers, tokenizers, browser, docs, fuzz or style" >&2; exit 2 ;;
+  *) echo "setup: unknown part '$1': parity, peers, tokenizers, engines, browser, docs, fuzz or style" >&2; exit 2 ;;
 esac

@@ -1,8 +1,10 @@
 // The entry of liblockstep_buckets.so: object stores by Arrow's file systems.
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -27,6 +29,8 @@ constexpr double kConnectSeconds = 5, kRequestSeconds = 30;
 constexpr double kGoogleSeconds = 60;  // of all tries of a request; the default is 15 minutes
 /// Parts that are sent at once: an upload takes this much memory, and a little.
 constexpr size_t kBytesUnderWay = 64 << 20;
+/// In the names of objects that stand beside those which they are to replace, for a moment.
+const std::string kBesideMark = ".lockstep-beside-";
 
 std::string text_of(const arrow::Status& status) {
   std::string text = status.message();
@@ -34,6 +38,16 @@ std::string text_of(const arrow::Status& status) {
     c = c == '\n' ? ' ' : c;
   }
   return text.substr(0, 400);
+}
+
+/// Microsoft's client throws where an answer is not what it should be, and Arrow lets that through.
+template <class Work>
+std::string guarded(const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return std::string("its answer is not understood: ") + error.what();
+  }
 }
 
 std::string variable(const char* name) {
@@ -113,16 +127,40 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_google() {
   return fs::GcsFileSystem::Make(options);
 }
 
+/// Of another cloud (https://ACCOUNT.blob.core.chinacloudapi.cn), where the account is a part of
+/// the name; or of a server that has it as the first of the path (http://127.0.0.1:10000/ACCOUNT).
+void set_azure_endpoint(const std::string& endpoint, fs::AzureOptions& options) {
+  auto [scheme, place] = split_endpoint(endpoint, "https");
+  options.blob_storage_scheme = options.dfs_storage_scheme = scheme;
+  if (place.starts_with(options.account_name + ".")) {
+    place = place.substr(options.account_name.size());
+    options.blob_storage_authority = options.dfs_storage_authority = place;
+    if (place.starts_with(".blob.")) {
+      options.dfs_storage_authority.replace(0, 6, ".dfs.");
+    }
+    return;
+  }
+  options.blob_storage_authority = options.dfs_storage_authority = place.substr(0, place.find('/'));
+}
+
 arrow::Result<std::shared_ptr<fs::FileSystem>> open_azure() {
   fs::AzureOptions options;
   options.account_name = variable("AZURE_STORAGE_ACCOUNT");
   if (options.account_name.empty()) {
     return arrow::Status::Invalid("AZURE_STORAGE_ACCOUNT is not set: it names the account");
   }
+  if (const std::string endpoint = variable("AZURE_STORAGE_SERVICE_ENDPOINT"); !endpoint.empty()) {
+    set_azure_endpoint(endpoint, options);
+  }
   const std::string key = variable("AZURE_STORAGE_KEY");
+  std::string token = variable("AZURE_STORAGE_SAS_TOKEN");
+  if (!token.empty() && !token.starts_with('?')) {
+    token.insert(0, "?");  // it becomes a part of the address as it is
+  }
   ARROW_RETURN_NOT_OK(
-      key.empty() ? options.ConfigureDefaultCredential()
-                  : options.ConfigureAccountKeyCredential(key));
+      !key.empty()     ? options.ConfigureAccountKeyCredential(key)
+      : !token.empty() ? options.ConfigureSASCredential(token)
+                       : options.ConfigureDefaultCredential());
   return fs::AzureFileSystem::Make(options);
 }
 
@@ -168,11 +206,50 @@ class ArrowUpload final : public objects::RawUpload {
   size_t under_way_ = 0;
 };
 
+/// Arrow's stream to Azure begins by writing an empty object. So what is there already is replaced
+/// by the store itself, once the new one is whole beside it.
+class Replacement final : public objects::RawUpload {
+ public:
+  Replacement(
+      std::shared_ptr<fs::FileSystem> system,
+      std::unique_ptr<ArrowUpload> beside,
+      std::string beside_path,
+      std::string path)
+      : system_(std::move(system)),
+        beside_(std::move(beside)),
+        beside_path_(std::move(beside_path)),
+        path_(std::move(path)) {}
+  ~Replacement() override {
+    guarded([&] {
+      beside_.reset();
+      const arrow::Status status = system_->DeleteFile(beside_path_);
+      return status.ok() ? "" : text_of(status);
+    });
+  }
+
+  std::string append(const void* bytes, size_t count) override {
+    return beside_->append(bytes, count);
+  }
+  std::string finish() override {
+    if (const std::string problem = beside_->finish(); !problem.empty()) {
+      return problem;
+    }
+    const arrow::Status status = system_->CopyFile(beside_path_, path_);
+    return status.ok() ? "" : text_of(status);
+  }
+
+ private:
+  std::shared_ptr<fs::FileSystem> system_;
+  std::unique_ptr<ArrowUpload> beside_;
+  std::string beside_path_, path_;
+};
+
 class ArrowBucket final : public objects::RawStore {
  public:
-  ArrowBucket(std::shared_ptr<fs::FileSystem> system, std::string bucket)
+  ArrowBucket(std::shared_ptr<fs::FileSystem> system, std::string bucket, bool empties_first)
       : system_(std::move(system)),
-        bucket_(std::move(bucket)) {}
+        bucket_(std::move(bucket)),
+        empties_first_(empties_first) {}
 
   std::string list(
       const std::string& prefix,
@@ -188,7 +265,7 @@ class ArrowBucket final : public objects::RawStore {
       return text_of(infos.status());
     }
     for (const fs::FileInfo& info : *infos) {
-      if (info.IsFile()) {
+      if (info.IsFile() && info.base_name().find(kBesideMark) == std::string::npos) {
         objects.push_back(object_of(info));
       }
     }
@@ -235,11 +312,28 @@ class ArrowBucket final : public objects::RawStore {
   }
 
   std::string upload(const std::string& key, std::unique_ptr<objects::RawUpload>& upload) override {
-    auto stream = system_->OpenOutputStream(path_of(key), nullptr);
+    objects::Object object;
+    bool replaces = false;
+    if (empties_first_) {
+      if (const std::string problem = find(key, object, replaces); !problem.empty()) {
+        return problem;
+      }
+    }
+    std::string to = path_of(key);
+    if (replaces) {
+      std::random_device random;
+      to += kBesideMark + std::to_string(random());
+    }
+    auto stream = system_->OpenOutputStream(to, nullptr);
     if (!stream.ok()) {
       return text_of(stream.status());
     }
-    upload = std::make_unique<ArrowUpload>(std::move(*stream));
+    auto made = std::make_unique<ArrowUpload>(std::move(*stream));
+    if (!replaces) {
+      upload = std::move(made);
+    } else {
+      upload = std::make_unique<Replacement>(system_, std::move(made), to, path_of(key));
+    }
     return "";
   }
 
@@ -285,6 +379,39 @@ class ArrowBucket final : public objects::RawStore {
 
   std::shared_ptr<fs::FileSystem> system_;
   std::string bucket_;
+  bool empties_first_;
+};
+
+class GuardedBucket final : public objects::RawStore {
+ public:
+  explicit GuardedBucket(ArrowBucket bucket) : bucket_(std::move(bucket)) {}
+
+  std::string list(
+      const std::string& prefix,
+      bool deep,
+      std::vector<objects::Object>& objects,
+      bool& found) override {
+    return guarded([&] { return bucket_.list(prefix, deep, objects, found); });
+  }
+  std::string find(const std::string& key, objects::Object& object, bool& found) override {
+    return guarded([&] { return bucket_.find(key, object, found); });
+  }
+  std::string read(
+      const objects::Object& object, uint64_t offset, void* bytes, size_t count) override {
+    return guarded([&] { return bucket_.read(object, offset, bytes, count); });
+  }
+  std::string upload(const std::string& key, std::unique_ptr<objects::RawUpload>& upload) override {
+    return guarded([&] { return bucket_.upload(key, upload); });
+  }
+  std::string remove(const std::string& key) override {
+    return guarded([&] { return bucket_.remove(key); });
+  }
+  std::string remove_below(const std::string& prefix) override {
+    return guarded([&] { return bucket_.remove_below(prefix); });
+  }
+
+ private:
+  ArrowBucket bucket_;
 };
 
 }  // namespace
@@ -297,5 +424,6 @@ extern "C" lockstep::objects::RawStore* lockstep_open_bucket(
     problem = lockstep::buckets::text_of(system.status());
     return nullptr;
   }
-  return new lockstep::buckets::ArrowBucket(std::move(*system), bucket);
+  return new lockstep::buckets::GuardedBucket(
+      lockstep::buckets::ArrowBucket(std::move(*system), bucket, std::string(scheme) == "az"));
 }

@@ -24,10 +24,13 @@ using objects::Store;
 
 constexpr std::string_view kHolds = ".lockstep";
 
-/// Nothing of what is being removed, or no hold.
+/// Nothing of what is being written or removed, or no hold.
 std::optional<StoredHold> read_hold(const Location& run, const Object& object) {
   try {
     const std::string text = Store::of(run).read_text(object);
+    if (text.empty()) {
+      return std::nullopt;  // it is being written for the first time: in Azure's store that shows
+    }
     const json read = parse_json(text, object.key, ErrorKind::kCheckpoint);
     StoredHold hold{
         read.at("number"),

@@ -137,6 +137,8 @@ class Monitor {
   /// Kept up to date by step() and evaluation(); the trainer sets the rest (best_metric, batch
   /// size, ...), and writes to_json(state()) into each checkpoint.
   TrainerState& state() { return state_; }
+  /// A line each so many steps from now on; at least 1. From the trainer's thread.
+  void set_logging_steps(int64_t steps) { options_.logging_steps = steps; }
   /// What the progress line shows; after the first step.
   const ProgressFigures& figures() const { return figures_; }
   /// Adds a sink that gets every later record.

@@ -1,6 +1,7 @@
 #include "monitor/rank_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <span>
 #include <string>
@@ -28,41 +29,78 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// What a rank has above the median of those of its kind.
-std::vector<double> excess_of(const std::vector<double>& values, const std::vector<int>& kinds) {
+/// What a rank has above the median of those of its kind; one without others, above its `own`.
+std::vector<double> excess_of(
+    const std::vector<double>& values,
+    const std::vector<int>& kinds,
+    const std::vector<double>& own) {
   const auto kind = [&](size_t rank) { return kinds.empty() ? 0 : kinds.at(rank); };
   std::map<int, std::vector<double>> alike;
   for (size_t rank = 0; rank < values.size(); ++rank) {
     alike[kind(rank)].push_back(values[rank]);
   }
-  std::map<int, double> usual;
-  for (auto& [of, all] : alike) {
-    usual[of] = median(std::move(all));
+  // What all became slower by is nobody's excess.
+  double common = own.size() == values.size() && !own.empty() ? HUGE_VAL : 0;
+  for (size_t rank = 0; rank < values.size() && common > 0; ++rank) {
+    common = own[rank] > 0 ? std::min(common, std::max(1.0, values[rank] / own[rank])) : 0;
   }
+  std::map<int, double> usual;
   std::vector<double> excess;
   for (size_t rank = 0; rank < values.size(); ++rank) {
-    excess.push_back(values[rank] - usual.at(kind(rank)));
+    std::vector<double>& all = alike.at(kind(rank));
+    if (all.size() == 1 && common > 0) {
+      excess.push_back(values[rank] - own[rank] * common);
+      continue;
+    }
+    const auto [found, is_new] = usual.try_emplace(kind(rank), 0);
+    if (is_new) {
+      found->second = median(all);
+    }
+    excess.push_back(values[rank] - found->second);
   }
   return excess;
 }
 
 }  // namespace
 
-std::optional<SlowRank> slow_rank(const RankShares& shares) {
+std::vector<double> compute_of(const RankShares& shares) {
+  std::vector<double> compute;
+  for (size_t rank = 0; rank < shares.step_s.size(); ++rank) {
+    compute.push_back(std::max(
+        0.0, shares.step_s[rank] - shares.communication_wait_s[rank] - shares.data_wait_s[rank]));
+  }
+  return compute;
+}
+
+std::vector<double> usual_compute(const std::vector<std::vector<double>>& before) {
+  std::vector<double> usual;
+  for (size_t rank = 0; before.size() >= kUsualParts && rank < before.front().size(); ++rank) {
+    std::vector<double> values;
+    for (const std::vector<double>& part : before) {
+      values.push_back(part.at(rank));
+    }
+    usual.push_back(median(std::move(values)));
+  }
+  return usual;
+}
+
+std::optional<SlowRank> slow_rank(const RankShares& shares, const std::vector<double>& own) {
   const size_t ranks = shares.step_s.size();
   if (ranks < 2) {
     return std::nullopt;
   }
-  std::vector<double> compute, moving;
+  std::vector<double> moving;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    const double waits = shares.communication_wait_s[rank];
-    compute.push_back(std::max(0.0, shares.step_s[rank] - waits - shares.data_wait_s[rank]));
-    moving.push_back(std::min(shares.moving_s[rank], waits));  // what nothing else hid
+    // What nothing else hid.
+    moving.push_back(std::min(shares.moving_s[rank], shares.communication_wait_s[rank]));
   }
+  const std::vector<double> compute = compute_of(shares);
   const std::array parts{compute, shares.data_wait_s, shares.checkpoint_s, moving};  // as By
   std::array<std::vector<double>, parts.size()> excess;
   for (size_t part = 0; part < parts.size(); ++part) {
-    excess[part] = excess_of(parts[part], part == 0 ? shares.stages : std::vector<int>());
+    const bool by_stage = part == 0 && !shares.stages.empty();
+    excess[part] =
+        by_stage ? excess_of(parts[part], shares.stages, own) : excess_of(parts[part], {}, {});
   }
   std::optional<SlowRank> slowest;
   for (size_t rank = 0; rank < ranks; ++rank) {
@@ -88,11 +126,11 @@ std::string_view name_of(SlowRank::By by) {
                                            : "communication";
 }
 
-std::string slow_text(const RankShares& shares) {
+std::string slow_text(const RankShares& shares, const std::vector<double>& own) {
   if (shares.step_s.size() < 2) {
     return "";
   }
-  const auto slow = slow_rank(shares);
+  const auto slow = slow_rank(shares, own);
   if (!slow) {
     return fmt::format("no rank is slower than {} times what is usual", kSlow);
   }

@@ -36,14 +36,22 @@ struct SlowRank {
 };
 /// The one whose steps and saves, without waiting for other ranks, take the largest multiple of
 /// what is usual; nothing where that is less than 1.2, or there is one rank. Usual is the median of
-/// each part: of compute that of the ranks of its stage, since stages may have unlike work (one
-/// without others has nobody to be compared with), of all else that of all ranks.
-std::optional<SlowRank> slow_rank(const RankShares& shares);
+/// each part: of compute that of the ranks of its stage, since stages may have unlike work, of all
+/// else that of all ranks. A rank that is a stage of its own has nobody to be compared with but
+/// itself: `own` is its usual_compute() [ranks], as far as all ranks have not become slower since;
+/// empty: such ranks are not judged by their compute.
+std::optional<SlowRank> slow_rank(const RankShares& shares, const std::vector<double>& own = {});
+/// Seconds of its own work a step, of each rank.
+std::vector<double> compute_of(const RankShares& shares);
+/// The median over the run so far, of each rank; `before`: compute_of() its parts, of equal weight.
+/// Empty where there are fewer than kUsualParts.
+inline constexpr size_t kUsualParts = 4;
+std::vector<double> usual_compute(const std::vector<std::vector<double>>& before);
 /// "data", "checkpoint", "communication", "compute".
 std::string_view name_of(SlowRank::By by);
 /// "rank 3 is slow by its data: without waiting for others a step takes 1.92 times what is usual";
 /// or that none is. Empty for one rank.
-std::string slow_text(const RankShares& shares);
+std::string slow_text(const RankShares& shares, const std::vector<double>& own = {});
 /// Adds the second to the first, as means over the steps of both.
 void merge_shares(RankShares& first, const RankShares& second);
 

@@ -22,7 +22,8 @@ class RawUpload {
   /// What was not finished is given up: no object appears.
   virtual ~RawUpload() = default;
   virtual std::string append(const void* bytes, size_t count) = 0;
-  /// The object is there, whole, from here on.
+  /// The object is there, whole, from here on. What it replaces is there until then; a new one may
+  /// be there without content before.
   virtual std::string finish() = 0;
 };
 

@@ -56,7 +56,9 @@ bool tells(std::string_view problem, std::initializer_list<std::string_view> wor
 std::string credentials_of(std::string_view scheme) {
   return scheme == "s3"   ? "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
          : scheme == "gs" ? "GOOGLE_APPLICATION_CREDENTIALS"
-                          : "AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET";
+                          : "AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_TENANT_ID, "
+                            "AZURE_CLIENT_ID and "
+                            "AZURE_CLIENT_SECRET";
 }
 
 /// Throws where there is a problem.
@@ -65,15 +67,25 @@ void check(const std::string& problem, std::string_view action, const Location& 
     return;
   }
   const std::string what = fmt::format("cannot {} {}: {}", action, place.text(), problem);
-  if (tells(problem, {"NO_SUCH_BUCKET", "Bucket does not exist", "Bucket not found"})) {
+  if (tells(
+          problem,
+          {"NO_SUCH_BUCKET", "Bucket does not exist", "Bucket not found", "ContainerNotFound"})) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("cannot {} {}: there is no bucket {}", action, place.text(), place.bucket),
-        "check its name and its region (AWS_REGION); buckets are never made");
+        place.scheme == "az"
+            ? "check its name and its account (AZURE_STORAGE_ACCOUNT); containers are "
+              "never made"
+            : "check its name and its region (AWS_REGION); buckets are never made");
   }
   if (tells(
           problem,
-          {"ACCESS_DENIED", "HTTP 403", "INVALID_ACCESS_KEY", "SIGNATURE", "InvalidAccess"})) {
+          {"ACCESS_DENIED",
+           "HTTP 403",
+           "403 ",
+           "INVALID_ACCESS_KEY",
+           "SIGNATURE",
+           "InvalidAccess"})) {
     throw Error(
         ErrorKind::kEnvironment,
         what,
@@ -92,10 +104,12 @@ void check(const std::string& problem, std::string_view action, const Location& 
   throw Error(
       ErrorKind::kEnvironment,
       what,
-      place.scheme == "s3" ? "see whether the store can be reached from here (AWS_ENDPOINT_URL, "
-                             "AWS_REGION), and run it again: what is whole there stays"
-                           : "see whether the store can be reached from here, and run it again: "
-                             "what is whole there stays");
+      fmt::format(
+          "see whether the store can be reached from here{}, and run it again: what is whole there "
+          "stays",
+          place.scheme == "s3"   ? " (AWS_ENDPOINT_URL, AWS_REGION)"
+          : place.scheme == "az" ? " (AZURE_STORAGE_ACCOUNT, AZURE_STORAGE_SERVICE_ENDPOINT)"
+                                 : ""));
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ Error usage(const std::string& message) {
   return Error(
       ErrorKind::kConfig,
       message,
-      "status, stacks, save, stop, eval, log LEVEL, trace STEPS, or set learning_rate=NUMBER");
+      "status, stacks, save, stop, eval, log LEVEL, trace STEPS, set logging_steps=NUMBER, or set "
+      "learning_rate=NUMBER");
 }
 
 /// A number of a word, whole.
@@ -48,10 +49,14 @@ json request_of(const std::string& act, const std::vector<std::string>& words, b
   } else if (act == "trace") {
     request["steps"] = number_of<int64_t>(words[0], "number of steps");
   } else if (act == "set") {
-    constexpr std::string_view kKey = "learning_rate=";
+    constexpr std::string_view kKey = "learning_rate=", kEvery = "logging_steps=";
     std::string word = words[0];
     if (word.starts_with("training.")) {
       word.erase(0, word.find('.') + 1);
+    }
+    if (word.starts_with(kEvery)) {
+      request["logging_steps"] = number_of<int64_t>(word.substr(kEvery.size()), "number of steps");
+      return request;
     }
     if (!word.starts_with(kKey)) {
       throw usage(fmt::format("'{}' cannot be set while a run goes on", words[0]));
@@ -88,7 +93,8 @@ int run_ctl(std::vector<std::string> arguments) {
   bool force = false, as_json = false;
   CLI::App app(
       "Asks a run that trains on this machine: status, stacks, save, stop, eval, log LEVEL, trace "
-      "STEPS, set learning_rate=NUMBER. An act is done between two steps, by all ranks; stacks "
+      "STEPS, set logging_steps=NUMBER, set learning_rate=NUMBER. An act is done between two "
+      "steps, by all ranks; stacks "
       "looks "
       "at the ranks of this machine from outside, so that one that hangs is seen as well.",
       "lockstep ctl");

@@ -69,7 +69,8 @@ std::string ranks_text(const std::filesystem::path& folder, bool with_stacks) {
   }
   watch::RankTimes times(folder / monitor::kRanksName);
   times.refresh();
-  if (const std::string slow = monitor::slow_text(times.lately()); !slow.empty()) {
+  if (const std::string slow = monitor::slow_text(times.lately(), times.usual_compute());
+      !slow.empty()) {
     text += fmt::format("until step {}: {}\n", times.lately().step, slow);
   }
   if (with_stacks) {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kRanksAStep = 16;  // whose numbers a line may have for each step that it tells of
 constexpr int64_t kJudgedSteps = 50;  // over which a rank has to be slow
+constexpr size_t kMostKept = 128;     // judgements
 constexpr size_t kSaving = 3;         // its place in monitor::kRankMeans
 static_assert(monitor::kRankMeans.at(kSaving).values == &monitor::RankShares::checkpoint_s);
 constexpr double kGrown = 1.02;  // memory that is worth another event
@@ -99,7 +100,14 @@ void RankTimes::judge(monitor::Monitor& monitor) {
   if (judged_.steps < kJudgedSteps) {
     return;
   }
-  const auto slow = monitor::slow_rank(judged_);
+  const auto slow = monitor::slow_rank(judged_, monitor::usual_compute(before_));
+  if (before_.size() == kMostKept) {  // every other one: they are of the whole run still
+    for (size_t i = 0; i < kMostKept / 2; ++i) {
+      before_[i] = std::move(before_[2 * i]);
+    }
+    before_.resize(kMostKept / 2);
+  }
+  before_.push_back(monitor::compute_of(judged_));
   judged_ = {};
   const auto rank = slow ? std::optional(slow->rank) : std::nullopt;
   if (rank != std::exchange(slow_, rank)) {

@@ -55,8 +55,9 @@ class RankTimes {
   std::array<double, kNumbers> last_{};
   std::vector<int> stages_;  // of each rank; empty: there is one
   monitor::RankShares sums_;
-  monitor::RankShares judged_;  // of the lines since it was last judged who is slow
-  std::optional<size_t> slow_;  // the rank that was told of
+  monitor::RankShares judged_;               // of the lines since it was last judged who is slow
+  std::vector<std::vector<double>> before_;  // compute of each rank at the judgements so far
+  std::optional<size_t> slow_;               // the rank that was told of
   std::vector<std::array<double, parallel::kMemoryKinds>> memory_;  // the fullest of each rank
   double told_bytes_ = 0;
 };

@@ -28,6 +28,12 @@ void check_act(const Job& job, const watch::Act& act) {
         forgets ? "start it with unlearning.data_dir=FOLDER of TOFU's files"
                 : "start it with data.validation=FILE or data.validation_fraction=0.05");
   }
+  if (act.kind == ActKind::kLogEvery && job.config.training.logging_strategy != "steps") {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("this run has logging_strategy={}", job.config.training.logging_strategy),
+        "how often it logs can be set where that is steps");
+  }
 }
 
 /// The rate is the run's own at this act: the configuration is the one of then.
@@ -55,7 +61,7 @@ std::array<double, Acts::kNumbers> Acts::numbers() const {
       learning_rate ? 1.0 : 0.0,
       learning_rate.value_or(0),
       static_cast<double>(traced_steps),
-      0};
+      static_cast<double>(logging_steps)};
 }
 
 Acts Acts::from_numbers(std::span<const double, kNumbers> numbers) {
@@ -71,6 +77,7 @@ Acts Acts::from_numbers(std::span<const double, kNumbers> numbers) {
     acts.learning_rate = numbers[3];
   }
   acts.traced_steps = static_cast<int64_t>(numbers[4]);
+  acts.logging_steps = static_cast<int64_t>(numbers[5]);
   return acts;
 }
 
@@ -101,6 +108,8 @@ Acts Steering::take() {
       acts.log_level = act.level;
     } else if (act.kind == ActKind::kSet) {
       acts.learning_rate = act.learning_rate;
+    } else if (act.kind == ActKind::kLogEvery) {
+      acts.logging_steps = act.steps;
     } else if (act.kind == ActKind::kTrace) {
       acts.traced_steps = std::max(acts.traced_steps, act.steps);
     }
@@ -134,6 +143,9 @@ void Steering::record(const Acts& acts) {
   if (acts.traced_steps > 0) {
     tell("trace", {{"steps", acts.traced_steps}});
   }
+  if (acts.logging_steps > 0) {
+    tell("set logging_steps", {{"logging_steps", acts.logging_steps}});
+  }
   if (acts.learning_rate) {
     tell("set", json_of(job_.rate_acts.back()));
   }
@@ -151,6 +163,12 @@ void Steering::begin_step(const Acts& acts) {
   }
   if (acts.log_level) {
     set_log_level(static_cast<LogLevel>(*acts.log_level));
+  }
+  if (acts.logging_steps > 0) {
+    job_.length.logging_steps = acts.logging_steps;
+    if (job_.monitor != nullptr) {
+      job_.monitor->set_logging_steps(acts.logging_steps);
+    }
   }
   if (acts.learning_rate) {
     set_learning_rate(job_, *acts.learning_rate);
@@ -179,6 +197,10 @@ void Steering::end_step(bool saved) {
       case ActKind::kSet:
         asked.answer(
             true, fmt::format("learning_rate={} from step {} on", asked.act.learning_rate, step));
+        break;
+      case ActKind::kLogEvery:
+        asked.answer(
+            true, fmt::format("a line each {} steps since step {}", asked.act.steps, step));
         break;
       case ActKind::kTrace:
         asked.answer(

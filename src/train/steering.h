@@ -23,6 +23,7 @@ struct Acts {
   std::optional<int> log_level{};  // LogLevel's number
   std::optional<double> learning_rate{};
   int64_t traced_steps = 0;
+  int64_t logging_steps = 0;  // from now on; 0: as it is
 
   /// For the message in which the ranks agree.
   static constexpr int64_t kNumbers = 6;
@@ -39,9 +40,9 @@ class Steering {
 
   /// What this rank was asked for since the last call. Of several learning rates the last.
   Acts take();
-  /// Sets what takes effect with this step: the log's level, the learning rate (which was acted
-  /// before, too, where a resume comes to its step). Every rank must call, with what was agreed,
-  /// before the step's learning rate is taken.
+  /// Sets what takes effect with this step: the log's level, how often a line is logged, the
+  /// learning rate (which was acted before, too, where a resume comes to its step). Every rank must
+  /// call, with what was agreed, before the step's learning rate is taken.
   void begin_step(const Acts& acts);
   /// Answers who asked for what is done by the step's end. `saved`: a checkpoint of the step.
   void end_step(bool saved);

@@ -18,7 +18,9 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
-from harness import CONFIG, PROGRAM, SOURCE, ProgramTest, wait_for  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from harness import CONFIG, PROGRAM, SOURCE, ProgramTest, losses, wait_for  # noqa: E402
+from slurm_cluster import Cluster, obstacle  # noqa: E402
 
 BUILD = pathlib.Path(PROGRAM).parent
 OBSTACLE = (
@@ -174,6 +176,30 @@ class Image(ProgramTest):
         text = self.inside("bash", "-c", "cd /work && lockstep generate --model run --prompt Once --max-new-tokens 4")
         self.assertTrue(text.startswith("Once"), text)
         self.assertIn("usage", self.inside(*entry, *json.loads(self.settings["CMD"])).lower())
+
+    @unittest.skipIf(obstacle(), obstacle())
+    @unittest.skipIf(shutil.which("ch-run") is None, "Charliecloud is not installed (Debian: charliecloud)")
+    def test_slurm_runs_it_by_container_sbatch(self):
+        """deploy/slurm/container.sbatch on two nodes: each rank in an unprivileged container of the image, its root read-only."""
+        (self.folder / "job.yaml").write_text(
+            "model: {path: model.json}\ntokenizer: {path: tokenizer}\ndata: {train: corpus/train.txt, cache_dir: cache, sequence_length: 32}\n"
+            "training: {use_cpu: true, logging_steps: 1, per_device_train_batch_size: 2, max_steps: 4}\nmonitor: {peak_tflops: 1}\n")
+        self.run_ok("train", "-c", "job.yaml", "output_dir=expected", "per_device_train_batch_size=4")
+        cluster = Cluster()
+        self.addCleanup(cluster.close)
+        container = f"ch-run --bind={self.folder}:/work --cd=/work --unset-env=SLURM_CONF {self.root} --"
+        number = cluster.run(
+            "sbatch", "--parsable", SOURCE / "deploy/slurm/container.sbatch", "job.yaml", "output_dir=contained", cwd=self.folder,
+            env={**cluster.environment, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder), "USER": "root", "OMP_NUM_THREADS": "1",
+                 "CONTAINER": container, "RANKS_PER_NODE": "1"}).strip()
+
+        def log():
+            return "".join(path.read_text(errors="replace") for path in self.folder.glob(f"*-{number}.log"))
+
+        job = cluster.wait_for(number, "COMPLETED", "FAILED", "NODE_FAIL", seconds=120)
+        self.assertEqual((job["JobState"], job["ExitCode"]), ("COMPLETED", "0:0"), log())
+        self.assertIn("task 0 of 2 on node 0 of 2, meeting at n1:", log())
+        self.assert_close(losses(self.folder / "contained"), losses(self.folder / "expected"), 1e-5)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,36 @@ TEST(SlowRank, IsSlowInCommunicationByItsOwnPartOfIt) {
   EXPECT_FALSE(slow_rank(shares));
 }
 
+TEST(SlowRank, ThatIsAStageOfItsOwnIsComparedWithItself) {
+  const auto at = [](std::vector<double> compute) {
+    RankShares shares = of({8, 8, 8}, {0, 0, 0}, {0, 0, 0});
+    for (size_t rank = 0; rank < 3; ++rank) {
+      shares.communication_wait_s[rank] = 8 - compute[rank];
+    }
+    shares.stages = {0, 1, 2};
+    return shares;
+  };
+  const std::vector<std::vector<double>> before(kUsualParts, {2, 4, 3});
+  const std::vector<double> usual = usual_compute(before);
+  EXPECT_EQ(usual, (std::vector<double>{2, 4, 3}));
+  EXPECT_FALSE(slow_rank(at({2, 6, 3})));  // nothing is known of before
+  EXPECT_TRUE(usual_compute({before.begin(), before.end() - 1}).empty());
+  EXPECT_FALSE(slow_rank(at({2, 4, 3}), usual));
+  const auto slow = slow_rank(at({2, 6, 3}), usual);
+  ASSERT_TRUE(slow);
+  EXPECT_EQ(slow->rank, 1U);
+  EXPECT_EQ(slow->factor, 1.5);
+  EXPECT_EQ(name_of(slow->by), "compute");
+  EXPECT_FALSE(slow_rank(at({3, 6, 4.5}), usual));  // all of them, alike
+  EXPECT_FALSE(slow_rank(at({1, 4, 3}), usual));    // one that became faster
+  // Who has others in its stage is compared with them, whatever was before.
+  RankShares shares = at({2, 2, 3});
+  shares.stages = {0, 0, 1};
+  EXPECT_FALSE(slow_rank(shares, usual));
+  const std::vector<std::vector<double>> uneven{{1}, {9}, {2}, {3}};
+  EXPECT_EQ(usual_compute(uneven), std::vector<double>{2.5});
+}
+
 TEST(SlowRank, IsComparedWithTheRanksOfItsStage) {
   // A first stage with twice the work: neither it nor its ranks are slow.
   RankShares shares = {

@@ -19,7 +19,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
-from harness import PROGRAM, ProgramTest, environment, losses, wait_for  # noqa: E402
+from harness import CONFIG, PROGRAM, ProgramTest, environment, losses, wait_for  # noqa: E402
 from hosts import Machines, shell  # noqa: E402
 from world import World  # noqa: E402
 
@@ -125,6 +125,14 @@ class SlowRanks(ProgramTest):
         with self.stopped(lambda: None, lambda: process.send_signal(signal.SIGSTOP), lambda: process.send_signal(signal.SIGCONT), still=0.03, runs=0.01):
             self.named("compute", "compute")
             wait_for(lambda: f"rank {SLOW} is slow by its compute" in self.run_ok("monitor", "--text", "--once", "compute").out)
+
+    def test_compute_of_a_stage_of_its_own(self):
+        (self.folder / "deep.json").write_text(json.dumps({**CONFIG, "n_layer": 3}))
+        self.begin("stages", "model.path=deep.json", "parallel.pipeline=3", "gradient_accumulation_steps=3")
+        process = self.ranks[SLOW]
+        wait_for(lambda: self.live("stages") and losses(self.folder / "stages")[-1:] and len(losses(self.folder / "stages")) >= 30)  # what is usual
+        with self.stopped(lambda: None, lambda: process.send_signal(signal.SIGSTOP), lambda: process.send_signal(signal.SIGCONT), still=0.03, runs=0.01):
+            self.named("stages", "compute")
 
     def test_data(self):
         self.begin("data")

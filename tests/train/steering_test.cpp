@@ -32,7 +32,9 @@ TEST(Steering, ActsSurviveTheMessageInWhichRanksAgree) {
   for (const double rate : {0.0, 1e-300, 0.1, std::nextafter(1e-4, 1.0)}) {
     EXPECT_EQ(Acts::from_numbers(Acts{.learning_rate = rate}.numbers()).learning_rate, rate);
   }
-  const Acts others = Acts::from_numbers(Acts{.log_level = 0, .traced_steps = 100}.numbers());
+  const Acts others = Acts::from_numbers(
+      Acts{.log_level = 0, .traced_steps = 100, .logging_steps = int64_t{1} << 40}.numbers());
+  EXPECT_EQ(others.logging_steps, int64_t{1} << 40);
   EXPECT_EQ(others.log_level, 0);
   EXPECT_EQ(others.traced_steps, 100);
 }

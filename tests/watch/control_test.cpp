@@ -61,6 +61,8 @@ TEST(Control, WhatCannotBeDoneIsRefusedAtOnce) {
            {{{"act", "set"}, {"learning_rate", 0.1}}, "--force"},
            {{{"act", "set"}, {"learning_rate", -1}, {"force", true}}, "not negative"},
            {{{"act", "set"}, {"learning_rate", "fast"}, {"force", true}}, "NUMBER"},
+           {{{"act", "set"}, {"logging_steps", 0}}, "1 or more"},
+           {{{"act", "set"}, {"logging_steps", 0.5}}, "a whole number"},
            {{{"act", "log"}, {"level", "loud"}}, "debug, info, warning, error"},
            {{{"act", "trace"}, {"steps", 0}}, "1 to 100"},
            {{{"act", 5}}, "not understood"},

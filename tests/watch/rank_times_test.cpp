@@ -33,6 +33,25 @@ TEST(RankTimes, ReadsWhatTheFileOfRanksWritesWhileItGrows) {
   EXPECT_EQ(json["memory_bytes"][0][1], 30);
 }
 
+TEST(RankTimes, ARankThatIsAStageOfItsOwnIsSlowerThanItWas) {
+  const TemporaryFolder folder;
+  RankTimes times(folder.path() / monitor::kRanksName);
+  monitor::RankFile file(folder.path(), 0);
+  const auto run = [&](int first, int last, double compute) {
+    for (int step = first; step <= last; ++step) {
+      file.log(
+          {step, 1, {compute, compute}, {0, 0}, {compute - 1, 0}, {0, 0}, {0, 0}, {1, 1}, {0, 1}});
+    }
+    times.refresh();
+    return nlohmann::json::parse(times.json())["slow"].get<std::string>();
+  };
+  EXPECT_EQ(run(1, 150, 2), "no rank is slower than 1.2 times what is usual");
+  EXPECT_EQ(
+      run(151, 220, 3),
+      "rank 1 is slow by its compute: without waiting for others a step takes 1.50 times what is "
+      "usual");
+}
+
 TEST(RankTimes, LongRunsAreThinnedToMeansOfNeighbours) {
   const TemporaryFolder folder;
   RankTimes times(folder.path() / monitor::kRanksName);

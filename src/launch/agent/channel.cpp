@@ -37,16 +37,14 @@ void Channel::close(const std::string& reason) {
 }
 
 Channel::Line Channel::line_of(const nlohmann::json& message) {
-  return std::make_shared<const std::string>(
-      message.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + '\n');
+  std::string line = message.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  const Sha256 digest = sha256(line);
+  return std::make_shared<const Text>(std::move(line += '\n'), digest);
 }
 
-void Channel::send_line(const Line& line) {
+void Channel::send_line(const Line& text) {
   if (socket_) {
-    outgoing_.push_back(
-        sending_ ? std::make_shared<const std::string>(
-                       sending_->seal(line->substr(0, line->size() - 1)) + '\n')
-                 : line);
+    outgoing_.emplace_back(sending_ ? sending_->prefix(text->digest) : "", text);
     write_some();
   }
 }
@@ -58,9 +56,15 @@ void Channel::seal(const std::string& sending_key, const std::string& receiving_
 
 void Channel::write_some() {
   while (!outgoing_.empty()) {
-    const std::string& line = *outgoing_.front();
+    const auto& [seal, text] = outgoing_.front();
+    const bool in_seal = sent_ < seal.size();
+    const std::string& part = in_seal ? seal : text->line;
+    const size_t begin = in_seal ? sent_ : sent_ - seal.size();
     const ssize_t size = ::send(
-        socket_.get(), line.data() + sent_, line.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+        socket_.get(),
+        part.data() + begin,
+        part.size() - begin,
+        MSG_NOSIGNAL | MSG_DONTWAIT | (in_seal ? MSG_MORE : 0));
     if (size < 0) {
       // A broken connection is seen by reading, from the loop: closing here would surprise the
       // caller of send().
@@ -71,7 +75,7 @@ void Channel::write_some() {
       break;
     }
     sent_ += static_cast<size_t>(size);
-    if (sent_ == line.size()) {
+    if (sent_ == seal.size() + text->line.size()) {
       outgoing_.pop_front();
       sent_ = 0;
     }

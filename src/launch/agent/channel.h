@@ -31,8 +31,13 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// A message as it is sent: of one for thousands there is one, however slow some of them are.
-  using Line = std::shared_ptr<const std::string>;
+  /// A message as it is sent, and the digest of it that seals are made of: of one for thousands
+  /// there is one, however slow some of them are.
+  struct Text {
+    std::string line;  // with its end
+    Sha256 digest{};   // without
+  };
+  using Line = std::shared_ptr<const Text>;
   static Line line_of(const nlohmann::json& message);
   /// Nothing where the channel is closed.
   void send(const nlohmann::json& message) { send_line(line_of(message)); }
@@ -64,8 +69,12 @@ class Channel {
   size_t limit_ = kLongestGreeting;
   std::optional<LineSeal> sending_, receiving_;
   std::string incoming_;
-  std::deque<Line> outgoing_;
-  size_t sent_ = 0;  // of the first of these
+  struct Outgoing {
+    std::string seal;  // stands before the line
+    Line text;
+  };
+  std::deque<Outgoing> outgoing_;
+  size_t sent_ = 0;  // of the first of these, with its seal
   std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
 };
 

@@ -11,7 +11,7 @@
 namespace lockstep::launch {
 
 /// Of the messages of coordinator.h; agents and coordinator have the same.
-inline constexpr int kProtocol = 3;
+inline constexpr int kProtocol = 4;
 
 /// Who joins which job.
 struct Handshake {

@@ -26,8 +26,8 @@ std::string hex(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-std::array<uint8_t, 32> sha256(std::string_view text) {
-  std::array<uint8_t, 32> result{};
+Sha256 sha256(std::string_view text) {
+  Sha256 result{};
   static_assert(crypto_hash_sha256_BYTES == sizeof result);
   crypto_hash_sha256(result.data(), as_bytes(text), text.size());
   return result;
@@ -54,12 +54,16 @@ std::string random_hex() {
   return hex(bytes);
 }
 
-std::string LineSeal::mark(std::string_view line) {
-  return hmac_hex(key_, fmt::format("{}|{}", count_++, line));
+std::string LineSeal::mark(const Sha256& text) {
+  return hmac_hex(key_, fmt::format("{}|{}", count_++, hex(text)));
+}
+
+std::string LineSeal::prefix(const Sha256& text) {
+  return mark(text).append(" ");
 }
 
 std::string LineSeal::seal(std::string_view line) {
-  return mark(line).append(" ").append(line);
+  return prefix(sha256(line)).append(line);
 }
 
 std::optional<std::string_view> LineSeal::open(std::string_view sealed) {
@@ -67,8 +71,9 @@ std::optional<std::string_view> LineSeal::open(std::string_view sealed) {
     return std::nullopt;
   }
   const std::string_view line = sealed.substr(kHexDigits + 1);
-  return equal_in_constant_time(sealed.substr(0, kHexDigits), mark(line)) ? std::optional(line)
-                                                                          : std::nullopt;
+  return equal_in_constant_time(sealed.substr(0, kHexDigits), mark(sha256(line)))
+             ? std::optional(line)
+             : std::nullopt;
 }
 
 }  // namespace lockstep::launch

@@ -29,6 +29,7 @@ using json = nlohmann::ordered_json;
 constexpr size_t kLongestRequest = 4096;  // bytes
 constexpr int kPatienceSeconds = 2;       // for the rest of a request
 constexpr int64_t kMostTraces = 100;
+constexpr int64_t kLongestRun = int64_t{1} << 40;  // steps; a double holds it
 
 /// A folder's socket by a short name: the address of a socket holds 107 bytes, and a path may be
 /// longer.
@@ -96,7 +97,21 @@ bool is_our_user(int connection) {
          (peer.uid == ::geteuid() || peer.uid == 0);
 }
 
+Act parse_logging_steps(const nlohmann::json& steps) {
+  if (!steps.is_number_integer() || steps.get<int64_t>() < 1 ||
+      steps.get<int64_t>() > kLongestRun) {
+    throw Error(
+        ErrorKind::kConfig,
+        "set logging_steps takes a whole number of steps, 1 or more",
+        "such as: lockstep ctl RUN set logging_steps=10");
+  }
+  return {.kind = Act::Kind::kLogEvery, .steps = steps.get<int64_t>()};
+}
+
 Act parse_set(const nlohmann::json& request) {
+  if (const auto steps = request.find("logging_steps"); steps != request.end()) {
+    return parse_logging_steps(*steps);
+  }
   const auto rate = request.find("learning_rate");
   if (rate == request.end() || !rate->is_number() || !std::isfinite(rate->get<double>()) ||
       rate->get<double>() < 0) {

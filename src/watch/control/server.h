@@ -21,11 +21,11 @@ inline constexpr const char* kControlName = ".lockstep-control";
 
 /// What a run is asked to do between two steps.
 struct Act {
-  enum class Kind { kSave, kStop, kEvaluate, kLog, kSet, kTrace };
+  enum class Kind { kSave, kStop, kEvaluate, kLog, kSet, kLogEvery, kTrace };
   Kind kind = Kind::kSave;
   int level = 0;             // of kLog: LogLevel's number
   double learning_rate = 0;  // of kSet
-  int64_t steps = 0;         // of kTrace
+  int64_t steps = 0;         // of kTrace, kLogEvery
   bool forced = false;
 };
 

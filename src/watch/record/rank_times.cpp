@@ -123,6 +123,14 @@ RankShares RankTimes::lately() const {
   return whole;
 }
 
+std::vector<double> RankTimes::usual_compute() const {
+  std::vector<std::vector<double>> parts;
+  for (const RankShares& line : lines_) {
+    parts.push_back(monitor::compute_of(line));
+  }
+  return monitor::usual_compute(parts);
+}
+
 std::string RankTimes::json() const {
   const size_t ranks = lines_.empty() ? 0 : lines_.back().step_s.size();
   std::string text = fmt::format("{{\"ranks\":{},\"steps\":[", ranks);
@@ -145,7 +153,9 @@ std::string RankTimes::json() const {
     add(name, list);
   }
   add("memory_bytes", &RankShares::memory_bytes);
-  return text + fmt::format(",\"slow\":{}}}", nlohmann::json(monitor::slow_text(lately())).dump());
+  return text + fmt::format(
+                    ",\"slow\":{}}}",
+                    nlohmann::json(monitor::slow_text(lately(), usual_compute())).dump());
 }
 
 }  // namespace lockstep::watch

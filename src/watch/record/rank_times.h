@@ -26,6 +26,8 @@ class RankTimes {
   const std::vector<monitor::RankShares>& lines() const { return lines_; }
   static constexpr size_t kMost = 128;
 
+  /// monitor::usual_compute() of these lines.
+  std::vector<double> usual_compute() const;
   /// The last lines as one; no steps where there is none.
   monitor::RankShares lately() const;
   /// {"ranks": n, "steps": [..], "step_s": [[.. of each line] of each rank], ..., "slow": which

@@ -49,7 +49,7 @@ function drawHeat(card) {
     const share = high > low ? Math.min(1, (value - low) / (high - low)) : 0.5;
     return element("svg:rect", {
       class: "heat", x: (HEAT_LEFT + (at % columns) * width).toFixed(2), y: (Math.floor(at / columns) * height).toFixed(2),
-      width: (width + 0.3).toFixed(2), height: Math.max(1, height - (height > 6 ? 1 : 0)).toFixed(2), "fill-opacity": (0.06 + 0.94 * share).toFixed(3),
+      width: (width + 0.3).toFixed(2), height: Math.max(1, height - (height > 6 ? 1 : 0)).toFixed(2), "fill-opacity": (0.15 + 0.85 * share).toFixed(3),
     });
   });
   const every = Math.ceil(rows / 16);
