@@ -130,16 +130,6 @@ inline ModelSpec::Fill plan_fill(const model::ModelConfig& config) {
   return fill_at_random(std::move(specs), 3);
 }
 
-/// Encoders: a bias of the tied head; one that is not tied, and no segments.
-inline const char* const kOddBert =
-    R"({"model_type": "bert", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
-        "num_hidden_layers": 3, "num_attention_heads": 5, "max_position_embeddings": 24,
-        "type_vocab_size": 3, "initializer_range": 0.2})";
-inline const char* const kOddDistilBert =
-    R"({"model_type": "distilbert", "vocab_size": 97, "dim": 24, "hidden_dim": 31, "n_layers": 3,
-        "n_heads": 6, "max_position_embeddings": 24, "tie_word_embeddings": false,
-        "initializer_range": 0.1})";
-
 struct PlanCase {
   mesh::Mesh mesh = {};
   int64_t accumulation = 1;
