@@ -74,7 +74,8 @@ inline constexpr std::string_view kQuantizationTypes[] = {"nf4", "fp4"};
 inline constexpr std::string_view kTypes[] = {"float32", "bfloat16", "float16"};
 inline constexpr std::string_view kRouterAuxLosses[] = {"", "none", "sequence", "micro_batch"};
 inline constexpr std::string_view kLoraBiases[] = {"none", "all", "lora_only"};
-inline constexpr std::string_view kLoraInitial[] = {"true", "false", "gaussian"};
+inline constexpr std::string_view kLoraInitial[] = {
+    "true", "false", "gaussian", "orthogonal", "pissa", "olora"};
 
 inline constexpr std::string_view kPreferenceObjectives[] = {
     "dpo", "ipo", "kto", "simpo", "cpo", "orpo"};
