@@ -36,6 +36,8 @@ inline constexpr std::string_view kOptimizers[] = {
     "adamw_bnb_8bit",
     "adamw_8bit",
     "paged_adamw_8bit",
+    "paged_adamw_32bit",
+    "paged_lion_32bit",
     "lion_32bit",
     "sgd",
     "adafactor",
