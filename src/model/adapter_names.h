@@ -1,7 +1,11 @@
-// The ends of the names of what is trained beside a layer. Internal to model.
+// The ends of the names of what is trained beside a layer, and how it may begin. Internal to model.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
+
+#include "model/description.h"
+#include "model/lora_config.h"
 
 namespace lockstep::model {
 
