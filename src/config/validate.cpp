@@ -507,6 +507,10 @@ void settle(Config& config, Origins& origins, Problems& problems) {
     config.data.packing = *word ? "concatenate" : "none";
   }
   settle_quantization(config.quantization, origins, problems);
+  std::string& optim = config.training.optim;  // nothing is paged
+  optim = optim == "paged_adamw_32bit"  ? "adamw_torch_fused"
+          : optim == "paged_lion_32bit" ? "lion_32bit"
+                                        : optim;
   const char* checkpointing = "training.gradient_checkpointing";
   const char* recompute = "parallel.recompute";
   const auto derive = [&](const char* key, const char* from) {

@@ -9,6 +9,7 @@
 #include "cuda/dropout.h"
 #include "cuda/rope.h"
 #include "cuda/softmax_rows.h"
+#include "cuda/unpack.h"
 
 namespace lockstep::cuda {
 
@@ -17,10 +18,13 @@ namespace {
 
 using at::Tensor;
 
-Number number_of(const Tensor& logits) {
-  return logits.scalar_type() == at::kFloat      ? Number::kFloat
-         : logits.scalar_type() == at::kBFloat16 ? Number::kBfloat16
-                                                 : Number::kHalf;
+Number number_of(at::ScalarType type) {
+  return type == at::kFloat      ? Number::kFloat
+         : type == at::kBFloat16 ? Number::kBfloat16
+                                 : Number::kHalf;
+}
+Number number_of(const Tensor& tensor) {
+  return number_of(tensor.scalar_type());
 }
 
 void statistics(const Tensor& logits, const Tensor& targets, const ops::RowStatistics& result) {
@@ -121,6 +125,19 @@ void rotate_heads(
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+void unpack_part(
+    const Tensor& bytes, const ops::UnpackPlace& place, at::ScalarType packed, const Tensor& out) {
+  const c10::cuda::CUDAGuard device(bytes.device());
+  unpack(
+      number_of(out.scalar_type()),
+      number_of(packed),
+      bytes.const_data_ptr<uint8_t>(),
+      place,
+      out.data_ptr(),
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 }  // namespace
 
 ops::CudaLoops loops() {
@@ -129,7 +146,8 @@ ops::CudaLoops loops() {
       .logits_become_gradient = become_gradient,
       .adamw = adamw_step,
       .rotate = rotate_heads,
-      .dropout = drop};
+      .dropout = drop,
+      .unpack = unpack_part};
 }
 #else
 ops::CudaLoops loops() {

@@ -1,11 +1,19 @@
-// The ends of the names of what is trained beside a layer. Internal to model.
+// The ends of the names of what is trained beside a layer, and how it may begin. Internal to model.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
+
+#include "model/description.h"
+#include "model/lora_config.h"
 
 namespace lockstep::model {
 
 inline constexpr std::string_view kMagnitudesEnd = ".lora_magnitude_vector";
 inline constexpr std::string_view kRowsEnd = ".token_adapter.trainable_tokens_delta";
+
+/// Throws Error (kConfig) where factors of this rank beside the layer cannot begin as the
+/// configuration says (train/weights/initial_factors.h).
+void check_start(const LoraConfig& config, const LayerSpec& layer, int64_t rank, bool is_new);
 
 }  // namespace lockstep::model

@@ -1,8 +1,12 @@
 // What adapters train: its names, and how much it is.
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/error.h"
+#include "base/format.h"
 #include "model/adapter_names.h"
 #include "model/adapters.h"
 
@@ -32,6 +36,30 @@ int64_t trained_count(const Adapters& adapters, const ModelConfig& model) {
     count += parameters.at(name).elements();
   }
   return count;
+}
+
+void check_start(const LoraConfig& config, const LayerSpec& layer, int64_t rank, bool is_new) {
+  const std::string& init = config.init_lora_weights;
+  const bool takes = init == "pissa" || init == "olora";
+  const std::vector<int64_t>& shape = layer.weight().shape;
+  const char* why =
+      takes && layer.kind != LayerKind::kLinear      ? "a linear's weight alone is taken from"
+      : takes && rank > std::min(shape[0], shape[1]) ? "the weight has not so many singular values"
+      : init == "olora" && layer.has_inputs_first()
+          ? "PEFT has none of weights that lie inputs first"
+      : init == "orthogonal" && is_new && rank % 2 != 0 ? "the rank must be even"
+                                                        : nullptr;
+  if (why != nullptr) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "lora.init_lora_weights: no {} of rank {} beside {}: {}",
+            init,
+            rank,
+            layer.prefix,
+            why),
+        "give true, another rank, or other target_modules");
+  }
 }
 
 std::map<std::string, ParameterSpec> adapter_parameters(const Adapters& adapters) {

@@ -90,18 +90,18 @@ class Resolver {
     });
   }
 
-  /// Other ways to begin take something from the base: a saved adapter stands beside what is left.
-  void check_initial() {
+  /// Others take something from the base that cannot be found again: a saved adapter stands beside
+  /// what is left.
+  void check_initial() const {
     const std::string& init = config().init_lora_weights;
-    if (init == "gaussian" || init == "true" || init == "false" ||
-        (!is_new_ && init == "orthogonal")) {
-      return;
+    const auto known = {"true", "false", "gaussian", "orthogonal", "pissa", "olora"};
+    if (std::find(known.begin(), known.end(), init) == known.end()) {
+      refuse(
+          fmt::format("lora.init_lora_weights: {} is not supported", init),
+          is_new_ ? fmt::format("give one of {}", fmt::join(known, ", "))
+                  : "the adapter belongs to a changed base: save it with PEFT's "
+                    "path_initial_model_for_weight_conversion, beside the base as it was");
     }
-    refuse(
-        fmt::format("lora.init_lora_weights: {} is not supported", init),
-        is_new_ ? "give true, gaussian or false"
-                : "the adapter belongs to a changed base: save it with PEFT's "
-                  "path_initial_model_for_weight_conversion, beside the base as it was");
   }
 
   /// Null and all-linear become names.
@@ -267,6 +267,7 @@ class Resolver {
               in),
           fmt::format("give at most {}", std::min(in, out)));
     }
+    check_start(config(), layer, adapter.rank, is_new_);
     const auto r = static_cast<double>(adapter.rank);
     adapter.scale =
         alpha.value.value_or(config().lora_alpha) / (config().use_rslora ? std::sqrt(r) : r);

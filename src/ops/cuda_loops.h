@@ -6,6 +6,7 @@
 #include "ops/dropout_place.h"
 #include "ops/rotated_heads.h"
 #include "ops/token_loss.h"
+#include "ops/unpack_place.h"
 
 namespace lockstep::ops {
 
@@ -41,6 +42,13 @@ struct CudaLoops {
       const DropoutPlace& place,
       uint32_t threshold,
       float scale) = nullptr;
+  /// Rows and columns of a part of packed weights (packed_part.h) -> out [rows, columns], not
+  /// empty, float32, bfloat16 or float16; of 4 bits rounded to `packed` first.
+  void (*unpack)(
+      const Tensor& bytes,
+      const UnpackPlace& place,
+      at::ScalarType packed,
+      const Tensor& out) = nullptr;
   /// See captured_step.h.
   void (*run_aside)(c10::Device device, const std::function<void()>& body) = nullptr;
   std::unique_ptr<StepGraph> (*capture)(c10::Device device, const std::function<void()>& body) =

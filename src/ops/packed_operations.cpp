@@ -1,3 +1,5 @@
+#include <limits>
+#include <optional>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -23,6 +25,40 @@ Tensor whole_rows(const PackedPart& part, c10::Device device) {
 }
 
 }  // namespace
+
+std::optional<UnpackPlace> unpack_place(
+    const PackedPart& part, IndexRange rows, IndexRange columns) {
+  if (part.rows.size() > UnpackPlace::kMostRanges) {
+    return std::nullopt;
+  }
+  const PackedPlaces places(part);
+  UnpackPlace place;
+  place.has_8_bits = is_8_bits(part);
+  place.is_nested = part.format.is_nested;
+  place.codes = places.codes;
+  place.row_bytes = places.row_bytes;
+  place.scales = places.scales;
+  place.scales_per_row = places.scales_per_row;
+  place.nested_scales = places.nested_scales;
+  place.in = part.in;
+  place.part_column = part.columns.begin;
+  place.block_size = part.format.block_size;
+  place.first_row = rows.begin;
+  place.rows = rows.size();
+  place.first_column = columns.begin;
+  place.columns = columns.size();
+  int64_t before = 0;
+  for (int k = 0; k < UnpackPlace::kMostRanges; ++k) {
+    const bool is_there = static_cast<size_t>(k) < part.rows.size();
+    place.range_row[k] = is_there ? before : std::numeric_limits<int64_t>::max();
+    if (is_there) {
+      const IndexRange& range = part.rows[static_cast<size_t>(k)];
+      place.range_shift[k] = range.begin - before;
+      before += range.size();
+    }
+  }
+  return place;
+}
 
 Tensor unpack_by_operations(
     const PackedPart& part,

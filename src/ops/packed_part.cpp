@@ -13,6 +13,7 @@
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/machine.h"
 #include "ops/cpu/unpack_kernel.h"
+#include "ops/cuda_loops.h"
 #include "ops/linear.h"
 #include "ops/packed_places.h"
 
@@ -302,6 +303,14 @@ Tensor unpack(
     IndexRange rows,
     IndexRange columns,
     at::ScalarType type) {
+  const auto place = bytes.is_cuda() && cuda_loops().unpack != nullptr
+                         ? unpack_place(part, rows, columns)
+                         : std::nullopt;
+  if (place && rows.size() > 0 && columns.size() > 0) {
+    Tensor out = at::empty({rows.size(), columns.size()}, at::dtype(type).device(bytes.device()));
+    cuda_loops().unpack(bytes, *place, is_8_bits(part) ? at::kFloat : part.format.type, out);
+    return out;
+  }
   if (!has_host_loops(bytes)) {
     return unpack_by_operations(part, bytes, rows, columns, type);
   }

@@ -1,7 +1,11 @@
 // Where things lie in the bytes of a part of a packed matrix. Internal to ops.
 #pragma once
 
+#include <limits>
+#include <optional>
+
 #include "ops/packed_part.h"
+#include "ops/unpack_place.h"
 
 namespace lockstep::ops {
 
@@ -50,6 +54,10 @@ struct PackedPlaces {
   int64_t scales = 0, scales_per_row = 0;
   int64_t end = 0;
 };
+
+/// The same for a kernel; nothing where the part has more ranges of rows than it takes.
+std::optional<UnpackPlace> unpack_place(
+    const PackedPart& part, IndexRange rows, IndexRange columns);
 
 /// unpack() by ATen's operations, on any device: what serves where there are no loops.
 Tensor unpack_by_operations(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,9 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/adamw.h"
+#include "ops/cpu/host_loops.h"
 #include "optim/dynamic_map.h"
+#include "optim/quantized_blocks.h"
 
 namespace lockstep::optim {
 namespace {
@@ -36,6 +39,7 @@ struct QuantizedMoments {
   at::Tensor exp_avg, exp_avg_sq;                // [n] float32 or uint8
   at::Tensor exp_avg_absmax, exp_avg_sq_absmax;  // [n / 256] float32, or undefined
   int64_t first_scale = -1;  // of a part: where its blocks' scales stand among those of a step
+  std::shared_ptr<const BlockPlaces> places = nullptr;  // on a device; null: loops serve
   bool is_quantized() const { return exp_avg_absmax.defined(); }
   bool is_part() const { return first_scale >= 0; }
 };
@@ -97,12 +101,13 @@ class AdamW8bit : public Optimizer {
 
  protected:
   void make_state(int64_t /*index*/, const Shard& shard) override {
-    if (!shard.parameter.is_cpu()) {
-      throw Error(
-          ErrorKind::kConfig,
-          "the 8-bit AdamW runs on CPUs alone",
-          "use training.optim=adamw_torch_fused, or parallel.offload_optimizer.device=cpu");
+    const bool has_loops = ops::has_host_loops(shard.parameter);
+    const c10::Device device = shard.parameter.device();
+    if (!has_loops && maps_.empty()) {
+      maps_.emplace_back(DynamicMap::of_signed(), device);
+      maps_.emplace_back(DynamicMap::of_unsigned(), device);
     }
+    const auto zeros = [&](int64_t count) { return at::zeros({count}, at::device(device)); };
     std::vector<QuantizedMoments> all;
     for (const Segment& segment : shard.layout) {
       if (!is_part(segment) && segment.begin % kQuantizedBlock != 0 && segment.count > 0) {
@@ -112,18 +117,24 @@ class AdamW8bit : public Optimizer {
       }
       const int64_t elements = elements_of(shape_of_blocks(segment));
       if (elements < kSmallest) {
-        all.push_back({at::zeros({segment.count}), at::zeros({segment.count}), {}, {}});
+        all.push_back({zeros(segment.count), zeros(segment.count), {}, {}});
         continue;
       }
       const auto zero = [&](const DynamicMap& map) {
-        return at::full({segment.count}, static_cast<int64_t>(map.nearest(0)), at::kByte);
+        return at::full(
+            {segment.count},
+            static_cast<int64_t>(map.nearest(0)),
+            at::dtype(at::kByte).device(device));
       };
       const int64_t blocks = blocks_of(is_part(segment) ? elements : segment.count);
       all.push_back(
           {zero(DynamicMap::of_signed()),
            zero(DynamicMap::of_unsigned()),
-           at::zeros({blocks}),
-           at::zeros({blocks})});
+           zeros(blocks),
+           zeros(blocks)});
+      if (!has_loops) {
+        all.back().places = std::make_shared<const BlockPlaces>(segment, is_part(segment), device);
+      }
       if (is_part(segment)) {
         all.back().first_scale = 2 * blocks_of_parts_;
         blocks_of_parts_ += blocks;
@@ -139,7 +150,7 @@ class AdamW8bit : public Optimizer {
       return;
     }
     const at::NoGradGuard no_grad;
-    scales_ = at::zeros({2 * blocks_of_parts_});
+    scales_ = at::zeros({2 * blocks_of_parts_}, at::device(shard(0).parameter.device()));
     for (int64_t index = 0; index < size(); ++index) {
       const Shard& shard = this->shard(index);
       const std::vector<QuantizedMoments>& moments = moments_.at(static_cast<size_t>(index));
@@ -155,8 +166,8 @@ class AdamW8bit : public Optimizer {
               moments[i],
               step_of(segment, 0, gradient_scale),
               [&](int64_t begin, const at::Tensor& m, const at::Tensor& v) {
-                find_largest(segment, begin, m, scales.first);
-                find_largest(segment, begin, v, scales.second);
+                find_largest(segment, moments[i], begin, m, scales.first);
+                find_largest(segment, moments[i], begin, v, scales.second);
               });
         }
       }
@@ -183,6 +194,8 @@ class AdamW8bit : public Optimizer {
           .exp_avg_sq = moments[i].exp_avg_sq};
       if (moments[i].is_part()) {
         update_and_round_part(segment, buffers, moments[i], step);
+      } else if (moments[i].places != nullptr) {
+        update_and_round_whole(segment, buffers, moments[i], step);
       } else if (moments[i].is_quantized()) {
         update_blocks(buffers, moments[i], step);
       } else {
@@ -215,17 +228,17 @@ class AdamW8bit : public Optimizer {
   /// Some elements of a part at a time: their moments are widened, updated by the float32 step, and
   /// shown to `visit(begin, m, v)`. Without a parameter there is none to update.
   template <class Visit>
-  static void update_part(
+  void update_part(
       const Segment& segment,
       const ops::AdamWBuffers& all,
       const QuantizedMoments& state,
       const ops::AdamWStep& step,
-      const Visit& visit) {
-    const int64_t count = all.gradient.numel();
-    const at::Tensor m = at::empty({std::min(kRun, count)}), v = at::empty_like(m),
-                     none = at::zeros_like(m);
-    for (int64_t begin = 0; begin < count; begin += kRun) {
-      const int64_t run = std::min(kRun, count - begin);
+      const Visit& visit) const {
+    const int64_t count = all.gradient.numel(), longest = state.places ? kDeviceRun : kRun;
+    const at::Tensor m = at::empty({std::min(longest, count)}, at::device(all.gradient.device())),
+                     v = at::empty_like(m), none = at::zeros_like(m);
+    for (int64_t begin = 0; begin < count; begin += longest) {
+      const int64_t run = std::min(longest, count - begin);
       const auto part = [&](const at::Tensor& tensor) {
         return tensor.defined() ? tensor.narrow(0, begin, run) : tensor;
       };
@@ -239,6 +252,11 @@ class AdamW8bit : public Optimizer {
                                 const at::Tensor& codes,
                                 const at::Tensor& scales,
                                 const at::Tensor& out) {
+        if (state.places != nullptr) {
+          const at::Tensor blocks = state.places->blocks(begin, run);
+          widen_blocks(on_device(map), part(codes), scales, blocks, out);
+          return;
+        }
         const auto* code = codes.const_data_ptr<uint8_t>() + begin;
         const auto* scale = scales.const_data_ptr<float>();
         auto* value = out.mutable_data_ptr<float>();
@@ -248,15 +266,24 @@ class AdamW8bit : public Optimizer {
           }
         });
       };
-      widen_by(DynamicMap::of_signed(), state.exp_avg, state.exp_avg_absmax, m);
-      widen_by(DynamicMap::of_unsigned(), state.exp_avg_sq, state.exp_avg_sq_absmax, v);
+      widen_by(DynamicMap::of_signed(), state.exp_avg, state.exp_avg_absmax, buffers.exp_avg);
+      widen_by(
+          DynamicMap::of_unsigned(), state.exp_avg_sq, state.exp_avg_sq_absmax, buffers.exp_avg_sq);
       ops::adamw_step(buffers, step);
       visit(begin, buffers.exp_avg, buffers.exp_avg_sq);
     }
   }
 
   static void find_largest(
-      const Segment& segment, int64_t begin, const at::Tensor& values, const at::Tensor& scales) {
+      const Segment& segment,
+      const QuantizedMoments& state,
+      int64_t begin,
+      const at::Tensor& values,
+      const at::Tensor& scales) {
+    if (state.places != nullptr) {
+      take_largest(values, state.places->blocks(begin, values.numel()), scales);
+      return;
+    }
     const auto* value = values.const_data_ptr<float>();
     auto* scale = scales.mutable_data_ptr<float>();
     visit_blocks(segment, begin, values.numel(), [&](int64_t at, int64_t block, int64_t some) {
@@ -275,6 +302,12 @@ class AdamW8bit : public Optimizer {
                               const at::Tensor& values,
                               const at::Tensor& of_blocks,
                               const at::Tensor& codes) {
+      if (state.places != nullptr) {
+        const int64_t count = values.numel();
+        const at::Tensor blocks = state.places->blocks(begin, count);
+        round_blocks(on_device(map), values, of_blocks, blocks, codes.narrow(0, begin, count));
+        return;
+      }
       const auto* value = values.const_data_ptr<float>();
       const auto* scale = of_blocks.const_data_ptr<float>();
       auto* code = codes.mutable_data_ptr<uint8_t>() + begin;
@@ -289,6 +322,34 @@ class AdamW8bit : public Optimizer {
         });
     state.exp_avg_absmax.copy_(scales.first);
     state.exp_avg_sq_absmax.copy_(scales.second);
+  }
+
+  /// On a device, of a parameter that is not cut: its blocks are all here.
+  void update_and_round_whole(
+      const Segment& segment,
+      const ops::AdamWBuffers& all,
+      const QuantizedMoments& state,
+      const ops::AdamWStep& step) const {
+    const auto round_by = [&](const DynamicMap& map,
+                              int64_t begin,
+                              const at::Tensor& values,
+                              const at::Tensor& scales,
+                              const at::Tensor& codes) {
+      const int64_t count = values.numel();
+      const at::Tensor blocks = state.places->blocks(begin, count);
+      scales.narrow(0, begin / kQuantizedBlock, blocks_of(count)).zero_();
+      take_largest(values, blocks, scales);
+      round_blocks(on_device(map), values, scales, blocks, codes.narrow(0, begin, count));
+    };
+    update_part(
+        segment, all, state, step, [&](int64_t begin, const at::Tensor& m, const at::Tensor& v) {
+          round_by(DynamicMap::of_signed(), begin, m, state.exp_avg_absmax, state.exp_avg);
+          round_by(DynamicMap::of_unsigned(), begin, v, state.exp_avg_sq_absmax, state.exp_avg_sq);
+        });
+  }
+
+  const MapTensors& on_device(const DynamicMap& map) const {
+    return maps_.at(&map == &DynamicMap::of_signed() ? 0 : 1);
   }
 
   /// Some blocks at a time are widened, updated by the float32 step, and rounded.
@@ -352,9 +413,11 @@ class AdamW8bit : public Optimizer {
     });
   }
 
-  static constexpr int64_t kRun = 64 * kQuantizedBlock;  // elements in float32 at a time
+  static constexpr int64_t kRun = 64 * kQuantizedBlock;          // elements in float32 at a time
+  static constexpr int64_t kDeviceRun = 4096 * kQuantizedBlock;  // on a device
 
   std::vector<std::vector<QuantizedMoments>> moments_;  // by shard, then by segment
+  std::vector<MapTensors> maps_;                        // signed and unsigned; empty: loops serve
   int64_t blocks_of_parts_ = 0;                         // of all parts together
   at::Tensor scales_;  // [2 blocks_of_parts_] of this step, part by part
 };

@@ -16,6 +16,8 @@ class DynamicMap {
   static const DynamicMap& of_unsigned();  // with twice as many in each decade
 
   const std::array<float, 256>& values() const { return values_; }
+  /// Between value i and i + 1; the last is infinite.
+  const std::array<float, 256>& middles() const { return middles_; }
   /// The index of the value nearest to x, which must be in [-1, 1].
   uint8_t nearest(float x) const;
 

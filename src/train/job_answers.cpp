@@ -4,6 +4,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "base/error.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "config/core/cache_folder.h"
 #include "model/description.h"
@@ -12,6 +14,7 @@
 #include "train/tasks/generative.h"
 #include "train/tasks/preference.h"
 #include "train/tasks/unlearning.h"
+#include "train/weights/initial_factors.h"
 
 namespace lockstep::train {
 
@@ -131,6 +134,19 @@ std::vector<nn::ForwardInputs> all_on(
   return there;
 }
 
+/// What an adapter begins with may be taken out of the weights beside it.
+void check_reference(const model::Adapters& adapters) {
+  if (take_from_base(adapters.config)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "lora.init_lora_weights: without its adapter of {} the model is not its base, to which "
+            "this method compares",
+            adapters.config.init_lora_weights),
+        "give true, or merge the adapter first (lockstep export --merge)");
+  }
+}
+
 std::shared_ptr<objective::Reference> frozen_reference(
     parallel::ParallelModel& model,
     parallel::ModelSpec spec,
@@ -138,6 +154,7 @@ std::shared_ptr<objective::Reference> frozen_reference(
     parallel::Axes& axes) {
   const c10::Device device = spec.device;
   if (spec.adapters != nullptr) {
+    check_reference(*spec.adapters);
     return std::make_shared<objective::FrozenModel>([&model, device](auto batches) {
       const at::NoGradGuard no_gradient;
       model.set_adapters(false);
@@ -230,6 +247,7 @@ void score_answers(Job& job, World& world) {
     const auto& batch_size = forgets ? config.unlearning.reference_batch_size
                                      : config.preference.precompute_ref_batch_size;
     if (forgets && job.adapters != nullptr) {
+      check_reference(*job.adapters);
       job.model->set_adapters(false);  // an adapter that goes on is compared to no adapter
     }
     scores = score_reference(

@@ -1,8 +1,10 @@
 #include "train/run_record.h"
 
 #include <array>
+#include <filesystem>
 #include <numeric>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -14,6 +16,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "checkpoint/folders.h"
 #include "model/description.h"
 #include "monitor/trackers.h"
 #include "parallel/memory_account.h"
@@ -218,6 +221,35 @@ void tell_of_comparison(Job& job, double seconds) {
   if (job.monitor != nullptr) {
     job.monitor->event("compared replicas", {{"seconds", seconds}});
   }
+}
+
+void tell_of_saves(const Job& job, double seconds, int64_t saves) {
+  if (job.monitor == nullptr || saves == 0) {
+    return;
+  }
+  std::string size;
+  const auto found = checkpoint::list_checkpoints(job.config.training.output_dir);
+  if (!found.empty()) {  // none where it was moved to an object store
+    uintmax_t all = 0, tensors = 0;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(found.front().folder, ignored)) {
+      const uintmax_t bytes = entry.is_regular_file(ignored) ? entry.file_size(ignored) : 0;
+      all += bytes;
+      tensors += entry.path().extension() == ".safetensors" ? bytes : 0;
+    }
+    size = fmt::format(
+        "; {} takes {:.4g} MB, of which {:.4g} MB are weights and optimizer state",
+        found.front().folder.filename().string(),
+        static_cast<double>(all) / 1e6,
+        static_cast<double>(tensors) / 1e6);
+  }
+  log_info(
+      "training waited {:.3g} s for {} checkpoint{}{}{}",
+      seconds,
+      saves,
+      saves == 1 ? "" : "s",
+      job.saver != nullptr ? ", written in the background" : "",
+      size);
 }
 
 void tell_of_repeat(Job& job, const GuardedStep& step) {

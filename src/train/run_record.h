@@ -37,6 +37,10 @@ std::vector<std::pair<std::string, double>> step_metrics(
 /// Every rank must call.
 void log_memory(Job& job, World& world);
 
+/// What the attempt's saves took: the time that training waited, and the megabytes of the newest
+/// checkpoint, those of tensors apart. For rank 0, at the end; does nothing where there was none.
+void tell_of_saves(const Job& job, double seconds, int64_t saves);
+
 /// Of a gradient's norm that is far beyond those before: a warning and the event "spike". For rank
 /// 0, after the step; does nothing where there was none.
 void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike);

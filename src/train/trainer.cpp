@@ -146,16 +146,7 @@ class Trainer {
     return exit;
   }
 
-  void tell_of_saves() const {
-    if (world_.is_first() && saves_ > 0) {
-      log_info(
-          "training waited {:.3g} s for {} checkpoint{}{}",
-          save_seconds_,
-          saves_,
-          saves_ == 1 ? "" : "s",
-          job_.saver != nullptr ? ", written in the background" : "");
-    }
-  }
+  void tell_of_saves() const { train::tell_of_saves(job_, save_seconds_, saves_); }
 
   /// Where the time of this attempt went: told, and recorded, by rank 0.
   void tell_of_time() const {

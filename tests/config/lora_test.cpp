@@ -53,7 +53,8 @@ TEST(Lora, WhatDoesNotFitIsTold) {
            {"lora.alpha_pattern={q: 0}", "numbers above 0"},
            {"lora.layers_to_transform=[one]", "'one' is no layer's number"},
            {"lora.bias=some", "is none of none, all, lora_only"},
-           {"lora.init_lora_weights=pissa", "is none of true, false, gaussian"},
+           {"lora.init_lora_weights=eva",
+            "is none of true, false, gaussian, orthogonal, pissa, olora"},
            {"lora.lora_alhpa=3", "Did you mean 'lora.lora_alpha'?"}}) {
     EXPECT_THAT(harness.error({argument}), HasSubstr(told)) << argument;
   }

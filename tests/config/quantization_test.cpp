@@ -34,6 +34,19 @@ TEST(Quantization, NamesOfBitsandbytesAreOtherNames) {
       ElementsAre("down_proj"));
 }
 
+/// QLoRA's recipes name them: where parallel.offload_optimizer moves state, nothing has to be
+/// paged.
+TEST(Quantization, PagedOptimizersAreTheOthers) {
+  const Harness harness;
+  const auto optim = [&](const std::string& name) {
+    return harness.run({"training.optim=" + name}).config.training.optim;
+  };
+  EXPECT_EQ(optim("paged_adamw_32bit"), "adamw_torch_fused");
+  EXPECT_EQ(optim("paged_lion_32bit"), "lion_32bit");
+  EXPECT_EQ(optim("paged_adamw_8bit"), "paged_adamw_8bit");
+  EXPECT_THAT(harness.error({"training.optim=paged_sgd"}), HasSubstr("paged_adamw_32bit"));
+}
+
 TEST(Quantization, WhatDoesNotFitIsTold) {
   const Harness harness;
   const std::string q = "quantization.";

@@ -13,6 +13,7 @@
 #include "cuda/dropout.h"
 #include "cuda/rope.h"
 #include "cuda/softmax_rows.h"
+#include "cuda/unpack.h"
 
 namespace lockstep::cuda {
 namespace kernels_test {
@@ -132,6 +133,69 @@ void expect_rows(Number number, size_t size) {
       ASSERT_NEAR(widen(logits[i]), expected, limit) << i;
     }
   }
+}
+
+/// A part of 5 rows of a matrix of 70 columns, in two runs, and its columns from 13 on: bytes at
+/// random, rows of an odd number of codes, blocks that rows begin and end within.
+template <class T>
+void expect_unpacked(Number number, Number packed, bool has_8_bits, bool is_nested) {
+  ops::UnpackPlace place;
+  place.has_8_bits = has_8_bits;
+  place.is_nested = is_nested;
+  place.in = 70;
+  place.part_column = 13;
+  place.block_size = 16;
+  place.row_bytes = has_8_bits ? 57 : 29;
+  place.scales_per_row = 5;
+  place.nested_scales = 1200;
+  place.codes = 1280;
+  place.scales = place.codes + (5 * place.row_bytes + 15) / 16 * 16;
+  place.first_row = 1;
+  place.rows = 4;
+  place.first_column = 3;
+  place.columns = 54;
+  std::fill(place.range_row + 2, place.range_row + ops::UnpackPlace::kMostRanges, INT64_MAX);
+  place.range_row[1] = 2;
+  place.range_shift[0] = 4;
+  place.range_shift[1] = 9;
+  std::vector<float> floats = random_numbers(600, 9);
+  auto* bytes = reinterpret_cast<uint8_t*>(floats.data());
+  std::mt19937 generator(3);
+  for (int64_t i = place.codes; i < place.codes + 5 * place.row_bytes; ++i) {
+    bytes[i] = static_cast<uint8_t>(generator());
+  }
+  if (is_nested) {
+    for (int64_t i = place.scales; i < place.scales + 25; ++i) {
+      bytes[i] = static_cast<uint8_t>(generator());
+    }
+  } else if (!has_8_bits) {
+    const auto scales = random_numbers(25, 11);
+    std::copy(scales.begin(), scales.end(), floats.begin() + place.scales / 4);
+  }
+  std::vector<T> out(static_cast<size_t>(place.rows * place.columns));
+  unpack(number, packed, bytes, place, out.data(), nullptr);
+  for (int64_t i = 0; i < place.rows; ++i) {
+    for (int64_t j = 0; j < place.columns; ++j) {
+      float value = place.value(floats.data(), bytes, i, j);
+      if (!has_8_bits && packed == Number::kBfloat16) {
+        value = widen(__float2bfloat16(value));
+      }
+      const T expected = narrowed<T>(value);
+      ASSERT_EQ(widen(out[static_cast<size_t>(i * place.columns + j)]), widen(expected))
+          << i << ' ' << j;
+    }
+  }
+}
+
+TEST(Kernels, PackedRowsAreReadAsTheirPlacesSay) {
+  for (const bool is_nested : {false, true}) {
+    expect_unpacked<float>(Number::kFloat, Number::kFloat, false, is_nested);
+    expect_unpacked<float>(Number::kFloat, Number::kBfloat16, false, is_nested);
+    expect_unpacked<__half>(Number::kHalf, Number::kBfloat16, false, is_nested);
+    expect_unpacked<__nv_bfloat16>(Number::kBfloat16, Number::kFloat, false, is_nested);
+  }
+  expect_unpacked<__nv_bfloat16>(Number::kBfloat16, Number::kFloat, true, false);
+  expect_unpacked<float>(Number::kFloat, Number::kFloat, true, false);
 }
 
 TEST(Kernels, RowsOfLogitsAreThoseOfFloat64) {

@@ -258,8 +258,17 @@ TEST(Adapters, WhatDoesNotFitIsRefusedWithWhatWould) {
   config.layers_pattern = {"layers"};
   EXPECT_THAT(refusal(config), HasSubstr("without lora.layers_to_transform"));
   config = {};
+  config.init_lora_weights = "loftq";
+  EXPECT_THAT(refusal(config), HasSubstr("loftq is not supported"));
+  config.init_lora_weights = "orthogonal";
+  config.r = 3;
+  EXPECT_THAT(refusal(config), HasSubstr("the rank must be even"));
+  config.r = 4;
+  config.init_lora_weights = "olora";
+  EXPECT_THAT(refusal(config, gpt2()), HasSubstr("inputs first"));
+  config = lora({"q_proj", "lm_head"});
   config.init_lora_weights = "pissa";
-  EXPECT_THAT(refusal(config), HasSubstr("pissa is not supported"));
+  EXPECT_THAT(refusal(config), HasSubstr("no pissa of rank 8 beside lm_head: a linear's weight"));
   config = {};
   config.modules_to_save = {"model.nrom"};
   EXPECT_THAT(refusal(config), HasSubstr("there is no module model.nrom"));
@@ -267,7 +276,7 @@ TEST(Adapters, WhatDoesNotFitIsRefusedWithWhatWould) {
 
 /// Loaded beside the base as it is, it would add to weights that it was not trained beside.
 TEST(Adapters, ASavedOneThatChangedItsBaseIsRefused) {
-  for (const char* init : {"pissa", "pissa_niter_4", "olora", "loftq", "corda"}) {
+  for (const char* init : {"pissa_niter_4", "loftq", "corda", "eva"}) {
     LoraConfig config;
     config.init_lora_weights = init;
     try {

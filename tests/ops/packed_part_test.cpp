@@ -138,6 +138,33 @@ TEST(PackedPart, AWindowOfAPartIsThatOfItsValues) {
   }
 }
 
+/// What the kernel for GPUs reads (cuda/unpack.cu), one element at a time.
+TEST(PackedPart, AKernelFindsEachValueByItsPlace) {
+  for (const PackedFormat& format : all_formats()) {
+    const PackedMatrix matrix = quantize(random({13, 53}), format);
+    for (const PackedPart& part : parts_of(matrix.format, {13, 53})) {
+      const IndexRange rows{part.row_count() / 3, part.row_count()},
+          columns{1, part.columns.size()};
+      const Tensor bytes = part_bytes(matrix, part);
+      const UnpackPlace place = unpack_place(part, rows, columns).value();
+      const auto* at = bytes.const_data_ptr<uint8_t>();
+      const Tensor found = at::empty({rows.size(), columns.size()});
+      for (int64_t i = 0; i < rows.size(); ++i) {
+        for (int64_t j = 0; j < columns.size(); ++j) {
+          found[i][j] = place.value(reinterpret_cast<const float*>(at), at, i, j);
+        }
+      }
+      EXPECT_TRUE(found.equal(unpack(part, bytes, rows, columns, at::kFloat))) << name_of(format);
+    }
+  }
+  PackedPart scattered = PackedPart::whole(all_formats().front(), 40, 64);
+  scattered.rows.clear();
+  for (int64_t row = 0; row < 18; row += 2) {
+    scattered.rows.push_back({row, row + 1});
+  }
+  EXPECT_FALSE(unpack_place(scattered, {0, 9}, {0, 64}).has_value());
+}
+
 /// The plain loops, those of AVX-512 and ATen's operations, into every type.
 TEST(PackedPart, EveryProcessorGivesTheSameBits) {
   const MatrixUnit best = matrix_unit();

@@ -75,6 +75,33 @@ class Adapters(ProgramTest):
         self.train("resumed", "model.path=base", "learning_rate=1e-2", "resume_from_checkpoint=run/checkpoint-3", *LORA)
         self.assertEqual(self.adapter("resumed"), self.adapter("run"))
 
+    def test_what_begins_as_a_part_of_the_weights(self):
+        """PiSSA, and orthogonal factors: at first the model is its base; plans, packed weights, resuming, merging."""
+        words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
+        def loss(*which):
+            return json.loads(self.run_ok("eval", "--model", *which, *words).out)["eval_loss"]
+        run = ["model.path=base", "learning_rate=1e-2", "lora.r=4", "lora.target_modules=[c_fc,c_proj]"]
+        pissa = [*run, "lora.init_lora_weights=pissa"]
+        self.train("usual", *run, steps=1)
+        start = losses(self.folder / "usual")[0]
+        self.train("pissa", *pissa, "save_steps=3")
+        wanted = losses(self.folder / "pissa")
+        self.assertLess(abs(wanted[0] - start), 1e-5)
+        self.train("pissa-2", *pissa, "parallel.tensor=2", ranks=2)
+        self.assert_close(losses(self.folder / "pissa-2"), wanted, 1e-5)
+        self.train("pissa-again", *pissa, "resume_from_checkpoint=pissa/checkpoint-3")
+        self.assertEqual(self.adapter("pissa-again"), self.adapter("pissa"))
+        self.run_ok("export", "--model", "base", "--adapter", "pissa", "--merge", "--output", "pissa-merged")
+        self.assertAlmostEqual(loss("base", "--adapter", "pissa"), loss("pissa-merged"), delta=1e-5)
+        self.train("orthogonal", *run, "lora.init_lora_weights=orthogonal", steps=1)
+        self.assertLess(abs(losses(self.folder / "orthogonal")[0] - start), 1e-5)
+        self.train("packed", *pissa, "quantization.bits=4", steps=1)  # what is left is packed
+        self.assertLess(abs(losses(self.folder / "packed")[0] - start), 1e-2)
+        self.assertIn("--adapter-weight", self.run_fails(
+            2, "eval", "--model", "base", "--adapter", "pissa", "--adapter-weight", "2", *words).err)
+        self.run_ok("export", "--model", "base", "--bits", "4", "--output", "base-4")
+        self.assertIn("what is left is packed", self.run_fails(2, *self.train_arguments("x", *pissa, "model.path=base-4")).err)
+
     @long
     def test_it_is_used_merged_and_trained_further(self):
         words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]

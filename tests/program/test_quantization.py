@@ -90,10 +90,15 @@ class Quantization(ProgramTest):
         self.train("wide", "--force", "model.path=wide.json", steps=1)
         lora = ["lora.r=16", "lora.target_modules=all-linear"]
         for name, words in (("plain", lora), ("four", [*lora, *PACKED]), ("eight", [*lora, "quantization.bits=8"])):
-            self.train(f"wide-{name}", "--force", "model.path=wide", "bf16=true", *words, steps=2)
+            done = self.train(f"wide-{name}", "--force", "model.path=wide", "bf16=true", *words, steps=2)
             events = (self.folder / f"wide-{name}" / "events.jsonl").read_text().splitlines()
             told = next(event for event in map(json.loads, events) if event["event"] == "memory")["kinds"]
             stage = json.loads(self.run_ok("estimate", "--model", "wide", "--gpu", "cpu", "--json", "training.bf16=true", *words).out)["stages"][0]
+            trained = told["gradients"] // 4
+            folder = self.folder / f"wide-{name}" / "checkpoint-2"
+            size = sum(path.stat().st_size for path in folder.iterdir())
+            self.assertLess(size, 1.1 * 12 * trained, name)  # values and two moments in float32, and what a resume needs besides
+            self.assertIn(f"checkpoint-2 takes {size / 1e6:.4g} MB, of which", done.err)
             kinds = ("parameters", "gradients", "optimizer")
             self.assertLess(abs(sum(stage[kind] for kind in kinds) / sum(told[kind] for kind in kinds) - 1), 0.03, (name, told))
 

@@ -17,6 +17,8 @@
 #include "shared_data.h"
 #include "temporary_folder.h"
 #include "train/merge.h"
+#include "train/weights/adapter_values.h"
+#include "train/weights/initial_factors.h"
 #include "train/weights/model_loading.h"
 
 namespace lockstep::train {
@@ -125,6 +127,46 @@ Tensor logits_beside(const model::ModelSource& base, const AdapterFlags& flags, 
   inputs.ids = ids;
   const at::NoGradGuard no_gradient;
   return load_model(base, request)->logits(inputs);
+}
+
+/// PiSSA and OLoRA begin with a part of the weight, which is taken out of it: A and B are unique up
+/// to signs, B A and what is left are unique.
+TEST(InitialFactors, AreThoseOfTheSpecification) {
+  if (!fs::exists(golden() / "initial.safetensors")) {
+    GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
+  }
+  const checkpoint::TensorFiles expected(golden(), "initial", ErrorKind::kData);
+  const Tensor source = expected.read_whole("source");
+  const model::ModelConfig config = model::parse_model_config(
+      R"({"model_type": "llama", "vocab_size": 5, "hidden_size": 12, "intermediate_size": 16,
+          "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 4})",
+      "a test");
+  const auto weight = [&](auto&&, auto&& parameter, int64_t begin, const Tensor& values) {
+    copy_part(source, parameter, begin, values);
+  };
+  for (const std::string init : {"pissa", "olora"}) {
+    model::LoraConfig lora;
+    lora.r = 4;
+    lora.lora_alpha = 8;
+    lora.target_modules.names = {"up_proj"};
+    lora.init_lora_weights = init;
+    const auto adapters = model::resolve_adapters(lora, config, model::AdapterOrigin::kNew);
+    const auto fill = with_initial_factors(adapters, config, weight, 1);
+    const auto made = [&](const std::string& name, std::vector<int64_t> shape) {
+      Tensor values = at::empty(shape, at::kFloat);
+      fill("model.layers.0.mlp.up_proj." + name, {shape, {}}, 0, values);
+      return values;
+    };
+    const Tensor a = made("lora_A.weight", {4, 12}), b = made("lora_B.weight", {16, 4});
+    numbers::expect_values(a.abs(), expected.read_whole(init + ".A").abs(), init + " A");
+    numbers::expect_values(b.abs(), expected.read_whole(init + ".B").abs(), init + " B");
+    const Tensor rest = expected.read_whole(init + ".residual");
+    numbers::expect_values(made("weight", {16, 12}), rest, init + " residual");
+    numbers::expect_values(rest + 2 * b.mm(a), source, init + " whole");
+    Tensor row = at::empty({12}, at::kFloat);  // a part, as ranks ask for them
+    fill("model.layers.0.mlp.up_proj.weight", {{16, 12}, {}}, int64_t{5} * 12, row);
+    EXPECT_TRUE(row.equal(made("weight", {16, 12})[5]));
+  }
 }
 
 /// Of different ranks, scales and targets; one is subtracted.

@@ -36,6 +36,8 @@ inline constexpr std::string_view kOptimizers[] = {
     "adamw_bnb_8bit",
     "adamw_8bit",
     "paged_adamw_8bit",
+    "paged_adamw_32bit",
+    "paged_lion_32bit",
     "lion_32bit",
     "sgd",
     "adafactor",
@@ -74,7 +76,8 @@ inline constexpr std::string_view kQuantizationTypes[] = {"nf4", "fp4"};
 inline constexpr std::string_view kTypes[] = {"float32", "bfloat16", "float16"};
 inline constexpr std::string_view kRouterAuxLosses[] = {"", "none", "sequence", "micro_batch"};
 inline constexpr std::string_view kLoraBiases[] = {"none", "all", "lora_only"};
-inline constexpr std::string_view kLoraInitial[] = {"true", "false", "gaussian"};
+inline constexpr std::string_view kLoraInitial[] = {
+    "true", "false", "gaussian", "orthogonal", "pissa", "olora"};
 
 inline constexpr std::string_view kPreferenceObjectives[] = {
     "dpo", "ipo", "kto", "simpo", "cpo", "orpo"};

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "train/weights/adapter_base.h"
 #include "train/weights/adapter_values.h"
 #include "train/weights/combined_adapters.h"
+#include "train/weights/initial_factors.h"
 
 namespace lockstep::train {
 namespace {
@@ -86,7 +88,8 @@ class AdaptedFill {
         saved_(std::move(saved)),
         base_(std::move(base)),
         own_(model::adapter_parameters(*adapters_)),
-        drawn_(parallel::fill_at_random(own_, seed)) {
+        drawn_(parallel::fill_at_random(own_, seed)),
+        together_(factors_made_together(*adapters_, config)) {
     std::vector<model::LayerSpec> layers = model::describe(config);
     if (const auto head = model::tied_head(config)) {
       layers.push_back(*head);
@@ -112,7 +115,8 @@ class AdaptedFill {
     } else if (const auto table = model::layer_of_rows(name)) {
       copy_part(rows_of(*table), parameter, begin, values);
     } else {
-      (own_.count(name) > 0 ? drawn_ : base_)(name, parameter, begin, values);
+      const bool is_drawn = own_.count(name) > 0 && together_.count(name) == 0;
+      (is_drawn ? drawn_ : base_)(name, parameter, begin, values);
     }
   }
 
@@ -156,6 +160,7 @@ class AdaptedFill {
   parallel::ModelSpec::Fill base_;
   std::map<std::string, model::ParameterSpec> own_;
   parallel::ModelSpec::Fill drawn_;
+  std::set<std::string> together_;  // whose values are the base's to give (initial_factors.h)
   std::map<std::string, model::LayerSpec> layers_;
 };
 
@@ -178,6 +183,7 @@ AdapterRequest::Part part_of(const std::string& folder, double weight) {
                      : !config.modules_to_save.empty()               ? "modules_to_save"
                      : !config.trainable_tokens.empty()              ? "trainable_token_indices"
                      : config.bias != model::LoraConfig::Bias::kNone ? "bias"
+                     : take_from_base(config)                        ? "init_lora_weights"
                                                                      : nullptr;
   if (more != nullptr) {
     throw Error(

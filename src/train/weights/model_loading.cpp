@@ -19,6 +19,7 @@
 #include "nn/initialize.h"
 #include "nn/low_rank.h"
 #include "objects/store.h"
+#include "train/weights/initial_factors.h"
 #include "train/weights/mxfp4_experts.h"
 #include "train/weights/packed_folder.h"
 #include "train/weights/quantization.h"
@@ -268,9 +269,13 @@ parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequ
   spec.config = model::with_head(std::move(spec.config), request.task.head);
   spec.objective = request.task.objective;
   spec.fill = fill_of(source, spec.config, request.seed);
-  const std::set<std::string> trained = request.adapter
-                                            ? find_adapters(*request.adapter, spec.config).trained
-                                            : std::set<std::string>{};
+  std::set<std::string> trained;
+  if (request.adapter) {
+    model::Adapters adapters = find_adapters(*request.adapter, spec.config);
+    check_taken_base(adapters.config, source);
+    spec.fill = with_initial_factors(adapters, spec.config, std::move(spec.fill), request.seed);
+    trained = std::move(adapters.trained);
+  }
   request_packing(spec, request.quantization, source, trained);
   if (request.adapter) {
     request_adapters(spec, *request.adapter, source, request.seed);
