@@ -269,6 +269,33 @@ int32_t padding_of(const model::ModelConfig& model, const text::Tokenizer& token
       "write \"pad_token_id\" into the model's config.json: an id that no text ends in");
 }
 
+data::Encoder encoder_of(
+    const model::ModelConfig& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int32_t pad) {
+  if (model.bidirectional) {
+    return data::make_row_encoder(tokenizer);
+  }
+  if (!model.is_encoder_decoder()) {
+    return data::make_encoder(tokenizer, /*append_eos=*/false);
+  }
+  if (model.eos_token_ids.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "an encoder-decoder's classifier is read at the end of text, and the model has no "
+        "eos_token_id",
+        "write \"eos_token_id\" into the model's config.json");
+  }
+  const auto end = static_cast<int32_t>(model.eos_token_ids.front());
+  if (end == pad) {
+    log_warning(
+        "rows are filled with token {}, which ends texts too: transformers finds no end of a text "
+        "in a batch of such rows, and takes one row at a time",
+        pad);
+  }
+  return data::make_source_encoder(tokenizer, end);
+}
+
 ordered_json json_of(const LabelledData& data, ordered_json sets, int32_t pad) {
   return {
       {"labels", data.labels},
@@ -394,9 +421,7 @@ ClassifierData open_classifier_data(
   const std::string answer = on_first_rank(communicator, [&] {
     result.rows = read();
     const int32_t pad = padding_of(model, *tokenizer);
-    const data::Encoder encoder = model.bidirectional
-                                      ? data::make_row_encoder(tokenizer)
-                                      : data::make_encoder(tokenizer, /*append_eos=*/false);
+    const data::Encoder encoder = encoder_of(model, tokenizer, pad);
     const int64_t vocabulary =
         std::max({encoder.vocabulary_size, model.vocab_size, int64_t{pad} + 1});
     // Each source's, and last those of validations and test.
@@ -445,6 +470,9 @@ ClassifierData open_classifier_data(
         set.at("outputs").get<std::vector<float>>());
     if (model.bidirectional) {
       rows->set_encoder({.tells_segments = tells_segments});
+    }
+    if (model.is_encoder_decoder()) {
+      rows->set_decoder_start(model.decoder_start_token_id);
     }
     rows->set_packed(packs);
     return rows;
