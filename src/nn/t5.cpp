@@ -272,7 +272,8 @@ class T5 final : public LanguageModel {
       target_dropout_ = make_dropout(config.embedding_dropout, "target_embedding_dropout", -1);
     }
     if (part.head) {
-      final_dropout_ = make_dropout(config.final_dropout, "final_dropout", -1);
+      const bool classifies = config.head.classifies();
+      final_dropout_ = make_dropout(config.final_dropout, role_of_final_dropout(classifies), -1);
     }
     if (part.head && config.head.classifies()) {
       form_ = model::encoder_head(config);
@@ -324,7 +325,7 @@ class T5 final : public LanguageModel {
     const UnitLayers& layers = head_layers_;
     visit(layers.name("final_norm"), final_norm);
     if (dense_ != nullptr) {
-      visit(layers.name("final_dropout"), final_dropout_);
+      visit(layers.name(role_of_final_dropout(true)), final_dropout_);
       visit(layers.name("head_input_dropout"), before_);
       visit(layers.name("head_dense"), dense_);
       visit(layers.name("head_dropout"), after_);
@@ -332,10 +333,15 @@ class T5 final : public LanguageModel {
       return;
     }
     visit(layers.name("head_input"), head_input);
-    visit(layers.name("final_dropout"), final_dropout_);
+    visit(layers.name(role_of_final_dropout(false)), final_dropout_);
   }
 
  private:
+  /// Before what the head reads is gathered, or behind it: strategies tell them apart.
+  static const char* role_of_final_dropout(bool classifies) {
+    return classifies ? "decoder_dropout" : "final_dropout";
+  }
+
   std::shared_ptr<SequenceTokens> source_tokens_, target_tokens_;
   std::shared_ptr<RelativePositionTable> target_positions_, source_positions_;
   std::shared_ptr<Dropout> target_dropout_, final_dropout_;
