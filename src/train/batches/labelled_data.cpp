@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "config/core/cache_folder.h"
+#include "config/core/class_weights.h"
 #include "config/core/scalar.h"
 #include "config/tasks.h"
 #include "data/encoder.h"
@@ -174,6 +176,27 @@ std::vector<int64_t> count_rows(const LabelledData& data) {
   return counts;
 }
 
+/// Of task.class_weights by name: labels that are not named weigh 1.
+std::vector<double> named_weights(
+    const config::TaskSection& task, const std::vector<std::string>& labels) {
+  std::vector<double> weights(labels.size(), 1);
+  for (const std::string& text : task.class_weights) {
+    const auto [label, weight] = config::named_weight(text).value();
+    const auto at = std::ranges::find(labels, label);
+    if (at == labels.end()) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "task.class_weights: \"{}\" is none of the labels.{}",
+              label,
+              did_you_mean(label, labels)),
+          fmt::format("name some of {}", fmt::join(labels, ", ")));
+    }
+    weights[static_cast<size_t>(at - labels.begin())] = weight;
+  }
+  return weights;
+}
+
 /// Of task.class_weights. Balanced: so that the rows of each label weigh the same together, and all
 /// rows together as many as they are; of labels that stand by themselves, so that the rows that
 /// have one weigh what the others do.
@@ -191,8 +214,12 @@ std::vector<double> weights_of(const config::TaskSection& task, const LabelledDa
     }
     return weights;
   }
-  for (const std::string& weight : task.class_weights) {
-    weights.push_back(std::stod(weight));
+  if (!task.class_weights.empty() && config::named_weight(task.class_weights.front())) {
+    weights = named_weights(task, data.labels);
+  } else {
+    for (const std::string& weight : task.class_weights) {
+      weights.push_back(std::stod(weight));
+    }
   }
   if (!weights.empty() && weights.size() != data.labels.size()) {
     throw Error(
