@@ -10,6 +10,7 @@
 #include "config/core/class_weights.h"
 #include "config/core/scalar.h"
 #include "config/resolve.h"
+#include "config/tasks.h"
 #include "mesh/mesh.h"
 
 namespace lockstep::config {
