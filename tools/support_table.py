@@ -23,7 +23,7 @@ COLUMNS = [  # the column's name, the program of tests, the suite, the test
     ("ZeRO", "parallel_test", "FamilyPlans", "Zero"),
     ("LoRA", "parallel_test", "FamilyPlans", "LowRank"),
     ("4-bit", "parallel_test", "FamilyPlans", "FourBit"),
-    ("classification", "parallel_test", "FamilyOfOneStack", "Classifier"),
+    ("classification", "parallel_test", "FamilyPlans", "Classifier"),
     ("documents in a row", "parallel_test", "FamilyOfOneStack", "Documents"),
     ("generate", "nn_test", "Nn/EveryDecoder", "GeneratesWithTheCacheAsWithout"),
 ]

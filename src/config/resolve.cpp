@@ -14,6 +14,7 @@
 #include "config/compat/named_datasets.h"
 #include "config/compat/open_unlearning.h"
 #include "config/core/bind.h"
+#include "config/core/class_weights.h"
 #include "config/core/scalar.h"
 #include "config/core/schema.h"
 #include "config/core/settings.h"
@@ -48,6 +49,7 @@ class Resolver {
     ranks_ = find_ranks();
     read_other_formats();
     apply_trainer_rules(tree_, problems_, result_.warnings);
+    list_class_weights(tree_);
     if (options_.purpose == Purpose::kRun) {
       fill(tree_, dataset_settings(tree_, environment_, problems_), problems_);
     }

@@ -7,8 +7,10 @@
 #include "base/format.h"
 #include "base/nearest.h"
 #include "config/core/checker.h"
+#include "config/core/class_weights.h"
 #include "config/core/scalar.h"
 #include "config/resolve.h"
+#include "config/tasks.h"
 #include "mesh/mesh.h"
 
 namespace lockstep::config {
@@ -308,17 +310,21 @@ void validate_task(const Config& config, Checker& check) {
   check.require(
       std::isfinite(task.focal_gamma) && task.focal_gamma >= 0, "task.focal_gamma", "at least 0");
   const bool is_balanced = task.class_weights == std::vector<std::string>{"balanced"};
+  const bool is_named = !task.class_weights.empty() && named_weight(task.class_weights.front());
   for (const std::string& weight : task.class_weights) {
-    const auto number = to_double(weight);
-    if (!is_balanced && !(number && std::isfinite(*number) && *number >= 0)) {
+    const auto named = named_weight(weight);
+    const auto number = named ? std::optional(named->second) : to_double(weight);
+    if (!is_balanced &&
+        !(number && std::isfinite(*number) && *number >= 0 && named.has_value() == is_named)) {
       check.fail(
           "task.class_weights",
           fmt::format("'{}' is no weight", weight),
-          "give balanced, or a number from 0 for each label, in their order");
+          "give balanced, a number from 0 for each label, in their order, or for some by name: "
+          "{spam: 3}");
       break;
     }
   }
-  if (!is_balanced && !task.class_weights.empty() && !task.labels.empty() &&
+  if (!is_balanced && !is_named && !task.class_weights.empty() && !task.labels.empty() &&
       task.class_weights.size() != task.labels.size()) {
     check.fail(
         "task.class_weights",

@@ -85,4 +85,25 @@ Encoder make_row_encoder(std::shared_ptr<const text::Tokenizer> tokenizer) {
   return encoder;
 }
 
+Encoder make_source_encoder(std::shared_ptr<const text::Tokenizer> tokenizer, int32_t end) {
+  Encoder encoder = make_row_encoder(std::move(tokenizer));
+  text::RowTemplate& form = *encoder.rows;
+  if (form.after.empty()) {
+    form.after = form.between = form.pair_after = {end};
+    form.between_of_first = 1;
+  }
+  if (form.after.back() != end || form.pair_after.empty() || form.pair_after.back() != end) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "the tokenizer's template ends a text with token {}, and a classifier is read at the "
+            "model's end of text, {}",
+            form.after.back(),
+            end),
+        "make eos_token_id of config.json and post_processor of tokenizer.json the same");
+  }
+  encoder.end = end;
+  return encoder;
+}
+
 }  // namespace lockstep::data

@@ -39,4 +39,8 @@ Encoder make_encoder(std::shared_ptr<const text::Tokenizer> tokenizer, bool appe
 /// template has around them ([CLS] and [SEP]), its EOS or not.
 Encoder make_row_encoder(std::shared_ptr<const text::Tokenizer> tokenizer);
 
+/// The same for an encoder-decoder that classifies: every text ends with `end`, which the model is
+/// read at. Error (kData): the template puts something else there.
+Encoder make_source_encoder(std::shared_ptr<const text::Tokenizer> tokenizer, int32_t end);
+
 }  // namespace lockstep::data

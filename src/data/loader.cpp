@@ -63,6 +63,21 @@ void add_documents(const SequenceView& view, const std::vector<Draw>& draws, Mic
   }
 }
 
+/// What an encoder reads is the rows, and what a decoder does the same one place further on.
+void add_decoder(int64_t start, MicroBatch& batch) {
+  batch.source = batch.ids;
+  batch.source_length = batch.length;
+  for (const int64_t tokens : batch.row_tokens) {
+    batch.source_tokens.push_back(std::max<int64_t>(1, tokens));
+  }
+  const auto length = static_cast<size_t>(batch.length);
+  for (size_t row = 0; row < static_cast<size_t>(batch.rows); ++row) {
+    const auto ids = std::span(batch.ids).subspan(row * length, length);
+    std::shift_right(ids.begin(), ids.end(), 1);
+    ids.front() = start;
+  }
+}
+
 /// Gives each document a class at its last token and no token a label. What padding is, is asked of
 /// the ids alone: a text that ends in the padding's token is read before it, as Hugging Face's
 /// classifiers do.
@@ -86,6 +101,10 @@ void add_classes(
             static_cast<std::ptrdiff_t>(static_cast<size_t>(sequence) * outputs),
         outputs,
         batch.outputs.begin() + static_cast<std::ptrdiff_t>(i * outputs));
+    if (view.decoder_start()) {  // a row ends with an end of text, whatever padding is
+      batch.positions[i] = view.tokens(sequence) - 1;
+      continue;
+    }
     for (int64_t at = view.encoder() ? 0 : view.tokens(sequence) - 1;
          at > 0 && batch.positions[i] == 0;
          --at) {
@@ -210,6 +229,9 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
   }
   if (view.has_sources()) {
     add_sources(view, draws, batch);
+  }
+  if (view.decoder_start()) {
+    add_decoder(*view.decoder_start(), batch);
   }
   if (view.has_classes()) {
     add_classes(

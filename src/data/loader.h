@@ -45,7 +45,8 @@ struct MicroBatch {
   std::vector<int64_t> source, source_tokens;
   /// Of rows with classes, and of answers that are rewarded: [documents], each one's class,
   /// kIgnored for none, and the position in it of its last token that is no padding (0 where all
-  /// are), or of an encoder of its first. Then no token has a label. Else empty.
+  /// are), of an encoder of its first, of an encoder and a decoder of its last. Then no token has a
+  /// label. Else empty.
   std::vector<int64_t> classes, positions;
   std::vector<float> outputs;  // [documents, K] of rows that have outputs instead; else empty
   /// Of answers: [documents], what each is (kPlain where nothing was drawn), and which are judged

@@ -95,6 +95,7 @@ SequenceView::SequenceView(std::vector<MixedRows> sources)
       long_documents_(sources[0].rows->long_documents_),
       start_(sources[0].rows->start_),
       encoder_(sources[0].rows->encoder_),
+      decoder_start_(sources[0].rows->decoder_start_),
       is_packed_(sources[0].rows->is_packed_),
       sources_(std::move(sources)) {
   for (const MixedRows& source : sources_) {

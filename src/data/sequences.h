@@ -85,6 +85,10 @@ class SequenceView {
   /// The same rows for an encoder.
   void set_encoder(EncoderRows rows) { encoder_ = std::move(rows); }
   const std::optional<EncoderRows>& encoder() const { return encoder_; }
+  /// The same rows for an encoder and a decoder: the encoder reads a row, and the decoder `start`
+  /// and the row but for its last token, at which the row is told its class.
+  void set_decoder_start(int64_t start) { decoder_start_ = start; }
+  const std::optional<int64_t>& decoder_start() const { return decoder_start_; }
   /// The same rows, of which a micro-batch puts several in one where they fit (data/packed_rows.h).
   void set_packed(bool packed) { is_packed_ = packed; }
   bool is_packed() const { return is_packed_; }
@@ -163,6 +167,7 @@ class SequenceView {
   std::vector<int64_t> classes_;  // [size_], or none
   std::vector<float> outputs_;    // [size_, K], or none
   std::optional<EncoderRows> encoder_;
+  std::optional<int64_t> decoder_start_;
   bool is_packed_ = false;
   AnswerRows answers_;               // roles: [size_], or none
   std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "model/adapter_names.h"
+#include "model/encoder_head.h"
 #include "model/family.h"
 #include "model/lora_targets.h"
 
@@ -143,6 +144,9 @@ class Resolver {
     std::vector<const char*> names{"classifier", "score"};
     if (model_.family == Family::kBert) {
       names.push_back("pooler");  // new too, where the body came without one
+    }
+    if (model_.family == Family::kT5) {
+      names = {kT5ClassifierHead.data()};
     }
     for (const char* name : names) {
       std::vector<std::string>& saved = config().modules_to_save;

@@ -84,7 +84,8 @@ std::string architecture_with(const HeadSpec& head, std::string_view of_language
   if (!head.classifies()) {
     return std::string(of_language);
   }
-  for (const std::string_view ending : {"LMHeadModel", "ForCausalLM", "ForMaskedLM"}) {
+  for (const std::string_view ending :
+       {"LMHeadModel", "ForCausalLM", "ForMaskedLM", "ForConditionalGeneration"}) {
     if (of_language.ends_with(ending)) {
       of_language.remove_suffix(ending.size());
     }

@@ -80,6 +80,7 @@ class LayerList {
   /// A number for each of the head's rows.
   LayerSpec& head_bias(const std::string& prefix);
 
+  std::vector<LayerSpec>& layers() { return layers_; }
   std::vector<LayerSpec> take() { return std::move(layers_); }
 
  private:

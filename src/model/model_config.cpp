@@ -160,13 +160,12 @@ ModelConfig with_vocabulary(ModelConfig config, int64_t vocab_size) {
 
 ModelConfig with_head(ModelConfig config, HeadSpec head) {
   const size_t least = head.problem == ProblemType::kSingleLabel ? 2 : 1;
-  if (head.classifies() && (head.labels.size() < least || config.is_encoder_decoder())) {
+  if (head.classifies() && head.labels.size() < least) {
     throw Error(
         ErrorKind::kConfig,
-        config.is_encoder_decoder() ? "a classifier on an encoder-decoder is not supported"
-        : head.labels.empty()       ? "a classifier has no classes"
-                                    : "a classifier tells two classes apart or more",
-        config.is_encoder_decoder() ? "use a decoder-only model" : "name its labels");
+        head.labels.empty() ? "a classifier has no classes"
+                            : "a classifier tells two classes apart or more",
+        "name its labels");
   }
   if (head.gives_states()) {
     if (head.layers < 1 || head.layers > config.layers || config.is_encoder_decoder()) {

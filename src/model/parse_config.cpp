@@ -406,7 +406,7 @@ ModelConfig parse_model_config(std::string_view text, std::string_view source) {
     }
     check_mathematical_keys(reader, *keys);
     config.quantization = parse_quantization(reader);
-    config.head = keys->family == Family::kT5 ? HeadSpec{} : parse_head(reader);
+    config.head = parse_head(reader);
   }
   if (!problems.empty()) {
     throw_problems(source, std::move(problems));

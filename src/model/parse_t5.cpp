@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kMostBuckets = 1 << 16;
 constexpr int64_t kMostDistance = int64_t{1} << 31;
+constexpr double kMostHeadDropout = 0.999;
 constexpr int64_t kDefaultBuckets = 32, kDefaultDistance = 128;
 
 }  // namespace
@@ -39,6 +40,7 @@ void parse_t5_options(ConfigReader& reader, ModelConfig& config) {
   }
   config.embedding_dropout = config.residual_dropout = config.mlp_dropout = config.final_dropout =
       config.attention_dropout;
+  config.classifier_dropout = reader.number("classifier_dropout", 0, 0, kMostHeadDropout);
   config.scale_attention = false;
   config.initializer_range = reader.number("initializer_factor", 1, 0, 100);
   RelativePositions& relative = config.relative_positions;

@@ -1,6 +1,7 @@
 // T5 (Raffel et al., "Exploring the Limits of Transfer Learning", 2020): an encoder and a decoder.
 #include <ATen/ATen.h>
 
+#include "model/encoder_head.h"
 #include "nn/activation.h"
 #include "nn/families.h"
 #include "nn/key_value_cache.h"
@@ -261,7 +262,8 @@ class T5DecoderBlock final : public Block {
 class T5 final : public LanguageModel {
  public:
   T5(const model::ModelConfig& config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks)
-      : LanguageModel(config, part, std::move(blocks)) {
+      : LanguageModel(config, part, std::move(blocks)),
+        stacks_(model::embeddings_of_stacks(config)) {
     if (part.embedding) {
       target_positions_ = std::make_shared<RelativePositionTable>();
       source_positions_ = std::make_shared<RelativePositionTable>();
@@ -270,7 +272,14 @@ class T5 final : public LanguageModel {
       target_dropout_ = make_dropout(config.embedding_dropout, "target_embedding_dropout", -1);
     }
     if (part.head) {
-      final_dropout_ = make_dropout(config.final_dropout, "final_dropout", -1);
+      const bool classifies = config.head.classifies();
+      final_dropout_ = make_dropout(config.final_dropout, role_of_final_dropout(classifies), -1);
+    }
+    if (part.head && config.head.classifies()) {
+      form_ = model::encoder_head(config);
+      before_ = make_dropout(form_.dropout_before, "head_input_dropout", -1);
+      dense_ = head_layers_.linear("head_dense");
+      after_ = make_dropout(form_.dropout_after, "head_dropout", -1);
     }
   }
 
@@ -293,14 +302,20 @@ class T5 final : public LanguageModel {
     return streams.tensors();
   }
   Tensor head_states(const Tensor& x, const ForwardContext& context) const override {
+    if (dense_ != nullptr) {
+      const Tensor found = final_dropout_->forward(final_norm->forward(x), context);
+      const Tensor inner =
+          activate(form_.activation, dense_->forward(before_->forward(found, context), context));
+      return head_input->forward(after_->forward(inner, context));
+    }
     const Tensor states =
         final_dropout_->forward(head_input->forward(final_norm->forward(x)), context);
     return config().head_scale == 1 ? states : states * config().head_scale;
   }
   void visit_embedding(const SlotFunction& visit) override {
     const UnitLayers& layers = embedding_layers_;
-    visit({"source_tokens", -1, "encoder.embed_tokens"}, source_tokens_);
-    visit({"target_tokens", -1, "decoder.embed_tokens"}, target_tokens_);
+    visit({"source_tokens", -1, stacks_[0].prefix}, source_tokens_);
+    visit({"target_tokens", -1, stacks_[1].prefix}, target_tokens_);
     visit(layers.name("source_positions"), source_positions_);
     visit(layers.name("target_positions"), target_positions_);
     visit(layers.name("embedding_dropout"), embedding_dropout);
@@ -309,14 +324,32 @@ class T5 final : public LanguageModel {
   void visit_head(const SlotFunction& visit) override {
     const UnitLayers& layers = head_layers_;
     visit(layers.name("final_norm"), final_norm);
+    if (dense_ != nullptr) {
+      visit(layers.name(role_of_final_dropout(true)), final_dropout_);
+      visit(layers.name("head_input_dropout"), before_);
+      visit(layers.name("head_dense"), dense_);
+      visit(layers.name("head_dropout"), after_);
+      visit(layers.name("head_input"), head_input);
+      return;
+    }
     visit(layers.name("head_input"), head_input);
-    visit(layers.name("final_dropout"), final_dropout_);
+    visit(layers.name(role_of_final_dropout(false)), final_dropout_);
   }
 
  private:
+  /// Before what the head reads is gathered, or behind it: strategies tell them apart.
+  static const char* role_of_final_dropout(bool classifies) {
+    return classifies ? "decoder_dropout" : "final_dropout";
+  }
+
   std::shared_ptr<SequenceTokens> source_tokens_, target_tokens_;
   std::shared_ptr<RelativePositionTable> target_positions_, source_positions_;
   std::shared_ptr<Dropout> target_dropout_, final_dropout_;
+  std::vector<model::LayerSpec> stacks_;  // the embedding, as either stack reads it
+  // Of a classifier; else null.
+  model::EncoderHead form_;
+  std::shared_ptr<Linear> dense_;
+  std::shared_ptr<Dropout> before_, after_;
 };
 
 }  // namespace

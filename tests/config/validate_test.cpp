@@ -92,6 +92,9 @@ TEST(Validate, TasksAndTheirLabels) {
   EXPECT_EQ(with({"task.class_weights=balanced"}), "");
   EXPECT_EQ(with({"task.class_weights=[1,2.5]", "task.focal_gamma=2"}), "");
   EXPECT_THAT(with({"task.class_weights=[1,-2]"}), HasSubstr("'-2' is no weight"));
+  EXPECT_EQ(with({"task.class_weights={spam: 3, ham: 0.5}", "task.labels=[ham,spam,eggs]"}), "");
+  EXPECT_THAT(with({"task.class_weights={spam: -3}"}), HasSubstr("'spam=-3' is no weight"));
+  EXPECT_THAT(with({"task.class_weights=['spam=3',1]"}), HasSubstr("'1' is no weight"));
   EXPECT_THAT(
       with({"task.class_weights=[1,2]", "task.labels=[a,b,c]"}),
       HasSubstr("2 weights of 3 labels"));

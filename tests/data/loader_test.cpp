@@ -75,6 +75,21 @@ TEST(MicroBatch, PadsTheSourcesOfPairs) {
   EXPECT_EQ(empty.labels, std::vector<int64_t>(4, -100));
 }
 
+TEST(MicroBatch, AnEncoderReadsARowAndADecoderTheSameOnePlaceOn) {
+  const TemporaryFolder folder;
+  const auto set = TokenDataset::open(write_tokens(folder, {{{1, 2, 3, 9}}, {{4, 9}}}));
+  SequenceView view(set, 4, {2, 1});
+  view.set_decoder_start(7);
+  const MicroBatch batch = make_micro_batch(view, {{0, 5}, {1, 6}});
+  EXPECT_EQ(batch.source, (std::vector<int64_t>{1, 2, 3, 9, 4, 9, 999, 999}));
+  EXPECT_EQ(batch.source_length, 4);
+  EXPECT_EQ(batch.source_tokens, (std::vector<int64_t>{4, 2}));
+  EXPECT_EQ(batch.ids, (std::vector<int64_t>{7, 1, 2, 3, 7, 4, 9, 999}));
+  EXPECT_EQ(batch.positions, (std::vector<int64_t>{3, 1}));
+  EXPECT_EQ(batch.classes, (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(make_micro_batch(view, {}).source_tokens, std::vector<int64_t>{1});
+}
+
 TEST(MicroBatch, WithoutDrawsIsOneMaskedRow) {
   const TemporaryFolder folder;
   const MicroBatch batch = make_micro_batch(*make_view(folder, 4), {});

@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Long, FamilyOfOneStack, ::testing::ValuesIn(families(false, is_one_stack)), name_of);
 
-TEST_P(FamilyOfOneStack, Classifier) {
+TEST_P(FamilyPlans, Classifier) {
   expect(
       {{{.tensor = 2}, 2},
        {{.tensor = 3}, 1, {.sequence_sharding = kShards}},

@@ -15,6 +15,7 @@ from sklearn import metrics as sk
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
 import test_classification as program  # noqa: E402
+from encoders import T5, ended_pieces, write_folder  # noqa: E402
 
 LABELS = program.LABELS
 
@@ -59,6 +60,35 @@ def test_transformers_classifies_as_we_do(runs, family):
     found = torch.tensor([list(row["probabilities"].values()) for row in rows])
     torch.testing.assert_close(found, torch.softmax(logits, -1), atol=1e-5, rtol=0)
     assert [row["prediction"] for row in rows] == [LABELS[k] for k in logits.argmax(-1)]
+
+
+def test_t5_is_read_at_its_texts_ends(runs):
+    """Ours in transformers, and theirs, of texts and of pairs."""
+    folder = runs.folder
+    write_folder(folder / "t5", {**T5, "dropout_rate": 0.0}, ended_pieces(json.loads((folder / "tokenizer" / "tokenizer.json").read_text())))
+    runs.run_ok("train", "model.path=t5", "task.type=sequence_classification", "data.train=train.csv", "data.validation=dev.csv", "max_steps=5",
+                "data.sequence_length=40", "per_device_train_batch_size=6", "learning_rate=3e-3", "output_dir=t5-ours", "use_cpu=true")
+    torch.manual_seed(3)
+    theirs = transformers.AutoModelForSequenceClassification.from_config(
+        transformers.AutoConfig.from_pretrained(folder / "t5", num_labels=3, initializer_factor=2.0))
+    theirs.save_pretrained(folder / "t5-theirs")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / "t5-theirs" / name).write_bytes((folder / "t5" / name).read_bytes())
+    texts = [row["text"] for row in program.lines(folder / "t5-ours" / "predictions.jsonl")]
+    rows = [{"text": text, "pair": pair} for text, pair in zip(texts, texts[1:])]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, pairs in (("t5-ours", False), ("t5-theirs", False), ("t5-theirs", True)):
+        model, info = transformers.AutoModelForSequenceClassification.from_pretrained(folder / name, output_loading_info=True)
+        assert not any(info.values()), info
+        runs.run_ok("predict", "--model", name, "--input", "pairs.jsonl", "--output", "t5.jsonl", "data.sequence_length=40", "use_cpu=true",
+                    *(["data.text_pair_field=pair"] if pairs else []))
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / name / "tokenizer.json"), pad_token="<pad>")
+        batch = tokenizer([row["text"] for row in rows], *([[row["pair"] for row in rows]] if pairs else []), padding=True, truncation=True,
+                          max_length=40, return_tensors="pt")
+        with torch.no_grad():
+            logits = model.eval()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        found = torch.tensor([list(row["probabilities"].values()) for row in program.lines(folder / "t5.jsonl")])
+        torch.testing.assert_close(found, torch.softmax(logits, -1), atol=1e-5, rtol=0)
 
 
 TAGS = ["complaint", "long", "praise", "question", "request"]

@@ -16,6 +16,12 @@ DISTILBERT = {
 ROBERTA = dict(BERT, model_type="roberta", architectures=["RobertaForMaskedLM"], max_position_embeddings=66, type_vocab_size=1,
                pad_token_id=1, bos_token_id=0, eos_token_id=2)
 
+T5 = {
+    "model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2,
+    "num_decoder_layers": 2, "num_heads": 4, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 20, "dropout_rate": 0.1,
+    "feed_forward_proj": "gated-gelu", "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
+}
+
 
 def word_pieces(text, words=300):
     """BERT's tokenizer with the letters of a text, and its most frequent words."""
@@ -64,12 +70,23 @@ def byte_pieces(trained):
                         "add_prefix_space": False})
 
 
+def ended_pieces(trained):
+    """The same pieces in T5's template: a text, </s>, and its pair, </s>."""
+    end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
+    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    return dict(byte_pieces(trained), post_processor={
+        "type": "TemplateProcessing", "single": [first, end], "pair": [first, end, second, end],
+        "special_tokens": {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}})
+
+
 def write_folder(folder, config, tokenizer):
     """config.json with the tokenizer's number of tokens, and its files."""
     folder.mkdir()
     names = ({"cls_token": "<s>", "bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "pad_token": "<pad>",
               "unk_token": "<unk>", "mask_token": "<mask>", "tokenizer_class": "RobertaTokenizer"}
              if config["model_type"] == "roberta" else
+             {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>", "tokenizer_class": "PreTrainedTokenizerFast"}
+             if config["model_type"] == "t5" else
              {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]",
               "tokenizer_class": "BertTokenizer"})
     (folder / "config.json").write_text(json.dumps(dict(config, vocab_size=len(tokenizer["model"]["vocab"]))))

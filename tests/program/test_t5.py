@@ -4,6 +4,7 @@ import json
 import random
 import unittest
 
+from encoders import T5 as CLASSIFIED, ended_pieces, write_folder
 from harness import ProgramTest, long, losses
 
 T5 = {
@@ -83,6 +84,31 @@ class T5Test(ProgramTest):
         text = done.out + done.err
         self.assertRegex(text, r"predicted: .*\d+ MiB a rank")
         self.assertRegex(text, r"predicted .*\d+ MiB a rank, measured \d+ MiB \([+-][\d.]+%\)")
+
+    def test_a_classifier_is_trained_saved_and_asked(self):
+        write_folder(self.folder / "t5", CLASSIFIED, ended_pieces(json.loads((self.folder / "tokenizer" / "tokenizer.json").read_text())))
+        words = ["data.train='corpus/labelled.csv[:61]'", "data.validation='corpus/labelled.csv[61:98]'", "data.sequence_length=40", "max_steps=4",
+                 "logging_steps=1", "learning_rate=1e-3", "use_cpu=true"]
+        plans = {"one": (1, ["per_device_train_batch_size=12"]),
+                 "stages": (3, ["parallel.pipeline=3", "per_device_train_batch_size=6", "gradient_accumulation_steps=2"]),
+                 "context": (2, ["parallel.context=2", "per_device_train_batch_size=12"])}
+        for name, (ranks, plan) in plans.items():
+            self.run_ok("train", "--nproc", ranks, "model.path=t5", "task.type=sequence_classification", f"output_dir=class-{name}", *words, *plan)
+            self.assert_close(losses(self.folder / f"class-{name}"), losses(self.folder / "class-one"), 2e-5)
+        saved = self.folder / "class-one"
+        self.assertEqual(json.loads((saved / "config.json").read_text())["architectures"], ["T5ForSequenceClassification"])
+        again = ["eval", "--model", "class-one", "--data", "corpus/labelled.csv[61:98]", "--output", "again", "use_cpu=true"]
+        self.run_ok(*again, "--nproc", 2, "parallel.tensor=2")
+        rows = [[json.loads(row)["prediction"] for row in (folder / "predictions.jsonl").read_text().splitlines()]
+                for folder in (saved, self.folder / "again")]
+        self.assertEqual(rows[0], rows[1])
+        # It is trained on, with an adapter, compared, and its body is read as a language model's, whose head is tied.
+        self.run_ok("train", "model.path=class-one", "output_dir=class-on", *words, "per_device_train_batch_size=12", "lora.r=2")
+        self.assertIn("classification_head", (self.folder / "class-on" / "adapter_config.json").read_text())
+        self.assertIn("equal within", self.run_ok("verify", "--model", "class-one", "use_cpu=true", "parallel.tensor=2", "data.sequence_length=17").out)
+        told = self.run_ok(*self.train_arguments("body", steps=1), "model.path=class-one", "task.type=language_modeling", "data.train=pairs.jsonl",
+                           "data.validation=held_out.jsonl", *self.PAIRS)
+        self.assertNotIn("random", told.err)
 
     def test_what_it_does_not_take_says_what_to_write(self):
         told = self.run_fails(2, *self.train_arguments("bad"), "model.path=t5.json")

@@ -34,6 +34,10 @@ TEST(LabelledData, LabelsAreThoseNamedThenTheModelsThenTheTrainingRows) {
   config.task.class_weights = {"balanced"};
   EXPECT_EQ(
       read_labelled_data(config, model).weights, (std::vector<double>{4.0 / 3 / 2, 4.0 / 1 / 2}));
+  config.task.class_weights = {"yes=3"};
+  EXPECT_EQ(read_labelled_data(config, model).weights, (std::vector<double>{1, 3}));
+  config.task.class_weights = {"yess=3"};
+  EXPECT_THROW(read_labelled_data(config, model), Error);
   config.data.validation_fraction = 0.5;
   const LabelledData split = read_labelled_data(config, model);
   EXPECT_EQ(split.train.targets.classes.size(), 2U);

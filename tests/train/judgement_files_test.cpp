@@ -163,7 +163,13 @@ TEST(WriteJudgement, OfOneLabelHasTheConfusionWithoutRowsThatHaveNone) {
   const std::string bins = written.text("calibration.csv");
   EXPECT_EQ(std::ranges::count(bins, '\n'), 16);
   EXPECT_EQ(bins.find("nan"), std::string::npos) << bins;
-  EXPECT_TRUE(written.has("confusion_matrix.svg"));
+  for (const char* name :
+       {"confusion_matrix.svg", "roc_curve.svg", "precision_recall_curve.svg", "calibration.svg"}) {
+    ASSERT_TRUE(written.has(name)) << name;
+    EXPECT_TRUE(written.text(name).starts_with("<svg")) << name;
+    EXPECT_NE(written.text("report.html").find(written.text(name)), std::string::npos) << name;
+  }
+  EXPECT_FALSE(written.has("losses.svg"));
   EXPECT_TRUE(written.has("classification_report.txt"));
   EXPECT_FALSE(written.has("regression_report.json"));
   EXPECT_FALSE(written.has("multilabel_confusion.csv"));
@@ -192,6 +198,8 @@ TEST(WriteJudgement, OfSeveralLabelsCountsEachByItself) {
   EXPECT_TRUE(written.has("classification_report.txt"));
   EXPECT_FALSE(written.has("confusion_matrix.csv"));
   EXPECT_FALSE(written.has("calibration.csv"));
+  EXPECT_TRUE(written.has("roc_curve.svg"));
+  EXPECT_FALSE(written.has("calibration.svg"));
 }
 
 TEST(WriteJudgement, OfNumbersHasNoReportOfLabelsAndNullForWhatHasNoValue) {
@@ -233,6 +241,7 @@ TEST(WriteJudgement, ThePageShowsWhatTextsSayAndDoesNotObeyIt) {
                                 R"({"step": 2, "eval_loss": null})",
                                 "torn {"})
                                .text("report.html");
+  EXPECT_LT(page.find(">Loss<"), page.find("<h2>Confusion</h2>"));
   EXPECT_EQ(page.find("<script"), std::string::npos);
   EXPECT_EQ(page.find("<b>"), std::string::npos);
   EXPECT_NE(page.find("&lt;script&gt;alert(1)"), std::string::npos);

@@ -232,6 +232,7 @@ EncoderHead encoder_head(const ModelConfig& config) {
     case Family::kDistilBert:
       return {Activation::kRelu, 0, dropout};
     case Family::kRoberta:
+    case Family::kT5:
       return {Activation::kTanh, dropout, dropout};
     default:
       return {Activation::kTanh, 0, dropout};

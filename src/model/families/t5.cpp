@@ -1,8 +1,10 @@
 // T5 (Raffel et al., "Exploring the Limits of Transfer Learning", 2020). Each of its matrices
 // starts by its own width: the scaling that its attention lacks is in the queries'.
 #include <cmath>
+#include <string_view>
 
 #include "base/format.h"
+#include "model/encoder_head.h"
 #include "model/family.h"
 #include "model/layer_list.h"
 
@@ -11,6 +13,28 @@ namespace {
 
 double inverse_root(int64_t n) {
   return 1 / std::sqrt(static_cast<double>(n));
+}
+
+constexpr std::string_view kBodyOfClassifier = "transformer.";
+
+/// The body of a classifier has a name of its own, and either model is read from the other's files:
+/// of the layers that there are so far.
+void name_body(LayerList& list) {
+  const bool classifies = list.config().head.classifies();
+  const auto within = [](std::string_view name) {
+    return fmt::format("{}{}", kBodyOfClassifier, name);
+  };
+  for (LayerSpec& layer : list.layers()) {
+    for (ParameterSpec& parameter : layer.parameters) {
+      const std::string bare = parameter.name;
+      for (const std::string& alias : std::vector<std::string>(parameter.aliases)) {
+        parameter.aliases.push_back(within(alias));
+      }
+      parameter.name = classifies ? within(bare) : bare;
+      parameter.aliases.push_back(classifies ? bare : within(bare));
+    }
+    layer.prefix = classifies ? within(layer.prefix) : layer.prefix;
+  }
 }
 
 /// Where the block stands in its own stack.
@@ -41,6 +65,7 @@ void t5_embedding(LayerList& list) {
   };
   add_table("source_positions", 0);
   add_table("target_positions", config.encoder_layers);
+  name_body(list);
 }
 
 void t5_attention(LayerList& list, const std::string& sublayer, bool crosses) {
@@ -87,10 +112,22 @@ void t5_block(LayerList& list, int64_t block) {
   if (block + 1 == config.encoder_layers) {
     list.rms_norm("encoder_norm", "encoder.final_layer_norm", list.hidden());
   }
+  name_body(list);
 }
 
 void t5_head(LayerList& list) {
   list.rms_norm("final_norm", "decoder.final_layer_norm", list.hidden());
+  name_body(list);
+  if (list.config().head.classifies()) {
+    const std::string head = std::string(kT5ClassifierHead) + ".", product = head + "out_proj";
+    LayerSpec& dense = list.linear(
+        "head_dense", head + "dense", list.hidden(), list.hidden(), LayerList::Bias::kZeros);
+    const double deviation = inverse_root(list.config().hidden_size);
+    set_deviation(dense, deviation);
+    set_deviation(*list.head("", product), deviation);
+    list.head_bias(product);
+    return;
+  }
   if (LayerSpec* const head = list.head("lm_head")) {
     // Newer files leave a head out that is not scaled and still equal to the embedding.
     head->parameters.front().aliases.push_back(embedding_name(list.config()));

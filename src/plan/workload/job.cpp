@@ -55,7 +55,7 @@ double Job::all_micro_tokens() const {
 
 void Job::set_data_length(int64_t length) {
   source = model.is_encoder_decoder() ? length : 0;
-  sequence = model.is_encoder_decoder() ? length + 1 : length;
+  sequence = model.is_encoder_decoder() && !model.head.classifies() ? length + 1 : length;
 }
 
 double Job::step_tokens() const {

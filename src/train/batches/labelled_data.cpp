@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "config/core/cache_folder.h"
+#include "config/core/class_weights.h"
 #include "config/core/scalar.h"
 #include "config/tasks.h"
 #include "data/encoder.h"
@@ -174,6 +176,27 @@ std::vector<int64_t> count_rows(const LabelledData& data) {
   return counts;
 }
 
+/// Of task.class_weights by name: labels that are not named weigh 1.
+std::vector<double> named_weights(
+    const config::TaskSection& task, const std::vector<std::string>& labels) {
+  std::vector<double> weights(labels.size(), 1);
+  for (const std::string& text : task.class_weights) {
+    const auto [label, weight] = config::named_weight(text).value();
+    const auto at = std::ranges::find(labels, label);
+    if (at == labels.end()) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "task.class_weights: \"{}\" is none of the labels.{}",
+              label,
+              did_you_mean(label, labels)),
+          fmt::format("name some of {}", fmt::join(labels, ", ")));
+    }
+    weights[static_cast<size_t>(at - labels.begin())] = weight;
+  }
+  return weights;
+}
+
 /// Of task.class_weights. Balanced: so that the rows of each label weigh the same together, and all
 /// rows together as many as they are; of labels that stand by themselves, so that the rows that
 /// have one weigh what the others do.
@@ -191,8 +214,12 @@ std::vector<double> weights_of(const config::TaskSection& task, const LabelledDa
     }
     return weights;
   }
-  for (const std::string& weight : task.class_weights) {
-    weights.push_back(std::stod(weight));
+  if (!task.class_weights.empty() && config::named_weight(task.class_weights.front())) {
+    weights = named_weights(task, data.labels);
+  } else {
+    for (const std::string& weight : task.class_weights) {
+      weights.push_back(std::stod(weight));
+    }
   }
   if (!weights.empty() && weights.size() != data.labels.size()) {
     throw Error(
@@ -267,6 +294,33 @@ int32_t padding_of(const model::ModelConfig& model, const text::Tokenizer& token
       "padding "
       "token nor an end of text",
       "write \"pad_token_id\" into the model's config.json: an id that no text ends in");
+}
+
+data::Encoder encoder_of(
+    const model::ModelConfig& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int32_t pad) {
+  if (model.bidirectional) {
+    return data::make_row_encoder(tokenizer);
+  }
+  if (!model.is_encoder_decoder()) {
+    return data::make_encoder(tokenizer, /*append_eos=*/false);
+  }
+  if (model.eos_token_ids.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "an encoder-decoder's classifier is read at the end of text, and the model has no "
+        "eos_token_id",
+        "write \"eos_token_id\" into the model's config.json");
+  }
+  const auto end = static_cast<int32_t>(model.eos_token_ids.front());
+  if (end == pad) {
+    log_warning(
+        "rows are filled with token {}, which ends texts too: transformers finds no end of a text "
+        "in a batch of such rows, and takes one row at a time",
+        pad);
+  }
+  return data::make_source_encoder(tokenizer, end);
 }
 
 ordered_json json_of(const LabelledData& data, ordered_json sets, int32_t pad) {
@@ -394,9 +448,7 @@ ClassifierData open_classifier_data(
   const std::string answer = on_first_rank(communicator, [&] {
     result.rows = read();
     const int32_t pad = padding_of(model, *tokenizer);
-    const data::Encoder encoder = model.bidirectional
-                                      ? data::make_row_encoder(tokenizer)
-                                      : data::make_encoder(tokenizer, /*append_eos=*/false);
+    const data::Encoder encoder = encoder_of(model, tokenizer, pad);
     const int64_t vocabulary =
         std::max({encoder.vocabulary_size, model.vocab_size, int64_t{pad} + 1});
     // Each source's, and last those of validations and test.
@@ -445,6 +497,9 @@ ClassifierData open_classifier_data(
         set.at("outputs").get<std::vector<float>>());
     if (model.bidirectional) {
       rows->set_encoder({.tells_segments = tells_segments});
+    }
+    if (model.is_encoder_decoder()) {
+      rows->set_decoder_start(model.decoder_start_token_id);
     }
     rows->set_packed(packs);
     return rows;

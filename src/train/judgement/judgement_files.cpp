@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "data/records.h"
-#include "metrics/confusion_picture.h"
 #include "train/judgement/report_page.h"
 
 namespace lockstep::train {
@@ -326,7 +325,6 @@ void write_judgement(
   }
   if (head.problem == ProblemType::kSingleLabel) {
     write("confusion_matrix.csv", confusion_csv(judgement.confusion, head.labels));
-    write("confusion_matrix.svg", metrics::draw_confusion(judgement.confusion, head.labels));
     write("most_confused.csv", confused_csv(judgement.confusion, head.labels));
     write("calibration.csv", calibration_csv(calibration_of(answered, kBins)));
   } else if (head.problem == ProblemType::kMultiLabel) {
@@ -339,7 +337,11 @@ void write_judgement(
   }
   write_answers(folder, answered);
   write("top_losses.jsonl", worst);
-  write("report.html", report_page(judgement, answered, worst_rows, history));
+  const std::vector<ReportPicture> pictures = report_pictures(judgement, answered, history);
+  for (const ReportPicture& picture : pictures) {
+    write(picture.file.c_str(), picture.svg);
+  }
+  write("report.html", report_page(judgement, answered, worst_rows, pictures));
 }
 
 }  // namespace lockstep::train

@@ -37,9 +37,10 @@ void write_answers(
 
 /// Into `folder`, of rows some of which have a label (of others write_answers' files alone):
 /// predictions.jsonl, predict_results.txt, top_losses.jsonl, report.html and, of
-/// labels, classification_report.txt and .json; of one label each confusion_matrix.csv and .svg,
+/// labels, classification_report.txt and .json; of one label each confusion_matrix.csv,
 /// most_confused.csv and calibration.csv; of several multilabel_confusion.csv; of numbers
-/// regression_report.json. `history` are the lines of a run's log_history, for its curves.
+/// regression_report.json; and the page's pictures (train/judgement/report_page.h). `history` are
+/// the lines of a run's log_history, for its curves.
 void write_judgement(
     const std::filesystem::path& folder,
     const Judgement& judgement,

@@ -110,7 +110,8 @@ std::optional<NamedCurve> history_of(
   return found.curve.x.size() < 2 ? std::nullopt : std::optional(std::move(found));
 }
 
-std::string pictures_of_run(const std::vector<std::string>& history) {
+void add_pictures_of_run(
+    const std::vector<std::string>& history, std::vector<ReportPicture>& pictures) {
   std::vector<NamedCurve> losses, metrics;
   for (const auto& [key, name] : {std::pair{"loss", "training"}, {"eval_loss", "evaluation"}}) {
     if (auto curve = history_of(history, key, name)) {
@@ -123,31 +124,43 @@ std::string pictures_of_run(const std::vector<std::string>& history) {
       metrics.push_back(std::move(*curve));
     }
   }
-  std::string text;
   if (!losses.empty()) {
-    text += metrics::draw_curves(losses, {"Loss", "step", "loss", /*is_unit=*/false});
+    pictures.push_back(
+        {"Training",
+         "losses.svg",
+         metrics::draw_curves(losses, {"Loss", "step", "loss", /*is_unit=*/false})});
   }
   if (!metrics.empty()) {
-    text += metrics::draw_curves(metrics, {"Evaluation", "step", "", /*is_unit=*/false});
+    pictures.push_back(
+        {"Training",
+         "evaluations.svg",
+         metrics::draw_curves(metrics, {"Evaluation", "step", "", /*is_unit=*/false})});
   }
-  return text.empty() ? "" : "<h2>Training</h2>\n<div class=\"pictures\">\n" + text + "</div>\n";
 }
 
-std::string pictures_of_labels(const Judgement& judgement, const Answered& answered) {
+void add_pictures_of_labels(
+    const Judgement& judgement, const Answered& answered, std::vector<ReportPicture>& pictures) {
   const Scored of = scored(answered);
-  std::string text;
-  if (answered.head.problem == ProblemType::kSingleLabel) {
-    text +=
-        "<h2>Confusion</h2>\n" + metrics::draw_confusion(judgement.confusion, answered.head.labels);
+  const bool has_one_label = answered.head.problem == ProblemType::kSingleLabel;
+  if (has_one_label) {
+    pictures.push_back(
+        {"Confusion",
+         "confusion_matrix.svg",
+         metrics::draw_confusion(judgement.confusion, answered.head.labels)});
   }
-  text += "<h2>Curves</h2>\n<div class=\"pictures\">\n";
-  text += metrics::draw_curves(
-      curves_of(answered, of, metrics::roc_curve),
-      {"ROC", "false positive rate", "true positive rate", true, /*has_diagonal=*/true});
-  text += metrics::draw_curves(
-      curves_of(answered, of, metrics::precision_recall_curve),
-      {"Precision and recall", "recall", "precision"});
-  if (answered.head.problem == ProblemType::kSingleLabel) {
+  pictures.push_back(
+      {"Curves",
+       "roc_curve.svg",
+       metrics::draw_curves(
+           curves_of(answered, of, metrics::roc_curve),
+           {"ROC", "false positive rate", "true positive rate", true, /*has_diagonal=*/true})});
+  pictures.push_back(
+      {"Curves",
+       "precision_recall_curve.svg",
+       metrics::draw_curves(
+           curves_of(answered, of, metrics::precision_recall_curve),
+           {"Precision and recall", "recall", "precision"})});
+  if (has_one_label) {
     NamedCurve bins{"bins of rows", {}};
     for (const metrics::CalibrationBin& bin : calibration_of(answered, kPageBins)) {
       if (bin.rows > 0) {
@@ -155,10 +168,27 @@ std::string pictures_of_labels(const Judgement& judgement, const Answered& answe
         bins.curve.y.push_back(bin.accuracy);
       }
     }
-    text += metrics::draw_curves(
-        {bins}, {"Calibration", "probability", "accuracy", true, /*has_diagonal=*/true});
+    pictures.push_back(
+        {"Curves",
+         "calibration.svg",
+         metrics::draw_curves(
+             {bins}, {"Calibration", "probability", "accuracy", true, /*has_diagonal=*/true})});
   }
-  return text + "</div>\n";
+}
+
+/// One heading for neighbours that share it.
+std::string shown_pictures(const std::vector<ReportPicture>& pictures) {
+  std::string text;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    if (i == 0 || pictures[i].heading != pictures[i - 1].heading) {
+      text += fmt::format(
+          "{}<h2>{}</h2>\n<div class=\"pictures\">\n",
+          i == 0 ? "" : "</div>\n",
+          pictures[i].heading);
+    }
+    text += pictures[i].svg;
+  }
+  return text.empty() ? text : text + "</div>\n";
 }
 
 std::string table_of_worst(
@@ -198,11 +228,21 @@ std::vector<metrics::CalibrationBin> calibration_of(const Answered& answered, in
   return metrics::calibration(confidences, hits, bins);
 }
 
+std::vector<ReportPicture> report_pictures(
+    const Judgement& judgement, const Answered& answered, const std::vector<std::string>& history) {
+  std::vector<ReportPicture> pictures;
+  add_pictures_of_run(history, pictures);
+  if (judgement.report) {
+    add_pictures_of_labels(judgement, answered, pictures);
+  }
+  return pictures;
+}
+
 std::string report_page(
     const Judgement& judgement,
     const Answered& answered,
     const std::vector<size_t>& worst,
-    const std::vector<std::string>& history) {
+    const std::vector<ReportPicture>& pictures) {
   std::string page = kHead;
   page += fmt::format("<p>{} rows, loss {:.5f}</p>\n<table>\n", judgement.rows, judgement.loss);
   for (const auto& [name, value] : judgement.metrics) {
@@ -218,10 +258,7 @@ std::string report_page(
     }
     return lines;
   }() + "</pre>\n";
-  page += pictures_of_run(history);
-  if (judgement.report) {
-    page += pictures_of_labels(judgement, answered);
-  }
+  page += shown_pictures(pictures);
   page += table_of_worst(judgement, answered, worst);
   return page + "</body></html>\n";
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "config/core/class_weights.h"
 #include "plan/ours/planned_model.h"
 #include "train/batches/labelled_data.h"
 
@@ -34,7 +35,8 @@ objective::Task planned_task(const config::Config& config, const model::ModelCon
   objective::ClassOptions options{{}, config.task.focal_gamma};
   for (size_t k = 0; !config.task.class_weights.empty() && k < task.head.labels.size(); ++k) {
     const bool is_given = config.task.class_weights.size() == task.head.labels.size() &&
-                          config.task.class_weights.front() != "balanced";
+                          config.task.class_weights.front() != "balanced" &&
+                          !config::named_weight(config.task.class_weights.front());
     options.weights.push_back(
         is_given ? std::stod(config.task.class_weights[k]) : static_cast<double>(k + 1));
   }

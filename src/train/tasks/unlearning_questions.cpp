@@ -1,10 +1,31 @@
 #include "train/tasks/unlearning_questions.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "train/tasks/unlearning.h"
 
 namespace lockstep::train {
+namespace {
+
+/// As the Hub's data sets have them: forget_qa-00000-of-00001.parquet.
+std::vector<std::string> parts_of(const std::filesystem::path& file, std::string_view ending) {
+  std::vector<std::string> parts;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(file.parent_path(), ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(file.filename().string() + "-") && name.ends_with(ending) &&
+        name.find("-of-") != std::string::npos) {
+      parts.push_back(entry.path().string());
+    }
+  }
+  std::ranges::sort(parts);
+  return parts;
+}
+
+}  // namespace
 
 UnlearningQuestions::UnlearningQuestions(
     const config::UnlearningSection& section,
@@ -40,27 +61,23 @@ const UnlearningQuestions::Dataset& UnlearningQuestions::operator()(
       .first->second;
 }
 
-std::filesystem::path UnlearningQuestions::file_of(const std::string& name) const {
-  const std::filesystem::path folder = section_.data_dir;
-  std::filesystem::path file;
-  for (const char* ending : {".jsonl", ".json", ".csv"}) {
+std::vector<std::string> UnlearningQuestions::files_of(const std::string& name) const {
+  const std::filesystem::path folder = section_.data_dir, file = folder / name;
+  for (const char* ending : {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow"}) {
     std::error_code ignored;
-    const std::filesystem::path candidate = folder / (name + ending);
-    if (file.empty() && std::filesystem::exists(candidate, ignored)) {
-      file = candidate;
+    if (std::filesystem::exists(file.string() + ending, ignored)) {
+      return {file.string() + ending};
+    }
+    if (auto parts = parts_of(file, ending); !parts.empty()) {
+      return parts;
     }
   }
-  if (file.empty()) {
-    throw Error(
-        ErrorKind::kData,
-        fmt::format(
-            "unlearning.metrics need {}, and {} has no such file",
-            name + ".jsonl",
-            folder.string()),
-        "give the folder of TOFU's files, and unlearning.forget_split and holdout_split that it "
-        "has");
-  }
-  return file;
+  throw Error(
+      ErrorKind::kData,
+      fmt::format(
+          "unlearning.metrics need {}, and {} has no such file", name + ".jsonl", folder.string()),
+      "give the folder of TOFU's files, and unlearning.forget_split and holdout_split that it "
+      "has");
 }
 
 UnlearningQuestions::Dataset UnlearningQuestions::questions_of(
@@ -69,7 +86,7 @@ UnlearningQuestions::Dataset UnlearningQuestions::questions_of(
   Dataset made;
   made.form = form_;
   made.questions = data::read_questions(
-      std::vector{file_of(name).string()},
+      files_of(name),
       data::Format::kAuto,
       "unlearning.data_dir",
       {asks_forgotten ? section_.question_key : "question",
@@ -88,7 +105,7 @@ UnlearningQuestions::Dataset UnlearningQuestions::questions_of(
 
 /// MUSE's: questions after examples, prompts that texts follow, and texts.
 UnlearningQuestions::Dataset UnlearningQuestions::texts_of(const std::string& name) const {
-  const std::vector<std::string> words{file_of(name).string()};
+  const std::vector<std::string> words = files_of(name);
   const auto read =
       [&](const std::vector<std::string>& files, const char* question, const char* answer) {
         return data::read_questions(
@@ -99,8 +116,7 @@ UnlearningQuestions::Dataset UnlearningQuestions::texts_of(const std::string& na
   if (name.starts_with("knowmem/")) {
     made.questions = read(words, "question", "answer");
     made.form.user_start.clear();
-    for (const data::Question& row :
-         read({file_of(name + "_icl").string()}, "question", "answer").rows) {
+    for (const data::Question& row : read(files_of(name + "_icl"), "question", "answer").rows) {
       made.form.user_start += form_.user_start + row.question + form_.user_end +
                               form_.answer_start + row.answers.front() + section_.answer_end;
     }

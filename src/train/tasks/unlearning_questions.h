@@ -53,7 +53,8 @@ class UnlearningQuestions {
   int64_t length() const { return length_; }
 
  private:
-  std::filesystem::path file_of(const std::string& name) const;
+  /// Of a set's file, or of its parts.
+  std::vector<std::string> files_of(const std::string& name) const;
   Dataset questions_of(const std::string& name, const std::string& answer_key) const;
   Dataset texts_of(const std::string& name) const;
 

@@ -16,6 +16,7 @@
 #include "checkpoint/model_folder.h"
 #include "checkpoint/stored.h"
 #include "model/description.h"
+#include "model/encoder_head.h"
 #include "nn/initialize.h"
 #include "nn/low_rank.h"
 #include "objects/store.h"
@@ -27,11 +28,11 @@
 namespace lockstep::train {
 namespace {
 
-/// The parameters that a folder is asked for: those of its model, or of an encoder its body's, and
-/// those of the head that it is to have. Such folders may hold any of an encoder's heads, or none.
+/// The parameters that a folder is asked for: those of its model, or of an encoder and of T5 its
+/// body's, and those of the head that it is to have. Such folders may hold any head, or none.
 std::vector<model::ParameterSpec> parameters_of_folder(
     const model::ModelConfig& source, const model::ModelConfig& wanted) {
-  if (!source.bidirectional) {
+  if (!source.bidirectional && !source.is_encoder_decoder()) {
     return model::parameters_of(source);
   }
   const bool changes = wanted.head.classifies() || source.head.classifies();
@@ -42,8 +43,27 @@ bool is_of_head(const model::ParameterSpec& spec, const model::ModelConfig& conf
   return spec.unit == config.layers + 1;
 }
 
-/// Tensors of encoders' other heads.
-bool is_of_other_head(const std::string& name) {
+/// Whether the folder of such a model may do without.
+bool may_be_missing(
+    const model::ParameterSpec& spec,
+    const model::ModelConfig& source,
+    const model::ModelConfig& wanted) {
+  const bool is_t5s =
+      source.is_encoder_decoder() && (source.head.classifies() || wanted.head.classifies()) &&
+      (spec.name.starts_with(model::kT5ClassifierHead) || spec.name == model::head_name(wanted));
+  return is_t5s || (source.bidirectional && is_of_head(spec, source));
+}
+
+/// Tensors of other heads, where a folder may hold any.
+bool is_of_other_head(
+    const std::string& name, const model::ModelConfig& source, const model::ModelConfig& wanted) {
+  if (source.is_encoder_decoder()) {
+    return wanted.head.classifies() ? name == "lm_head.weight"
+                                    : name.starts_with(model::kT5ClassifierHead);
+  }
+  if (!source.bidirectional) {
+    return false;
+  }
   static constexpr const char* kHeads[] = {
       "cls.", "lm_head.", "vocab_", "classifier.", "pre_classifier.", "qa_outputs.", "pooler."};
   return name.find(".pooler.") != std::string::npos ||
@@ -55,6 +75,7 @@ bool is_of_other_head(const std::string& name) {
 /// What a folder is asked for, but for packed weights.
 std::vector<checkpoint::WantedTensor> wanted_tensors(
     const model::ModelConfig& source,
+    const model::ModelConfig& model,
     const std::vector<model::ParameterSpec>& parameters,
     const PackedFolder* packed,
     const Mxfp4Experts& experts) {
@@ -62,7 +83,7 @@ std::vector<checkpoint::WantedTensor> wanted_tensors(
   for (const model::ParameterSpec& spec : parameters) {
     if ((packed == nullptr || !packed->holds(spec.name)) && !experts.holds(spec.name)) {
       wanted.push_back({spec.name, spec.shape, spec.aliases});
-      wanted.back().is_optional = source.bidirectional && is_of_head(spec, source);
+      wanted.back().is_optional = may_be_missing(spec, source, model);
       if (const auto& stack = spec.stacked) {
         wanted.back().stacked = {stack->name, stack->shape, stack->offset};
       }
@@ -85,11 +106,11 @@ class FolderWeights {
     const std::vector<model::ParameterSpec> asked = parameters_of_folder(source.config, wanted);
     experts_.emplace(files_, asked);
     bool has_further_layers = false;
-    for (const std::string& extra : files_.match(
-             wanted_tensors(source.config, asked, packed ? &*packed : nullptr, *experts_))) {
+    for (const std::string& extra : files_.match(wanted_tensors(
+             source.config, wanted, asked, packed ? &*packed : nullptr, *experts_))) {
       const bool is_further = model::is_of_further_layers(extra, source.config);
       has_further_layers = has_further_layers || is_further;
-      const bool is_known = is_further || (source.config.bidirectional && is_of_other_head(extra));
+      const bool is_known = is_further || is_of_other_head(extra, source.config, wanted);
       if (!is_known && (!packed || !packed->owns(extra)) && !experts_->owns(extra)) {
         log_warning(
             "{} holds a tensor that the model does not have: {}", source.folder.string(), extra);
@@ -103,8 +124,8 @@ class FolderWeights {
           source.config.layers);
     }
     for (const model::ParameterSpec& spec : asked) {
-      if (!source.config.bidirectional || !is_of_head(spec, source.config) ||
-          files_.has_matched(spec.name) || (packed && packed->holds(spec.name))) {
+      if (!may_be_missing(spec, source.config, wanted) || files_.has_matched(spec.name) ||
+          (packed && packed->holds(spec.name))) {
         stored_elements_[spec.name] = spec.elements();
       }
     }
