@@ -29,10 +29,15 @@ constexpr double kConnectSeconds = 5, kRequestSeconds = 30;
 constexpr double kGoogleSeconds = 60;  // of all tries of a request; the default is 15 minutes
 /// Parts that are sent at once: an upload takes this much memory, and a little.
 constexpr size_t kBytesUnderWay = 64 << 20;
-/// In the names of objects that stand beside those which they are to replace, for a moment.
-const std::string kBesideMark = ".lockstep-beside-";
+/// Objects that stand beside those which they are to replace, for a moment, each in a folder of its
+/// own: folders are removed in one request, files by way of a lease, whose end may not be caught.
+const std::string kBesideMark = ".lockstep-beside-", kBesidePart = "/part";
 
+/// Empty where all is well.
 std::string text_of(const arrow::Status& status) {
+  if (status.ok()) {
+    return "";
+  }
   std::string text = status.message();
   for (char& c : text) {
     c = c == '\n' ? ' ' : c;
@@ -149,6 +154,8 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_azure() {
   if (options.account_name.empty()) {
     return arrow::Status::Invalid("AZURE_STORAGE_ACCOUNT is not set: it names the account");
   }
+  // What is thrown for a lost connection in a thread of Arrow's would end the process.
+  options.background_writes = false;
   if (const std::string endpoint = variable("AZURE_STORAGE_SERVICE_ENDPOINT"); !endpoint.empty()) {
     set_azure_endpoint(endpoint, options);
   }
@@ -182,26 +189,27 @@ class ArrowUpload final : public objects::RawUpload {
   explicit ArrowUpload(std::shared_ptr<arrow::io::OutputStream> stream)
       : stream_(std::move(stream)) {}
   ~ArrowUpload() override {
-    if (!stream_->closed()) {
-      (void)stream_->Abort();
-    }
+    guarded([&] { return stream_->closed() ? "" : text_of(stream_->Abort()); });
   }
 
   std::string append(const void* bytes, size_t count) override {
+    return guarded([&] { return text_of(write(bytes, count)); });
+  }
+  std::string finish() override {
+    return guarded([&] { return text_of(stream_->Close()); });
+  }
+
+ private:
+  arrow::Status write(const void* bytes, size_t count) {
     arrow::Status status = stream_->Write(bytes, static_cast<int64_t>(count));
     under_way_ += count;
     if (status.ok() && under_way_ >= kBytesUnderWay) {
       under_way_ = 0;
       status = stream_->Flush();
     }
-    return status.ok() ? "" : text_of(status);
-  }
-  std::string finish() override {
-    const arrow::Status status = stream_->Close();
-    return status.ok() ? "" : text_of(status);
+    return status;
   }
 
- private:
   std::shared_ptr<arrow::io::OutputStream> stream_;
   size_t under_way_ = 0;
 };
@@ -222,8 +230,8 @@ class Replacement final : public objects::RawUpload {
   ~Replacement() override {
     guarded([&] {
       beside_.reset();
-      const arrow::Status status = system_->DeleteFile(beside_path_);
-      return status.ok() ? "" : text_of(status);
+      const size_t folder = beside_path_.size() - kBesidePart.size();
+      return text_of(system_->DeleteDir(beside_path_.substr(0, folder)));
     });
   }
 
@@ -234,8 +242,7 @@ class Replacement final : public objects::RawUpload {
     if (const std::string problem = beside_->finish(); !problem.empty()) {
       return problem;
     }
-    const arrow::Status status = system_->CopyFile(beside_path_, path_);
-    return status.ok() ? "" : text_of(status);
+    return guarded([&] { return text_of(system_->CopyFile(beside_path_, path_)); });
   }
 
  private:
@@ -265,7 +272,7 @@ class ArrowBucket final : public objects::RawStore {
       return text_of(infos.status());
     }
     for (const fs::FileInfo& info : *infos) {
-      if (info.IsFile() && info.base_name().find(kBesideMark) == std::string::npos) {
+      if (info.IsFile() && info.path().find(kBesideMark) == std::string::npos) {
         objects.push_back(object_of(info));
       }
     }
@@ -322,7 +329,7 @@ class ArrowBucket final : public objects::RawStore {
     std::string to = path_of(key);
     if (replaces) {
       std::random_device random;
-      to += kBesideMark + std::to_string(random());
+      to += kBesideMark + std::to_string(random()) + kBesidePart;
     }
     auto stream = system_->OpenOutputStream(to, nullptr);
     if (!stream.ok()) {

@@ -39,9 +39,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             name.replace("_", "-"): value for name, value in headers.items()}}
         for name, value in headers.items():
             self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self._headers_buffer.append(b"\r\n" + (b"" if self.command == "HEAD" else body))
+        self.flush_headers()  # with one write, as one packet
 
     def fail(self, code, error, message=""):
         body = f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{error}</Code><Message>{message or error}</Message></Error>'.encode()
