@@ -363,6 +363,10 @@ Prepared prepare(const Run& run) {
   }
   fill_mesh(run, job);
   job.expert_ranks = static_cast<int>(std::clamp(run.number("ep").value_or(1), 1.0, 1e6));
+  if (job.mesh.data * job.mesh.context % job.expert_ranks != 0) {
+    result.skipped = "experts spread over more than data and context ranks";
+    return result;
+  }
   const bool llama3 = mentions(run.cell("model"), "Llama-3");
   job.sequence = static_cast<int64_t>(run.number("seq").value_or(llama3 ? 8192 : 2048));
   job.model.max_positions = job.sequence;

@@ -138,7 +138,7 @@ TEST(Rules, OfLabels) {
        {classifies, "data.long_documents=truncate"}},
       {{classifies, "task.class_weights=[balanced,1]"},
        "'balanced' is no weight",
-       "give balanced, or a number from 0 for each label",
+       "give balanced, a number from 0 for each label",
        {classifies, "task.class_weights=balanced"}},
       {{classifies, "task.class_weights=[1,inf]"},
        "is no weight",

@@ -38,6 +38,7 @@ TEST(LabelledData, LabelsAreThoseNamedThenTheModelsThenTheTrainingRows) {
   EXPECT_EQ(read_labelled_data(config, model).weights, (std::vector<double>{1, 3}));
   config.task.class_weights = {"yess=3"};
   EXPECT_THROW(read_labelled_data(config, model), Error);
+  config.task.class_weights.clear();
   config.data.validation_fraction = 0.5;
   const LabelledData split = read_labelled_data(config, model);
   EXPECT_EQ(split.train.targets.classes.size(), 2U);

@@ -14,7 +14,8 @@ namespace lockstep::config {
 /// scalar stays, for errors.
 void list_class_weights(Value& tree);
 
-/// Of "spam=3": the label and the weight, which may be any number; nothing where it is no such text.
+/// Of "spam=3": the label and the weight, which may be any number; nothing where it is no such
+/// text.
 std::optional<std::pair<std::string, double>> named_weight(std::string_view text);
 
 }  // namespace lockstep::config
