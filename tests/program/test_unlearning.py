@@ -1,5 +1,6 @@
 """A model that is to forget, as a user makes it: every method, plans, resumes, what is refused."""
 
+import functools
 import json
 import pathlib
 import shutil
@@ -25,9 +26,10 @@ class Unlearning(ProgramTest):
         (cls.folder / "idk.txt").write_text("I do not know.\nThat is beyond me.\n")
         (cls.folder / "model.json").write_text(json.dumps({**CONFIG, "attn_pdrop": 0.1}))
 
-    def unlearn(self, output, method, *more, ranks=1, cache="cache"):
+    def unlearn(self, output, method, *more, ranks=1, cache="cache", fails=None):
         keeps = [] if method in ("GradAscent", "CEU") else ["unlearning.retain=retain.jsonl"]
-        return self.run_ok(
+        run = self.run_ok if fails is None else functools.partial(self.run_fails, fails)
+        return run(
             "unlearn", "--nproc", ranks, "model.path=model.json", "tokenizer.path=tokenizer", f"unlearning.method={method}",
             "unlearning.forget=forget.jsonl", *keeps, "data.sequence_length=48", f"data.cache_dir={cache}",
             f"output_dir={output}", "max_steps=4", "logging_steps=1", "learning_rate=3e-3", "lr_scheduler_type=constant",
@@ -176,6 +178,9 @@ class Unlearning(ProgramTest):
         self.unlearn("lora_two", "NPO", "lora.r=2", "unlearning.retain_loss=KL", "per_device_train_batch_size=2",
                      "parallel.zero_stage=2", ranks=2, cache="cache_lora")
         self.assert_alike("lora_two", "lora")
+        for method, words in (("NPO", []), ("GradDiff", ["unlearning.retain_loss=KL"])):  # scores before, and in each step
+            done = self.unlearn("no", method, "lora.r=2", "lora.init_lora_weights=pissa", *words, fails=2)
+            self.assertIn("without its adapter of pissa the model is not its base", done.err)
         (self.folder / "plain.json").write_text(json.dumps({**CONFIG, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0}))
         for adapter in (["lora.r=2"], []):
             self.unlearn("plain", "NPO", *adapter, *words[1:], "model.path=plain.json", "max_steps=1", cache="cache_plain")

@@ -43,7 +43,9 @@ Factors triangular(const Tensor& weight, int64_t rank) {
 }
 
 Tensor normal(const std::string& name, std::vector<int64_t> shape, uint64_t seed) {
-  model::ParameterSpec spec{.name = name, .shape = std::move(shape)};
+  model::ParameterSpec spec;
+  spec.name = name;
+  spec.shape = std::move(shape);
   spec.init = {model::Initialization::Kind::kNormal, 1, -1};
   const Tensor drawn = at::empty(spec.shape, at::kFloat);
   nn::fill_initial(drawn, spec, seed);
