@@ -39,6 +39,7 @@ class Checker {
 void validate_training(const Config& config, Checker& check, std::vector<std::string>& warnings);
 /// Those of preference, and of what goes with task.type=preference.
 void validate_preference(const Config& config, Checker& check, std::vector<std::string>& warnings);
+void validate_lora(const Config& config, Checker& check);
 void validate_quantization(const Config& config, Checker& check);
 /// Those of unlearning, and of what goes with task.type=unlearning.
 void validate_unlearning(const Config& config, Checker& check, std::vector<std::string>& warnings);

@@ -1,8 +1,10 @@
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "base/format.h"
 #include "config/core/checker.h"
+#include "config/core/scalar.h"
 #include "config/validate.h"
 
 namespace lockstep::config {
@@ -62,6 +64,44 @@ void settle_quantization(QuantizationSection& section, const Origins& origins, P
   skipped.insert(
       skipped.end(), section.llm_int8_skip_modules.begin(), section.llm_int8_skip_modules.end());
   section.llm_int8_skip_modules.clear();
+}
+
+void validate_lora(const Config& config, Checker& check) {
+  const LoraSection& lora = config.lora;
+  check.require(lora.r.value_or(1) >= 1, "lora.r", "at least 1");
+  const double alpha = lora.lora_alpha.value_or(1), dropout = lora.lora_dropout.value_or(0);
+  check.require(std::isfinite(alpha) && alpha > 0, "lora.lora_alpha", "above 0");
+  check.require(dropout >= 0 && dropout < 1, "lora.lora_dropout", "from 0 to below 1");
+  const auto check_numbers =
+      [&](const char* key, const std::vector<std::string>& words, const char* what) {
+        for (const std::string& word : words) {
+          if (to_integer(word).value_or(-1) < 0) {
+            check.fail(key, fmt::format("'{}' is no {}'s number", word, what));
+          }
+        }
+      };
+  check_numbers("lora.layers_to_transform", lora.layers_to_transform, "layer");
+  check_numbers("lora.trainable_token_indices", lora.trainable_token_indices, "token");
+  const auto check_values = [&](const char* key, const NumberMap& patterns) {
+    for (const auto& [pattern, value] : patterns) {
+      const bool fits = std::isfinite(value) && value > 0;
+      check.require(fits, key, "numbers above 0");
+    }
+  };
+  check_values("lora.rank_pattern", lora.rank_pattern);
+  check_values("lora.alpha_pattern", lora.alpha_pattern);
+  for (const auto& [pattern, rank] : lora.rank_pattern) {
+    check.require(rank == std::floor(rank), "lora.rank_pattern", "integers");
+  }
+  LoraSection others = lora;
+  others.adapter.clear();
+  others.lora_dropout.reset();
+  if (!lora.adapter.empty() && others != LoraSection{}) {
+    check.fail(
+        "lora.adapter",
+        fmt::format("{} says what the adapter is, and other keys of lora do too", lora.adapter),
+        "leave them out; lora.lora_dropout alone may be another");
+  }
 }
 
 void validate_quantization(const Config& config, Checker& check) {
