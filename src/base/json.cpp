@@ -27,6 +27,11 @@ std::string place(std::string_view text, size_t byte) {
 
 nlohmann::json parse_json(std::string_view text, std::string_view source, ErrorKind kind) {
   using json = nlohmann::json;
+  // The library takes a zero byte for the end, whatever stands behind it; no JSON holds one.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    throw Error(
+        kind, fmt::format("{} is not JSON at {}: a zero byte", source, place(text, zero + 1)));
+  }
   std::vector<std::set<std::string>> keys;
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth > kMaximumDepth) {

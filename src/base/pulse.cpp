@@ -22,6 +22,7 @@ namespace {
 constexpr off_t kOffset = 4096;  // in the file: the first page is the line of the step
 constexpr uint64_t kMagic = 0x31'65'73'6c'75'70'4b'4c;
 constexpr int kGroups = 32, kWaits = 8, kRanks = 64, kDims = 6;
+constexpr int32_t kOfHost = 1, kOfDevice = 2;  // WaitField::used
 
 template <size_t N>
 void put(std::array<char, N>& field, std::string_view text) {
@@ -94,6 +95,7 @@ PulseWait reading_of(const WaitField& field) {
   wait.ranks = field.ranks.list();
   wait.kind = static_cast<CallKind>(std::clamp(field.kind, 0, static_cast<int>(kMatchedKinds)));
   wait.index = field.index;
+  wait.on_device = field.used == kOfDevice;
   return wait;
 }
 
@@ -231,7 +233,7 @@ int Pulse::begin_wait(const PulseWait& wait) {
       std::copy_n(wait.shape.begin(), field.dims, field.shape.begin());
       field.since = wait.since;
       field.ranks.put(wait.ranks);
-      field.used = 1;
+      field.used = kOfHost;
       found = i;
     }
   });
@@ -242,6 +244,20 @@ void Pulse::end_wait(int wait) {
   if (wait >= 0) {
     change([&](Told& told) { told.waits[static_cast<size_t>(wait)].used = 0; });
   }
+}
+
+void Pulse::leave_wait(int wait) {
+  if (wait < 0) {
+    return;
+  }
+  change([&](Told& told) {
+    int& oldest = left_[next_left_++ % kLeft];
+    if (oldest >= 0) {
+      told.waits[static_cast<size_t>(oldest)].used = 0;
+    }
+    oldest = wait;
+    told.waits[static_cast<size_t>(wait)].used = kOfDevice;
+  });
 }
 
 std::optional<PulseReading> read_pulse(const std::filesystem::path& path) {

@@ -31,7 +31,8 @@ struct PulseWait {
   double since = 0;        // seconds of the machine's steady clock
   std::vector<int> ranks;  // of the group, or those of a message's other ends; of the world
   CallKind kind = CallKind::kOther;
-  int64_t index = 0;  // of the call among those of its kind; nothing for messages
+  int64_t index = 0;       // of the call among those of its kind; nothing for messages
+  bool on_device = false;  // the host went on: whether the call has ended is not known
 };
 
 /// How many calls of each kind a rank has begun on a group.
@@ -86,8 +87,12 @@ class Pulse {
   /// A number for end_wait(); -1 where there is no room.
   int begin_wait(const PulseWait& wait);
   void end_wait(int wait);
+  /// The same where the host goes on and a device waits in its place: it is told until so many
+  /// others (kLeft) were left.
+  void leave_wait(int wait);
 
  private:
+  static constexpr size_t kLeft = 4;
   struct Page;
   template <class Change>
   void change(Change&& change);
@@ -95,6 +100,8 @@ class Pulse {
   std::filesystem::path path_;
   int descriptor_ = -1;
   Page* page_ = nullptr;
+  std::array<int, kLeft> left_{-1, -1, -1, -1};
+  size_t next_left_ = 0;
 };
 
 /// The pulse of this process; null where it has none (ranks that are threads, tools). One that a

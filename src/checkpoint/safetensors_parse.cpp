@@ -329,6 +329,9 @@ SafetensorsHeader parse_safetensors_header(
   if (text.back() != '}') {
     reader.fail("its header does not end with '}'");
   }
+  if (text.find('\0') != std::string_view::npos) {  // the library takes it for the end
+    reader.fail("its header holds a zero byte");
+  }
   json::sax_parse(text.begin(), text.end(), &reader);
   check_layout(header, reader);
   return header;

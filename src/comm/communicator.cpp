@@ -54,12 +54,14 @@ void throw_if_lost(const std::function<std::string()>& describe) {
   }
 }
 
-/// A wait that the pulse was told of, until it ends.
+/// A wait that the pulse was told of, until it ends, or is left to the device.
 class ToldWait {
  public:
-  explicit ToldWait(int wait) : wait_(wait) {}
+  ToldWait(int wait, bool on_device) : wait_(wait), on_device_(on_device) {}
   ~ToldWait() {
-    if (wait_ >= 0) {
+    if (wait_ >= 0 && on_device_) {
+      pulse()->leave_wait(wait_);
+    } else if (wait_ >= 0) {
       pulse()->end_wait(wait_);
     }
   }
@@ -68,6 +70,7 @@ class ToldWait {
 
  private:
   int wait_;
+  bool on_device_;
 };
 
 /// The other ends of messages.
@@ -110,7 +113,7 @@ void Pending::wait() {
   }
   const double start = seconds_now();
   try {
-    const ToldWait told(tell_wait_ ? std::exchange(tell_wait_, nullptr)(name_) : -1);
+    const ToldWait told(tell_wait_ ? std::exchange(tell_wait_, nullptr)(name_) : -1, on_device_);
     work->wait();
   } catch (const std::exception& error) {
     throw peer_lost(describe_(), error);
@@ -196,6 +199,7 @@ Pending Communicator::start(
             fmt::join(shape, ", "));
       };
   throw_if_lost(pending.describe_);
+  pending.on_device_ = !shape_of.device().is_cpu();
   tell_pulse(pending, operation, sequence, shape_of, transfers);
   try {
     pending.work_ = call();

@@ -63,6 +63,7 @@ class [[nodiscard]] Pending {
   std::string name_;
   std::function<void(const std::string& name, double waited_from, double ended)> finished_;
   std::function<int(const std::string& name)> tell_wait_;  // to the process's pulse, if it has one
+  bool on_device_ = false;  // wait() has a device wait, and not the host
 };
 
 struct P2p {

@@ -198,6 +198,8 @@ TEST(Json, TellsWhereItBreaks) {
   EXPECT_THROW(parse_json(R"({"a": 1, "a": 2})", "x.json"), Error);
   EXPECT_THROW(parse_json(std::string(100, '['), "x.json"), Error);
   EXPECT_THROW(parse_json("", "x.json"), Error);
+  EXPECT_THROW(
+      parse_json(std::string_view("{}\0{}", 5), "x.json"), Error);  // nothing is passed over
 }
 
 TEST(CounterRandom, IsUniformAndDependsOnKeyAndCounter) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -89,6 +90,29 @@ TEST(Pulse, LeavesOutWhatDoesNotFit) {
   EXPECT_EQ(told->groups.at(31).name.size(), 43U);
   EXPECT_EQ(told->waits.at(7).shape.size(), 6U);
   EXPECT_NE(told->find_group(told->waits[0]), nullptr);  // both were cut alike
+}
+
+TEST(Pulse, TellsTheLastThatWereLeftToADevice) {
+  const std::filesystem::path path = scratch("left");
+  Pulse pulse(path, 0, 2);
+  for (int64_t call = 0; call < 20; ++call) {
+    pulse.leave_wait(pulse.begin_wait(wait_in("left", {0, 1}, call)));
+  }
+  const int of_host = pulse.begin_wait(wait_in("host", {0, 1}, 20));
+  const auto told = read_pulse(path);
+  ASSERT_TRUE(told);
+  std::set<int64_t> left;
+  for (const PulseWait& wait : told->waits) {
+    EXPECT_EQ(wait.on_device, wait.group == "left");
+    if (wait.on_device) {
+      left.insert(wait.index);
+    }
+  }
+  EXPECT_EQ(left, (std::set<int64_t>{16, 17, 18, 19}));
+  pulse.leave_wait(-1);
+  pulse.end_wait(of_host);
+  EXPECT_EQ(read_pulse(path)->waits.size(), left.size());
+  std::filesystem::remove(path);
 }
 
 TEST(Pulse, OfNobodyIsNothing) {

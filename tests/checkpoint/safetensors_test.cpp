@@ -126,6 +126,7 @@ TEST(Safetensors, RejectsWhatBreaksARule) {
   expect_rejected(file_of(""), "does not begin with '{'");
   expect_rejected(file_of(" {}"), "does not begin with '{'");
   expect_rejected(file_of("{}\n"), "does not end with '}'");
+  expect_rejected(file_of(std::string("{}\0{}", 5)), "zero byte");
   expect_rejected(file_of("{} {}"), "not JSON");
   expect_rejected(file_of("{}", "x"), "too long");
   expect_rejected(file_of("{\"\xff\":{}}"), "not JSON at byte");

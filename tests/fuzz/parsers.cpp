@@ -59,6 +59,7 @@ void read_json_with_comments(Bytes bytes) {
 void read_strict_json(Bytes bytes) {
   // What is read is written and read again as the same.
   const nlohmann::json value = parse_json(bytes, "f.json");
+  check(bytes.find('\0') == Bytes::npos, "all of a text is read");
   check(parse_json(value.dump(), "again") == value, "JSON is read as it was written");
 }
 

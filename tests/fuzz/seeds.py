@@ -188,6 +188,9 @@ FOUND = {
     "template": [b"{% filter upper %}a\xff\xf3{% endfilter %}", b"{{ a.22222222222222222222222 }}", b"{{ a|map(attribute='22222222222222222222222')|list }}"],
     # A host's name that is not UTF-8: JSON threw of it.
     "hostfile": [b"n1 slots=4\n#=\n\xf5\x912 slots=2 "],
+    # A zero byte, which the library takes for the end: what stood behind it was passed over. Python's reader told.
+    "json": [b'{"a": 1}\x00{"a": 2}'],
+    "safetensors": [safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}\x00{}', b"x")],
     # A normalizer's table without a trie: memcpy to a null pointer.
     "tokenizer": [tokenizer(UNIGRAM, normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="})],
 }

@@ -142,6 +142,34 @@ TEST(Hangs, RanksThatCameToDifferentOperationsAreACircle) {
   EXPECT_FALSE(find_hang(views, kNow));
 }
 
+/// As over NCCL: the host goes on where its device waits.
+TEST(Hangs, DevicesThatWaitAreNoHostsThatHang) {
+  std::vector<RankView> views = all_wait_but(3, 1, 40);
+  for (RankView& view : views) {
+    for (PulseWait& wait : view.pulse.waits) {
+      wait.on_device = true;
+    }
+  }
+  views[1].pulse.changed = kNow - 35;  // the host of the one that hangs moved last
+  const auto hang = find_hang(views, kNow);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->ranks, std::vector<int>{1});
+  const std::string text = describe_hang(*hang, views, kNow);
+  EXPECT_THAT(
+      text,
+      HasSubstr("ranks 0, 2 wait for rank 1: all_reduce number 12 of group world, shape [6]"));
+  EXPECT_THAT(
+      describe_rank(views[0], kNow), HasSubstr("its device was given all_reduce number 12"));
+  // All have come to it: it may have ended long ago, and nobody waits.
+  views = all_wait_but(3, -1, 40);
+  for (RankView& view : views) {
+    view.pulse.waits.front().on_device = true;
+  }
+  EXPECT_EQ(describe_waiting(views, kNow), "");
+  views[2].state = 'T';
+  EXPECT_THAT(describe_waiting(views, kNow), HasSubstr("ranks 0, 1 wait for rank 2 (which came)"));
+}
+
 TEST(Hangs, AMessageIsWaitedForByItsOtherEndsAlone) {
   std::vector<RankView> views{rank_of(0, 3), rank_of(1, 3), rank_of(2, 3)};
   wait_in(views[0], CallKind::kMessages, 40);

@@ -36,6 +36,17 @@ bool has_come(const RankView& rank, int from, const PulseWait& wait) {
   return group != nullptr && group->begun.at(static_cast<size_t>(wait.kind)) > wait.index;
 }
 
+/// What its device was given last; null: nothing, or the host waits by itself.
+const PulseWait* last_on_device(const RankView& rank) {
+  const PulseWait* last = nullptr;
+  for (const PulseWait& wait : rank.pulse.waits) {
+    if (wait.on_device && (last == nullptr || wait.since > last->since)) {
+      last = &wait;
+    }
+  }
+  return last;
+}
+
 double limit_of(const RankView& rank, std::optional<double> shortest) {
   const double limit = std::max(rank.pulse.report_after, kMedians * rank.median);
   return shortest ? std::min(limit, *shortest) : limit;
@@ -133,7 +144,9 @@ std::vector<Awaiting> who_waits(const std::vector<RankView>& ranks) {
           continue;
         }
         const bool come = has_come(*other, view.rank(), wait);
-        if (!come || other->stands()) {
+        // Of what its device was given, all that others came to may have ended, but the last.
+        const bool may_have_ended = come && wait.on_device && &wait != last_on_device(view);
+        if (!come || (other->stands() && !may_have_ended)) {
           edges.push_back({view.rank(), rank, come, wait});
         }
       }
@@ -149,6 +162,12 @@ std::optional<Hang> find_hang(
     double seconds, limit;
   };
   std::vector<Candidate> standing, idle, waiting;
+  std::set<int> awaiting;  // ranks whose device waits for one that has not come
+  for (const Awaiting& edge : who_waits(ranks)) {
+    if (edge.wait.on_device && !edge.has_come) {
+      awaiting.insert(edge.from);
+    }
+  }
   for (const RankView& view : ranks) {
     const double seconds = now - view.pulse.changed, limit = limit_of(view, shortest);
     const bool measured = view.median > 0 || shortest || view.stands();
@@ -156,10 +175,12 @@ std::optional<Hang> find_hang(
         view.state == '\0') {
       continue;
     }
-    (view.stands()              ? standing
-     : view.pulse.waits.empty() ? idle
-                                : waiting)
-        .push_back({&view, seconds, limit});
+    const bool waits =
+        awaiting.contains(view.rank()) ||
+        std::any_of(view.pulse.waits.begin(), view.pulse.waits.end(), [](const PulseWait& wait) {
+          return !wait.on_device;
+        });
+    (view.stands() ? standing : waits ? waiting : idle).push_back({&view, seconds, limit});
   }
   for (const std::vector<Candidate>* const kind : {&standing, &idle}) {
     if (!kind->empty()) {
@@ -195,7 +216,13 @@ std::string describe_rank(const RankView& view, double now) {
       view.process,
       state_text(view.state));
   for (const PulseWait& wait : view.pulse.waits) {
-    text += fmt::format("; in {} for {:.3g} s", call_text(wait), now - wait.since);
+    if (!wait.on_device) {
+      text += fmt::format("; in {} for {:.3g} s", call_text(wait), now - wait.since);
+    }
+  }
+  if (const PulseWait* const last = last_on_device(view)) {
+    text +=
+        fmt::format("; its device was given {} {:.3g} s ago", call_text(*last), now - last->since);
   }
   return text;
 }
