@@ -6,13 +6,13 @@
 #include <vector>
 
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "ops/adamw.h"
 #include "optim/dynamic_map.h"
+#include "optim/quantized_blocks.h"
 
 namespace lockstep::optim {
 namespace {
@@ -97,12 +97,8 @@ class AdamW8bit : public Optimizer {
 
  protected:
   void make_state(int64_t /*index*/, const Shard& shard) override {
-    if (!shard.parameter.is_cpu()) {
-      throw Error(
-          ErrorKind::kConfig,
-          "the 8-bit AdamW runs on CPUs alone",
-          "use training.optim=adamw_torch_fused, or parallel.offload_optimizer.device=cpu");
-    }
+    const at::Device device = shard.parameter.device();
+    const auto floats = at::TensorOptions().dtype(at::kFloat).device(device);
     std::vector<QuantizedMoments> all;
     for (const Segment& segment : shard.layout) {
       if (!is_part(segment) && segment.begin % kQuantizedBlock != 0 && segment.count > 0) {
@@ -112,18 +108,28 @@ class AdamW8bit : public Optimizer {
       }
       const int64_t elements = elements_of(shape_of_blocks(segment));
       if (elements < kSmallest) {
-        all.push_back({at::zeros({segment.count}), at::zeros({segment.count}), {}, {}});
+        all.push_back(
+            {at::zeros({segment.count}, floats), at::zeros({segment.count}, floats), {}, {}});
         continue;
       }
+      if (is_part(segment) && !device.is_cpu()) {
+        throw Error(
+            ErrorKind::kConfig,
+            fmt::format(
+                "the 8-bit AdamW of {}, which ranks share, runs on CPUs alone", segment.parameter),
+            "use training.optim=adamw_torch_fused, parallel.offload_optimizer.device=cpu, or no "
+            "parallel.tensor");
+      }
       const auto zero = [&](const DynamicMap& map) {
-        return at::full({segment.count}, static_cast<int64_t>(map.nearest(0)), at::kByte);
+        return at::full(
+            {segment.count}, static_cast<int64_t>(map.nearest(0)), floats.dtype(at::kByte));
       };
       const int64_t blocks = blocks_of(is_part(segment) ? elements : segment.count);
       all.push_back(
           {zero(DynamicMap::of_signed()),
            zero(DynamicMap::of_unsigned()),
-           at::zeros({blocks}),
-           at::zeros({blocks})});
+           at::zeros({blocks}, floats),
+           at::zeros({blocks}, floats)});
       if (is_part(segment)) {
         all.back().first_scale = 2 * blocks_of_parts_;
         blocks_of_parts_ += blocks;
@@ -295,11 +301,16 @@ class AdamW8bit : public Optimizer {
   static void update_blocks(
       const ops::AdamWBuffers& all, const QuantizedMoments& state, const ops::AdamWStep& step) {
     const int64_t count = all.parameter.numel();
-    const at::Tensor m = at::empty({std::min(kRun, count)}), v = at::empty_like(m);
-    for (int64_t begin = 0; begin < count; begin += kRun) {
-      const int64_t run = std::min(kRun, count - begin);
+    const int64_t most = all.parameter.is_cpu() ? kRun : kRunOfDevices;
+    const at::Tensor m = at::empty({std::min(most, count)}, state.exp_avg_absmax.options()),
+                     v = at::empty_like(m);
+    for (int64_t begin = 0; begin < count; begin += most) {
+      const int64_t run = std::min(most, count - begin);
       const auto part = [&](const at::Tensor& tensor) {
         return tensor.defined() ? tensor.narrow(0, begin, run) : tensor;
+      };
+      const auto scales = [&](const at::Tensor& tensor) {
+        return tensor.narrow(0, begin / kQuantizedBlock, blocks_of(run));
       };
       const ops::AdamWBuffers buffers{
           .parameter = part(all.parameter),
@@ -307,52 +318,19 @@ class AdamW8bit : public Optimizer {
           .gradient = part(all.gradient),
           .exp_avg = m.narrow(0, 0, run),
           .exp_avg_sq = v.narrow(0, 0, run)};
-      const int64_t block = begin / kQuantizedBlock;
-      widen(DynamicMap::of_signed(), part(state.exp_avg), state.exp_avg_absmax, block, m);
-      widen(DynamicMap::of_unsigned(), part(state.exp_avg_sq), state.exp_avg_sq_absmax, block, v);
+      const at::Tensor codes = part(state.exp_avg), codes_sq = part(state.exp_avg_sq);
+      const at::Tensor absmax = scales(state.exp_avg_absmax),
+                       absmax_sq = scales(state.exp_avg_sq_absmax);
+      widen_blocks(DynamicMap::of_signed(), codes, absmax, buffers.exp_avg);
+      widen_blocks(DynamicMap::of_unsigned(), codes_sq, absmax_sq, buffers.exp_avg_sq);
       ops::adamw_step(buffers, step);
-      round(DynamicMap::of_signed(), m, part(state.exp_avg), state.exp_avg_absmax, block);
-      round(DynamicMap::of_unsigned(), v, part(state.exp_avg_sq), state.exp_avg_sq_absmax, block);
+      round_blocks(DynamicMap::of_signed(), buffers.exp_avg, codes, absmax);
+      round_blocks(DynamicMap::of_unsigned(), buffers.exp_avg_sq, codes_sq, absmax_sq);
     }
-  }
-
-  static void widen(
-      const DynamicMap& map,
-      const at::Tensor& codes,
-      const at::Tensor& scales,
-      int64_t first_block,
-      const at::Tensor& out) {
-    const auto* code = codes.const_data_ptr<uint8_t>();
-    const auto* scale = scales.const_data_ptr<float>() + first_block;
-    auto* value = out.mutable_data_ptr<float>();
-    for (int64_t i = 0; i < codes.numel(); ++i) {
-      value[i] = map.values()[code[i]] * scale[i / kQuantizedBlock];
-    }
-  }
-
-  static void round(
-      const DynamicMap& map,
-      const at::Tensor& values,
-      const at::Tensor& codes,
-      const at::Tensor& scales,
-      int64_t first_block) {
-    const auto* value = values.const_data_ptr<float>();
-    auto* code = codes.mutable_data_ptr<uint8_t>();
-    auto* scale = scales.mutable_data_ptr<float>() + first_block;
-    at::parallel_for(0, blocks_of(codes.numel()), 8, [&](int64_t first, int64_t last) {
-      for (int64_t block = first; block < last; ++block) {
-        const int64_t begin = block * kQuantizedBlock;
-        quantize_block(
-            map,
-            value + begin,
-            std::min(kQuantizedBlock, codes.numel() - begin),
-            code + begin,
-            scale[block]);
-      }
-    });
   }
 
   static constexpr int64_t kRun = 64 * kQuantizedBlock;  // elements in float32 at a time
+  static constexpr int64_t kRunOfDevices = int64_t{1} << 24;
 
   std::vector<std::vector<QuantizedMoments>> moments_;  // by shard, then by segment
   int64_t blocks_of_parts_ = 0;                         // of all parts together

@@ -13,7 +13,7 @@ namespace lockstep::optim {
 /// the state is exp_avg and exp_avg_sq as uint8 codes, and exp_avg.absmax and exp_avg_sq.absmax, a
 /// float32 a block. Blocks are of a whole parameter, whatever part of it is here: of one that
 /// tensor ranks share every rank keeps all scales, and a step begins with the largest magnitudes of
-/// all blocks over the ranks, for which the moments are computed twice. On the CPU alone.
+/// all blocks over the ranks, for which the moments are computed twice: that is on CPUs alone.
 std::unique_ptr<Optimizer> make_adamw_8bit(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

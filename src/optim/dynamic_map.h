@@ -16,6 +16,9 @@ class DynamicMap {
   static const DynamicMap& of_unsigned();  // with twice as many in each decade
 
   const std::array<float, 256>& values() const { return values_; }
+  /// Between value i and i + 1, of which the first is the nearest up to there; the last is
+  /// infinite.
+  const std::array<float, 256>& middles() const { return middles_; }
   /// The index of the value nearest to x, which must be in [-1, 1].
   uint8_t nearest(float x) const;
 
@@ -24,7 +27,7 @@ class DynamicMap {
   explicit DynamicMap(Sign sign);
 
   std::array<float, 256> values_;
-  std::array<float, 256> middles_;  // between value i and i + 1; the last is infinite
+  std::array<float, 256> middles_;
   std::array<uint8_t, 65536>
       candidates_;  // by a float's upper 16 bits: the nearest to the least it may be
 };
