@@ -26,6 +26,20 @@ add_library(null_gpu SHARED ${folder}/stubs.o $<TARGET_OBJECTS:null_gpu_meaning>
 set_target_properties(null_gpu PROPERTIES LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${folder})
 target_link_libraries(null_gpu PRIVATE lockstep_compiler ${CMAKE_DL_LIBS} Threads::Threads)
 
+# Tells the null GPU what libtorch's operations read and write, and what its allocator gives out; opened where a device is used.
+add_library(null_gpu_watch SHARED ${CMAKE_SOURCE_DIR}/tests/null_gpu/torch/watch.cpp)
+add_executable(null_gpu_plants ${CMAKE_SOURCE_DIR}/tests/null_gpu/torch/plants.cpp)
+foreach(target null_gpu_watch null_gpu_plants)
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_include_directories(${target} SYSTEM PRIVATE ${CUDA_HEADERS})
+  target_link_libraries(${target} PRIVATE lockstep_compiler lockstep_libtorch null_gpu
+    -Wl,--no-as-needed ${LIBTORCH}/lib/libtorch_cuda.so ${LIBTORCH}/lib/libc10_cuda.so ${LIBTORCH}/lib/libtorch.so)
+  target_link_options(${target} PRIVATE -Wl,--allow-shlib-undefined)
+  lockstep_optimize(${target} -O1)
+endforeach()
+set_target_properties(null_gpu_watch PROPERTIES OUTPUT_NAME watch LIBRARY_OUTPUT_DIRECTORY ${folder}/torch)
+set_target_properties(null_gpu_plants PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${folder}/torch)
+
 # What libtorch looks for by name is empty: the entries are found in the library above.
 set(empty ${folder}/empty.c)
 file(CONFIGURE OUTPUT ${empty} CONTENT "")
@@ -42,4 +56,4 @@ foreach(name libcudart.so.13 libcuda.so.1 libcublas.so.13 libcublasLt.so.13 libc
       -Wl,--no-as-needed -L${folder} -lnull_gpu -Wl,-rpath,$ORIGIN -o ${folder}/${name})
   list(APPEND named ${folder}/${name})
 endforeach()
-add_custom_target(null_gpu_libraries ALL DEPENDS ${named})
+add_custom_target(null_gpu_libraries ALL DEPENDS ${named} null_gpu_watch null_gpu_plants)

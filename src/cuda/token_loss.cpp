@@ -9,6 +9,8 @@
 #include "cuda/dropout.h"
 #include "cuda/rope.h"
 #include "cuda/softmax_rows.h"
+#include "cuda/squares.h"
+#include "cuda/swiglu.h"
 #include "cuda/unpack.h"
 
 namespace lockstep::cuda {
@@ -138,6 +140,49 @@ void unpack_part(
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+void gate_up(const Tensor& gate, const Tensor& up, const Tensor& out) {
+  const c10::cuda::CUDAGuard device(gate.device());
+  swiglu(
+      number_of(gate),
+      gate.const_data_ptr(),
+      up.const_data_ptr(),
+      out.data_ptr(),
+      gate.numel(),
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void gate_up_backward(
+    const Tensor& gate,
+    const Tensor& up,
+    const Tensor& out_gradient,
+    const Tensor& gate_gradient,
+    const Tensor& up_gradient) {
+  const c10::cuda::CUDAGuard device(gate.device());
+  swiglu_backward(
+      number_of(gate),
+      gate.const_data_ptr(),
+      up.const_data_ptr(),
+      out_gradient.const_data_ptr(),
+      gate_gradient.data_ptr(),
+      up_gradient.data_ptr(),
+      gate.numel(),
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void squares(const Tensor& from, double share, const Tensor& sums) {
+  const c10::cuda::CUDAGuard device(from.device());
+  add_squares(
+      number_of(from),
+      from.const_data_ptr(),
+      from.numel(),
+      share,
+      sums.data_ptr<double>(),
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 }  // namespace
 
 ops::CudaLoops loops() {
@@ -147,7 +192,10 @@ ops::CudaLoops loops() {
       .adamw = adamw_step,
       .rotate = rotate_heads,
       .dropout = drop,
-      .unpack = unpack_part};
+      .unpack = unpack_part,
+      .swiglu = gate_up,
+      .swiglu_backward = gate_up_backward,
+      .add_squares = squares};
 }
 #else
 ops::CudaLoops loops() {

@@ -60,8 +60,11 @@ void fill_initial(
             parameter.elements()));
   }
   using Kind = model::Initialization::Kind;
-  if (parameter.init.kind == Kind::kZeros || parameter.init.kind == Kind::kOnes) {
-    slice.fill_(parameter.init.kind == Kind::kOnes ? 1 : 0);
+  // Numbers without deviation are zeros, and need not be drawn.
+  const bool is_even = parameter.init.kind == Kind::kZeros ||
+                       (parameter.init.kind == Kind::kNormal && parameter.init.deviation == 0);
+  if (is_even || parameter.init.kind == Kind::kOnes) {
+    slice.fill_(is_even ? 0 : 1);
     return;
   }
   if (count == 0 || slice.is_meta()) {

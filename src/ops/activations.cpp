@@ -7,6 +7,7 @@
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
 #include "ops/cpu/vector_types.h"
+#include "ops/cuda_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -151,6 +152,33 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   }
 };
 
+bool has_cuda_swiglu(const Tensor& gate, const Tensor& up) {
+  const auto type = gate.scalar_type();
+  return cuda_loops().swiglu != nullptr && gate.is_cuda() && gate.numel() > 0 &&
+         gate.sizes() == up.sizes() && type == up.scalar_type() &&
+         (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
+}
+
+/// By a kernel of ours, which keeps nothing but what it was given.
+struct CudaSwiglu : torch::autograd::Function<CudaSwiglu> {
+  static Tensor forward(
+      torch::autograd::AutogradContext* context, const Tensor& gate, const Tensor& up) {
+    const Tensor g = gate.contiguous(), u = up.contiguous();
+    context->save_for_backward({g, u});
+    Tensor out = at::empty_like(g);
+    cuda_loops().swiglu(g, u, out);
+    return out;
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
+    const auto saved = context->get_saved_variables();
+    Tensor gate_gradient = at::empty_like(saved[0]), up_gradient = at::empty_like(saved[1]);
+    cuda_loops().swiglu_backward(
+        saved[0], saved[1], gradient[0].contiguous(), gate_gradient, up_gradient);
+    return {gate_gradient, up_gradient};
+  }
+};
+
 }  // namespace
 
 Tensor gelu_tanh(const Tensor& x) {
@@ -160,7 +188,9 @@ Tensor gelu_tanh(const Tensor& x) {
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
   const bool fits = has_vector_loops(gate) && has_host_loops(up) && gate.sizes() == up.sizes() &&
                     gate.scalar_type() == up.scalar_type();
-  return fits ? SwigluFunction::apply(gate, up) : at::silu(gate) * up;
+  return fits                        ? SwigluFunction::apply(gate, up)
+         : has_cuda_swiglu(gate, up) ? CudaSwiglu::apply(gate, up)
+                                     : at::silu(gate) * up;
 }
 
 }  // namespace lockstep::ops

@@ -49,6 +49,17 @@ struct CudaLoops {
       const UnpackPlace& place,
       at::ScalarType packed,
       const Tensor& out) = nullptr;
+  /// silu(gate) * up, and its gradients: float32, bfloat16 or float16 of one size, not empty.
+  void (*swiglu)(const Tensor& gate, const Tensor& up, const Tensor& out) = nullptr;
+  void (*swiglu_backward)(
+      const Tensor& gate,
+      const Tensor& up,
+      const Tensor& out_gradient,
+      const Tensor& gate_gradient,
+      const Tensor& up_gradient) = nullptr;
+  /// Adds share * the squares of float32, bfloat16 or float16 numbers, not empty, to the float64
+  /// `sums` [kSquareSums], whose sum is theirs (square_sums.h).
+  void (*add_squares)(const Tensor& from, double share, const Tensor& sums) = nullptr;
   /// See captured_step.h.
   void (*run_aside)(c10::Device device, const std::function<void()>& body) = nullptr;
   std::unique_ptr<StepGraph> (*capture)(c10::Device device, const std::function<void()>& body) =

@@ -17,9 +17,14 @@
 namespace lockstep::ops {
 namespace {
 
-/// The bytes of logits that are held at once, and the rows that keep a matrix product efficient.
-constexpr int64_t kLogitsBytes = int64_t{96} << 20;
+/// The rows that keep a matrix product efficient.
 constexpr int64_t kLeastHeadRows = 128;
+
+/// The bytes of logits that are held at once: on a device many, for its products want many rows,
+/// and each run adds to the head's whole gradient in float32.
+int64_t logits_bytes(const Tensor& hidden) {
+  return int64_t{hidden.is_cpu() ? 96 : 1024} << 20;
+}
 
 at::ScalarType statistics_type(const Tensor& hidden) {
   return hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
@@ -68,12 +73,11 @@ int64_t rows_of_a_run(
   int64_t at_once = options.rows_at_once;
   if (at_once <= 0) {
     const auto bytes = static_cast<int64_t>(hidden.element_size());
-    const int64_t row = std::max<int64_t>(vocabulary * bytes, 1);
+    const int64_t row = std::max<int64_t>(vocabulary * bytes, 1), most = logits_bytes(hidden);
     // Several runs of a small type need a sum in float32: where the logits are not held as such,
     // what that takes may be held instead.
     const int64_t sum = bytes < 4 && has_vector_run(hidden) ? vocabulary * hidden.size(1) * 4 : 0;
-    at_once =
-        count * row <= kLogitsBytes + sum ? count : std::max(kLeastHeadRows, kLogitsBytes / row);
+    at_once = count * row <= most + sum ? count : std::max(kLeastHeadRows, most / row);
   }
   at_once = std::max<int64_t>(at_once, 1);
   const int64_t runs = std::max<int64_t>(1, (count + at_once - 1) / at_once);
@@ -439,7 +443,7 @@ TokenScores token_scores(
       at::zeros(targets.sizes(), hidden.options().dtype(statistics_type(hidden))),
       at::zeros(targets.sizes(), hidden.options().dtype(at::kBool))};
   const int64_t bytes = weight.size(0) * static_cast<int64_t>(weight.element_size());
-  const int64_t run = std::max(kLeastHeadRows, kLogitsBytes / std::max<int64_t>(bytes, 1));
+  const int64_t run = std::max(kLeastHeadRows, logits_bytes(hidden) / std::max<int64_t>(bytes, 1));
   for (int64_t begin = 0; begin < rows.numel(); begin += run) {
     const Tensor index = rows.narrow(0, begin, std::min(run, rows.numel() - begin));
     const Tensor goal = targets.index_select(0, index);

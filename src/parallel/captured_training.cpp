@@ -49,11 +49,11 @@ std::string CapturedTraining::obstacle(ParallelModel& model) {
   if (model.mesh().data != model.mesh().ranks()) {
     return "ranks share layers or sequences";
   }
-  if (plan.zero_stage > 0) {
-    return fmt::format("parallel.zero_stage is {}", plan.zero_stage);
-  }
   if (plan.offload_optimizer.device != OffloadDevice::kNone) {
     return "the optimizer's state lives elsewhere";
+  }
+  if (plan.offload_parameters) {
+    return "parameters live elsewhere";
   }
   if (model.is_half()) {
     return "float16's loss scale is the host's";

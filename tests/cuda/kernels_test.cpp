@@ -13,7 +13,10 @@
 #include "cuda/dropout.h"
 #include "cuda/rope.h"
 #include "cuda/softmax_rows.h"
+#include "cuda/squares.h"
+#include "cuda/swiglu.h"
 #include "cuda/unpack.h"
+#include "ops/square_sums.h"
 
 namespace lockstep::cuda {
 namespace kernels_test {
@@ -43,8 +46,9 @@ std::vector<T> all_narrowed(const std::vector<float>& numbers) {
   return result;
 }
 
-TEST(Kernels, AdamWIsItsFormula) {
-  constexpr size_t kCount = 1500;  // blocks of 256: the last is not full
+/// From `offset` on: elements go in packs where those begin at a multiple of their bytes.
+void expect_adamw(bool is_low, size_t offset) {
+  constexpr size_t kCount = 1502;  // the last block is not full, nor the last pack
   const std::vector<float> numbers{0.5F, 0.999F, 0.9F, 0.1F, 0.99F, 0.01F, 1e-3F, 2.0F, 1e-6F};
   const auto gradient = random_numbers(kCount, 1), weight = random_numbers(kCount, 2);
   const auto m = random_numbers(kCount, 3);
@@ -52,27 +56,33 @@ TEST(Kernels, AdamWIsItsFormula) {
   for (float& x : v) {
     x *= x;
   }
-  for (const bool is_low : {false, true}) {
-    const auto low_gradient = all_narrowed<__nv_bfloat16>(gradient);
-    auto new_weight = weight, new_m = m, new_v = v;
-    std::vector<__nv_bfloat16> low(kCount);
-    AdamWPointers pointers;
-    pointers.gradient = is_low ? nullptr : gradient.data();
-    pointers.low_gradient = is_low ? low_gradient.data() : nullptr;
-    pointers.weight = new_weight.data();
-    pointers.exp_avg = new_m.data();
-    pointers.exp_avg_sq = new_v.data();
-    pointers.low = is_low ? low.data() : nullptr;
-    adamw(pointers, numbers.data(), kCount, nullptr);
-    for (size_t i = 0; i < kCount; ++i) {
-      const double g = 0.5 * (is_low ? widen(low_gradient[i]) : gradient[i]);
-      const double mean = 0.9 * m[i] + 0.1 * g, square = 0.99 * v[i] + 0.01 * g * g;
-      const double expected = 0.999 * weight[i] - 1e-3 * mean / (std::sqrt(square) * 2 + 1e-6);
-      ASSERT_NEAR(new_m[i], mean, 1e-6);
-      ASSERT_NEAR(new_v[i], square, 1e-6);
-      ASSERT_NEAR(new_weight[i], expected, 1e-6 * (1 + std::abs(expected)));
-      ASSERT_TRUE(!is_low || widen(low[i]) == widen(__float2bfloat16(new_weight[i])));
-    }
+  const auto low_gradient = all_narrowed<__nv_bfloat16>(gradient);
+  auto new_weight = weight, new_m = m, new_v = v;
+  std::vector<__nv_bfloat16> low(kCount);
+  AdamWPointers pointers;
+  pointers.gradient = is_low ? nullptr : gradient.data() + offset;
+  pointers.low_gradient = is_low ? low_gradient.data() + offset : nullptr;
+  pointers.weight = new_weight.data() + offset;
+  pointers.exp_avg = new_m.data() + offset;
+  pointers.exp_avg_sq = new_v.data() + offset;
+  pointers.low = is_low ? low.data() + offset : nullptr;
+  adamw(pointers, numbers.data(), static_cast<int64_t>(kCount - offset), nullptr);
+  for (size_t i = offset; i < kCount; ++i) {
+    const double g = 0.5 * (is_low ? widen(low_gradient[i]) : gradient[i]);
+    const double mean = 0.9 * m[i] + 0.1 * g, square = 0.99 * v[i] + 0.01 * g * g;
+    const double expected = 0.999 * weight[i] - 1e-3 * mean / (std::sqrt(square) * 2 + 1e-6);
+    ASSERT_NEAR(new_m[i], mean, 1e-6) << i;
+    ASSERT_NEAR(new_v[i], square, 1e-6) << i;
+    ASSERT_NEAR(new_weight[i], expected, 1e-6 * (1 + std::abs(expected))) << i;
+    ASSERT_TRUE(!is_low || widen(low[i]) == widen(__float2bfloat16(new_weight[i]))) << i;
+  }
+  EXPECT_TRUE(offset == 0 || new_weight[0] == weight[0]);
+}
+
+TEST(Kernels, AdamWIsItsFormula) {
+  for (const size_t offset : {0, 1}) {
+    expect_adamw(false, offset);
+    expect_adamw(true, offset);
   }
 }
 
@@ -281,6 +291,67 @@ TEST(Kernels, DropoutIsThatOfTheWhole) {
   }
   EXPECT_GT(kept, 8);
   EXPECT_LT(kept, 24);
+}
+
+template <class T>
+void expect_swiglu(Number number, double tolerance, size_t offset) {
+  constexpr size_t kCount = 603;
+  const auto gate = all_narrowed<T>(random_numbers(kCount, 9, 4));
+  const auto up = all_narrowed<T>(random_numbers(kCount, 10)),
+             dy = all_narrowed<T>(random_numbers(kCount, 11));
+  std::vector<T> out(kCount), gate_gradient(kCount), up_gradient(kCount);
+  const auto count = static_cast<int64_t>(kCount - offset);
+  swiglu(number, gate.data() + offset, up.data() + offset, out.data() + offset, count, nullptr);
+  swiglu_backward(
+      number,
+      gate.data() + offset,
+      up.data() + offset,
+      dy.data() + offset,
+      gate_gradient.data() + offset,
+      up_gradient.data() + offset,
+      count,
+      nullptr);
+  for (size_t i = offset; i < kCount; ++i) {
+    const double g = widen(gate[i]), u = widen(up[i]), d = widen(dy[i]);
+    const double s = 1 / (1 + std::exp(-g));
+    const auto expect = [&](T found, double wanted) {
+      EXPECT_NEAR(widen(found), wanted, tolerance * (1e-3 + std::abs(wanted))) << i;
+    };
+    expect(out[i], g * s * u);
+    expect(up_gradient[i], d * g * s);
+    expect(gate_gradient[i], d * u * s * (1 + g * (1 - s)));
+  }
+}
+
+TEST(Kernels, SwigluIsItsFormula) {
+  for (const size_t offset : {0, 1}) {  // in packs, and one by one
+    expect_swiglu<float>(Number::kFloat, 1e-5, offset);
+    expect_swiglu<__nv_bfloat16>(Number::kBfloat16, 0.01, offset);
+    expect_swiglu<__half>(Number::kHalf, 2e-3, offset);
+  }
+}
+
+TEST(Kernels, SquaresAreAddedToWhatIsThere) {
+  // Each thread of some blocks has two numbers, of others one, and of the last none.
+  constexpr int64_t kCount = ops::kSquareSums * 256 * 5 / 4;
+  const auto from = random_numbers(kCount, 12);
+  std::vector<double> sums(ops::kSquareSums, 0.0);
+  sums[3] = 1000;
+  add_squares(Number::kFloat, from.data(), kCount, 0.5, sums.data(), nullptr);
+  double wanted = 1000, found = 0;
+  for (size_t i = 0; i < from.size(); ++i) {
+    wanted += 0.5 * from[i] * from[i];
+  }
+  for (const double sum : sums) {
+    found += sum;
+  }
+  EXPECT_NEAR(found, wanted, 1e-7 * wanted);
+  const auto low = all_narrowed<__nv_bfloat16>({3, NAN});
+  const double before = sums[0];
+  add_squares(Number::kBfloat16, low.data(), 1, 1, sums.data(), nullptr);
+  EXPECT_NEAR(sums[0], before + 9, 1e-9);
+  add_squares(Number::kBfloat16, low.data(), 2, 1, sums.data(), nullptr);
+  EXPECT_TRUE(std::isnan(sums[0]));
 }
 
 }  // namespace kernels_test

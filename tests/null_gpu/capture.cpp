@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "null_gpu/order.h"
 #include "null_gpu/report.h"
 
 namespace null_gpu {
@@ -267,6 +268,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream_handle) 
   const std::unique_lock lock(mutex());
   Stream& stream = stream_of(stream_handle);
   count("graph_launches");
+  order_work(stream);
   using Kind = Operation::Kind;
   const auto begin = std::make_shared<Point>();
   add(stream, {Kind::kRecord, begin});

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "null_gpu/machine.h"
+#include "null_gpu/order.h"
 #include "null_gpu/report.h"
 
 namespace null_gpu {
@@ -54,6 +55,8 @@ cudaError_t copy(
     const std::vector<char> content = remembered(from, bytes);
     content.empty() ? forget(to, bytes) : remember(to, bytes, content.data());
     add_work(stream, "copy from device to device");
+    touch(stream, from, bytes, false, "a copy from device to device");
+    touch(stream, to, bytes, true, "a copy from device to device");
     return cudaSuccess;
   }
   if (!to_device && !from_device) {
@@ -68,6 +71,9 @@ cudaError_t copy(
     count("pinned_copies");
   }
   add_work(stream, nullptr);
+  const char* const what = to_device ? "a copy to the device" : "a copy to the host";
+  touch(stream, from, bytes, false, what);
+  touch(stream, to, bytes, true, what);
   if (to_device) {
     remember(to, bytes, from);
     if (!is_pageable) {
@@ -83,7 +89,9 @@ cudaError_t copy(
     host_waited("cudaMemcpy");
   }
   if (is_blocking || (is_pageable && !to_device)) {
+    const Clock clock = stream.clock;
     wait_for(lock, [&] { return is_idle(stream); });
+    host_has_waited(clock);
   }
   return cudaSuccess;
 }
@@ -95,7 +103,9 @@ cudaError_t set(void* to, size_t bytes, cudaStream_t handle) {
     broken("a memset of what is not the device's");
   }
   forget(to, bytes);
-  add_work(stream_of(handle), "memset");
+  Stream& stream = stream_of(handle);
+  add_work(stream, "memset");
+  touch(stream, to, bytes, true, "memset");
   return cudaSuccess;
 }
 

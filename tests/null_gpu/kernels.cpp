@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "null_gpu/machine.h"
+#include "null_gpu/order.h"
 #include "null_gpu/report.h"
 
 namespace null_gpu {
@@ -31,7 +32,12 @@ const char* name_of(const void* kernel) {
 }
 
 cudaError_t launch(
-    const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t handle) {
+    const void* kernel,
+    dim3 grid,
+    dim3 block,
+    void** arguments,
+    size_t shared_bytes,
+    cudaStream_t handle) {
   const char* const name = name_of(kernel);
   if (name == nullptr) {
     refused("a launch of what is no kernel");
@@ -53,6 +59,7 @@ cudaError_t launch(
   }
   count("launches");
   add_work(stream, name);
+  touch_arguments(stream, name, arguments);
   return cudaSuccess;
 }
 
@@ -111,20 +118,42 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* entry) {
   return cudaSuccess;
 }
 cudaError_t __cudaLaunchKernel(
-    cudaKernel_t kernel, dim3 grid, dim3 block, void**, size_t shared_bytes, cudaStream_t stream) {
-  return launch(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream);
+    cudaKernel_t kernel,
+    dim3 grid,
+    dim3 block,
+    void** arguments,
+    size_t shared_bytes,
+    cudaStream_t stream) {
+  return launch(
+      reinterpret_cast<const void*>(kernel), grid, block, arguments, shared_bytes, stream);
 }
 cudaError_t cudaLaunchKernel(
-    const void* kernel, dim3 grid, dim3 block, void**, size_t shared_bytes, cudaStream_t stream) {
-  return launch(kernel, grid, block, shared_bytes, stream);
+    const void* kernel,
+    dim3 grid,
+    dim3 block,
+    void** arguments,
+    size_t shared_bytes,
+    cudaStream_t stream) {
+  return launch(kernel, grid, block, arguments, shared_bytes, stream);
 }
 cudaError_t cudaLaunchCooperativeKernel(
-    const void* kernel, dim3 grid, dim3 block, void**, size_t shared_bytes, cudaStream_t stream) {
-  return launch(kernel, grid, block, shared_bytes, stream);
+    const void* kernel,
+    dim3 grid,
+    dim3 block,
+    void** arguments,
+    size_t shared_bytes,
+    cudaStream_t stream) {
+  return launch(kernel, grid, block, arguments, shared_bytes, stream);
 }
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void**) {
+cudaError_t cudaLaunchKernelExC(
+    const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
   return launch(
-      kernel, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
+      kernel,
+      config->gridDim,
+      config->blockDim,
+      arguments,
+      config->dynamicSmemBytes,
+      config->stream);
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {

@@ -57,10 +57,14 @@ std::vector<char> remembered(const void* memory, size_t bytes);
 
 // ---- Streams
 
+/// What lies before: for each stream's number, how many of its works.
+using Clock = std::vector<uint64_t>;
+
 /// What a device has done, or not yet. Two hosts' questions find it not done, a wait finds it done.
 struct Point {
   bool is_done = false;
   int questions = 0;
+  Clock clock{};
 };
 
 /// A part of a stream's work that other ranks take part in.
@@ -89,7 +93,11 @@ struct Stream {
   int priority = 0;
   std::deque<Operation> queue;
   Capture* capture = nullptr;
+  int number = 0;  // of the process
+  Clock clock{};   // see order.h
 };
+/// The device's own.
+Stream& own_stream(int device);
 /// The stream of a handle, which may be null: the device's own.
 Stream& stream_of(cudaStream_t handle);
 cudaStream_t handle_of(Stream& stream);

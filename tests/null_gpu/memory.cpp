@@ -1,5 +1,6 @@
 // Memory of pretended devices: addresses that fault when the host touches them, and numbers that
 // say how much of it is taken. Pinned memory of the host is real.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -8,9 +9,12 @@
 #include <set>
 
 #include <cuda.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "null_gpu/machine.h"
+#include "null_gpu/order.h"
 #include "null_gpu/report.h"
 
 namespace null_gpu {
@@ -40,6 +44,21 @@ Memory& memory() {
   return *memory;
 }
 
+/// Eight bytes of a file, for who looks on while the process runs: the most that was taken at once.
+int64_t& told_peak() {
+  static int64_t* const peak = [] {
+    const char* const rank = std::getenv("RANK");
+    const std::string path = folder() + "/peak-" + (rank == nullptr ? "0" : rank);
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0666);
+    void* shared = MAP_FAILED;
+    if (file >= 0 && ::ftruncate(file, sizeof(int64_t)) == 0) {
+      shared = ::mmap(nullptr, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    }
+    return shared == MAP_FAILED ? new int64_t{0} : static_cast<int64_t*>(shared);
+  }();
+  return *peak;
+}
+
 bool charge(int device, size_t bytes) {
   int64_t& used = memory().used[device];
   if (used + static_cast<int64_t>(bytes) > device_memory()) {
@@ -47,6 +66,7 @@ bool charge(int device, size_t bytes) {
   }
   used += static_cast<int64_t>(bytes);
   highest("device_bytes", used);
+  told_peak() = std::max(told_peak(), used);
   return true;
 }
 
@@ -124,6 +144,7 @@ bool release(void* begin) {
     return false;
   }
   memory().used[found->second.device] -= static_cast<int64_t>(found->second.bytes);
+  forget_order(begin, found->second.bytes);
   ::munmap(begin, found->second.bytes);
   memory().ranges.erase(found);
   return true;
@@ -138,6 +159,7 @@ bool remove_pinned(void* begin) {
   if (found == memory().ranges.end() || found->second.kind != Kind::kPinned) {
     return false;
   }
+  forget_order(begin, found->second.bytes);
   memory().ranges.erase(found);
   return true;
 }
@@ -176,6 +198,7 @@ using namespace null_gpu;
 extern "C" {
 
 cudaError_t cudaMalloc(void** result, size_t bytes) {
+  watch_libtorch();
   std::unique_lock lock(mutex());
   count("cudaMalloc");
   if (!may_wait("cudaMalloc", nullptr)) {
@@ -293,6 +316,7 @@ CUresult cuMemCreate(
     size_t bytes,
     const CUmemAllocationProp* properties,
     unsigned long long) {
+  watch_libtorch();
   std::unique_lock lock(mutex());
   count("cuMemCreate");
   const int device = properties->location.id;
@@ -346,6 +370,7 @@ CUresult cuMemUnmap(CUdeviceptr begin, size_t bytes) {
   if (!may_wait("cuMemUnmap", nullptr)) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
+  forget_order(reinterpret_cast<void*>(begin), bytes);
   auto& mapped = memory().mapped;
   for (auto at = mapped.lower_bound(begin); at != mapped.end() && at->first < begin + bytes;) {
     --at->second->maps;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "null_gpu/machine.h"
+#include "null_gpu/order.h"
 #include "null_gpu/report.h"
 
 namespace null_gpu {
@@ -300,8 +301,17 @@ void flush() {
   group().parts.clear();
 }
 
+/// What NCCL reads and writes, in numbers of the part's type.
+struct Buffers {
+  const void* from = nullptr;
+  uint64_t read = 0;
+  void* to = nullptr;
+  uint64_t written = 0;
+};
+
 ncclResult_t together(
-    ncclComm_t handle, cudaStream_t stream_handle, Part part, const void* memory) {
+    ncclComm_t handle, cudaStream_t stream_handle, Part part, const Buffers& buffers) {
+  const void* const memory = buffers.from == nullptr ? buffers.to : buffers.from;
   const std::unique_lock lock(mutex());
   Communicator& communicator = of(handle);
   Stream& stream = stream_of(stream_handle);
@@ -315,6 +325,10 @@ ncclResult_t together(
   count(part.what);
   count_kernel(part.what);
   part.memory = const_cast<void*>(memory);
+  const size_t width = part.count == 0 ? 0 : bytes_of(part) / part.count;
+  order_work(stream);
+  touch(stream, buffers.from, buffers.read * width, false, part.what);
+  touch(stream, buffers.to, buffers.written * width, true, part.what);
   part.at = within_program(site());
   const std::pair key{&communicator, &stream};
   auto& parts = group().parts;
@@ -459,34 +473,43 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclAllReduce(
     const void* from,
-    void*,
+    void* to,
     size_t count,
     ncclDataType_t type,
     ncclRedOp_t operation,
     ncclComm_t communicator,
     cudaStream_t stream) {
-  return together(communicator, stream, {"ncclAllReduce", count, type, operation}, from);
+  return together(
+      communicator, stream, {"ncclAllReduce", count, type, operation}, {from, count, to, count});
 }
 ncclResult_t ncclReduce(
     const void* from,
-    void*,
+    void* to,
     size_t count,
     ncclDataType_t type,
     ncclRedOp_t operation,
     int root,
     ncclComm_t communicator,
     cudaStream_t stream) {
-  return together(communicator, stream, {"ncclReduce", count, type, operation, root}, from);
+  return together(
+      communicator,
+      stream,
+      {"ncclReduce", count, type, operation, root},
+      {from, count, to, of(communicator).rank == root ? count : 0});
 }
 ncclResult_t ncclBroadcast(
-    const void*,
+    const void* from,
     void* to,
     size_t count,
     ncclDataType_t type,
     int root,
     ncclComm_t communicator,
     cudaStream_t stream) {
-  return together(communicator, stream, {"ncclBroadcast", count, type, 0, root}, to);
+  return together(
+      communicator,
+      stream,
+      {"ncclBroadcast", count, type, 0, root},
+      {from, of(communicator).rank == root ? count : 0, to, count});
 }
 ncclResult_t ncclBcast(
     void* memory,
@@ -495,35 +518,51 @@ ncclResult_t ncclBcast(
     int root,
     ncclComm_t communicator,
     cudaStream_t stream) {
-  return together(communicator, stream, {"ncclBroadcast", count, type, 0, root}, memory);
+  return together(
+      communicator, stream, {"ncclBroadcast", count, type, 0, root}, {nullptr, 0, memory, count});
 }
 ncclResult_t ncclReduceScatter(
     const void* from,
-    void*,
+    void* to,
     size_t count,
     ncclDataType_t type,
     ncclRedOp_t operation,
     ncclComm_t communicator,
     cudaStream_t stream) {
-  return together(communicator, stream, {"ncclReduceScatter", count, type, operation}, from);
+  return together(
+      communicator,
+      stream,
+      {"ncclReduceScatter", count, type, operation},
+      {from, count * static_cast<uint64_t>(of(communicator).size), to, count});
 }
 ncclResult_t ncclAllGather(
     const void* from,
-    void*,
+    void* to,
     size_t count,
     ncclDataType_t type,
     ncclComm_t communicator,
     cudaStream_t stream) {
-  return together(communicator, stream, {"ncclAllGather", count, type}, from);
+  return together(
+      communicator,
+      stream,
+      {"ncclAllGather", count, type},
+      {from, count, to, count * static_cast<uint64_t>(of(communicator).size)});
 }
 ncclResult_t ncclAlltoAll(
     const void* from,
-    void*,
+    void* to,
     size_t count,
     ncclDataType_t type,
     ncclComm_t communicator,
     cudaStream_t stream) {
-  return together(communicator, stream, {"ncclAlltoAll", count, type}, from);
+  return together(
+      communicator,
+      stream,
+      {"ncclAlltoAll", count, type},
+      {from,
+       count * static_cast<uint64_t>(of(communicator).size),
+       to,
+       count * static_cast<uint64_t>(of(communicator).size)});
 }
 ncclResult_t ncclSend(
     const void* from,
@@ -533,7 +572,7 @@ ncclResult_t ncclSend(
     ncclComm_t communicator,
     cudaStream_t stream) {
   const int own = of(communicator).rank;
-  return together(communicator, stream, {"ncclSend", count, type, 0, 0, own, peer}, from);
+  return together(communicator, stream, {"ncclSend", count, type, 0, 0, own, peer}, {from, count});
 }
 ncclResult_t ncclRecv(
     void* to,
@@ -543,7 +582,8 @@ ncclResult_t ncclRecv(
     ncclComm_t communicator,
     cudaStream_t stream) {
   const int own = of(communicator).rank;
-  return together(communicator, stream, {"ncclRecv", count, type, 0, 0, peer, own}, to);
+  return together(
+      communicator, stream, {"ncclRecv", count, type, 0, 0, peer, own}, {nullptr, 0, to, count});
 }
 
 }  // extern "C"

@@ -22,7 +22,7 @@ namespace {
 struct Report {
   std::mutex mutex;
   std::map<std::string, int64_t> counts, highest;
-  std::unordered_map<const char*, int64_t> kernels;
+  std::unordered_map<const char*, int64_t> kernels, moved;
   std::map<std::pair<std::string, Site>, int64_t> waits;
   std::vector<std::string> refused;
 };
@@ -94,12 +94,13 @@ int64_t number_setting(const char* name, int64_t otherwise) {
 }
 
 const std::string& folder() {
-  static const std::string folder = [] {
-    const std::string path = setting("FOLDER", "/tmp/null_gpu");
-    ::mkdir(path.c_str(), 0777);
+  // Never destroyed: the report is written when the process ends.
+  static const std::string* const folder = [] {
+    const auto* const path = new std::string(setting("FOLDER", "/tmp/null_gpu"));
+    ::mkdir(path->c_str(), 0777);
     return path;
   }();
-  return folder;
+  return *folder;
 }
 
 void count(const char* name, int64_t amount) {
@@ -116,6 +117,11 @@ void highest(const char* name, int64_t value) {
 void count_kernel(const char* name) {
   const std::scoped_lock lock(report().mutex);
   ++report().kernels[name];
+}
+
+void count_moved(const char* what, int64_t bytes) {
+  const std::scoped_lock lock(report().mutex);
+  report().moved[what] += bytes;
 }
 
 Site site() {
@@ -218,9 +224,12 @@ void write_report() {
     return;  // a process that used no device, as a launcher is one
   }
   const auto same = [](const std::string& text) { return text; };
-  std::map<std::string, int64_t> kernels;
+  std::map<std::string, int64_t> kernels, moved;
   for (const auto& [name, times] : seen.kernels) {
     kernels[demangled(name)] += times;
+  }
+  for (const auto& [name, bytes] : seen.moved) {
+    moved[demangled(name)] += bytes;
   }
   std::map<std::string, int64_t> waits;
   for (const auto& [wait, times] : seen.waits) {
@@ -236,11 +245,13 @@ void write_report() {
   if (std::FILE* const file = std::fopen(path.c_str(), "w"); file != nullptr) {
     std::fprintf(
         file,
-        "{\"counts\": %s,\n\"highest\": %s,\n\"kernels\": %s,\n\"waits\": %s,\n\"refused\": "
+        "{\"counts\": %s,\n\"highest\": %s,\n\"kernels\": %s,\n\"moved\": %s,\n\"waits\": "
+        "%s,\n\"refused\": "
         "[%s]}\n",
         object(seen.counts, same).c_str(),
         object(seen.highest, same).c_str(),
         object(kernels, same).c_str(),
+        object(moved, same).c_str(),
         object(waits, same).c_str(),
         refusals.c_str());
     std::fclose(file);

@@ -19,6 +19,8 @@ void count(const char* name, int64_t amount = 1);
 /// The largest of what is told.
 void highest(const char* name, int64_t value);
 void count_kernel(const char* name);
+/// What an operation, a kernel or a copy read and wrote of the device's memory.
+void count_moved(const char* what, int64_t bytes);
 
 /// Where in the program this is called from: return addresses, innermost first.
 using Site = std::vector<uintptr_t>;

@@ -7,6 +7,7 @@
 
 #include "null_gpu/capture.h"
 #include "null_gpu/machine.h"
+#include "null_gpu/order.h"
 #include "null_gpu/report.h"
 
 namespace null_gpu {
@@ -25,6 +26,7 @@ struct Streams {
   std::set<Stream*> all, busy;
   std::set<Event*> events;
   std::condition_variable changed;
+  int made = 0;
 };
 Streams& streams() {
   static Streams* const streams = new Streams;
@@ -75,14 +77,18 @@ Event* event_of(cudaEvent_t handle) {
 
 }  // namespace
 
+Stream& own_stream(int device) {
+  Stream*& own = streams().own[device];
+  if (own == nullptr) {
+    own = new Stream{device, 0, {}, nullptr, streams().made++};
+    streams().all.insert(own);
+  }
+  return *own;
+}
+
 Stream& stream_of(cudaStream_t handle) {
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
-    Stream*& own = streams().own[current_device()];
-    if (own == nullptr) {
-      own = new Stream{current_device(), 0, {}, nullptr};
-      streams().all.insert(own);
-    }
-    return *own;
+    return own_stream(current_device());
   }
   auto* const stream = reinterpret_cast<Stream*>(handle);
   if (streams().all.count(stream) == 0) {
@@ -96,6 +102,7 @@ cudaStream_t handle_of(Stream& stream) {
 }
 
 void add_work(Stream& stream, const char* kernel) {
+  order_work(stream);
   if (stream.capture != nullptr) {
     capture_work(stream, kernel);
   } else if (kernel != nullptr) {
@@ -174,7 +181,7 @@ extern "C" {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* result, unsigned, int priority) {
   const std::unique_lock lock(mutex());
-  auto* const stream = new Stream{current_device(), priority, {}, nullptr};
+  auto* const stream = new Stream{current_device(), priority, {}, nullptr, streams().made++};
   streams().all.insert(stream);
   *result = handle_of(*stream);
   count("streams");
@@ -204,6 +211,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     return answer(cudaErrorStreamCaptureUnsupported);
   }
   if (is_idle(stream)) {
+    host_was_told(stream.clock);
     return cudaSuccess;
   }
   advance();  // next time
@@ -218,7 +226,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   }
   count("waits");
   host_waited("cudaStreamSynchronize");
+  const Clock clock = stream.clock;
   wait_for(lock, [&] { return is_idle(stream); });
+  host_has_waited(clock);
   return cudaSuccess;
 }
 
@@ -230,11 +240,18 @@ cudaError_t cudaDeviceSynchronize() {
   count("waits");
   host_waited("cudaDeviceSynchronize");
   const int device = current_device();
+  Clock clock;
+  for (const Stream* const each : streams().all) {
+    if (each->device == device) {
+      merge(clock, each->clock);
+    }
+  }
   wait_for(lock, [&] {
     const auto& busy = streams().busy;
     return std::none_of(
         busy.begin(), busy.end(), [&](auto* each) { return each->device == device; });
   });
+  host_has_waited(clock);
   return cudaSuccess;
 }
 
@@ -269,6 +286,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream_han
     return answer(cudaErrorInvalidResourceHandle);
   }
   event->point = std::make_shared<Point>();
+  event->point->clock = stream.clock;
   event->mark = stream.capture == nullptr ? nullptr : mark_of(stream);
   add(stream, {Operation::Kind::kRecord, event->point});
   return cudaSuccess;
@@ -296,6 +314,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, 
     spoil(*stream.capture);
     return answer(cudaErrorStreamCaptureIsolation);
   }
+  if (event->point != nullptr && event->mark == nullptr) {
+    merge(stream.clock, event->point->clock);
+  }
   if (event->point != nullptr && (event->mark != nullptr || !event->point->is_done)) {
     add(stream, {Operation::Kind::kWait, event->point});
   }
@@ -319,6 +340,9 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     return cudaErrorNotReady;
   }
   advance();
+  if (event->point->is_done) {
+    host_was_told(event->point->clock);
+  }
   return event->point->is_done ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -336,6 +360,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     count("waits");
     host_waited("cudaEventSynchronize");
     wait_for(lock, [&] { return point->is_done; });
+    host_has_waited(point->clock);
     point->questions = kQuestions;
   }
   return cudaSuccess;

@@ -10,7 +10,7 @@ import sys
 import unittest
 
 from encoders import BERT, DISTILBERT, ROBERTA, byte_pieces, word_pieces, write_folder
-from harness import PROGRAM, SOURCE, ProgramTest, environment, lockstep, long
+from harness import CONFIG, PROGRAM, SOURCE, ProgramTest, environment, lockstep, long
 from test_t5 import T5, write_pairs
 
 sys.path.insert(0, str(SOURCE / "tests" / "null_gpu"))
@@ -35,6 +35,7 @@ PLANS = {
     "zero-3": ["parallel.zero_stage=3"],
     "offload-optimizer": ["parallel.zero_stage=2", "parallel.offload_optimizer.device=cpu"],
     "offload-parameters": ["parallel.zero_stage=3", "parallel.offload_param.device=cpu", "parallel.offload_optimizer.device=cpu"],
+    "8-bit": ["parallel.zero_stage=2", "training.optim=adamw_8bit"],
     "tensor": ["parallel.tensor=2"],
     "sequence": ["parallel.tensor=2", "parallel.sequence_parallel=true"],
     "ring": ["parallel.context=2"],
@@ -50,6 +51,11 @@ PLANS = {
 # What the host has to have before it can go on, beside the step's sums: each unit's gradients, which it updates; how many
 # rows each expert of a layer gets, of every micro-batch.
 MORE_WAITS = {"offload-parameters": LLAMA["num_hidden_layers"] + 1, "expert": LLAMA["num_hidden_layers"]}
+PLAIN_KERNELS = {"512", "256", "128", "void", "at", "native", "vectorized_elementwise_kernel", "unrolled_elementwise_kernel", "elementwise_kernel",
+                 "reduce_kernel", "elementwise_kernel_helper"}
+LAYERS = {"llama": "num_hidden_layers", "gpt2": "n_layer"}
+MOST_KERNELS = 80  # of a layer, forward and backward
+GPUS = {"H100": (989e12, 3.35e12), "H200": (989e12, 4.8e12), "B200": (2250e12, 8e12)}  # bfloat16 FLOP/s, bytes/s of their data sheets
 WIDE = {  # on 8 devices
     "tensor": ["parallel.tensor=8"],
     "sequence": ["parallel.tensor=4", "parallel.sequence_parallel=true"],
@@ -58,6 +64,15 @@ WIDE = {  # on 8 devices
     "expert": ["model.path=mixtral.json", "parallel.expert=4", "parallel.zero_stage=1"],
     "mixed": ["parallel.pipeline=2", "parallel.tensor=2", "parallel.zero_stage=1", "gradient_accumulation_steps=2"],
 }
+
+
+def short_name(kernel):
+    """Of a kernel's name, that of its innermost function or functor."""
+    for pattern in (r"(\w*Functor\w*)", r"(\w+_kernel_cuda)\b", r"(\w+(?:_kernel|Kernel)\w*)", r"(\w+)"):
+        found = [name for name in re.findall(pattern, kernel) if name not in PLAIN_KERNELS]
+        if found:
+            return found[0]
+    return kernel
 
 
 def families():
@@ -102,7 +117,7 @@ class NullGpu(ProgramTest):
         return [
             {key: collections.Counter({name: (count - before[key].get(name, 0)) / (last - first)
                                        for name, count in after[key].items()})
-             for key in ("counts", "kernels", "waits")}
+             for key in ("counts", "kernels", "moved", "waits")}
             for before, after in zip(short, whole)]
 
     def check_step(self, step, name, more=0):
@@ -119,7 +134,7 @@ class NullGpu(ProgramTest):
         self.assertEqual(sum(count for name, count in step["kernels"].items() if "dropout_kernel" in name), 16)
 
     def test_main_plans_run_to_their_end(self):
-        for name in ("zero-3", "1f1b", "ring"):
+        for name in ("zero-3", "1f1b", "ring", "8-bit"):
             self.on_gpus(name, "model.path=llama.json", "bf16=true", *PLANS[name], gpus=2, steps=1)
         ranks = self.on_gpus("mixed", "model.path=llama.json", "bf16=true", *WIDE["mixed"], gpus=8, steps=1)
         self.assertEqual(len(ranks), 8)
@@ -136,6 +151,86 @@ class NullGpu(ProgramTest):
         report, = pretend.read_reports(self.folder / "found")
         self.assertGreater(report["counts"]["launches"], 100)
 
+    def test_what_streams_do_out_of_order_is_named(self):
+        main = other = r"stream \d+"
+        wanted = {
+            "read-before-wait": rf"read before wait: aten::mul\S* on {main} reads what aten::add_ on {other} writes",
+            "copy-before-wait": rf"read before wait: aten::mul\S* on {main} reads what .*copy.* on {other} writes",
+            "write-before-wait": rf"written before wait: aten::(zero|fill)_ on {main} writes what aten::mul on {other} reads",
+            "free-before-done": rf"freed before done: what aten::mul uses on {other} was freed, and given out again for {main}",
+            "read-after-wait": None, "copy-apart": None, "write-after-wait": None, "free-recorded": None,
+        }
+        for name, told in wanted.items():
+            with self.subTest(name):
+                reports = self.folder / f"{name}.reports"
+                done = subprocess.run(
+                    [LIBRARIES / "torch" / "null_gpu_plants", name], capture_output=True, text=True,
+                    env=environment(**pretend.variables(LIBRARIES, reports, 1)))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                report, = pretend.read_reports(reports)
+                if told is None:
+                    self.assertEqual(report["refused"], [])
+                else:
+                    self.assertRegex("\n".join(report["refused"]), told)
+                    self.assertIn("before", done.stderr)
+
+    def test_a_window_needs_no_mask(self):
+        windowed = dict(LLAMA, model_type="mistral", sliding_window=16, num_key_value_heads=2)
+        (self.folder / "windowed.json").write_text(json.dumps(windowed))
+        report, = self.on_gpus("windowed", "model.path=windowed.json", "bf16=true", steps=1)
+        flash = [name for name in report["kernels"] if "flash_fwd" in name or "flash_bwd" in name]
+        self.assertGreater(len(flash), 1, report["kernels"])
+        self.assertEqual([name for name in report["kernels"] if "fmha" in name or "attention_kernel" in name], [])
+
+    def layer_of(self, name, config, *words):
+        """What a layer launches and moves in a step, forward and backward: what a model of two has more than one of one."""
+        step = {}
+        for layers in (1, 2):
+            (self.folder / "layers.json").write_text(json.dumps({**config, LAYERS[config["model_type"]]: layers}))
+            step[layers], = self.each_step(f"{name}-{layers}", "model.path=layers.json", "bf16=true", *words, first=2, last=3)
+        layer = {}
+        for key in ("kernels", "moved"):
+            layer[key] = collections.Counter()
+            for what in step[2][key] | step[1][key]:
+                layer[key][short_name(what) if key == "kernels" else what] += step[2][key][what] - step[1][key][what]
+        return layer
+
+    def check_budget(self, family, layer):
+        """No kernel more of any name than is written down, and not more than 80 together."""
+        budget = json.loads((SOURCE / "tests/null_gpu/kernels_of_a_layer.json").read_text())[family]
+        found = {name: count for name, count in sorted(layer["kernels"].items()) if count}
+        self.assertEqual(found, budget, f"{family}: {json.dumps(found, indent=2)}")
+        self.assertLessEqual(sum(found.values()), MOST_KERNELS, family)
+
+    def llama_layer(self, hidden, inner):
+        """Heads of 128, and units of one layer each, as in models of that size."""
+        heads = hidden // 128
+        wide = dict(LLAMA, hidden_size=hidden, intermediate_size=inner, num_attention_heads=heads, num_key_value_heads=heads,
+                    max_position_embeddings=2048, initializer_range=0.0)
+        return self.layer_of("llama", wide, "data.sequence_length=2048", "per_device_train_batch_size=1")
+
+    def test_the_budget_of_a_llama_layer(self):
+        self.check_budget("llama", self.llama_layer(1024, 3072))
+
+    @long
+    def test_the_budget_of_the_7b(self):
+        tokens, layer = 2048, self.llama_layer(4096, 11008)
+        self.check_budget("llama", layer)
+        # A bound of its time: products at the device's peak, and the bytes of all else at its memory's rate.
+        products = 6 * tokens * (4 * 4096 * 4096 + 3 * 4096 * 11008) + 6 * tokens * tokens * 4096
+        moved = sum(bytes_moved for name, bytes_moved in layer["moved"].items() if not re.search(r"mm\b|mm_|attention|matmul", name))
+        print(f"a layer of Llama 2 7B, forward and backward: {sum(layer['kernels'].values()):.0f} kernels, {products / tokens / 1e9:.2f} GFLOP "
+              f"and {moved / tokens / 1e6:.3f} MB beside products for a token", file=sys.stderr)
+        for name, (flops, rate) in GPUS.items():
+            seconds = products / flops + moved / rate
+            share = products / flops / seconds
+            print(f"  {name}: at least {1e6 * seconds:.0f} us, {100 * share:.0f}% of the peak", file=sys.stderr)
+            self.assertGreater(share, 0.65, name)
+
+    @long
+    def test_the_budget_of_a_gpt2_layer(self):
+        self.check_budget("gpt2", self.layer_of("gpt2", dict(CONFIG, n_head=1, resid_pdrop=0.0, attn_pdrop=0.0, embd_pdrop=0.0)))
+
     def test_graphs_replay_on_all_ranks_or_on_none(self):
         # Rows of two lengths: in some steps the ranks' shapes differ. NCCL's calls of a replay meet those of replays alone.
         (self.folder / "t5.json").write_text(json.dumps(dict(T5, dropout_rate=0.0)))
@@ -148,6 +243,13 @@ class NullGpu(ProgramTest):
         self.assertEqual(replays[0], replays[1])
         self.assertGreater(replays[0], 0)
         self.assertLess(replays[0], 16 - 3)  # fewer than the steps after the warm-up: some were not alike
+
+    def test_graphs_of_sharded_plans(self):
+        words = ["model.path=llama.json", "bf16=true", "parallel.cuda_graphs=auto"]
+        for stage in (1, 2, 3):
+            with self.subTest(stage=stage):
+                ranks = self.on_gpus(f"graphs-{stage}", *words, f"parallel.zero_stage={stage}", gpus=2, steps=6)
+                self.assertEqual([rank["counts"].get("graph_launches", 0) for rank in ranks], [3, 3], self.told)
 
     @long
     def test_every_kind_of_plan_on_2_and_8(self):

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/cpu/host_loops.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -194,11 +195,15 @@ void GradientReductions::complete_oldest() {
 }
 
 bool GradientReductions::counts(const Unit& unit) const {
-  return options_.counts_squares && last_micro_batch_ && !is_added_to(unit);
+  return options_.counts_squares && last_micro_batch_ && !is_counted_at_end(unit);
 }
 
 bool GradientReductions::is_added_to(const Unit& unit) {
   return unit.flat->alone || unit.flat->summed_over != nullptr;
+}
+
+bool GradientReductions::is_counted_at_end(const Unit& unit) {
+  return is_added_to(unit) || !ops::has_host_loops(unit.flat->shard_gradient);
 }
 
 at::ScalarType GradientReductions::wire_type(const Unit& unit) const {
@@ -237,7 +242,7 @@ Tensor GradientReductions::squares() {
     if (!sum.defined()) {
       sum = at::zeros({1}, unit.flat->shard_gradient.options().dtype(at::kDouble));
     }
-    if (is_added_to(unit)) {
+    if (is_counted_at_end(unit)) {
       const Range own = own_part(unit);
       unit.squares.clear();
       unit.squares.count(own.begin, own.end);

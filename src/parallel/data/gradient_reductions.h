@@ -106,6 +106,9 @@ class GradientReductions {
   bool counts(const Unit& unit) const;
   /// Whether the sum is not the last: further ranks' gradients are added.
   static bool is_added_to(const Unit& unit);
+  /// Whether its squares are counted all together, when the sum is whole: on a device, where no
+  /// cache holds what was just written, that is one kernel instead of one a parameter.
+  static bool is_counted_at_end(const Unit& unit);
   /// Whether what autograd writes is the sum: there is one rank.
   bool is_sum_when_written(const Unit& unit) const;
   at::ScalarType wire_type(const Unit& unit) const;

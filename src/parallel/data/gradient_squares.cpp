@@ -6,6 +6,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "ops/cpu/host_loops.h"
+#include "ops/cuda_loops.h"
+#include "ops/square_sums.h"
 #include "optim/gradient_norm.h"
 
 namespace lockstep::parallel {
@@ -39,7 +41,14 @@ void GradientSquares::count(int64_t begin, int64_t end) {
       in_host_memory_ += share * optim::squared_norm(part);
       return;
     }
-    const Tensor squares = optim::squares_on_device(part).mul_(share);
+    if (part.is_cuda() && ops::cuda_loops().add_squares != nullptr) {  // one kernel
+      if (!on_device_.defined()) {
+        on_device_ = at::zeros({ops::kSquareSums}, part.options().dtype(at::kDouble));
+      }
+      ops::cuda_loops().add_squares(part, share, on_device_);
+      return;
+    }
+    const Tensor squares = optim::squares_on_device(part) * share;
     on_device_ = on_device_.defined() ? on_device_.add_(squares) : squares;
   };
   if (runs_.empty()) {
@@ -52,7 +61,7 @@ void GradientSquares::count(int64_t begin, int64_t end) {
 
 void GradientSquares::add_to(Tensor& sum) const {
   if (on_device_.defined()) {
-    sum.add_(on_device_);
+    sum.add_(on_device_.sum(0, /*keepdim=*/true));
   } else if (in_host_memory_ != 0) {
     sum.add_(in_host_memory_);
   }

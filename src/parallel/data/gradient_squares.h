@@ -37,7 +37,7 @@ class GradientSquares {
   const FlatUnit* flat_;
   std::vector<Run> runs_;  // of different shares; empty: all of it counts
   double in_host_memory_ = 0;
-  Tensor on_device_;
+  Tensor on_device_;  // float64 sums, which are to be added
 };
 
 /// The elements of `to` in [begin, end) become those of `from`, or have them added, a cache's worth

@@ -176,15 +176,16 @@ double logits(const Job& job) {
   const double vocabulary = static_cast<double>(job.model.head_rows()) / job.mesh.tensor;
   const bool shared = job.mesh.tensor > 1 && software.shared_logit_bytes > 0;
   const double row = vocabulary * (shared ? software.shared_logit_bytes : software.logit_bytes);
-  const double sum = vocabulary * hidden * software.head_sum_bytes;
+  const bool is_trained = job.adapter_rank == 0;  // a frozen table has no gradient
+  const double sum = is_trained ? vocabulary * hidden * software.head_sum_bytes : 0;
   double bytes = tokens * row;
-  if (bytes > software.logit_limit + sum) {
+  if (bytes > software.logit_limit) {
     const double runs = std::ceil(tokens / std::max(128.0, std::floor(software.logit_limit / row)));
     bytes = std::ceil(tokens / runs) * row + sum;
   }
   // A tied weight gets the head's gradient, and its sum with the embedding's.
   const double gradients = job.model.ties_head() && job.mesh.pipeline == 1 ? 2 : 1;
-  return bytes + vocabulary * hidden * software.head_gradient_bytes * gradients;
+  return bytes + (is_trained ? vocabulary * hidden * software.head_gradient_bytes * gradients : 0);
 }
 
 // Of the stream that the blocks of a rank do not compute on, and hand on or read: the target past

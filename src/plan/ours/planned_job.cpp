@@ -29,7 +29,7 @@ Software our_software(const model::ModelConfig& model, Precision precision) {
   // The loss is made in runs of rows; the head's gradient beside it, as wide as the head.
   software.logit_bytes = precision == Precision::kFloat32 ? 4 : 2;
   software.shared_logit_bytes = precision == Precision::kFloat32 ? 4 : 7;
-  software.logit_limit = 96 * 1024 * 1024;
+  software.logit_limit = 1 << 30;
   software.head_gradient_bytes = software.logit_bytes;
   software.head_sum_bytes = precision == Precision::kFloat32 ? 0 : 4;
   // SwiGLU is one operation; a ReLU needs its output, which the next product keeps anyhow.
@@ -51,6 +51,7 @@ Software our_software(const model::ModelConfig& model, Precision precision) {
 
 void run_on_cpu(Software& software, const config::TrainingSection& training) {
   constexpr double kProgram = 150e6;  // bytes of libraries and of the program's own
+  software.logit_limit = 96 << 20;
   software.context_bytes = kProgram;
   software.fragmentation = 0;
   software.device_is_host = true;  // whose memory is shared as ops/host_memory.h has it
