@@ -133,10 +133,15 @@ void write(const Stream& stream, uintptr_t begin, uintptr_t end, const Record& r
   cells[begin] = {end, record};
 }
 
+bool is_compared() {
+  static const bool is_compared = setting("ORDER", "1") != "0";
+  return is_compared;
+}
+
 void touch_range(Stream& stream, const Access& access, const char* what) {
   // Pinned memory that is written too early is seen where it is copied (copies.cpp).
   const Range* const range = range_of(reinterpret_cast<const void*>(access.begin));
-  if (access.bytes == 0 || range == nullptr || range->kind == Kind::kPinned) {
+  if (!is_compared() || access.bytes == 0 || range == nullptr || range->kind == Kind::kPinned) {
     return;
   }
   const uintptr_t end = access.begin + access.bytes;
@@ -272,8 +277,7 @@ void forget_order(const void* memory, size_t bytes) {
 void watch_libtorch() {
   static const bool is_watched = [] {
     Dl_info own;
-    if (setting("ORDER", "1") == "0" ||
-        ::dladdr(reinterpret_cast<void*>(&watch_libtorch), &own) == 0) {
+    if (!is_compared() || ::dladdr(reinterpret_cast<void*>(&watch_libtorch), &own) == 0) {
       return false;
     }
     const std::string file = own.dli_fname;
