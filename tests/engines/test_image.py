@@ -187,7 +187,8 @@ class Image(ProgramTest):
         self.run_ok("train", "-c", "job.yaml", "output_dir=expected", "per_device_train_batch_size=4")
         cluster = Cluster()
         self.addCleanup(cluster.close)
-        container = f"ch-run --bind={self.folder}:/work --cd=/work --unset-env=SLURM_CONF {self.root} --"
+        (self.root / "etc/hosts").touch()  # the nodes' names are known there alone
+        container = f"ch-run --bind={self.folder}:/work --bind=/etc/hosts --cd=/work --unset-env=SLURM_CONF {self.root} --"
         number = cluster.run(
             "sbatch", "--parsable", SOURCE / "deploy/slurm/container.sbatch", "job.yaml", "output_dir=contained", cwd=self.folder,
             env={**cluster.environment, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder), "USER": "root", "OMP_NUM_THREADS": "1",
