@@ -178,8 +178,8 @@ class Unlearning(ProgramTest):
         self.unlearn("lora_two", "NPO", "lora.r=2", "unlearning.retain_loss=KL", "per_device_train_batch_size=2",
                      "parallel.zero_stage=2", ranks=2, cache="cache_lora")
         self.assert_alike("lora_two", "lora")
-        for method, words in (("NPO", []), ("GradDiff", ["unlearning.retain_loss=KL"])):  # scores before, and in each step
-            done = self.unlearn("no", method, "lora.r=2", "lora.init_lora_weights=pissa", *words, fails=2)
+        for method, more in (("NPO", []), ("GradDiff", ["unlearning.retain_loss=KL"])):  # scores before, and in each step
+            done = self.unlearn("no", method, "lora.r=2", "lora.init_lora_weights=pissa", *more, fails=2)
             self.assertIn("without its adapter of pissa the model is not its base", done.err)
         (self.folder / "plain.json").write_text(json.dumps({**CONFIG, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0}))
         for adapter in (["lora.r=2"], []):
