@@ -173,6 +173,8 @@ def blocks(arguments, lockstep, scratch):
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
+    if len(switched) < 5 or switched[-1][0] - switched[0][0] < 8 * len(switched):
+        sys.exit(f"{len(switched)} blocks of {BLOCK:.0f} s had {switched[-1][0] - switched[0][0]} steps: too few; more --seconds, or an idle machine")
     took = []
     for (first, is_on), (end, _) in zip(switched, switched[1:]):
         took.append((is_on, seconds_of(collector.begins, first + 1, end - 1)))
