@@ -62,7 +62,7 @@ set_tests_properties(examples.ten_lines PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=
 
 # A whole trainer on the installed headers, as a project of one's own sees them; tests/program/test_one_file.py runs it.
 add_executable(example_one_file ${CMAKE_SOURCE_DIR}/examples/one_file.cpp)
-add_dependencies(example_one_file lockstep_headers)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/examples/one_file.cpp PROPERTIES OBJECT_DEPENDS ${CMAKE_BINARY_DIR}/include/.stamp)
 target_include_directories(example_one_file PRIVATE ${CMAKE_BINARY_DIR}/include)
 target_link_libraries(example_one_file PRIVATE lockstep_library)
 lockstep_optimize(example_one_file -O1)
