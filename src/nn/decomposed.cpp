@@ -62,9 +62,7 @@ struct Decompose : torch::autograd::Function<Decompose> {
     context->save_for_backward({drops ? *of_dropped : plain, x, a, b, magnitudes});
     context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["beside"] = c10::IValue::make_capsule(beside);
-    LowRankFactors factors = beside->factors;
-    factors.a = a;
-    factors.b = b;
+    const LowRankFactors factors = beside->factors.with(a, b);
     const Tensor k = magnitudes / beside->norms;
     const Tensor y = at::empty_like(plain, at::MemoryFormat::Contiguous);
     const Tensor from = as_rows(plain), base = drops ? as_rows(*of_dropped) : from, to = as_rows(y);
@@ -85,10 +83,8 @@ struct Decompose : torch::autograd::Function<Decompose> {
     const auto saved = context->get_saved_variables();
     const auto beside = c10::static_intrusive_pointer_cast<DecomposedBeside>(
         context->saved_data["beside"].toCapsule());
-    LowRankFactors factors = beside->factors;
+    const LowRankFactors factors = beside->factors.with(saved[2], saved[3]);
     const Tensor base = as_rows(saved[0]), &x = saved[1], k = saved[4].detach() / beside->norms;
-    factors.a = saved[2];
-    factors.b = saved[3];
     const bool drops = beside->drawn.defined();
     // Inputs that are not given are not counted.
     const size_t dropped = 5, bias = drops ? 6 : 5;

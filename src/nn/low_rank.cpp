@@ -36,19 +36,15 @@ struct MultiplyBoth : torch::autograd::Function<MultiplyBoth> {
       c10::intrusive_ptr<Beside> beside) {
     context->save_for_backward({x, a, b});
     context->saved_data["beside"] = c10::IValue::make_capsule(beside);
-    LowRankFactors factors = beside->factors;
-    factors.a = a;
-    factors.b = b;
+    const LowRankFactors factors = beside->factors.with(a, b);
     return factors.add_to(beside->base->forward(x, {}), x, beside->drawn);
   }
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
     const auto saved = context->get_saved_variables();
     const auto beside =
         c10::static_intrusive_pointer_cast<Beside>(context->saved_data["beside"].toCapsule());
-    LowRankFactors factors = beside->factors;
+    const LowRankFactors factors = beside->factors.with(saved[1], saved[2]);
     const Tensor& x = saved[0];
-    factors.a = saved[1];
-    factors.b = saved[2];
     const bool of_x = context->needs_input_grad(0), drops = beside->drawn.defined();
     const auto of_base = [&] { return beside->base->input_gradient(gradients[0], {}); };
     LowRankGradients made(
@@ -78,19 +74,15 @@ struct AddLowRank : torch::autograd::Function<AddLowRank> {
       c10::intrusive_ptr<Beside> beside) {
     context->save_for_backward({x, a, b});
     context->saved_data["beside"] = c10::IValue::make_capsule(beside);
-    LowRankFactors factors = beside->factors;
-    factors.a = a;
-    factors.b = b;
+    const LowRankFactors factors = beside->factors.with(a, b);
     return factors.add_to(y.clone(), x, beside->drawn);
   }
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
     const auto saved = context->get_saved_variables();
     const auto beside =
         c10::static_intrusive_pointer_cast<Beside>(context->saved_data["beside"].toCapsule());
-    LowRankFactors factors = beside->factors;
+    const LowRankFactors factors = beside->factors.with(saved[1], saved[2]);
     const Tensor& x = saved[0];
-    factors.a = saved[1];
-    factors.b = saved[2];
     LowRankGradients made(
         factors,
         {context->needs_input_grad(1), context->needs_input_grad(2), context->needs_input_grad(3)},

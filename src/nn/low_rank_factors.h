@@ -21,12 +21,16 @@ struct LowRankFactors {
   Tensor a, b;
   bool are_on = true;  // else they stand beside the base for nothing
 
+  /// The same beside other values of A and B: those that autograd saved.
+  LowRankFactors with(const Tensor& other_a, const Tensor& other_b) const {
+    return {scale, dropout, other_a, other_b, are_on};
+  }
   /// What A reads: x in A's type, under the mask.
   Tensor rows_of(const Tensor& x, const Tensor& drawn) const;
   /// s A rows: [n, in] in A's type -> [n, r]
   Tensor inner(const Tensor& rows) const;
-  /// y + s B A dropout(x), rounded once to y's type: y [..., out], x [..., in]. It may be made in
-  /// the place of y, which is nobody else's.
+  /// y + s B A dropout(x), rounded once to y's type: y [..., out], x [..., in]. It may be written
+  /// over y, which is nobody else's.
   Tensor add_to(Tensor y, const Tensor& x, const Tensor& drawn) const;
   bool are_trained() const;
   /// lora_A.weight and lora_B.weight.

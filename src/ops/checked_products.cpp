@@ -121,17 +121,16 @@ void check_product(
   } else if (at::equal(bytes_of(result), bytes_of(first))) {
     log_warning(
         "{}, twice the same to the bit, which is taken: an unusual rounding, or a processor that "
-        "goes "
-        "wrong the same way each time",
+        "goes wrong the same way each time",
         told(*odd, left, right));
   } else {
     throw Error(
         ErrorKind::kNumeric,
         fmt::format(
-            "{}; made once more it is another, and does not either. This machine's processor or "
-            "memory goes wrong: "
-            "leave it out, and go on from the last checkpoint",
-            told(*still, left, right)));
+            "{}; made once more it is another, and does not either: this machine's processor or "
+            "memory goes wrong",
+            told(*still, left, right)),
+        "leave this machine out, and go on from the last checkpoint");
   }
 }
 

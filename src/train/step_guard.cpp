@@ -15,7 +15,7 @@ void guard_products(bool wanted, c10::Device device) {
     throw Error(
         ErrorKind::kConfig,
         "training.check_products is on, and products on a GPU are not checked",
-        "train with use_cpu=true, or take training.replay_spikes=true in its place");
+        "train with use_cpu=true, or take training.replay_spikes=true instead");
   }
   ops::check_products(wanted);
 }
