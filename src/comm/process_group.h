@@ -26,6 +26,8 @@ struct GroupOptions {
   std::string interface;           // or the interface (GLOO_SOCKET_IFNAME)
   bool shared_memory = true;       // where all ranks are of one machine; else Gloo
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  /// Of a wait in shared memory that nothing ends, between looks at the peers' processes.
+  std::chrono::milliseconds patience{100};
   std::vector<int> world_ranks = {};  // of its ranks, for errors; empty: 0, 1, ...
   /// Its ranks' waits explain why they do not come to other groups: not so where another thread
   /// than the rank's own calls.

@@ -19,8 +19,6 @@ namespace {
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kPatience{100};  // between looks at the peers' processes
-
 Reduce from_c10d(const c10d::ReduceOp& op) {
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
@@ -91,21 +89,41 @@ SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operat
     const std::scoped_lock lock(list_);
     operations_.push_back(operation);
   }
-  const std::unique_lock lock(progress_, std::try_to_lock);
-  if (lock && operation->bytes() <= kSmallOperation) {
-    go_on(0);
-  } else if (lock) {
-    // Offers of one rank are made in the order of its calls.
-    const std::scoped_lock list(list_);
-    board_->begin_offers();
-    for (const OperationPtr& begun : operations_) {
-      begun->announce(*board_);
+  if (std::unique_lock progress = try_progress(); progress) {
+    if (operation->bytes() <= kSmallOperation) {
+      go_on(0);
+    } else {
+      // Offers of one rank are made in the order of its calls.
+      const std::scoped_lock list(list_);
+      board_->begin_offers();
+      for (const OperationPtr& begun : operations_) {
+        begun->announce(*board_);
+      }
     }
+    end_progress(std::move(progress));
   }
   if (!operation->done) {
     board_->ring(rank_);  // for the thread in the background
   }
   return operation;
+}
+
+std::unique_lock<std::mutex> SharedMemoryBackend::try_progress() {
+  std::unique_lock progress(progress_, std::try_to_lock);
+  if (!progress) {
+    turned_away_ = true;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    (void)progress.try_lock();  // who held it may have ended before it could see that
+  }
+  return progress;
+}
+
+void SharedMemoryBackend::end_progress(std::unique_lock<std::mutex> progress) {
+  progress.unlock();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (turned_away_.exchange(false)) {
+    board_->ring(rank_);
+  }
 }
 
 void SharedMemoryBackend::go_on(uint64_t lost) {
@@ -164,21 +182,27 @@ void SharedMemoryBackend::wait_for(SharedOperation& operation, std::chrono::mill
   while (!operation.done) {
     const uint32_t heard = board_->bell();
     const uint64_t lost = board_->lost(look_at_processes);
-    if (const std::unique_lock lock(progress_, std::try_to_lock); lock) {
+    if (std::unique_lock progress = try_progress(); progress) {
       go_on(lost);
       if (look_at_processes && !operation.done) {
         root = root_of(operation.awaited());
         tell_wait(root, /*gave_up=*/false);
       }
+      end_progress(std::move(progress));
     }
     if (operation.done) {
       break;
     }
-    if (Clock::now() - begin > most) {
+    const auto left =
+        most - std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+    if (left.count() < 0) {
       board_->attend(false);
       give_up(operation, most);
     }
-    look_at_processes = !board_->sleep(heard, SharedBoard::Sleeper::kWaiter, kPatience);
+    look_at_processes = !board_->sleep(
+        heard,
+        SharedBoard::Sleeper::kWaiter,
+        std::min(options_.patience, left + std::chrono::milliseconds(1)));
   }
   board_->attend(false);
   if (root != SharedBoard::kNobody && operation.failure == nullptr) {
@@ -273,8 +297,9 @@ void SharedMemoryBackend::run_background() {
   while (!ends_) {
     const uint32_t heard = board_->bell();
     if (!board_->attended()) {
-      const std::scoped_lock lock(progress_);
+      std::unique_lock progress(progress_);
       go_on(0);  // who waits will see who is lost
+      end_progress(std::move(progress));
     }
     board_->sleep(heard, SharedBoard::Sleeper::kBackground, std::chrono::seconds(1));
   }

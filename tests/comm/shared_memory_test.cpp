@@ -128,6 +128,37 @@ TEST(SharedMemory, MessagesUnderOneTagKeepTheirOrderHoweverManyComeAtOnce) {
   });
 }
 
+// A rank waits for one operation while its background moves the bytes of another: what the peer
+// rings for meanwhile is not to be slept over. Nobody's patience ends here, so a bell that was
+// missed is an error.
+TEST(SharedMemory, NoBellIsMissedWhileAnotherThreadGoesOn) {
+  const HostedStore store;
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const Store joined =
+          join_store({.port = store.port(), .rank = rank, .size = 2, .hosted_by_agent = true});
+      GroupOptions options;
+      options.patience = std::chrono::hours(1);
+      options.timeout = std::chrono::seconds(20);
+      Communicator group(join_group(joined, rank, 2, options));
+      const Tensor in = torch::ones({1 << 20}), half = torch::zeros({1 << 19});
+      Tensor small = torch::zeros({10'000});
+      for (int round = 0; round < 200; ++round) {
+        Pending sums = group.reduce_scatter(half, in);
+        std::this_thread::sleep_for(std::chrono::microseconds(150 * (round % 7) * (1 + rank)));
+        Pending other = group.all_reduce(small.fill_(1));
+        ASSERT_NO_THROW(other.wait()) << "round " << round;
+        ASSERT_NO_THROW(sums.wait()) << "round " << round;
+        ASSERT_EQ(small[9'999].item<float>() + half[0].item<float>(), 4);
+      }
+    });
+  }
+  for (std::thread& rank : ranks) {
+    rank.join();
+  }
+}
+
 TEST(SharedMemory, RanksThatDifferAreTold) {
   try {
     run_ranks(2, [](Communicator& group) {
