@@ -5,7 +5,7 @@
     python3 bench/monitor.py --program build/release/lockstep --runs [--pairs 20] [--steps 40]
     python3 bench/monitor.py --program build/release/lockstep --open [--long 1000000] [--metrics 20]
 
-On is every step logged, with TensorBoard, W&B, spans for a collector that answers, the socket of `lockstep ctl` and the progress
+In bfloat16, whose steps are the shortest. On is every step logged, with TensorBoard, W&B, spans for a collector that answers, the socket of `lockstep ctl` and the progress
 lines; off is none of these. Three figures, for each sees what the others do not:
 
 blocks  the ratio of the times a step within one run, in which logging is switched on and off (`lockstep ctl RUN set logging_steps=N`) in
@@ -105,7 +105,7 @@ def command_of(lockstep, model, steps, words, folder):
         lockstep.program, "train", "--nproc", RANKS, f"model.path={lockstep.config(model)}",
         f"tokenizer.path={lockstep.folder}/tokenizer", f"data.train={lockstep.folder}/sample/train.txt",
         f"data.sequence_length={LENGTH}", f"data.cache_dir={lockstep.folder}/cache", f"output_dir={folder}/run", f"max_steps={steps}",
-        f"per_device_train_batch_size={BATCH}", "learning_rate=1e-4", "use_cpu=true", "monitor.peak_tflops=1", "save_strategy=no", *words]
+        f"per_device_train_batch_size={BATCH}", "learning_rate=1e-4", "bf16=true", "use_cpu=true", "monitor.peak_tflops=1", "save_strategy=no", *words]
 
 
 def train(lockstep, model, steps, words, folder, before=()):

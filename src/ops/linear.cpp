@@ -4,10 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/checked_products.h"
-#include "ops/cpu/host_loops.h"
-#include "ops/cpu/jobs.h"
-#include "ops/cpu/machine.h"
-#include "ops/cpu/matrix_kernel.h"
+#include "ops/matrix_run.h"
 #include "ops/products.h"
 
 namespace lockstep::ops {
@@ -15,53 +12,15 @@ namespace {
 
 using kernel::Depth;
 
-/// With fewer rows a product reads its weight and does little else; laying it out anew is dear.
-constexpr int64_t kLeastRows = 32;
-
 bool has_kernel(const Tensor& rows, const Tensor& weight) {
-#if defined(__x86_64__)
-  const auto fits = [](const Tensor& tensor) {
-    return has_host_loops(tensor) && tensor.scalar_type() == at::kBFloat16 && tensor.numel() > 0;
-  };
-  return matrix_unit() >= MatrixUnit::kAmx && fits(rows) && fits(weight) &&
-         rows.numel() >= kLeastRows * rows.size(-1);
-#else
-  (void)rows, (void)weight;
-  return false;
-#endif
+  return fits_matrix_kernel(rows) && fits_matrix_kernel(weight) &&
+         rows.numel() >= kLeastProductRows * rows.size(-1);
 }
 
 Tensor rows_of(const Tensor& x) {
   const int64_t rows = c10::multiply_integers(x.sizes().slice(0, static_cast<size_t>(x.dim() - 1)));
   return x.contiguous().view({rows, x.size(-1)});  // a width of 0 leaves -1 open
 }
-
-kernel::Operand operand(const Tensor& matrix, Depth depth) {
-  return {matrix.const_data_ptr(), matrix.size(1), depth};
-}
-
-#if defined(__x86_64__)
-void run(const kernel::MatrixProduct& product) {
-  const kernel::MatrixScratch scratch = kernel::scratch_of(product);
-  Tensor memory;
-  uint8_t* left = nullptr;
-  if (scratch.left_bytes > 0) {
-    memory = at::empty({scratch.left_bytes + kLine}, at::kByte);
-    left = aligned_to_line(memory.data_ptr<uint8_t>());
-    over_jobs(kernel::left_parts(product), 0, [&](int64_t first, int64_t last, void*) {
-      kernel::lay_out_left(product, first, last, left);
-    });
-  }
-  over_jobs(
-      kernel::column_parts(product),
-      scratch.thread_bytes,
-      [&](int64_t first, int64_t last, void* thread) {
-        kernel::multiply(product, first, last, left, thread);
-      });
-}
-#else
-void run(const kernel::MatrixProduct&) {}
-#endif
 
 /// left x right, both contiguous and of two dims, without a result.
 kernel::MatrixProduct operands_of(

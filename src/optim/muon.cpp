@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "base/processor.h"
 #include "ops/adamw.h"
+#include "ops/newton_schulz.h"
 #include "optim/matrix_places.h"
 #include "optim/parts.h"
 
@@ -195,8 +196,7 @@ at::Tensor orthogonalised(const at::Tensor& x, int64_t steps) {
   at::Tensor y = (is_tall ? x.t() : x).to(is_half ? at::kFloat : x.scalar_type()).contiguous();
   y = y.div(y.to(at::kFloat).norm().clamp_min(kLeastNorm));
   for (int64_t step = 0; step < steps; ++step) {
-    const at::Tensor squares = y.mm(y.t());
-    y = at::addmm(y, at::addmm(squares, squares, squares, kB, kC), y, kA);
+    y = ops::newton_schulz_step(y, kA, kB, kC);
   }
   return is_tall ? y.t() : y;
 }

@@ -7,6 +7,7 @@
 #include <span>
 
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 
 #include "optim/optimizer.h"
 
@@ -19,10 +20,11 @@ struct Part {
   double learning_rate, weight_decay;
 };
 
-/// Elements of an optimizer's run: the host stays in its caches; a device, which each operation
-/// costs a launch, holds the temporaries of as many as an embedding has.
+/// Elements of an optimizer's run: four tensors of them lie in a core's level-2 cache, and each
+/// thread has as many; a device, which each operation costs a launch, holds the temporaries of as
+/// many as an embedding has.
 inline int64_t elements_of_run(const at::Tensor& tensor) {
-  return tensor.is_cpu() ? int64_t{1} << 20 : int64_t{1} << 26;
+  return tensor.is_cpu() ? at::get_num_threads() * (int64_t{1} << 16) : int64_t{1} << 26;
 }
 
 /// Calls update(part, begin) for runs of elements_of_run(), those of different rules apart, and

@@ -44,6 +44,19 @@ TEST(Muon, IteratesAsItsPaperInFloat64) {
   }
 }
 
+// Several panels of the symmetric products, with a rest; fewer rows than a kernel takes; tall ones.
+TEST(Muon, IteratesInBfloat16AsInFloat64) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{32, 32}, {31, 64}, {33, 47}, {100, 130}, {300, 129}, {577, 640}}) {
+    const at::Tensor x = random(shape, 5).to(at::kBFloat16);
+    numbers::expect_values(
+        orthogonalised(x, 5).to(at::kDouble),
+        plain_orthogonal(x, 5),
+        fmt::format("{} by {}", shape[0], shape[1]),
+        3e-2);
+  }
+}
+
 TEST(Muon, GivesSingularValuesNearOneAndZerosForZeros) {
   const at::Tensor x = orthogonalised(random({40, 24}, 1), 5);
   const at::Tensor values = std::get<1>(at::linalg_svd(x, false));

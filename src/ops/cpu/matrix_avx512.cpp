@@ -310,15 +310,17 @@ void put(const MatrixProduct& p, int64_t row_block, int64_t column_block, const 
   const __mmask32 kept =
       count >= kBlock ? ~__mmask32{0} : static_cast<__mmask32>((1ULL << count) - 1);
   const bool is_added = p.sums == Sums::kAddedAndRounded;
+  const __m512 scale = all(p.sums_scale), added_scale = all(p.added_scale);
   for (int64_t i = 0; i < rows; ++i, sums += kBlock, to += p.result_stride) {
     if (is_added) {
       const auto* old = reinterpret_cast<const Half*>(to);
-      bias[0] = load(old, count);
-      bias[1] = count > kLanes ? load(old + kLanes, count - kLanes) : _mm512_setzero_ps();
+      bias[0] = _mm512_mul_ps(load(old, count), added_scale);
+      bias[1] = count > kLanes ? _mm512_mul_ps(load(old + kLanes, count - kLanes), added_scale)
+                               : _mm512_setzero_ps();
     }
     const auto rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
-        _mm512_add_ps(_mm512_loadu_ps(sums + kLanes), bias[1]),
-        _mm512_add_ps(_mm512_loadu_ps(sums), bias[0])));
+        _mm512_fmadd_ps(_mm512_loadu_ps(sums + kLanes), scale, bias[1]),
+        _mm512_fmadd_ps(_mm512_loadu_ps(sums), scale, bias[0])));
     if (!is_added && is_streamed(p, to, count)) {
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded);
     } else {

@@ -32,6 +32,7 @@ struct MatrixProduct {
   void* result = nullptr;      // bfloat16, or float32 where the sums are kept
   Sums sums = Sums::kRounded;
   int64_t result_stride = 0;
+  float sums_scale = 1, added_scale = 1;  // of the sums, and of what the result holds; kept: 1
   // Sums over the depth, in float32, where not null; the side must lie across rows.
   float* left_sums = nullptr;   // [rows]
   float* right_sums = nullptr;  // [columns]
