@@ -38,7 +38,7 @@ help:
 	@echo "make flips TRIALS=100       that many bits flipped in a rank's memory, in what other ranks hold too: each is to be found"
 	@echo "make fuzz HOURS=4          what reads bytes of unknown origin, under libFuzzer, ASan and UBSan (PARSERS=yaml,http; WILD=1: beginning with files of other packages as well)"
 	@echo "make sanitizers            the modules without libtorch under ASan, UBSan and TSan, and every input of the fuzzer's again"
-	@echo "make test-engines          SLURM, MPI, Ray and the image of deploy/Dockerfile, each where it is installed"
+	@echo "make test-engines          SLURM, MPI, Ray, the image of deploy/Dockerfile and the wheel by pip, each where it is installed"
 	@echo "make checks                format, includes, file sizes, and each public header by itself"
 	@echo "make parity                the tests against Hugging Face's transformers, and of Python scripts under launch"
 	@echo "make bench                 Lockstep beside its peers; BENCH='--models small --repeats 1': a part of it"

@@ -22,6 +22,14 @@ foreach(name classification parallel pipeline plans predict preference ranks res
   set_tests_properties(program.${name} PROPERTIES LABELS processor)
 endforeach()
 
+# Nodes that meet, all but one pretended (make bench-agents): above 257, so that none tries all others.
+foreach(nodes IN ITEMS 300 1024)
+  add_test(NAME program.${nodes}_nodes
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/bench/agents.py --program $<TARGET_FILE:lockstep> --nodes ${nodes} --secret)
+  set_tests_properties(program.${nodes}_nodes PROPERTIES TIMEOUT 120)
+endforeach()
+set_tests_properties(program.1024_nodes PROPERTIES LABELS long)
+
 # Faults done to a run, one of each kind, hosts lost, and flipped bits (make soak, hosts, flips: as many as are asked for).
 add_test(NAME program.soak COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/soak.py --faults 18 --seed 1)
 add_test(NAME program.hosts COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/hosts.py --losses 4 --seed 1)

@@ -107,7 +107,8 @@ class Server:
 
 class Proxy:
     """Passes bytes on. `judge(method, path)` is asked of each request before it goes on, and answers None (it passes),
-    "refuse" (the connection ends), or a number: the answer is cut off after so many bytes of it."""
+    "refuse" (the connection ends), "if absent" (the store is to write it only where nothing of its name is: a condition that Arrow
+    cannot make), or a number: the answer is cut off after so many bytes of it."""
 
     def __init__(self, port):
         self.to, self.judge = port, lambda method, path: None
@@ -147,6 +148,8 @@ class Proxy:
                     verdict = self.judge(found[1].decode(), found[2].decode())
                     if verdict == "refuse":
                         break
+                    if verdict == "if absent":
+                        verdict, data = None, data[: found.end()] + b"If-None-Match: *\r\n" + data[found.end() :]
                     left[0] = verdict
                 server.sendall(data)
         except OSError:

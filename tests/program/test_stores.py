@@ -9,12 +9,14 @@ import signal
 import subprocess
 import threading
 import unittest
+import urllib.error
 import urllib.parse
+import urllib.request
 
 import azure
 from azure import AzureServer
 from harness import CONFIG, ProgramTest, environment, lockstep, long, losses, self_signed, start, wait_for
-from stores import SECRET, GoogleServer, Proxy, Refusing, Server, free_port, python_with_moto, store_environment
+from stores import AUTHORIZATION, SECRET, GoogleServer, Proxy, Refusing, Server, free_port, python_with_moto, store_environment
 
 
 
@@ -194,20 +196,39 @@ class Kills(Stores):
                     folders = {k.split("/")[2] for k in self.server.keys(f"killed-{kills}-{number}/checkpoint-{step}/")}
                     self.assertEqual(len(folders), len(self.files_of(f"killed-{kills}-{number}", step)))
 
+    def test_a_condition_that_the_proxy_makes_is_kept(self):
+        """Without which the kills would not show that each commit has a name of its own."""
+        proxy = Proxy(self.server.port)
+        self.addCleanup(proxy.stop)
+        proxy.judge = lambda method, path: "if absent"
+        there = f"http://127.0.0.1:{proxy.port}/work/conditional/manifest.json"
+        for answer, data in ((200, b"first"), (412, b"second")):
+            headers = {"Content-Type": "application/octet-stream", "Authorization": AUTHORIZATION}
+            request = urllib.request.Request(there, data=data, method="PUT", headers=headers)
+            try:
+                code = urllib.request.urlopen(request, timeout=60).status
+            except urllib.error.HTTPError as error:
+                code = error.code
+            self.assertEqual(code, answer)
+        self.assertEqual(self.server.ask("GET", "conditional/manifest.json"), b"first")
+
     def kill_at(self, proxy, output, place):
-        """A run of four steps that is killed when it makes its request `place`, counted from 0."""
-        lock, count = threading.Lock(), [0]
+        """A run of four steps that is killed when it makes its request `place`, counted from 0. Each commit is a conditional put."""
+        lock, count, commits = threading.Lock(), [0], [0]
         process = [None]
         before = proxy.judge
 
         def judge(method, path):
             with lock:
+                commit = method == "PUT" and path.endswith("/manifest.json")
+                commits[0] += commit
                 if place is None:
-                    return before(method, path)
+                    before(method, path)
+                    return "if absent" if commit else None
                 count[0] += 1
                 if count[0] - 1 == place:
                     os.kill(process[0].pid, signal.SIGKILL)
-                return "refuse" if count[0] > place else None
+                return "refuse" if count[0] > place else "if absent" if commit else None
 
         proxy.judge = judge
         shutil.rmtree(self.folder / "caches" / "killed", ignore_errors=True)
@@ -216,6 +237,8 @@ class Kills(Stores):
             f"data.cache_dir={self.folder}/caches/killed/data", cwd=self.folder, env=self.env("killed", proxy.port))
         out, err = process[0].communicate(timeout=120)
         self.assertEqual(process[0].returncode, 0 if place is None else -signal.SIGKILL, out + err)
+        if place is None:
+            self.assertEqual(commits[0], 4)
         proxy.judge = before
 
 
@@ -353,6 +376,7 @@ class TwoRuns(Stores):
                 process.send_signal(signal.SIGSTOP)  # with its commit on the way
                 held.set()
                 release.wait(120)
+                return "if absent"  # such a condition holds then, and would not keep it out
 
         proxy.judge = judge
         process = start(
