@@ -54,9 +54,10 @@ int predict(const config::Resolution& resolution, train::World& world) {
     return 0;
   }
   std::string lines;
-  const train::Answered answered = rows.answered();
+  train::Answered answered = rows.answered();
+  answered.shown = train::Shown::kAll;
   for (size_t row = 0; row < answered.set.targets.classes.size(); ++row) {
-    lines += train::prediction_line(answered, row, train::Shown::kAll);
+    lines += train::prediction_line(answered, row);
     lines += '\n';
   }
   write_lines(lines, resolution.value("output"));

@@ -249,11 +249,17 @@ void validate_task(const Config& config, Checker& check) {
     validate_generative(config, check);
   }
   if (task.type && !classifies) {
-    if (!task.labels.empty()) {
-      check.fail(
-          "task.labels",
-          "only used with task.type=sequence_classification",
-          "set that, or leave the labels out");
+    for (const auto& [key, is_given] :
+         {std::pair{"task.labels", !task.labels.empty()},
+          {"task.positive_label", !task.positive_label.empty()},
+          {"task.metrics", !task.metrics.empty()},
+          {"task.save_scores", task.save_scores}}) {
+      if (is_given) {
+        check.fail(
+            key,
+            "only used with task.type=sequence_classification and generative_classification",
+            "set one of these, or leave it out");
+      }
     }
     return;
   }
