@@ -232,6 +232,11 @@ void validate_generative(const Config& config, Checker& check) {
       config.generative.decode != "greedy" || config.generative.normalize == "none",
       "generative.normalize",
       "none with generative.decode=greedy, which compares tokens and no lengths");
+  check.require(
+      config.generative.decode != "first_token" || config.generative.normalize == "none" ||
+          config.generative.normalize == "prior",
+      "generative.normalize",
+      "none or prior with generative.decode=first_token, which reads one token of each label");
   if (!config.generative.verbalizers.empty() && task.labels.empty() &&
       check.origin("generative.verbalizers").source == Origin::Source::kCommandLine) {
     check.fail(

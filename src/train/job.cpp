@@ -476,7 +476,9 @@ void Job::report_evaluation(
     report.loss = result.report.loss;
     report.metrics = result.report.metrics;
     if (prefix == "eval" && suffix.empty()) {
-      report.values = epoch_rows.values();
+      for (const auto& [name, value] : epoch_rows.values()) {
+        report.values.emplace_back(name, value);
+      }
     }
     report.samples = result.samples;
     report.batches = result.batches;

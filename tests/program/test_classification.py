@@ -51,10 +51,11 @@ class Classification(ProgramTest):
         self.assertEqual(len(wanted), 41)
         self.assertEqual(one.out, (self.folder / "one" / "classification_report.txt").read_text())
         counted = [[line[name] for line in metrics(self.folder / "one") if name in line] for name in ("train_accuracy", "train_loss", "accuracy")]
-        self.assertEqual([len(each) for each in counted], [1, 1, 14])  # an epoch of nine steps, and five more
+        self.assertEqual([len(each) for each in counted], [2, 2, 14])  # an epoch of nine steps, and five more
         # It is counted in the steps: of the 107 rows of nine steps, the last of which has 11.
         rows = [12] * 8 + [11]
         self.assertAlmostEqual(counted[0][0], sum(a * b for a, b in zip(counted[2], rows)) / 107, delta=1e-6)
+        self.assertAlmostEqual(counted[0][1], sum(counted[2][9:]) / 5, delta=1e-6)
         self.assertRegex(one.err, r"epoch 1\.00  train_loss \d\.\d+  train_accuracy 0\.\d+  eval_loss \d\.\d+  eval_accuracy 0\.\d+  eval_f1 0\.\d+  ")
         for name, (ranks, *words) in plans.items():
             with self.subTest(plan=name):
@@ -154,7 +155,9 @@ class Classification(ProgramTest):
         self.classify("parts", *words, "resume_from_checkpoint=true")
         # The epoch that was stopped within is counted whole.
         for name in ("train_loss", "train_accuracy"):
-            self.assert_close(*([line[name] for line in metrics(self.folder / run) if name in line] for run in ("parts", "whole")), 1e-5)
+            counted = [{line["step"]: line[name] for line in metrics(self.folder / run) if name in line} for run in ("parts", "whole")]
+            self.assertEqual(list(counted[1]), [9, 14])
+            self.assert_close([counted[0][step] for step in counted[1]], list(counted[1].values()), 1e-5)
         self.assert_close(losses(self.folder / "parts"), losses(self.folder / "whole"), 1e-5)
         self.assertEqual((self.folder / "parts" / "classification_report.txt").read_text(),
                          (self.folder / "whole" / "classification_report.txt").read_text())

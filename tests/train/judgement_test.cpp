@@ -100,9 +100,9 @@ TEST(Judgement, OfTwoLabelsHasOneThreshold) {
 }
 
 TEST(Judgement, LooksForTheLabelThatIsPositive) {
-  // One of two "no" is told, and one of two "yes"; "no" is told twice, wrongly once.
-  const at::Tensor logits = at::tensor({3.F, 0.F, 0.F, 1.F, 2.F, 0.F, 0.F, 2.F}).view({4, 2});
-  const data::RowTargets targets{{0, 0, 1, 1}, {}};
+  const at::Tensor logits =
+      at::tensor({3.F, 0.F, 0.F, 1.F, 2.F, 0.F, 0.F, 2.F, 1.F, 0.F}).view({5, 2});
+  const data::RowTargets targets{{0, 0, 1, 1, 0}, {}};
   data::RowTargets turned = targets;
   for (int64_t& each : turned.classes) {
     each = 1 - each;
@@ -114,7 +114,8 @@ TEST(Judgement, LooksForTheLabelThatIsPositive) {
   for (const char* name : {"f1", "precision", "recall", "roc_auc", "average_precision"}) {
     EXPECT_NEAR(first.metric(name), other.metric(name), 1e-12) << name;
   }
-  EXPECT_NE(first.metric("average_precision"), second.metric("average_precision"));
+  EXPECT_NEAR(first.metric("average_precision"), (1 + 2.0 / 3 + 3.0 / 4) / 3, 1e-12);
+  EXPECT_NEAR(second.metric("average_precision"), (1 + 2.0 / 4) / 2, 1e-12);
   EXPECT_EQ(first.metric("matthews_correlation"), second.metric("matthews_correlation"));
 }
 

@@ -44,7 +44,8 @@ std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>
         {"verbalizers", notes.generative->verbalizers},
         {"normalize", notes.generative->normalize},
         {"decode", notes.generative->decode.value_or("likelihood")},
-        {"chat", notes.generative->chat}};
+        {"chat", notes.generative->chat},
+        {"prompt_loss", notes.generative->prompt_loss}};
   }
   if (!notes.thresholds.empty()) {
     json["thresholds"] = notes.thresholds;
@@ -85,7 +86,8 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
           written->at("verbalizers").get<std::vector<std::string>>(),
           written->at("normalize"),
           written->value("decode", "likelihood"),
-          written->value("chat", false)};
+          written->value("chat", false),
+          written->value("prompt_loss", false)};
     }
     const size_t labels = notes.labels.size();
     const size_t thresholds = notes.thresholds.size();
