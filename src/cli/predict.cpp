@@ -24,7 +24,7 @@ config::ResolveOptions predict_options() {
       {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
       {"input",
        Kind::kKey,
-       "Rows to classify, the same as data.test: JSON lines, CSV or TSV",
+       "Rows to classify, the same as data.test: JSON lines, CSV, TSV, Parquet or Arrow",
        "data.test"},
       {"text", Kind::kValue, "One text to classify, instead of a file"},
       {"output", Kind::kValue, "The file to write, a line of JSON a row; else stdout"},
