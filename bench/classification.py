@@ -3,7 +3,10 @@
 Trainer: accuracy, samples/s and memory, from the same folder of random weights, the same rows and settings.
 
     python3 bench/classification.py --program build/release/lockstep --data ../shared/data [--rows 2000] [--test-rows 1000] [--epochs 3]
-        [--batch 16] [--repeats 3] [--type bfloat16] [--python .deps/peers/bin/python]
+        [--batch 16] [--repeats 3] [--type bfloat16] [--python .deps/peers/bin/python] [--ways]
+
+With --ways Lockstep's two ways beside each other, a head and labels that are written (task.type=generative_classification), on fewer rows of the same
+sets: accuracy, seconds of the whole command and of its last evaluation, memory; unpacked, so that both take as many steps.
 
 Sides take turns, so that what else the machine does falls on both alike; each repeat has a seed of its own, and each figure is the median. Every run
 is held to two cores, one thread a rank. Samples/s are those that either writes of its training, without evaluation. Exits with 1 where Lockstep's
@@ -19,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 from run import HERE, PYTHON, RANKS, Machine
 
@@ -91,6 +95,35 @@ def trainer(a, machine, folder, out, seed):
 
 SIDES = {"Lockstep": lockstep, "Hugging Face Trainer": trainer}
 
+# Of each set: rows to train and to test on, epochs, and how its labels are written.
+WAYS = {
+    "sst2": (2000, 500, 3, ["task.labels=[0,1]", "generative.verbalizers=[bad,good]"]),
+    "banking77": (77 * 30, 77 * 3, 6, []),
+}
+
+
+def ways(a, machine):
+    print("| data | | accuracy | whole command | its last evaluation | memory |\n|---|---|---|---|---|---|")
+    for name in a.sets.split(","):
+        rows, tests, epochs, written = WAYS[name]
+        with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as scratch:
+            folder = pathlib.Path(scratch)
+            write_rows(folder, name, a.data, rows, tests)
+            make_model(a.program, folder)
+            for way, words in (("head", ["task.type=sequence_classification"]), ("written", ["task.type=generative_classification", *written])):
+                began = time.monotonic()
+                run(machine, [
+                    a.program, "train", "--nproc", RANKS, "model.path=model", *words, "data.train=train.csv", "data.validation=test.csv",
+                    f"data.sequence_length={LENGTH}", f"output_dir={way}", f"num_train_epochs={epochs}", f"per_device_train_batch_size={a.batch}",
+                    "per_device_eval_batch_size=32", "learning_rate=1e-3", "data.packing=none", "save_strategy=no", "use_cpu=true",
+                    *(["bf16=true"] if a.type == "bfloat16" else [])], folder)
+                seconds = time.monotonic() - began
+                results = json.loads((folder / way / "all_results.json").read_text())
+                lines = [json.loads(line) for line in (folder / way / "metrics.jsonl").read_text().splitlines()]
+                peak = max(line["peak_memory_bytes"] for line in lines if "peak_memory_bytes" in line)
+                print(f"| {name}, {rows:,} rows, {epochs} epochs; {tests} tested | {way} | {results['eval_accuracy']:.3f} | {seconds:.0f} s | "
+                      f"{results['eval_runtime']:.1f} s | {peak / 2**20:,.0f} MiB |", flush=True)
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -99,6 +132,7 @@ def main():
     parser.add_argument("--python", type=pathlib.Path, default=PYTHON)
     parser.add_argument("--type", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--ways", action="store_true", help="a head beside written labels, instead of the Trainer")
     for name, default in (("rows", 2000), ("test-rows", 1000), ("epochs", 3), ("batch", 16), ("repeats", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     a = parser.parse_args()
@@ -106,6 +140,9 @@ def main():
     a.program, a.python = a.program.absolute(), a.python.absolute()
     machine = Machine()
     print(f"load average {os.getloadavg()[0]:.1f}")
+    if a.ways:
+        ways(a, machine)
+        return
     missed = []
     for name in a.sets.split(","):
         with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as scratch:

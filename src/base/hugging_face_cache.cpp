@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
+#include <system_error>
 
 namespace lockstep {
 namespace {
@@ -49,6 +50,30 @@ fs::path expand_home(const std::string& path, const EnvironmentLookup& environme
            path.substr(std::min<size_t>(path.size(), 2));
   }
   return path;
+}
+
+std::vector<fs::path> files_of_rows(const fs::path& name) {
+  const std::string begin = name.filename().string() + "-";
+  for (const char* ending : {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow"}) {
+    std::error_code ignored;
+    const fs::path whole = name.string() + ending;
+    if (fs::is_regular_file(whole, ignored)) {
+      return {whole};
+    }
+    std::vector<fs::path> parts;
+    for (const fs::directory_entry& entry : fs::directory_iterator(name.parent_path(), ignored)) {
+      const std::string file = entry.path().filename().string();
+      if (file.starts_with(begin) && file.ends_with(ending) &&
+          file.find("-of-", begin.size()) != std::string::npos) {
+        parts.push_back(entry.path());
+      }
+    }
+    if (!parts.empty()) {
+      std::ranges::sort(parts);
+      return parts;
+    }
+  }
+  return {};
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -24,5 +25,10 @@ std::filesystem::path datasets_cache_folder(
 /// A path of a user's: "~/x" is below the home folder.
 std::filesystem::path expand_home(
     const std::string& path, const EnvironmentLookup& environment = process_environment);
+
+/// The files of rows by their path without its ending: NAME.jsonl (.json, .csv, .tsv, .parquet,
+/// .arrow), or in its place the parts that the Hub has, NAME-00000-of-00002.parquet, in their
+/// order. Empty: there are none.
+std::vector<std::filesystem::path> files_of_rows(const std::filesystem::path& name);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "parallel/parallelize.h"
 #include "train/checkpointing.h"
+#include "train/judging.h"
 #include "train/plan.h"
 #include "train/tasks/generative.h"
 #include "train/weights/model_loading.h"
@@ -91,7 +92,14 @@ ClassifiedRows classify_rows(
           [&] { return labelled(config, classifier, notes, needed, text); }),
       {},
       false,
-      notes};
+      notes,
+      {},
+      config.task.save_scores ? train::Shown::kAll : train::Shown::kTaken};
+  if (config.task.positive_label.empty()) {
+    config.task.positive_label = notes.positive_label;
+  }
+  train::take_judging(config.task, result.data.head, result.judging);
+  result.judging.thresholds = notes.thresholds;
   const model::ProblemType problem = result.data.head.problem;
   if (!notes.generative && problem != classifier.head.problem) {
     throw Error(

@@ -31,17 +31,20 @@ struct ClassifiedRows {
   train::Classified classified;  // of data.test, else of data.validation
   bool is_test = false;
   train::ClassifierNotes notes;  // of the model's folder
+  train::JudgeOptions judging;   // with the thresholds of the notes
+  train::Shown shown = train::Shown::kTaken;
 
   const train::LabelledSet& set() const { return is_test ? data.rows.test : data.rows.validation; }
   train::Answered answered() const {
-    return {set(), classified.logits, data.head, notes.thresholds};
+    return {set(), classified.logits, data.head, judging.thresholds, judging.positive, shown};
   }
 };
 
 /// Reads the rows that data.test, or else data.validation, names, and classifies them under the
 /// plan; with `text`, that one row instead. Fields and lengths that are not `given` are those that
-/// the model was trained with. Every rank must call. Error (kConfig): no row is named, the model
-/// has no classifier, or one for another problem.
+/// the model was trained with, and so is the label that is looked for. Every rank must call. Error
+/// (kConfig): no row is named, the model has no classifier, or one for another problem; a metric or
+/// a label that the problem has not.
 ClassifiedRows classify_rows(
     config::Config config,
     const config::Origins& given,

@@ -113,8 +113,8 @@ int evaluate_classifier(const config::Resolution& resolution, train::World& worl
   }
   const model::HeadSpec& head = rows.data.head;
   const train::Answered answered = rows.answered();
-  const train::Judgement judgement = train::judge(
-      answered.logits, answered.set.targets, head, {.thresholds = answered.thresholds});
+  const train::Judgement judgement =
+      train::judge(answered.logits, answered.set.targets, head, rows.judging);
   if (const auto folder = resolution.value("output")) {
     train::write_judgement(*folder, judgement, answered);
   }

@@ -24,7 +24,7 @@ config::ResolveOptions predict_options() {
       {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
       {"input",
        Kind::kKey,
-       "Rows to classify, the same as data.test: JSON lines, CSV or TSV",
+       "Rows to classify, the same as data.test: JSON lines, CSV, TSV, Parquet or Arrow",
        "data.test"},
       {"text", Kind::kValue, "One text to classify, instead of a file"},
       {"output", Kind::kValue, "The file to write, a line of JSON a row; else stdout"},
@@ -54,9 +54,10 @@ int predict(const config::Resolution& resolution, train::World& world) {
     return 0;
   }
   std::string lines;
-  const train::Answered answered = rows.answered();
+  train::Answered answered = rows.answered();
+  answered.shown = train::Shown::kAll;
   for (size_t row = 0; row < answered.set.targets.classes.size(); ++row) {
-    lines += train::prediction_line(answered, row, train::Shown::kAll);
+    lines += train::prediction_line(answered, row);
     lines += '\n';
   }
   write_lines(lines, resolution.value("output"));

@@ -16,6 +16,23 @@ bool is_config_file(const std::string& word) {
   return word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
 }
 
+/// Of training programs that people write for themselves. In a file, or as key=value, these names
+/// may be variables of anybody's: they are read as flags alone.
+struct ScriptFlag {
+  std::string_view name, key;
+};
+constexpr ScriptFlag kScriptFlags[] = {
+    {"batch_size", "training.per_device_train_batch_size"},
+    {"ckpt_freq", "training.save_steps"},
+    {"dataset_subset", "data.dataset_config_name"},
+    {"epochs", "training.num_train_epochs"},
+    {"log_freq", "training.logging_steps"},
+    {"lr", "training.learning_rate"},
+    {"model_name", "model.path"},
+    {"num_epochs", "training.num_train_epochs"},
+    {"seq_length", "data.sequence_length"},
+};
+
 /// What a flag of the configuration takes.
 struct Target {
   bool is_bool = false, is_list = false;
@@ -48,6 +65,7 @@ class CommandLineReader {
       }
     }
     find_file();
+    find_output();
     return std::move(result_);
   }
 
@@ -163,6 +181,20 @@ class CommandLineReader {
     set_file(config_name_ ? "--config-name" : "--config-path", (folder / name).string());
   }
 
+  /// As programs with these flags have it: a folder of the experiment's in that of all.
+  void find_output() {
+    if (!experiment_ && !save_dir_) {
+      return;
+    }
+    Override made;
+    made.key = "training.output_dir";
+    made.is_flag = true;
+    made.text = experiment_ ? "--experiment-name " + *experiment_ : "--save-dir " + *save_dir_;
+    const std::filesystem::path all = save_dir_.value_or("../outputs");
+    made.value = Value::scalar((experiment_ ? all / *experiment_ : all).string(), true);
+    result_.overrides.push_back(std::move(made));
+  }
+
   const Flag* command_flag(const std::string& name) const {
     for (const Flag& flag : options_.flags) {
       if (flag_name(flag.name) == name) {
@@ -187,6 +219,14 @@ class CommandLineReader {
     }
     std::string key = spelled.substr(2);
     std::replace(key.begin(), key.end(), '-', '_');
+    if (key == "experiment_name" || key == "save_dir") {
+      if (const auto value = value_of(spelled, attached)) {
+        (key == "save_dir" ? save_dir_ : experiment_) = *value;
+      }
+      return;
+    }
+    const auto* const other = std::ranges::find(kScriptFlags, key, &ScriptFlag::name);
+    key = other == std::end(kScriptFlags) ? key : other->key;
     if (const auto target = find_target(key)) {
       key_flag(key, *target, spelled, attached);
     } else if (const auto denied = denied_key(key)) {
@@ -329,6 +369,7 @@ class CommandLineReader {
   size_t at_ = 0;
   CommandLine result_;
   std::optional<std::string> config_name_, config_path_;
+  std::optional<std::string> save_dir_, experiment_;  // as flags say them
 };
 
 }  // namespace

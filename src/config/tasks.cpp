@@ -5,6 +5,7 @@ namespace lockstep::config {
 bool classifies(const Config& config, bool is_classifier) {
   const TaskSection& task = config.task;
   const bool asks = !task.labels.empty() || task.problem_type || !task.class_weights.empty() ||
+                    !task.positive_label.empty() || !task.metrics.empty() || task.save_scores ||
                     config.data.label_field != DataSection().label_field ||
                     !config.data.text_pair_field.empty();
   return task.type ? *task.type == "sequence_classification" : is_classifier || asks;

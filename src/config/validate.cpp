@@ -232,6 +232,11 @@ void validate_generative(const Config& config, Checker& check) {
       config.generative.decode != "greedy" || config.generative.normalize == "none",
       "generative.normalize",
       "none with generative.decode=greedy, which compares tokens and no lengths");
+  check.require(
+      config.generative.decode != "first_token" || config.generative.normalize == "none" ||
+          config.generative.normalize == "prior",
+      "generative.normalize",
+      "none or prior with generative.decode=first_token, which reads one token of each label");
   if (!config.generative.verbalizers.empty() && task.labels.empty() &&
       check.origin("generative.verbalizers").source == Origin::Source::kCommandLine) {
     check.fail(
@@ -249,11 +254,17 @@ void validate_task(const Config& config, Checker& check) {
     validate_generative(config, check);
   }
   if (task.type && !classifies) {
-    if (!task.labels.empty()) {
-      check.fail(
-          "task.labels",
-          "only used with task.type=sequence_classification",
-          "set that, or leave the labels out");
+    for (const auto& [key, is_given] :
+         {std::pair{"task.labels", !task.labels.empty()},
+          {"task.positive_label", !task.positive_label.empty()},
+          {"task.metrics", !task.metrics.empty()},
+          {"task.save_scores", task.save_scores}}) {
+      if (is_given) {
+        check.fail(
+            key,
+            "only used with task.type=sequence_classification and generative_classification",
+            "set one of these, or leave it out");
+      }
     }
     return;
   }

@@ -231,11 +231,11 @@ void Monitor::evaluation(const EvaluationReport& report) {
   add("runtime", report.runtime_s);
   add("samples_per_second", per_second(static_cast<double>(report.samples), report.runtime_s));
   add("steps_per_second", per_second(static_cast<double>(report.batches), report.runtime_s));
-  record.values.insert(record.values.end(), report.values.begin(), report.values.end());
-  log(record);
   try_to_write("the results", [&] {
     write_results(options_.output_dir, report.prefix + report.suffix, record);
   });
+  record.values.insert(record.values.end(), report.values.begin(), report.values.end());
+  log(record);
 }
 
 void Monitor::event(std::string_view name, const nlohmann::ordered_json& fields) {

@@ -82,7 +82,7 @@ struct EvaluationReport {
   double runtime_s = 0;
   std::string prefix = "eval";  // of the names: eval_loss
   std::string suffix = {};      // likewise: eval_loss_mm
-  /// More numbers, by their whole names.
+  /// More numbers, by their whole names; not in the results' files.
   std::vector<std::pair<std::string, Number>> values{};
 };
 

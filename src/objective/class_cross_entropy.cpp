@@ -8,54 +8,51 @@
 namespace lockstep::objective {
 namespace {
 
+/// Sums: the losses, the weights, the rows whose class is the likeliest, the rows.
 class ClassCrossEntropy final : public Objective {
  public:
   explicit ClassCrossEntropy(ClassOptions options) : options_(std::move(options)) {}
-  /// Of tokens and not of rows: a rank that has a part of a row does not know its class.
-  Needs needs() const override {
-    return options_.label_smoothing > 0 ? Needs::kClassScores : Needs::kTokenScores;
-  }
+  /// All outputs': training tells how many rows it told rightly, in the pass that it makes anyway.
+  Needs needs() const override { return Needs::kClassScores; }
   Counts counts(const nn::Targets& targets) const override {
     return weights_of(targets.tokens).sum().item<double>();
   }
   Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& /*step*/) const override {
-    if (needs() == Needs::kClassScores) {
-      const auto [place, is_missing] = targets.first_targets();
-      const Tensor classes = targets.tokens.flatten().index_select(0, place);
-      return measure_smoothed(
-          scores.log_likelihoods, classes.masked_fill(is_missing, ops::kIgnoredTarget));
+    const auto [place, is_missing] = targets.first_targets();
+    const Tensor classes = targets.tokens.flatten().index_select(0, place).masked_fill(
+        is_missing, ops::kIgnoredTarget);
+    const Tensor is_here = classes.ne(ops::kIgnoredTarget);
+    const Tensor& logits = scores.log_likelihoods;
+    const Tensor weights = weights_of(classes);
+    const Tensor likelihoods = logits.to(at::kDouble).log_softmax(1);
+    const Tensor own = likelihoods.gather(1, classes.clamp_min(0).unsqueeze(1)).squeeze(1);
+    Tensor losses = weights * focal(own);
+    if (const double share = options_.label_smoothing; share > 0) {
+      const Tensor all = options_.weights.empty()
+                             ? likelihoods
+                             : likelihoods * at::tensor(options_.weights, likelihoods.options());
+      losses = (1 - share) * losses + share * all.mean(1).neg() * is_here;
     }
-    const Tensor weights = weights_of(targets.tokens);
-    const Tensor likelihoods = scores.log_likelihoods.to(at::kDouble);
+    const Tensor is_right = logits.argmax(1).eq(classes).logical_and(is_here);
     return at::stack(
-        {(weights * focal(likelihoods)).sum(),
-         weights.sum(),
-         (weights * scores.likeliest.to(at::kDouble)).sum()});
+        {losses.sum(), weights.sum(), is_right.sum(at::kDouble), is_here.sum(at::kDouble)});
   }
-  std::vector<std::string> metrics() const override { return {"weighted_accuracy"}; }
+  int64_t sums() const override { return 4; }
+  std::vector<std::string> metrics() const override { return {"accuracy"}; }
+  Report report(std::span<const double> sums) const override {
+    return {sums[0] / std::max(sums[1], kLeast), {{"accuracy", sums[2] / std::max(sums[3], 1.0)}}};
+  }
 
  private:
+  static constexpr double kLeast = 1e-12;
+
   /// Of log p.
   Tensor focal(const Tensor& likelihoods) const {
-    constexpr double kLeast = 1e-12;  // a power below one has no slope at 0
+    // A power below one has no slope at 0.
     return options_.focal_gamma > 0
                ? -likelihoods * (1 - likelihoods.exp()).clamp_min(kLeast).pow(options_.focal_gamma)
                : -likelihoods;
-  }
-  /// Of logits [B, K] and classes [B], kIgnoredTarget where none is here.
-  Tensor measure_smoothed(const Tensor& logits, const Tensor& classes) const {
-    const Tensor rows = weights_of(classes);
-    const Tensor likelihoods = logits.to(at::kDouble).log_softmax(1);
-    const Tensor own = likelihoods.gather(1, classes.clamp_min(0).unsqueeze(1)).squeeze(1);
-    const double share = options_.label_smoothing;
-    const Tensor all = options_.weights.empty()
-                           ? likelihoods
-                           : likelihoods * at::tensor(options_.weights, likelihoods.options());
-    const Tensor spread = all.mean(1).neg() * classes.ne(ops::kIgnoredTarget);
-    const Tensor losses = (1 - share) * rows * focal(own) + share * spread;
-    return at::stack(
-        {losses.sum(), rows.sum(), (rows * logits.argmax(1).eq(classes).to(at::kDouble)).sum()});
   }
   /// float64, like the classes: 0 where nothing is predicted.
   Tensor weights_of(const Tensor& classes) const {

@@ -18,7 +18,7 @@ struct ClassOptions {
 };
 /// Of classification: the sum over the rows of
 ///   (1 - e) w_y (1 - p_y)^focal_gamma * -log p_y + e / K * sum_k w_k * -log p_k,
-/// divided by the sum of their classes' weights w_y. Metric: weighted_accuracy.
+/// divided by the sum of their classes' weights w_y. Metric: accuracy, of rows without weights.
 ObjectivePointer class_cross_entropy(ClassOptions options);
 /// Of rows with several labels: the mean over rows and labels of w_k t * -log p +
 /// (1 - t) * -log(1 - p), p being the logit's sigmoid, t the target, and w_k what a row that has

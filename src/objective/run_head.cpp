@@ -41,7 +41,10 @@ struct HeadPass {
       weights = weigh_rows(at::zeros_like(targets.counts)).weights;  // as at any scores
     }
     const Tensor sum = loss(hidden, vocabulary, weights);
-    return {sum, sum.detach().to(at::kDouble).view({1})};
+    const Tensor first = sum.detach().to(at::kDouble).view({1});
+    return needs == Needs::kNothing && model.config().head.classifies()
+               ? nn::Tensors{sum, at::cat({first, rows_told(hidden, vocabulary)})}
+               : nn::Tensors{sum, first};
   }
 
  private:
@@ -56,6 +59,16 @@ struct HeadPass {
     }
     const Weighing weighing = objective.weigh({logits, {}}, targets, step);
     return {(logits * weighing.weights).sum().neg(), weighing.sums};
+  }
+  /// How many rows' targets are here, and of how many of these they are the likeliest: float64 [2].
+  Tensor rows_told(const Tensor& hidden, const Tensor& vocabulary) const {
+    const at::NoGradGuard no_gradient;
+    const auto [place, is_missing] = targets.first_targets();
+    const Tensor classes = targets.tokens.flatten().index_select(0, place);
+    const Tensor is_here = is_missing.logical_not().to(hidden.device());
+    const Tensor is_right =
+        class_logits(hidden, vocabulary).argmax(1).eq(classes.to(hidden.device()));
+    return at::stack({is_here, is_here.logical_and(is_right)}).sum(1, false, at::kDouble);
   }
   /// The logits at each row's target, 0 where it is not here: float32 [N, K]. Products are float32
   /// whatever the type of the weights.

@@ -28,7 +28,8 @@ struct StepResult {
   double loss = 0;           // over all ranks and micro-batches
   double gradient_norm = 0;  // before clipping
   bool overflowed = false;   // float16: the gradients did, and the step will be left out
-  /// What Objective::report reads; of an objective that needs no scores, zeros behind the first.
+  /// What Objective::report reads; of an objective that needs no scores, zeros behind the first,
+  /// but for a classifier's.
   std::vector<double> sums;
   std::optional<ExpertLoad> experts = {};  // of a mixture
 };

@@ -88,6 +88,7 @@ ClassifierNotes classifier_notes(const Job& job) {
   ClassifierNotes notes =
       notes_of(job.config.data, job.datasets.train->length(), job.judging.thresholds);
   notes.temperature = job.temperature;
+  notes.positive_label = job.config.task.positive_label;
   if (job.written_labels) {
     notes.generative = job.config.generative;
   }
@@ -124,6 +125,9 @@ void read_state(Job& job, const std::string& text, const std::string& source, co
     job.best.no_better = state.value("evaluations_no_better", int64_t{0});
     if (job.kept_weight) {
       job.kept_weight->set_value(state.value("kept_weight", job.kept_weight->value()));
+    }
+    if (state.contains("epoch_rows")) {
+      job.epoch_rows = epoch_rows_of(state.at("epoch_rows"));
     }
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorKind::kCheckpoint, fmt::format("{}: {}", source, error.what()));
@@ -408,6 +412,9 @@ std::string state_json(const Job& job, const World& world) {
   }
   if (job.kept_weight) {
     state["kept_weight"] = job.kept_weight->value();
+  }
+  if (job.epoch_rows.rows > 0) {
+    state["epoch_rows"] = to_json(job.epoch_rows);
   }
   return state.dump(2) + "\n";
 }

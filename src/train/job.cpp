@@ -16,6 +16,7 @@
 #include "train/checkpointing.h"
 #include "train/job_answers.h"
 #include "train/judgement/judgement_files.h"
+#include "train/judging.h"
 #include "train/kept_steps.h"
 #include "train/plan.h"
 #include "train/samples.h"
@@ -146,36 +147,6 @@ void describe(const Job& job, const World& world) {
   }
 }
 
-/// What of the configuration goes with some problems alone.
-void check_problem(const Job& job, const model::HeadSpec& head) {
-  const bool is_single = head.problem == model::ProblemType::kSingleLabel;
-  const bool is_regression = head.problem == model::ProblemType::kRegression;
-  const auto refuse = [&](const char* key, const char* remedy) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format("{} is not used with {}", key, model::name_of(head.problem)),
-        remedy);
-  };
-  if (job.config.training.label_smoothing_factor > 0 && !is_single) {
-    refuse("training.label_smoothing_factor", "leave it 0: each label stands by itself");
-  }
-  if (is_regression &&
-      (!job.config.task.class_weights.empty() || job.config.task.focal_gamma > 0)) {
-    refuse("task.class_weights or task.focal_gamma", "leave it out: numbers have no classes");
-  }
-  if (job.config.task.thresholds == "tuned") {
-    if (is_regression || (is_single && head.labels.size() != 2)) {
-      refuse("task.thresholds=tuned", "leave it out: it is for two labels, or several a row");
-    }
-    if (job.datasets.validation == nullptr) {
-      throw Error(
-          ErrorKind::kConfig,
-          "task.thresholds=tuned: there is nothing to tune them on",
-          "give data.validation=FILE or data.validation_fraction=0.1");
-    }
-  }
-}
-
 /// Opens the data, and of a classifier takes its labels and its padding.
 void open_data(Job& job, int64_t length, World& world) {
   model::ModelConfig& model = job.source.config;
@@ -221,7 +192,7 @@ void open_data(Job& job, int64_t length, World& world) {
       job.config.task.focal_gamma,
       job.config.training.label_smoothing_factor};
   job.datasets = std::move(data.datasets);
-  check_problem(job, data.head);
+  check_problem(job.config, data.head, job.datasets.validation != nullptr);
   job.task.head = std::move(data.head);
   job.task.objective = objective_of(job.task.head.problem, job.judging.loss);
   job.rows = std::move(data.rows);
@@ -248,7 +219,8 @@ std::vector<std::string> metrics_of(const Job& job) {
   const objective::Task& task = job.task;
   if (job.judged_head().classifies()) {
     const auto names = metric_names(job.judged_head().problem);
-    return {names.begin(), names.end()};
+    const std::vector<std::string>& chosen = job.judging.metrics;
+    return chosen.empty() ? std::vector<std::string>{names.begin(), names.end()} : chosen;
   }
   if (unlearns(config.task)) {
     return config::metrics_of(config.unlearning);
@@ -267,20 +239,31 @@ void tell_of_rows(
   if (job.monitor == nullptr || !job.is_classifier()) {
     return;
   }
-  const auto names = metric_names(job.judged_head().problem).first(2);
+  constexpr size_t kShown = 2;
+  std::string metrics;
+  const std::vector<std::string> names = metrics_of(job);
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    metrics += fmt::format("  {}_{} {:.5f}", prefix, names[i], result.metric(names[i]));
+  }
   log_info(
-      "epoch {:.2f}  {}_loss {:.5f}  {}_{} {:.5f}  {}_{} {:.5f}{}  ({:.1f} s)",
+      "epoch {:.2f}{}  {}_loss {:.5f}{}{}  ({:.1f} s)",
       job.progress.epoch,
+      job.epoch_rows.text(),
       prefix,
       result.report.loss,
-      prefix,
-      names[0],
-      result.metric(names[0]),
-      prefix,
-      names[1],
-      result.metric(names[1]),
+      metrics,
       is_best ? "  best" : "",
       result.seconds);
+}
+
+Answered answered(const Job& job, const LabelledSet& set) {
+  return {
+      set,
+      job.classified.logits,
+      job.judged_head(),
+      job.judging.thresholds,
+      job.judging.positive,
+      job.config.task.save_scores ? Shown::kAll : Shown::kTaken};
 }
 
 /// The last evaluation's report, on stdout and as files of output_dir.
@@ -289,7 +272,7 @@ void report_rows(const Job& job, const LabelledSet& set, World& world) {
     write_judgement(
         job.config.training.output_dir,
         *job.judgement,
-        {set, job.classified.logits, job.judged_head(), job.judging.thresholds},
+        answered(job, set),
         job.monitor->state().log_history);
     fmt::print("{}", report_text(*job.judgement, job.judged_head()));
     return "";
@@ -313,10 +296,7 @@ void answer_rows(
     (void)evaluate_classifier(job, rows, world, nullptr);
   }
   on_first_rank(world.communicator, [&] {
-    write_answers(
-        job.config.training.output_dir,
-        {set, job.classified.logits, job.judged_head(), job.judging.thresholds},
-        "_test" + suffix);
+    write_answers(job.config.training.output_dir, answered(job, set), "_test" + suffix);
     return "";
   });
 }
@@ -325,8 +305,8 @@ void answer_rows(
 void tune(Job& job, World& world) {
   const data::SequenceView& rows = *job.datasets.validation;
   (void)evaluate_classifier(job, rows, world, nullptr);
-  job.judging.thresholds =
-      tune_thresholds(job.classified.logits, {rows.classes(), rows.outputs()}, job.task.head);
+  job.judging.thresholds = tune_thresholds(
+      job.classified.logits, {rows.classes(), rows.outputs()}, job.task.head, job.judging.positive);
   if (world.is_first()) {
     log_info("thresholds: {:.4g}", fmt::join(job.judging.thresholds, ", "));
   }
@@ -383,6 +363,9 @@ std::unique_ptr<Job> open_job(
     tell_packed_rows(job->datasets, training.per_device_train_batch_size);
   }
   check(*job);
+  if (job->is_classifier()) {
+    take_judging(config.task, job->judged_head(), job->judging);
+  }
   if (measures_unlearning(config)) {
     check_measuring(config, job->source.config, job->tokenizer);
   }
@@ -492,6 +475,11 @@ void Job::report_evaluation(
     report.epoch = progress.epoch;
     report.loss = result.report.loss;
     report.metrics = result.report.metrics;
+    if (prefix == "eval" && suffix.empty()) {
+      for (const auto& [name, value] : epoch_rows.values()) {
+        report.values.emplace_back(name, value);
+      }
+    }
     report.samples = result.samples;
     report.batches = result.batches;
     report.runtime_s = result.seconds;

@@ -25,6 +25,7 @@
 #include "train/batches/datasets.h"
 #include "train/batches/labelled_data.h"
 #include "train/best.h"
+#include "train/epoch_rows.h"
 #include "train/evaluate.h"
 #include "train/judgement/judgement.h"
 #include "train/machine/world.h"
@@ -101,6 +102,7 @@ struct Job {
   /// Of unlearning: says which positions have distributions for targets. Else empty.
   Preparation mark_targets;
   std::optional<KeptWeight> kept_weight;  // of PDU
+  EpochRows epoch_rows;                   // of a classifier, of the epoch so far; all ranks alike
   /// Of a classifier, what its last evaluation found.
   std::optional<Judgement> judgement;
   Classified classified;

@@ -1,6 +1,7 @@
 #include "train/run_record.h"
 
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -127,11 +128,27 @@ void record_failure(Job& job) {
   }
 }
 
+std::optional<double> accuracy_of(const Job& job, const parallel::StepResult& result) {
+  const model::HeadSpec& head = job.task.head;
+  if (!job.is_classifier() || !head.classifies() ||
+      head.problem != model::ProblemType::kSingleLabel) {
+    return std::nullopt;
+  }
+  Evaluation step;
+  step.report = job.model->objective().report(result.sums);
+  // As a classifier's objective names it, with weights and without.
+  const double accuracy = step.metric("accuracy");
+  return std::isnan(accuracy) ? step.metric("token_accuracy") : accuracy;
+}
+
 std::vector<std::pair<std::string, double>> step_metrics(
     const Job& job, const parallel::StepResult& result, const data::StepBatch& batch) {
   std::vector<std::pair<std::string, double>> metrics;
   if (job.answer_reference != nullptr) {
     metrics = job.model->objective().report(result.sums).metrics;
+  }
+  if (const auto accuracy = accuracy_of(job, result)) {
+    metrics.emplace_back("accuracy", *accuracy);
   }
   if (result.experts) {
     const config::TrainingSection& training = job.config.training;
@@ -155,6 +172,19 @@ std::vector<std::pair<std::string, double>> step_metrics(
         static_cast<double>(batch.taken[i]) / taken);
   }
   return metrics;
+}
+
+void count_rows(Job& job, const parallel::StepResult& result, const data::StepBatch& batch) {
+  if (job.is_classifier()) {
+    job.epoch_rows.add(result.loss, accuracy_of(job, result), batch.samples);
+  }
+}
+
+void end_epoch(Job& job, bool is_told) {
+  if (!is_told && job.monitor != nullptr && job.is_classifier()) {
+    log_info("epoch {:.2f}{}", job.progress.epoch, job.epoch_rows.text());
+  }
+  job.epoch_rows = {};
 }
 
 void log_memory(Job& job, World& world) {

@@ -28,6 +28,10 @@ void record_forecast(Job& job, const std::optional<Forecast>& forecast);
 /// "failed", of the exception that is being handled: its text and its exit code. Likewise.
 void record_failure(Job& job);
 
+/// Of a classifier of one label a row, by a head: the share of the step's rows that were told
+/// rightly. Else nothing.
+std::optional<double> accuracy_of(const Job& job, const parallel::StepResult& result);
+
 /// What a step is reported with besides loss and norm: the objective's figures, the loads of
 /// experts, the shares of a mixture's sources.
 std::vector<std::pair<std::string, double>> step_metrics(
@@ -36,6 +40,12 @@ std::vector<std::pair<std::string, double>> step_metrics(
 /// Memory by kind, of the rank that uses most, at the steps that are logged (monitor.log_memory).
 /// Every rank must call.
 void log_memory(Job& job, World& world);
+
+/// Counts a step's rows to those of its epoch, of a classifier. Every rank must call.
+void count_rows(Job& job, const parallel::StepResult& result, const data::StepBatch& batch);
+
+/// Begins the rows of the next epoch; tells of this one's where no evaluation did. Likewise.
+void end_epoch(Job& job, bool is_told);
 
 /// What the attempt's saves took: the time that training waited, and the megabytes of the newest
 /// checkpoint, those of tensors apart. For rank 0, at the end; does nothing where there was none.

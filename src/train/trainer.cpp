@@ -393,6 +393,7 @@ int Trainer::one_step() {
   const double moved = comm::seconds_moving() - moved_;
   rank_times_.end_step(ended - began, for_data, for_ranks, moved, fullest);
   follow_kept_loss(job_, result_, epoch_ends, world_);
+  count_rows(job_, result_, batch);
   const std::optional<Spikes::Spike> spike = guard_.observe(result_);
   wait_for_kept_step(job_);  // what is reported is lost at most with the step after it
   report(counts, batch, began);
@@ -401,13 +402,17 @@ int Trainer::one_step() {
   tell_of_repeat(job_, guarded_);
   tell_of_spike(job_, spike);
   log_memory(job_, world_);
-  if (evaluation_is_due(epoch_ends)) {
+  const bool evaluates = evaluation_is_due(epoch_ends);
+  if (evaluates) {
     evaluate_now();
   } else if (counts.acts.evaluate) {
     // A look: what a schedule or the rule of the best is told of stays what it would be.
     const double looking = seconds_now();
     job_.evaluate_by_the_way(world_);
     time_.add(TimeAccount::Use::kEvaluating, seconds_now() - looking);
+  }
+  if (epoch_ends) {
+    end_epoch(job_, evaluates);
   }
   const bool last = progress.step == job_.length.total_steps || stops_early();
   if (stops_early()) {

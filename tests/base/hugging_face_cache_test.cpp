@@ -1,8 +1,11 @@
 #include "base/hugging_face_cache.h"
 
+#include <fstream>
 #include <map>
 
 #include <gtest/gtest.h>
+
+#include "temporary_folder.h"
 
 namespace lockstep {
 namespace hugging_face_cache_test {
@@ -34,6 +37,32 @@ TEST(HuggingFaceCache, HomeIsExpandedAtTheStartAlone) {
   EXPECT_EQ(expand_home("~/a", environment).string(), "/home/someone/a");
   EXPECT_EQ(expand_home("/a/~", environment).string(), "/a/~");
   EXPECT_EQ(expand_home("~a", environment).string(), "~a");
+}
+
+TEST(FilesOfRows, AreOneFileOrItsParts) {
+  const TemporaryFolder folder;
+  const auto names = [&](const char* name) {
+    std::vector<std::string> found;
+    for (const std::filesystem::path& file : files_of_rows(folder.path() / name)) {
+      found.push_back(file.filename().string());
+    }
+    return found;
+  };
+  for (const char* name :
+       {"a.csv",
+        "a.parquet",
+        "b-00001-of-00002.parquet",
+        "b-00000-of-00002.parquet",
+        "b-more.parquet",
+        "bc-00000-of-00001.parquet",
+        "c.txt"}) {
+    std::ofstream(folder.path() / name) << "x";
+  }
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names("a"), Names{"a.csv"});
+  EXPECT_EQ(names("b"), (Names{"b-00000-of-00002.parquet", "b-00001-of-00002.parquet"}));
+  EXPECT_EQ(names("c"), Names{});
+  EXPECT_EQ(names("nowhere/a"), Names{});
 }
 
 }  // namespace hugging_face_cache_test

@@ -134,36 +134,6 @@ TEST(CrossEntropy, CountsAndMeasuresTargets) {
   EXPECT_EQ(objective->report(nothing).loss, 0);
 }
 
-TEST(ClassCrossEntropy, IsTorchsWithWeightsAndHasItsSlopes) {
-  const nn::Targets targets = nn::classes_at(
-      at::tensor({1, 0, 2, 2}, at::kLong), at::tensor({2, 0, -100, 1}, at::kLong), 3);
-  const Tensor logits = random_numbers({4, 3}, 9, 0, 1), weights = at::tensor({0.5, 2.0, 1.5});
-  const Tensor classes = at::tensor({2, 0, -100, 1}, at::kLong);
-  const Tensor of_rows = at::log_softmax(logits, 1).gather(1, classes.clamp_min(0).unsqueeze(1));
-  const Tensor scores = targets.tokens.ne(-100) * of_rows;  // [4, 3]
-  const nn::Scores given{scores, at::zeros_like(scores, at::kBool)};
-  for (const double gamma : {0.0, 2.0}) {
-    const auto objective = class_cross_entropy({{0.5, 2.0, 1.5}, gamma});
-    const Counts step = objective->counts(targets);
-    EXPECT_EQ(step.divisor(), 4);
-    const Weighing weighing = objective->weigh(given, targets, step);
-    if (gamma == 0) {
-      const Tensor wanted = at::cross_entropy_loss(logits, classes, weights.to(at::kDouble));
-      EXPECT_NEAR(weighing.sums[0].item<double>() / 4, wanted.item<double>(), 1e-7);
-    }
-    for (int64_t at = 0; at < scores.numel(); ++at) {
-      constexpr double kStep = 1e-5;
-      const auto loss_at = [&](double shift) {
-        nn::Scores moved{scores.clone(), given.likeliest};
-        moved.log_likelihoods.view({-1})[at] += shift;
-        return objective->measure(moved, targets, step)[0].item<double>();
-      };
-      const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
-      EXPECT_NEAR(weighing.weights.view({-1})[at].item<double>(), -slope, 1e-7);
-    }
-  }
-}
-
 /// Objectives of rows' logits: what torch makes of the same, and its gradient.
 void expect_torchs(
     const Objective& objective,
@@ -178,6 +148,37 @@ void expect_torchs(
   EXPECT_NEAR(weighing.sums[1].item<double>(), count, 1e-12);
   const Tensor gradient = torch::autograd::grad({loss}, {logits}).front();
   EXPECT_LT((weighing.weights + gradient).abs().max().item<double>(), 1e-9);
+}
+
+TEST(ClassCrossEntropy, HasTheFocalLossAndItsSlopes) {
+  const Tensor classes = at::tensor({2, 0, -100, 1}, at::kLong);
+  const nn::Targets targets = nn::classes_at(at::tensor({1, 0, 2, 2}, at::kLong), classes, 3);
+  const Tensor logits = random_numbers({4, 3}, 9, 0, 1).requires_grad_(true);
+  const Tensor weights = at::tensor({0.5, 2.0, 1.5}, at::kDouble);
+  const Tensor has = classes.ne(-100);
+  for (const double gamma : {0.0, 2.0}) {
+    const Tensor own = at::log_softmax(logits.to(at::kDouble), 1)
+                           .gather(1, classes.clamp_min(0).unsqueeze(1))
+                           .squeeze(1);
+    const Tensor factor = (1 - own.exp()).pow(gamma);
+    const Tensor loss = -(factor * own * weights.index({classes.clamp_min(0)}) * has).sum();
+    expect_torchs(*class_cross_entropy({{0.5, 2.0, 1.5}, gamma}), targets, logits, loss, 4);
+  }
+}
+
+/// Whatever they weigh.
+TEST(ClassCrossEntropy, CountsTheRowsThatItTellsRightly) {
+  const nn::Targets targets = nn::classes_at(
+      at::tensor({1, 0, 2, 2}, at::kLong), at::tensor({2, 0, -100, 1}, at::kLong), 3);
+  const Tensor logits =
+      at::tensor({0.F, 1.F, 2.F, 5.F, 1.F, 0.F, 9.F, 0.F, 0.F, 3.F, 1.F, 0.F}).view({4, 3});
+  const auto objective = class_cross_entropy({{0.5, 2.0, 1.5}});
+  const Tensor sums = objective->measure({logits, {}}, targets, objective->counts(targets));
+  const Report report = objective->report({sums.const_data_ptr<double>(), 4});
+  ASSERT_EQ(report.metrics.size(), 1U);
+  EXPECT_EQ(report.metrics[0].first, "accuracy");
+  EXPECT_NEAR(report.metrics[0].second, 2.0 / 3, 1e-12);
+  EXPECT_EQ(objective->report(std::vector<double>(4, 0.0)).loss, 0);
 }
 
 TEST(ClassCrossEntropy, IsSmoothedAsTorchs) {

@@ -110,3 +110,70 @@ def test_a_large_file_takes_no_memory_of_its_size(program):
     small, large = write("small.parquet", 1), write("large.parquet", 40)
     assert large - small > 60 << 20
     assert peak_of(program, "large.parquet", "large") - peak_of(program, "small.parquet", "small") < large - small  # what is mapped of the tokens counts
+
+
+def questions(name, count, *keys):
+    made = [{"question": f"Who is {name} {i}?", "answer": f"The {name} of {i}.", "paraphrased_answer": f"It is {name} {i}.",
+             "perturbed_answer": [f"It is {i + k}." for k in (1, 2, 3)]} for i in range(count)]
+    return [{key: row[key] for key in ("question", "answer", *keys)} for row in made]
+
+
+BOTH = ("paraphrased_answer", "perturbed_answer")
+TOFU = {"forget01": questions("a", 7), "retain99": questions("b", 9), "forget01_perturbed": questions("a", 7, *BOTH),
+        "retain_perturbed": questions("b", 5, *BOTH), "real_authors_perturbed": questions("c", 3, BOTH[1]),
+        "world_facts_perturbed": questions("d", 4, BOTH[1]), "holdout01": questions("e", 6)}
+
+
+def test_unlearnings_sets(program):
+    """What is forgotten, kept and measured, in whole files and in parts: the losses and results of JSON lines."""
+    results = []
+    for form in ("jsonl", "parquet"):
+        folder = program.folder / f"tofu-{form}"
+        folder.mkdir()
+        for name, rows in TOFU.items():
+            made = datasets.Dataset.from_list(rows)
+            if form == "jsonl":
+                made.to_json(folder / f"{name}.jsonl")
+            elif name.endswith("_perturbed"):
+                for part in range(2):
+                    made.shard(2, part, contiguous=True).to_parquet(folder / f"{name}-0000{part}-of-00002.parquet")
+            else:
+                made.to_parquet(folder / f"{name}.parquet")
+        run = f"unlearned-{form}"
+        program.run_ok(
+            "unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=NPO", f"unlearning.forget={folder}/forget01.{form}",
+            f"unlearning.retain={folder}/retain99.{form}", "data.sequence_length=48", f"data.cache_dir=cache-{form}", f"output_dir={run}", "max_steps=3",
+            "logging_steps=1", "per_device_train_batch_size=3", "learning_rate=1e-3", "use_cpu=true")
+        program.run_ok("eval", "task.type=unlearning", "--model", run, "--output", f"{run}/evals", f"unlearning.data_dir={folder}",
+                       "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01", "unlearning.max_new_tokens=4", "data.sequence_length=48",
+                       "use_cpu=true")
+        results.append((harness.losses(program.folder / run), json.loads((program.folder / run / "evals" / "TOFU_EVAL.json").read_text())))
+    assert len(results[0][0]) == 3
+    assert results[0] == results[1]
+
+
+TASKS = {
+    "sequence_classification": [{"text": f"row {i} is {'good' if i % 2 else 'bad'}", "label": ["no", "yes"][i % 2]} for i in range(12)],
+    "preference": [{"prompt": f"Number {i}? ", "chosen": f"It is {i}.", "rejected": f"It is {i + 1}."} for i in range(12)],
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_rows_of_other_tasks(program, task):
+    rows = datasets.Dataset.from_list(TASKS[task])
+    rows.to_json(program.folder / f"{task}.jsonl")
+    rows.to_parquet(program.folder / f"{task}.parquet", batch_size=5)
+    words = ["train", f"task.type={task}", "model.path=model.json", "tokenizer.path=tokenizer", "data.sequence_length=32", "max_steps=3",
+             "logging_steps=1", "per_device_train_batch_size=4", "use_cpu=true"]
+    for form in ("jsonl", "parquet"):
+        program.run_ok(*words, f"data.train={task}.{form}", f"output_dir={task}-{form}", f"data.cache_dir=cache-{task}-{form}")
+    found = [harness.losses(program.folder / f"{task}-{form}") for form in ("jsonl", "parquet")]
+    assert len(found[0]) == 3
+    assert found[0] == found[1]
+    # One that was cut off while it was copied, wherever that was.
+    whole = (program.folder / f"{task}.parquet").read_bytes()
+    for length in (len(whole) - 1, len(whole) // 2, 6):
+        (program.folder / "cut.parquet").write_bytes(whole[:length])
+        told = program.run_fails(4, *words, "data.train=cut.parquet", "output_dir=none").err
+        assert "cut.parquet" in told and "cut off" in told, told
+        assert not (program.folder / "none" / "metrics.jsonl").exists()

@@ -1,11 +1,22 @@
 """Chats: learned under two plans alike, shown with their mask, asked with the template that was saved with the model."""
 
 import json
+import os
+import pty
 import shutil
+import subprocess
 import time
 import unittest
 
-from harness import CONFIG, SOURCE, ProgramTest, losses
+from harness import CONFIG, PROGRAM, SOURCE, ProgramTest, environment, losses
+
+
+def read_terminal(file):
+    """What was written since; nothing once its writer has ended."""
+    try:
+        return os.read(file, 4096)
+    except OSError:
+        return b""
 
 
 class Chat(ProgramTest):
@@ -41,6 +52,18 @@ class Chat(ProgramTest):
         self.assertNotIn("garden", shown)
         self.run_ok("data", "show", "data.train=chats.jsonl", "--skip", "2", "--html", "page.html", *self.words)
         self.assertIn("assistant\n<b>It is in the garden.&lt;|im_end|&gt;</b>", (self.folder / "page.html").read_text())
+
+    def test_the_mask_has_colours_on_a_terminal(self):
+        ours, theirs = pty.openpty()
+        words = [PROGRAM, "data", "show", "data.train=chats.jsonl", "--rows", "1", *self.words]
+        process = subprocess.Popen(words, cwd=self.folder, stdout=theirs, env={k: v for k, v in environment().items() if k != "NO_COLOR"})
+        os.close(theirs)
+        shown = b""
+        while part := read_terminal(ours):
+            shown += part
+        self.assertEqual(process.wait(), 0)
+        self.assertIn("\x1b[32mA red ball.<|im_end|>\x1b[0m", shown.decode())
+        self.assertNotIn("⟦", shown.decode())
 
     def test_what_is_wrong_is_named(self):
         (self.folder / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')

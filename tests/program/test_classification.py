@@ -50,10 +50,18 @@ class Classification(ProgramTest):
         wanted = lines(self.folder / "one" / "predictions.jsonl")
         self.assertEqual(len(wanted), 41)
         self.assertEqual(one.out, (self.folder / "one" / "classification_report.txt").read_text())
+        counted = [[line[name] for line in metrics(self.folder / "one") if name in line] for name in ("train_accuracy", "train_loss", "accuracy")]
+        self.assertEqual([len(each) for each in counted], [2, 2, 14])  # an epoch of nine steps, and five more
+        # It is counted in the steps: of the 107 rows of nine steps, the last of which has 11.
+        rows = [12] * 8 + [11]
+        self.assertAlmostEqual(counted[0][0], sum(a * b for a, b in zip(counted[2], rows)) / 107, delta=1e-6)
+        self.assertAlmostEqual(counted[0][1], sum(counted[2][9:]) / 5, delta=1e-6)
+        self.assertRegex(one.err, r"epoch 1\.00  train_loss \d\.\d+  train_accuracy 0\.\d+  eval_loss \d\.\d+  eval_accuracy 0\.\d+  eval_f1 0\.\d+  ")
         for name, (ranks, *words) in plans.items():
             with self.subTest(plan=name):
                 result = self.classify(name, *words, ranks=ranks)
                 self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 2e-5)
+                self.assert_close([line["accuracy"] for line in metrics(self.folder / name) if "accuracy" in line], counted[2], 1e-6)
                 found = lines(self.folder / name / "predictions.jsonl")
                 self.assertEqual([row["prediction"] for row in found], [row["prediction"] for row in wanted])
                 self.assert_close(
@@ -77,6 +85,11 @@ class Classification(ProgramTest):
                                 for folder in (self.folder / name, plain)), 2e-5)
         last = json.loads((plain / "eval_results.json").read_text())
         self.assertLess(last["eval_loss"], last["eval_log_loss"])  # what is told surely weighs less
+        counted = [[line["train_accuracy"] for line in metrics(self.folder / name) if "train_accuracy" in line]
+                   for name in ("weighed", "context_weighed", "both_weighed")]
+        self.assertEqual(counted[0], counted[1])
+        self.assertEqual(counted[0], counted[2])
+        self.assertAlmostEqual(counted[0][0] * 107, round(counted[0][0] * 107), delta=1e-6)  # whole rows, whatever they weigh
         self.run_fails(2, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv",
                        "task.type=sequence_classification", "task.class_weights=[1,2]", "output_dir=no", "use_cpu=true")
 
@@ -140,6 +153,11 @@ class Classification(ProgramTest):
         self.classify("whole", *words)
         self.classify("parts", *words, steps=7)
         self.classify("parts", *words, "resume_from_checkpoint=true")
+        # The epoch that was stopped within is counted whole.
+        for name in ("train_loss", "train_accuracy"):
+            counted = [{line["step"]: line[name] for line in metrics(self.folder / run) if name in line} for run in ("parts", "whole")]
+            self.assertEqual(list(counted[1]), [9, 14])
+            self.assert_close([counted[0][step] for step in counted[1]], list(counted[1].values()), 1e-5)
         self.assert_close(losses(self.folder / "parts"), losses(self.folder / "whole"), 1e-5)
         self.assertEqual((self.folder / "parts" / "classification_report.txt").read_text(),
                          (self.folder / "whole" / "classification_report.txt").read_text())
@@ -196,6 +214,44 @@ class Classification(ProgramTest):
             row = json.loads(self.run_ok("predict", "--model", field, "--text", dev[0]["text"], "use_cpu=true").out)
             self.assertEqual(row["prediction"] if field == "tags" else round(row["prediction"], 4),
                              wanted[0]["prediction"] if field == "tags" else round(wanted[0]["prediction"], 4))
+
+    def test_one_of_two_labels_is_looked_for_and_some_metrics_are_told(self):
+        with (self.folder / "train.csv").open(newline="") as file:
+            rows = [{"text": row["text"], "mood": "other" if row["label"] in ("praise", "request") else "asks"} for row in csv.DictReader(file)]
+        (self.folder / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        words = ["data.label_field=mood", "data.validation=two.jsonl", "per_device_train_batch_size=12", "task.thresholds=tuned",
+                 "task.positive_label=asks", "task.metrics=[mcc,f1,roc_auc]", "task.save_scores=true", "metric_for_best_model=f1"]
+        told = self.classify("asks", *words, data="two.jsonl")
+        self.classify("asks-two", *words, data="two.jsonl", ranks=2, steps=14)
+        results = json.loads((self.folder / "asks" / "eval_results.json").read_text())
+        self.assertEqual([name for name in results if name not in ("epoch", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")],
+                         ["eval_f1", "eval_loss", "eval_matthews_correlation", "eval_roc_auc"])
+        self.assertRegex(told.err, r"eval_loss [\d.]+  eval_matthews_correlation -?[\d.]+  eval_f1 [\d.]+  \(|eval_f1 [\d.]+  best")
+        # By hand, of the answers' own file.
+        answers = lines(self.folder / "asks" / "predictions.jsonl")
+        self.assertEqual(list(answers[0]["probabilities"]), ["asks", "other"])
+        right = sum(row["label"] == row["prediction"] == "asks" for row in answers)
+        either = sum(row["label"] == "asks" for row in answers) + sum(row["prediction"] == "asks" for row in answers)
+        self.assertAlmostEqual(results["eval_f1"], 2 * right / either, delta=1e-9)
+        threshold = 1 - json.loads((self.folder / "asks" / "classification.json").read_text())["thresholds"][0]
+        for row in answers:
+            self.assertEqual(row["prediction"] == "asks", row["probabilities"]["asks"] > threshold, row)
+        pairs = [(a["probabilities"]["asks"], b["probabilities"]["asks"]) for a in answers for b in answers if a["label"] == "asks" != b["label"]]
+        self.assertAlmostEqual(results["eval_roc_auc"], sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs), delta=1e-9)
+        # The folder knows which label it looks for.
+        report = json.loads(self.run_ok("eval", "--model", "asks", "--data", "two.jsonl", "--json", "task.metrics=[f1,recall]", "use_cpu=true").out)
+        self.assertAlmostEqual(report["eval_f1"], results["eval_f1"], delta=1e-6)
+        self.assertNotIn("eval_accuracy", report)
+        common = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "max_steps=1", "use_cpu=true"]
+        self.assertIn("Did you mean 'asks'?", self.run_fails(2, *common, "data.train=two.jsonl", "data.label_field=mood", "task.positive_label=ask").err)
+        self.assertIn("one of two labels", self.run_fails(2, *common, "data.train=train.csv", "task.positive_label=praise").err)
+        told = self.run_fails(2, *common, "data.train=train.csv", "task.metrics=[acuracy]").err
+        self.assertIn("Did you mean 'accuracy'?", told)
+        told = self.run_fails(2, *common, "data.train=train.csv", "data.validation=dev.csv", "eval_strategy=epoch", "task.metrics=[f1]",
+                              "metric_for_best_model=accuracy").err
+        self.assertIn("it gives loss, f1", told)
+        told = self.run_fails(2, *common, "task.type=language_modeling", "data.train=corpus/train.txt", "task.metrics=[f1]").err
+        self.assertIn("task.metrics", told)
 
     @long
     def test_plans_of_classifiers_are_verified_and_estimated(self):

@@ -120,6 +120,35 @@ class Generative(ProgramTest):
         self.assertIn("the tokenizer has no chat template", told)
 
     @long
+    def test_labels_without_what_they_are_likely_anyway_and_by_their_first_tokens(self):
+        words = ["task.labels=[complaint,praise,question,request]", "generative.verbalizers=[bad,good,what,please]", "per_device_train_batch_size=12"]
+        self.run_ok(*self.words("plain", *words))
+        self.run_ok(*self.words("prior", *words, "generative.normalize=prior"))
+        self.assertEqual(losses(self.folder / "prior"), losses(self.folder / "plain"))
+        texts = ["Where is it?", ""]
+        text, empty = ([json.loads(self.run_ok("predict", "--model", "plain", "--text", each, "use_cpu=true").out) for each in texts])
+        less = {label: p / empty["probabilities"][label] for label, p in text["probabilities"].items()}
+        found = json.loads(self.run_ok("predict", "--model", "prior", "--text", texts[0], "use_cpu=true").out)["probabilities"]
+        for label, share in less.items():
+            self.assertAlmostEqual(found[label], share / sum(less.values()), delta=1e-5)
+        self.assertNotAlmostEqual(found["praise"], text["probabilities"]["praise"], delta=1e-4)
+        self.run_ok(*self.words("prior-pipe", *words, "generative.normalize=prior", "parallel.pipeline=2"), "--nproc", 2)
+        self.assertEqual(self.report("prior"), self.report("prior-pipe"))
+        # One token of each label: of those that are longer, the others say nothing.
+        self.run_ok("eval", "--model", "plain", "--data", "test.csv", "--output", "first", "generative.decode=first_token", "use_cpu=true")
+        self.run_ok("eval", "--nproc", 2, "--model", "plain", "--data", "test.csv", "--output", "first-tensor", "generative.decode=first_token",
+                    "parallel.tensor=2", "use_cpu=true")
+        self.assertEqual(self.report("first"), self.report("first-tensor"))
+        answers = [[row["probability"] for row in self.scores(name)] for name in ("first", "plain")]
+        self.assertNotEqual(*answers)
+        told = self.run_fails(2, *self.words("none", words[0], "generative.verbalizers=[it is bad,good,what,it is]", "generative.decode=first_token")).err
+        self.assertIn('"it is bad" and "it is" begin with the same token', told)
+        # What is read may be learned, too.
+        self.run_ok(*self.words("whole", *words, "generative.prompt_loss=true"))
+        self.assertNotAlmostEqual(losses(self.folder / "whole")[0], losses(self.folder / "plain")[0], delta=1e-3)
+        self.assertLess(losses(self.folder / "whole")[-1], losses(self.folder / "whole")[0])
+
+    @long
     def test_what_is_wrong_is_told_before_training(self):
         def told(*more, code=2):
             return self.run_fails(code, *self.words("none", "per_device_train_batch_size=2", *more)).err

@@ -41,13 +41,14 @@ class ScriptCommands(ProgramTest):
         # GPT-2, as the Hub has it: a folder of a small one.
         cls.run_ok_in(cls.folder, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=corpus/train.txt", "output_dir=small",
                       "max_steps=1", "data.sequence_length=32", "use_cpu=true")
-        model = cls.folder / "hf" / "hub" / "models--gpt2"
-        (model / "refs").mkdir(parents=True)
-        (model / "refs" / "main").write_text("abc123")
-        (model / "snapshots" / "abc123").mkdir(parents=True)
-        for file in (cls.folder / "small").iterdir():
-            if file.is_file() and (file.suffix == ".safetensors" or "token" in file.name or file.name in ("config.json", "vocab.json", "merges.txt")):
-                shutil.copy(file, model / "snapshots" / "abc123")
+        for name in ("models--gpt2", "models--openai-community--gpt2"):
+            model = cls.folder / "hf" / "hub" / name
+            (model / "refs").mkdir(parents=True)
+            (model / "refs" / "main").write_text("abc123")
+            (model / "snapshots" / "abc123").mkdir(parents=True)
+            for file in (cls.folder / "small").iterdir():
+                if file.is_file() and (file.suffix == ".safetensors" or "token" in file.name or file.name in ("config.json", "vocab.json", "merges.txt")):
+                    shutil.copy(file, model / "snapshots" / "abc123")
 
     @classmethod
     def dataset(cls, name, configuration, splits):
@@ -66,8 +67,9 @@ class ScriptCommands(ProgramTest):
         return [json.loads(line) for line in (self.folder / run / "predictions.jsonl").read_text().splitlines()]
 
     def test_run_clm_on_wikitext_by_name(self):
-        self.typed("--model_name_or_path gpt2 --dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_train --do_eval --max_steps 4 "
-                   "--per_device_train_batch_size 2 --per_device_eval_batch_size 2 --fp16 --block_size 32 --logging_steps 1 --output_dir clm")
+        told = self.typed("--model_name_or_path gpt2 --dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_train --do_eval --max_steps 4 "
+                          "--per_device_train_batch_size 2 --per_device_eval_batch_size 2 --fp16 --block_size 32 --logging_steps 1 --output_dir clm").err
+        self.assertRegex(told, r"data.train: \d+ documents end to end in \d+ sequences of 32 tokens; what stands before a document in its sequence is seen")
         self.assertEqual(len(losses(self.folder / "clm")), 4)
         results = json.loads((self.folder / "clm" / "all_results.json").read_text())
         self.assertIn("eval_loss", results)
@@ -76,9 +78,34 @@ class ScriptCommands(ProgramTest):
     def test_alpaca_by_name(self):
         line = ("--model_name_or_path gpt2 --dataset_name tatsu-lab/alpaca --do_train --num_train_epochs 1 --max_steps 3 "
                 "--per_device_train_batch_size {} --gradient_accumulation_steps {} --max_seq_length 64 --logging_steps 1 --output_dir {}")
-        self.typed(line.format(2, 4, "alpaca"), "data.prompt=alpaca")
+        told = self.typed(line.format(2, 4, "alpaca"), "data.prompt=alpaca").err
+        self.assertRegex(told, r"data.train: 60 documents in \d+ sequences of 64 tokens, [\d.]+% of them padding")
         self.typed(line.format(2, 2, "alpaca2"), "data.prompt=alpaca", "--nproc", "2")
         self.assert_close(losses(self.folder / "alpaca"), losses(self.folder / "alpaca2"), 1e-5)
+
+    def test_flags_of_programs_that_people_write_themselves(self):
+        """As guides of distributed training and of GPT-2 as a classifier have them."""
+        work = self.folder / "work"
+        work.mkdir()
+        named = "--dataset-name tatsu-lab/alpaca --model-name openai-community/gpt2"
+        more = "--num-epochs 1 --lr 3e-5 --batch-size 2 --log-freq 1 --ckpt-freq 100 --seq-length 32 --max-steps 3"
+        line = ["train", "--experiment-name", "gpt2-alpaca", *named.split(), *more.split(), "--use_cpu"]
+        self.run_ok_in(work, *line, env=self.environment)
+        one = self.folder / "outputs" / "gpt2-alpaca"
+        self.assertEqual(len(losses(one)), 3)
+        self.assertEqual(metrics(one)[0]["learning_rate"], 3e-5)
+        self.run_ok_in(work, *line, "--save-dir", "mine", "--nproc", 2, "--batch-size", 1, env=self.environment)
+        self.assert_close(losses(work / "mine" / "gpt2-alpaca"), losses(one), 1e-5)
+        words = ["--model", "gpt2", "--epochs", 1, "--batch_size", 16, "--lr", "2e-5", "data.train=train.csv", "data.validation=dev.csv",
+                 "task.type=sequence_classification", "data.sequence_length=60", "output_dir=typed", "--use_cpu"]
+        told = self.run_ok("train", "--nproc", 2, *words, env=self.environment)
+        self.assertIn("praise", told.out)
+        self.assertRegex(told.err, r"epoch 1\.00 .* train_accuracy [\d.]+  eval_loss [\d.]+  eval_accuracy|epoch 1\.00  train_loss")
+        # In a file such a name is a variable like any other.
+        (self.folder / "own.yaml").write_text("lr: 0.5\ntraining: {max_steps: 1, output_dir: own}\n")
+        self.run_ok("train", "-c", "own.yaml", "model.path=gpt2", "data.train=train.csv", "--use_cpu", "data.sequence_length=32", "--allow-unknown-config",
+                    env=self.environment)
+        self.assertIn("learning_rate: 5.0e-05", (self.folder / "own" / "config.yaml").read_text())
 
     def test_gpt2_classifies_a_table_on_two_ranks(self):
         line = ("--model_name_or_path gpt2 --train_file train.csv --validation_file dev.csv --text_column_names {} --label_column_name label "

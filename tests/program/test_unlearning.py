@@ -467,9 +467,11 @@ class Unlearning(ProgramTest):
             (["unlearning.method=CEU", forget, "model.path=endless", "tokenizer.path=endless"], ["the tokenizer has no end of text"]),
         ):
             result = lockstep(*common, *words, cwd=self.folder)
-            self.assertNotEqual(result.code, 0, words)
+            self.assertIn(result.code, (2, 4), words)
             for word in told:
                 self.assertIn(word, result.err)
+            self.assertLess(result.err.count("\n"), 24, words)  # one screen, before training
+            self.assertEqual(losses(self.folder / "bad"), [])
         dry = lockstep(*common, "unlearning.method=RMU", forget, "unlearning.retain=retain.jsonl", "--dry-run", cwd=self.folder)
         self.assertIn("unlearning.module_regex", dry.err)
         dry = self.run_ok(*common, "unlearning.method=CEU", forget, "--dry-run").out

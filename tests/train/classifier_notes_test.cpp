@@ -52,6 +52,7 @@ TEST(ClassifierNotes, ComeBackAsTheyWere) {
   data.text_delimiter = " | ";
   ClassifierNotes notes = notes_of(data, 96, {0.25, 0.75});
   notes.temperature = 1.5;
+  notes.positive_label = "x";
   notes.generative = config::GenerativeSection{};
   notes.generative->prompt_template = "{text}: \n";
   notes.generative->verbalizers = {"yes", "no"};
@@ -69,6 +70,7 @@ TEST(ClassifierNotes, ComeBackAsTheyWere) {
   EXPECT_EQ(read.text_delimiter, " | ");
   EXPECT_EQ(read.labels, (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(read.temperature, 1.5);
+  EXPECT_EQ(read.positive_label, "x");
   ASSERT_TRUE(read.generative);
   EXPECT_EQ(read.generative->prompt_template, "{text}: \n");
   EXPECT_EQ(read.generative->verbalizers, notes.generative->verbalizers);

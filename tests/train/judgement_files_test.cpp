@@ -41,7 +41,9 @@ struct Case {
     return {set, logits, head, std::move(thresholds)};
   }
   Json line(size_t row, Shown shown = Shown::kTaken, std::vector<double> thresholds = {}) const {
-    return Json::parse(prediction_line(answered(std::move(thresholds)), row, shown));
+    Answered said = answered(std::move(thresholds));
+    said.shown = shown;
+    return Json::parse(prediction_line(said, row));
   }
 };
 

@@ -4,6 +4,11 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "train/epoch_rows.h"
+#include "train/judging.h"
 
 namespace lockstep::train {
 namespace judgement_test {
@@ -92,6 +97,91 @@ TEST(Judgement, OfTwoLabelsHasOneThreshold) {
   ASSERT_EQ(thresholds.size(), 1U);
   EXPECT_EQ(judge(logits, targets, kTwo, {{}, thresholds}).metric("f1"), 1);
   EXPECT_TRUE(tune_thresholds(at::zeros({3, 3}), targets, {kClassifier, {"a", "b", "c"}}).empty());
+}
+
+TEST(Judgement, LooksForTheLabelThatIsPositive) {
+  const at::Tensor logits =
+      at::tensor({3.F, 0.F, 0.F, 1.F, 2.F, 0.F, 0.F, 2.F, 1.F, 0.F}).view({5, 2});
+  const data::RowTargets targets{{0, 0, 1, 1, 0}, {}};
+  data::RowTargets turned = targets;
+  for (int64_t& each : turned.classes) {
+    each = 1 - each;
+  }
+  const Judgement first = judge(logits, targets, kTwo, {.positive = 0});
+  const Judgement second = judge(logits, targets, kTwo);
+  // It is what the other label is where the two change places.
+  const Judgement other = judge(logits.flip(1), turned, kTwo);
+  for (const char* name : {"f1", "precision", "recall", "roc_auc", "average_precision"}) {
+    EXPECT_NEAR(first.metric(name), other.metric(name), 1e-12) << name;
+  }
+  EXPECT_NEAR(first.metric("average_precision"), (1 + 2.0 / 3 + 3.0 / 4) / 3, 1e-12);
+  EXPECT_NEAR(second.metric("average_precision"), (1 + 2.0 / 4) / 2, 1e-12);
+  EXPECT_EQ(first.metric("matthews_correlation"), second.metric("matthews_correlation"));
+}
+
+TEST(Judgement, TheThresholdOfTheFirstLabelIsSaidByTheSecond) {
+  // "no" where its logit is above 1.5: rows of "no" have 3, 2, of "yes" 1, 1.2.
+  const at::Tensor logits = at::tensor({3.F, 0.F, 2.F, 0.F, 1.F, 0.F, 1.2F, 0.F}).view({4, 2});
+  const data::RowTargets targets{{0, 0, 1, 1}, {}};
+  EXPECT_LT(judge(logits, targets, kTwo, {.positive = 0}).metric("f1"), 1);
+  const std::vector<double> thresholds = tune_thresholds(logits, targets, kTwo, 0);
+  ASSERT_EQ(thresholds.size(), 1U);
+  EXPECT_NEAR(thresholds[0], 1 - (sigmoid(2) + sigmoid(1.2)) / 2, 1e-6);
+  EXPECT_EQ(
+      judge(logits, targets, kTwo, {.thresholds = thresholds, .positive = 0}).metric("f1"), 1);
+}
+
+TEST(Judgement, GivesTheMetricsThatAreAskedForInTheirOrder) {
+  const at::Tensor logits = at::tensor({3.F, 0.F, 0.F, 1.F}).view({2, 2});
+  const data::RowTargets targets{{0, 0}, {}};
+  const Judgement some =
+      judge(logits, targets, kTwo, {.metrics = {"f1_micro", "roc_auc", "accuracy"}});
+  ASSERT_EQ(some.metrics.size(), 2U) << "of one label alone there is no area";
+  EXPECT_EQ(some.metrics[0], std::pair(std::string("f1_micro"), 0.5));
+  EXPECT_EQ(some.metrics[1].first, "accuracy");
+  EXPECT_TRUE(some.report.has_value());
+}
+
+TEST(Judging, IsThatOfTheConfiguration) {
+  config::TaskSection task;
+  task.metrics = {"mcc", "f1", "matthews_correlation"};
+  task.positive_label = "no";
+  JudgeOptions options;
+  take_judging(task, kTwo, options);
+  EXPECT_EQ(options.metrics, (std::vector<std::string>{"matthews_correlation", "f1"}));
+  EXPECT_EQ(options.positive, 0U);
+  const auto told = [&](const model::HeadSpec& head) {
+    try {
+      take_judging(task, head, options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(told({kClassifier, {"a", "b", "c"}}).find("one of two labels"), std::string::npos);
+  task.positive_label = "yess";
+  EXPECT_NE(told(kTwo).find("Did you mean 'yes'?"), std::string::npos);
+  task.positive_label = "";
+  EXPECT_EQ(told({kClassifier, {"a", "b", "c"}}), "");
+  EXPECT_NE(
+      told({kClassifier, {"x"}, model::ProblemType::kRegression}).find("has no metric \"mcc\""),
+      std::string::npos);
+  task.metrics = {"loss"};
+  EXPECT_NE(told(kTwo).find("in any case"), std::string::npos);
+}
+
+TEST(EpochRows, AreMeansOverTheRowsOfAllSteps) {
+  EpochRows rows;
+  EXPECT_TRUE(rows.values().empty());
+  rows.add(2, 0.5, 6);
+  rows.add(std::numeric_limits<double>::infinity(), 0.5, 6);  // left out
+  rows.add(1, 1, 2);
+  const EpochRows again = epoch_rows_of(nlohmann::json::parse(to_json(rows).dump()));
+  EXPECT_EQ(again.text(), "  train_loss 1.75000  train_accuracy 0.62500");
+  EpochRows numbers;
+  numbers.add(3, std::nullopt, 4);
+  EXPECT_EQ(epoch_rows_of(to_json(numbers)).text(), "  train_loss 3.00000");
 }
 
 TEST(Judgement, OfNumbersLeavesOutWhatHasNoValue) {

@@ -67,20 +67,16 @@ class DatasetFinder {
  public:
   explicit DatasetFinder(std::string data_dir) : data_dir_(std::move(data_dir)) {}
 
-  /// The file; nothing where there is none, and `looked` says where it was looked for.
-  std::optional<fs::path> find(
+  /// The file or its parts; empty where there is none, and `looked` says where it was looked for.
+  std::vector<fs::path> find(
       const std::string& path, const std::string& name, std::vector<std::string>& looked) const {
     for (const fs::path& folder : folders_of(path)) {
-      for (const char* ending : {".jsonl", ".json", ".csv"}) {
-        const fs::path file = folder / (name + ending);
-        std::error_code ignored;
-        if (fs::is_regular_file(file, ignored)) {
-          return file;
-        }
+      if (auto files = files_of_rows(folder / name); !files.empty()) {
+        return files;
       }
       looked.push_back(folder.string());
     }
-    return std::nullopt;
+    return {};
   }
 
  private:
@@ -358,26 +354,32 @@ class Translation {
       set_list({"unlearning", name}, std::move(list));
       return;
     }
-    // TOFU's sets are one file each; of others a set has a file for each split.
-    const std::string split = text_at(set, {"args", "hf_args", "name"});
+    // TOFU's sets are one file each; of others a set has a file for each split, or is one.
+    const std::string set_name = text_at(set, {"args", "hf_args", "name"});
+    const std::string split = text_at(set, {"args", "hf_args", "split"});
+    const std::vector<std::string> names = set_name.empty()
+                                               ? std::vector{split, "data/" + split}
+                                               : std::vector{set_name, set_name + "/" + split};
     std::vector<std::string> looked, again;
-    auto file = finder_.find(source, split, looked);
-    if (!file) {
-      file = finder_.find(source, split + "/" + text_at(set, {"args", "hf_args", "split"}), again);
+    auto files_found = finder_.find(source, names.front(), looked);
+    if (files_found.empty()) {
+      files_found = finder_.find(source, names.back(), again);
     }
-    if (!file) {
+    if (files_found.empty()) {
       fail(
           path,
           fmt::format(
               "the rows {} of {} are not here; looked in {}",
-              split,
+              names.front(),
               source,
               fmt::join(looked, ", ")),
           "nothing is fetched: give the folder of its files as unlearning.data_dir=FOLDER");
       return;
     }
     Value list = Value::list(set.origin);
-    list.items.push_back(Value::scalar(file->string(), true, set.origin));
+    for (const fs::path& file : files_found) {
+      list.items.push_back(Value::scalar(file.string(), true, set.origin));
+    }
     set_list({"unlearning", name}, std::move(list));
   }
   void set_list(const Path& key, Value list) { set(key, std::move(list)); }
@@ -389,7 +391,7 @@ class Translation {
     }
     std::vector<std::string> looked;
     const std::string file = text_at(tree_, {"eval", "tofu", "forget_split"}) + "_perturbed";
-    if (!finder_.find("locuslab/TOFU", file, looked)) {
+    if (finder_.find("locuslab/TOFU", file, looked).empty()) {
       return fmt::format(
           "{} of locuslab/TOFU is not here; give the folder of its files as "
           "unlearning.data_dir=FOLDER",
@@ -428,8 +430,8 @@ class Translation {
     }
     std::vector<std::string> looked;
     const std::string source = "muse-bench/MUSE-" + text_at(tree_, {"eval", "muse", "data_split"});
-    if (const auto file = finder_.find(source, "verbmem/forget", looked)) {
-      const fs::path folder = file->parent_path().parent_path();
+    if (const auto files = finder_.find(source, "verbmem/forget", looked); !files.empty()) {
+      const fs::path folder = files.front().parent_path().parent_path();
       set_text({"unlearning", "data_dir"}, folder.string(), muse.origin);
     }
     take_metrics(muse);
@@ -444,8 +446,9 @@ class Translation {
     // Without a folder of ours the Hub's cache may have the files.
     std::vector<std::string> looked;
     const std::string split = text_at(tree_, {"eval", "tofu", "forget_split"});
-    if (const auto file = finder_.find("locuslab/TOFU", split + "_perturbed", looked)) {
-      set_text({"unlearning", "data_dir"}, file->parent_path().string(), tofu.origin);
+    if (const auto files = finder_.find("locuslab/TOFU", split + "_perturbed", looked);
+        !files.empty()) {
+      set_text({"unlearning", "data_dir"}, files.front().parent_path().string(), tofu.origin);
     }
     take_metrics(tofu);
     if (const Value* all = tofu.find("metrics")) {

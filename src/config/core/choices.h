@@ -21,8 +21,8 @@ inline constexpr std::string_view kTasks[] = {
     "unlearning"};
 inline constexpr std::string_view kProblems[] = {
     "single_label_classification", "multi_label_classification", "regression"};
-inline constexpr std::string_view kNormalizations[] = {"none", "token", "byte"};
-inline constexpr std::string_view kDecodings[] = {"likelihood", "greedy"};
+inline constexpr std::string_view kNormalizations[] = {"none", "token", "byte", "prior"};
+inline constexpr std::string_view kDecodings[] = {"likelihood", "greedy", "first_token"};
 inline constexpr std::string_view kCalibrations[] = {"none", "temperature"};
 inline constexpr std::string_view kThresholds[] = {"fixed", "tuned"};
 inline constexpr std::string_view kPrompts[] = {"none", "alpaca", "pairs", "chat"};

@@ -73,6 +73,18 @@ int64_t count_longer(const data::SequenceView& rows) {
   return count;
 }
 
+/// That documents see those before them.
+void tell_end_to_end(const data::SequenceView& rows) {
+  if (rows.packing() == data::Packing::kConcatenated && rows.dataset().documents() > 1) {
+    log_info(
+        "data.train: {} documents end to end in {} sequences of {} tokens; what stands before a "
+        "document in its sequence is seen (data.packing=concatenate)",
+        rows.dataset().documents(),
+        rows.size(),
+        rows.length());
+  }
+}
+
 /// What of a step is padding, before it is computed with, and what is not read in one piece.
 void tell_packing(const Datasets& sets, std::string_view long_documents) {
   const auto tell_rows = [&](const std::string& name,
@@ -102,6 +114,9 @@ void tell_packing(const Datasets& sets, std::string_view long_documents) {
       tell_rows(fmt::format("{}, {}", name, rows->sources()[i].name), rows->sources()[i].rows);
     }
   };
+  if (sets.train != nullptr && sets.train->sources().empty()) {
+    tell_end_to_end(*sets.train);
+  }
   tell("data.train", sets.train);
   tell("data.validation", sets.validation);
   tell("data.test", sets.test);

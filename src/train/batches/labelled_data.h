@@ -57,6 +57,7 @@ struct WrittenLabels {
   std::vector<std::vector<int64_t>> ids;  // of each label, the end of text behind it
   std::vector<double> lengths;            // what its log-likelihood is divided by
   bool is_greedy = false;                 // else the likeliest is taken
+  std::vector<int64_t> prior = {};  // a prompt whose log-likelihoods are taken off; empty: none
 };
 
 struct ClassifierData {

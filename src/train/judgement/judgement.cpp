@@ -20,6 +20,9 @@ constexpr std::string_view kSingleMetrics[] = {
     "f1_macro",
     "precision_macro",
     "recall_macro",
+    "f1_micro",
+    "precision_micro",
+    "recall_micro",
     "f1_weighted",
     "precision_weighted",
     "recall_weighted",
@@ -40,6 +43,9 @@ constexpr std::string_view kLabelMetrics[] = {
     "f1_macro",
     "precision_macro",
     "recall_macro",
+    "f1_micro",
+    "precision_micro",
+    "recall_micro",
     "f1_weighted",
     "precision_weighted",
     "recall_weighted",
@@ -105,7 +111,8 @@ void add_ranking(
     Judgement& judgement,
     const LabelledAnswers& labelled,
     const metrics::Outcomes& outcomes,
-    size_t labels) {
+    size_t labels,
+    size_t positive) {
   const metrics::Scores scores = labelled.scores();
   std::vector<double> confidences;
   std::vector<bool> hits;
@@ -125,10 +132,11 @@ void add_ranking(
        {"top_3_accuracy",
         labels > kTopClasses ? metrics::top_k_accuracy(outcomes.truth, scores, kTopClasses) : kNaN},
        {"roc_auc",
-        is_binary ? metrics::roc_auc(metrics::ranking_of(truth, scores, 1))
+        is_binary ? metrics::roc_auc(metrics::ranking_of(truth, scores, positive))
                   : metrics::mean_over_labels(truth, scores, metrics::roc_auc)},
        {"average_precision",
-        is_binary ? metrics::average_precision(metrics::ranking_of(truth, scores, 1)) : kNaN}});
+        is_binary ? metrics::average_precision(metrics::ranking_of(truth, scores, positive))
+                  : kNaN}});
 }
 
 void judge_classes(
@@ -136,7 +144,7 @@ void judge_classes(
     const LabelledAnswers& labelled,
     const data::RowTargets& targets,
     const model::HeadSpec& head,
-    const objective::ClassOptions& options) {
+    const JudgeOptions& options) {
   metrics::Outcomes outcomes;
   double log_loss = 0, weights = 0;
   for (size_t i = 0; i < labelled.rows.size(); ++i) {
@@ -144,7 +152,7 @@ void judge_classes(
     const auto own = static_cast<size_t>(targets.classes[labelled.rows[i]]);
     outcomes.truth.push_back(targets.classes[labelled.rows[i]]);
     outcomes.predicted.push_back(answer.likeliest);
-    const RowLoss loss = class_loss(answer, own, options);
+    const RowLoss loss = class_loss(answer, own, options.loss);
     judgement.loss += loss.loss;
     weights += loss.weight;
     log_loss -= answer.logarithms[own];
@@ -155,9 +163,10 @@ void judge_classes(
   judgement.confusion = metrics::confusion_matrix(outcomes, std::ssize(head.labels));
   const metrics::ClassFigures& macro = judgement.report->macro;
   const metrics::ClassFigures& weighted = judgement.report->weighted;
-  // Of two classes the second is the one that is looked for.
+  const metrics::ClassFigures& micro = judgement.report->micro;
+  // Of two classes one is looked for.
   const metrics::ClassFigures& usual =
-      head.labels.size() == 2 ? judgement.report->classes[1] : macro;
+      head.labels.size() == 2 ? judgement.report->classes.at(options.positive) : macro;
   add_metrics(
       judgement,
       {{"accuracy", metrics::accuracy(outcomes)},
@@ -167,6 +176,9 @@ void judge_classes(
        {"f1_macro", macro.f1},
        {"precision_macro", macro.precision},
        {"recall_macro", macro.recall},
+       {"f1_micro", micro.f1},
+       {"precision_micro", micro.precision},
+       {"recall_micro", micro.recall},
        {"f1_weighted", weighted.f1},
        {"precision_weighted", weighted.precision},
        {"recall_weighted", weighted.recall},
@@ -174,7 +186,7 @@ void judge_classes(
        {"matthews_correlation", metrics::matthews_correlation(outcomes)},
        {"cohen_kappa", metrics::cohen_kappa(outcomes)},
        {"log_loss", log_loss / static_cast<double>(judgement.rows)}});
-  add_ranking(judgement, labelled, outcomes, head.labels.size());
+  add_ranking(judgement, labelled, outcomes, head.labels.size(), options.positive);
 }
 
 /// The mean over a row's labels of objective::label_cross_entropy's terms.
@@ -220,6 +232,9 @@ void add_label_metrics(
        {"f1_macro", report.macro.f1},
        {"precision_macro", report.macro.precision},
        {"recall_macro", report.macro.recall},
+       {"f1_micro", report.micro.f1},
+       {"precision_micro", report.micro.precision},
+       {"recall_micro", report.micro.recall},
        {"f1_weighted", report.weighted.f1},
        {"precision_weighted", report.weighted.precision},
        {"recall_weighted", report.weighted.recall},
@@ -298,6 +313,22 @@ void judge_numbers(
        {"pearson", mean.pearson}});
 }
 
+/// Those that are asked for and have a value, in the order in which they are asked for.
+void choose_metrics(Judgement& judgement, const std::vector<std::string>& wanted) {
+  if (wanted.empty()) {
+    return;
+  }
+  std::vector<std::pair<std::string, double>> chosen;
+  for (const std::string& name : wanted) {
+    const auto found =
+        std::ranges::find(judgement.metrics, name, [](const auto& metric) { return metric.first; });
+    if (found != judgement.metrics.end()) {
+      chosen.push_back(*found);
+    }
+  }
+  judgement.metrics = std::move(chosen);
+}
+
 LabelledAnswers answers_of(
     const at::Tensor& logits,
     const data::RowTargets& targets,
@@ -370,7 +401,7 @@ Judgement judge(
   }
   switch (head.problem) {
     case ProblemType::kSingleLabel:
-      judge_classes(judgement, labelled, targets, head, options.loss);
+      judge_classes(judgement, labelled, targets, head, options);
       break;
     case ProblemType::kMultiLabel:
       judge_labels(judgement, labelled, targets, head, options.loss);
@@ -379,6 +410,7 @@ Judgement judge(
       judge_numbers(judgement, labelled, targets, head);
       break;
   }
+  choose_metrics(judgement, options.metrics);
   return judgement;
 }
 
@@ -395,7 +427,10 @@ std::span<const std::string_view> metric_names(model::ProblemType problem) {
 }
 
 std::vector<double> tune_thresholds(
-    const at::Tensor& logits, const data::RowTargets& targets, const model::HeadSpec& head) {
+    const at::Tensor& logits,
+    const data::RowTargets& targets,
+    const model::HeadSpec& head,
+    size_t positive) {
   const LabelledAnswers labelled = answers_of(logits, targets, head.problem, {});
   const metrics::Scores scores = labelled.scores();
   std::vector<double> thresholds;
@@ -409,8 +444,9 @@ std::vector<double> tune_thresholds(
     for (const size_t row : labelled.rows) {
       classes.push_back(targets.classes[row]);
     }
-    thresholds.push_back(
-        metrics::best_threshold(metrics::ranking_of(metrics::one_of_each(classes, 2), scores, 1)));
+    const double best = metrics::best_threshold(
+        metrics::ranking_of(metrics::one_of_each(classes, 2), scores, positive));
+    thresholds.push_back(positive == 1 ? best : 1 - best);  // what is above the one is below this
   }
   return thresholds;
 }

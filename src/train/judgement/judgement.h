@@ -40,6 +40,8 @@ Answer answer_of(
 struct JudgeOptions {
   objective::ClassOptions loss = {};
   std::vector<double> thresholds = {};  // as answer_of()
+  size_t positive = 1;                  // of two labels, the one that f1, roc_auc and so on are of
+  std::vector<std::string> metrics = {};  // of metric_names(), in this order; empty: all
 };
 
 /// Rows without a label are left out.
@@ -65,10 +67,13 @@ Judgement judge(
 /// the first two.
 std::span<const std::string_view> metric_names(model::ProblemType problem);
 
-/// For each label, or of two the second, the threshold of the largest F1. Of numbers, and of one of
-/// many labels: none.
+/// For each label the threshold of the largest F1; of two labels, of which a row has one, the
+/// second's, by which `positive` has its largest F1. Of numbers, and of one of many labels: none.
 std::vector<double> tune_thresholds(
-    const at::Tensor& logits, const data::RowTargets& targets, const model::HeadSpec& head);
+    const at::Tensor& logits,
+    const data::RowTargets& targets,
+    const model::HeadSpec& head,
+    size_t positive = 1);
 
 /// Of one label each, the number T above 0 for which logits / T have the smallest log loss (Guo et
 /// al., "On Calibration of Modern Neural Networks", 2017): by golden section over ln T from -3

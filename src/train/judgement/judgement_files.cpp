@@ -181,7 +181,7 @@ std::string python_text(const std::string& text) {
 
 }  // namespace
 
-std::string prediction_line(const Answered& answered, size_t row, Shown shown) {
+std::string prediction_line(const Answered& answered, size_t row) {
   const model::HeadSpec& head = answered.head;
   const data::LabelledRow& read = answered.set.rows.rows[row];
   const Answer answer = answer_of(answered.logits, row, head.problem, answered.thresholds);
@@ -207,7 +207,7 @@ std::string prediction_line(const Answered& answered, size_t row, Shown shown) {
   if (has_label) {
     line["loss"] = loss_of(answered, row, answer);
   }
-  if (head.problem != ProblemType::kRegression && shown == Shown::kAll) {
+  if (head.problem != ProblemType::kRegression && answered.shown == Shown::kAll) {
     line["probabilities"] = by_name(head, answer.scores, everything);
   } else if (head.problem == ProblemType::kMultiLabel) {
     line["probabilities"] =

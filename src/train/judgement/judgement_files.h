@@ -14,18 +14,23 @@
 
 namespace lockstep::train {
 
+/// Whose probabilities a row's line has: of the likeliest label, or of those that are told; or
+/// each label's too.
+enum class Shown { kTaken, kAll };
+
 /// What a classifier was asked and what it answered.
 struct Answered {
   const LabelledSet& set;
   const at::Tensor& logits;  // float32 [rows, outputs], on the CPU
   const model::HeadSpec& head;
   std::vector<double> thresholds = {};  // as answer_of()
+  size_t positive = 1;                  // as JudgeOptions
+  Shown shown = Shown::kTaken;
 };
 
 /// A row of predictions.jsonl: index, text, (pair), (label), prediction, (loss), and of labels
-/// their probabilities: of the likeliest label, of those that are told, or with kAll each one's.
-enum class Shown { kTaken, kAll };
-std::string prediction_line(const Answered& answered, size_t row, Shown shown = Shown::kTaken);
+/// their probabilities.
+std::string prediction_line(const Answered& answered, size_t row);
 
 /// As transformers' run_classification.py writes predict_results.txt: a header, then each row's
 /// index and label, list of labels (as Python prints it) or number (three digits).

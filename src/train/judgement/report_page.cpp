@@ -72,13 +72,16 @@ Scored scored(const Answered& answered) {
   return result;
 }
 
-/// A curve for each of the labels that most rows have, of two labels the second alone.
+/// A curve for each of the labels that most rows have, of two labels the positive one alone.
 std::vector<NamedCurve> curves_of(
     const Answered& answered, const Scored& of, Curve (*curve)(const metrics::Ranking&)) {
   const std::vector<std::string>& labels = answered.head.labels;
   const bool is_binary = answered.head.problem == ProblemType::kSingleLabel && labels.size() == 2;
   std::vector<std::pair<int64_t, size_t>> order;  // minus the rows, the label
-  for (size_t k = is_binary ? 1 : 0; k < labels.size(); ++k) {
+  for (size_t k = 0; k < labels.size(); ++k) {
+    if (is_binary && k != answered.positive) {
+      continue;
+    }
     int64_t rows = 0;
     for (const std::vector<bool>& truth : of.truth) {
       rows += truth[k] ? 1 : 0;

@@ -44,10 +44,14 @@ std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>
         {"verbalizers", notes.generative->verbalizers},
         {"normalize", notes.generative->normalize},
         {"decode", notes.generative->decode.value_or("likelihood")},
-        {"chat", notes.generative->chat}};
+        {"chat", notes.generative->chat},
+        {"prompt_loss", notes.generative->prompt_loss}};
   }
   if (!notes.thresholds.empty()) {
     json["thresholds"] = notes.thresholds;
+  }
+  if (!notes.positive_label.empty()) {
+    json["positive_label"] = notes.positive_label;
   }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -73,6 +77,7 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
     notes.text_pair_field = json.at("text_pair_field");
     notes.label_delimiter = json.at("label_delimiter");
     notes.text_delimiter = json.value("text_delimiter", "");
+    notes.positive_label = json.value("positive_label", "");
     notes.label_field = json.at("label_field").get<std::vector<std::string>>();
     notes.labels = json.at("labels").get<std::vector<std::string>>();
     if (const auto written = json.find("generative"); written != json.end()) {
@@ -81,7 +86,8 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
           written->at("verbalizers").get<std::vector<std::string>>(),
           written->at("normalize"),
           written->value("decode", "likelihood"),
-          written->value("chat", false)};
+          written->value("chat", false),
+          written->value("prompt_loss", false)};
     }
     const size_t labels = notes.labels.size();
     const size_t thresholds = notes.thresholds.size();

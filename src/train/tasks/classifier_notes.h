@@ -24,6 +24,7 @@ struct ClassifierNotes {
   double temperature = 1;                                    // that logits are divided by
   std::optional<config::GenerativeSection> generative = {};  // of labels that are written
   std::string text_delimiter = {};                           // empty: the usual one
+  std::string positive_label = {};                           // of two; empty: the second
 };
 
 ClassifierNotes notes_of(

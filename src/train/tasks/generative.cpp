@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include <ATen/core/grad_mode.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -37,12 +38,13 @@ size_t whole_characters(std::string_view text, size_t bytes) {
 }
 
 /// The rows of a set for training.
-std::vector<data::RowIds> learned_rows(const LabelledSet& set, const PromptForm& form) {
+std::vector<data::RowIds> learned_rows(
+    const LabelledSet& set, const PromptForm& form, bool learns_prompts) {
   std::vector<data::RowIds> rows;
   for (size_t i = 0; i < set.rows.rows.size(); ++i) {
     data::RowIds& row = rows.emplace_back();
     row.ids = form.prompt(set.rows.rows[i]);
-    row.first_segment = std::ssize(row.ids);
+    row.first_segment = learns_prompts ? 0 : std::ssize(row.ids);
     const auto& label = form.label(static_cast<size_t>(set.targets.classes[i]));
     row.ids.insert(row.ids.end(), label.begin(), label.end());
   }
@@ -73,6 +75,23 @@ void check_ends(
                 "end of text to tell them apart",
                 texts[k],
                 texts[i]),
+            "use generative.decode=likelihood, or other generative.verbalizers");
+      }
+    }
+  }
+}
+
+void check_first_tokens(
+    const std::vector<std::vector<int32_t>>& ids, const std::vector<std::string>& texts) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    for (size_t k = i + 1; k < ids.size(); ++k) {
+      if (ids[i].front() == ids[k].front()) {
+        throw Error(
+            ErrorKind::kConfig,
+            fmt::format(
+                "generative.decode=first_token: \"{}\" and \"{}\" begin with the same token",
+                texts[i],
+                texts[k]),
             "use generative.decode=likelihood, or other generative.verbalizers");
       }
     }
@@ -178,6 +197,8 @@ PromptForm::PromptForm(
   }
   if (section.decode == "greedy") {
     check_ends(labels_, texts);
+  } else if (section.decode == "first_token") {
+    check_first_tokens(labels_, texts);
   }
   most_ = limit - static_cast<int64_t>(longest);
   if (std::ssize(encode("", "")) >= most_) {
@@ -285,7 +306,8 @@ ClassifierData open_generative_data(
       return set.targets.classes.empty()
                  ? ""
                  : data::write_rows(
-                       is_learned ? learned_rows(set, form) : prompts(set, form),
+                       is_learned ? learned_rows(set, form, config.generative.prompt_loss)
+                                  : prompts(set, form),
                        config::cache_folder(config.data.cache_dir),
                        encoder.fingerprint,
                        std::max(encoder.vocabulary_size, model.vocab_size),
@@ -299,9 +321,15 @@ ClassifierData open_generative_data(
     const auto asked = [&](const LabelledSet& set) {
       return nlohmann::json{{"path", write(set, false)}, {"classes", set.targets.classes}};
     };
+    std::vector<std::vector<int32_t>> scored = form.labels();
+    if (config.generative.decode == "first_token") {
+      std::ranges::for_each(scored, [](auto& ids) { ids.resize(1); });
+    }
+    const bool has_prior = config.generative.normalize == "prior";
     return nlohmann::json{
         {"labels", labels},
-        {"ids", form.labels()},
+        {"ids", scored},
+        {"prior", has_prior ? form.empty_prompt() : std::vector<int32_t>()},
         {"lengths", form.lengths()},
         {"train", trained},
         {"validation", asked(result.rows.validation)},
@@ -313,7 +341,8 @@ ClassifierData open_generative_data(
   result.written = {
       answer.at("ids").get<std::vector<std::vector<int64_t>>>(),
       answer.at("lengths").get<std::vector<double>>(),
-      config.generative.decode == "greedy"};
+      config.generative.decode == "greedy",
+      answer.at("prior").get<std::vector<int64_t>>()};
   std::vector<std::shared_ptr<const data::SequenceView>> trained;
   for (const std::string path : answer.at("train")) {
     trained.push_back(
@@ -351,7 +380,7 @@ Classified classify_written(
     parallel::Axes& axes,
     const std::function<void(int64_t done, int64_t all)>& progress) {
   const int64_t count = std::ssize(labels.ids);
-  return classify(
+  Classified found = classify(
       [&](std::span<const nn::ForwardInputs> batches) {
         return label_logits(reader, labels, batches);
       },
@@ -361,6 +390,11 @@ Classified classify_written(
       axes,
       reader.device,
       progress);
+  if (!labels.prior.empty()) {
+    const at::NoGradGuard no_gradient;
+    found.logits.sub_(label_logits_of(reader, labels, labels.prior));
+  }
+  return found;
 }
 
 }  // namespace lockstep::train

@@ -28,7 +28,7 @@ class PromptForm {
   /// answers do not follow what asks for them; the template does not end with {label}, names
   /// another field, or leaves no token for a text among `limit`; verbalizers that are not one for
   /// each label, or are encoded alike; of greedy writing one that another begins with, where no end
-  /// of text tells them apart.
+  /// of text tells them apart; of first tokens two that are the same.
   PromptForm(
       const config::GenerativeSection& section,
       const std::vector<std::string>& labels,
@@ -42,6 +42,8 @@ class PromptForm {
   /// The tokens of a label, the end of text behind them.
   const std::vector<int32_t>& label(size_t i) const { return labels_.at(i); }
   const std::vector<std::vector<int32_t>>& labels() const { return labels_; }
+  /// The prompt of a row without a text.
+  std::vector<int32_t> empty_prompt() const { return encode("", ""); }
   /// What log-likelihoods are divided by (generative.normalize).
   const std::vector<double>& lengths() const { return lengths_; }
 

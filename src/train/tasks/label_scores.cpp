@@ -282,6 +282,20 @@ std::vector<at::Tensor> likelihoods(
   return result;
 }
 
+/// Of batches of prompts.
+std::vector<at::Tensor> logits_behind(
+    const PromptReader& reader,
+    const WrittenLabels& labels,
+    const std::vector<std::vector<TokenIds>>& prompts) {
+  const at::Tensor divisors = at::tensor(labels.lengths, at::kDouble);
+  std::vector<at::Tensor> logits =
+      labels.is_greedy ? greedy(reader, labels, prompts) : likelihoods(reader, labels, prompts);
+  for (at::Tensor& each : logits) {
+    each = each.div(divisors).to(at::kFloat);
+  }
+  return logits;
+}
+
 }  // namespace
 
 std::vector<at::Tensor> label_logits(
@@ -292,13 +306,12 @@ std::vector<at::Tensor> label_logits(
   for (const nn::ForwardInputs& inputs : batches) {
     prompts.push_back(prompts_of(inputs));
   }
-  const at::Tensor divisors = at::tensor(labels.lengths, at::kDouble);
-  std::vector<at::Tensor> logits =
-      labels.is_greedy ? greedy(reader, labels, prompts) : likelihoods(reader, labels, prompts);
-  for (at::Tensor& each : logits) {
-    each = each.div(divisors).to(at::kFloat);
-  }
-  return logits;
+  return logits_behind(reader, labels, prompts);
+}
+
+at::Tensor label_logits_of(
+    const PromptReader& reader, const WrittenLabels& labels, const std::vector<int64_t>& prompt) {
+  return logits_behind(reader, labels, {{prompt}}).front();
 }
 
 }  // namespace lockstep::train

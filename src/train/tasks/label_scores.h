@@ -36,4 +36,8 @@ std::vector<at::Tensor> label_logits(
     const WrittenLabels& labels,
     std::span<const nn::ForwardInputs> batches);
 
+/// The same of one prompt, [1, K]. Every rank must call, with the same one.
+at::Tensor label_logits_of(
+    const PromptReader& reader, const WrittenLabels& labels, const std::vector<int64_t>& prompt);
+
 }  // namespace lockstep::train

@@ -5,27 +5,10 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/hugging_face_cache.h"
 #include "train/tasks/unlearning.h"
 
 namespace lockstep::train {
-namespace {
-
-/// As the Hub's data sets have them: forget_qa-00000-of-00001.parquet.
-std::vector<std::string> parts_of(const std::filesystem::path& file, std::string_view ending) {
-  std::vector<std::string> parts;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(file.parent_path(), ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(file.filename().string() + "-") && name.ends_with(ending) &&
-        name.find("-of-") != std::string::npos) {
-      parts.push_back(entry.path().string());
-    }
-  }
-  std::ranges::sort(parts);
-  return parts;
-}
-
-}  // namespace
 
 UnlearningQuestions::UnlearningQuestions(
     const config::UnlearningSection& section,
@@ -62,15 +45,9 @@ const UnlearningQuestions::Dataset& UnlearningQuestions::operator()(
 }
 
 std::vector<std::string> UnlearningQuestions::files_of(const std::string& name) const {
-  const std::filesystem::path folder = section_.data_dir, file = folder / name;
-  for (const char* ending : {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow"}) {
-    std::error_code ignored;
-    if (std::filesystem::exists(file.string() + ending, ignored)) {
-      return {file.string() + ending};
-    }
-    if (auto parts = parts_of(file, ending); !parts.empty()) {
-      return parts;
-    }
+  const std::filesystem::path folder = section_.data_dir;
+  if (const auto files = files_of_rows(folder / name); !files.empty()) {
+    return {files.begin(), files.end()};
   }
   throw Error(
       ErrorKind::kData,
