@@ -410,6 +410,26 @@ TEST_P(ObjectivePlans, StatesAtALayer) {
   expect_table(with_five_layers(GetParam()), table, vary, steered, steering);
 }
 
+/// Low-rank factors beside packed weights are what is trained, with references of each kind.
+TEST(PlanTable, ObjectivesOfAdaptersBesidePackedWeights) {
+  const auto adapted = [](const std::function<void(ModelSpec&)>& trained) {
+    return [trained](ModelSpec& spec) {
+      trained(spec);
+      testing::pack(spec, {ops::PackedKind::kNf4, 64, true}, [](nn::LanguageModel& model) {
+        testing::adapt_low_rank(model, testing::Base::kFrozen);
+      });
+    };
+  };
+  const auto forgets = objective::negative_preference({.gamma = 0.3, .beta = 0.2});
+  const auto prefers = objective::direct_preference({.beta = 0.2});
+  expect_table(with_five_layers(kOddGpt2), few_plans(), adapted(trained_for(prefers)), pairs);
+  expect_table(kOddLlama, few_plans(), adapted(trained_for(forgets)), forgotten_and_kept);
+  expect_table(
+      kOddLlama, few_plans(), adapted(trained_for(forgets)), forgotten_and_compared, frozen_model);
+  const auto steers = adapted(ending_at_a_layer(objective::Means::kOfStep));
+  expect_table(with_five_layers(kOddGpt2), few_plans(), steers, steered, steering);
+}
+
 /// What is trained begins at the third layer: of some stages nothing is.
 TEST(PlanTable, StatesOfFrozenLayers) {
   const auto vary = ending_at_a_layer(
