@@ -224,6 +224,7 @@ class NullGpu(ProgramTest):
         self.assertGreater(replays[0], 0)
         self.assertLess(replays[0], 16 - 3)  # fewer than the steps after the warm-up: some were not alike
 
+    @long
     def test_graphs_of_sharded_plans(self):
         words = ["model.path=llama.json", "bf16=true", "parallel.cuda_graphs=auto"]
         for stage in (1, 2, 3):
