@@ -65,7 +65,7 @@ run_one() {
   name=$(basename "$name" .py)
   local log="$LOGS/$name.$ours.$onednn.$aten.$threads.log"
   local filter=()
-  [ "$FULL" -eq 0 ] && filter=(--gtest_filter=-*ZeroTable*:*PlanTable*:*ZeroPlans*)
+  [ "$FULL" -eq 0 ] && filter=(--gtest_filter=-*ZeroTable*:*PlanTable*:*ZeroPlans*:Long/*)
   [[ $name == *_test ]] || filter=()
   if ! LOCKSTEP_MAX_CPU_ISA=$ours ONEDNN_MAX_CPU_ISA=$onednn ATEN_CPU_CAPABILITY=$aten OMP_NUM_THREADS=$threads \
     OMP_WAIT_POLICY=passive TORCH_FR_BUFFER_SIZE=0 LOCKSTEP_PROGRAM=$PROGRAM PYTHONDONTWRITEBYTECODE=1 \
