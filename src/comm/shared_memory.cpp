@@ -111,16 +111,16 @@ SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operat
 std::unique_lock<std::mutex> SharedMemoryBackend::try_progress() {
   std::unique_lock progress(progress_, std::try_to_lock);
   if (!progress) {
-    turned_away_ = true;
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    (void)progress.try_lock();  // who held it may have ended before it could see that
+    // Of the two exchanges one sees the other: that in end_progress rings, or this one sees that it
+    // is over, and the lock free.
+    turned_away_.exchange(true);
+    (void)progress.try_lock();
   }
   return progress;
 }
 
 void SharedMemoryBackend::end_progress(std::unique_lock<std::mutex> progress) {
   progress.unlock();
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (turned_away_.exchange(false)) {
     board_->ring(rank_);
   }
