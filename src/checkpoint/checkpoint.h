@@ -46,6 +46,9 @@ struct SaveOptions {
   const OutputHold* hold = nullptr;
   /// Where checkpoints are brought to once they are whole here; null where this is their place.
   StoredRun* stored = nullptr;
+  /// Whether an infinity or NaN in any tensor is an error (numeric): a run could not go on from
+  /// it, and would have lost the checkpoint before it.
+  bool finite = false;
 };
 
 /// Small files by base name: config.json and its like.

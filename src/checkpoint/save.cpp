@@ -19,24 +19,66 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Bytes of one write, and of the buffer through which data goes that is elsewhere or of another
-/// type.
-constexpr int64_t kWriteBytes = 16 << 20;
+/// Bytes of the buffer through which data goes that is elsewhere or of another type.
+constexpr int64_t kBufferBytes = 16 << 20;
+/// Bytes of one write: what was looked through for NaN is still in the processor's cache.
+constexpr int64_t kWriteBytes = 1 << 20;
+
+/// The first of `count` floating numbers whose exponent's bits are all set: infinity or NaN.
+template <class Bits>
+std::optional<int64_t> first_with_bits(const void* values, int64_t count, Bits exponent) {
+  const auto* bits = static_cast<const Bits*>(values);
+  const auto is_bad = [&](Bits value) { return (value & exponent) == exponent; };
+  constexpr int64_t kBlock = 4096;  // without a way out, so that a block is a few instructions
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t end = std::min(count, begin + kBlock);
+    Bits found = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      found |= static_cast<Bits>(is_bad(bits[i]));
+    }
+    if (found != 0) {
+      return std::find_if(bits + begin, bits + end, is_bad) - bits;
+    }
+  }
+  return std::nullopt;
+}
+
+/// As above, of numbers of a type; of one without infinities, none.
+std::optional<int64_t> first_not_finite(const void* values, int64_t count, at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return first_with_bits<uint32_t>(values, count, 0x7f800000);
+    case at::kDouble:
+      return first_with_bits<uint64_t>(values, count, 0x7ff0000000000000);
+    case at::kBFloat16:
+      return first_with_bits<uint16_t>(values, count, 0x7f80);
+    case at::kHalf:
+      return first_with_bits<uint16_t>(values, count, 0x7c00);
+    default:
+      return std::nullopt;
+  }
+}
 
 /// The steps of one save. Each method is called by every rank.
 class Save {
  public:
-  Save(fs::path staging, SmallFiles files, comm::Communicator& communicator, Disk& disk)
+  Save(
+      fs::path staging,
+      SmallFiles files,
+      comm::Communicator& communicator,
+      const SaveOptions& options)
       : staging_(std::move(staging)),
         files_(std::move(files)),
         communicator_(communicator),
-        disk_(disk) {}
+        disk_(options.disk != nullptr ? *options.disk : system_disk()),
+        finite_(options.finite) {}
 
   /// Agrees on the tensors and thus on the files; nothing is written.
   void plan(std::span<const Piece> pieces, uint64_t max_file_bytes);
   /// Rank 0 makes the folder, the files at their size with their headers, and the small ones.
   void create(const std::function<void()>& prepare);
-  /// Every rank writes its pieces and syncs what it wrote.
+  /// Every rank writes its pieces and syncs what it wrote. Error (numeric) where a number must be
+  /// finite and is not.
   void write(std::span<const Piece> pieces);
   /// Rank 0 does what makes the save good; all learn whether it did.
   void commit(const std::function<void()>& body);
@@ -51,11 +93,16 @@ class Save {
 
  private:
   void write_piece(const Piece& piece, File& file, uint64_t offset);
+  /// Elements [first, first + count) of a piece, as they are in the file.
+  void write_run(
+      File& file, uint64_t offset, const std::byte* bytes, int64_t count, const Piece& piece);
 
   fs::path staging_;
   SmallFiles files_;
   comm::Communicator& communicator_;
   Disk& disk_;
+  bool finite_;
+  std::string not_finite_;  // what of this rank's is not
   FilePlan plan_;
   std::map<std::string, uint64_t> small_sizes_;
 };
@@ -127,17 +174,26 @@ void Save::write(std::span<const Piece> pieces) {
         in_context(fmt::format("writing tensor {}", shown(order[i].second->name)), [&] {
           write_piece(*order[i].second, file, order[i].first.offset);
         });
+        if (!not_finite_.empty()) {
+          return;
+        }
       }
       disk_.sync(file);
     }
   });
+  comm::agree_on_success(
+      communicator_,
+      not_finite_,
+      ErrorKind::kNumeric,
+      "nothing was saved, and the checkpoints before it stand: go on from the last one; if it comes "
+      "again, lower the learning rate; if not, suspect the memory or the processor of that rank");
 }
 
 void Save::write_piece(const Piece& piece, File& file, uint64_t offset) {
   const at::NoGradGuard no_gradient;
   const at::Tensor flat = piece.data.detach().view({-1});
   const auto width = static_cast<int64_t>(c10::elementSize(piece.dtype));
-  const int64_t step = kWriteBytes / width;
+  const int64_t step = kBufferBytes / width;
   for (int64_t begin = 0; begin < flat.numel(); begin += step) {
     const int64_t count = std::min(step, flat.numel() - begin);
     const at::Tensor part = flat.narrow(0, begin, count).to(at::kCPU, piece.dtype);
@@ -149,11 +205,35 @@ void Save::write_piece(const Piece& piece, File& file, uint64_t offset) {
         first,
         first + count,
         [&](int64_t local, int64_t whole, int64_t run) {
-          disk_.write(
+          write_run(
               file,
               offset + static_cast<uint64_t>((piece.stored_offset() + whole) * width),
-              {bytes + (local - first) * width, static_cast<size_t>(run * width)});
+              bytes + (local - first) * width,
+              run,
+              piece);
         });
+  }
+}
+
+void Save::write_run(
+    File& file, uint64_t offset, const std::byte* bytes, int64_t count, const Piece& piece) {
+  const auto width = static_cast<int64_t>(c10::elementSize(piece.dtype));
+  const int64_t step = kWriteBytes / width;
+  for (int64_t begin = 0; begin < count && not_finite_.empty(); begin += step) {
+    const int64_t part = std::min(step, count - begin);
+    const std::byte* from = bytes + begin * width;
+    if (finite_) {
+      if (const auto bad = first_not_finite(from, part, piece.dtype)) {
+        const auto value = at::from_blob(const_cast<std::byte*>(from), {part}, piece.dtype)[*bad];
+        not_finite_ = fmt::format(
+            "a number of {} is {}", shown(piece.stored_name()), value.item<double>());
+        return;
+      }
+    }
+    disk_.write(
+        file,
+        offset + static_cast<uint64_t>(begin * width),
+        {from, static_cast<size_t>(part * width)});
   }
 }
 
@@ -312,7 +392,7 @@ void save_checkpoint(
       hold->check();
     }
   };
-  Save save(staging, std::move(all), communicator, disk);
+  Save save(staging, std::move(all), communicator, options);
   in_context(fmt::format("saving {}", folder.string()), [&] {
     save.run([&] {
       save.plan(pieces, options.max_file_bytes);
@@ -357,7 +437,10 @@ void save_model(
   const fs::path folder = without_slash(to);
   Disk& disk = options.disk != nullptr ? *options.disk : system_disk();
   Save save(
-      folder / kSavingSuffix, communicator.rank() == 0 ? files : SmallFiles{}, communicator, disk);
+      folder / kSavingSuffix,
+      communicator.rank() == 0 ? files : SmallFiles{},
+      communicator,
+      options);
   in_context(fmt::format("saving the model to {}", folder.string()), [&] {
     save.run([&] {
       save.plan(pieces, options.max_file_bytes);

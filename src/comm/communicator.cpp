@@ -380,13 +380,18 @@ std::string broadcast_string(Communicator& communicator, const std::string& text
   return gather_strings(communicator, communicator.rank() == 0 ? text : "").front();
 }
 
-void agree_on_success(Communicator& communicator, const std::string& failure, ErrorKind kind) {
+void agree_on_success(
+    Communicator& communicator,
+    const std::string& failure,
+    ErrorKind kind,
+    const std::string& remedy) {
   const auto failures = gather_strings(communicator, failure);
   for (size_t rank = 0; rank < failures.size(); ++rank) {
     if (!failures[rank].empty()) {
       throw Error(
           kind,
-          failures.size() == 1 ? failures[rank] : fmt::format("rank {}: {}", rank, failures[rank]));
+          failures.size() == 1 ? failures[rank] : fmt::format("rank {}: {}", rank, failures[rank]),
+          remedy);
     }
   }
 }

@@ -166,7 +166,11 @@ std::vector<std::string> gather_strings(Communicator& communicator, const std::s
 std::string broadcast_string(Communicator& communicator, const std::string& text);
 /// Agrees on whether a step that each rank took by itself went well. `failure` is empty where it
 /// did. Where it failed anywhere, every rank throws an Error of `kind` that names the first rank
-/// that failed and its reason.
-void agree_on_success(Communicator& communicator, const std::string& failure, ErrorKind kind);
+/// that failed and its reason, with the remedy.
+void agree_on_success(
+    Communicator& communicator,
+    const std::string& failure,
+    ErrorKind kind,
+    const std::string& remedy = "");
 
 }  // namespace lockstep::comm

@@ -457,7 +457,8 @@ void save_training_state(Job& job, World& world, bool goes_on) {
     files["config.yaml"] = job.resolved;
   }
   const std::function<void()> rotate = rotation(job, world);
-  const checkpoint::SaveOptions options{.hold = job.hold.get(), .stored = job.stored.get()};
+  const checkpoint::SaveOptions options{
+      .hold = job.hold.get(), .stored = job.stored.get(), .finite = true};
   const std::string state = state_json(job, world);
   wait_for_save(job);
   if (job.saver != nullptr && goes_on) {
@@ -539,7 +540,8 @@ void export_model(Job& job, const std::filesystem::path& folder, World& world) {
       folder,
       owned_pieces(job, /*with_optimizer=*/false, world),
       world.is_first() ? model_files(job) : checkpoint::SmallFiles{},
-      world.communicator);
+      world.communicator,
+      {.finite = true});
 }
 
 void export_final_model(Job& job, World& world) {

@@ -143,13 +143,23 @@ std::optional<std::filesystem::path> recover_kept_step(
     log_info("step {} was kept in memory: saving it before going on", kept->step);
   }
   const std::filesystem::path folder = checkpoint_folder(output, kept->step);
-  checkpoint::save_checkpoint(
-      folder,
-      kept->pieces,
-      state,
-      files,
-      world.communicator,
-      {.hold = job.hold.get(), .stored = job.stored.get()});
+  try {
+    checkpoint::save_checkpoint(
+        folder,
+        kept->pieces,
+        state,
+        files,
+        world.communicator,
+        {.hold = job.hold.get(), .stored = job.stored.get(), .finite = true});
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNumeric) {
+      throw;
+    }
+    if (world.is_first()) {
+      log_warning("what was kept in memory is of no use, going on from the disk: {}", error.message());
+    }
+    return found;
+  }
   return folder;
 }
 

@@ -1,5 +1,8 @@
 #include "checkpoint/checkpoint.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -343,6 +346,47 @@ TEST(Pieces, AreSharedByBytesWithoutLoss) {
     }
   }
   EXPECT_TRUE(share_of({}, 0, 2).empty());
+}
+
+TEST(Checkpoint, IsNotWrittenWithANumberThatIsNotFiniteWhereThatIsAskedFor) {
+  const TemporaryFolder folder;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const int ranks : {1, 3}) {
+    comm::run_ranks(ranks, [&](comm::Communicator& communicator) {
+      save_sample(folder.path(), 7, communicator);
+      const auto before = contents(folder.path() / "checkpoint-7");
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
+        for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
+          // More than one write holds, and the last element of it.
+          const at::Tensor values = at::full({(1 << 20) + 5}, 3.5, type);
+          values[-1] = bad;
+          const bool is_whole = communicator.rank() == ranks - 1;
+          const std::vector<Piece> pieces{
+              {"model", "weight", type, {values.numel()}, 0, is_whole ? values : at::Tensor()}};
+          const auto save = [&](const SaveOptions& options) {
+            save_checkpoint(
+                folder.path() / "checkpoint-7", pieces, sample_state(7), {}, communicator, options);
+          };
+          expect_error(
+              ErrorKind::kNumeric,
+              {"\"weight\" is ", "checkpoint-7", ranks == 1 ? "a number" : "rank 2: a number"},
+              [&] { save({.finite = true}); });
+          if (communicator.rank() == 0) {
+            EXPECT_EQ(contents(folder.path() / "checkpoint-7"), before);
+            EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+          }
+          comm::gather_strings(communicator, "");  // it is looked at before the next save
+        }
+      }
+    });
+  }
+  // Without it, it is what there is.
+  comm::run_ranks(1, [&](comm::Communicator& communicator) {
+    const std::vector<Piece> pieces{
+        {"model", "weight", at::kFloat, {1}, 0, at::full({1}, kInfinity)}};
+    save_checkpoint(folder.path() / "checkpoint-8", pieces, sample_state(8), {}, communicator);
+    EXPECT_TRUE(fs::exists(folder.path() / "checkpoint-8" / "manifest.json"));
+  });
 }
 
 }  // namespace checkpoint_test

@@ -65,6 +65,42 @@ class Damage(ProgramTest):
         self.assertIn("checkpoint-6", result.err)
 
 
+class NotFinite(ProgramTest):
+    """An update that makes the weights infinite is seen only in the next step's loss: what is saved between is of no use."""
+
+    DIVERGES = ("learning_rate=1e37", "weight_decay=1000", "lr_scheduler_type=constant", "warmup_steps=0")
+
+    def left(self, name):
+        return sorted(path.name for path in (self.folder / name).iterdir() if "checkpoint" in path.name or "model" in path.name)
+
+    def test_nothing_is_saved_of_it_by_a_thread_or_without_one(self):
+        for steps, words in ((3, ["save_steps=1"]), (3, ["save_steps=1", "checkpoint.async=false"]), (1, ["save_strategy=no"])):
+            result = self.run_fails(6, *self.train_arguments("inf", *self.DIVERGES, *words, ranks=2, steps=steps))
+            self.assertIn(' is inf', result.err)
+            self.assertIn("saving", result.err)
+            self.assertEqual(self.left("inf"), [])
+
+    def test_the_one_before_is_gone_on_from(self):
+        arguments = self.train_arguments("run", "save_steps=2", ranks=2)
+        self.run_ok(*arguments)
+        calm = losses(self.folder / "run")
+        shutil.rmtree(self.folder / "run" / "checkpoint-6")
+        diverging = self.train_arguments("run", *self.DIVERGES, "resume_from_checkpoint=true", "save_steps=5", ranks=2)
+        self.assertIn("checkpoint-5", self.run_fails(6, *diverging).err)
+        self.assertEqual(self.left("run")[:2], ["checkpoint-2", "checkpoint-4"])
+        result = self.run_ok(*arguments, "resume_from_checkpoint=true")
+        self.assertIn("checkpoint-4 after step 4", result.err)
+        self.assertEqual(losses(self.folder / "run"), calm)
+
+    def test_nor_is_what_was_kept_in_memory(self):
+        train = self.train_arguments("kept", *self.DIVERGES, "save_strategy=no", "checkpoint.replicas=1")
+        at = train.index("--nproc")
+        result = lockstep("launch", "--nproc-per-node=2", "--max-restarts=3", "train", *train[1:at], *train[at + 2:], cwd=self.folder)
+        self.assertEqual(result.code, 6, result)
+        self.assertIn("what was kept in memory is of no use, going on from the disk", result.err)
+        self.assertEqual(self.left("kept"), [])
+
+
 class FullDisk(ProgramTest):
     def test_the_error_names_the_file_and_the_older_checkpoint_still_loads(self):
         disk = self.folder / "disk"
