@@ -185,7 +185,8 @@ void Save::write(std::span<const Piece> pieces) {
       communicator_,
       not_finite_,
       ErrorKind::kNumeric,
-      "nothing was saved, and the checkpoints before it stand: go on from the last one; if it comes "
+      "nothing was saved, and the checkpoints before it stand: go on from the last one; if it "
+      "comes "
       "again, lower the learning rate; if not, suspect the memory or the processor of that rank");
 }
 
@@ -225,8 +226,8 @@ void Save::write_run(
     if (finite_) {
       if (const auto bad = first_not_finite(from, part, piece.dtype)) {
         const auto value = at::from_blob(const_cast<std::byte*>(from), {part}, piece.dtype)[*bad];
-        not_finite_ = fmt::format(
-            "a number of {} is {}", shown(piece.stored_name()), value.item<double>());
+        not_finite_ =
+            fmt::format("a number of {} is {}", shown(piece.stored_name()), value.item<double>());
         return;
       }
     }

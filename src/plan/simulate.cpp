@@ -40,7 +40,7 @@ struct Trained {
 // Of a stage, on one tensor rank.
 Trained trained_parameters(const Job& job, const BlockCounts& blocks, bool first, bool last) {
   if (job.adapter_rank > 0) {
-    return {adapter_parameters(job.model, blocks, job.adapter_rank) / job.mesh.tensor, 0};
+    return {adapter_parameters(job, blocks) / job.mesh.tensor, 0};
   }
   const ParameterCounts counts = count_parameters(job.model);
   double parameters = counts.of(blocks);
@@ -307,10 +307,9 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
   // Packed are the blocks' weights alone.
   const double width = job.adapter_rank > 0 ? job.frozen_bytes : job.compute_bytes();
   // Of frozen parameters nothing is reduced.
-  const double trained = job.adapter_rank > 0
-                             ? adapter_parameters(job.model, counts.blocks, job.adapter_rank) /
-                                   std::max(counts.of(counts.blocks), 1.0)
-                             : 1;
+  const double trained = job.adapter_rank > 0 ? adapter_parameters(job, counts.blocks) /
+                                                    std::max(counts.of(counts.blocks), 1.0)
+                                              : 1;
   const auto gather = [&](double bytes, const DataGroups& among) {
     return all_gather_seconds(cluster, node, ring_of(among.shards), bytes);
   };

@@ -34,7 +34,7 @@ config::ResolveOptions estimate_options() {
       {"gpus", Kind::kValue, "Devices; else the product of the sizes of `parallel`"},
       {"lora-rank",
        Kind::kKey,
-       "Train adapters of this rank on every matrix of the blocks alone",
+       "Train adapters of this rank alone, beside lora.target_modules",
        "lora.r"},
       {"bits",
        Kind::kKey,

@@ -156,7 +156,8 @@ std::optional<std::filesystem::path> recover_kept_step(
       throw;
     }
     if (world.is_first()) {
-      log_warning("what was kept in memory is of no use, going on from the disk: {}", error.message());
+      log_warning(
+          "what was kept in memory is of no use, going on from the disk: {}", error.message());
     }
     return found;
   }

@@ -1,10 +1,14 @@
 // What the planner is told of a configuration.
 #include "plan/ours/planned_job.h"
 
+#include <fstream>
+
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "model/split.h"
 #include "plan/workload/job.h"
+#include "temporary_folder.h"
 
 namespace lockstep::plan {
 namespace planned_job_test {
@@ -76,6 +80,42 @@ TEST(PlannedJob, CountsWhatTheOptimizerKeeps) {
       12.0 * static_cast<double>(tiny.layers * tiny.hidden_size * tiny.hidden_size);
   EXPECT_NEAR(
       bytes("muon"), 8 - 4 * hidden / static_cast<double>(model::parameter_count(tiny)), 1e-9);
+}
+
+TEST(PlannedJob, CountsTheAdaptersThatARunWouldTrain) {
+  const model::ModelConfig llama = model::preset("llama2-70b");
+  const auto trained = [&](const config::LoraSection& lora) {
+    config::Config config;
+    config.lora = lora;
+    const Job job = planned_job(config, llama, 1, 1);
+    return adapter_parameters(job, count_parameters(llama).blocks);
+  };
+  config::LoraSection lora;
+  lora.r = 16;
+  // PEFT's own: queries (8192 to 8192) and values (8192 to 1024).
+  const double own = 80.0 * 16 * (2 * 8192 + 8192 + 1024);
+  EXPECT_NEAR(trained(lora), own, 1);
+  lora.modules_to_save = {"lm_head"};
+  EXPECT_NEAR(trained(lora), own + 32000.0 * 8192, 1);
+  lora.modules_to_save = {};
+  lora.layers_to_transform = {"0", "79"};
+  EXPECT_NEAR(trained(lora), own / 40, 1);
+  lora.layers_to_transform = {};
+  lora.target_modules = {"all-linear"};
+  EXPECT_NEAR(
+      trained(lora), 80.0 * 16 * (2 * (8192 + 8192) + 2 * (8192 + 1024) + 3 * (8192 + 28672)), 1);
+  lora.target_modules = {"k_porj"};
+  EXPECT_THROW(trained(lora), Error);
+  // A file of PEFT's says it too.
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "adapter_config.json")
+      << R"({"peft_type": "LORA", "r": 32, "target_modules": ["o_proj"]})";
+  config::LoraSection from_file;
+  from_file.config = (folder.path() / "adapter_config.json").string();
+  EXPECT_NEAR(trained(from_file), 80.0 * 32 * 2 * 8192, 1);
+  config::LoraSection saved;
+  saved.adapter = folder.path().string();
+  EXPECT_NEAR(trained(saved), 80.0 * 32 * 2 * 8192, 1);
 }
 
 }  // namespace planned_job_test

@@ -89,7 +89,8 @@ class Quantization(ProgramTest):
         (self.folder / "wide.json").write_text(json.dumps(wide))
         self.train("wide", "--force", "model.path=wide.json", steps=1)
         lora = ["lora.r=16", "lora.target_modules=all-linear"]
-        for name, words in (("plain", lora), ("four", [*lora, *PACKED]), ("eight", [*lora, "quantization.bits=8"])):
+        some = ["lora.r=24", "lora.target_modules=[c_attn]"]
+        for name, words in (("plain", lora), ("some", some), ("four", [*lora, *PACKED]), ("eight", [*lora, "quantization.bits=8"])):
             done = self.train(f"wide-{name}", "--force", "model.path=wide", "bf16=true", *words, steps=2)
             events = (self.folder / f"wide-{name}" / "events.jsonl").read_text().splitlines()
             told = next(event for event in map(json.loads, events) if event["event"] == "memory")["kinds"]

@@ -170,6 +170,7 @@ class Soak:
                 if comes == faults.GOES_ON:
                     raise Defect(f"the launcher ended with {job.process.returncode} after {kind}")
                 self.told[f"launchers that ended with {job.process.returncode}"] += 1
+                job.unkept_folders += job.process.returncode != 75  # with its report it leaves the files that this names
                 job.begin()  # after an error that a launcher does not try again
             self.within(STALL, began, f"no new step after {kind}, which came after step {before}")
         self.seconds[kind].append(time.monotonic() - began)
@@ -290,7 +291,7 @@ def main():
             job.end()
         ProgramTest.tearDownClass()
     left = left_behind() - before
-    # A launcher that is killed after its keeper leaves the folder of its workers' error files.
+    # A launcher that is killed after its keeper, or that gives up, leaves the folder of its workers' error files.
     left -= set(sorted(path for path in left if "/torchelastic_" in path)[:sum(job.unkept_folders for job in jobs)])
     if left and code == 0:
         print(f"soak: left behind: {sorted(left)}", file=sys.stderr)

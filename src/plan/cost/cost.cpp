@@ -54,9 +54,10 @@ BlockProducts block_products(
     times.weight += job.adapter_rank > 0 ? 0 : product(out, in, summed);
     if (job.adapter_rank > 0) {
       const auto rank = static_cast<double>(job.adapter_rank);
-      times.forward += product(tokens, rank, in) + product(tokens, out, rank);
-      times.input += product(tokens, rank, out) + product(tokens, in, rank);
-      times.weight += product(rank, in, summed) + product(out, rank, summed);
+      const double share = job.adapter_share;
+      times.forward += share * (product(tokens, rank, in) + product(tokens, out, rank));
+      times.input += share * (product(tokens, rank, out) + product(tokens, in, rank));
+      times.weight += share * (product(rank, in, summed) + product(out, rank, summed));
     }
   };
   for (size_t i = 0; i < s.attentions; ++i) {

@@ -142,8 +142,9 @@ double kept_by_adapters(const Job& job, BlockKind kind) {
   // anew too.
   const LinearSizes& linears = sizes_of(job.model).linears_of(kind);
   const double cut = job.mesh.tensor > 1 ? 0 : linears.cut_outputs;
-  return job.micro_tokens(parts_of(kind).stream) * (cut + linears.whole_outputs) +
-         job.micro_tokens(Stream::kSource) * linears.source_outputs / job.mesh.tensor;
+  const double all = job.micro_tokens(parts_of(kind).stream) * (cut + linears.whole_outputs) +
+                     job.micro_tokens(Stream::kSource) * linears.source_outputs / job.mesh.tensor;
+  return all * std::min(1.0, job.adapter_share);
 }
 
 }  // namespace

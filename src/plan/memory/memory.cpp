@@ -100,9 +100,7 @@ void offload_states(const Job& job, Memory& memory) {
 
 // Parameters that are trained: all, or the adapters of the stage's blocks.
 double trained_parameters(const Job& job, const BlockCounts& blocks, double parameters) {
-  return job.adapter_rank > 0
-             ? adapter_parameters(job.model, blocks, job.adapter_rank) / job.mesh.tensor
-             : parameters;
+  return job.adapter_rank > 0 ? adapter_parameters(job, blocks) / job.mesh.tensor : parameters;
 }
 
 // Bytes of a stage's parameters when all are gathered.

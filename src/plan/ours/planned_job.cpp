@@ -11,6 +11,7 @@
 #include "model/description.h"
 #include "model/lora_config.h"
 #include "model/split.h"
+#include "plan/ours/adapters.h"
 #include "plan/ours/quantization.h"
 #include "schedule/file.h"
 #include "schedule/schedules.h"
@@ -200,10 +201,12 @@ Job planned_job(
     job.software.update_scratch =
         std::min(kAtOnce, static_cast<double>(model::parameter_count(model))) * kEach;
   }
-  if (config.lora != config::LoraSection{}) {  // of those of the blocks' linears, an upper bound
-    job.adapter_rank = config.lora.r.value_or(model::LoraConfig{}.r);
-    job.adapters_decompose = config.lora.use_dora.value_or(false);
-    job.adapters_drop = config.lora.lora_dropout.value_or(0) > 0;
+  if (config.lora != config::LoraSection{}) {
+    const model::LoraConfig lora = lora_config_of(config.lora);
+    job.adapter_rank = lora.r;
+    job.adapter_share = adapter_share(config.lora, model);
+    job.adapters_decompose = lora.use_dora;
+    job.adapters_drop = lora.lora_dropout > 0;
     job.frozen_bytes = half ? 2 : 4;
     if (const auto packed = packed_as(model, config.quantization)) {
       job.frozen_bytes = packed_bytes(packed->bits, packed->double_quant, packed->block_size);

@@ -91,10 +91,9 @@ double active_parameters(const model::ModelConfig& model) {
          });
 }
 
-double adapter_parameters(
-    const model::ModelConfig& model, const BlockCounts& blocks, int64_t rank) {
-  const ModelSizes& sizes = sizes_of(model);
-  return static_cast<double>(rank) *
+double adapter_parameters(const Job& job, const BlockCounts& blocks) {
+  const ModelSizes& sizes = sizes_of(job.model);
+  return static_cast<double>(job.adapter_rank) * job.adapter_share *
          sum_blocks(blocks, [&](BlockKind kind) { return sizes.linears_of(kind).sides; });
 }
 
@@ -123,7 +122,7 @@ double trained_parameters(const Job& job, BlockKind kind) {
   }
   BlockCounts one;
   one.of[static_cast<size_t>(kind)] = 1;
-  return adapter_parameters(job.model, one, job.adapter_rank);
+  return adapter_parameters(job, one);
 }
 
 double gathered_block_bytes(const Job& job) {

@@ -152,7 +152,8 @@ struct Job {
   OffloadTo offload_to = OffloadTo::kHost;
   double activations_away = 0;  // share of the activations that wait in host memory
   int64_t adapter_rank =
-      0;  // LoRA (Hu et al., 2021) on every matrix of the blocks; 0: all is trained
+      0;  // LoRA (Hu et al., 2021) beside the blocks' matrices; 0: all is trained
+  double adapter_share = 1;         // of what adapters beside every matrix would train
   bool adapters_decompose = false;  // DoRA (Liu et al., 2024)
   bool adapters_drop = false;       // and they have dropout of what they read
   double frozen_bytes = 2;     // of a frozen weight of the blocks' linears: 2, or less where it is
@@ -213,8 +214,8 @@ std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageC
 const ParameterCounts& count_parameters(const model::ModelConfig& model);
 /// Those that a token goes through: all but the experts that it does not.
 double active_parameters(const model::ModelConfig& model);
-/// Of the adapters of these blocks: rank times in and out of each matrix.
-double adapter_parameters(const model::ModelConfig& model, const BlockCounts& blocks, int64_t rank);
+/// Of the adapters of these blocks: rank times in and out of each matrix that has one.
+double adapter_parameters(const Job& job, const BlockCounts& blocks);
 /// Weights of the blocks' linears.
 double linear_parameters(const model::ModelConfig& model, const BlockCounts& blocks);
 /// Weights of the blocks' experts.

@@ -13,9 +13,9 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "checkpoint/stored.h"
-#include "config/core/scalar.h"
 #include "nn/decomposed.h"
 #include "objects/store.h"
+#include "plan/ours/adapters.h"
 #include "train/weights/adapter_base.h"
 #include "train/weights/adapter_values.h"
 #include "train/weights/combined_adapters.h"
@@ -25,54 +25,6 @@ namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The keys that are given, over what the file says.
-void take_keys(const config::LoraSection& section, model::LoraConfig& config) {
-  const auto take = [](const auto& given, auto& value) { value = given.value_or(value); };
-  take(section.r, config.r);
-  take(section.lora_alpha, config.lora_alpha);
-  take(section.lora_dropout, config.lora_dropout);
-  take(section.use_rslora, config.use_rslora);
-  take(section.use_dora, config.use_dora);
-  take(section.ensure_weight_tying, config.ensure_weight_tying);
-  take(section.init_lora_weights, config.init_lora_weights);
-  const std::vector<std::string>& targets = section.target_modules;
-  if (targets == std::vector<std::string>{"all-linear"}) {
-    config.target_modules = {};
-    config.targets_all_linear = true;
-  } else if (!targets.empty()) {
-    config.target_modules = model::parse_module_names("lora.target_modules", targets);
-    config.targets_all_linear = false;
-  }
-  if (!section.exclude_modules.empty()) {
-    config.exclude_modules =
-        model::parse_module_names("lora.exclude_modules", section.exclude_modules);
-  }
-  const auto take_list = [](const auto& given, auto& value) {
-    value = given.empty() ? value : given;
-  };
-  take_list(section.modules_to_save, config.modules_to_save);
-  take_list(section.layers_pattern, config.layers_pattern);
-  take_list(section.rank_pattern, config.rank_pattern);
-  take_list(section.alpha_pattern, config.alpha_pattern);
-  const auto integers = [](const std::vector<std::string>& words) {
-    std::vector<int64_t> numbers;
-    for (const std::string& word : words) {
-      numbers.push_back(config::to_integer(word).value());
-    }
-    return numbers;
-  };
-  take_list(integers(section.layers_to_transform), config.layers_to_transform);
-  if (!section.trainable_token_indices.empty()) {
-    config.trainable_tokens = {{"", integers(section.trainable_token_indices)}};
-  }
-  if (section.bias) {
-    using Bias = model::LoraConfig::Bias;
-    config.bias = *section.bias == "all"         ? Bias::kAll
-                  : *section.bias == "lora_only" ? Bias::kLoraOnly
-                                                 : Bias::kNone;
-  }
-}
 
 /// The values of an adapted model: of what the adapter trains those of its folder, else drawn ones;
 /// of the rest the base's.
@@ -254,12 +206,7 @@ std::optional<AdapterRequest> adapter_request(const config::LoraSection& section
     return request;
   }
   AdapterRequest request;
-  if (!section.config.empty()) {
-    request.config = model::read_lora_config(section.config);
-    request.config.base_model_name_or_path.clear();
-    request.config.revision.clear();
-  }
-  take_keys(section, request.config);
+  request.config = plan::lora_config_of(section);
   return request;
 }
 
