@@ -8,7 +8,7 @@ import struct
 import sys
 import unittest
 
-from harness import PROGRAM, SOURCE, ProgramTest, environment, lockstep, losses, start, wait_for
+from harness import PROGRAM, SOURCE, ProgramTest, environment, lockstep, long, losses, start, wait_for
 
 sys.path.insert(0, str(SOURCE / "tests" / "null_gpu"))
 import pretend  # noqa: E402
@@ -31,6 +31,11 @@ FOUR = ["per_device_train_batch_size=4"]
 PLANS = {
     "plain": ("7b", 1, 180, []),
     "recomputed": ("7b", 1, 180, [*FOUR, "parallel.recompute=full"]),
+}
+ON_TWO = {
+    "tensor": ("7b", 2, 80, [*FOUR, "parallel.tensor=2"]),
+    "zero-1": ("7b", 2, 180, ["parallel.zero_stage=1"]),
+    "zero-3": ("7b", 2, 180, [*FOUR, "parallel.zero_stage=3"]),
 }
 
 
@@ -73,10 +78,17 @@ class GpuMemory(ProgramTest):
             self.told = f"{name:12} rank {rank}: predicted {predicted / 1e9:.2f} GB, reserved {bytes_there / 1e9:.2f} GB"
             print(self.told, file=sys.stderr)
 
-    def test_the_estimate_is_what_the_allocator_reserves(self):
-        for name, (model, gpus, memory_gb, words) in PLANS.items():
+    def check_all(self, plans):
+        for name, (model, gpus, memory_gb, words) in plans.items():
             with self.subTest(name):
                 self.check(name, f"{model}.json", gpus, memory_gb, words)
+
+    def test_the_estimate_is_what_the_allocator_reserves(self):
+        self.check_all(PLANS)
+
+    @long
+    def test_it_is_so_on_two(self):
+        self.check_all(ON_TWO)
 
 
 if __name__ == "__main__":

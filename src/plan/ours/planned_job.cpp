@@ -44,6 +44,7 @@ Software our_software(const model::ModelConfig& model, Precision precision) {
   software.head_in_forward = true;
   software.cuts_messages = false;
   software.ring_in_memory = true;
+  software.fragmentation = 0.05;  // segments grow in place
   software.keeps_exchanged = true;
   software.tensor_copy = 3;    // cloned before it is summed, and the bias added after
   software.sequence_copy = 5;  // parts of each rank lie apart before and after
