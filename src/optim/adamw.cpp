@@ -80,10 +80,11 @@ class AdamW : public Optimizer {
       return tensor.defined() ? tensor.narrow(0, run.begin, run.end - run.begin) : at::Tensor();
     };
     const bool has_master = shard.master.defined() && !shard.master.is_same(shard.parameter);
+    const at::Tensor gradient = part(shard.gradient);
     return {
         .parameter = part(shard.parameter),
         .master = has_master ? part(shard.master) : at::Tensor(),
-        .gradient = part(shard.gradient),
+        .gradient = gradient.scalar_type() == at::kDouble ? gradient.to(at::kFloat) : gradient,
         .exp_avg = part(state.exp_avg),
         .exp_avg_sq = part(state.exp_avg_sq)};
   }

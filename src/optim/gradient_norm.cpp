@@ -29,6 +29,9 @@ constexpr int64_t kLanes = 32;
 float widen(float value) {
   return value;
 }
+double widen(double value) {
+  return value;
+}
 float widen(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
@@ -110,11 +113,12 @@ std::optional<int64_t> find_non_finite(const T* values, int64_t count) {
 
 void check(const at::Tensor& flat) {
   const at::ScalarType type = flat.scalar_type();
-  if (!flat.is_contiguous() || (type != at::kFloat && type != at::kBFloat16)) {
+  if (!flat.is_contiguous() ||
+      (type != at::kFloat && type != at::kBFloat16 && type != at::kDouble)) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "the norm wants contiguous float32 or bfloat16 gradients, not {}{}",
+            "the norm wants contiguous float32, bfloat16 or float64 gradients, not {}{}",
             flat.is_contiguous() ? "" : "strided ",
             c10::toString(type)));
   }
@@ -130,6 +134,9 @@ double squared_norm(const at::Tensor& flat) {
   if (!ops::has_host_loops(flat)) {
     return squares_on_device(flat).item<double>();
   }
+  if (flat.scalar_type() == at::kDouble) {
+    return sum_of_squares(flat.const_data_ptr<double>(), flat.numel());
+  }
   return flat.scalar_type() == at::kFloat
              ? sum_of_squares(flat.const_data_ptr<float>(), flat.numel())
              : sum_of_squares(static_cast<const uint16_t*>(flat.const_data_ptr()), flat.numel());
@@ -142,8 +149,9 @@ at::Tensor squares_on_device(const at::Tensor& flat) {
   // ATen would first make a float64 copy of them all.
   constexpr int64_t kPiece = int64_t{1} << 16;
   const int64_t even = flat.numel() / kPiece * kPiece;
-  const auto squares = [](const at::Tensor& pieces) {  // [P, n]
-    return at::linalg_vector_norm(pieces, 2, at::IntArrayRef({1}), false, at::kFloat)
+  const auto type = flat.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto squares = [type](const at::Tensor& pieces) {  // [P, n]
+    return at::linalg_vector_norm(pieces, 2, at::IntArrayRef({1}), false, type)
         .to(at::kDouble)
         .square_()
         .sum(0, /*keepdim=*/true);
@@ -161,6 +169,9 @@ std::optional<int64_t> first_non_finite(const at::Tensor& flat) {
     const c10::NoGradGuard no_grad;
     const at::Tensor bad = at::isfinite(flat.detach()).logical_not().nonzero();  // [count, 1]
     return bad.numel() == 0 ? std::nullopt : std::optional(bad[0][0].item<int64_t>());
+  }
+  if (flat.scalar_type() == at::kDouble) {
+    return find_non_finite(flat.const_data_ptr<double>(), flat.numel());
   }
   return flat.scalar_type() == at::kFloat
              ? find_non_finite(flat.const_data_ptr<float>(), flat.numel())

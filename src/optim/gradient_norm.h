@@ -9,9 +9,9 @@
 
 namespace lockstep::optim {
 
-/// The sum of squares of a flat, contiguous float32 or bfloat16 buffer, accumulated in float64. The
-/// bits depend on the values alone, not on the number of threads. NaN or infinity where an element
-/// is one. 0 of an empty or undefined tensor.
+/// The sum of squares of a flat, contiguous float32, bfloat16 or float64 buffer, accumulated in
+/// float64. The bits depend on the values alone, not on the number of threads. NaN or infinity
+/// where an element is one. 0 of an empty or undefined tensor.
 double squared_norm(const at::Tensor& flat);
 /// The same as a float64 tensor [1] on the device, where nothing waits for it. Not empty.
 at::Tensor squares_on_device(const at::Tensor& flat);

@@ -58,12 +58,12 @@ c10::Device ShardedModel::device() const {
   return device;
 }
 
-bool ShardedModel::is_half() const {
-  bool is_half = false;
+bool ShardedModel::has_any(at::ScalarType type) const {
+  bool has_any = false;
   model->visit_parameters([&](const std::string& /*name*/, Tensor& parameter) {
-    is_half = is_half || parameter.scalar_type() == at::kHalf;
+    has_any = has_any || parameter.scalar_type() == type;
   });
-  return is_half;
+  return has_any;
 }
 
 void ShardedModel::make_values(c10::Device device) {

@@ -38,7 +38,9 @@ struct ShardedModel {
   std::vector<int64_t> shape_of(const std::string& name, const std::vector<int64_t>& part) const;
   c10::Device device() const;
   /// Whether a parameter is float16.
-  bool is_half() const;
+  bool is_half() const { return has_any(at::kHalf); }
+  /// Or of another type.
+  bool has_any(at::ScalarType type) const;
 
   /// Gives parameters without memory their memory on a device, and their values from the source.
   /// Error (out of memory) that names the one that did not fit.

@@ -57,7 +57,7 @@ void add_shards(
     }
     shard.gradient = flat.shard_gradient;
     shard.layout = layout_of(flat, is_sharded ? group.size() : 1, parts);
-    if (flat.shard.scalar_type() == at::kHalf) {
+    if (flat.shard.scalar_type() == at::kHalf || flat.shard.scalar_type() == at::kDouble) {
       shard.parameter = shard.master;
       optimizer.add(std::move(shard), flat.shard);
     } else {
