@@ -10,6 +10,7 @@
 #include "config/print.h"
 #include "config/resolve.h"
 #include "parallel/verify.h"
+#include "plan/ours/float8.h"
 #include "train/batches/datasets.h"
 #include "train/job_answers.h"
 #include "train/plan.h"
@@ -71,6 +72,10 @@ parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::W
   request.freeze = config.model.freeze;
   request.adapter = train::adapter_request(config.lora);
   request.quantization = train::quantization_of(config.quantization);
+  request.float8 = plan::float8_of(config.precision);
+  if (request.float8) {  // two orders of a sum in float32 round to other numbers of 8 bits at times
+    request.dtype = at::kDouble;
+  }
   if (train::trains_rewards(config.task)) {
     request.task.head = model::reward_head();
   } else if (states) {

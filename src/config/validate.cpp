@@ -543,6 +543,7 @@ void validate(
   validate_model(config, check);
   validate_lora(config, check);
   validate_quantization(config, check);
+  validate_float8(config, check);
   validate_checkpoint(config, check);
   validate_data(config, check);
   validate_task(config, check);

@@ -133,4 +133,38 @@ void validate_quantization(const Config& config, Checker& check) {
   }
 }
 
+void validate_float8(const Config& config, Checker& check) {
+  const PrecisionSection& section = config.precision;
+  check.require(
+      section.num_layers_at_start_in_bf16 >= 0,
+      "precision.num_layers_at_start_in_bf16",
+      "at least 0");
+  check.require(
+      section.num_layers_at_end_in_bf16 >= 0, "precision.num_layers_at_end_in_bf16", "at least 0");
+  if (section.fp8 == "none") {
+    return;
+  }
+  if (!config.training.bf16) {
+    check.fail(
+        "precision.fp8",
+        fmt::format(
+            "{}, and training computes in {}: what is not in 8 bits is to be in bfloat16, which "
+            "has "
+            "room for all of their scales",
+            section.fp8,
+            config.training.fp16 ? "float16" : "float32"),
+        "set training.bf16=true, or leave it out");
+  }
+  if (config.quantization.bits) {
+    check.fail(
+        "precision.fp8",
+        fmt::format(
+            "{}, and quantization.bits={} packs the same weights, which are multiplied as they "
+            "unpack",
+            section.fp8,
+            *config.quantization.bits),
+        "leave one of them out");
+  }
+}
+
 }  // namespace lockstep::config

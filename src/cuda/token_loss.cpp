@@ -7,6 +7,7 @@
 
 #include "cuda/adamw.h"
 #include "cuda/dropout.h"
+#include "cuda/float8.h"
 #include "cuda/rope.h"
 #include "cuda/softmax_rows.h"
 #include "cuda/squares.h"
@@ -127,6 +128,41 @@ void rotate_heads(
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+FactoredRows factored(const ops::FactoredRows& from) {
+  FactoredRows rows;
+  rows.from = from.rows.const_data_ptr();
+  rows.rows = from.rows.size(0);
+  rows.columns = from.rows.size(1);
+  rows.row_stride = from.rows.stride(0);
+  rows.column_stride = from.rows.stride(1);
+  if (from.factors.defined()) {
+    rows.factors = from.factors.const_data_ptr<float>();
+    rows.factor_of_column = from.factors.size(1) > 1 ? from.factors.stride(1) : 0;
+  }
+  return rows;
+}
+
+void find_largest(const ops::FactoredRows& from, const Tensor& largest) {
+  const c10::cuda::CUDAGuard device(largest.device());
+  largest_of_rows(factored(from), largest.data_ptr<float>(), at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void round_rows(
+    const ops::FactoredRows& from, const Tensor& largest, const ops::Float8Rows& result) {
+  const c10::cuda::CUDAGuard device(largest.device());
+  Float8Out out;
+  out.values = static_cast<uint8_t*>(result.values.data_ptr());
+  out.row_stride = result.values.stride(0);
+  out.column_stride = result.values.stride(1);
+  out.scales = result.scales.data_ptr<float>();
+  out.has_e5m2 = result.values.scalar_type() == at::kFloat8_e5m2;
+  out.is_by_row = result.scales.size(0) > 1;
+  round_to_float8(
+      factored(from), largest.const_data_ptr<float>(), out, at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 void unpack_part(
     const Tensor& bytes, const ops::UnpackPlace& place, at::ScalarType packed, const Tensor& out) {
   const c10::cuda::CUDAGuard device(bytes.device());
@@ -193,6 +229,8 @@ ops::CudaLoops loops() {
       .rotate = rotate_heads,
       .dropout = drop,
       .unpack = unpack_part,
+      .largest_of_rows = find_largest,
+      .round_to_float8 = round_rows,
       .swiglu = gate_up,
       .swiglu_backward = gate_up_backward,
       .add_squares = squares};

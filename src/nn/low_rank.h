@@ -28,6 +28,12 @@ class LowRankProduct final : public Product {
   Tensor take_bias() override { return base_->take_bias(); }
   std::shared_ptr<Dropout>* input_dropout() override { return &factors_.dropout; }
   void set_adapted(bool is_on) override { factors_.are_on = is_on; }
+  void set_largest_over(Shared what, Largest largest) override {
+    base_->set_largest_over(what, std::move(largest));
+  }
+  void set_sum_over_copies(int64_t copies, std::function<Tensor(const Tensor&)> sum) override {
+    base_->set_sum_over_copies(copies, std::move(sum));
+  }
 
  private:
   std::shared_ptr<Product> base_;

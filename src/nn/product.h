@@ -32,6 +32,11 @@ struct Parameter {
 };
 using ParameterFunction = std::function<void(const Parameter&)>;
 
+/// From the largest magnitudes of what is here to those over all ranks that share it.
+using Largest = std::function<Tensor(const Tensor&)>;
+/// What of a product ranks may hold parts of.
+enum class Shared { kInputs, kOutputs, kRows };
+
 /// y = x W + b for some W and b. Layers own it, and a layer of another kind may take it over.
 /// `drawn` is what draw() gave for the pass, in each of the three verbs.
 class Product {
@@ -69,6 +74,13 @@ class Product {
   /// Where ranks hold parts of the layer's inputs: how they sum what is a sum over all of these.
   /// The ranks call it in the same order. Without effect on a product that has no such sums.
   virtual void set_sum_over_inputs(std::function<Tensor(const Tensor&)> /*sum*/) {}
+  /// Where ranks hold parts of the inputs, of the outputs, or of the rows of x: how they find the
+  /// largest magnitude over all. Without effect on a product that scales nothing by it.
+  virtual void set_largest_over(Shared /*what*/, Largest /*largest*/) {}
+  /// Where so many ranks hold the same outputs, and each has a part of their gradient: how the
+  /// parts add up. Without effect on a product whose gradients may be made of parts.
+  virtual void set_sum_over_copies(
+      int64_t /*copies*/, std::function<Tensor(const Tensor&)> /*sum*/) {}
 };
 
 /// One matrix, and perhaps a bias that is added on the way.

@@ -4,6 +4,7 @@
 #include "ops/adamw.h"
 #include "ops/captured_step.h"
 #include "ops/dropout_place.h"
+#include "ops/float8.h"
 #include "ops/rotated_heads.h"
 #include "ops/token_loss.h"
 #include "ops/unpack_place.h"
@@ -49,6 +50,11 @@ struct CudaLoops {
       const UnpackPlace& place,
       at::ScalarType packed,
       const Tensor& out) = nullptr;
+  /// See float8.h: bfloat16, not empty, one of the strides 1. `largest` [n, 1], of each row.
+  void (*largest_of_rows)(const FactoredRows& from, const Tensor& largest) = nullptr;
+  /// Into `result`, whose scales are as many as `largest`.
+  void (*round_to_float8)(
+      const FactoredRows& from, const Tensor& largest, const Float8Rows& result) = nullptr;
   /// silu(gate) * up, and its gradients: float32, bfloat16 or float16 of one size, not empty.
   void (*swiglu)(const Tensor& gate, const Tensor& up, const Tensor& out) = nullptr;
   void (*swiglu_backward)(

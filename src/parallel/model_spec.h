@@ -4,10 +4,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/adapters.h"
+#include "model/float8.h"
 #include "model/model_config.h"
 #include "nn/language_model.h"
 #include "nn/packed.h"
@@ -38,6 +40,8 @@ struct ModelSpec {
   std::shared_ptr<const model::Adapters> adapters = nullptr;
   /// The linears whose weights are packed, beside which the adapters stand; null: none.
   std::shared_ptr<const nn::Packing> packing = nullptr;
+  /// Which products are made in 8-bit floats; nothing: none.
+  std::optional<model::Float8> float8 = std::nullopt;
   /// Changes the model, on the Meta device, before any strategy does: puts products of another kind
   /// into linears, adds parameters (to LanguageModel::specs too). The same on every rank.
   std::function<void(nn::LanguageModel& model)> adapt = nullptr;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "model/freeze.h"
+#include "nn/float8.h"
 #include "nn/low_rank.h"
 #include "parallel/context/context_parallel.h"
 #include "parallel/context/sequence_slots.h"
@@ -42,6 +43,9 @@ std::vector<ShardedModel> split_pipeline(
 void apply_adaptation(nn::LanguageModel& model, const ModelSpec& spec) {
   if (spec.packing != nullptr) {
     nn::pack_linears(model, *spec.packing);
+  }
+  if (spec.float8) {
+    nn::round_linears(model, *spec.float8);
   }
   if (spec.adapters != nullptr) {
     nn::add_adapters(model, *spec.adapters);
@@ -145,7 +149,7 @@ DataParallelOptions zero_options(
   options.reduce_type = plan.reduce_type;
   // Sums over micro-batches are kept in float32: added in bfloat16, small gradients would be lost.
   // Sums over the ranks in float16 could overflow.
-  if (plan.accumulation_steps > 1 || stage.is_half()) {
+  if ((plan.accumulation_steps > 1 && !stage.has_any(at::kDouble)) || stage.is_half()) {
     options.gradient_type = at::kFloat;
   }
   return options;

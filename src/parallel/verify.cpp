@@ -377,6 +377,14 @@ Verification verify(
         "rank's gradients are others",
         "compare with training.router_aux_loss=sequence, or with one micro-batch a step");
   }
+  if (spec.float8 && spec.float8->scaling == model::Float8::Scaling::kTensor &&
+      mesh.data * plan.accumulation_steps > 1) {
+    throw Error(
+        ErrorKind::kConfig,
+        "precision.fp8=tensor scales what is in a micro-batch, and so depends on how rows are put "
+        "into them: one rank's numbers are others",
+        "compare with precision.fp8=row, or with one micro-batch a step");
+  }
   comm::Communicator alone = comm::Communicator::alone();
   Axes own(alone, {});
   Plan plain;

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "plan/memory/memory_table.h"
 #include "plan/search.h"
@@ -68,6 +69,33 @@ std::string plan_line(const Job& job) {
   return text;
 }
 
+std::string precision_text(const Job& job) {
+  if (job.precision == Precision::kFloat32) {
+    return "float32";
+  }
+  std::string text = "16 bits with float32 masters";
+  if (job.precision == Precision::kFloat8) {
+    text += fmt::format(
+        ", products of {:.0f}% of the blocks in 8 bits with a scale for each {}",
+        100 * job.float8_share,
+        job.software.scaling == Scaling::kRow ? "row" : "tensor");
+  }
+  return text;
+}
+
+void check_float8(const Job& job, const Cluster& cluster) {
+  for (const NodeGroup& group : cluster.groups) {
+    const Device& device = group.device;
+    if (job.precision == Precision::kFloat8 && device.flops8 <= 0 && !device.is_cpu) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format("precision.fp8: {} has no products of 8-bit floats", device.name),
+          "leave it out, or plan for devices that have them, such as rtx-4090, l40s, h100-80gb, "
+          "h200, b200");
+    }
+  }
+}
+
 std::string parameters_text(const model::ModelConfig& model) {
   const double all = count_parameters(model).total() / 1e9;
   const std::string active =
@@ -85,7 +113,7 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
       parameters_text(base.model),
       base.global_batch,
       base.data_length(),
-      base.precision == Precision::kFloat32 ? "float32" : "16 bits with float32 masters");
+      precision_text(base));
   for (const NodeGroup& group : cluster.groups) {
     text += fmt::format(
         "{} × {} {} ({:.0f} GB each, {:.0f} GB/s within the node, {:.1f} GB/s between nodes)\n",
@@ -184,9 +212,23 @@ std::string time_table(const Step& step) {
 }  // namespace
 
 std::string explain(const Job& job, const Cluster& cluster) {
-  std::string text = plan_line(job) + "\n\n";
-  text += time_table(simulate(job, cluster));
-  text += memory_table(job, cluster.slowest().device);
+  std::string text = plan_line(job) + "\n";
+  const Device& device = cluster.slowest().device;
+  if (job.precision == Precision::kFloat8) {
+    text += precision_text(job) + (device.is_cpu ? ", which the CPU emulates" : "") + "\n";
+    if (!device.is_cpu) {
+      text += fmt::format(
+          "{}: {:.0f} TFLOP/s in 8 bits, {:.0f} in 16{}\n",
+          device.name,
+          device.flops8 / 1e12,
+          device.flops16 / 1e12,
+          job.software.scaling == Scaling::kRow ? "; with a scale for each row kernels reached the "
+                                                  "rate of 16 bits in published runs"
+                                                : "");
+    }
+  }
+  text += "\n" + time_table(simulate(job, cluster));
+  text += memory_table(job, device);
   text += "\nwhich axis splits what (in FlexFlow's terms, Jia et al., 2018)\n";
   const auto axis = [&](const char* name, int size, const char* what) {
     text += fmt::format("  {:<9} {:>5}  {}\n", name, size, what);
@@ -256,6 +298,12 @@ std::string plan_yaml(const Job& job, const PlanFile& file) {
   line("gradient_accumulation_steps", job.micro_batches());
   if (job.precision != Precision::kFloat32) {
     line(file.half.c_str(), true);
+  }
+  if (file.float8) {
+    section("precision");
+    line("fp8", model::name_of(file.float8->scaling));
+    line("num_layers_at_start_in_bf16", file.float8->first);
+    line("num_layers_at_end_in_bf16", file.float8->last);
   }
   section("data");
   line("sequence_length", job.data_length());

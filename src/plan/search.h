@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/float8.h"
 #include "plan/grid.h"
 #include "plan/machines/cluster.h"
 #include "plan/memory/memory.h"
@@ -57,6 +58,10 @@ std::string parameters_text(const model::ModelConfig& model);
 std::string plan_line(const Job& job);
 /// The table of the best, what was refused, and what the search did.
 std::string search_table(const SearchResult& result, const SearchRequest& request);
+/// "float32", "16 bits with float32 masters, products of 94% of the blocks in 8 bits".
+std::string precision_text(const Job& job);
+/// Error (kConfig): products are in 8 bits, and a device makes none (CPUs emulate them).
+void check_float8(const Job& job, const Cluster& cluster);
 /// Where each millisecond and each gigabyte goes.
 std::string explain(const Job& job, const Cluster& cluster);
 /// What a plan's file says besides the plan.
@@ -64,6 +69,7 @@ struct PlanFile {
   std::string model;  // a folder; empty: the file names none
   std::string half = "bf16";
   std::string optimizer_folder, parameter_folder;  // of what is offloaded to files
+  std::optional<model::Float8> float8;             // of Precision::kFloat8
 };
 /// A configuration that `lockstep train -c` takes, and `lockstep plan --explain` again.
 std::string plan_yaml(const Job& job, const PlanFile& file = {});

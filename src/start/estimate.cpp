@@ -221,6 +221,7 @@ int run_estimate(std::vector<std::string> arguments) {
   const plan::Device& device = plan::find_device(name);
   const plan::Job job = job_of(resolution, resolution.config, device);
   const plan::Cluster cluster = plan::uniform_cluster(device, job.mesh.ranks());
+  plan::check_float8(job, cluster);
   if (resolution.has("json")) {
     std::cout << as_json(job, cluster).dump() << "\n";
     return 0;
@@ -230,7 +231,7 @@ int run_estimate(std::vector<std::string> arguments) {
       plan::parameters_text(job.model),
       job.source > 0 ? fmt::format("a source of {} and a target of {}", job.source, job.sequence)
                      : fmt::format("sequence {}", job.sequence),
-      job.precision == plan::Precision::kFloat32 ? "float32" : "16 bits with float32 masters",
+      plan::precision_text(job),
       plan::plan_line(job));
   std::cout << plan::memory_table(job, device);
   if (!plan::fits(job, cluster)) {

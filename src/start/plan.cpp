@@ -16,6 +16,7 @@
 #include "base/format.h"
 #include "config/resolve.h"
 #include "model/model_config.h"
+#include "plan/ours/float8.h"
 #include "plan/ours/planned_job.h"
 #include "plan/ours/planned_model.h"
 #include "plan/search.h"
@@ -318,7 +319,8 @@ plan::PlanFile file_of(const config::Config& config) {
       .model = is_preset ? "" : path,
       .half = config.training.fp16 ? "fp16" : "bf16",
       .optimizer_folder = config.parallel.offload_optimizer.path,
-      .parameter_folder = config.parallel.offload_param.path};
+      .parameter_folder = config.parallel.offload_param.path,
+      .float8 = plan::float8_of(config.precision)};
 }
 
 void write_files(
@@ -366,6 +368,7 @@ int run_plan(std::vector<std::string> arguments) {
   }
   const std::optional<int64_t> tokens = resolution.integer("tokens", 1);
   const plan::SearchRequest request = request_of(resolution);
+  plan::check_float8(request.base, request.cluster);
   const plan::SearchResult result = plan::search(request);
   if (result.best.empty()) {
     nothing_fits(result, request);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "model/description.h"
 #include "model/operations.h"
+#include "plan/ours/float8.h"
 #include "train/averages.h"
 #include "train/checkpointing.h"
 #include "train/job_answers.h"
@@ -26,6 +27,7 @@
 #include "train/tasks/preference.h"
 #include "train/tasks/unlearning.h"
 #include "train/unlearning_evaluation.h"
+#include "train/weights/float8.h"
 #include "train/weights/model_loading.h"
 #include "train/weights/quantization.h"
 
@@ -125,6 +127,9 @@ void describe(const Job& job, const World& world) {
       world.size(),
       world.size() == 1 ? "" : "s",
       world.device.str());
+  if (const auto float8 = plan::float8_of(job.config.precision)) {
+    log_info("{}", float8_text(*float8, job.model->model().config(), world.device));
+  }
   if (job.axes->mesh().data != world.size()) {
     log_info("mesh: {}", job.axes->mesh().text());
   }
@@ -336,6 +341,7 @@ ModelRequest model_request(const Job& job, const World& world) {
   request.freeze = job.config.model.freeze;
   request.adapter = adapter_request(job.config.lora);
   request.quantization = quantization_of(job.config.quantization);
+  request.float8 = plan::float8_of(job.config.precision);
   request.task = job.task;
   return request;
 }
@@ -380,6 +386,7 @@ void build_job(Job& job, World& world) {
   auto resume_from = find_checkpoint_to_resume(job, world);
   const parallel::ModelSpec spec = model_spec(job.source, model_request(job, world));
   check_trainable(spec.config.quantization, spec.adapters != nullptr);
+  check_float8(spec);
   job.adapters = spec.adapters;
   const int64_t length = sequence_length_of(config, job.source.config);
   job.flops_per_token = model::operations_per_token(spec.config, length).training();

@@ -154,6 +154,7 @@ nlohmann::ordered_json identity_of(const Job& job) {
       {"training.dataloader_drop_last", training.dataloader_drop_last},
       {"training.bf16", training.bf16},
       {"training.fp16", training.fp16},
+      {"precision.fp8", job.config.precision.fp8},
       {"sequences a step", job.global_batch}};
   if (rows.encoder() && rows.encoder()->masking) {
     settings["data.mlm_probability"] = job.config.data.mlm_probability;
@@ -172,6 +173,12 @@ nlohmann::ordered_json identity_of(const Job& job) {
       {"settings", std::move(settings)}};
   if (!rows.sources().empty()) {
     identity["data"]["data.mixture"] = weights_of(rows.sources());
+  }
+  if (const config::PrecisionSection& precision = job.config.precision; precision.fp8 != "none") {
+    identity["settings"]["precision.num_layers_at_start_in_bf16"] =
+        precision.num_layers_at_start_in_bf16;
+    identity["settings"]["precision.num_layers_at_end_in_bf16"] =
+        precision.num_layers_at_end_in_bf16;
   }
   add_optimizer(training, identity["settings"]);
   if (job.adapters != nullptr) {

@@ -124,7 +124,9 @@ TEST(Accelerate, RefusesWhatItCannotDo) {
   };
   EXPECT_THAT(problem("compute_environment: AMAZON_SAGEMAKER\n"), HasSubstr("LOCAL_MACHINE"));
   EXPECT_THAT(problem("distributed_type: XLA\n"), HasSubstr("none of NO, MULTI_CPU"));
-  EXPECT_THAT(problem("mixed_precision: fp8\n"), HasSubstr("use bf16"));
+  EXPECT_THAT(
+      problem("mixed_precision: fp8\nfp8_config:\n  fp8_format: E4M3\n"), HasSubstr("e5m2"));
+  EXPECT_EQ(problem("mixed_precision: fp8\nfp8_config:\n  fp8_format: HYBRID\n"), "");
   EXPECT_THAT(problem("num_proceses: 2\n"), HasSubstr("Did you mean 'num_processes'?"));
   EXPECT_EQ(problem("mixed_precision: no\ndistributed_type: NO\n"), "");
 }

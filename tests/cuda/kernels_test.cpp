@@ -11,6 +11,7 @@
 #include "base/counter_random.h"
 #include "cuda/adamw.h"
 #include "cuda/dropout.h"
+#include "cuda/float8.h"
 #include "cuda/rope.h"
 #include "cuda/softmax_rows.h"
 #include "cuda/squares.h"
@@ -352,6 +353,107 @@ TEST(Kernels, SquaresAreAddedToWhatIsThere) {
   EXPECT_NEAR(sums[0], before + 9, 1e-9);
   add_squares(Number::kBfloat16, low.data(), 2, 1, sums.data(), nullptr);
   EXPECT_TRUE(std::isnan(sums[0]));
+}
+
+/// The number that a code of e4m3 or e5m2 is.
+double number_of(uint8_t code, bool has_e5m2) {
+  const int fraction_bits = has_e5m2 ? 2 : 3, bias = has_e5m2 ? 15 : 7;
+  const int exponent = (code & 0x7F) >> fraction_bits;
+  const double fraction = std::ldexp(code & ((1 << fraction_bits) - 1), -fraction_bits);
+  const double number =
+      exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias);
+  return (code & 0x80) != 0 ? -number : number;
+}
+
+/// Rows and columns that no tile fits, read and written along either.
+void expect_float8(bool has_e5m2, bool is_by_row, bool reads_columns, bool writes_columns) {
+  constexpr int64_t kRows = 45, kColumns = 70;
+  const auto numbers = all_narrowed<__nv_bfloat16>(random_numbers(kRows * kColumns, 11, 3));
+  std::vector<float> factors;
+  for (int64_t column = 0; column < kColumns; ++column) {
+    factors.push_back(std::ldexp(1.0F, static_cast<int>(column % 5) - 2));
+  }
+  FactoredRows in;
+  in.from = numbers.data();
+  in.rows = kRows;
+  in.columns = kColumns;
+  in.row_stride = reads_columns ? 1 : kColumns;
+  in.column_stride = reads_columns ? kRows : 1;
+  in.factors = factors.data();
+  in.factor_of_column = 1;
+  const auto number_at = [&](int64_t row, int64_t column) {
+    const auto at = static_cast<size_t>(row * in.row_stride + column * in.column_stride);
+    return static_cast<double>(widen(numbers[at])) * factors[static_cast<size_t>(column)];
+  };
+  std::vector<float> largest(kRows), scales(kRows);
+  largest_of_rows(in, largest.data(), nullptr);
+  for (int64_t row = 0; row < kRows; ++row) {
+    double most = 0;
+    for (int64_t column = 0; column < kColumns; ++column) {
+      most = std::max(most, std::abs(number_at(row, column)));
+    }
+    ASSERT_EQ(largest[static_cast<size_t>(row)], most) << row;
+  }
+  if (!is_by_row) {
+    largest[0] = *std::max_element(largest.begin(), largest.end());
+  }
+  std::vector<uint8_t> values(kRows * kColumns);
+  Float8Out out;
+  out.values = values.data();
+  out.row_stride = writes_columns ? 1 : kColumns;
+  out.column_stride = writes_columns ? kRows : 1;
+  out.scales = scales.data();
+  out.has_e5m2 = has_e5m2;
+  out.is_by_row = is_by_row;
+  round_to_float8(in, largest.data(), out, nullptr);
+  const double top = has_e5m2 ? 57344 : 448;
+  for (int64_t row = 0; row < kRows; ++row) {
+    const auto of_row = static_cast<size_t>(is_by_row ? row : 0);
+    const double scale = scales[of_row];
+    ASSERT_TRUE(largest[of_row] / scale <= top && largest[of_row] / scale > top / 2);
+    for (int64_t column = 0; column < kColumns; ++column) {
+      const double x = number_at(row, column) / scale;
+      const int exponent = x == 0 ? 0 : std::max(std::ilogb(x), has_e5m2 ? -14 : -6);
+      const double step = std::ldexp(1.0, exponent - (has_e5m2 ? 2 : 3));
+      const auto at = static_cast<size_t>(row * out.row_stride + column * out.column_stride);
+      ASSERT_EQ(number_of(values[at], has_e5m2), std::nearbyint(x / step) * step) << x;
+    }
+  }
+}
+
+TEST(Kernels, EightBitNumbersAreTheNearestWithTheLeastScale) {
+  for (const bool has_e5m2 : {false, true}) {
+    for (const bool reads_columns : {false, true}) {
+      for (const bool writes_columns : {false, true}) {
+        expect_float8(has_e5m2, /*is_by_row=*/!reads_columns, reads_columns, writes_columns);
+        expect_float8(has_e5m2, /*is_by_row=*/reads_columns, reads_columns, writes_columns);
+      }
+    }
+  }
+}
+
+TEST(Kernels, OfEightBitNumbersWhatIsNotFiniteStaysSo) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto numbers = all_narrowed<__nv_bfloat16>({1, INFINITY, 0, nan, 2, 3});
+  FactoredRows in;
+  in.from = numbers.data();
+  in.rows = 3;
+  in.columns = in.row_stride = 2;
+  std::vector<float> largest(3), scales(3);
+  largest_of_rows(in, largest.data(), nullptr);
+  EXPECT_EQ(largest[0], INFINITY);
+  EXPECT_TRUE(std::isnan(largest[1]));
+  EXPECT_EQ(largest[2], 3);
+  std::vector<uint8_t> values(6);
+  Float8Out out;
+  out.values = values.data();
+  out.row_stride = 2;
+  out.scales = scales.data();
+  out.is_by_row = true;
+  round_to_float8(in, largest.data(), out, nullptr);
+  EXPECT_EQ(values[1] & 0x7F, 0x7F);
+  EXPECT_EQ(values[3] & 0x7F, 0x7F);
+  EXPECT_EQ(number_of(values[4], false) * scales[2], 2);
 }
 
 }  // namespace kernels_test

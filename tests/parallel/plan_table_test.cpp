@@ -1,6 +1,8 @@
 // The table of plans: every axis with every other, on 2 to 8 ranks, against one rank. Dropout,
 // clipping, accumulation and unequal numbers of targets are in all of them.
 #include <fstream>
+#include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -368,6 +370,106 @@ TEST(PlanTable, AdaptersOfPackedProducts) {
       kOddLlama,
       {{{.data = 2}, 1, {.zero_stage = 3, .parameter_folder = folder.path()}}},
       [&](ModelSpec& spec) { testing::pack(spec, {PackedKind::kNf4, 64, true}); });
+}
+
+/// Each plan, in float64: two sums of float32 in another order round to other numbers of 8 bits now
+/// and then. `parts_of`: so many micro-batches one rank makes.
+void expect_float8(
+    const std::string& json,
+    const std::vector<PlanCase>& plans,
+    const model::Float8& float8,
+    int64_t length,
+    const std::function<int64_t(const PlanCase&)>& parts_of) {
+  const auto train = [&](const PlanCase& plan) {
+    return train_under(plan, json, 2, length, [&](ModelSpec& spec) {
+      spec.dtype = at::kDouble;
+      spec.float8 = float8;
+    });
+  };
+  std::map<int64_t, Trained> ones;
+  for (PlanCase plan : plans) {
+    const int64_t parts = parts_of(plan);
+    if (!ones.contains(parts)) {
+      ones.emplace(parts, train({{}, parts}));
+    }
+    plan.plan.sequence_length = length;
+    expect_equal(train(plan), ones.at(parts), plan_name(plan));
+  }
+}
+
+/// Products in 8-bit floats with a scale for each row: of a token or an output, whatever else is in
+/// the batch. Ranks that hold parts of a row agree on its largest number.
+TEST(PlanTable, Float8Rows) {
+  const model::Float8 rows{model::Float8::Scaling::kRow, 0, 0};
+  const auto whole = [](const PlanCase&) { return int64_t{1}; };
+  for (const char* json : {kOddGpt2, kOddLlama, kOddT5}) {
+    expect_float8(
+        json,
+        plans_of_products(json == kOddT5 ? Recompute::kFull : Recompute::kSelective),
+        rows,
+        kPlanLength,
+        whole);
+  }
+  expect_float8(
+      kOddLlama,
+      {{{.context = 3}, 2},
+       {{.context = 2}, 1, {.context_attention = kUlysses}},
+       {{.pipeline = 2, .context = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}},
+       {{.data = 2, .context = 2, .tensor = 2}, 2, {.zero_stage = 2}}},
+      {model::Float8::Scaling::kRow, 1, 0},
+      kPlanLength,
+      whole);
+  expect_float8(
+      kOddMixtral,
+      {{{.data = 2}, 2, {.zero_stage = 1, .expert_ranks = 2}},
+       {{.tensor = 2}, 1},
+       {{.context = 2}, 1, {.expert_ranks = 2}},
+       {{.data = 3}, 1, {.zero_stage = 3}}},
+      rows,
+      kPlanLength,
+      whole);
+}
+
+/// With one scale for all tokens of a micro-batch: one rank that makes the same micro-batches, of
+/// lengths that no rank has to pad.
+TEST(PlanTable, Float8Tensors) {
+  constexpr int64_t kDividing = 12;
+  const model::Float8 tensors{model::Float8::Scaling::kTensor, 0, 0};
+  const auto alike = [](const PlanCase& plan) { return plan.mesh.data * plan.accumulation; };
+  std::vector<PlanCase> plans = plans_of_products();
+  plans.push_back({{.context = 3}, 2});
+  plans.push_back({{.data = 2, .context = 2, .tensor = 2}, 1, {.zero_stage = 2}});
+  plans.push_back({{.pipeline = 2, .context = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}});
+  for (const char* json : {kOddGpt2, kOddLlama}) {
+    expect_float8(json, plans, tensors, kDividing, alike);
+  }
+  expect_float8(
+      kOddT5,
+      {{{.data = 2}, 2, {.zero_stage = 1}},
+       {{.tensor = 2}, 1, {.sequence_sharding = kShards}},
+       {{.context = 2}, 2},
+       {{.pipeline = 2}, 3, {.pipeline = {.schedule = "zb-h1"}}}},
+      tensors,
+      kDividing,
+      alike);
+}
+
+/// Factors beside products in 8-bit floats.
+TEST(PlanTable, AdaptersOfFloat8Products) {
+  const auto adapt = [](nn::LanguageModel& model) {
+    testing::adapt_low_rank(model, testing::Base::kFrozen);
+  };
+  const auto vary = [&](ModelSpec& spec) {
+    spec.dtype = at::kDouble;
+    spec.adapt = adapt;
+    spec.fill = testing::fill_adapted(spec.config, adapt);
+    spec.float8 = model::Float8{model::Float8::Scaling::kRow, 0, 0};
+  };
+  expect_table(
+      kOddLlama,
+      {{{.tensor = 2}, 1, {.recompute = {Recompute::kSelective}}},
+       {{.pipeline = 2, .data = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}}},
+      vary);
 }
 
 /// The embedding and the first layers, whose stages then have no backward pass; biases and norms

@@ -142,6 +142,20 @@ class NullGpu(ProgramTest):
             self.assertGreater(rank["counts"]["ncclAllReduce"], 0)
             self.assertGreater(rank["counts"].get("ncclSend", 0) + rank["counts"].get("ncclRecv", 0), 0)
 
+    def test_products_in_8_bits_are_libtorchs(self):
+        """Of parts that 16 does not divide, too. Two kernels round each of the two operands of a linear's three products."""
+        (self.folder / "odd.json").write_text(json.dumps(dict(LLAMA, intermediate_size=90)))
+        rounded = 2 * 7 * 3 * 2  # of the two blocks in the middle
+        for scaling, product in (("row", "f8f8bf16_rowwise"), ("tensor", "cublasLtMatmul")):
+            ranks = self.on_gpus(
+                f"fp8-{scaling}", "model.path=odd.json", "bf16=true", f"precision.fp8={scaling}", "parallel.tensor=2", gpus=2, steps=1)
+            for rank in ranks:
+                def launched(word):
+                    return sum(count for name, count in rank["kernels"].items() if word in name)
+                self.assertEqual(launched("round_kernel"), rounded + 1)  # and one that tries whether the device has them
+                self.assertEqual(launched("largest_kernel"), rounded + 1)
+                self.assertGreaterEqual(launched(product), rounded / 2, rank["kernels"])
+
     def test_any_command_runs_by_the_script(self):
         command = [sys.executable, SOURCE / "tests/null_gpu/pretend.py", 2, "--build", LIBRARIES.parent, "--reports", "found", "--",
                    "lockstep", *self.train_arguments("by-script", "use_cpu=false", ranks=1, steps=1)]

@@ -73,7 +73,8 @@ void read_precision(const RuleTarget& target, const std::string& name, const Val
   if (type == "bf16" || type == "fp16") {
     target.set("training." + type, "true", value);
   } else if (type == "fp8") {
-    target.refuse(name, value, "8-bit floats are not supported", "use bf16");
+    target.set("training.bf16", "true", value);
+    target.set("precision.fp8", "tensor", value);
   } else if (!value.is_null() && type != "no" && type != "false") {
     target.refuse(name, value, "it is none of no, bf16, fp16, fp8");
   }
@@ -111,8 +112,31 @@ void read_parallelism_section(
   read_parallelism(value, "parallelism_config_", target.below(name));
 }
 
-// What is ignored says nothing to a rank: `lockstep launch` reads it, or mixed_precision=fp8 is
-// refused before it.
+constexpr const char* kScaledAtOnce = "scales are of the numbers that they are for, at once";
+constexpr KeyRule kFloat8Rules[] = {
+    {"backend", kIgnored, "*"},
+    {"format", kRefused, "hybrid", "products are e4m3 forward, and e5m2 of gradients"},
+    {"margin", kIgnored, "0", kScaledAtOnce},
+    {"interval", kIgnored, "1", kScaledAtOnce},
+    {"amax_history_len", kIgnored, "*", kScaledAtOnce},
+    {"amax_history_length", kIgnored, "*", kScaledAtOnce},
+    {"amax_compute_algo", kIgnored, "*", kScaledAtOnce},
+    {"amax_compute_algorithm", kIgnored, "*", kScaledAtOnce},
+    {"override_linear_precision",
+     kRefused,
+     "(false, false, false)|[false, false, false]",
+     "all three products are in 8 bits"},
+    {"use_autocast_during_eval", kIgnored, "*"},
+    {"opt_level", kRefused, "o1|o2", "gradients and moments keep their types"},
+    {"enable_fsdp_float8_all_gather", kIgnored, "no|false", "weights are gathered in bfloat16"},
+    {"pad_inner_dim", kIgnored, "*"},  // always
+};
+
+void read_float8_section(const RuleTarget& target, const std::string& name, const Value& value) {
+  apply_rules(kFloat8Rules, value, "fp8_", target.below(name));
+}
+
+// What is ignored says nothing to a rank: `lockstep launch` reads it.
 constexpr KeyRule kFileRules[] = {
     {"compute_environment", kRefused, "local_machine", "only LOCAL_MACHINE is supported"},
     read_by("distributed_type", check_distributed_type),
@@ -143,7 +167,7 @@ constexpr KeyRule kFileRules[] = {
     read_by("fsdp_config", read_fsdp_section),
     read_by("megatron_lm_config", read_megatron_section),
     read_by("parallelism_config", read_parallelism_section),
-    {"fp8_config", kIgnored, "*"},
+    read_by("fp8_config", read_float8_section),
     {"dynamo_backend", kIgnored, "no|false", "there is no Python to compile"},
     {"dynamo_config", kIgnored, "*"},
     {"mpirun_config", kIgnored, "*"},
@@ -190,6 +214,7 @@ Value accelerate_settings(
   };
   take(file, "mixed_precision", "ACCELERATE_MIXED_PRECISION");
   take(file, "use_cpu", "ACCELERATE_USE_CPU");
+  take(file.at_or_add("fp8_config") = Value::map(), "fp8_format", "ACCELERATE_FP8_FORMAT");
   if (is_used("DEEPSPEED")) {
     take_section("deepspeed_config", kDeepspeedRules, [](const std::string& key) {
       const bool general = key.starts_with("GRADIENT_");

@@ -41,6 +41,7 @@ void validate_training(const Config& config, Checker& check, std::vector<std::st
 void validate_preference(const Config& config, Checker& check, std::vector<std::string>& warnings);
 void validate_lora(const Config& config, Checker& check);
 void validate_quantization(const Config& config, Checker& check);
+void validate_float8(const Config& config, Checker& check);
 /// Those of unlearning, and of what goes with task.type=unlearning.
 void validate_unlearning(const Config& config, Checker& check, std::vector<std::string>& warnings);
 

@@ -69,6 +69,8 @@ inline constexpr std::string_view kContextAttentions[] = {"ring", "ulysses"};
 inline constexpr std::string_view kRecomputes[] = {"none", "selective", "full"};
 inline constexpr std::string_view kCudaGraphs[] = {"off", "auto"};
 inline constexpr std::string_view kReduceTypes[] = {"auto", "float32", "bfloat16", "float16"};
+inline constexpr std::string_view kFloat8Scalings[] = {
+    "none", "row", "tensor", "rowwise", "tensorwise"};
 inline constexpr std::string_view kOnSignal[] = {"save", "save_and_stop", "ignore"};
 inline constexpr std::string_view kProgressForms[] = {"auto", "line", "plain", "none"};
 

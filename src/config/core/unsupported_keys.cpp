@@ -87,6 +87,10 @@ void warn_of_idle_keys(
     const std::string name = std::string("precision.loss_scale.") + key;
     warn(name.c_str(), !training.fp16, "only used with training.fp16=true");
   }
+  for (const char* key : {"start", "end"}) {
+    const std::string name = fmt::format("precision.num_layers_at_{}_in_bf16", key);
+    warn(name.c_str(), config.precision.fp8 == "none", "only used with precision.fp8");
+  }
   warn("parallel.recompute_every", parallel.recompute == "none", "nothing is recomputed");
   warn(
       "parallel.offload_optimizer.path",

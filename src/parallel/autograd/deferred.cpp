@@ -39,6 +39,12 @@ class DeferredProduct final : public nn::Product {
   void set_sum_over_inputs(std::function<Tensor(const Tensor&)> sum) override {
     product_->set_sum_over_inputs(std::move(sum));
   }
+  void set_largest_over(nn::Shared what, nn::Largest largest) override {
+    product_->set_largest_over(what, std::move(largest));
+  }
+  void set_sum_over_copies(int64_t copies, std::function<Tensor(const Tensor&)> sum) override {
+    product_->set_sum_over_copies(copies, std::move(sum));
+  }
 
  private:
   std::shared_ptr<nn::Product> product_;

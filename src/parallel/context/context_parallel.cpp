@@ -26,6 +26,13 @@ class SwapAttention final {
       swap(*attention);
     } else if (auto* biased = slot.as<nn::BiasedAttention>()) {
       swap(name, *biased);
+    } else if (auto* linear = slot.as<nn::Linear>()) {
+      (*linear)->product()->set_largest_over(
+          nn::Shared::kRows, [group = &group_](const at::Tensor& part) {
+            at::Tensor all = part.clone();
+            group->all_reduce(all, comm::Reduce::kMax).wait();
+            return all;
+          });
     }
   }
 

@@ -76,6 +76,12 @@ Tensor TensorGroup::sum(const Tensor& x) const {
   return sum.result;
 }
 
+Tensor TensorGroup::largest(const Tensor& x) const {
+  Tensor y = x.clone(at::MemoryFormat::Contiguous);
+  communicator_->all_reduce(y, comm::Reduce::kMax).wait();
+  return y;
+}
+
 Tensor TensorGroup::gather_sequence(const Tensor& x) const {
   Tensor parts = at::empty({size(), x.size(0), x.size(1), x.size(2)}, x.options());
   communicator_->all_gather(parts, x.contiguous()).wait();

@@ -26,6 +26,8 @@ class TensorGroup : public torch::CustomClassHolder {
 
   Tensor identity(const Tensor& x) const { return x; }
   Tensor sum(const Tensor& x) const;
+  /// The largest of each element over the ranks.
+  Tensor largest(const Tensor& x) const;
   /// [B, T/n, C] -> [B, T, C]: the ranks' parts of the sequence, in rank order.
   Tensor gather_sequence(const Tensor& x) const;
   /// [B, T, C] -> [B, T/n, C]: this rank's part of the sequence, summed over the ranks. T must be a

@@ -129,6 +129,10 @@ class Swap final {
   void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot);
   void expert_linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot);
   static void cut_input_dropout(const model::LayerSpec& spec, nn::Product& product, Range part);
+  void share_largest(nn::Product& product, nn::Shared what) const {
+    product.set_largest_over(
+        what, [group = region_.group](const Tensor& part) { return group->largest(part); });
+  }
   void router(const nn::SlotName& name, std::shared_ptr<nn::Router>& slot) {
     // Every rank routes alike, and has a part of what the choice does to the outputs.
     hold_whole(name, *slot, &region_.group->communicator());
@@ -316,6 +320,7 @@ void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
     slot = sharded;
     slot->product()->set_sum_over_inputs(
         [group = region_.group](const Tensor& part) { return group->sum(part); });
+    share_largest(*slot->product(), nn::Shared::kInputs);
     cut_input_dropout(spec, *slot->product(), inputs->ranges.front());
     cut_product(name, *slot->product(), std::move(*inputs), &nn::Parameter::in);
     replace(name, {"bias", sharded->bias}, {}, sharers_between_regions());
@@ -331,6 +336,13 @@ void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   if (!spec.reads_source) {
     defer_weight_gradients(*slot, entered_);
   }
+  share_largest(*slot->product(), nn::Shared::kOutputs);
+  if (outputs->copies > 1) {
+    slot->product()->set_sum_over_copies(
+        outputs->copies, [group = c10::make_intrusive<TensorGroup>(copies_)](const Tensor& part) {
+          return group->sum(part);
+        });
+  }
   cut_product(name, *slot->product(), std::move(*outputs), &nn::Parameter::out);
 }
 
@@ -341,6 +353,7 @@ void Swap::expert_linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& 
   if (std::optional<Cut> inputs = cut_of(spec.in, 0)) {
     product.set_sum_over_inputs(
         [group = region_.group](const Tensor& part) { return group->sum(part); });
+    share_largest(product, nn::Shared::kInputs);
     const auto part = std::make_shared<PartOfSumLinear>(*slot, ranks());
     slot = part;
     cut_input_dropout(spec, product, inputs->ranges.front());
@@ -353,6 +366,7 @@ void Swap::expert_linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& 
     hold_whole(name, *slot, &region_.group->communicator());
     return;
   }
+  share_largest(product, nn::Shared::kOutputs);
   cut_product(name, product, std::move(*outputs), &nn::Parameter::out);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 // 8-bit products with many scales, over those with one for the whole tensor.
 double scaled_share(const Job& job, const Physics& physics, const Device& device) {
-  if (job.precision != Precision::kFloat8 || device.flops8 <= 0) {
+  if (device.flops8 <= 0) {
     return 1;
   }
   switch (job.software.scaling) {
@@ -40,9 +40,16 @@ struct BlockProducts {
 BlockProducts block_products(
     const Job& job, const Physics& physics, const Device& device, const BlockShape& s) {
   const auto product = [&](double m, double n, double k) {
-    const double share = (job.software.early_libraries ? physics.early_libraries : 1) *
-                         scaled_share(job, physics, device);
-    return product_seconds(physics, device, job.precision, 1, m, n, k) / share;
+    const auto seconds = [&](Precision precision) {
+      return product_seconds(physics, device, precision, 1, m, n, k) /
+             (job.software.early_libraries ? physics.early_libraries : 1);
+    };
+    if (job.precision != Precision::kFloat8) {
+      return seconds(job.precision);
+    }
+    // As a mean over the blocks, of which some keep 16 bits.
+    return job.float8_share * seconds(Precision::kFloat8) / scaled_share(job, physics, device) +
+           (1 - job.float8_share) * seconds(Precision::kMixed16);
   };
   BlockProducts times;
   const auto add = [&](double tokens, double out, double in) {
@@ -74,6 +81,19 @@ BlockProducts block_products(
   return times;
 }
 
+// Those that a block's 8-bit products round in a forward pass.
+double rounded_numbers(const Job& job, const BlockShape& s) {
+  if (!job.software.rounds_again) {  // what products read, once for all of them
+    return s.tokens * (2 * s.hidden + s.queries + s.width);
+  }
+  // Each product's input and weight, in the backward pass both again, and twice the gradient. What
+  // is counted here is of a forward pass, which a backward pass takes 1.2 times.
+  const double inputs = (3 + s.matrices) * s.hidden + s.queries + s.width;
+  const double outputs = s.queries + 2 * s.keys + 2 * s.hidden + s.matrices * s.width;
+  const double weights = s.hidden * (2 * s.queries + 2 * s.keys + (s.matrices + 1) * s.width);
+  return 2 / 2.2 * (s.tokens * (inputs + outputs) + weights);
+}
+
 // Bytes that the element-wise kernels of a block move, forward. Numbers read and written for each
 // element: a fused norm with its residual reads two and writes two; eager kernels come back to
 // memory for every step.
@@ -96,8 +116,7 @@ ElementwiseBytes elementwise_bytes(const Job& job, const BlockShape& s) {
   bytes.others = kHalf * wide * (s.tokens * of_hidden * s.hidden / spread + of_queries * heads);
   bytes.scores = attention_of(job) == Attention::kScores ? s.scores() * score_bytes(job) : 0;
   if (job.precision == Precision::kFloat8) {
-    // Inputs are read, scaled and written in 8 bits.
-    bytes.others += s.tokens * 4 * (2 * s.hidden + s.queries + s.width);
+    bytes.others += job.float8_share * job.software.rounding_bytes * rounded_numbers(job, s);
   }
   return bytes;
 }

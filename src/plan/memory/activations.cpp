@@ -190,7 +190,8 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
   }
   // What the activation needs and gives.
   // In 8 bits, the inputs of products are kept as they were computed with.
-  const double narrow = job.precision == Precision::kFloat8 ? 1 : width;
+  const bool is_narrow = job.precision == Precision::kFloat8 && !job.software.rounds_again;
+  const double narrow = is_narrow ? 1 : width;
   const double activated = (model.gated_mlp && job.software.keeps_gated ? 1 : 0) * mlp;
   const double into = model.gated_mlp ? 2 : job.software.keeps_ungated ? 1 : 0;
   const double inner = width * (heads + tokens * into * mlp) + tokens * narrow * (mlp + activated);

@@ -12,6 +12,7 @@
 #include "model/lora_config.h"
 #include "model/split.h"
 #include "plan/ours/adapters.h"
+#include "plan/ours/float8.h"
 #include "plan/ours/quantization.h"
 #include "schedule/file.h"
 #include "schedule/schedules.h"
@@ -48,6 +49,8 @@ Software our_software(const model::ModelConfig& model, Precision precision) {
   software.keeps_exchanged = true;
   software.tensor_copy = 3;    // cloned before it is summed, and the bias added after
   software.sequence_copy = 5;  // parts of each rank lie apart before and after
+  software.rounds_again = true;
+  software.rounding_bytes = 2 + 2 + 1;  // read for the largest; read again, and written
   return software;
 }
 
@@ -187,7 +190,13 @@ Job planned_job(
   }
   const bool half = config.training.bf16 || config.training.fp16;
   job.precision = half ? Precision::kMixed16 : Precision::kFloat32;
+  if (const auto float8 = float8_of(config.precision)) {
+    job.precision = Precision::kFloat8;
+    const auto narrow = static_cast<double>(model::float8_blocks(*float8, model));
+    job.float8_share = narrow / static_cast<double>(std::max<int64_t>(model.layers, 1));
+  }
   job.software = our_software(model, job.precision);
+  job.software.scaling = config.precision.fp8.starts_with("row") ? Scaling::kRow : Scaling::kTensor;
   if (config.training.fp16) {
     job.software.gradient_bytes = job.software.reduce_bytes = 4;
   }

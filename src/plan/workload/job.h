@@ -61,6 +61,10 @@ struct Software {
   bool overlap_data = true;         // gradients reduced, and units gathered, beside the compute
   double overlap_tensor = 0;  // share of tensor-parallel collectives that run beside their products
   Scaling scaling = Scaling::kTensor;
+  // Of 8-bit products. Inputs are kept in 16 bits, and they and the weights rounded where they are
+  // used:
+  bool rounds_again = false;
+  double rounding_bytes = 4;     // read and written of a number that is rounded
   bool waits_for_host = false;   // kernels of a recomputed block are launched one after the other
   bool early_libraries = false;  // matrix kernels of the first year of its device
   bool recompute_stops_early =
@@ -162,6 +166,7 @@ struct Job {
                                // plan; 0: none is held
   int kept_states = 0;         // copies of a rank's share of the state, in host memory
   Precision precision = Precision::kMixed16;
+  double float8_share = 1;  // of the blocks: those whose products are in 8 bits under kFloat8
   Software software;
   std::vector<int64_t> split;  // blocks of each stage; empty: split_layers decides
 

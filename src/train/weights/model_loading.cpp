@@ -274,6 +274,7 @@ void take_special_tokens(model::ModelConfig& config, const text::Tokenizer& toke
 parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequest& request) {
   parallel::ModelSpec spec{source.config, request.dtype, request.device, nullptr};
   spec.freeze = request.freeze;
+  spec.float8 = request.float8;
   if (request.tokenizer_size && *request.tokenizer_size > source.config.vocab_size) {
     if (!request.resize_embeddings) {
       throw Error(

@@ -30,7 +30,8 @@ struct ModelRequest {
   std::optional<AdapterRequest> adapter;  // that is trained beside it, or was
   /// How linears are packed as they are read; nothing: as the folder holds them.
   std::optional<model::Quantization> quantization;
-  objective::Task task = {};  // a head that the folder does not have begins at random
+  std::optional<model::Float8> float8;  // which products are made in 8-bit floats
+  objective::Task task = {};            // a head that the folder does not have begins at random
 };
 
 /// A preset has no text of its own: its begin and end of text are those of the tokenizer that it is
