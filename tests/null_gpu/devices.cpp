@@ -133,8 +133,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   told.uuid.bytes[0] = static_cast<char>(number);
   told.pciBusID = number + 1;
   told.totalGlobalMem = static_cast<size_t>(null_gpu::device_memory());
-  told.major = 9;
-  told.minor = 0;
+  const auto capability = static_cast<int>(number_setting("CAPABILITY", 90));
+  told.major = capability / 10;
+  told.minor = capability % 10;
   told.warpSize = 32;
   told.multiProcessorCount = 132;
   told.maxThreadsPerBlock = 1024;

@@ -155,6 +155,8 @@ class NullGpu(ProgramTest):
                 self.assertEqual(launched("round_kernel"), rounded + 1)  # and one that tries whether the device has them
                 self.assertEqual(launched("largest_kernel"), rounded + 1)
                 self.assertGreaterEqual(launched(product), rounded / 2, rank["kernels"])
+        self.on_gpus("fp8-old", "model.path=odd.json", "bf16=true", "precision.fp8=row", steps=1, code=3, NULL_GPU_CAPABILITY="80")
+        self.assertIn("compute capability 8.9 or more", self.told)
 
     def test_any_command_runs_by_the_script(self):
         command = [sys.executable, SOURCE / "tests/null_gpu/pretend.py", 2, "--build", LIBRARIES.parent, "--reports", "found", "--",
