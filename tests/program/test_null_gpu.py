@@ -146,7 +146,7 @@ class NullGpu(ProgramTest):
         """Of parts that 16 does not divide, too. Two kernels round each of the two operands of a linear's three products."""
         (self.folder / "odd.json").write_text(json.dumps(dict(LLAMA, intermediate_size=90)))
         rounded = 2 * 7 * 3 * 2  # of the two blocks in the middle
-        for scaling, product in (("row", "f8f8bf16_rowwise"), ("tensor", "cublasLtMatmul")):
+        for scaling in ("row", "tensor"):
             ranks = self.on_gpus(
                 f"fp8-{scaling}", "model.path=odd.json", "bf16=true", f"precision.fp8={scaling}", "parallel.tensor=2", gpus=2, steps=1)
             for rank in ranks:
@@ -154,7 +154,7 @@ class NullGpu(ProgramTest):
                     return sum(count for name, count in rank["kernels"].items() if word in name)
                 self.assertEqual(launched("round_kernel"), rounded + 1)  # and one that tries whether the device has them
                 self.assertEqual(launched("largest_kernel"), rounded + 1)
-                self.assertGreaterEqual(launched(product), rounded / 2, rank["kernels"])
+                self.assertGreaterEqual(launched("cublasLtMatmul"), rounded / 2 + 1)
         self.on_gpus("fp8-old", "model.path=odd.json", "bf16=true", "precision.fp8=row", steps=1, code=3, NULL_GPU_CAPABILITY="80")
         self.assertIn("compute capability 8.9 or more", self.told)
 
