@@ -7,7 +7,7 @@ from harness import CONFIG, ProgramTest, lockstep, losses
 
 # A prime vocabulary and width; of the four blocks the two in the middle are in 8 bits.
 MODEL = dict(CONFIG, vocab_size=521, n_layer=4, n_inner=101, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
-NEAR = 2e-2  # nats, of about 6: what 3 bits of fraction do to a loss while a small model learns
+NEAR = 5e-3  # nats, of about 6: what 3 bits of fraction do to a loss while a small model learns
 
 
 class Float8(ProgramTest):
