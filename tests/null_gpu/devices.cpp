@@ -133,7 +133,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   told.uuid.bytes[0] = static_cast<char>(number);
   told.pciBusID = number + 1;
   told.totalGlobalMem = static_cast<size_t>(null_gpu::device_memory());
-  const auto capability = static_cast<int>(number_setting("CAPABILITY", 90));
+  const auto capability = static_cast<int>(null_gpu::number_setting("CAPABILITY", 90));
   told.major = capability / 10;
   told.minor = capability % 10;
   told.warpSize = 32;
