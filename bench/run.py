@@ -70,7 +70,7 @@ class Machine:
         self.cores = sorted(os.sched_getaffinity(0))[:RANKS]
         hidden = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
         self.environment = {k: v for k, v in os.environ.items() if k not in hidden}
-        self.environment.update(OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu", HF_HUB_OFFLINE="1",
+        self.environment.update(OMP_NUM_THREADS="1", LOCKSTEP_MEASURE_MACHINE="0", DS_ACCELERATOR="cpu", HF_HUB_OFFLINE="1",
                                 TOKENIZERS_PARALLELISM="false", PYTHONWARNINGS="ignore")
 
     def start(self, command, cores=None, **more):

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 
 #include "base/counter_random.h"
 #include "base/format.h"
@@ -17,6 +18,7 @@ constexpr double kDoubt = 0.4, kPull = 0.012;
 
 struct Parameter {
   std::string name;
+  std::string device;  // whose runs it is of; empty: all
   double* value;
   double start, least, most;
 };
@@ -85,23 +87,29 @@ class Fitter {
       }
     }
     for (auto& [name, efficiency] : calibration_.devices) {
-      add(name + " matrix16", efficiency.matrix16, 0.4, 1.1);  // clocks go above the sheet's
-      add(name + " matrix8", efficiency.matrix8, 0.3, 1.1);
+      add(" matrix16", efficiency.matrix16, 0.4, 1.1, name);  // clocks go above the sheet's
+      add(" matrix8", efficiency.matrix8, 0.3, 1.1, name);
       // Kernels of 1.6 times this rate are known, and none reaches more than three quarters of a
       // peak.
       const bool recent = find_device(name).flops16 > 9e14;
-      add(name + " attention", efficiency.attention, 0.2, recent ? 0.47 : 0.85);
-      add(name + " memory", efficiency.memory, 0.4, 1);
+      add(" attention", efficiency.attention, 0.2, recent ? 0.47 : 0.85, name);
+      add(" memory", efficiency.memory, 0.4, 1, name);
     }
+    terms_.resize(targets_.size());
+    loss("");
   }
 
-  double loss() {
-    double sum = 0;
-    for (Target& target : targets_) {
+  // After parameters of `device` changed (empty: of any): only its runs are predicted anew.
+  double loss(const std::string& device) {
+    for (size_t i = 0; i < targets_.size(); ++i) {
+      Target& target = targets_[i];
+      if (!device.empty() && device != calibrated_as(target.prepared.device.name)) {
+        continue;
+      }
       const double error = std::abs(std::log(predicted(target, calibration_) / target.seconds));
-      const double smooth = error < 0.02 ? error * error / 0.04 + 0.01 : error;
-      sum += smooth * target.weight;
+      terms_[i] = (error < 0.02 ? error * error / 0.04 + 0.01 : error) * target.weight;
     }
+    double sum = std::accumulate(terms_.begin(), terms_.end(), 0.0);
     for (const Parameter& parameter : parameters_) {
       const double off = std::log(*parameter.value / parameter.start) / kDoubt;
       sum += kPull * off * off;
@@ -110,7 +118,7 @@ class Fitter {
   }
 
   double coordinate_steps() {
-    double best = loss();
+    double best = loss("");
     for (double step = 0.2; step > 0.005;) {
       bool better = false;
       for (Parameter& parameter : parameters_) {
@@ -125,7 +133,7 @@ class Fitter {
   // Two to four parameters at a time: ridges, on which one figure makes up for another, are not
   // seen along axes.
   double joint_steps(int count) {
-    double best = loss();
+    double best = loss("");
     for (int i = 0; i < count; ++i) {
       const uint64_t key = derive_key(20240601, static_cast<uint64_t>(i));
       std::vector<double> before;
@@ -140,11 +148,13 @@ class Fitter {
         *parameter.value = std::clamp(
             *parameter.value * std::exp(direction * size), parameter.least, parameter.most);
       }
-      const double now = loss();
+      const std::vector<double> terms = terms_;
+      const double now = loss("");
       if (now < best) {
         best = now;
         continue;
       }
+      terms_ = terms;
       for (size_t p = 0; p < parameters_.size(); ++p) {
         *parameters_[p].value = before[p];
       }
@@ -153,23 +163,34 @@ class Fitter {
   }
 
  private:
-  void add(const std::string& name, double& value, double least, double most) {
-    parameters_.push_back({name, &value, value, least, most});
+  void add(
+      const std::string& name,
+      double& value,
+      double least,
+      double most,
+      const std::string& device = "") {
+    parameters_.push_back({device + name, device, &value, value, least, most});
   }
 
   bool try_factor(Parameter& parameter, double factor, double& best) {
     const double before = *parameter.value;
     *parameter.value = std::clamp(before * factor, parameter.least, parameter.most);
-    const double now = loss();
+    if (*parameter.value == before) {
+      return false;
+    }
+    const std::vector<double> terms = terms_;
+    const double now = loss(parameter.device);
     if (now < best - 1e-9) {
       best = now;
       return true;
     }
     *parameter.value = before;
+    terms_ = terms;
     return false;
   }
 
   std::vector<Target> targets_;
+  std::vector<double> terms_;  // of the loss, by target
   Calibration& calibration_;
   std::vector<Parameter> parameters_;
 };
@@ -238,7 +259,7 @@ Calibration fit(
   }
   tell(fmt::format("{} configurations", targets.size()));
   Fitter fitter(std::move(targets), calibration);
-  tell(fmt::format("loss {:.4f} at the start", fitter.loss()));
+  tell(fmt::format("loss {:.4f} at the start", fitter.loss("")));
   for (int round = 0; round < effort.rounds; ++round) {
     const double axes = fitter.coordinate_steps();
     const double joint = fitter.joint_steps(effort.joint_steps);
@@ -253,25 +274,30 @@ Calibration fit_calibration(const std::vector<Run>& runs, const Tell& tell) {
   return fit(targets_of(runs), "", {}, tell);
 }
 
-std::vector<HeldOut> leave_one_system_out(const std::vector<Run>& runs, const Tell& tell) {
+std::vector<HeldOut> leave_one_system_out(
+    const std::vector<Run>& runs, std::vector<HeldOut> known, const Told& tell) {
   const std::vector<Target> targets = targets_of(runs);
   std::map<std::string, std::vector<Target>> by_system;
   for (const Target& target : targets) {
     by_system[target.prepared.system].push_back(target);
   }
-  std::vector<HeldOut> result;
+  std::vector<HeldOut> result = std::move(known);
   for (auto& [system, its_runs] : by_system) {
+    if (std::ranges::any_of(result, [&](const HeldOut& h) { return h.system == system; })) {
+      continue;
+    }
     const Calibration calibration =
         fit(targets, system, {.rounds = 1, .joint_steps = 300}, [](const std::string& /*line*/) {});
-    std::vector<double> errors;
+    HeldOut held{system, {}};
     for (Target& target : its_runs) {
-      errors.push_back(std::abs(predicted(target, calibration) / target.seconds - 1));
+      if (!target.prepared.is_mixture) {
+        held.truths.push_back(target.seconds / predicted(target, calibration));
+      }
     }
-    const auto middle = errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2);
-    std::nth_element(errors.begin(), middle, errors.end());
-    result.push_back({system, errors.size(), *middle});
-    tell(fmt::format(
-        "{}: median error {:.1f}% of {}, fitted without it", system, 100 * *middle, errors.size()));
+    if (!held.truths.empty()) {
+      tell(held);
+      result.push_back(std::move(held));
+    }
   }
   return result;
 }
