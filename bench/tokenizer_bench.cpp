@@ -1,7 +1,8 @@
 // Encodes documents once, on one thread, and prints what it took: bench/tokenizer_speed.py's side
 // for Lockstep.
 //   tokenizer_bench TOKENIZER_FOLDER DOCUMENTS            documents end with a NUL byte
-//   tokenizer_bench TOKENIZER_FOLDER FILE THREADS CACHE   as training tokenizes a text file, into this folder
+//   tokenizer_bench TOKENIZER_FOLDER FILE THREADS CACHE   as training tokenizes a text file, into
+//   this folder
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

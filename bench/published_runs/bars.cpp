@@ -97,7 +97,8 @@ std::string error_bars_source(const ErrorBars& time, const ErrorBars& memory) {
     return fmt::format("{{.least = {:.3f}, .most = {:.3f}}}", b.least, b.most);
   };
   return fmt::format(
-      "// Made by `published_runs RUNS.csv --leave-one-out FILE --write FILE`: each system's runs by a "
+      "// Made by `published_runs RUNS.csv --leave-one-out FILE --write FILE`: each system's runs "
+      "by a "
       "fit that\n// did not see them. Do not edit: run it again.\n#include "
       "\"plan/machines/error_bars.h\"\n\nnamespace lockstep::plan {{\n\nconst ErrorBarsTable& "
       "published_error_bars() {{\n  static const ErrorBarsTable table{{\n      .time = {},\n      "

@@ -36,22 +36,8 @@ double predicted(Target& target, const Calibration& calibration) {
   target.cluster.physics = calibration.physics;
   const auto found = calibration.devices.find(calibrated_as(target.prepared.device.name));
   target.cluster.groups[0].device.efficiency =
-      found == calibration.devices.end() ? Efficiency{} : found->second;
+      found == calibration.devices.end() ? usual_efficiency(target.prepared.device) : found->second;
   return simulate(target.prepared.job, target.cluster).step_seconds * target.prepared.slowdown;
-}
-
-// Consumer cards reach nearly all of a peak that is set by 32-bit accumulation, servers' cards are
-// held by their power.
-Efficiency first_guess(const std::string& device) {
-  Efficiency guess;
-  if (device.rfind("rtx", 0) == 0) {
-    guess = {.matrix16 = 0.9, .matrix8 = 0.75, .attention = 0.55, .memory = 0.85};
-  } else if (find_device(device).flops8 >= 4e15) {
-    // Twice Hopper's products for as many exponentials: an attention kernel, which needs both,
-    // reaches three quarters of Hopper's share of the peak.
-    guess.attention = 0.30;
-  }
-  return guess;
 }
 
 class Fitter {
@@ -83,7 +69,7 @@ class Fitter {
     for (const Target& target : targets_) {
       const std::string name = calibrated_as(target.prepared.device.name);
       if (calibration_.devices.count(name) == 0) {
-        calibration_.devices[name] = first_guess(name);
+        calibration_.devices[name] = usual_efficiency(find_device(name));
       }
     }
     for (auto& [name, efficiency] : calibration_.devices) {

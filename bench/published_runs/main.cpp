@@ -47,7 +47,8 @@ int leave_out(const std::vector<Run>& runs, const Options& options) {
   const Holding time = bars_that_hold(times), memory = bars_that_hold(memory_by_system(runs));
   for (const auto& [what, holding] : {std::pair("step time", time), std::pair("memory", memory)}) {
     std::cout << fmt::format(
-        "error bars of {}: {} (quantiles of {:.1f}%); by the other systems' bars {} of {} runs lie within "
+        "error bars of {}: {} (quantiles of {:.1f}%); by the other systems' bars {} of {} runs lie "
+        "within "
         "theirs ({:.1f}%)\n",
         what,
         text_of(holding.bars),
@@ -107,7 +108,8 @@ int main(int argc, char** argv) {
   app.add_option(
          "--leave-one-out",
          options.leave_one_out,
-         "Fit once for each training system, without its runs, and tell how well they are predicted "
+         "Fit once for each training system, without its runs, and tell how well they are "
+         "predicted "
          "and which error bars hold; this file keeps what was found, and a second call goes on")
       ->excludes(fit);
   CLI11_PARSE(app, argc, argv);

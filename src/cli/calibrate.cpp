@@ -84,8 +84,8 @@ int measure(const CalibrateOptions& options, train::World& world) {
   }
   const plan::NodeGroup node = plan::fit_machine(samples);
   print(samples, node);
-  const std::filesystem::path file =
-      options.write.empty() ? train::machine_file(world.size()) : std::filesystem::path(options.write);
+  const std::filesystem::path file = options.write.empty() ? train::machine_file(world.size())
+                                                           : std::filesystem::path(options.write);
   train::write_machine(samples, file, "`lockstep calibrate`");
   std::cout << "written: " << file.string() << "\n";
   return 0;

@@ -102,7 +102,8 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
   int rank = 0;
   for (const Candidate& c : result.best) {
     text += fmt::format(
-        "{}. {}\n   step {} ({}), {:.0f} tokens/s ({}), {:.1f}% of the peak ({}), {} ({}) of {} a device\n"
+        "{}. {}\n   step {} ({}), {:.0f} tokens/s ({}), {:.1f}% of the peak ({}), {} ({}) of {} a "
+        "device\n"
         "   {}\n",
         ++rank,
         plan_line(c.job),

@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -65,18 +64,6 @@ struct StepCounts {
   Acts acts;                // that rank 0 was asked for
   bool alike = true;        // all ranks have micro-batches of the same shapes
 };
-
-/// What the shapes of a rank's micro-batches follow from, as a number that a double holds.
-int64_t shapes_of(std::span<const nn::ForwardInputs> inputs) {
-  uint64_t key = inputs.size();
-  for (const nn::ForwardInputs& rows : inputs) {
-    for (const int64_t size : rows.ids.sizes()) {
-      key = derive_key(key, static_cast<uint64_t>(size));
-    }
-    key = derive_key(key, rows.source.defined() ? static_cast<uint64_t>(rows.source.size(1)) : 0);
-  }
-  return static_cast<int64_t>(key >> 12);
-}
 
 /// Throws what is being handled with the rank's memory by kind, where that ran out.
 void throw_with_memory(parallel::ParallelModel& model, int rank) {
@@ -541,7 +528,7 @@ int train_job(
     SaveSignals& save_signals,
     const RunOptions& options,
     const std::optional<Forecast>& forecast) {
-  const bool measures = world.is_first() && options.forecast.cluster.empty() && is_unmeasured(world);
+  const bool measures = options.forecast.cluster.empty() && is_unmeasured(world);
   Trainer trainer(
       job, world, save_signals, options.on_step, options.trace, options.last_step, measures);
   const int exit = trainer.run();

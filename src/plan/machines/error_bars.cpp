@@ -32,8 +32,7 @@ ErrorBars time_error_bars(const Cluster& cluster) {
 ErrorBars memory_error_bars(const Cluster& cluster) {
   const bool all_cpus = std::ranges::all_of(
       cluster.groups, [](const NodeGroup& group) { return group.device.is_cpu; });
-  return all_cpus ? ErrorBars{1 - kMemoryOnCpus, 1 + kMemoryOnCpus}
-                  : published_error_bars().memory;
+  return all_cpus ? ErrorBars{1 - kMemoryOnCpus, 1 + kMemoryOnCpus} : published_error_bars().memory;
 }
 
 std::string text_of(const ErrorBars& bars) {

@@ -13,8 +13,8 @@ struct ErrorBars {
   double least = 1, most = 1;
 };
 
-/// Of predictions by data sheets: made by `published_runs RUNS.csv --leave-one-out FILE --write ...`
-/// (error_bars_table.cpp).
+/// Of predictions by data sheets: made by `published_runs RUNS.csv --leave-one-out FILE --write
+/// ...` (error_bars_table.cpp).
 struct ErrorBarsTable {
   ErrorBars time, memory;
 };

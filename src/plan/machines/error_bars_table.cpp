@@ -6,7 +6,8 @@ namespace lockstep::plan {
 
 const ErrorBarsTable& published_error_bars() {
   static const ErrorBarsTable table{
-      .time = {.least = 0.8, .most = 1.25}, .memory = {.least = 0.9, .most = 1.1}};
+      .time = {.least = 0.680, .most = 1.298},
+      .memory = {.least = 0.922, .most = 1.148}};
   return table;
 }
 

@@ -56,8 +56,8 @@ class Measurer {
     const double start = seconds_now();
     body();
     const double once = largest(seconds_now() - start);
-    const int runs = static_cast<int>(
-        std::clamp(seconds_ / std::max(once, 1e-9), briefly_ ? 1.0 : 3.0, 1000.0));
+    const int runs =
+        static_cast<int>(std::clamp(seconds_ / std::max(once, 1e-9), briefly_ ? 1.0 : 3.0, 1000.0));
     std::vector<double> times;
     if (briefly_) {
       times.push_back(once);
@@ -291,8 +291,7 @@ double copy_bandwidth(Measurer& measurer) {
 
 }  // namespace
 
-MachineMeasuring::MachineMeasuring(
-    comm::Communicator& communicator, double seconds, bool briefly)
+MachineMeasuring::MachineMeasuring(comm::Communicator& communicator, double seconds, bool briefly)
     : measurer_(std::make_unique<Measurer>(communicator, seconds, briefly)) {
   samples_.ranks = communicator.size();
   const auto with_no_grad = [&](std::function<void()> body) {
@@ -340,9 +339,9 @@ void MachineMeasuring::measure_reductions() {
   for (int64_t bytes = 4096; bytes <= (1 << 25); bytes *= 8) {
     at::Tensor tensor = at::zeros({bytes / 4}, at::kFloat);
     samples_.reductions.push_back(
-        {static_cast<double>(ranks.size()),
-         static_cast<double>(bytes),
-         measurer_->time_of([&] { ranks.all_reduce(tensor).wait(); })});
+        {static_cast<double>(ranks.size()), static_cast<double>(bytes), measurer_->time_of([&] {
+           ranks.all_reduce(tensor).wait();
+         })});
   }
 }
 
@@ -384,11 +383,9 @@ std::filesystem::path machine_file(int ranks) {
   }
   text += fmt::format(
       "{} {}", std::thread::hardware_concurrency(), static_cast<int>(instruction_set()));
-  return user_cache_folder() / fmt::format(
-                                   "machine-{}x{}-{}.yaml",
-                                   ranks,
-                                   at::get_num_threads(),
-                                   hash_hex(text).substr(0, 8));
+  return user_cache_folder() /
+         fmt::format(
+             "machine-{}x{}-{}.yaml", ranks, at::get_num_threads(), hash_hex(text).substr(0, 8));
 }
 
 void write_machine(

@@ -20,12 +20,14 @@ constexpr double kLeastOfProcessor = 0.9;
 bool is_unmeasured(const World& world) {
   const char* const wanted = std::getenv("LOCKSTEP_MEASURE_MACHINE");
   std::error_code missing;
-  return (wanted == nullptr || std::string_view(wanted) != "0") && world.device.is_cpu() && !world.ranks_are_threads && world.size() == world.local_size &&
+  return (wanted == nullptr || std::string_view(wanted) != "0") && world.device.is_cpu() &&
+         !world.ranks_are_threads && world.size() == world.local_size &&
          !std::filesystem::exists(machine_file(world.size()), missing);
 }
 
 bool MeasuringBetweenSteps::is_due(double seconds) const {
-  return wanted_ && seconds >= kFirst && seconds_ <= kShare * (seconds - kFirst);
+  return world_.is_first() && wanted_ && seconds >= kFirst &&
+         seconds_ <= kShare * (seconds - kFirst);
 }
 
 void MeasuringBetweenSteps::measure() {
