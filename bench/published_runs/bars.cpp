@@ -37,12 +37,12 @@ size_t inside(const HeldOut& held, const ErrorBars& bars) {
 
 }  // namespace
 
-double HeldOut::median_error() const {
+double median_error(const std::vector<double>& truths) {
   std::vector<std::pair<double, double>> errors;
   for (const double truth : truths) {
     errors.emplace_back(std::abs(1 / truth - 1), 1);
   }
-  return weighted_quantile(std::move(errors), 0.5);
+  return errors.empty() ? 0 : weighted_quantile(std::move(errors), 0.5);
 }
 
 ErrorBars bars_of(const std::vector<HeldOut>& held, double level) {
@@ -109,8 +109,8 @@ std::string error_bars_source(const ErrorBars& time, const ErrorBars& memory) {
 
 std::string held_text(const HeldOut& held) {
   std::string text;
-  for (const double truth : held.truths) {
-    text += fmt::format("{:.5g} {}\n", truth, held.system);
+  for (size_t i = 0; i < held.truths.size(); ++i) {
+    text += fmt::format("{:.5g} {:.5g} {}\n", held.truths[i], held.unknown.at(i), held.system);
   }
   return text;
 }
@@ -121,12 +121,13 @@ std::vector<HeldOut> read_held(const std::filesystem::path& path) {
     return held;
   }
   std::istringstream lines(read_file(path));
-  double truth = 0;
-  for (std::string system; lines >> truth && std::getline(lines >> std::ws, system);) {
+  double truth = 0, unknown = 0;
+  for (std::string system; lines >> truth >> unknown && std::getline(lines >> std::ws, system);) {
     if (held.empty() || held.back().system != system) {
-      held.push_back({system, {}});
+      held.push_back({system, {}, {}});
     }
     held.back().truths.push_back(truth);
+    held.back().unknown.push_back(unknown);
   }
   return held;
 }

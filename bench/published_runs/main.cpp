@@ -26,12 +26,15 @@ struct Options {
 int leave_out(const std::vector<Run>& runs, const Options& options) {
   std::ofstream file(options.leave_one_out, std::ios::app);
   const auto print = [](const HeldOut& held) {
-    std::cout << fmt::format(
-                     "{}: median error {:.1f}% of {}, fitted without it",
-                     held.system,
-                     100 * held.median_error(),
-                     held.truths.size())
-              << std::endl;
+    std::cout
+        << fmt::format(
+               "{}: median error {:.1f}% of {}, fitted without it; {:.1f}%, were it unknown by "
+               "name",
+               held.system,
+               100 * median_error(held.truths),
+               held.truths.size(),
+               100 * median_error(held.unknown))
+        << std::endl;
   };
   const std::vector<HeldOut> known = read_held(options.leave_one_out);
   std::ranges::for_each(known, print);
@@ -39,9 +42,10 @@ int leave_out(const std::vector<Run>& runs, const Options& options) {
     file << held_text(held) << std::flush;
     print(held);
   });
-  HeldOut all{"all", {}};
+  HeldOut all{"all", {}, {}};
   for (const HeldOut& held : times) {
     all.truths.insert(all.truths.end(), held.truths.begin(), held.truths.end());
+    all.unknown.insert(all.unknown.end(), held.unknown.begin(), held.unknown.end());
   }
   print(all);
   const Holding time = bars_that_hold(times), memory = bars_that_hold(memory_by_system(runs));

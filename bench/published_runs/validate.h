@@ -76,8 +76,8 @@ Calibration fit_calibration(
 /// carries over to what it has not seen.
 struct HeldOut {
   std::string system;
-  std::vector<double> truths;  // measured over predicted, of each run
-  double median_error() const;
+  std::vector<double> truths;   // measured over predicted, of each run
+  std::vector<double> unknown;  // the same, were the system unknown by name, too
 };
 using Told = std::function<void(const HeldOut&)>;
 /// `known`: systems that were held out before, and are not again. Tells of each as it is done.
@@ -102,7 +102,9 @@ Holding bars_that_hold(const std::vector<HeldOut>& held);
 /// The source file error_bars_table.cpp.
 std::string error_bars_source(const ErrorBars& time, const ErrorBars& memory);
 
-/// Truths as lines "system,truth"; and back. Empty where there is no such file.
+/// The median of |1 / truth - 1|; 0 of none.
+double median_error(const std::vector<double>& truths);
+/// Truths as lines "truth unknown system"; and back. Empty where there is no such file.
 std::string held_text(const HeldOut& held);
 std::vector<HeldOut> read_held(const std::filesystem::path& path);
 /// The table as the source file calibration_table.cpp.

@@ -60,7 +60,7 @@ struct StepCounts {
   int64_t save = 0;         // ranks that were asked to save
   int64_t failed = 0;       // ranks whose save in the background failed
   int64_t peak_memory = 0;  // bytes, of the rank that uses most
-  int64_t measure = 0;      // a part of the machine is to be measured after this step
+  int64_t measure = 0;      // a part of the machine after this step
   Acts acts;                // that rank 0 was asked for
   bool alike = true;        // all ranks have micro-batches of the same shapes
 };
@@ -376,7 +376,6 @@ int Trainer::one_step() {
   if (trace) {
     trace->write(trace_file);
   }
-
   Progress& progress = job_.progress;
   ++progress.step;
   progress.tokens += counts.tokens;

@@ -57,7 +57,7 @@ class Measurer {
     body();
     const double once = largest(seconds_now() - start);
     const int runs =
-        static_cast<int>(std::clamp(seconds_ / std::max(once, 1e-9), briefly_ ? 1.0 : 3.0, 1000.0));
+        static_cast<int>(std::clamp(seconds_ / std::max(once, 1e-9), briefly_ ? 0.0 : 3.0, 1000.0));
     std::vector<double> times;
     if (briefly_) {
       times.push_back(once);
@@ -270,8 +270,8 @@ plan::RingSample measure_ring(
 }
 
 double update_bandwidth(Measurer& measurer, double bytes_of_parameter) {
-  constexpr int64_t kCount = 1 << 22;
-  const auto zeros = [](at::ScalarType type) { return at::zeros({kCount}, type); };
+  const int64_t count = measurer.briefly() ? 1 << 21 : 1 << 22;
+  const auto zeros = [&](at::ScalarType type) { return at::zeros({count}, type); };
   const ops::AdamWBuffers buffers{
       .parameter = zeros(at::kBFloat16),
       .master = zeros(at::kFloat),
@@ -279,11 +279,11 @@ double update_bandwidth(Measurer& measurer, double bytes_of_parameter) {
       .exp_avg = zeros(at::kFloat),
       .exp_avg_sq = zeros(at::kFloat)};
   const double seconds = measurer.time_of([&] { ops::adamw_step(buffers, {}); });
-  return static_cast<double>(kCount) * bytes_of_parameter / seconds;
+  return static_cast<double>(count) * bytes_of_parameter / seconds;
 }
 
 double copy_bandwidth(Measurer& measurer) {
-  const int64_t count = measurer.briefly() ? 1 << 23 : 1 << 24;
+  const int64_t count = measurer.briefly() ? 1 << 22 : 1 << 24;
   const at::Tensor from = at::zeros({count}, at::kFloat);
   at::Tensor to = at::empty({count}, at::kFloat);
   return 2.0 * 4 * static_cast<double>(count) / measurer.time_of([&] { to.copy_(from); });

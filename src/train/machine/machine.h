@@ -19,8 +19,9 @@ class Measurer;
 /// each, the slowest rank's. All ranks measure at the same time, as they will train. On the CPU.
 class MachineMeasuring {
  public:
-  /// `briefly`: passes of fewer tokens, in float32 fewer of them, and two runs of each at least
-  /// instead of four. `communicator` must outlive it.
+  /// `briefly`: passes of fewer tokens, in float32 fewer of them; each is run once after a first
+  /// run, and oftener where that is shorter than `seconds`, instead of three times at least.
+  /// `communicator` must outlive it.
   MachineMeasuring(comm::Communicator& communicator, double seconds, bool briefly);
   ~MachineMeasuring();
   MachineMeasuring(const MachineMeasuring&) = delete;

@@ -12,7 +12,7 @@ namespace lockstep::train {
 namespace {
 
 constexpr double kFirst = 3, kShare = 0.2;  // seconds; of the time of the steps
-constexpr double kForEach = 0.01;           // seconds of each measurement
+constexpr double kForEach = 0.006;          // seconds of each measurement
 constexpr double kLeastOfProcessor = 0.9;
 
 }  // namespace
