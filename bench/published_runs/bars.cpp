@@ -96,15 +96,14 @@ std::string error_bars_source(const ErrorBars& time, const ErrorBars& memory) {
   const auto bars = [](const ErrorBars& b) {
     return fmt::format("{{.least = {:.3f}, .most = {:.3f}}}", b.least, b.most);
   };
-  return fmt::format(
+  std::string text =
       "// Made by `published_runs RUNS.csv --leave-one-out FILE --write FILE`: each system's runs "
-      "by a "
-      "fit that\n// did not see them. Do not edit: run it again.\n#include "
-      "\"plan/machines/error_bars.h\"\n\nnamespace lockstep::plan {{\n\nconst ErrorBarsTable& "
-      "published_error_bars() {{\n  static const ErrorBarsTable table{{\n      .time = {},\n      "
-      ".memory = {}}};\n  return table;\n}}\n\n}}  // namespace lockstep::plan\n",
-      bars(time),
-      bars(memory));
+      "by "
+      "a fit\n// that did not see them. Do not edit: run it again.\n#include "
+      "\"plan/machines/error_bars.h\"\n\nnamespace lockstep::plan {\n\nconst ErrorBarsTable& "
+      "published_error_bars() {\n  static const ErrorBarsTable table{\n";
+  text += fmt::format("      .time = {}, .memory = {}}};\n", bars(time), bars(memory));
+  return text + "  return table;\n}\n\n}  // namespace lockstep::plan\n";
 }
 
 std::string held_text(const HeldOut& held) {
