@@ -104,7 +104,7 @@ def evaluated(a, folder, scratch, model):
     done = subprocess.run([a.program, "eval", f"model.path={folder}", f"data.validation={text}", "data.sequence_length=512", "bf16=true",
                            f"data.cache_dir={scratch}/cache", "per_device_eval_batch_size=2", "use_cpu=true"],
                           env={**os.environ, "OMP_NUM_THREADS": str(a.threads)}, capture_output=True, text=True, check=False)
-    found = {name: re.search(rf'"?{name}"?[:=] *([\d.]+)', done.stdout + done.stderr) for name in ("eval_tokens", "eval_runtime")}
+    found = {name: re.search(rf'"?{name}"?[:= ]+([\d.]+)', done.stdout + done.stderr) for name in ("eval_tokens", "eval_runtime")}
     if done.returncode != 0 or not all(found.values()):
         raise Failed(done.stdout + done.stderr[-1500:])
     rate = float(found["eval_tokens"][1]) / float(found["eval_runtime"][1])

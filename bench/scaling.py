@@ -2,7 +2,7 @@
 """How a step of the trainer grows on CPU ranks of this machine: ranks and threads, tokens of a step, and what a token costs by layers, width,
 vocabulary and length, with the exponents of least squares beside those of the operations. Draws each as a curve.
 
-    python3 bench/scaling.py --program build/release/lockstep [--dtype bfloat16] [--steps 8] [--repeats 1] [--svg docs/scaling.svg] [--minutes 10]
+    python3 bench/scaling.py --program build/release/lockstep [--dtype bfloat16] [--steps 8] [--repeats 3] [--svg docs/scaling.svg] [--minutes 10]
 
 A figure is the median of a run's steps after the first two, the best of the repeats. Exponents: of y = a x^b through the points; theory is the same
 through the operations of a token, as bench/run.py counts them. A cost that grows less than its operations has kernels that like larger shapes.
@@ -171,7 +171,7 @@ def main():
     parser.add_argument("--program", type=pathlib.Path, default=bench.HERE.parent / "build" / "release" / "lockstep")
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=10, help="after which nothing is repeated")
     parser.add_argument("--svg", type=pathlib.Path)
     parser.add_argument("--sweeps", default=",".join(SWEEPS))
