@@ -2,7 +2,7 @@
 .PHONY: help quickstart setup build install wheel deb docs picture adapters-picture page-pictures clean
 .PHONY: test test-long test-engines test-gpu test-processors sanitizers soak flips fuzz hangs hosts checks parity unlearn-demo
 .PHONY: bench bench-adapters bench-agents bench-classification bench-families bench-keeping bench-launch bench-monitor bench-ops bench-parallel bench-preference bench-tokenizers bench-unlearning
-.PHONY: plan-validation plan-machine
+.PHONY: bench-generate bench-predict bench-scaling bench-start plan-validation plan-machine
 
 LIBTORCH ?=
 PRESET ?= release
@@ -55,6 +55,10 @@ help:
 	@echo "make bench-preference      DPO beside TRL: tokens/s, memory (BENCH='--pairs 64 --repeats 1')"
 	@echo "make bench-unlearning      TOFU's suite beside a loop of transformers (DATA=folder: TOFU's files; BENCH='--rows 20 --repeats 1')"
 	@echo "make bench-parallel        tensor, context and pipeline parallelism beside data parallelism (BENCH='--types float32 --repeats 1')"
+	@echo "make bench-generate        tokens/s of generation beside transformers, llama.cpp and the memory's rate; of lockstep eval"
+	@echo "make bench-predict         20 settings, what was predicted of their time and memory and what they took (BENCH=--calibrate)"
+	@echo "make bench-scaling         ranks, threads, tokens of a step, and a token's cost by each size; draws docs/scaling.svg"
+	@echo "make bench-start           from the command to the first forward pass, with 1 GB of weights too"
 	@echo "make bench-ops             each operation beside the plain one that it replaces"
 	@echo "UNITY=0                    each file compiled by itself: for who changes Lockstep"
 	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA"
@@ -231,6 +235,19 @@ bench-unlearning: build
 
 bench-parallel: build
 	@python3 bench/parallel.py --program $(BUILD)/lockstep $(BENCH)
+
+bench-generate: build
+	@tools/setup.sh parity
+	@.deps/python/bin/python bench/generate.py --program $(BUILD)/lockstep $(BENCH)
+
+bench-predict: build
+	@python3 bench/predict.py --program $(BUILD)/lockstep $(BENCH)
+
+bench-scaling: build
+	@python3 bench/scaling.py --program $(BUILD)/lockstep --svg docs/scaling.svg $(BENCH)
+
+bench-start: build
+	@python3 bench/start.py --program $(BUILD)/lockstep $(BENCH)
 
 plan-machine: build
 	@python3 bench/plan_machine.py --program $(BUILD)/lockstep $(PLAN_MACHINE)

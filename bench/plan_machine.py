@@ -217,25 +217,31 @@ class Machine:
             raise SystemExit(f"plan_machine: {' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
-    def train(self, setting, steps):
-        """Predicted and measured seconds, then predicted and measured bytes."""
+    def words(self, setting, steps):
+        """Of the command, but for where the machine's figures are."""
         name, *keys = setting.replace("FILES", str(self.folder / "files")).split()
         ranks = next((int(key.removeprefix("nproc=")) for key in keys if key.startswith("nproc=")), RANKS)
         keys = [key for key in keys if not key.startswith("nproc=")]
         has_pairs = MODELS[name]["family"] == "t5"
         data = self.folder / ("pairs.jsonl" if has_pairs else "sample/train.txt")
-        text = self.call(
-            "train", "--nproc", ranks, "--cluster", self.cluster, "--force", f"model.path={self.folder}/{name}.json",
+        return [
+            "train", "--nproc", ranks, "--force", f"model.path={self.folder}/{name}.json",
             f"tokenizer.path={self.folder}/tokenizer", f"data.train={data}", *(PAIRS if has_pairs else []),
             f"data.sequence_length={MODELS[name]['length']}", f"data.cache_dir={self.folder}/cache",
             f"output_dir={self.folder}/run", "overwrite_output_dir=true", f"max_steps={steps}", "save_strategy=no",
-            "learning_rate=1e-4", "logging_steps=1", "bf16=true", "monitor.progress=plain", "use_cpu=true", *keys)
+            "learning_rate=1e-4", "logging_steps=1", "bf16=true", "monitor.progress=plain", "use_cpu=true", *keys]
+
+    def train(self, setting, steps):
+        """Predicted and measured seconds, then predicted and measured bytes; then the error bars that were told, as factors."""
+        text = self.call(*self.words(setting, steps), "--cluster", self.cluster)
         found = re.search(
             r"predicted ([\d.e+-]+) s a step, measured ([\d.e+-]+) s .*?; predicted ([\d.]+ \w+) a rank, measured "
             r"([\d.]+ \w+)", text)
+        bars = re.search(r"s a step \(-(\d+)% \+(\d+)%\)", text)
         if not found:
             raise SystemExit(f"plan_machine: no comparison in what {setting} said\n{text}")
-        return float(found[1]), float(found[2]), bytes_of(found[3]), bytes_of(found[4])
+        return (float(found[1]), float(found[2]), bytes_of(found[3]), bytes_of(found[4]),
+                (1 - float(bars[1]) / 100, 1 + float(bars[2]) / 100) if bars else None)
 
 
 def kendall(predicted, measured, rounds):
@@ -278,7 +284,7 @@ def compare_memory(machine, settings, what):
     print(f"\n{what:<34}{'predicted':>12}{'measured':>12}{'error':>9}")
     errors = []
     for name, setting in settings.items():
-        predicted, measured = machine.train(setting, 4)[2:]
+        predicted, measured = machine.train(setting, 4)[2:4]
         errors.append(predicted / measured - 1)
         print(f"{name:<34}{predicted / 2**20:>8.0f} MiB{measured / 2**20:>8.0f} MiB{errors[-1]:>+9.1%}", flush=True)
     middle = statistics.median(map(abs, errors))

@@ -2,7 +2,7 @@
 """Lockstep beside its peers on CPU ranks of this machine: tokens/s, share of the matrix-product peak, memory, time to
 the first forward pass, checkpoints. Prints a table and writes bench/RESULTS.md.
 
-    python3 bench/run.py --program build/release/lockstep [--short | --full] [--models small,wide] [--types bfloat16,float32]
+    python3 bench/run.py --program build/release/lockstep [--short | --full] [--models small,wide,gpt2,llama] [--types bfloat16,float32]
         [--sides lockstep,trainer,...] [--repeats 3] [--steps 8] [--warm 2] [--minutes 25]
 
 By default Lockstep, the Trainer and the DDP loop are measured with each model and type, the others with the small one in
@@ -35,6 +35,9 @@ RANKS, LENGTH, BATCH = 2, 256, 4
 MODELS = {
     "small": {"layers": 4, "width": 256, "heads": 4, "vocabulary": 50257},
     "wide": {"layers": 12, "width": 512, "heads": 8, "vocabulary": 8192},
+    "gpt2": {"layers": 12, "width": 768, "heads": 12, "vocabulary": 50257, "length": 512, "batch": 2},  # GPT-2 of 124M itself
+    # Of the wide model's size: as many numbers in a block, the queries in groups of four.
+    "llama": {"layers": 12, "width": 512, "heads": 8, "kv_heads": 2, "inner": 1408, "vocabulary": 8192},
 }
 # Ours, with what each is told beside: the peers' loops replicate everything, as stage 0 does.
 OURS = {
@@ -67,7 +70,7 @@ class Machine:
         self.cores = sorted(os.sched_getaffinity(0))[:RANKS]
         hidden = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
         self.environment = {k: v for k, v in os.environ.items() if k not in hidden}
-        self.environment.update(OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu", HF_HUB_OFFLINE="1",
+        self.environment.update(OMP_NUM_THREADS="1", LOCKSTEP_MEASURE_MACHINE="0", DS_ACCELERATOR="cpu", HF_HUB_OFFLINE="1",
                                 TOKENIZERS_PARALLELISM="false", PYTHONWARNINGS="ignore")
 
     def start(self, command, cores=None, **more):
@@ -76,10 +79,40 @@ class Machine:
                                 preexec_fn=lambda: os.sched_setaffinity(0, held), **more)
 
 
+def length_of(model):
+    return model.get("length", LENGTH)
+
+
+def batch_of(model):
+    return model.get("batch", BATCH)
+
+
+def name_of(model):
+    family = f"Llama with {model['heads'] // model['kv_heads']} queries a group," if "kv_heads" in model else "GPT-2"
+    rows = f", {batch_of(model)} x {length_of(model)} tokens a rank" if length_of(model) != LENGTH else ""
+    return f"{family} of {model['layers']} layers, width {model['width']}, vocabulary {model['vocabulary']:,}{rows}"
+
+
+def config_of(model):
+    """The text of its config.json."""
+    sizes = {"bos_token_id": 0, "eos_token_id": 0, "tie_word_embeddings": True, "vocab_size": model["vocabulary"]}
+    if "kv_heads" in model:
+        return json.dumps({
+            **sizes, "model_type": "llama", "hidden_size": model["width"], "intermediate_size": model["inner"],
+            "num_hidden_layers": model["layers"], "num_attention_heads": model["heads"], "num_key_value_heads": model["kv_heads"],
+            "max_position_embeddings": length_of(model), "rms_norm_eps": 1e-5})
+    return json.dumps({
+        **sizes, "model_type": "gpt2", "n_positions": length_of(model), "n_embd": model["width"], "n_layer": model["layers"],
+        "n_head": model["heads"], "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})
+
+
 def flops_per_token(model):
     """Of training, as docs/plan.md counts them: three times two operations a weight that multiplies, and the scores."""
     width, layers = model["width"], model["layers"]
-    return 6 * (12 * layers * width**2 + width * model["vocabulary"]) + 6 * layers * LENGTH * width
+    block = 12 * width**2
+    if "kv_heads" in model:
+        block = width * (2 * width + 2 * width * model["kv_heads"] // model["heads"] + 3 * model["inner"])
+    return 6 * (layers * block + width * model["vocabulary"]) + 6 * layers * length_of(model) * width
 
 
 def peak_gflops(machine, dtype):
@@ -87,6 +120,21 @@ def peak_gflops(machine, dtype):
     running = [machine.start([PYTHON, HERE / "peers" / "peak.py", dtype], [core], stdout=subprocess.PIPE)
                for core in machine.cores]
     return sum(float(process.communicate()[0]) for process in running)
+
+
+def sheet_gflops(cores, dtype):
+    """Of the processor's data sheet, at the clock that the system tells: operations of a core and cycle. None where it is not known."""
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    found = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines()) for key in [key.strip()]}
+    flags = found.get("flags", "").split()
+    a_cycle = 0
+    if "avx512f" in flags:  # Zen 4 takes two cycles for 64 bytes
+        a_cycle = 32 if (found.get("vendor_id"), found.get("cpu family")) == ("AuthenticAMD", "25") else 64
+    elif "fma" in flags:
+        a_cycle = 32
+    if dtype == "bfloat16" and a_cycle:
+        a_cycle = 2048 if "amx_bf16" in flags else 2 * a_cycle if "avx512_bf16" in flags else None
+    return a_cycle * float(found["cpu MHz"]) / 1e3 * cores if a_cycle and "cpu MHz" in found else None
 
 
 class Failed(Exception):
@@ -134,13 +182,8 @@ class Lockstep:
             subprocess.run([program, *map(str, command)], check=True, stdout=subprocess.DEVNULL)
 
     def config(self, model):
-        path = self.folder / f"{model['layers']}x{model['width']}.json"
-        path.write_text(json.dumps({
-            "model_type": "gpt2", "vocab_size": model["vocabulary"], "n_positions": LENGTH, "n_embd": model["width"],
-            "n_layer": model["layers"], "n_head": model["heads"], "activation_function": "gelu_new",
-            "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": True,
-            "bos_token_id": 0, "eos_token_id": 0,
-        }))
+        path = self.folder / f"{model['layers']}x{model['width']}x{model.get('kv_heads', 0)}.json"
+        path.write_text(config_of(model))
         return path
 
     def run(self, model, dtype, steps, warm, out, save=False, resume=False, more=0):
@@ -149,8 +192,8 @@ class Lockstep:
         command = [
             self.program, "train", "--nproc", RANKS, f"model.path={self.config(model)}",
             f"tokenizer.path={self.folder}/tokenizer", f"data.train={self.folder}/sample/train.txt",
-            f"data.sequence_length={LENGTH}", f"data.cache_dir={self.folder}/cache", f"output_dir={out}/run",
-            f"max_steps={last}", f"per_device_train_batch_size={BATCH}", "learning_rate=1e-4", "logging_steps=1",
+            f"data.sequence_length={length_of(model)}", f"data.cache_dir={self.folder}/cache", f"output_dir={out}/run",
+            f"max_steps={last}", f"per_device_train_batch_size={batch_of(model)}", "learning_rate=1e-4", "logging_steps=1",
             f"bf16={'true' if dtype == 'bfloat16' else 'false'}", "monitor.progress=plain", "use_cpu=true",
             "overwrite_output_dir=true", f"save_strategy={'steps' if save else 'no'}", f"save_steps={last}",
         ]
@@ -182,6 +225,8 @@ class Lockstep:
             tokens = steps_seen[last]["tokens"] - steps_seen[begin]["tokens"]
             result["tokens_per_s"] = tokens / (arrivals[last] - arrivals[begin])
             result["processor_ms"] = (processor[last] - processor[begin]) / tokens * 1e6
+            # Of what its best product reached at its start, as its progress line has it.
+            result["own_share"] = statistics.median(line["peak_share"] for step, line in steps_seen.items() if step > begin)
         if save:  # a folder gets its name when all of it is on the disk
             checkpoint = out / "run" / f"checkpoint-{last}"
             result["save_s"] = checkpoint.stat().st_ctime - arrivals[last]
@@ -200,9 +245,13 @@ class Peer:
         script = self.script or ("loop.py" if self.kind in ("ddp", "fsdp2") else "trainer.py")
         command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", RANKS,
                    HERE / "peers" / script, "--kind", self.kind, "--out", out, "--steps", steps, "--more", more, "--warm", warm,
-                   "--length", LENGTH, "--batch", BATCH, *self.more]
-        for key, value in model.items():
-            command += [f"--{key}", value]
+                   "--length", length_of(model), "--batch", batch_of(model), *self.more]
+        if "kv_heads" in model:
+            (out / "config.json").write_text(config_of(model))
+            command += ["--config", out / "config.json", "--vocabulary", model["vocabulary"]]
+        else:
+            for key in ("layers", "width", "heads", "vocabulary"):
+                command += [f"--{key}", model[key]] if key in model else []
         command += [f"--{name}" for name, on in
                     (("bf16", dtype == "bfloat16"), ("save", save), ("resume", resume)) if on]
         started = time.time()
@@ -218,7 +267,7 @@ class Peer:
             "loss": marks["loss"],
         }
         if not resume:
-            tokens = (steps - warm) * BATCH * LENGTH * RANKS
+            tokens = (steps - warm) * batch_of(model) * length_of(model) * RANKS
             result["tokens_per_s"] = tokens / (marks["end"] - marks["begin"])
             used = sum(rank["end_processor"] - rank["begin_processor"] for rank in ranks)
             result["processor_ms"] = used / tokens * 1e6
@@ -246,29 +295,30 @@ def median(runs, key):
     return statistics.median(values) if values else None
 
 
-def table(results, peak, model):
+def table(results, peak, sheet, model):
     """Rows of a Markdown table; ratios are Lockstep's figure, without ZeRO, to the side's."""
     def cell(value, form):
         return "-" if value is None else form.format(value)
 
     figures = {name: {key: median(runs, key) for key in
-                      ("tokens_per_s", "processor_ms", "peak_bytes", "first_forward_s", "save_s", "load_s")}
+                      ("tokens_per_s", "own_share", "processor_ms", "peak_bytes", "first_forward_s", "save_s", "load_s")}
                for name, runs in results.items() if runs}
     ours = figures.get("lockstep")
-    rows = ["| | tokens/s | of the peak | Lockstep is | processor time of 1,000 tokens | Lockstep takes | memory of a rank "
+    rows = ["| | tokens/s | of the peak | of its own best product | of the data sheet | Lockstep is | processor time of 1,000 tokens | Lockstep takes | memory of a rank "
             "| Lockstep takes | first forward | save | load | runs |",
-            "|---|---|---|---|---|---|---|---|---|---|---|---|"]
+            "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for name, f in figures.items():
-        share = f["tokens_per_s"] * flops_per_token(model) / (peak * 1e9)
+        rate = f["tokens_per_s"] * flops_per_token(model) / 1e9
         of_ours = {key: ours[key] / f[key] if ours and name not in OURS else None
                    for key in ("tokens_per_s", "processor_ms", "peak_bytes")}
         rows.append("| " + " | ".join([
-            SIDES[name], f"{f['tokens_per_s']:,.0f}", f"{share:.2f}", cell(of_ours["tokens_per_s"], "{:.2f} x"),
+            SIDES[name], f"{f['tokens_per_s']:,.0f}", f"{rate / peak:.2f}", cell(f["own_share"], "{:.2f}"),
+            cell(sheet and rate / sheet, "{:.2f}"), cell(of_ours["tokens_per_s"], "{:.2f} x"),
             f"{f['processor_ms']:,.0f} ms", cell(of_ours["processor_ms"], "{:.2f}"),
             f"{f['peak_bytes'] / 2**20:,.0f} MiB", cell(of_ours["peak_bytes"], "{:.2f}"), f"{f['first_forward_s']:.2f} s",
             cell(f["save_s"], "{:.2f} s"), cell(f["load_s"], "{:.2f} s"), str(len(results[name]))]) + " |")
     for name in [n for n in results if n not in figures]:
-        rows.append(f"| {SIDES[name]} | failed |" + " |" * 10)
+        rows.append(f"| {SIDES[name]} | failed |" + " |" * 12)
     return rows
 
 
@@ -288,7 +338,7 @@ def report(sections, arguments, load):
     lines = [
         "# Side by side", "",
         f"Written by `make bench` on {datetime.date.today()}: {processor()}, {RANKS} ranks on {RANKS} cores, one thread a",
-        f"rank, sequences of {LENGTH}, {BATCH} a rank; medians of up to {arguments.repeats} runs of {arguments.steps} steps"
+        f"rank, sequences of {LENGTH}, {BATCH} a rank where nothing else is said; medians of up to {arguments.repeats} runs of {arguments.steps} steps"
         f" ({arguments.warm} of them to warm up), the sides taking turns.",
         f"Peers: {versions[-1] if versions else 'unknown'}.", "",
         f"The machine's load average was {load[0]:.1f} before and {load[1]:.1f} after, of {os.cpu_count()} cores"
@@ -296,7 +346,8 @@ def report(sections, arguments, load):
         "",
         "Lockstep is its real trainer, with loader and clipping. The loops neither clip nor load; the Trainer does both.",
         "First forward: from the command to the first forward pass, on cached data. Load: what a start with a checkpoint",
-        "takes longer. Processor time is that of both ranks. bfloat16 is autocast over float32 weights for the Trainer and",
+        "takes longer. The peak: of PyTorch's product of 1,024 cubed on every core at once; its own best product: of 768 cubed, as the",
+        "trainer itself measures it; the data sheet: operations a cycle at the clock that /proc/cpuinfo has. Processor time is that of both ranks. bfloat16 is autocast over float32 weights for the Trainer and",
         "the loops.",
     ]
     for title, rows in sections:
@@ -383,9 +434,10 @@ def measure_section(section, sides, plan, machine, scratch):
             print(f"{(time.monotonic() - plan.started) / 60:4.1f} min: {model_name} {dtype} run {repeat + 1} {name}: "
                   f"{run['tokens_per_s']:,.0f} tokens/s, {run['peak_bytes'] / 2**20:,.0f} MiB, loss {run['loss']:.4f}",
                   flush=True)
-    title = (f"GPT-2 of {model['layers']} layers, width {model['width']}, vocabulary "
-             f"{model['vocabulary']:,}, {dtype} (peak {peak:,.0f} GFLOP/s)")
-    rows = table(results, peak, model)
+    sheet = sheet_gflops(RANKS, dtype)
+    of_sheet = f", data sheet {sheet:,.0f}" if sheet else ""
+    title = f"{name_of(model)}, {dtype} (peak {peak:,.0f} GFLOP/s{of_sheet})"
+    rows = table(results, peak, sheet, model)
     size, seconds = median(results.get("lockstep", []), "checkpoint_bytes"), median(results.get("lockstep", []), "disk_s")
     if size:
         rows += ["", f"A checkpoint of Lockstep has {size / 2**20:,.0f} MiB; to write as many bytes to this disk takes {seconds:.2f} s."]

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """MB/s of tokenizers on one thread: Lockstep's, tiktoken and Hugging Face's tokenizers, with GPT-2's pattern and with
-Llama 3's, on the same documents and the same merges. Checks that the ids are the same; prints a table.
+Llama 3's, on the same documents and the same merges: English, source code, and words of eight scripts. Checks that the ids
+are the same; prints a table. Then how fast a file is tokenized as training does it, with one thread and with one a core.
 
     .deps/tokenizers/bin/python bench/tokenizer_speed.py --program build/release/lockstep [--texts FILE...] [--vocabulary FOLDER]
-        [--repeats 5]
+        [--repeats 5] [--kinds english,code,scripts]
+
+quicktok (PyPI's, 0.2.0) is no side: it has no pattern that cuts a text in words, so its ids are others.
 
 Each figure is the median of repeats, the sides taking turns, each in a new process that reads every document once: a cache
 has to earn its keep within the text. Without --texts and --vocabulary: those of shared/data/ here or one folder up, else a
@@ -12,8 +15,10 @@ sample corpus and a tokenizer trained on it.
 
 import argparse
 import json
+import itertools
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -28,6 +33,38 @@ PATTERNS = {
 }
 SIDES = {"lockstep": "Lockstep", "tiktoken": "tiktoken", "tokenizers": "Hugging Face tokenizers"}
 DOCUMENT = 8192  # bytes, about
+
+
+KINDS = ("english", "code", "scripts")
+SIZE = 6_000_000  # bytes of code, and of the scripts' words
+CORES = 0.8  # of as many threads alone, to be reached by a file
+SCRIPTS = ((0x430, 0x450), (0x3B1, 0x3CA), (0x627, 0x64B), (0x905, 0x93A), (0xE01, 0xE2F), (0x4E00, 0x5600), (0x3041, 0x3097), (0xAC00, 0xB400))
+
+
+def code():
+    """Sources: this project's, and Python's standard library."""
+    files = sorted((HERE.parent / "src").rglob("*.cpp")) + sorted(pathlib.Path(os.__file__).parent.glob("*.py"))
+    text = ""
+    for file in files:
+        text += file.read_text(errors="replace")
+        if len(text) >= SIZE:
+            break
+    return text
+
+
+def scripts():
+    """Words of two to nine letters of each script, the n-th drawn as often as 1 / n; languages whose words stand without spaces are as they are."""
+    draw = random.Random(1)
+    parts, size = [], 0
+    words = [["".join(chr(draw.randrange(*letters)) for _ in range(draw.randint(2, 9))) for _ in range(4000)] for letters in SCRIPTS]
+    weights = list(itertools.accumulate(1 / (n + 1) for n in range(4000)))
+    while size < SIZE:
+        for i, script in enumerate(words):
+            joint = "" if i in (4, 5, 6) else " "
+            line = joint.join(draw.choices(script, cum_weights=weights, k=60)) + ("\u3002" if i in (5, 6) else ".") + "\n"
+            parts.append(line)
+            size += len(line.encode())
+    return "".join(parts)
 
 
 def shared(*parts):
@@ -137,12 +174,63 @@ def inputs(arguments, scratch):
     return texts, vocabulary
 
 
+def compare(of, texts, arguments, scratch):
+    """The table of one kind of text, on one thread."""
+    path = scratch / "documents"
+    path.write_bytes(b"".join(document.encode() + b"\0" for document in documents_of(texts)))
+    megabytes = path.stat().st_size / 1e6
+    print(f"{of}: {megabytes:.1f} MB in documents of about {DOCUMENT} bytes, one thread, medians of {arguments.repeats}\n")
+    print("| | " + " | ".join(f"{kind}, MB/s | Lockstep is" for kind in PATTERNS) + " |\n|---|" + "---|---|" * len(PATTERNS))
+    rows = {side: [] for side in SIDES}
+    for kind in PATTERNS:
+        times, ids = {side: [] for side in SIDES}, {}
+        for _ in range(arguments.repeats):
+            for side in SIDES:
+                took, ids[side] = measure(side, kind, arguments, scratch / kind, path)
+                times[side].append(took)
+        if len(set(ids.values())) != 1:
+            sys.exit(f"{of}, {kind}: the ids differ: {ids}")
+        rate = {side: megabytes / statistics.median(times[side]) for side in SIDES}
+        for side in SIDES:
+            ratio = "" if side == "lockstep" else f"{rate['lockstep'] / rate[side]:.1f} x"
+            rows[side].append(f"{rate[side]:.1f} | {ratio}")
+    for side, cells in rows.items():
+        print(f"| {SIDES[side]} | " + " | ".join(cells) + " |", flush=True)
+
+
+def by_cores(of, texts, arguments, scratch):
+    """A file read, tokenized and written as before training, by one thread on one core and by one on each."""
+    path = scratch / f"{of}.txt"
+    text = "".join(pathlib.Path(file).read_text(errors="replace") for file in texts).replace("\0", "")
+    path.write_text(text * max(1, 40_000_000 // len(text.encode())))
+    cores = sorted(os.sched_getaffinity(0))
+    times, tokens = {1: [], len(cores): []}, set()
+    for _ in range(arguments.repeats):
+        for threads in times:
+            with tempfile.TemporaryDirectory(dir=scratch) as cache:
+                done = subprocess.run(
+                    [str(w) for w in (arguments.program.parent / "tokenizer_bench", scratch / "gpt2", path, threads, cache)], check=True,
+                    stdout=subprocess.PIPE, text=True, preexec_fn=lambda held=cores[:threads]: os.sched_setaffinity(0, held))
+            took, *made = done.stdout.split()[-3:]
+            times[threads].append(float(took))
+            tokens.add(tuple(made))
+    if len(tokens) != 1:
+        sys.exit(f"{of}: {len(cores)} threads make other tokens than one: {tokens}")
+    megabytes = path.stat().st_size / 1e6
+    rate = {threads: megabytes / statistics.median(took) for threads, took in times.items()}
+    share = rate[len(cores)] / rate[1] / len(cores)
+    print(f"\n{of}, a file of {megabytes:.0f} MB: {rate[1]:.1f} MB/s with one thread, {rate[len(cores)]:.1f} with {len(cores)}: {share:.2f} of as many alone "
+          f"({'met' if share >= CORES else 'MISSED'}: {CORES} at least)\n", flush=True)
+    return share >= CORES
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", type=pathlib.Path, default=HERE.parent / "build" / "release" / "lockstep")
     parser.add_argument("--texts", nargs="*", type=pathlib.Path)
     parser.add_argument("--vocabulary", type=pathlib.Path, help="a folder with vocab.json and merges.txt")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--kinds", default=",".join(KINDS))
     for name in ("side", "kind"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     for name in ("folder", "documents"):
@@ -154,27 +242,17 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
         texts, vocabulary = inputs(arguments, scratch)
-        path = scratch / "documents"
-        path.write_bytes(b"".join(document.encode() + b"\0" for document in documents_of(texts)))
-        megabytes = path.stat().st_size / 1e6
-        print(f"{megabytes:.1f} MB in documents of about {DOCUMENT} bytes, one thread, medians of {arguments.repeats}\n")
-        print("| | " + " | ".join(f"{kind}, MB/s | Lockstep is" for kind in PATTERNS) + " |\n|---|" + "---|---|" * len(PATTERNS))
-        rows = {side: [] for side in SIDES}
         for kind in PATTERNS:
             write_tokenizer(kind, vocabulary, scratch / kind)
-            times, ids = {side: [] for side in SIDES}, {}
-            for _ in range(arguments.repeats):
-                for side in SIDES:
-                    took, ids[side] = measure(side, kind, arguments, scratch / kind, path)
-                    times[side].append(took)
-            if len(set(ids.values())) != 1:
-                sys.exit(f"{kind}: the ids differ: {ids}")
-            rate = {side: megabytes / statistics.median(times[side]) for side in SIDES}
-            for side in SIDES:
-                ratio = "" if side == "lockstep" else f"{rate['lockstep'] / rate[side]:.1f} x"
-                rows[side].append(f"{rate[side]:.1f} | {ratio}")
-        for side, cells in rows.items():
-            print(f"| {SIDES[side]} | " + " | ".join(cells) + " |")
+        made = {"code": code, "scripts": scripts}
+        met = True
+        for of in arguments.kinds.split(","):
+            if of in made:
+                (scratch / of).write_text(made[of]())
+            given = [scratch / of] if of in made else texts
+            compare(of, given, arguments, scratch)
+            met = by_cores(of, given, arguments, scratch) and met
+    sys.exit(0 if met else 1)
 
 
 if __name__ == "__main__":

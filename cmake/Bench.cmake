@@ -24,4 +24,4 @@ lockstep_optimize(ops_bench -O2)
 # Lockstep's side of bench/tokenizer_speed.py.
 add_executable(tokenizer_bench ${CMAKE_SOURCE_DIR}/bench/tokenizer_bench.cpp)
 lockstep_optimize(tokenizer_bench -O2)
-target_link_libraries(tokenizer_bench PRIVATE lockstep_text)
+target_link_libraries(tokenizer_bench PRIVATE lockstep_data)

@@ -7,7 +7,7 @@ import pathlib
 import time
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 
 def arguments():
@@ -31,6 +31,9 @@ def arguments():
 
 
 def make_model(a):
+    if a.config:
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(a.config))
     config = GPT2Config(
         vocab_size=a.vocabulary, n_positions=a.length, n_embd=a.width, n_layer=a.layers, n_head=a.heads,
         resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,

@@ -14,7 +14,7 @@ if a.kind == "fsdp2":
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh("cpu", (ranks,))
-    for block in model.transformer.h:
+    for block in model.model.layers if a.config else model.transformer.h:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
 else:

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 
 #include "base/counter_random.h"
 #include "base/format.h"
@@ -17,12 +18,14 @@ constexpr double kDoubt = 0.4, kPull = 0.012;
 
 struct Parameter {
   std::string name;
+  std::string device;  // whose runs it is of; empty: all
   double* value;
   double start, least, most;
 };
 
 struct Target {
   Prepared prepared;
+  Prepared nameless;  // nothing of its system is known
   Cluster cluster;
   double seconds = 0;
   double weight = 1;
@@ -34,22 +37,8 @@ double predicted(Target& target, const Calibration& calibration) {
   target.cluster.physics = calibration.physics;
   const auto found = calibration.devices.find(calibrated_as(target.prepared.device.name));
   target.cluster.groups[0].device.efficiency =
-      found == calibration.devices.end() ? Efficiency{} : found->second;
+      found == calibration.devices.end() ? usual_efficiency(target.prepared.device) : found->second;
   return simulate(target.prepared.job, target.cluster).step_seconds * target.prepared.slowdown;
-}
-
-// Consumer cards reach nearly all of a peak that is set by 32-bit accumulation, servers' cards are
-// held by their power.
-Efficiency first_guess(const std::string& device) {
-  Efficiency guess;
-  if (device.rfind("rtx", 0) == 0) {
-    guess = {.matrix16 = 0.9, .matrix8 = 0.75, .attention = 0.55, .memory = 0.85};
-  } else if (find_device(device).flops8 >= 4e15) {
-    // Twice Hopper's products for as many exponentials: an attention kernel, which needs both,
-    // reaches three quarters of Hopper's share of the peak.
-    guess.attention = 0.30;
-  }
-  return guess;
 }
 
 class Fitter {
@@ -81,27 +70,33 @@ class Fitter {
     for (const Target& target : targets_) {
       const std::string name = calibrated_as(target.prepared.device.name);
       if (calibration_.devices.count(name) == 0) {
-        calibration_.devices[name] = first_guess(name);
+        calibration_.devices[name] = usual_efficiency(find_device(name));
       }
     }
     for (auto& [name, efficiency] : calibration_.devices) {
-      add(name + " matrix16", efficiency.matrix16, 0.4, 1.1);  // clocks go above the sheet's
-      add(name + " matrix8", efficiency.matrix8, 0.3, 1.1);
+      add(" matrix16", efficiency.matrix16, 0.4, 1.1, name);  // clocks go above the sheet's
+      add(" matrix8", efficiency.matrix8, 0.3, 1.1, name);
       // Kernels of 1.6 times this rate are known, and none reaches more than three quarters of a
       // peak.
       const bool recent = find_device(name).flops16 > 9e14;
-      add(name + " attention", efficiency.attention, 0.2, recent ? 0.47 : 0.85);
-      add(name + " memory", efficiency.memory, 0.4, 1);
+      add(" attention", efficiency.attention, 0.2, recent ? 0.47 : 0.85, name);
+      add(" memory", efficiency.memory, 0.4, 1, name);
     }
+    terms_.resize(targets_.size());
+    loss("");
   }
 
-  double loss() {
-    double sum = 0;
-    for (Target& target : targets_) {
+  // After parameters of `device` changed (empty: of any): only its runs are predicted anew.
+  double loss(const std::string& device) {
+    for (size_t i = 0; i < targets_.size(); ++i) {
+      Target& target = targets_[i];
+      if (!device.empty() && device != calibrated_as(target.prepared.device.name)) {
+        continue;
+      }
       const double error = std::abs(std::log(predicted(target, calibration_) / target.seconds));
-      const double smooth = error < 0.02 ? error * error / 0.04 + 0.01 : error;
-      sum += smooth * target.weight;
+      terms_[i] = (error < 0.02 ? error * error / 0.04 + 0.01 : error) * target.weight;
     }
+    double sum = std::accumulate(terms_.begin(), terms_.end(), 0.0);
     for (const Parameter& parameter : parameters_) {
       const double off = std::log(*parameter.value / parameter.start) / kDoubt;
       sum += kPull * off * off;
@@ -110,7 +105,7 @@ class Fitter {
   }
 
   double coordinate_steps() {
-    double best = loss();
+    double best = loss("");
     for (double step = 0.2; step > 0.005;) {
       bool better = false;
       for (Parameter& parameter : parameters_) {
@@ -125,7 +120,7 @@ class Fitter {
   // Two to four parameters at a time: ridges, on which one figure makes up for another, are not
   // seen along axes.
   double joint_steps(int count) {
-    double best = loss();
+    double best = loss("");
     for (int i = 0; i < count; ++i) {
       const uint64_t key = derive_key(20240601, static_cast<uint64_t>(i));
       std::vector<double> before;
@@ -140,11 +135,13 @@ class Fitter {
         *parameter.value = std::clamp(
             *parameter.value * std::exp(direction * size), parameter.least, parameter.most);
       }
-      const double now = loss();
+      const std::vector<double> terms = terms_;
+      const double now = loss("");
       if (now < best) {
         best = now;
         continue;
       }
+      terms_ = terms;
       for (size_t p = 0; p < parameters_.size(); ++p) {
         *parameters_[p].value = before[p];
       }
@@ -153,23 +150,34 @@ class Fitter {
   }
 
  private:
-  void add(const std::string& name, double& value, double least, double most) {
-    parameters_.push_back({name, &value, value, least, most});
+  void add(
+      const std::string& name,
+      double& value,
+      double least,
+      double most,
+      const std::string& device = "") {
+    parameters_.push_back({device + name, device, &value, value, least, most});
   }
 
   bool try_factor(Parameter& parameter, double factor, double& best) {
     const double before = *parameter.value;
     *parameter.value = std::clamp(before * factor, parameter.least, parameter.most);
-    const double now = loss();
+    if (*parameter.value == before) {
+      return false;
+    }
+    const std::vector<double> terms = terms_;
+    const double now = loss(parameter.device);
     if (now < best - 1e-9) {
       best = now;
       return true;
     }
     *parameter.value = before;
+    terms_ = terms;
     return false;
   }
 
   std::vector<Target> targets_;
+  std::vector<double> terms_;  // of the loss, by target
   Calibration& calibration_;
   std::vector<Parameter> parameters_;
 };
@@ -202,6 +210,12 @@ std::vector<Target> targets_of(const std::vector<Run>& runs) {
     }
     target.seconds = measured_seconds(runs[i], target.prepared.job).value_or(0);
     if (target.seconds > 0) {
+      Run nameless = runs[i];
+      nameless.cells["system"] = "Abacus";
+      target.nameless = prepare(nameless);
+      if (!target.nameless.skipped.empty()) {
+        target.nameless = target.prepared;
+      }
       target.cluster = cluster_of(target.prepared);
       by_hand(target.prepared.job);
       target.fingerprint = runs[i].fingerprint();
@@ -238,7 +252,7 @@ Calibration fit(
   }
   tell(fmt::format("{} configurations", targets.size()));
   Fitter fitter(std::move(targets), calibration);
-  tell(fmt::format("loss {:.4f} at the start", fitter.loss()));
+  tell(fmt::format("loss {:.4f} at the start", fitter.loss("")));
   for (int round = 0; round < effort.rounds; ++round) {
     const double axes = fitter.coordinate_steps();
     const double joint = fitter.joint_steps(effort.joint_steps);
@@ -253,25 +267,35 @@ Calibration fit_calibration(const std::vector<Run>& runs, const Tell& tell) {
   return fit(targets_of(runs), "", {}, tell);
 }
 
-std::vector<HeldOut> leave_one_system_out(const std::vector<Run>& runs, const Tell& tell) {
+std::vector<HeldOut> leave_one_system_out(
+    const std::vector<Run>& runs, std::vector<HeldOut> known, const Told& tell) {
   const std::vector<Target> targets = targets_of(runs);
   std::map<std::string, std::vector<Target>> by_system;
   for (const Target& target : targets) {
     by_system[target.prepared.system].push_back(target);
   }
-  std::vector<HeldOut> result;
+  std::vector<HeldOut> result = std::move(known);
   for (auto& [system, its_runs] : by_system) {
+    if (std::ranges::any_of(result, [&](const HeldOut& h) { return h.system == system; })) {
+      continue;
+    }
     const Calibration calibration =
         fit(targets, system, {.rounds = 1, .joint_steps = 300}, [](const std::string& /*line*/) {});
-    std::vector<double> errors;
+    HeldOut held{system, {}, {}};
     for (Target& target : its_runs) {
-      errors.push_back(std::abs(predicted(target, calibration) / target.seconds - 1));
+      if (!target.prepared.is_mixture) {
+        held.truths.push_back(target.seconds / predicted(target, calibration));
+        Target unknown = target;
+        unknown.prepared = target.nameless;
+        by_hand(unknown.prepared.job);
+        unknown.cluster = cluster_of(unknown.prepared);
+        held.unknown.push_back(target.seconds / predicted(unknown, calibration));
+      }
     }
-    const auto middle = errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2);
-    std::nth_element(errors.begin(), middle, errors.end());
-    result.push_back({system, errors.size(), *middle});
-    tell(fmt::format(
-        "{}: median error {:.1f}% of {}, fitted without it", system, 100 * *middle, errors.size()));
+    if (!held.truths.empty()) {
+      tell(held);
+      result.push_back(std::move(held));
+    }
   }
   return result;
 }

@@ -1,6 +1,7 @@
 // Predictions beside published runs, and the fit of the cost model to a fifth of them.
 
 #include <algorithm>
+#include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "published_runs/validate.h"
 
 namespace lockstep::plan {
@@ -16,9 +18,55 @@ namespace lockstep::plan {
 namespace {
 
 struct Options {
-  std::string file, write;
-  bool fit = false, leave_one_out = false;
+  std::string file, write, leave_one_out;
+  bool fit = false;
 };
+
+// Systems that FILE has are not held out again: it is written as they are done.
+int leave_out(const std::vector<Run>& runs, const Options& options) {
+  std::ofstream file(options.leave_one_out, std::ios::app);
+  const auto print = [](const HeldOut& held) {
+    std::cout
+        << fmt::format(
+               "{}: median error {:.1f}% of {}, fitted without it; {:.1f}%, were it unknown by "
+               "name",
+               held.system,
+               100 * median_error(held.truths),
+               held.truths.size(),
+               100 * median_error(held.unknown))
+        << std::endl;
+  };
+  const std::vector<HeldOut> known = read_held(options.leave_one_out);
+  std::ranges::for_each(known, print);
+  const std::vector<HeldOut> times = leave_one_system_out(runs, known, [&](const HeldOut& held) {
+    file << held_text(held) << std::flush;
+    print(held);
+  });
+  HeldOut all{"all", {}, {}};
+  for (const HeldOut& held : times) {
+    all.truths.insert(all.truths.end(), held.truths.begin(), held.truths.end());
+    all.unknown.insert(all.unknown.end(), held.unknown.begin(), held.unknown.end());
+  }
+  print(all);
+  const Holding time = bars_that_hold(times), memory = bars_that_hold(memory_by_system(runs));
+  for (const auto& [what, holding] : {std::pair("step time", time), std::pair("memory", memory)}) {
+    std::cout << fmt::format(
+        "error bars of {}: {} (quantiles of {:.1f}%); by the other systems' bars {} of {} runs lie "
+        "within "
+        "theirs ({:.1f}%)\n",
+        what,
+        text_of(holding.bars),
+        100 * holding.level,
+        holding.inside,
+        holding.runs,
+        100.0 * static_cast<double>(holding.inside) / static_cast<double>(holding.runs));
+  }
+  if (!options.write.empty()) {
+    write_file_atomically(
+        options.write, error_bars_source(time.bars, memory.bars), ErrorKind::kEnvironment);
+  }
+  return 0;
+}
 
 int print_verdict(const std::vector<Run>& runs) {
   const Verdict verdict = judge(validate(runs));
@@ -35,9 +83,8 @@ int run(const Options& options) {
         "a row for each metric under the first line");
   }
   const auto tell = [](const std::string& line) { std::cout << line << std::endl; };
-  if (options.leave_one_out) {
-    leave_one_system_out(runs, tell);
-    return 0;
+  if (!options.leave_one_out.empty()) {
+    return leave_out(runs, options);
   }
   if (!options.fit) {
     return print_verdict(runs);
@@ -60,11 +107,15 @@ int main(int argc, char** argv) {
   CLI::App app("Predicts published runs and compares; 1 where a target is missed.");
   app.add_option("runs", options.file, "A CSV file with the columns of docs/plan.md")->required();
   CLI::Option* fit = app.add_flag("--fit", options.fit, "Fit the cost model to the runs instead");
-  app.add_option("--write", options.write, "With --fit: the source file to write")->needs(fit);
-  app.add_flag(
-      "--leave-one-out",
-      options.leave_one_out,
-      "Fit once for each training system, without its runs, and tell how well they are predicted");
+  app.add_option(
+      "--write", options.write, "With --fit or --leave-one-out: the source file to write");
+  app.add_option(
+         "--leave-one-out",
+         options.leave_one_out,
+         "Fit once for each training system, without its runs, and tell how well they are "
+         "predicted "
+         "and which error bars hold; this file keeps what was found, and a second call goes on")
+      ->excludes(fit);
   CLI11_PARSE(app, argc, argv);
   try {
     return lockstep::plan::run(options);

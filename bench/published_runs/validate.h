@@ -2,12 +2,14 @@
 // of it.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "plan/machines/calibration.h"
+#include "plan/machines/error_bars.h"
 #include "plan/simulate.h"
 #include "published_runs/runs.h"
 
@@ -74,11 +76,37 @@ Calibration fit_calibration(
 /// carries over to what it has not seen.
 struct HeldOut {
   std::string system;
-  size_t runs = 0;
-  double error = 0;  // median, of the step time
+  std::vector<double> truths;   // measured over predicted, of each run
+  std::vector<double> unknown;  // the same, were the system unknown by name, too
 };
+using Told = std::function<void(const HeldOut&)>;
+/// `known`: systems that were held out before, and are not again. Tells of each as it is done.
 std::vector<HeldOut> leave_one_system_out(
-    const std::vector<Run>& runs, const std::function<void(const std::string&)>& tell);
+    const std::vector<Run>& runs, std::vector<HeldOut> known, const Told& tell);
+
+/// The same of memory, to which nothing is fitted: each system's runs, by the committed model.
+std::vector<HeldOut> memory_by_system(const std::vector<Run>& runs);
+
+/// Of the truths of all systems, each weighing as the root of its runs, the quantiles between which
+/// `level` of them lie.
+ErrorBars bars_of(const std::vector<HeldOut>& held, double level);
+struct Holding {
+  ErrorBars bars;
+  double level = 0;   // of the quantiles
+  size_t inside = 0;  // runs that lie within the bars of all other systems alone
+  size_t runs = 0;
+};
+/// The narrowest bars, by level, that hold for systems which did not lend themselves to them: nine
+/// of ten runs lie within the bars that the other systems make.
+Holding bars_that_hold(const std::vector<HeldOut>& held);
+/// The source file error_bars_table.cpp.
+std::string error_bars_source(const ErrorBars& time, const ErrorBars& memory);
+
+/// The median of |1 / truth - 1|; 0 of none.
+double median_error(const std::vector<double>& truths);
+/// Truths as lines "truth unknown system"; and back. Empty where there is no such file.
+std::string held_text(const HeldOut& held);
+std::vector<HeldOut> read_held(const std::filesystem::path& path);
 /// The table as the source file calibration_table.cpp.
 std::string calibration_source(const Calibration& calibration);
 

@@ -6,15 +6,11 @@
 #include <iostream>
 #include <optional>
 
-#include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/format.h"
 #include "cli/world.h"
-#include "config/core/cache_folder.h"
-#include "monitor/memory.h"
 #include "plan/machine.h"
 #include "plan/simulate.h"
 #include "start/parse.h"
@@ -82,28 +78,15 @@ void print(const plan::MachineSamples& samples, const plan::NodeGroup& node) {
 }
 
 int measure(const CalibrateOptions& options, train::World& world) {
-  plan::MachineSamples samples = train::measure_machine(world.communicator, options.seconds);
+  const plan::MachineSamples samples = train::measure_machine(world.communicator, options.seconds);
   if (!world.is_first()) {
     return 0;
   }
-  samples.memory_bytes =
-      static_cast<double>(monitor::available_memory()) / std::max(world.size(), 1);
   const plan::NodeGroup node = plan::fit_machine(samples);
   print(samples, node);
-  const std::filesystem::path file =
-      options.write.empty() ? config::machine_file() : std::filesystem::path(options.write);
-  if (file.has_parent_path()) {
-    create_folders(file.parent_path());
-  }
-  write_file_atomically(
-      file,
-      plan::machine_yaml(
-          node,
-          fmt::format(
-              "Measured by `lockstep calibrate`: {} ranks at a time, {} threads each.",
-              world.size(),
-              at::get_num_threads())),
-      ErrorKind::kEnvironment);
+  const std::filesystem::path file = options.write.empty() ? train::machine_file(world.size())
+                                                           : std::filesystem::path(options.write);
+  train::write_machine(samples, file, "`lockstep calibrate`");
   std::cout << "written: " << file.string() << "\n";
   return 0;
 }

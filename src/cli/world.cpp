@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include <ATen/Parallel.h>
 #include <sys/prctl.h>
 
 #include "base/cores.h"

@@ -10,6 +10,7 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
+#include "ops/checked_products.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/machine.h"
 #include "ops/cpu/unpack_kernel.h"
@@ -252,6 +253,53 @@ void unpack_rows(
   });
 }
 
+#if defined(__x86_64__)
+/// So many rows of x are multiplied by each row of the weight as it is unpacked, which then lies in
+/// no memory: what reads a token after the other waits for that, and not for operations.
+constexpr int64_t kFewRows = 4;
+
+bool takes_few_rows(const Tensor& bytes, const Tensor& x) {
+  const bool has_kernel = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat;
+  return has_host_loops(bytes) && has_avx512() && !checks_products() && has_kernel &&
+         x.numel() > 0 && x.numel() <= kFewRows * x.size(-1);
+}
+
+/// x [n, columns] and y [n, rows] of float32; the weight is rounded as in `type`.
+template <class Rows>
+void multiply_few_rows(
+    const PackedPart& part,
+    const Tensor& bytes,
+    const Tensor& x,
+    at::ScalarType type,
+    const Tensor& y) {
+  const Rows reader(part, bytes.const_data_ptr<uint8_t>());
+  const std::vector<int64_t> of_whole = whole_rows(part);
+  const auto packed = is_8_bits(part) ? at::kFloat : part.format.type;
+  const int64_t width = part.columns.size(), count = x.size(0), rows = y.size(1);
+  const auto* in = x.const_data_ptr<float>();
+  auto* out = y.mutable_data_ptr<float>();
+  constexpr int64_t kLeast = 1 << 15;  // elements for a thread
+  at::parallel_for(
+      0,
+      rows,
+      std::max<int64_t>(kLeast / std::max<int64_t>(width, 1), 1),
+      [&](int64_t begin, int64_t end) {
+        std::vector<float> row(static_cast<size_t>(width));
+        for (int64_t i = begin; i < end; ++i) {
+          reader.read(i, of_whole[static_cast<size_t>(i)], {0, width}, row.data());
+          if (type == at::kBFloat16 && packed != at::kHalf) {
+            kernel::round_as_bfloat16(row.data(), width);
+          } else {
+            round_row(row.data(), width, packed, row.data());
+          }
+          for (int64_t k = 0; k < count; ++k) {
+            out[k * rows + i] = kernel::dot(row.data(), in + k * width, width);
+          }
+        }
+      });
+}
+#endif
+
 /// Elements of a panel: 4 MiB of float32.
 constexpr int64_t kPanelSize = 1 << 20;
 
@@ -323,6 +371,18 @@ Tensor unpack(
 Tensor packed_linear(
     const PackedPart& part, const Tensor& bytes, const Tensor& x, const Tensor& bias) {
   const int64_t rows = part.row_count(), columns = part.columns.size();
+#if defined(__x86_64__)
+  if (takes_few_rows(bytes, x)) {
+    const Tensor wide = x.detach().reshape({-1, columns}).to(at::kFloat).contiguous();
+    Tensor sums = at::empty({wide.size(0), rows}, wide.options());
+    const auto run = is_8_bits(part) ? multiply_few_rows<Rows8> : multiply_few_rows<Rows4>;
+    run(part, bytes, wide, x.scalar_type(), sums);
+    sums = bias.defined() ? sums + bias.to(at::kFloat) : sums;
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.back() = rows;
+    return sums.to(x.scalar_type()).view(shape);
+  }
+#endif
   const Tensor y = empty_like_rows(x, rows);
   over_panels(rows, columns, [&](IndexRange panel) {
     const Tensor weight = unpack(part, bytes, panel, {0, columns}, x.scalar_type());

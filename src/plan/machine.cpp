@@ -130,6 +130,20 @@ Efficiency pass_rates(double attention, double memory, double activation, double
   return e;
 }
 
+// Of nine of ten passes at most, as one that was not fitted would be off: of so few passes the
+// rates follow each, by as much as there are rates for a pass.
+double error_of(const std::vector<PassSample>& samples, const Device& device) {
+  const Cluster cluster = uniform_cluster(device, 1);
+  std::vector<double> errors;
+  for (const PassSample& sample : samples) {
+    errors.push_back(std::abs(pass_seconds(sample.job, cluster) / sample.seconds - 1));
+  }
+  std::sort(errors.begin(), errors.end());
+  const auto passes = static_cast<double>(samples.size());
+  const double freedom = std::max(1.0, passes - static_cast<double>(kMachineColumns));
+  return errors[static_cast<size_t>(0.9 * (passes - 1))] * std::sqrt(passes / freedom);
+}
+
 void fit_passes(const std::vector<PassSample>& samples, Device& device) {
   if (samples.empty()) {
     return;
@@ -144,6 +158,7 @@ void fit_passes(const std::vector<PassSample>& samples, Device& device) {
   device.efficiency32 = pass_rates(x[kAttention32], x[kMemory32], x[kActivation32], x[kSoftmax32]);
   device.kernel_seconds = x[kKernel];
   device.dropout_seconds = x[kDropout];
+  device.time_error = error_of(samples, device);
 }
 
 }  // namespace
@@ -257,6 +272,7 @@ std::string machine_yaml(const NodeGroup& node, const std::string& comment) {
   number("update_efficiency", d.efficiency.update);
   number("kernel_us", d.kernel_seconds * 1e6);
   number("dropout_ns", d.dropout_seconds * 1e9);
+  number("time_error", d.time_error);
   const auto ring = [&](const char* key, const RingRates& rates) {
     line(key, fmt::format("[{:.4g}, {:.4g}]", rates.score * 1e9, rates.number * 1e9));
   };

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "plan/machines/error_bars.h"
 #include "plan/memory/memory_table.h"
 #include "plan/search.h"
 #include "schedule/draw.h"
@@ -124,16 +125,24 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
         group.peer_bandwidth / 1e9,
         group.network_bandwidth / 1e9);
   }
+  const ErrorBars time = time_error_bars(cluster), memory = memory_error_bars(cluster);
+  const std::string rate = text_of(inverse_of(time));
   int rank = 0;
   for (const Candidate& c : result.best) {
     text += fmt::format(
-        "{}. {}\n   step {}, {:.0f} tokens/s, {:.1f}% of the peak, {} of {} a device\n   {}\n",
+        "{}. {}\n   step {} ({}), {:.0f} tokens/s ({}), {:.1f}% of the peak ({}), {} ({}) of {} a "
+        "device\n"
+        "   {}\n",
         ++rank,
         plan_line(c.job),
         seconds_text(c.step.step_seconds),
+        text_of(time),
         c.step.tokens_per_second,
+        rate,
         100 * c.step.utilisation,
+        rate,
         bytes_text(c.memory.total()),
+        text_of(memory),
         bytes_text(usable_bytes(cluster.slowest().device)),
         c.reason);
   }
@@ -166,7 +175,7 @@ std::vector<schedule::Closing> besides(const Step& step) {
   return all;
 }
 
-std::string time_table(const Step& step) {
+std::string time_table(const Step& step, const ErrorBars& bars) {
   std::string text = "where a step's time goes, of the rank that computes longest\n";
   const auto part = [&](const std::string& name, double seconds) {
     if (seconds > 0) {
@@ -196,10 +205,15 @@ std::string time_table(const Step& step) {
   }
   part("step", step.step_seconds);
   text += fmt::format(
-      "  {:.0f} tokens/s, {:.1f}% of the peak, {:.1f} kJ a step\n",
+      "  {:.0f} tokens/s, {:.1f}% of the peak, {:.1f} kJ a step\n  in nine of ten runs the step is "
+      "{} to {}, of {} to {} kJ; each part of it may be off by more\n",
       step.tokens_per_second,
       100 * step.utilisation,
-      step.joules / 1e3);
+      step.joules / 1e3,
+      seconds_text(step.step_seconds * bars.least),
+      seconds_text(step.step_seconds * bars.most),
+      fmt::format("{:.1f}", step.joules / 1e3 * bars.least),
+      fmt::format("{:.1f}", step.joules / 1e3 * bars.most));
   text += fmt::format(
       "  {:.1f}% of the step is communication that nothing hides",
       100 * step.exposed() / step.step_seconds);
@@ -212,13 +226,16 @@ std::string time_table(const Step& step) {
 }  // namespace
 
 std::string explain(const Job& job, const Cluster& cluster) {
-  std::string text = plan_line(job) + "\n";
+  std::string text = plan_line(job) + "
+";
   const Device& device = cluster.slowest().device;
   if (job.precision == Precision::kFloat8) {
-    text += precision_text(job) + (device.is_cpu ? ", which the CPU emulates" : "") + "\n";
+    text += precision_text(job) + (device.is_cpu ? ", which the CPU emulates" : "") + "
+";
     if (!device.is_cpu) {
       text += fmt::format(
-          "{}: {:.0f} TFLOP/s in 8 bits, {:.0f} in 16{}\n",
+          "{}: {:.0f} TFLOP/s in 8 bits, {:.0f} in 16{}
+",
           device.name,
           device.flops8 / 1e12,
           device.flops16 / 1e12,
@@ -227,8 +244,16 @@ std::string explain(const Job& job, const Cluster& cluster) {
                                                 : "");
     }
   }
-  text += "\n" + time_table(simulate(job, cluster));
+  text += "
+" + time_table(simulate(job, cluster), time_error_bars(cluster));
   text += memory_table(job, device);
+  const double peak = largest(estimate_memory(job)).peak.total();
+  const ErrorBars memory = memory_error_bars(cluster);
+  text += fmt::format(
+      "  in nine of ten runs the peak is {} to {}
+",
+      bytes_text(peak * memory.least),
+      bytes_text(peak * memory.most));
   text += "\nwhich axis splits what (in FlexFlow's terms, Jia et al., 2018)\n";
   const auto axis = [&](const char* name, int size, const char* what) {
     text += fmt::format("  {:<9} {:>5}  {}\n", name, size, what);

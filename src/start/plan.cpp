@@ -16,6 +16,7 @@
 #include "base/format.h"
 #include "config/resolve.h"
 #include "model/model_config.h"
+#include "plan/machines/error_bars.h"
 #include "plan/ours/float8.h"
 #include "plan/ours/planned_job.h"
 #include "plan/ours/planned_model.h"
@@ -340,17 +341,18 @@ void write_files(
   }
 }
 
-void print_run(int64_t tokens, const plan::Candidate& plan) {
+void print_run(int64_t tokens, const plan::Candidate& plan, const plan::ErrorBars& bars) {
   const double steps = std::ceil(static_cast<double>(tokens) / plan.job.step_tokens());
   const double hours = steps * plan.step.step_seconds / 3600;
   const double kilowatt_hours = steps * plan.step.joules / 3.6e6;
   std::cout << fmt::format(
-      "{} tokens: {:.0f} steps, {}, {}\n",
+      "{} tokens: {:.0f} steps, {}, {} ({} both)\n",
       tokens,
       steps,
       hours < 48 ? fmt::format("{:.2f} hours", hours) : fmt::format("{:.2f} days", hours / 24),
       kilowatt_hours < 1e4 ? fmt::format("{:.2f} kWh", kilowatt_hours)
-                           : fmt::format("{:.2f} MWh", kilowatt_hours / 1e3));
+                           : fmt::format("{:.2f} MWh", kilowatt_hours / 1e3),
+      plan::text_of(bars));
 }
 
 }  // namespace
@@ -379,7 +381,7 @@ int run_plan(std::vector<std::string> arguments) {
     std::cout << "\n" << plan::explain(best.job, request.cluster);
   }
   if (tokens) {
-    print_run(*tokens, best);
+    print_run(*tokens, best, plan::time_error_bars(request.cluster));
   }
   write_files(resolution, best.job, request.cluster);
   return 0;

@@ -10,15 +10,16 @@
 #include "base/format.h"
 #include "base/kept_memory.h"
 #include "base/log.h"
-#include "config/core/cache_folder.h"
 #include "config/core/unsupported_keys.h"
 #include "data/row_lengths.h"
 #include "monitor/memory.h"
 #include "monitor/progress.h"
 #include "ops/host_memory.h"
+#include "plan/machines/error_bars.h"
 #include "plan/ours/planned_job.h"
 #include "plan/remedies.h"
 #include "plan/search.h"
+#include "train/machine/machine.h"
 #include "train/machine/warm_up.h"
 #include "train/plan.h"
 
@@ -41,7 +42,7 @@ std::optional<Machine> find_machine(const World& world, const ForecastOptions& o
   if (!world.device.is_cpu()) {
     return std::nullopt;
   }
-  const std::filesystem::path file = config::machine_file();
+  const std::filesystem::path file = machine_file(world.size());
   std::error_code missing;
   if (std::filesystem::exists(file, missing)) {
     try {
@@ -139,7 +140,11 @@ Forecast predict(
     const plan::Step step = plan::simulate(usual, cluster);
     const plan::Step bound = plan::simulate(usual, plan::at_roofline(cluster));
     forecast.speed = Forecast::Speed{
-        step.step_seconds, step.tokens_per_second, bound.step_seconds, machine.basis};
+        step.step_seconds,
+        step.tokens_per_second,
+        bound.step_seconds,
+        machine.basis,
+        plan::text_of(plan::time_error_bars(cluster))};
   }
   const plan::Memory memory = plan::largest(plan::estimate_memory(job)).peak;
   forecast.bytes = memory.total();
@@ -189,11 +194,14 @@ std::string describe(const Forecast& forecast) {
       monitor::format_bytes(static_cast<int64_t>(forecast.room)));
   if (!forecast.speed) {
     return fmt::format(
-        "predicted: {} (and times, once `lockstep calibrate` has measured this machine)", memory);
+        "predicted: {} (and times, once this machine was measured: in a run of some seconds, or by "
+        "`lockstep calibrate`)",
+        memory);
   }
   return fmt::format(
-      "predicted: {:.3g} s a step, {:.0f} tokens/s, {} (figures: {})",
+      "predicted: {:.3g} s a step ({}), {:.0f} tokens/s, {} (figures: {})",
       forecast.speed->step_seconds,
+      forecast.speed->error_bars,
       forecast.speed->tokens_per_second,
       memory,
       forecast.speed->basis);

@@ -31,6 +31,7 @@ struct Forecast {
     double step_seconds = 0, tokens_per_second = 0;
     double roofline_seconds = 0;  // of a step with every kernel and message at the machine's peak
     std::string basis;
+    std::string error_bars{};  // of the time: "-9% +14%"
   };
   std::optional<Speed> speed;
   double bytes = 0;  // of the fullest rank, this process as it is now included
@@ -41,9 +42,9 @@ struct Forecast {
 
 /// Predicts a step of `config` with a model of this shape, whose micro-batches are of `rows` (null:
 /// as long as data.sequence_length): the time of such as they are padded on average, the memory of
-/// the longest. On CPUs, whose step time is
-/// predicted where `lockstep calibrate` has measured it; on GPUs where a cluster file is given,
-/// else nothing. The first rank computes a step of a small model of the family, so that what
+/// the longest. On CPUs, whose step time is predicted where a run or `lockstep calibrate` has
+/// measured them with as many ranks and threads (machine_file()); on GPUs where a cluster file is
+/// given, else nothing. The first rank computes a step of a small model of the family, so that what
 /// libraries load and make for this processor is in the memory that it has. Every rank must call;
 /// throws on every rank where it does not fit and that is refused, with the changes that would make
 /// it fit.

@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -35,6 +34,7 @@
 #include "train/job_answers.h"
 #include "train/kept_steps.h"
 #include "train/live_page.h"
+#include "train/machine/measuring.h"
 #include "train/machine/out_of_memory.h"
 #include "train/machine/trace.h"
 #include "train/rank_places.h"
@@ -60,21 +60,10 @@ struct StepCounts {
   int64_t save = 0;         // ranks that were asked to save
   int64_t failed = 0;       // ranks whose save in the background failed
   int64_t peak_memory = 0;  // bytes, of the rank that uses most
+  int64_t measure = 0;      // a part of the machine after this step
   Acts acts;                // that rank 0 was asked for
   bool alike = true;        // all ranks have micro-batches of the same shapes
 };
-
-/// What the shapes of a rank's micro-batches follow from, as a number that a double holds.
-int64_t shapes_of(std::span<const nn::ForwardInputs> inputs) {
-  uint64_t key = inputs.size();
-  for (const nn::ForwardInputs& rows : inputs) {
-    for (const int64_t size : rows.ids.sizes()) {
-      key = derive_key(key, static_cast<uint64_t>(size));
-    }
-    key = derive_key(key, rows.source.defined() ? static_cast<uint64_t>(rows.source.size(1)) : 0);
-  }
-  return static_cast<int64_t>(key >> 12);
-}
 
 /// Throws what is being handled with the rank's memory by kind, where that ran out.
 void throw_with_memory(parallel::ParallelModel& model, int rank) {
@@ -98,7 +87,8 @@ class Trainer {
       SaveSignals& save_signals,
       const std::function<void(int64_t)>& on_step,
       const std::filesystem::path& trace,
-      int64_t last_step)
+      int64_t last_step,
+      bool measures)
       : job_(job),
         world_(world),
         config_(job.config.training),
@@ -110,7 +100,8 @@ class Trainer {
         rank_times_(*job.axes),
         histograms_(job, world),
         save_signals_(save_signals),
-        steering_(job, world) {
+        steering_(job, world),
+        measuring_(world, measures) {
     if (job.config.parallel.cuda_graphs == "auto") {
       const std::string obstacle = config_.replay_spikes ? "training.replay_spikes is on"
                                    : world.ranks_are_threads && world.device.is_cuda()
@@ -136,12 +127,16 @@ class Trainer {
       log_info("early stopping had ended the run after step {}", job_.progress.step);
     }
     time_.begin(process_seconds());
+    began_ = seconds_now();
     const int64_t first = job_.progress.step;
     while (exit == 0 && job_.progress.step < last_step_ && !stops_early()) {
       exit = one_step();
     }
     if (job_.progress.step > first) {
       rank_times_.end_run(world_.communicator, job_.progress.step, job_.monitor.get());
+    }
+    if (exit == 0) {
+      measuring_.finish();
     }
     return exit;
   }
@@ -198,6 +193,8 @@ class Trainer {
   StopSignal stop_;
   SaveSignals& save_signals_;
   Steering steering_;
+  MeasuringBetweenSteps measuring_;
+  double began_ = 0;  // the first step
   std::string stopped_by_;
   bool captures_ = false;                                 // steps that fit captured_
   std::unique_ptr<parallel::CapturedTraining> captured_;  // of the first step's shapes
@@ -237,11 +234,13 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
   mine.acts = steering_.take();
   mine.failed = job_.saver != nullptr && job_.saver->failed() ? 1 : 0;
   mine.peak_memory = peak_memory_here();
-  constexpr int64_t kFlags = 6, kTimes = kFlags + Acts::kNumbers,
+  constexpr int64_t kFlags = 7, kTimes = kFlags + Acts::kNumbers,
                     kOurs = kTimes + RankTimes::kNumbers;
   const int64_t shapes = shapes_of(inputs);
+  mine.measure = measuring_.is_due(seconds_now() - began_) ? 1 : 0;
   const at::Tensor ours = at::tensor(
-      {mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed, shapes}, at::kDouble);
+      {mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed, shapes, mine.measure},
+      at::kDouble);
   const at::Tensor own = at::cat(
       {ours,
        at::tensor(mine.acts.numbers(), at::kDouble),
@@ -273,6 +272,7 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
     counts.peak_memory = std::max(counts.peak_memory, static_cast<int64_t>(row[2]));
     counts.save += static_cast<int64_t>(row[3]);
     counts.failed += static_cast<int64_t>(row[4]);
+    counts.measure += static_cast<int64_t>(row[6]);
     counts.alike = counts.alike && static_cast<int64_t>(row[5]) == shapes;
   }
   return counts;
@@ -376,7 +376,6 @@ int Trainer::one_step() {
   if (trace) {
     trace->write(trace_file);
   }
-
   Progress& progress = job_.progress;
   ++progress.step;
   progress.tokens += counts.tokens;
@@ -437,6 +436,9 @@ int Trainer::one_step() {
   time_.add(TimeAccount::Use::kSaving, keep_step(job_, world_));
   steering_.publish();
   steering_.end_step(saves);
+  if (counts.measure > 0 && !stopping) {
+    measuring_.measure();
+  }
   stopped_by_ = counts.acts.stop ? "lockstep ctl" : "a signal";
   return stopping && !last ? kExitPreempted : 0;
 }
@@ -525,7 +527,9 @@ int train_job(
     SaveSignals& save_signals,
     const RunOptions& options,
     const std::optional<Forecast>& forecast) {
-  Trainer trainer(job, world, save_signals, options.on_step, options.trace, options.last_step);
+  const bool measures = options.forecast.cluster.empty() && is_unmeasured(world);
+  Trainer trainer(
+      job, world, save_signals, options.on_step, options.trace, options.last_step, measures);
   const int exit = trainer.run();
   trainer.tell_of_saves();
   trainer.tell_of_time();

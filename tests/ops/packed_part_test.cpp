@@ -209,6 +209,34 @@ TEST(PackedPart, ProductsAreThoseOfTheDenseWeight) {
   }
 }
 
+/// Few rows are multiplied by each row as it is unpacked: by the values that many rows are
+/// multiplied by.
+TEST(PackedPart, FewRowsAreMultipliedByWhatManyAre) {
+  for (const PackedFormat& format : all_formats()) {
+    constexpr int64_t kOut = 70, kIn = 165;  // no multiples of a vector, odd
+    const PackedMatrix matrix = quantize(random({kOut, kIn}, 1), format);
+    const PackedPart part{matrix.format, kOut, kIn, {{3, 20}, {41, 70}}, {1, 160}};
+    const Tensor bytes = part_bytes(matrix, part), bias = random({part.row_count()}, 4);
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      const Tensor many = random({2, 9, part.columns.size()}, 2).to(type);
+      const Tensor of_many = packed_linear(part, bytes, many, bias.to(type));
+      for (const int64_t rows : {1, 4}) {
+        const Tensor few = many.narrow(1, 0, rows).narrow(0, 0, 1);
+        const Tensor got = packed_linear(part, bytes, few, bias.to(type));
+        ASSERT_EQ(got.sizes(), (std::vector<int64_t>{1, rows, part.row_count()}));
+        ASSERT_EQ(got.scalar_type(), type);
+        const double off = type == at::kFloat ? 1e-5 : 1e-2;  // rounded once, of either sum
+        EXPECT_TRUE(at::allclose(
+            got.to(at::kFloat),
+            of_many.narrow(1, 0, rows).narrow(0, 0, 1).to(at::kFloat),
+            off,
+            off * 3))
+            << name_of(format) << ' ' << rows;
+      }
+    }
+  }
+}
+
 /// 4.127 bits with double quantization, 4.5 without, 8 and a scale a row.
 TEST(PackedPart, BytesAreThoseOfTheCodesAndTheirScales) {
   const auto bits = [](const PackedFormat& format) {

@@ -51,9 +51,19 @@ TEST(DeviceLibrary, WhatADeviceIsCalibratedAsIsThere) {
     if (other != name) {
       EXPECT_TRUE(calibration().devices.contains(other)) << name << " lends figures of " << other;
     }
-    EXPECT_EQ(fitted_efficiency(name).matrix16, fitted_efficiency(other).matrix16);
+    EXPECT_EQ(
+        fitted_efficiency(find_device(name)).matrix16,
+        fitted_efficiency(find_device(other)).matrix16);
   }
-  EXPECT_EQ(fitted_efficiency("no such device").matrix16, Efficiency{}.matrix16);
+  // One that no run is known of is taken for one of its kind.
+  Device unknown;
+  unknown.name = "no such device";
+  EXPECT_EQ(fitted_efficiency(unknown).matrix16, Efficiency{}.matrix16);
+  unknown.name = "rtx-3090";
+  EXPECT_GT(fitted_efficiency(unknown).matrix16, Efficiency{}.matrix16);
+  unknown.name = "another of Blackwell's";
+  unknown.flops8 = 4.5e15;
+  EXPECT_LT(fitted_efficiency(unknown).attention, Efficiency{}.attention);
   for (const auto& [name, efficiency] : calibration().devices) {
     EXPECT_NO_THROW((void)find_device(name)) << "fitted, and nobody has it: " << name;
   }

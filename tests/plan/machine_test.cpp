@@ -121,8 +121,18 @@ TEST(Machine, IsFoundFromWhatItDoes) {
   }
 }
 
+TEST(Machine, SaysHowFarItsRatesAreOff) {
+  MachineSamples samples = samples_of(made_up());
+  EXPECT_LT(fit_machine(samples).device.time_error, 0.02);
+  for (size_t i = 0; i < samples.passes.size(); i += 2) {
+    samples.passes[i].seconds *= 1.5;  // as beside other work
+  }
+  EXPECT_GT(fit_machine(samples).device.time_error, 0.1);
+}
+
 TEST(Machine, ItsFileIsReadAsItWasWritten) {
-  const NodeGroup node = made_up();
+  NodeGroup node = made_up();
+  node.device.time_error = 0.07;
   const Cluster read = parse_cluster(machine_yaml(node, "a comment"), "machine.yaml");
   ASSERT_EQ(read.groups.size(), 1U);
   const NodeGroup& group = read.groups[0];
@@ -136,6 +146,7 @@ TEST(Machine, ItsFileIsReadAsItWasWritten) {
   EXPECT_NEAR(group.spread_seconds * 1e6, 100, 1e-6);
   EXPECT_NEAR(group.device.efficiency32.memory, 0.3, 1e-6);
   EXPECT_NEAR(group.device.ring32.score * 1e9, 6, 1e-6);
+  EXPECT_NEAR(group.device.time_error, 0.07, 1e-6);
 }
 
 }  // namespace machine_test

@@ -1,9 +1,8 @@
 """Measuring a machine, and what reads the file of it."""
 
-import shutil
 import unittest
 
-from harness import ProgramTest, environment, long
+from harness import ProgramTest, environment, long, losses
 
 
 @long  # a machine is measured
@@ -11,31 +10,64 @@ class Calibrate(ProgramTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.told = cls.run_ok_in(cls.folder, "calibrate", "--seconds", 0.002, "--write", "new/machine.yaml").out
+        cls.env = environment(XDG_CACHE_HOME=str(cls.folder / "caches"))
+        cls.told = cls.run_ok_in(cls.folder, "calibrate", "--seconds", 0.002, env=cls.env).out
+        [cls.usual] = (cls.folder / "caches" / "lockstep").glob("machine-1x1-*.yaml")
 
     def test_the_file_is_read_by_plan_and_train(self):
         for part in ("products in float32", "products in bfloat16", "memory: ", "passes of small models", "the worst is"):
             self.assertIn(part, self.told)
-        self.assertTrue(self.told.endswith("written: new/machine.yaml\n"), self.told)
-        text = (self.folder / "new" / "machine.yaml").read_text()
+        self.assertTrue(self.told.endswith(f"written: {self.usual}\n"), self.told)
+        text = self.usual.read_text()
+        (self.folder / "machine.yaml").write_text(text)
         self.assertIn("1 ranks at a time", text)
         self.assertIn("short_sides32", text)
-        plan = self.run_ok("plan", "--model", "gpt2-tiny", "--cluster", "new/machine.yaml", "data.sequence_length=64").out
+        plan = self.run_ok("plan", "--model", "gpt2-tiny", "--cluster", "machine.yaml", "data.sequence_length=64").out
         self.assertIn("tokens/s", plan)
-        run = self.train("timed", "--cluster", "new/machine.yaml")
-        self.assertRegex(run.err + run.out, r"predicted: [\d.e-]+ s a step, \d+ tokens/s, .* \(figures: new/machine.yaml\)")
+        run = self.train("timed", "--cluster", "machine.yaml")
+        self.assertRegex(run.err + run.out,
+                         r"predicted: [\d.e-]+ s a step \(-\d+% \+\d+%\), \d+ tokens/s, .* \(figures: machine.yaml\)")
 
     def test_the_usual_file_is_found_and_one_that_is_broken_is_told_of(self):
-        usual = self.folder / "caches" / "lockstep" / "machine.yaml"
-        usual.parent.mkdir(parents=True)
-        shutil.copy(self.folder / "new" / "machine.yaml", usual)
-        env = environment(XDG_CACHE_HOME=str(self.folder / "caches"))
-        run = self.train("usual", env=env)
-        self.assertIn(f"(figures: {usual})", run.err + run.out)
-        usual.write_text("nodes: 7\n")
-        run = self.train("broken", env=env)
-        self.assertIn(f"{usual} is not used", run.err)
+        run = self.train("usual", env=self.env)
+        self.assertIn(f"(figures: {self.usual})", run.err + run.out)
+        # Of other ranks, or threads, nothing is known.
+        run = self.train("others", ranks=2, env=self.env)
+        self.assertIn("once this machine was measured", run.err + run.out)
+        text = self.usual.read_text()
+        self.usual.write_text("nodes: 7\n")
+        run = self.train("broken", env=self.env)
+        self.usual.write_text(text)
+        self.assertIn(f"{self.usual} is not used", run.err)
         self.assertIn("lockstep calibrate", run.err)
+
+    def test_a_machine_that_nobody_measured_is_measured_by_the_first_run_between_its_steps(self):
+        cache = self.folder / "none"
+        env = environment(XDG_CACHE_HOME=str(cache), LOCKSTEP_MEASURE_MACHINE="1")
+        words = ["data.sequence_length=32", "model.path=model.json"]
+        steps = 20
+        while True:  # until a run is long enough
+            first = self.train("first", *words, ranks=2, steps=steps, env=env)
+            said = first.err + first.out
+            self.assertNotIn("s a step", said)
+            if "this machine was measured in" in said:
+                break
+            self.assertFalse(list(cache.glob("lockstep/machine-*.yaml")))
+            self.assertLess(steps, 100000, said)
+            steps *= 8
+        again = self.train("again", *words, ranks=2, env=env)
+        kept = list(cache.glob("lockstep/machine-2x1-*.yaml"))
+        if "are not kept" in said:  # others had the processors
+            self.assertEqual(kept, [])
+            self.assertIn("once this machine was measured", again.err + again.out)
+            return
+        self.assertEqual(len(kept), 1, said)
+        self.assertIn("between its steps", kept[0].read_text())
+        self.assertRegex(again.err + again.out, r"predicted: [\d.e-]+ s a step .*machine-2x1-")
+        # What trains is what trains without it.
+        env["LOCKSTEP_MEASURE_MACHINE"] = "0"
+        plain = self.train("plain", *words, ranks=2, steps=steps, env=env)
+        self.assertEqual(losses(self.folder / "first")[-20:], losses(self.folder / "plain")[-20:], plain.err)
 
 
 if __name__ == "__main__":

@@ -40,11 +40,11 @@ class Predict(ProgramTest):
             return done.out + done.err
 
         text = train("--cluster", "two.yaml")
-        self.assertRegex(text, r"predicted: [\d.e-]+ s a step, \d+ tokens/s, [\d.]+ \w+ a rank of [\d.]+ \w+ \(figures: two.yaml\)")
+        self.assertRegex(text, r"predicted: [\d.e-]+ s a step \(-\d+% \+\d+%\), \d+ tokens/s, [\d.]+ \w+ a rank of [\d.]+ \w+ \(figures: two.yaml\)")
         self.assertRegex(text, r"predicted [\d.e-]+ s a step, measured [\d.e-]+ s \([+-][\d.]+%\)")
         # Nobody has measured this machine: nothing is said of time.
         text = train()
-        self.assertRegex(text, r"predicted: [\d.]+ \w+ a rank of [\d.]+ \w+ \(and times, once `lockstep calibrate`")
+        self.assertRegex(text, r"predicted: [\d.]+ \w+ a rank of [\d.]+ \w+ \(and times, once this machine was measured")
         self.assertNotIn("s a step, measured", text)
 
     def assert_memory_is_near(self, text):

@@ -1,3 +1,4 @@
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -211,6 +212,53 @@ TEST(Validate, SystemsNeverSeenAreWithinATenth) {
   const auto json = nlohmann::json::parse(judge(validate(runs)).json);
   EXPECT_GT(json["configurations"], 300);
   EXPECT_LT(json["median_step_time_error_other_sources"], 0.1);
+}
+
+TEST(Bars, HoldForSystemsThatDidNotLendThemselves) {
+  std::vector<HeldOut> held;
+  for (int s = 0; s < 20; ++s) {
+    HeldOut& one = held.emplace_back(HeldOut{"system " + std::to_string(s), {}, {}});
+    for (int run = 0; run < 10; ++run) {
+      one.truths.push_back(1 + 0.01 * ((s * 7 + run * 3) % 41 - 20));
+    }
+  }
+  const Holding holding = bars_that_hold(held);
+  EXPECT_EQ(holding.runs, 200U);
+  EXPECT_GE(holding.inside, 180U);
+  EXPECT_LT(holding.bars.least, 0.85);
+  EXPECT_GT(holding.bars.most, 1.15);
+  EXPECT_LT(holding.bars.most, 1.21);
+  // One that is all off widens the bars of the others, and its own runs are none of theirs.
+  held.push_back({"far off", std::vector<double>(30, 3.0), {}});
+  const Holding wider = bars_that_hold(held);
+  EXPECT_GE(wider.inside * 10, wider.runs * 9 - 9 * 30);
+  EXPECT_GE(wider.level, holding.level);
+}
+
+TEST(Bars, WeighASystemByTheRootOfItsRuns) {
+  const std::vector<HeldOut> held{{"many", std::vector<double>(100, 1.1), {}}, {"one", {0.5}, {}}};
+  // 10 of 11 parts of the weight are the many's.
+  EXPECT_EQ(bars_of(held, 0.8).least, 1);
+  EXPECT_EQ(bars_of(held, 0.9).least, 0.5);
+  EXPECT_EQ(bars_of(held, 0.9).most, 1.1);
+  EXPECT_NEAR(median_error(held[0].truths), 1 - 1 / 1.1, 1e-12);
+  EXPECT_EQ(median_error({}), 0);
+}
+
+TEST(Bars, AreKeptInAFileAndAsSource) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "held";
+  EXPECT_TRUE(read_held(file).empty());
+  std::ofstream(file) << held_text({"A system (of 2021)", {1.5, 0.25}, {1, 2}})
+                      << held_text({"B", {1}, {3}});
+  const std::vector<HeldOut> read = read_held(file);
+  ASSERT_EQ(read.size(), 2U);
+  EXPECT_EQ(read[0].system, "A system (of 2021)");
+  EXPECT_EQ(read[0].truths, (std::vector<double>{1.5, 0.25}));
+  EXPECT_EQ(read[0].unknown, (std::vector<double>{1, 2}));
+  EXPECT_EQ(read[1].unknown, std::vector<double>{3});
+  const std::string source = error_bars_source({0.8, 1.25}, {0.9, 1.1});
+  EXPECT_NE(source.find(".time = {.least = 0.800, .most = 1.250}"), std::string::npos) << source;
 }
 
 TEST(Fit, WritesASourceFile) {

@@ -8,8 +8,4 @@ std::filesystem::path cache_folder(const std::string& cache_dir) {
   return cache_dir.empty() ? user_cache_folder() / "data" : std::filesystem::path(cache_dir);
 }
 
-std::filesystem::path machine_file() {
-  return user_cache_folder() / "machine.yaml";
-}
-
 }  // namespace lockstep::config

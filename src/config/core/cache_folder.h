@@ -10,8 +10,4 @@ namespace lockstep::config {
 /// below /tmp/lockstep-UID. Error (config) where another user made that.
 std::filesystem::path cache_folder(const std::string& cache_dir);
 
-/// What `lockstep calibrate` found out about this machine: lockstep/machine.yaml beside that
-/// folder.
-std::filesystem::path machine_file();
-
 }  // namespace lockstep::config

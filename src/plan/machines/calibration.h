@@ -53,7 +53,9 @@ const Calibration& calibration();
 /// The device whose parameters stand for this one: the same chip with other memory, or the nearest
 /// that has runs.
 std::string calibrated_as(const std::string& device);
-/// The efficiency of a device, or the default where nothing like it was fitted.
-Efficiency fitted_efficiency(const std::string& device);
+/// What a device of its kind reaches, before any run of it is known: where the fit begins.
+Efficiency usual_efficiency(const Device& device);
+/// The efficiency of a device as it was fitted, or as is usual where nothing like it was.
+Efficiency fitted_efficiency(const Device& device);
 
 }  // namespace lockstep::plan

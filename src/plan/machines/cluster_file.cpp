@@ -179,6 +179,7 @@ class Reader {
          "activation_efficiency32",
          "softmax_efficiency32",
          "kernel_us",
+         "time_error",
          "dropout_ns",
          "ring16_ns",
          "ring32_ns"},
@@ -208,6 +209,7 @@ class Reader {
     device.short16 = short_sides(node, "short_sides16", at);
     device.short32 = short_sides(node, "short_sides32", at);
     device.kernel_seconds = number(node, "kernel_us", 0, 0, 1e5, at) * 1e-6;
+    device.time_error = number(node, "time_error", 0, 0, 100, at);
     device.dropout_seconds = number(node, "dropout_ns", 0, 0, 1e5, at) * 1e-9;
     device.ring16 = ring_rates(node, "ring16_ns", at);
     device.ring32 = ring_rates(node, "ring32_ns", at);

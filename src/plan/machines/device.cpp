@@ -295,7 +295,7 @@ std::vector<Device> make_library() {
     device.direct_links = device.name == "v100-16gb";
     device.attention_rate = device.name == "gb300" ? 1.5 : 1;  // exponentials twice as fast
     device.chip_watts = device.name == "h100-96gb-500w" ? 700 : 0;
-    device.efficiency = fitted_efficiency(device.name);
+    device.efficiency = fitted_efficiency(device);
     library.push_back(std::move(device));
   }
   return library;

@@ -59,6 +59,7 @@ struct Device {
   double kernel_seconds = 0;   // of a kernel, however small
   double dropout_seconds = 0;  // of a random number that dropout draws
   RingRates ring16, ring32;
+  double time_error = 0;    // of nine of ten of its passes, by these rates, at most; 0: not known
   const char* source = "";  // of the figures
   Efficiency efficiency;
   Efficiency efficiency32;  // of a measured device in float32; `efficiency` is of 16 bits then

@@ -8,6 +8,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include "base/counter_random.h"
 #include "ops/host_copies.h"
 
 namespace lockstep::train {
@@ -120,6 +121,17 @@ nn::ForwardInputs to_device(const nn::ForwardInputs& inputs, c10::Device device)
     *tensor = tensor->defined() ? ops::to_device(*tensor, device) : *tensor;
   }
   return there;
+}
+
+int64_t shapes_of(std::span<const nn::ForwardInputs> inputs) {
+  uint64_t key = inputs.size();
+  for (const nn::ForwardInputs& rows : inputs) {
+    for (const int64_t size : rows.ids.sizes()) {
+      key = derive_key(key, static_cast<uint64_t>(size));
+    }
+    key = derive_key(key, rows.source.defined() ? static_cast<uint64_t>(rows.source.size(1)) : 0);
+  }
+  return static_cast<int64_t>(key >> 12);
 }
 
 }  // namespace lockstep::train

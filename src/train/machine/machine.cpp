@@ -3,16 +3,27 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
+#include <fstream>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
+#include "base/hash.h"
+#include "base/processor.h"
+#include "base/user_cache.h"
 #include "model/model_config.h"
+#include "monitor/memory.h"
 #include "nn/initialize.h"
 #include "nn/language_model.h"
 #include "ops/adamw.h"
@@ -23,11 +34,20 @@
 namespace lockstep::train {
 namespace {
 
+double thread_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+}  // namespace
+
 class Measurer {
  public:
-  Measurer(comm::Communicator& communicator, double seconds)
+  Measurer(comm::Communicator& communicator, double seconds, bool briefly)
       : communicator_(communicator),
-        seconds_(seconds) {}
+        seconds_(seconds),
+        briefly_(briefly) {}
 
   // The median, of the slowest rank. As many runs on every rank: `body` may hold a collective.
   double time_of(const std::function<void()>& body) {
@@ -36,14 +56,18 @@ class Measurer {
     const double start = seconds_now();
     body();
     const double once = largest(seconds_now() - start);
-    const int runs = static_cast<int>(std::clamp(seconds_ / std::max(once, 1e-9), 3.0, 1000.0));
+    const int runs =
+        static_cast<int>(std::clamp(seconds_ / std::max(once, 1e-9), briefly_ ? 0.0 : 3.0, 1000.0));
     std::vector<double> times;
+    if (briefly_) {
+      times.push_back(once);
+    }
     for (int run = 0; run < runs; ++run) {
       const double began = seconds_now();
       body();
       times.push_back(seconds_now() - began);
     }
-    const auto middle = times.begin() + runs / 2;
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
     std::nth_element(times.begin(), middle, times.end());
     return largest(*middle);
   }
@@ -51,23 +75,36 @@ class Measurer {
   // Seconds s, so that ranks which compute for t seconds wait for the slowest sqrt(s t): what slows
   // a rank down comes by chance, so that differences grow as a random walk.
   double spread_of(const std::function<void()>& body) {
-    constexpr int kRuns = 8;
+    const int turns = briefly_ ? 3 : 8;
     double waited = 0;
     double computed = 0;
-    for (int run = 0; run < kRuns; ++run) {
+    for (int run = 0; run < turns; ++run) {
       communicator_.barrier();
       const double began = seconds_now();
+      const double began_of_thread = thread_seconds();
       body();
       const double own = seconds_now() - began;
+      all_seconds_ += own;
+      own_seconds_ += thread_seconds() - began_of_thread;
       waited += largest(own) - own;
       computed += own;
     }
     at::Tensor sums = at::tensor({waited, computed}, at::kDouble);
     communicator_.all_reduce(sums).wait();
-    const double runs = static_cast<double>(kRuns) * communicator_.size();
+    const double runs = static_cast<double>(turns) * communicator_.size();
     const double wait = sums[0].item<double>() / runs;
     return wait * wait / (sums[1].item<double>() / runs);
   }
+
+  // Of the time of what was given to spread_of(), the part in which this rank had its processor:
+  // the least of all ranks.
+  double share_of_processor() {
+    const double share = all_seconds_ > 0 ? own_seconds_ / all_seconds_ : 1;
+    return -largest(-share);
+  }
+
+  bool briefly() const { return briefly_; }
+  comm::Communicator& communicator() const { return communicator_; }
 
  private:
   double largest(double seconds) {
@@ -78,7 +115,11 @@ class Measurer {
 
   comm::Communicator& communicator_;
   double seconds_;
+  bool briefly_;
+  double all_seconds_ = 0, own_seconds_ = 0;
 };
+
+namespace {
 
 std::vector<plan::ProductSample> measure_products(Measurer& measurer, at::ScalarType type) {
   constexpr std::array<std::array<int64_t, 3>, 10> kShapes{
@@ -152,12 +193,26 @@ model::ModelConfig config_of(const Pass& pass) {
   return model::parse_model_config(text, "a model to measure with");
 }
 
+// The same in a fraction of the time: half of the tokens, a smaller vocabulary.
+Pass brief(Pass pass) {
+  pass.vocabulary = std::min<int64_t>(pass.vocabulary, 8192);
+  pass.rows = std::max<int64_t>(1, pass.rows / 2);
+  return pass;
+}
+
+// Of the passes in float32 those without which a rate of that type is not told from others.
+bool is_brief32(const Pass& pass) {
+  return &pass == &kPasses[0] || &pass == &kPasses[1] || &pass == &kPasses[3] ||
+         &pass == &kPasses[6];
+}
+
 struct MeasuredPass {
   plan::PassSample sample;
-  double spread = 0;
+  std::optional<double> spread;
 };
 
-MeasuredPass measure_pass(Measurer& measurer, const Pass& pass, at::ScalarType type) {
+MeasuredPass measure_pass(
+    Measurer& measurer, const Pass& pass, at::ScalarType type, bool measures_spread) {
   MeasuredPass result;
   plan::PassSample& sample = result.sample;
   plan::Job& job = sample.job;
@@ -177,7 +232,9 @@ MeasuredPass measure_pass(Measurer& measurer, const Pass& pass, at::ScalarType t
   inputs.training = true;
   const auto body = [&] { torch::autograd::backward({model->loss(inputs)}, {}); };
   sample.seconds = measurer.time_of(body);
-  result.spread = measurer.spread_of(body);
+  if (measures_spread) {
+    result.spread = measurer.spread_of(body);
+  }
   return result;
 }
 
@@ -213,8 +270,8 @@ plan::RingSample measure_ring(
 }
 
 double update_bandwidth(Measurer& measurer, double bytes_of_parameter) {
-  constexpr int64_t kCount = 1 << 22;
-  const auto zeros = [](at::ScalarType type) { return at::zeros({kCount}, type); };
+  const int64_t count = measurer.briefly() ? 1 << 21 : 1 << 22;
+  const auto zeros = [&](at::ScalarType type) { return at::zeros({count}, type); };
   const ops::AdamWBuffers buffers{
       .parameter = zeros(at::kBFloat16),
       .master = zeros(at::kFloat),
@@ -222,51 +279,132 @@ double update_bandwidth(Measurer& measurer, double bytes_of_parameter) {
       .exp_avg = zeros(at::kFloat),
       .exp_avg_sq = zeros(at::kFloat)};
   const double seconds = measurer.time_of([&] { ops::adamw_step(buffers, {}); });
-  return static_cast<double>(kCount) * bytes_of_parameter / seconds;
+  return static_cast<double>(count) * bytes_of_parameter / seconds;
 }
 
 double copy_bandwidth(Measurer& measurer) {
-  constexpr int64_t kCount = 1 << 24;
-  const at::Tensor from = at::zeros({kCount}, at::kFloat);
-  at::Tensor to = at::empty({kCount}, at::kFloat);
-  return 2.0 * 4 * kCount / measurer.time_of([&] { to.copy_(from); });
+  const int64_t count = measurer.briefly() ? 1 << 22 : 1 << 24;
+  const at::Tensor from = at::zeros({count}, at::kFloat);
+  at::Tensor to = at::empty({count}, at::kFloat);
+  return 2.0 * 4 * static_cast<double>(count) / measurer.time_of([&] { to.copy_(from); });
 }
 
 }  // namespace
 
-plan::MachineSamples measure_machine(comm::Communicator& communicator, double seconds) {
-  Measurer measurer(communicator, seconds);
-  plan::MachineSamples samples;
-  samples.ranks = communicator.size();
-  {
-    const at::NoGradGuard no_grad;
-    samples.products32 = measure_products(measurer, at::kFloat);
-    samples.products16 = measure_products(measurer, at::kBFloat16);
-    samples.copy_bandwidth = copy_bandwidth(measurer);
-    samples.update_bandwidth = update_bandwidth(measurer, plan::Software{}.update_bytes);
-    for (int64_t bytes = 4096; communicator.size() > 1 && bytes <= (1 << 25); bytes *= 8) {
-      at::Tensor tensor = at::zeros({bytes / 4}, at::kFloat);
-      samples.reductions.push_back(
-          {static_cast<double>(communicator.size()),
-           static_cast<double>(bytes),
-           measurer.time_of([&] { communicator.all_reduce(tensor).wait(); })});
+MachineMeasuring::MachineMeasuring(comm::Communicator& communicator, double seconds, bool briefly)
+    : measurer_(std::make_unique<Measurer>(communicator, seconds, briefly)) {
+  samples_.ranks = communicator.size();
+  const auto with_no_grad = [&](std::function<void()> body) {
+    parts_.emplace_back([body = std::move(body)] {
+      const at::NoGradGuard no_grad;
+      body();
+    });
+  };
+  with_no_grad([this] { samples_.products32 = measure_products(*measurer_, at::kFloat); });
+  with_no_grad([this] { samples_.products16 = measure_products(*measurer_, at::kBFloat16); });
+  with_no_grad([this] { samples_.copy_bandwidth = copy_bandwidth(*measurer_); });
+  with_no_grad([this] {
+    samples_.update_bandwidth = update_bandwidth(*measurer_, plan::Software{}.update_bytes);
+  });
+  if (communicator.size() > 1) {
+    with_no_grad([this] { measure_reductions(); });
+  }
+  parts_.emplace_back([this] {
+    for (const int64_t length : {64, 256}) {
+      comm::Communicator& ranks = measurer_->communicator();
+      samples_.ring16.push_back(measure_ring(*measurer_, ranks, length, at::kBFloat16));
+      samples_.ring32.push_back(measure_ring(*measurer_, ranks, length, at::kFloat));
     }
-  }
-  for (const int64_t length : {64, 256}) {
-    samples.ring16.push_back(measure_ring(measurer, communicator, length, at::kBFloat16));
-    samples.ring32.push_back(measure_ring(measurer, communicator, length, at::kFloat));
-  }
-  size_t passes = 0;
+  });
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const Pass& pass : kPasses) {
-      MeasuredPass measured = measure_pass(measurer, pass, type);
-      samples.passes.push_back(std::move(measured.sample));
-      samples.spread += measured.spread;
-      ++passes;
+      if (!briefly || type == at::kBFloat16 || is_brief32(pass)) {
+        const bool measures_spread = !briefly || &pass == kPasses.data();
+        parts_.emplace_back([this, type, measures_spread, of = briefly ? brief(pass) : pass] {
+          MeasuredPass measured = measure_pass(*measurer_, of, type, measures_spread);
+          samples_.passes.push_back(std::move(measured.sample));
+          if (measured.spread) {
+            spreads_.push_back(*measured.spread);
+          }
+        });
+      }
     }
   }
-  samples.spread /= static_cast<double>(passes);
+}
+
+MachineMeasuring::~MachineMeasuring() = default;
+
+void MachineMeasuring::measure_reductions() {
+  comm::Communicator& ranks = measurer_->communicator();
+  for (int64_t bytes = 4096; bytes <= (1 << 25); bytes *= 8) {
+    at::Tensor tensor = at::zeros({bytes / 4}, at::kFloat);
+    samples_.reductions.push_back(
+        {static_cast<double>(ranks.size()), static_cast<double>(bytes), measurer_->time_of([&] {
+           ranks.all_reduce(tensor).wait();
+         })});
+  }
+}
+
+double MachineMeasuring::measure_next() {
+  const double began = seconds_now();
+  if (!done()) {
+    parts_[next_++]();
+  }
+  return seconds_now() - began;
+}
+
+double MachineMeasuring::share_of_processor() {
+  return measurer_->share_of_processor();
+}
+
+plan::MachineSamples MachineMeasuring::samples() const {
+  plan::MachineSamples samples = samples_;
+  const auto sum = std::accumulate(spreads_.begin(), spreads_.end(), 0.0);
+  samples.spread = sum / static_cast<double>(std::max<size_t>(1, spreads_.size()));
   return samples;
+}
+
+plan::MachineSamples measure_machine(comm::Communicator& communicator, double seconds) {
+  MachineMeasuring measuring(communicator, seconds, /*briefly=*/false);
+  while (!measuring.done()) {
+    measuring.measure_next();
+  }
+  return measuring.samples();
+}
+
+std::filesystem::path machine_file(int ranks) {
+  // What tells machines that share a home apart, and processors that hide what they have.
+  std::string text;
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line) && !line.empty();) {
+    if (line.rfind("apicid", 0) != 0 && line.rfind("cpu MHz", 0) != 0) {
+      text += line + "\n";
+    }
+  }
+  text += fmt::format(
+      "{} {}", std::thread::hardware_concurrency(), static_cast<int>(instruction_set()));
+  return user_cache_folder() /
+         fmt::format(
+             "machine-{}x{}-{}.yaml", ranks, at::get_num_threads(), hash_hex(text).substr(0, 8));
+}
+
+void write_machine(
+    plan::MachineSamples samples, const std::filesystem::path& file, const std::string& how) {
+  samples.memory_bytes =
+      static_cast<double>(monitor::available_memory()) / std::max(samples.ranks, 1);
+  if (file.has_parent_path()) {
+    create_folders(file.parent_path());
+  }
+  write_file_atomically(
+      file,
+      plan::machine_yaml(
+          plan::fit_machine(samples),
+          fmt::format(
+              "Measured by {}: {} ranks at a time, {} threads each.",
+              how,
+              samples.ranks,
+              at::get_num_threads())),
+      ErrorKind::kEnvironment);
 }
 
 }  // namespace lockstep::train

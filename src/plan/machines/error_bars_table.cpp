@@ -1,0 +1,13 @@
+// Made by `published_runs RUNS.csv --leave-one-out FILE --write FILE`: each system's runs by a fit
+// that did not see them. Do not edit: run it again.
+#include "plan/machines/error_bars.h"
+
+namespace lockstep::plan {
+
+const ErrorBarsTable& published_error_bars() {
+  static const ErrorBarsTable table{
+      .time = {.least = 0.881, .most = 1.212}, .memory = {.least = 0.922, .most = 1.148}};
+  return table;
+}
+
+}  // namespace lockstep::plan

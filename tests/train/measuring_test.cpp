@@ -1,0 +1,53 @@
+#include "train/machine/measuring.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::train {
+namespace measuring_test {
+
+World alone() {
+  return {.store = {}, .communicator = comm::Communicator::alone()};
+}
+
+TEST(Measuring, BeginsAfterSomeSecondsWhereItIsWanted) {
+  World world = alone();
+  const MeasuringBetweenSteps wanted(world, true), not_wanted(world, false);
+  EXPECT_FALSE(wanted.is_due(0.5));
+  EXPECT_TRUE(wanted.is_due(10));
+  EXPECT_FALSE(not_wanted.is_due(10));
+}
+
+TEST(Measuring, APartCostsAFifthOfTheTimeAtMost) {
+  World world = alone();
+  MeasuringBetweenSteps measuring(world, true);
+  measuring.measure();  // some milliseconds
+  EXPECT_FALSE(measuring.is_due(3));
+  EXPECT_TRUE(measuring.is_due(1000));
+}
+
+TEST(Measuring, ARunThatDidNotBeginItDoesNotFinishIt) {
+  World world = alone();
+  MeasuringBetweenSteps measuring(world, true);
+  measuring.finish();
+  EXPECT_TRUE(measuring.is_due(10));
+}
+
+TEST(Measuring, FiguresAreOfAProcessorAndSoManyRanks) {
+  EXPECT_EQ(machine_file(2), machine_file(2));
+  EXPECT_NE(machine_file(2), machine_file(4));
+  const std::string name = machine_file(2).filename();
+  EXPECT_EQ(name.rfind("machine-2x", 0), 0U) << name;
+  EXPECT_EQ(machine_file(2).extension(), ".yaml");
+}
+
+TEST(Measuring, IsForRanksOfOneMachineThatAreProcesses) {
+  World world = alone();
+  world.ranks_are_threads = true;
+  EXPECT_FALSE(is_unmeasured(world));
+  world.ranks_are_threads = false;
+  world.local_size = 3;  // another number than all ranks
+  EXPECT_FALSE(is_unmeasured(world));
+}
+
+}  // namespace measuring_test
+}  // namespace lockstep::train
