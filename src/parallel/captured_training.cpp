@@ -12,6 +12,7 @@
 #include "base/format.h"
 #include "nn/dropout_keys.h"
 #include "ops/cuda_loops.h"
+#include "ops/host_copies.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -150,7 +151,7 @@ StepResult CapturedTraining::run(
   optim::Optimizer& optimizer = model_.optimizer();
   optimizer.begin_step();
   mean_.fill_(1.0 / step.divisor());
-  numbers_.copy_(optimizer.numbers(learning_rate));
+  numbers_.copy_(ops::to_device(optimizer.numbers(learning_rate), model_.device()));
   step_.run();
   model_.state_changed();
   return model_.judge(sums_, step);
