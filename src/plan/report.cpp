@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "plan/cost/layer_budget.h"
 #include "plan/memory/memory_table.h"
 #include "plan/search.h"
 #include "schedule/draw.h"
@@ -195,6 +196,9 @@ std::string explain(const Job& job, const Cluster& cluster) {
   axis("context", job.mesh.context, "attribute: each rank a part of every sequence");
   axis("tensor", job.mesh.tensor, "parameter: each rank a part of every matrix");
   axis("pipeline", job.mesh.pipeline, "operator: each rank some of the blocks");
+  if (const std::string budget = budget_table(job); !budget.empty() && !cluster.slowest().device.is_cpu) {
+    text += "\n" + budget;
+  }
   return text;
 }
 

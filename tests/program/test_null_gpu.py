@@ -182,6 +182,19 @@ class NullGpu(ProgramTest):
         self.assertGreater(len(flash), 1, report["kernels"])
         self.assertEqual([name for name in report["kernels"] if "fmha" in name or "attention_kernel" in name], [])
 
+    def test_documents_of_a_row_need_no_mask(self):
+        # Queries share heads, and a mask of all pairs would be 2 x 64 x 64 for each layer and head.
+        (self.folder / "packed.json").write_text(json.dumps(dict(LLAMA, num_key_value_heads=2)))
+        words = ["model.path=packed.json", "bf16=true", "data.packing=documents", "data.text_documents=line"]
+        step, = self.each_step("packed", *words, first=2, last=3)
+        names = " ".join(name for name, count in step["kernels"].items() if count > 0)
+        self.assertIn("flash_fwd", names)
+        self.assertIn("flash_bwd", names)
+        self.assertNotRegex(names, r"fmha|attention_kernel|searchsorted")
+        self.check_step(step, "packed")
+        whole, = self.each_step("not-packed", "model.path=packed.json", "bf16=true", first=2, last=3)
+        self.assertLess(step["counts"]["launches"], whole["counts"]["launches"] + 10 * LLAMA["num_hidden_layers"])
+
     def layer_of(self, name, config, *words):
         """What a layer launches and moves in a step, forward and backward: what a model of two has more than one of one."""
         step = {}
@@ -223,6 +236,11 @@ class NullGpu(ProgramTest):
         self.assertEqual(replays[0], replays[1])
         self.assertGreater(replays[0], 0)
         self.assertLess(replays[0], 16 - 3)  # fewer than the steps after the warm-up: some were not alike
+
+    def test_graphs_draw_dropout_by_numbers_of_the_device(self):
+        step, = self.each_step("graphs-dropout", "bf16=true", "parallel.cuda_graphs=auto", first=5, last=7)
+        self.assertEqual(step["counts"]["graph_launches"], 1, self.told)
+        self.check_step(step, "gpt2")  # the keys of a step's dropouts are one pinned copy
 
     @long
     def test_graphs_of_sharded_plans(self):
