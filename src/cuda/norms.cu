@@ -158,8 +158,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_backward_kernel(
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const float normal = widen(values[k].at[i]) * scale;
-        const float weighted =
-            widen(gradients[k].at[i]) * factor_of(widen(weights.at[i]), form);
+        const float weighted = widen(gradients[k].at[i]) * factor_of(widen(weights.at[i]), form);
         const float dx = (weighted - normal * mean) * scale;
         narrow(sum_gradient != nullptr ? dx + widen(more.at[i]) : dx, out.at[i]);
       }
@@ -217,8 +216,8 @@ void with_packs(int64_t packs, const Function& function) {
 
 int threads_of_norm(int64_t packs) {
   const int64_t warps = (packs + kWarpOfNorms - 1) / kWarpOfNorms;
-  return static_cast<int>(warps * kWarpOfNorms < kMostThreadsOfNorms ? warps * kWarpOfNorms
-                                                                     : kMostThreadsOfNorms);
+  return static_cast<int>(
+      warps * kWarpOfNorms < kMostThreadsOfNorms ? warps * kWarpOfNorms : kMostThreadsOfNorms);
 }
 
 }  // namespace

@@ -9,8 +9,9 @@
 
 namespace lockstep::cuda {
 
-/// Of logits [rows, size], rows that begin `stride` numbers apart: each row's largest, the sum of exp(logit - largest), and the target's
-/// (0 where the target is outside [0, size)). One pass over the logits.
+/// Of logits [rows, size], rows that begin `stride` numbers apart: each row's largest, the sum of
+/// exp(logit - largest), and the target's (0 where the target is outside [0, size)). One pass over
+/// the logits.
 void row_statistics(
     Number number,
     const void* logits,

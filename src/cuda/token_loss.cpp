@@ -2,10 +2,9 @@
 #include "cuda/token_loss.h"
 
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
-
-#include <ATen/ops/empty.h>
 
 #include "cuda/adamw.h"
 #include "cuda/dropout.h"

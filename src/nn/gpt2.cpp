@@ -54,7 +54,7 @@ class Gpt2Block final : public Block {
   Tensor attend(const Tensor& normal, const ForwardContext& context) const {
     const Tensor packed =
         query_key_value_->forward(attention_input_->forward(normal), context);  // [B, T, 3 H D]
-    const auto heads = ops::split_heads(packed, head_dim_);  // 3 of [B, H, T, D]
+    const auto heads = ops::split_heads(packed, head_dim_);                     // 3 of [B, H, T, D]
     return attention_out_->forward(
         attention_->forward(heads[0], heads[1], heads[2], context), context);  // [B, T, C]
   }

@@ -224,8 +224,7 @@ class T5DecoderBlock final : public Block {
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
     Streams streams = Streams::of(inputs);
     const auto [target, normal_target] = attention_.normalized(streams.target);
-    const auto [x, normal] =
-        cross_.add_normalized(attend(normal_target, streams, context), target);
+    const auto [x, normal] = cross_.add_normalized(attend(normal_target, streams, context), target);
     const auto make = [&] { return cross_.keys_and_values(streams.source, context); };
     const auto keys_and_values =
         context.cache() == nullptr ? make() : context.cache()->source(layer(), make);
@@ -242,8 +241,7 @@ class T5DecoderBlock final : public Block {
   }
 
  private:
-  Tensor attend(
-      const Tensor& normal, const Streams& streams, const ForwardContext& context) const {
+  Tensor attend(const Tensor& normal, const Streams& streams, const ForwardContext& context) const {
     auto keys_and_values = attention_.keys_and_values(normal, context);
     if (context.cache() != nullptr) {
       keys_and_values =

@@ -23,7 +23,8 @@ struct NormGradientInputs {
 };
 
 /// On the current stream; tensors are on one GPU and contiguous, but for logits, whose rows may
-/// lie apart. float32, bfloat16 or float16 logits [n, V]; targets [n] int64; everything else of them [n] float32. See softmax_rows.h.
+/// lie apart. float32, bfloat16 or float16 logits [n, V]; targets [n] int64; everything else of
+/// them [n] float32. See softmax_rows.h.
 struct CudaLoops {
   void (*row_statistics)(const Tensor& logits, const Tensor& targets, const RowStatistics& result) =
       nullptr;

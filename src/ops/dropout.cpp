@@ -336,7 +336,8 @@ Tensor dropout(
     return x;
   }
   if (!keys.defined() || keys.scalar_type() != at::kLong ||
-      (!keys.is_cpu() && keys.device() != x.device()) || !keys.is_contiguous() || x.dim() < 2 || keys.numel() != x.size(0)) {
+      (!keys.is_cpu() && keys.device() != x.device()) || !keys.is_contiguous() || x.dim() < 2 ||
+      keys.numel() != x.size(0)) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(

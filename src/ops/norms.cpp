@@ -301,8 +301,7 @@ Normalized run_forward(
 }
 
 template <Kind kKind>
-NormGradients run_backward(
-    const Tensor& gradient, const Tensor& sum_gradient, const Saved& saved) {
+NormGradients run_backward(const Tensor& gradient, const Tensor& sum_gradient, const Saved& saved) {
   if (!saved.x.is_cpu()) {
     return backward_on_device<kKind>(gradient, sum_gradient, saved);
   }
@@ -347,8 +346,7 @@ struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
     const auto variables = context->get_saved_variables();
     const Saved saved{variables[0], dense(variables[1]), variables[2], variables[3]};
     const NormGradients result = run_backward<kKind>(dense(gradients[0]), more, saved);
-    return {
-        result.x, adds ? result.x : Tensor(), result.weight, result.bias, Tensor(), Tensor()};
+    return {result.x, adds ? result.x : Tensor(), result.weight, result.bias, Tensor(), Tensor()};
   }
 };
 
@@ -420,7 +418,8 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, RmsForm form)
 
 SumAndNorm add_layer_norm(
     const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
-  if (has_norm_loops(x, weight) && are_alike(x, residual) && bias.scalar_type() == x.scalar_type()) {
+  if (has_norm_loops(x, weight) && are_alike(x, residual) &&
+      bias.scalar_type() == x.scalar_type()) {
     const auto both = NormFunction<Kind::kLayer>::apply(x, residual, weight, bias, eps, false);
     return {both[1], both[0]};
   }

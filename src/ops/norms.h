@@ -38,8 +38,7 @@ SumAndNorm add_rms_norm(
 
 /// x itself, and its norm as above: what uses x beside the norm and reads it from here has its
 /// gradient added in the norm's backward pass.
-SumAndNorm layer_norm_beside(
-    const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+SumAndNorm layer_norm_beside(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 SumAndNorm rms_norm_beside(
     const Tensor& x, const Tensor& weight, double eps, RmsForm form = RmsForm::kRounded);
 

@@ -100,12 +100,12 @@ MemoryByKind ParallelModel::held() const {
 
 StepResult ParallelModel::forward_backward(
     std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step) {
-  return forward_backward(
-      micro_batches, [&step]() -> const objective::Counts& { return step; });
+  return forward_backward(micro_batches, [&step]() -> const objective::Counts& { return step; });
 }
 
 bool ParallelModel::needs_counts_first() const {
-  return is_half_ || expert_loads_.is_mixture() || objective().needs() != objective::Needs::kNothing;
+  return is_half_ || expert_loads_.is_mixture() ||
+         objective().needs() != objective::Needs::kNothing;
 }
 
 StepResult ParallelModel::forward_backward(

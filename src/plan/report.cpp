@@ -196,7 +196,8 @@ std::string explain(const Job& job, const Cluster& cluster) {
   axis("context", job.mesh.context, "attribute: each rank a part of every sequence");
   axis("tensor", job.mesh.tensor, "parameter: each rank a part of every matrix");
   axis("pipeline", job.mesh.pipeline, "operator: each rank some of the blocks");
-  if (const std::string budget = budget_table(job); !budget.empty() && !cluster.slowest().device.is_cpu) {
+  if (const std::string budget = budget_table(job);
+      !budget.empty() && !cluster.slowest().device.is_cpu) {
     text += "\n" + budget;
   }
   return text;

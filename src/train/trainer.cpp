@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -42,6 +41,7 @@
 #include "train/run_length.h"
 #include "train/run_record.h"
 #include "train/steering.h"
+#include "train/step_counts.h"
 #include "train/step_guard.h"
 #include "train/stop_signal.h"
 #include "train/time_account.h"
@@ -51,30 +51,6 @@ namespace lockstep::train {
 namespace {
 
 constexpr int64_t kTracedStep = 3;  // of the run
-
-/// What the ranks tell each other once a step.
-struct StepCounts {
-  objective::Counts step;   // what the loss is divided by
-  int64_t tokens = 0;       // tokens that were read
-  int64_t stop = 0;         // ranks that were asked to stop
-  int64_t save = 0;         // ranks that were asked to save
-  int64_t failed = 0;       // ranks whose save in the background failed
-  int64_t peak_memory = 0;  // bytes, of the rank that uses most
-  Acts acts;                // that rank 0 was asked for
-  bool alike = true;        // all ranks have micro-batches of the same shapes
-};
-
-/// What the shapes of a rank's micro-batches follow from, as a number that a double holds.
-int64_t shapes_of(std::span<const nn::ForwardInputs> inputs) {
-  uint64_t key = inputs.size();
-  for (const nn::ForwardInputs& rows : inputs) {
-    for (const int64_t size : rows.ids.sizes()) {
-      key = derive_key(key, static_cast<uint64_t>(size));
-    }
-    key = derive_key(key, rows.source.defined() ? static_cast<uint64_t>(rows.source.size(1)) : 0);
-  }
-  return static_cast<int64_t>(key >> 12);
-}
 
 /// Throws what is being handled with the rank's memory by kind, where that ran out.
 void throw_with_memory(parallel::ParallelModel& model, int rank) {
@@ -194,8 +170,8 @@ class Trainer {
   int64_t traces_left_ = 0;    // that were asked for while it ran
   const int64_t traced_step_;  // the first steps of a run are not like the others
   const int64_t last_step_;
-  std::optional<StepCounts> counts_;        // of this step, once they were waited for
-  at::Tensor own_numbers_, all_numbers_;    // float64: what this rank tells, [ranks, numbers]
+  std::optional<StepCounts> counts_;      // of this step, once they were waited for
+  at::Tensor own_numbers_, all_numbers_;  // float64: what this rank tells, [ranks, numbers]
   comm::Pending agreement_;
   TimeAccount time_;
   RankTimes rank_times_;

@@ -1,12 +1,12 @@
 // RMS norms' kernels, run on a processor (on_cpu.h), against float64.
+#include "cuda/norms.h"
+
 #include <cmath>
 #include <cstdint>
 #include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
-
-#include "cuda/norms.h"
 
 namespace lockstep::cuda {
 namespace norms_test {
@@ -60,8 +60,8 @@ template <class T>
 void expect_norm(Number number, const Given<T>& given, bool adds, double tolerance) {
   const size_t rows = given.rows, size = given.size, count = rows * size;
   std::vector<T> sum(count), y(count), dx(count), dweight(size);
-  std::vector<float> inverse(rows), runs(static_cast<size_t>(runs_of_norm(
-                                             static_cast<int64_t>(rows))) * size);
+  std::vector<float> inverse(rows),
+      runs(static_cast<size_t>(runs_of_norm(static_cast<int64_t>(rows))) * size);
   rms_norm(
       number,
       given.x.data(),
@@ -133,7 +133,7 @@ void expect_forms(Number number, size_t rows, size_t size, double tolerance) {
 }
 
 TEST(Norms, AreTheirFormulaForwardAndBackward) {
-  expect_forms<float>(Number::kFloat, 3, 40, 1e-5);           // not a whole warp
+  expect_forms<float>(Number::kFloat, 3, 40, 1e-5);              // not a whole warp
   expect_forms<__nv_bfloat16>(Number::kBfloat16, 3, 520, 0.02);  // 65 packs: three warps
   expect_forms<__half>(Number::kHalf, 2, 64, 3e-3);
   const Given<float> wide(2, 6000, ops::RmsForm::kExact);  // three packs a thread

@@ -185,11 +185,10 @@ int passes_before_counts(at::ScalarType type) {
   int passes = 0, before = -1;
   model->pipeline().set_observer([&](const ActionTimes&) { ++passes; });
   const objective::Counts counts(static_cast<double>(target_tokens()));
-  const StepResult result =
-      model->forward_backward(inputs, [&]() -> const objective::Counts& {
-        before = passes;
-        return counts;
-      });
+  const StepResult result = model->forward_backward(inputs, [&]() -> const objective::Counts& {
+    before = passes;
+    return counts;
+  });
   EXPECT_EQ(result.loss, model->forward_backward(inputs, counts).loss);
   EXPECT_EQ(before == 0, model->needs_counts_first());
   return before;
@@ -200,8 +199,8 @@ TEST(ParallelModel, WaitsForTheStepsCountsBehindItsPasses) {
   EXPECT_EQ(passes_before_counts(at::kBFloat16), 4);
   EXPECT_EQ(passes_before_counts(at::kHalf), 0);
   Communicator alone = Communicator::alone();
-  EXPECT_TRUE(make(alone, 1, at::kFloat, objective::simple_negative_preference())
-                  ->needs_counts_first());
+  EXPECT_TRUE(
+      make(alone, 1, at::kFloat, objective::simple_negative_preference())->needs_counts_first());
 }
 
 TEST(ParallelModel, AWholeModelIsTrainedUnderDataParallelismAlone) {

@@ -25,8 +25,7 @@ BudgetLine products_of(std::span<const Product> products, double tokens) {
   for (const auto& [in, out] : products) {
     line.kernels += 1 + static_cast<int>(kGradientPasses);
     line.flops += (1 + kGradientPasses) * 2 * tokens * in * out;
-    line.bytes +=
-        (1 + kGradientPasses) * kHalf * (tokens * in + in * out + tokens * out);
+    line.bytes += (1 + kGradientPasses) * kHalf * (tokens * in + in * out + tokens * out);
   }
   return line;
 }
@@ -46,8 +45,7 @@ BudgetLine attention_of(const BlockShape& shape) {
   const AttentionShape& attention = shape.attention.front();
   const double numbers = shape.queries * 2 + shape.keys * 2;  // q, out, k, v of a token
   const double sums = 4 * shape.heads;
-  const double forward =
-      4 * shape.tokens * attention.keys_length * attention.seen * shape.queries;
+  const double forward = 4 * shape.tokens * attention.keys_length * attention.seen * shape.queries;
   return {
       "attention",
       2,
@@ -65,7 +63,10 @@ constexpr std::array<const char*, 3> kDevices{"h100-80gb", "h200", "b200"};
 
 std::string row(const BudgetLine& line) {
   std::string text = fmt::format(
-      "  {:<28} {:>7} {:>9.3f} {:>9.3f}", line.what, line.kernels, line.bytes / 1e9,
+      "  {:<28} {:>7} {:>9.3f} {:>9.3f}",
+      line.what,
+      line.kernels,
+      line.bytes / 1e9,
       line.flops / 1e12);
   for (const char* name : kDevices) {
     text += fmt::format(" {:>9.3f}", 1e3 * roofline_seconds(find_device(name), {&line, 1}));
@@ -120,10 +121,7 @@ std::vector<BudgetLine> head_budget(const Job& job) {
   return {
       products_of(head, tokens),
       {"softmax of logits", 2, 0, 3 * logits},
-      {"embedding, last norm",
-       5,
-       0,
-       (2 + 1 + 2 + 3) * row + kHalf * vocabulary * hidden},
+      {"embedding, last norm", 5, 0, (2 + 1 + 2 + 3) * row + kHalf * vocabulary * hidden},
       update_of("AdamW, squares of gradients", 2, tables * vocabulary * hidden + hidden)};
 }
 
