@@ -47,10 +47,7 @@ BudgetLine attention_of(const BlockShape& shape) {
   const double sums = 4 * shape.heads;
   const double forward = 4 * shape.tokens * attention.keys_length * attention.seen * shape.queries;
   return {
-      "attention",
-      2,
-      forward * (1 + kOfBackward),
-      shape.tokens * (kHalf * (3 * numbers + shape.queries) + 2 * sums)};
+      "attention", 2, forward * (1 + kOfBackward), shape.tokens * (kHalf * 3 * numbers + 2 * sums)};
 }
 
 BudgetLine update_of(const char* what, int kernels, double parameters) {
@@ -63,10 +60,10 @@ constexpr std::array<const char*, 3> kDevices{"h100-80gb", "h200", "b200"};
 
 std::string row(const BudgetLine& line) {
   std::string text = fmt::format(
-      "  {:<28} {:>7} {:>9.3f} {:>9.3f}",
+      "  {:<28} {:>7} {:>9.1f} {:>9.3f}",
       line.what,
       line.kernels,
-      line.bytes / 1e9,
+      line.bytes / 1e6,
       line.flops / 1e12);
   for (const char* name : kDevices) {
     text += fmt::format(" {:>9.3f}", 1e3 * roofline_seconds(find_device(name), {&line, 1}));
@@ -98,6 +95,8 @@ std::vector<BudgetLine> layer_budget(const Job& job) {
   }};
   const double parameters = weights_of(products) + 2 * hidden;
   const double row = kHalf * tokens * hidden, rotated = shape.queries + shape.keys;
+  // Cosines and sines, float32, of each position.
+  const double angles = 2 * 4 * shape.attention.front().queries_length * shape.head_dim / 2;
   // Of rows: x and its norm; x, residual, their sum and its norm; and twice, backward, two
   // gradients and what was normalized to a gradient.
   const double norms = (2 + 4 + 2 * 4) * row + 2 * 2 * kRunsOfNorm * 4 * hidden;
@@ -105,11 +104,11 @@ std::vector<BudgetLine> layer_budget(const Job& job) {
       products_of(products, tokens),
       attention_of(shape),
       {"RMSNorm, with the residual", 6, 0, norms},
-      {"RoPE", 4, 0, 4 * kHalf * tokens * rotated},
+      {"RoPE", 4, 0, 4 * (kHalf * 2 * tokens * rotated + angles)},
       {"SwiGLU", 2, 0, (3 + 5) * kHalf * tokens * width},
       {"sums", 4, 0, 4 * 3 * row},
       {"gradients into their place", 9, 0, 2 * kHalf * parameters},
-      update_of("AdamW, squares of gradients", 4, parameters)};
+      update_of("AdamW, squares of gradients", 5, parameters)};
 }
 
 std::vector<BudgetLine> head_budget(const Job& job) {
@@ -162,7 +161,7 @@ std::string budget_table(const Job& job) {
       job.micro_tokens(),
       "",
       "kernels",
-      "GB",
+      "MB",
       "TFLOP",
       kDevices[0],
       kDevices[1],
@@ -180,10 +179,10 @@ std::string budget_table(const Job& job) {
     seconds.at(i) = 1e3 * roofline_seconds(find_device(kDevices.at(i)), lines);
   }
   text += fmt::format(
-      "  {:<28} {:>7} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f}\n",
+      "  {:<28} {:>7} {:>9.1f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f}\n",
       all.what,
       all.kernels,
-      all.bytes / 1e9,
+      all.bytes / 1e6,
       all.flops / 1e12,
       seconds[0],
       seconds[1],
