@@ -104,7 +104,7 @@ std::vector<BudgetLine> layer_budget(const Job& job) {
       products_of(products, tokens),
       attention_of(shape),
       {"RMSNorm, with the residual", 6, 0, norms},
-      {"RoPE", 4, 0, 4 * (kHalf * 2 * tokens * rotated + angles)},
+      {"RoPE", 4, 0, 2 * kHalf * 2 * tokens * rotated + 4 * angles},
       {"SwiGLU", 2, 0, (3 + 5) * kHalf * tokens * width},
       {"sums", 4, 0, 4 * 3 * row},
       {"gradients into their place", 9, 0, 2 * kHalf * parameters},
