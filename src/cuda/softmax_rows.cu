@@ -36,11 +36,12 @@ __global__ void statistics_kernel(
     const T* logits,
     const int64_t* targets,
     int64_t size,
+    int64_t stride,
     float* maximum,
     float* total,
     float* target_logit) {
   const int64_t row = blockIdx.x;
-  const T* values = logits + row * size;
+  const T* values = logits + row * stride;
   Partial mine{-INFINITY, 0};
   for (int64_t i = threadIdx.x; i < size; i += kThreads) {
     mine.add(widen(values[i]));
@@ -72,12 +73,13 @@ __global__ void gradient_kernel(
     T* logits,
     const int64_t* targets,
     int64_t size,
+    int64_t stride,
     const float* log_sum,
     const float* softmax_factor,
     const float* target_factor,
     float inverse_cap) {
   const int64_t row = blockIdx.x;
-  T* values = logits + row * size;
+  T* values = logits + row * stride;
   const int64_t target = targets[row];
   const float sum = log_sum[row], of_softmax = softmax_factor[row], of_target = target_factor[row];
   for (int64_t i = threadIdx.x; i < size; i += kThreads) {
@@ -95,6 +97,7 @@ void row_statistics(
     const int64_t* targets,
     int64_t rows,
     int64_t size,
+    int64_t stride,
     float* maximum,
     float* total,
     float* target_logit,
@@ -109,6 +112,7 @@ void row_statistics(
         static_cast<const T*>(logits),
         targets,
         size,
+        stride,
         maximum,
         total,
         target_logit);
@@ -121,6 +125,7 @@ void logits_become_gradient(
     const int64_t* targets,
     int64_t rows,
     int64_t size,
+    int64_t stride,
     const float* log_sum,
     const float* softmax_factor,
     const float* target_factor,
@@ -136,6 +141,7 @@ void logits_become_gradient(
         static_cast<T*>(logits),
         targets,
         size,
+        stride,
         log_sum,
         softmax_factor,
         target_factor,

@@ -9,14 +9,16 @@
 
 namespace lockstep::cuda {
 
-/// Of logits [rows, size]: each row's largest, the sum of exp(logit - largest), and the target's
-/// (0 where the target is outside [0, size)). One pass over the logits.
+/// Of logits [rows, size], rows that begin `stride` numbers apart: each row's largest, the sum of
+/// exp(logit - largest), and the target's (0 where the target is outside [0, size)). One pass over
+/// the logits.
 void row_statistics(
     Number number,
     const void* logits,
     const int64_t* targets,
     int64_t rows,
     int64_t size,
+    int64_t stride,
     float* maximum,
     float* total,
     float* target_logit,
@@ -30,6 +32,7 @@ void logits_become_gradient(
     const int64_t* targets,
     int64_t rows,
     int64_t size,
+    int64_t stride,
     const float* log_sum,
     const float* softmax_factor,
     const float* target_factor,

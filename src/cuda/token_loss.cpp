@@ -2,12 +2,14 @@
 #include "cuda/token_loss.h"
 
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include "cuda/adamw.h"
 #include "cuda/dropout.h"
 #include "cuda/float8.h"
+#include "cuda/norms.h"
 #include "cuda/rope.h"
 #include "cuda/softmax_rows.h"
 #include "cuda/squares.h"
@@ -38,6 +40,7 @@ void statistics(const Tensor& logits, const Tensor& targets, const ops::RowStati
       targets.const_data_ptr<int64_t>(),
       logits.size(0),
       logits.size(1),
+      logits.stride(0),
       result.maximum.data_ptr<float>(),
       result.total.data_ptr<float>(),
       result.target.data_ptr<float>(),
@@ -59,6 +62,7 @@ void become_gradient(
       targets.const_data_ptr<int64_t>(),
       logits.size(0),
       logits.size(1),
+      logits.stride(0),
       log_sum.const_data_ptr<float>(),
       softmax_factor.const_data_ptr<float>(),
       target_factor.const_data_ptr<float>(),
@@ -207,6 +211,61 @@ void gate_up_backward(
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+bool takes_norm(const Tensor& x) {
+  const auto type = x.scalar_type();
+  return (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
+         takes_norm_rows(x.size(-1) * x.element_size());
+}
+
+void* data_of(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr() : nullptr;
+}
+
+void normalize(const ops::NormTensors& tensors, float eps, ops::RmsForm form) {
+  const Tensor& x = tensors.x;
+  const c10::cuda::CUDAGuard device(x.device());
+  rms_norm(
+      number_of(x),
+      x.const_data_ptr(),
+      data_of(tensors.residual),
+      tensors.weight.const_data_ptr(),
+      data_of(tensors.sum),
+      tensors.y.data_ptr(),
+      tensors.inverse.data_ptr<float>(),
+      x.numel() / x.size(-1),
+      x.size(-1),
+      eps,
+      form,
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void normalize_backward(
+    const ops::NormGradientInputs& inputs,
+    const Tensor& x_gradient,
+    const Tensor& weight_gradient,
+    ops::RmsForm form) {
+  const Tensor& x = inputs.x;
+  const c10::cuda::CUDAGuard device(x.device());
+  const int64_t size = x.size(-1), rows = x.numel() / size;
+  const Tensor runs = at::empty({runs_of_norm(rows), size}, x.options().dtype(at::kFloat));
+  rms_norm_backward(
+      number_of(x),
+      inputs.gradient.const_data_ptr(),
+      data_of(inputs.sum_gradient),
+      x.const_data_ptr(),
+      inputs.weight.const_data_ptr(),
+      inputs.inverse.const_data_ptr<float>(),
+      x_gradient.data_ptr(),
+      runs.data_ptr<float>(),
+      weight_gradient.data_ptr(),
+      rows,
+      size,
+      form,
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 void squares(const Tensor& from, double share, const Tensor& sums) {
   const c10::cuda::CUDAGuard device(from.device());
   add_squares(
@@ -233,6 +292,9 @@ ops::CudaLoops loops() {
       .round_to_float8 = round_rows,
       .swiglu = gate_up,
       .swiglu_backward = gate_up_backward,
+      .takes_norm = takes_norm,
+      .rms_norm = normalize,
+      .rms_norm_backward = normalize_backward,
       .add_squares = squares};
 }
 #else

@@ -67,9 +67,11 @@ class DecoderBlock final : public Block {
         mlp_dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {}
 
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
-    const Tensor& x = inputs.front();
+    const auto [x, normal_x] = attention_norm_ == nullptr
+                                   ? ops::SumAndNorm{inputs.front(), inputs.front()}
+                                   : attention_norm_->forward_beside(inputs.front());
     const Tensor attended = attention_dropout_->forward(
-        normalized(attention_out_norm_, attend(normalized(attention_norm_, x), context)), context);
+        normalized(attention_out_norm_, attend(normal_x, context)), context);
     if (attention_sum_norm_ != nullptr) {
       const Tensor sum = attention_sum_norm_->add_forward(attended, x).norm;
       return {mlp_sum_norm_->add_forward(mlp(sum, context), sum).norm};

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "model/rope.h"
+#include "nn/dropout_keys.h"
 #include "nn/key_value_cache.h"
 #include "ops/host_copies.h"
 
@@ -161,12 +162,13 @@ Tensor ForwardContext::dropout_keys(int64_t site) const {
         ErrorKind::kInternal, "dropout needs the number of each row's sample, int64 on the CPU");
   }
   const Tensor& of_tokens = inputs_.token_samples;
+  if (inputs_.dropout_keys != nullptr && !of_tokens.defined()) {
+    return inputs_.dropout_keys->of_site(site);
+  }
   Tensor keys = (of_tokens.defined() ? of_tokens : samples).clone(at::MemoryFormat::Contiguous);
   auto* key = keys.mutable_data_ptr<int64_t>();
-  const uint64_t of_step = derive_key(inputs_.seed, static_cast<uint64_t>(inputs_.step));
   for (int64_t i = 0; i < keys.numel(); i += of_tokens.defined() ? 2 : 1) {
-    const uint64_t of_sample = derive_key(of_step, static_cast<uint64_t>(key[i]));
-    key[i] = static_cast<int64_t>(derive_key(of_sample, static_cast<uint64_t>(site)));
+    key[i] = static_cast<int64_t>(dropout_key(inputs_.seed, inputs_.step, key[i], site));
   }
   return keys;
 }
@@ -197,6 +199,7 @@ ForwardContext ForwardContext::of_tokens(const Tensor& numbers) const {
   rows.inputs_.ids = at::zeros({numbers.numel(), 1}, at::kLong);
   rows.inputs_.samples = numbers;
   rows.inputs_.token_samples = Tensor();
+  rows.inputs_.dropout_keys = nullptr;
   return rows;
 }
 

@@ -13,9 +13,11 @@
 #include "base/counter_random.h"
 #include "model/model_config.h"
 #include "nn/targets.h"
+#include "ops/attention.h"
 
 namespace lockstep::nn {
 
+class DropoutKeys;
 class KeyValueCache;
 struct ExpertCapacity;
 struct RouterTerms;
@@ -45,6 +47,9 @@ struct ForwardInputs {
   uint64_t seed = 0;     // of dropout
   int64_t step = 0;      // likewise
   bool training = false;  // dropout acts
+  /// Where the keys of dropouts lie, of this step and these samples; null: they are made for each.
+  /// Not with token_samples.
+  std::shared_ptr<DropoutKeys> dropout_keys;
   Tensor token_types;  // [B, T] int64, of encoders: the segment of each token; undefined: 0. Where
                        // ids are a part of the rows, so is it
   Tensor positions;  // [B, T] int64; undefined: they count from the length of the cache, or from 0
@@ -53,6 +58,8 @@ struct ForwardInputs {
   /// the whole rows, where `ids` are a part of them. Undefined: a row is one document. Of decoders
   /// alone, and without a cache.
   Tensor document_starts;
+  ops::DocumentOffsets document_offsets;  // of the same rows, on their device: for GPUs, and where
+                                          // this rank has whole rows
   /// [B, T] int64, of rows whose documents are trees of texts that begin alike: where in its row
   /// the last token that sees each token ends (ops::AttentionOptions::seen_until); `positions` are
   /// then those of each text. Of whole rows, and models that takes_trees() of. Undefined: every
@@ -117,8 +124,9 @@ class ForwardContext {
   /// source's tokens; kCausal: of the ids', those in the cache included. Where this rank holds a
   /// part of the sequence, the queries are its own, and the keys the whole sequence's.
   const Tensor& relative_buckets(Visibility visibility, at::Device device) const;
-  /// The dropout keys of the rows, [B] int64 on the CPU: of (seed, step, sample, site). Where
-  /// documents are samples, [B, T, 2]: of each token its document's key, and its place there.
+  /// The dropout keys of the rows, [B] int64 on the CPU, or where inputs().dropout_keys has them:
+  /// of (seed, step, sample, site). Where documents are samples, [B, T, 2]: of each token its
+  /// document's key, and its place there.
   Tensor dropout_keys(int64_t site) const;
   /// Of this pass's tokens: a number for each, [B, T] int64 on the CPU, by its sample and its place
   /// in the sequence, `places` [T] int64.

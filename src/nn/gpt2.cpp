@@ -28,9 +28,9 @@ class Gpt2Block final : public Block {
         mlp_dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {}
 
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
-    const Tensor& x = inputs.front();
+    const auto [x, normal_x] = attention_norm_->forward_beside(inputs.front());
     const auto [attended, normal] =
-        mlp_norm_->add_forward(attention_dropout_->forward(attend(x, context), context), x);
+        mlp_norm_->add_forward(attention_dropout_->forward(attend(normal_x, context), context), x);
     const Tensor mlp_input = mlp_input_->forward(normal);
     const Tensor inner = activate(activation_, mlp_up_->forward(mlp_input, context));
     return {attended + mlp_dropout_->forward(mlp_down_->forward(inner, context), context)};
@@ -51,10 +51,10 @@ class Gpt2Block final : public Block {
   }
 
  private:
-  Tensor attend(const Tensor& x, const ForwardContext& context) const {
-    const Tensor packed = query_key_value_->forward(
-        attention_input_->forward(attention_norm_->forward(x)), context);  // [B, T, 3 H D]
-    const auto heads = ops::split_heads(packed, head_dim_);                // 3 of [B, H, T, D]
+  Tensor attend(const Tensor& normal, const ForwardContext& context) const {
+    const Tensor packed =
+        query_key_value_->forward(attention_input_->forward(normal), context);  // [B, T, 3 H D]
+    const auto heads = ops::split_heads(packed, head_dim_);                     // 3 of [B, H, T, D]
     return attention_out_->forward(
         attention_->forward(heads[0], heads[1], heads[2], context), context);  // [B, T, C]
   }

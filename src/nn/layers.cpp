@@ -66,6 +66,11 @@ Tensor Norm::normalize(const Tensor& x, const Tensor& scale, const Tensor& shift
                                       : ops::rms_norm(x, scale, eps, form_of(kind));
 }
 
+ops::SumAndNorm Norm::forward_beside(const Tensor& x) const {
+  return kind == NormKind::kLayerNorm ? ops::layer_norm_beside(x, weight, bias, eps)
+                                      : ops::rms_norm_beside(x, weight, eps, form_of(kind));
+}
+
 ops::SumAndNorm Norm::add_and_normalize(
     const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift) const {
   return kind == NormKind::kLayerNorm ? ops::add_layer_norm(x, residual, scale, shift, eps)
@@ -141,6 +146,7 @@ Tensor Attention::forward(
   options.upcast = upcast;
   options.sinks = sinks;
   options.document_starts = context.inputs().document_starts;
+  options.document_offsets = context.inputs().document_offsets;
   options.seen_until = context.inputs().seen_until;
   if (context.training() && dropout > 0) {
     options.dropout = dropout;

@@ -64,6 +64,9 @@ struct Norm : Layer {
   virtual ops::SumAndNorm add_forward(const Tensor& x, const Tensor& residual) const {
     return add_and_normalize(x, residual, weight, bias);
   }
+  /// x itself, for what uses it beside its norm, and forward() of it: in the backward pass their
+  /// gradients are added by the norm.
+  virtual ops::SumAndNorm forward_beside(const Tensor& x) const;
   /// Over the last dim, statistics in float32; for a layer that shares its parameters in its own
   /// way.
   Tensor normalize(const Tensor& x, const Tensor& scale, const Tensor& shift) const;

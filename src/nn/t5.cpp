@@ -53,7 +53,11 @@ class T5Attention {
         attention_(make_biased_attention(config, role("attention"), layer)),
         dropout_(make_dropout(config.residual_dropout, dropout_role(), layer)) {}
 
-  Tensor normalized(const Tensor& x) const { return input_->forward(norm_->forward(x)); }
+  /// x, as the residual, and what is attended with.
+  ops::SumAndNorm normalized(const Tensor& hidden) const {
+    const auto [x, normal] = norm_->forward_beside(hidden);
+    return {x, input_->forward(normal)};
+  }
   ops::SumAndNorm add_normalized(const Tensor& found, const Tensor& residual) const {
     const auto [sum, normal] = norm_->add_forward(found, residual);
     return {sum, input_->forward(normal)};
@@ -174,8 +178,7 @@ class T5EncoderBlock final : public Block {
       return inputs;
     }
     Streams streams = Streams::of(inputs);
-    const Tensor& x = streams.source;
-    const Tensor normal = attention_.normalized(x);
+    const auto [x, normal] = attention_.normalized(streams.source);
     const Tensor found = attention_.attend(
         normal,
         attention_.keys_and_values(normal, context),
@@ -220,7 +223,8 @@ class T5DecoderBlock final : public Block {
 
   Tensors forward(const Tensors& inputs, const ForwardContext& context) const override {
     Streams streams = Streams::of(inputs);
-    const auto [x, normal] = cross_.add_normalized(attend(streams, context), streams.target);
+    const auto [target, normal_target] = attention_.normalized(streams.target);
+    const auto [x, normal] = cross_.add_normalized(attend(normal_target, streams, context), target);
     const auto make = [&] { return cross_.keys_and_values(streams.source, context); };
     const auto keys_and_values =
         context.cache() == nullptr ? make() : context.cache()->source(layer(), make);
@@ -237,20 +241,18 @@ class T5DecoderBlock final : public Block {
   }
 
  private:
-  Tensor attend(const Streams& streams, const ForwardContext& context) const {
-    const Tensor& x = streams.target;
-    const Tensor normal = attention_.normalized(x);
+  Tensor attend(const Tensor& normal, const Streams& streams, const ForwardContext& context) const {
     auto keys_and_values = attention_.keys_and_values(normal, context);
     if (context.cache() != nullptr) {
       keys_and_values =
           context.cache()->append(layer(), keys_and_values.first, keys_and_values.second);
     }
-    const Tensor& buckets = context.relative_buckets(Visibility::kCausal, x.device());
+    const Tensor& buckets = context.relative_buckets(Visibility::kCausal, normal.device());
     return attention_.attend(
         normal,
         keys_and_values,
         bias_of(streams.target_positions, buckets),
-        context.visible_target(x.device()),
+        context.visible_target(normal.device()),
         context);
   }
 

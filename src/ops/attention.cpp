@@ -18,6 +18,7 @@
 #include "ops/attention_vector.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/dropout.h"
+#include "ops/flash_attention.h"
 #include "ops/one_query.h"
 #include "ops/products.h"
 
@@ -32,12 +33,6 @@ Tensor repeated(const Tensor& x, int64_t heads) {
                      : x.unsqueeze(2)
                            .expand({x.size(0), x.size(1), groups, x.size(2), x.size(3)})
                            .flatten(1, 2);
-}
-
-/// Whether ATen's kernel reads a key-value head for each query head that it serves, without copies.
-bool takes_groups(int64_t backend) {
-  return backend == static_cast<int64_t>(at::SDPBackend::flash_attention) ||
-         backend == static_cast<int64_t>(at::SDPBackend::cudnn_attention);
 }
 
 bool is_windowed(int64_t window, int64_t keys) {
@@ -400,40 +395,6 @@ Tensor visible_both_ways(const Tensor& starts) {
   return starts.unsqueeze(2).eq(starts.unsqueeze(1)).unsqueeze(1);
 }
 
-/// Whether flash attention leaves out by itself what a query does not see: keys behind its window,
-/// and where there are more keys than queries. ATen's choice would want a mask of all pairs.
-bool takes_windows(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
-  const auto type = query.scalar_type();
-  if (!query.is_cuda() || (type != at::kBFloat16 && type != at::kHalf) || query.size(3) % 8 != 0 ||
-      key.scalar_type() != type || !options.causal || options.document_starts.defined()) {
-    return false;
-  }
-  // cuDNN's needs no older a GPU.
-  return takes_groups(
-      at::_fused_sdp_choice(query, query, query, /*attn_mask=*/{}, /*dropout_p=*/0.0, true));
-}
-
-/// By flash attention, whose last query sees the last key; heads are read where they lie.
-Tensor flash_attention(
-    const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  const c10::SymInt before(options.window > 0 ? options.window - 1 : -1);  // -1: all
-  const auto made = at::_flash_attention_forward_symint(
-      query.transpose(1, 2),
-      key.transpose(1, 2),
-      value.transpose(1, 2),
-      /*cum_seq_q=*/{},
-      /*cum_seq_k=*/{},
-      query.sym_size(2),
-      key.sym_size(2),
-      /*dropout_p=*/0.0,
-      /*is_causal=*/true,
-      /*return_debug_mask=*/false,
-      std::optional<double>(options.scale),
-      /*window_size_left=*/before,
-      /*window_size_right=*/c10::SymInt(0));
-  return std::get<0>(made).transpose(1, 2);
-}
-
 }  // namespace
 
 Tensor fused_attention(
@@ -452,7 +413,7 @@ Tensor fused_attention(
       options.causal
           ? length > 1 && (length != keys || is_windowed(options.window, keys) || starts.defined())
           : starts.defined();
-  if (needs_mask && takes_windows(query, key, options)) {
+  if (needs_mask && flash_hides_by_itself(query, key, options)) {
     return flash_attention(query, key, value, options);
   }
   if (needs_mask) {

@@ -11,6 +11,12 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
+/// Where documents lie among all tokens of rows [B, T], one row behind the other.
+struct DocumentOffsets {
+  Tensor offsets;       // [documents + 1] int32: where each begins, and B T. Undefined: nobody says
+  int64_t longest = 0;  // tokens of the longest
+};
+
 struct AttentionOptions {
   bool causal = true;        // else a query sees every key, or those of its document, before and
                              // behind it; there is no window then
@@ -32,6 +38,9 @@ struct AttentionOptions {
   /// is the first key that its query sees; as many queries as keys. They ascend in a row.
   /// Undefined: a row is one document.
   Tensor document_starts = {};
+  /// Of the same documents, on the query's device: where these are given, flash attention on a GPU
+  /// takes each document as a sequence of its own, instead of a mask of all pairs.
+  DocumentOffsets document_offsets = {};
   /// [B, T] int64, likewise, with document_starts: of texts that begin alike and lie as a tree,
   /// each token before those that follow it: key j of a document is seen by its queries [j,
   /// seen_until[j]) alone. Causal, without window, cap, sinks, dropout and upcast; a gradient is
@@ -70,6 +79,9 @@ Tensor visible_keys(
     at::Device device,
     const Tensor& document_starts = {},
     const Tensor& seen_until = {});
+
+/// From where in its row the document of each token begins, int64 [B, T] on the CPU.
+DocumentOffsets offsets_of_documents(const Tensor& starts);
 
 /// [B, T] int64: where the document of each token ends, from where each begins.
 Tensor ends_of_documents(const Tensor& starts);

@@ -5,14 +5,27 @@
 #include "ops/captured_step.h"
 #include "ops/dropout_place.h"
 #include "ops/float8.h"
+#include "ops/rms_form.h"
 #include "ops/rotated_heads.h"
 #include "ops/token_loss.h"
 #include "ops/unpack_place.h"
 
 namespace lockstep::ops {
 
-/// On the current stream; tensors are on one GPU and contiguous. float32, bfloat16 or float16
-/// logits [n, V]; targets [n] int64; everything else of them [n] float32. See softmax_rows.h.
+/// What an RMS norm reads and writes: x, y and, where it is x + residual that is normalized, these
+/// [..., C] of one type; weight [C]; inverse float32, of each row. They begin at multiples of 16
+/// bytes.
+struct NormTensors {
+  Tensor x, residual, weight, sum, y, inverse;  // residual and sum may be undefined
+};
+/// And its backward pass: `x` is what was normalized.
+struct NormGradientInputs {
+  Tensor gradient, sum_gradient, x, weight, inverse;  // sum_gradient may be undefined
+};
+
+/// On the current stream; tensors are on one GPU and contiguous, but for logits, whose rows may
+/// lie apart. float32, bfloat16 or float16 logits [n, V]; targets [n] int64; everything else of
+/// them [n] float32. See softmax_rows.h.
 struct CudaLoops {
   void (*row_statistics)(const Tensor& logits, const Tensor& targets, const RowStatistics& result) =
       nullptr;
@@ -63,6 +76,15 @@ struct CudaLoops {
       const Tensor& out_gradient,
       const Tensor& gate_gradient,
       const Tensor& up_gradient) = nullptr;
+  /// As in norms.h: float32, bfloat16 or float16, not empty, of rows that takes_norm() says are
+  /// taken.
+  bool (*takes_norm)(const Tensor& x) = nullptr;
+  void (*rms_norm)(const NormTensors& tensors, float eps, RmsForm form) = nullptr;
+  void (*rms_norm_backward)(
+      const NormGradientInputs& inputs,
+      const Tensor& x_gradient,
+      const Tensor& weight_gradient,
+      RmsForm form) = nullptr;
   /// Adds share * the squares of float32, bfloat16 or float16 numbers, not empty, to the float64
   /// `sums` [kSquareSums], whose sum is theirs (square_sums.h).
   void (*add_squares)(const Tensor& from, double share, const Tensor& sums) = nullptr;

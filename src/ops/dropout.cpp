@@ -335,12 +335,13 @@ Tensor dropout(
   if (probability == 0) {
     return x;
   }
-  if (!keys.defined() || keys.scalar_type() != at::kLong || !keys.device().is_cpu() ||
-      !keys.is_contiguous() || x.dim() < 2 || keys.numel() != x.size(0)) {
+  if (!keys.defined() || keys.scalar_type() != at::kLong ||
+      (!keys.is_cpu() && keys.device() != x.device()) || !keys.is_contiguous() || x.dim() < 2 ||
+      keys.numel() != x.size(0)) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "dropout needs one int64 key on the CPU for each of {} rows",
+            "dropout needs one int64 key, on the CPU or beside them, for each of {} rows",
             x.dim() > 0 ? x.size(0) : 0));
   }
   return DropoutFunction::apply(

@@ -20,7 +20,8 @@ struct DropoutRegion {
 };
 
 /// x [B, ...] with elements set to zero with `probability` (in [0, 1)) and the others scaled so
-/// that the mean stays. `keys` [B] int64 on the CPU: the key of each row (base/counter_random.h).
+/// that the mean stays. `keys` [B] int64 on the CPU or the device of x: the key of each row
+/// (base/counter_random.h).
 /// Element e of a row's whole, counted in C order, draws 32 bits, half e % 2 (0 is the low one) of
 /// random_bits(key, e / 2), and is dropped where they are below probability * 2^32. The backward
 /// pass draws the mask again: none is kept. float32 and bfloat16 on the CPU; any float type

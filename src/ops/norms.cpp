@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
 #include "ops/cpu/vector_types.h"
+#include "ops/cuda_loops.h"
 
 namespace lockstep::ops {
 namespace {
@@ -21,6 +24,12 @@ using vector::load_up_to;
 using vector::store_up_to;
 
 enum class Kind { kLayer, kRms, kExactRms, kRmsAroundOne };
+
+constexpr RmsForm form_of(Kind kind) {
+  return kind == Kind::kRms        ? RmsForm::kRounded
+         : kind == Kind::kExactRms ? RmsForm::kExact
+                                   : RmsForm::kAroundOne;
+}
 
 /// What is multiplied by.
 template <Kind kKind>
@@ -242,7 +251,66 @@ Tensor dense(const Tensor& tensor) {
   return tensor.defined() ? tensor.contiguous() : tensor;
 }
 
-/// {y}, or {y, x + residual} where there is a residual.
+/// Where kernels read it in packs.
+Tensor in_packs(const Tensor& tensor) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  const Tensor whole = tensor.contiguous();
+  return reinterpret_cast<uintptr_t>(whole.const_data_ptr()) % 16 == 0 ? whole : whole.clone();
+}
+
+template <Kind kKind>
+Normalized forward_on_device(
+    const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
+  const Tensor in = in_packs(x), more = in_packs(residual);
+  const Normalized result{
+      at::empty_like(in),
+      more.defined() ? at::empty_like(in) : Tensor(),
+      {},
+      at::empty({in.numel() / in.size(-1)}, in.options().dtype(at::kFloat))};
+  cuda_loops().rms_norm(
+      {in, more, in_packs(weight), result.sum, result.y, result.inverse},
+      static_cast<float>(eps),
+      form_of(kKind));
+  return result;
+}
+
+template <Kind kKind>
+NormGradients backward_on_device(
+    const Tensor& gradient, const Tensor& sum_gradient, const Saved& saved) {
+  const Tensor x = in_packs(saved.x), weight = in_packs(saved.weight);
+  const NormGradients result{at::empty_like(x), at::empty_like(weight), {}};
+  cuda_loops().rms_norm_backward(
+      {in_packs(gradient), in_packs(sum_gradient), x, weight, saved.inverse},
+      result.x,
+      result.weight,
+      form_of(kKind));
+  return result;
+}
+
+template <Kind kKind>
+Normalized run_forward(
+    const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
+  if (!x.is_cpu()) {
+    return forward_on_device<kKind>(x, residual, weight, eps);
+  }
+  return x.scalar_type() == at::kFloat
+             ? forward_on_cpu<float, kKind>(x, residual, weight, bias, eps)
+             : forward_on_cpu<vector::Bfloat16, kKind>(x, residual, weight, bias, eps);
+}
+
+template <Kind kKind>
+NormGradients run_backward(const Tensor& gradient, const Tensor& sum_gradient, const Saved& saved) {
+  if (!saved.x.is_cpu()) {
+    return backward_on_device<kKind>(gradient, sum_gradient, saved);
+  }
+  return saved.x.scalar_type() == at::kFloat
+             ? backward_on_cpu<float, kKind>(gradient, sum_gradient, saved)
+             : backward_on_cpu<vector::Bfloat16, kKind>(gradient, sum_gradient, saved);
+}
+
+/// {y}; where there is a residual, {y, x + residual}; where x is used beside its norm, {y, x}.
 template <Kind kKind>
 struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
   static torch::autograd::tensor_list forward(
@@ -251,36 +319,34 @@ struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
       const std::optional<Tensor>& residual,
       const Tensor& weight,
       const std::optional<Tensor>& bias,
-      double eps) {
+      double eps,
+      bool is_beside) {
     const Tensor in = x.contiguous(), more = dense(residual.value_or(Tensor()));
     const Tensor shift = dense(bias.value_or(Tensor()));
-    const bool is_float = x.scalar_type() == at::kFloat;
-    const Normalized result =
-        is_float ? forward_on_cpu<float, kKind>(in, more, dense(weight), shift, eps)
-                 : forward_on_cpu<vector::Bfloat16, kKind>(in, more, dense(weight), shift, eps);
+    const Normalized result = run_forward<kKind>(in, more, dense(weight), shift, eps);
+    context->saved_data["adds"] = more.defined();
     context->set_materialize_grads(false);
     context->save_for_backward(
         {more.defined() ? result.sum : in, weight, result.mean, result.inverse});
-    if (!more.defined()) {
-      return {result.y};
+    if (more.defined()) {
+      return {result.y, result.sum};
     }
-    return {result.y, result.sum};
+    if (is_beside) {
+      return {result.y, x};
+    }
+    return {result.y};
   }
   static torch::autograd::tensor_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
-    const bool adds = gradients.size() == 2;
-    const Tensor more = adds ? dense(gradients[1]) : Tensor();
+    const bool adds = context->saved_data["adds"].toBool();
+    const Tensor more = gradients.size() == 2 ? dense(gradients[1]) : Tensor();
     if (!gradients[0].defined()) {  // what was normalized is not used
-      return {more, adds ? more : Tensor(), Tensor(), Tensor(), Tensor()};
+      return {more, adds ? more : Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
     }
     const auto variables = context->get_saved_variables();
     const Saved saved{variables[0], dense(variables[1]), variables[2], variables[3]};
-    const bool is_float = saved.x.scalar_type() == at::kFloat;
-    const Tensor gradient = dense(gradients[0]);
-    const NormGradients result =
-        is_float ? backward_on_cpu<float, kKind>(gradient, more, saved)
-                 : backward_on_cpu<vector::Bfloat16, kKind>(gradient, more, saved);
-    return {result.x, adds ? result.x : Tensor(), result.weight, result.bias, Tensor()};
+    const NormGradients result = run_backward<kKind>(dense(gradients[0]), more, saved);
+    return {result.x, adds ? result.x : Tensor(), result.weight, result.bias, Tensor(), Tensor()};
   }
 };
 
@@ -289,9 +355,20 @@ bool has_norm_loops(const Tensor& x, const Tensor& weight) {
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-bool has_norm_loops(const Tensor& x, const Tensor& residual, const Tensor& weight) {
-  return has_norm_loops(x, weight) && residual.sizes() == x.sizes() &&
-         residual.scalar_type() == x.scalar_type();
+/// As above, or a kernel of a GPU's.
+bool has_rms_loops(const Tensor& x, const Tensor& weight) {
+  if (!x.is_cuda() || cuda_loops().takes_norm == nullptr) {
+    return has_norm_loops(x, weight);
+  }
+  return x.numel() > 0 && weight.scalar_type() == x.scalar_type() && cuda_loops().takes_norm(x);
+}
+
+bool are_alike(const Tensor& x, const Tensor& residual) {
+  return residual.sizes() == x.sizes() && residual.scalar_type() == x.scalar_type();
+}
+
+bool has_gradient(const Tensor& x) {
+  return at::GradMode::is_enabled() && x.requires_grad();
 }
 
 torch::autograd::tensor_list rms_with_loops(
@@ -299,29 +376,31 @@ torch::autograd::tensor_list rms_with_loops(
     const std::optional<Tensor>& residual,
     const Tensor& weight,
     double eps,
-    RmsForm form) {
+    RmsForm form,
+    bool is_beside = false) {
+  const std::optional<Tensor> none;
   switch (form) {
     case RmsForm::kExact:
-      return NormFunction<Kind::kExactRms>::apply(x, residual, weight, std::nullopt, eps);
+      return NormFunction<Kind::kExactRms>::apply(x, residual, weight, none, eps, is_beside);
     case RmsForm::kAroundOne:
-      return NormFunction<Kind::kRmsAroundOne>::apply(x, residual, weight, std::nullopt, eps);
+      return NormFunction<Kind::kRmsAroundOne>::apply(x, residual, weight, none, eps, is_beside);
     case RmsForm::kRounded:
       break;
   }
-  return NormFunction<Kind::kRms>::apply(x, residual, weight, std::nullopt, eps);
+  return NormFunction<Kind::kRms>::apply(x, residual, weight, none, eps, is_beside);
 }
 
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   if (has_norm_loops(x, weight) && bias.scalar_type() == x.scalar_type()) {
-    return NormFunction<Kind::kLayer>::apply(x, std::nullopt, weight, bias, eps)[0];
+    return NormFunction<Kind::kLayer>::apply(x, std::nullopt, weight, bias, eps, false)[0];
   }
   return at::layer_norm(x, {x.size(-1)}, weight, bias, eps);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, RmsForm form) {
-  if (has_norm_loops(x, weight)) {
+  if (has_rms_loops(x, weight)) {
     return rms_with_loops(x, std::nullopt, weight, eps, form)[0];
   }
   const bool is_float = x.scalar_type() == at::kFloat;
@@ -339,8 +418,9 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, RmsForm form)
 
 SumAndNorm add_layer_norm(
     const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
-  if (has_norm_loops(x, residual, weight) && bias.scalar_type() == x.scalar_type()) {
-    const auto both = NormFunction<Kind::kLayer>::apply(x, residual, weight, bias, eps);
+  if (has_norm_loops(x, weight) && are_alike(x, residual) &&
+      bias.scalar_type() == x.scalar_type()) {
+    const auto both = NormFunction<Kind::kLayer>::apply(x, residual, weight, bias, eps, false);
     return {both[1], both[0]};
   }
   const Tensor sum = x + residual;
@@ -349,12 +429,29 @@ SumAndNorm add_layer_norm(
 
 SumAndNorm add_rms_norm(
     const Tensor& x, const Tensor& residual, const Tensor& weight, double eps, RmsForm form) {
-  if (has_norm_loops(x, residual, weight)) {
+  if (has_rms_loops(x, weight) && are_alike(x, residual)) {
     const auto both = rms_with_loops(x, residual, weight, eps, form);
     return {both[1], both[0]};
   }
   const Tensor sum = x + residual;
   return {sum, rms_norm(sum, weight, eps, form)};
+}
+
+SumAndNorm layer_norm_beside(
+    const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  if (has_norm_loops(x, weight) && bias.scalar_type() == x.scalar_type() && has_gradient(x)) {
+    const auto both = NormFunction<Kind::kLayer>::apply(x, std::nullopt, weight, bias, eps, true);
+    return {both[1], both[0]};
+  }
+  return {x, layer_norm(x, weight, bias, eps)};
+}
+
+SumAndNorm rms_norm_beside(const Tensor& x, const Tensor& weight, double eps, RmsForm form) {
+  if (has_rms_loops(x, weight) && has_gradient(x)) {
+    const auto both = rms_with_loops(x, std::nullopt, weight, eps, form, /*is_beside=*/true);
+    return {both[1], both[0]};
+  }
+  return {x, rms_norm(x, weight, eps, form)};
 }
 
 }  // namespace lockstep::ops

@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/rms_form.h"
+
 namespace lockstep::ops {
 
 using at::Tensor;
@@ -12,13 +14,6 @@ using at::Tensor;
 /// Hinton, 2016). x [..., C]; weight and bias [C] of the type of x. (ATen's bfloat16 gradient of
 /// the bias is off by up to 0.2, relative; this one is not.)
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
-
-/// How an RMS norm multiplies by its weight.
-enum class RmsForm {
-  kRounded,    // what it multiplies is rounded to the type of x first, as in Hugging Face's Llama
-  kExact,      // in float32, rounded once
-  kAroundOne,  // the same, by 1 + weight (Gemma, 2024)
-};
 
 /// weight * (x / sqrt(mean(x^2) + eps)), the quotient made in float32 (Zhang and Sennrich, 2019). x
 /// [..., C], weight [C].
@@ -40,5 +35,11 @@ SumAndNorm add_rms_norm(
     const Tensor& weight,
     double eps,
     RmsForm form = RmsForm::kRounded);
+
+/// x itself, and its norm as above: what uses x beside the norm and reads it from here has its
+/// gradient added in the norm's backward pass.
+SumAndNorm layer_norm_beside(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+SumAndNorm rms_norm_beside(
+    const Tensor& x, const Tensor& weight, double eps, RmsForm form = RmsForm::kRounded);
 
 }  // namespace lockstep::ops

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include "ops/checked_products.h"
+#include "ops/cpu/host_loops.h"
 #include "ops/products.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
@@ -9,12 +10,29 @@
 namespace lockstep::ops {
 namespace {
 
+/// A device's products are at their best where rows begin at multiples of so many numbers, whatever
+/// the size of the vocabulary.
+constexpr int64_t kLogitsApart = 64;
+
+/// hidden weight^T, [n, V].
+Tensor logits_of(const Tensor& hidden, const Tensor& weight) {
+  const int64_t vocabulary = weight.size(0);
+  if (has_host_loops(hidden) || vocabulary % kLogitsApart == 0) {
+    return matrix_product(hidden, weight.t());
+  }
+  const int64_t stride = (vocabulary + kLogitsApart - 1) / kLogitsApart * kLogitsApart;
+  const Tensor logits =
+      at::empty({hidden.size(0), stride}, hidden.options()).narrow(1, 0, vocabulary);
+  write_matrix_product(logits, hidden, weight.t());
+  return logits;
+}
+
 class TensorRun final : public TokenLossRun {
  public:
   explicit TensorRun(const RunInputs& inputs) : inputs_(inputs) {}
 
   RowStatistics statistics() override {
-    logits_ = matrix_product(inputs_.hidden, inputs_.weight.t());  // [n, V]
+    logits_ = logits_of(inputs_.hidden, inputs_.weight);
     if (inputs_.softcap > 0) {
       cap_logits(logits_, inputs_.softcap);
     }

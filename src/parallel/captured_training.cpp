@@ -10,6 +10,9 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "nn/dropout_keys.h"
+#include "ops/cuda_loops.h"
+#include "ops/host_copies.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -30,7 +33,8 @@ bool alike(const nn::ForwardInputs& a, const nn::ForwardInputs& b) {
     return x->defined() == y->defined() && (!x->defined() || x->sizes() == y->sizes());
   };
   const auto none = [](const nn::ForwardInputs& inputs) {
-    return !inputs.positions.defined() && inputs.cache == nullptr;
+    return !inputs.positions.defined() && inputs.cache == nullptr &&
+           !inputs.token_samples.defined();
   };
   const auto of_a = read(a), of_b = read(b);
   return std::equal(of_a.begin(), of_a.end(), of_b.begin(), same) && none(a) && none(b) &&
@@ -61,8 +65,8 @@ std::string CapturedTraining::obstacle(ParallelModel& model) {
   if (config.experts.count > 0) {
     return "the host sorts tokens by their experts";
   }
-  if (drops) {
-    return "dropout draws anew in every step";
+  if (drops && model.device().is_cuda() && ops::cuda_loops().dropout == nullptr) {
+    return "this build has no kernel for dropout, whose numbers would be the host's";
   }
   if (model.objective().needs() != objective::Needs::kNothing) {
     return "the objective weighs targets anew in every step";
@@ -94,6 +98,7 @@ CapturedTraining::CapturedTraining(
   for (const nn::ForwardInputs& given : micro_batches) {
     nn::ForwardInputs& kept = inputs_.emplace_back(given);
     kept.rotary_tables = tables;  // made by the host, before the capture
+    kept.dropout_keys = std::make_shared<nn::DropoutKeys>(model.device());
     for (Tensor* tensor : read(kept)) {
       if (tensor->defined()) {
         *tensor = tensor->to(model.device()).clone();
@@ -133,6 +138,10 @@ StepResult CapturedTraining::run(
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const auto from = read(micro_batches[i]);
     const auto to = read(inputs_[i]);
+    const nn::ForwardInputs& given = micro_batches[i];
+    if (given.training) {
+      inputs_[i].dropout_keys->begin(given.seed, given.step, given.samples);
+    }
     for (size_t tensor = 0; tensor < to.size(); ++tensor) {
       if (to[tensor]->defined()) {
         to[tensor]->copy_(*from[tensor]);
@@ -142,7 +151,7 @@ StepResult CapturedTraining::run(
   optim::Optimizer& optimizer = model_.optimizer();
   optimizer.begin_step();
   mean_.fill_(1.0 / step.divisor());
-  numbers_.copy_(optimizer.numbers(learning_rate));
+  numbers_.copy_(ops::to_device(optimizer.numbers(learning_rate), model_.device()));
   step_.run();
   model_.state_changed();
   return model_.judge(sums_, step);

@@ -12,9 +12,9 @@
 
 namespace lockstep::parallel {
 
-/// Steps of one shape through a CUDA graph. Loss, norm, learning rate and the count of steps are in
-/// tensors: the host writes numbers before a step and reads two after it. On the CPU the same body
-/// runs as it is, to the same bits as forward_backward and optimizer_step.
+/// Steps of one shape through a CUDA graph. Loss, norm, learning rate, the count of steps and the
+/// keys of dropouts are in tensors: the host writes numbers before a step and reads two after it.
+/// On the CPU the same body runs as it is, to the same bits as forward_backward and optimizer_step.
 class CapturedTraining {
  public:
   /// Why steps of this model cannot be captured, in the user's words; empty: they can. The same on

@@ -100,10 +100,25 @@ MemoryByKind ParallelModel::held() const {
 
 StepResult ParallelModel::forward_backward(
     std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step) {
+  return forward_backward(micro_batches, [&step]() -> const objective::Counts& { return step; });
+}
+
+bool ParallelModel::needs_counts_first() const {
+  return is_half_ || expert_loads_.is_mixture() ||
+         objective().needs() != objective::Needs::kNothing;
+}
+
+StepResult ParallelModel::forward_backward(
+    std::span<const nn::ForwardInputs> micro_batches, const CountsOfStep& step) {
+  if (!needs_counts_first()) {
+    const Tensor sums = accumulate(micro_batches, {}, /*scale=*/1.0);
+    return judge(sums, step());
+  }
+  const objective::Counts& counts = step();
   // The optimizer multiplies the gradients anyway, so the mean is left to it; float16 could not
   // hold the sum.
-  const double scale = is_half_ ? loss_scale_.value() / step.divisor() : 1.0;
-  return judge(accumulate(micro_batches, step, scale), step);
+  const double scale = is_half_ ? loss_scale_.value() / counts.divisor() : 1.0;
+  return judge(accumulate(micro_batches, counts, scale), counts);
 }
 
 Tensor ParallelModel::accumulate(

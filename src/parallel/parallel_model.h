@@ -34,6 +34,9 @@ struct StepResult {
   std::optional<ExpertLoad> experts = {};  // of a mixture
 };
 
+/// Gives the counts of a step, of which other ranks may still have to tell: the call may block.
+using CountsOfStep = std::function<const objective::Counts&()>;
+
 class ParallelModel {
  public:
   /// Use parallelize. The stages have engines, whose shards the optimizer has. Every rank must
@@ -54,6 +57,13 @@ class ParallelModel {
   /// gradient is NaN or infinite.
   StepResult forward_backward(
       std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step);
+  /// The same, of counts that are on their way: they are asked for when the work of the passes has
+  /// been begun, so that no device waits for them; before, where needs_counts_first().
+  StepResult forward_backward(
+      std::span<const nn::ForwardInputs> micro_batches, const CountsOfStep& step);
+  /// Whether what the passes compute follows from the step's counts: those of an objective that
+  /// weighs, of float16, which could not hold sums, and of a mixture's balance.
+  bool needs_counts_first() const;
   /// The two halves of forward_backward, for CapturedTraining. First what the device does: float64
   /// [sums() + 1] on it, the objective's sums over all ranks, and the squares of the gradients of
   /// the first times `scale`.

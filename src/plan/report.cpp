@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "plan/cost/layer_budget.h"
 #include "plan/machines/error_bars.h"
 #include "plan/memory/memory_table.h"
 #include "plan/search.h"
@@ -226,16 +227,13 @@ std::string time_table(const Step& step, const ErrorBars& bars) {
 }  // namespace
 
 std::string explain(const Job& job, const Cluster& cluster) {
-  std::string text = plan_line(job) + "
-";
+  std::string text = plan_line(job) + "\n";
   const Device& device = cluster.slowest().device;
   if (job.precision == Precision::kFloat8) {
-    text += precision_text(job) + (device.is_cpu ? ", which the CPU emulates" : "") + "
-";
+    text += precision_text(job) + (device.is_cpu ? ", which the CPU emulates" : "") + "\n";
     if (!device.is_cpu) {
       text += fmt::format(
-          "{}: {:.0f} TFLOP/s in 8 bits, {:.0f} in 16{}
-",
+          "{}: {:.0f} TFLOP/s in 8 bits, {:.0f} in 16{}\n",
           device.name,
           device.flops8 / 1e12,
           device.flops16 / 1e12,
@@ -244,14 +242,12 @@ std::string explain(const Job& job, const Cluster& cluster) {
                                                 : "");
     }
   }
-  text += "
-" + time_table(simulate(job, cluster), time_error_bars(cluster));
+  text += "\n" + time_table(simulate(job, cluster), time_error_bars(cluster));
   text += memory_table(job, device);
   const double peak = largest(estimate_memory(job)).peak.total();
   const ErrorBars memory = memory_error_bars(cluster);
   text += fmt::format(
-      "  in nine of ten runs the peak is {} to {}
-",
+      "  in nine of ten runs the peak is {} to {}\n",
       bytes_text(peak * memory.least),
       bytes_text(peak * memory.most));
   text += "\nwhich axis splits what (in FlexFlow's terms, Jia et al., 2018)\n";
@@ -262,6 +258,10 @@ std::string explain(const Job& job, const Cluster& cluster) {
   axis("context", job.mesh.context, "attribute: each rank a part of every sequence");
   axis("tensor", job.mesh.tensor, "parameter: each rank a part of every matrix");
   axis("pipeline", job.mesh.pipeline, "operator: each rank some of the blocks");
+  if (const std::string budget = budget_table(job);
+      !budget.empty() && !cluster.slowest().device.is_cpu) {
+    text += "\n" + budget;
+  }
   return text;
 }
 

@@ -42,6 +42,7 @@
 #include "train/run_length.h"
 #include "train/run_record.h"
 #include "train/steering.h"
+#include "train/step_counts.h"
 #include "train/step_guard.h"
 #include "train/stop_signal.h"
 #include "train/time_account.h"
@@ -51,19 +52,6 @@ namespace lockstep::train {
 namespace {
 
 constexpr int64_t kTracedStep = 3;  // of the run
-
-/// What the ranks tell each other once a step.
-struct StepCounts {
-  objective::Counts step;   // what the loss is divided by
-  int64_t tokens = 0;       // tokens that were read
-  int64_t stop = 0;         // ranks that were asked to stop
-  int64_t save = 0;         // ranks that were asked to save
-  int64_t failed = 0;       // ranks whose save in the background failed
-  int64_t peak_memory = 0;  // bytes, of the rank that uses most
-  int64_t measure = 0;      // a part of the machine after this step
-  Acts acts;                // that rank 0 was asked for
-  bool alike = true;        // all ranks have micro-batches of the same shapes
-};
 
 /// Throws what is being handled with the rank's memory by kind, where that ran out.
 void throw_with_memory(parallel::ParallelModel& model, int rank) {
@@ -165,10 +153,14 @@ class Trainer {
   int one_step();
   /// The file that the next step's trace goes to; empty: none.
   std::filesystem::path next_trace();
-  StepCounts agree(std::span<const nn::ForwardInputs> inputs);
+  /// Begins to tell the others what this rank knows of the step.
+  void begin_to_agree(std::span<const nn::ForwardInputs> inputs);
+  /// What the ranks agree on. The first call of a step waits for the others, and sets what takes
+  /// effect with it.
+  const StepCounts& agreed();
+  StepCounts sum_of_ranks();
   /// Loss, gradients and update; `trace` may be null.
-  void compute(
-      std::span<const nn::ForwardInputs> inputs, const StepCounts& counts, StepTrace* trace);
+  void compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace);
   int64_t peak_memory_here();
   void report(const StepCounts& counts, const data::StepBatch& batch, double began);
   void evaluate_now();
@@ -185,6 +177,9 @@ class Trainer {
   int64_t traces_left_ = 0;    // that were asked for while it ran
   const int64_t traced_step_;  // the first steps of a run are not like the others
   const int64_t last_step_;
+  std::optional<StepCounts> counts_;      // of this step, once they were waited for
+  at::Tensor own_numbers_, all_numbers_;  // float64: what this rank tells, [ranks, numbers]
+  comm::Pending agreement_;
   TimeAccount time_;
   RankTimes rank_times_;
   Histograms histograms_;
@@ -220,7 +215,8 @@ std::filesystem::path Trainer::next_trace() {
   return {};
 }
 
-StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
+void Trainer::begin_to_agree(std::span<const nn::ForwardInputs> inputs) {
+  counts_.reset();
   StepCounts mine;
   for (const nn::ForwardInputs& rows : inputs) {
     mine.step += job_.model->objective().counts(rows.targets);
@@ -234,20 +230,41 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
   mine.acts = steering_.take();
   mine.failed = job_.saver != nullptr && job_.saver->failed() ? 1 : 0;
   mine.peak_memory = peak_memory_here();
-  constexpr int64_t kFlags = 7, kTimes = kFlags + Acts::kNumbers,
-                    kOurs = kTimes + RankTimes::kNumbers;
-  const int64_t shapes = shapes_of(inputs);
   mine.measure = measuring_.is_due(seconds_now() - began_) ? 1 : 0;
   const at::Tensor ours = at::tensor(
-      {mine.tokens, mine.stop, mine.peak_memory, mine.save, mine.failed, shapes, mine.measure},
+      {mine.tokens,
+       mine.stop,
+       mine.peak_memory,
+       mine.save,
+       mine.failed,
+       mine.measure,
+       shapes_of(inputs)},
       at::kDouble);
-  const at::Tensor own = at::cat(
+  own_numbers_ = at::cat(
       {ours,
        at::tensor(mine.acts.numbers(), at::kDouble),
        at::tensor(rank_times_.numbers(), at::kDouble),
        at::tensor(mine.step.values(), at::kDouble)});
-  const at::Tensor all = at::empty({world_.size(), own.numel()}, at::kDouble);
-  world_.communicator.all_gather(all, own).wait();
+  all_numbers_ = at::empty({world_.size(), own_numbers_.numel()}, at::kDouble);
+  agreement_ = world_.communicator.all_gather(all_numbers_, own_numbers_);
+  agreement_.set_name("the step's counts");
+}
+
+const StepCounts& Trainer::agreed() {
+  if (!counts_) {
+    agreement_.wait();
+    counts_ = sum_of_ranks();
+    steering_.begin_step(counts_->acts);
+    traces_left_ = std::max(traces_left_, counts_->acts.traced_steps);
+  }
+  return *counts_;
+}
+
+StepCounts Trainer::sum_of_ranks() {
+  constexpr int64_t kFlags = 7, kTimes = kFlags + Acts::kNumbers,
+                    kOurs = kTimes + RankTimes::kNumbers;
+  const at::Tensor& all = all_numbers_;
+  const auto shapes = static_cast<int64_t>(own_numbers_.const_data_ptr<double>()[kFlags - 1]);
   StepCounts counts;
   counts.acts = Acts::from_numbers(std::span<const double, Acts::kNumbers>(
       all.const_data_ptr<double>() + kFlags, Acts::kNumbers));
@@ -259,7 +276,7 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
     const mesh::Coordinate at = job_.axes->mesh().coordinate(rank);
     if (at == mesh::Coordinate{.data = at.data}) {
       counts.tokens += static_cast<int64_t>(row[0]);
-      counts.step += objective::Counts({row + kOurs, row + own.numel()});
+      counts.step += objective::Counts({row + kOurs, row + own_numbers_.numel()});
     }
     if (world_.is_first()) {
       rank_times_.take(
@@ -272,8 +289,8 @@ StepCounts Trainer::agree(std::span<const nn::ForwardInputs> inputs) {
     counts.peak_memory = std::max(counts.peak_memory, static_cast<int64_t>(row[2]));
     counts.save += static_cast<int64_t>(row[3]);
     counts.failed += static_cast<int64_t>(row[4]);
-    counts.measure += static_cast<int64_t>(row[6]);
-    counts.alike = counts.alike && static_cast<int64_t>(row[5]) == shapes;
+    counts.measure += static_cast<int64_t>(row[5]);
+    counts.alike = counts.alike && static_cast<int64_t>(row[kFlags - 1]) == shapes;
   }
   return counts;
 }
@@ -285,28 +302,32 @@ int64_t Trainer::peak_memory_here() {
   return peak_here_ = std::max(peak_here_, here);
 }
 
-void Trainer::compute(
-    std::span<const nn::ForwardInputs> inputs, const StepCounts& counts, StepTrace* trace) {
+void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace) {
   // A graph holds the kernels of collectives: all ranks replay it, or none.
-  const bool captures = captures_ && counts.alike;
+  const bool captures = captures_ && agreed().alike;
   const bool counts_values = histograms_.is_due(job_.progress.step + 1);
   if (captures && captured_ == nullptr) {
     captured_ = std::make_unique<parallel::CapturedTraining>(*job_.model, inputs);
   }
   // A graph leaves no marks, and no gradients before its update.
   if (captures && trace == nullptr && !counts_values && captured_->fits(inputs)) {
-    result_ = captured_->run(inputs, counts.step, learning_rate_);
+    learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
+    result_ = captured_->run(inputs, agreed().step, learning_rate_);
     guarded_ = {};
     return;
   }
   guarded_ = guard_.run(
-      [&] { return job_.model->forward_backward(inputs, counts.step); },
+      [&] {
+        return job_.model->forward_backward(
+            inputs, [this]() -> const objective::Counts& { return agreed().step; });
+      },
       config_.replay_spikes,
       world_.communicator);
   result_ = guarded_.result;
   if (counts_values && !result_.overflowed) {
     histograms_.count_gradients();
   }
+  learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
   const double updating = seconds_now();
   begin_phase("the optimizer");
   job_.model->optimizer_step(learning_rate_);
@@ -348,12 +369,7 @@ int Trainer::one_step() {
     inputs.back().training = job_.drops_out;
   }
   begin_phase("agreeing on the step");
-  const StepCounts counts = agree(inputs);
-  steering_.begin_step(counts.acts);
-  traces_left_ = std::max(traces_left_, counts.acts.traced_steps);
-  if (counts.failed > 0) {
-    wait_for_save(job_);  // a save fails on all ranks
-  }
+  begin_to_agree(inputs);
   begin_phase("forward and backward");
   if (job_.task.reference != nullptr) {
     job_.task.reference->refer(inputs);
@@ -364,15 +380,18 @@ int Trainer::one_step() {
   for (nn::ForwardInputs& rows : inputs) {
     rows = to_device(rows, world_.device);
   }
-  learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
   in_context(fmt::format("training step {}", job_.progress.step + 1), [&] {
     try {
-      compute(inputs, counts, trace ? &*trace : nullptr);
+      compute(inputs, trace ? &*trace : nullptr);
     } catch (const std::exception&) {
       throw_with_memory(*job_.model, world_.rank());
       throw;
     }
   });
+  const StepCounts counts = agreed();
+  if (counts.failed > 0) {
+    wait_for_save(job_);  // a save fails on all ranks
+  }
   if (trace) {
     trace->write(trace_file);
   }

@@ -161,6 +161,8 @@ struct Coordinate {
 // What nvcc knows by itself.
 #undef __shared__
 #define __shared__ static  // one block at a time has it
+#undef __launch_bounds__
+#define __launch_bounds__(threads)
 #define threadIdx (::lockstep::cuda::Coordinate{::lockstep::cuda::Block::current()->thread()})
 #define blockDim (::lockstep::cuda::Coordinate{::lockstep::cuda::Block::current()->threads()})
 #define blockIdx (::lockstep::cuda::Coordinate{::lockstep::cuda::Block::current()->block_index})

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string_view>
@@ -253,7 +254,10 @@ void touch(Stream& stream, const void* begin, size_t bytes, bool is_write, const
 }
 
 void touch_arguments(Stream& stream, const char* kernel, void** arguments) {
-  if (stream.capture != nullptr || arguments == nullptr || !frames().empty()) {
+  // What an operation of ATen's reads and writes is told by the operation. A node of autograd is
+  // one too, and tells nothing: its kernels are ours.
+  const bool is_told = !frames().empty() && std::strncmp(frames().back().name, "aten::", 6) == 0;
+  if (stream.capture != nullptr || arguments == nullptr || is_told) {
     return;
   }
   const std::vector<Pointer>& pointers = pointers_of(kernel);

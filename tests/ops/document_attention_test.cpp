@@ -158,5 +158,11 @@ TEST(DocumentAttention, StartsThatDoNotFitAreErrors) {
   EXPECT_THROW(attention(x.narrow(2, 0, 3), x, x, options), Error);
 }
 
+TEST(DocumentAttention, OffsetsAreWhereDocumentsLieInAllRows) {
+  const auto [offsets, longest] = offsets_of_documents(starts_of({{2, 3, 1}, {6}, {1, 1, 4}}));
+  EXPECT_TRUE(at::equal(offsets, at::tensor({0, 2, 5, 6, 12, 13, 14, 18}, at::kInt)));
+  EXPECT_EQ(longest, 6);
+}
+
 }  // namespace document_attention_test
 }  // namespace lockstep::ops

@@ -156,11 +156,21 @@ TEST(Norms, WithAResidualAndTheGradientsOfBoth) {
       const auto [sum, norm] = add_layer_norm(in[0], in[1], in[2], in[3], 1e-5);
       return sum * 0.5 + norm;
     };
+    const auto beside = [](const std::vector<Tensor>& in) {
+      const auto [x, norm] = rms_norm_beside(in[0], in[1], 1e-6);
+      const auto [y, other] = layer_norm_beside(x, in[1], in[2], 1e-5);
+      return y * 0.5 + norm * other;
+    };
     const std::vector<Tensor> inputs{
         random({rows, size}) * 2, random({rows, size}, 4), random({size}, 2) + 1};
     auto with_bias = inputs;
     with_bias.push_back(random({size}, 3));
     expect_close(rms, rms, inputs, fmt::format("rms {} x {}", rows, size));
+    expect_close(
+        beside,
+        beside,
+        {inputs[0], inputs[2], with_bias[3]},
+        fmt::format("beside {} x {}", rows, size));
     expect_close(layer, layer, with_bias, fmt::format("layer {} x {}", rows, size));
   }
 }

@@ -31,20 +31,28 @@ model::ModelConfig small_gpt2() {
 struct ModelOnRanks {
   Axes axes;
   std::unique_ptr<ParallelModel> model;
-  ModelOnRanks(std::unique_ptr<nn::LanguageModel> whole, const Plan& plan, Communicator& group)
+  ModelOnRanks(
+      std::unique_ptr<nn::LanguageModel> whole,
+      const Plan& plan,
+      Communicator& group,
+      objective::ObjectivePointer objective)
       : axes(group, {.data = group.size()}),
-        model(parallelize(std::move(whole), plan, axes)) {}
+        model(parallelize(std::move(whole), plan, axes, std::move(objective))) {}
   ParallelModel* operator->() const { return model.get(); }
 };
 
-ModelOnRanks make(Communicator& group, int64_t accumulation, at::ScalarType type = at::kFloat) {
+ModelOnRanks make(
+    Communicator& group,
+    int64_t accumulation,
+    at::ScalarType type = at::kFloat,
+    objective::ObjectivePointer objective = objective::cross_entropy()) {
   auto model = nn::make_model(small_gpt2(), type, at::kCPU);
   nn::initialize(*model, 3);
   Plan plan;
   plan.optimizer.weight_decay = 0.1;
   plan.accumulation_steps = accumulation;
   plan.bucket_megabytes = 0.01;
-  return {std::move(model), plan, group};
+  return {std::move(model), plan, group, std::move(objective)};
 }
 
 /// Rows [begin, end) of the global batch of a step; every third row has half of its labels masked,
@@ -167,6 +175,32 @@ TEST(ParallelModel, TrainsInBfloat16WithFloat32Masters) {
     model->optimizer_step(1e-2);
   }
   EXPECT_LT(losses.back(), 0.7 * losses.front());
+}
+
+/// How many passes had ended when the step's counts were asked for.
+int passes_before_counts(at::ScalarType type) {
+  Communicator alone = Communicator::alone();
+  const auto model = make(alone, 2, type);
+  const std::vector<nn::ForwardInputs> inputs{rows(0, 0, 4), rows(0, 4, kBatch)};
+  int passes = 0, before = -1;
+  model->pipeline().set_observer([&](const ActionTimes&) { ++passes; });
+  const objective::Counts counts(static_cast<double>(target_tokens()));
+  const StepResult result = model->forward_backward(inputs, [&]() -> const objective::Counts& {
+    before = passes;
+    return counts;
+  });
+  EXPECT_EQ(result.loss, model->forward_backward(inputs, counts).loss);
+  EXPECT_EQ(before == 0, model->needs_counts_first());
+  return before;
+}
+
+TEST(ParallelModel, WaitsForTheStepsCountsBehindItsPasses) {
+  EXPECT_EQ(passes_before_counts(at::kFloat), 4);
+  EXPECT_EQ(passes_before_counts(at::kBFloat16), 4);
+  EXPECT_EQ(passes_before_counts(at::kHalf), 0);
+  Communicator alone = Communicator::alone();
+  EXPECT_TRUE(
+      make(alone, 1, at::kFloat, objective::simple_negative_preference())->needs_counts_first());
 }
 
 TEST(ParallelModel, AWholeModelIsTrainedUnderDataParallelismAlone) {

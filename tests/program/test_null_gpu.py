@@ -198,6 +198,19 @@ class NullGpu(ProgramTest):
         self.assertGreater(len(flash), 1, report["kernels"])
         self.assertEqual([name for name in report["kernels"] if "fmha" in name or "attention_kernel" in name], [])
 
+    def test_documents_of_a_row_need_no_mask(self):
+        # Queries share heads, and a mask of all pairs would be 2 x 64 x 64 for each layer and head.
+        (self.folder / "packed.json").write_text(json.dumps(dict(LLAMA, num_key_value_heads=2)))
+        words = ["model.path=packed.json", "bf16=true", "data.packing=documents", "data.text_documents=line"]
+        step, = self.each_step("packed", *words, first=2, last=3)
+        names = " ".join(name for name, count in step["kernels"].items() if count > 0)
+        self.assertIn("flash_fwd", names)
+        self.assertIn("flash_bwd", names)
+        self.assertNotRegex(names, r"fmha|attention_kernel|searchsorted")
+        self.check_step(step, "packed")
+        whole, = self.each_step("not-packed", "model.path=packed.json", "bf16=true", first=2, last=3)
+        self.assertLess(step["counts"]["launches"], whole["counts"]["launches"] + 10 * LLAMA["num_hidden_layers"])
+
     def layer_of(self, name, config, *words):
         """What a layer launches and moves in a step, forward and backward: what a model of two has more than one of one."""
         step = {}
@@ -218,10 +231,32 @@ class NullGpu(ProgramTest):
         self.assertEqual(found, budget, f"{family}: {json.dumps(found, indent=2)}")
         self.assertLessEqual(sum(found.values()), MOST_KERNELS, family)
 
+    def check_bytes(self, layer, config):
+        """What kernels move is what `lockstep plan --explain` says of them."""
+        (self.folder / "planned.json").write_text(json.dumps(config))
+        told = self.run_ok("plan", "--model", "planned.json", "--gpu", "h100-80gb", "--gpus", 1, "--global-batch", 1,
+                           "data.sequence_length=2048", "--explain").out
+        self.assertRegex(told, r"a rank's step on h200 +[\d.]+ ms, \d+ tokens/s, [\d.]+% of the peak")
+        planned = {what.strip(): float(megabytes) for what, megabytes in re.findall(
+            r"^  (\S[^\d\n]*?) +\d+ +([\d.]+) +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+$", told, re.MULTILINE)}
+        moved = lambda *names: sum(  # noqa: E731
+            count for what, count in layer["moved"].items() if any(name in what for name in names)) / 1e6
+        for what, names in {
+            "products": ["aten::mm"], "attention": ["_cudnn_attention"], "RMSNorm, with the residual": ["rms_norm", "norm_weight"],
+            "RoPE": ["rotate_kernel"], "SwiGLU": ["swiglu"], "sums": ["aten::add"],
+            "gradients into their place": ["a copy from device to device"],
+        }.items():
+            self.assertAlmostEqual(moved(*names) / planned[what], 1, delta=0.01, msg=f"{what}: {planned} {dict(layer['moved'])}")
+        self.assertEqual(int(re.search(r"^  all +(\d+) ", told, re.MULTILINE)[1]), sum(layer["kernels"].values()))
+        # The update's state goes to its kernel as one structure, which nobody looks into; its gradients are read twice.
+        self.assertGreater(planned["AdamW, squares of gradients"], 7 * moved("adamw_kernel", "squares_kernel"))
+
     def test_the_budget_of_a_llama_layer(self):
         # Heads of 128, and units of one layer each, as in large models.
         wide = dict(LLAMA, hidden_size=1024, intermediate_size=3072, max_position_embeddings=2048, initializer_range=0.0)
-        self.check_budget("llama", self.layer_of("llama", wide, "data.sequence_length=2048", "per_device_train_batch_size=1"))
+        layer = self.layer_of("llama", wide, "data.sequence_length=2048", "per_device_train_batch_size=1")
+        self.check_budget("llama", layer)
+        self.check_bytes(layer, wide)
 
     @long
     def test_the_budget_of_a_gpt2_layer(self):
@@ -239,6 +274,11 @@ class NullGpu(ProgramTest):
         self.assertEqual(replays[0], replays[1])
         self.assertGreater(replays[0], 0)
         self.assertLess(replays[0], 16 - 3)  # fewer than the steps after the warm-up: some were not alike
+
+    def test_graphs_draw_dropout_by_numbers_of_the_device(self):
+        step, = self.each_step("graphs-dropout", "bf16=true", "parallel.cuda_graphs=auto", first=5, last=7)
+        self.assertEqual(step["counts"]["graph_launches"], 1, self.told)
+        self.check_step(step, "gpt2")  # the keys of a step's dropouts are one pinned copy
 
     @long
     def test_graphs_of_sharded_plans(self):

@@ -84,6 +84,11 @@ class Pipeline(ProgramTest):
         self.assertTrue(all(e["args"]["bytes"] > 0 for e in reductions))
         self.assertIn("bubble", result.err)
         self.assertIn("pipeline 1, data 1", result.err)
+        for rank in range(4):  # what the loss is divided by is told, and waited for behind the passes
+            told, = [e for e in events if e["name"] == "all_gather the step's counts" and e["pid"] == rank]
+            last = max(e["ts"] + e["dur"] for e in actions if e["pid"] == rank)
+            self.assertLess(told["ts"], min(e["ts"] for e in actions if e["pid"] == rank))
+            self.assertGreaterEqual(told["ts"] + told["dur"] - 1e3 * told["args"]["waited_ms"], last - 1)
 
     def test_a_trace_names_what_is_gathered(self):
         self.run_ok(*self.deep("gathered", "parallel.zero_stage=3", "--trace", "zero.json", ranks=2, steps=3))

@@ -74,6 +74,7 @@ struct NormOverRanks final : nn::Norm {
   int64_t width;  // of all heads together
   int copies;
   Tensor forward(const Tensor& x) const override;
+  ops::SumAndNorm forward_beside(const Tensor& x) const override { return {x, forward(x)}; }
 };
 
 /// Dropout between two sharded layers, of the rank's part of the width: the mask of the whole.

@@ -1,0 +1,159 @@
+// RMS norms' kernels, run on a processor (on_cpu.h), against float64.
+#include "cuda/norms.h"
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::cuda {
+namespace norms_test {
+
+constexpr float kEps = 1e-5F;
+
+template <class T>
+std::vector<T> random_numbers(size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<T> numbers(count);
+  for (T& number : numbers) {
+    narrow(normal(generator), number);
+  }
+  return numbers;
+}
+
+template <class T>
+struct Given {
+  std::vector<T> x, residual, weight, dy, dsum;
+  size_t rows, size;
+  ops::RmsForm form;
+  Given(size_t row_count, size_t width, ops::RmsForm how)
+      : x(random_numbers<T>(row_count * width, 1)),
+        residual(random_numbers<T>(row_count * width, 2)),
+        weight(random_numbers<T>(width, 3)),
+        dy(random_numbers<T>(row_count * width, 4)),
+        dsum(random_numbers<T>(row_count * width, 5)),
+        rows(row_count),
+        size(width),
+        form(how) {}
+
+  /// What is normalized, as the type holds it.
+  double in(size_t i, bool adds) const {
+    T held;
+    narrow(adds ? widen(x[i]) + widen(residual[i]) : widen(x[i]), held);
+    return widen(held);
+  }
+  double factor(size_t column) const {
+    return widen(weight[column]) + (form == ops::RmsForm::kAroundOne ? 1.0 : 0.0);
+  }
+  double multiplied(double normal) const {
+    T held;
+    narrow(static_cast<float>(normal), held);
+    return form == ops::RmsForm::kRounded ? widen(held) : normal;
+  }
+};
+
+/// Forward and backward, against sums of float64.
+template <class T>
+void expect_norm(Number number, const Given<T>& given, bool adds, double tolerance) {
+  const size_t rows = given.rows, size = given.size, count = rows * size;
+  std::vector<T> sum(count), y(count), dx(count), dweight(size);
+  std::vector<float> inverse(rows),
+      runs(static_cast<size_t>(runs_of_norm(static_cast<int64_t>(rows))) * size);
+  rms_norm(
+      number,
+      given.x.data(),
+      adds ? given.residual.data() : nullptr,
+      given.weight.data(),
+      adds ? sum.data() : nullptr,
+      y.data(),
+      inverse.data(),
+      static_cast<int64_t>(rows),
+      static_cast<int64_t>(size),
+      kEps,
+      given.form,
+      nullptr);
+  rms_norm_backward(
+      number,
+      given.dy.data(),
+      adds ? given.dsum.data() : nullptr,
+      adds ? sum.data() : given.x.data(),
+      given.weight.data(),
+      inverse.data(),
+      dx.data(),
+      runs.data(),
+      dweight.data(),
+      static_cast<int64_t>(rows),
+      static_cast<int64_t>(size),
+      given.form,
+      nullptr);
+  std::vector<double> of_weight(size);
+  const auto expect = [&](T found, double wanted, size_t i) {
+    ASSERT_NEAR(widen(found), wanted, tolerance * (1 + std::abs(wanted))) << i;
+  };
+  for (size_t row = 0; row < rows; ++row) {
+    double squares = 0, products = 0;
+    for (size_t c = 0; c < size; ++c) {
+      squares += given.in(row * size + c, adds) * given.in(row * size + c, adds);
+    }
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(size) + kEps);
+    ASSERT_NEAR(inverse[row], scale, 1e-5 * scale) << row;
+    for (size_t c = 0; c < size; ++c) {
+      const size_t i = row * size + c;
+      const double normal = given.in(i, adds) * scale, g = widen(given.dy[i]);
+      products += g * given.factor(c) * normal;
+      of_weight[c] += g * given.multiplied(normal);
+      expect(y[i], given.multiplied(normal) * given.factor(c), i);
+      ASSERT_TRUE(!adds || widen(sum[i]) == given.in(i, true)) << i;
+    }
+    const double mean = products / static_cast<double>(size);
+    for (size_t c = 0; c < size; ++c) {
+      const size_t i = row * size + c;
+      const double normal = given.in(i, adds) * scale;
+      const double of_norm = (widen(given.dy[i]) * given.factor(c) - normal * mean) * scale;
+      expect(dx[i], of_norm + (adds ? widen(given.dsum[i]) : 0), i);
+    }
+  }
+  for (size_t c = 0; c < size; ++c) {
+    expect(dweight[c], of_weight[c], c);
+  }
+}
+
+template <class T>
+void expect_forms(Number number, size_t rows, size_t size, double tolerance) {
+  for (const ops::RmsForm form :
+       {ops::RmsForm::kRounded, ops::RmsForm::kExact, ops::RmsForm::kAroundOne}) {
+    const Given<T> given(rows, size, form);
+    for (const bool adds : {false, true}) {
+      expect_norm(number, given, adds, tolerance);
+    }
+  }
+}
+
+TEST(Norms, AreTheirFormulaForwardAndBackward) {
+  expect_forms<float>(Number::kFloat, 3, 40, 1e-5);              // not a whole warp
+  expect_forms<__nv_bfloat16>(Number::kBfloat16, 3, 520, 0.02);  // 65 packs: three warps
+  expect_forms<__half>(Number::kHalf, 2, 64, 3e-3);
+  const Given<float> wide(2, 6000, ops::RmsForm::kExact);  // three packs a thread
+  expect_norm(Number::kFloat, wide, true, 1e-5);
+  const Given<__nv_bfloat16> wider(1, 8192, ops::RmsForm::kRounded);  // two
+  expect_norm(Number::kBfloat16, wider, true, 0.02);
+}
+
+TEST(Norms, SumsOfMoreRowsThanRunsAreWhole) {
+  const Given<float> given(1100, 8, ops::RmsForm::kRounded);
+  expect_norm(Number::kFloat, given, true, 2e-5);
+}
+
+TEST(Norms, TakeRowsThatThreadsHold) {
+  EXPECT_TRUE(takes_norm_rows(16));
+  EXPECT_TRUE(takes_norm_rows(32768));
+  EXPECT_FALSE(takes_norm_rows(32784));
+  EXPECT_FALSE(takes_norm_rows(24));
+  EXPECT_FALSE(takes_norm_rows(0));
+}
+
+}  // namespace norms_test
+}  // namespace lockstep::cuda
