@@ -133,6 +133,7 @@ class NullGpu(ProgramTest):
         self.assertEqual(adamw, 1)
         self.assertEqual(sum(count for name, count in step["kernels"].items() if "dropout_kernel" in name), 16)
 
+    @long
     def test_main_plans_run_to_their_end(self):
         for name in ("zero-3", "1f1b", "ring", "8-bit"):
             self.on_gpus(name, "model.path=llama.json", "bf16=true", *PLANS[name], gpus=2, steps=1)
