@@ -2,8 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+
+#include <ATen/core/Tensor.h>
 
 #include "objective/objective.h"
+#include "parallel/ranks/axes.h"
+#include "train/rank_times.h"
 #include "train/steering.h"
 
 namespace lockstep::train {
@@ -17,8 +22,18 @@ struct StepCounts {
   int64_t failed = 0;       // ranks whose save in the background failed
   int64_t peak_memory = 0;  // bytes, of the rank that uses most
   int64_t measure = 0;      // a part of the machine after this step
+  int64_t shapes = 0;       // shapes_of this rank's micro-batches
   Acts acts;                // that rank 0 was asked for
   bool alike = true;        // all ranks have micro-batches of the same shapes
 };
+
+/// What a rank tells: its own counts, and the times of its step before. Float64, [numbers].
+at::Tensor numbers_of(const StepCounts& own, const RankTimes& times);
+
+/// The sum of what all told, [ranks, numbers]; `own`: what this rank did.
+StepCounts sum_of_ranks(const at::Tensor& all, const at::Tensor& own, const parallel::Axes& axes);
+
+/// The times in what a rank told, which must stay.
+std::span<const double, RankTimes::kNumbers> times_in(const at::Tensor& told);
 
 }  // namespace lockstep::train

@@ -158,7 +158,6 @@ class Trainer {
   /// What the ranks agree on. The first call of a step waits for the others, and sets what takes
   /// effect with it.
   const StepCounts& agreed();
-  StepCounts sum_of_ranks();
   /// Loss, gradients and update; `trace` may be null.
   void compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace);
   int64_t peak_memory_here();
@@ -231,20 +230,8 @@ void Trainer::begin_to_agree(std::span<const nn::ForwardInputs> inputs) {
   mine.failed = job_.saver != nullptr && job_.saver->failed() ? 1 : 0;
   mine.peak_memory = peak_memory_here();
   mine.measure = measuring_.is_due(seconds_now() - began_) ? 1 : 0;
-  const at::Tensor ours = at::tensor(
-      {mine.tokens,
-       mine.stop,
-       mine.peak_memory,
-       mine.save,
-       mine.failed,
-       mine.measure,
-       shapes_of(inputs)},
-      at::kDouble);
-  own_numbers_ = at::cat(
-      {ours,
-       at::tensor(mine.acts.numbers(), at::kDouble),
-       at::tensor(rank_times_.numbers(), at::kDouble),
-       at::tensor(mine.step.values(), at::kDouble)});
+  mine.shapes = shapes_of(inputs);
+  own_numbers_ = numbers_of(mine, rank_times_);
   all_numbers_ = at::empty({world_.size(), own_numbers_.numel()}, at::kDouble);
   agreement_ = world_.communicator.all_gather(all_numbers_, own_numbers_);
   agreement_.set_name("the step's counts");
@@ -253,46 +240,14 @@ void Trainer::begin_to_agree(std::span<const nn::ForwardInputs> inputs) {
 const StepCounts& Trainer::agreed() {
   if (!counts_) {
     agreement_.wait();
-    counts_ = sum_of_ranks();
+    counts_ = sum_of_ranks(all_numbers_, own_numbers_, *job_.axes);
+    for (int rank = 0; world_.is_first() && rank < world_.size(); ++rank) {
+      rank_times_.take(rank, world_.size(), job_.progress.step, times_in(all_numbers_[rank]));
+    }
     steering_.begin_step(counts_->acts);
     traces_left_ = std::max(traces_left_, counts_->acts.traced_steps);
   }
   return *counts_;
-}
-
-StepCounts Trainer::sum_of_ranks() {
-  constexpr int64_t kFlags = 7, kTimes = kFlags + Acts::kNumbers,
-                    kOurs = kTimes + RankTimes::kNumbers;
-  const at::Tensor& all = all_numbers_;
-  const auto shapes = static_cast<int64_t>(own_numbers_.const_data_ptr<double>()[kFlags - 1]);
-  StepCounts counts;
-  counts.acts = Acts::from_numbers(std::span<const double, Acts::kNumbers>(
-      all.const_data_ptr<double>() + kFlags, Acts::kNumbers));
-  counts.stop = counts.acts.stop ? 1 : 0;
-  counts.save = counts.acts.save ? 1 : 0;
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    const auto* row = all[rank].const_data_ptr<double>();
-    // Ranks of one data coordinate share a batch: its first one tells of it.
-    const mesh::Coordinate at = job_.axes->mesh().coordinate(rank);
-    if (at == mesh::Coordinate{.data = at.data}) {
-      counts.tokens += static_cast<int64_t>(row[0]);
-      counts.step += objective::Counts({row + kOurs, row + own_numbers_.numel()});
-    }
-    if (world_.is_first()) {
-      rank_times_.take(
-          rank,
-          world_.size(),
-          job_.progress.step,
-          std::span<const double, RankTimes::kNumbers>(row + kTimes, RankTimes::kNumbers));
-    }
-    counts.stop += static_cast<int64_t>(row[1]);
-    counts.peak_memory = std::max(counts.peak_memory, static_cast<int64_t>(row[2]));
-    counts.save += static_cast<int64_t>(row[3]);
-    counts.failed += static_cast<int64_t>(row[4]);
-    counts.measure += static_cast<int64_t>(row[5]);
-    counts.alike = counts.alike && static_cast<int64_t>(row[kFlags - 1]) == shapes;
-  }
-  return counts;
 }
 
 int64_t Trainer::peak_memory_here() {

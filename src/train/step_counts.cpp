@@ -1,0 +1,59 @@
+#include "train/step_counts.h"
+
+#include <algorithm>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+
+namespace lockstep::train {
+namespace {
+
+// The numbers of a row: seven counts, rank 0's acts, the times, what the loss is divided by.
+constexpr int64_t kShapes = 6, kActs = 7, kTimes = kActs + Acts::kNumbers,
+                  kDivisors = kTimes + RankTimes::kNumbers;
+
+}  // namespace
+
+at::Tensor numbers_of(const StepCounts& own, const RankTimes& times) {
+  return at::cat(
+      {at::tensor(
+           {own.tokens, own.stop, own.peak_memory, own.save, own.failed, own.measure, own.shapes},
+           at::kDouble),
+       at::tensor(own.acts.numbers(), at::kDouble),
+       at::tensor(times.numbers(), at::kDouble),
+       at::tensor(own.step.values(), at::kDouble)});
+}
+
+StepCounts sum_of_ranks(const at::Tensor& all, const at::Tensor& own, const parallel::Axes& axes) {
+  const auto* first = all.const_data_ptr<double>();
+  StepCounts counts;
+  counts.acts =
+      Acts::from_numbers(std::span<const double, Acts::kNumbers>(first + kActs, Acts::kNumbers));
+  counts.stop = counts.acts.stop ? 1 : 0;
+  counts.save = counts.acts.save ? 1 : 0;
+  counts.shapes = static_cast<int64_t>(own.const_data_ptr<double>()[kShapes]);
+  const mesh::Mesh& mesh = axes.mesh();
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    const double* row = first + rank * own.numel();
+    // Ranks of one data coordinate share a batch: its first one tells of it.
+    const mesh::Coordinate at = mesh.coordinate(rank);
+    if (at == mesh::Coordinate{.data = at.data}) {
+      counts.tokens += static_cast<int64_t>(row[0]);
+      counts.step += objective::Counts({row + kDivisors, row + own.numel()});
+    }
+    counts.stop += static_cast<int64_t>(row[1]);
+    counts.peak_memory = std::max(counts.peak_memory, static_cast<int64_t>(row[2]));
+    counts.save += static_cast<int64_t>(row[3]);
+    counts.failed += static_cast<int64_t>(row[4]);
+    counts.measure += static_cast<int64_t>(row[5]);
+    counts.alike = counts.alike && static_cast<int64_t>(row[kShapes]) == counts.shapes;
+  }
+  return counts;
+}
+
+std::span<const double, RankTimes::kNumbers> times_in(const at::Tensor& told) {
+  return std::span<const double, RankTimes::kNumbers>(
+      told.const_data_ptr<double>() + kTimes, RankTimes::kNumbers);
+}
+
+}  // namespace lockstep::train
