@@ -93,7 +93,7 @@ class Save {
 
  private:
   void write_piece(const Piece& piece, File& file, uint64_t offset);
-  /// Elements [first, first + count) of a piece, as they are in the file.
+  /// `count` elements of a piece, as they are in the file, from `offset` on.
   void write_run(
       File& file, uint64_t offset, const std::byte* bytes, int64_t count, const Piece& piece);
 
@@ -186,8 +186,7 @@ void Save::write(std::span<const Piece> pieces) {
       not_finite_,
       ErrorKind::kNumeric,
       "nothing was saved, and the checkpoints before it stand: go on from the last one; if it "
-      "comes "
-      "again, lower the learning rate; if not, suspect the memory or the processor of that rank");
+      "comes again, lower the learning rate; if not, suspect that rank's memory or processor");
 }
 
 void Save::write_piece(const Piece& piece, File& file, uint64_t offset) {

@@ -116,6 +116,11 @@ TEST(PlannedJob, CountsTheAdaptersThatARunWouldTrain) {
   config::LoraSection saved;
   saved.adapter = folder.path().string();
   EXPECT_NEAR(trained(saved), 80.0 * 32 * 2 * 8192, 1);
+  // A run's folder has it in its checkpoints: all linears, PEFT's rank.
+  saved.adapter = (folder.path() / "run").string();
+  lora.target_modules = {"all-linear"};
+  lora.r = 8;
+  EXPECT_NEAR(trained(saved), trained(lora), 1);
 }
 
 }  // namespace planned_job_test

@@ -60,14 +60,17 @@ void take_keys(const config::LoraSection& section, model::LoraConfig& config) {
   }
 }
 
+/// Of the folder lora.adapter.
+std::filesystem::path saved_config(const config::LoraSection& section) {
+  return std::filesystem::path(section.adapter) / model::kAdapterConfigName;
+}
+
 }  // namespace
 
 model::LoraConfig lora_config_of(const config::LoraSection& section) {
   model::LoraConfig config;
-  const std::filesystem::path saved =
-      std::filesystem::path(section.adapter) / model::kAdapterConfigName;
-  if (!section.adapter.empty() && std::filesystem::exists(saved)) {
-    config = model::read_lora_config(saved);
+  if (!section.adapter.empty() && std::filesystem::exists(saved_config(section))) {
+    config = model::read_lora_config(saved_config(section));
   } else if (!section.config.empty()) {
     config = model::read_lora_config(section.config);
     config.base_model_name_or_path.clear();
@@ -78,6 +81,9 @@ model::LoraConfig lora_config_of(const config::LoraSection& section) {
 }
 
 double adapter_share(const config::LoraSection& section, const model::ModelConfig& model) {
+  if (!section.adapter.empty() && !std::filesystem::exists(saved_config(section))) {
+    return 1;  // a run's folder, or one in a store: whose targets are not known here
+  }
   model::LoraConfig asked = lora_config_of(section);
   const auto rank = asked.r;
   const model::Adapters adapters = model::resolve_adapters(

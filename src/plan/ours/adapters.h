@@ -13,7 +13,8 @@ model::LoraConfig lora_config_of(const config::LoraSection& section);
 
 /// The numbers that are trained, as a share of those that adapters of this rank beside every linear
 /// of the blocks would have: below 1 where some linears have none, above it where other parameters
-/// are trained too. Error (config) where the section does not fit the model.
+/// are trained too; 1 where lora.adapter is no folder of PEFT's. Error (config) where the section
+/// does not fit the model.
 double adapter_share(const config::LoraSection& section, const model::ModelConfig& model);
 
 }  // namespace lockstep::plan
