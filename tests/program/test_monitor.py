@@ -404,8 +404,10 @@ class Page(ProgramTest):
         page = self.open("page")
         self.assertEqual(page.value("location.search"), "")  # the token has left the address
         self.assertEqual(page.value("document.querySelectorAll('tr[data-run]').length"), 2)
+        charts = page.value("[...document.querySelectorAll('[data-chart]')].map(c => c.dataset.chart)")
+        charts = [name for name in charts if name != "roofline_share"]  # drawn where this machine's figures are known
         self.assertEqual(
-            page.value("[...document.querySelectorAll('[data-chart]')].slice(0, 7).map(c => c.dataset.chart)"),
+            charts[:7],
             ["loss+eval_loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share", "step_s", "peak_memory_bytes"])
         self.assertRegex(page.value("document.querySelector('tr[data-run] td:nth-child(10)').textContent"), r"^\d+%$")  # goodput
         told = [json.loads(line) for line in (self.folder / "page" / "one" / "ranks.jsonl").read_text().splitlines()]
