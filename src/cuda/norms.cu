@@ -49,18 +49,11 @@ __device__ inline float multiplied(float normal, ops::RmsForm form) {
 
 /// A block a row, which its threads keep in registers, kPacks packs each.
 template <class T, int kPacks>
-__global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_kernel(
-    const T* x,
-    const T* residual,
-    const T* weight,
-    T* sum,
-    T* y,
-    float* inverse,
-    int size,
-    float eps,
-    ops::RmsForm form) {
+__global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_kernel(RmsNorm norm) {
   constexpr int N = kPackOfNorms<T>;
-  const int packs = size / N;
+  const T* const x = static_cast<const T*>(norm.x);
+  const T* const residual = static_cast<const T*>(norm.residual);
+  const int size = static_cast<int>(norm.size), packs = size / N;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * size;
   Pack<T, N> values[kPacks];
   float squares = 0;
@@ -77,7 +70,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_kernel(
       for (int i = 0; i < N; ++i) {
         narrow(widen(values[k].at[i]) + widen(more.at[i]), values[k].at[i]);
       }
-      store(values[k], sum + row + pack * N);
+      store(values[k], static_cast<T*>(norm.sum) + row + pack * N);
     }
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -85,9 +78,9 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_kernel(
       squares += value * value;
     }
   }
-  const float scale = 1 / sqrtf(sum_of_block(squares) / static_cast<float>(size) + eps);
+  const float scale = 1 / sqrtf(sum_of_block(squares) / static_cast<float>(size) + norm.eps);
   if (threadIdx.x == 0) {
-    inverse[blockIdx.x] = scale;
+    norm.inverse[blockIdx.x] = scale;
   }
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
@@ -95,36 +88,32 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_kernel(
     if (pack >= packs) {
       continue;
     }
-    const Pack<T, N> weights = load<N>(weight + pack * N);
+    const Pack<T, N> weights = load<N>(static_cast<const T*>(norm.weight) + pack * N);
     Pack<T, N> out;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const float normal = multiplied<T>(widen(values[k].at[i]) * scale, form);
-      narrow(normal * factor_of(widen(weights.at[i]), form), out.at[i]);
+      const float normal = multiplied<T>(widen(values[k].at[i]) * scale, norm.form);
+      narrow(normal * factor_of(widen(weights.at[i]), norm.form), out.at[i]);
     }
-    store(out, y + row + pack * N);
+    store(out, static_cast<T*>(norm.y) + row + pack * N);
   }
 }
 
 /// A block takes every gridDim.x-th row, and adds up in registers what these give to the weight.
 template <class T, int kPacks>
-__global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_backward_kernel(
-    const T* gradient,
-    const T* sum_gradient,
-    const T* x,
-    const T* weight,
-    const float* inverse,
-    T* x_gradient,
-    float* runs,
-    int64_t rows,
-    int size,
-    ops::RmsForm form) {
+__global__ void __launch_bounds__(kMostThreadsOfNorms)
+    rms_norm_backward_kernel(RmsNormBackward norm) {
   constexpr int N = kPackOfNorms<T>;
-  const int packs = size / N;
+  const T* const x = static_cast<const T*>(norm.x);
+  const T* const gradient = static_cast<const T*>(norm.gradient);
+  const T* const sum_gradient = static_cast<const T*>(norm.sum_gradient);
+  const T* const weight = static_cast<const T*>(norm.weight);
+  const ops::RmsForm form = norm.form;
+  const int size = static_cast<int>(norm.size), packs = size / N;
   float of_weight[kPacks][N] = {};
-  for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+  for (int64_t r = blockIdx.x; r < norm.rows; r += gridDim.x) {
     const int64_t row = r * size;
-    const float scale = inverse[r];
+    const float scale = norm.inverse[r];
     Pack<T, N> values[kPacks], gradients[kPacks];
     float products = 0;
 #pragma unroll
@@ -162,7 +151,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_backward_kernel(
         const float dx = (weighted - normal * mean) * scale;
         narrow(sum_gradient != nullptr ? dx + widen(more.at[i]) : dx, out.at[i]);
       }
-      store(out, x_gradient + row + pack * N);
+      store(out, static_cast<T*>(norm.x_gradient) + row + pack * N);
     }
   }
 #pragma unroll
@@ -173,7 +162,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_backward_kernel(
     }
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      runs[static_cast<int64_t>(blockIdx.x) * size + pack * N + i] = of_weight[k][i];
+      norm.runs[static_cast<int64_t>(blockIdx.x) * size + pack * N + i] = of_weight[k][i];
     }
   }
 }
@@ -222,85 +211,43 @@ int threads_of_norm(int64_t packs) {
 
 }  // namespace
 
-void rms_norm(
-    Number number,
-    const void* x,
-    const void* residual,
-    const void* weight,
-    void* sum,
-    void* y,
-    float* inverse,
-    int64_t rows,
-    int64_t size,
-    float eps,
-    ops::RmsForm form,
-    cudaStream_t stream) {
+void rms_norm(Number number, const RmsNorm& norm, cudaStream_t stream) {
   with_type(number, [&](auto type) {
     using T = decltype(type);
-    const int64_t packs = size / kPackOfNorms<T>;
+    const int64_t packs = norm.size / kPackOfNorms<T>;
     with_packs(packs, [&](auto each) {
       launch(
           rms_norm_kernel<T, decltype(each)::value>,
-          rows,
+          norm.rows,
           threads_of_norm(packs),
           stream,
-          static_cast<const T*>(x),
-          static_cast<const T*>(residual),
-          static_cast<const T*>(weight),
-          static_cast<T*>(sum),
-          static_cast<T*>(y),
-          inverse,
-          static_cast<int>(size),
-          eps,
-          form);
+          norm);
     });
   });
 }
 
-void rms_norm_backward(
-    Number number,
-    const void* gradient,
-    const void* sum_gradient,
-    const void* x,
-    const void* weight,
-    const float* inverse,
-    void* x_gradient,
-    float* runs,
-    void* weight_gradient,
-    int64_t rows,
-    int64_t size,
-    ops::RmsForm form,
-    cudaStream_t stream) {
-  const int64_t count = runs_of_norm(rows);
+void rms_norm_backward(Number number, const RmsNormBackward& norm, cudaStream_t stream) {
+  const int64_t count = runs_of_norm(norm.rows);
   with_type(number, [&](auto type) {
     using T = decltype(type);
-    const int64_t packs = size / kPackOfNorms<T>;
+    const int64_t packs = norm.size / kPackOfNorms<T>;
     with_packs(packs, [&](auto each) {
       launch(
           rms_norm_backward_kernel<T, decltype(each)::value>,
           count,
           threads_of_norm(packs),
           stream,
-          static_cast<const T*>(gradient),
-          static_cast<const T*>(sum_gradient),
-          static_cast<const T*>(x),
-          static_cast<const T*>(weight),
-          inverse,
-          static_cast<T*>(x_gradient),
-          runs,
-          rows,
-          static_cast<int>(size),
-          form);
+          norm);
     });
     launch(
         norm_weight_kernel<T>,
-        (size + kWarpOfNorms - 1) / kWarpOfNorms,
+        (norm.size + kWarpOfNorms - 1) / kWarpOfNorms,
         kGroupsOfRuns * kWarpOfNorms,
         stream,
-        static_cast<const float*>(runs),
+        static_cast<const float*>(norm.runs),
         count,
-        static_cast<int>(size),
-        static_cast<T*>(weight_gradient));
+        static_cast<int>(norm.size),
+        static_cast<T*>(norm.weight_gradient));
   });
 }
 

@@ -19,19 +19,18 @@ constexpr bool takes_norm_rows(int64_t bytes) {
 
 /// x, y [rows, size]; the inverse of each row's root mean square goes to `inverse`. With a residual
 /// what is normalized is x + residual, which goes to `sum`; null: there is none.
-void rms_norm(
-    Number number,
-    const void* x,
-    const void* residual,
-    const void* weight,
-    void* sum,
-    void* y,
-    float* inverse,
-    int64_t rows,
-    int64_t size,
-    float eps,
-    ops::RmsForm form,
-    cudaStream_t stream);
+struct RmsNorm {
+  const void* x;
+  const void* residual;
+  const void* weight;
+  void* sum;
+  void* y;
+  float* inverse;
+  int64_t rows, size;
+  float eps;
+  ops::RmsForm form;
+};
+void rms_norm(Number number, const RmsNorm& norm, cudaStream_t stream);
 
 /// How many sums of rows the weight's gradient is made of.
 inline int64_t runs_of_norm(int64_t rows) {
@@ -41,19 +40,18 @@ inline int64_t runs_of_norm(int64_t rows) {
 
 /// The gradient of x, with that of the sum where it is not null, and of the weight. `x` is what was
 /// normalized; `runs` [runs_of_norm(rows), size] is memory to work in.
-void rms_norm_backward(
-    Number number,
-    const void* gradient,
-    const void* sum_gradient,
-    const void* x,
-    const void* weight,
-    const float* inverse,
-    void* x_gradient,
-    float* runs,
-    void* weight_gradient,
-    int64_t rows,
-    int64_t size,
-    ops::RmsForm form,
-    cudaStream_t stream);
+struct RmsNormBackward {
+  const void* gradient;
+  const void* sum_gradient;
+  const void* x;
+  const void* weight;
+  const float* inverse;
+  void* x_gradient;
+  float* runs;
+  void* weight_gradient;
+  int64_t rows, size;
+  ops::RmsForm form;
+};
+void rms_norm_backward(Number number, const RmsNormBackward& norm, cudaStream_t stream);
 
 }  // namespace lockstep::cuda

@@ -13,9 +13,9 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "comm/process_group.h"
+#include "cuda/loops.h"
 #include "cuda/pinned.h"
 #include "cuda/step_graph.h"
-#include "cuda/token_loss.h"
 
 namespace lockstep::cuda {
 namespace {

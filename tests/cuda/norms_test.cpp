@@ -62,33 +62,31 @@ void expect_norm(Number number, const Given<T>& given, bool adds, double toleran
   std::vector<T> sum(count), y(count), dx(count), dweight(size);
   std::vector<float> inverse(rows),
       runs(static_cast<size_t>(runs_of_norm(static_cast<int64_t>(rows))) * size);
-  rms_norm(
-      number,
-      given.x.data(),
-      adds ? given.residual.data() : nullptr,
-      given.weight.data(),
-      adds ? sum.data() : nullptr,
-      y.data(),
-      inverse.data(),
-      static_cast<int64_t>(rows),
-      static_cast<int64_t>(size),
-      kEps,
-      given.form,
-      nullptr);
-  rms_norm_backward(
-      number,
-      given.dy.data(),
-      adds ? given.dsum.data() : nullptr,
-      adds ? sum.data() : given.x.data(),
-      given.weight.data(),
-      inverse.data(),
-      dx.data(),
-      runs.data(),
-      dweight.data(),
-      static_cast<int64_t>(rows),
-      static_cast<int64_t>(size),
-      given.form,
-      nullptr);
+  const RmsNorm norm{
+      .x = given.x.data(),
+      .residual = adds ? given.residual.data() : nullptr,
+      .weight = given.weight.data(),
+      .sum = adds ? sum.data() : nullptr,
+      .y = y.data(),
+      .inverse = inverse.data(),
+      .rows = static_cast<int64_t>(rows),
+      .size = static_cast<int64_t>(size),
+      .eps = kEps,
+      .form = given.form};
+  rms_norm(number, norm, nullptr);
+  const RmsNormBackward back{
+      .gradient = given.dy.data(),
+      .sum_gradient = adds ? given.dsum.data() : nullptr,
+      .x = adds ? sum.data() : given.x.data(),
+      .weight = given.weight.data(),
+      .inverse = inverse.data(),
+      .x_gradient = dx.data(),
+      .runs = runs.data(),
+      .weight_gradient = dweight.data(),
+      .rows = norm.rows,
+      .size = norm.size,
+      .form = given.form};
+  rms_norm_backward(number, back, nullptr);
   std::vector<double> of_weight(size);
   const auto expect = [&](T found, double wanted, size_t i) {
     ASSERT_NEAR(widen(found), wanted, tolerance * (1 + std::abs(wanted))) << i;

@@ -1,4 +1,4 @@
-// The token loss on GPUs.
+// What ops takes from this library: kernels over tensors.
 #pragma once
 
 #include "ops/cuda_loops.h"

@@ -1,5 +1,5 @@
-// The loops that ops takes from this library, over tensors.
-#include "cuda/token_loss.h"
+// Tensors in, launches of kernels over plain pointers out.
+#include "cuda/loops.h"
 
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/empty.h>
@@ -224,19 +224,18 @@ void* data_of(const Tensor& tensor) {
 void normalize(const ops::NormTensors& tensors, float eps, ops::RmsForm form) {
   const Tensor& x = tensors.x;
   const c10::cuda::CUDAGuard device(x.device());
-  rms_norm(
-      number_of(x),
-      x.const_data_ptr(),
-      data_of(tensors.residual),
-      tensors.weight.const_data_ptr(),
-      data_of(tensors.sum),
-      tensors.y.data_ptr(),
-      tensors.inverse.data_ptr<float>(),
-      x.numel() / x.size(-1),
-      x.size(-1),
-      eps,
-      form,
-      at::cuda::getCurrentCUDAStream());
+  const RmsNorm norm{
+      .x = x.const_data_ptr(),
+      .residual = data_of(tensors.residual),
+      .weight = tensors.weight.const_data_ptr(),
+      .sum = data_of(tensors.sum),
+      .y = tensors.y.data_ptr(),
+      .inverse = tensors.inverse.data_ptr<float>(),
+      .rows = x.numel() / x.size(-1),
+      .size = x.size(-1),
+      .eps = eps,
+      .form = form};
+  rms_norm(number_of(x), norm, at::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -249,20 +248,19 @@ void normalize_backward(
   const c10::cuda::CUDAGuard device(x.device());
   const int64_t size = x.size(-1), rows = x.numel() / size;
   const Tensor runs = at::empty({runs_of_norm(rows), size}, x.options().dtype(at::kFloat));
-  rms_norm_backward(
-      number_of(x),
-      inputs.gradient.const_data_ptr(),
-      data_of(inputs.sum_gradient),
-      x.const_data_ptr(),
-      inputs.weight.const_data_ptr(),
-      inputs.inverse.const_data_ptr<float>(),
-      x_gradient.data_ptr(),
-      runs.data_ptr<float>(),
-      weight_gradient.data_ptr(),
-      rows,
-      size,
-      form,
-      at::cuda::getCurrentCUDAStream());
+  const RmsNormBackward norm{
+      .gradient = inputs.gradient.const_data_ptr(),
+      .sum_gradient = data_of(inputs.sum_gradient),
+      .x = x.const_data_ptr(),
+      .weight = inputs.weight.const_data_ptr(),
+      .inverse = inputs.inverse.const_data_ptr<float>(),
+      .x_gradient = x_gradient.data_ptr(),
+      .runs = runs.data_ptr<float>(),
+      .weight_gradient = weight_gradient.data_ptr(),
+      .rows = rows,
+      .size = size,
+      .form = form};
+  rms_norm_backward(number_of(x), norm, at::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
