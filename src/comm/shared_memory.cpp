@@ -89,7 +89,7 @@ SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operat
     const std::scoped_lock lock(list_);
     operations_.push_back(operation);
   }
-  if (std::unique_lock progress = try_progress(); progress) {
+  if (const std::unique_lock progress(progress_, std::try_to_lock); progress) {
     if (operation->bytes() <= kSmallOperation) {
       go_on(0);
     } else {
@@ -100,7 +100,6 @@ SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operat
         begun->announce(*board_);
       }
     }
-    end_progress(std::move(progress));
   }
   if (!operation->done) {
     board_->ring(rank_);  // for the thread in the background
@@ -108,21 +107,20 @@ SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operat
   return operation;
 }
 
-std::unique_lock<std::mutex> SharedMemoryBackend::try_progress() {
-  std::unique_lock progress(progress_, std::try_to_lock);
-  if (!progress) {
-    // Of the two exchanges one sees the other: that in end_progress rings, or this one sees that it
-    // is over, and the lock free.
-    turned_away_.exchange(true);
-    (void)progress.try_lock();
+bool SharedMemoryBackend::Progress::try_lock() {
+  if (mutex_.try_lock()) {
+    return true;
   }
-  return progress;
+  // Of the two exchanges one sees the other: that in unlock() rings, or this one sees that it is
+  // over, and the mutex free.
+  turned_away_.exchange(true);
+  return mutex_.try_lock();
 }
 
-void SharedMemoryBackend::end_progress(std::unique_lock<std::mutex> progress) {
-  progress.unlock();
+void SharedMemoryBackend::Progress::unlock() {
+  mutex_.unlock();
   if (turned_away_.exchange(false)) {
-    board_->ring(rank_);
+    board_.ring(board_.rank());
   }
 }
 
@@ -182,13 +180,12 @@ void SharedMemoryBackend::wait_for(SharedOperation& operation, std::chrono::mill
   while (!operation.done) {
     const uint32_t heard = board_->bell();
     const uint64_t lost = board_->lost(look_at_processes);
-    if (std::unique_lock progress = try_progress(); progress) {
+    if (const std::unique_lock progress(progress_, std::try_to_lock); progress) {
       go_on(lost);
       if (look_at_processes && !operation.done) {
         root = root_of(operation.awaited());
         tell_wait(root, /*gave_up=*/false);
       }
-      end_progress(std::move(progress));
     }
     if (operation.done) {
       break;
@@ -297,9 +294,8 @@ void SharedMemoryBackend::run_background() {
   while (!ends_) {
     const uint32_t heard = board_->bell();
     if (!board_->attended()) {
-      std::unique_lock progress(progress_);
+      const std::scoped_lock progress(progress_);
       go_on(0);  // who waits will see who is lost
-      end_progress(std::move(progress));
     }
     board_->sleep(heard, SharedBoard::Sleeper::kBackground, std::chrono::seconds(1));
   }

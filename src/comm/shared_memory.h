@@ -59,15 +59,26 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
  private:
   using OperationPtr = c10::intrusive_ptr<SharedOperation>;
 
+  /// Held by who takes operations on. A thread that finds it taken sleeps, while its holder may
+  /// have passed by what peers rang for since: who lets go rings this rank's bell for it.
+  class Progress {
+   public:
+    explicit Progress(const SharedBoard& board) : board_(board) {}
+    void lock() { mutex_.lock(); }
+    bool try_lock();
+    void unlock();
+
+   private:
+    const SharedBoard& board_;
+    std::mutex mutex_;
+    std::atomic<bool> turned_away_ = false;
+  };
+
   SharedOperation::Group group() { return {rank_, size_, this}; }
   OperationPtr start(OperationPtr operation);
   void wait_for(SharedOperation& operation, std::chrono::milliseconds timeout) override;
   /// Takes every operation on as far as its peers allow. Under progress_.
   void go_on(uint64_t lost);
-  /// Not held where another thread goes on at the moment. That one may have passed by what peers
-  /// rang for since: it rings this rank's bell when it ends.
-  std::unique_lock<std::mutex> try_progress();
-  void end_progress(std::unique_lock<std::mutex> progress);
   void run_background();
   int world_rank(int rank) const;
   /// The rank of the world that the ranks awaited wait for at last, as far as they tell: one of
@@ -82,9 +93,8 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
   std::unique_ptr<SharedBoard> board_;
   const GroupOptions options_;
   uint64_t gathers_ = 0, reductions_ = 0, others_ = 0;
-  std::mutex list_;                        // of operations_
-  std::mutex progress_;                    // who takes them on
-  std::atomic<bool> turned_away_ = false;  // a thread found progress_ taken, and sleeps
+  std::mutex list_;  // of operations_
+  Progress progress_{*board_};
   std::list<OperationPtr> operations_;
   std::vector<OperationPtr> failed_;  // their tensors live as long as peers may read them
   std::atomic<bool> ends_ = false;
