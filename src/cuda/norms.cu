@@ -49,11 +49,18 @@ __device__ inline float multiplied(float normal, ops::RmsForm form) {
 
 /// A block a row, which its threads keep in registers, kPacks packs each.
 template <class T, int kPacks>
-__global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_kernel(RmsNorm norm) {
+__global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_kernel(
+    const T* x,
+    const T* residual,
+    const T* weight,
+    T* sum,
+    T* y,
+    float* inverse,
+    int size,
+    float eps,
+    ops::RmsForm form) {
   constexpr int N = kPackOfNorms<T>;
-  const T* const x = static_cast<const T*>(norm.x);
-  const T* const residual = static_cast<const T*>(norm.residual);
-  const int size = static_cast<int>(norm.size), packs = size / N;
+  const int packs = size / N;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * size;
   Pack<T, N> values[kPacks];
   float squares = 0;
@@ -70,7 +77,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_kernel(RmsNorm n
       for (int i = 0; i < N; ++i) {
         narrow(widen(values[k].at[i]) + widen(more.at[i]), values[k].at[i]);
       }
-      store(values[k], static_cast<T*>(norm.sum) + row + pack * N);
+      store(values[k], sum + row + pack * N);
     }
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -78,9 +85,9 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_kernel(RmsNorm n
       squares += value * value;
     }
   }
-  const float scale = 1 / sqrtf(sum_of_block(squares) / static_cast<float>(size) + norm.eps);
+  const float scale = 1 / sqrtf(sum_of_block(squares) / static_cast<float>(size) + eps);
   if (threadIdx.x == 0) {
-    norm.inverse[blockIdx.x] = scale;
+    inverse[blockIdx.x] = scale;
   }
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
@@ -88,32 +95,36 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_kernel(RmsNorm n
     if (pack >= packs) {
       continue;
     }
-    const Pack<T, N> weights = load<N>(static_cast<const T*>(norm.weight) + pack * N);
+    const Pack<T, N> weights = load<N>(weight + pack * N);
     Pack<T, N> out;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const float normal = multiplied<T>(widen(values[k].at[i]) * scale, norm.form);
-      narrow(normal * factor_of(widen(weights.at[i]), norm.form), out.at[i]);
+      const float normal = multiplied<T>(widen(values[k].at[i]) * scale, form);
+      narrow(normal * factor_of(widen(weights.at[i]), form), out.at[i]);
     }
-    store(out, static_cast<T*>(norm.y) + row + pack * N);
+    store(out, y + row + pack * N);
   }
 }
 
 /// A block takes every gridDim.x-th row, and adds up in registers what these give to the weight.
 template <class T, int kPacks>
-__global__ void __launch_bounds__(kMostThreadsOfNorms)
-    rms_norm_backward_kernel(RmsNormBackward norm) {
+__global__ void __launch_bounds__(kMostThreadsOfNorms) rms_norm_backward_kernel(
+    const T* gradient,
+    const T* sum_gradient,
+    const T* x,
+    const T* weight,
+    const float* inverse,
+    T* x_gradient,
+    float* runs,
+    int64_t rows,
+    int size,
+    ops::RmsForm form) {
   constexpr int N = kPackOfNorms<T>;
-  const T* const x = static_cast<const T*>(norm.x);
-  const T* const gradient = static_cast<const T*>(norm.gradient);
-  const T* const sum_gradient = static_cast<const T*>(norm.sum_gradient);
-  const T* const weight = static_cast<const T*>(norm.weight);
-  const ops::RmsForm form = norm.form;
-  const int size = static_cast<int>(norm.size), packs = size / N;
+  const int packs = size / N;
   float of_weight[kPacks][N] = {};
-  for (int64_t r = blockIdx.x; r < norm.rows; r += gridDim.x) {
+  for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
     const int64_t row = r * size;
-    const float scale = norm.inverse[r];
+    const float scale = inverse[r];
     Pack<T, N> values[kPacks], gradients[kPacks];
     float products = 0;
 #pragma unroll
@@ -151,7 +162,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms)
         const float dx = (weighted - normal * mean) * scale;
         narrow(sum_gradient != nullptr ? dx + widen(more.at[i]) : dx, out.at[i]);
       }
-      store(out, static_cast<T*>(norm.x_gradient) + row + pack * N);
+      store(out, x_gradient + row + pack * N);
     }
   }
 #pragma unroll
@@ -162,7 +173,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms)
     }
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      norm.runs[static_cast<int64_t>(blockIdx.x) * size + pack * N + i] = of_weight[k][i];
+      runs[static_cast<int64_t>(blockIdx.x) * size + pack * N + i] = of_weight[k][i];
     }
   }
 }
@@ -221,7 +232,15 @@ void rms_norm(Number number, const RmsNorm& norm, cudaStream_t stream) {
           norm.rows,
           threads_of_norm(packs),
           stream,
-          norm);
+          static_cast<const T*>(norm.x),
+          static_cast<const T*>(norm.residual),
+          static_cast<const T*>(norm.weight),
+          static_cast<T*>(norm.sum),
+          static_cast<T*>(norm.y),
+          norm.inverse,
+          static_cast<int>(norm.size),
+          norm.eps,
+          norm.form);
     });
   });
 }
@@ -237,7 +256,16 @@ void rms_norm_backward(Number number, const RmsNormBackward& norm, cudaStream_t 
           count,
           threads_of_norm(packs),
           stream,
-          norm);
+          static_cast<const T*>(norm.gradient),
+          static_cast<const T*>(norm.sum_gradient),
+          static_cast<const T*>(norm.x),
+          static_cast<const T*>(norm.weight),
+          norm.inverse,
+          static_cast<T*>(norm.x_gradient),
+          norm.runs,
+          norm.rows,
+          static_cast<int>(norm.size),
+          norm.form);
     });
     launch(
         norm_weight_kernel<T>,
