@@ -8,6 +8,7 @@ if(LOCKSTEP_SANITIZE MATCHES "^(fuzzer|address)$")
     ${CMAKE_SOURCE_DIR}/tests/fuzz/coordinator.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/safetensors.cpp
     ${CMAKE_SOURCE_DIR}/src/checkpoint/safetensors_parse.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/dtypes.cpp
     ${CMAKE_SOURCE_DIR}/src/checkpoint/text.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/manifest_text.cpp
+    ${CMAKE_SOURCE_DIR}/src/checkpoint/page_sum.cpp
     ${CMAKE_SOURCE_DIR}/src/checkpoint/shard_index.cpp)
   if(LOCKSTEP_SANITIZE STREQUAL "address")
     list(APPEND fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.cpp)

@@ -39,12 +39,12 @@ void Channel::close(const std::string& reason) {
 Channel::Line Channel::line_of(const nlohmann::json& message) {
   std::string line = message.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   const Sha256 digest = sha256(line);
-  return std::make_shared<const Text>(std::move(line += '\n'), digest);
+  return std::make_shared<const Text>(Text{std::move(line += '\n'), digest});
 }
 
 void Channel::send_line(const Line& text) {
   if (socket_) {
-    outgoing_.emplace_back(sending_ ? sending_->prefix(text->digest) : "", text);
+    outgoing_.push_back({sending_ ? sending_->prefix(text->digest) : "", text});
     write_some();
   }
 }
