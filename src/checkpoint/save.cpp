@@ -58,7 +58,7 @@ class Save {
 
   /// Agrees on the tensors and thus on the files; nothing is written.
   void plan(std::span<const Piece> pieces, uint64_t max_file_bytes);
-  /// Rank 0 makes the folder, the files at their size, and the small ones whole.
+  /// Rank 0 makes the folder, the files at their size, and the small ones with what is in them.
   void create(const std::function<void()>& prepare);
   /// Every rank writes its pieces, rank 0 headers too, and syncs what it wrote. Error (numeric)
   /// where a number must be finite and is not.
@@ -134,7 +134,7 @@ void Save::create(const std::function<void()>& prepare) {
       disk_.create_file(staging_ / file.name, file.header.layout.file_size);
     }
     for (const auto& [name, text] : files_) {
-      disk_.write_whole(staging_ / name, text);
+      disk_.write_new(staging_ / name, text);
     }
   });
 }
@@ -180,6 +180,12 @@ void Save::write(std::span<const Piece> pieces) {
       }
       writer.finish();
       written.shared_pages = writer.shared_pages();
+    }
+    // Rank 0's small files last: what made them is in the file system's journal, which the syncs
+    // above have brought to the device, so that these wait for little.
+    for (const auto& [name, text] : files_) {
+      File file(staging_ / name, File::Mode::kWrite);
+      disk_.sync(file);
     }
   });
   comm::agree_on_success(
