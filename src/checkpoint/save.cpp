@@ -263,8 +263,9 @@ std::map<std::string, FileRecord> Save::records() {
       sums.insert(sums.end(), written.sums.begin(), written.sums.end());
     }
   });
-  communicator_.all_reduce(
-      at::from_blob(sums.data(), {2 * static_cast<int64_t>(sums.size())}, at::kLong)).wait();
+  communicator_
+      .all_reduce(at::from_blob(sums.data(), {2 * static_cast<int64_t>(sums.size())}, at::kLong))
+      .wait();
   std::map<std::string, FileRecord> records;
   if (!leads()) {
     return records;

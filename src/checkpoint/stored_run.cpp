@@ -91,7 +91,8 @@ void upload_file(
     for (uint64_t at = 0; at < size; at += kChunkBytes) {
       buffer.resize(std::min(kChunkBytes, size - at));
       file.read_at(at, buffer);
-      if (record != nullptr && chunk_hash(hash, buffer, at) != record->chunks.at(at / kChunkBytes)) {
+      if (record != nullptr &&
+          chunk_hash(hash, buffer, at) != record->chunks.at(at / kChunkBytes)) {
         throw Error(
             ErrorKind::kCheckpoint,
             fmt::format("{} differs from what was written, from byte {} on", path.string(), at),

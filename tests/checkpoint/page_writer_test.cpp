@@ -70,7 +70,8 @@ TEST(PageWriter, WritesAndHashesWhatRanksShare) {
   // Where the program is built: on a disk, past whose cache it goes, rather than in memory.
   const TemporaryFolder folder(std::filesystem::current_path());
   std::mt19937_64 random(5);
-  for (const uint64_t size : {1UL, 4095UL, 4096UL, 4097UL, 300'000UL, 5'000'001UL, (17UL << 20) + 7}) {
+  for (const uint64_t size :
+       {1UL, 4095UL, 4096UL, 4097UL, 300'000UL, 5'000'001UL, (17UL << 20) + 7}) {
     const std::vector<std::byte> bytes = random_bytes(size, random);
     const FileRecord expected = record_of(bytes);
     for (const uint64_t ranks : {1, 2, 5}) {

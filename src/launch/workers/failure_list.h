@@ -41,7 +41,8 @@ class FailureList {
 /// them, for a machine may err once.
 class Repetition {
  public:
-  /// Whether workers that failed so would fail so again; `step` as Progress::in_vain has it. Counts.
+  /// Whether workers that failed so would fail so again; `step` as Progress::in_vain has it.
+  /// Counts.
   bool expected(const std::vector<Failure>& failures, std::optional<int64_t> step);
 
  private:
