@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""What it costs to keep a run safe: saves beside the disk, a save every step, a copy in memory, products that are checked.
+"""What it costs to keep a run safe: saves beside the disk, a save every step, comparisons of replicas, a copy in memory, products that are checked.
 
-  python3 bench/keeping.py --program build/release/lockstep [--steps 30] [--repeats 3] [--model small] [--parts saves,every,replicas,products]
+  python3 bench/keeping.py --program build/release/lockstep [--steps 30] [--repeats 3] [--model small] [--type float32]
+    [--parts saves,every,compares,replicas,products] [--beside build/soft/lockstep]
 
-Two ranks on the processor, GPT-2 in bfloat16 as in bench/run.py. Sides take turns; of each, the time of a step is that of the whole
+Two ranks on the processor, GPT-2 in bfloat16 as in bench/run.py; --beside is another build of the program, as one more side. Sides take turns; of each, the time of a step is that of the whole
 run but for its first steps (a save that holds up one in ten counts), and what is told is the median over the repeats.
 """
 
 import argparse
 import os
 import pathlib
+import resource
 import shutil
 import statistics
 import subprocess
@@ -23,24 +25,26 @@ WARM = 5
 SIDES = {
     "plain": [],
     "every": ["save_strategy=steps", "save_steps=1", "save_total_limit=2"],
+    "compares": ["checkpoint.compare_replicas=1"],  # 100 times as often as by default
+    "beside": [],
     "replicas": ["checkpoint.replicas=1"],
     "products": ["training.check_products=true"],
 }
 
 
 def step_seconds(arguments, lockstep, model, side, folder):
-    """Of a run of so many steps under a launcher that may start it again, as replicas want it."""
+    """Of a run of so many steps under a launcher that may start it again, as replicas want it; and the processor's, of all cores."""
     out = folder / "run"
     shutil.rmtree(out, ignore_errors=True)
     words = [
         f"model.path={lockstep.config(model)}", f"tokenizer.path={folder}/tokenizer", f"data.train={folder}/sample/train.txt",
         f"data.sequence_length={bench.LENGTH}", f"data.cache_dir={folder}/cache", f"output_dir={out}", f"max_steps={arguments.steps}",
-        f"per_device_train_batch_size={bench.BATCH}", "learning_rate=1e-4", "logging_steps=1", "bf16=true", "monitor.progress=plain",
+        f"per_device_train_batch_size={bench.BATCH}", "learning_rate=1e-4", "logging_steps=1", f"bf16={'true' if arguments.type == 'bfloat16' else 'false'}", "monitor.progress=plain",
         "use_cpu=true", *(["save_strategy=no"] if side != "every" else []), *SIDES[side]]
     process = subprocess.Popen(
-        [arguments.program, "launch", f"--nproc-per-node={bench.RANKS}", "--max-restarts=1", "train", *words],
+        [arguments.beside if side == "beside" else arguments.program, "launch", f"--nproc-per-node={bench.RANKS}", "--max-restarts=1", "train", *words],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    arrivals, said = {}, []
+    arrivals, said, before = {}, [], sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     for line in process.stderr:
         said.append(line)
         if "step " in line and "/" in line:
@@ -49,7 +53,8 @@ def step_seconds(arguments, lockstep, model, side, folder):
                 arrivals[int(words[0])] = time.monotonic()
     if process.wait() != 0:
         sys.exit("".join(said[-20:]))
-    return (arrivals[arguments.steps] - arrivals[WARM]) / (arguments.steps - WARM)
+    processor = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before
+    return (arrivals[arguments.steps] - arrivals[WARM]) / (arguments.steps - WARM), processor / arguments.steps
 
 
 def read_seconds(folder):
@@ -73,11 +78,13 @@ def main():
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--model", default="small", choices=sorted(bench.MODELS))
-    parser.add_argument("--parts", default="saves,every,replicas,products")
+    parser.add_argument("--parts", default="saves,every,compares,replicas,products")
+    parser.add_argument("--type", default="bfloat16", choices=["bfloat16", "float32"])
+    parser.add_argument("--beside", type=pathlib.Path, help="another build of the program")
     arguments = parser.parse_args()
     arguments.program = arguments.program.resolve()
-    model, parts = bench.MODELS[arguments.model], arguments.parts.split(",")
-    print(f"GPT-2 of {model['layers']} layers, width {model['width']}, vocabulary {model['vocabulary']:,}, bfloat16; "
+    model, parts = bench.MODELS[arguments.model], arguments.parts.split(",") + (["beside"] if arguments.beside else [])
+    print(f"GPT-2 of {model['layers']} layers, width {model['width']}, vocabulary {model['vocabulary']:,}, {arguments.type}; "
           f"{bench.RANKS} ranks; load average {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(prefix="lockstep-keeping-", dir=os.environ.get("TMPDIR")) as scratch:
         folder = pathlib.Path(scratch)
@@ -88,17 +95,18 @@ def main():
             for side in sides:
                 times[side].append(step_seconds(arguments, lockstep, model, side, folder))
         for side in sides if len(sides) > 1 else []:
-            seconds = statistics.median(times[side])
-            more = statistics.median(there / here - 1 for here, there in zip(times["plain"], times[side]))
-            print(f"  {side:9} {seconds * 1000:7.1f} ms a step{'' if side == 'plain' else f', {more * 100:+.1f}%'}   "
-                  f"({', '.join(f'{value * 1000:.0f}' for value in times[side])})", flush=True)
+            seconds = statistics.median(wall for wall, _ in times[side])
+            more = statistics.median(there / here - 1 for (here, _), (there, _) in zip(times["plain"], times[side]))
+            work = statistics.median(there - here for (_, here), (_, there) in zip(times["plain"], times[side]))
+            beside = "" if side == "plain" else f", {more * 100:+.2f}%; of the processor's {work * 1000:+.0f} ms"
+            print(f"  {side:9} {seconds * 1000:7.1f} ms a step{beside}   ({', '.join(f'{wall * 1000:.0f}' for wall, _ in times[side])})", flush=True)
         saves = []
         for _ in range(arguments.repeats if "saves" in parts else 0):
-            saved = lockstep.run(model, "bfloat16", 3, 1, folder, save=True)
+            saved = lockstep.run(model, arguments.type, 3, 1, folder, save=True)
             checkpoint = folder / "run" / "checkpoint-3"
             saves.append((saved["save_s"], saved["disk_s"], saved["checkpoint_bytes"], read_seconds(checkpoint)))
         for save, disk, size, read in saves:
-            print(f"  a save of {size / 2**20:,.0f} MiB, hashed: {save:.2f} s; as many bytes plainly: {disk:.2f} s ({disk / save:.2f} of the disk); "
+            print(f"  a save of {size / 2**20:,.0f} MiB, hashed: {save:.2f} s; as many bytes by themselves: {disk:.2f} s ({disk / save:.2f} of the disk); "
                   f"to read them: {read:.2f} s", flush=True)
 
 

@@ -17,8 +17,10 @@ the wall from the start of the command.
 """
 
 import argparse
+import concurrent.futures
 import datetime
 import json
+import mmap
 import os
 import pathlib
 import platform
@@ -161,14 +163,32 @@ def processor_seconds(root):
 
 
 def write_seconds(path, size):
-    """To write as many bytes to the disk, plainly."""
-    block = os.urandom(1 << 24)
-    begin = time.monotonic()
-    with path.open("wb", buffering=0) as file:
-        for at in range(0, size, len(block)):
-            file.write(block[:size - at])
-        os.fsync(file.fileno())
-    return time.monotonic() - begin
+    """To write as many bytes to the disk, in the faster of two ways: through the page cache, and past it by as many threads as there are ranks."""
+    block = mmap.mmap(-1, 1 << 20)  # a page's address, as O_DIRECT wants it
+    block.write(os.urandom(len(block)))
+    size = -size % len(block) + size
+
+    def seconds(flag, threads):
+        begin = time.monotonic()
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | flag)
+        os.posix_fallocate(file, 0, size)
+
+        def write(first):
+            for at in range(first * len(block), size, threads * len(block)):
+                os.pwrite(file, block, at)
+
+        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            list(pool.map(write, range(threads)))
+        os.fsync(file)
+        os.close(file)
+        took = time.monotonic() - begin
+        path.unlink()
+        return took
+
+    try:
+        return min(seconds(0, 1), seconds(os.O_DIRECT, RANKS))
+    except OSError:  # a file system without it
+        return seconds(0, 1)
 
 
 class Lockstep:

@@ -34,14 +34,21 @@ endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   target_compile_options(lockstep_compiler INTERFACE -Wno-error -Wno-unused-command-line-argument)
 endif()
-# A program that is broken into jumps nowhere that is known beforehand, and its tables cannot be written.
-target_link_options(lockstep_compiler INTERFACE -Wl,-z,relro,-z,now $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-pie>)
+option(LOCKSTEP_HARDENING "What makes defects harder to use; OFF: to measure what it costs" ON)
+if(LOCKSTEP_HARDENING)
+  # A program that is broken into jumps nowhere that is known beforehand, and its tables cannot be written.
+  target_link_options(lockstep_compiler INTERFACE -Wl,-z,relro,-z,now $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-pie>)
+else()
+  target_link_options(lockstep_compiler INTERFACE -Wl,-z,norelro,-z,lazy $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>)
+endif()
 
 # What reads bytes of unknown origin without libtorch checks indices, copies and stacks in releases too. Modules that
 # use libtorch share one precompiled header, so their flags are the same for all, and their loops are the hot ones.
 add_library(lockstep_hardened INTERFACE)
-target_compile_options(lockstep_hardened INTERFACE
-  "$<$<CONFIG:Release>:-D_GLIBCXX_ASSERTIONS;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2;-fstack-protector-strong>")
+if(LOCKSTEP_HARDENING)
+  target_compile_options(lockstep_hardened INTERFACE
+    "$<$<CONFIG:Release>:-D_GLIBCXX_ASSERTIONS;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2;-fstack-protector-strong>")
+endif()
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "address, thread, or fuzzer: libFuzzer with the first (Clang)")
 if(LOCKSTEP_SANITIZE)

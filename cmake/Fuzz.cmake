@@ -3,16 +3,15 @@
 # compiler will do.
 if(LOCKSTEP_SANITIZE MATCHES "^(fuzzer|address)$")
   # The strict reader of safetensors needs a header of libtorch's, and nothing of its libraries.
-  set(fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz.cpp
-    ${CMAKE_SOURCE_DIR}/tests/fuzz/parsers.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/files.cpp
-    ${CMAKE_SOURCE_DIR}/tests/fuzz/coordinator.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/safetensors.cpp
-    ${CMAKE_SOURCE_DIR}/src/checkpoint/safetensors_parse.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/dtypes.cpp
-    ${CMAKE_SOURCE_DIR}/src/checkpoint/text.cpp ${CMAKE_SOURCE_DIR}/src/checkpoint/manifest_text.cpp
-    ${CMAKE_SOURCE_DIR}/src/checkpoint/shard_index.cpp)
+  set(fuzz_checkpoint safetensors safetensors_parse dtypes text manifest_text shard_index page_sum)
+  list(TRANSFORM fuzz_checkpoint REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/checkpoint/\\1.cpp")
+  set(fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/parsers.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/files.cpp
+    ${CMAKE_SOURCE_DIR}/tests/fuzz/coordinator.cpp ${fuzz_checkpoint})
   if(LOCKSTEP_SANITIZE STREQUAL "address")
     list(APPEND fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.cpp)
   endif()
   add_executable(fuzz_parsers EXCLUDE_FROM_ALL ${fuzz_sources})
+  lockstep_unite(fuzz_parsers ${lockstep_united_bytes} ${fuzz_checkpoint})
   target_include_directories(fuzz_parsers PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(fuzz_parsers PRIVATE lockstep_config lockstep_data lockstep_jinja lockstep_launch lockstep_model
     lockstep_monitor lockstep_plan lockstep_schedule lockstep_text lockstep_watch)

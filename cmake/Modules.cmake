@@ -52,6 +52,9 @@ lockstep_module(nn TORCH OPTIMIZE -O1 DEPENDS base model ops)
 lockstep_module(objective TORCH OPTIMIZE -O1 DEPENDS base model nn ops)
 lockstep_module(optim TORCH DEPENDS base mesh ops)
 lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base objects mesh comm TESTS model)
+# Every byte of a save goes through its loops.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/checkpoint/page_sum.cpp PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>"
+  SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
 lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn objective optim
   TESTS checkpoint)
 lockstep_rooms(parallel autograd ranks offload one_process tensor:autograd,ranks expert:ranks context:ranks pipeline:autograd recompute:autograd

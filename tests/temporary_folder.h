@@ -12,8 +12,9 @@ namespace lockstep {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+  explicit TemporaryFolder(
+      const std::filesystem::path& in = std::filesystem::temp_directory_path()) {
+    std::string pattern = (in / "lockstep-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) {
       throw std::runtime_error("mkdtemp failed");
     }

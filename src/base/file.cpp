@@ -5,9 +5,11 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/format.h"
@@ -95,6 +97,19 @@ File::File(const std::filesystem::path& path, Mode mode, ErrorKind kind)
   if (descriptor_ < 0) {
     fail(mode == Mode::kCreate || mode == Mode::kCreateNew ? "create" : "open");
   }
+}
+
+std::optional<File> File::open_direct(const std::filesystem::path& path, ErrorKind kind) {
+  struct statfs system{};
+  if (::statfs(path.c_str(), &system) != 0 ||
+      (system.f_type != EXT4_SUPER_MAGIC && system.f_type != XFS_SUPER_MAGIC)) {
+    return std::nullopt;
+  }
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
+  if (descriptor < 0) {
+    return std::nullopt;  // who opens it for other writes is told why
+  }
+  return File(descriptor, path, kind);
 }
 
 File::File(File&& other) noexcept

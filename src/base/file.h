@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 
@@ -47,6 +49,10 @@ class File {
   File(File&& other) noexcept;
   File& operator=(File&& other) = delete;
   ~File();
+  /// What is there, for writes past the page cache (O_DIRECT) of whole pages from pages of memory;
+  /// nothing where that is not known to be the faster way: on other file systems than ext4 and XFS.
+  static std::optional<File> open_direct(
+      const std::filesystem::path& path, ErrorKind kind = ErrorKind::kCheckpoint);
 
   void resize(uint64_t size);
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
@@ -58,6 +64,10 @@ class File {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  File(int descriptor, std::filesystem::path path, ErrorKind kind)
+      : descriptor_(descriptor),
+        path_(std::move(path)),
+        kind_(kind) {}
   [[noreturn]] void fail(const char* action) const;
   int descriptor_ = -1;
   std::filesystem::path path_;

@@ -8,8 +8,8 @@
 //     state.json         step, tokens, seeds, sampler, generators, versions, configuration
 //     manifest.json      every file's size and chunk hashes; last
 //
-// A save goes into checkpoint-<step>.TOKEN.saving, which gets its name when all of it is on the
-// device and hashed: what is called checkpoint-<step> is whole, or was damaged since, and then the
+// A save goes into checkpoint-<step>.TOKEN.saving, which gets its name when all of it is hashed and
+// on the device: what is called checkpoint-<step> is whole, or was damaged since, and then the
 // manifest tells. No rank gathers anything.
 #pragma once
 

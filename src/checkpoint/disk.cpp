@@ -74,10 +74,15 @@ void Disk::remove(const std::filesystem::path& path) {
   }
 }
 
-void Disk::write_whole(const std::filesystem::path& path, std::string_view text) {
+void Disk::write_new(const std::filesystem::path& path, std::string_view text) {
   create_file(path, text.size());
   File file(path, File::Mode::kWrite);
   write(file, 0, std::as_bytes(std::span(text)));
+}
+
+void Disk::write_whole(const std::filesystem::path& path, std::string_view text) {
+  write_new(path, text);
+  File file(path, File::Mode::kWrite);
   sync(file);
 }
 

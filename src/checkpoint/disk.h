@@ -31,7 +31,8 @@ class Disk {
   /// A file, or a folder with all that is in it; nothing where it is not there.
   virtual void remove(const std::filesystem::path& path);
 
-  /// create_file, write and sync of a whole file.
+  /// create_file and write of a whole file; write_whole: and its sync.
+  void write_new(const std::filesystem::path& path, std::string_view text);
   void write_whole(const std::filesystem::path& path, std::string_view text);
 };
 

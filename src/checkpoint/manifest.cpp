@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "checkpoint/text.h"
 #include "checkpoint/together.h"
@@ -82,9 +81,14 @@ std::vector<std::string> size_problems(
   return problems;
 }
 
-std::map<std::string, FileRecord> hash_files(
+namespace {
+
+/// The chunks' hashes of the files of a manifest as they are in `folder`, dealt over the ranks.
+/// Every rank calls, with the same manifest; every rank gets all. Throws on every rank where one
+/// cannot read.
+std::map<std::string, std::vector<std::string>> hash_files(
     const std::filesystem::path& folder,
-    const std::map<std::string, uint64_t>& sizes,
+    const Manifest& manifest,
     comm::Communicator& communicator) {
   // Chunk c of all files' chunks belongs to rank c % size.
   const auto ranks = static_cast<uint64_t>(communicator.size());
@@ -93,33 +97,33 @@ std::map<std::string, FileRecord> hash_files(
   together(communicator, ErrorKind::kCheckpoint, [&] {
     std::vector<std::byte> buffer;
     uint64_t number = 0;
-    for (const auto& [name, size] : sizes) {
+    for (const auto& [name, record] : manifest.files) {
       std::unique_ptr<File> file;
-      for (uint64_t begin = 0; begin < size; begin += kChunkBytes, ++number) {
+      for (uint64_t begin = 0; begin < record.size; begin += kChunkBytes, ++number) {
         if (number % ranks != rank) {
           continue;
         }
         if (file == nullptr) {
           file = std::make_unique<File>(folder / name, File::Mode::kRead);
         }
-        buffer.resize(std::min(kChunkBytes, size - begin));
+        buffer.resize(std::min(kChunkBytes, record.size - begin));
         file->read_at(begin, buffer);
-        mine += hash_hex(std::span<const std::byte>(buffer));
+        mine += chunk_hash(manifest.hash, buffer, begin);
       }
     }
   });
   const auto all = comm::gather_strings(communicator, mine);
-  std::map<std::string, FileRecord> records;
+  std::map<std::string, std::vector<std::string>> hashes;
   uint64_t number = 0;
-  for (const auto& [name, size] : sizes) {
-    FileRecord& record = records[name];
-    record.size = size;
-    for (uint64_t chunk = 0; chunk < chunks_of(size); ++chunk, ++number) {
-      record.chunks.push_back(all.at(number % ranks).substr(number / ranks * 32, 32));
+  for (const auto& [name, record] : manifest.files) {
+    for (uint64_t chunk = 0; chunk < chunks_of(record.size); ++chunk, ++number) {
+      hashes[name].push_back(all.at(number % ranks).substr(number / ranks * 32, 32));
     }
   }
-  return records;
+  return hashes;
 }
+
+}  // namespace
 
 Verification verify_folder(
     const std::filesystem::path& folder, Verify depth, comm::Communicator& communicator) {
@@ -144,13 +148,9 @@ Verification verify_folder(
   if (!result.problems.empty() || depth == Verify::kSizes) {
     return result;
   }
-  std::map<std::string, uint64_t> sizes;
-  for (const auto& [name, record] : result.manifest.files) {
-    sizes[name] = record.size;
-  }
-  std::map<std::string, FileRecord> records;
+  std::map<std::string, std::vector<std::string>> hashes;
   try {
-    records = hash_files(folder, sizes, communicator);
+    hashes = hash_files(folder, result.manifest, communicator);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kPeerLost) {
       throw;
@@ -160,7 +160,7 @@ Verification verify_folder(
   }
   for (const auto& [name, record] : result.manifest.files) {
     for (size_t chunk = 0; chunk < record.chunks.size(); ++chunk) {
-      if (records[name].chunks[chunk] != record.chunks[chunk]) {
+      if (hashes[name][chunk] != record.chunks[chunk]) {
         const uint64_t begin = chunk * kChunkBytes;
         const uint64_t end = std::min(record.size, begin + kChunkBytes);
         result.problems.push_back(fmt::format(

@@ -21,14 +21,6 @@ Manifest read_manifest(const std::filesystem::path& folder);
 std::vector<std::string> size_problems(
     const std::filesystem::path& folder, const Manifest& manifest);
 
-/// Reads the files `sizes` (name and size) of `folder` and hashes them, chunks dealt over the
-/// ranks. Every rank calls, with the same sizes; every rank gets all records. Throws on every rank
-/// where one cannot read.
-std::map<std::string, FileRecord> hash_files(
-    const std::filesystem::path& folder,
-    const std::map<std::string, uint64_t>& sizes,
-    comm::Communicator& communicator);
-
 enum class Verify { kSizes, kHashes };
 
 /// Compares `folder` with its manifest: each file's presence and size, then (kHashes) every chunk's

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/json.h"
+#include "checkpoint/page_sum.h"
 #include "checkpoint/text.h"
 
 namespace lockstep::checkpoint {
@@ -14,7 +16,8 @@ namespace {
 using json = nlohmann::json;
 
 constexpr std::string_view kFormat = "lockstep-checkpoint";
-constexpr std::string_view kHash = "XXH3-128";
+constexpr std::string_view kAtOnce = "XXH3-128";
+constexpr std::string_view kPages = "sum of XXH3-128 of 4096";
 constexpr int kVersion = 1;
 
 bool is_hash(const json& text) {
@@ -23,12 +26,30 @@ bool is_hash(const json& text) {
 
 }  // namespace
 
+std::string chunk_hash(ChunkHash hash, std::span<const std::byte> chunk, uint64_t offset) {
+  if (hash == ChunkHash::kAtOnce) {
+    return hash_hex(chunk);
+  }
+  PageSum sum;
+  sum.add(chunk, offset / kPageBytes);
+  return sum.hex();
+}
+
+FileRecord record_of(std::span<const std::byte> bytes) {
+  FileRecord record{bytes.size(), {}};
+  for (uint64_t at = 0; at < bytes.size(); at += kChunkBytes) {
+    const uint64_t count = std::min(kChunkBytes, bytes.size() - at);
+    record.chunks.push_back(chunk_hash(ChunkHash::kPages, bytes.subspan(at, count), at));
+  }
+  return record;
+}
+
 std::string manifest_json(const Manifest& manifest) {
   nlohmann::ordered_json root{
       {"format", kFormat},
       {"version", kVersion},
       {"sequence", manifest.sequence},
-      {"hash", kHash},
+      {"hash", manifest.hash == ChunkHash::kPages ? kPages : kAtOnce},
       {"chunk_bytes", kChunkBytes},
       {"files", nlohmann::ordered_json::object()}};
   for (const auto& [name, record] : manifest.files) {
@@ -51,11 +72,13 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
   if (need(root, "format") != kFormat) {
     fail("its format is not \"lockstep-checkpoint\"");
   }
-  if (need(root, "version") != kVersion || need(root, "hash") != kHash ||
+  const json& hash = need(root, "hash");
+  if (need(root, "version") != kVersion || (hash != kPages && hash != kAtOnce) ||
       need(root, "chunk_bytes") != kChunkBytes) {
     fail("it is of another version of this format; use the program that wrote it, or a newer one");
   }
   Manifest manifest;
+  manifest.hash = hash == kPages ? ChunkHash::kPages : ChunkHash::kAtOnce;
   const json& sequence = need(root, "sequence");
   if (!sequence.is_number_unsigned() || sequence.get<uint64_t>() > (1ULL << 62)) {
     fail("its sequence is no number");

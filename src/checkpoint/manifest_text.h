@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,13 +19,22 @@ inline uint64_t chunks_of(uint64_t size) {
 
 struct FileRecord {
   uint64_t size = 0;
-  std::vector<std::string> chunks;  // XXH3-128 of each 16 MiB, 32 hex digits
+  std::vector<std::string> chunks;  // of each 16 MiB, 32 hex digits
 };
+
+/// What a chunk's hash is of: the chunk at once (XXH3-128), as older checkpoints have it, or its
+/// pages (PageSum).
+enum class ChunkHash { kAtOnce, kPages };
+/// Of the chunk that begins at `offset` of its file.
+std::string chunk_hash(ChunkHash hash, std::span<const std::byte> chunk, uint64_t offset);
+/// Of a file that is these bytes, by its pages.
+FileRecord record_of(std::span<const std::byte> bytes);
 
 struct Manifest {
   /// Higher than that of every checkpoint that stood beside it when it was saved: the newest has
   /// the highest.
   int64_t sequence = 0;
+  ChunkHash hash = ChunkHash::kPages;
   std::map<std::string, FileRecord> files;  // by base name
 };
 

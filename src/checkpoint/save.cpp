@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/file_plan.h"
+#include "checkpoint/page_writer.h"
 #include "checkpoint/stored_run.h"
 #include "checkpoint/text.h"
 #include "checkpoint/together.h"
@@ -21,30 +23,11 @@ namespace fs = std::filesystem;
 
 /// Bytes of the buffer through which data goes that is elsewhere or of another type.
 constexpr int64_t kBufferBytes = 16 << 20;
-/// Bytes of one write: what was looked through for NaN is still in the processor's cache.
-constexpr int64_t kWriteBytes = 1 << 20;
+/// Bytes that are looked through for NaN, and then still in the processor's cache.
+constexpr int64_t kLookBytes = 256 << 10;
 
-/// The first of `count` floating numbers whose exponent's bits are all set: infinity or NaN.
-template <class Bits>
-std::optional<int64_t> first_with_bits(const void* values, int64_t count, Bits exponent) {
-  const auto* bits = static_cast<const Bits*>(values);
-  const auto is_bad = [&](Bits value) { return (value & exponent) == exponent; };
-  constexpr int64_t kBlock = 4096;  // without a way out, so that a block is a few instructions
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const int64_t end = std::min(count, begin + kBlock);
-    Bits found = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      found |= static_cast<Bits>(is_bad(bits[i]));
-    }
-    if (found != 0) {
-      return std::find_if(bits + begin, bits + end, is_bad) - bits;
-    }
-  }
-  return std::nullopt;
-}
-
-/// As above, of numbers of a type; of one without infinities, none.
-std::optional<int64_t> first_not_finite(const void* values, int64_t count, at::ScalarType type) {
+/// The first number that is infinite or NaN, of a type; of one without infinities, none: -1.
+int64_t first_not_finite(const void* values, int64_t count, at::ScalarType type) {
   switch (type) {
     case at::kFloat:
       return first_with_bits<uint32_t>(values, count, 0x7f800000);
@@ -55,7 +38,7 @@ std::optional<int64_t> first_not_finite(const void* values, int64_t count, at::S
     case at::kHalf:
       return first_with_bits<uint16_t>(values, count, 0x7c00);
     default:
-      return std::nullopt;
+      return -1;
   }
 }
 
@@ -75,27 +58,32 @@ class Save {
 
   /// Agrees on the tensors and thus on the files; nothing is written.
   void plan(std::span<const Piece> pieces, uint64_t max_file_bytes);
-  /// Rank 0 makes the folder, the files at their size with their headers, and the small ones.
+  /// Rank 0 makes the folder, the files at their size, and the small ones with what is in them.
   void create(const std::function<void()>& prepare);
-  /// Every rank writes its pieces and syncs what it wrote. Error (numeric) where a number must be
-  /// finite and is not.
+  /// Every rank writes its pieces, rank 0 headers too, and syncs what it wrote. Error (numeric)
+  /// where a number must be finite and is not.
   void write(std::span<const Piece> pieces);
   /// Rank 0 does what makes the save good; all learn whether it did.
   void commit(const std::function<void()>& body);
   /// Runs the steps in `body`; if they fail, rank 0 removes what there is before all throw.
   void run(const std::function<void()>& body);
 
-  std::map<std::string, uint64_t> sizes() const;
+  /// Of all files that were written: on rank 0, and nothing elsewhere. Every rank calls.
+  std::map<std::string, FileRecord> records();
   const FilePlan& file_plan() const { return plan_; }
   const SmallFiles& files() const { return files_; }
   const fs::path& staging() const { return staging_; }
   bool leads() const { return communicator_.rank() == 0; }
 
  private:
-  void write_piece(const Piece& piece, File& file, uint64_t offset);
+  void write_piece(const Piece& piece, PageWriter& writer, uint64_t offset);
   /// `count` elements of a piece, as they are in the file, from `offset` on.
   void write_run(
-      File& file, uint64_t offset, const std::byte* bytes, int64_t count, const Piece& piece);
+      PageWriter& writer,
+      uint64_t offset,
+      const std::byte* bytes,
+      int64_t count,
+      const Piece& piece);
 
   fs::path staging_;
   SmallFiles files_;
@@ -104,7 +92,12 @@ class Save {
   bool finite_;
   std::string not_finite_;  // what of this rank's is not
   FilePlan plan_;
-  std::map<std::string, uint64_t> small_sizes_;
+  /// Of each planned file: the sums of its chunks, of this rank's pages; and pages to be read.
+  struct Written {
+    std::vector<PageSum> sums;
+    std::vector<uint64_t> shared_pages;
+  };
+  std::vector<Written> written_;
 };
 
 void Save::plan(std::span<const Piece> pieces, uint64_t max_file_bytes) {
@@ -140,13 +133,8 @@ void Save::create(const std::function<void()>& prepare) {
          plan_.files) {  // all before any byte: a full disk is told at once
       disk_.create_file(staging_ / file.name, file.header.layout.file_size);
     }
-    for (const PlannedFile& planned : plan_.files) {
-      File file(staging_ / planned.name, File::Mode::kWrite);
-      disk_.write(file, 0, std::as_bytes(std::span(planned.header.bytes)));
-      disk_.sync(file);
-    }
     for (const auto& [name, text] : files_) {
-      disk_.write_whole(staging_ / name, text);
+      disk_.write_new(staging_ / name, text);
     }
   });
 }
@@ -167,17 +155,36 @@ void Save::write(std::span<const Piece> pieces) {
       };
       return place(a) < place(b);
     });
-    for (size_t i = 0; i < order.size();) {
-      const size_t number = order[i].first.file;
-      File file(staging_ / plan_.files[number].name, File::Mode::kWrite);
-      for (; i < order.size() && order[i].first.file == number; ++i) {
-        in_context(fmt::format("writing tensor {}", shown(order[i].second->name)), [&] {
-          write_piece(*order[i].second, file, order[i].first.offset);
+    const PageWriter::Buffer buffer = PageWriter::make_buffer();
+    auto next = order.begin();
+    for (size_t number = 0; number < plan_.files.size(); ++number) {
+      const auto is_here = [&] { return next != order.end() && next->first.file == number; };
+      const auto& [name, header] = plan_.files[number];
+      Written& written = written_.emplace_back();
+      written.sums.resize(chunks_of(header.layout.file_size));
+      if (!leads() && !is_here()) {
+        continue;
+      }
+      PageWriter writer(
+          disk_, staging_ / name, header.layout.file_size, written.sums, buffer.get());
+      if (leads()) {
+        writer.write(0, std::as_bytes(std::span(header.bytes)));
+      }
+      for (; is_here(); ++next) {
+        in_context(fmt::format("writing tensor {}", shown(next->second->name)), [&] {
+          write_piece(*next->second, writer, next->first.offset);
         });
         if (!not_finite_.empty()) {
           return;
         }
       }
+      writer.finish();
+      written.shared_pages = writer.shared_pages();
+    }
+    // Rank 0's small files last: what made them is in the file system's journal, which the syncs
+    // above have brought to the device, so that these wait for little.
+    for (const auto& [name, text] : files_) {
+      File file(staging_ / name, File::Mode::kWrite);
       disk_.sync(file);
     }
   });
@@ -189,7 +196,7 @@ void Save::write(std::span<const Piece> pieces) {
       "comes again, lower the learning rate; if not, suspect that rank's memory or processor");
 }
 
-void Save::write_piece(const Piece& piece, File& file, uint64_t offset) {
+void Save::write_piece(const Piece& piece, PageWriter& writer, uint64_t offset) {
   const at::NoGradGuard no_gradient;
   const at::Tensor flat = piece.data.detach().view({-1});
   const auto width = static_cast<int64_t>(c10::elementSize(piece.dtype));
@@ -206,7 +213,7 @@ void Save::write_piece(const Piece& piece, File& file, uint64_t offset) {
         first + count,
         [&](int64_t local, int64_t whole, int64_t run) {
           write_run(
-              file,
+              writer,
               offset + static_cast<uint64_t>((piece.stored_offset() + whole) * width),
               bytes + (local - first) * width,
               run,
@@ -216,40 +223,65 @@ void Save::write_piece(const Piece& piece, File& file, uint64_t offset) {
 }
 
 void Save::write_run(
-    File& file, uint64_t offset, const std::byte* bytes, int64_t count, const Piece& piece) {
+    PageWriter& writer,
+    uint64_t offset,
+    const std::byte* bytes,
+    int64_t count,
+    const Piece& piece) {
   const auto width = static_cast<int64_t>(c10::elementSize(piece.dtype));
-  const int64_t step = kWriteBytes / width;
+  const int64_t step = kLookBytes / width;
   for (int64_t begin = 0; begin < count && not_finite_.empty(); begin += step) {
     const int64_t part = std::min(step, count - begin);
     const std::byte* from = bytes + begin * width;
-    if (finite_) {
-      if (const auto bad = first_not_finite(from, part, piece.dtype)) {
-        const auto value = at::from_blob(const_cast<std::byte*>(from), {part}, piece.dtype)[*bad];
-        not_finite_ =
-            fmt::format("a number of {} is {}", shown(piece.stored_name()), value.item<double>());
-        return;
-      }
+    if (const int64_t bad = finite_ ? first_not_finite(from, part, piece.dtype) : -1; bad >= 0) {
+      const auto value = at::from_blob(const_cast<std::byte*>(from), {part}, piece.dtype)[bad];
+      not_finite_ =
+          fmt::format("a number of {} is {}", shown(piece.stored_name()), value.item<double>());
+      return;
     }
-    disk_.write(
-        file,
-        offset + static_cast<uint64_t>(begin * width),
-        {from, static_cast<size_t>(part * width)});
+    writer.write(
+        offset + static_cast<uint64_t>(begin * width), {from, static_cast<size_t>(part * width)});
   }
 }
 
-std::map<std::string, uint64_t> Save::sizes() const {
-  // Rank 0 alone has the small files.
-  nlohmann::json small = nlohmann::json::object();
+std::map<std::string, FileRecord> Save::records() {
+  std::vector<PageSum> sums;
+  together(communicator_, ErrorKind::kCheckpoint, [&] {
+    for (size_t number = 0; number < plan_.files.size(); ++number) {
+      Written& written = written_[number];
+      if (!written.shared_pages.empty()) {
+        const File file(staging_ / plan_.files[number].name, File::Mode::kRead);
+        const uint64_t size = plan_.files[number].header.layout.file_size;
+        for (const uint64_t page : written.shared_pages) {
+          std::array<std::byte, kPageBytes> buffer;
+          const uint64_t at = page * kPageBytes;
+          const auto bytes = std::span(buffer).first(std::min(kPageBytes, size - at));
+          file.read_at(at, bytes);
+          written.sums[at / kChunkBytes].add(bytes, page);
+        }
+      }
+      sums.insert(sums.end(), written.sums.begin(), written.sums.end());
+    }
+  });
+  communicator_
+      .all_reduce(at::from_blob(sums.data(), {2 * static_cast<int64_t>(sums.size())}, at::kLong))
+      .wait();
+  std::map<std::string, FileRecord> records;
+  if (!leads()) {
+    return records;
+  }
   for (const auto& [name, text] : files_) {
-    small[name] = text.size();
+    records[name] = record_of(std::as_bytes(std::span(text)));
   }
-  std::map<std::string, uint64_t> sizes =
-      nlohmann::json::parse(comm::broadcast_string(communicator_, small.dump()))
-          .get<std::map<std::string, uint64_t>>();
+  auto next = sums.begin();
   for (const PlannedFile& file : plan_.files) {
-    sizes[file.name] = file.header.layout.file_size;
+    FileRecord& record = records[file.name];
+    record.size = file.header.layout.file_size;
+    for (uint64_t chunk = 0; chunk < chunks_of(record.size); ++chunk) {
+      record.chunks.push_back((next++)->hex());
+    }
   }
-  return sizes;
+  return records;
 }
 
 void Save::commit(const std::function<void()>& body) {
@@ -405,7 +437,7 @@ void save_checkpoint(
       });
       save.write(pieces);
       Manifest manifest;
-      manifest.files = hash_files(staging, save.sizes(), communicator);
+      manifest.files = save.records();
       save.commit([&] {
         try {
           manifest.sequence = next_sequence(parent_of(folder));

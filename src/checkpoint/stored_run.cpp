@@ -14,7 +14,6 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/together.h"
@@ -80,7 +79,11 @@ bool is_copy_of(const fs::path& folder, const StoredCheckpoint& stored) {
 }
 
 /// The file, chunk by chunk; of a checkpoint's each is compared with what was written.
-void upload_file(const fs::path& path, const Location& to, const FileRecord* record) {
+void upload_file(
+    const fs::path& path,
+    const Location& to,
+    const FileRecord* record,
+    ChunkHash hash = ChunkHash::kPages) {
   const File file(path, File::Mode::kRead);
   const uint64_t size = record != nullptr ? record->size : file.size();
   std::vector<std::byte> buffer;
@@ -88,7 +91,8 @@ void upload_file(const fs::path& path, const Location& to, const FileRecord* rec
     for (uint64_t at = 0; at < size; at += kChunkBytes) {
       buffer.resize(std::min(kChunkBytes, size - at));
       file.read_at(at, buffer);
-      if (record != nullptr && hash_hex(buffer) != record->chunks.at(at / kChunkBytes)) {
+      if (record != nullptr &&
+          chunk_hash(hash, buffer, at) != record->chunks.at(at / kChunkBytes)) {
         throw Error(
             ErrorKind::kCheckpoint,
             fmt::format("{} differs from what was written, from byte {} on", path.string(), at),
@@ -343,7 +347,7 @@ void StoredRun::publish(const fs::path& folder, comm::Communicator& communicator
       int number = 0;
       for (const auto& [file, record] : manifest.files) {
         if (number++ % communicator.size() == communicator.rank()) {
-          upload_file(folder / file, files.below(file), &record);
+          upload_file(folder / file, files.below(file), &record, manifest.hash);
         }
       }
     });

@@ -99,7 +99,7 @@ class FaultAtEveryOperation : public testing::TestWithParam<Scenario> {
 
 TEST_P(FaultAtEveryOperation, LeavesAWholeCheckpoint) {
   const int64_t operations = this->operations(1);
-  EXPECT_GT(operations, 40);
+  EXPECT_GT(operations, 30);
   for (const Fault fault : {Fault::kNoSpace, Fault::kIoError, Fault::kKill}) {
     int64_t failures = 0;
     for (int64_t at = 0; at < operations; ++at) {

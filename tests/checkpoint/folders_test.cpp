@@ -184,6 +184,24 @@ TEST_F(Folders, ChunksAreDealtOverRanksAndNameTheirTensors) {
       [&] { Checkpoint::open(output() / "checkpoint-1", alone_); });
 }
 
+TEST_F(Folders, ManifestsOfHashesOfWholeChunksAreReadAndCompared) {
+  save(1);
+  Manifest manifest = read_manifest(output() / "checkpoint-1");
+  manifest.hash = ChunkHash::kAtOnce;
+  for (auto& [name, record] : manifest.files) {
+    if (record.size > 0) {
+      const std::string text = read_file(file(1, name.c_str()));
+      record.chunks = {chunk_hash(ChunkHash::kAtOnce, std::as_bytes(std::span(text)), 0)};
+    }
+  }
+  write_file_atomically(file(1, "manifest.json"), manifest_json(manifest));
+  expect_sample(Checkpoint::open(output() / "checkpoint-1", alone_), 1, 0, 1);
+  flip_byte(file(1, "model.safetensors"), -1);
+  expect_error(ErrorKind::kCheckpoint, {"model.safetensors differs from what was written"}, [&] {
+    Checkpoint::open(output() / "checkpoint-1", alone_);
+  });
+}
+
 TEST_F(Folders, AFileThatWasPutThereLaterIsNotTaken) {
   SaveOptions options;
   options.max_file_bytes = 100;

@@ -57,8 +57,8 @@ def token_file(token_bytes, tokens, documents, vocabulary, flags, contents):
     return struct.pack("<IIQQQQQ", 1, token_bytes, tokens, documents, vocabulary, 0, flags) + contents
 
 
-def manifest(**files):
-    return json.dumps({"format": "lockstep-checkpoint", "version": 1, "sequence": 3, "hash": "XXH3-128", "chunk_bytes": 16 << 20,
+def manifest(hash="sum of XXH3-128 of 4096", **files):
+    return json.dumps({"format": "lockstep-checkpoint", "version": 1, "sequence": 3, "hash": hash, "chunk_bytes": 16 << 20,
                        "files": {name: {"size": size, "chunks": chunks} for name, (size, chunks) in files.items()}}).encode()
 
 
@@ -153,7 +153,7 @@ SEEDS = {
         safetensors({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                      "b": {"dtype": "BF16", "shape": [1, 3], "data_offsets": [8, 14]}}, b"\x01" * 14),
         safetensors({}), safetensors({"a": {"dtype": "I64", "shape": [0], "data_offsets": [0, 0]}}), safetensors(b'{"a":1}'), b"\xff" * 8],
-    "manifest": [manifest(), manifest(**{"model.safetensors": (5, [HEX]), "state.json": (0, []), "o-1": (1 << 25, [HEX, HEX])})],
+    "manifest": [manifest(), manifest("XXH3-128", **{"model.safetensors": (5, [HEX]), "state.json": (0, []), "o-1": (1 << 25, [HEX, HEX])})],
     "shards": [json.dumps({"metadata": {"total_size": 4}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "x"}}).encode(),
                b'{"weight_map": {"a": "../x"}}'],
     "compressed": [gzip.compress(b"hello " * 50, mtime=0), gzip.compress(b"a", mtime=0) + gzip.compress(b"b", mtime=0), b"plain\ntext",

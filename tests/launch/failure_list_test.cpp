@@ -95,13 +95,14 @@ TEST(FailureList, PrintsNothingThatATerminalObeys) {
 }
 
 TEST(Repetition, KnowsWhatComesAgain) {
-  const auto expected = [](std::vector<int> codes, const char* message) {
+  using Steps = std::vector<std::optional<int64_t>>;
+  const auto expected = [](std::vector<int> codes, const char* message, const Steps& steps = {}) {
     Repetition repetition;
     bool last = false;
-    for (const int code : codes) {
-      Failure one = failure(0, code);
+    for (size_t i = 0; i < codes.size(); ++i) {
+      Failure one = failure(0, codes[i]);
       one.message = message;
-      last = repetition.expected({one});
+      last = repetition.expected({one}, steps.empty() ? std::nullopt : steps[i]);
     }
     return last;
   };
@@ -112,7 +113,13 @@ TEST(Repetition, KnowsWhatComesAgain) {
   EXPECT_TRUE(expected({6, 6}, ours));
   EXPECT_FALSE(expected({6, 4, 6}, ours));
   EXPECT_FALSE(expected({4, 4, 4}, ours));
-  EXPECT_FALSE(Repetition().expected({}));
+  EXPECT_FALSE(Repetition().expected({}, 3));
+  // What diverges further on has come past the last time's step.
+  EXPECT_TRUE(expected({6, 6}, ours, {7, 7}));
+  EXPECT_TRUE(expected({6, 6}, ours, {7, -1}));
+  EXPECT_FALSE(expected({6, 6, 6}, ours, {7, 8, 90}));
+  EXPECT_TRUE(expected({6, 6, 6}, ours, {7, 90, 8}));
+  EXPECT_FALSE(expected({6, 4, 6}, ours, {7, 9, 7}));
 }
 
 TEST(Restarts, AreCountedInAWindowOrForTheWholeJob) {

@@ -258,7 +258,8 @@ void Coordinator::State::stop_round(const std::string& why) {
 }
 
 bool Coordinator::State::repeats() {
-  const bool repeats = end_ == AttemptEnd::kFailed && repetition_.expected(failures_.failures());
+  const bool repeats =
+      end_ == AttemptEnd::kFailed && repetition_.expected(failures_.failures(), step_);
   if (repeats) {
     log_info("the workers are not started again: they would fail in the same way");
   }

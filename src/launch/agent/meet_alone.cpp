@@ -41,7 +41,7 @@ class Alone : public Meeting {
     verdict.exit_code = result.exit_code;
     bool again = result.end == AttemptEnd::kFailed && !result.stuck &&
                  restarts_.may_be_one_more(plan_.restarts);
-    if (again && repetition_.expected(result.failures)) {
+    if (again && repetition_.expected(result.failures, result.step)) {
       log_info("the workers are not started again: they would fail in the same way");
       again = false;
     }

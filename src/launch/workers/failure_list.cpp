@@ -109,12 +109,14 @@ std::string cause_of(const std::vector<Failure>& failures, const std::string& ot
   return printable(fmt::format("rank {} on {}: {}", root.rank, root.host, root.message));
 }
 
-bool Repetition::expected(const std::vector<Failure>& failures) {
+bool Repetition::expected(const std::vector<Failure>& failures, std::optional<int64_t> step) {
   if (failures.empty()) {
     return false;
   }
   const Failure& root = failures[root_cause(failures)];
-  diverged_ = is_ours(root, ErrorKind::kNumeric) ? diverged_ + 1 : 0;
+  const bool diverged = is_ours(root, ErrorKind::kNumeric);
+  diverged_ = !diverged ? 0 : step > diverged_at_ ? 1 : diverged_ + 1;
+  diverged_at_ = diverged ? std::max(diverged_at_, step) : diverged_at_;
   return is_ours(root, ErrorKind::kConfig) || diverged_ > 1;
 }
 

@@ -37,14 +37,17 @@ class FailureList {
 };
 
 /// Knows failures that come again however often workers are started: an error of ours in the
-/// configuration at once, and numbers that diverge at the second time, for a machine may err once.
+/// configuration at once, and numbers that diverge at the second time without a new step between
+/// them, for a machine may err once.
 class Repetition {
  public:
-  /// Whether workers that failed so would fail so again. Counts.
-  bool expected(const std::vector<Failure>& failures);
+  /// Whether workers that failed so would fail so again; `step` as Progress::in_vain has it.
+  /// Counts.
+  bool expected(const std::vector<Failure>& failures, std::optional<int64_t> step);
 
  private:
   int diverged_ = 0;
+  std::optional<int64_t> diverged_at_;  // the furthest step of those
 };
 
 /// Ends a job that does not get on: one that has failed kMost times in a row without coming to a

@@ -1,0 +1,59 @@
+// The bytes that a rank writes of one file, from tensors that begin anywhere: gathered in a buffer
+// that stays in the processor's cache, hashed there, and written by the mebibyte.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/file.h"
+#include "checkpoint/disk.h"
+#include "checkpoint/page_sum.h"
+
+namespace lockstep::checkpoint {
+
+/// Where the file system takes it (ext4, XFS), long runs of whole pages go to the device past the
+/// page cache: nothing copies them, and no memory is looked for. Pages of which this rank has a
+/// part go through the cache, where the ranks of a machine meet.
+class PageWriter {
+ public:
+  static constexpr size_t kBufferBytes = 1 << 20;
+  struct Free {
+    void operator()(std::byte* bytes) const;
+  };
+  using Buffer = std::unique_ptr<std::byte[], Free>;
+  static Buffer make_buffer();
+
+  /// Of a file of `size` bytes, which exists; adds each page that it has whole to the sum of its
+  /// chunk. `buffer` is make_buffer()'s.
+  PageWriter(
+      Disk& disk,
+      const std::filesystem::path& path,
+      uint64_t size,
+      std::span<PageSum> sums,
+      std::byte* buffer);
+
+  void write(uint64_t offset, std::span<const std::byte> bytes);
+  /// What is left, and all of it to the device.
+  void finish();
+  /// Pages that begin with bytes of this rank and end with another's: to be read once all have
+  /// written.
+  const std::vector<uint64_t>& shared_pages() const { return shared_pages_; }
+
+ private:
+  /// Writes what is in the buffer; `ends`: the next bytes are elsewhere.
+  void flush(bool ends);
+
+  Disk& disk_;
+  File file_;
+  std::optional<File> direct_;
+  uint64_t size_;
+  std::span<PageSum> sums_;
+  std::byte* buffer_;
+  uint64_t base_ = 0, begin_ = 0, end_ = 0;  // of the file: the buffer's, and what is in it
+  std::vector<uint64_t> shared_pages_;
+};
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,125 @@
+// Bytes that several ranks write in runs of any length: they are in the file, and their hashes are
+// those of who reads it.
+#include "checkpoint/page_writer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "base/format.h"
+#include "checkpoint/manifest_text.h"
+#include "saving.h"
+#include "temporary_folder.h"
+
+namespace lockstep::checkpoint {
+namespace page_writer_test {
+
+std::vector<std::byte> random_bytes(size_t size, std::mt19937_64& random) {
+  std::vector<std::byte> bytes(size);
+  std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<std::byte>(random()); });
+  return bytes;
+}
+
+/// Ends of runs that tile [0, size): a few bytes, pages, and more than a buffer.
+std::vector<uint64_t> cuts_of(uint64_t size, std::mt19937_64& random) {
+  std::vector<uint64_t> ends;
+  for (uint64_t at = 0; at < size; ends.push_back(at)) {
+    at = std::min(size, at + 1 + random() % (uint64_t{1} << (random() % 23)));
+    at = random() % 4 == 0 ? std::min(size, (at + kPageBytes) / kPageBytes * kPageBytes) : at;
+  }
+  return ends;
+}
+
+/// Of a save of `ranks` who deal the runs among them; in the end each reads the pages that it
+/// shares.
+std::vector<PageSum> write_together(
+    const std::filesystem::path& path,
+    const std::vector<std::byte>& bytes,
+    uint64_t ranks,
+    std::mt19937_64& random) {
+  const std::vector<uint64_t> ends = cuts_of(bytes.size(), random);
+  std::vector<uint64_t> owners(ends.size());
+  std::generate(owners.begin(), owners.end(), [&] { return random() % ranks; });
+  const PageWriter::Buffer buffer = PageWriter::make_buffer();
+  std::vector<PageSum> sums(chunks_of(bytes.size()));
+  std::vector<uint64_t> shared;
+  for (uint64_t rank = 0; rank < ranks; ++rank) {
+    PageWriter writer(system_disk(), path, bytes.size(), sums, buffer.get());
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const uint64_t begin = i == 0 ? 0 : ends[i - 1];
+      if (owners[i] == rank) {
+        writer.write(begin, std::span(bytes).subspan(begin, ends[i] - begin));
+      }
+    }
+    writer.finish();
+    shared.insert(shared.end(), writer.shared_pages().begin(), writer.shared_pages().end());
+  }
+  const std::string text = read_file(path);
+  for (const uint64_t page : shared) {
+    const auto whole = std::as_bytes(std::span(text)).subspan(page * kPageBytes);
+    sums[page * kPageBytes / kChunkBytes].add(
+        whole.first(std::min<size_t>(whole.size(), kPageBytes)), page);
+  }
+  return sums;
+}
+
+TEST(PageWriter, WritesAndHashesWhatRanksShare) {
+  // Where the program is built: on a disk, past whose cache it goes, rather than in memory.
+  const TemporaryFolder folder(std::filesystem::current_path());
+  std::mt19937_64 random(5);
+  for (const uint64_t size :
+       {1UL, 4095UL, 4096UL, 4097UL, 300'000UL, 5'000'001UL, (17UL << 20) + 7}) {
+    const std::vector<std::byte> bytes = random_bytes(size, random);
+    const FileRecord expected = record_of(bytes);
+    for (const uint64_t ranks : {1, 2, 5}) {
+      SCOPED_TRACE(fmt::format("{} bytes, {} ranks", size, ranks));
+      const auto path = folder.path() / "file";
+      system_disk().create_file(path, size);
+      const std::vector<PageSum> sums = write_together(path, bytes, ranks, random);
+      const std::string text = read_file(path);
+      ASSERT_TRUE(std::ranges::equal(std::as_bytes(std::span(text)), bytes));
+      ASSERT_EQ(sums.size(), expected.chunks.size());
+      for (size_t chunk = 0; chunk < sums.size(); ++chunk) {
+        EXPECT_EQ(sums[chunk].hex(), expected.chunks[chunk]);
+      }
+    }
+  }
+}
+
+TEST(PageSum, KnowsBytesAndTheirPlaces) {
+  std::mt19937_64 random(6);
+  std::vector<std::byte> bytes = random_bytes(5 * kPageBytes + 9, random);
+  const std::string hash = chunk_hash(ChunkHash::kPages, bytes, 0);
+  EXPECT_EQ(hash.size(), 32U);
+  EXPECT_NE(chunk_hash(ChunkHash::kPages, bytes, kChunkBytes), hash);
+  for (int i = 0; i < 200; ++i) {
+    std::byte& changed = bytes[random() % bytes.size()];
+    const std::byte bit = std::byte{1} << (random() % 8);
+    changed ^= bit;
+    EXPECT_NE(chunk_hash(ChunkHash::kPages, bytes, 0), hash);
+    changed ^= bit;
+  }
+  bytes = random_bytes(2 * kPageBytes, random);
+  const std::string before = chunk_hash(ChunkHash::kPages, bytes, 0);
+  std::rotate(bytes.begin(), bytes.begin() + kPageBytes, bytes.end());
+  EXPECT_NE(chunk_hash(ChunkHash::kPages, bytes, 0), before);  // two pages in each other's place
+}
+
+TEST(FirstWithBits, FindsTheFirst) {
+  std::vector<float> values(10'000, std::numeric_limits<float>::max());
+  const auto first = [&] {
+    return first_with_bits<uint32_t>(
+        values.data(), static_cast<int64_t>(values.size()), 0x7f800000);
+  };
+  EXPECT_EQ(first(), -1);
+  for (const size_t at : {9999UL, 8192UL, 4097UL, 0UL}) {
+    values[at] = at % 2 == 0 ? -INFINITY : NAN;
+    EXPECT_EQ(first(), static_cast<int64_t>(at));
+  }
+}
+
+}  // namespace page_writer_test
+}  // namespace lockstep::checkpoint
