@@ -51,7 +51,7 @@ endif()
 lockstep_module(nn TORCH OPTIMIZE -O1 DEPENDS base model ops)
 lockstep_module(objective TORCH OPTIMIZE -O1 DEPENDS base model nn ops)
 lockstep_module(optim TORCH DEPENDS base mesh ops)
-lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base objects mesh comm TESTS model)
+lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base objects mesh comm ops TESTS model)
 lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn objective optim
   TESTS checkpoint)
 lockstep_rooms(parallel autograd ranks offload one_process tensor:autograd,ranks expert:ranks context:ranks pipeline:autograd recompute:autograd
@@ -71,7 +71,7 @@ foreach(name ncursesw tinfo)
 endforeach()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/start/terminal.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 lockstep_program(cli lockstep-core TORCH OPTIMIZE -O1 DEPENDS
-  base config schedule text model plan data monitor watch comm launch ops nn optim parallel train library start)
+  base config schedule text model plan data monitor watch comm launch ops nn optim checkpoint parallel train library start)
 if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)
 endif()
