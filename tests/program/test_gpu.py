@@ -63,9 +63,11 @@ class OnGpus:
     def test_float32_as_on_the_cpu(self):
         self.check_on_both("float32", "tf32=false", tolerance=1e-4)
 
+    @long
     def test_bfloat16_as_on_the_cpu(self):
         self.check_on_both("bfloat16", "bf16=true", tolerance=3e-2)
 
+    @long
     def test_resume_is_bit_exact(self):
         arguments = ("full_determinism=true", "save_steps=3")
         self.train_on_gpus("whole", *arguments, steps=6)
@@ -73,6 +75,7 @@ class OnGpus:
         self.on_gpus("train", "-c", "parts/config.yaml", "max_steps=6", "resume_from_checkpoint=true")
         self.assert_alike(self.losses("whole")[3:], self.losses("parts")[3:], 0)
 
+    @long
     def test_evaluation_and_generation_as_on_the_cpu(self):
         self.train_on_gpus("model", steps=4)
         evaluate = ("eval", "--model", "model", "--data", "corpus/validation.txt", "--json", "data.sequence_length=32")
@@ -87,6 +90,7 @@ class OnGpus:
         result = self.on_gpus(*self.train_arguments("many", "use_cpu=false", ranks=self.gpus + 1), code=3)
         self.assertIn("has no GPU", result.err)
 
+    @long
     def test_one_process_and_many_train_alike(self):
         out = self.on_gpus("bench", "dp-vs-ddp", "--nproc", self.gpus, "--layers", "1", "--width", "32", "--vocabulary", "101",
                            "--length", "16", "--steps", "2").out

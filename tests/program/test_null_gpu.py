@@ -113,10 +113,12 @@ class NullGpu(ProgramTest):
         for step in self.each_step("saves", "model.path=llama.json", "bf16=true", *PLANS["zero-1"], "save_steps=1", gpus=2):
             self.check_step(step, "a save", 1)
 
+    @long
     def test_memory_that_cannot_be_pinned_is_a_warning(self):
         self.on_gpus("unpinned", *PLANS["offload-optimizer"], "save_steps=1", NULL_GPU_PINS="0")
         self.assertIn("bytes of host memory could not be pinned", self.told)
 
+    @long
     def test_states_kept_in_memory_are_pinned(self):
         words = ["model.path=llama.json", "bf16=true", *PLANS["zero-1"], "checkpoint.replicas=1", "save_strategy=no"]
         reports, kept = self.folder / "kept.reports", {}
@@ -297,6 +299,7 @@ class NullGpu(ProgramTest):
         self.assertEqual(step["counts"]["graph_launches"], 1, self.told)
         self.check_step(step, "gpt2")  # the keys of a step's dropouts are one pinned copy
 
+    @long
     def test_graphs_take_the_memory_of_a_step_once(self):
         (self.folder / "wide.json").write_text(json.dumps(dict(
             LLAMA, hidden_size=512, intermediate_size=2048, max_position_embeddings=512, initializer_range=0.0)))
@@ -308,6 +311,7 @@ class NullGpu(ProgramTest):
         self.assertEqual(report["counts"]["graph_launches"], 3)
         self.assertLess(most[1], 1.25 * most[0])
 
+    @long
     def test_a_capture_that_fails_on_one_rank_is_given_up_by_all(self):
         results, reports = self.by_hand(
             "uncaptured", "model.path=llama.json", "bf16=true", "parallel.cuda_graphs=auto", each=({}, {"NULL_GPU_CAPTURES": "0"}))
@@ -332,6 +336,7 @@ class NullGpu(ProgramTest):
             results.append(Result(process.returncode, out, err))
         return results, pretend.read_reports(reports)
 
+    @long
     def test_a_rank_takes_the_one_gpu_that_it_sees(self):
         results, reports = self.by_hand("one-each", each=[{"CUDA_VISIBLE_DEVICES": str(i)} for i in range(2)])
         self.assertEqual(([result.code for result in results], len(reports)), ([0, 0], 2), results)
@@ -352,6 +357,7 @@ class NullGpu(ProgramTest):
             self.on_gpus(name, code=3, **variables)
             self.assertRegex(self.told, f"this machine has GPUs, and none can be used: .*({why})")
 
+    @long
     def test_ranks_as_threads_are_warned(self):
         """Which is waited for, and not the run's end: it may hang, as it says."""
         process = start(
