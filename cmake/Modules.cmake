@@ -51,7 +51,7 @@ endif()
 lockstep_module(nn TORCH OPTIMIZE -O1 DEPENDS base model ops)
 lockstep_module(objective TORCH OPTIMIZE -O1 DEPENDS base model nn ops)
 lockstep_module(optim TORCH DEPENDS base mesh ops)
-lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base objects mesh comm TESTS model)
+lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base objects mesh comm ops TESTS model)
 # Every byte of a save goes through its loops.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/checkpoint/page_sum.cpp PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>"
   SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
@@ -74,7 +74,7 @@ foreach(name ncursesw tinfo)
 endforeach()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/start/terminal.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 lockstep_program(cli lockstep-core TORCH OPTIMIZE -O1 DEPENDS
-  base config schedule text model plan data monitor watch comm launch ops nn optim parallel train library start)
+  base config schedule text model plan data monitor watch comm launch ops nn optim checkpoint parallel train library start)
 if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)
 endif()

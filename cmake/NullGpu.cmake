@@ -31,7 +31,7 @@ add_library(null_gpu_watch SHARED ${CMAKE_SOURCE_DIR}/tests/null_gpu/torch/watch
 add_executable(null_gpu_plants ${CMAKE_SOURCE_DIR}/tests/null_gpu/torch/plants.cpp)
 foreach(target null_gpu_watch null_gpu_plants)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  target_include_directories(${target} SYSTEM PRIVATE ${CUDA_HEADERS})
+  target_include_directories(${target} SYSTEM PRIVATE ${CUDA_HEADERS} ${NCCL_HEADERS})
   target_link_libraries(${target} PRIVATE lockstep_compiler lockstep_libtorch null_gpu
     -Wl,--no-as-needed ${LIBTORCH}/lib/libtorch_cuda.so ${LIBTORCH}/lib/libc10_cuda.so ${LIBTORCH}/lib/libtorch.so)
   target_link_options(${target} PRIVATE -Wl,--allow-shlib-undefined)

@@ -18,6 +18,7 @@ foreach(file IN LISTS program_tests)
 endforeach()
 set_tests_properties(program.stores PROPERTIES COST 120)  # the longest
 set_tests_properties(program.gpu PROPERTIES LABELS gpu)
+set_tests_properties(program.gpu.long PROPERTIES LABELS "gpu;long")
 foreach(name classification parallel pipeline plans predict preference ranks resume t5 unlearning use zero)  # they compare numbers
   set_tests_properties(program.${name} PROPERTIES LABELS processor)
 endforeach()

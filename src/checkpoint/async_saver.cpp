@@ -13,6 +13,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int64_t kCopyAlignment = 64;  // bytes
+
+int64_t bytes_of(const Piece& piece) {
+  return piece.data.numel() * static_cast<int64_t>(c10::elementSize(piece.dtype));
+}
+
 /// Adds the time of its life to `total`.
 class Held {
  public:
@@ -47,7 +53,7 @@ void AsyncSaver::save(
     std::function<void()> then) {
   wait();
   const Held held(held_);
-  snapshot(pieces);
+  copy(pieces);
   thread_ = std::thread([this,
                          folder,
                          options,
@@ -56,6 +62,7 @@ void AsyncSaver::save(
                          then = std::move(then)] {
     const double began = seconds_now(), waited = communicator_.seconds_waited();
     try {
+      snapshot_.finish();
       save_checkpoint(folder, copies_, state, files, communicator_, options);
       if (then) {
         then();
@@ -68,22 +75,29 @@ void AsyncSaver::save(
   });
 }
 
-void AsyncSaver::snapshot(std::span<const Piece> pieces) {
+void AsyncSaver::copy(std::span<const Piece> pieces) {
   const at::NoGradGuard no_gradient;
-  copies_.resize(pieces.size());
+  std::vector<int64_t> places;
+  int64_t bytes = 0;
+  bool is_pinned = false;
+  for (const Piece& piece : pieces) {
+    places.push_back(bytes);
+    if (piece.data.defined()) {
+      bytes += (bytes_of(piece) + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
+      is_pinned = is_pinned || piece.data.is_cuda();
+    }
+  }
+  if (!memory_.defined() || memory_.numel() != bytes) {
+    copies_.clear();
+    memory_ = at::Tensor();  // before there is another
+    memory_ = ops::host_bytes(bytes, is_pinned);
+  }
+  copies_.assign(pieces.begin(), pieces.end());
   for (size_t i = 0; i < pieces.size(); ++i) {
-    at::Tensor buffer = std::move(copies_[i].data);
-    copies_[i] = pieces[i];
-    if (!pieces[i].data.defined()) {
-      continue;
+    if (pieces[i].data.defined()) {
+      copies_[i].data = memory_.narrow(0, places[i], bytes_of(pieces[i])).view(pieces[i].dtype);
+      snapshot_.copy(copies_[i].data, pieces[i].data.detach().view({-1}));
     }
-    const at::Tensor source = pieces[i].data.detach().view({-1});
-    if (!buffer.defined() || buffer.numel() != source.numel() ||
-        buffer.scalar_type() != pieces[i].dtype) {
-      buffer = at::empty({source.numel()}, at::dtype(pieces[i].dtype));
-    }
-    buffer.copy_(source);
-    copies_[i].data = std::move(buffer);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/snapshot.h"
 #include "comm/communicator.h"
 
 namespace lockstep::checkpoint {
@@ -20,7 +21,8 @@ namespace lockstep::checkpoint {
 /// thread.
 ///
 /// It holds a copy of this rank's pieces in host memory from the first save on (for AdamW with
-/// float32 masters: 14 bytes for each parameter that this rank writes).
+/// float32 masters: 14 bytes for each parameter that this rank writes); of pieces on a GPU in
+/// pinned memory, to which they are copied beside what it computes.
 class AsyncSaver {
  public:
   /// `communicator` is the saver's own group: its thread uses it while training uses others.
@@ -31,9 +33,9 @@ class AsyncSaver {
   /// log.
   ~AsyncSaver();
 
-  /// Waits for the save before (throws what that threw), copies the pieces, and returns;
-  /// save_checkpoint then runs on a thread. `then` runs there once the checkpoint is committed, on
-  /// every rank: rank 0 rotates in it.
+  /// Waits for the save before (throws what that threw), copies the pieces, of a GPU begins to, and
+  /// returns; save_checkpoint then runs on a thread. `then` runs there once the checkpoint is
+  /// committed, on every rank: rank 0 rotates in it.
   void save(
       const std::filesystem::path& folder,
       std::span<const Piece> pieces,
@@ -41,6 +43,10 @@ class AsyncSaver {
       SmallFiles files,
       SaveOptions options = {},
       std::function<void()> then = {});
+
+  /// As Snapshot::let_write, of the last save's pieces: to be called before a GPU is given what
+  /// writes to them.
+  void let_write() { snapshot_.let_write(); }
 
   /// Blocks until the last save has ended; throws what it threw, once.
   void wait();
@@ -54,10 +60,12 @@ class AsyncSaver {
   double seconds_held_for_others() const { return held_for_others_; }
 
  private:
-  void snapshot(std::span<const Piece> pieces);
+  void copy(std::span<const Piece> pieces);
 
   comm::Communicator communicator_;
-  std::vector<Piece> copies_;  // kept from save to save, so that their memory is faulted in once
+  at::Tensor memory_;          // kept from save to save, so that it is faulted in once
+  std::vector<Piece> copies_;  // their data lie in it
+  Snapshot snapshot_;
   std::thread thread_;
   std::exception_ptr failure_;
   std::atomic<bool> failed_ = false;

@@ -150,7 +150,8 @@ KeptPart::KeptPart(KeptPart&& other) noexcept
     : memory_(other.memory_),
       index_(other.index_),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      pin_(std::move(other.pin_)) {}
 
 KeptPart& KeptPart::operator=(KeptPart&& other) noexcept {
   unmap();
@@ -158,6 +159,7 @@ KeptPart& KeptPart::operator=(KeptPart&& other) noexcept {
   index_ = other.index_;
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
+  pin_ = std::move(other.pin_);
   return *this;
 }
 
@@ -167,6 +169,7 @@ KeptPart::~KeptPart() {
 
 void KeptPart::unmap() {
   if (data_ != nullptr) {
+    pin_.reset();
     ::munmap(data_, static_cast<size_t>(size_));
     data_ = nullptr;
     size_ = 0;
@@ -198,6 +201,7 @@ void KeptPart::reserve(int64_t bytes) {
   }
   data_ = static_cast<std::byte*>(at);
   size_ = bytes;
+  pin_ = ops::pin_host(data_, size_);
 }
 
 KeptState::KeptState(comm::Communicator communicator, int memory, KeptRound round, int machine)
@@ -271,8 +275,9 @@ void KeptState::keep(int64_t step, std::span<const Piece> pieces, const std::str
   for (const Piece& piece : pieces) {
     const int64_t elements = elements_of(piece), begin = places.place(elements, piece.dtype);
     if (elements > 0) {
-      at::from_blob(own.data() + begin, {elements}, at::dtype(piece.dtype))
-          .copy_(piece.data.detach().view({-1}));
+      snapshot_.copy(
+          at::from_blob(own.data() + begin, {elements}, at::dtype(piece.dtype)),
+          piece.data.detach().view({-1}));
     }
   }
   std::memcpy(own.data() + layout.end(), text.data(), text.size());
@@ -280,11 +285,18 @@ void KeptState::keep(int64_t step, std::span<const Piece> pieces, const std::str
   header.bytes = bytes;
   header.description_at = layout.end();
   header.description_bytes = static_cast<int64_t>(text.size());
-  set_whole(own.data(), true);
-  if (has_neighbours()) {
+  if (!snapshot_.is_under_way()) {
+    set_whole(own.data(), true);
+  }
+  if (snapshot_.is_under_way() || has_neighbours()) {
     thread_ = std::thread([this, &own, &copies] {
       try {
-        send_copies(own, copies);
+        snapshot_.finish();
+        set_whole(own.data(), true);
+        if (has_neighbours()) {
+          send_copies(own, copies);
+        }
+        communicator_.barrier();  // from here on the state before this one may be written over
       } catch (...) {
         failure_ = std::current_exception();
       }
@@ -317,7 +329,6 @@ void KeptState::send_copies(KeptPart& own, KeptPart& copies) {
   communicator_.exchange(states).wait();
   header_of(copies.data()).bytes = all;
   set_whole(copies.data(), true);
-  communicator_.barrier();  // from here on the state before this one may be written over
 }
 
 std::optional<KeptStep> find_kept_step(

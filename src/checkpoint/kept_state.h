@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,7 @@
 
 #include "base/kept_memory.h"
 #include "checkpoint/pieces.h"
+#include "checkpoint/snapshot.h"
 #include "comm/communicator.h"
 
 namespace lockstep::checkpoint {
@@ -30,7 +32,7 @@ struct KeptRound {
   int term = 0, number = 0;  // of the job's host, and of the round under it
 };
 
-/// A range of the memory, mapped. Move-only.
+/// A range of the memory, mapped, and pinned where there are GPUs. Move-only.
 class KeptPart {
  public:
   KeptPart() = default;
@@ -51,6 +53,7 @@ class KeptPart {
   int memory_ = -1, index_ = 0;
   std::byte* data_ = nullptr;
   int64_t size_ = 0;
+  std::shared_ptr<void> pin_;
 };
 
 /// One a rank. Every method is called by all ranks, in the same order, from the training thread.
@@ -70,9 +73,12 @@ class KeptState {
   /// Of this machine's memory, that a rank with pieces of so many bytes fills if all have as many.
   int64_t filled_by(int64_t bytes) const { return bytes * (has_neighbours() ? 4 : 2); }
 
-  /// Waits for the copies of the state before (throws what that threw), copies the pieces, and
-  /// returns; the copy for the neighbour is sent by a thread. `about` is kept on rank 0.
+  /// Waits for the copies of the state before (throws what that threw), copies the pieces, of a GPU
+  /// begins to, and returns; the copy for the neighbour is sent by a thread. `about` is kept on
+  /// rank 0.
   void keep(int64_t step, std::span<const Piece> pieces, const std::string& about);
+  /// As Snapshot::let_write, of the last state's pieces.
+  void let_write() { snapshot_.let_write(); }
   void wait();
 
  private:
@@ -85,6 +91,7 @@ class KeptState {
   std::vector<int> receives_from_;
   std::array<KeptPart, kKeptParts / 2> own_, copies_;
   size_t next_ = 0;
+  Snapshot snapshot_;
   std::thread thread_;
   std::exception_ptr failure_;
 };

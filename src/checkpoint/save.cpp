@@ -15,6 +15,7 @@
 #include "checkpoint/stored_run.h"
 #include "checkpoint/text.h"
 #include "checkpoint/together.h"
+#include "ops/host_copies.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -203,7 +204,7 @@ void Save::write_piece(const Piece& piece, PageWriter& writer, uint64_t offset) 
   const int64_t step = kBufferBytes / width;
   for (int64_t begin = 0; begin < flat.numel(); begin += step) {
     const int64_t count = std::min(step, flat.numel() - begin);
-    const at::Tensor part = flat.narrow(0, begin, count).to(at::kCPU, piece.dtype);
+    const at::Tensor part = ops::to_host(flat.narrow(0, begin, count).to(piece.dtype));
     const auto* bytes = static_cast<const std::byte*>(part.const_data_ptr());
     const int64_t first = piece.begin + begin;
     mesh::visit_runs(

@@ -9,16 +9,19 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "base/clock.h"
 #include "base/format.h"
 #include "ops/activations.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
+#include "ops/cuda_loops.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
+#include "ops/float8.h"
 #include "ops/linear.h"
 #include "ops/norms.h"
+#include "ops/packed_part.h"
 #include "ops/rope.h"
+#include "ops/square_sums.h"
 #include "ops/token_loss.h"
 #include "parallel/captured_training.h"
 #include "parallel/verify.h"
@@ -28,31 +31,6 @@ namespace {
 
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
-
-/// Runs `body` on every rank, which returns a detail or throws, and makes the ranks agree.
-Check agreed(
-    train::World& world,
-    std::string group,
-    std::string name,
-    const std::function<std::string()>& body) {
-  Check check{std::move(group), std::move(name), true, "", 0};
-  std::string failure;
-  try {
-    check.detail = body();
-  } catch (const std::exception& error) {
-    failure = std::string(error.what());
-    failure = failure.substr(0, failure.find('\n'));
-  }
-  const auto failures = comm::gather_strings(world.communicator, failure);
-  for (size_t rank = 0; rank < failures.size() && check.passed; ++rank) {
-    if (!failures[rank].empty()) {
-      check.passed = false;
-      check.detail =
-          failures.size() > 1 ? fmt::format("rank {}: {}", rank, failures[rank]) : failures[rank];
-    }
-  }
-  return check;
-}
 
 /// Throws where they are not as close as the type allows; returns the error, relative to the
 /// largest.
@@ -94,6 +72,12 @@ std::vector<Operation> operations() {
       {"RMSNorm",
        {{6, 24, 48}, {48}},
        [](const Tensors& in) { return ops::rms_norm(in[0], in[1], 1e-5); }},
+      {"RMSNorm of a sum",
+       {{6, 24, 48}, {6, 24, 48}, {48}},
+       [](const Tensors& in) {
+         const ops::SumAndNorm made = ops::add_rms_norm(in[0], in[1], in[2], 1e-5);
+         return at::cat({made.sum, made.norm});
+       }},
       {"LayerNorm",
        {{6, 24, 48}, {48}, {48}},
        [](const Tensors& in) { return ops::layer_norm(in[0], in[1], in[2], 1e-5); }},
@@ -107,6 +91,16 @@ std::vector<Operation> operations() {
       {"attention", {{2, 4, 24, 16}, {2, 4, 24, 16}, {2, 4, 24, 16}}, attention(0)},
       {"attention of groups", {{2, 4, 24, 16}, {2, 2, 24, 16}, {2, 2, 24, 16}}, attention(0)},
       {"attention in windows", {{2, 4, 24, 16}, {2, 2, 24, 16}, {2, 2, 24, 16}}, attention(7)},
+      {"attention of documents",
+       {{2, 4, 24, 16}, {2, 2, 24, 16}, {2, 2, 24, 16}},
+       [=](const Tensors& in) {
+         Tensor starts = at::zeros({2, 24}, at::kLong);
+         starts.narrow(1, 9, 15).fill_(9);
+         ops::AttentionOptions options{.scale = 0.25, .document_starts = on(in, starts)};
+         options.document_offsets = ops::offsets_of_documents(starts);
+         options.document_offsets.offsets = on(in, options.document_offsets.offsets);
+         return ops::attention(in[0], in[1], in[2], options);
+       }},
       {"embedding",
        {{50, 48}},
        [=](const Tensors& in) {
@@ -173,15 +167,19 @@ std::string check_dropout(c10::Device device) {
   return "the same elements";
 }
 
-std::string check_adamw(c10::Device device) {
+std::string check_adamw(c10::Device device, at::ScalarType type) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(6);
   const Tensor weight = at::randn({1000}, generator), gradient = at::randn({1000}, generator);
   const auto updated = [&](c10::Device where, auto step) {
     const auto copy = [&](const Tensor& tensor) { return tensor.to(where).clone(); };
     const ops::AdamWBuffers buffers{
-        copy(weight), {}, copy(gradient), copy(gradient * 0.1), copy(gradient.square() * 0.1)};
+        copy(weight.to(type)),
+        type == at::kFloat ? Tensor() : copy(weight),
+        copy(gradient.to(type)),
+        copy(gradient * 0.1),
+        copy(gradient.square() * 0.1)};
     step(buffers, ops::AdamWStep{.weight_decay = 0.1, .step = 3});
-    return buffers.parameter.to(at::kCPU, at::kDouble);
+    return (type == at::kFloat ? buffers.parameter : buffers.master).to(at::kCPU, at::kDouble);
   };
   return fmt::format(
       "error {:.1e}",
@@ -192,39 +190,91 @@ std::string check_adamw(c10::Device device) {
           "the weight"));
 }
 
-/// Bytes a second of what each rank sends, by the best of some rounds.
-double speed_of(const Tensor& waits_for, double bytes, const std::function<void()>& body) {
-  double best = 0;
-  for (int round = 0; round < 4; ++round) {
-    const double began = seconds_now();
-    body();
-    waits_for.view({-1})[0].item<float>();  // a GPU has done it then
-    best = std::max(best, bytes / (seconds_now() - began));
+/// Throws where any bit differs.
+std::string expect_same(const Tensor& found, const Tensor& expected) {
+  if (!at::equal(found.to(at::kCPU), expected)) {
+    throw std::runtime_error("other bits than on the CPU");
   }
-  return best;
+  return "the same bits";
 }
 
-void expect_all(const Tensor& tensor, double value) {
-  if (!tensor.eq(value).all().item<bool>()) {
-    throw std::runtime_error(fmt::format("not all elements are {}", value));
-  }
+std::string check_unpacking(c10::Device device, ops::PackedKind kind) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(7);
+  const ops::PackedMatrix matrix = ops::quantize(at::randn({40, 96}, generator), {.kind = kind});
+  const auto part = ops::PackedPart::whole(matrix.format, matrix.out, matrix.in);
+  const Tensor bytes = ops::part_bytes(matrix, part).to(device);
+  return expect_same(
+      ops::unpack(part, bytes, {0, matrix.out}, {0, matrix.in}, at::kFloat),
+      ops::dequantize(matrix));
 }
 
-constexpr const char* kLlama =
-    R"({"model_type": "llama", "vocab_size": 101, "hidden_size": 64, "intermediate_size": 96,
-        "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8,
-        "max_position_embeddings": 64, "initializer_range": 0.1})";
+std::string check_rounding(c10::Device device) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(8);
+  const Tensor rows = at::randn({40, 96}, generator).to(at::kBFloat16);
+  const auto rounded = [&](c10::Device where) {
+    const ops::FactoredRows from{rows.to(where)};
+    const ops::Float8Rows made = ops::to_float8(
+        from, ops::largest_magnitudes(from, ops::SharedScale::kRow), at::kFloat8_e4m3fn);
+    return at::cat({made.values.to(at::kFloat), made.scales}, 1);
+  };
+  return expect_same(rounded(device), rounded(at::kCPU));
+}
+
+std::string check_squares(c10::Device device) {
+  if (!device.is_cuda() || ops::cuda_loops().add_squares == nullptr) {
+    return "no kernel of our own";
+  }
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(9);
+  const Tensor values = at::randn({100000}, generator);
+  const Tensor sums = at::zeros({ops::kSquareSums}, at::dtype(at::kDouble).device(device));
+  ops::cuda_loops().add_squares(values.to(device), 1, sums);
+  const Tensor expected = values.to(at::kDouble).square().sum();
+  return fmt::format("error {:.1e}", compare(sums.sum(), expected, 1e-6, "the sum"));
+}
+
+}  // namespace
+
+Check agreed(
+    train::World& world,
+    std::string group,
+    std::string name,
+    const std::function<std::string()>& body) {
+  Check check{std::move(group), std::move(name), true, "", 0};
+  std::string failure;
+  try {
+    check.detail = body();
+  } catch (const std::exception& error) {
+    failure = std::string(error.what());
+    failure = failure.substr(0, failure.find('\n'));
+  }
+  const auto failures = comm::gather_strings(world.communicator, failure);
+  for (size_t rank = 0; rank < failures.size() && check.passed; ++rank) {
+    if (!failures[rank].empty()) {
+      check.passed = false;
+      check.detail =
+          failures.size() > 1 ? fmt::format("rank {}: {}", rank, failures[rank]) : failures[rank];
+    }
+  }
+  return check;
+}
 
 parallel::ModelSpec small_model(const train::World& world) {
+  const int heads = std::max(8, world.size());  // each rank may have one
   parallel::ModelSpec spec;
-  spec.config = model::parse_model_config(kLlama, "the self-test");
-  spec.config.layers = std::max(2, world.size());
+  spec.config = model::parse_model_config(
+      fmt::format(
+          R"({{"model_type": "llama", "vocab_size": 101, "hidden_size": {}, "intermediate_size": 96,
+              "num_hidden_layers": {}, "num_attention_heads": {}, "num_key_value_heads": {},
+              "max_position_embeddings": 64, "initializer_range": 0.1}})",
+          8 * heads,
+          std::max(2, world.size()),
+          heads,
+          heads),
+      "the self-test");
   spec.device = world.device;
   spec.fill = parallel::fill_at_random(spec.config, 3);
   return spec;
 }
-
-}  // namespace
 
 std::vector<Check> check_operations(train::World& world) {
   std::vector<Check> checks;
@@ -237,105 +287,17 @@ std::vector<Check> check_operations(train::World& world) {
           }));
     }
   }
-  checks.push_back(
-      agreed(world, "operations", "dropout", [&] { return check_dropout(world.device); }));
-  checks.push_back(agreed(world, "operations", "AdamW", [&] { return check_adamw(world.device); }));
-  return checks;
-}
-
-std::vector<Check> check_collectives(train::World& world) {
-  comm::Communicator& all = world.communicator;
-  const int64_t ranks = all.size(), rank = all.rank();
-  const int64_t each =
-      int64_t{1} << (world.device.is_cpu() ? 18 : 22);  // elements of a rank's part
-  const auto options = at::TensorOptions(world.device).dtype(at::kFloat);
-  std::vector<Check> checks;
-  const auto add = [&](const std::string& name,
-                       const Tensor& out,
-                       double bytes,
-                       const std::function<void()>& run,
-                       const std::function<void()>& look) {
-    double speed = 0;
-    checks.push_back(agreed(world, "collectives", name, [&] {
-      run();
-      look();
-      all.barrier();
-      speed = speed_of(out, bytes, run);
-      return std::string();
-    }));
-    checks.back().bytes_a_second = speed;
-  };
-  if (ranks == 1) {
-    return checks;
-  }
-  const auto sum = static_cast<double>(ranks * (ranks + 1) / 2);
-  const double part = 4.0 * static_cast<double>(each), ring = part * static_cast<double>(ranks - 1);
-  Tensor part_of_rank = at::empty({each}, options), whole = at::empty({ranks, each}, options);
-  Tensor other_whole = at::empty_like(whole);
-  const auto own = static_cast<double>(rank + 1);
-  add(
-      "all-reduce",
-      whole,
-      2 * ring,
-      [&] { all.all_reduce(whole.fill_(own)).wait(); },
-      [&] { expect_all(whole, sum); });
-  add(
-      "all-gather",
-      whole,
-      ring,
-      [&] { all.all_gather(whole, part_of_rank.fill_(own)).wait(); },
-      [&] {
-        for (int64_t r = 0; r < ranks; ++r) {
-          expect_all(whole[r], static_cast<double>(r + 1));
-        }
-      });
-  add(
-      "reduce-scatter",
-      part_of_rank,
-      ring,
-      [&] { all.reduce_scatter(part_of_rank, whole.fill_(own)).wait(); },
-      [&] { expect_all(part_of_rank, sum); });
-  add(
-      "broadcast",
-      part_of_rank,
-      part,
-      [&] { all.broadcast(part_of_rank.fill_(own), static_cast<int>(ranks - 1)).wait(); },
-      [&] { expect_all(part_of_rank, static_cast<double>(ranks)); });
-  add(
-      "all-to-all",
-      other_whole,
-      ring,
-      [&] { all.all_to_all(other_whole, whole.fill_(own)).wait(); },
-      [&] { expect_all(other_whole[0], 1); });
-  const auto trade = [&](int to, int from) {
-    using Direction = comm::P2p::Direction;
-    const std::vector<comm::P2p> both{
-        {Direction::kSend, part_of_rank.fill_(own), to}, {Direction::kReceive, whole[0], from}};
-    all.exchange(both).wait();
-  };
-  const auto next = static_cast<int>((rank + 1) % ranks),
-             previous = static_cast<int>((rank + ranks - 1) % ranks);
-  add(
-      "around the ring",
-      whole,
-      part,
-      [&] { trade(next, previous); },
-      [&] { expect_all(whole[0], static_cast<double>(previous + 1)); });
-  for (int low = 0; low < ranks; ++low) {
-    for (int high = low + 1; high < ranks && ranks <= 8; ++high) {
-      const bool is_in = rank == low || rank == high;
-      const int other = rank == low ? high : low;
-      add(
-          fmt::format("ranks {} and {}", low, high),
-          whole,
-          part,
-          [&] { is_in ? trade(other, other) : void(); },
-          [&] { is_in ? expect_all(whole[0], other + 1.0) : void(); });
-      // The speed is that of who took part: rank 0 tells.
-      Tensor speed = at::full({1}, is_in ? checks.back().bytes_a_second : 0.0, at::kDouble);
-      all.all_reduce(speed, comm::Reduce::kMax).wait();
-      checks.back().bytes_a_second = speed.item<double>();
-    }
+  const c10::Device device = world.device;
+  const std::pair<const char*, std::function<std::string()>> others[] = {
+      {"dropout", [&] { return check_dropout(device); }},
+      {"AdamW, float32", [&] { return check_adamw(device, at::kFloat); }},
+      {"AdamW, bfloat16", [&] { return check_adamw(device, at::kBFloat16); }},
+      {"squares of gradients", [&] { return check_squares(device); }},
+      {"weights of 4 bits", [&] { return check_unpacking(device, ops::PackedKind::kNf4); }},
+      {"weights of 8 bits", [&] { return check_unpacking(device, ops::PackedKind::kInt8); }},
+      {"rounding to 8-bit floats", [&] { return check_rounding(device); }}};
+  for (const auto& [name, check] : others) {
+    checks.push_back(agreed(world, "operations", name, check));
   }
   return checks;
 }
@@ -353,7 +315,10 @@ std::vector<Check> check_plans(train::World& world) {
       {"ZeRO 3", {.data = ranks}, {.zero_stage = 3}},
       {"offload of the optimizer",
        {.data = ranks},
-       {.zero_stage = 1, .offload_optimizer = to_host}}};
+       {.zero_stage = 1, .offload_optimizer = to_host}},
+      {"offload of parameters",
+       {.data = ranks},
+       {.zero_stage = 3, .offload_optimizer = to_host, .offload_parameters = true}}};
   if (ranks > 1) {
     cases.push_back({"tensor parallelism", {.tensor = ranks}, {}});
     cases.push_back({"pipeline parallelism", {.pipeline = ranks}, {.accumulation_steps = 4}});
@@ -362,6 +327,10 @@ std::vector<Check> check_plans(train::World& world) {
          {.pipeline = ranks},
          {.accumulation_steps = 4, .pipeline = {.schedule = "zb-h1"}}});
     cases.push_back({"context parallelism", {.context = ranks}, {}});
+    cases.push_back(
+        {"context parallelism, Ulysses",
+         {.context = ranks},
+         {.context_attention = parallel::ContextAttention::kUlysses}});
   }
   const parallel::ModelSpec spec = small_model(world);
   parallel::VerifyOptions options;

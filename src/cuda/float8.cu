@@ -32,6 +32,7 @@ __device__ float number_at(const FactoredRows& in, int64_t row, int64_t column) 
 /// warp has one; else neighbouring threads have neighbouring rows.
 __global__ void largest_kernel(FactoredRows in, float* largest) {
   __shared__ uint32_t lines[kLines][kTile];
+  begin_shared(lines);
   const int x = threadIdx.x % kTile, y = threadIdx.x / kTile;
   const bool is_dense = in.column_stride == 1;
   const int64_t row = is_dense ? static_cast<int64_t>(blockIdx.x) * kLines + y
@@ -67,6 +68,7 @@ __device__ uint32_t scale_bits(float largest, bool has_e5m2) {
 /// A tile a block, over which rows become columns where they lie otherwise in the result.
 __global__ void round_kernel(FactoredRows in, const float* largest, Float8Out out) {
   __shared__ float tile[kTile][kTile + 1];
+  begin_shared(tile);
   const int64_t tiles = (in.columns + kTile - 1) / kTile;
   const int64_t first_row = static_cast<int64_t>(blockIdx.x) / tiles * kTile;
   const int64_t first_column = static_cast<int64_t>(blockIdx.x) % tiles * kTile;

@@ -20,6 +20,11 @@ void launch(
       arguments...);
 }
 
+/// Stands behind the declaration of what a block's threads share: there is anything in it. Tests
+/// see to that.
+template <class T>
+__device__ inline void begin_shared(T&) {}
+
 }  // namespace lockstep::cuda
 
 #endif

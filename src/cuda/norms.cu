@@ -17,6 +17,7 @@ constexpr int kPackOfNorms = static_cast<int>(16 / sizeof(T));
 /// Over the threads of a block, which all call; the same for all.
 __device__ inline float sum_of_block(float value) {
   __shared__ float warps[kMostThreadsOfNorms / kWarpOfNorms];
+  begin_shared(warps);
   for (int step = kWarpOfNorms / 2; step > 0; step /= 2) {
     value += __shfl_xor_sync(0xffffffffU, value, step);
   }
@@ -184,6 +185,7 @@ constexpr int kGroupsOfRuns = 8;
 template <class T>
 __global__ void norm_weight_kernel(const float* runs, int64_t count, int size, T* out) {
   __shared__ float groups[kGroupsOfRuns][kWarpOfNorms];
+  begin_shared(groups);
   const int lane = static_cast<int>(threadIdx.x % kWarpOfNorms);
   const int group = static_cast<int>(threadIdx.x / kWarpOfNorms);
   const int column = static_cast<int>(blockIdx.x) * kWarpOfNorms + lane;

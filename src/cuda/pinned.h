@@ -1,12 +1,13 @@
 // Host memory that copies of a GPU reach by themselves.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <cstdint>
+#include <memory>
 
 namespace lockstep::cuda {
 
-/// [bytes] uint8, of pages of 2 MiB if the system has them, pinned for all GPUs. Throws c10::Error:
-/// there is no more.
-at::Tensor pinned(int64_t bytes);
+/// Pins pages for all GPUs until the result is gone, before which they must not be unmapped. Throws
+/// c10::Error: the system gives no more.
+std::shared_ptr<void> pin(void* memory, int64_t bytes);
 
 }  // namespace lockstep::cuda

@@ -114,7 +114,7 @@ extern "C" void lockstep_cuda_register(
   lockstep::ops::CudaLoops loops = lockstep::cuda::loops();
   loops.run_aside = lockstep::cuda::run_aside;
   loops.capture = lockstep::cuda::capture;
-  loops.pinned = lockstep::cuda::pinned;
+  loops.pin = lockstep::cuda::pin;
   set_loops(loops);
 }
 

@@ -53,6 +53,7 @@ __global__ void statistics_kernel(
     mine.add(other);
   }
   __shared__ Partial warps[kThreads / kWarp];
+  begin_shared(warps);
   if (threadIdx.x % kWarp == 0) {
     warps[threadIdx.x / kWarp] = mine;
   }

@@ -24,6 +24,7 @@ __global__ void squares_kernel(const T* from, int64_t count, double share, doubl
     sum += few;
   }
   __shared__ double threads[kThreadsOfSquares];
+  begin_shared(threads);
   threads[threadIdx.x] = sum;
   for (unsigned half = kThreadsOfSquares / 2; half > 0; half /= 2) {
     __syncthreads();

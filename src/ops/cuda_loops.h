@@ -1,6 +1,8 @@
 // What liblockstep_cuda.so offers the operations of this module, once it is loaded.
 #pragma once
 
+#include <memory>
+
 #include "ops/adamw.h"
 #include "ops/captured_step.h"
 #include "ops/dropout_place.h"
@@ -92,8 +94,8 @@ struct CudaLoops {
   void (*run_aside)(c10::Device device, const std::function<void()>& body) = nullptr;
   std::unique_ptr<StepGraph> (*capture)(c10::Device device, const std::function<void()>& body) =
       nullptr;
-  /// [bytes] uint8 in pinned host memory.
-  Tensor (*pinned)(int64_t bytes) = nullptr;
+  /// Pins pages of the host's until the result is gone. Throws c10::Error: there are no more.
+  std::shared_ptr<void> (*pin)(void* memory, int64_t bytes) = nullptr;
 };
 
 /// Called once, by the library's entry point.

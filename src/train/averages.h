@@ -17,6 +17,7 @@ class Averages {
         are_put_(model.put_averages(true)) {}
   Averages(const Averages&) = delete;
   Averages& operator=(const Averages&) = delete;
+  bool are_put() const { return are_put_; }
   ~Averages() {
     if (!are_put_) {
       return;

@@ -319,6 +319,15 @@ void wait_for_save(Job& job) {
   }
 }
 
+void let_write(Job& job) {
+  if (job.saver != nullptr) {
+    job.saver->let_write();
+  }
+  if (job.kept != nullptr) {
+    job.kept->let_write();
+  }
+}
+
 std::vector<checkpoint::Piece> owned_pieces(
     const Job& job, bool with_optimizer, const World& world) {
   std::vector<checkpoint::Piece> pieces;
@@ -464,6 +473,9 @@ void save_training_state(Job& job, World& world, bool goes_on) {
   if (job.saver != nullptr && goes_on) {
     job.saver->save(
         folder, owned_pieces(job, with_optimizer, world), state, files, options, rotate);
+    if (averages.are_put()) {
+      let_write(job);  // they are taken back now
+    }
     return;
   }
   checkpoint::save_checkpoint(

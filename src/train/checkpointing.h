@@ -61,6 +61,9 @@ void save_training_state(Job& job, World& world, bool goes_on);
 /// Seconds that this rank waited for others since the job began, in communication and in saves.
 double seconds_for_others(const Job& job);
 
+/// To be called before a GPU is given what writes to the state: a save may still be copying it.
+void let_write(Job& job);
+
 /// Throws what a save in the background failed of.
 void wait_for_save(Job& job);
 

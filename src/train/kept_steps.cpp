@@ -99,11 +99,17 @@ double keep_step(Job& job, World& world) {
   }
   const double began = seconds_now();
   begin_phase("keeping the state in memory");
+  if (job.model->optimizer().has_averages()) {
+    let_write(job);  // they are put into what a save may be copying
+  }
   const Averages averages(*job.model);
   job.kept->keep(
       job.progress.step,
       owned_pieces(job, /*with_optimizer=*/true, world),
       world.is_first() ? about_step(job, world) : "");
+  if (averages.are_put()) {
+    let_write(job);  // they are taken back now
+  }
   return seconds_now() - began;
 }
 

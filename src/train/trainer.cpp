@@ -267,6 +267,7 @@ void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trac
   // A graph leaves no marks, and no gradients before its update.
   if (captures && trace == nullptr && !counts_values && captured_->fits(inputs)) {
     learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
+    let_write(job_);
     result_ = captured_->run(inputs, agreed().step, learning_rate_);
     guarded_ = {};
     return;
@@ -285,6 +286,7 @@ void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trac
   learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
   const double updating = seconds_now();
   begin_phase("the optimizer");
+  let_write(job_);
   job_.model->optimizer_step(learning_rate_);
   if (trace != nullptr) {
     trace->mark("optimizer", updating);

@@ -1,9 +1,10 @@
 // CUDA's kernels on a processor: a file of them is included behind this header, and launch() runs
 // them. Each thread of a block is a fiber; barriers and shuffles are where fibers take turns, in an
 // order that is drawn anew each time, so that what relies on an order shows. A thread that does not
-// come to a barrier is an error. Blocks run one after the other.
+// come to a barrier is an error. Blocks run one after the other, and find NaN in what they share.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -77,6 +79,12 @@ class Block {
   }
 
   void synchronize() { pass(all_); }
+  /// The first thread that comes to it leaves garbage there.
+  void spoil(void* memory, size_t bytes) {
+    if (spoiled_.insert(memory).second) {
+      std::memset(memory, 0xff, bytes);
+    }
+  }
   template <class T>
   T shuffle_xor(T value, int step) {
     static_assert(sizeof(T) <= sizeof(uint64_t));
@@ -130,6 +138,7 @@ class Block {
   std::vector<Fiber> fibers_;
   std::vector<uint64_t> slots_;
   std::vector<Barrier> warps_;
+  std::set<const void*> spoiled_;
   Barrier all_;
   ucontext_t scheduler_;
   size_t thread_ = 0;
@@ -150,6 +159,11 @@ void launch(
       kernel(arguments...);
     }).run();
   }
+}
+
+template <class T>
+void begin_shared(T& memory) {
+  Block::current()->spoil(&memory, sizeof memory);
 }
 
 struct Coordinate {

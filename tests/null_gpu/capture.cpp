@@ -151,6 +151,9 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
     refused("a capture of a stream that is captured, or is the device's own");
     return answer(cudaErrorStreamCaptureUnsupported);
   }
+  if (number_setting("CAPTURES", 1) == 0) {
+    return answer(cudaErrorNotSupported);
+  }
   auto* const capture = new Capture;
   capture->number = ++number;
   capture->mode = mode;

@@ -251,6 +251,9 @@ cudaError_t cudaHostRegister(void* begin, size_t bytes, unsigned) {
   if (range_of(begin) != nullptr) {
     return answer(cudaErrorHostMemoryAlreadyRegistered);
   }
+  if (number_setting("PINS", 1) == 0) {
+    return answer(cudaErrorMemoryAllocation);
+  }
   add_pinned(begin, bytes);
   return cudaSuccess;
 }

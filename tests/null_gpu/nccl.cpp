@@ -4,7 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <thread>
 
@@ -119,6 +123,23 @@ void put(Post& post, const Part& part) {
   post.number.store(part.number, std::memory_order_release);
 }
 
+/// What other processes wait for in vain at this time, in whatever communicator: each says it in a
+/// file, as this one does.
+std::string stuck_beside(const std::string& own) {
+  const char* const rank = std::getenv("RANK");
+  const std::filesystem::path mine = folder() + "/stuck-" + (rank == nullptr ? "0" : rank);
+  std::ofstream(mine) << own;
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::string text;
+  for (const auto& file : std::filesystem::directory_iterator(folder())) {
+    if (file.path().filename().string().starts_with("stuck-") && file.path() != mine) {
+      std::ifstream in(file.path());
+      text += "waits elsewhere: " + std::string(std::istreambuf_iterator<char>(in), {});
+    }
+  }
+  return text;
+}
+
 /// What one communicator does on one stream: a collective, or messages that go together.
 class Together final : public Exchange {
  public:
@@ -174,7 +195,8 @@ class Together final : public Exchange {
     if (Clock::now() - begin_ > patience) {
       broken(
           "nobody comes to what this rank waits for",
-          told(parts_.back(), communicator_.rank) + absent(parts_.back()));
+          told(parts_.back(), communicator_.rank) + absent(parts_.back()) +
+              stuck_beside(told(parts_.back(), communicator_.rank)));
     }
     return false;
   }
@@ -309,6 +331,19 @@ struct Buffers {
   uint64_t written = 0;
 };
 
+/// A rank's own part of a gather that stands where it belongs is left as it is.
+void touch_written(Stream& stream, const Buffers& buffers, size_t width, const char* what) {
+  const auto* const own = static_cast<const char*>(buffers.from);
+  auto* const begin = static_cast<char*>(buffers.to);
+  const size_t bytes = buffers.written * width, read = buffers.read * width;
+  const bool is_in_place = read < bytes && own >= begin && own + read <= begin + bytes;
+  const size_t before = is_in_place ? static_cast<size_t>(own - begin) : bytes;
+  touch(stream, begin, before, true, what);
+  if (is_in_place) {
+    touch(stream, begin + before + read, bytes - before - read, true, what);
+  }
+}
+
 ncclResult_t together(
     ncclComm_t handle, cudaStream_t stream_handle, Part part, const Buffers& buffers) {
   const void* const memory = buffers.from == nullptr ? buffers.to : buffers.from;
@@ -328,7 +363,7 @@ ncclResult_t together(
   const size_t width = part.count == 0 ? 0 : bytes_of(part) / part.count;
   order_work(stream);
   touch(stream, buffers.from, buffers.read * width, false, part.what);
-  touch(stream, buffers.to, buffers.written * width, true, part.what);
+  touch_written(stream, buffers, width, part.what);
   part.at = within_program(site());
   const std::pair key{&communicator, &stream};
   auto& parts = group().parts;

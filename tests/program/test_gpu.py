@@ -1,10 +1,13 @@
-"""The main job on GPUs, against the same job on the CPU. Needs a build with LOCKSTEP_CUDA=1 and a GPU; skips without one."""
+"""The main job on GPUs: against the same job on the CPU, and each plan against one rank. It needs a GPU, and skips without one;
+test_null_gpu.py runs the same commands on GPUs that compute nothing."""
 
 import json
+import re
 import subprocess
 import unittest
 
-from harness import ProgramTest, lockstep, losses
+from gpu_plans import CONFIGS, PLANS, shares_rows
+from harness import ProgramTest, environment, lockstep, long, losses
 
 
 def gpus():
@@ -15,60 +18,141 @@ def gpus():
     return done.stdout.count("GPU ")
 
 
-@unittest.skipIf(gpus() == 0, "no NVIDIA GPU is visible")
-class Gpu(ProgramTest):
-    def train_both(self, name, *more, steps=10, tolerance=1e-4):
-        self.train(f"{name}-cpu", *more, steps=steps)
-        self.train(f"{name}-gpu", *more, "use_cpu=false", steps=steps)
-        self.assert_close(losses(self.folder / f"{name}-cpu"), losses(self.folder / f"{name}-gpu"), tolerance)
+class OnGpus:
+    """The tests; what runs them says what GPUs there are, and whether they compute."""
+
+    gpus = 0
+    computes = True
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name, config in CONFIGS.items():
+            (cls.folder / name).write_text(json.dumps(config))
+
+    def environment(self):
+        return environment()
+
+    def on_gpus(self, *arguments, code=0):
+        result = lockstep(*arguments, cwd=self.folder, env=self.environment())
+        self.assertEqual(result.code, code, result)
+        return result
+
+    def train_on_gpus(self, name, *more, **options):
+        return self.on_gpus(*self.train_arguments(name, *more, "use_cpu=false", **options))
+
+    def assert_alike(self, first, second, tolerance):
+        """Losses of two runs, or as many of them where nothing computes."""
+        self.assertGreater(len(first), 0)
+        self.assertEqual(len(first), len(second))
+        if self.computes:
+            self.assert_close(first, second, tolerance)
+
+    def losses(self, name):
+        return losses(self.folder / name)
+
+    def check_on_both(self, name, *more, tolerance):
+        self.train(f"{name}-cpu", *more)
+        self.train_on_gpus(f"{name}-gpu", *more)
+        self.assert_alike(self.losses(f"{name}-cpu"), self.losses(f"{name}-gpu"), tolerance)
 
     def test_the_self_test(self):
-        self.assertIn("all is well", self.run_ok("selftest", "--nproc", gpus()).out)
+        told = self.on_gpus("selftest", "--nproc", self.gpus, code=0 if self.computes else 6).out
+        self.assertIn("all is well" if self.computes else "checks failed", told)
 
     def test_float32_as_on_the_cpu(self):
-        self.train_both("float32", "tf32=false")
+        self.check_on_both("float32", "tf32=false", tolerance=1e-4)
 
+    @long
     def test_bfloat16_as_on_the_cpu(self):
-        self.train_both("bfloat16", "bf16=true", tolerance=3e-2)
+        self.check_on_both("bfloat16", "bf16=true", tolerance=3e-2)
 
-    def test_steps_in_cuda_graphs_as_without(self):
-        for name, more in (("float32", "tf32=false"), ("bfloat16", "bf16=true")):
-            for model in ("llama-tiny", "gpt2-tiny"):
-                arguments = ("model.path=null", f"model.preset={model}", "use_cpu=false", more,
-                             *(() if model == "llama-tiny" else ("parallel.zero_stage=1",)))
-                plain, graphs = f"{model}-{name}", f"{model}-{name}-graphs"
-                self.train(plain, *arguments, steps=12)
-                told = self.train(graphs, *arguments, "parallel.cuda_graphs=auto", steps=12).err
-                self.assertEqual("are not captured" in told, model == "gpt2-tiny", told)
-                self.assert_close(losses(self.folder / plain), losses(self.folder / graphs), 1e-4 if name == "float32" else 3e-2)
-
+    @long
     def test_resume_is_bit_exact(self):
-        arguments = ("full_determinism=true", "use_cpu=false", "save_steps=4")
-        self.train("whole", *arguments, steps=8)
-        self.train("parts", *arguments, steps=4)
-        self.run_ok("train", "-c", "parts/config.yaml", "max_steps=8", "resume_from_checkpoint=true")
-        self.assertEqual(losses(self.folder / "whole")[4:], losses(self.folder / "parts")[4:])
+        arguments = ("full_determinism=true", "save_steps=3")
+        self.train_on_gpus("whole", *arguments, steps=6)
+        self.train_on_gpus("parts", *arguments, steps=3)
+        self.on_gpus("train", "-c", "parts/config.yaml", "max_steps=6", "resume_from_checkpoint=true")
+        self.assert_alike(self.losses("whole")[3:], self.losses("parts")[3:], 0)
 
+    @long
     def test_evaluation_and_generation_as_on_the_cpu(self):
-        self.train("model", "use_cpu=false", steps=4)
+        self.train_on_gpus("model", steps=4)
         evaluate = ("eval", "--model", "model", "--data", "corpus/validation.txt", "--json", "data.sequence_length=32")
-        on_gpu = self.run_ok(*evaluate)
-        on_cpu = self.run_ok(*evaluate, "use_cpu=true")
-        self.assertAlmostEqual(json.loads(on_gpu.out)["eval_loss"], json.loads(on_cpu.out)["eval_loss"], places=4)
         generate = ("generate", "--model", "model", "--prompt", "Once", "--max-new-tokens", "16", "--dtype", "float32")
-        self.assertEqual(self.run_ok(*generate).out, self.run_ok(*generate, "--device-map", "cpu").out)
-
-    @unittest.skipIf(gpus() < 2, "fewer than two GPUs")
-    def test_two_ranks_over_nccl_as_one(self):
-        self.train("one", "use_cpu=false", "per_device_train_batch_size=8", "tf32=false", steps=10)
-        self.train("two", "use_cpu=false", "per_device_train_batch_size=4", "tf32=false", steps=10, ranks=2)
-        self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)
+        on_gpu, written = self.on_gpus(*evaluate), self.on_gpus(*generate).out
+        if self.computes:
+            on_cpu = self.run_ok(*evaluate, "use_cpu=true")
+            self.assertAlmostEqual(json.loads(on_gpu.out)["eval_loss"], json.loads(on_cpu.out)["eval_loss"], places=4)
+            self.assertEqual(written, self.run_ok(*generate, "--device-map", "cpu").out)
 
     def test_more_ranks_than_gpus_is_an_error(self):
-        result = lockstep(
-            *self.train_arguments("many", "use_cpu=false", ranks=gpus() + 1), cwd=self.folder)
-        self.assertEqual(result.code, 3, result)
+        result = self.on_gpus(*self.train_arguments("many", "use_cpu=false", ranks=self.gpus + 1), code=3)
         self.assertIn("has no GPU", result.err)
+
+    @long
+    def test_one_process_and_many_train_alike(self):
+        out = self.on_gpus("bench", "dp-vs-ddp", "--nproc", self.gpus, "--layers", "1", "--width", "32", "--vocabulary", "101",
+                           "--length", "16", "--steps", "2").out
+        found = [float(line.split()[-1]) for line in out.splitlines() if " ms" in line]
+        self.assertGreater(len(found), 2, out)
+        if self.computes:
+            self.assertLess(max(found) - min(found), 0.02, out)
+
+    def as_one_rank(self, plan, model, words, tolerance):
+        """Losses of a plan, on as many ranks as there are GPUs of two, beside those of one rank on one GPU."""
+        ranks = min(self.gpus, 2)
+        if ranks == 1 and shares_rows(words):
+            return
+        common = [f"model.path={model}", *words]
+        rows = "per_device_train_batch_size={}", "gradient_accumulation_steps=4"
+        own = [word for word in common if not word.startswith("parallel.")]
+        one = "one-" + re.sub(r"\W+", "-", " ".join(own))
+        if not self.losses(one):
+            self.train_on_gpus(one, *own, rows[0].format(8), rows[1], steps=4)
+        each = 8 if shares_rows(words) else 8 // ranks
+        told = self.train_on_gpus(f"{plan}-{model}", *common, rows[0].format(each), rows[1], ranks=ranks, steps=4).err
+        self.assertNotIn("are not captured", told)
+        self.assert_alike(self.losses(one), self.losses(f"{plan}-{model}"), tolerance)
+
+    def check_plans(self, model, words, tolerance):
+        for plan, more in PLANS.items():
+            with self.subTest(plan):
+                self.as_one_rank(plan, model, [*words, *more], tolerance)
+
+    @long
+    def test_plans_in_float32_with_dropout_as_one_rank(self):
+        self.check_plans("gpt2.json", ["tf32=false"], 1e-4)
+
+    @long
+    def test_plans_in_bfloat16_as_one_rank(self):
+        self.check_plans("llama.json", ["bf16=true"], 3e-2)
+
+    @long
+    def test_graphs_with_dropout_as_one_rank_without(self):
+        for stage in range(4):
+            with self.subTest(stage=stage):
+                words = ["tf32=false", f"parallel.zero_stage={stage}", "parallel.cuda_graphs=auto"]
+                self.as_one_rank(f"graphs-{stage}", "gpt2.json", words, 1e-4)
+
+    @long
+    def test_what_some_ranks_saved_others_go_on_with(self):
+        if self.gpus < 2:
+            self.skipTest("fewer than two GPUs")
+        common = ["model.path=gpt2.json", "tf32=false", "save_steps=2", "gradient_accumulation_steps=4"]
+        for saved, resumed in (("zero-3", "tensor"), ("tensor", "1f1b"), ("1f1b", "zero-3"), ("offload-parameters", "zero-1")):
+            with self.subTest(saved=saved, resumed=resumed):
+                for plan, steps in ((saved, 4), (resumed, 4)):
+                    each = f"per_device_train_batch_size={8 if shares_rows(PLANS[plan]) else 4}"
+                    own = [] if plan == saved else [f"resume_from_checkpoint={self.folder / f'saved-{saved}' / 'checkpoint-2'}"]
+                    kind = "saved" if plan == saved else f"after-{saved}"
+                    self.train_on_gpus(f"{kind}-{plan}", *common, *PLANS[plan], each, *own, ranks=2, steps=steps)
+                self.assert_alike(self.losses(f"saved-{saved}")[2:], self.losses(f"after-{saved}-{resumed}"), 1e-4)
+
+
+@unittest.skipIf(gpus() == 0, "no NVIDIA GPU is visible")
+class Gpu(OnGpus, ProgramTest):
+    gpus = gpus()
 
 
 if __name__ == "__main__":

@@ -4,19 +4,22 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 from harness import PROGRAM, SOURCE, environment, long, losses
 
+sys.path.insert(0, str(SOURCE / "tests" / "null_gpu"))
+import pretend  # noqa: E402
+
 BUILD = pathlib.Path(PROGRAM).parent
 PAGE = SOURCE / "docs" / "library.md"
 
 
-def run(*command, **more):
+def run(*command, **variables):
     return subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=600, check=False,
-        env=environment(), **more)
+        [str(word) for word in command], capture_output=True, text=True, timeout=600, check=False, env=environment(**variables))
 
 
 @long  # a project of its own is compiled
@@ -78,6 +81,17 @@ class Library(unittest.TestCase):
                    f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DLOCKSTEP_LIBTORCH={self.folder}")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("-DLOCKSTEP_LIBTORCH=FOLDER", done.stderr)
+
+    def test_both_find_gpus(self):
+        libraries = BUILD / "null_gpu"
+        if not pretend.libraries(libraries):
+            self.skipTest(f"no null GPU in {libraries}")
+        for name, command in {"program": [self.launch[0], "selftest"], "project": [self.build / "vision", self.folder / "run"]}.items():
+            with self.subTest(name):
+                reports = self.folder / f"{name}.reports"
+                done = run(*command, **pretend.variables(libraries, reports, 1))
+                report, = pretend.read_reports(reports)  # who used a GPU left one
+                self.assertGreater(report["counts"]["launches"], 100, done)
 
     def test_the_page_shows_the_program_that_is_compiled(self):
         shown = re.search(r"```cpp\n(// Trains.*?)```", PAGE.read_text(), re.S)[1]

@@ -1,5 +1,7 @@
 #include "train/machine/gpus.h"
 
+#include <array>
+#include <bit>
 #include <cstdlib>
 #include <fstream>
 
@@ -77,14 +79,12 @@ TEST(Gpus, TheCudaLibraryOpensAndOffersEverything) {
       [](comm::BackendFactory factory) { g_has_nccl = factory != nullptr; },
       [](const ops::CudaLoops& loops) { g_loops = loops; });
   EXPECT_TRUE(g_has_nccl);
-  EXPECT_NE(g_loops.row_statistics, nullptr);
-  EXPECT_NE(g_loops.logits_become_gradient, nullptr);
-  EXPECT_NE(g_loops.adamw, nullptr);
-  EXPECT_NE(g_loops.rotate, nullptr);
-  EXPECT_NE(g_loops.dropout, nullptr);
-  EXPECT_NE(g_loops.run_aside, nullptr);
-  EXPECT_NE(g_loops.capture, nullptr);
-  EXPECT_NE(g_loops.pinned, nullptr);
+  using Loop = void (*)();  // each member is one
+  const auto loops =
+      std::bit_cast<std::array<Loop, sizeof(ops::CudaLoops) / sizeof(Loop)>>(g_loops);
+  for (size_t i = 0; i < loops.size(); ++i) {
+    EXPECT_NE(loops[i], nullptr) << "member " << i << " of CudaLoops";
+  }
   const auto obstacle =
       reinterpret_cast<const char* (*)()>(::dlsym(library, "lockstep_cuda_obstacle"));
   ASSERT_NE(obstacle, nullptr);

@@ -10,6 +10,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
+#include "ops/device_copies.h"
 #include "parallel/offload/shard_file.h"
 
 namespace lockstep::parallel {
@@ -110,8 +111,13 @@ class Grouping {
 /// Memory for a shard that is no slice of the whole.
 Tensor home_of_shard(const Tensor& slice, const FlatOptions& options) {
   const bool moves = options.offload_parameters && !slice.is_cpu();
-  return moves ? at::empty_like(slice, at::TensorOptions(at::kCPU).pinned_memory(true))
-               : at::empty_like(slice);
+  if (!moves) {
+    return at::empty_like(slice);
+  }
+  // What goes to a file gives its memory back: that is libtorch's.
+  return options.file != nullptr
+             ? at::empty_like(slice, at::TensorOptions(at::kCPU).pinned_memory(true))
+             : ops::host_like(slice);
 }
 
 /// Fills the shard, and makes the parameters views of `full`.

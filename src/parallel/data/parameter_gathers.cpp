@@ -152,31 +152,45 @@ void ParameterGathers::start_read(size_t flat) {
 }
 
 void ParameterGathers::start(size_t index) {
-  Gather& gather = gathers_[index];
-  FlatUnit& flat = flats_.flats[index];
-  if (gather.state == State::kGathering || gather.state == State::kPresent) {
+  Gather& gathered = gathers_[index];
+  const FlatUnit& flat = flats_.flats[index];
+  if (gathered.state == State::kGathering || gathered.state == State::kPresent) {
     return;
   }
-  if (is_in_file(index)) {
-    start_read(index);
-    file_->finish_read(flat.shard);
-    gather.pending = group_.all_gather(flat.full, own_part(index));
-  } else {
-    set_allocated(flat.full, true);
-    const bool is_here = flat.shard.device() == flat.full.device();
-    if (!is_here) {
-      own_part(index).copy_(flat.shard, /*non_blocking=*/true);
+  start_read(index);
+  set_allocated(flat.full, true);
+  if (flat.full.is_cuda() && !flat.shard.is_cuda()) {
+    if (copies_ == nullptr) {
+      copies_ = std::make_unique<ops::DeviceCopies>(flat.full.device());
     }
-    gather.pending = group_.all_gather(flat.full, is_here ? flat.shard : own_part(index));
+    copies_->follow_compute();  // which may have had this memory until now
+    gathered.copied = copies_->run([&] { gather(index); });
+  } else {
+    gather(index);
   }
-  gather.pending.set_name(flat.name);
-  gather.state = State::kGathering;
+  gathered.pending.set_name(flat.name);
+  gathered.state = State::kGathering;
+}
+
+void ParameterGathers::gather(size_t index) {
+  const FlatUnit& flat = flats_.flats[index];
+  const bool is_here = !is_in_file(index) && flat.shard.device() == flat.full.device();
+  if (is_in_file(index)) {
+    file_->finish_read(flat.shard);
+  } else if (!is_here) {
+    own_part(index).copy_(flat.shard, /*non_blocking=*/true);
+  }
+  gathers_[index].pending = group_.all_gather(flat.full, is_here ? flat.shard : own_part(index));
 }
 
 void ParameterGathers::wait(size_t flat) {
   Gather& gather = gathers_[flat];
   if (gather.state == State::kGathering) {
     gather.pending.wait();
+    if (gather.copied) {
+      copies_->lead_compute(*gather.copied);
+      gather.copied.reset();
+    }
     gather.state = State::kPresent;
   } else if (gather.state == State::kReading) {  // in vain: the pass ended before its use
     file_->finish_read(flats_.flats[flat].shard);

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "ops/device_copies.h"
 #include "parallel/data/flat_unit.h"
 
 namespace lockstep::parallel {
@@ -63,6 +65,7 @@ class ParameterGathers {
   struct Gather {
     State state = State::kPresent;
     comm::Pending pending;
+    std::optional<c10::Event> copied;  // from the host to the device, beside what it computes
   };
 
   void check_order(size_t unit, Pass pass);
@@ -71,6 +74,8 @@ class ParameterGathers {
   Tensor own_part(size_t flat) const;  // of the whole
   void start_read(size_t flat);
   void start(size_t flat);
+  /// Gathers what is on the device, or copies it there first.
+  void gather(size_t flat);
   void wait(size_t flat);
   void drop(size_t flat);
 
@@ -83,6 +88,7 @@ class ParameterGathers {
   ShardFile* file_;                                 // that shards may live in
   int64_t last_forward_ = -1, last_backward_ = -1;  // units entered last
   int64_t peak_bytes_ = 0;
+  std::unique_ptr<ops::DeviceCopies> copies_;  // null: nothing was copied yet
 };
 
 }  // namespace lockstep::parallel

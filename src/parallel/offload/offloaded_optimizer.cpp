@@ -45,18 +45,18 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
     if (!place.rounds) {
       place.device_parameter = shard.parameter;
     }
-    shard.parameter = to_pinned_host(shard.parameter);
-    if (shard.master.defined()) {
-      shard.master = is_master ? shard.parameter : to_pinned_host(shard.master);
+    shard.parameter = to_host(shard.parameter);
+    if (shard.master.defined()) {  // one of its own stays here
+      shard.master = is_master ? shard.parameter : shard.master.to(at::kCPU);
     }
   }
   if (on_host && !shard.gradient.is_cpu()) {
     place.device_gradient = shard.gradient;
-    shard.gradient = to_pinned_host(shard.gradient);
+    shard.gradient = ops::host_like(shard.gradient);
   }
   for (const at::Tensor& on_device : {place.device_parameter, place.device_gradient}) {
     if (on_device.defined() && !on_device.is_cpu() && copies_ == nullptr) {
-      copies_ = std::make_unique<DeviceCopies>(on_device.device());
+      copies_ = std::make_unique<ops::DeviceCopies>(on_device.device());
     }
   }
   place.device = shard.parameter.device();
@@ -66,6 +66,14 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
   if (file_ != nullptr && is_offloaded) {
     put_into_file(index);
   }
+}
+
+at::Tensor OffloadedOptimizer::to_host(const at::Tensor& tensor) const {
+  // What goes to a file gives its memory back: that is libtorch's.
+  const auto pinned = tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda());
+  const at::Tensor host =
+      file_ != nullptr ? at::empty(tensor.sizes(), pinned) : ops::host_like(tensor);
+  return host.copy_(tensor);
 }
 
 void OffloadedOptimizer::keep_in(ShardFile& file, const at::Tensor& parameter) {

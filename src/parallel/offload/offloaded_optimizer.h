@@ -12,9 +12,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/device_copies.h"
 #include "optim/optimizer.h"
 #include "parallel/offload/async_file.h"
-#include "parallel/offload/device_copies.h"
 #include "parallel/offload/shard_file.h"
 
 namespace lockstep::parallel {
@@ -97,6 +97,8 @@ class OffloadedOptimizer {
     double copy_began = 0;
   };
 
+  /// The values of a shard's tensor in host memory that copies of its device reach.
+  at::Tensor to_host(const at::Tensor& tensor) const;
   /// Whether the next shard, of so many elements, is to be offloaded.
   bool takes_share(int64_t elements);
   bool has_master(int64_t index);
@@ -121,7 +123,7 @@ class OffloadedOptimizer {
   double due_ = 0;  // elements that the ratio has promised and no shard has taken yet
   std::vector<Place> places_;
   CopyObserver copied_;
-  std::unique_ptr<DeviceCopies> copies_;  // null: everything is in host memory
+  std::unique_ptr<ops::DeviceCopies> copies_;  // null: everything is in host memory
 };
 
 }  // namespace lockstep::parallel

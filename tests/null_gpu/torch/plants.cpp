@@ -1,6 +1,7 @@
-// Programs with a defect of order each, and the same without it: plants NAME. What the null GPU
-// says of them is compared in tests/program/test_null_gpu.py.
+// Programs with a defect each, of order or of what ranks do together, and the same without it:
+// plants NAME. What the null GPU says of them is compared in tests/program/test_null_gpu.py.
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
@@ -11,6 +12,9 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <nccl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace {
 
@@ -95,24 +99,98 @@ void free(bool is_recorded) {
   c10::cuda::device_synchronize();
 }
 
+struct Rank {
+  int number = 0;
+  ncclComm_t first = nullptr, second = nullptr;
+};
+
+// Call sites, which what is told names.
+[[gnu::noinline]] void add_up(ncclComm_t communicator) {
+  const at::Tensor sum = on_gpu();
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  ncclAllReduce(sum.data_ptr(), sum.data_ptr(), kSize, ncclFloat32, ncclSum, communicator, stream);
+  c10::cuda::device_synchronize();
+}
+[[gnu::noinline]] void send_round(ncclComm_t communicator) {
+  const at::Tensor values = on_gpu();
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  ncclBroadcast(values.data_ptr(), values.data_ptr(), kSize, ncclFloat32, 0, communicator, stream);
+  c10::cuda::device_synchronize();
+}
+
+/// Two processes, each with a device, and two communicators of both; the code is the first that is
+/// not 0.
+int on_two_ranks(const std::function<void(const Rank&)>& body) {
+  ncclUniqueId ids[2];
+  for (ncclUniqueId& id : ids) {
+    ncclGetUniqueId(&id);
+  }
+  pid_t others[2];
+  for (int number = 0; number < 2; ++number) {
+    others[number] = ::fork();
+    if (others[number] == 0) {
+      ::setenv("RANK", std::to_string(number).c_str(), 1);
+      c10::cuda::set_device(static_cast<c10::DeviceIndex>(number));
+      Rank rank{number};
+      ncclCommInitRank(&rank.first, 2, ids[0], number);
+      ncclCommInitRank(&rank.second, 2, ids[1], number);
+      body(rank);
+      std::exit(0);
+    }
+  }
+  int code = 0;
+  for (const pid_t other : others) {
+    int status = 0;
+    ::waitpid(other, &status, 0);
+    code = code == 0 ? WEXITSTATUS(status) : code;
+  }
+  return code;
+}
+
+int alike() {
+  return on_two_ranks([](const Rank& rank) {
+    add_up(rank.first);
+    send_round(rank.second);
+  });
+}
+int unlike() {
+  return on_two_ranks(
+      [](const Rank& rank) { (rank.number == 0 ? add_up : send_round)(rank.first); });
+}
+/// Each waits in the communicator that the other comes to later.
+int crossed() {
+  return on_two_ranks([](const Rank& rank) {
+    (rank.number == 0 ? add_up : send_round)(rank.number == 0 ? rank.first : rank.second);
+    (rank.number == 0 ? send_round : add_up)(rank.number == 0 ? rank.second : rank.first);
+  });
+}
+
 }  // namespace
 
 int main(int count, char** words) {
-  const std::map<std::string, std::function<void()>> plants = {
-      {"read-before-wait", [] { read(false); }},
-      {"read-after-wait", [] { read(true); }},
-      {"copy-before-wait", [] { copy(false); }},
-      {"copy-apart", [] { copy(true); }},
-      {"write-before-wait", [] { write(false); }},
-      {"write-after-wait", [] { write(true); }},
-      {"free-before-done", [] { free(false); }},
-      {"free-recorded", [] { free(true); }},
+  const auto one = [](void (*plant)(bool), bool is_right) {
+    return [=] {
+      plant(is_right);
+      return 0;
+    };
+  };
+  const std::map<std::string, std::function<int()>> plants = {
+      {"read-before-wait", one(read, false)},
+      {"read-after-wait", one(read, true)},
+      {"copy-before-wait", one(copy, false)},
+      {"copy-apart", one(copy, true)},
+      {"write-before-wait", one(write, false)},
+      {"write-after-wait", one(write, true)},
+      {"free-before-done", one(free, false)},
+      {"free-recorded", one(free, true)},
+      {"ranks-alike", alike},
+      {"ranks-unlike", unlike},
+      {"ranks-crossed", crossed},
   };
   const auto found = plants.find(count > 1 ? words[1] : "");
   if (found == plants.end()) {
     std::fprintf(stderr, "plants NAME\n");
     return 2;
   }
-  found->second();
-  return 0;
+  return found->second();
 }

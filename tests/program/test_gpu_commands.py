@@ -1,0 +1,34 @@
+"""What test_gpu.py runs on GPUs, on those that compute nothing (tests/null_gpu/README.md): each command comes to its end, and no
+value is compared. Skips where they are not built."""
+
+import shutil
+import sys
+import unittest
+
+import test_gpu
+from harness import SOURCE, ProgramTest, environment
+from test_null_gpu import LIBRARIES
+
+sys.path.insert(0, str(SOURCE / "tests" / "null_gpu"))
+import pretend  # noqa: E402
+
+
+@unittest.skipUnless(pretend.libraries(LIBRARIES), f"no null GPU in {LIBRARIES}: it is built where nvcc and the headers of CUDA are")
+class OnPretendedGpus(test_gpu.OnGpus, ProgramTest):
+    gpus = 2
+    computes = False
+
+    def environment(self):
+        return environment(**pretend.variables(LIBRARIES, self.folder / "reports", self.gpus))
+
+    def on_gpus(self, *arguments, code=0):
+        """No call is refused, and nothing is done out of order."""
+        shutil.rmtree(self.folder / "reports", ignore_errors=True)
+        result = super().on_gpus(*arguments, code=code)
+        for report in pretend.read_reports(self.folder / "reports") if code == 0 else []:
+            self.assertEqual(report["refused"], [], result)
+        return result
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
