@@ -301,19 +301,22 @@ bool has_whole_steps(const PackedPart& part) {
 Tensor multiply_4_bits(
     const PackedPart& part, const Tensor& bytes, FewRows& few, const Tensor& bias) {
   const Rows4 reader(part, bytes.const_data_ptr<uint8_t>());
-  const std::vector<int64_t> of_whole = whole_rows(part);
   const auto& loops = *kernel::row_loops();
   const int64_t width = part.columns.size();
   const bool is_rounded = few.type() == at::kFloat && part.format.type != at::kFloat;
-  if (has_whole_steps(part) && !is_rounded) {
+  const bool is_coded = has_whole_steps(part) && !is_rounded;
+  // Only nested scales and blocks that do not begin with a row hang on it.
+  const bool needs_whole = part.format.is_nested || !is_coded;
+  const std::vector<int64_t> of_whole = needs_whole ? whole_rows(part) : std::vector<int64_t>();
+  if (is_coded) {
     few.order();
     const kernel::FewRows rows = few.rows();
     return few.product(
         part.row_count(),
         bias,
-        [&reader, &of_whole, &loops, rows, scales = std::vector<float>()](
-            int64_t row, float* sums) mutable {
-          loops.coded(reader.coded(row, of_whole[static_cast<size_t>(row)], scales), rows, sums);
+        [&, rows, scales = std::vector<float>()](int64_t row, float* sums) mutable {
+          const int64_t whole = needs_whole ? of_whole[static_cast<size_t>(row)] : row;
+          loops.coded(reader.coded(row, whole, scales), rows, sums);
         });
   }
   const kernel::FewRows rows = few.rows();
