@@ -30,13 +30,12 @@ TEST(NormalDraws, ArePairsOfBoxAndMuller) {
   double squares = 0;
   for (int64_t i = 0; i < kCount; ++i) {
     const uint64_t word = random_bits(kKey, static_cast<uint64_t>(i / 2));
-    const double u = (static_cast<double>(word >> 40) + 0.5) / (1 << 24);
-    const double angle =
-        2 * std::numbers::pi * static_cast<double>((word >> 8) & 0xffffff) / (1 << 24);
-    const double wanted =
-        kDeviation * std::sqrt(-2 * std::log(u)) * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
-    // Angles are rounded to float: 5e-7 of a radius of at most 6.
-    ASSERT_NEAR(drawn[static_cast<size_t>(i)], wanted, 3e-6 * kDeviation) << i;
+    const float u = (static_cast<float>(word >> 40) + 0.5F) * 0x1p-24F;
+    const float turn = static_cast<float>((word >> 8) & 0xffffffU) * 0x1p-24F;
+    const double angle = 2 * std::numbers::pi_v<float> * turn;
+    const double radius = kDeviation * std::sqrt(-2 * std::log(static_cast<double>(u)));
+    const double wanted = radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
+    ASSERT_NEAR(drawn[static_cast<size_t>(i)], wanted, 3e-7 * radius + 1e-12) << i;
     squares += wanted * wanted;
   }
   EXPECT_NEAR(std::sqrt(squares / kCount), kDeviation, 0.01 * kDeviation);

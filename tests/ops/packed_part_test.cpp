@@ -237,9 +237,11 @@ TEST(PackedPart, FewRowsAreMultipliedByWhatManyAre) {
               const Tensor got = packed_linear(part, bytes, many.narrow(1, 0, rows), bias.to(type));
               ASSERT_EQ(got.sizes(), (std::vector<int64_t>{1, rows, part.row_count()}));
               ASSERT_EQ(got.scalar_type(), type);
-              const double off = type == at::kFloat ? 1e-5 : 1e-2;  // rounded once, of either sum
+              // In bfloat16 the many have rounded values: of 512 six deviations of what that makes.
+              const double off = type == at::kFloat ? 1e-5 : 1e-2;
+              const double least = type == at::kFloat ? 3e-5 : 0.15;
               EXPECT_TRUE(at::allclose(
-                  got.to(at::kFloat), of_many.narrow(1, 0, rows).to(at::kFloat), off, off * 3))
+                  got.to(at::kFloat), of_many.narrow(1, 0, rows).to(at::kFloat), off, least))
                   << name_of(format) << ' ' << in << ' ' << rows;
             }
             vector::level() = best;
