@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <benchmark/benchmark.h>
 
 #include "ops/activations.h"
@@ -15,6 +16,7 @@
 #include "ops/host_memory.h"
 #include "ops/linear.h"
 #include "ops/norms.h"
+#include "ops/packed_part.h"
 #include "ops/rope.h"
 #include "ops/token_loss.h"
 #include "optim/gradient_norm.h"
@@ -90,6 +92,30 @@ BENCHMARK(linear_bench)
     ->ArgsProduct({{16}, {1024}, {512}, {512, 2048}, {0, 1}})
     ->ArgsProduct({{16}, {1024}, {2048}, {512}, {0, 1}})
     ->Unit(benchmark::kMillisecond);
+
+/// {bits of a weight's number (16, 8, 4), rows of x, outputs}: a token's rows times a weight that
+/// is read once. Of few outputs from a cache, of many from memory.
+void few_rows_bench(benchmark::State& state) {
+  constexpr int64_t kIn = 2048;
+  const int64_t bits = state.range(0), rows = state.range(1), out = state.range(2);
+  const at::NoGradGuard no_gradient;
+  const Tensor x = at::randn({rows, kIn}).to(at::kBFloat16);
+  const Tensor weight = at::randn({out, kIn}).to(at::kBFloat16);
+  const PackedFormat format{
+      bits == 8 ? PackedKind::kInt8 : PackedKind::kNf4, 64, false, at::kBFloat16};
+  const PackedPart part = PackedPart::whole(format, out, kIn);
+  const Tensor bytes = bits == 16 ? weight : part_bytes(quantize(weight, format), part);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        bits == 16 ? linear(x, bytes, std::nullopt, WeightLayout::kOutIn)
+                   : packed_linear(part, bytes, x, {}));
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(bytes.nbytes()));
+}
+BENCHMARK(few_rows_bench)
+    ->ArgsProduct({{16, 8, 4}, {1, 4}, {256, 32768}})
+    ->Unit(benchmark::kMicrosecond)
+    ->UseRealTime();
 
 /// {bits, length, 0: ATen's, 1: tiles, 2: the loops chosen}
 void attention_bench(benchmark::State& state) {

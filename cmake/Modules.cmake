@@ -40,13 +40,15 @@ if(TARGET launch_test)
 endif()
 lockstep_module(ops TORCH DEPENDS base)
 lockstep_rooms(ops cpu top:cpu)
-# Files of AVX-512, AVX512-BF16 and AMX, whose functions are called where the processor has these
+# Files of AVX2, AVX-512, AVX512-BF16 and AMX, whose functions are called where the processor has these
 # (src/ops/cpu/machine.h). Nothing else is compiled with their flags.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   file(GLOB avx512_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cpu/*_avx512.cpp)
   # GCC 12 takes the undefined values of its own headers for mistakes.
   set_source_files_properties(${avx512_files} PROPERTIES COMPILE_OPTIONS
     "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mamx-tile;-mamx-bf16;-fno-exceptions;-Wno-maybe-uninitialized")
+  file(GLOB avx2_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cpu/*_avx2.cpp)
+  set_source_files_properties(${avx2_files} PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma;-fno-exceptions")
 endif()
 lockstep_module(nn TORCH OPTIMIZE -O1 DEPENDS base model ops)
 lockstep_module(objective TORCH OPTIMIZE -O1 DEPENDS base model nn ops)

@@ -116,6 +116,8 @@ class Monitor {
   /// Seconds of a step that the machine's rates bound it by, for the share of it that is reached;
   /// 0: unknown.
   void set_roofline(double seconds) { roofline_s_ = seconds; }
+  /// MonitorOptions::peak_flops, once they are known.
+  void set_peak_flops(double peak) { options_.peak_flops = peak; }
   /// After every step. Returns whether the step was logged.
   bool step(const StepReport& report);
   void evaluation(const EvaluationReport& report);

@@ -1,8 +1,6 @@
 #include "nn/initialize.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -11,27 +9,17 @@
 #include "base/counter_random.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "ops/normal_draws.h"
 
 namespace lockstep::nn {
 namespace {
 
-/// Normal draws of the elements [begin, begin + count): elements 2i and 2i + 1 are a pair of Box
-/// and Muller's (1958) from the two halves of word i.
+constexpr int64_t kGrain = 1 << 15;  // elements for a thread
+
+/// Normal draws of the elements [begin, begin + count).
 void draw_normal(uint64_t key, double deviation, int64_t begin, int64_t count, float* out) {
-  constexpr int64_t kGrain = 8192;
   at::parallel_for(0, count, kGrain, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      const auto element = static_cast<uint64_t>(begin + i);
-      const uint64_t word = random_bits(key, element / 2);
-      const float u = (static_cast<float>(word >> 40) + 0.5F) * 0x1p-24F;
-      const float turn = static_cast<float>((word >> 8) & 0xffffffU) * 0x1p-24F;
-      const float angle = 2 * std::numbers::pi_v<float> * turn;
-      const float radius = std::sqrt(-2 * std::log(u)) * static_cast<float>(deviation);
-      out[i] = radius * (element % 2 == 0 ? std::cos(angle) : std::sin(angle));
-      if (element % 2 == 0 && i + 1 < last) {
-        out[++i] = radius * std::sin(angle);
-      }
-    }
+    ops::draw_normal(key, static_cast<float>(deviation), begin + first, last - first, out + first);
   });
 }
 
@@ -70,20 +58,28 @@ void fill_initial(
   if (count == 0 || slice.is_meta()) {
     return;
   }
-  // A part at a time, so that a large parameter needs no float32 copy of itself.
-  constexpr int64_t kPart = int64_t{1} << 22;
-  const bool is_direct = slice.device().is_cpu() && slice.scalar_type() == at::kFloat;
+  // A part at a time, which a cache holds until it is rounded; a device's, as it pays to copy.
+  const int64_t most = slice.is_cpu() ? kGrain : int64_t{1} << 22;
+  const bool is_direct = slice.is_cpu() && slice.scalar_type() == at::kFloat;
   const uint64_t key = derive_key(seed, hash_name(parameter.name));
+  const auto draw = parameter.init.kind == Kind::kNormal ? draw_normal : draw_uniform;
   Tensor flat = slice.view({-1});
-  for (int64_t done = 0; done < count; done += kPart) {
-    const int64_t some = std::min(kPart, count - done);
-    Tensor to = flat.narrow(0, done, some);
-    Tensor drawn = is_direct ? to : at::empty({some}, at::kFloat);
-    const auto draw = parameter.init.kind == Kind::kNormal ? draw_normal : draw_uniform;
-    draw(key, parameter.init.deviation, begin + done, some, drawn.mutable_data_ptr<float>());
-    if (!is_direct) {
-      to.copy_(drawn);
+  const auto fill = [&](int64_t first, int64_t last) {
+    const at::NoGradGuard no_gradient_here;
+    const Tensor drawn = is_direct ? flat : at::empty({std::min(most, last - first)}, at::kFloat);
+    for (int64_t at = first; at < last; at += most) {
+      const int64_t some = std::min(most, last - at);
+      const Tensor part = drawn.narrow(0, is_direct ? at : 0, some);
+      draw(key, parameter.init.deviation, begin + at, some, part.mutable_data_ptr<float>());
+      if (!is_direct) {
+        flat.narrow(0, at, some).copy_(part);
+      }
     }
+  };
+  if (slice.is_cpu()) {
+    at::parallel_for(0, count, kGrain, fill);
+  } else {
+    fill(0, count);
   }
   if (parameter.init.zero_row >= 0) {
     const int64_t width = parameter.elements() / parameter.shape.at(0);

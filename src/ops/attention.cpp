@@ -490,8 +490,8 @@ Tensor tree_attention(
 bool is_one_query(const Tensor& query, const AttentionOptions& options) {
   const auto type = query.scalar_type();
   return query.size(2) == 1 && has_host_loops(query) && !at::GradMode::is_enabled() &&
-         (type == at::kFloat || type == at::kDouble) && options.dropout == 0 && options.cap == 0 &&
-         !options.sinks.defined();
+         (type == at::kFloat || type == at::kDouble || type == at::kBFloat16) &&
+         options.dropout == 0 && options.cap == 0 && !options.sinks.defined();
 }
 
 }  // namespace

@@ -36,12 +36,6 @@ Rate rate_of(double probability) {
   return {static_cast<uint32_t>(threshold), static_cast<float>(1 / (1 - threshold * 0x1p-32))};
 }
 
-LOCKSTEP_INLINE Longs mix(const Longs& word) {
-  Longs x = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 LOCKSTEP_INLINE uint32_t draw(uint64_t key, uint64_t element) {
   const uint64_t word = random_bits(key, element / 2);
   return static_cast<uint32_t>(element % 2 == 0 ? word : word >> 32);
@@ -60,7 +54,7 @@ struct Run {
     counters += (first + static_cast<uint64_t>(i)) / 2 + 0x9e3779b97f4a7c15ULL;
     for (; i + vector::kLanes <= count; i += vector::kLanes, counters += 8) {
       // A word is two elements, the low half first: as they lie in memory.
-      const Words drawn = vector::same_bits<Words>(mix(mix(counters) ^ key));
+      const Words drawn = vector::same_bits<Words>(vector::mix(vector::mix(counters) ^ key));
       const Floats value = vector::load(from + i) * rate.scale;
       vector::store(to + i, drawn >= rate.threshold ? value : Floats{});
     }

@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <malloc.h>
@@ -52,6 +54,7 @@ size_t addresses_at_once() {
 }
 
 thread_local ThreadMemory of_thread;
+thread_local bool last_is_new = false;  // no byte of the block that this thread took last was used
 
 void count(int64_t bytes) {
   of_thread.now += bytes;
@@ -67,6 +70,7 @@ class KeptMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes < kLeast) {
+      last_is_new = false;
       void* small = small_->raw_allocate(bytes);
       count(bytes_of_small(small));
       return {small, small, &KeptMemory::free_small, c10::Device(c10::kCPU)};
@@ -120,6 +124,7 @@ class KeptMemory final : public c10::Allocator {
     in_use_.emplace(data, block);
     used_ += static_cast<int64_t>(size);
     reserved_ += static_cast<int64_t>(block.reserved());
+    last_is_new = resident() - before == static_cast<int64_t>(block.reserved());
     if (resident() > before) {
       ++mapped_;
       drop_down_to(limit());
@@ -200,6 +205,15 @@ class KeptMemory final : public c10::Allocator {
 
 void keep_host_memory() {
   c10::SetCPUAllocator(&KeptMemory::instance());
+}
+
+at::Tensor new_zeros(int64_t count, const at::TensorOptions& options) {
+  if (!options.device().is_cpu() || options.pinned_memory() ||
+      c10::GetCPUAllocator() != &KeptMemory::instance()) {
+    return at::zeros({count}, options);
+  }
+  at::Tensor zeros = at::detail::empty_cpu({count}, options);  // which is never filled
+  return last_is_new ? zeros : zeros.zero_();
 }
 
 ThreadMemory take_thread_memory() {

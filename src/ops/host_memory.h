@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include <ATen/core/Tensor.h>
+
 namespace lockstep::ops {
 
 /// From now on the process's tensors on the CPU of 64 KiB and more lie in memory that stays the
@@ -15,6 +17,10 @@ namespace lockstep::ops {
 /// exceeds that goes back to the system. Call it once, before there are tensors; later calls do
 /// nothing.
 void keep_host_memory();
+
+/// [count] zeros. In kept memory that is new to the process nothing is written, since the system
+/// hands it out as zeros: its pages come when they are first used.
+at::Tensor new_zeros(int64_t count, const at::TensorOptions& options);
 
 struct HostMemory {
   int64_t used = 0, kept = 0;  // bytes of the blocks in use, and what is kept and free

@@ -1,9 +1,11 @@
 #include "ops/linear.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/checked_products.h"
+#include "ops/few_rows.h"
 #include "ops/matrix_run.h"
 #include "ops/products.h"
 
@@ -15,6 +17,12 @@ using kernel::Depth;
 bool has_kernel(const Tensor& rows, const Tensor& weight) {
   return fits_matrix_kernel(rows) && fits_matrix_kernel(weight) &&
          rows.numel() >= kLeastProductRows * rows.size(-1);
+}
+
+/// What writes one token after the other waits for the weights.
+bool reads_rows_once(const Tensor& x, const Tensor& weight, WeightLayout layout) {
+  return layout == WeightLayout::kOutIn && x.scalar_type() == at::kBFloat16 &&
+         weight.scalar_type() == at::kBFloat16 && weight.is_contiguous() && takes_few_rows(x);
 }
 
 Tensor rows_of(const Tensor& x) {
@@ -137,6 +145,9 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 Tensor linear(
     const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, WeightLayout layout) {
+  if (!at::GradMode::is_enabled() && reads_rows_once(x, weight, layout)) {
+    return few_rows_linear(x, weight, bias.value_or(Tensor()));
+  }
   const bool is_ours = has_kernel(x, weight) || !multiplies(x.device(), x.scalar_type()) ||
                        (checks_products() && x.device().is_cpu());
   if (!is_ours || (bias && bias->scalar_type() != x.scalar_type())) {

@@ -6,6 +6,7 @@
 
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/vector.h"
+#include "ops/cpu/vector_types.h"
 
 namespace lockstep::ops {
 namespace {
@@ -14,23 +15,27 @@ using vector::Floats;
 using vector::kLanes;
 
 /// Keys or values of a head, [S, D], a row `stride` numbers behind the other.
+template <class T>
 struct RowsOfAHead {
-  const float* data;
+  const T* data;
   int64_t stride;
 };
 
 /// The queries of one key-value head, [queries, size] dense, and what they give.
+template <class T>
 struct QueriesOfAHead {
-  const float* query;
-  float* out;
+  const T* query;
+  T* out;
   int64_t queries, size, keys;
   float scale;
 };
 
+/// Scores and sums are float32; what is given is rounded once.
+template <class T>
 struct AttendToRows {
   static constexpr int64_t kAtOnce = 4;  // vectors of a value: it is read from its begin to its end
 
-  LOCKSTEP_INLINE static float dot(const float* a, const float* b, int64_t size) {
+  LOCKSTEP_INLINE static float dot(const T* a, const T* b, int64_t size) {
     Floats sum{};
     int64_t i = 0;
     for (; i + kLanes <= size; i += kLanes) {
@@ -62,7 +67,10 @@ struct AttendToRows {
   }
 
   LOCKSTEP_INLINE static void run(
-      const QueriesOfAHead& of, const RowsOfAHead& keys, const RowsOfAHead& values, float* scores) {
+      const QueriesOfAHead<T>& of,
+      const RowsOfAHead<T>& keys,
+      const RowsOfAHead<T>& values,
+      float* scores) {
     for (int64_t key = 0; key < of.keys; ++key) {
       for (int64_t i = 0; i < of.queries; ++i) {
         scores[i * of.keys + key] =
@@ -72,12 +80,12 @@ struct AttendToRows {
     for (int64_t i = 0; i < of.queries; ++i) {
       float* const weights = scores + i * of.keys;
       const float inverse = exponentials(weights, of.keys);
-      float* const out = of.out + i * of.size;
+      T* const out = of.out + i * of.size;
       int64_t at = 0;
       for (; at + kAtOnce * kLanes <= of.size; at += kAtOnce * kLanes) {
         Floats sums[kAtOnce] = {};
         for (int64_t key = 0; key < of.keys; ++key) {
-          const float* const value = values.data + key * values.stride + at;
+          const T* const value = values.data + key * values.stride + at;
           for (int64_t part = 0; part < kAtOnce; ++part) {
             sums[part] += vector::load(value + part * kLanes) * weights[key];
           }
@@ -98,14 +106,14 @@ struct AttendToRows {
   }
 };
 
+template <class T>
 Tensor by_loops(const Tensor& query, const Tensor& key, const Tensor& value, double scale) {
   const auto dense = [](const Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); };
   const Tensor q = query.contiguous(), k = dense(key), v = dense(value);
   Tensor out = at::empty(q.sizes(), q.options());
   const int64_t heads = k.size(1), queries = q.size(1) / heads, size = q.size(3), keys = k.size(2);
   const auto rows_of = [](const Tensor& x, int64_t row, int64_t head) {
-    return RowsOfAHead{
-        x.const_data_ptr<float>() + row * x.stride(0) + head * x.stride(1), x.stride(2)};
+    return RowsOfAHead<T>{elements<T>(x) + row * x.stride(0) + head * x.stride(1), x.stride(2)};
   };
   over_jobs(
       q.size(0) * heads,
@@ -113,10 +121,10 @@ Tensor by_loops(const Tensor& query, const Tensor& key, const Tensor& value, dou
       [&](int64_t first, int64_t last, void* scratch) {
         for (int64_t job = first; job < last; ++job) {
           const int64_t begin = job * queries * size;
-          vector::dispatch<AttendToRows>(
-              QueriesOfAHead{
-                  q.const_data_ptr<float>() + begin,
-                  out.mutable_data_ptr<float>() + begin,
+          vector::dispatch<AttendToRows<T>>(
+              QueriesOfAHead<T>{
+                  elements<T>(q) + begin,
+                  mutable_elements<T>(out) + begin,
                   queries,
                   size,
                   keys,
@@ -134,7 +142,10 @@ Tensor by_loops(const Tensor& query, const Tensor& key, const Tensor& value, dou
 Tensor one_query_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, double scale) {
   if (query.scalar_type() == at::kFloat) {
-    return by_loops(query, key, value, scale);
+    return by_loops<float>(query, key, value, scale);
+  }
+  if (query.scalar_type() == at::kBFloat16) {
+    return by_loops<vector::Bfloat16>(query, key, value, scale);
   }
   const int64_t rows = query.size(0) * key.size(1), size = query.size(3);
   const auto part = [&](const Tensor& x) { return x.reshape({rows, x.size(2), size}); };

@@ -10,11 +10,11 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
-#include "ops/checked_products.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/machine.h"
 #include "ops/cpu/unpack_kernel.h"
 #include "ops/cuda_loops.h"
+#include "ops/few_rows.h"
 #include "ops/linear.h"
 #include "ops/packed_places.h"
 
@@ -126,6 +126,25 @@ class Rows4 {
       to = read_run(codes, column, stop, scale, to);
       column = stop;
     }
+  }
+
+  /// A whole row that begins with a block; nested scales go to `scales`.
+  kernel::CodedRow coded(int64_t row, int64_t whole_row, std::vector<float>& scales) const {
+    const int64_t block = part_.format.block_size, count = places_.scales_per_row;
+    kernel::CodedRow coded{
+        .codes = bytes_ + places_.codes + row * places_.row_bytes,
+        .values = floats_,
+        .scales = reinterpret_cast<const float*>(bytes_ + places_.scales) + row * count,
+        .block = block};
+    if (part_.format.is_nested) {
+      scales.resize(static_cast<size_t>(count));
+      const int64_t first = (whole_row * part_.in + part_.columns.begin) / block;
+      for (int64_t i = 0; i < count; ++i) {
+        scales[static_cast<size_t>(i)] = scale_of(row, i, first + i);
+      }
+      coded.scales = scales.data();
+    }
+    return coded;
   }
 
  private:
@@ -253,52 +272,66 @@ void unpack_rows(
   });
 }
 
-#if defined(__x86_64__)
-/// So many rows of x are multiplied by each row of the weight as it is unpacked, which then lies in
-/// no memory: what reads a token after the other waits for that, and not for operations.
-constexpr int64_t kFewRows = 4;
+// A few rows are multiplied by what is unpacked in registers, or row by row. The numbers are those
+// of a panel before it rounds them to the activations' type, in which the sum is rounded too;
+// float32 activations have those of the panel.
 
-bool takes_few_rows(const Tensor& bytes, const Tensor& x) {
-  const bool has_kernel = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat;
-  return has_host_loops(bytes) && has_avx512() && !checks_products() && has_kernel &&
-         x.numel() > 0 && x.numel() <= kFewRows * x.size(-1);
+Tensor multiply_8_bits(
+    const PackedPart& part, const Tensor& bytes, FewRows& few, const Tensor& bias) {
+  const auto* const begin = bytes.const_data_ptr<uint8_t>();
+  const auto* const scales = reinterpret_cast<const float*>(begin);
+  const PackedPlaces places(part);
+  const kernel::FewRows rows = few.rows();
+  const auto dot = kernel::row_loops()->bytes;
+  return few.product(part.row_count(), bias, [=](int64_t row, float* sums) {
+    dot(reinterpret_cast<const int8_t*>(begin + places.codes + row * places.row_bytes), rows, sums);
+    for (int64_t k = 0; k < rows.count; ++k) {
+      sums[k] *= scales[row] / 127.0F;
+    }
+  });
 }
 
-/// x [n, columns] and y [n, rows] of float32; the weight is rounded as in `type`.
-template <class Rows>
-void multiply_few_rows(
-    const PackedPart& part,
-    const Tensor& bytes,
-    const Tensor& x,
-    at::ScalarType type,
-    const Tensor& y) {
-  const Rows reader(part, bytes.const_data_ptr<uint8_t>());
-  const std::vector<int64_t> of_whole = whole_rows(part);
-  const auto packed = is_8_bits(part) ? at::kFloat : part.format.type;
-  const int64_t width = part.columns.size(), count = x.size(0), rows = y.size(1);
-  const auto* in = x.const_data_ptr<float>();
-  auto* out = y.mutable_data_ptr<float>();
-  constexpr int64_t kLeast = 1 << 15;  // elements for a thread
-  at::parallel_for(
-      0,
-      rows,
-      std::max<int64_t>(kLeast / std::max<int64_t>(width, 1), 1),
-      [&](int64_t begin, int64_t end) {
-        std::vector<float> row(static_cast<size_t>(width));
-        for (int64_t i = begin; i < end; ++i) {
-          reader.read(i, of_whole[static_cast<size_t>(i)], {0, width}, row.data());
-          if (type == at::kBFloat16 && packed != at::kHalf) {
-            kernel::round_as_bfloat16(row.data(), width);
-          } else {
-            round_row(row.data(), width, packed, row.data());
-          }
-          for (int64_t k = 0; k < count; ++k) {
-            out[k * rows + i] = kernel::dot(row.data(), in + k * width, width);
-          }
+/// Whether each row begins with a block, and all are taken in whole steps.
+bool has_whole_steps(const PackedPart& part) {
+  const int64_t block = part.format.block_size;
+  return block % kernel::kCodesAtOnce == 0 && part.columns.size() % kernel::kCodesAtOnce == 0 &&
+         part.in % block == 0 && part.columns.begin % block == 0;
+}
+
+Tensor multiply_4_bits(
+    const PackedPart& part, const Tensor& bytes, FewRows& few, const Tensor& bias) {
+  const Rows4 reader(part, bytes.const_data_ptr<uint8_t>());
+  const auto& loops = *kernel::row_loops();
+  const int64_t width = part.columns.size();
+  const bool is_rounded = few.type() == at::kFloat && part.format.type != at::kFloat;
+  const bool is_coded = has_whole_steps(part) && !is_rounded;
+  // Only nested scales and blocks that do not begin with a row hang on it.
+  const bool needs_whole = part.format.is_nested || !is_coded;
+  const std::vector<int64_t> of_whole = needs_whole ? whole_rows(part) : std::vector<int64_t>();
+  if (is_coded) {
+    few.order();
+    const kernel::FewRows rows = few.rows();
+    return few.product(
+        part.row_count(),
+        bias,
+        [&, rows, scales = std::vector<float>()](int64_t row, float* sums) mutable {
+          const int64_t whole = needs_whole ? of_whole[static_cast<size_t>(row)] : row;
+          loops.coded(reader.coded(row, whole, scales), rows, sums);
+        });
+  }
+  const kernel::FewRows rows = few.rows();
+  return few.product(
+      part.row_count(),
+      bias,
+      [&, rows, numbers = std::vector<float>(static_cast<size_t>(width))](
+          int64_t row, float* sums) mutable {
+        reader.read(row, of_whole[static_cast<size_t>(row)], {0, width}, numbers.data());
+        if (is_rounded) {
+          round_row(numbers.data(), width, part.format.type, numbers.data());
         }
+        loops.floats(numbers.data(), rows, sums);
       });
 }
-#endif
 
 /// Elements of a panel: 4 MiB of float32.
 constexpr int64_t kPanelSize = 1 << 20;
@@ -371,18 +404,11 @@ Tensor unpack(
 Tensor packed_linear(
     const PackedPart& part, const Tensor& bytes, const Tensor& x, const Tensor& bias) {
   const int64_t rows = part.row_count(), columns = part.columns.size();
-#if defined(__x86_64__)
-  if (takes_few_rows(bytes, x)) {
-    const Tensor wide = x.detach().reshape({-1, columns}).to(at::kFloat).contiguous();
-    Tensor sums = at::empty({wide.size(0), rows}, wide.options());
-    const auto run = is_8_bits(part) ? multiply_few_rows<Rows8> : multiply_few_rows<Rows4>;
-    run(part, bytes, wide, x.scalar_type(), sums);
-    sums = bias.defined() ? sums + bias.to(at::kFloat) : sums;
-    std::vector<int64_t> shape = x.sizes().vec();
-    shape.back() = rows;
-    return sums.to(x.scalar_type()).view(shape);
+  if (takes_few_rows(x) && has_host_loops(bytes)) {
+    const auto run = is_8_bits(part) ? multiply_8_bits : multiply_4_bits;
+    FewRows few(x);
+    return run(part, bytes, few, bias);
   }
-#endif
   const Tensor y = empty_like_rows(x, rows);
   over_panels(rows, columns, [&](IndexRange panel) {
     const Tensor weight = unpack(part, bytes, panel, {0, columns}, x.scalar_type());

@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "ops/adamw.h"
+#include "ops/host_memory.h"
 
 namespace lockstep::optim {
 namespace {
@@ -46,7 +47,8 @@ class AdamW : public Optimizer {
   void make_state(int64_t /*index*/, const Shard& shard) override {
     const at::TensorOptions type = at::TensorOptions(shard.parameter.device()).dtype(at::kFloat);
     states_.push_back(
-        {at::zeros({shard.parameter.numel()}, type), at::zeros({shard.parameter.numel()}, type)});
+        {ops::new_zeros(shard.parameter.numel(), type),
+         ops::new_zeros(shard.parameter.numel(), type)});
   }
 
   void update_shard(int64_t index, double learning_rate, double gradient_scale) override {

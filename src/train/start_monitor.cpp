@@ -14,7 +14,7 @@
 namespace lockstep::train {
 namespace {
 
-monitor::MonitorOptions monitor_options(const Job& job, double peak_flops) {
+monitor::MonitorOptions monitor_options(const Job& job, const World& world) {
   const config::TrainingSection& training = job.config.training;
   monitor::MonitorOptions options;
   options.output_dir = training.output_dir;
@@ -25,7 +25,7 @@ monitor::MonitorOptions monitor_options(const Job& job, double peak_flops) {
   options.logging_steps = job.length.logging_steps;
   options.logging_first_step = training.logging_first_step;
   options.total_steps = job.length.total_steps;
-  options.peak_flops = peak_flops;
+  options.peak_flops = job.config.monitor.peak_tflops.value_or(0) * 1e12 * world.size();
   options.report_to = training.report_to;
   options.run_name = training.run_name.value_or("");
   options.project = training.project;
@@ -47,16 +47,12 @@ monitor::MonitorOptions monitor_options(const Job& job, double peak_flops) {
 }  // namespace
 
 void start_monitor(Job& job, World& world, std::optional<monitor::TrainerState> resumed) {
-  const auto type = compute_type(job.config.training);
-  const auto& stated = job.config.monitor.peak_tflops;
-  const double peak =
-      stated ? *stated * 1e12 * world.size() : measure_peak(world.communicator, world.device, type);
   on_first_rank(world.communicator, [&] {
     const config::TrainingSection& training = job.config.training;
     create_folders(training.output_dir);
     write_file_atomically(std::filesystem::path(training.output_dir) / "config.yaml", job.resolved);
     job.monitor =
-        std::make_unique<monitor::Monitor>(monitor_options(job, peak), std::move(resumed));
+        std::make_unique<monitor::Monitor>(monitor_options(job, world), std::move(resumed));
     monitor::TrainerState& state = job.monitor->state();
     state.max_steps = job.length.total_steps;
     state.num_train_epochs = std::ceil(job.length.epochs);
@@ -66,6 +62,17 @@ void start_monitor(Job& job, World& world, std::optional<monitor::TrainerState> 
     state.train_batch_size = training.per_device_train_batch_size;
     return "";
   });
+}
+
+void measure_peak_of_run(Job& job, World& world) {
+  if (job.config.monitor.peak_tflops) {
+    return;
+  }
+  const double peak =
+      measure_peak(world.communicator, world.device, compute_type(job.config.training));
+  if (job.monitor != nullptr) {
+    job.monitor->set_peak_flops(peak);
+  }
 }
 
 }  // namespace lockstep::train

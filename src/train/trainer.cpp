@@ -41,6 +41,7 @@
 #include "train/rank_times.h"
 #include "train/run_length.h"
 #include "train/run_record.h"
+#include "train/start_monitor.h"
 #include "train/steering.h"
 #include "train/step_counts.h"
 #include "train/step_guard.h"
@@ -140,9 +141,11 @@ class Trainer {
     }
   }
 
-  void compare_with(const Forecast& forecast) const {
+  void compare_with(const Forecast& forecast) {
     if (!step_seconds_.empty()) {
-      log_info("{}", compare(forecast, step_seconds_, peak_memory_));
+      // What the last step used is known to this rank alone.
+      const auto here = static_cast<double>(peak_memory_here());
+      log_info("{}", compare(forecast, step_seconds_, std::max(peak_memory_, here)));
     }
   }
 
@@ -188,7 +191,8 @@ class Trainer {
   SaveSignals& save_signals_;
   Steering steering_;
   MeasuringBetweenSteps measuring_;
-  double began_ = 0;  // the first step
+  double began_ = 0;       // the first step
+  bool has_peak_ = false;  // that shares are of
   std::string stopped_by_;
   bool captures_ = false;                                 // steps that fit captured_
   std::unique_ptr<parallel::CapturedTraining> captured_;  // of the first step's shapes
@@ -372,6 +376,9 @@ int Trainer::one_step() {
   const std::optional<Spikes::Spike> spike = guard_.observe(result_);
   wait_for_kept_step(job_);  // what is reported is lost at most with the step after it
   report(counts, batch, began);
+  if (!std::exchange(has_peak_, true)) {
+    measure_peak_of_run(job_, world_);
+  }
   histograms_.tell();
   tell_of_overflow(job_, result_);
   tell_of_repeat(job_, guarded_);

@@ -31,6 +31,16 @@ TEST(HostMemory, FreeMemoryIsGivenAgainToTensorsOfOtherSizes) {
   EXPECT_LE(host_memory().mapped - mapped, 2);
 }
 
+TEST(HostMemory, NewZerosAreZeroInMemoryThatIsNewOrNot) {
+  keep_host_memory();
+  for (const int64_t count : {int64_t{0}, int64_t{100}, int64_t{30} << 20, int64_t{30} << 20}) {
+    const at::Tensor zeros = new_zeros(count, at::kByte);
+    ASSERT_EQ(zeros.numel(), count);
+    EXPECT_TRUE(zeros.eq(0).all().item<bool>()) << count;
+    zeros.fill_(7);  // what the next one finds
+  }
+}
+
 TEST(HostMemory, NoSizeIsRoundedUpToASmallOne) {
   keep_host_memory();
   EXPECT_THROW(c10::GetCPUAllocator()->allocate(SIZE_MAX - 100), c10::Error);

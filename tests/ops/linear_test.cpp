@@ -1,12 +1,17 @@
 // The product of rows with a weight against the plain one in float64, over sizes that no tile fits.
 #include "ops/linear.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "base/format.h"
 #include "ops/cpu/machine.h"
+#include "ops/cpu/vector.h"
 #include "ops/expect_close.h"
 #include "ops/testing.h"
 
@@ -58,6 +63,33 @@ TEST(Linear, ValuesAndGradientsAreThePlainOnes) {
                 sizes.in,
                 sizes.out,
                 static_cast<int>(layout)));
+      }
+    }
+  }
+}
+
+/// Where nothing is learned a few rows are multiplied by each of the weight's as it is read, on
+/// every processor: the sums of the many, rounded once.
+TEST(Linear, FewRowsWithoutGradients) {
+  const vector::Level best = vector::level();
+  const at::NoGradGuard no_gradient;
+  for (const auto& [in, out] : {std::pair(133, 40), {1, 3}, {2048, 70}}) {
+    const Tensor weight = random({out, in}, 1).to(at::kBFloat16);
+    const Tensor bias = random({out}, 2).to(at::kBFloat16);
+    for (const int64_t rows : {1, 2, 3, 4}) {
+      const Tensor x = random({1, rows, in}, 3).to(at::kBFloat16);
+      const Tensor wanted = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
+      for (const vector::Level level :
+           {vector::Level::kPlain, vector::Level::kAvx2, vector::Level::kAvx512}) {
+        vector::level() = std::min(level, best);
+        const Tensor y = linear(x, weight, std::nullopt, WeightLayout::kOutIn);
+        const Tensor with_bias = linear(x, weight, bias, WeightLayout::kOutIn);
+        vector::level() = best;
+        ASSERT_EQ(y.scalar_type(), at::kBFloat16);
+        EXPECT_TRUE(at::allclose(y.to(at::kDouble), wanted, 0.005, 1e-4)) << rows << ' ' << in;
+        EXPECT_TRUE(
+            at::allclose(with_bias.to(at::kDouble), wanted + bias.to(at::kDouble), 0.005, 1e-3))
+            << rows << ' ' << in;
       }
     }
   }

@@ -1,9 +1,6 @@
 // Compiled with its own instructions (cmake/Modules.cmake): see tile.h.
 #if defined(__AVX512BW__)
 
-#include <array>
-#include <numeric>
-
 #include <immintrin.h>
 
 #include "ops/cpu/unpack_kernel.h"
@@ -61,37 +58,6 @@ void round_to_bfloat16(const float* from, int64_t count, uint16_t* to) {
     const __m512i rounded = rounded_bits(_mm512_maskz_loadu_ps(here, from + i));
     _mm256_mask_storeu_epi16(to + i, here, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
   }
-}
-
-void round_as_bfloat16(float* numbers, int64_t count) {
-  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const __mmask16 here = mask_of(count - i);
-    const __m512i rounded = rounded_bits(_mm512_maskz_loadu_ps(here, numbers + i));
-    _mm512_mask_storeu_ps(numbers + i, here, _mm512_castsi512_ps(_mm512_and_si512(rounded, high)));
-  }
-}
-
-float dot(const float* a, const float* b, int64_t count) {
-  __m512 sums[4] = {
-      _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
-  int64_t i = 0;
-  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    for (int k = 0; k < 4; ++k) {
-      const int64_t at = i + k * kLanes;
-      sums[k] = _mm512_fmadd_ps(_mm512_loadu_ps(a + at), _mm512_loadu_ps(b + at), sums[k]);
-    }
-  }
-  for (; i < count; i += kLanes) {
-    const __mmask16 here = mask_of(count - i);
-    sums[0] = _mm512_fmadd_ps(
-        _mm512_maskz_loadu_ps(here, a + i), _mm512_maskz_loadu_ps(here, b + i), sums[0]);
-  }
-  std::array<float, kLanes> lanes{};
-  _mm512_storeu_ps(
-      lanes.data(),
-      _mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])));
-  return std::accumulate(lanes.begin(), lanes.end(), 0.0F);
 }
 
 }  // namespace lockstep::ops::kernel

@@ -14,9 +14,4 @@ void unpack_8_bits(const int8_t* codes, int64_t count, float scale, float* to);
 /// To the nearest bfloat16, of two as near the even one; no NaN.
 void round_to_bfloat16(const float* from, int64_t count, uint16_t* to);
 
-/// The same, in place: numbers that bfloat16 has.
-void round_as_bfloat16(float* numbers, int64_t count);
-/// The sum of a[i] * b[i], in float32.
-float dot(const float* a, const float* b, int64_t count);
-
 }  // namespace lockstep::ops::kernel

@@ -77,6 +77,14 @@ LOCKSTEP_INLINE void store(Bfloat16* to, const Floats& value) {
   std::memcpy(to, &halves, sizeof(halves));
 }
 
+/// mix_bits() of each (base/counter_random.h).
+LOCKSTEP_INLINE Longs mix(const Longs& word) {
+  Longs x = word;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
 /// The first `count` (below 16) lanes; the others are `rest`.
 template <class T>
 LOCKSTEP_INLINE Floats load_some(const T* from, int64_t count, float rest = 0) {

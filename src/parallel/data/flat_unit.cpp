@@ -8,9 +8,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros.h>
 
 #include "ops/device_copies.h"
+#include "ops/host_memory.h"
 #include "parallel/offload/shard_file.h"
 
 namespace lockstep::parallel {
@@ -139,8 +139,7 @@ void take_values(FlatUnit& flat, int64_t part, const FlatOptions& options) {
     flat.shard = flat.persistent ? slice : home_of_shard(slice, options);
     flat.shard.copy_(slice);
   } else {
-    flat.shard = flat.persistent ? slice : home_of_shard(slice, options);
-    flat.shard.zero_();
+    flat.shard = flat.persistent ? slice : home_of_shard(slice, options).zero_();
     for (const optim::Segment& segment : flat.shard_layout()) {
       if (segment.count > 0) {
         options.source(
@@ -182,16 +181,18 @@ FlatUnit flatten(FlatGroup group, const FlatOptions& options) {
   flat.shard_begin = flat.replicated ? 0 : options.rank * part;
 
   const auto type = parameters.front().tensor.options().requires_grad(false);
-  flat.full = at::empty({part * shards}, type);
+  // What lies between parameters is zero.
+  flat.full = options.source && flat.persistent ? ops::new_zeros(part * shards, type)
+                                                : at::empty({part * shards}, type);
   take_values(flat, part, options);
   if (flat.trainable) {
     const auto of_gradients =
         type.dtype(options.gradient_type.value_or(c10::typeMetaToScalarType(type.dtype())));
     if (options.zero_stage < 2) {
-      flat.gradient = at::zeros({part * shards}, of_gradients);
+      flat.gradient = ops::new_zeros(part * shards, of_gradients);
       flat.shard_gradient = flat.gradient.narrow(0, flat.shard_begin, part);
     } else {
-      flat.shard_gradient = at::zeros({part}, of_gradients);
+      flat.shard_gradient = ops::new_zeros(part, of_gradients);
     }
   }
   return flat;

@@ -52,7 +52,9 @@ void add_shards(
     shard.parameter = flat.shard;
     if (flat.shard.scalar_type() == at::kFloat) {
       shard.master = flat.shard;
-    } else if (optimizer.optimizer().wants_master(flat.shard.scalar_type())) {
+    } else if (
+        optimizer.optimizer().wants_master(flat.shard.scalar_type()) &&
+        (is_in_file || !flat.shard.is_cpu() || flat.shard.scalar_type() != at::kBFloat16)) {
       shard.master = flat.shard.to(at::kFloat);
     }
     shard.gradient = flat.shard_gradient;

@@ -60,6 +60,13 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
     }
   }
   place.device = shard.parameter.device();
+  if (!shard.master.defined() && optimizer_->wants_master(shard.parameter.scalar_type())) {
+    shard.master = at::empty_like(shard.parameter, at::kFloat);
+    place.master_is_due = true;
+    if (is_offloaded || optimizer_->has_averages()) {  // they look at it now
+      write_master(place, shard);
+    }
+  }
   const int64_t index = optimizer_->add(std::move(shard));
   places_.push_back(std::move(place));
   places_.back().bytes = bytes_of_state(index);
@@ -79,6 +86,12 @@ at::Tensor OffloadedOptimizer::to_host(const at::Tensor& tensor) const {
 void OffloadedOptimizer::keep_in(ShardFile& file, const at::Tensor& parameter) {
   places_.back().parameter_file = &file;
   places_.back().parameter = parameter;
+}
+
+void OffloadedOptimizer::write_master(Place& place, const optim::Shard& shard) {
+  if (std::exchange(place.master_is_due, false)) {
+    shard.master.copy_(shard.parameter);
+  }
 }
 
 bool OffloadedOptimizer::takes_share(int64_t elements) {
@@ -206,6 +219,7 @@ void OffloadedOptimizer::step(
   for (int64_t index = 0; index < count; ++index) {
     Place& place = places_[static_cast<size_t>(index)];
     const optim::Shard& shard = optimizer_->shard(index);
+    write_master(place, shard);
     if (place.device_parameter.defined() && !has_master(index)) {
       // A checkpoint may have been read into it.
       start_copy(place, shard.parameter, place.device_parameter);
@@ -299,6 +313,7 @@ void OffloadedOptimizer::visit_state(int64_t index, const optim::StateVisitor& v
   start_read(index);
   finish_read(index);
   const optim::Shard& shard = optimizer_->shard(index);
+  write_master(places_[static_cast<size_t>(index)], shard);
   if (has_master(index)) {
     for (const optim::Segment& segment : shard.layout) {
       visit(

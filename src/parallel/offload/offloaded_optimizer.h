@@ -50,7 +50,9 @@ class OffloadedOptimizer {
 
   /// As Optimizer::add; the shard's tensors may be on any device. A parameter of a type that
   /// optimizers do not know (float16) is given its own float32 master in its place, and
-  /// `rounded_into` gets what each update leaves there.
+  /// `rounded_into` gets what each update leaves there. A master that is wanted and not given, in
+  /// host memory, is the parameter in float32, written when it is first needed: a first forward
+  /// pass does not wait for it.
   void add(optim::Shard shard, const at::Tensor& rounded_into = {});
   /// The parameters of the shard added last live in this file: they are loaded for an update, and
   /// stored after it.
@@ -86,6 +88,7 @@ class OffloadedOptimizer {
     at::Tensor device_parameter, device_gradient;  // where they are not the optimizer's own
     bool rounds =
         false;  // device_parameter is of a smaller type than the optimizer's, which is its master
+    bool master_is_due = false;                   // it is the parameter, and not yet written
     ShardFile* parameter_file = nullptr;          // that holds `parameter`
     at::Tensor parameter;                         // the shard of the engine
     c10::Device device = c10::Device(c10::kCPU);  // where the state is updated
@@ -102,6 +105,7 @@ class OffloadedOptimizer {
   /// Whether the next shard, of so many elements, is to be offloaded.
   bool takes_share(int64_t elements);
   bool has_master(int64_t index);
+  static void write_master(Place& place, const optim::Shard& shard);
   int64_t bytes_of_state(int64_t index);
   void put_into_file(int64_t index);
   void start_load(int64_t index);
