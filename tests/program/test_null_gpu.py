@@ -265,6 +265,16 @@ class NullGpu(ProgramTest):
         weights = [(hidden, hidden)] * 4 + [(hidden, inner)] * 3
         self.assertEqual(layer["moved"]["aten::addmm"], sum(2 * 4 * a * b + 2 * tokens * (a + b) for a, b in weights))
 
+    def test_the_heads_gradient_is_summed_inside_its_products(self):
+        # Two runs of 1 GiB of logits; the second run's product reads the float32 sum of the first, and writes it.
+        vocabulary, hidden, tokens = 131072, LLAMA["hidden_size"], 8192
+        (self.folder / "words.json").write_text(json.dumps(dict(LLAMA, vocab_size=vocabulary, num_hidden_layers=1)))
+        step, = self.each_step("words", "model.path=words.json", "bf16=true", "data.sequence_length=64",
+                               f"per_device_train_batch_size={tokens // 64}", first=1, last=2)
+        self.assertEqual(step["moved"]["aten::addmm"], 2 * 4 * vocabulary * hidden + 2 * tokens // 2 * (vocabulary + hidden))
+        of_sum = [what for what, count in step["moved"].items() if "aten::add" in what and count >= 4 * vocabulary * hidden]
+        self.assertEqual(of_sum, ["aten::addmm"])
+
     @long
     def test_the_budget_of_a_gpt2_layer(self):
         self.check_budget("gpt2", self.layer_of("gpt2", dict(CONFIG, n_head=1, resid_pdrop=0.0, attn_pdrop=0.0, embd_pdrop=0.0)))
